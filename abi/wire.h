@@ -1,0 +1,286 @@
+/* Saccade: the seam. Every byte that crosses between planes is defined here and nowhere else.
+ *
+ * C11-clean, also C++20 and CUDA: fixed widths, no pointers, no bit-fields, no atomics in the types
+ * (C, C++ and Rust disagree on those; each side reaches words through its own atomic references, with
+ * the orders of README.md). Every 128-byte line has one writer, named in the comment of its type; the
+ * one exception is sac_wake, which carries no data. Offsets count from the start of the region.
+ *
+ * Changing anything here changes wire.layout.txt and SAC_LAYOUT_HASH: see README.md.
+ */
+#ifndef SACCADE_ABI_WIRE_H
+#define SACCADE_ABI_WIRE_H
+
+#ifdef __cplusplus
+#include <cstddef>
+#include <cstdint>
+#define SAC_STATIC_ASSERT static_assert
+#define SAC_ALIGNAS(n) alignas(n) /* on the first member: C has no aligned struct types */
+#else
+#include <stdalign.h>
+#include <stddef.h>
+#include <stdint.h>
+#define SAC_STATIC_ASSERT _Static_assert
+#define SAC_ALIGNAS(n) _Alignas(n)
+#endif
+
+#define SAC_MAGIC UINT64_C(0x3145444143434153) /* "SACCADE1", little-endian */
+#define SAC_ABI_VERSION 1u
+/* FNV-1a 64 of wire.layout.txt; a test recomputes it. */
+#define SAC_LAYOUT_HASH UINT64_C(0x0)
+
+/* ---- bounds ---------------------------------------------------------------------------------- */
+
+#define SAC_LINE_BYTES 128u           /* one writer per line of this size */
+#define SAC_MAX_SLOTS 4096u           /* slots in a region, all frontends together */
+#define SAC_SLOT_GRANULE 32u          /* slots of one frontend: a multiple, so that no line is shared */
+#define SAC_MAX_FRONTENDS 16u         /* frontends that can share one device */
+#define SAC_MAX_TOP_LOGPROBS 20u      /* alternatives per token */
+#define SAC_MAX_LOGIT_BIAS 1024u      /* pairs per request */
+#define SAC_MAX_STOP_IDS 128u         /* stop token ids per request */
+#define SAC_MIN_OUT_RING_WORDS 64u    /* per slot; holds 3 tokens with 20 alternatives */
+#define SAC_MAX_OUT_RING_WORDS 65536u
+#define SAC_ARENA_ALIGN_BYTES 64u     /* extents start at multiples of this */
+
+/* ---- slot states ----------------------------------------------------------------------------- *
+ * A slot is EMPTY or DECODE_COMPLETED when status.ticket == doorbell.ticket in one of those states:
+ * its frontend may then ring a new ticket. A doorbell whose ticket differs from the status is
+ * PREFILL_PENDING even before the device has written so. Edges and their owners: README.md. */
+#define SAC_STATE_EMPTY 0u
+#define SAC_STATE_PREFILL_PENDING 1u     /* known to the device, waiting for a seat */
+#define SAC_STATE_PREFILL_PROCESSING 2u  /* holds KV blocks; prompt being computed */
+#define SAC_STATE_DECODE_PROCESSING 3u   /* produces a token per step */
+#define SAC_STATE_DECODE_PAUSED 4u       /* held: reader behind, preempted, or rotated out */
+#define SAC_STATE_DECODE_COMPLETED 5u    /* final count and finish reason stand; no resource is held */
+#define SAC_STATE_FETCH_PENDING 6u       /* prefix KV is being asked for */
+#define SAC_STATE_FETCH_PROCESSING 7u    /* prefix KV is being written into reserved blocks */
+
+/* ---- finish reasons (valid in DECODE_COMPLETED) ---------------------------------------------- */
+#define SAC_FINISH_NONE 0u
+#define SAC_FINISH_STOP 1u          /* an end-of-sequence or stop token id; that token is the last */
+#define SAC_FINISH_LENGTH 2u        /* max_tokens, or the model's length limit */
+#define SAC_FINISH_CANCELLED 3u     /* the frontend asked */
+#define SAC_FINISH_INVALID 4u       /* the descriptor or a token id broke a bound; nothing was run */
+#define SAC_FINISH_STALE_EPOCH 5u   /* submitted to an earlier life of the device */
+#define SAC_FINISH_ERROR 6u         /* the step failed for this request */
+
+/* ---- device phases --------------------------------------------------------------------------- */
+#define SAC_PHASE_ABSENT 0u
+#define SAC_PHASE_LOADING 1u
+#define SAC_PHASE_READY 2u
+#define SAC_PHASE_FAILED 3u
+
+/* ---- request flags --------------------------------------------------------------------------- */
+#define SAC_REQ_IGNORE_EOS 1u        /* end-of-sequence ids of the model do not stop it */
+#define SAC_REQ_LOGPROBS 2u          /* logprob of each produced token (num_top_logprobs may be 0) */
+#define SAC_REQ_PROMPT_LOGPROBS 4u   /* records for prompt tokens 1..n-1 come before the first token */
+#define SAC_REQ_KNOWN_FLAGS 7u
+
+/* ---- region header: written once by the creator; magic last with release --------------------- */
+typedef struct sac_region_header {
+  SAC_ALIGNAS(128) uint64_t magic;
+  uint32_t abi_version;
+  uint32_t header_bytes; /* sizeof(sac_region_header) */
+  uint64_t layout_hash;
+  uint64_t region_bytes;
+  uint64_t instance_id; /* random; tells two regions at one path apart */
+  uint32_t num_slots;
+  uint32_t num_frontends;
+  uint32_t out_ring_words; /* 8-byte words in each slot's output ring */
+  uint32_t _pad0;
+  uint64_t device_offset;      /* sac_device_line */
+  uint64_t stats_offset;       /* sac_device_stats */
+  uint64_t acks_offset;        /* sac_frontend_ack[num_frontends] */
+  uint64_t wake_offset;        /* sac_wake */
+  uint64_t frontends_offset;   /* sac_frontend_line[num_frontends] */
+  uint64_t doorbells_offset;   /* uint32_t[num_slots] */
+  uint64_t cursors_offset;     /* uint32_t[num_slots] */
+  uint64_t status_offset;      /* sac_status[num_slots] */
+  uint64_t descriptors_offset; /* sac_descriptor[num_slots] */
+  uint64_t out_ring_offset;    /* uint64_t[num_slots][out_ring_words] */
+  uint64_t arena_offset;
+  uint64_t arena_bytes;
+  uint8_t _pad1[256 - 56 - 8 - 96];
+} sac_region_header;
+SAC_STATIC_ASSERT(sizeof(sac_region_header) == 256, "region header is 256 bytes");
+SAC_STATIC_ASSERT(offsetof(sac_region_header, device_offset) == 56, "header offsets");
+
+/* ---- device line: writer = device ------------------------------------------------------------ */
+typedef struct sac_device_line {
+  SAC_ALIGNAS(128) uint32_t epoch;         /* +1 at each start of a device; 0 = none has ever joined */
+  uint32_t phase;         /* SAC_PHASE_*; READY is written after slots of older epochs are EMPTY */
+  uint64_t heartbeat;     /* +1 per tick, and while loading */
+  uint32_t publish_count; /* +1 when a tick wrote tokens or states; futex word of token readers */
+  uint32_t sleeping;      /* 1 while the idle device may be woken by sac_wake.device_kick */
+  uint64_t load_done_bytes;
+  uint64_t load_total_bytes;
+  uint32_t vocab_size; /* the rest is valid in phase READY */
+  uint32_t max_model_len;
+  uint32_t block_size; /* tokens */
+  uint32_t num_blocks;
+  uint32_t max_num_seqs;
+  uint32_t max_num_batched_tokens;
+  uint8_t _pad0[128 - 64];
+} sac_device_line;
+SAC_STATIC_ASSERT(sizeof(sac_device_line) == 128, "device line is one line");
+
+/* ---- device statistics: writer = device; each word relaxed, refreshed once per tick ----------- */
+typedef struct sac_device_stats {
+  SAC_ALIGNAS(128) uint64_t ticks;
+  uint64_t steps;
+  uint64_t prefill_tokens;   /* prompt tokens computed, recomputation included */
+  uint64_t decode_tokens;    /* decode rows computed */
+  uint64_t preemptions;      /* requests whose blocks were taken, to be recomputed */
+  uint64_t recomputed_tokens;
+  uint64_t requests_accepted;
+  uint64_t requests_rejected; /* SAC_FINISH_INVALID, SAC_FINISH_STALE_EPOCH */
+  uint64_t requests_finished; /* all finish reasons of accepted requests */
+  uint64_t requests_reclaimed; /* of frontends that went away */
+  uint64_t reader_stalls;      /* times a request was held because its reader was behind */
+  uint64_t step_ns;            /* time between launch and completion, summed */
+  uint64_t host_wait_ns;       /* time the device waited for anything outside it while it had work */
+  uint32_t num_running;
+  uint32_t num_waiting;
+  uint32_t num_paused;
+  uint32_t blocks_used;
+  uint32_t blocks_used_max;
+  uint32_t last_step_tokens; /* rows of the last step */
+  uint32_t last_step_seqs;
+  uint32_t _pad0;
+  uint8_t _pad1[256 - 136];
+} sac_device_stats;
+SAC_STATIC_ASSERT(sizeof(sac_device_stats) == 256, "device statistics are two lines");
+
+/* ---- frontend acknowledgement: writer = device ------------------------------------------------ */
+typedef struct sac_frontend_ack {
+  uint32_t epoch; /* the frontend epoch whose predecessors hold no slot any more */
+  uint32_t lost;  /* times the device gave this frontend up because its heartbeat stood still */
+  uint64_t _pad0;
+} sac_frontend_ack;
+SAC_STATIC_ASSERT(sizeof(sac_frontend_ack) == 16, "frontend ack is 16 bytes");
+
+/* ---- wake hint: any frontend, atomic add; the one line with several writers, it carries no data */
+typedef struct sac_wake {
+  SAC_ALIGNAS(128) uint32_t device_kick;
+  uint8_t _pad0[124];
+} sac_wake;
+SAC_STATIC_ASSERT(sizeof(sac_wake) == 128, "wake is one line");
+
+/* ---- frontend line: writer = that frontend --------------------------------------------------- */
+typedef struct sac_frontend_line {
+  SAC_ALIGNAS(128) uint32_t epoch;     /* +1 at each start of this frontend; 0 = never joined */
+  uint32_t waiting;   /* 1 while its token reader may be woken through publish_count */
+  uint64_t heartbeat; /* moves at least every SAC_FRONTEND_HEARTBEAT_MS while alive */
+  uint8_t _pad0[112];
+} sac_frontend_line;
+SAC_STATIC_ASSERT(sizeof(sac_frontend_line) == 128, "frontend line is one line");
+#define SAC_FRONTEND_HEARTBEAT_MS 100u
+#define SAC_FRONTEND_LOST_MS 5000u /* a heartbeat that stands still so long: its slots are reclaimed */
+
+/* ---- doorbell: uint32_t per slot, writer = the slot's frontend -------------------------------- *
+ * (ticket << 1) | cancel. A new ticket submits what the descriptor says; the same ticket with the
+ * cancel bit asks to end it. Tickets of a slot grow by one, modulo 2^24; they survive restarts. */
+#define SAC_DOORBELL_CANCEL 1u
+#define SAC_TICKET_MASK 0xffffffu
+
+/* ---- status: writer = device; 16 bytes a slot, so 4096 slots are one read of 64 KiB ------------ */
+typedef struct sac_status {
+  uint64_t word; /* count 0-31, state 32-35, finish 36-39, ticket 40-63: one aligned word, never torn */
+  uint32_t num_computed_tokens; /* progress: positions whose KV is resident */
+  uint32_t num_cached_tokens;   /* of the prompt, positions that came from a cache */
+} sac_status;
+SAC_STATIC_ASSERT(sizeof(sac_status) == 16, "status is 16 bytes");
+SAC_STATIC_ASSERT(sizeof(sac_status) * SAC_MAX_SLOTS == 65536, "all statuses in one 64 KiB read");
+#define SAC_STATUS_STATE_SHIFT 32u
+#define SAC_STATUS_FINISH_SHIFT 36u
+#define SAC_STATUS_TICKET_SHIFT 40u
+
+/* ---- descriptor: writer = the slot's frontend, before it rings; constant until DECODE_COMPLETED  *
+ * The arena extent holds, in this order and without gaps: uint32_t token[prompt_len],
+ * { uint32_t token; float bias; } logit_bias[num_logit_bias], uint32_t stop_id[num_stop_ids].
+ * The device copies it when it accepts the request; the extent is free once the state has left
+ * PREFILL_PENDING. */
+typedef struct sac_descriptor {
+  SAC_ALIGNAS(128) uint64_t sequence;     /* order of arrival within this frontend */
+  uint64_t arena_extent; /* offset in the arena, a multiple of SAC_ARENA_ALIGN_BYTES */
+  uint32_t device_epoch; /* the life of the device that this request was meant for */
+  uint32_t flags;        /* SAC_REQ_* */
+  uint32_t prompt_len;   /* tokens, 1 .. max_model_len - 1 */
+  uint32_t max_tokens;   /* to produce, >= 1; prompt_len + max_tokens <= max_model_len */
+  uint32_t min_tokens;   /* stop ids do not count before */
+  uint32_t num_logit_bias;
+  uint32_t num_stop_ids;
+  uint32_t num_top_logprobs; /* 0 .. SAC_MAX_TOP_LOGPROBS */
+  float temperature;         /* 0 = greedy; 0 .. 100 */
+  float top_p;               /* (0, 1] */
+  float min_p;               /* [0, 1] */
+  uint32_t top_k;            /* 0 = all */
+  float repetition_penalty;  /* (0, 10] */
+  float presence_penalty;    /* [-2, 2] */
+  float frequency_penalty;   /* [-2, 2] */
+  int32_t priority;          /* lower is earlier; used by the priority policies */
+  uint64_t seed;             /* key of the counter-based generator */
+  uint64_t cache_salt;       /* separates prefixes of tenants; 0 = shared */
+  float slo_ttft_s;          /* 0 = the server's default */
+  float slo_tbt_s;
+  uint8_t _pad0[256 - 104];
+} sac_descriptor;
+SAC_STATIC_ASSERT(sizeof(sac_descriptor) == 256, "descriptor is two lines");
+
+/* ---- output ring: writer = device; uint64_t[out_ring_words] per slot ---------------------------- *
+ * Record i of a request is at word (i % capacity) * stride, with stride = 1 + num_top_logprobs if
+ * any logprob flag is set, else 1, and capacity = out_ring_words / stride. Its first word is the
+ * token, the others its alternatives, best first: id in bits 0-31, float logprob in bits 32-63.
+ * The device writes record i only when i < cursor + capacity; the cursor (uint32_t per slot, writer
+ * = frontend) counts records read, and starts at 0 with each ticket. */
+
+/* ---- pure helpers, the same in every language -------------------------------------------------- */
+#ifdef __CUDACC__
+#define SAC_HD __host__ __device__
+#else
+#define SAC_HD
+#endif
+#ifdef __cplusplus
+#define SAC_PURE SAC_HD static inline constexpr
+#else
+#define SAC_PURE static inline
+#endif
+
+SAC_PURE uint64_t sac_status_word(uint32_t ticket, uint32_t state, uint32_t finish, uint32_t count) {
+  return ((uint64_t)(ticket & SAC_TICKET_MASK) << SAC_STATUS_TICKET_SHIFT) |
+         ((uint64_t)(finish & 15u) << SAC_STATUS_FINISH_SHIFT) |
+         ((uint64_t)(state & 15u) << SAC_STATUS_STATE_SHIFT) | count;
+}
+SAC_PURE uint32_t sac_status_count(uint64_t word) { return (uint32_t)word; }
+SAC_PURE uint32_t sac_status_state(uint64_t word) {
+  return (uint32_t)(word >> SAC_STATUS_STATE_SHIFT) & 15u;
+}
+SAC_PURE uint32_t sac_status_finish(uint64_t word) {
+  return (uint32_t)(word >> SAC_STATUS_FINISH_SHIFT) & 15u;
+}
+SAC_PURE uint32_t sac_status_ticket(uint64_t word) {
+  return (uint32_t)(word >> SAC_STATUS_TICKET_SHIFT) & SAC_TICKET_MASK;
+}
+SAC_PURE uint32_t sac_doorbell(uint32_t ticket, uint32_t cancel) {
+  return ((ticket & SAC_TICKET_MASK) << 1) | cancel;
+}
+SAC_PURE uint32_t sac_doorbell_ticket(uint32_t doorbell) {
+  return (doorbell >> 1) & SAC_TICKET_MASK;
+}
+SAC_PURE uint32_t sac_record_stride(uint32_t flags, uint32_t num_top_logprobs) {
+  return (flags & (SAC_REQ_LOGPROBS | SAC_REQ_PROMPT_LOGPROBS)) ? 1u + num_top_logprobs : 1u;
+}
+/* First slot of a frontend; the last frontend takes the remainder. frontend may be num_frontends. */
+SAC_PURE uint32_t sac_first_slot(uint32_t num_slots, uint32_t num_frontends, uint32_t frontend) {
+  return frontend >= num_frontends
+             ? num_slots
+             : (num_slots / SAC_SLOT_GRANULE / num_frontends) * SAC_SLOT_GRANULE * frontend;
+}
+/* Start of a frontend's share of the arena, by the same rule. */
+SAC_PURE uint64_t sac_first_arena_byte(uint64_t arena_bytes, uint32_t num_frontends,
+                                       uint32_t frontend) {
+  return frontend >= num_frontends
+             ? arena_bytes
+             : (arena_bytes / SAC_LINE_BYTES / num_frontends) * SAC_LINE_BYTES * frontend;
+}
+
+#endif /* SACCADE_ABI_WIRE_H */

@@ -1,0 +1,16 @@
+// Words that let one header compile for the host and for a CUDA device. Only this folder may test
+// the compiler.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+
+#include "abi/wire.h"
+
+namespace saccade {
+
+/// n / d rounded up; d > 0.
+SAC_HD constexpr uint32_t ceil_div(uint32_t n, uint32_t d) { return (n + d - 1) / d; }
+SAC_HD constexpr uint32_t min_u32(uint32_t a, uint32_t b) { return a < b ? a : b; }
+SAC_HD constexpr uint32_t max_u32(uint32_t a, uint32_t b) { return a > b ? a : b; }
+
+}  // namespace saccade
