@@ -1,0 +1,122 @@
+// admit: waiting requests take seats, oldest first, when the blocks of their whole prompt and of the
+// first token are free. First come, first served without overtaking: the head waits for room rather
+// than being starved by smaller ones behind it, and nobody is admitted while an older, preempted
+// request still waits for blocks.
+#pragma once
+#include "sched/drain.hpp"
+#include "sched/preempt.hpp"
+
+namespace saccade {
+
+/// Copies a request's arena extent into the seat's tables. False if a token id is out of range.
+SAC_HD inline bool copy_inputs(Scheduler& s, uint32_t seat_index, const sac_descriptor& d) {
+  const uint32_t vocab = s.limits.vocab_size;
+  const uint32_t* from = s.ring.arena_words(d.arena_extent);
+  uint32_t* tokens = s.tokens(seat_index);
+  LogitBias* bias = s.logit_bias + static_cast<size_t>(seat_index) * SAC_MAX_LOGIT_BIAS;
+  uint32_t* stops = s.stop_ids + static_cast<size_t>(seat_index) * SAC_MAX_STOP_IDS;
+  copy_words(tokens, from, d.prompt_len);
+  copy_words(reinterpret_cast<uint32_t*>(bias), from + d.prompt_len, 2 * size_t{d.num_logit_bias});
+  copy_words(stops, from + d.prompt_len + 2 * size_t{d.num_logit_bias}, d.num_stop_ids);
+  bool ok = true;
+  for (uint32_t i = 0; i < d.prompt_len; ++i) ok &= tokens[i] < vocab;
+  for (uint32_t i = 0; i < d.num_logit_bias; ++i)
+    ok &= bias[i].token < vocab && within(bias[i].bias, -1e4f, 1e4f);
+  for (uint32_t i = 0; i < d.num_stop_ids; ++i) ok &= stops[i] < vocab;
+  return ok;
+}
+
+SAC_HD inline SeatParams seat_params(const sac_descriptor& d) {
+  SeatParams p = {};
+  p.seed = d.seed;
+  p.temperature = d.temperature;
+  p.top_p = d.top_p;
+  p.min_p = d.min_p;
+  p.top_k = d.top_k;
+  p.repetition_penalty = d.repetition_penalty;
+  p.presence_penalty = d.presence_penalty;
+  p.frequency_penalty = d.frequency_penalty;
+  p.flags = d.flags;
+  p.prompt_len = d.prompt_len;
+  p.max_tokens = d.max_tokens;
+  p.min_tokens = d.min_tokens;
+  p.num_top_logprobs = d.num_top_logprobs;
+  p.num_logit_bias = d.num_logit_bias;
+  p.num_stop_ids = d.num_stop_ids;
+  return p;
+}
+
+SAC_HD inline void seat_request(Scheduler& s, uint32_t slot, uint32_t seat_index) {
+  Request& r = s.requests[slot];
+  const sac_descriptor& d = r.descriptor;
+  Seat& seat = s.seats[seat_index];
+  seat = Seat{};
+  seat.arrival = r.arrival;
+  seat.slot = slot;
+  seat.ticket = r.ticket;
+  seat.state = SAC_STATE_PREFILL_PROCESSING;
+  seat.num_tokens = d.prompt_len;
+  seat.stride = sac_record_stride(d.flags, d.num_top_logprobs);
+  seat.capacity = s.ring.out_ring_words / seat.stride;
+  s.params[seat_index] = seat_params(d);
+  r.seat = seat_index;
+  r.state = seat.state;
+}
+
+/// Tries to seat the head of the queue. False: nothing more can be admitted in this tick.
+SAC_HD inline bool admit_head(Scheduler& s) {
+  const uint32_t slot = s.waiting_head;
+  const sac_descriptor& d = s.requests[slot].descriptor;
+  if (s.num_free_seats == 0) return false;
+  const uint32_t seat_index = s.free_seats[s.num_free_seats - 1];
+  const uint32_t needed = s.limits.blocks_for(d.prompt_len + 1);
+  while (needed > s.pool.num_free)
+    if (!preempt_stalled(s)) return false;
+  if (!copy_inputs(s, seat_index, d)) {
+    waiting_remove(s, slot);
+    --s.stats.requests_accepted;
+    ++s.stats.requests_rejected;
+    publish_end(s, slot, SAC_FINISH_INVALID, 0);
+    return true;
+  }
+  seat_request(s, slot, seat_index);
+  if (!reserve_blocks(s, seat_index, d.prompt_len + 1)) {  // free, but a step still touches them
+    release_blocks(s, seat_index);
+    s.requests[slot].seat = kNone;
+    s.requests[slot].state = SAC_STATE_PREFILL_PENDING;
+    return false;
+  }
+  waiting_remove(s, slot);
+  --s.num_free_seats;
+  s.running[s.num_running++] = seat_index;
+  s.ring.write_status(slot, sac_status_word(s.seats[seat_index].ticket,
+                                            SAC_STATE_PREFILL_PROCESSING, SAC_FINISH_NONE, 0));
+  s.published = 1;
+  s.log.add(s.tick, Decision::kAdmit, slot, s.seats[seat_index].num_blocks);
+  return true;
+}
+
+/// Gives preempted requests their blocks back, oldest first. True if none is left that could run.
+SAC_HD inline bool resume(Scheduler& s) {
+  for (uint32_t i = 0; i < s.num_running; ++i) {
+    const uint32_t seat_index = s.running[i];
+    Seat& seat = s.seats[seat_index];
+    if (seat.num_blocks != 0 || reader_room(s, seat) == 0) continue;
+    while (!reserve_blocks(s, seat_index, seat.num_tokens + 1)) {
+      if (preempt_stalled(s)) continue;
+      release_blocks(s, seat_index);
+      return false;
+    }
+    seat.state = SAC_STATE_PREFILL_PROCESSING;
+    s.log.add(s.tick, Decision::kResume, seat.slot, seat.num_tokens);
+  }
+  return true;
+}
+
+SAC_HD inline void admit(Scheduler& s) {
+  if (!resume(s)) return;
+  while (s.num_waiting != 0 && admit_head(s)) {
+  }
+}
+
+}  // namespace saccade

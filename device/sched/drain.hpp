@@ -1,0 +1,216 @@
+// drain: what frontends asked for since the last look. New tickets join the waiting queue in order of
+// arrival, cancels mark their request, slots of frontends that went away are taken back.
+#pragma once
+#include "platform/scan.hpp"
+#include "sched/waiting.hpp"
+
+namespace saccade {
+
+inline constexpr float kMaxTemperature = 100.0f;
+inline constexpr float kMaxRepetitionPenalty = 10.0f;
+inline constexpr float kMaxPenalty = 2.0f;
+
+/// A number within [low, high]; NaN is not.
+SAC_HD inline bool within(float x, float low, float high) { return x >= low && x <= high; }
+
+SAC_HD inline bool sampling_in_bounds(const sac_descriptor& d) {
+  return within(d.temperature, 0.0f, kMaxTemperature) && d.top_p > 0.0f && d.top_p <= 1.0f &&
+         within(d.min_p, 0.0f, 1.0f) && d.repetition_penalty > 0.0f &&
+         d.repetition_penalty <= kMaxRepetitionPenalty &&
+         within(d.presence_penalty, -kMaxPenalty, kMaxPenalty) &&
+         within(d.frequency_penalty, -kMaxPenalty, kMaxPenalty) &&
+         d.num_top_logprobs <= SAC_MAX_TOP_LOGPROBS;
+}
+
+/// The arena extent of a checked descriptor, in words.
+SAC_HD inline uint64_t extent_words(const sac_descriptor& d) {
+  return uint64_t{d.prompt_len} + 2 * uint64_t{d.num_logit_bias} + d.num_stop_ids;
+}
+
+/// Every bound of a descriptor but the token ids, which are checked when they are copied.
+SAC_HD inline bool descriptor_in_bounds(const Scheduler& s, const sac_descriptor& d) {
+  const Limits& l = s.limits;
+  const bool sizes = d.prompt_len >= 1 && d.prompt_len < l.max_model_len && d.max_tokens >= 1 &&
+                     d.max_tokens <= l.max_model_len - d.prompt_len &&
+                     d.min_tokens <= d.max_tokens && d.num_logit_bias <= SAC_MAX_LOGIT_BIAS &&
+                     d.num_stop_ids <= SAC_MAX_STOP_IDS && (d.flags & ~SAC_REQ_KNOWN_FLAGS) == 0;
+  if (!sizes || !sampling_in_bounds(d)) return false;
+  const uint64_t bytes = 4 * extent_words(d);
+  return d.arena_extent % SAC_ARENA_ALIGN_BYTES == 0 && d.arena_extent <= s.ring.arena_bytes &&
+         bytes <= s.ring.arena_bytes - d.arena_extent;
+}
+
+SAC_HD inline void publish_end(Scheduler& s, uint32_t slot, uint32_t finish, uint32_t count) {
+  Request& r = s.requests[slot];
+  r.state = SAC_STATE_DECODE_COMPLETED;
+  s.ring.write_status(slot, sac_status_word(r.ticket, r.state, finish, count));
+  s.published = 1;
+}
+
+/// A slot rang a ticket that is new: take a private copy, check it, let it wait.
+SAC_HD inline void accept(Scheduler& s, uint32_t slot, uint32_t ticket) {
+  Request& r = s.requests[slot];
+  r.descriptor = s.ring.copy_descriptor(slot);
+  r.ticket = ticket;
+  r.seat = kNone;
+  const bool stale = r.descriptor.device_epoch != load_relaxed(&s.ring.device->epoch);
+  if (stale || !descriptor_in_bounds(s, r.descriptor)) {
+    ++s.stats.requests_rejected;
+    publish_end(s, slot, stale ? SAC_FINISH_STALE_EPOCH : SAC_FINISH_INVALID, 0);
+    return;
+  }
+  r.arrival = s.next_arrival++;
+  r.state = SAC_STATE_PREFILL_PENDING;
+  waiting_push(s, slot);
+  ++s.stats.requests_accepted;
+  s.ring.write_progress(slot, 0, 0);
+  s.ring.write_status(slot, sac_status_word(ticket, r.state, SAC_FINISH_NONE, 0));
+  s.published = 1;
+}
+
+/// Ends a request before its time; a seated one is retired in this tick. False if it has ended
+/// already, or never began.
+SAC_HD inline bool cancel(Scheduler& s, uint32_t slot) {
+  Request& r = s.requests[slot];
+  if (r.seat != kNone) {
+    Seat& seat = s.seats[r.seat];
+    if (seat.finish != SAC_FINISH_NONE) return false;
+    seat.finish = SAC_FINISH_CANCELLED;
+    return true;
+  }
+  if (r.state != SAC_STATE_PREFILL_PENDING) return false;
+  waiting_remove(s, slot);
+  ++s.stats.requests_finished;
+  publish_end(s, slot, SAC_FINISH_CANCELLED, 0);
+  return true;
+}
+
+/// Is `a` to be accepted before `b`? Frontends count their own submissions; the distance decides, so
+/// that the counter may wrap. Between frontends the slot number decides: any order is fair there.
+SAC_HD inline bool rang_before(const Scheduler& s, uint32_t a, uint32_t b) {
+  const uint32_t fa = s.ring.frontend_of(a), fb = s.ring.frontend_of(b);
+  if (fa != fb) return fa < fb;
+  const uint64_t sa = load_relaxed(&s.ring.descriptors[a].sequence);
+  const uint64_t sb = load_relaxed(&s.ring.descriptors[b].sequence);
+  return sa == sb ? a < b : static_cast<int64_t>(sa - sb) < 0;
+}
+
+/// Restores the heap below `root` in changed[0 .. count): latest arrival on top.
+SAC_HD inline void sift_down(Scheduler& s, uint32_t root, uint32_t count) {
+  for (uint32_t child = 2 * root + 1; child < count; child = 2 * root + 1) {
+    if (child + 1 < count && rang_before(s, s.changed[child], s.changed[child + 1])) ++child;
+    if (!rang_before(s, s.changed[root], s.changed[child])) return;
+    const uint32_t slot = s.changed[root];
+    s.changed[root] = s.changed[child];
+    s.changed[child] = slot;
+    root = child;
+  }
+}
+
+/// Puts the slots found by a scan in order of arrival. Heapsort: in place, and n log n even when a
+/// hostile frontend chooses the sequences or changes them meanwhile.
+SAC_HD inline void order_by_arrival(Scheduler& s, uint32_t count) {
+  for (uint32_t i = count / 2; i > 0; --i) sift_down(s, i - 1, count);
+  for (uint32_t end = count; end > 1; --end) {
+    const uint32_t latest = s.changed[0];
+    s.changed[0] = s.changed[end - 1];
+    s.changed[end - 1] = latest;
+    sift_down(s, 0, end - 1);
+  }
+}
+
+/// Acts upon a doorbell that changed: a new ticket, a cancel, or both at once.
+SAC_HD inline void answer_doorbell(Scheduler& s, uint32_t slot) {
+  const uint32_t rung = s.ring.doorbell(slot);
+  const uint32_t ticket = sac_doorbell_ticket(rung);
+  const bool is_new = ticket != sac_doorbell_ticket(s.seen[slot]);
+  Request& r = s.requests[slot];
+  const bool busy = r.state != SAC_STATE_EMPTY && r.state != SAC_STATE_DECODE_COMPLETED;
+  if (is_new && busy) {
+    // The frontend broke the protocol (a ticket over a live one). The old one ends first; the new one
+    // is looked at again when the slot is free.
+    cancel(s, slot);
+    if (r.seat != kNone) return;
+  }
+  s.seen[slot] = rung;
+  if (is_new) accept(s, slot, ticket);
+  if ((rung & SAC_DOORBELL_CANCEL) != 0) cancel(s, slot);
+}
+
+/// Everything of a frontend ends; when no seat of it is left, its slots are EMPTY. True when done.
+SAC_HD inline bool reclaim_slots(Scheduler& s, uint32_t frontend) {
+  bool done = true;
+  const uint32_t end = s.ring.first_slot(frontend + 1);
+  for (uint32_t slot = s.ring.first_slot(frontend); slot < end; ++slot) {
+    Request& r = s.requests[slot];
+    if (cancel(s, slot)) ++s.stats.requests_reclaimed;
+    if (r.seat != kNone) {
+      done = false;
+      continue;
+    }
+    s.seen[slot] = s.ring.doorbell(slot);
+    r.state = SAC_STATE_EMPTY;
+    r.ticket = sac_doorbell_ticket(s.seen[slot]);
+    s.ring.write_status(slot, sac_status_word(r.ticket, r.state, SAC_FINISH_NONE, 0));
+  }
+  s.published = 1;
+  return done;
+}
+
+/// A frontend that started anew, or whose heartbeat stands still, loses what it had.
+SAC_HD inline void watch_frontend(Scheduler& s, uint32_t frontend, uint64_t now_ns) {
+  FrontendWatch& w = s.watch[frontend];
+  const sac_frontend_line& line = s.ring.frontends[frontend];
+  const uint64_t heartbeat = load_relaxed(&line.heartbeat);
+  // SYNC: acquire, with the frontend's release of its epoch when it joins.
+  const uint32_t epoch = load_acquire(&line.epoch);
+  if (heartbeat != w.heartbeat) {
+    w.heartbeat = heartbeat;
+    w.changed_ns = now_ns;
+    w.lost = 0;
+  }
+  if (epoch != w.acked_epoch) {
+    if (!reclaim_slots(s, frontend)) return;  // seats are retired in this tick: the next one acks
+    w.acked_epoch = epoch;
+    // SYNC: release, with the joining frontend's acquire of the ack: its slots read EMPTY.
+    store_release(&s.ring.acks[frontend].epoch, epoch);
+    s.published = 1;
+  } else if (epoch != 0 && w.lost == 0 &&
+             now_ns - w.changed_ns > uint64_t{SAC_FRONTEND_LOST_MS} * 1000000) {
+    w.lost = 1;
+    store_relaxed(&s.ring.acks[frontend].lost, load_relaxed(&s.ring.acks[frontend].lost) + 1);
+    reclaim_slots(s, frontend);
+  }
+}
+
+/// Slots whose frontend waits for an ack or was given up are left alone.
+SAC_HD inline bool is_served(const Scheduler& s, uint32_t slot) {
+  const uint32_t frontend = s.ring.frontend_of(slot);
+  return s.watch[frontend].lost == 0 &&
+         s.watch[frontend].acked_epoch == load_relaxed(&s.ring.frontends[frontend].epoch);
+}
+
+/// The part of drain that may run beside a step: new requests are copied, checked and queued. What
+/// would touch a seat (cancels, lost frontends) waits for the tick, so that overlapping changes no
+/// decision.
+SAC_HD inline void drain_beside_step(Scheduler& s) {
+  const uint32_t found = scan_changed(s.ring.doorbells, s.seen, s.limits.num_slots, s.changed);
+  if (found == 0) return;
+  order_by_arrival(s, found);
+  for (uint32_t i = 0; i < found; ++i) {
+    const uint32_t slot = s.changed[i];
+    const bool cancelled = (s.ring.doorbell(slot) & SAC_DOORBELL_CANCEL) != 0;
+    if (!cancelled && s.requests[slot].seat == kNone && is_served(s, slot)) answer_doorbell(s, slot);
+  }
+}
+
+SAC_HD inline void drain(Scheduler& s, uint64_t now_ns) {
+  for (uint32_t f = 0; f < s.ring.num_frontends; ++f) watch_frontend(s, f, now_ns);
+  const uint32_t found = scan_changed(s.ring.doorbells, s.seen, s.limits.num_slots, s.changed);
+  if (found == 0) return;
+  order_by_arrival(s, found);
+  for (uint32_t i = 0; i < found; ++i)
+    if (is_served(s, s.changed[i])) answer_doorbell(s, s.changed[i]);
+}
+
+}  // namespace saccade

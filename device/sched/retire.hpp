@@ -1,0 +1,53 @@
+// retire: requests that ended leave; their blocks and seats are free for this tick's admissions.
+#pragma once
+#include "sched/state.hpp"
+
+namespace saccade {
+
+/// Gives back the blocks of a seat; its KV is gone.
+SAC_HD inline uint32_t release_blocks(Scheduler& s, uint32_t seat_index) {
+  Seat& seat = s.seats[seat_index];
+  const uint32_t* table = s.block_table(seat_index);
+  for (uint32_t i = 0; i < seat.num_blocks; ++i) s.pool.release(table[i], seat.last_step);
+  const uint32_t freed = seat.num_blocks;
+  seat.num_blocks = 0;
+  seat.num_computed = 0;
+  return freed;
+}
+
+/// The last word on a request: state, finish reason and count. Written in the tick that ends it, so a
+/// reader does not wait for the next one; the seat follows in retire.
+SAC_HD inline void publish_seat_end(Scheduler& s, Seat& seat) {
+  seat.state = SAC_STATE_DECODE_COMPLETED;
+  s.requests[seat.slot].state = seat.state;
+  s.ring.write_progress(seat.slot, seat.num_computed, 0);
+  s.ring.write_status(seat.slot,
+                      sac_status_word(seat.ticket, seat.state, seat.finish, seat.num_records));
+  s.log.add(s.tick, Decision::kFinish, seat.slot, seat.finish);
+  ++s.stats.requests_finished;
+  s.published = 1;
+}
+
+SAC_HD inline void retire_seat(Scheduler& s, uint32_t seat_index) {
+  Seat& seat = s.seats[seat_index];
+  if (seat.state != SAC_STATE_DECODE_COMPLETED) publish_seat_end(s, seat);
+  const uint32_t freed = release_blocks(s, seat_index);
+  s.log.add(s.tick, Decision::kRetire, seat.slot, freed);
+  s.requests[seat.slot].seat = kNone;
+  s.free_seats[s.num_free_seats++] = seat_index;
+}
+
+SAC_HD inline void retire(Scheduler& s) {
+  uint32_t kept = 0;
+  for (uint32_t i = 0; i < s.num_running; ++i) {
+    const uint32_t seat_index = s.running[i];
+    if (s.seats[seat_index].finish == SAC_FINISH_NONE) {
+      s.running[kept++] = seat_index;
+    } else {
+      retire_seat(s, seat_index);
+    }
+  }
+  s.num_running = kept;
+}
+
+}  // namespace saccade

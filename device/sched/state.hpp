@@ -1,0 +1,177 @@
+// Everything the scheduler knows. Arrays of fixed size, handed out once by `lay_out`; plain data that
+// can live in a process's heap or in device memory alike.
+#pragma once
+#include "kv/block_pool.hpp"
+#include "platform/hd.hpp"
+#include "platform/layout.hpp"
+#include "ring/ring_view.hpp"
+#include "sched/decision_log.hpp"
+#include "sched/step.hpp"
+
+namespace saccade {
+
+inline constexpr uint32_t kNone = UINT32_MAX;
+inline constexpr uint32_t kMaxEosIds = 16;
+
+enum class PrefillPolicy : uint32_t {
+  kChunked = 0,  // chunks of prompts ride with the decodes under the token budget
+  kInline = 1,   // decodes pause while admitted prompts are computed (Blink §4.2)
+};
+
+/// Every bound of a running device plane.
+struct Limits {
+  uint32_t num_slots;
+  uint32_t num_frontends;
+  uint32_t num_seats;               // = max_num_seqs: requests that hold a seat at one time
+  uint32_t max_num_batched_tokens;  // rows of a step, >= num_seats
+  uint32_t max_model_len;           // tokens of a sequence, prompt and output
+  uint32_t block_size;              // tokens
+  uint32_t num_blocks;              // >= ceil(max_model_len / block_size): one request always fits
+  uint32_t vocab_size;
+  uint32_t num_eos_ids;
+  uint32_t log_words;  // of the decision log; 0 = none
+  PrefillPolicy prefill_policy;
+
+  SAC_HD uint32_t max_blocks_per_seq() const { return ceil_div(max_model_len, block_size); }
+  SAC_HD uint32_t blocks_for(uint32_t tokens) const { return ceil_div(tokens, block_size); }
+};
+
+/// One admitted request. A seat without blocks is preempted: its KV is recomputed when it resumes.
+struct Seat {
+  uint64_t arrival;  // order among all requests; the scheduler's only notion of age
+  uint64_t last_step;  // last launch that it was part of
+  uint32_t slot;
+  uint32_t ticket;
+  uint32_t state;   // SAC_STATE_*
+  uint32_t finish;  // SAC_FINISH_*; not NONE: to be retired
+  uint32_t num_tokens;    // known: prompt and produced
+  uint32_t num_computed;  // positions with KV in its blocks
+  uint32_t num_blocks;
+  uint32_t num_produced;  // tokens sampled
+  uint32_t num_records;   // written to the output ring: prompt records, then produced tokens
+  uint32_t stride;        // words per record
+  uint32_t capacity;      // records the output ring holds
+  uint32_t was_computed;  // highest num_computed ever: what lies below is recomputation
+};
+
+/// A request that waits for a seat, or the free entry of a slot. Lists are linked through slots.
+struct Request {
+  sac_descriptor descriptor;  // private, checked copy
+  uint64_t arrival;
+  uint32_t ticket;
+  uint32_t state;  // EMPTY, PREFILL_PENDING, or any later one while seated
+  uint32_t seat;   // kNone unless seated
+  uint32_t next;
+  uint32_t prev;
+};
+
+struct FrontendWatch {
+  uint64_t heartbeat;
+  uint64_t changed_ns;   // when the heartbeat last moved
+  uint32_t acked_epoch;  // epoch whose predecessors hold nothing
+  uint32_t lost;         // 1 while given up, until its heartbeat moves again
+};
+
+/// What one tick does to the world outside, made explicit: the step it launches.
+struct Effects {
+  StepBatch batch;
+  StepSeq* seqs;  // [num_seats]
+};
+
+struct Scheduler {
+  Limits limits;
+  RingView ring;
+  SeatTables tables;  // read-only view of the arrays below, for the step
+  StepOutputs outputs;
+
+  // Slots.
+  uint32_t* seen;     // [num_slots]: doorbell word acted upon
+  uint32_t* changed;  // [num_slots]: scratch of the scan
+  Request* requests;  // [num_slots]
+  uint32_t waiting_head;
+  uint32_t waiting_tail;
+  uint32_t num_waiting;
+
+  // Seats.
+  Seat* seats;          // [num_seats]
+  uint32_t* free_seats;  // stack
+  uint32_t num_free_seats;
+  uint32_t* running;  // [num_seats]: seated, oldest first
+  uint32_t num_running;
+  SeatParams* params;
+  uint32_t* history;
+  uint32_t* block_tables;
+  LogitBias* logit_bias;
+  uint32_t* stop_ids;
+  uint32_t eos_ids[kMaxEosIds];
+
+  BlockPool pool;
+  FrontendWatch watch[SAC_MAX_FRONTENDS];
+  Effects effects;
+  DecisionLog log;
+  sac_device_stats stats;  // own copy; published once per tick
+
+  uint64_t tick;
+  uint64_t step;       // number of the last launch
+  uint64_t step_done;  // number of the last committed launch
+  uint64_t next_arrival;
+  uint32_t published;  // something was written to the ring since the last notification
+
+  SAC_HD uint32_t* tokens(uint32_t seat) {
+    return history + static_cast<size_t>(seat) * limits.max_model_len;
+  }
+  SAC_HD uint32_t* block_table(uint32_t seat) {
+    return block_tables + static_cast<size_t>(seat) * limits.max_blocks_per_seq();
+  }
+  SAC_HD bool has_work() const { return num_running != 0 || num_waiting != 0; }
+};
+
+/// Hands out every array of `s` from `at`; call with a measuring Layout first. Limits must be set.
+SAC_HD inline void lay_out(Scheduler& s, Layout& at) {
+  const Limits& l = s.limits;
+  const size_t seats = l.num_seats;
+  s.seen = at.take<uint32_t>(l.num_slots);
+  s.changed = at.take<uint32_t>(l.num_slots);
+  s.requests = at.take<Request>(l.num_slots);
+  s.seats = at.take<Seat>(seats);
+  s.free_seats = at.take<uint32_t>(seats);
+  s.running = at.take<uint32_t>(seats);
+  s.params = at.take<SeatParams>(seats);
+  s.history = at.take<uint32_t>(seats * l.max_model_len);
+  s.block_tables = at.take<uint32_t>(seats * l.max_blocks_per_seq());
+  s.logit_bias = at.take<LogitBias>(seats * SAC_MAX_LOGIT_BIAS);
+  s.stop_ids = at.take<uint32_t>(seats * SAC_MAX_STOP_IDS);
+  s.pool.free_ring = at.take<uint32_t>(l.num_blocks);
+  s.pool.owner = at.take<uint32_t>(l.num_blocks);
+  s.pool.fence = at.take<uint64_t>(l.num_blocks);
+  s.effects.seqs = at.take<StepSeq>(seats);
+  s.outputs.sampled = at.take<uint64_t>(seats * kRecordWords);
+  s.outputs.prompt_records = at.take<uint64_t>(size_t{l.max_num_batched_tokens} * kRecordWords);
+  s.log.words = at.take<uint64_t>(l.log_words);
+}
+
+/// First state of all arrays; the ring is attached separately. eos_ids: [limits.num_eos_ids].
+SAC_HD inline void reset(Scheduler& s, const uint32_t* eos_ids) {
+  const Limits& l = s.limits;
+  for (uint32_t i = 0; i < l.num_eos_ids; ++i) s.eos_ids[i] = eos_ids[i];
+  for (uint32_t i = 0; i < l.num_seats; ++i) {
+    s.seats[i] = Seat{};
+    s.free_seats[i] = l.num_seats - 1 - i;
+  }
+  s.num_free_seats = l.num_seats;
+  s.num_running = 0;
+  s.waiting_head = s.waiting_tail = kNone;
+  s.num_waiting = 0;
+  s.pool.reset(l.num_blocks);
+  s.log.reset(l.log_words);
+  s.stats = sac_device_stats{};
+  s.tick = s.step = s.step_done = s.next_arrival = 0;
+  s.published = 0;
+  s.tables = SeatTables{l.num_seats,    l.max_model_len, l.max_blocks_per_seq(), l.num_eos_ids,
+                        s.params,       s.history,       s.block_tables,         s.logit_bias,
+                        s.stop_ids,     s.eos_ids};
+  s.effects.batch = StepBatch{};
+  s.effects.batch.seqs = s.effects.seqs;
+}
+
+}  // namespace saccade
