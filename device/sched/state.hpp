@@ -124,6 +124,12 @@ struct Scheduler {
     return block_tables + static_cast<size_t>(seat) * limits.max_blocks_per_seq();
   }
   SAC_HD bool has_work() const { return num_running != 0 || num_waiting != 0; }
+  /// A request has ended whose blocks the next tick will free.
+  SAC_HD bool has_finished() const {
+    for (uint32_t i = 0; i < num_running; ++i)
+      if (seats[running[i]].finish != SAC_FINISH_NONE) return true;
+    return false;
+  }
 };
 
 /// Hands out every array of `s` from `at`; call with a measuring Layout first. Limits must be set.

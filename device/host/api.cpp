@@ -1,0 +1,139 @@
+// The C interface: argument checks, error sentences, and nothing else.
+#include <cstring>
+#include <exception>
+#include <new>
+
+#include "host/check.hpp"
+#include "host/device.hpp"
+#include "host/host_env.hpp"
+
+namespace {
+
+thread_local std::string last_error;
+
+int fail(int code, std::string sentence) {
+  last_error = std::move(sentence);
+  return code;
+}
+
+/// Runs `body`, which returns 0 or an error code; turns exceptions into codes.
+template <class Body>
+int guarded(Body body) {
+  try {
+    return body();
+  } catch (const std::bad_alloc&) {
+    return fail(SAC_ERR_MEMORY, "out of memory");
+  } catch (const std::exception& e) {
+    return fail(SAC_ERR_MEMORY, e.what());
+  }
+}
+
+int check_loading(const sac_device* d) {
+  if (d == nullptr) return fail(SAC_ERR_ARGUMENT, "device is null");
+  if (d->cpu == nullptr) return fail(SAC_ERR_STATE, "this kind of device takes no weights");
+  if (d->loaded) return fail(SAC_ERR_STATE, "weights are loaded already");
+  return 0;
+}
+
+int result(const std::string& wrong) { return wrong.empty() ? 0 : fail(SAC_ERR_ARGUMENT, wrong); }
+
+}  // namespace
+
+extern "C" {
+
+const char* sac_last_error(void) { return last_error.c_str(); }
+
+int sac_device_create(const sac_device_config* config, const sac_model_config* model,
+                      uint32_t vocab_size, sac_device** out) {
+  if (config == nullptr || out == nullptr)
+    return fail(SAC_ERR_ARGUMENT, "config or out is null");
+  return guarded([&] {
+    auto device = std::make_unique<sac_device>();
+    int code = 0;
+    std::string wrong = device->create(*config, model, vocab_size, &code);
+    if (!wrong.empty()) return fail(code, std::move(wrong));
+    *out = device.release();
+    return 0;
+  });
+}
+
+void sac_device_destroy(sac_device* device) { delete device; }
+
+int sac_device_set_tensor(sac_device* d, uint32_t role, uint32_t layer, uint32_t dtype,
+                          uint64_t rows, uint64_t cols, const void* data) {
+  if (int code = check_loading(d)) return code;
+  return guarded([&] { return result(d->cpu->set_tensor(role, layer, dtype, rows, cols, data)); });
+}
+
+int sac_device_fill_dummy(sac_device* d, uint64_t seed) {
+  if (int code = check_loading(d)) return code;
+  return guarded([&] { return d->cpu->fill_dummy(seed), 0; });
+}
+
+int sac_device_set_rope(sac_device* d, const float* cos, const float* sin, uint64_t count) {
+  if (int code = check_loading(d)) return code;
+  return guarded([&] { return result(d->cpu->set_rope(cos, sin, count)); });
+}
+
+int sac_device_finish_load(sac_device* d) {
+  if (int code = check_loading(d)) return code;
+  std::string missing = d->cpu->missing_tensor();
+  if (!missing.empty()) return fail(SAC_ERR_STATE, "missing tensor: " + missing);
+  d->loaded = true;
+  return 0;
+}
+
+int sac_device_attach(sac_device* d, void* region, uint64_t region_bytes) {
+  if (d == nullptr) return fail(SAC_ERR_ARGUMENT, "device is null");
+  if (d->attached) return fail(SAC_ERR_STATE, "a region is attached already");
+  const std::string wrong = d->attach(region, region_bytes);
+  return wrong.empty() ? 0 : fail(SAC_ERR_REGION, wrong);
+}
+
+int sac_region_load_progress(void* region, uint64_t region_bytes, uint32_t phase,
+                             uint64_t done_bytes, uint64_t total_bytes) {
+  saccade::RingView ring;
+  if (const char* wrong = saccade::open_ring(region, region_bytes, &ring))
+    return fail(SAC_ERR_REGION, wrong);
+  saccade::store_relaxed(&ring.device->load_done_bytes, done_bytes);
+  saccade::store_relaxed(&ring.device->load_total_bytes, total_bytes);
+  saccade::store_relaxed(&ring.device->heartbeat,
+                         saccade::load_relaxed(&ring.device->heartbeat) + 1);
+  saccade::store_release(&ring.device->phase, phase);
+  return 0;
+}
+
+int sac_device_ready(sac_device* d) {
+  if (d == nullptr) return fail(SAC_ERR_ARGUMENT, "device is null");
+  if (!d->attached || !d->loaded)
+    return fail(SAC_ERR_STATE, d->attached ? "weights are not loaded" : "no region is attached");
+  saccade::go_ready(d->scheduler);
+  return 0;
+}
+
+int sac_device_tick(sac_device* d) {
+  if (d == nullptr || !d->attached || !d->loaded)
+    return fail(SAC_ERR_STATE, "the device is not ready");
+  return static_cast<int>(d->tick());
+}
+
+int sac_device_run(sac_device* d) {
+  if (int code = sac_device_ready(d)) return code;
+  return guarded([&] { return d->run(), 0; });
+}
+
+void sac_device_stop(sac_device* d) { d->stop.store(true, std::memory_order_relaxed); }
+
+uint64_t sac_device_decisions(const sac_device* d, uint64_t* words, uint64_t capacity) {
+  const saccade::DecisionLog& log = d->scheduler.log;
+  const uint64_t count = log.used < capacity ? log.used : capacity;
+  if (count != 0) std::memcpy(words, log.words, count * sizeof(uint64_t));
+  return log.used + log.dropped;
+}
+
+int sac_device_check(const sac_device* d) {
+  const char* wrong = saccade::check_invariants(d->scheduler);
+  return wrong == nullptr ? 0 : fail(SAC_ERR_STATE, wrong);
+}
+
+}  // extern "C"

@@ -1,0 +1,91 @@
+#include "host/config_check.hpp"
+
+namespace saccade {
+namespace {
+
+constexpr uint32_t kMaxSeqs = SAC_MAX_SLOTS;
+constexpr uint32_t kMaxBatchedTokens = 1u << 20;
+constexpr uint32_t kMaxModelLen = 1u << 24;
+constexpr uint32_t kMaxBlocks = 1u << 28;
+constexpr uint32_t kMaxThreads = 1024;
+constexpr uint32_t kMaxVocab = 1u << 24;
+constexpr uint32_t kMaxLayers = 1024;
+constexpr uint32_t kMaxWidth = 1u << 20;
+constexpr uint32_t kMaxHeadDim = 1024;
+constexpr uint64_t kDecisionLogWords = 1u << 20;
+
+/// Collects the first violation.
+class Bounds {
+ public:
+  void in(const char* field, uint64_t value, uint64_t low, uint64_t high) {
+    if (!wrong_.empty() || (value >= low && value <= high)) return;
+    wrong_ = std::string(field) + " is " + std::to_string(value) + ", outside " +
+             std::to_string(low) + " .. " + std::to_string(high);
+  }
+  void require(bool ok, const std::string& sentence) {
+    if (wrong_.empty() && !ok) wrong_ = sentence;
+  }
+  std::string first() const { return wrong_; }
+
+ private:
+  std::string wrong_;
+};
+
+}  // namespace
+
+std::string check_device_config(const sac_device_config& c, uint32_t vocab_size) {
+  Bounds b;
+  b.in("kind", c.kind, 0, SAC_DEVICE_NULL);
+  b.in("mode", c.mode, 0, SAC_MODE_SERIAL);
+  b.in("prefill_policy", c.prefill_policy, 0, SAC_PREFILL_INLINE);
+  b.in("max_num_seqs", c.max_num_seqs, 1, kMaxSeqs);
+  b.in("max_num_batched_tokens", c.max_num_batched_tokens, c.max_num_seqs, kMaxBatchedTokens);
+  b.in("max_model_len", c.max_model_len, 2, kMaxModelLen);
+  b.require(c.block_size >= 8 && c.block_size <= 128 && (c.block_size & (c.block_size - 1)) == 0,
+            "block_size is " + std::to_string(c.block_size) + ", not one of 8, 16, 32, 64, 128");
+  if (b.first().empty())
+    b.in("num_blocks", c.num_blocks, ceil_div(c.max_model_len, c.block_size), kMaxBlocks);
+  b.in("num_threads", c.num_threads, 1, kMaxThreads);
+  b.in("num_eos_ids", c.num_eos_ids, 0, kMaxEosIds);
+  b.in("vocab_size", vocab_size, 1, kMaxVocab);
+  b.require(c.num_eos_ids == 0 || c.eos_ids != nullptr, "eos_ids is null");
+  for (uint32_t i = 0; b.first().empty() && i < c.num_eos_ids; ++i)
+    b.in("eos_ids[]", c.eos_ids[i], 0, vocab_size - 1);
+  return b.first();
+}
+
+std::string check_model_config(const sac_model_config& m) {
+  Bounds b;
+  b.in("num_layers", m.num_layers, 1, kMaxLayers);
+  b.in("hidden_size", m.hidden_size, 1, kMaxWidth);
+  b.in("intermediate_size", m.intermediate_size, 1, kMaxWidth);
+  b.in("num_heads", m.num_heads, 1, kMaxWidth);
+  b.in("num_kv_heads", m.num_kv_heads, 1, m.num_heads);
+  b.in("head_dim", m.head_dim, 2, kMaxHeadDim);
+  b.in("vocab_size", m.vocab_size, 1, kMaxVocab);
+  b.in("rotary_dim", m.rotary_dim, 2, m.head_dim);
+  b.in("dtype", m.dtype, 0, SAC_DTYPE_F16);
+  b.require(b.first().size() || m.num_heads % m.num_kv_heads == 0,
+            "num_heads is not a multiple of num_kv_heads");
+  b.require(m.head_dim % 2 == 0 && m.rotary_dim % 2 == 0, "head_dim and rotary_dim must be even");
+  b.require(m.rms_norm_eps > 0 && m.rms_norm_eps < 1, "rms_norm_eps is outside (0, 1)");
+  return b.first();
+}
+
+Limits limits_of(const sac_device_config& c, uint32_t vocab_size) {
+  Limits l = {};
+  l.num_slots = SAC_MAX_SLOTS;  // arrays by slot fit any region
+  l.num_frontends = SAC_MAX_FRONTENDS;
+  l.num_seats = c.max_num_seqs;
+  l.max_num_batched_tokens = c.max_num_batched_tokens;
+  l.max_model_len = c.max_model_len;
+  l.block_size = c.block_size;
+  l.num_blocks = c.num_blocks;
+  l.vocab_size = vocab_size;
+  l.num_eos_ids = c.num_eos_ids;
+  l.log_words = c.log_decisions != 0 ? static_cast<uint32_t>(kDecisionLogWords) : 0;
+  l.prefill_policy = static_cast<PrefillPolicy>(c.prefill_policy);
+  return l;
+}
+
+}  // namespace saccade

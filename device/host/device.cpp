@@ -1,0 +1,93 @@
+#include "host/device.hpp"
+
+#include <sys/mman.h>
+
+#include "host/config_check.hpp"
+#include "host/host_env.hpp"
+
+namespace saccade {
+
+Pages::~Pages() {
+  if (data_ != nullptr) munmap(data_, bytes_);
+}
+
+bool Pages::map(size_t bytes) {
+  void* p = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (p == MAP_FAILED) return false;
+  data_ = p;
+  bytes_ = bytes;
+  return true;
+}
+
+namespace {
+
+template <class Step>
+uint32_t tick_with(sac_device& d, Step& step) {
+  if (d.config.mode == SAC_MODE_SERIAL) {
+    HostEnv<false> env{d.scheduler.ring};
+    return tick(d.scheduler, step, env);
+  }
+  HostEnv<true> env{d.scheduler.ring};
+  return tick(d.scheduler, step, env);
+}
+
+}  // namespace
+}  // namespace saccade
+
+using saccade::Layout;
+
+std::string sac_device::create(const sac_device_config& c, const sac_model_config* model,
+                               uint32_t vocab_size, int* code) {
+  *code = SAC_ERR_ARGUMENT;
+  std::string wrong = saccade::check_device_config(c, vocab_size);
+  if (!wrong.empty()) return wrong;
+  if (c.kind == SAC_DEVICE_CPU) {
+    if (model == nullptr) return "model is null, but kind is SAC_DEVICE_CPU";
+    wrong = saccade::check_model_config(*model);
+    if (!wrong.empty()) return wrong;
+    if (model->vocab_size != vocab_size) return "vocab_size differs from the model's";
+  }
+  config = c;
+  eos_ids.assign(c.eos_ids, c.eos_ids + c.num_eos_ids);
+  config.eos_ids = eos_ids.data();
+  scheduler.limits = saccade::limits_of(c, vocab_size);
+  Layout measure(nullptr);
+  lay_out(scheduler, measure);
+  if (!memory.map(measure.bytes())) {
+    *code = SAC_ERR_MEMORY;
+    return "cannot map " + std::to_string(measure.bytes()) + " bytes for the scheduler";
+  }
+  Layout hand_out(memory.data());
+  lay_out(scheduler, hand_out);
+  reset(scheduler, eos_ids.data());
+  if (c.kind == SAC_DEVICE_NULL) {
+    null = {{scheduler.tables, scheduler.outputs, vocab_size}, uint64_t{c.null_step_us} * 1000, 0};
+    loaded = true;
+    return "";
+  }
+  *code = SAC_ERR_MEMORY;
+  cpu = std::make_unique<saccade::CpuStep>(*model, c.max_num_seqs, c.max_num_batched_tokens,
+                                           c.max_model_len, c.block_size, c.num_blocks,
+                                           c.num_threads, scheduler.tables, scheduler.outputs);
+  return "";
+}
+
+std::string sac_device::attach(void* region, uint64_t region_bytes) {
+  saccade::RingView view;
+  if (const char* wrong = saccade::open_ring(region, region_bytes, &view)) return wrong;
+  scheduler.limits.num_slots = view.num_slots;
+  scheduler.limits.num_frontends = view.num_frontends;
+  join_ring(scheduler, view, saccade::monotonic_ns());
+  attached = true;
+  return "";
+}
+
+uint32_t sac_device::tick() {
+  return config.kind == SAC_DEVICE_NULL ? saccade::tick_with(*this, null)
+                                        : saccade::tick_with(*this, *cpu);
+}
+
+void sac_device::run() {
+  while (!stop.load(std::memory_order_relaxed))
+    if (tick() == 0 && !scheduler.has_finished()) saccade::IdleWait::wait(scheduler);
+}

@@ -1,0 +1,66 @@
+// The scheduler's environment on a host: its one clock, and how it wakes readers and sleeps itself.
+#pragma once
+#include <ctime>
+
+#include "host/futex.hpp"
+#include "sched/tick.hpp"
+
+namespace saccade {
+
+inline uint64_t monotonic_ns() {
+  timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return static_cast<uint64_t>(t.tv_sec) * 1000000000u + static_cast<uint64_t>(t.tv_nsec);
+}
+
+/// kOverlapped: see tick.hpp.
+template <bool kOverlapped>
+struct HostEnv {
+  static constexpr bool kOverlap = kOverlapped;
+  RingView ring;
+
+  uint64_t now_ns() const { return monotonic_ns(); }
+
+  void notify_publish() const {
+    // SYNC: with the token reader, which sets `waiting`, fences, and reads publish_count again before
+    // it sleeps: either it sees the new count or we see that it waits.
+    fence_seq_cst();
+    for (uint32_t f = 0; f < ring.num_frontends; ++f) {
+      if (load_relaxed(&ring.frontends[f].waiting) == 0) continue;
+      futex_wake(&ring.device->publish_count);
+      return;
+    }
+  }
+};
+
+/// Waits until a doorbell differs from what was seen, for at most kIdleSleepNs: first by looking, then
+/// asleep. The heartbeat moves once per tick, so this bounds its period too.
+class IdleWait {
+ public:
+  static constexpr uint64_t kSpinNs = 20 * 1000;
+  static constexpr uint64_t kSleepNs = 50 * 1000 * 1000;
+  /// While requests are held by slow readers: cursors move without a doorbell.
+  static constexpr uint64_t kStalledSleepNs = 500 * 1000;
+
+  static void wait(Scheduler& s) {
+    const uint64_t start_ns = monotonic_ns();
+    while (monotonic_ns() - start_ns < kSpinNs)
+      if (rung(s)) return;
+    sac_device_line* line = s.ring.device;
+    const uint32_t kick = load_acquire(&s.ring.wake->device_kick);
+    store_relaxed(&line->sleeping, 1u);
+    // SYNC: with a frontend, which rings, fences, and then reads `sleeping`: either it sees that we
+    // sleep and kicks, or we see its doorbell here.
+    fence_seq_cst();
+    if (!rung(s))
+      futex_wait(&s.ring.wake->device_kick, kick, s.has_work() ? kStalledSleepNs : kSleepNs);
+    store_relaxed(&line->sleeping, 0u);
+  }
+
+ private:
+  static bool rung(Scheduler& s) {
+    return scan_changed(s.ring.doorbells, s.seen, s.limits.num_slots, s.changed) != 0;
+  }
+};
+
+}  // namespace saccade
