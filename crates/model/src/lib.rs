@@ -1,1 +1,52 @@
-//! (being written)
+//! Hugging Face model folders: where the files are, what the configuration says, where the weights
+//! lie. The only I/O is reading files and, with the feature `hub`, downloading them.
+//!
+//! ```no_run
+//! # fn main() -> Result<(), saccade_model::ModelError> {
+//! use saccade_model::{ModelFolder, OpenOptions, Weights};
+//!
+//! let folder = ModelFolder::open("Qwen/Qwen3-0.6B", &OpenOptions::default())?;
+//! let config = folder.config()?;
+//! let tables = config.rope_tables(config.max_model_len());
+//! for tensor in Weights::open(&folder, &config)?.iter() {
+//!     println!("{:?} of layer {}: {} x {}", tensor.role, tensor.layer, tensor.rows, tensor.cols);
+//! }
+//! # assert!(!tables.cos.is_empty());
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! The rule of this crate: what would change a model's results is implemented or refused, never
+//! ignored; and every refusal names file, field and bound. Weights are safetensors, never pickles.
+
+mod config;
+mod dtype;
+mod error;
+mod family;
+mod folder;
+mod generation;
+mod header;
+#[cfg(feature = "hub")]
+mod hub;
+mod json;
+pub mod limits;
+mod refused;
+mod rope;
+mod rope_tables;
+mod tensors;
+mod tokenizer_config;
+mod weights;
+mod window;
+
+pub use config::{ModelConfig, parse_config};
+pub use dtype::{Dtype, DtypeChoice};
+pub use error::{ModelError, Result};
+pub use family::{Biases, Family};
+pub use folder::{ModelFolder, OpenOptions, ProgressFn};
+pub use generation::{GenerationConfig, parse_generation_config};
+pub use header::{HeaderTensor, parse_safetensors_header, parse_weight_index};
+pub use rope::{RopeConfig, RopeScaling, Yarn};
+pub use rope_tables::{RopeTables, inverse_frequencies};
+pub use tensors::{ExpectedTensor, TensorRole, expected_tensors};
+pub use tokenizer_config::{ChatTemplate, TokenizerConfig};
+pub use weights::{TensorRef, Weights};

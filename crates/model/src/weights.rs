@@ -1,0 +1,254 @@
+//! The weights of a model folder, memory-mapped: safetensors, in one file or in shards. Nothing is
+//! handed out before every tensor has been found with the right shape and element type.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
+use std::path::Path;
+
+use memmap2::{Advice, Mmap};
+
+use crate::config::{CONFIG_FILE, ModelConfig};
+use crate::dtype::Dtype;
+use crate::error::{ModelError, Result};
+use crate::folder::{ModelFolder, read_text};
+use crate::header::{HeaderTensor, parse_safetensors_header, parse_weight_index};
+use crate::limits::MAX_INDEX_BYTES;
+use crate::tensors::{EMBED_NAME, ExpectedTensor, LM_HEAD_NAME, TensorRole, expected_tensors};
+
+const SINGLE_FILE: &str = "model.safetensors";
+const INDEX_FILE: &str = "model.safetensors.index.json";
+/// Tensors that old checkpoints have and nobody reads.
+const IGNORED_SUFFIX: &str = "rotary_emb.inv_freq";
+
+/// One tensor of the model, borrowed from the mapped file.
+#[derive(Clone, Copy, Debug)]
+pub struct TensorRef<'a> {
+    /// What it is for; its number is `role.code()`.
+    pub role: TensorRole,
+    /// Decoder layer; 0 for the tensors outside of the layers.
+    pub layer: u32,
+    /// Element type of `data`.
+    pub dtype: Dtype,
+    /// 1 for a vector.
+    pub rows: u64,
+    /// Elements of one row.
+    pub cols: u64,
+    /// `rows * cols` elements, row-major, little-endian, of any alignment.
+    pub data: &'a [u8],
+}
+
+/// All tensors of a model, checked against its configuration.
+pub struct Weights {
+    shards: Vec<Shard>,
+    entries: Vec<Entry>,
+    unexpected: Vec<String>,
+}
+
+/// One mapped file.
+struct Shard {
+    name: String,
+    map: Mmap,
+    tensors: BTreeMap<String, HeaderTensor>,
+}
+
+struct Entry {
+    role: TensorRole,
+    layer: u32,
+    dtype: Dtype,
+    rows: u64,
+    cols: u64,
+    shard: usize,
+    bytes: std::ops::Range<usize>,
+}
+
+impl Weights {
+    /// Maps the weight files of `folder` and checks every tensor that `config` needs.
+    ///
+    /// The files are mapped, not read: they must not be changed or shortened while this value
+    /// lives (a shortened file ends the process with a bus error when it is touched).
+    ///
+    /// # Errors
+    /// Names the file, and the tensor with what was found and what was expected.
+    pub fn open(folder: &ModelFolder, config: &ModelConfig) -> Result<Self> {
+        Self::open_dir(folder.root(), config)
+    }
+
+    fn open_dir(root: &Path, config: &ModelConfig) -> Result<Self> {
+        let store = Store::open(root)?;
+        let expected = expected_tensors(config);
+        let entries = expected
+            .iter()
+            .map(|tensor| store.find(tensor, config.tie_word_embeddings))
+            .collect::<Result<Vec<Entry>>>()?;
+        if config.tie_word_embeddings {
+            store.check_tied()?;
+        }
+        let unexpected = store.unexpected(&expected);
+        Ok(Self { shards: store.shards, entries, unexpected })
+    }
+
+    /// The tensors in loading order: embedding, final norm, output projection, then layer by layer.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = TensorRef<'_>> {
+        self.entries.iter().map(|entry| TensorRef {
+            role: entry.role,
+            layer: entry.layer,
+            dtype: entry.dtype,
+            rows: entry.rows,
+            cols: entry.cols,
+            data: &self.shards[entry.shard].map[entry.bytes.clone()],
+        })
+    }
+
+    /// Bytes of all tensors of [`Weights::iter`], for a progress bar.
+    pub fn total_bytes(&self) -> u64 {
+        self.entries.iter().map(|entry| entry.bytes.len() as u64).sum()
+    }
+
+    /// Element type of the embedding as stored: what `--dtype auto` means when config.json is
+    /// silent.
+    pub fn stored_dtype(&self) -> Option<Dtype> {
+        self.entries.first().map(|entry| entry.dtype)
+    }
+
+    /// Names of tensors that are in the files and not in the model. Worth a warning: the checkpoint
+    /// may be of another architecture.
+    pub fn unexpected(&self) -> &[String] {
+        &self.unexpected
+    }
+}
+
+/// The mapped files before anything is known about the model.
+struct Store {
+    shards: Vec<Shard>,
+    /// Tensor name to index in `shards`.
+    home: BTreeMap<String, usize>,
+    /// The file to blame for a tensor that is nowhere.
+    index: &'static str,
+}
+
+impl Store {
+    /// One file wins over an index, as in HF.
+    fn open(root: &Path) -> Result<Self> {
+        if root.join(SINGLE_FILE).is_file() {
+            let shard = Shard::open(root, SINGLE_FILE)?;
+            let home = shard.tensors.keys().map(|name| (name.clone(), 0)).collect();
+            return Ok(Self { shards: vec![shard], home, index: SINGLE_FILE });
+        }
+        if !root.join(INDEX_FILE).is_file() {
+            return Err(no_weights(root));
+        }
+        let weight_map =
+            parse_weight_index(INDEX_FILE, &read_text(root, INDEX_FILE, MAX_INDEX_BYTES)?)?;
+        Self::open_sharded(root, weight_map)
+    }
+
+    fn open_sharded(root: &Path, weight_map: BTreeMap<String, String>) -> Result<Self> {
+        let names: BTreeSet<&String> = weight_map.values().collect();
+        let shards =
+            names.iter().map(|name| Shard::open(root, name)).collect::<Result<Vec<_>>>()?;
+        let number: BTreeMap<&String, usize> =
+            names.into_iter().enumerate().map(|(i, name)| (name, i)).collect();
+        let mut home = BTreeMap::new();
+        for (tensor, file) in &weight_map {
+            let shard = number[file];
+            if !shards[shard].tensors.contains_key(tensor) {
+                let problem = format!("is not there, though {INDEX_FILE} says so");
+                return Err(ModelError::tensor(file, tensor, problem));
+            }
+            home.insert(tensor.clone(), shard);
+        }
+        Ok(Self { shards, home, index: INDEX_FILE })
+    }
+
+    /// Finds one tensor and checks shape and element type.
+    fn find(&self, expected: &ExpectedTensor, tied: bool) -> Result<Entry> {
+        let mut name = expected.name.as_str();
+        if tied && expected.role == TensorRole::Embed && !self.home.contains_key(name) {
+            // Some tied checkpoints keep the one copy under the other name.
+            name = LM_HEAD_NAME;
+        }
+        let Some(&shard) = self.home.get(name) else { return Err(self.missing(expected)) };
+        let file = &self.shards[shard];
+        let stored = &file.tensors[name];
+        if stored.shape != expected.shape {
+            let problem = format!("has shape {:?}, expected {:?}", stored.shape, expected.shape);
+            return Err(ModelError::tensor(&file.name, name, problem));
+        }
+        let dtype = Dtype::from_safetensors(stored.dtype).ok_or_else(|| {
+            let problem = format!("has dtype {:?}, expected F32, BF16 or F16", stored.dtype);
+            ModelError::tensor(&file.name, name, problem)
+        })?;
+        let (rows, cols) = match expected.shape[..] {
+            [rows, cols] => (rows, cols),
+            _ => (1, expected.shape.iter().product()),
+        };
+        let bytes = stored.bytes.clone();
+        Ok(Entry { role: expected.role, layer: expected.layer, dtype, rows, cols, shard, bytes })
+    }
+
+    fn missing(&self, expected: &ExpectedTensor) -> ModelError {
+        let hint = match expected.role {
+            TensorRole::LmHead => format!(" although {CONFIG_FILE} has tie_word_embeddings=false"),
+            _ => String::new(),
+        };
+        let problem = format!("is missing{hint}, expected with shape {:?}", expected.shape);
+        ModelError::tensor(self.index, &expected.name, problem)
+    }
+
+    /// A tied checkpoint may hold both copies; then they must be equal (versions of transformers
+    /// disagree about which one counts if they are not).
+    fn check_tied(&self) -> Result<()> {
+        let data = |name: &str| {
+            let shard = &self.shards[*self.home.get(name)?];
+            Some((shard, &shard.map[shard.tensors[name].bytes.clone()]))
+        };
+        match (data(EMBED_NAME), data(LM_HEAD_NAME)) {
+            (Some((_, embed)), Some((shard, head))) if embed != head => Err(ModelError::tensor(
+                &shard.name,
+                LM_HEAD_NAME,
+                format!(
+                    "differs from {EMBED_NAME} although {CONFIG_FILE} has tie_word_embeddings=true"
+                ),
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    fn unexpected(&self, expected: &[ExpectedTensor]) -> Vec<String> {
+        let mut known: BTreeSet<&str> = expected.iter().map(|t| t.name.as_str()).collect();
+        known.insert(LM_HEAD_NAME); // with tied embeddings a second copy, checked above
+        let in_shards = self.shards.iter().flat_map(|shard| shard.tensors.keys());
+        let unknown =
+            in_shards.filter(|name| !known.contains(&name[..]) && !name.ends_with(IGNORED_SUFFIX));
+        unknown.cloned().collect::<BTreeSet<String>>().into_iter().collect()
+    }
+}
+
+impl Shard {
+    fn open(root: &Path, name: &str) -> Result<Self> {
+        let path = root.join(name);
+        let io = |source| ModelError::Io { path: path.clone(), source };
+        let file = File::open(&path).map_err(io)?;
+        // SAFETY: the mapping is read-only and private to this value. That nobody shortens the
+        // file meanwhile cannot be checked; `Weights::open` asks for it.
+        let map = unsafe { Mmap::map(&file) }.map_err(io)?;
+        let tensors = parse_safetensors_header(name, &map)?;
+        // Read-ahead is a hint: a kernel that refuses it only loads more slowly.
+        map.advise(Advice::Sequential).ok();
+        Ok(Self { name: name.to_owned(), map, tensors })
+    }
+}
+
+fn no_weights(root: &Path) -> ModelError {
+    let has_pickle = std::fs::read_dir(root).is_ok_and(|entries| {
+        let names = entries.flatten().map(|entry| entry.file_name());
+        names.filter_map(|name| name.into_string().ok()).any(|name| is_pickle(&name))
+    });
+    let hint = if has_pickle { "; pickled weights are never loaded, convert them" } else { "" };
+    let problem = format!("is missing, and so is {INDEX_FILE}{hint}");
+    ModelError::file(&root.join(SINGLE_FILE).display().to_string(), problem)
+}
+
+fn is_pickle(name: &str) -> bool {
+    [".bin", ".pt", ".pth"].iter().any(|suffix| name.ends_with(suffix))
+}
