@@ -1,1 +1,362 @@
-//! (being written)
+//! Safe bindings to the device plane: create it, load weights, join a ring region, run.
+//!
+//! The control boundary is plain C (`device/host/saccade_device.h`); nothing here is on the path of a
+//! token. Tokens cross only through the ring.
+
+mod sys;
+
+use std::ffi::{CStr, c_int};
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use saccade_model::{ModelConfig, RopeTables, Weights};
+
+/// What the device plane answered, in its own words.
+#[derive(Debug, thiserror::Error)]
+#[error("{what}: {sentence}")]
+pub struct DeviceError {
+    what: &'static str,
+    sentence: String,
+}
+
+type Result<T> = std::result::Result<T, DeviceError>;
+
+/// What runs the steps.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DeviceKind {
+    /// Real inference on CPU threads.
+    Cpu,
+    /// Steps that only write tokens, each taking `step_us` microseconds: benchmarks of the other
+    /// planes, and tests.
+    Null {
+        /// Duration of a step, microseconds.
+        step_us: u32,
+    },
+}
+
+/// How prompts share the device with decodes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PrefillPolicy {
+    /// Chunks of prompts ride with the decodes, within the token budget of a step.
+    Chunked,
+    /// Decodes pause while admitted prompts are computed.
+    Inline,
+}
+
+/// Bounds and policies of a device plane; fixed for its life.
+#[derive(Debug, Clone)]
+pub struct DeviceConfig {
+    /// What runs the steps.
+    pub kind: DeviceKind,
+    /// Run nothing beside a step: the readable specification.
+    pub serial: bool,
+    /// How prompts share the device with decodes.
+    pub prefill_policy: PrefillPolicy,
+    /// Requests that hold a seat at one time.
+    pub max_num_seqs: u32,
+    /// Rows of one step; at least `max_num_seqs`.
+    pub max_num_batched_tokens: u32,
+    /// Tokens of a sequence, prompt and output.
+    pub max_model_len: u32,
+    /// Tokens in a KV block.
+    pub block_size: u32,
+    /// KV blocks; at least what one sequence of `max_model_len` needs.
+    pub num_blocks: u32,
+    /// Compute threads of the CPU device.
+    pub num_threads: u32,
+    /// Token ids that end a sequence.
+    pub eos_ids: Vec<u32>,
+    /// Keep a log of the scheduler's decisions in memory.
+    pub log_decisions: bool,
+}
+
+/// Bytes of KV that one block takes: `[layer][k|v][token][kv_head][head_dim]` in the model's dtype.
+pub fn kv_block_bytes(model: &ModelConfig, dtype_bytes: u64, block_size: u32) -> u64 {
+    u64::from(model.num_layers)
+        * 2
+        * u64::from(block_size)
+        * u64::from(model.num_kv_heads)
+        * u64::from(model.head_dim)
+        * dtype_bytes
+}
+
+/// Owns the C++ object; shared by a device and its stop handles.
+struct Handle(NonNull<sys::SacDevice>);
+
+// SAFETY: the C++ object has no thread affinity; the methods that change it take &mut Device, and
+// sac_device_stop, the only one reachable through a shared handle, is an atomic store.
+unsafe impl Send for Handle {}
+// SAFETY: as above.
+unsafe impl Sync for Handle {}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        // SAFETY: the pointer came from sac_device_create and this is its last owner.
+        unsafe { sys::sac_device_destroy(self.0.as_ptr()) }
+    }
+}
+
+/// A device plane.
+pub struct Device {
+    handle: Arc<Handle>,
+}
+
+/// Ends [`Device::run`] from another thread.
+#[derive(Clone)]
+pub struct StopHandle(Arc<Handle>);
+
+impl StopHandle {
+    /// `run` returns after the current tick.
+    pub fn stop(&self) {
+        // SAFETY: the pointer is valid while the handle lives; the call is one atomic store.
+        unsafe { sys::sac_device_stop(self.0.0.as_ptr()) }
+    }
+}
+
+/// Memory of a ring region that stays mapped, at one address, for the life of the value.
+///
+/// # Safety
+/// `base` must point to `len` bytes, readable and writable, until the value is dropped.
+pub unsafe trait RegionMemory: Send {
+    /// First byte.
+    fn base(&self) -> *mut u8;
+    /// Bytes mapped.
+    fn len(&self) -> usize;
+    /// Whether nothing is mapped.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// How far loading is, as frontends and the supervisor see it in the region.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LoadPhase {
+    /// Weights are being read.
+    Loading,
+    /// The device cannot serve; the process says why.
+    Failed,
+}
+
+/// Announces loading progress in a region before a device has joined it.
+pub fn report_progress(
+    region: &dyn RegionMemory,
+    phase: LoadPhase,
+    done_bytes: u64,
+    total_bytes: u64,
+) -> Result<()> {
+    let phase = match phase {
+        LoadPhase::Loading => 1,
+        LoadPhase::Failed => 3,
+    };
+    // SAFETY: RegionMemory promises base and len.
+    let code = unsafe {
+        sys::sac_region_load_progress(
+            region.base().cast(),
+            region.len() as u64,
+            phase,
+            done_bytes,
+            total_bytes,
+        )
+    };
+    check("report progress", code)
+}
+
+impl Device {
+    /// Allocates everything the plane will ever use. `model` may be `None` for [`DeviceKind::Null`].
+    pub fn create(
+        config: &DeviceConfig,
+        model: Option<(&ModelConfig, saccade_model::Dtype)>,
+        vocab_size: u32,
+    ) -> Result<Device> {
+        if !sys::control_abi_matches() {
+            return Err(error("create device", "struct sizes differ from the C++ side's".into()));
+        }
+        let c_config = c_device_config(config);
+        let c_model = model.map(|(m, dtype)| c_model_config(m, dtype));
+        let c_model_ptr = c_model.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
+        let mut out = std::ptr::null_mut();
+        // SAFETY: the structs and the arrays they point to (eos_ids, sliding_window) live until the
+        // call returns; the callee copies what it keeps.
+        let code =
+            unsafe { sys::sac_device_create(&c_config, c_model_ptr, vocab_size, &mut out) };
+        check("create device", code)?;
+        match NonNull::new(out) {
+            Some(device) => Ok(Device { handle: Arc::new(Handle(device)) }),
+            None => Err(error("create device", "no device came back".into())),
+        }
+    }
+
+    fn raw(&self) -> *mut sys::SacDevice {
+        self.handle.0.as_ptr()
+    }
+
+    /// Copies all tensors; `progress` is told bytes done after each.
+    pub fn load(&mut self, weights: &Weights, mut progress: impl FnMut(u64)) -> Result<()> {
+        let mut done_bytes = 0;
+        for tensor in weights.iter() {
+            let (rows, cols) = (tensor.rows, tensor.cols);
+            // SAFETY: data holds rows * cols elements of dtype, which Weights checked.
+            let code = unsafe {
+                sys::sac_device_set_tensor(
+                    self.raw(),
+                    tensor.role.code(),
+                    tensor.layer,
+                    tensor.dtype.code(),
+                    rows,
+                    cols,
+                    tensor.data.as_ptr().cast(),
+                )
+            };
+            check("load weights", code)?;
+            done_bytes += tensor.data.len() as u64;
+            progress(done_bytes);
+        }
+        Ok(())
+    }
+
+    /// Random weights of a seed.
+    pub fn fill_dummy(&mut self, seed: u64) -> Result<()> {
+        // SAFETY: the handle is valid.
+        check("dummy weights", unsafe { sys::sac_device_fill_dummy(self.raw(), seed) })
+    }
+
+    /// Rotary tables of `max_model_len` rows.
+    pub fn set_rope(&mut self, tables: &RopeTables) -> Result<()> {
+        if tables.cos.len() != tables.sin.len() {
+            return Err(error("rope tables", "cos and sin differ in length".into()));
+        }
+        // SAFETY: both tables hold `count` floats.
+        let code = unsafe {
+            sys::sac_device_set_rope(
+                self.raw(),
+                tables.cos.as_ptr(),
+                tables.sin.as_ptr(),
+                tables.cos.len() as u64,
+            )
+        };
+        check("rope tables", code)
+    }
+
+    /// Checks that nothing is missing.
+    pub fn finish_load(&mut self) -> Result<()> {
+        // SAFETY: the handle is valid.
+        check("load weights", unsafe { sys::sac_device_finish_load(self.raw()) })
+    }
+
+    /// Joins a ring region. The region is kept as long as the returned value.
+    pub fn attach<R: RegionMemory>(self, region: R) -> Result<AttachedDevice<R>> {
+        // SAFETY: RegionMemory promises base and len until the value is dropped, and AttachedDevice
+        // drops the device first.
+        let code = unsafe {
+            sys::sac_device_attach(self.raw(), region.base().cast(), region.len() as u64)
+        };
+        check("attach region", code)?;
+        Ok(AttachedDevice { device: self, _region: region })
+    }
+}
+
+/// A device that has joined a region. Fields drop in order: the device before its region.
+pub struct AttachedDevice<R> {
+    device: Device,
+    _region: R,
+}
+
+impl<R> AttachedDevice<R> {
+    /// A handle that ends [`AttachedDevice::run`].
+    pub fn stop_handle(&self) -> StopHandle {
+        StopHandle(Arc::clone(&self.device.handle))
+    }
+
+    /// Serves until stopped. Blocks.
+    pub fn run(&mut self) -> Result<()> {
+        // SAFETY: the handle is valid and the region mapped.
+        check("run", unsafe { sys::sac_device_run(self.device.raw()) })
+    }
+
+    /// Phase READY without a loop; ticks come from [`AttachedDevice::tick`].
+    pub fn ready(&mut self) -> Result<()> {
+        // SAFETY: as in run.
+        check("ready", unsafe { sys::sac_device_ready(self.device.raw()) })
+    }
+
+    /// One tick; returns the number of sequences that ran.
+    pub fn tick(&mut self) -> Result<u32> {
+        // SAFETY: as in run.
+        let ran = unsafe { sys::sac_device_tick(self.device.raw()) };
+        check("tick", ran.min(0)).map(|()| ran.unsigned_abs())
+    }
+
+    /// The log of decisions (format: `device/sched/decision_log.hpp`).
+    pub fn decisions(&self) -> Vec<u64> {
+        // SAFETY: a capacity of 0 copies nothing.
+        let count =
+            unsafe { sys::sac_device_decisions(self.device.raw(), std::ptr::null_mut(), 0) };
+        let mut words = vec![0; count as usize];
+        // SAFETY: `words` has room for `count`.
+        unsafe { sys::sac_device_decisions(self.device.raw(), words.as_mut_ptr(), count) };
+        words
+    }
+
+    /// Every invariant of the scheduler's state.
+    pub fn check(&self) -> Result<()> {
+        // SAFETY: the handle is valid.
+        check("invariant", unsafe { sys::sac_device_check(self.device.raw()) })
+    }
+}
+
+fn c_device_config(config: &DeviceConfig) -> sys::SacDeviceConfig {
+    let (kind, null_step_us) = match config.kind {
+        DeviceKind::Cpu => (0, 0),
+        DeviceKind::Null { step_us } => (1, step_us),
+    };
+    sys::SacDeviceConfig {
+        kind,
+        mode: u32::from(config.serial),
+        prefill_policy: match config.prefill_policy {
+            PrefillPolicy::Chunked => 0,
+            PrefillPolicy::Inline => 1,
+        },
+        max_num_seqs: config.max_num_seqs,
+        max_num_batched_tokens: config.max_num_batched_tokens,
+        max_model_len: config.max_model_len,
+        block_size: config.block_size,
+        num_blocks: config.num_blocks,
+        num_threads: config.num_threads,
+        num_eos_ids: config.eos_ids.len() as u32,
+        eos_ids: config.eos_ids.as_ptr(),
+        log_decisions: u32::from(config.log_decisions),
+        null_step_us,
+    }
+}
+
+fn c_model_config(model: &ModelConfig, dtype: saccade_model::Dtype) -> sys::SacModelConfig {
+    sys::SacModelConfig {
+        num_layers: model.num_layers,
+        hidden_size: model.hidden_size,
+        intermediate_size: model.intermediate_size,
+        num_heads: model.num_heads,
+        num_kv_heads: model.num_kv_heads,
+        head_dim: model.head_dim,
+        vocab_size: model.vocab_size,
+        rotary_dim: model.head_dim,
+        dtype: dtype.code(),
+        qk_norm: u32::from(model.qk_norm),
+        tied_embeddings: u32::from(model.tie_word_embeddings),
+        rms_norm_eps: model.rms_norm_eps,
+        sliding_window: model.sliding_window.as_ptr(),
+    }
+}
+
+fn error(what: &'static str, sentence: String) -> DeviceError {
+    DeviceError { what, sentence }
+}
+
+/// Turns a code of the C interface into a result with its sentence.
+fn check(what: &'static str, code: c_int) -> Result<()> {
+    if code >= 0 {
+        return Ok(());
+    }
+    // SAFETY: sac_last_error returns a NUL-terminated string of this thread, valid until the next call.
+    let sentence = unsafe { CStr::from_ptr(sys::sac_last_error()) };
+    Err(error(what, sentence.to_string_lossy().into_owned()))
+}

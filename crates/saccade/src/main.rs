@@ -1,1 +1,60 @@
-fn main() {}
+//! `saccade`: starts the planes of a server, or one of them.
+
+mod bundled;
+mod cli;
+mod config_file;
+mod cores;
+#[cfg(feature = "device")]
+mod device_plane;
+mod frontend_plane;
+#[cfg(feature = "device")]
+mod kv_budget;
+mod model_source;
+#[cfg(feature = "device")]
+mod serve;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+use cli::{Cli, Command};
+
+/// A mistake in flags, model folder or region: starting again would not help.
+pub(crate) const EXIT_CONFIG: u8 = 2;
+
+fn main() -> ExitCode {
+    // Before anything reads the environment, and before there is a second thread.
+    if let Err(error) = config_file::load_into_environment() {
+        return report(&error);
+    }
+    let cli = Cli::parse();
+    init_log(&cli.log);
+    match run(cli.command) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => report(&error),
+    }
+}
+
+fn run(command: Command) -> anyhow::Result<()> {
+    match command {
+        #[cfg(feature = "device")]
+        Command::Serve(args) => serve::run(&args),
+        #[cfg(feature = "device")]
+        Command::Device(args) => device_plane::run(&args),
+        Command::Frontend(args) => frontend_plane::run(&args),
+    }
+}
+
+fn report(error: &anyhow::Error) -> ExitCode {
+    eprintln!("saccade: {error:#}");
+    ExitCode::from(EXIT_CONFIG)
+}
+
+fn init_log(filter: &str) {
+    let filter = tracing_subscriber::EnvFilter::try_new(filter)
+        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info"));
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_target(false)
+        .init();
+}

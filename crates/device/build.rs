@@ -1,0 +1,34 @@
+//! Compiles the device plane for the CPU. The CUDA build is separate (device/CMakeLists.txt), so that
+//! nothing here needs more than a C++ compiler.
+
+use std::path::{Path, PathBuf};
+
+/// Folders of `device/` that make up the library.
+const FOLDERS: [&str; 3] = ["ring", "cpu", "host"];
+
+fn main() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let device = root.join("device");
+    println!("cargo:rerun-if-changed={}", root.join("abi/wire.h").display());
+    println!("cargo:rerun-if-changed={}", device.display());
+    cc::Build::new()
+        .cpp(true)
+        .std("c++20")
+        .opt_level(3)
+        .include(&root)
+        .include(&device)
+        .files(sources(&device))
+        .compile("saccade_device");
+}
+
+/// Every .cpp of the folders, in a stable order.
+fn sources(device: &Path) -> Vec<PathBuf> {
+    let mut found: Vec<PathBuf> = FOLDERS
+        .iter()
+        .flat_map(|folder| std::fs::read_dir(device.join(folder)).into_iter().flatten())
+        .filter_map(|entry| entry.ok().map(|e| e.path()))
+        .filter(|path| path.extension().is_some_and(|e| e == "cpp"))
+        .collect();
+    found.sort();
+    found
+}

@@ -1,0 +1,98 @@
+//! Mirror of `device/host/saccade_device.h`. `control_abi_matches` compares the sizes of the structs
+//! with those that the C++ side was compiled with.
+
+use std::ffi::{c_char, c_int, c_void};
+
+/// `sac_model_config`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct SacModelConfig {
+    pub num_layers: u32,
+    pub hidden_size: u32,
+    pub intermediate_size: u32,
+    pub num_heads: u32,
+    pub num_kv_heads: u32,
+    pub head_dim: u32,
+    pub vocab_size: u32,
+    pub rotary_dim: u32,
+    pub dtype: u32,
+    pub qk_norm: u32,
+    pub tied_embeddings: u32,
+    pub rms_norm_eps: f32,
+    pub sliding_window: *const u32,
+}
+
+/// `sac_device_config`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct SacDeviceConfig {
+    pub kind: u32,
+    pub mode: u32,
+    pub prefill_policy: u32,
+    pub max_num_seqs: u32,
+    pub max_num_batched_tokens: u32,
+    pub max_model_len: u32,
+    pub block_size: u32,
+    pub num_blocks: u32,
+    pub num_threads: u32,
+    pub num_eos_ids: u32,
+    pub eos_ids: *const u32,
+    pub log_decisions: u32,
+    pub null_step_us: u32,
+}
+
+/// The opaque `sac_device`.
+#[repr(C)]
+pub(crate) struct SacDevice {
+    _opaque: [u8; 0],
+}
+
+unsafe extern "C" {
+    pub fn sac_last_error() -> *const c_char;
+    pub fn sac_control_abi() -> u64;
+    pub fn sac_device_create(
+        config: *const SacDeviceConfig,
+        model: *const SacModelConfig,
+        vocab_size: u32,
+        out: *mut *mut SacDevice,
+    ) -> c_int;
+    pub fn sac_device_destroy(device: *mut SacDevice);
+    pub fn sac_device_set_tensor(
+        device: *mut SacDevice,
+        role: u32,
+        layer: u32,
+        dtype: u32,
+        rows: u64,
+        cols: u64,
+        data: *const c_void,
+    ) -> c_int;
+    pub fn sac_device_fill_dummy(device: *mut SacDevice, seed: u64) -> c_int;
+    pub fn sac_device_set_rope(
+        device: *mut SacDevice,
+        cos: *const f32,
+        sin: *const f32,
+        count: u64,
+    ) -> c_int;
+    pub fn sac_device_finish_load(device: *mut SacDevice) -> c_int;
+    pub fn sac_device_attach(device: *mut SacDevice, region: *mut c_void, bytes: u64) -> c_int;
+    pub fn sac_region_load_progress(
+        region: *mut c_void,
+        bytes: u64,
+        phase: u32,
+        done_bytes: u64,
+        total_bytes: u64,
+    ) -> c_int;
+    pub fn sac_device_run(device: *mut SacDevice) -> c_int;
+    pub fn sac_device_stop(device: *mut SacDevice);
+    pub fn sac_device_ready(device: *mut SacDevice) -> c_int;
+    pub fn sac_device_tick(device: *mut SacDevice) -> c_int;
+    pub fn sac_device_decisions(device: *const SacDevice, words: *mut u64, capacity: u64) -> u64;
+    pub fn sac_device_check(device: *const SacDevice) -> c_int;
+}
+
+/// Whether both sides were compiled against the same structs.
+pub(crate) fn control_abi_matches() -> bool {
+    let ours = (size_of::<SacDeviceConfig>() as u64) << 32 | size_of::<SacModelConfig>() as u64;
+    // SAFETY: takes nothing, returns a constant.
+    ours == unsafe { sac_control_abi() }
+}

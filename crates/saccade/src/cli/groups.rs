@@ -1,0 +1,187 @@
+//! The flags, by the plane that reads them.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+
+use crate::cores::CoreList;
+
+/// What is served.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Model")]
+pub(crate) struct ModelArgs {
+    /// Folder of a Hugging Face model, or a hub id [default: the small model bundled with Saccade]
+    #[arg(value_name = "MODEL")]
+    pub model: Option<String>,
+    /// Same as MODEL
+    #[arg(long = "model", value_name = "MODEL", env = "SACCADE_MODEL", id = "model_flag")]
+    pub model_flag: Option<String>,
+    /// Branch, tag or commit of a hub model
+    #[arg(long, env = "SACCADE_REVISION")]
+    pub revision: Option<String>,
+    /// Names in the API; the first is given back [default: MODEL]
+    #[arg(long, value_name = "NAME", num_args = 1.., value_delimiter = ',', env = "SACCADE_SERVED_MODEL_NAME")]
+    pub served_model_name: Vec<String>,
+    /// Element type of weights and KV: auto, bfloat16, float16 (half), float32 (float)
+    #[arg(long, default_value = "auto", env = "SACCADE_DTYPE")]
+    pub dtype: String,
+    /// Where weights come from
+    #[arg(long, value_enum, default_value_t = LoadFormat::Auto, env = "SACCADE_LOAD_FORMAT")]
+    pub load_format: LoadFormat,
+    /// Tokens of a sequence, prompt and output [default: the model's, or what the KV memory holds]
+    #[arg(long, value_name = "TOKENS", env = "SACCADE_MAX_MODEL_LEN")]
+    pub max_model_len: Option<u32>,
+    /// Seed of dummy weights
+    #[arg(long, default_value_t = 0, env = "SACCADE_SEED")]
+    pub seed: u64,
+    /// File with a chat template that replaces the model's
+    #[arg(long, value_name = "FILE", env = "SACCADE_CHAT_TEMPLATE")]
+    pub chat_template: Option<PathBuf>,
+    /// Local folder that the supervisor resolved MODEL to
+    #[arg(long, hide = true, env = "SACCADE_MODEL_FOLDER")]
+    pub model_folder: Option<PathBuf>,
+}
+
+impl ModelArgs {
+    /// MODEL or --model.
+    pub fn name(&self) -> Option<&str> {
+        self.model.as_deref().or(self.model_flag.as_deref())
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum LoadFormat {
+    /// Same as safetensors
+    Auto,
+    /// *.safetensors of the model folder
+    Safetensors,
+    /// Random weights; only config.json and a tokenizer are needed
+    Dummy,
+}
+
+/// How clients reach the server.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "HTTP")]
+pub(crate) struct HttpArgs {
+    /// Address to listen on
+    #[arg(long, default_value = "127.0.0.1", env = "SACCADE_HOST")]
+    pub host: String,
+    /// Port to listen on; 0 takes a free one
+    #[arg(long, default_value_t = 8000, env = "SACCADE_PORT")]
+    pub port: u16,
+    /// Unix socket to listen on instead of host and port
+    #[arg(long, value_name = "PATH", env = "SACCADE_UDS")]
+    pub uds: Option<PathBuf>,
+    /// Keys that clients must present on /v1 paths; several are allowed
+    #[arg(long, value_name = "KEY", num_args = 1.., value_delimiter = ',', env = "SACCADE_API_KEY", hide_env_values = true)]
+    pub api_key: Vec<String>,
+    /// Requests that may wait for the device before others get 429 [default: the free slots]
+    #[arg(long, value_name = "N", env = "SACCADE_MAX_NUM_QUEUED_REQS")]
+    pub max_num_queued_reqs: Option<usize>,
+    /// Seconds that in-flight requests may go on after SIGTERM
+    #[arg(long, value_name = "SECONDS", default_value_t = 30, env = "SACCADE_DRAIN_TIMEOUT_S")]
+    pub drain_timeout_s: u64,
+    /// Seconds that a client may leave its stream unread before it is cut
+    #[arg(long, value_name = "SECONDS", default_value_t = 60, env = "SACCADE_STALL_TIMEOUT_S")]
+    pub stall_timeout_s: u64,
+    /// Largest request body, bytes
+    #[arg(long, value_name = "BYTES", default_value_t = 8 * 1024 * 1024, env = "SACCADE_MAX_BODY_BYTES")]
+    pub max_body_bytes: usize,
+    /// Connections open at one time
+    #[arg(long, value_name = "N", default_value_t = 8192, env = "SACCADE_MAX_CONNECTIONS")]
+    pub max_connections: usize,
+    /// Threads that tokenize
+    #[arg(long, value_name = "N", default_value_t = 1, env = "SACCADE_TOKENIZER_THREADS")]
+    pub tokenizer_threads: usize,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum DeviceName {
+    /// Inference on CPU threads
+    Cpu,
+    /// Steps that only write tokens: to measure everything but the model
+    Null,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Prefill {
+    /// Chunks of prompts ride with the decodes
+    Chunked,
+    /// Decodes pause while prompts are computed
+    Inline,
+}
+
+/// The device plane.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Device plane")]
+pub(crate) struct DeviceArgs {
+    /// What runs the model
+    #[arg(long, value_enum, default_value_t = DeviceName::Cpu, env = "SACCADE_DEVICE")]
+    pub device: DeviceName,
+    /// Requests computed together
+    #[arg(long, value_name = "N", default_value_t = 256, env = "SACCADE_MAX_NUM_SEQS")]
+    pub max_num_seqs: u32,
+    /// Tokens of one step: decodes, and chunks of prompts
+    #[arg(long, value_name = "TOKENS", default_value_t = 512, env = "SACCADE_MAX_NUM_BATCHED_TOKENS")]
+    pub max_num_batched_tokens: u32,
+    /// Tokens in a KV block: 8, 16, 32, 64 or 128
+    #[arg(long, value_name = "TOKENS", default_value_t = 16, env = "SACCADE_BLOCK_SIZE")]
+    pub block_size: u32,
+    /// Bytes for KV blocks [default: a quarter of the memory that is free, at most 4 GiB]
+    #[arg(long, value_name = "BYTES", env = "SACCADE_KV_CACHE_MEMORY_BYTES")]
+    pub kv_cache_memory_bytes: Option<u64>,
+    /// KV blocks, whatever bytes they take
+    #[arg(long, value_name = "N", env = "SACCADE_NUM_GPU_BLOCKS_OVERRIDE", conflicts_with = "kv_cache_memory_bytes")]
+    pub num_gpu_blocks_override: Option<u32>,
+    /// How prompts share the device with decodes
+    #[arg(long, value_enum, default_value_t = Prefill::Chunked, env = "SACCADE_PREFILL_POLICY")]
+    pub prefill_policy: Prefill,
+    /// Overlap nothing with a step (slower; the same tokens)
+    #[arg(long, env = "SACCADE_SERIAL")]
+    pub serial: bool,
+    /// Compute threads [default: the cores that the device plane may use]
+    #[arg(long, value_name = "N", env = "SACCADE_DEVICE_THREADS")]
+    pub device_threads: Option<u32>,
+    /// Microseconds that a step of --device null takes
+    #[arg(long, value_name = "US", default_value_t = 0, env = "SACCADE_NULL_STEP_US")]
+    pub null_step_us: u32,
+}
+
+/// Where the planes run.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Placement")]
+pub(crate) struct PlacementArgs {
+    /// Cores of the device plane, as 0-3,6 [default: all]
+    #[arg(long, value_name = "CORES", env = "SACCADE_DEVICE_CORES")]
+    pub device_cores: Option<CoreList>,
+    /// Cores of the frontend planes [default: all]
+    #[arg(long, value_name = "CORES", env = "SACCADE_FRONTEND_CORES")]
+    pub frontend_cores: Option<CoreList>,
+    /// Nice value of the device plane (negative needs the right to)
+    #[arg(long, value_name = "NICE", allow_hyphen_values = true, default_value_t = 0, value_parser = clap::value_parser!(i32).range(-20..=19), env = "SACCADE_DEVICE_NICE")]
+    pub device_nice: i32,
+}
+
+/// The ring between the planes.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Ring")]
+pub(crate) struct RingArgs {
+    /// File of the ring region [default: a new one in shared memory]
+    #[arg(long, value_name = "PATH", env = "SACCADE_RING")]
+    pub ring: Option<PathBuf>,
+    /// Slots: requests that are running or waiting
+    #[arg(long, value_name = "N", default_value_t = 4096, env = "SACCADE_RING_SLOTS")]
+    pub ring_slots: u32,
+    /// 8-byte words of output that wait for a reader, per slot
+    #[arg(long, value_name = "WORDS", default_value_t = 256, env = "SACCADE_OUT_RING_WORDS")]
+    pub out_ring_words: u32,
+    /// Bytes for prompts that wait for a seat
+    #[arg(long, value_name = "BYTES", default_value_t = 32 * 1024 * 1024, env = "SACCADE_ARENA_BYTES")]
+    pub arena_bytes: u64,
+    /// Frontend planes that share the device
+    #[arg(long, value_name = "N", default_value_t = 1, env = "SACCADE_API_SERVER_COUNT")]
+    pub api_server_count: u32,
+    /// Which of them this one is
+    #[arg(long, hide = true, default_value_t = 0, env = "SACCADE_FRONTEND_INDEX")]
+    pub frontend_index: u32,
+}

@@ -1,0 +1,85 @@
+//! What a person may type. Flags are vLLM's where vLLM has them; each is also an environment variable
+//! (`SACCADE_` and the flag in capitals) and a key of the file that `--config` names.
+
+mod groups;
+
+use clap::{Args, Parser, Subcommand};
+
+pub(crate) use groups::{
+    DeviceArgs, DeviceName, HttpArgs, LoadFormat, ModelArgs, PlacementArgs, Prefill, RingArgs,
+};
+
+const AFTER_HELP: &str = "\
+Examples:
+  saccade serve                                     the bundled small model, on port 8000
+  saccade serve Qwen/Qwen3-0.6B --max-model-len 4096
+  saccade serve ./my-model --device-cores 2-7 --frontend-cores 0-1
+
+Every flag is also an environment variable (--max-num-seqs: SACCADE_MAX_NUM_SEQS) and a key of the
+YAML file given by --config (max-num-seqs: 64). A flag wins over a variable, a variable over the file.";
+
+/// LLM serving whose latency does not depend on how busy the host is.
+#[derive(Debug, Parser)]
+#[command(name = "saccade", version, after_help = AFTER_HELP, propagate_version = true)]
+pub(crate) struct Cli {
+    /// What to log: error, warn, info, debug, trace, or a filter by module
+    #[arg(long, global = true, default_value = "info", env = "SACCADE_LOG", value_name = "FILTER")]
+    pub log: String,
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Serve a model: starts a device plane and a frontend plane and watches over them
+    #[cfg(feature = "device")]
+    #[command(after_help = AFTER_HELP)]
+    Serve(Box<ServeArgs>),
+    /// Run a device plane alone, on a ring that exists
+    #[cfg(feature = "device")]
+    Device(Box<ServeArgs>),
+    /// Run a frontend plane alone, on a ring that exists (on a DPU's cores, or on fenced cores)
+    Frontend(Box<ServeArgs>),
+}
+
+/// All flags; each plane reads its own, so that the supervisor can hand the same ones to all.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct ServeArgs {
+    #[command(flatten)]
+    pub model: ModelArgs,
+    #[command(flatten)]
+    pub http: HttpArgs,
+    #[command(flatten)]
+    pub device: DeviceArgs,
+    #[command(flatten)]
+    pub placement: PlacementArgs,
+    #[command(flatten)]
+    pub ring: RingArgs,
+    /// YAML file of flags, as `flag-name: value`
+    #[arg(long, value_name = "FILE", env = "SACCADE_CONFIG", help_heading = "General")]
+    pub config: Option<std::path::PathBuf>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn flags_are_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn every_flag_has_an_environment_variable_of_its_name() {
+        let command = Cli::command();
+        for sub in command.get_subcommands() {
+            for arg in sub.get_arguments().filter(|a| !["help", "version"].contains(&a.get_id().as_str())) {
+                let Some(long) = arg.get_long() else { continue };
+                let expected = format!("SACCADE_{}", long.replace('-', "_").to_uppercase());
+                let env = arg.get_env().map(|e| e.to_string_lossy().into_owned());
+                assert_eq!(env.as_deref(), Some(expected.as_str()), "flag --{long}");
+            }
+        }
+    }
+}

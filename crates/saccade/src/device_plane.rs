@@ -1,0 +1,180 @@
+//! A device plane process: read the model, join the ring, tick until told to stop.
+
+use anyhow::Context;
+use saccade_device::{
+    Device, DeviceConfig, DeviceKind, LoadPhase, PrefillPolicy, RegionMemory, StopHandle,
+    kv_block_bytes, report_progress,
+};
+use saccade_model::{Dtype, DtypeChoice, ModelConfig, ModelFolder, Weights};
+use saccade_ring::{ShmTransport, Transport};
+
+use crate::cli::{DeviceArgs, DeviceName, LoadFormat, Prefill, ServeArgs};
+use crate::cores::CoreList;
+use crate::{kv_budget, model_source};
+
+/// The shared-memory region, mapped for the life of the device.
+struct Region(ShmTransport);
+
+// SAFETY: ShmTransport keeps `region_bytes()` bytes mapped, readable and writable, at `base_ptr()`
+// until it is dropped.
+unsafe impl RegionMemory for Region {
+    fn base(&self) -> *mut u8 {
+        self.0.base_ptr()
+    }
+    fn len(&self) -> usize {
+        self.0.region_bytes() as usize
+    }
+}
+
+/// Runs the plane until SIGTERM or SIGINT.
+pub(crate) fn run(args: &ServeArgs) -> anyhow::Result<()> {
+    let path = args.ring.ring.as_deref().context("--ring names the region to join")?;
+    let region = Region(ShmTransport::open(path).with_context(|| path.display().to_string())?);
+    let prepared = prepare(args, &region);
+    if prepared.is_err() {
+        // The error itself goes to the log of this process; frontends only need to know.
+        report_progress(&region, LoadPhase::Failed, 0, 0).ok();
+    }
+    let (device, signals) = prepared?;
+    let mut device = device.attach(region)?;
+    stop_on_signal(signals, device.stop_handle())?;
+    device.run()?;
+    tracing::info!("device plane stopped");
+    Ok(())
+}
+
+/// Blocks the signals that end the plane, so that one thread can wait for them.
+fn block_signals() -> anyhow::Result<libc::sigset_t> {
+    // SAFETY: an all-zero sigset_t is valid storage; the calls fill it and change this thread's mask,
+    // which later threads inherit.
+    unsafe {
+        let mut set: libc::sigset_t = std::mem::zeroed();
+        libc::sigemptyset(&mut set);
+        libc::sigaddset(&mut set, libc::SIGTERM);
+        libc::sigaddset(&mut set, libc::SIGINT);
+        let code = libc::pthread_sigmask(libc::SIG_BLOCK, &set, std::ptr::null_mut());
+        anyhow::ensure!(code == 0, "cannot block signals");
+        Ok(set)
+    }
+}
+
+fn stop_on_signal(set: libc::sigset_t, stop: StopHandle) -> anyhow::Result<()> {
+    std::thread::Builder::new().name("signals".into()).spawn(move || {
+        let mut signal = 0;
+        // SAFETY: `set` was filled by block_signals, `signal` is writable.
+        unsafe { libc::sigwait(&set, &mut signal) };
+        stop.stop();
+    })?;
+    Ok(())
+}
+
+/// Loads everything that `run` needs before it can join.
+fn prepare(args: &ServeArgs, region: &Region) -> anyhow::Result<(Device, libc::sigset_t)> {
+    let signals = block_signals()?;
+    let scratch = model_source::scratch()?;
+    let folder = model_source::open(&args.model, scratch.path())?;
+    let model = folder.config()?;
+    let device = match args.device.device {
+        DeviceName::Null => null_device(args, &model)?,
+        DeviceName::Cpu => cpu_device(args, &model, &folder, region)?,
+    };
+    Ok((device, signals))
+}
+
+fn null_device(args: &ServeArgs, model: &ModelConfig) -> anyhow::Result<Device> {
+    let budget = kv_budget::resolve(
+        &args.device,
+        0,
+        model.max_model_len(),
+        args.model.max_model_len,
+    )?;
+    let kind = DeviceKind::Null { step_us: args.device.null_step_us };
+    let config = device_config(&args.device, kind, budget, model.eos_ids.clone())?;
+    Ok(Device::create(&config, None, model.vocab_size)?)
+}
+
+fn cpu_device(
+    args: &ServeArgs,
+    model: &ModelConfig,
+    folder: &ModelFolder,
+    region: &Region,
+) -> anyhow::Result<Device> {
+    let weights = match args.model.load_format {
+        LoadFormat::Dummy => None,
+        LoadFormat::Auto | LoadFormat::Safetensors => Some(Weights::open(folder, model)?),
+    };
+    let choice: DtypeChoice = args.model.dtype.parse().map_err(|e| anyhow::anyhow!("--dtype: {e}"))?;
+    let dtype = choice.resolve(model.dtype, weights.as_ref().and_then(Weights::stored_dtype));
+    let block_bytes = kv_block_bytes(model, dtype.bytes(), args.device.block_size);
+    let budget = kv_budget::resolve(
+        &args.device,
+        block_bytes,
+        model.max_model_len(),
+        args.model.max_model_len,
+    )?;
+    let config = device_config(&args.device, DeviceKind::Cpu, budget, model.eos_ids.clone())?;
+    let mut device = Device::create(&config, Some((model, dtype)), model.vocab_size)?;
+    load(&mut device, weights.as_ref(), args.model.seed, region)?;
+    device.set_rope(&model.rope_tables(budget.max_model_len))?;
+    device.finish_load()?;
+    log_ready(&config, dtype, block_bytes);
+    Ok(device)
+}
+
+fn load(
+    device: &mut Device,
+    weights: Option<&Weights>,
+    seed: u64,
+    region: &Region,
+) -> anyhow::Result<()> {
+    let Some(weights) = weights else {
+        tracing::warn!(seed, "weights are random (--load-format dummy)");
+        return Ok(device.fill_dummy(seed)?);
+    };
+    for name in weights.unexpected() {
+        tracing::warn!(tensor = name, "not used by this architecture");
+    }
+    let total = weights.total_bytes();
+    report_progress(region, LoadPhase::Loading, 0, total)?;
+    device.load(weights, |done| {
+        // Progress is for people: a region that went away is noticed when the device joins it.
+        report_progress(region, LoadPhase::Loading, done, total).ok();
+    })?;
+    Ok(())
+}
+
+fn device_config(
+    args: &DeviceArgs,
+    kind: DeviceKind,
+    budget: kv_budget::KvBudget,
+    eos_ids: Vec<u32>,
+) -> anyhow::Result<DeviceConfig> {
+    let cores = CoreList::current().context("read the cores of this process")?;
+    Ok(DeviceConfig {
+        kind,
+        serial: args.serial,
+        prefill_policy: match args.prefill_policy {
+            Prefill::Chunked => PrefillPolicy::Chunked,
+            Prefill::Inline => PrefillPolicy::Inline,
+        },
+        max_num_seqs: args.max_num_seqs,
+        max_num_batched_tokens: args.max_num_batched_tokens.max(args.max_num_seqs),
+        max_model_len: budget.max_model_len,
+        block_size: args.block_size,
+        num_blocks: budget.num_blocks,
+        num_threads: args.device_threads.unwrap_or(cores.len() as u32),
+        eos_ids,
+        log_decisions: false,
+    })
+}
+
+fn log_ready(config: &DeviceConfig, dtype: Dtype, block_bytes: u64) {
+    tracing::info!(
+        ?dtype,
+        max_model_len = config.max_model_len,
+        kv_blocks = config.num_blocks,
+        kv_mib = u64::from(config.num_blocks) * block_bytes >> 20,
+        threads = config.num_threads,
+        "device plane loaded"
+    );
+}

@@ -1,0 +1,198 @@
+//! `saccade serve`: the host process. It makes the ring, starts the planes, says where they run, and
+//! then only watches: a plane that dies is started again, a signal ends all in order.
+
+mod child;
+mod progress;
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+use saccade_ring::{Region, RegionLimits, ShmTransport};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+use crate::cli::ServeArgs;
+use crate::model_source;
+use child::{Exit, Plane, PlaneKind};
+
+/// A plane that dies more often than this within the window is given up, and the server with it.
+const MAX_RESTARTS: usize = 8;
+const RESTART_WINDOW: Duration = Duration::from_secs(60);
+/// What a plane gets to end after SIGTERM, beyond its own drain timeout, before SIGKILL.
+const KILL_AFTER: Duration = Duration::from_secs(5);
+
+/// Runs until a signal, or until a plane cannot be kept alive.
+pub(crate) fn run(args: &ServeArgs) -> anyhow::Result<()> {
+    // One thread: children are bound to the life of the thread that starts them.
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(Supervisor::start(args)?.watch())
+}
+
+struct Supervisor {
+    planes: Vec<Plane>,
+    region: Region,
+    transport: ShmTransport,
+    drain_timeout: Duration,
+    restarts: Vec<Instant>,
+    started: Instant,
+    /// Holds the unpacked bundled model, if that is served.
+    _scratch: tempfile::TempDir,
+}
+
+impl Supervisor {
+    fn start(args: &ServeArgs) -> anyhow::Result<Supervisor> {
+        let scratch = model_source::scratch()?;
+        let folder = model_source::open(&args.model, scratch.path())?;
+        folder.config()?; // a model that cannot be served is refused before anything is started
+        let limits = RegionLimits {
+            num_slots: args.ring.ring_slots,
+            num_frontends: args.ring.api_server_count,
+            out_ring_words: args.ring.out_ring_words,
+            arena_bytes: args.ring.arena_bytes,
+        };
+        let path = ring_path(args.ring.ring.as_deref());
+        let region = Region::create(&path, &limits).context("create the ring region")?;
+        let transport = ShmTransport::open(&path).context("open the ring region")?;
+        Ok(Supervisor {
+            planes: planes(args, folder.root(), &path),
+            region,
+            transport,
+            drain_timeout: Duration::from_secs(args.http.drain_timeout_s),
+            restarts: Vec::new(),
+            started: Instant::now(),
+            _scratch: scratch,
+        })
+    }
+
+    async fn watch(mut self) -> anyhow::Result<()> {
+        let mut signals = Signals::new()?;
+        for plane in &mut self.planes {
+            plane.spawn()?;
+        }
+        self.print_placement();
+        let mut progress = progress::Loading::new(&self.transport)?;
+        let mut poll = tokio::time::interval(Duration::from_millis(20));
+        loop {
+            tokio::select! {
+                () = signals.recv() => return self.shut_down(&mut signals).await,
+                _ = poll.tick() => {
+                    progress.show();
+                    if let Err(error) = self.revive() {
+                        self.kill_all().await;
+                        return Err(error);
+                    }
+                }
+            }
+        }
+    }
+
+    fn print_placement(&self) {
+        for plane in &self.planes {
+            eprintln!("  {}", plane.describe());
+        }
+        eprintln!("  ring             {}", self.region.path().display());
+    }
+
+    /// Starts again whatever has died.
+    fn revive(&mut self) -> anyhow::Result<()> {
+        for i in 0..self.planes.len() {
+            let Some(exit) = self.planes[i].exited()? else { continue };
+            if self.planes[i].kind() == PlaneKind::Device {
+                // Frontends need not wait for the heartbeat to be missed.
+                progress::mark_absent(&self.transport)?;
+            }
+            let name = self.planes[i].name();
+            if let Exit::Config(code) = exit {
+                bail!("{name} ended with exit code {code}: see its message above");
+            }
+            self.allow_restart(&name)?;
+            tracing::warn!(plane = name, %exit, "plane died; starting it again");
+            self.planes[i].spawn()?;
+            eprintln!("  {}", self.planes[i].describe());
+        }
+        Ok(())
+    }
+
+    fn allow_restart(&mut self, name: &str) -> anyhow::Result<()> {
+        let now = Instant::now();
+        self.restarts.retain(|at| now - *at < RESTART_WINDOW);
+        self.restarts.push(now);
+        if self.restarts.len() > MAX_RESTARTS {
+            bail!("{name} died; more than {MAX_RESTARTS} restarts within {RESTART_WINDOW:?}");
+        }
+        Ok(())
+    }
+
+    /// Frontends drain first, while the device still produces; then the device stops.
+    async fn shut_down(mut self, signals: &mut Signals) -> anyhow::Result<()> {
+        tracing::info!(after = ?self.started.elapsed(), "stopping: requests in flight may finish");
+        let drain = self.drain_timeout + KILL_AFTER;
+        for (kind, timeout) in [(PlaneKind::Frontend, drain), (PlaneKind::Device, KILL_AFTER)] {
+            let ended = self.end(kind, timeout);
+            tokio::select! {
+                () = ended => {}
+                () = signals.recv() => {
+                    tracing::warn!("second signal: stopping at once");
+                    break;
+                }
+            }
+        }
+        self.kill_all().await;
+        Ok(())
+    }
+
+    /// SIGTERM to the planes of a kind, and wait until they have ended or `timeout` has passed.
+    async fn end(&mut self, kind: PlaneKind, timeout: Duration) {
+        let deadline = tokio::time::Instant::now() + timeout;
+        for plane in self.planes.iter_mut().filter(|p| p.kind() == kind) {
+            plane.terminate();
+        }
+        for plane in self.planes.iter_mut().filter(|p| p.kind() == kind) {
+            if tokio::time::timeout_at(deadline, plane.wait()).await.is_err() {
+                tracing::warn!(plane = plane.name(), ?timeout, "did not end in time");
+            }
+        }
+    }
+
+    async fn kill_all(&mut self) {
+        for plane in &mut self.planes {
+            plane.kill().await;
+        }
+    }
+}
+
+/// The region's file: as asked for, or a new name in shared memory.
+fn ring_path(asked: Option<&Path>) -> PathBuf {
+    match asked {
+        Some(path) => path.to_owned(),
+        None => Region::default_dir().join(format!("saccade-{}.ring", std::process::id())),
+    }
+}
+
+fn planes(args: &ServeArgs, model_folder: &Path, ring: &Path) -> Vec<Plane> {
+    let mut planes = vec![Plane::device(args, model_folder, ring)];
+    planes.extend((0..args.ring.api_server_count).map(|i| Plane::frontend(args, model_folder, ring, i)));
+    planes
+}
+
+/// SIGTERM and SIGINT, as one.
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Signals {
+    fn new() -> std::io::Result<Signals> {
+        Ok(Signals {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+        })
+    }
+
+    async fn recv(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
+}

@@ -1,0 +1,47 @@
+# Thin names for the commands that people and CI run. `just` alone lists them.
+
+default:
+    @just --list
+
+# Serve the bundled model on port 8000.
+serve *flags:
+    cargo run --release -- serve {{flags}}
+
+# The tests that need a Rust toolchain and a C++ compiler only.
+test:
+    cargo test --workspace
+
+# The device plane's own tests (cmake, ninja, doctest), plain and under sanitizers.
+test-device:
+    tests/device.sh
+
+# End to end against the official clients, HF references and a browser (see tests/README.md).
+test-clients:
+    tests/clients/run.sh
+
+# Formatters and linters of both languages, warnings are errors.
+lint:
+    cargo fmt --all --check
+    cargo clippy --workspace --all-targets -- -D warnings
+    find device abi -name '*.hpp' -o -name '*.cpp' -o -name '*.h' -o -name '*.c' -o -name '*.cu' | xargs clang-format-14 --dry-run -Werror
+
+# Rewrite sources in the project's format.
+format:
+    cargo fmt --all
+    find device abi -name '*.hpp' -o -name '*.cpp' -o -name '*.h' -o -name '*.c' -o -name '*.cu' | xargs clang-format-14 -i
+
+# Compile the scheduler and its persistent kernel with nvcc (needs the wheels of device/cuda/requirements.txt).
+cuda:
+    device/cuda/build.sh
+
+# All fuzz targets, SECONDS each.
+fuzz seconds="20":
+    fuzz/run.sh {{seconds}}
+
+# Benchmarks of this machine, into bench/results/.
+bench:
+    bench/run.sh
+
+# What CI runs.
+ci:
+    bash .ci/run
