@@ -67,11 +67,23 @@ SAC_HD inline bool can_run(const Seat& seat) {
   return seat.num_blocks != 0 && seat.finish == SAC_FINISH_NONE;
 }
 
-SAC_HD inline bool prompts_pending(const Scheduler& s) {
+/// A prompt that arrived before `arrival` is being computed.
+SAC_HD inline bool prompts_pending(const Scheduler& s, uint64_t arrival) {
   for (uint32_t i = 0; i < s.num_running; ++i) {
     const Seat& seat = s.seats[s.running[i]];
+    if (seat.arrival >= arrival) return false;  // oldest first
     if (can_run(seat) && !is_decode(seat) && seat.state != SAC_STATE_DECODE_PAUSED) return true;
   }
+  return false;
+}
+
+/// Inline policy: is this step for prompts only? A pause covers the prompts that had seats when it
+/// began; after it the decodes get a step, so that a stream of prompts cannot starve them.
+SAC_HD inline bool decodes_pause(Scheduler& s) {
+  if (s.limits.prefill_policy != PrefillPolicy::kInline || s.num_running == 0) return false;
+  if (s.pause_before == 0) s.pause_before = s.seats[s.running[s.num_running - 1]].arrival + 1;
+  if (prompts_pending(s, s.pause_before)) return true;
+  s.pause_before = 0;
   return false;
 }
 
@@ -91,8 +103,7 @@ SAC_HD inline void batch(Scheduler& s) {
   StepBatch& b = s.effects.batch;
   b.step = s.step + 1;
   b.num_seqs = b.num_rows = b.num_samples = 0;
-  const bool prompts_only =
-      s.limits.prefill_policy == PrefillPolicy::kInline && prompts_pending(s);
+  const bool prompts_only = decodes_pause(s);
   if (!prompts_only) add_class(s, true);
   add_class(s, false);
   // Prompts that all wait for their readers must not hold the decodes that paused for them.

@@ -115,6 +115,7 @@ struct Scheduler {
   uint64_t step;       // number of the last launch
   uint64_t step_done;  // number of the last committed launch
   uint64_t next_arrival;
+  uint64_t pause_before;  // inline policy: prompts older than this hold the decodes; 0 = no pause
   uint32_t published;  // something was written to the ring since the last notification
 
   SAC_HD uint32_t* tokens(uint32_t seat) {
@@ -171,7 +172,7 @@ SAC_HD inline void reset(Scheduler& s, const uint32_t* eos_ids) {
   s.pool.reset(l.num_blocks);
   s.log.reset(l.log_words);
   s.stats = sac_device_stats{};
-  s.tick = s.step = s.step_done = s.next_arrival = 0;
+  s.tick = s.step = s.step_done = s.next_arrival = s.pause_before = 0;
   s.published = 0;
   s.tables = SeatTables{l.num_seats,    l.max_model_len, l.max_blocks_per_seq(), l.num_eos_ids,
                         s.params,       s.history,       s.block_tables,         s.logit_bias,

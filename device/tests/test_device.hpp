@@ -1,0 +1,196 @@
+// A device plane for tests: the scheduler over the null step, under a clock that the test moves,
+// with every invariant checked after every tick; and what each request must produce, computed
+// apart.
+#pragma once
+#include <functional>
+
+#include "host/check.hpp"
+#include "sched/null_step.hpp"
+#include "sched/tick.hpp"
+#include "tests/test_frontend.hpp"
+
+namespace saccade::test {
+
+template <bool kOverlapped>
+struct TestEnv {
+  static constexpr bool kOverlap = kOverlapped;
+  uint64_t ns;
+  uint32_t notified = 0;
+  uint64_t now_ns() const { return ns; }
+  void notify_publish() { ++notified; }
+};
+
+/// The null step with a hook that runs where a real step would be computing.
+struct HookedStep {
+  NullStep null = {};
+  std::function<void()> during = {};
+  void launch(const StepBatch& batch) {
+    null.launch(batch);
+    if (during) during();
+  }
+  void wait() const {}
+};
+
+struct DeviceShape {
+  uint32_t num_seats = 8;
+  uint32_t max_num_batched_tokens = 64;
+  uint32_t max_model_len = 128;
+  uint32_t block_size = 8;
+  uint32_t num_blocks = 256;
+  uint32_t vocab_size = 997;
+  std::vector<uint32_t> eos_ids = {};
+  uint32_t log_words = 1 << 16;
+  PrefillPolicy policy = PrefillPolicy::kChunked;
+  bool overlapped = true;
+};
+
+inline Limits limits_of(const DeviceShape& shape, const RingShape& ring) {
+  Limits l = {};
+  l.num_slots = ring.num_slots;
+  l.num_frontends = ring.num_frontends;
+  l.num_seats = shape.num_seats;
+  l.max_num_batched_tokens = shape.max_num_batched_tokens;
+  l.max_model_len = shape.max_model_len;
+  l.block_size = shape.block_size;
+  l.num_blocks = shape.num_blocks;
+  l.vocab_size = shape.vocab_size;
+  l.num_eos_ids = static_cast<uint32_t>(shape.eos_ids.size());
+  l.log_words = shape.log_words;
+  l.prefill_policy = shape.policy;
+  return l;
+}
+
+class TestDevice {
+ public:
+  TestDevice(TestRing& ring, const DeviceShape& device_shape) : shape(device_shape) {
+    s.limits = limits_of(shape, ring.shape);
+    Layout measure(nullptr);
+    lay_out(s, measure);
+    memory_ = aligned_bytes(measure.bytes());
+    Layout hand_out(memory_.get());
+    lay_out(s, hand_out);
+    reset(s, shape.eos_ids.data());
+    step.null = NullStep{s.tables, s.outputs, shape.vocab_size};
+    join_ring(s, ring.view, now_ns);
+    go_ready(s);
+  }
+  TestDevice(const TestDevice&) = delete;
+  TestDevice& operator=(const TestDevice&) = delete;
+
+  /// One tick; throws with the first invariant that it broke. Returns the sequences of its step.
+  uint32_t tick() {
+    const uint32_t num_seqs = shape.overlapped ? tick_with<true>() : tick_with<false>();
+    if (const char* wrong = check_invariants(s)) throw std::runtime_error(wrong);
+    return num_seqs;
+  }
+  const StepBatch& batch() const { return s.effects.batch; }
+  const StepSeq& seq(uint32_t i) const { return s.effects.seqs[i]; }
+  const Seat& seat_of(uint32_t i) const { return s.seats[seq(i).seat]; }
+  std::vector<uint64_t> log() const { return {s.log.words, s.log.words + s.log.used}; }
+  /// Entries of one kind, as (slot, detail).
+  std::vector<std::pair<uint32_t, uint32_t>> decisions(Decision kind) const {
+    std::vector<std::pair<uint32_t, uint32_t>> found;
+    for (uint64_t i = 0; i + 1 < s.log.used; i += 2)
+      if (static_cast<Decision>(s.log.words[i] & 0xff) == kind)
+        found.emplace_back(s.log.words[i + 1] >> 32, static_cast<uint32_t>(s.log.words[i + 1]));
+    return found;
+  }
+  bool idle() const {
+    return s.num_running == 0 && s.num_waiting == 0 && s.pool.used() == 0 &&
+           s.num_free_seats == s.limits.num_seats;
+  }
+
+  const DeviceShape shape;
+  Scheduler s = {};
+  HookedStep step;
+  uint64_t now_ns = 1'000'000'000;
+
+ private:
+  template <bool kOverlapped>
+  uint32_t tick_with() {
+    TestEnv<kOverlapped> env{now_ns};
+    return saccade::tick(s, step, env);
+  }
+  AlignedBytes memory_;
+};
+
+/// What a request must yield, from its own words alone.
+struct Expected {
+  std::vector<uint64_t> words;
+  uint32_t finish = SAC_FINISH_NONE;
+};
+
+inline bool contains(const std::vector<uint32_t>& ids, uint32_t token) {
+  for (uint32_t id : ids)
+    if (id == token) return true;
+  return false;
+}
+
+inline void append_record(std::vector<uint64_t>& words, const Ask& ask, uint32_t token,
+                          uint32_t vocab) {
+  words.push_back(record_word(token, -1.0f));
+  const uint32_t stride = sac_record_stride(ask.flags, ask.num_top_logprobs);
+  for (uint32_t i = 0; i + 1 < stride; ++i)
+    words.push_back(record_word((token + i) % vocab, -1.0f - static_cast<float>(i)));
+}
+
+inline Expected expect(const Ask& ask, const DeviceShape& shape) {
+  Expected e;
+  std::vector<uint32_t> tokens = ask.prompt;
+  if ((ask.flags & SAC_REQ_PROMPT_LOGPROBS) != 0)
+    for (size_t i = 1; i < tokens.size(); ++i)
+      append_record(e.words, ask, tokens[i], shape.vocab_size);
+  for (uint32_t produced = 1; e.finish == SAC_FINISH_NONE; ++produced) {
+    const uint32_t token = null_token(tokens.back(), static_cast<uint32_t>(tokens.size()) - 1,
+                                      ask.seed, shape.vocab_size);
+    tokens.push_back(token);
+    append_record(e.words, ask, token, shape.vocab_size);
+    const bool eos = (ask.flags & SAC_REQ_IGNORE_EOS) == 0 && contains(shape.eos_ids, token);
+    if (produced > ask.min_tokens && (eos || contains(ask.stop_ids, token)))
+      e.finish = SAC_FINISH_STOP;
+    else if (produced == ask.max_tokens)
+      e.finish = SAC_FINISH_LENGTH;
+  }
+  return e;
+}
+
+/// A prompt of `len` tokens, different for each `salt`.
+inline std::vector<uint32_t> prompt_of(uint32_t len, uint32_t salt, uint32_t vocab = 997) {
+  std::vector<uint32_t> tokens(len);
+  for (uint32_t i = 0; i < len; ++i) tokens[i] = (salt * 7919 + i * 104729 + 13) % vocab;
+  return tokens;
+}
+inline Ask ask_of(uint32_t prompt_len, uint32_t max_tokens, uint32_t salt = 0) {
+  Ask ask;
+  ask.prompt = prompt_of(prompt_len, salt);
+  ask.max_tokens = max_tokens;
+  ask.seed = salt;
+  return ask;
+}
+
+/// One ring, one device, one frontend: what most tests need.
+struct Bench {
+  TestRing ring;
+  TestDevice device;
+  TestFrontend front;
+  explicit Bench(const DeviceShape& shape = {}, const RingShape& ring_shape = {})
+      : ring(ring_shape), device(ring, shape), front(ring, 0) {
+    front.join();
+    device.tick();
+  }
+  /// Ticks and reads until every ticket is complete; throws after `max_ticks`.
+  void finish(std::vector<Ticket*> tickets, uint32_t max_ticks = 10000) {
+    for (uint32_t i = 0; i < max_ticks; ++i) {
+      bool all = true;
+      for (Ticket* t : tickets) {
+        front.read(*t);
+        all &= t->complete();
+      }
+      if (all) return;
+      device.tick();
+    }
+    throw std::runtime_error("requests did not end within the ticks given");
+  }
+};
+
+}  // namespace saccade::test
