@@ -1,0 +1,29 @@
+#include "cpu/cpu_step.hpp"
+
+namespace saccade {
+
+CpuStep::CpuStep(const sac_model_config& config, uint32_t max_num_seqs,
+                 uint32_t max_num_batched_tokens, uint32_t max_model_len, uint32_t block_size,
+                 uint32_t num_blocks, uint32_t num_threads, const SeatTables& tables,
+                 const StepOutputs& outputs, const Kernels* kernels)
+    : config_(config),
+      kernels_(kernels != nullptr ? *kernels : best_kernels()),
+      tables_(tables),
+      outputs_(outputs),
+      kv_(config, block_size, num_blocks),
+      space_(config, max_num_seqs, max_num_batched_tokens, num_threads),
+      plan_(max_num_seqs, max_num_batched_tokens),
+      pool_(num_threads),
+      weights_(config, max_model_len, kernels_, pool_),
+      context_{config_, kernels_, weights_, kv_, tables_, plan_, space_} {}
+
+void CpuStep::launch(const StepBatch& batch) {
+  plan_.build(batch, tables_, outputs_);
+  pool_.start(
+      [](void* context, WorkerPool& pool, uint32_t worker) {
+        run_forward(*static_cast<const ForwardContext*>(context), pool, worker);
+      },
+      &context_);
+}
+
+}  // namespace saccade

@@ -1,0 +1,69 @@
+// The CPU device's step: a dense Llama-family decoder on a pool of threads.
+//
+// A row's result depends on the tokens at positions up to its own and on its seat's parameters,
+// never on the rest of the batch, the chunking of the prompt or the number of threads; see
+// kernels.hpp. Everything is allocated by the constructor.
+#pragma once
+#include <string>
+
+#include "cpu/forward.hpp"
+
+namespace saccade {
+
+class CpuStep {
+ public:
+  /// The configuration has been checked (check_model_config). The tables' arrays and the outputs
+  /// stay where they are for the life of the step; `kernels` picks an instruction set, null the
+  /// best one. Throws std::runtime_error naming the size that could not be had, or
+  /// std::system_error.
+  CpuStep(const sac_model_config& config, uint32_t max_num_seqs, uint32_t max_num_batched_tokens,
+          uint32_t max_model_len, uint32_t block_size, uint32_t num_blocks, uint32_t num_threads,
+          const SeatTables& tables, const StepOutputs& outputs, const Kernels* kernels = nullptr);
+  ~CpuStep() { pool_.wait(); }
+  CpuStep(const CpuStep&) = delete;
+  CpuStep& operator=(const CpuStep&) = delete;
+
+  /// Converts and packs one tensor, see sac_device_set_tensor. Empty, or a sentence that names
+  /// role, layer and shapes. Uses the workers: no step may be running.
+  std::string set_tensor(uint32_t role, uint32_t layer, uint32_t dtype, uint64_t rows,
+                         uint64_t cols, const void* data) {
+    return weights_.set_tensor(role, layer, dtype, rows, cols, data);
+  }
+  /// Small random weights, norms of one, no biases; a function of the seed only.
+  void fill_dummy(uint64_t seed) { weights_.fill_dummy(seed); }
+  /// [max_model_len][rotary_dim / 2] factors each; count is the size of one. Empty, or what is
+  /// wrong.
+  std::string set_rope(const float* cos, const float* sin, uint64_t count) {
+    return weights_.set_rope(cos, sin, count);
+  }
+  /// Empty when a step can run, else the name of the first tensor that was not given.
+  std::string missing_tensor() const { return weights_.missing_tensor(); }
+
+  /// Bytes of one KV block of such a model.
+  static size_t kv_block_bytes(const sac_model_config& config, uint32_t block_size) {
+    return KvPool::block_bytes(config, block_size);
+  }
+
+  /// Starts a step and returns. The last one must be done; the batch's arrays must stay until this
+  /// one is.
+  void launch(const StepBatch& batch);
+  bool done() const { return pool_.done(); }
+  /// Blocks until the step's outputs stand; looks for some microseconds before it sleeps.
+  void wait() const { pool_.wait(); }
+
+  const char* kernels_name() const { return kernels_.name; }
+
+ private:
+  const sac_model_config config_;
+  const Kernels& kernels_;
+  const SeatTables tables_;
+  const StepOutputs outputs_;
+  KvPool kv_;
+  Workspace space_;
+  StepPlan plan_;
+  WorkerPool pool_;
+  Weights weights_;
+  ForwardContext context_;
+};
+
+}  // namespace saccade

@@ -1,0 +1,242 @@
+#include "cpu/forward.hpp"
+
+namespace saccade {
+namespace {
+
+/// One matrix product of a phase: y (+)= x W^T + bias, or the gated pair.
+struct Product {
+  const Matrix* matrix;
+  const float* bias;
+  float* y;
+  size_t y_stride;
+  const Matrix* second = nullptr;  // of kGated
+  const float* second_bias = nullptr;
+};
+
+/// Rows of one work item: x of an item stays in a core's L2 while panels stream past it.
+constexpr uint32_t kTilesPerItem = 8;
+/// Items per worker below which panels are handed out one by one.
+constexpr uint32_t kItemsPerWorker = 8;
+
+/// One worker's view of a step.
+class Forward {
+ public:
+  Forward(const ForwardContext& context, WorkerPool& pool, uint32_t worker)
+      : c_(context.config),
+        k_(context.kernels),
+        w_(context.weights),
+        kv_(context.kv),
+        tables_(context.tables),
+        plan_(context.plan),
+        s_(context.space),
+        scratch_(context.space.workers[worker]),
+        pool_(pool) {}
+
+  void run() {
+    embed();
+    for (uint32_t l = 0; l < c_.num_layers; ++l) {
+      const LayerWeights& layer = w_.layer(l);
+      norm_rows(layer.vector(SAC_TENSOR_INPUT_NORM));
+      project_qkv(layer);
+      rotate_rows(l, layer);
+      attend(l, layer);
+      project_out(layer);
+      norm_rows(layer.vector(SAC_TENSOR_POST_NORM));
+      feed_forward(layer);
+    }
+    for (uint32_t first = 0; first < plan_.num_logits(); first += s_.logit_rows) {
+      finish_rows(first, min_u32(s_.logit_rows, plan_.num_logits() - first));
+    }
+  }
+
+ private:
+  float* x(uint32_t row) const { return s_.x + size_t{row} * c_.hidden_size; }
+  float* qkv(uint32_t row) const { return s_.qkv + size_t{row} * s_.qkv_width; }
+
+  void embed() {
+    const Matrix& m = w_.embed();
+    pool_.for_each(plan_.num_rows(), [&](uint32_t row) {
+      k_.unpack_row(m.panels, c_.dtype, c_.hidden_size, plan_.row(row).token, x(row));
+    });
+  }
+
+  void norm_rows(const float* weight) {
+    pool_.for_each(plan_.num_rows(), [&](uint32_t row) {
+      k_.rms_norm(x(row), weight, c_.rms_norm_eps, c_.hidden_size,
+                  s_.normed + size_t{row} * c_.hidden_size);
+    });
+  }
+
+  /// One phase: all products of the same x. How it is cut into items changes no result.
+  void multiply(const float* in, size_t stride, uint32_t rows, Epilogue epilogue,
+                const Product* products, uint32_t count) {
+    const uint32_t blocks = ceil_div(rows, k_.tile_rows * kTilesPerItem);
+    const uint32_t panels_per_item = choose_panels(blocks, products, count);
+    uint32_t groups = 0;
+    for (uint32_t p = 0; p < count; ++p) {
+      groups += ceil_div(products[p].matrix->num_panels(), panels_per_item);
+    }
+    pool_.for_each(groups * blocks, [&](uint32_t item) {
+      // Blocks of one group are neighbours, so that its weights come from memory once.
+      const uint32_t block = item % blocks;
+      uint32_t group = item / blocks;
+      const Product* p = products;
+      for (; group >= ceil_div(p->matrix->num_panels(), panels_per_item); ++p) {
+        group -= ceil_div(p->matrix->num_panels(), panels_per_item);
+      }
+      const uint32_t begin = static_cast<uint32_t>(uint64_t{rows} * block / blocks);
+      const uint32_t end = static_cast<uint32_t>(uint64_t{rows} * (block + 1) / blocks);
+      const uint32_t first = group * panels_per_item;
+      MatmulArgs a = {};
+      a.x = in + begin * stride;
+      a.x_stride = stride;
+      a.num_rows = end - begin;
+      a.k = p->matrix->k;
+      a.n = p->matrix->n;
+      a.dtype = c_.dtype;
+      a.panels = p->matrix->panels;
+      a.panels2 = p->second == nullptr ? nullptr : p->second->panels;
+      a.bias = p->bias;
+      a.bias2 = p->second_bias;
+      a.first_panel = first;
+      a.num_panels = min_u32(panels_per_item, p->matrix->num_panels() - first);
+      a.epilogue = epilogue;
+      a.y = p->y + begin * p->y_stride;
+      a.y_stride = p->y_stride;
+      k_.matmul(a);
+    });
+  }
+
+  /// As many panels per item as leave every worker enough items.
+  uint32_t choose_panels(uint32_t blocks, const Product* products, uint32_t count) const {
+    uint32_t panels = 0;
+    for (uint32_t p = 0; p < count; ++p) panels += products[p].matrix->num_panels();
+    uint32_t per_item = kMaxPanelsPerCall;
+    while (per_item > 1 && panels / per_item * blocks < kItemsPerWorker * pool_.num_threads()) {
+      per_item /= 2;
+    }
+    return per_item;
+  }
+
+  void project_qkv(const LayerWeights& layer) {
+    const size_t q_width = size_t{c_.num_heads} * c_.head_dim;
+    const size_t kv_width = size_t{c_.num_kv_heads} * c_.head_dim;
+    const Product products[3] = {
+        {&layer.q, layer.vector(SAC_TENSOR_Q_BIAS), s_.qkv, s_.qkv_width},
+        {&layer.k, layer.vector(SAC_TENSOR_K_BIAS), s_.qkv + q_width, s_.qkv_width},
+        {&layer.v, layer.vector(SAC_TENSOR_V_BIAS), s_.qkv + q_width + kv_width, s_.qkv_width},
+    };
+    multiply(s_.normed, c_.hidden_size, plan_.num_rows(), Epilogue::kStore, products, 3);
+  }
+
+  void rotate_rows(uint32_t l, const LayerWeights& layer) {
+    pool_.for_each(plan_.num_rows(), [&](uint32_t row) {
+      const PlanRow& at = plan_.row(row);
+      RotateArgs a = {};
+      a.q = qkv(row);
+      a.k = a.q + size_t{c_.num_heads} * c_.head_dim;
+      a.v = a.k + size_t{c_.num_kv_heads} * c_.head_dim;
+      a.q_norm = layer.vector(SAC_TENSOR_Q_NORM);
+      a.k_norm = layer.vector(SAC_TENSOR_K_NORM);
+      a.cos = w_.cos(at.position);
+      a.sin = w_.sin(at.position);
+      a.num_heads = c_.num_heads;
+      a.num_kv_heads = c_.num_kv_heads;
+      a.head_dim = c_.head_dim;
+      a.rotary_dim = c_.rotary_dim;
+      a.eps = c_.rms_norm_eps;
+      a.position = at.position;
+      a.kv = kv_.view(l, 0, tables_.block_table(at.seat));
+      k_.rotate(a);
+    });
+  }
+
+  void attend(uint32_t l, const LayerWeights& layer) {
+    const uint32_t group = c_.num_heads / c_.num_kv_heads;
+    const size_t group_width = size_t{group} * c_.head_dim;
+    const size_t width = size_t{c_.num_heads} * c_.head_dim;
+    pool_.for_each(plan_.num_chunks() * c_.num_kv_heads, [&](uint32_t item) {
+      const PlanChunk& chunk = plan_.chunk(item / c_.num_kv_heads);
+      const uint32_t head = item % c_.num_kv_heads;
+      AttentionArgs a = {};
+      a.q = qkv(chunk.first_row) + head * group_width;
+      a.out = s_.mixed + chunk.first_row * width + head * group_width;
+      a.row_stride = s_.qkv_width;
+      a.out_stride = width;
+      a.num_rows = chunk.num_rows;
+      a.first_position = chunk.first_position;
+      a.group = group;
+      a.head_dim = c_.head_dim;
+      a.window = layer.window;
+      a.scale = 1.0f / __builtin_sqrtf(static_cast<float>(c_.head_dim));
+      a.kv = kv_.view(l, head, tables_.block_table(chunk.seat));
+      a.scratch = scratch_.attention;
+      k_.attention(a);
+    });
+  }
+
+  void project_out(const LayerWeights& layer) {
+    const Product product = {&layer.o, layer.vector(SAC_TENSOR_O_BIAS), s_.x, c_.hidden_size};
+    multiply(s_.mixed, size_t{c_.num_heads} * c_.head_dim, plan_.num_rows(), Epilogue::kAdd,
+             &product, 1);
+  }
+
+  void feed_forward(const LayerWeights& layer) {
+    const size_t width = c_.intermediate_size;
+    const Product pair = {&layer.gate, layer.vector(SAC_TENSOR_GATE_BIAS), s_.gated, width,
+                          &layer.up,   layer.vector(SAC_TENSOR_UP_BIAS)};
+    multiply(s_.normed, c_.hidden_size, plan_.num_rows(), Epilogue::kGated, &pair, 1);
+    const Product down = {&layer.down, layer.vector(SAC_TENSOR_DOWN_BIAS), s_.x, c_.hidden_size};
+    multiply(s_.gated, width, plan_.num_rows(), Epilogue::kAdd, &down, 1);
+  }
+
+  /// Final norm, logits and records of up to logit_rows rows.
+  void finish_rows(uint32_t first, uint32_t count) {
+    pool_.for_each(count, [&](uint32_t i) {
+      k_.rms_norm(x(plan_.logits(first + i).row), w_.final_norm(), c_.rms_norm_eps, c_.hidden_size,
+                  s_.final_rows + size_t{i} * c_.hidden_size);
+    });
+    const Product product = {&w_.lm_head(), nullptr, s_.logits, s_.logits_stride};
+    multiply(s_.final_rows, c_.hidden_size, count, Epilogue::kStore, &product, 1);
+    pool_.for_each(count, [&](uint32_t i) {
+      write_record(plan_.logits(first + i), s_.logits + size_t{i} * s_.logits_stride);
+    });
+  }
+
+  void write_record(const PlanLogits& at, float* logits) {
+    const SeatParams& params = tables_.params[at.seat];
+    const uint32_t* tokens = tables_.tokens(at.seat);
+    if (!at.sample) {
+      const uint32_t num_top = sac_record_stride(params.flags, params.num_top_logprobs) - 1;
+      k_.score(tokens[at.position + 1], num_top, logits, c_.vocab_size, at.record);
+      return;
+    }
+    const SampleRow row = {&params,
+                           tokens,
+                           at.position + 1,
+                           c_.vocab_size,
+                           tables_.bias(at.seat),
+                           tables_.stops(at.seat),
+                           tables_.eos_ids,
+                           tables_.num_eos_ids};
+    k_.sample(row, logits, scratch_.sample, at.record);
+  }
+
+  const sac_model_config& c_;
+  const Kernels& k_;
+  const Weights& w_;
+  const KvPool& kv_;
+  const SeatTables& tables_;
+  const StepPlan& plan_;
+  Workspace& s_;
+  WorkerScratch& scratch_;
+  WorkerPool& pool_;
+};
+
+}  // namespace
+
+void run_forward(const ForwardContext& context, WorkerPool& pool, uint32_t worker) {
+  Forward(context, pool, worker).run();
+}
+
+}  // namespace saccade

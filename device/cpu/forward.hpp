@@ -1,0 +1,25 @@
+// The forward pass of a Llama-family decoder (Llama, Mistral, Qwen2, Qwen3), as phases over
+// workers.
+#pragma once
+#include "cpu/kv_pool.hpp"
+#include "cpu/step_plan.hpp"
+#include "cpu/weights.hpp"
+#include "cpu/workspace.hpp"
+
+namespace saccade {
+
+/// What a step reads and writes; all of it outlives every step.
+struct ForwardContext {
+  const sac_model_config& config;
+  const Kernels& kernels;
+  const Weights& weights;
+  const KvPool& kv;
+  const SeatTables& tables;
+  const StepPlan& plan;
+  Workspace& space;
+};
+
+/// Runs one step; called by every worker of the pool with its own index.
+void run_forward(const ForwardContext& context, WorkerPool& pool, uint32_t worker);
+
+}  // namespace saccade

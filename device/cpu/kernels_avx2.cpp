@@ -1,0 +1,30 @@
+// The kernels compiled for AVX2, in use only where the processor has it. Everything that is not
+// written per instruction set is included before the pragma, so that no shared inline function is
+// compiled with it.
+#include <math.h>
+
+#include "cpu/kernels.hpp"
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+
+#pragma GCC target("avx2,fma,f16c")
+#define SAC_ISA avx2
+#include "cpu/simd_avx2.hpp"
+//
+#include "cpu/kernels_impl.hpp"
+
+namespace saccade {
+
+const Kernels* avx2_kernels() {
+  static constexpr Kernels kKernels = make_kernels("avx2");
+  const bool supported = __builtin_cpu_supports("avx2") != 0 && __builtin_cpu_supports("fma") != 0;
+  return supported ? &kKernels : nullptr;
+}
+
+}  // namespace saccade
+#else
+namespace saccade {
+const Kernels* avx2_kernels() { return nullptr; }
+}  // namespace saccade
+#endif

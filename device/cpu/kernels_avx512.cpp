@@ -1,0 +1,34 @@
+// The kernels compiled for AVX512, in use only where the processor has it. Everything that is not
+// written per instruction set is included before the pragma, so that no shared inline function is
+// compiled with it.
+#include <math.h>
+
+#include "cpu/kernels.hpp"
+
+#if defined(__x86_64__)
+// g++ 12 takes the "undefined" operands of its own AVX-512 header for uninitialised variables.
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#include <immintrin.h>
+
+#pragma GCC target("avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl")
+#define SAC_ISA avx512
+#include "cpu/simd_avx512.hpp"
+//
+#include "cpu/kernels_impl.hpp"
+
+namespace saccade {
+
+const Kernels* avx512_kernels() {
+  static constexpr Kernels kKernels = make_kernels("avx512");
+  const bool supported =
+      __builtin_cpu_supports("avx512f") != 0 && __builtin_cpu_supports("avx512bw") != 0 &&
+      __builtin_cpu_supports("avx512dq") != 0 && __builtin_cpu_supports("avx512vl") != 0;
+  return supported ? &kKernels : nullptr;
+}
+
+}  // namespace saccade
+#else
+namespace saccade {
+const Kernels* avx512_kernels() { return nullptr; }
+}  // namespace saccade
+#endif

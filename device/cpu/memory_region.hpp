@@ -1,0 +1,25 @@
+// Pages that the step owns for its whole life.
+#pragma once
+#include <cstddef>
+
+namespace saccade {
+
+/// Zeroed, page-aligned memory, asked for as huge pages where the kernel has them, and touched at
+/// once: nothing is paged in later, so no step pays for a fault.
+class MemoryRegion {
+ public:
+  /// Throws std::runtime_error naming `purpose` and the size.
+  MemoryRegion(size_t bytes, const char* purpose);
+  ~MemoryRegion();
+  MemoryRegion(const MemoryRegion&) = delete;
+  MemoryRegion& operator=(const MemoryRegion&) = delete;
+
+  void* data() const { return data_; }
+  size_t bytes() const { return bytes_; }
+
+ private:
+  void* data_;
+  size_t bytes_;
+};
+
+}  // namespace saccade

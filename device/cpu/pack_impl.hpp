@@ -1,0 +1,133 @@
+// Packing of weights into panels, and back. A panel is [k][32]: for each k the weights of 32
+// outputs. bf16 rows are interleaved so that one shift and one mask split a load into two float
+// vectors: output j stands in 32-bit word j % 16, in the half j / 16.
+#pragma once
+#include "cpu/kernels.hpp"
+
+namespace saccade {
+inline namespace SAC_ISA {
+
+template <class T>
+SAC_INLINE uint32_t panel_slot(uint32_t output) {
+  return output;
+}
+template <>
+uint32_t panel_slot<Bf16>(uint32_t output) {
+  return output % 16 * 2 + output / 16;
+}
+
+template <class S>
+SAC_INLINE float read_unaligned(const void* data, size_t index) {
+  S value;
+  __builtin_memcpy(&value, static_cast<const uint8_t*>(data) + index * sizeof(S), sizeof(S));
+  return to_float(value);
+}
+
+template <class T, class S>
+void pack_typed(const PackArgs& a) {
+  T* panel = static_cast<T*>(a.panels) + size_t{a.panel} * a.k * kPanelOutputs;
+  const uint32_t first = a.panel * kPanelOutputs;
+  for (uint32_t j = 0; j < kPanelOutputs; ++j) {
+    T* out = panel + panel_slot<T>(j);
+    const bool padding = first + j >= a.n;
+    const size_t row = size_t{padding ? 0 : first + j} * a.k;
+    for (uint32_t i = 0; i < a.k; ++i) {
+      const float value = padding ? 0.0f : read_unaligned<S>(a.source, row + i);
+      from_float(value, out[size_t{i} * kPanelOutputs]);
+    }
+  }
+}
+
+template <class T>
+SAC_INLINE void pack_to(const PackArgs& a) {
+  switch (a.source_dtype) {
+    case SAC_DTYPE_BF16:
+      return pack_typed<T, Bf16>(a);
+    case SAC_DTYPE_F16:
+      return pack_typed<T, F16>(a);
+    default:
+      return pack_typed<T, float>(a);
+  }
+}
+
+inline void pack(const PackArgs& a) {
+  switch (a.dtype) {
+    case SAC_DTYPE_BF16:
+      return pack_to<Bf16>(a);
+    case SAC_DTYPE_F16:
+      return pack_to<F16>(a);
+    default:
+      return pack_to<float>(a);
+  }
+}
+
+/// Uniform in +-0.035 (standard deviation 0.02, the usual initialisation), a function of the key
+/// and the element's place in the row-major matrix only.
+SAC_INLINE float dummy_weight(uint32_t key0, uint32_t key1, uint32_t row, uint32_t column) {
+  uint32_t h = (row * 0x9E3779B1u) ^ (column * 0x85EBCA77u) ^ key0;  // mixed by murmur3's finaliser
+  h = (h ^ (h >> 16)) * 0x85EBCA6Bu;
+  h = ((h ^ (h >> 13)) + key1) * 0xC2B2AE35u;
+  h = h ^ (h >> 16);
+  return (static_cast<float>(static_cast<int32_t>(h)) * 4.656612873e-10f) * 0.034641016f;
+}
+
+template <class T>
+void pack_dummy_typed(uint64_t key, const PackArgs& a) {
+  T* panel = static_cast<T*>(a.panels) + size_t{a.panel} * a.k * kPanelOutputs;
+  const uint32_t first = a.panel * kPanelOutputs;
+  const uint32_t key0 = static_cast<uint32_t>(key), key1 = static_cast<uint32_t>(key >> 32);
+  for (uint32_t i = 0; i < a.k; ++i) {
+    for (uint32_t j = 0; j < kPanelOutputs; ++j) {
+      const float value = first + j < a.n ? dummy_weight(key0, key1, first + j, i) : 0.0f;
+      from_float(value, panel[size_t{i} * kPanelOutputs + panel_slot<T>(j)]);
+    }
+  }
+}
+
+inline void pack_dummy(uint64_t key, const PackArgs& a) {
+  switch (a.dtype) {
+    case SAC_DTYPE_BF16:
+      return pack_dummy_typed<Bf16>(key, a);
+    case SAC_DTYPE_F16:
+      return pack_dummy_typed<F16>(key, a);
+    default:
+      return pack_dummy_typed<float>(key, a);
+  }
+}
+
+template <class S>
+void widen_typed(const void* source, uint32_t n, float* out) {
+  for (uint32_t i = 0; i < n; ++i) out[i] = read_unaligned<S>(source, i);
+}
+
+inline void widen(const void* source, uint32_t dtype, uint32_t n, float* out) {
+  switch (dtype) {
+    case SAC_DTYPE_BF16:
+      return widen_typed<Bf16>(source, n, out);
+    case SAC_DTYPE_F16:
+      return widen_typed<F16>(source, n, out);
+    default:
+      return widen_typed<float>(source, n, out);
+  }
+}
+
+template <class T>
+void unpack_typed(const void* panels, uint32_t k, uint32_t row, float* out) {
+  const T* panel = static_cast<const T*>(panels) + size_t{row / kPanelOutputs} * k * kPanelOutputs;
+  const uint32_t slot = panel_slot<T>(row % kPanelOutputs);
+  for (uint32_t i = 0; i < k; ++i) out[i] = to_float(panel[size_t{i} * kPanelOutputs + slot]);
+}
+
+inline void unpack_row(const void* panels, uint32_t dtype, uint32_t k, uint32_t row, float* out) {
+  switch (dtype) {
+    case SAC_DTYPE_BF16:
+      return unpack_typed<Bf16>(panels, k, row, out);
+    case SAC_DTYPE_F16:
+      return unpack_typed<F16>(panels, k, row, out);
+    default:
+      return unpack_typed<float>(panels, k, row, out);
+  }
+}
+
+}  // namespace SAC_ISA
+}  // namespace saccade

@@ -1,0 +1,74 @@
+// Row-wise kernels: RMS norm, rotation, KV write.
+#pragma once
+#include "cpu/kernels.hpp"
+
+namespace saccade {
+inline namespace SAC_ISA {
+
+/// Sum of squares in 16 lanes and a fixed tree.
+SAC_INLINE float sum_of_squares(const float* x, uint32_t n) {
+  float lane[16];
+  for (uint32_t j = 0; j < 16; ++j) lane[j] = 0.0f;
+  uint32_t i = 0;
+  for (; i + 16 <= n; i += 16) {
+    for (uint32_t j = 0; j < 16; ++j) lane[j] += x[i + j] * x[i + j];
+  }
+  for (uint32_t j = 0; i + j < n; ++j) lane[j] += x[i + j] * x[i + j];
+  for (uint32_t width = 8; width > 0; width /= 2) {
+    for (uint32_t j = 0; j < width; ++j) lane[j] += lane[j + width];
+  }
+  return lane[0];
+}
+
+inline void rms_norm(const float* x, const float* weight, float eps, uint32_t n, float* out) {
+  const float mean = sum_of_squares(x, n) / static_cast<float>(n);
+  const float inverse = 1.0f / __builtin_sqrtf(mean + eps);
+  for (uint32_t i = 0; i < n; ++i) out[i] = weight[i] * (x[i] * inverse);
+}
+
+/// Rotates pairs (i, i + half) of one head by the position's angles ("rotate_half"); dimensions
+/// from rotary_dim on stay.
+SAC_INLINE void rotate_head(float* head, const float* cos, const float* sin, uint32_t half) {
+  for (uint32_t i = 0; i < half; ++i) {
+    const float a = head[i];
+    const float b = head[i + half];
+    head[i] = a * cos[i] - b * sin[i];
+    head[i + half] = b * cos[i] + a * sin[i];
+  }
+}
+
+template <class T>
+void store_kv(const RotateArgs& a) {
+  const uint32_t block = a.kv.block_table[a.position / a.kv.block_size];
+  const size_t row = (a.position % a.kv.block_size) * a.kv.token_stride;
+  uint8_t* base = a.kv.pool + block * a.kv.block_bytes;
+  T* k = reinterpret_cast<T*>(base + a.kv.k_offset) + row;
+  T* v = reinterpret_cast<T*>(base + a.kv.v_offset) + row;
+  const uint32_t n = a.num_kv_heads * a.head_dim;
+  for (uint32_t i = 0; i < n; ++i) from_float(a.k[i], k[i]);
+  for (uint32_t i = 0; i < n; ++i) from_float(a.v[i], v[i]);
+}
+
+inline void rotate(const RotateArgs& a) {
+  for (uint32_t h = 0; h < a.num_heads; ++h) {
+    float* head = a.q + size_t{h} * a.head_dim;
+    if (a.q_norm != nullptr) rms_norm(head, a.q_norm, a.eps, a.head_dim, head);
+    rotate_head(head, a.cos, a.sin, a.rotary_dim / 2);
+  }
+  for (uint32_t h = 0; h < a.num_kv_heads; ++h) {
+    float* head = a.k + size_t{h} * a.head_dim;
+    if (a.k_norm != nullptr) rms_norm(head, a.k_norm, a.eps, a.head_dim, head);
+    rotate_head(head, a.cos, a.sin, a.rotary_dim / 2);
+  }
+  switch (a.kv.dtype) {
+    case SAC_DTYPE_BF16:
+      return store_kv<Bf16>(a);
+    case SAC_DTYPE_F16:
+      return store_kv<F16>(a);
+    default:
+      return store_kv<float>(a);
+  }
+}
+
+}  // namespace SAC_ISA
+}  // namespace saccade

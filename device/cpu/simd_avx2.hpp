@@ -1,0 +1,50 @@
+// Vectors of the AVX2 copy (AVX2, FMA, F16C).
+#pragma once
+#include <immintrin.h>
+
+#include "cpu/dtype.hpp"
+
+namespace saccade {
+inline namespace SAC_ISA {
+
+#define SAC_INLINE static inline __attribute__((always_inline))
+
+using Vec = __m256;
+inline constexpr uint32_t kVecLanes = 8;
+inline constexpr uint32_t kTileAccumulators = 12;  // of 16 registers
+inline constexpr uint32_t kMaxTileRows = 6;
+
+SAC_INLINE Vec vec_zero() { return _mm256_setzero_ps(); }
+SAC_INLINE Vec vec_set(float v) { return _mm256_set1_ps(v); }
+SAC_INLINE void vec_store(float* p, Vec v) { _mm256_storeu_ps(p, v); }
+SAC_INLINE Vec vec_add(Vec a, Vec b) { return _mm256_add_ps(a, b); }
+SAC_INLINE Vec vec_mul(Vec a, Vec b) { return _mm256_mul_ps(a, b); }
+SAC_INLINE Vec vec_fma(Vec a, Vec b, Vec c) { return _mm256_fmadd_ps(a, b, c); }
+
+SAC_INLINE Vec vec_load(const float* p) { return _mm256_loadu_ps(p); }
+SAC_INLINE Vec vec_load(const Bf16* p) {
+  const __m128i h = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
+  return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(h), 16));
+}
+SAC_INLINE Vec vec_load(const F16* p) {
+  return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+}
+
+/// 32-bit word i holds element i in its low half and element i + 16 of the panel row in its high
+/// half.
+SAC_INLINE void vec_load_words(const Bf16* p, Vec& low, Vec& high) {
+  const __m256i w = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
+  low = _mm256_castsi256_ps(_mm256_slli_epi32(w, 16));
+  high = _mm256_castsi256_ps(_mm256_and_si256(w, _mm256_set1_epi32(static_cast<int>(0xffff0000u))));
+}
+
+/// Lane i with lane i + 8, then + 4, + 2, + 1: the one order of every horizontal sum.
+SAC_INLINE float vec16_sum(const Vec (&v)[2]) {
+  const __m256 a = _mm256_add_ps(v[0], v[1]);
+  const __m128 b = _mm_add_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
+  const __m128 c = _mm_add_ps(b, _mm_movehl_ps(b, b));
+  return _mm_cvtss_f32(_mm_add_ss(c, _mm_shuffle_ps(c, c, 1)));
+}
+
+}  // namespace SAC_ISA
+}  // namespace saccade

@@ -1,0 +1,51 @@
+// Vectors of the AVX-512 copy (F, BW, DQ, VL).
+#pragma once
+#include <immintrin.h>
+
+#include "cpu/dtype.hpp"
+
+namespace saccade {
+inline namespace SAC_ISA {
+
+#define SAC_INLINE static inline __attribute__((always_inline))
+
+using Vec = __m512;
+inline constexpr uint32_t kVecLanes = 16;
+inline constexpr uint32_t kTileAccumulators = 28;  // of 32 registers
+inline constexpr uint32_t kMaxTileRows = 14;
+
+SAC_INLINE Vec vec_zero() { return _mm512_setzero_ps(); }
+SAC_INLINE Vec vec_set(float v) { return _mm512_set1_ps(v); }
+SAC_INLINE void vec_store(float* p, Vec v) { _mm512_storeu_ps(p, v); }
+SAC_INLINE Vec vec_add(Vec a, Vec b) { return _mm512_add_ps(a, b); }
+SAC_INLINE Vec vec_mul(Vec a, Vec b) { return _mm512_mul_ps(a, b); }
+SAC_INLINE Vec vec_fma(Vec a, Vec b, Vec c) { return _mm512_fmadd_ps(a, b, c); }
+
+SAC_INLINE Vec vec_load(const float* p) { return _mm512_loadu_ps(p); }
+SAC_INLINE Vec vec_load(const Bf16* p) {
+  const __m256i h = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
+  return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(h), 16));
+}
+SAC_INLINE Vec vec_load(const F16* p) {
+  const __m256i h = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
+  return _mm512_cvtph_ps(h);
+}
+
+/// 32-bit word i holds element i in its low half and element i + 16 of the panel row in its high
+/// half.
+SAC_INLINE void vec_load_words(const Bf16* p, Vec& low, Vec& high) {
+  const __m512i w = _mm512_loadu_si512(p);
+  low = _mm512_castsi512_ps(_mm512_slli_epi32(w, 16));
+  high = _mm512_castsi512_ps(_mm512_and_si512(w, _mm512_set1_epi32(static_cast<int>(0xffff0000u))));
+}
+
+/// Lane i with lane i + 8, then + 4, + 2, + 1: the one order of every horizontal sum.
+SAC_INLINE float vec16_sum(const Vec (&v)[1]) {
+  const __m256 a = _mm256_add_ps(_mm512_castps512_ps256(v[0]), _mm512_extractf32x8_ps(v[0], 1));
+  const __m128 b = _mm_add_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
+  const __m128 c = _mm_add_ps(b, _mm_movehl_ps(b, b));
+  return _mm_cvtss_f32(_mm_add_ss(c, _mm_shuffle_ps(c, c, 1)));
+}
+
+}  // namespace SAC_ISA
+}  // namespace saccade

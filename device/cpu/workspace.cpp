@@ -1,0 +1,36 @@
+#include "cpu/workspace.hpp"
+
+namespace saccade {
+
+Workspace::Workspace(const sac_model_config& config, uint32_t max_num_seqs, uint32_t max_rows,
+                     uint32_t num_threads)
+    : qkv_width((config.num_heads + 2 * config.num_kv_heads) * config.head_dim),
+      logits_stride(ceil_div(config.vocab_size, kPanelOutputs) * kPanelOutputs),
+      logit_rows(min_u32(max_num_seqs, kMaxLogitRows)),
+      workers(num_threads),
+      region_(lay_out(Layout(nullptr), config, max_rows), "activations") {
+  lay_out(Layout(region_.data()), config, max_rows);
+}
+
+size_t Workspace::lay_out(Layout layout, const sac_model_config& c, uint32_t max_rows) {
+  const size_t rows = max_rows;
+  x = layout.take<float>(rows * c.hidden_size);
+  normed = layout.take<float>(rows * c.hidden_size);
+  qkv = layout.take<float>(rows * qkv_width);
+  mixed = layout.take<float>(rows * c.num_heads * c.head_dim);
+  gated = layout.take<float>(rows * c.intermediate_size);
+  final_rows = layout.take<float>(size_t{logit_rows} * c.hidden_size);
+  logits = layout.take<float>(size_t{logit_rows} * logits_stride);
+  for (WorkerScratch& w : workers) {
+    w.attention = layout.take<float>(attention_scratch_floats(c.head_dim));
+    w.sample.counts = layout.take<uint32_t>(c.vocab_size);
+    w.sample.logits = layout.take<float>(c.vocab_size);
+    w.sample.ids = layout.take<uint32_t>(c.vocab_size);
+    w.sample.weights = layout.take<uint32_t>(c.vocab_size);
+    w.sample.bucket_weight = layout.take<uint64_t>(kSelectBuckets);
+    w.sample.bucket_count = layout.take<uint32_t>(kSelectBuckets);
+  }
+  return layout.bytes();
+}
+
+}  // namespace saccade

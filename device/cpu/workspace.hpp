@@ -1,0 +1,42 @@
+// Activations and per-worker memory of the step, all in f32, allocated once.
+#pragma once
+#include <vector>
+
+#include "cpu/kernels.hpp"
+#include "cpu/memory_region.hpp"
+#include "platform/layout.hpp"
+
+namespace saccade {
+
+/// What one worker works in.
+struct WorkerScratch {
+  float* attention = nullptr;
+  SampleScratch sample = {};
+};
+
+class Workspace {
+ public:
+  Workspace(const sac_model_config& config, uint32_t max_num_seqs, uint32_t max_rows,
+            uint32_t num_threads);
+
+  float* x = nullptr;           // [max_rows][hidden]: the residual stream
+  float* normed = nullptr;      // [max_rows][hidden]
+  float* qkv = nullptr;         // [max_rows][qkv_width]: all q heads, all k heads, all v heads
+  float* mixed = nullptr;       // [max_rows][heads * head_dim]: attention's result
+  float* gated = nullptr;       // [max_rows][intermediate]
+  float* final_rows = nullptr;  // [logit_rows][hidden]: rows of one logits tile, normed
+  float* logits = nullptr;      // [logit_rows][logits_stride]
+  uint32_t qkv_width = 0;
+  uint32_t logits_stride = 0;
+  uint32_t logit_rows = 0;  // height of a logits tile: bounds the buffer at any number of samples
+  std::vector<WorkerScratch> workers;
+
+ private:
+  static constexpr uint32_t kMaxLogitRows = 64;
+
+  size_t lay_out(Layout layout, const sac_model_config& config, uint32_t max_rows);
+
+  MemoryRegion region_;
+};
+
+}  // namespace saccade

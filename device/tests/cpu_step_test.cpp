@@ -1,0 +1,326 @@
+// The CPU step against a naive decoder in double, and against itself in other company.
+#include <doctest/doctest.h>
+
+#include "tests/reference_decoder.hpp"
+#include "tests/step_harness.hpp"
+
+using namespace saccade;
+using namespace saccade::test;
+
+namespace {
+
+std::vector<const Kernels*> all_kernels() {
+  std::vector<const Kernels*> sets = {portable_kernels()};
+  if (avx2_kernels() != nullptr) sets.push_back(avx2_kernels());
+  if (avx512_kernels() != nullptr) sets.push_back(avx512_kernels());
+  return sets;
+}
+
+constexpr uint32_t kMaxLen = 160;
+
+TestModel random_model(uint32_t seed, uint32_t dtype) {
+  Rng rng(seed);
+  const auto pick = [&rng](std::initializer_list<uint32_t> values) {
+    return *(values.begin() + rng() % values.size());
+  };
+  TestModel m;
+  sac_model_config& c = m.config;
+  c.num_layers = pick({1, 2, 3});
+  c.num_kv_heads = pick({1, 2, 3});
+  c.num_heads = c.num_kv_heads * pick({1, 2, 3, 5, 7});
+  c.head_dim = pick({6, 8, 16, 20, 32, 64});
+  c.rotary_dim = rng() % 2 != 0 ? c.head_dim : c.head_dim / 4 * 2;
+  c.hidden_size = pick({17, 32, 48, 80});
+  c.intermediate_size = pick({19, 64, 100});
+  c.vocab_size = pick({33, 100, 259});
+  c.dtype = dtype;
+  c.qk_norm = pick({0, 1});
+  c.tied_embeddings = pick({0, 1});
+  c.rms_norm_eps = 1e-5f;
+  m.biases = pick({0, 1}) != 0;
+  for (uint32_t l = 0; l < c.num_layers; ++l) m.windows.push_back(pick({0, 0, 1, 5, 16, 40}));
+  c.sliding_window = m.windows.data();
+  fill_rope(m, kMaxLen, 10000.0);
+  fill_tensors(m, seed);
+  return m;
+}
+
+std::vector<uint32_t> random_tokens(uint32_t seed, uint32_t count, uint32_t vocab) {
+  Rng rng(seed);
+  std::vector<uint32_t> tokens(count);
+  for (uint32_t& t : tokens) t = rng() % vocab;
+  return tokens;
+}
+
+HarnessOptions options_of(const Kernels* kernels, uint32_t num_threads = 1) {
+  HarnessOptions o;
+  o.max_len = kMaxLen;
+  o.kernels = kernels;
+  o.num_threads = num_threads;
+  return o;
+}
+
+SeatParams logprob_params(uint32_t prompt_len) {
+  SeatParams p = greedy(prompt_len);
+  p.flags = SAC_REQ_LOGPROBS | SAC_REQ_PROMPT_LOGPROBS;
+  p.num_top_logprobs = 5;
+  return p;
+}
+
+/// Largest difference between the prompt's records and the reference.
+double prompt_error(const TestModel& m, const Kernels* kernels, uint32_t seed) {
+  StepHarness h(m.config, options_of(kernels, 2));
+  REQUIRE(load(m, *h.step) == "");
+  const std::vector<uint32_t> prompt = random_tokens(seed, 75, m.config.vocab_size);
+  h.seat_prompt(1, prompt, logprob_params(75));
+  h.add(1, 0, 75, true, true);
+  h.run();
+  const std::vector<Vector> want = ReferenceDecoder(m).logits(prompt);
+  double error = 0;
+  for (uint32_t r = 0; r < 75; ++r) {
+    const Vector logprobs = log_softmax(want[r]);
+    const uint64_t* record = r + 1 < 75 ? h.prompt_record(r) : h.sampled_record(0);
+    if (r + 1 < 75) REQUIRE(unpack(record[0]).token == prompt[r + 1]);
+    for (uint32_t i = 0; i < 6; ++i) {
+      const Record got = unpack(record[i]);
+      error = std::max(error, std::abs(got.logprob - logprobs[got.token]));
+      if (i > 1) CHECK(got.logprob <= unpack(record[i - 1]).logprob);
+    }
+    // The best alternative is the reference's best, up to what rounding can swap.
+    const double best = *std::max_element(logprobs.begin(), logprobs.end());
+    error = std::max(error, best - logprobs[unpack(record[1]).token]);
+  }
+  return error;
+}
+
+/// All records of one request computed alone and at once: prompt records, then `steps` greedy ones.
+std::vector<uint64_t> lone_run(const TestModel& m, const HarnessOptions& o,
+                               const std::vector<uint32_t>& prompt, uint32_t steps) {
+  StepHarness h(m.config, o);
+  REQUIRE(load(m, *h.step) == "");
+  const uint32_t n = static_cast<uint32_t>(prompt.size());
+  h.seat_prompt(0, prompt, logprob_params(n));
+  h.add(0, 0, n, true, true);
+  h.run();
+  std::vector<uint64_t> records;
+  for (uint32_t r = 0; r + 1 < n; ++r) {
+    records.insert(records.end(), h.prompt_record(r), h.prompt_record(r) + 6);
+  }
+  for (uint32_t i = 0; i < steps; ++i) {
+    records.insert(records.end(), h.sampled_record(0), h.sampled_record(0) + 6);
+    h.tokens(0)[n + i] = unpack(h.sampled_record(0)[0]).token;
+    h.add(0, n + i, 1, true);
+    h.run();
+  }
+  return records;
+}
+
+/// One request's way through random batches.
+struct Traveller {
+  std::vector<uint32_t> prompt;
+  uint32_t computed = 0;  // positions done
+  uint32_t steps = 0;     // tokens wanted
+  std::vector<uint64_t> records;
+  uint32_t produced = 0;
+};
+
+/// All requests together, chunked at random, decodes mixed with prefill, in random order.
+void mixed_run(const TestModel& m, const HarnessOptions& o, std::vector<Traveller>& all,
+               uint32_t seed) {
+  StepHarness h(m.config, o);
+  REQUIRE(load(m, *h.step) == "");
+  Rng rng(seed);
+  for (uint32_t s = 0; s < all.size(); ++s) {
+    const uint32_t n = static_cast<uint32_t>(all[s].prompt.size());
+    h.seat_prompt(s, all[s].prompt, logprob_params(n));
+  }
+  for (;;) {
+    std::vector<uint32_t> order(all.size());
+    std::iota(order.begin(), order.end(), 0u);
+    std::shuffle(order.begin(), order.end(), rng);
+    std::vector<std::pair<uint32_t, uint32_t>> batch;  // seat, rows
+    for (uint32_t s : order) {
+      Traveller& t = all[s];
+      const uint32_t n = static_cast<uint32_t>(t.prompt.size());
+      if (t.produced == t.steps || rng() % 3 == 0) continue;
+      const uint32_t left = t.computed < n ? n - t.computed : 1;
+      const uint32_t rows = 1 + rng() % std::min(left, 33u);
+      h.add(s, t.computed, rows, t.computed + rows >= n, true);
+      batch.push_back({s, rows});
+    }
+    if (batch.empty()) {
+      bool finished = true;
+      for (const Traveller& t : all) finished = finished && t.produced == t.steps;
+      if (finished) return;
+      continue;
+    }
+    h.run();
+    uint32_t row = 0;
+    for (uint32_t i = 0; i < batch.size(); ++i) {
+      Traveller& t = all[batch[i].first];
+      const uint32_t n = static_cast<uint32_t>(t.prompt.size());
+      for (uint32_t r = 0; r < batch[i].second; ++r, ++row) {
+        if (++t.computed < n) {
+          t.records.insert(t.records.end(), h.prompt_record(row), h.prompt_record(row) + 6);
+        }
+      }
+      if (t.computed < n) continue;
+      t.records.insert(t.records.end(), h.sampled_record(i), h.sampled_record(i) + 6);
+      h.tokens(batch[i].first)[t.computed] = unpack(h.sampled_record(i)[0]).token;
+      ++t.produced;
+    }
+  }
+}
+
+}  // namespace
+
+TEST_CASE("f32 logprobs agree with the formulas in double") {
+  for (const Kernels* kernels : all_kernels()) {
+    for (uint32_t seed = 1; seed <= 12; ++seed) {
+      CAPTURE(kernels->name);
+      CAPTURE(seed);
+      CHECK(prompt_error(random_model(seed, SAC_DTYPE_F32), kernels, seed) < 2e-5);
+    }
+  }
+}
+
+TEST_CASE("bf16 and f16 differ from the formulas by the rounding of the KV cache only") {
+  for (const Kernels* kernels : all_kernels()) {
+    for (uint32_t seed = 21; seed <= 26; ++seed) {
+      CAPTURE(kernels->name);
+      CAPTURE(seed);
+      CHECK(prompt_error(random_model(seed, SAC_DTYPE_BF16), kernels, seed) < 0.1);
+      CHECK(prompt_error(random_model(seed, SAC_DTYPE_F16), kernels, seed) < 0.02);
+    }
+  }
+}
+
+TEST_CASE(
+    "a request's records are byte-equal alone and in any company, chunking and thread count") {
+  for (const Kernels* kernels : all_kernels()) {
+    for (uint32_t seed = 31; seed <= 36; ++seed) {
+      CAPTURE(kernels->name);
+      CAPTURE(seed);
+      const TestModel m = random_model(seed, seed % 3);
+      Rng rng(seed);
+      std::vector<Traveller> all(9);
+      for (uint32_t s = 0; s < all.size(); ++s) {
+        all[s].prompt = random_tokens(seed * 100 + s, 1 + rng() % 120, m.config.vocab_size);
+        all[s].steps = 1 + rng() % 30;
+      }
+      HarnessOptions o = options_of(kernels, 1 + seed % 3);
+      o.num_seats = 9;
+      o.max_rows = 9 * 33;
+      o.block_size = seed % 2 != 0 ? 8 : 32;
+      mixed_run(m, o, all, seed);
+      for (const Traveller& t : all) {
+        CHECK(t.records == lone_run(m, options_of(kernels), t.prompt, t.steps));
+      }
+    }
+  }
+}
+
+TEST_CASE("prefill at once, in chunks and token by token give the same bytes") {
+  const TestModel m = random_model(77, SAC_DTYPE_BF16);
+  const std::vector<uint32_t> prompt = random_tokens(5, 120, m.config.vocab_size);
+  for (uint32_t chunk : {1u, 2u, 7u, 16u, 50u, 120u}) {
+    for (uint32_t threads : {1u, 2u, 3u}) {
+      StepHarness h(m.config, options_of(nullptr, threads));
+      REQUIRE(load(m, *h.step) == "");
+      h.seat_prompt(2, prompt, logprob_params(120));
+      std::vector<uint64_t> records;
+      for (uint32_t at = 0; at < 120; at += chunk) {
+        const uint32_t rows = std::min(chunk, 120 - at);
+        h.add(2, at, rows, at + rows == 120, true);
+        h.run();
+        for (uint32_t r = 0; r < rows && at + r + 1 < 120; ++r) {
+          records.insert(records.end(), h.prompt_record(r), h.prompt_record(r) + 6);
+        }
+      }
+      records.insert(records.end(), h.sampled_record(0), h.sampled_record(0) + 6);
+      CHECK(records == lone_run(m, options_of(nullptr), prompt, 1));
+    }
+  }
+}
+
+TEST_CASE("every instruction set with fused multiply-add gives the same bytes") {
+  if (avx2_kernels() == nullptr || avx512_kernels() == nullptr) return;
+  for (uint32_t seed = 41; seed <= 46; ++seed) {
+    CAPTURE(seed);
+    const TestModel m = random_model(seed, seed % 3);
+    const std::vector<uint32_t> prompt = random_tokens(seed, 61, m.config.vocab_size);
+    CHECK(lone_run(m, options_of(avx2_kernels()), prompt, 8) ==
+          lone_run(m, options_of(avx512_kernels()), prompt, 8));
+  }
+}
+
+TEST_CASE("stale bytes in recycled blocks reach nobody") {
+  const TestModel m = random_model(51, SAC_DTYPE_F32);
+  const std::vector<uint32_t> prompt = random_tokens(9, 37, m.config.vocab_size);
+  const std::vector<uint64_t> clean = lone_run(m, options_of(nullptr), prompt, 3);
+  StepHarness h(m.config, options_of(nullptr));
+  TestModel poison = m;
+  for (float& v : poison.tensors[{SAC_TENSOR_V, 0}]) v = __builtin_nanf("");
+  for (float& v : poison.tensors[{SAC_TENSOR_K, 0}]) v = __builtin_nanf("");
+  REQUIRE(load(poison, *h.step) == "");
+  h.seat_prompt(0, random_tokens(10, 150, m.config.vocab_size), logprob_params(150));
+  h.add(0, 0, 150, true);
+  h.run();  // leaves NaN in all blocks of the seat
+  REQUIRE(load(m, *h.step) == "");
+  h.seat_prompt(0, prompt, logprob_params(37));
+  h.add(0, 0, 37, true, true);
+  h.run();
+  std::vector<uint64_t> records;
+  for (uint32_t r = 0; r + 1 < 37; ++r) {
+    records.insert(records.end(), h.prompt_record(r), h.prompt_record(r) + 6);
+  }
+  records.insert(records.end(), h.sampled_record(0), h.sampled_record(0) + 6);
+  CHECK(records == std::vector<uint64_t>(clean.begin(), clean.begin() + 37 * 6));
+}
+
+TEST_CASE("dummy weights depend on the seed, not on threads") {
+  TestModel m = random_model(61, SAC_DTYPE_BF16);
+  const std::vector<uint32_t> prompt = random_tokens(3, 20, m.config.vocab_size);
+  std::vector<std::vector<uint64_t>> runs;
+  for (const auto& [seed, threads] : {std::pair{1u, 1u}, {1u, 3u}, {2u, 1u}}) {
+    StepHarness h(m.config, options_of(nullptr, threads));
+    CHECK(h.step->missing_tensor() == "embed");
+    h.step->fill_dummy(seed);
+    CHECK(h.step->missing_tensor() == "rope tables");
+    REQUIRE(h.step->set_rope(m.cos.data(), m.sin.data(), m.cos.size()) == "");
+    CHECK(h.step->missing_tensor() == "");
+    h.seat_prompt(0, prompt, logprob_params(20));
+    h.add(0, 0, 20, true);
+    h.run();
+    runs.emplace_back(h.sampled_record(0), h.sampled_record(0) + 6);
+  }
+  CHECK(runs[0] == runs[1]);
+  CHECK(runs[0] != runs[2]);
+}
+
+TEST_CASE("a wrong tensor is refused with a sentence that names it") {
+  TestModel m = random_model(4, SAC_DTYPE_F32);
+  m.config.num_layers = 2;
+  m.config.qk_norm = 0;
+  m.config.tied_embeddings = 1;
+  m.config.hidden_size = 32;
+  m.config.num_heads = m.config.num_kv_heads = 2;
+  m.config.head_dim = m.config.rotary_dim = 8;
+  m.windows.assign(2, 0);
+  m.config.sliding_window = m.windows.data();
+  StepHarness h(m.config, options_of(nullptr));
+  const std::vector<float> data(32 * 32);
+  CpuStep& s = *h.step;
+  CHECK(s.set_tensor(SAC_TENSOR_Q, 1, 0, 16, 31, data.data()) ==
+        "q of layer 1 has shape [16][31], expected [16][32]");
+  CHECK(s.set_tensor(SAC_TENSOR_Q, 2, 0, 16, 32, data.data()) == "q: layer is 2, outside 0 .. 1");
+  CHECK(s.set_tensor(99, 0, 0, 1, 1, data.data()) == "tensor role is 99, outside 0 .. 20");
+  CHECK(s.set_tensor(SAC_TENSOR_LM_HEAD, 0, 0, m.config.vocab_size, 32, data.data()) ==
+        "lm_head was given, but tied_embeddings is 1");
+  CHECK(s.set_tensor(SAC_TENSOR_Q_NORM, 0, 0, 1, 8, data.data()) ==
+        "q_norm of layer 0 was given, but qk_norm is 0");
+  CHECK(s.set_tensor(SAC_TENSOR_Q, 0, 3, 16, 32, data.data()) ==
+        "q of layer 0: dtype is 3, outside 0 .. 2");
+  CHECK(s.set_rope(data.data(), data.data(), 5) ==
+        "rope tables have 5 entries, expected 640 (max_model_len * rotary_dim / 2)");
+}
