@@ -3,14 +3,18 @@
 
 use std::path::{Path, PathBuf};
 
-/// Folders of `device/` that make up the library.
-const FOLDERS: [&str; 3] = ["ring", "cpu", "host"];
+/// Folders of `device/` whose .cpp files make up the library.
+const SOURCES: [&str; 3] = ["ring", "cpu", "host"];
+/// Folders that hold only headers; tests and CUDA are not part of it.
+const HEADERS: [&str; 4] = ["platform", "kv", "sched", "sample"];
 
 fn main() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let device = root.join("device");
     println!("cargo:rerun-if-changed={}", root.join("abi/wire.h").display());
-    println!("cargo:rerun-if-changed={}", device.display());
+    for folder in SOURCES.iter().chain(&HEADERS) {
+        println!("cargo:rerun-if-changed={}", device.join(folder).display());
+    }
     cc::Build::new()
         .cpp(true)
         .std("c++20")
@@ -26,7 +30,7 @@ fn main() {
 
 /// Every .cpp of the folders, in a stable order.
 fn sources(device: &Path) -> Vec<PathBuf> {
-    let mut found: Vec<PathBuf> = FOLDERS
+    let mut found: Vec<PathBuf> = SOURCES
         .iter()
         .flat_map(|folder| std::fs::read_dir(device.join(folder)).into_iter().flatten())
         .filter_map(|entry| entry.ok().map(|e| e.path()))

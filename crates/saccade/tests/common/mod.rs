@@ -1,0 +1,196 @@
+//! A running server for a test: the real binary, all planes, on a free port.
+#![allow(dead_code, missing_docs)] // each test binary uses its part
+
+use std::net::TcpListener;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use futures_util::StreamExt;
+use serde_json::Value;
+
+pub type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
+
+/// How long a server may take to be ready, on a busy machine.
+const READY_WITHIN: Duration = Duration::from_secs(60);
+
+pub struct Server {
+    child: Child,
+    pub url: String,
+    pub http: reqwest::Client,
+}
+
+impl Server {
+    /// Starts `saccade serve` with the bundled model and these flags; returns when it is ready.
+    pub async fn start(flags: &[&str]) -> Result<Server> {
+        let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
+        let child = Command::new(env!("CARGO_BIN_EXE_saccade"))
+            .args(["serve", "--port", &port.to_string(), "--kv-cache-memory-bytes", "64000000"])
+            .args(flags)
+            .env("SACCADE_LOG", "warn")
+            .stdin(Stdio::null())
+            .spawn()?;
+        let url = format!("http://127.0.0.1:{port}");
+        let server = Server { child, url, http: reqwest::Client::new() };
+        server.until_ready(READY_WITHIN).await?;
+        Ok(server)
+    }
+
+    /// Until /ready answers 200; returns how long that took.
+    pub async fn until_ready(&self, within: Duration) -> Result<Duration> {
+        let start = Instant::now();
+        while start.elapsed() < within {
+            if let Ok(answer) = self.http.get(format!("{}/ready", self.url)).send().await
+                && answer.status().is_success()
+            {
+                return Ok(start.elapsed());
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        Err(format!("not ready within {within:?}").into())
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Process ids of the planes of a kind (`device` or `frontend`).
+    pub fn planes(&self, kind: &str) -> Vec<u32> {
+        let path = format!("/proc/{0}/task/{0}/children", self.child.id());
+        let children = std::fs::read_to_string(path).unwrap_or_default();
+        children
+            .split_whitespace()
+            .filter_map(|pid| pid.parse().ok())
+            .filter(|pid| {
+                let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+                line.split(|b| *b == 0).nth(1) == Some(kind.as_bytes())
+            })
+            .collect()
+    }
+
+    pub fn signal(&self, pid: u32, signal: i32) {
+        // SAFETY: a signal to a process that this test started.
+        unsafe { libc::kill(pid as i32, signal) };
+    }
+
+    pub async fn post(&self, path: &str, body: &Value) -> Result<(u16, Value)> {
+        let answer = self.http.post(format!("{}{path}", self.url)).json(body).send().await?;
+        Ok((answer.status().as_u16(), answer.json().await?))
+    }
+
+    /// The value of a metric without labels other than the model's.
+    pub async fn metric(&self, name: &str) -> Result<f64> {
+        let text = self.http.get(format!("{}/metrics", self.url)).send().await?.text().await?;
+        let line = text
+            .lines()
+            .find(|l| l.strip_prefix(name).is_some_and(|rest| rest.starts_with(['{', ' '])))
+            .ok_or_else(|| format!("no metric {name}"))?;
+        Ok(line.rsplit(' ').next().unwrap_or_default().parse()?)
+    }
+
+    /// Until a metric has a value, or the time is up.
+    pub async fn until_metric(&self, name: &str, value: f64, within: Duration) -> Result<()> {
+        let start = Instant::now();
+        let mut last = f64::NAN;
+        while start.elapsed() < within {
+            last = self.metric(name).await?;
+            if last == value {
+                return Ok(());
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        Err(format!("{name} is {last}, not {value}, after {within:?}").into())
+    }
+
+    /// Exit status after SIGTERM.
+    pub fn wait(mut self) -> Result<std::process::ExitStatus> {
+        let status = self.child.wait()?;
+        std::mem::forget(self); // nothing left to kill
+        Ok(status)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.signal(self.child.id(), libc::SIGTERM);
+        let start = Instant::now();
+        while start.elapsed() < Duration::from_secs(3) {
+            if matches!(self.child.try_wait(), Ok(Some(_))) {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        self.child.kill().ok();
+        self.child.wait().ok();
+    }
+}
+
+/// How a stream ended.
+#[derive(Debug, Clone, PartialEq)]
+pub enum End {
+    /// `[DONE]` after a finish reason.
+    Done(String),
+    /// An error event, with its code.
+    Error(String),
+    /// The connection broke.
+    Broken,
+}
+
+/// What a stream of /v1/completions gave.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Streamed {
+    pub text: String,
+    /// Tokens and logprobs, as sent.
+    pub logprobs: Vec<String>,
+    pub end: End,
+}
+
+/// Streams a completion to its end.
+pub async fn stream(server: &Server, body: &Value) -> Result<Streamed> {
+    let mut body = body.clone();
+    body["stream"] = true.into();
+    let answer = server
+        .http
+        .post(format!("{}/v1/completions", server.url))
+        .json(&body)
+        .send()
+        .await?;
+    if !answer.status().is_success() {
+        let status = answer.status().as_u16();
+        return Ok(Streamed {
+            text: String::new(),
+            logprobs: vec![],
+            end: End::Error(status.to_string()),
+        });
+    }
+    let mut out = Streamed { text: String::new(), logprobs: vec![], end: End::Broken };
+    let mut finish = String::new();
+    let mut buffer = Vec::new();
+    let mut chunks = answer.bytes_stream();
+    while let Some(chunk) = chunks.next().await {
+        let Ok(chunk) = chunk else { return Ok(out) };
+        buffer.extend_from_slice(&chunk);
+        while let Some(end) = buffer.windows(2).position(|w| w == b"\n\n") {
+            let event: Vec<u8> = buffer.drain(..end + 2).collect();
+            let event = String::from_utf8(event)?;
+            let Some(data) = event.trim_end().strip_prefix("data: ") else { continue };
+            if data == "[DONE]" {
+                out.end = End::Done(finish);
+                return Ok(out);
+            }
+            let value: Value = serde_json::from_str(data)?;
+            if let Some(error) = value.get("error") {
+                out.end = End::Error(error["code"].as_str().unwrap_or_default().to_owned());
+                return Ok(out);
+            }
+            let choice = &value["choices"][0];
+            out.text.push_str(choice["text"].as_str().unwrap_or_default());
+            if !choice["logprobs"].is_null() {
+                out.logprobs.push(choice["logprobs"].to_string());
+            }
+            if let Some(reason) = choice["finish_reason"].as_str() {
+                finish = reason.to_owned();
+            }
+        }
+    }
+    Ok(out)
+}

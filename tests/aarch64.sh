@@ -1,0 +1,63 @@
+#!/usr/bin/env bash
+# A frontend plane built for aarch64 (a DPU's cores) serves a completion from this machine's device
+# plane, through the same ring: run under qemu-user, next to a native frontend for comparison.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc
+export CC_aarch64_unknown_linux_gnu=aarch64-linux-gnu-gcc CXX_aarch64_unknown_linux_gnu=aarch64-linux-gnu-g++
+cargo build --quiet --target aarch64-unknown-linux-gnu -p saccade --no-default-features
+cargo build --quiet -p saccade
+native=target/debug/saccade
+foreign=target/aarch64-unknown-linux-gnu/debug/saccade
+file -b "$foreign" 2>/dev/null | grep -q aarch64 || readelf -h "$foreign" | grep -q AArch64
+
+work=$(mktemp -d)
+ring=$(mktemp -u /dev/shm/saccade-aarch64-XXXXXX.ring)
+pids=()
+finish() {
+  for pid in "${pids[@]}"; do kill "$pid" 2>/dev/null || true; done
+  wait 2>/dev/null || true
+  rm -rf "$work" "$ring"
+}
+trap finish EXIT
+
+free_port() { python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'; }
+native_port=$(free_port)
+foreign_port=$(free_port)
+
+# The supervisor is stopped below, so that it does not start its frontend again.
+SACCADE_LOG=warn $native serve --port "$native_port" --ring "$ring" --ring-slots 128 \
+  --api-server-count 1 --kv-cache-memory-bytes 64000000 >"$work/native.log" 2>&1 &
+pids+=($!)
+ready() {
+  for _ in $(seq 600); do
+    curl -sf "localhost:$1/ready" >/dev/null && return 0
+    sleep 0.1
+  done
+  echo "port $1 is not ready" >&2
+  cat "$work"/*.log >&2
+  return 1
+}
+ready "$native_port"
+ask() {
+  curl -sf "localhost:$1/v1/completions" -H 'content-type: application/json' \
+    -d '{"model": "saccade-tiny", "prompt": "In the beginning", "max_tokens": 24, "temperature": 0, "logprobs": 1, "ignore_eos": true}' |
+    python3 -c 'import json, sys; c = json.load(sys.stdin)["choices"][0]; print(c["text"], c["logprobs"]["token_logprobs"])'
+}
+expected=$(ask "$native_port")
+
+# The native frontend leaves its place (index 0) to the foreign one: same slots, next epoch.
+frontend=$(pgrep -P "${pids[0]}" -f ' frontend ' || pgrep -P "${pids[0]}" -f 'saccade frontend')
+kill -STOP "${pids[0]}" && kill -KILL "$frontend"
+qemu-aarch64-static -L /usr/aarch64-linux-gnu "$foreign" frontend models/saccade-tiny --ring "$ring" \
+  --served-model-name saccade-tiny --port "$foreign_port" >"$work/foreign.log" 2>&1 &
+pids+=($!)
+ready "$foreign_port"
+got=$(ask "$foreign_port")
+kill -CONT "${pids[0]}"
+if [ "$expected" != "$got" ]; then
+  printf 'aarch64 frontend answered\n%s\nnative frontend answered\n%s\n' "$got" "$expected" >&2
+  exit 1
+fi
+echo "aarch64 frontend under qemu: same completion as the native one through the same ring"
+echo "1 passed, 0 failed"

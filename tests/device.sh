@@ -1,0 +1,9 @@
+#!/usr/bin/env bash
+# The device plane's own tests: plain, under ASan and UBSan, and under TSan.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+for flavour in plain asan tsan; do
+  cmake -S device -B "build/device-$flavour" -G Ninja -DSACCADE_SANITIZER="$flavour" >/dev/null
+  cmake --build "build/device-$flavour" --target all
+  ctest --test-dir "build/device-$flavour" --output-on-failure
+done
