@@ -1,0 +1,168 @@
+//! What the frontend knows about the device plane, and whether it is alive.
+
+use std::mem::offset_of;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use crate::layout::*;
+use crate::region::RegionLayout;
+use crate::sync::{AtomicBool, Mutex, try_lock};
+use crate::transport::{Transport, TransportError};
+
+/// Phase of the device plane.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Phase {
+    /// None has joined, it left, or it wrote a phase that does not exist.
+    Absent,
+    /// Weights are being loaded.
+    Loading,
+    /// Requests are accepted.
+    Ready,
+    /// It gave up.
+    Failed,
+}
+
+impl Phase {
+    fn from_wire(phase: u32) -> Phase {
+        match phase {
+            SAC_PHASE_LOADING => Phase::Loading,
+            SAC_PHASE_READY => Phase::Ready,
+            SAC_PHASE_FAILED => Phase::Failed,
+            _ => Phase::Absent,
+        }
+    }
+}
+
+/// The device line as last read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DeviceInfo {
+    /// Life of the device; 0 = none has ever joined.
+    pub epoch: u32,
+    /// Its phase.
+    pub phase: Phase,
+    /// Its heartbeat moved within the time that the joiner set.
+    pub alive: bool,
+    /// Its heartbeat.
+    pub heartbeat: u64,
+    /// Bytes of weights loaded.
+    pub load_done_bytes: u64,
+    /// Bytes of weights to load.
+    pub load_total_bytes: u64,
+    /// Token ids are below; this and the following are valid in phase [`Phase::Ready`].
+    pub vocab_size: u32,
+    /// Tokens of a sequence, prompt and produced.
+    pub max_model_len: u32,
+    /// Tokens of a KV block.
+    pub block_size: u32,
+    /// KV blocks.
+    pub num_blocks: u32,
+    /// Sequences that can hold a seat.
+    pub max_num_seqs: u32,
+    /// Rows of a step.
+    pub max_num_batched_tokens: u32,
+}
+
+impl DeviceInfo {
+    /// True when a request may be submitted.
+    #[must_use]
+    pub fn ready(&self) -> bool {
+        self.phase == Phase::Ready && self.alive
+    }
+
+    /// No device: what is reported while the region cannot be reached.
+    fn unreachable() -> DeviceInfo {
+        DeviceInfo {
+            epoch: 0,
+            phase: Phase::Absent,
+            alive: false,
+            heartbeat: 0,
+            load_done_bytes: 0,
+            load_total_bytes: 0,
+            vocab_size: 0,
+            max_model_len: 0,
+            block_size: 0,
+            num_blocks: 0,
+            max_num_seqs: 0,
+            max_num_batched_tokens: 0,
+        }
+    }
+
+    pub(crate) fn read<T: Transport>(t: &T, layout: &RegionLayout) -> Result<DeviceInfo, TransportError> {
+        let word = |field| t.get_u32(layout.device_at(field));
+        let long = |field| t.get_u64(layout.device_at(field));
+        // SYNC: acquire; pairs with the device's release of epoch and phase. The sizes are written
+        // before phase READY. A restart in between shows in the second read of the epoch.
+        let epoch = word(offset_of!(DeviceLine, epoch))?;
+        let phase = Phase::from_wire(word(offset_of!(DeviceLine, phase))?);
+        let info = DeviceInfo {
+            epoch,
+            phase,
+            alive: false,
+            heartbeat: long(offset_of!(DeviceLine, heartbeat))?,
+            load_done_bytes: long(offset_of!(DeviceLine, load_done_bytes))?,
+            load_total_bytes: long(offset_of!(DeviceLine, load_total_bytes))?,
+            vocab_size: word(offset_of!(DeviceLine, vocab_size))?,
+            max_model_len: word(offset_of!(DeviceLine, max_model_len))?,
+            block_size: word(offset_of!(DeviceLine, block_size))?,
+            num_blocks: word(offset_of!(DeviceLine, num_blocks))?,
+            max_num_seqs: word(offset_of!(DeviceLine, max_num_seqs))?,
+            max_num_batched_tokens: word(offset_of!(DeviceLine, max_num_batched_tokens))?,
+        };
+        if word(offset_of!(DeviceLine, epoch))? != epoch {
+            return Ok(DeviceInfo { phase: Phase::Loading, ..info });
+        }
+        Ok(info)
+    }
+}
+
+/// Watches the device's heartbeat.
+///
+/// Only time that this process spent looking counts: one look adds at most a quarter of the limit,
+/// so a frontend that was itself held up for long does not take a living device for dead.
+#[derive(Debug)]
+pub(crate) struct Monitor {
+    lost_after: Duration,
+    last: Mutex<LastLook>,
+    alive: AtomicBool,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct LastLook {
+    epoch: u32,
+    heartbeat: u64,
+    at: Instant,
+    still: Duration,
+}
+
+impl Monitor {
+    pub(crate) fn new(lost_after: Duration) -> Monitor {
+        let last = LastLook { epoch: 0, heartbeat: 0, at: Instant::now(), still: Duration::ZERO };
+        Monitor { lost_after, last: Mutex::new(last), alive: AtomicBool::new(true) }
+    }
+
+    /// Reads the device line and judges it. A region that cannot be reached has no device.
+    pub(crate) fn observe<T: Transport>(&self, t: &T, layout: &RegionLayout) -> DeviceInfo {
+        match DeviceInfo::read(t, layout) {
+            Ok(info) => DeviceInfo { alive: self.judge(info.epoch, info.heartbeat), ..info },
+            Err(_) => DeviceInfo::unreachable(),
+        }
+    }
+
+    fn judge(&self, epoch: u32, heartbeat: u64) -> bool {
+        // Whoever holds the lock is judging the same line at this moment: take the last verdict.
+        let Some(mut last) = try_lock(&self.last) else {
+            return self.alive.load(Ordering::Relaxed);
+        };
+        let now = Instant::now();
+        if (epoch, heartbeat) == (last.epoch, last.heartbeat) {
+            let since = now - last.at;
+            last.still += since.min(self.lost_after / 4);
+        } else {
+            last.still = Duration::ZERO;
+        }
+        (last.epoch, last.heartbeat, last.at) = (epoch, heartbeat, now);
+        let alive = last.still <= self.lost_after;
+        self.alive.store(alive, Ordering::Relaxed);
+        alive
+    }
+}

@@ -1,0 +1,344 @@
+//! The Rust mirror of `abi/wire.h`: the same names, sizes and offsets, and nothing else.
+//!
+//! Constants keep their C names so that one search finds both sides. `tests/layout.rs` compiles the
+//! header, dumps it, and compares every offset and constant with this file and with the golden dump.
+
+use bytemuck::{Pod, Zeroable};
+
+/// "SACCADE1", little-endian.
+pub const SAC_MAGIC: u64 = 0x3145_4441_4343_4153;
+/// Version of the header as a whole.
+pub const SAC_ABI_VERSION: u32 = 1;
+/// FNV-1a 64 of `abi/wire.layout.txt`.
+pub const SAC_LAYOUT_HASH: u64 = 0x0;
+
+/// One writer per line of this size.
+pub const SAC_LINE_BYTES: u32 = 128;
+/// Slots in a region, all frontends together.
+pub const SAC_MAX_SLOTS: u32 = 4096;
+/// Slots of one frontend come in multiples of this, so that no line is shared.
+pub const SAC_SLOT_GRANULE: u32 = 32;
+/// Frontends that can share one device.
+pub const SAC_MAX_FRONTENDS: u32 = 16;
+/// Alternatives per token.
+pub const SAC_MAX_TOP_LOGPROBS: u32 = 20;
+/// Logit bias pairs per request.
+pub const SAC_MAX_LOGIT_BIAS: u32 = 1024;
+/// Stop token ids per request.
+pub const SAC_MAX_STOP_IDS: u32 = 128;
+/// Smallest output ring of a slot, in 8-byte words.
+pub const SAC_MIN_OUT_RING_WORDS: u32 = 64;
+/// Largest output ring of a slot, in 8-byte words.
+pub const SAC_MAX_OUT_RING_WORDS: u32 = 65536;
+/// Arena extents start at multiples of this.
+pub const SAC_ARENA_ALIGN_BYTES: u32 = 64;
+
+/// Nothing is asked of the slot.
+pub const SAC_STATE_EMPTY: u32 = 0;
+/// Known to the device, waiting for a seat.
+pub const SAC_STATE_PREFILL_PENDING: u32 = 1;
+/// Holds KV blocks; its prompt is being computed.
+pub const SAC_STATE_PREFILL_PROCESSING: u32 = 2;
+/// Produces a token per step.
+pub const SAC_STATE_DECODE_PROCESSING: u32 = 3;
+/// Held: reader behind, preempted, or rotated out.
+pub const SAC_STATE_DECODE_PAUSED: u32 = 4;
+/// Final count and finish reason stand; no resource is held.
+pub const SAC_STATE_DECODE_COMPLETED: u32 = 5;
+/// Prefix KV is being asked for.
+pub const SAC_STATE_FETCH_PENDING: u32 = 6;
+/// Prefix KV is being written into reserved blocks.
+pub const SAC_STATE_FETCH_PROCESSING: u32 = 7;
+/// Number of states; they are dense from 0.
+pub const NUM_STATES: usize = 8;
+
+/// Not finished.
+pub const SAC_FINISH_NONE: u32 = 0;
+/// An end-of-sequence or stop token id; that token is the last.
+pub const SAC_FINISH_STOP: u32 = 1;
+/// `max_tokens`, or the model's length limit.
+pub const SAC_FINISH_LENGTH: u32 = 2;
+/// The frontend asked.
+pub const SAC_FINISH_CANCELLED: u32 = 3;
+/// The descriptor or a token id broke a bound; nothing was run.
+pub const SAC_FINISH_INVALID: u32 = 4;
+/// Submitted to an earlier life of the device.
+pub const SAC_FINISH_STALE_EPOCH: u32 = 5;
+/// The step failed for this request.
+pub const SAC_FINISH_ERROR: u32 = 6;
+
+/// No device has joined, or it left.
+pub const SAC_PHASE_ABSENT: u32 = 0;
+/// Weights are being loaded.
+pub const SAC_PHASE_LOADING: u32 = 1;
+/// Requests are accepted.
+pub const SAC_PHASE_READY: u32 = 2;
+/// The device gave up.
+pub const SAC_PHASE_FAILED: u32 = 3;
+
+/// End-of-sequence ids of the model do not stop the request.
+pub const SAC_REQ_IGNORE_EOS: u32 = 1;
+/// Logprob of each produced token.
+pub const SAC_REQ_LOGPROBS: u32 = 2;
+/// Records for prompt tokens 1..n-1 come before the first token.
+pub const SAC_REQ_PROMPT_LOGPROBS: u32 = 4;
+/// Every flag that has a meaning.
+pub const SAC_REQ_KNOWN_FLAGS: u32 = 7;
+
+/// A living frontend's heartbeat moves at least this often.
+pub const SAC_FRONTEND_HEARTBEAT_MS: u32 = 100;
+/// A frontend heartbeat that stands still so long: its slots are reclaimed.
+pub const SAC_FRONTEND_LOST_MS: u32 = 5000;
+/// Doorbell bit that asks to end the ticket.
+pub const SAC_DOORBELL_CANCEL: u32 = 1;
+/// Tickets count modulo 2^24.
+pub const SAC_TICKET_MASK: u32 = 0xff_ffff;
+/// Lowest bit of the state in a status word.
+pub const SAC_STATUS_STATE_SHIFT: u32 = 32;
+/// Lowest bit of the finish reason in a status word.
+pub const SAC_STATUS_FINISH_SHIFT: u32 = 36;
+/// Lowest bit of the ticket in a status word.
+pub const SAC_STATUS_TICKET_SHIFT: u32 = 40;
+
+// The wire is little-endian, and the copies below take words as they lie in memory.
+const _: () = assert!(cfg!(target_endian = "little"), "the ring needs a little-endian host");
+
+/// `sac_region_header`: written once by the creator; `magic` last with release.
+#[repr(C, align(128))]
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+#[allow(missing_docs)] // the fields are documented where they are defined, in abi/wire.h
+pub struct RegionHeader {
+    pub magic: u64,
+    pub abi_version: u32,
+    pub header_bytes: u32,
+    pub layout_hash: u64,
+    pub region_bytes: u64,
+    pub instance_id: u64,
+    pub num_slots: u32,
+    pub num_frontends: u32,
+    pub out_ring_words: u32,
+    pub _pad0: u32,
+    pub device_offset: u64,
+    pub stats_offset: u64,
+    pub acks_offset: u64,
+    pub wake_offset: u64,
+    pub frontends_offset: u64,
+    pub doorbells_offset: u64,
+    pub cursors_offset: u64,
+    pub status_offset: u64,
+    pub descriptors_offset: u64,
+    pub out_ring_offset: u64,
+    pub arena_offset: u64,
+    pub arena_bytes: u64,
+    pub _pad1: [u8; 104],
+}
+
+/// `sac_device_line`: writer = device.
+#[repr(C, align(128))]
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+#[allow(missing_docs)]
+pub struct DeviceLine {
+    pub epoch: u32,
+    pub phase: u32,
+    pub heartbeat: u64,
+    pub publish_count: u32,
+    pub sleeping: u32,
+    pub load_done_bytes: u64,
+    pub load_total_bytes: u64,
+    pub vocab_size: u32,
+    pub max_model_len: u32,
+    pub block_size: u32,
+    pub num_blocks: u32,
+    pub max_num_seqs: u32,
+    pub max_num_batched_tokens: u32,
+    pub _pad0: [u8; 64],
+}
+
+/// `sac_device_stats`: writer = device; each word relaxed.
+#[repr(C, align(128))]
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+#[allow(missing_docs)]
+pub struct DeviceStats {
+    pub ticks: u64,
+    pub steps: u64,
+    pub prefill_tokens: u64,
+    pub decode_tokens: u64,
+    pub preemptions: u64,
+    pub recomputed_tokens: u64,
+    pub requests_accepted: u64,
+    pub requests_rejected: u64,
+    pub requests_finished: u64,
+    pub requests_reclaimed: u64,
+    pub reader_stalls: u64,
+    pub step_ns: u64,
+    pub host_wait_ns: u64,
+    pub num_running: u32,
+    pub num_waiting: u32,
+    pub num_paused: u32,
+    pub blocks_used: u32,
+    pub blocks_used_max: u32,
+    pub last_step_tokens: u32,
+    pub last_step_seqs: u32,
+    pub _pad0: u32,
+    pub _pad1: [u8; 120],
+}
+
+/// `sac_frontend_ack`: writer = device.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+#[allow(missing_docs)]
+pub struct FrontendAck {
+    pub epoch: u32,
+    pub lost: u32,
+    pub _pad0: u64,
+}
+
+/// `sac_wake`: any frontend, atomic add; carries no data.
+#[repr(C, align(128))]
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+#[allow(missing_docs)]
+pub struct Wake {
+    pub device_kick: u32,
+    pub _pad0: [u8; 124],
+}
+
+/// `sac_frontend_line`: writer = that frontend.
+#[repr(C, align(128))]
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+#[allow(missing_docs)]
+pub struct FrontendLine {
+    pub epoch: u32,
+    pub waiting: u32,
+    pub heartbeat: u64,
+    pub _pad0: [u8; 112],
+}
+
+/// `sac_status`: writer = device; 16 bytes a slot.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+#[allow(missing_docs)]
+pub struct Status {
+    pub word: u64,
+    pub num_computed_tokens: u32,
+    pub num_cached_tokens: u32,
+}
+
+/// `sac_descriptor`: writer = the slot's frontend, before it rings.
+#[repr(C, align(128))]
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+#[allow(missing_docs)]
+pub struct Descriptor {
+    pub sequence: u64,
+    pub arena_extent: u64,
+    pub device_epoch: u32,
+    pub flags: u32,
+    pub prompt_len: u32,
+    pub max_tokens: u32,
+    pub min_tokens: u32,
+    pub num_logit_bias: u32,
+    pub num_stop_ids: u32,
+    pub num_top_logprobs: u32,
+    pub temperature: f32,
+    pub top_p: f32,
+    pub min_p: f32,
+    pub top_k: u32,
+    pub repetition_penalty: f32,
+    pub presence_penalty: f32,
+    pub frequency_penalty: f32,
+    pub priority: i32,
+    pub seed: u64,
+    pub cache_salt: u64,
+    pub slo_ttft_s: f32,
+    pub slo_tbt_s: f32,
+    pub _pad0: [u8; 152],
+}
+
+const _: () = assert!(size_of::<RegionHeader>() == 256 && align_of::<RegionHeader>() == 128);
+const _: () = assert!(size_of::<DeviceLine>() == 128 && align_of::<DeviceLine>() == 128);
+const _: () = assert!(size_of::<DeviceStats>() == 256 && align_of::<DeviceStats>() == 128);
+const _: () = assert!(size_of::<FrontendAck>() == 16 && align_of::<FrontendAck>() == 8);
+const _: () = assert!(size_of::<Wake>() == 128 && align_of::<Wake>() == 128);
+const _: () = assert!(size_of::<FrontendLine>() == 128 && align_of::<FrontendLine>() == 128);
+const _: () = assert!(size_of::<Status>() == 16 && align_of::<Status>() == 8);
+const _: () = assert!(size_of::<Status>() * SAC_MAX_SLOTS as usize == 65536);
+const _: () = assert!(size_of::<Descriptor>() == 256 && align_of::<Descriptor>() == 128);
+
+/// Packs a status word: count 0-31, state 32-35, finish 36-39, ticket 40-63.
+#[must_use]
+pub const fn sac_status_word(ticket: u32, state: u32, finish: u32, count: u32) -> u64 {
+    ((ticket & SAC_TICKET_MASK) as u64) << SAC_STATUS_TICKET_SHIFT
+        | ((finish & 15) as u64) << SAC_STATUS_FINISH_SHIFT
+        | ((state & 15) as u64) << SAC_STATUS_STATE_SHIFT
+        | count as u64
+}
+
+/// Records produced so far.
+#[must_use]
+pub const fn sac_status_count(word: u64) -> u32 {
+    word as u32
+}
+
+/// `SAC_STATE_*`, or a value of 8..=15 from a faulty peer.
+#[must_use]
+pub const fn sac_status_state(word: u64) -> u32 {
+    (word >> SAC_STATUS_STATE_SHIFT) as u32 & 15
+}
+
+/// `SAC_FINISH_*`, or a larger value from a faulty peer.
+#[must_use]
+pub const fn sac_status_finish(word: u64) -> u32 {
+    (word >> SAC_STATUS_FINISH_SHIFT) as u32 & 15
+}
+
+/// The ticket that the status speaks of.
+#[must_use]
+pub const fn sac_status_ticket(word: u64) -> u32 {
+    (word >> SAC_STATUS_TICKET_SHIFT) as u32 & SAC_TICKET_MASK
+}
+
+/// Packs a doorbell; `cancel` is 0 or `SAC_DOORBELL_CANCEL`.
+#[must_use]
+pub const fn sac_doorbell(ticket: u32, cancel: u32) -> u32 {
+    (ticket & SAC_TICKET_MASK) << 1 | cancel
+}
+
+/// The ticket of a doorbell.
+#[must_use]
+pub const fn sac_doorbell_ticket(doorbell: u32) -> u32 {
+    doorbell >> 1 & SAC_TICKET_MASK
+}
+
+/// 8-byte words of one output record.
+#[must_use]
+pub const fn sac_record_stride(flags: u32, num_top_logprobs: u32) -> u32 {
+    if flags & (SAC_REQ_LOGPROBS | SAC_REQ_PROMPT_LOGPROBS) != 0 { 1 + num_top_logprobs } else { 1 }
+}
+
+/// First slot of a frontend; the last frontend takes the remainder. `frontend` may be
+/// `num_frontends`, which must not be 0.
+#[must_use]
+pub const fn sac_first_slot(num_slots: u32, num_frontends: u32, frontend: u32) -> u32 {
+    if frontend >= num_frontends {
+        return num_slots;
+    }
+    num_slots / SAC_SLOT_GRANULE / num_frontends * SAC_SLOT_GRANULE * frontend
+}
+
+/// Start of a frontend's share of the arena, by the same rule.
+#[must_use]
+pub const fn sac_first_arena_byte(arena_bytes: u64, num_frontends: u32, frontend: u32) -> u64 {
+    if frontend >= num_frontends {
+        return arena_bytes;
+    }
+    arena_bytes / SAC_LINE_BYTES as u64 / num_frontends as u64
+        * SAC_LINE_BYTES as u64
+        * frontend as u64
+}
+
+/// True when a status lets the slot's frontend ring a new ticket after `ticket`.
+#[must_use]
+pub const fn is_idle(word: u64, ticket: u32) -> bool {
+    let state = sac_status_state(word);
+    (state == SAC_STATE_EMPTY || state == SAC_STATE_DECODE_COMPLETED)
+        && sac_status_ticket(word) == ticket
+}

@@ -1,0 +1,421 @@
+//! The half of a joined frontend that listens: the token reader, on one thread.
+
+use std::mem::offset_of;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use crate::layout::*;
+use crate::records::{Outcome, RecordBuffer, judge};
+use crate::request::{Finish, Record, Ticket};
+use crate::shared::{Flight, Local, Shared};
+use crate::sync::{Arc, OBSERVE, lock, try_lock};
+use crate::tracker::{Return, STATUS_WORDS};
+use crate::transport::Transport;
+use crate::wake;
+
+/// Longest wait while a ticket's end is held up by a cancel in progress on another thread.
+const DEFERRED_WAIT: Duration = Duration::from_millis(1);
+
+/// Where the reader delivers. Each ticket gets any number of records, then exactly one of
+/// [`finished`](Sink::finished) and [`lost`](Sink::lost).
+pub trait Sink {
+    /// How many records the ticket's consumer can take now. The rest stays in the ring, and when the
+    /// ring is full the device holds this request, and only this one.
+    fn room(&mut self, ticket: Ticket) -> usize;
+    /// The next token of a ticket.
+    fn record(&mut self, ticket: Ticket, record: Record<'_>);
+    /// The ticket has ended; the device produced `count` records. All of them were delivered,
+    /// unless the ticket was cancelled.
+    fn finished(&mut self, ticket: Ticket, finish: Finish, count: u32);
+    /// The ticket has ended without an answer: the device went away or broke the protocol.
+    fn lost(&mut self, ticket: Ticket);
+}
+
+/// What one poll did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PollSummary {
+    /// Records delivered.
+    pub records: usize,
+    /// Tickets that ended with [`Sink::finished`].
+    pub finished: usize,
+    /// Tickets that ended with [`Sink::lost`].
+    pub lost: usize,
+    /// Tickets still in flight.
+    pub in_flight: usize,
+    /// Of these, tickets with records that their consumer has no room for. Nothing wakes
+    /// [`Reader::wait`] when room appears, so wait briefly while this is not 0.
+    pub stalled: usize,
+}
+
+/// What the reader keeps for one slot.
+#[derive(Clone, Copy, Debug)]
+struct Reading {
+    flight: Flight,
+    /// Records delivered.
+    cursor: u32,
+    /// Records the device has shown.
+    count: u32,
+    /// The end that the device has shown. It stands, whatever the status says later.
+    end: Option<Finish>,
+    /// The ticket is to end as lost as soon as nobody writes its doorbell.
+    doomed: bool,
+    input_returned: bool,
+}
+
+/// What one poll judges all tickets by.
+#[derive(Clone, Copy, Debug)]
+struct View {
+    /// Life of the device that serves; `None` ends every ticket whose end it has not shown.
+    epoch: Option<u32>,
+    /// `statuses` is of this poll.
+    statuses_read: bool,
+}
+
+/// Reads tokens for all requests of one frontend.
+#[derive(Debug)]
+pub struct Reader<T: Transport> {
+    shared: Arc<Shared<T>>,
+    /// By index within the frontend's slots.
+    readings: Vec<Option<Reading>>,
+    /// Indices of tickets that have not shown a record yet, oldest first: looked at first.
+    urgent: Vec<u32>,
+    /// Indices of all other tickets in flight.
+    steady: Vec<u32>,
+    /// Words of one bulk read.
+    statuses: Vec<u64>,
+    buffer: RecordBuffer,
+    /// To be given to the tracker; at most two entries a slot.
+    returns: Vec<Return>,
+    /// publish_count before the last look at the statuses.
+    seen: u32,
+    /// Ends held up by a cancel in progress on another thread.
+    deferred: usize,
+    /// A doorbell or a cursor moved that the device may be waiting for.
+    kick: bool,
+    violations: u64,
+}
+
+impl<T: Transport> Reader<T> {
+    pub(crate) fn new(shared: Arc<Shared<T>>) -> Reader<T> {
+        let slots = shared.slots.len();
+        Reader {
+            readings: vec![None; slots],
+            urgent: Vec::with_capacity(slots),
+            steady: Vec::with_capacity(slots),
+            statuses: vec![0; slots * STATUS_WORDS],
+            buffer: RecordBuffer::new(shared.layout.out_ring_words()),
+            returns: Vec::with_capacity(2 * slots),
+            seen: 0,
+            deferred: 0,
+            kick: false,
+            violations: 0,
+            shared,
+        }
+    }
+
+    /// Delivers what the device has published since the last poll. Never blocks, never allocates,
+    /// and reads at most one output ring for each ticket in flight.
+    pub fn poll(&mut self, sink: &mut impl Sink) -> PollSummary {
+        let mut summary = PollSummary::default();
+        self.collect_arrivals();
+        self.deferred = 0;
+        if !self.urgent.is_empty() || !self.steady.is_empty() {
+            // The device line is read before the statuses: of a device that is gone, they then show
+            // everything it had published, and of the next one nothing but idle slots.
+            let epoch = self.serving_epoch();
+            let statuses_read = self.look();
+            let view = View { epoch: epoch.filter(|_| statuses_read), statuses_read };
+            self.visit_all(view, sink, &mut summary);
+        }
+        self.give_back(false);
+        if std::mem::take(&mut self.kick) {
+            // A region that cannot be reached ends all tickets at the next poll.
+            let _ = self.shared.kick_device();
+        }
+        summary.in_flight = self.urgent.len() + self.steady.len();
+        summary
+    }
+
+    /// Sleeps until the device publishes, a request is submitted, or `timeout` has passed; may
+    /// return earlier for no reason.
+    pub fn wait(&mut self, timeout: Duration) {
+        self.give_back(true);
+        // SYNC: acquire; a submission that is seen here is collected by the next poll.
+        if self.shared.arrivals.iter().any(|word| word.load(OBSERVE) != 0) {
+            return;
+        }
+        let timeout = if self.deferred > 0 { timeout.min(DEFERRED_WAIT) } else { timeout };
+        let shared = &self.shared;
+        let slept = wake::wait_publish(
+            &shared.transport,
+            &shared.layout,
+            shared.frontend,
+            self.seen,
+            timeout,
+        );
+        if slept.is_err() {
+            // The region cannot be reached: do not turn the caller's loop into a spin.
+            std::thread::sleep(timeout);
+        }
+    }
+
+    /// Tickets in flight.
+    #[must_use]
+    pub fn in_flight(&self) -> usize {
+        self.urgent.len() + self.steady.len()
+    }
+
+    /// Tickets that ended because the device broke the protocol.
+    #[must_use]
+    pub fn violations(&self) -> u64 {
+        self.violations
+    }
+
+    /// Takes note of what was submitted since the last poll.
+    fn collect_arrivals(&mut self) {
+        for word in 0..self.shared.arrivals.len() {
+            // SYNC: acquire; pairs with the release in `Submitter::ring`.
+            let mut bits = self.shared.arrivals[word].swap(0, Ordering::AcqRel);
+            while bits != 0 {
+                let index = word * 64 + bits.trailing_zeros() as usize;
+                bits &= bits - 1;
+                self.collect(index);
+            }
+        }
+    }
+
+    fn collect(&mut self, index: usize) {
+        let Some(local) = try_lock(&self.shared.locals[index]) else {
+            // A cancel is in progress: look again at the next poll.
+            self.shared.arrivals[index / 64].fetch_or(1 << (index % 64), Ordering::AcqRel);
+            return;
+        };
+        let Some(flight) = local.flight else { return };
+        self.readings[index] = Some(Reading {
+            flight,
+            cursor: 0,
+            count: 0,
+            end: None,
+            doomed: false,
+            input_returned: false,
+        });
+        self.urgent.push(index as u32);
+    }
+
+    /// The life of the device that serves now, if one does and this frontend is still its own.
+    fn serving_epoch(&self) -> Option<u32> {
+        let device = self.shared.device();
+        (device.ready() && self.shared.owns_frontend()).then_some(device.epoch)
+    }
+
+    /// Reads the statuses of all slots between the first and the last one in flight, in one
+    /// transfer. False when the region cannot be reached.
+    fn look(&mut self) -> bool {
+        let shared = &self.shared;
+        let published = shared.layout.device_at(offset_of!(DeviceLine, publish_count));
+        // SYNC: acquire, before the statuses: whatever they miss changes this word later and so ends
+        // the next wait at once.
+        match shared.transport.get_u32(published) {
+            Ok(seen) => self.seen = seen,
+            Err(_) => return false,
+        }
+        let indices = || self.urgent.iter().chain(&self.steady);
+        let (Some(&first), Some(&last)) = (indices().min(), indices().max()) else { return true };
+        let words =
+            &mut self.statuses[first as usize * STATUS_WORDS..(last as usize + 1) * STATUS_WORDS];
+        // SYNC: acquire; pairs with the device's release of each status word, behind the records
+        // that it counts.
+        shared
+            .transport
+            .get_words(shared.layout.status_at(shared.slots.start + first), words)
+            .is_ok()
+    }
+
+    fn visit_all(&mut self, view: View, sink: &mut impl Sink, summary: &mut PollSummary) {
+        let steady = self.steady.len();
+        let mut kept = 0;
+        for i in 0..self.urgent.len() {
+            let index = self.urgent[i];
+            if !self.visit(index as usize, view, sink, summary) {
+                continue;
+            }
+            if self.readings[index as usize].is_some_and(|reading| reading.cursor > 0) {
+                self.steady.push(index);
+            } else {
+                self.urgent[kept] = index;
+                kept += 1;
+            }
+        }
+        self.urgent.truncate(kept);
+        kept = 0;
+        for i in 0..self.steady.len() {
+            let index = self.steady[i];
+            // Those behind `steady` have just been visited as urgent ones.
+            if i >= steady || self.visit(index as usize, view, sink, summary) {
+                self.steady[kept] = index;
+                kept += 1;
+            }
+        }
+        self.steady.truncate(kept);
+    }
+
+    /// Takes one ticket as far as its status and its consumer allow. False when it has ended.
+    fn visit(
+        &mut self,
+        index: usize,
+        view: View,
+        sink: &mut impl Sink,
+        summary: &mut PollSummary,
+    ) -> bool {
+        let Some(mut reading) = self.readings[index] else { return false };
+        if reading.end.is_none() && !reading.doomed {
+            if view.statuses_read {
+                self.look_at(index, &mut reading);
+            }
+            let served = view.epoch == Some(reading.flight.ticket.device_epoch);
+            reading.doomed |= reading.end.is_none() && !served;
+        }
+        let cancelled = self.shared.is_cancelled(index);
+        if !reading.doomed && !cancelled {
+            self.deliver(&mut reading, sink, summary);
+        }
+        let delivered = cancelled || reading.cursor == reading.count;
+        let over = reading.doomed || (reading.end.is_some() && delivered);
+        let ended = over && self.end(index, &reading, sink, summary);
+        self.readings[index] = if ended { None } else { Some(reading) };
+        !ended
+    }
+
+    /// Judges the status of a ticket whose end has not been seen.
+    fn look_at(&mut self, index: usize, reading: &mut Reading) {
+        let word = self.statuses[index * STATUS_WORDS];
+        let verdict = judge(word, &reading.flight, reading.cursor, reading.count);
+        if verdict.input_taken && !reading.input_returned {
+            reading.input_returned = true;
+            self.returns.push(Return::Input { index: index as u32 });
+        }
+        reading.count = verdict.count;
+        match verdict.outcome {
+            Outcome::Goes => {}
+            Outcome::Ended(finish) => reading.end = Some(finish),
+            Outcome::Gone => reading.doomed = true,
+            Outcome::Violation => self.condemn(reading),
+        }
+    }
+
+    fn condemn(&mut self, reading: &mut Reading) {
+        self.violations += 1;
+        reading.doomed = true;
+    }
+
+    /// Delivers as many records as the consumer has room for.
+    fn deliver(&mut self, reading: &mut Reading, sink: &mut impl Sink, summary: &mut PollSummary) {
+        let available = reading.count - reading.cursor;
+        if available == 0 {
+            return;
+        }
+        let room = sink.room(reading.flight.ticket);
+        let taken = room.min(available as usize) as u32;
+        summary.stalled += usize::from(taken < available);
+        let mut left = taken;
+        while left > 0 && !reading.doomed {
+            left -= self.deliver_run(reading, left, sink, summary);
+        }
+        if taken > 0 && !reading.doomed {
+            self.advance(reading, available);
+        }
+    }
+
+    /// Delivers up to `most` records that lie in one piece of the ring; returns how many, or `most`
+    /// when the ticket is doomed.
+    fn deliver_run(
+        &mut self,
+        reading: &mut Reading,
+        most: u32,
+        sink: &mut impl Sink,
+        summary: &mut PollSummary,
+    ) -> u32 {
+        let flight = reading.flight;
+        let position = reading.cursor % flight.capacity;
+        let run = most.min(flight.capacity - position);
+        let words = &mut self.buffer.words[..(run * flight.stride) as usize];
+        let at = self.shared.layout.out_ring_at(flight.ticket.slot, position * flight.stride);
+        if self.shared.transport.get_words(at, words).is_err() {
+            reading.doomed = true;
+            return most;
+        }
+        for i in 0..run {
+            let Some(record) = self.buffer.parse(i as usize, &flight) else {
+                self.condemn(reading);
+                return most;
+            };
+            sink.record(flight.ticket, record);
+            reading.cursor += 1;
+            summary.records += 1;
+        }
+        run
+    }
+
+    /// Tells the device how far the ring was read.
+    fn advance(&mut self, reading: &mut Reading, available: u32) {
+        let flight = &reading.flight;
+        // SYNC: release; pairs with the device's acquire of the cursor before it writes over records:
+        // our reads of them come before.
+        let at = self.shared.layout.cursor_at(flight.ticket.slot);
+        if self.shared.transport.put_u32(at, reading.cursor).is_err() {
+            reading.doomed = true;
+        }
+        // Only a reader that is behind can be waited for; half a ring is far from normal.
+        self.kick |= available >= flight.capacity.div_ceil(2);
+    }
+
+    /// Ends a ticket, unless another thread is about to write its doorbell. True when it has ended.
+    fn end(
+        &mut self,
+        index: usize,
+        reading: &Reading,
+        sink: &mut impl Sink,
+        summary: &mut PollSummary,
+    ) -> bool {
+        let Some(mut local) = try_lock(&self.shared.locals[index]) else {
+            self.deferred += 1;
+            return false;
+        };
+        let ticket = reading.flight.ticket;
+        if reading.doomed && !local.cancelled && self.shared.owns_frontend() {
+            // A device that only was slow shall not compute for nobody. Best effort: if the region
+            // cannot be reached, no device computes for it either.
+            let _ = self.shared.ring(ticket, true);
+            self.kick = true;
+        }
+        *local = Local::default();
+        drop(local);
+        let index = index as u32;
+        match reading.end {
+            Some(finish) if !reading.doomed => {
+                self.returns.push(Return::Slot { index });
+                summary.finished += 1;
+                sink.finished(ticket, finish, reading.count);
+            }
+            _ => {
+                self.returns.push(Return::Drain { index });
+                summary.lost += 1;
+                sink.lost(ticket);
+            }
+        }
+        true
+    }
+
+    /// Gives slots and input extents back to the tracker; without `block`, only if that needs no
+    /// waiting for another thread.
+    fn give_back(&mut self, block: bool) {
+        if self.returns.is_empty() {
+            return;
+        }
+        let shared = Arc::clone(&self.shared);
+        let tracker = if block { Some(lock(&shared.tracker)) } else { try_lock(&shared.tracker) };
+        if let Some(mut tracker) = tracker {
+            self.returns.drain(..).for_each(|returned| tracker.take_back(returned));
+        }
+    }
+}

@@ -1,0 +1,237 @@
+//! The half of a joined frontend that asks: submissions and cancels, from any thread.
+
+use crate::device::DeviceInfo;
+use crate::layout::*;
+use crate::request::{Submission, SubmitError, Ticket};
+use crate::shared::{Flight, Shared};
+use crate::sync::{Arc, PUBLISH, lock};
+use crate::tracker::{Claim, Full};
+use crate::transport::{Transport, TransportError};
+
+/// Submits and cancels requests. Clones share one frontend.
+#[derive(Debug)]
+pub struct Submitter<T: Transport> {
+    shared: Arc<Shared<T>>,
+}
+
+impl<T: Transport> Clone for Submitter<T> {
+    fn clone(&self) -> Submitter<T> {
+        Submitter { shared: Arc::clone(&self.shared) }
+    }
+}
+
+impl<T: Transport> Submitter<T> {
+    pub(crate) fn new(shared: Arc<Shared<T>>) -> Submitter<T> {
+        Submitter { shared }
+    }
+
+    /// Hands one request to the device. The reader may deliver records of the ticket before this
+    /// returns: use [`try_submit_with`](Self::try_submit_with) to be prepared for that.
+    ///
+    /// # Errors
+    /// See [`SubmitError`]; nothing is left behind.
+    pub fn try_submit(&self, submission: &Submission<'_>) -> Result<Ticket, SubmitError> {
+        self.try_submit_with(submission, |_| ())
+    }
+
+    /// Like [`try_submit`](Self::try_submit), and calls `announce` with the ticket before the device
+    /// (and so the reader) can know it. If the region is lost right after that, the call still
+    /// fails, and the announced ticket never reaches the reader.
+    ///
+    /// # Errors
+    /// See [`SubmitError`]; nothing is left behind.
+    pub fn try_submit_with(
+        &self,
+        submission: &Submission<'_>,
+        announce: impl FnOnce(Ticket),
+    ) -> Result<Ticket, SubmitError> {
+        let device = self.device();
+        if !device.ready() || !self.shared.owns_frontend() {
+            return Err(SubmitError::DeviceNotReady);
+        }
+        submission.validate(&device).map_err(SubmitError::Invalid)?;
+        let claim = self.claim(submission.extent_bytes())?;
+        let slot = self.shared.slots.start + claim.index as u32;
+        let ticket = Ticket { slot, ticket: claim.ticket, device_epoch: device.epoch };
+        self.write_request(submission, &claim, ticket)
+            .and_then(|()| self.ring(submission, &claim, ticket, device.vocab_size, announce))
+            .map_err(|_| {
+                self.abandon(&claim);
+                SubmitError::DeviceNotReady
+            })?;
+        Ok(ticket)
+    }
+
+    /// Takes a slot, after a look at the region if the cache has none.
+    fn claim(&self, input_bytes: u64) -> Result<Claim, SubmitError> {
+        let first = lock(&self.shared.tracker).claim(input_bytes);
+        match first {
+            Ok(claim) => Ok(claim),
+            Err(full) => match self.shared.refresh() {
+                Ok(true) => {
+                    lock(&self.shared.tracker).claim(input_bytes).map_err(|full| match full {
+                        Full::Slots => SubmitError::SlotsFull,
+                        Full::Arena => SubmitError::ArenaFull,
+                    })
+                }
+                // Not acknowledged yet: a slot can only be missing because none is ours.
+                Ok(false) if full == Full::Slots => Err(SubmitError::DeviceNotReady),
+                Ok(false) => Err(SubmitError::ArenaFull),
+                Err(_) => Err(SubmitError::DeviceNotReady),
+            },
+        }
+    }
+
+    /// Puts input, descriptor and cursor; none of it means anything before the doorbell.
+    fn write_request(
+        &self,
+        submission: &Submission<'_>,
+        claim: &Claim,
+        ticket: Ticket,
+    ) -> Result<(), TransportError> {
+        let (t, layout) = (&self.shared.transport, &self.shared.layout);
+        let mut at = layout.arena_at(claim.extent.at);
+        t.put(at, bytemuck::cast_slice(submission.prompt))?;
+        at += 4 * submission.prompt.len() as u64;
+        for &(token, bias) in submission.logit_bias {
+            let pair = u64::from(bias.to_bits()) << 32 | u64::from(token);
+            t.put(at, &pair.to_le_bytes())?;
+            at += 8;
+        }
+        t.put(at, bytemuck::cast_slice(submission.stop_ids))?;
+        let descriptor =
+            submission.descriptor(claim.sequence, claim.extent.at, ticket.device_epoch);
+        t.put(layout.descriptor_at(ticket.slot), bytemuck::bytes_of(&descriptor))?;
+        t.put_u32(layout.cursor_at(ticket.slot), 0)
+    }
+
+    /// Announces the ticket, rings it, and tells the reader.
+    fn ring(
+        &self,
+        submission: &Submission<'_>,
+        claim: &Claim,
+        ticket: Ticket,
+        vocab_size: u32,
+        announce: impl FnOnce(Ticket),
+    ) -> Result<(), TransportError> {
+        let shared = &self.shared;
+        let flags = submission.params.flags();
+        let stride = sac_record_stride(flags, submission.params.num_top_logprobs);
+        let flight = Flight {
+            ticket,
+            stride,
+            capacity: shared.layout.out_ring_words() / stride,
+            max_records: submission.max_records(),
+            vocab_size,
+            logprobs: flags & (SAC_REQ_LOGPROBS | SAC_REQ_PROMPT_LOGPROBS) != 0,
+        };
+        shared.set_cancelled(claim.index, false);
+        {
+            let mut local = lock(&shared.locals[claim.index]);
+            local.flight = Some(flight);
+            local.rung = false;
+            local.cancelled = false;
+        }
+        announce(ticket);
+        {
+            // A cancel may have come since: it then travels with the ring itself.
+            let mut local = lock(&shared.locals[claim.index]);
+            shared.ring(ticket, local.cancelled)?;
+            local.rung = true;
+        }
+        // SYNC: release; pairs with the reader's acquire in `collect_arrivals`.
+        shared.arrivals[claim.index / 64].fetch_or(1 << (claim.index % 64), PUBLISH);
+        // A failed wake-up is found by the reader: the device is then not reachable.
+        let _ = shared.kick_device();
+        Ok(())
+    }
+
+    /// Gives a claim back whose doorbell could not be rung. The transport may have failed on either
+    /// side of the store, so the slot stays reserved until the device answers this ticket, or until
+    /// the next join reads the doorbell.
+    fn abandon(&self, claim: &Claim) {
+        *lock(&self.shared.locals[claim.index]) = crate::shared::Local::default();
+        let index = claim.index as u32;
+        lock(&self.shared.tracker).take_back(crate::tracker::Return::Drain { index });
+    }
+
+    /// Asks the device to end a request. The reader delivers no further record of it, and ends it
+    /// with [`Finish::Cancelled`](crate::Finish::Cancelled) or whatever came first. Does nothing
+    /// for a ticket that has ended.
+    pub fn cancel(&self, ticket: Ticket) {
+        let Some(index) = self.shared.index(ticket.slot) else { return };
+        let mut local = lock(&self.shared.locals[index]);
+        let current = local.flight.is_some_and(|flight| flight.ticket == ticket);
+        if !current || local.cancelled {
+            return;
+        }
+        local.cancelled = true;
+        self.shared.set_cancelled(index, true);
+        if local.rung && self.shared.owns_frontend() {
+            // An unreachable region ends the ticket as lost, so errors need no answer here.
+            let _ = self.shared.ring(ticket, true);
+        }
+        drop(local);
+        let _ = self.shared.kick_device();
+    }
+
+    /// The device as it is now.
+    #[must_use]
+    pub fn device(&self) -> DeviceInfo {
+        self.shared.device()
+    }
+
+    /// Moves this frontend's heartbeat, and returns the device as it is now. To be called at least
+    /// each [`SAC_FRONTEND_HEARTBEAT_MS`].
+    pub fn heartbeat(&self) -> DeviceInfo {
+        self.shared.beat()
+    }
+
+    /// The device's counters; zeros while the region cannot be reached.
+    #[must_use]
+    pub fn stats(&self) -> DeviceStats {
+        let mut words = [0u64; size_of::<DeviceStats>() / 8];
+        let read = self.shared.transport.get_words(self.shared.layout.stats_at(), &mut words);
+        if read.is_err() {
+            words.fill(0);
+        }
+        bytemuck::cast(words)
+    }
+
+    /// Slots that a submission could take now.
+    #[must_use]
+    pub fn free_slots(&self) -> usize {
+        // When the region cannot be reached the cache still answers.
+        let _ = self.shared.refresh();
+        lock(&self.shared.tracker).num_free()
+    }
+
+    /// Slots of this frontend.
+    #[must_use]
+    pub fn num_slots(&self) -> usize {
+        self.shared.slots.len()
+    }
+
+    /// Bytes of this frontend's input arena that no waiting request holds.
+    #[must_use]
+    pub fn free_arena_bytes(&self) -> u64 {
+        lock(&self.shared.tracker).free_arena_bytes()
+    }
+
+    /// How many slots of this frontend are in each state, by `SAC_STATE_*`. A slot that was rung and
+    /// not yet seen by the device counts as pending; a state that does not exist is not counted.
+    #[must_use]
+    pub fn slot_states(&self) -> [usize; NUM_STATES] {
+        let mut counts = [0; NUM_STATES];
+        let Ok(statuses) = self.shared.read_statuses() else { return counts };
+        let tracker = lock(&self.shared.tracker);
+        for (status, ticket) in statuses.chunks_exact(2).zip(tracker.tickets()) {
+            let seen = sac_status_ticket(status[0]) == ticket;
+            let state = if seen { sac_status_state(status[0]) } else { SAC_STATE_PREFILL_PENDING };
+            if let Some(count) = counts.get_mut(state as usize) {
+                *count += 1;
+            }
+        }
+        counts
+    }
+}

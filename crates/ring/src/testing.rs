@@ -1,0 +1,527 @@
+//! A device plane in Rust for tests: it serves a region with scripted tokens and no model.
+//!
+//! It keeps the device's side of `abi/README.md` exactly (order of stores, epochs, acknowledgements,
+//! backpressure), in the plainest way, and over a [`Transport`], so that the model checks can run it.
+//! It trusts the frontends' descriptors no more than the real one does.
+
+use std::mem::offset_of;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use bytemuck::Zeroable;
+
+use crate::layout::*;
+use crate::region::{RegionError, RegionLayout};
+use crate::transport::{Transport, TransportError};
+
+/// What a fake device has and says about itself.
+#[derive(Clone, Copy, Debug)]
+pub struct FakeConfig {
+    /// Token ids are below.
+    pub vocab_size: u32,
+    /// Tokens of a sequence.
+    pub max_model_len: u32,
+    /// Requests that are served at a time; the others wait as pending.
+    pub max_num_seqs: u32,
+    /// Records that each running request gets per tick, if its reader keeps up.
+    pub records_per_tick: u32,
+}
+
+impl Default for FakeConfig {
+    fn default() -> FakeConfig {
+        FakeConfig {
+            vocab_size: 32_000,
+            max_model_len: 4096,
+            max_num_seqs: 64,
+            records_per_tick: 1,
+        }
+    }
+}
+
+/// A request as the fake device has copied it.
+#[derive(Clone, Debug)]
+pub struct FakeRequest {
+    /// Its descriptor.
+    pub descriptor: Descriptor,
+    /// Its prompt.
+    pub prompt: Vec<u32>,
+    /// Its logit bias: token id and bias.
+    pub logit_bias: Vec<(u32, f32)>,
+    /// Its stop ids.
+    pub stop_ids: Vec<u32>,
+}
+
+/// Gives the token that a request produces as its `i`-th, or `None` to finish it as failed.
+pub type Script = Box<dyn FnMut(&FakeRequest, u32) -> Option<u32> + Send>;
+
+/// The default script: a function of the prompt, the seed and the index alone, below `vocab_size`.
+#[must_use]
+pub fn scripted_token(prompt: &[u32], seed: u64, i: u32, vocab_size: u32) -> u32 {
+    let mut hash = 0xcbf2_9ce4_8422_2325_u64 ^ seed;
+    for word in prompt.iter().chain([&i]) {
+        hash = (hash ^ u64::from(*word)).wrapping_mul(0x0100_0000_01b3);
+    }
+    ((hash ^ hash >> 32) % u64::from(vocab_size)) as u32
+}
+
+/// One request that the fake device serves.
+#[derive(Debug)]
+struct Seat {
+    request: FakeRequest,
+    ticket: u32,
+    running: bool,
+    /// Records written.
+    count: u32,
+    stride: u32,
+    capacity: u32,
+}
+
+/// Serves a region from whatever thread calls [`tick`](Self::tick).
+pub struct FakeDevice<T: Transport> {
+    transport: T,
+    layout: RegionLayout,
+    config: FakeConfig,
+    script: Script,
+    epoch: u32,
+    heartbeat: u64,
+    published: u32,
+    /// Epoch of each frontend as last acknowledged.
+    frontends: Vec<u32>,
+    /// Last status word of each slot.
+    statuses: Vec<u64>,
+    seats: Vec<Option<Seat>>,
+    num_running: u32,
+    stats: DeviceStats,
+    dirty: bool,
+}
+
+impl<T: Transport> FakeDevice<T> {
+    /// Joins a region as its device, in phase LOADING of a new epoch.
+    ///
+    /// # Errors
+    /// When the region is not one of this build.
+    pub fn join(transport: T, config: FakeConfig) -> Result<FakeDevice<T>, RegionError> {
+        let layout = RegionLayout::read(&transport)?;
+        let line = |field| layout.device_at(field);
+        let epoch = transport.get_u32(line(offset_of!(DeviceLine, epoch)))?.wrapping_add(1);
+        let heartbeat = transport.get_u64(line(offset_of!(DeviceLine, heartbeat)))?;
+        let published = transport.get_u32(line(offset_of!(DeviceLine, publish_count)))?;
+        let slots = layout.num_slots() as usize;
+        let vocab_size = config.vocab_size;
+        let script = Box::new(move |request: &FakeRequest, i| {
+            Some(scripted_token(&request.prompt, request.descriptor.seed, i, vocab_size))
+        });
+        transport.put_u32(line(offset_of!(DeviceLine, phase)), SAC_PHASE_LOADING)?;
+        transport.put_u32(line(offset_of!(DeviceLine, epoch)), epoch)?;
+        let mut device = FakeDevice {
+            layout,
+            config,
+            script,
+            epoch,
+            heartbeat,
+            published,
+            frontends: vec![0; layout.num_frontends() as usize],
+            statuses: vec![0; slots],
+            seats: (0..slots).map(|_| None).collect(),
+            num_running: 0,
+            stats: DeviceStats::zeroed(),
+            dirty: false,
+            transport,
+        };
+        device.beat()?;
+        Ok(device)
+    }
+
+    /// Replaces the script.
+    pub fn set_script(&mut self, script: Script) {
+        self.script = script;
+    }
+
+    /// Takes back every slot of older epochs, acknowledges the frontends, and says READY.
+    ///
+    /// # Errors
+    /// When the region cannot be reached.
+    pub fn ready(&mut self) -> Result<(), TransportError> {
+        for slot in 0..self.layout.num_slots() {
+            self.empty_slot(slot)?;
+        }
+        for frontend in 0..self.layout.num_frontends() {
+            self.acknowledge(frontend)?;
+        }
+        let config = self.config;
+        self.put_line(offset_of!(DeviceLine, vocab_size), config.vocab_size)?;
+        self.put_line(offset_of!(DeviceLine, max_model_len), config.max_model_len)?;
+        self.put_line(offset_of!(DeviceLine, block_size), 16)?;
+        self.put_line(offset_of!(DeviceLine, num_blocks), 4096)?;
+        self.put_line(offset_of!(DeviceLine, max_num_seqs), config.max_num_seqs)?;
+        self.put_line(offset_of!(DeviceLine, max_num_batched_tokens), 2048)?;
+        self.put_phase(SAC_PHASE_READY)
+    }
+
+    /// Writes a phase (`SAC_PHASE_*`), for example FAILED.
+    ///
+    /// # Errors
+    /// When the region cannot be reached.
+    pub fn put_phase(&mut self, phase: u32) -> Result<(), TransportError> {
+        self.put_line(offset_of!(DeviceLine, phase), phase)?;
+        self.dirty = true;
+        self.publish()
+    }
+
+    /// Life of this device.
+    #[must_use]
+    pub fn epoch(&self) -> u32 {
+        self.epoch
+    }
+
+    /// Requests that hold a slot, running or not.
+    #[must_use]
+    pub fn in_flight(&self) -> usize {
+        self.seats.iter().flatten().count()
+    }
+
+    /// One tick: new frontends, new tickets and cancels, then records, then the publication.
+    ///
+    /// # Errors
+    /// When the region cannot be reached.
+    pub fn tick(&mut self) -> Result<(), TransportError> {
+        for frontend in 0..self.layout.num_frontends() {
+            let epoch = self.frontend_epoch(frontend)?;
+            if epoch != self.frontends[frontend as usize] {
+                for slot in self.layout.slots_of(frontend) {
+                    self.empty_slot(slot)?;
+                }
+                self.acknowledge(frontend)?;
+            }
+        }
+        for slot in 0..self.layout.num_slots() {
+            self.drain(slot)?;
+        }
+        for slot in 0..self.layout.num_slots() {
+            self.advance(slot)?;
+        }
+        self.stats.ticks += 1;
+        self.transport.put(self.layout.stats_at(), bytemuck::bytes_of(&self.stats))?;
+        self.beat()?;
+        self.publish()
+    }
+
+    /// Sleeps until a frontend kicks, at most `timeout`: the device's half of `wake`.
+    ///
+    /// # Errors
+    /// When the region cannot be reached.
+    pub fn sleep(&mut self, timeout: Duration) -> Result<(), TransportError> {
+        let (t, kick) = (&self.transport, self.layout.kick_at());
+        let sleeping = self.layout.device_at(offset_of!(DeviceLine, sleeping));
+        let seen = t.get_u32(kick)?;
+        t.put_u32(sleeping, 1)?;
+        // SYNC: partner is the fence of `wake::kick_device` between its add and its look at
+        // `sleeping`.
+        t.fence();
+        if !self.has_news()? {
+            self.transport.wait_word(kick, seen, timeout)?;
+        }
+        self.transport.put_u32(sleeping, 0)
+    }
+
+    /// True if a doorbell has not been looked at.
+    fn has_news(&self) -> Result<bool, TransportError> {
+        for slot in 0..self.layout.num_slots() {
+            let doorbell = self.transport.get_u32(self.layout.doorbell_at(slot))?;
+            let served = self.seats[slot as usize].as_ref();
+            let cancel = doorbell & SAC_DOORBELL_CANCEL != 0;
+            let ticket = sac_status_ticket(self.statuses[slot as usize]);
+            if sac_doorbell_ticket(doorbell) != ticket || (cancel && served.is_some()) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Looks at one doorbell.
+    fn drain(&mut self, slot: u32) -> Result<(), TransportError> {
+        // SYNC: acquire; pairs with the frontend's release of the doorbell.
+        let doorbell = self.transport.get_u32(self.layout.doorbell_at(slot))?;
+        let ticket = sac_doorbell_ticket(doorbell);
+        let cancel = doorbell & SAC_DOORBELL_CANCEL != 0;
+        if ticket != sac_status_ticket(self.statuses[slot as usize]) {
+            self.drop_seat(slot);
+            if cancel {
+                return self.put_status(
+                    slot,
+                    ticket,
+                    SAC_STATE_DECODE_COMPLETED,
+                    SAC_FINISH_CANCELLED,
+                    0,
+                );
+            }
+            return self.accept(slot, ticket);
+        }
+        match &self.seats[slot as usize] {
+            Some(seat) if cancel => {
+                let count = seat.count;
+                self.finish(slot, SAC_FINISH_CANCELLED, count)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn accept(&mut self, slot: u32, ticket: u32) -> Result<(), TransportError> {
+        let mut descriptor = Descriptor::zeroed();
+        let at = self.layout.descriptor_at(slot);
+        self.transport.get(at, bytemuck::bytes_of_mut(&mut descriptor))?;
+        let refused = if descriptor.device_epoch != self.epoch {
+            SAC_FINISH_STALE_EPOCH
+        } else {
+            match self.copy_request(slot, descriptor)? {
+                Some(request) => {
+                    let stride = sac_record_stride(descriptor.flags, descriptor.num_top_logprobs);
+                    let capacity = self.layout.out_ring_words() / stride;
+                    let seat = Seat { request, ticket, running: false, count: 0, stride, capacity };
+                    self.seats[slot as usize] = Some(seat);
+                    self.stats.requests_accepted += 1;
+                    return self.put_status(slot, ticket, SAC_STATE_PREFILL_PENDING, 0, 0);
+                }
+                None => SAC_FINISH_INVALID,
+            }
+        };
+        self.stats.requests_rejected += 1;
+        self.put_status(slot, ticket, SAC_STATE_DECODE_COMPLETED, refused, 0)
+    }
+
+    /// Copies the input, or `None` if the descriptor breaks a bound.
+    fn copy_request(
+        &self,
+        slot: u32,
+        descriptor: Descriptor,
+    ) -> Result<Option<FakeRequest>, TransportError> {
+        let d = &descriptor;
+        let frontend = (0..self.layout.num_frontends())
+            .find(|&frontend| self.layout.slots_of(frontend).contains(&slot));
+        let share = frontend.map_or(0..0, |frontend| self.layout.arena_of(frontend));
+        let bytes = 4 * u64::from(d.prompt_len)
+            + 8 * u64::from(d.num_logit_bias)
+            + 4 * u64::from(d.num_stop_ids);
+        let total = u64::from(d.prompt_len) + u64::from(d.max_tokens);
+        let bounded = d.prompt_len > 0
+            && d.max_tokens > 0
+            && total <= u64::from(self.config.max_model_len)
+            && d.num_logit_bias <= SAC_MAX_LOGIT_BIAS
+            && d.num_stop_ids <= SAC_MAX_STOP_IDS
+            && d.num_top_logprobs <= SAC_MAX_TOP_LOGPROBS
+            && d.flags & !SAC_REQ_KNOWN_FLAGS == 0
+            && d.arena_extent >= share.start
+            && d.arena_extent.checked_add(bytes).is_some_and(|end| end <= share.end);
+        if !bounded {
+            return Ok(None);
+        }
+        let words = |from: u64, count: u32| -> Result<Vec<u32>, TransportError> {
+            let mut words = vec![0u32; count as usize];
+            let at = self.layout.arena_at(d.arena_extent + from);
+            self.transport.get(at, bytemuck::cast_slice_mut(&mut words))?;
+            Ok(words)
+        };
+        let prompt = words(0, d.prompt_len)?;
+        let bias = words(4 * u64::from(d.prompt_len), 2 * d.num_logit_bias)?;
+        let stop_ids = words(bytes - 4 * u64::from(d.num_stop_ids), d.num_stop_ids)?;
+        let logit_bias: Vec<(u32, f32)> =
+            bias.chunks_exact(2).map(|pair| (pair[0], f32::from_bits(pair[1]))).collect();
+        let ids = prompt.iter().chain(&stop_ids).chain(logit_bias.iter().map(|(id, _)| id));
+        let known = ids.max().is_none_or(|&id| id < self.config.vocab_size);
+        Ok(known.then_some(FakeRequest { descriptor, prompt, logit_bias, stop_ids }))
+    }
+
+    /// Gives one request its seat, or its next records.
+    fn advance(&mut self, slot: u32) -> Result<(), TransportError> {
+        let Some(mut seat) = self.seats[slot as usize].take() else { return Ok(()) };
+        if !seat.running && self.num_running < self.config.max_num_seqs {
+            seat.running = true;
+            self.num_running += 1;
+        }
+        let mut end = None;
+        let before = seat.count;
+        if seat.running {
+            // SYNC: acquire; pairs with the reader's release of the cursor behind its reads.
+            let cursor = self.transport.get_u32(self.layout.cursor_at(slot))?;
+            for _ in 0..self.config.records_per_tick {
+                let held = seat.count >= cursor.saturating_add(seat.capacity);
+                if held || end.is_some() {
+                    break;
+                }
+                end = self.produce(slot, &mut seat)?;
+            }
+        }
+        let (ticket, count, running) = (seat.ticket, seat.count, seat.running);
+        self.seats[slot as usize] = Some(seat);
+        if let Some(finish) = end {
+            return self.finish(slot, finish, count);
+        }
+        if !running {
+            return Ok(());
+        }
+        let state =
+            if count == before { SAC_STATE_DECODE_PAUSED } else { SAC_STATE_DECODE_PROCESSING };
+        self.put_status(slot, ticket, state, SAC_FINISH_NONE, count)
+    }
+
+    /// Writes the next record; returns the finish reason if it was the last.
+    fn produce(&mut self, slot: u32, seat: &mut Seat) -> Result<Option<u32>, TransportError> {
+        let d = &seat.request.descriptor;
+        let echoed = if d.flags & SAC_REQ_PROMPT_LOGPROBS != 0 { d.prompt_len - 1 } else { 0 };
+        let produced = seat.count.checked_sub(echoed);
+        let token = match produced {
+            None => Some(seat.request.prompt[seat.count as usize + 1]),
+            Some(i) => (self.script)(&seat.request, i),
+        };
+        let Some(token) = token else { return Ok(Some(SAC_FINISH_ERROR)) };
+        for word in 0..seat.stride {
+            // Logprobs that name their place: -(index of the record) - (rank of the alternative) / 32.
+            let logprob = -(seat.count as f32) - word as f32 / 32.0;
+            let id = if word == 0 { token } else { (token + word) % self.config.vocab_size };
+            let at = seat.count % seat.capacity * seat.stride + word;
+            let value = u64::from(logprob.to_bits()) << 32 | u64::from(id);
+            self.transport.put(self.layout.out_ring_at(slot, at), &value.to_le_bytes())?;
+        }
+        seat.count += 1;
+        let Some(i) = produced else { return Ok(None) };
+        self.stats.decode_tokens += 1;
+        let stops = i + 1 > d.min_tokens && seat.request.stop_ids.contains(&token);
+        let full = (i + 1 == d.max_tokens).then_some(SAC_FINISH_LENGTH);
+        Ok(if stops { Some(SAC_FINISH_STOP) } else { full })
+    }
+
+    fn finish(&mut self, slot: u32, finish: u32, count: u32) -> Result<(), TransportError> {
+        let Some(seat) = &self.seats[slot as usize] else { return Ok(()) };
+        let ticket = seat.ticket;
+        self.drop_seat(slot);
+        self.stats.requests_finished += 1;
+        self.put_status(slot, ticket, SAC_STATE_DECODE_COMPLETED, finish, count)
+    }
+
+    fn drop_seat(&mut self, slot: u32) {
+        if self.seats[slot as usize].take().is_some_and(|seat| seat.running) {
+            self.num_running -= 1;
+        }
+    }
+
+    /// Takes a slot back: EMPTY with its doorbell's ticket.
+    fn empty_slot(&mut self, slot: u32) -> Result<(), TransportError> {
+        let doorbell = self.transport.get_u32(self.layout.doorbell_at(slot))?;
+        if self.seats[slot as usize].is_some() {
+            self.stats.requests_reclaimed += 1;
+        }
+        self.drop_seat(slot);
+        let ticket = sac_doorbell_ticket(doorbell);
+        self.put_status(slot, ticket, SAC_STATE_EMPTY, SAC_FINISH_NONE, 0)
+    }
+
+    fn frontend_epoch(&self, frontend: u32) -> Result<u32, TransportError> {
+        // SYNC: acquire; pairs with the joining frontend's release of its epoch.
+        self.transport.get_u32(self.layout.frontend_at(frontend, offset_of!(FrontendLine, epoch)))
+    }
+
+    fn acknowledge(&mut self, frontend: u32) -> Result<(), TransportError> {
+        let epoch = self.frontend_epoch(frontend)?;
+        self.frontends[frontend as usize] = epoch;
+        self.dirty = true;
+        self.transport.put_u32(self.layout.ack_at(frontend), epoch)
+    }
+
+    fn put_status(
+        &mut self,
+        slot: u32,
+        ticket: u32,
+        state: u32,
+        finish: u32,
+        count: u32,
+    ) -> Result<(), TransportError> {
+        let word = sac_status_word(ticket, state, finish, count);
+        if self.statuses[slot as usize] == word {
+            return Ok(());
+        }
+        self.statuses[slot as usize] = word;
+        self.dirty = true;
+        // SYNC: release; pairs with the reader's acquire, behind which it reads the records.
+        self.transport.put_u64(self.layout.status_at(slot), word)
+    }
+
+    fn put_line(&self, field: usize, value: u32) -> Result<(), TransportError> {
+        self.transport.put_u32(self.layout.device_at(field), value)
+    }
+
+    fn beat(&mut self) -> Result<(), TransportError> {
+        self.heartbeat += 1;
+        let at = self.layout.device_at(offset_of!(DeviceLine, heartbeat));
+        self.transport.put_u64(at, self.heartbeat)
+    }
+
+    /// Raises publish_count if anything was written, and wakes the readers that wait for it.
+    fn publish(&mut self) -> Result<(), TransportError> {
+        if !std::mem::take(&mut self.dirty) {
+            return Ok(());
+        }
+        self.published = self.published.wrapping_add(1);
+        let at = self.layout.device_at(offset_of!(DeviceLine, publish_count));
+        self.transport.put_u32(at, self.published)?;
+        // SYNC: partner is the fence of `wake::wait_publish` between `waiting = 1` and its last look
+        // at publish_count.
+        self.transport.fence();
+        for frontend in 0..self.layout.num_frontends() {
+            let waiting = self.layout.frontend_at(frontend, offset_of!(FrontendLine, waiting));
+            if self.transport.get_u32(waiting)? == 1 {
+                return self.transport.wake_word(at);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A [`FakeDevice`] that ticks on its own thread; stops when dropped.
+#[derive(Debug)]
+pub struct FakeDeviceThread {
+    stop: std::sync::Arc<AtomicBool>,
+    thread: Option<std::thread::JoinHandle<Result<(), TransportError>>>,
+}
+
+impl FakeDeviceThread {
+    /// Makes the device ready and ticks it every `interval`, sleeping in between while idle.
+    pub fn spawn<T: Transport + 'static>(
+        mut device: FakeDevice<T>,
+        interval: Duration,
+    ) -> FakeDeviceThread {
+        let stop = std::sync::Arc::new(AtomicBool::new(false));
+        let stopped = std::sync::Arc::clone(&stop);
+        let thread = std::thread::spawn(move || {
+            device.ready()?;
+            while !stopped.load(Ordering::Relaxed) {
+                device.tick()?;
+                if device.in_flight() == 0 {
+                    device.sleep(Duration::from_millis(20))?;
+                } else {
+                    std::thread::sleep(interval);
+                }
+            }
+            Ok(())
+        });
+        FakeDeviceThread { stop, thread: Some(thread) }
+    }
+
+    /// Ends the device without a word to the region, as a kill would.
+    pub fn kill(mut self) {
+        self.join();
+    }
+
+    fn join(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            // A panic of the device thread has already been printed; the test sees a dead device.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for FakeDeviceThread {
+    fn drop(&mut self) {
+        self.join();
+    }
+}

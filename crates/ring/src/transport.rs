@@ -1,0 +1,92 @@
+//! The one way to the other side: one-sided access to a region.
+
+use std::time::Duration;
+
+/// Why an access did not happen. The region is unchanged.
+#[derive(Debug, thiserror::Error, Clone, PartialEq, Eq)]
+pub enum TransportError {
+    /// The access would leave the region.
+    #[error("access of {len} bytes at {at} leaves the region of {region_bytes} bytes")]
+    OutOfRegion {
+        /// First byte.
+        at: u64,
+        /// Bytes.
+        len: u64,
+        /// Size of the region.
+        region_bytes: u64,
+    },
+    /// A word access that is not aligned to the word.
+    #[error("word access at {at} is not a multiple of {align}")]
+    Misaligned {
+        /// First byte.
+        at: u64,
+        /// Bytes of the word.
+        align: u64,
+    },
+    /// The peer cannot be reached any more.
+    #[error("transport is down: {0}")]
+    Down(String),
+}
+
+/// One-sided access to a region; offsets count from its start.
+///
+/// Implementations MUST:
+/// - check every access against the region before touching memory;
+/// - make [`put_u32`](Self::put_u32) and [`put_u64`](Self::put_u64) release: whoever reads the word
+///   with acquire sees everything that this thread put before;
+/// - make [`get_u32`](Self::get_u32), [`get_u64`](Self::get_u64) and
+///   [`get_words`](Self::get_words) acquire: a later get on this thread sees everything that was put
+///   before the words it returned;
+/// - never tear an aligned word of those five.
+///
+/// [`wake_word`](Self::wake_word) and [`wait_word`](Self::wait_word) are hints. A transport without
+/// wake-ups (RDMA) makes the first a no-op and the second a bounded sleep.
+pub trait Transport: Send + Sync {
+    /// Size of the region in bytes.
+    fn region_bytes(&self) -> u64;
+    /// Writes payload; visible to the peer no later than the next word put by this thread.
+    fn put(&self, at: u64, bytes: &[u8]) -> Result<(), TransportError>;
+    /// Writes an aligned word with release.
+    fn put_u32(&self, at: u64, value: u32) -> Result<(), TransportError>;
+    /// Writes an aligned word with release.
+    fn put_u64(&self, at: u64, value: u64) -> Result<(), TransportError>;
+    /// Reads payload, after an acquire that says it is there.
+    fn get(&self, at: u64, out: &mut [u8]) -> Result<(), TransportError>;
+    /// Reads an aligned word with acquire.
+    fn get_u32(&self, at: u64) -> Result<u32, TransportError>;
+    /// Reads an aligned word with acquire.
+    fn get_u64(&self, at: u64) -> Result<u64, TransportError>;
+    /// Reads aligned words in one transfer; acquire for each, no order among them.
+    fn get_words(&self, at: u64, out: &mut [u64]) -> Result<(), TransportError>;
+    /// Adds to an aligned word, atomically among all peers; returns the value before.
+    fn fetch_add_u32(&self, at: u64, value: u32) -> Result<u32, TransportError>;
+    /// Orders this thread's earlier puts before its later gets (sequentially consistent fence).
+    fn fence(&self);
+    /// Wakes everybody who waits on the word. A hint: may do nothing.
+    fn wake_word(&self, at: u64) -> Result<(), TransportError>;
+    /// Returns when the word differs from `seen`, on a wake-up, after `timeout`, or for no reason.
+    fn wait_word(&self, at: u64, seen: u32, timeout: Duration) -> Result<(), TransportError>;
+}
+
+macro_rules! forward {
+    ($($name:ident(&self $(, $arg:ident: $ty:ty)*) -> $out:ty;)*) => {
+        $(fn $name(&self $(, $arg: $ty)*) -> $out { (**self).$name($($arg),*) })*
+    };
+}
+
+impl<T: Transport + ?Sized> Transport for std::sync::Arc<T> {
+    forward! {
+        region_bytes(&self) -> u64;
+        put(&self, at: u64, bytes: &[u8]) -> Result<(), TransportError>;
+        put_u32(&self, at: u64, value: u32) -> Result<(), TransportError>;
+        put_u64(&self, at: u64, value: u64) -> Result<(), TransportError>;
+        get(&self, at: u64, out: &mut [u8]) -> Result<(), TransportError>;
+        get_u32(&self, at: u64) -> Result<u32, TransportError>;
+        get_u64(&self, at: u64) -> Result<u64, TransportError>;
+        get_words(&self, at: u64, out: &mut [u64]) -> Result<(), TransportError>;
+        fetch_add_u32(&self, at: u64, value: u32) -> Result<u32, TransportError>;
+        fence(&self) -> ();
+        wake_word(&self, at: u64) -> Result<(), TransportError>;
+        wait_word(&self, at: u64, seen: u32, timeout: Duration) -> Result<(), TransportError>;
+    }
+}
