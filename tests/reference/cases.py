@@ -1,0 +1,304 @@
+"""The models of the reference set: one small random model for each thing that families and
+configuration files can differ in.
+
+Every case states what it is there for. Sizes are odd on purpose where nothing forbids it, so that
+the remainders of blocked kernels are used.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+BOS_ID, EOS_ID, PAD_ID, SECOND_EOS_ID = 256, 257, 258, 259
+PROMPT_LENGTHS = (1, 2, 7, 33, 200)
+GREEDY_TOKENS = 64
+
+
+@dataclass(frozen=True)
+class Case:
+    """A model and how its reference values are computed."""
+
+    name: str
+    why: str
+    family: str  # llama | mistral | qwen2 | qwen3
+    config: dict[str, Any]  # beside the defaults of `full_config`
+    style: str  # v4 | v5: generation of config.json
+    dtype: str = "float32"  # of the stored weights
+    max_shard_size: str = "5GB"
+    token_by_token: bool = False  # feed prompts one token at a time, with a cache
+    prompt_lengths: tuple[int, ...] = PROMPT_LENGTHS
+    v4_rope_key: str = "rope_type"  # v4 files name the type "type" or "rope_type"
+    template_file: bool = False  # chat_template.jinja instead of the field
+    # See weights.py; the low-precision cases need wide greedy margins.
+    embed_std: float = 0.6
+    logit_std: float = 5.0
+    planted: float = 0.2
+    min_margin: float = 0.005  # smallest difference of the two best logits in greedy decoding
+    drop_keys: tuple[str, ...] = field(default=())  # left out of config.json: defaults must hold
+
+
+def full_config(case: Case) -> dict[str, Any]:
+    """The keyword arguments of the configuration class of `case`."""
+    base = {
+        "vocab_size": 272,
+        "hidden_size": 56,
+        "intermediate_size": 44,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "max_position_embeddings": 512,
+        "rms_norm_eps": 1e-5,
+        "tie_word_embeddings": False,
+        "bos_token_id": BOS_ID,
+        "eos_token_id": EOS_ID,
+        "pad_token_id": PAD_ID,
+        "rope_parameters": {"rope_type": "default", "rope_theta": 10000.0},
+    }
+    return base | case.config
+
+
+LLAMA3_ROPE = {
+    "rope_type": "llama3",
+    "rope_theta": 500000.0,
+    "factor": 8.0,
+    "low_freq_factor": 1.0,
+    "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 64,
+}
+
+CASES = (
+    Case(
+        name="llama-plain-v4",
+        why="grouped heads, untied, default rope; the simplest old configuration",
+        family="llama",
+        style="v4",
+        config={"hidden_size": 64},
+    ),
+    Case(
+        name="llama-llama3-tied-v5",
+        why="llama3 rope and tied embeddings, as Llama 3.2; several end-of-sequence ids",
+        family="llama",
+        style="v5",
+        config={
+            "rope_parameters": LLAMA3_ROPE,
+            "tie_word_embeddings": True,
+            "eos_token_id": [EOS_ID, SECOND_EOS_ID],
+            "num_hidden_layers": 3,
+        },
+    ),
+    Case(
+        name="llama-biases-headdim-v4",
+        why="biases on every projection, one key/value head, head_dim != hidden / heads",
+        family="llama",
+        style="v4",
+        config={
+            "attention_bias": True,
+            "mlp_bias": True,
+            "head_dim": 20,
+            "num_key_value_heads": 1,
+        },
+    ),
+    Case(
+        name="llama-linear-sharded-v4",
+        why="linear rope under its oldest key, as many kv heads as heads, several weight files",
+        family="llama",
+        style="v4",
+        v4_rope_key="type",
+        max_shard_size="120KB",
+        config={
+            "rope_parameters": {"rope_type": "linear", "rope_theta": 10000.0, "factor": 4.0},
+            "num_key_value_heads": 4,
+        },
+    ),
+    Case(
+        name="llama-dynamic-v4",
+        why="dynamic rope within the original length, where it must change nothing",
+        family="llama",
+        style="v4",
+        config={
+            "rope_parameters": {"rope_type": "dynamic", "rope_theta": 10000.0, "factor": 2.0},
+            "tie_word_embeddings": True,
+        },
+    ),
+    Case(
+        name="llama-dynamic-long-v5",
+        why="dynamic rope beyond the original length, token by token",
+        family="llama",
+        style="v5",
+        token_by_token=True,
+        prompt_lengths=(1, 31, 100),
+        config={
+            "rope_parameters": {"rope_type": "dynamic", "rope_theta": 10000.0, "factor": 4.0},
+            "tie_word_embeddings": True,
+            "max_position_embeddings": 64,
+        },
+    ),
+    Case(
+        name="mistral-window-v4",
+        why="sliding window on all layers, shorter than the prompts",
+        family="mistral",
+        style="v4",
+        template_file=True,
+        config={"sliding_window": 20},
+    ),
+    Case(
+        name="mistral-headdim-v5",
+        why="no window, head_dim larger than hidden / heads, as Mistral Nemo",
+        family="mistral",
+        style="v5",
+        config={
+            "sliding_window": None,
+            "head_dim": 32,
+            "hidden_size": 48,
+            "rope_parameters": {"rope_type": "default", "rope_theta": 1000000.0},
+        },
+    ),
+    Case(
+        name="qwen2-tied-v4",
+        why="biases on q, k and v only; window fields present and not used",
+        family="qwen2",
+        style="v4",
+        config={
+            "tie_word_embeddings": True,
+            "rope_parameters": {"rope_type": "default", "rope_theta": 1000000.0},
+            "vocab_size": 264,
+            "sliding_window": 32,
+            "use_sliding_window": False,
+        },
+    ),
+    Case(
+        name="qwen2-yarn-window-v5",
+        why="yarn rope; the upper layers slide (max_window_layers)",
+        family="qwen2",
+        style="v5",
+        config={
+            "rope_parameters": {
+                "rope_type": "yarn",
+                "rope_theta": 1000000.0,
+                "factor": 4.0,
+                "original_max_position_embeddings": 128,
+            },
+            "use_sliding_window": True,
+            "sliding_window": 24,
+            "max_window_layers": 1,
+            "num_hidden_layers": 3,
+            "tie_word_embeddings": True,
+        },
+    ),
+    Case(
+        name="qwen3-sharded-v5",
+        why="norms on q and k, head_dim 32 with hidden / heads = 8, several weight files",
+        family="qwen3",
+        style="v5",
+        max_shard_size="100KB",
+        config={
+            "head_dim": 32,
+            "num_attention_heads": 8,
+            "num_key_value_heads": 2,
+            "tie_word_embeddings": True,
+            "hidden_size": 40,
+            "rope_parameters": {"rope_type": "default", "rope_theta": 1000000.0},
+        },
+    ),
+    Case(
+        name="qwen3-biases-yarn-v4",
+        why="q/k norms with attention biases; yarn with every optional parameter",
+        family="qwen3",
+        style="v4",
+        config={
+            "head_dim": 20,
+            "attention_bias": True,
+            "hidden_size": 48,
+            "rope_parameters": {
+                "rope_type": "yarn",
+                "rope_theta": 10000.0,
+                "factor": 8.0,
+                "original_max_position_embeddings": 64,
+                "beta_fast": 8.0,
+                "beta_slow": 2.0,
+                "mscale": 0.8,
+                "mscale_all_dim": 0.4,
+                "truncate": False,
+            },
+        },
+    ),
+    Case(
+        name="qwen3-layer-types-v5",
+        why="sliding and full layers in turn, by layer_types",
+        family="qwen3",
+        style="v5",
+        config={
+            "head_dim": 16,
+            "use_sliding_window": True,
+            "sliding_window": 12,
+            "max_window_layers": 0,
+            "layer_types": ["sliding_attention", "full_attention", "sliding_attention"],
+            "num_hidden_layers": 3,
+            "tie_word_embeddings": True,
+            "rope_parameters": {"rope_type": "default", "rope_theta": 100000.0},
+        },
+    ),
+    Case(
+        name="qwen2-defaults-v4",
+        why="fields left out of config.json: the defaults of the classes must hold",
+        family="qwen2",
+        style="v4",
+        config={
+            "num_key_value_heads": 32,
+            "num_attention_heads": 32,
+            "hidden_size": 64,
+            "intermediate_size": 32,
+            "rms_norm_eps": 1e-6,
+        },
+        drop_keys=(
+            "num_key_value_heads",
+            "rms_norm_eps",
+            "rope_theta",
+            "tie_word_embeddings",
+            "torch_dtype",
+            "hidden_act",
+            "use_sliding_window",
+            "sliding_window",
+            "max_window_layers",
+            "layer_types",
+        ),
+    ),
+    Case(
+        name="llama-bf16-v5",
+        why="bfloat16 weights, llama3 rope",
+        family="llama",
+        style="v5",
+        dtype="bfloat16",
+        embed_std=3.0,
+        logit_std=3.0,
+        planted=0.45,
+        min_margin=0.6,
+        prompt_lengths=(1, 7, 120),
+        config={"rope_parameters": LLAMA3_ROPE},
+    ),
+    Case(
+        name="qwen3-bf16-v4",
+        why="bfloat16 weights, q/k norms",
+        family="qwen3",
+        style="v4",
+        dtype="bfloat16",
+        embed_std=3.0,
+        logit_std=3.0,
+        planted=0.45,
+        min_margin=0.6,
+        prompt_lengths=(1, 7, 120),
+        config={"head_dim": 32},
+    ),
+    Case(
+        name="mistral-f16-v5",
+        why="float16 weights",
+        family="mistral",
+        style="v5",
+        dtype="float16",
+        embed_std=3.0,
+        logit_std=3.0,
+        planted=0.45,
+        min_margin=0.2,
+        prompt_lengths=(1, 7, 120),
+        config={"sliding_window": None, "vocab_size": 320},
+    ),
+)
