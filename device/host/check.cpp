@@ -21,10 +21,13 @@ const char* check_blocks(const Scheduler& s) {
       ++held;
     }
   }
-  if (held != s.pool.used()) return "a block is neither free nor held by a running seat";
+  if (s.pool.num_free > s.limits.num_blocks || held != s.pool.used())
+    return "a block is neither free nor held by a running seat";
   for (uint32_t i = 0; i < s.pool.num_free; ++i) {
     const uint32_t block = s.pool.free_ring[(s.pool.head + i) % s.limits.num_blocks];
+    if (block >= s.limits.num_blocks) return "the free list names a block that does not exist";
     if (owner[block] != kNoOwner) return "a free block has an owner";
+    if (s.pool.owner[block] != kNoOwner) return "a free block is marked as owned";
     owner[block] = 0;  // a block that is free twice is found by this
   }
   return nullptr;
@@ -40,20 +43,44 @@ const char* check_seats(const Scheduler& s) {
     const Seat& seat = s.seats[index];
     if (i > 0 && s.seats[s.running[i - 1]].arrival >= seat.arrival)
       return "the running list is not in order of arrival";
-    if (s.requests[seat.slot].seat != index) return "a slot and its seat disagree";
+    if (seat.slot >= s.limits.num_slots || s.requests[seat.slot].seat != index)
+      return "a slot and its seat disagree";
     if (seat.num_tokens > s.limits.max_model_len) return "a sequence exceeds max_model_len";
     if (seat.num_computed > s.limits.block_size * seat.num_blocks)
       return "KV was computed outside a seat's blocks";
     if (seat.finish == SAC_FINISH_NONE && seat.num_computed >= seat.num_tokens)
       return "a live sequence has nothing left to compute";
   }
+  for (uint32_t i = 0; i < s.num_free_seats; ++i) {
+    const uint32_t index = s.free_seats[i];
+    if (index >= s.limits.num_seats || taken[index]) return "a free seat runs, or is free twice";
+    taken[index] = true;
+  }
   return nullptr;
+}
+
+/// Every slot's request is where its state says: nowhere, in the waiting list, or on a seat.
+const char* check_slots(const Scheduler& s) {
+  uint32_t waiting = 0;
+  for (uint32_t slot = 0; slot < s.limits.num_slots; ++slot) {
+    const Request& r = s.requests[slot];
+    waiting += r.state == SAC_STATE_PREFILL_PENDING ? 1 : 0;
+    if (r.seat == kNone) {
+      if (r.state > SAC_STATE_PREFILL_PENDING && r.state != SAC_STATE_DECODE_COMPLETED)
+        return "a request runs without a seat";
+    } else if (r.seat >= s.limits.num_seats || s.seats[r.seat].slot != slot ||
+               s.seats[r.seat].ticket != r.ticket) {
+      return "a request names a seat that is not its own";
+    }
+  }
+  return waiting == s.num_waiting ? nullptr : "a waiting request is not in the waiting list";
 }
 
 const char* check_waiting(const Scheduler& s) {
   uint32_t count = 0;
   uint32_t prev = kNone;
   for (uint32_t slot = s.waiting_head; slot != kNone; slot = s.requests[slot].next) {
+    if (slot >= s.limits.num_slots) return "the waiting list names a slot that does not exist";
     const Request& r = s.requests[slot];
     if (++count > s.limits.num_slots) return "the waiting list is a circle";
     if (r.prev != prev) return "the waiting list is not linked both ways";
@@ -72,7 +99,8 @@ const char* check_waiting(const Scheduler& s) {
 const char* check_invariants(const Scheduler& s) {
   if (const char* wrong = check_blocks(s)) return wrong;
   if (const char* wrong = check_seats(s)) return wrong;
-  return check_waiting(s);
+  if (const char* wrong = check_waiting(s)) return wrong;
+  return check_slots(s);
 }
 
 }  // namespace saccade

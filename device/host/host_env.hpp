@@ -33,8 +33,8 @@ struct HostEnv {
   }
 };
 
-/// Waits until a doorbell differs from what was seen, for at most kIdleSleepNs: first by looking, then
-/// asleep. The heartbeat moves once per tick, so this bounds its period too.
+/// Waits until a doorbell wants an answer, for at most kSleepNs: first by looking, then asleep. The
+/// heartbeat moves once per tick, so this bounds its period too.
 class IdleWait {
  public:
   static constexpr uint64_t kSpinNs = 20 * 1000;
@@ -45,21 +45,16 @@ class IdleWait {
   static void wait(Scheduler& s) {
     const uint64_t start_ns = monotonic_ns();
     while (monotonic_ns() - start_ns < kSpinNs)
-      if (rung(s)) return;
+      if (doorbell_pending(s)) return;
     sac_device_line* line = s.ring.device;
     const uint32_t kick = load_acquire(&s.ring.wake->device_kick);
     store_relaxed(&line->sleeping, 1u);
     // SYNC: with a frontend, which rings, fences, and then reads `sleeping`: either it sees that we
     // sleep and kicks, or we see its doorbell here.
     fence_seq_cst();
-    if (!rung(s))
+    if (!doorbell_pending(s))
       futex_wait(&s.ring.wake->device_kick, kick, s.has_work() ? kStalledSleepNs : kSleepNs);
     store_relaxed(&line->sleeping, 0u);
-  }
-
- private:
-  static bool rung(Scheduler& s) {
-    return scan_changed(s.ring.doorbells, s.seen, s.limits.num_slots, s.changed) != 0;
   }
 };
 

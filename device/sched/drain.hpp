@@ -47,14 +47,24 @@ SAC_HD inline void publish_end(Scheduler& s, uint32_t slot, uint32_t finish, uin
   s.published = 1;
 }
 
-/// A slot rang a ticket that is new: take a private copy, check it, let it wait.
+/// Takes a private copy of the descriptor of a new ticket and checks it, unless that is done already.
+SAC_HD inline void copy_request(Scheduler& s, uint32_t slot, uint32_t ticket) {
+  Request& r = s.requests[slot];
+  if (r.copied == ticket + 1) return;
+  r.descriptor = s.ring.copy_descriptor(slot);
+  r.in_bounds = descriptor_in_bounds(s, r.descriptor) ? 1 : 0;
+  r.copied = ticket + 1;
+}
+
+/// A slot rang a ticket that is new: let it wait, or refuse it.
 SAC_HD inline void accept(Scheduler& s, uint32_t slot, uint32_t ticket) {
   Request& r = s.requests[slot];
-  r.descriptor = s.ring.copy_descriptor(slot);
+  copy_request(s, slot, ticket);
+  r.copied = 0;
   r.ticket = ticket;
   r.seat = kNone;
   const bool stale = r.descriptor.device_epoch != load_relaxed(&s.ring.device->epoch);
-  if (stale || !descriptor_in_bounds(s, r.descriptor)) {
+  if (stale || r.in_bounds == 0) {
     ++s.stats.requests_rejected;
     publish_end(s, slot, stale ? SAC_FINISH_STALE_EPOCH : SAC_FINISH_INVALID, 0);
     return;
@@ -119,14 +129,18 @@ SAC_HD inline void order_by_arrival(Scheduler& s, uint32_t count) {
   }
 }
 
+/// A request of this slot waits or holds a seat; a new ticket must not be rung.
+SAC_HD inline bool is_busy(const Request& r) {
+  return r.state != SAC_STATE_EMPTY && r.state != SAC_STATE_DECODE_COMPLETED;
+}
+
 /// Acts upon a doorbell that changed: a new ticket, a cancel, or both at once.
 SAC_HD inline void answer_doorbell(Scheduler& s, uint32_t slot) {
   const uint32_t rung = s.ring.doorbell(slot);
   const uint32_t ticket = sac_doorbell_ticket(rung);
   const bool is_new = ticket != sac_doorbell_ticket(s.seen[slot]);
   Request& r = s.requests[slot];
-  const bool busy = r.state != SAC_STATE_EMPTY && r.state != SAC_STATE_DECODE_COMPLETED;
-  if (is_new && busy) {
+  if (is_new && is_busy(r)) {
     // The frontend broke the protocol (a ticket over a live one). The old one ends first; the new one
     // is looked at again when the slot is free.
     cancel(s, slot);
@@ -157,7 +171,15 @@ SAC_HD inline bool reclaim_slots(Scheduler& s, uint32_t frontend) {
   return done;
 }
 
-/// A frontend that started anew, or whose heartbeat stands still, loses what it had.
+/// A frontend whose heartbeat stood still too long is given up, until it moves again.
+SAC_HD inline void give_up(Scheduler& s, uint32_t frontend) {
+  s.watch[frontend].lost = 1;
+  s.watch[frontend].reclaimed = 0;
+  store_relaxed(&s.ring.acks[frontend].lost, load_relaxed(&s.ring.acks[frontend].lost) + 1);
+}
+
+/// A frontend that started anew, or was given up, loses what it had: within two ticks, because seats
+/// are retired between them.
 SAC_HD inline void watch_frontend(Scheduler& s, uint32_t frontend, uint64_t now_ns) {
   FrontendWatch& w = s.watch[frontend];
   const sac_frontend_line& line = s.ring.frontends[frontend];
@@ -170,17 +192,16 @@ SAC_HD inline void watch_frontend(Scheduler& s, uint32_t frontend, uint64_t now_
     w.lost = 0;
   }
   if (epoch != w.acked_epoch) {
-    if (!reclaim_slots(s, frontend)) return;  // seats are retired in this tick: the next one acks
-    w.acked_epoch = epoch;
+    if (!reclaim_slots(s, frontend)) return;
+    // Its first heartbeat may come after its epoch: the time to give it up starts here.
+    w = FrontendWatch{heartbeat, now_ns, epoch, 0, 0};
     // SYNC: release, with the joining frontend's acquire of the ack: its slots read EMPTY.
     store_release(&s.ring.acks[frontend].epoch, epoch);
-    s.published = 1;
-  } else if (epoch != 0 && w.lost == 0 &&
-             now_ns - w.changed_ns > uint64_t{SAC_FRONTEND_LOST_MS} * 1000000) {
-    w.lost = 1;
-    store_relaxed(&s.ring.acks[frontend].lost, load_relaxed(&s.ring.acks[frontend].lost) + 1);
-    reclaim_slots(s, frontend);
+    return;
   }
+  const bool silent = now_ns - w.changed_ns > uint64_t{SAC_FRONTEND_LOST_MS} * 1000000;
+  if (epoch != 0 && w.lost == 0 && silent) give_up(s, frontend);
+  if (w.lost != 0 && w.reclaimed == 0) w.reclaimed = reclaim_slots(s, frontend) ? 1 : 0;
 }
 
 /// Slots whose frontend waits for an ack or was given up are left alone.
@@ -190,17 +211,23 @@ SAC_HD inline bool is_served(const Scheduler& s, uint32_t slot) {
          s.watch[frontend].acked_epoch == load_relaxed(&s.ring.frontends[frontend].epoch);
 }
 
-/// The part of drain that may run beside a step: new requests are copied, checked and queued. What
-/// would touch a seat (cancels, lost frontends) waits for the tick, so that overlapping changes no
-/// decision.
-SAC_HD inline void drain_beside_step(Scheduler& s) {
+/// A doorbell waits for an answer.
+SAC_HD inline bool doorbell_pending(Scheduler& s) {
   const uint32_t found = scan_changed(s.ring.doorbells, s.seen, s.limits.num_slots, s.changed);
-  if (found == 0) return;
-  order_by_arrival(s, found);
+  for (uint32_t i = 0; i < found; ++i)
+    if (is_served(s, s.changed[i])) return true;
+  return false;
+}
+
+/// The part of drain that may run beside a step: new requests are copied and checked. All decisions,
+/// also the order of arrival, are left to the tick, so that overlapping changes none.
+SAC_HD inline void scan_beside_step(Scheduler& s) {
+  const uint32_t found = scan_changed(s.ring.doorbells, s.seen, s.limits.num_slots, s.changed);
   for (uint32_t i = 0; i < found; ++i) {
     const uint32_t slot = s.changed[i];
-    const bool cancelled = (s.ring.doorbell(slot) & SAC_DOORBELL_CANCEL) != 0;
-    if (!cancelled && s.requests[slot].seat == kNone && is_served(s, slot)) answer_doorbell(s, slot);
+    const uint32_t ticket = sac_doorbell_ticket(s.ring.doorbell(slot));
+    const Request& r = s.requests[slot];
+    if (!is_busy(r) && ticket != sac_doorbell_ticket(s.seen[slot])) copy_request(s, slot, ticket);
   }
 }
 

@@ -63,6 +63,8 @@ struct Request {
   uint32_t seat;   // kNone unless seated
   uint32_t next;
   uint32_t prev;
+  uint32_t copied;     // 1 + the ticket whose descriptor was copied before it was accepted; 0 = none
+  uint32_t in_bounds;  // 1: the copied descriptor keeps every bound
 };
 
 struct FrontendWatch {
@@ -70,6 +72,7 @@ struct FrontendWatch {
   uint64_t changed_ns;   // when the heartbeat last moved
   uint32_t acked_epoch;  // epoch whose predecessors hold nothing
   uint32_t lost;         // 1 while given up, until its heartbeat moves again
+  uint32_t reclaimed;    // 1: given up, and nothing of it is left
 };
 
 /// What one tick does to the world outside, made explicit: the step it launches.

@@ -1,10 +1,11 @@
 // The tick: what a device plane does, over and over, whatever it runs on.
 //
-//   drain -> retire -> admit -> rotate -> batch -> launch -> (drain beside the step) -> commit -> publish
+//   drain -> retire -> admit -> rotate -> batch -> launch -> (scan beside the step) -> commit -> publish
 //
 // Step: launch(const StepBatch&), wait(). Env: now_ns(), notify_publish() (wakes sleeping readers,
-// never blocks), and kOverlap, which says whether requests are drained while the step runs. Without it
-// this is the readable specification; with it the same decisions are made sooner.
+// never blocks), and kOverlap, which says whether new requests are copied and checked while the step
+// runs. Without it this is the readable specification; with it the same decisions are made, and less
+// is left to do between two steps.
 #pragma once
 #include "sched/admit.hpp"
 #include "sched/batch.hpp"
@@ -34,7 +35,7 @@ SAC_HD inline void join_ring(Scheduler& s, const RingView& ring, uint64_t now_ns
   }
   for (uint32_t f = 0; f < ring.num_frontends; ++f) {
     const uint32_t epoch = load_acquire(&ring.frontends[f].epoch);
-    s.watch[f] = FrontendWatch{load_relaxed(&ring.frontends[f].heartbeat), now_ns, epoch, 0};
+    s.watch[f] = FrontendWatch{load_relaxed(&ring.frontends[f].heartbeat), now_ns, epoch, 0, 0};
     // SYNC: release, with the joining frontend's acquire: the statuses above are visible.
     store_release(&ring.acks[f].epoch, epoch);
   }
@@ -73,7 +74,7 @@ template <class Step, class Env>
 SAC_HD void run_step(Scheduler& s, Step& step, Env& env) {
   const uint64_t launched_ns = env.now_ns();
   step.launch(s.effects.batch);
-  if (Env::kOverlap) drain_beside_step(s);
+  if (Env::kOverlap) scan_beside_step(s);
   step.wait();
   s.stats.step_ns += env.now_ns() - launched_ns;
 }

@@ -1,0 +1,225 @@
+// Too little of everything: KV blocks, seats, room in the output ring; and requests that are
+// cancelled in each state they can be in.
+#include <doctest/doctest.h>
+
+#include "tests/test_device.hpp"
+
+namespace saccade::test {
+namespace {
+
+void check_yield(const Ticket& t, const DeviceShape& shape) {
+  const Expected e = expect(t.ask, shape);
+  CHECK(t.words == e.words);
+  CHECK(t.finish == e.finish);
+  CHECK(t.num_endings == 1);
+}
+
+/// Exactly one request of full length fits.
+DeviceShape tight_shape() {
+  DeviceShape shape;
+  shape.max_model_len = 64;
+  shape.num_blocks = 8;
+  shape.block_size = 8;
+  shape.max_num_batched_tokens = 16;
+  return shape;
+}
+
+TEST_CASE(
+    "KV exhausted: requests are preempted and recomputed, and all end with their own tokens") {
+  for (bool inline_prefill : {false, true}) {
+    CAPTURE(inline_prefill);
+    DeviceShape shape = tight_shape();
+    if (inline_prefill) shape.policy = PrefillPolicy::kInline;
+    Bench b(shape);
+    std::vector<Ticket> tickets;
+    for (uint32_t i = 0; i < 12; ++i) {
+      Ask ask = ask_of(1 + i % 5, 59, i);
+      if (i % 3 == 0) ask.flags |= SAC_REQ_PROMPT_LOGPROBS;
+      tickets.push_back(b.front.submit(ask));
+    }
+    std::vector<Ticket*> all;
+    for (Ticket& t : tickets) all.push_back(&t);
+    b.finish(all, 5000);
+    for (const Ticket& t : tickets) check_yield(t, shape);
+    CHECK(b.device.decisions(Decision::kPreempt).size() > 3);
+    CHECK(b.device.decisions(Decision::kResume).size() > 3);
+    CHECK(b.device.s.stats.recomputed_tokens > 0);
+    b.device.tick();
+    CHECK(b.device.idle());
+  }
+}
+
+TEST_CASE("the oldest request is part of every step, whatever the pressure") {
+  Bench b(tight_shape());
+  std::vector<Ticket> tickets;
+  for (uint32_t i = 0; i < 10; ++i) tickets.push_back(b.front.submit(ask_of(3 + 6 * i, 4, i)));
+  for (uint32_t i = 0; i < 3000; ++i) {
+    const uint64_t served_before = b.device.s.stats.requests_finished;
+    const uint32_t oldest = b.device.s.num_running == 0 ? kNone : b.device.s.running[0];
+    const bool live = oldest != kNone && b.device.s.seats[oldest].finish == SAC_FINISH_NONE;
+    b.device.tick();
+    bool ran = false;
+    for (uint32_t q = 0; q < b.device.batch().num_seqs; ++q) ran |= b.device.seq(q).seat == oldest;
+    if (live) CHECK(ran);
+    for (Ticket& t : tickets) b.front.read(t);
+    if (served_before == tickets.size()) break;
+  }
+  for (const Ticket& t : tickets) check_yield(t, b.device.shape);
+}
+
+TEST_CASE("a slow reader stalls only itself") {
+  Bench b;
+  Ask ask = ask_of(4, 40);
+  ask.flags |= SAC_REQ_LOGPROBS;
+  ask.num_top_logprobs = 20;  // 3 records fit
+  Ticket slow = b.front.submit(ask);
+  Ticket other = b.front.submit(ask_of(4, 100, 1));
+  b.finish({&other}, 110);
+  check_yield(other, b.device.shape);
+  const uint64_t word = b.ring.status_word(slow.slot);
+  CHECK(sac_status_state(word) == SAC_STATE_DECODE_PAUSED);
+  CHECK(sac_status_count(word) == 3);
+  CHECK(b.device.s.stats.reader_stalls == 1);
+  for (uint32_t i = 0; i < 5; ++i) CHECK(b.device.tick() == 0);  // nothing to do but wait
+  while (!slow.complete()) {
+    b.front.read(slow, 1);
+    b.device.tick();
+  }
+  check_yield(slow, b.device.shape);
+}
+
+TEST_CASE("a stalled request gives up its blocks when others need them") {
+  Bench b(tight_shape());
+  Ask ask = ask_of(30, 30);
+  ask.flags |= SAC_REQ_LOGPROBS;
+  ask.num_top_logprobs = 20;
+  Ticket slow = b.front.submit(ask);
+  for (uint32_t i = 0; i < 10; ++i) b.device.tick();
+  REQUIRE(b.device.s.pool.used() >= 4);
+  Ticket other = b.front.submit(ask_of(50, 10, 1));  // needs 7 of the 8 blocks
+  b.finish({&other}, 100);
+  check_yield(other, b.device.shape);
+  CHECK(b.device.decisions(Decision::kPreempt).size() == 1);
+  b.finish({&slow}, 200);
+  check_yield(slow, b.device.shape);
+}
+
+TEST_CASE("a reader that is slow during its prompt records is not given too much") {
+  DeviceShape shape;
+  shape.max_num_batched_tokens = 50;
+  Bench b(shape);
+  Ask ask = ask_of(40, 5);
+  ask.flags |= SAC_REQ_LOGPROBS | SAC_REQ_PROMPT_LOGPROBS;
+  ask.num_top_logprobs = 20;
+  Ticket t = b.front.submit(ask);
+  uint32_t written = 0;
+  for (uint32_t i = 0; i < 300 && !t.complete(); ++i) {
+    b.device.tick();
+    written = sac_status_count(b.ring.status_word(t.slot));
+    CHECK(written - t.records() <= 3);
+    b.front.read(t, i % 3);
+  }
+  check_yield(t, shape);
+}
+
+// ---- cancel ------------------------------------------------------------------------------------
+
+void check_cancelled(Bench& b, Ticket& t, uint32_t records) {
+  b.front.cancel(t);
+  b.device.tick();
+  CHECK(b.device.idle());
+  b.front.read(t);
+  CHECK(t.finish == SAC_FINISH_CANCELLED);
+  CHECK(t.num_endings == 1);
+  CHECK(t.records() == records);
+  const Expected e = expect(t.ask, b.device.shape);
+  for (size_t w = 0; w < t.words.size(); ++w) CHECK(t.words[w] == e.words[w]);
+  b.front.cancel(t);  // again: nothing to end
+  b.device.tick();
+  CHECK(sac_status_finish(b.ring.status_word(t.slot)) == SAC_FINISH_CANCELLED);
+}
+
+TEST_CASE("cancel frees everything within one tick: rung with its ticket") {
+  Bench b;
+  Ticket t = b.front.submit(ask_of(4, 4));
+  check_cancelled(b, t, 0);
+}
+
+TEST_CASE("cancel frees everything within one tick: in the middle of its prompt") {
+  Bench b;
+  Ticket t = b.front.submit(ask_of(120, 4));
+  b.device.tick();
+  CHECK(sac_status_state(b.ring.status_word(t.slot)) == SAC_STATE_PREFILL_PROCESSING);
+  check_cancelled(b, t, 0);
+}
+
+TEST_CASE("cancel frees everything within one tick: while decoding") {
+  Bench b;
+  Ticket t = b.front.submit(ask_of(4, 50));
+  for (uint32_t i = 0; i < 5; ++i) b.device.tick();
+  CHECK(sac_status_state(b.ring.status_word(t.slot)) == SAC_STATE_DECODE_PROCESSING);
+  check_cancelled(b, t, 5);
+}
+
+TEST_CASE("cancel frees everything within one tick: held by its reader") {
+  Bench b;
+  Ask ask = ask_of(4, 50);
+  ask.flags |= SAC_REQ_LOGPROBS;
+  ask.num_top_logprobs = 20;
+  Ticket t = b.front.submit(ask);
+  for (uint32_t i = 0; i < 9; ++i) b.device.tick();
+  CHECK(sac_status_state(b.ring.status_word(t.slot)) == SAC_STATE_DECODE_PAUSED);
+  check_cancelled(b, t, 3);
+}
+
+TEST_CASE("cancel of a waiting request leaves the queue whole") {
+  DeviceShape shape;
+  shape.num_seats = 1;
+  Bench b(shape);
+  std::vector<Ticket> tickets;
+  for (uint32_t i = 0; i < 4; ++i) tickets.push_back(b.front.submit(ask_of(4, 20, i)));
+  b.device.tick();
+  for (size_t i : {2u, 3u, 1u}) {  // from the middle, the tail, the head of the queue
+    b.front.cancel(tickets[i]);
+    b.device.tick();
+    b.front.read(tickets[i]);
+    CHECK(tickets[i].finish == SAC_FINISH_CANCELLED);
+    CHECK(b.device.s.num_waiting + i != 0);
+  }
+  CHECK(b.device.s.num_waiting == 0);
+  b.finish({&tickets[0]});
+  check_yield(tickets[0], shape);
+}
+
+TEST_CASE("cancel of a preempted request") {
+  Bench b(tight_shape());
+  Ticket old = b.front.submit(ask_of(3, 60));
+  Ticket young = b.front.submit(ask_of(3, 60, 1));
+  while (b.device.decisions(Decision::kPreempt).empty()) {
+    b.device.tick();
+    b.front.read(old);
+    b.front.read(young);
+  }
+  CHECK(sac_status_state(b.ring.status_word(young.slot)) == SAC_STATE_DECODE_PAUSED);
+  b.front.cancel(young);
+  b.device.tick();
+  b.front.read(young);
+  CHECK(young.finish == SAC_FINISH_CANCELLED);
+  b.finish({&old});
+  check_yield(old, b.device.shape);
+  b.device.tick();
+  CHECK(b.device.idle());
+}
+
+TEST_CASE("cancel after the end changes nothing") {
+  Bench b;
+  Ticket t = b.front.submit(ask_of(4, 3));
+  b.finish({&t});
+  b.front.cancel(t);
+  b.device.tick();
+  CHECK(sac_status_finish(b.ring.status_word(t.slot)) == SAC_FINISH_LENGTH);
+  check_yield(t, b.device.shape);
+}
+
+}  // namespace
+}  // namespace saccade::test
