@@ -6,7 +6,6 @@ use crate::device::DeviceInfo;
 use crate::layout::{DeviceLine, SAC_PHASE_ABSENT};
 use crate::region::{RegionError, RegionLayout};
 use crate::transport::{Transport, TransportError};
-use crate::wake;
 
 /// Reads the device line of a region; owns no slot.
 #[derive(Debug, Clone)]
@@ -42,6 +41,6 @@ impl<T: Transport> Observer<T> {
         let phase = self.layout.device_at(offset_of!(DeviceLine, phase));
         // SYNC: release; pairs with the frontends' acquire of the phase.
         self.transport.put_u32(phase, SAC_PHASE_ABSENT)?;
-        wake::publish(&self.transport, &self.layout)
+        self.transport.wake_word(self.layout.device_at(offset_of!(DeviceLine, publish_count)))
     }
 }

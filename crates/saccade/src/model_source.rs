@@ -1,6 +1,6 @@
 //! From what the user named to a folder that is opened and checked.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::Context;
 use saccade_model::{ModelFolder, OpenOptions};
@@ -34,12 +34,4 @@ pub(crate) fn served_names(args: &ModelArgs) -> Vec<String> {
 /// A folder for what one plane unpacks; removed when dropped.
 pub(crate) fn scratch() -> anyhow::Result<tempfile::TempDir> {
     tempfile::Builder::new().prefix("saccade-").tempdir().context("create a temporary folder")
-}
-
-/// The template file of --chat-template, read.
-pub(crate) fn chat_template(path: Option<&PathBuf>) -> anyhow::Result<Option<String>> {
-    let Some(path) = path else { return Ok(None) };
-    let text = std::fs::read_to_string(path)
-        .with_context(|| format!("--chat-template {}", path.display()))?;
-    Ok(Some(text))
 }

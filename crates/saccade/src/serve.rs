@@ -4,11 +4,11 @@
 mod child;
 mod progress;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
-use saccade_ring::{Region, RegionLimits, ShmTransport};
+use saccade_ring::{Region, RegionLimits, default_region_dir};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::cli::ServeArgs;
@@ -31,7 +31,7 @@ pub(crate) fn run(args: &ServeArgs) -> anyhow::Result<()> {
 struct Supervisor {
     planes: Vec<Plane>,
     region: Region,
-    transport: ShmTransport,
+    loading: progress::Loading,
     drain_timeout: Duration,
     restarts: Vec<Instant>,
     started: Instant,
@@ -50,13 +50,16 @@ impl Supervisor {
             out_ring_words: args.ring.out_ring_words,
             arena_bytes: args.ring.arena_bytes,
         };
-        let path = ring_path(args.ring.ring.as_deref());
+        let path = match &args.ring.ring {
+            Some(path) => path.clone(),
+            None => default_region_dir(limits.layout()?.region_bytes())
+                .join(format!("saccade-{}.ring", std::process::id())),
+        };
         let region = Region::create(&path, &limits).context("create the ring region")?;
-        let transport = ShmTransport::open(&path).context("open the ring region")?;
         Ok(Supervisor {
             planes: planes(args, folder.root(), &path),
+            loading: progress::Loading::new(region.transport())?,
             region,
-            transport,
             drain_timeout: Duration::from_secs(args.http.drain_timeout_s),
             restarts: Vec::new(),
             started: Instant::now(),
@@ -70,13 +73,12 @@ impl Supervisor {
             plane.spawn()?;
         }
         self.print_placement();
-        let mut progress = progress::Loading::new(&self.transport)?;
         let mut poll = tokio::time::interval(Duration::from_millis(20));
         loop {
             tokio::select! {
                 () = signals.recv() => return self.shut_down(&mut signals).await,
                 _ = poll.tick() => {
-                    progress.show();
+                    self.loading.show();
                     if let Err(error) = self.revive() {
                         self.kill_all().await;
                         return Err(error);
@@ -99,7 +101,7 @@ impl Supervisor {
             let Some(exit) = self.planes[i].exited()? else { continue };
             if self.planes[i].kind() == PlaneKind::Device {
                 // Frontends need not wait for the heartbeat to be missed.
-                progress::mark_absent(&self.transport)?;
+                self.loading.device_died()?;
             }
             let name = self.planes[i].name();
             if let Exit::Config(code) = exit {
@@ -158,14 +160,6 @@ impl Supervisor {
         for plane in &mut self.planes {
             plane.kill().await;
         }
-    }
-}
-
-/// The region's file: as asked for, or a new name in shared memory.
-fn ring_path(asked: Option<&Path>) -> PathBuf {
-    match asked {
-        Some(path) => path.to_owned(),
-        None => Region::default_dir().join(format!("saccade-{}.ring", std::process::id())),
     }
 }
 

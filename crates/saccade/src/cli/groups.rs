@@ -37,6 +37,12 @@ pub(crate) struct ModelArgs {
     /// File with a chat template that replaces the model's
     #[arg(long, value_name = "FILE", env = "SACCADE_CHAT_TEMPLATE")]
     pub chat_template: Option<PathBuf>,
+    /// tokenizer.json, or a folder with one, if not the model's
+    #[arg(long, value_name = "PATH", env = "SACCADE_TOKENIZER")]
+    pub tokenizer: Option<PathBuf>,
+    /// Sampling defaults: auto (the model's generation_config.json) or vllm (none)
+    #[arg(long, default_value = "auto", value_parser = ["auto", "vllm"], env = "SACCADE_GENERATION_CONFIG")]
+    pub generation_config: String,
     /// Local folder that the supervisor resolved MODEL to
     #[arg(long, hide = true, env = "SACCADE_MODEL_FOLDER")]
     pub model_folder: Option<PathBuf>,
@@ -82,17 +88,38 @@ pub(crate) struct HttpArgs {
     #[arg(long, value_name = "SECONDS", default_value_t = 30, env = "SACCADE_DRAIN_TIMEOUT_S")]
     pub drain_timeout_s: u64,
     /// Seconds that a client may leave its stream unread before it is cut
-    #[arg(long, value_name = "SECONDS", default_value_t = 60, env = "SACCADE_STALL_TIMEOUT_S")]
+    #[arg(long, value_name = "SECONDS", default_value_t = 30, env = "SACCADE_STALL_TIMEOUT_S")]
     pub stall_timeout_s: u64,
+    /// Seconds without a heartbeat after which the device counts as lost; longer than its longest step
+    #[arg(long, value_name = "SECONDS", default_value_t = 30, env = "SACCADE_DEVICE_LOST_AFTER_S")]
+    pub device_lost_after_s: u64,
+    /// Origins that may use the API from a browser, or * [default: none but this server's page]
+    #[arg(long, value_name = "ORIGIN", num_args = 1.., value_delimiter = ',', env = "SACCADE_ALLOWED_ORIGINS")]
+    pub allowed_origins: Vec<String>,
+    /// TTFT target of requests that name none, milliseconds
+    #[arg(long, value_name = "MS", default_value_t = 5000, env = "SACCADE_SLO_TTFT_MS")]
+    pub slo_ttft_ms: u32,
+    /// Target of the mean time per token of requests that name none, milliseconds
+    #[arg(long, value_name = "MS", default_value_t = 100, env = "SACCADE_SLO_TPOT_MS")]
+    pub slo_tpot_ms: u32,
+    /// Do not serve the page at /
+    #[arg(long, env = "SACCADE_DISABLE_UI")]
+    pub disable_ui: bool,
     /// Largest request body, bytes
-    #[arg(long, value_name = "BYTES", default_value_t = 8 * 1024 * 1024, env = "SACCADE_MAX_BODY_BYTES")]
+    #[arg(long, value_name = "BYTES", default_value_t = 32 * 1024 * 1024, env = "SACCADE_MAX_BODY_BYTES")]
     pub max_body_bytes: usize,
     /// Connections open at one time
     #[arg(long, value_name = "N", default_value_t = 8192, env = "SACCADE_MAX_CONNECTIONS")]
     pub max_connections: usize,
+    /// Threads that serve connections
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = positive, env = "SACCADE_HTTP_THREADS")]
+    pub http_threads: usize,
     /// Threads that tokenize
-    #[arg(long, value_name = "N", default_value_t = 1, env = "SACCADE_TOKENIZER_THREADS")]
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = positive, env = "SACCADE_TOKENIZER_THREADS")]
     pub tokenizer_threads: usize,
+    /// Microseconds for which the token reader polls before it sleeps; worth it with cores to spare
+    #[arg(long, value_name = "US", default_value_t = 0, env = "SACCADE_READER_SPIN_US")]
+    pub reader_spin_us: u64,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -184,4 +211,12 @@ pub(crate) struct RingArgs {
     /// Which of them this one is
     #[arg(long, hide = true, default_value_t = 0, env = "SACCADE_FRONTEND_INDEX")]
     pub frontend_index: u32,
+}
+
+/// A count of at least one.
+fn positive(text: &str) -> Result<usize, String> {
+    match text.parse::<usize>() {
+        Ok(n @ 1..=1024) => Ok(n),
+        _ => Err(format!("{text:?} is not a number in 1 .. 1024")),
+    }
 }

@@ -62,24 +62,63 @@ pub(crate) struct ServeArgs {
 
 #[cfg(test)]
 mod tests {
+    use std::fmt::Write as _;
+
     use super::*;
-    use clap::CommandFactory;
+    use clap::{Arg, CommandFactory};
 
     #[test]
     fn flags_are_consistent() {
         Cli::command().debug_assert();
     }
 
+    fn flags(command: &clap::Command) -> impl Iterator<Item = (&Arg, &str)> {
+        let listed = |a: &&Arg| !["help", "version"].contains(&a.get_id().as_str());
+        command.get_arguments().filter(listed).filter_map(|a| Some((a, a.get_long()?)))
+    }
+
     #[test]
     fn every_flag_has_an_environment_variable_of_its_name() {
-        let command = Cli::command();
-        for sub in command.get_subcommands() {
-            for arg in sub.get_arguments().filter(|a| !["help", "version"].contains(&a.get_id().as_str())) {
-                let Some(long) = arg.get_long() else { continue };
+        for sub in Cli::command().get_subcommands() {
+            for (arg, long) in flags(sub) {
                 let expected = format!("SACCADE_{}", long.replace('-', "_").to_uppercase());
                 let env = arg.get_env().map(|e| e.to_string_lossy().into_owned());
                 assert_eq!(env.as_deref(), Some(expected.as_str()), "flag --{long}");
             }
         }
+    }
+
+    /// docs/flags.md, from the flags themselves.
+    fn reference() -> String {
+        let mut text = String::from(
+            "# Flags of `saccade serve`\n\nGenerated from the code by a test; \
+             `UPDATE_DOCS=1 cargo test -p saccade` writes it anew. Each flag is also an environment \
+             variable, and a key of the file that `--config` names.\n",
+        );
+        let command = Cli::command();
+        let serve = command.find_subcommand("serve").expect("serve is a command");
+        let mut heading = None;
+        for (arg, long) in flags(serve).filter(|(arg, _)| !arg.is_hide_set()) {
+            if arg.get_help_heading() != heading {
+                heading = arg.get_help_heading();
+                let title = heading.unwrap_or("General");
+                write!(text, "\n## {title}\n\n| flag | meaning | default |\n|---|---|---|\n").unwrap();
+            }
+            let default: Vec<_> =
+                arg.get_default_values().iter().map(|v| v.to_string_lossy()).collect();
+            let help = arg.get_help().map(ToString::to_string).unwrap_or_default();
+            writeln!(text, "| `--{long}` | {help} | {} |", default.join(" ")).unwrap();
+        }
+        text
+    }
+
+    #[test]
+    fn reference_matches_the_code() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/flags.md");
+        if std::env::var_os("UPDATE_DOCS").is_some() {
+            std::fs::write(path, reference()).unwrap();
+        }
+        let written = std::fs::read_to_string(path).unwrap_or_default();
+        assert!(written == reference(), "docs/flags.md is stale: UPDATE_DOCS=1 cargo test -p saccade");
     }
 }

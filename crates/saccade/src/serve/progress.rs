@@ -3,32 +3,37 @@
 use std::time::Instant;
 
 use indicatif::{ProgressBar, ProgressStyle};
-use saccade_ring::{DeviceLine, Phase, ShmTransport, TransportError};
+use saccade_ring::{Observer, Phase, ShmTransport};
 
 /// Follows a device from start to ready: a bar on a terminal, two lines in a log.
 pub(super) struct Loading {
-    line: DeviceLine<ShmTransport>,
+    ring: Observer<ShmTransport>,
     bar: ProgressBar,
     started: Instant,
     ready_epoch: u32,
 }
 
 impl Loading {
-    pub fn new(transport: &ShmTransport) -> anyhow::Result<Loading> {
+    pub fn new(transport: ShmTransport) -> anyhow::Result<Loading> {
         let style = ProgressStyle::with_template(
             "  loading {bar:32} {bytes} of {total_bytes} ({bytes_per_sec})",
         )?;
         Ok(Loading {
-            line: DeviceLine::new(transport.clone())?,
+            ring: Observer::new(transport)?,
             bar: ProgressBar::no_length().with_style(style),
             started: Instant::now(),
             ready_epoch: 0,
         })
     }
 
+    /// Says for a device that died that it is gone.
+    pub fn device_died(&self) -> anyhow::Result<()> {
+        Ok(self.ring.mark_absent()?)
+    }
+
     /// Looks once.
     pub fn show(&mut self) {
-        let device = self.line.read();
+        let Ok(device) = self.ring.device() else { return };
         match device.phase {
             Phase::Loading if device.load_total_bytes > 0 => {
                 self.bar.set_length(device.load_total_bytes);
@@ -48,9 +53,4 @@ impl Loading {
             _ => {}
         }
     }
-}
-
-/// Says for a device that died that it is gone: its line has no other writer left.
-pub(super) fn mark_absent(transport: &ShmTransport) -> Result<(), TransportError> {
-    DeviceLine::new(transport.clone())?.mark_absent()
 }

@@ -1,0 +1,76 @@
+//! A frontend plane process: flags become its configuration.
+
+use std::net::ToSocketAddrs;
+use std::time::Duration;
+
+use anyhow::Context;
+use saccade_frontend::{Cors, FrontendConfig, HttpLimits, Listen, SloDefaults};
+
+use crate::cli::{HttpArgs, ServeArgs};
+use crate::model_source;
+
+/// Runs the plane until it has drained after SIGTERM or SIGINT.
+pub(crate) fn run(args: &ServeArgs) -> anyhow::Result<()> {
+    let scratch = model_source::scratch()?;
+    let config = config(args, scratch.path())?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(args.http.http_threads)
+        .enable_all()
+        .build()?;
+    runtime.block_on(saccade_frontend::run(config))?;
+    Ok(())
+}
+
+fn config(args: &ServeArgs, scratch: &std::path::Path) -> anyhow::Result<FrontendConfig> {
+    let (model, http) = (&args.model, &args.http);
+    let region = args.ring.ring.clone().context("--ring names the region to join")?;
+    let folder = model_source::open(&without_weights(args), scratch)?;
+    Ok(FrontendConfig {
+        listen: listen(http)?,
+        region,
+        frontend_index: args.ring.frontend_index,
+        model: folder.root().display().to_string(),
+        tokenizer: model.tokenizer.clone(),
+        revision: None, // the folder is local by now
+        served_model_names: model_source::served_names(model),
+        api_keys: http.api_key.clone(),
+        chat_template: model.chat_template.clone(),
+        generation_config: model.generation_config == "auto",
+        priority_scheduling: false,
+        max_num_queued_reqs: http.max_num_queued_reqs,
+        slo: SloDefaults {
+            ttft_s: http.slo_ttft_ms as f32 / 1e3,
+            tpot_s: http.slo_tpot_ms as f32 / 1e3,
+        },
+        cors: Cors { allowed_origins: http.allowed_origins.clone(), ..Cors::default() },
+        tokenizer_threads: http.tokenizer_threads,
+        reader_spin: Duration::from_micros(http.reader_spin_us),
+        http: HttpLimits {
+            max_connections: http.max_connections,
+            max_body_bytes: http.max_body_bytes,
+            stall_timeout: Duration::from_secs(http.stall_timeout_s),
+            ..HttpLimits::default()
+        },
+        drain_timeout: Duration::from_secs(http.drain_timeout_s),
+        device_lost_after: Duration::from_secs(http.device_lost_after_s),
+        ui: !http.disable_ui,
+        ..FrontendConfig::default()
+    })
+}
+
+/// The frontend needs no weights.
+fn saccade_model_args(args: &ServeArgs) -> crate::cli::ModelArgs {
+    crate::cli::ModelArgs { load_format: crate::cli::LoadFormat::Dummy, ..args.model.clone() }
+}
+
+fn listen(http: &HttpArgs) -> anyhow::Result<Listen> {
+    if let Some(path) = &http.uds {
+        return Ok(Listen::Unix(path.clone()));
+    }
+    let address = (http.host.as_str(), http.port)
+        .to_socket_addrs()
+        .with_context(|| format!("--host {}", http.host))?
+        .next()
+        .with_context(|| format!("--host {} has no address", http.host))?;
+    Ok(Listen::Tcp(address))
+}
