@@ -26,7 +26,7 @@
 #define SAC_MAGIC UINT64_C(0x3145444143434153) /* "SACCADE1", little-endian */
 #define SAC_ABI_VERSION 1u
 /* FNV-1a 64 of wire.layout.txt; a test recomputes it. */
-#define SAC_LAYOUT_HASH UINT64_C(0x0)
+#define SAC_LAYOUT_HASH UINT64_C(0xa2395b5006a2efa5)
 
 /* ---- bounds ---------------------------------------------------------------------------------- */
 
@@ -99,7 +99,7 @@ typedef struct sac_region_header {
   uint64_t out_ring_offset;    /* uint64_t[num_slots][out_ring_words] */
   uint64_t arena_offset;
   uint64_t arena_bytes;
-  uint8_t _pad1[256 - 56 - 8 - 96];
+  uint8_t _pad1[256 - 152];
 } sac_region_header;
 SAC_STATIC_ASSERT(sizeof(sac_region_header) == 256, "region header is 256 bytes");
 SAC_STATIC_ASSERT(offsetof(sac_region_header, device_offset) == 56, "header offsets");

@@ -87,7 +87,10 @@ impl DeviceInfo {
         }
     }
 
-    pub(crate) fn read<T: Transport>(t: &T, layout: &RegionLayout) -> Result<DeviceInfo, TransportError> {
+    pub(crate) fn read<T: Transport>(
+        t: &T,
+        layout: &RegionLayout,
+    ) -> Result<DeviceInfo, TransportError> {
         let word = |field| t.get_u32(layout.device_at(field));
         let long = |field| t.get_u64(layout.device_at(field));
         // SYNC: acquire; pairs with the device's release of epoch and phase. The sizes are written

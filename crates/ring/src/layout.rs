@@ -10,7 +10,7 @@ pub const SAC_MAGIC: u64 = 0x3145_4441_4343_4153;
 /// Version of the header as a whole.
 pub const SAC_ABI_VERSION: u32 = 1;
 /// FNV-1a 64 of `abi/wire.layout.txt`.
-pub const SAC_LAYOUT_HASH: u64 = 0x0;
+pub const SAC_LAYOUT_HASH: u64 = 0xa239_5b50_06a2_efa5;
 
 /// One writer per line of this size.
 pub const SAC_LINE_BYTES: u32 = 128;

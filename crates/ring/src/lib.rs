@@ -27,6 +27,7 @@ mod inproc;
 mod join;
 pub mod layout;
 mod memory;
+mod observe;
 mod reader;
 mod records;
 mod region;
@@ -45,6 +46,7 @@ pub use device::{DeviceInfo, Phase};
 pub use inproc::InProcTransport;
 pub use join::{FrontendRing, JoinError, JoinOptions};
 pub use layout::DeviceStats;
+pub use observe::Observer;
 pub use reader::{PollSummary, Reader, Sink};
 pub use region::{
     MAX_ARENA_BYTES, MIN_ARENA_BYTES_PER_FRONTEND, OUT_RING_WORDS_MULTIPLE, RegionError,
