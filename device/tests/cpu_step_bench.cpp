@@ -2,8 +2,9 @@
 //
 //   cpu_step_bench [threads = 2] [portable | avx2 | avx512]
 //
-// Prints, from one run: memory read bandwidth, decode tokens/s at several batch sizes with a context of
-// 128 tokens (and the share of the bandwidth that reading the weights takes), prefill tokens/s.
+// Prints, from one run: memory read bandwidth, decode tokens/s at several batch sizes with a
+// context of 128 tokens (and the share of the bandwidth that reading the weights takes), prefill
+// tokens/s.
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -143,8 +144,8 @@ int main(int argc, char** argv) {
   }
   for (uint32_t seqs : {1u, 4u, 8u, 16u}) {
     const double s = decode_s(h, seqs);
-    std::printf("decode  %4u seqs: %7.1f tokens/s, %6.2f ms a step, %3.0f %% of the bandwidth\n", seqs,
-                seqs / s, s * 1e3, 100 * bytes / s / bandwidth);
+    std::printf("decode  %4u seqs: %7.1f tokens/s, %6.2f ms a step, %3.0f %% of the bandwidth\n",
+                seqs, seqs / s, s * 1e3, 100 * bytes / s / bandwidth);
   }
   return 0;
 }
