@@ -1,6 +1,6 @@
 /* Prints every struct, field, constant and helper of wire.h in a form that a diff can read. The
- * committed output is wire.layout.txt; SAC_LAYOUT_HASH is the FNV-1a 64 of that file, and is the one
- * constant that is not in it. See README.md. */
+ * committed output is wire.layout.txt; SAC_LAYOUT_HASH is the FNV-1a 64 of that file, and is the
+ * one constant that is not in it. See README.md. */
 #include <inttypes.h>
 #include <stdio.h>
 
@@ -9,8 +9,8 @@
 #define CONSTANT(name) printf("constant %s %" PRIu64 "\n", #name, (uint64_t)(name))
 #define STRUCT(type) \
   printf("struct %s size %zu align %zu\n", #type, sizeof(struct type), _Alignof(struct type))
-#define FIELD(type, field)                                                            \
-  printf("  %s offset %zu size %zu\n", #field, offsetof(struct type, field),          \
+#define FIELD(type, field)                                                   \
+  printf("  %s offset %zu size %zu\n", #field, offsetof(struct type, field), \
          sizeof(((struct type*)0)->field))
 #define SAMPLE(call) printf("sample %s %" PRIu64 "\n", #call, (uint64_t)(call))
 

@@ -1,9 +1,10 @@
 /* Saccade: the seam. Every byte that crosses between planes is defined here and nowhere else.
  *
  * C11-clean, also C++20 and CUDA: fixed widths, no pointers, no bit-fields, no atomics in the types
- * (C, C++ and Rust disagree on those; each side reaches words through its own atomic references, with
- * the orders of README.md). Every 128-byte line has one writer, named in the comment of its type; the
- * one exception is sac_wake, which carries no data. Offsets count from the start of the region.
+ * (C, C++ and Rust disagree on those; each side reaches words through its own atomic references,
+ * with the orders of README.md). Every 128-byte line has one writer, named in the comment of its
+ * type; the one exception is sac_wake, which carries no data. Offsets count from the start of the
+ * region.
  *
  * Changing anything here changes wire.layout.txt and SAC_LAYOUT_HASH: see README.md.
  */
@@ -28,54 +29,54 @@
 /* FNV-1a 64 of wire.layout.txt; a test recomputes it. */
 #define SAC_LAYOUT_HASH UINT64_C(0xa2395b5006a2efa5)
 
-/* ---- bounds ---------------------------------------------------------------------------------- */
+/* ---- bounds ------------------------------------------------------------------------------- */
 
-#define SAC_LINE_BYTES 128u           /* one writer per line of this size */
-#define SAC_MAX_SLOTS 4096u           /* slots in a region, all frontends together */
-#define SAC_SLOT_GRANULE 32u          /* slots of one frontend: a multiple, so that no line is shared */
-#define SAC_MAX_FRONTENDS 16u         /* frontends that can share one device */
-#define SAC_MAX_TOP_LOGPROBS 20u      /* alternatives per token */
-#define SAC_MAX_LOGIT_BIAS 1024u      /* pairs per request */
-#define SAC_MAX_STOP_IDS 128u         /* stop token ids per request */
-#define SAC_MIN_OUT_RING_WORDS 64u    /* per slot; holds 3 tokens with 20 alternatives */
+#define SAC_LINE_BYTES 128u      /* one writer per line of this size */
+#define SAC_MAX_SLOTS 4096u      /* slots in a region, all frontends together */
+#define SAC_SLOT_GRANULE 32u     /* slots of one frontend: a multiple, so that no line is shared */
+#define SAC_MAX_FRONTENDS 16u    /* frontends that can share one device */
+#define SAC_MAX_TOP_LOGPROBS 20u /* alternatives per token */
+#define SAC_MAX_LOGIT_BIAS 1024u /* pairs per request */
+#define SAC_MAX_STOP_IDS 128u    /* stop token ids per request */
+#define SAC_MIN_OUT_RING_WORDS 64u /* per slot; holds 3 tokens with 20 alternatives */
 #define SAC_MAX_OUT_RING_WORDS 65536u
-#define SAC_ARENA_ALIGN_BYTES 64u     /* extents start at multiples of this */
+#define SAC_ARENA_ALIGN_BYTES 64u /* extents start at multiples of this */
 
-/* ---- slot states ----------------------------------------------------------------------------- *
+/* ---- slot states --------------------------------------------------------------------------- *
  * A slot is EMPTY or DECODE_COMPLETED when status.ticket == doorbell.ticket in one of those states:
  * its frontend may then ring a new ticket. A doorbell whose ticket differs from the status is
  * PREFILL_PENDING even before the device has written so. Edges and their owners: README.md. */
 #define SAC_STATE_EMPTY 0u
-#define SAC_STATE_PREFILL_PENDING 1u     /* known to the device, waiting for a seat */
-#define SAC_STATE_PREFILL_PROCESSING 2u  /* holds KV blocks; prompt being computed */
-#define SAC_STATE_DECODE_PROCESSING 3u   /* produces a token per step */
-#define SAC_STATE_DECODE_PAUSED 4u       /* held: reader behind, preempted, or rotated out */
-#define SAC_STATE_DECODE_COMPLETED 5u    /* final count and finish reason stand; no resource is held */
-#define SAC_STATE_FETCH_PENDING 6u       /* prefix KV is being asked for */
-#define SAC_STATE_FETCH_PROCESSING 7u    /* prefix KV is being written into reserved blocks */
+#define SAC_STATE_PREFILL_PENDING 1u    /* known to the device, waiting for a seat */
+#define SAC_STATE_PREFILL_PROCESSING 2u /* holds KV blocks; prompt being computed */
+#define SAC_STATE_DECODE_PROCESSING 3u  /* produces a token per step */
+#define SAC_STATE_DECODE_PAUSED 4u      /* held: reader behind, preempted, or rotated out */
+#define SAC_STATE_DECODE_COMPLETED 5u   /* final count and finish reason stand; nothing is held */
+#define SAC_STATE_FETCH_PENDING 6u      /* prefix KV is being asked for */
+#define SAC_STATE_FETCH_PROCESSING 7u   /* prefix KV is being written into reserved blocks */
 
-/* ---- finish reasons (valid in DECODE_COMPLETED) ---------------------------------------------- */
+/* ---- finish reasons (valid in DECODE_COMPLETED) ------------------------------------------- */
 #define SAC_FINISH_NONE 0u
-#define SAC_FINISH_STOP 1u          /* an end-of-sequence or stop token id; that token is the last */
-#define SAC_FINISH_LENGTH 2u        /* max_tokens, or the model's length limit */
-#define SAC_FINISH_CANCELLED 3u     /* the frontend asked */
-#define SAC_FINISH_INVALID 4u       /* the descriptor or a token id broke a bound; nothing was run */
-#define SAC_FINISH_STALE_EPOCH 5u   /* submitted to an earlier life of the device */
-#define SAC_FINISH_ERROR 6u         /* the step failed for this request */
+#define SAC_FINISH_STOP 1u        /* an end-of-sequence or stop token id; that token is the last */
+#define SAC_FINISH_LENGTH 2u      /* max_tokens, or the model's length limit */
+#define SAC_FINISH_CANCELLED 3u   /* the frontend asked */
+#define SAC_FINISH_INVALID 4u     /* the descriptor or a token id broke a bound; nothing was run */
+#define SAC_FINISH_STALE_EPOCH 5u /* submitted to an earlier life of the device */
+#define SAC_FINISH_ERROR 6u       /* the step failed for this request */
 
-/* ---- device phases --------------------------------------------------------------------------- */
+/* ---- device phases ------------------------------------------------------------------------ */
 #define SAC_PHASE_ABSENT 0u
 #define SAC_PHASE_LOADING 1u
 #define SAC_PHASE_READY 2u
 #define SAC_PHASE_FAILED 3u
 
-/* ---- request flags --------------------------------------------------------------------------- */
-#define SAC_REQ_IGNORE_EOS 1u        /* end-of-sequence ids of the model do not stop it */
-#define SAC_REQ_LOGPROBS 2u          /* logprob of each produced token (num_top_logprobs may be 0) */
-#define SAC_REQ_PROMPT_LOGPROBS 4u   /* records for prompt tokens 1..n-1 come before the first token */
+/* ---- request flags ------------------------------------------------------------------------ */
+#define SAC_REQ_IGNORE_EOS 1u      /* end-of-sequence ids of the model do not stop it */
+#define SAC_REQ_LOGPROBS 2u        /* logprob of each produced token (num_top_logprobs may be 0) */
+#define SAC_REQ_PROMPT_LOGPROBS 4u /* records of prompt tokens 1..n-1 come before the others */
 #define SAC_REQ_KNOWN_FLAGS 7u
 
-/* ---- region header: written once by the creator; magic last with release --------------------- */
+/* ---- region header: written once by the creator; magic last with release ------------------ */
 typedef struct sac_region_header {
   SAC_ALIGNAS(128) uint64_t magic;
   uint32_t abi_version;
@@ -104,9 +105,9 @@ typedef struct sac_region_header {
 SAC_STATIC_ASSERT(sizeof(sac_region_header) == 256, "region header is 256 bytes");
 SAC_STATIC_ASSERT(offsetof(sac_region_header, device_offset) == 56, "header offsets");
 
-/* ---- device line: writer = device ------------------------------------------------------------ */
+/* ---- device line: writer = device --------------------------------------------------------- */
 typedef struct sac_device_line {
-  SAC_ALIGNAS(128) uint32_t epoch;         /* +1 at each start of a device; 0 = none has ever joined */
+  SAC_ALIGNAS(128) uint32_t epoch; /* +1 at each start of a device; 0 = none has ever joined */
   uint32_t phase;         /* SAC_PHASE_*; READY is written after slots of older epochs are EMPTY */
   uint64_t heartbeat;     /* +1 per tick, and while loading */
   uint32_t publish_count; /* +1 when a tick wrote tokens or states; futex word of token readers */
@@ -123,21 +124,21 @@ typedef struct sac_device_line {
 } sac_device_line;
 SAC_STATIC_ASSERT(sizeof(sac_device_line) == 128, "device line is one line");
 
-/* ---- device statistics: writer = device; each word relaxed, refreshed once per tick ----------- */
+/* ---- device statistics: writer = device; each word relaxed, refreshed once per tick ------- */
 typedef struct sac_device_stats {
   SAC_ALIGNAS(128) uint64_t ticks;
   uint64_t steps;
-  uint64_t prefill_tokens;   /* prompt tokens computed, recomputation included */
-  uint64_t decode_tokens;    /* decode rows computed */
-  uint64_t preemptions;      /* requests whose blocks were taken, to be recomputed */
+  uint64_t prefill_tokens; /* prompt tokens computed, recomputation included */
+  uint64_t decode_tokens;  /* decode rows computed */
+  uint64_t preemptions;    /* requests whose blocks were taken, to be recomputed */
   uint64_t recomputed_tokens;
   uint64_t requests_accepted;
-  uint64_t requests_rejected; /* SAC_FINISH_INVALID, SAC_FINISH_STALE_EPOCH */
-  uint64_t requests_finished; /* all finish reasons of accepted requests */
+  uint64_t requests_rejected;  /* SAC_FINISH_INVALID, SAC_FINISH_STALE_EPOCH */
+  uint64_t requests_finished;  /* all finish reasons of accepted requests */
   uint64_t requests_reclaimed; /* of frontends that went away */
   uint64_t reader_stalls;      /* times a request was held because its reader was behind */
   uint64_t step_ns;            /* time between launch and completion, summed */
-  uint64_t host_wait_ns;       /* time the device waited for anything outside it while it had work */
+  uint64_t host_wait_ns; /* time the device waited for anything outside it while it had work */
   uint32_t num_running;
   uint32_t num_waiting;
   uint32_t num_paused;
@@ -150,7 +151,7 @@ typedef struct sac_device_stats {
 } sac_device_stats;
 SAC_STATIC_ASSERT(sizeof(sac_device_stats) == 256, "device statistics are two lines");
 
-/* ---- frontend acknowledgement: writer = device ------------------------------------------------ */
+/* ---- frontend acknowledgement: writer = device -------------------------------------------- */
 typedef struct sac_frontend_ack {
   uint32_t epoch; /* the frontend epoch whose predecessors hold no slot any more */
   uint32_t lost;  /* times the device gave this frontend up because its heartbeat stood still */
@@ -158,33 +159,33 @@ typedef struct sac_frontend_ack {
 } sac_frontend_ack;
 SAC_STATIC_ASSERT(sizeof(sac_frontend_ack) == 16, "frontend ack is 16 bytes");
 
-/* ---- wake hint: any frontend, atomic add; the one line with several writers, it carries no data */
+/* ---- wake hint: any frontend, atomic add; several writers, carries no data ---------------- */
 typedef struct sac_wake {
   SAC_ALIGNAS(128) uint32_t device_kick;
   uint8_t _pad0[124];
 } sac_wake;
 SAC_STATIC_ASSERT(sizeof(sac_wake) == 128, "wake is one line");
 
-/* ---- frontend line: writer = that frontend --------------------------------------------------- */
+/* ---- frontend line: writer = that frontend ------------------------------------------------ */
 typedef struct sac_frontend_line {
-  SAC_ALIGNAS(128) uint32_t epoch;     /* +1 at each start of this frontend; 0 = never joined */
-  uint32_t waiting;   /* 1 while its token reader may be woken through publish_count */
-  uint64_t heartbeat; /* moves at least every SAC_FRONTEND_HEARTBEAT_MS while alive */
+  SAC_ALIGNAS(128) uint32_t epoch; /* +1 at each start of this frontend; 0 = never joined */
+  uint32_t waiting;                /* 1 while its token reader may be woken through publish_count */
+  uint64_t heartbeat;              /* moves at least every SAC_FRONTEND_HEARTBEAT_MS while alive */
   uint8_t _pad0[112];
 } sac_frontend_line;
 SAC_STATIC_ASSERT(sizeof(sac_frontend_line) == 128, "frontend line is one line");
 #define SAC_FRONTEND_HEARTBEAT_MS 100u
-#define SAC_FRONTEND_LOST_MS 5000u /* a heartbeat that stands still so long: its slots are reclaimed */
+#define SAC_FRONTEND_LOST_MS 5000u /* a heartbeat that stands still so long: slots reclaimed */
 
-/* ---- doorbell: uint32_t per slot, writer = the slot's frontend -------------------------------- *
+/* ---- doorbell: uint32_t per slot, writer = the slot's frontend ----------------------------- *
  * (ticket << 1) | cancel. A new ticket submits what the descriptor says; the same ticket with the
  * cancel bit asks to end it. Tickets of a slot grow by one, modulo 2^24; they survive restarts. */
 #define SAC_DOORBELL_CANCEL 1u
 #define SAC_TICKET_MASK 0xffffffu
 
-/* ---- status: writer = device; 16 bytes a slot, so 4096 slots are one read of 64 KiB ------------ */
+/* ---- status: writer = device; 16 bytes a slot, so 4096 slots are one read of 64 KiB ------- */
 typedef struct sac_status {
-  uint64_t word; /* count 0-31, state 32-35, finish 36-39, ticket 40-63: one aligned word, never torn */
+  uint64_t word; /* count 0-31, state 32-35, finish 36-39, ticket 40-63; never torn */
   uint32_t num_computed_tokens; /* progress: positions whose KV is resident */
   uint32_t num_cached_tokens;   /* of the prompt, positions that came from a cache */
 } sac_status;
@@ -194,19 +195,19 @@ SAC_STATIC_ASSERT(sizeof(sac_status) * SAC_MAX_SLOTS == 65536, "all statuses in 
 #define SAC_STATUS_FINISH_SHIFT 36u
 #define SAC_STATUS_TICKET_SHIFT 40u
 
-/* ---- descriptor: writer = the slot's frontend, before it rings; constant until DECODE_COMPLETED  *
+/* ---- descriptor: writer = the slot's frontend, before it rings; constant until DECODE_COMPLETED *
  * The arena extent holds, in this order and without gaps: uint32_t token[prompt_len],
  * { uint32_t token; float bias; } logit_bias[num_logit_bias], uint32_t stop_id[num_stop_ids].
  * The device copies it when it accepts the request; the extent is free once the state has left
  * PREFILL_PENDING. */
 typedef struct sac_descriptor {
-  SAC_ALIGNAS(128) uint64_t sequence;     /* order of arrival within this frontend */
-  uint64_t arena_extent; /* offset in the arena, a multiple of SAC_ARENA_ALIGN_BYTES */
-  uint32_t device_epoch; /* the life of the device that this request was meant for */
-  uint32_t flags;        /* SAC_REQ_* */
-  uint32_t prompt_len;   /* tokens, 1 .. max_model_len - 1 */
-  uint32_t max_tokens;   /* to produce, >= 1; prompt_len + max_tokens <= max_model_len */
-  uint32_t min_tokens;   /* stop ids do not count before */
+  SAC_ALIGNAS(128) uint64_t sequence; /* order of arrival within this frontend */
+  uint64_t arena_extent;              /* offset in the arena, a multiple of SAC_ARENA_ALIGN_BYTES */
+  uint32_t device_epoch;              /* the life of the device that this request was meant for */
+  uint32_t flags;                     /* SAC_REQ_* */
+  uint32_t prompt_len;                /* tokens, 1 .. max_model_len - 1 */
+  uint32_t max_tokens; /* to produce, >= 1; prompt_len + max_tokens <= max_model_len */
+  uint32_t min_tokens; /* stop ids do not count before */
   uint32_t num_logit_bias;
   uint32_t num_stop_ids;
   uint32_t num_top_logprobs; /* 0 .. SAC_MAX_TOP_LOGPROBS */
@@ -226,14 +227,14 @@ typedef struct sac_descriptor {
 } sac_descriptor;
 SAC_STATIC_ASSERT(sizeof(sac_descriptor) == 256, "descriptor is two lines");
 
-/* ---- output ring: writer = device; uint64_t[out_ring_words] per slot ---------------------------- *
+/* ---- output ring: writer = device; uint64_t[out_ring_words] per slot ----------------------- *
  * Record i of a request is at word (i % capacity) * stride, with stride = 1 + num_top_logprobs if
  * any logprob flag is set, else 1, and capacity = out_ring_words / stride. Its first word is the
  * token, the others its alternatives, best first: id in bits 0-31, float logprob in bits 32-63.
  * The device writes record i only when i < cursor + capacity; the cursor (uint32_t per slot, writer
  * = frontend) counts records read, and starts at 0 with each ticket. */
 
-/* ---- pure helpers, the same in every language -------------------------------------------------- */
+/* ---- pure helpers, the same in every language --------------------------------------------- */
 #ifdef __CUDACC__
 #define SAC_HD __host__ __device__
 #else
@@ -245,7 +246,8 @@ SAC_STATIC_ASSERT(sizeof(sac_descriptor) == 256, "descriptor is two lines");
 #define SAC_PURE static inline
 #endif
 
-SAC_PURE uint64_t sac_status_word(uint32_t ticket, uint32_t state, uint32_t finish, uint32_t count) {
+SAC_PURE uint64_t sac_status_word(uint32_t ticket, uint32_t state, uint32_t finish,
+                                  uint32_t count) {
   return ((uint64_t)(ticket & SAC_TICKET_MASK) << SAC_STATUS_TICKET_SHIFT) |
          ((uint64_t)(finish & 15u) << SAC_STATUS_FINISH_SHIFT) |
          ((uint64_t)(state & 15u) << SAC_STATUS_STATE_SHIFT) | count;
@@ -269,7 +271,7 @@ SAC_PURE uint32_t sac_doorbell_ticket(uint32_t doorbell) {
 SAC_PURE uint32_t sac_record_stride(uint32_t flags, uint32_t num_top_logprobs) {
   return (flags & (SAC_REQ_LOGPROBS | SAC_REQ_PROMPT_LOGPROBS)) ? 1u + num_top_logprobs : 1u;
 }
-/* First slot of a frontend; the last frontend takes the remainder. frontend may be num_frontends. */
+/* First slot of a frontend; the last one takes the remainder. frontend may be num_frontends. */
 SAC_PURE uint32_t sac_first_slot(uint32_t num_slots, uint32_t num_frontends, uint32_t frontend) {
   return frontend >= num_frontends
              ? num_slots

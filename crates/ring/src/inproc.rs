@@ -53,13 +53,14 @@ impl InProcTransport {
         // SAFETY: the size is not 0.
         let base = unsafe { alloc_zeroed(layout) };
         let Some(base) = NonNull::new(base) else { handle_alloc_error(layout) };
-        // SAFETY: fresh memory of at least `len` bytes, aligned to a page, alive until `Heap` drops.
+        // SAFETY: fresh memory of at least `len` bytes, aligned to a page, alive until `Heap`
+        // drops.
         let memory = unsafe { Memory::new(base, len) };
         InProcTransport { heap: Arc::new(Heap { memory, layout }) }
     }
 
-    /// Start of the region, for a device plane in this process; valid while a clone lives. The device
-    /// must access it by atomics only.
+    /// Start of the region, for a device plane in this process; valid while a clone lives. The
+    /// device must access it by atomics only.
     #[must_use]
     pub fn base_ptr(&self) -> *mut u8 {
         self.heap.memory.base()

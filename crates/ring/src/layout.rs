@@ -1,7 +1,8 @@
 //! The Rust mirror of `abi/wire.h`: the same names, sizes and offsets, and nothing else.
 //!
 //! Constants keep their C names so that one search finds both sides. `tests/layout.rs` compiles the
-//! header, dumps it, and compares every offset and constant with this file and with the golden dump.
+//! header, dumps it, and compares every offset and constant with this file and with the golden
+//! dump.
 
 use bytemuck::{Pod, Zeroable};
 

@@ -3,8 +3,8 @@
 //! A *region* is the memory of `abi/wire.h`: everything that crosses between a frontend and the
 //! device plane. A *transport* reaches it by one-sided puts and gets. A frontend joins a region as
 //! one of its frontends ([`FrontendRing::join`]) and splits in two: a [`Submitter`] that hands
-//! requests to the device from any thread, and a [`Reader`] that delivers tokens to a [`Sink`] on one
-//! thread.
+//! requests to the device from any thread, and a [`Reader`] that delivers tokens to a [`Sink`] on
+//! one thread.
 //!
 //! ```
 //! # use saccade_ring::{FrontendRing, InProcTransport, RegionLimits};
@@ -18,8 +18,8 @@
 //! ```
 //!
 //! Invariants: nothing read from a region is used before it is validated; every ticket that
-//! [`Submitter::try_submit`] returned ends exactly once; no code here waits for the device without a
-//! bound; all unsafe code that touches a region is in `memory`, `inproc` and `shm`.
+//! [`Submitter::try_submit`] returned ends exactly once; no code here waits for the device without
+//! a bound; all unsafe code that touches a region is in `memory`, `inproc` and `shm`.
 
 mod arena;
 mod device;

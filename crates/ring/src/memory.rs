@@ -1,8 +1,8 @@
 //! Bounds-checked atomic access to a region of memory that others write at the same time.
 //!
 //! All pointer work of the crate's data path is here. Nothing ever forms a Rust reference to region
-//! memory: a peer in another process may change any byte at any moment, so every access is an atomic
-//! one of a word or a byte, and what comes back is a value to be validated.
+//! memory: a peer in another process may change any byte at any moment, so every access is an
+//! atomic one of a word or a byte, and what comes back is a value to be validated.
 
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, fence};

@@ -19,8 +19,8 @@ const DEFERRED_WAIT: Duration = Duration::from_millis(1);
 /// Where the reader delivers. Each ticket gets any number of records, then exactly one of
 /// [`finished`](Sink::finished) and [`lost`](Sink::lost).
 pub trait Sink {
-    /// How many records the ticket's consumer can take now. The rest stays in the ring, and when the
-    /// ring is full the device holds this request, and only this one.
+    /// How many records the ticket's consumer can take now. The rest stays in the ring, and when
+    /// the ring is full the device holds this request, and only this one.
     fn room(&mut self, ticket: Ticket) -> usize;
     /// The next token of a ticket.
     fn record(&mut self, ticket: Ticket, record: Record<'_>);
@@ -213,8 +213,8 @@ impl<T: Transport> Reader<T> {
     fn look(&mut self) -> bool {
         let shared = &self.shared;
         let published = shared.layout.device_at(offset_of!(DeviceLine, publish_count));
-        // SYNC: acquire, before the statuses: whatever they miss changes this word later and so ends
-        // the next wait at once.
+        // SYNC: acquire, before the statuses: whatever they miss changes this word later and so
+        // ends the next wait at once.
         match shared.transport.get_u32(published) {
             Ok(seen) => self.seen = seen,
             Err(_) => return false,
@@ -359,8 +359,8 @@ impl<T: Transport> Reader<T> {
     /// Tells the device how far the ring was read.
     fn advance(&mut self, reading: &mut Reading, available: u32) {
         let flight = &reading.flight;
-        // SYNC: release; pairs with the device's acquire of the cursor before it writes over records:
-        // our reads of them come before.
+        // SYNC: release; pairs with the device's acquire of the cursor before it writes over
+        // records: our reads of them come before.
         let at = self.shared.layout.cursor_at(flight.ticket.slot);
         if self.shared.transport.put_u32(at, reading.cursor).is_err() {
             reading.doomed = true;

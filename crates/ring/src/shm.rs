@@ -82,8 +82,8 @@ fn map(file: &File, path: &Path, len: usize) -> Result<ShmTransport, RegionError
     let Some(base) = NonNull::new(base.cast::<u8>()) else {
         return Err(RegionError::io("map", path, io::Error::from(io::ErrorKind::OutOfMemory)));
     };
-    // SAFETY: page-aligned, `len` bytes, mapped until `Mapping` drops. The creator keeps the file at
-    // its size; if somebody truncates it, the kernel ends the process with SIGBUS, and no access
+    // SAFETY: page-aligned, `len` bytes, mapped until `Mapping` drops. The creator keeps the file
+    // at its size; if somebody truncates it, the kernel ends the process with SIGBUS, and no access
     // here is worse than that.
     let memory = unsafe { Memory::new(base, len) };
     Ok(ShmTransport { mapping: Arc::new(Mapping { memory }) })

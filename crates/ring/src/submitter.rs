@@ -34,9 +34,9 @@ impl<T: Transport> Submitter<T> {
         self.try_submit_with(submission, |_| ())
     }
 
-    /// Like [`try_submit`](Self::try_submit), and calls `announce` with the ticket before the device
-    /// (and so the reader) can know it. If the region is lost right after that, the call still
-    /// fails, and the announced ticket never reaches the reader.
+    /// Like [`try_submit`](Self::try_submit), and calls `announce` with the ticket before the
+    /// device (and so the reader) can know it. If the region is lost right after that, the call
+    /// still fails, and the announced ticket never reaches the reader.
     ///
     /// # Errors
     /// See [`SubmitError`]; nothing is left behind.
@@ -218,8 +218,9 @@ impl<T: Transport> Submitter<T> {
         lock(&self.shared.tracker).free_arena_bytes()
     }
 
-    /// How many slots of this frontend are in each state, by `SAC_STATE_*`. A slot that was rung and
-    /// not yet seen by the device counts as pending; a state that does not exist is not counted.
+    /// How many slots of this frontend are in each state, by `SAC_STATE_*`. A slot that was rung
+    /// and not yet seen by the device counts as pending; a state that does not exist is not
+    /// counted.
     #[must_use]
     pub fn slot_states(&self) -> [usize; NUM_STATES] {
         let mut counts = [0; NUM_STATES];

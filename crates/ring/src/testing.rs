@@ -1,8 +1,8 @@
 //! A device plane in Rust for tests: it serves a region with scripted tokens and no model.
 //!
-//! It keeps the device's side of `abi/README.md` exactly (order of stores, epochs, acknowledgements,
-//! backpressure), in the plainest way, and over a [`Transport`], so that the model checks can run it.
-//! It trusts the frontends' descriptors no more than the real one does.
+//! It keeps the device's side of `abi/README.md` exactly (order of stores, epochs,
+//! acknowledgements, backpressure), in the plainest way, and over a [`Transport`], so that the
+//! model checks can run it. It trusts the frontends' descriptors no more than the real one does.
 
 use std::mem::offset_of;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -375,7 +375,8 @@ impl<T: Transport> FakeDevice<T> {
         };
         let Some(token) = token else { return Ok(Some(SAC_FINISH_ERROR)) };
         for word in 0..seat.stride {
-            // Logprobs that name their place: -(index of the record) - (rank of the alternative) / 32.
+            // Logprobs that name their place: -(index of the record) - (rank of the alternative) /
+            // 32.
             let logprob = -(seat.count as f32) - word as f32 / 32.0;
             let id = if word == 0 { token } else { (token + word) % self.config.vocab_size };
             let at = seat.count % seat.capacity * seat.stride + word;
@@ -463,8 +464,8 @@ impl<T: Transport> FakeDevice<T> {
         self.published = self.published.wrapping_add(1);
         let at = self.layout.device_at(offset_of!(DeviceLine, publish_count));
         self.transport.put_u32(at, self.published)?;
-        // SYNC: partner is the fence of `wake::wait_publish` between `waiting = 1` and its last look
-        // at publish_count.
+        // SYNC: partner is the fence of `wake::wait_publish` between `waiting = 1` and its last
+        // look at publish_count.
         self.transport.fence();
         for frontend in 0..self.layout.num_frontends() {
             let waiting = self.layout.frontend_at(frontend, offset_of!(FrontendLine, waiting));

@@ -1,8 +1,8 @@
 //! The slot tracker: which slots of this frontend may be rung, and what input they still hold.
 //!
 //! A local cache, so that a submission needs no look at the region: slots come back from the token
-//! reader as their tickets end, or, when the end was not seen from the device, from one bulk read of
-//! the statuses.
+//! reader as their tickets end, or, when the end was not seen from the device, from one bulk read
+//! of the statuses.
 
 use std::ops::Range;
 
@@ -18,8 +18,8 @@ enum SlotUse {
     Free,
     /// Its ticket is in flight.
     Busy,
-    /// Its ticket has ended here (or belongs to an earlier life of this frontend), but the device has
-    /// not yet shown the slot idle with that ticket.
+    /// Its ticket has ended here (or belongs to an earlier life of this frontend), but the device
+    /// has not yet shown the slot idle with that ticket.
     Draining,
 }
 
@@ -66,16 +66,16 @@ pub(crate) struct Tracker {
     free: Vec<u64>,
     num_free: usize,
     num_draining: usize,
-    /// Where the next search begins: behind the last slot taken, so that a search is short and slots
-    /// take turns.
+    /// Where the next search begins: behind the last slot taken, so that a search is short and
+    /// slots take turns.
     hint: usize,
     arena: Arena,
     sequence: u64,
 }
 
 impl Tracker {
-    /// All slots start as draining with the ticket of their doorbell: they come free when the device
-    /// shows that no earlier life of this frontend holds them.
+    /// All slots start as draining with the ticket of their doorbell: they come free when the
+    /// device shows that no earlier life of this frontend holds them.
     pub(crate) fn new(doorbells: &[u32], arena: Range<u64>) -> Tracker {
         let slots: Vec<SlotEntry> = doorbells
             .iter()
@@ -140,8 +140,8 @@ impl Tracker {
         }
     }
 
-    /// Frees the draining slots that `statuses` (the words of one bulk read) shows idle. The read may
-    /// be old: a slot that was idle with its last ticket stays so until it is rung.
+    /// Frees the draining slots that `statuses` (the words of one bulk read) shows idle. The read
+    /// may be old: a slot that was idle with its last ticket stays so until it is rung.
     pub(crate) fn refresh(&mut self, statuses: &[u64]) {
         for index in 0..self.slots.len() {
             let entry = self.slots[index];

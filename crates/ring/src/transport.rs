@@ -32,11 +32,11 @@ pub enum TransportError {
 ///
 /// Implementations MUST:
 /// - check every access against the region before touching memory;
-/// - make [`put_u32`](Self::put_u32) and [`put_u64`](Self::put_u64) release: whoever reads the word
-///   with acquire sees everything that this thread put before;
+/// - make [`put_u32`](Self::put_u32) and [`put_u64`](Self::put_u64) release: whoever reads the
+///   word with acquire sees everything that this thread put before;
 /// - make [`get_u32`](Self::get_u32), [`get_u64`](Self::get_u64) and
-///   [`get_words`](Self::get_words) acquire: a later get on this thread sees everything that was put
-///   before the words it returned;
+///   [`get_words`](Self::get_words) acquire: a later get on this thread sees everything that was
+///   put before the words it returned;
 /// - never tear an aligned word of those five.
 ///
 /// [`wake_word`](Self::wake_word) and [`wait_word`](Self::wait_word) are hints. A transport without

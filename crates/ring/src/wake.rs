@@ -36,7 +36,8 @@ pub(crate) fn wait_publish<T: Transport>(
     let waiting = layout.frontend_at(frontend, offset_of!(FrontendLine, waiting));
     let published = layout.device_at(offset_of!(DeviceLine, publish_count));
     t.put_u32(waiting, 1)?;
-    // SYNC: partner is the device's fence between its publish_count store and its look at `waiting`.
+    // SYNC: partner is the device's fence between its publish_count store and its look at
+    // `waiting`.
     t.fence();
     let slept = match t.get_u32(published) {
         Ok(now) if now == seen => t.wait_word(published, seen, timeout),

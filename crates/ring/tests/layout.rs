@@ -167,7 +167,8 @@ fn dump_from_rust() -> String {
         slo_ttft_s slo_tbt_s _pad0);
     let word = 0xabcd_ef35_1234_5678;
     samples!(out:
-        "sac_status_word(0xabcdef, 5, 3, 0x12345678)" = sac_status_word(0xab_cdef, 5, 3, 0x1234_5678);
+        "sac_status_word(0xabcdef, 5, 3, 0x12345678)" =
+            sac_status_word(0xab_cdef, 5, 3, 0x1234_5678);
         "sac_status_word(0xffffffff, 0xff, 0xff, 1)" = sac_status_word(u32::MAX, 0xff, 0xff, 1);
         "sac_status_count(UINT64_C(0xabcdef3512345678))" = sac_status_count(word);
         "sac_status_state(UINT64_C(0xabcdef3512345678))" = sac_status_state(word);
