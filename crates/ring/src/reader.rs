@@ -22,6 +22,9 @@ pub trait Sink {
     /// How many records the ticket's consumer can take now. The rest stays in the ring, and when
     /// the ring is full the device holds this request, and only this one.
     fn room(&mut self, ticket: Ticket) -> usize;
+    /// The device has taken the ticket from its queue (or ended it there). At most once, before its
+    /// first record.
+    fn admitted(&mut self, _ticket: Ticket) {}
     /// The next token of a ticket.
     fn record(&mut self, ticket: Ticket, record: Record<'_>);
     /// The ticket has ended; the device produced `count` records. All of them were delivered,
@@ -270,7 +273,11 @@ impl<T: Transport> Reader<T> {
         let Some(mut reading) = self.readings[index] else { return false };
         if reading.end.is_none() && !reading.doomed {
             if view.statuses_read {
+                let waited = !reading.input_returned;
                 self.look_at(index, &mut reading);
+                if waited && reading.input_returned {
+                    sink.admitted(reading.flight.ticket);
+                }
             }
             let served = view.epoch == Some(reading.flight.ticket.device_epoch);
             reading.doomed |= reading.end.is_none() && !served;
