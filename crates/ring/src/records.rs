@@ -41,12 +41,14 @@ pub(crate) fn judge(word: u64, flight: &Flight, cursor: u32, count: u32) -> Verd
         // Not seen yet. (It cannot become unseen again once it has a record.)
         return if count == 0 { before } else { violation };
     }
+    if sac_status_ticket(word) == ticket && sac_status_state(word) == SAC_STATE_EMPTY {
+        return Verdict { outcome: Outcome::Gone, input_taken: true, ..before };
+    }
     let in_bounds = (count..=flight.max_records).contains(&now) && now - cursor <= flight.capacity;
     if sac_status_ticket(word) != ticket || !in_bounds {
         return violation;
     }
     let outcome = match sac_status_state(word) {
-        SAC_STATE_EMPTY => Outcome::Gone,
         SAC_STATE_DECODE_COMPLETED => finish_of(word),
         SAC_STATE_PREFILL_PENDING => return Verdict { count: now, ..before },
         SAC_STATE_PREFILL_PROCESSING
@@ -145,6 +147,7 @@ mod tests {
         assert_eq!(judged(at(done, 7, 0), 0, 0), Outcome::Violation, "no such reason");
         assert_eq!(judged(at(done, SAC_FINISH_STALE_EPOCH, 0), 0, 0), Outcome::Gone);
         assert_eq!(judged(at(SAC_STATE_EMPTY, 0, 0), 0, 0), Outcome::Gone);
+        assert_eq!(judged(at(SAC_STATE_EMPTY, 0, 0), 3, 5), Outcome::Gone, "taken back half way");
         let other = sac_status_word(7, running, 0, 0);
         assert_eq!(judged(other, 0, 0), Outcome::Violation, "another ticket");
     }
