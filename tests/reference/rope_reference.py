@@ -6,7 +6,7 @@ import torch
 from transformers import LlamaConfig
 from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 
-POSITIONS = (0, 1, 2, 63, 64, 65, 127, 1000, 8191, 40000, 131071)
+POSITIONS = (0, 1, 2, 63, 64, 65, 127, 1000, 8191, 40000)
 SHAPE = {
     "architectures": ["LlamaForCausalLM"],
     "model_type": "llama",

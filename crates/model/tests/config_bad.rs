@@ -1,0 +1,236 @@
+//! Bad configuration files: every refusal names the file, the field and the bound.
+
+mod common;
+
+use common::{llama, mistral, parse, qwen2, qwen3};
+use saccade_model::{parse_config, parse_generation_config};
+use serde_json::{Map, Value, json};
+
+type Make = fn(&Value) -> Map<String, Value>;
+
+/// (family, changes, field that the error must name, words that it must contain)
+fn table() -> Vec<(Make, Value, &'static str, &'static str)> {
+    let list: Vec<(Make, Value, &str, &str)> = vec![
+        (
+            llama,
+            json!({"architectures": ["GPT2LMHeadModel"]}),
+            "architectures",
+            "LlamaForCausalLM, MistralForCausalLM, Qwen2ForCausalLM, Qwen3ForCausalLM",
+        ),
+        (llama, json!({"architectures": "-", "model_type": "gpt2"}), "architectures", "missing"),
+        (llama, json!({"architectures": "LlamaForCausalLM"}), "architectures", "supported"),
+        (llama, json!({"model_type": "qwen3"}), "model_type", "must be \"llama\""),
+        (llama, json!({"hidden_size": "-"}), "hidden_size", "missing"),
+        (llama, json!({"hidden_size": 0}), "hidden_size", "is 0, must be an integer in 1..=65536"),
+        (llama, json!({"hidden_size": -64}), "hidden_size", "is -64"),
+        (llama, json!({"hidden_size": 64.5}), "hidden_size", "is 64.5"),
+        (llama, json!({"hidden_size": "64"}), "hidden_size", "is \"64\""),
+        (llama, json!({"hidden_size": 65537}), "hidden_size", "1..=65536"),
+        (llama, json!({"hidden_size": u64::MAX}), "hidden_size", "1..=65536"),
+        (llama, json!({"hidden_size": 66}), "hidden_size", "divisible by num_attention_heads = 4"),
+        (llama, json!({"intermediate_size": 0}), "intermediate_size", "1..=1048576"),
+        (llama, json!({"num_hidden_layers": 0}), "num_hidden_layers", "1..=1024"),
+        (llama, json!({"num_hidden_layers": 1025}), "num_hidden_layers", "1..=1024"),
+        (llama, json!({"num_attention_heads": 0}), "num_attention_heads", "1..=1024"),
+        (llama, json!({"num_key_value_heads": 3}), "num_key_value_heads", "must divide"),
+        (llama, json!({"num_key_value_heads": 0}), "num_key_value_heads", "1..=1024"),
+        (llama, json!({"num_key_value_heads": 8}), "num_key_value_heads", "must divide"),
+        (qwen2, json!({"num_key_value_heads": "-"}), "num_key_value_heads", "is 32"),
+        (llama, json!({"head_dim": 15}), "head_dim", "must be even"),
+        (llama, json!({"head_dim": 1026}), "head_dim", "1..=1024"),
+        (llama, json!({"hidden_size": 60}), "head_dim", "is 15, must be even"),
+        (llama, json!({"hidden_size": 8192}), "head_dim", "is 2048"),
+        (llama, json!({"vocab_size": 0}), "vocab_size", "1..=4194304"),
+        (llama, json!({"max_position_embeddings": 0}), "max_position_embeddings", "1..=16777216"),
+        (llama, json!({"max_position_embeddings": 1u64 << 40}), "max_position_embeddings", "1..="),
+        (llama, json!({"rms_norm_eps": -1e-5}), "rms_norm_eps", "0..=1"),
+        (llama, json!({"rms_norm_eps": "small"}), "rms_norm_eps", "a number"),
+        (llama, json!({"tie_word_embeddings": 1}), "tie_word_embeddings", "true or false"),
+        (llama, json!({"hidden_act": "gelu"}), "hidden_act", "must be \"silu\""),
+        (llama, json!({"torch_dtype": "float8_e4m3fn"}), "torch_dtype", "bfloat16"),
+        (llama, json!({"dtype": {"a": "b"}}), "dtype", "float32"),
+        (llama, json!({"bos_token_id": 300}), "bos_token_id", "0..=299"),
+        (llama, json!({"eos_token_id": -1}), "eos_token_id", "0..=299"),
+        (llama, json!({"eos_token_id": [2, 300]}), "eos_token_id", "is 300"),
+        (llama, json!({"eos_token_id": [2, null]}), "eos_token_id", "is null"),
+        (llama, json!({"eos_token_id": vec![0; 17]}), "eos_token_id", "at most 16"),
+        // Biases and windows of the wrong family.
+        (mistral, json!({"attention_bias": true}), "attention_bias", "must be false"),
+        (qwen3, json!({"mlp_bias": true}), "mlp_bias", "must be false"),
+        (llama, json!({"sliding_window": 4096}), "sliding_window", "must be null"),
+        (mistral, json!({"sliding_window": 0}), "sliding_window", "1..=16777216"),
+        (
+            mistral,
+            json!({"sliding_window": 8, "layer_types": vec!["full_attention"; 3]}),
+            "layer_types[0]",
+            "contradicts sliding_window",
+        ),
+        (
+            llama,
+            json!({"layer_types": ["full_attention", "sliding_attention", "full_attention"]}),
+            "layer_types[1]",
+            "contradicts",
+        ),
+        (
+            qwen3,
+            json!({"layer_types": vec!["full_attention"; 2]}),
+            "layer_types",
+            "has 2 entries, must be num_hidden_layers = 3",
+        ),
+        (
+            qwen3,
+            json!({"layer_types": vec!["chunked_attention"; 3]}),
+            "layer_types[0]",
+            "chunked_attention",
+        ),
+        (
+            qwen3,
+            json!({"layer_types": vec!["sliding_attention"; 3]}),
+            "layer_types",
+            "use_sliding_window",
+        ),
+        (qwen3, json!({"layer_types": 3}), "layer_types", "a list"),
+        // What is not implemented.
+        (llama, json!({"quantization_config": {"bits": 4}}), "quantization_config", "quantised"),
+        (llama, json!({"attention_chunk_size": 8192}), "attention_chunk_size", "chunked"),
+        (llama, json!({"partial_rotary_factor": 0.5}), "partial_rotary_factor", "is 0.5"),
+        (llama, json!({"logits_scaling": 8.0}), "logits_scaling", "scaled logits"),
+        (llama, json!({"num_local_experts": 8}), "num_local_experts", "mixture"),
+        (llama, json!({"final_logit_softcapping": 30.0}), "final_logit_softcapping", "capped"),
+        (llama, json!({"is_causal": false}), "is_causal", "must be true"),
+    ];
+    list
+}
+
+/// The same for `rope_scaling`.
+fn rope_table() -> Vec<(Value, &'static str, &'static str)> {
+    vec![
+        (
+            json!({"rope_type": "longrope", "factor": 2.0}),
+            "rope_scaling.rope_type",
+            "default, linear, dynamic, yarn, llama3",
+        ),
+        (json!({"type": "su", "factor": 2.0}), "rope_scaling.type", "\"su\""),
+        (json!({"rope_type": 3}), "rope_scaling.rope_type", "a string"),
+        (
+            json!({"rope_type": "default", "mrope_section": [1]}),
+            "rope_scaling.mrope_section",
+            "not a rope parameter",
+        ),
+        (json!({"rope_type": "linear"}), "rope_scaling.factor", "missing"),
+        (json!({"rope_type": "linear", "factor": 0.5}), "rope_scaling.factor", "1..=1000000"),
+        (json!({"rope_type": "linear", "factor": 1e9}), "rope_scaling.factor", "1..=1000000"),
+        (json!({"rope_type": "dynamic", "factor": "2"}), "rope_scaling.factor", "a number"),
+        (
+            json!({"rope_type": "default", "partial_rotary_factor": 0.25}),
+            "rope_scaling.partial_rotary_factor",
+            "is 0.25, must be 1",
+        ),
+        (json!({"rope_type": "default", "rope_theta": 0}), "rope_scaling.rope_theta", "is 0"),
+        (json!({"rope_type": "yarn"}), "rope_scaling.factor", "missing"),
+        (
+            json!({"rope_type": "yarn", "factor": 2.0, "original_max_position_embeddings": 0}),
+            "rope_scaling.original_max_position_embeddings",
+            "1..=",
+        ),
+        (
+            json!({"rope_type": "yarn", "factor": 2.0, "truncate": "no"}),
+            "rope_scaling.truncate",
+            "true or false",
+        ),
+        (json!({"rope_type": "llama3", "factor": 8.0}), "rope_scaling.low_freq_factor", "missing"),
+        (
+            json!({"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 4.0,
+            "high_freq_factor": 4.0}),
+            "rope_scaling.high_freq_factor",
+            "must be above low_freq_factor",
+        ),
+    ]
+}
+
+#[track_caller]
+fn assert_refused(map: Map<String, Value>, field: &str, words: &str) {
+    let shown = Value::Object(map.clone()).to_string();
+    let error = match parse(map) {
+        Ok(_) => panic!("accepted: {shown}"),
+        Err(error) => error.to_string(),
+    };
+    assert!(error.starts_with(&format!("config.json: {field} ")), "{error}\nfor {shown}");
+    assert!(error.contains(words), "{error:?} lacks {words:?}\nfor {shown}");
+}
+
+#[test]
+fn bad_fields_are_refused_by_name_and_bound() {
+    for (make, changes, field, words) in table() {
+        assert_refused(make(&changes), field, words);
+    }
+}
+
+#[test]
+fn bad_rope_parameters_are_refused_by_name_and_bound() {
+    for (scaling, field, words) in rope_table() {
+        assert_refused(llama(&json!({"rope_scaling": scaling})), field, words);
+        let field = field.replace("rope_scaling", "rope_parameters");
+        let new = json!({"rope_scaling": "-", "rope_parameters": scaling});
+        assert_refused(llama(&new), &field, words);
+        let field = field.replace("rope_parameters", "rope_parameters.full_attention");
+        let nested = json!({"rope_scaling": "-", "rope_parameters": {"full_attention": scaling}});
+        assert_refused(llama(&nested), &field, words);
+    }
+}
+
+#[test]
+fn contradicting_rope_parameters_are_refused() {
+    let a = json!({"rope_type": "linear", "factor": 2.0});
+    let b = json!({"rope_type": "linear", "factor": 4.0});
+    let both = json!({"rope_scaling": a, "rope_parameters": b});
+    assert_refused(llama(&both), "rope_parameters", "differ");
+    let layers = json!({"rope_parameters": {"full_attention": a, "sliding_attention": b}});
+    assert_refused(llama(&layers), "rope_parameters", "differs between layer types");
+    let mixed = json!({"rope_parameters": {"full_attention": a, "rope_theta": 1e4}});
+    assert_refused(llama(&mixed), "rope_parameters.rope_theta", "must be one object");
+    let lengths = json!({"original_max_position_embeddings": 64, "rope_scaling":
+        {"rope_type": "yarn", "factor": 2.0, "original_max_position_embeddings": 128}});
+    let field = "rope_scaling.original_max_position_embeddings";
+    assert_refused(llama(&lengths), field, "is 128, must be 64");
+    let tiny = json!({"head_dim": 2, "rope_scaling": {"rope_type": "dynamic", "factor": 2.0}});
+    assert_refused(llama(&tiny), "rope_scaling.rope_type", "head_dim of at least 4");
+}
+
+#[test]
+fn what_is_not_an_object_is_refused() {
+    for text in ["", "[]", "null", "{", "{\"a\": NaN}", "\u{feff}{}", "3"] {
+        let error = parse_config(text).unwrap_err().to_string();
+        assert!(error.starts_with("config.json: is not "), "{error}");
+    }
+    // Deep nesting must not exhaust the stack.
+    let deep = "{\"a\":".repeat(100_000);
+    assert!(parse_config(&deep).unwrap_err().to_string().contains("recursion limit"));
+}
+
+#[test]
+fn errors_quote_long_values_shortened() {
+    let long = "x".repeat(100_000);
+    let error = parse(llama(&json!({"hidden_size": long}))).unwrap_err().to_string();
+    assert!(error.len() < 200, "{}", error.len());
+}
+
+#[test]
+fn generation_parameters_have_bounds() {
+    let cases = [
+        (json!({"temperature": -0.1}), "temperature", "0..=100"),
+        (json!({"temperature": "hot"}), "temperature", "a number"),
+        (json!({"top_p": 0.0}), "top_p", "..=1"),
+        (json!({"top_p": 1.5}), "top_p", "..=1"),
+        (json!({"top_k": -1}), "top_k", "0..=4194304"),
+        (json!({"min_p": 2}), "min_p", "0..=1"),
+        (json!({"repetition_penalty": 0}), "repetition_penalty", "..=100"),
+        (json!({"max_new_tokens": 0}), "max_new_tokens", "1..="),
+        (json!({"eos_token_id": "</s>"}), "eos_token_id", "an integer"),
+    ];
+    for (value, field, words) in cases {
+        let error = parse_generation_config(&value.to_string()).unwrap_err().to_string();
+        assert!(error.starts_with(&format!("generation_config.json: {field} ")), "{error}");
+        assert!(error.contains(words), "{error} lacks {words}");
+    }
+}
