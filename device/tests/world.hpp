@@ -1,0 +1,251 @@
+// A seeded world around one device: frontends that submit, read slowly, cancel, die and return,
+// under a clock of its own. Everything follows from the seed and the options.
+#pragma once
+#include <deque>
+#include <string>
+
+#include "tests/random.hpp"
+#include "tests/test_device.hpp"
+
+namespace saccade::test {
+
+/// Odds are "one in n per chance"; 0 = never.
+struct WorldOptions {
+  RingShape ring;
+  DeviceShape device;
+  uint32_t num_requests;  // of each frontend
+  uint32_t submit_odds;
+  uint32_t cancel_odds;
+  uint32_t read_odds;     // that a request is looked at in a tick
+  uint32_t records_max;   // read at one look
+  uint32_t silence_odds;  // that a frontend falls silent
+  uint32_t during_odds;   // that frontends act while a step runs
+  uint32_t step_ms_max;   // the clock moves up to so far per tick
+};
+
+/// Swarm: each seed has its own mixture of tight and wide bounds.
+inline WorldOptions world_options(uint64_t seed) {
+  Random r(seed * 2654435761u + 17);
+  WorldOptions o = {};
+  o.ring.num_frontends = r.in(1, 8);
+  o.ring.num_slots = SAC_SLOT_GRANULE * r.in(o.ring.num_frontends, o.ring.num_frontends + 2);
+  o.ring.out_ring_words = 16 * r.in(4, 12);
+  o.device.num_seats = r.pick({1u, 2u, 3u, 8u, 33u});
+  o.device.max_num_batched_tokens = o.device.num_seats + r.pick({0u, 1u, 7u, 64u});
+  o.device.max_model_len = r.in(2, 96);
+  o.device.block_size = r.pick({1u, 4u, 8u, 16u});
+  const uint32_t one = ceil_div(o.device.max_model_len, o.device.block_size);
+  o.device.num_blocks = one + (r.one_in(3) ? 0 : r.in(0, 4 * one));
+  o.device.vocab_size = r.pick({2u, 50u, 997u, 151936u});
+  for (uint32_t i = r.in(0, 2); i > 0; --i)
+    o.device.eos_ids.push_back(r.in(0, o.device.vocab_size - 1));
+  o.device.policy = r.one_in(3) ? PrefillPolicy::kInline : PrefillPolicy::kChunked;
+  o.device.log_words = 1 << 20;
+  o.num_requests = r.in(1, 40);
+  o.submit_odds = r.in(1, 6);
+  o.cancel_odds = r.pick({0u, 0u, 40u, 400u});
+  o.read_odds = r.pick({1u, 1u, 2u, 9u});
+  o.records_max = r.pick({1u, 4u, 1000u});
+  o.silence_odds = r.pick({0u, 0u, 60u, 500u});
+  o.during_odds = r.pick({0u, 1u, 3u});
+  o.step_ms_max = r.pick({1u, 50u, 900u});
+  // Room for the longest prompt with the lists that `draw_ask` adds.
+  const uint64_t words = o.device.max_model_len + 2 * 4 + 4;
+  o.ring.arena_bytes = o.ring.num_slots * ((4 * words + 127) / 128 * 128);
+  return o;
+}
+
+/// A request and what it must yield.
+struct Judged : Ticket {
+  Expected expected;
+  size_t words_checked = 0;
+};
+
+class World {
+ public:
+  World(uint64_t seed, const WorldOptions& o)
+      : options_(o),
+        random_(seed),
+        ring_(o.ring),
+        device_(ring_, o.device),
+        last_status_(o.ring.num_slots, 0) {
+    for (uint32_t f = 0; f < o.ring.num_frontends; ++f) {
+      actors_.emplace_back(ring_, f);
+      actors_.back().front.join();
+    }
+    for (uint32_t slot = 0; slot < o.ring.num_slots; ++slot)
+      last_status_[slot] = ring_.status_word(slot);
+    device_.step.during = [this] {
+      if (random_.one_in(options_.during_odds)) act();
+    };
+  }
+
+  /// The whole life of the world: random acts, then an honest end. Throws what went wrong.
+  void run() {
+    for (uint32_t i = 0; i < 400 && !all_submitted(); ++i) tick();
+    settling_ = true;
+    const uint64_t bound = ticks_bound();
+    for (uint64_t i = 0; !all_complete(); ++i) {
+      if (i > bound) throw std::runtime_error("requests did not end within the bound on ticks");
+      tick();
+    }
+    for (uint32_t i = 0; i < 3; ++i) tick();
+    check_rest();
+  }
+  const TestDevice& device() const { return device_; }
+  TestDevice& device() { return device_; }
+  const std::deque<Judged>& tickets() const { return tickets_; }
+
+ private:
+  struct Actor {
+    TestFrontend front;
+    std::vector<Judged*> live = {};
+    uint32_t submitted = 0;
+    uint32_t silent_ticks = 0;  // it does nothing, not even beat, for so long
+    bool rejoins = false;       // when it returns, it does so as a new life
+    Actor(TestRing& ring, uint32_t index) : front(ring, index) {}
+  };
+
+  void tick() {
+    device_.now_ns += uint64_t{random_.in(0, options_.step_ms_max)} * 1'000'000;
+    act();
+    device_.tick();
+    check_statuses();
+  }
+
+  void act() {
+    for (Actor& a : actors_) {
+      if (a.silent_ticks != 0 && !settling_) {
+        --a.silent_ticks;
+        continue;
+      }
+      if (a.rejoins) rejoin(a);
+      a.silent_ticks = 0;
+      a.front.beat();
+      if (!settling_) stir(a);
+      read_all(a);
+    }
+  }
+
+  /// A new life knows nothing of the requests of the old one.
+  void rejoin(Actor& a) {
+    for (Judged* t : a.live) t->lost = true;
+    a.live.clear();
+    a.front.join();
+    a.rejoins = false;
+  }
+
+  void stir(Actor& a) {
+    const bool may = a.front.acked() && a.submitted < options_.num_requests;
+    for (uint32_t n = may && random_.one_in(options_.submit_odds) ? random_.in(1, 3) : 0; n > 0;
+         --n) {
+      if (a.submitted == options_.num_requests || a.front.free_slot() == kNoSlot) break;
+      const Ask ask = draw_ask();
+      tickets_.push_back({a.front.submit(ask), expect(ask, device_.shape)});
+      a.live.push_back(&tickets_.back());
+      ++a.submitted;
+    }
+    for (Judged* t : a.live)
+      if (random_.one_in(options_.cancel_odds)) a.front.cancel(*t);
+    if (random_.one_in(options_.silence_odds)) {
+      a.silent_ticks = random_.in(1, 40);
+      a.rejoins = random_.one_in(2);
+    }
+  }
+
+  void read_all(Actor& a) {
+    for (Judged* t : a.live)
+      if (settling_ || random_.one_in(options_.read_odds)) {
+        a.front.read(*t, settling_ ? UINT32_MAX : random_.in(0, options_.records_max));
+        check_ticket(*t);
+      }
+    std::erase_if(a.live, [](const Ticket* t) { return t->complete(); });
+  }
+
+  Ask draw_ask() {
+    const DeviceShape& d = device_.shape;
+    Ask ask;
+    ask.prompt = prompt_of(random_.in(1, d.max_model_len - 1), random_.in(0, 1000), d.vocab_size);
+    const auto len = static_cast<uint32_t>(ask.prompt.size());
+    ask.max_tokens = random_.in(1, d.max_model_len - len);
+    ask.min_tokens = random_.one_in(4) ? random_.in(0, ask.max_tokens) : 0;
+    ask.flags = random_.in(0, SAC_REQ_KNOWN_FLAGS);
+    ask.num_top_logprobs = random_.one_in(2) ? random_.in(0, SAC_MAX_TOP_LOGPROBS) : 0;
+    ask.seed = random_.next();
+    for (uint32_t i = random_.in(0, 4); i > 0; --i)
+      ask.logit_bias.push_back({random_.in(0, d.vocab_size - 1), 1.0f});
+    for (uint32_t i = random_.in(0, 4); i > 0; --i)
+      ask.stop_ids.push_back(random_.in(0, d.vocab_size - 1));
+    return ask;
+  }
+
+  /// What was read of a request is the beginning of what it must yield; all of it if it ended well.
+  static void check_ticket(Judged& t) {
+    if (t.num_endings > 1) throw std::runtime_error("a request ended twice");
+    const Expected& e = t.expected;
+    if (t.words.size() > e.words.size()) throw std::runtime_error("a request got too many tokens");
+    for (; t.words_checked < t.words.size(); ++t.words_checked)
+      if (t.words[t.words_checked] != e.words[t.words_checked])
+        throw std::runtime_error("a request got a token that is not its own");
+    if (!t.complete() || t.lost || t.finish == SAC_FINISH_CANCELLED) return;
+    if (t.finish != e.finish || t.words.size() != e.words.size())
+      throw std::runtime_error("a request ended otherwise than it must");
+  }
+
+  /// Under one ticket the count never falls, and after the end nothing changes but to EMPTY.
+  void check_statuses() {
+    for (uint32_t slot = 0; slot < options_.ring.num_slots; ++slot) {
+      const uint64_t was = last_status_[slot];
+      const uint64_t is = ring_.status_word(slot);
+      last_status_[slot] = is;
+      if (was == is || sac_status_ticket(was) != sac_status_ticket(is)) continue;
+      if (sac_status_state(is) == SAC_STATE_EMPTY) continue;
+      if (sac_status_state(was) == SAC_STATE_DECODE_COMPLETED)
+        throw std::runtime_error("a status changed after its request had ended");
+      if (sac_status_state(was) == SAC_STATE_EMPTY)
+        throw std::runtime_error("a request rose again under the ticket it was lost with");
+      if (sac_status_count(is) < sac_status_count(was))
+        throw std::runtime_error("a count of records fell");
+    }
+  }
+
+  void check_rest() const {
+    if (!device_.idle()) throw std::runtime_error("blocks or seats are still taken at the end");
+    for (uint64_t word : last_status_)
+      if (sac_status_state(word) != SAC_STATE_EMPTY &&
+          sac_status_state(word) != SAC_STATE_DECODE_COMPLETED)
+        throw std::runtime_error("a slot is still taken at the end");
+    const sac_device_stats& st = device_.s.stats;
+    if (st.requests_accepted != st.requests_finished)
+      throw std::runtime_error("accepted requests were not all finished");
+    if (st.requests_rejected != 0) throw std::runtime_error("a good request was refused");
+  }
+
+  bool all_submitted() const {
+    for (const Actor& a : actors_)
+      if (a.submitted < options_.num_requests) return false;
+    return true;
+  }
+  bool all_complete() const {
+    for (const Ticket& t : tickets_)
+      if (!t.complete()) return false;
+    return true;
+  }
+  /// The oldest request gets at least one row per step (per two under the inline policy).
+  uint64_t ticks_bound() const {
+    uint64_t rows = 100;
+    for (const Ticket& t : tickets_) rows += 2 * (t.ask.prompt.size() + t.ask.max_tokens + 2);
+    return rows;
+  }
+
+  const WorldOptions options_;
+  Random random_;
+  TestRing ring_;
+  TestDevice device_;
+  std::deque<Actor> actors_;
+  std::deque<Judged> tickets_;
+  std::vector<uint64_t> last_status_;
+  bool settling_ = false;  // everyone is alive, submits nothing more and reads at once
+};
+
+}  // namespace saccade::test
