@@ -43,10 +43,13 @@ extern "C" {
 
 const char* sac_last_error(void) { return last_error.c_str(); }
 
+uint64_t sac_control_abi(void) {
+  return uint64_t{sizeof(sac_device_config)} << 32 | sizeof(sac_model_config);
+}
+
 int sac_device_create(const sac_device_config* config, const sac_model_config* model,
                       uint32_t vocab_size, sac_device** out) {
-  if (config == nullptr || out == nullptr)
-    return fail(SAC_ERR_ARGUMENT, "config or out is null");
+  if (config == nullptr || out == nullptr) return fail(SAC_ERR_ARGUMENT, "config or out is null");
   return guarded([&] {
     auto device = std::make_unique<sac_device>();
     int code = 0;

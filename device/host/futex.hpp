@@ -1,11 +1,11 @@
 // Sleeping and waking across processes, on words of the ring region (shared futexes).
 #pragma once
-#include <cstdint>
-#include <ctime>
-
 #include <linux/futex.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+
+#include <cstdint>
+#include <ctime>
 
 namespace saccade {
 

@@ -22,8 +22,8 @@ struct HostEnv {
   uint64_t now_ns() const { return monotonic_ns(); }
 
   void notify_publish() const {
-    // SYNC: with the token reader, which sets `waiting`, fences, and reads publish_count again before
-    // it sleeps: either it sees the new count or we see that it waits.
+    // SYNC: with the token reader, which sets `waiting`, fences, and reads publish_count again
+    // before it sleeps: either it sees the new count or we see that it waits.
     fence_seq_cst();
     for (uint32_t f = 0; f < ring.num_frontends; ++f) {
       if (load_relaxed(&ring.frontends[f].waiting) == 0) continue;

@@ -1,6 +1,6 @@
-/* Control boundary of the device plane: create, load, attach, run, stop. Plain C; nothing here is on
- * the path of a token. Every function returns 0 or a negative SAC_ERR_* and then leaves a sentence in
- * sac_last_error(), which belongs to the calling thread. No exception crosses.
+/* Control boundary of the device plane: create, load, attach, run, stop. Plain C; nothing here is
+ * on the path of a token. Every function returns 0 or a negative SAC_ERR_* and then leaves a
+ * sentence in sac_last_error(), which belongs to the calling thread. No exception crosses.
  */
 #ifndef SACCADE_DEVICE_H
 #define SACCADE_DEVICE_H
@@ -20,7 +20,7 @@ extern "C" {
 #define SAC_DTYPE_F16 2u
 
 #define SAC_DEVICE_CPU 0u  /* real inference on CPU threads */
-#define SAC_DEVICE_NULL 1u /* steps only write tokens: for benchmarks of the other planes and tests */
+#define SAC_DEVICE_NULL 1u /* steps only write tokens: for benchmarks and tests */
 
 #define SAC_PREFILL_CHUNKED 0u /* chunks mixed with decodes under max_num_batched_tokens */
 #define SAC_PREFILL_INLINE 1u  /* decodes pause while a newly admitted prompt is computed */
@@ -37,13 +37,13 @@ typedef struct sac_model_config {
   uint32_t num_kv_heads; /* divides num_heads */
   uint32_t head_dim;     /* even */
   uint32_t vocab_size;
-  uint32_t rotary_dim; /* even, <= head_dim */
-  uint32_t dtype;      /* SAC_DTYPE_*: of weights in memory and of the KV cache */
-  uint32_t qk_norm;    /* 1: RMS norm per head on q and k before rope (Qwen3) */
+  uint32_t rotary_dim;      /* even, <= head_dim */
+  uint32_t dtype;           /* SAC_DTYPE_*: of weights in memory and of the KV cache */
+  uint32_t qk_norm;         /* 1: RMS norm per head on q and k before rope (Qwen3) */
   uint32_t tied_embeddings; /* 1: no SAC_TENSOR_LM_HEAD is given */
   float rms_norm_eps;
-  const uint32_t* sliding_window; /* [num_layers]: positions a row may look back, itself included; 0 =
-                                     all. NULL = all layers full */
+  const uint32_t* sliding_window; /* [num_layers]: positions a row may look back, itself included; 0
+                                     = all. NULL = all layers full */
 } sac_model_config;
 
 typedef struct sac_device_config {
@@ -63,26 +63,26 @@ typedef struct sac_device_config {
 } sac_device_config;
 
 /* Tensors by role. Weights are row-major [out_features][in_features], as in safetensors. */
-#define SAC_TENSOR_EMBED 0u          /* [vocab][hidden] */
-#define SAC_TENSOR_FINAL_NORM 1u     /* [hidden] */
-#define SAC_TENSOR_LM_HEAD 2u        /* [vocab][hidden] */
-#define SAC_TENSOR_INPUT_NORM 3u     /* per layer from here on */
-#define SAC_TENSOR_POST_NORM 4u      /* [hidden], before the MLP */
-#define SAC_TENSOR_Q 5u              /* [heads * head_dim][hidden] */
-#define SAC_TENSOR_K 6u              /* [kv_heads * head_dim][hidden] */
+#define SAC_TENSOR_EMBED 0u      /* [vocab][hidden] */
+#define SAC_TENSOR_FINAL_NORM 1u /* [hidden] */
+#define SAC_TENSOR_LM_HEAD 2u    /* [vocab][hidden] */
+#define SAC_TENSOR_INPUT_NORM 3u /* per layer from here on */
+#define SAC_TENSOR_POST_NORM 4u  /* [hidden], before the MLP */
+#define SAC_TENSOR_Q 5u          /* [heads * head_dim][hidden] */
+#define SAC_TENSOR_K 6u          /* [kv_heads * head_dim][hidden] */
 #define SAC_TENSOR_V 7u
-#define SAC_TENSOR_O 8u              /* [hidden][heads * head_dim] */
-#define SAC_TENSOR_GATE 9u           /* [intermediate][hidden] */
+#define SAC_TENSOR_O 8u    /* [hidden][heads * head_dim] */
+#define SAC_TENSOR_GATE 9u /* [intermediate][hidden] */
 #define SAC_TENSOR_UP 10u
-#define SAC_TENSOR_DOWN 11u          /* [hidden][intermediate] */
-#define SAC_TENSOR_Q_BIAS 12u        /* optional biases: absent means zero */
+#define SAC_TENSOR_DOWN 11u   /* [hidden][intermediate] */
+#define SAC_TENSOR_Q_BIAS 12u /* optional biases: absent means zero */
 #define SAC_TENSOR_K_BIAS 13u
 #define SAC_TENSOR_V_BIAS 14u
 #define SAC_TENSOR_O_BIAS 15u
 #define SAC_TENSOR_GATE_BIAS 16u
 #define SAC_TENSOR_UP_BIAS 17u
 #define SAC_TENSOR_DOWN_BIAS 18u
-#define SAC_TENSOR_Q_NORM 19u        /* [head_dim] */
+#define SAC_TENSOR_Q_NORM 19u /* [head_dim] */
 #define SAC_TENSOR_K_NORM 20u
 #define SAC_NUM_TENSOR_ROLES 21u
 
@@ -90,14 +90,18 @@ typedef struct sac_device sac_device;
 
 const char* sac_last_error(void);
 
-/* Checks both configurations and allocates everything the plane will ever use. model may be NULL for
- * SAC_DEVICE_NULL, then vocab_size says what its tokens range over. */
+/* sizeof(sac_device_config) << 32 | sizeof(sac_model_config): lets another language check its
+ * mirror. */
+uint64_t sac_control_abi(void);
+
+/* Checks both configurations and allocates everything the plane will ever use. model may be NULL
+ * for SAC_DEVICE_NULL, then vocab_size says what its tokens range over. */
 int sac_device_create(const sac_device_config* config, const sac_model_config* model,
                       uint32_t vocab_size, sac_device** out);
 void sac_device_destroy(sac_device* device);
 
-/* Copies (converts, packs) one tensor. data: rows * cols elements of dtype, any alignment; 1-D tensors
- * have rows = 1. layer is 0 for the first three roles. */
+/* Copies (converts, packs) one tensor. data: rows * cols elements of dtype, any alignment; 1-D
+ * tensors have rows = 1. layer is 0 for the first three roles. */
 int sac_device_set_tensor(sac_device* device, uint32_t role, uint32_t layer, uint32_t dtype,
                           uint64_t rows, uint64_t cols, const void* data);
 /* Random weights from a seed (--load-format dummy), the same for any number of threads. */
@@ -107,23 +111,23 @@ int sac_device_set_rope(sac_device* device, const float* cos, const float* sin, 
 /* Fails with the name of the first tensor that is missing. */
 int sac_device_finish_load(sac_device* device);
 
-/* Joins a ring region (checks magic, version, layout hash and every offset), raises the device epoch
- * and phase LOADING; progress may be reported meanwhile. */
+/* Joins a ring region (checks magic, version, layout hash and every offset), raises the device
+ * epoch and phase LOADING; progress may be reported meanwhile. */
 int sac_device_attach(sac_device* device, void* region, uint64_t region_bytes);
 /* Without a device yet: announce in a region that one is loading, and how far it is. */
-int sac_region_load_progress(void* region, uint64_t region_bytes, uint32_t phase, uint64_t done_bytes,
-                             uint64_t total_bytes);
+int sac_region_load_progress(void* region, uint64_t region_bytes, uint32_t phase,
+                             uint64_t done_bytes, uint64_t total_bytes);
 /* Starts serving: phase READY, then ticks until sac_device_stop. Blocks the calling thread. */
 int sac_device_run(sac_device* device);
 /* Async-signal-safe; run returns after the current tick. */
 void sac_device_stop(sac_device* device);
 
-/* For tests and simulators: READY without a loop, then single ticks from the caller's thread. Returns
- * the number of sequences in the step, or a negative error. */
+/* For tests and simulators: READY without a loop, then single ticks from the caller's thread.
+ * Returns the number of sequences in the step, or a negative error. */
 int sac_device_ready(sac_device* device);
 int sac_device_tick(sac_device* device);
-/* The log of decisions so far (u64 words, format in device/sched/decision_log.hpp); returns the count
- * of words available and copies at most capacity of them. */
+/* The log of decisions so far (u64 words, format in device/sched/decision_log.hpp); returns the
+ * count of words available and copies at most capacity of them. */
 uint64_t sac_device_decisions(const sac_device* device, uint64_t* words, uint64_t capacity);
 /* Checks every invariant of the scheduler's state (one owner per block, no leak, lists consistent).
  * 0, or SAC_ERR_STATE with the first violation. */

@@ -11,10 +11,10 @@ inline constexpr uint32_t kNoOwner = UINT32_MAX;
 struct BlockPool {
   uint32_t num_blocks;
   uint32_t num_free;
-  uint32_t head;          // index in free_ring of the block to hand out next
-  uint32_t* free_ring;    // [num_blocks]
-  uint32_t* owner;        // [num_blocks]: seat, or kNoOwner
-  uint64_t* fence;        // [num_blocks]: last step that touched it; reusable once that step is done
+  uint32_t head;        // index in free_ring of the block to hand out next
+  uint32_t* free_ring;  // [num_blocks]
+  uint32_t* owner;      // [num_blocks]: seat, or kNoOwner
+  uint64_t* fence;      // [num_blocks]: last step that touched it; reusable once that step is done
 
   SAC_HD void reset(uint32_t blocks) {
     num_blocks = num_free = blocks;

@@ -59,8 +59,8 @@ inline void compiler_reload() { asm volatile("" ::: "memory"); }
 
 #endif
 
-/// Copies `count` 32-bit words that the other side may be writing: each word is untorn, the whole is
-/// checked by the caller after the copy (what was checked is what is used).
+/// Copies `count` 32-bit words that the other side may be writing: each word is untorn, the whole
+/// is checked by the caller after the copy (what was checked is what is used).
 SAC_HD inline void copy_words(uint32_t* to, const uint32_t* from, size_t count) {
   for (size_t i = 0; i < count; ++i) to[i] = load_relaxed(from + i);
 }

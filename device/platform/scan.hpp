@@ -4,16 +4,17 @@
 
 namespace saccade {
 
-/// Writes to `changed` the slots whose doorbell differs from what was seen; returns how many. A word
-/// that changes meanwhile is found now or by the next scan. The comparison reads without ordering: it
-/// is a hint, every hit is read again with acquire before it is acted upon.
+/// Writes to `changed` the slots whose doorbell differs from what was seen; returns how many. A
+/// word that changes meanwhile is found now or by the next scan. The comparison reads without
+/// ordering: it is a hint, every hit is read again with acquire before it is acted upon.
 #if defined(__GNUC__) && !defined(__clang__)
 __attribute__((no_sanitize_thread))
 #elif defined(__clang__)
 __attribute__((no_sanitize("thread")))
 #endif
-SAC_HD inline uint32_t scan_changed(const uint32_t* doorbells, const uint32_t* seen,
-                                    uint32_t num_slots, uint32_t* changed) {
+SAC_HD inline uint32_t
+scan_changed(const uint32_t* doorbells, const uint32_t* seen, uint32_t num_slots,
+             uint32_t* changed) {
   compiler_reload();
   uint32_t found = 0;
   constexpr uint32_t kGroup = SAC_SLOT_GRANULE;  // num_slots is a multiple

@@ -38,7 +38,8 @@ struct RingView {
     return load_acquire(doorbells + slot);
   }
   SAC_HD uint32_t cursor(uint32_t slot) const {
-    // SYNC: acquire, with the frontend's release of its cursor: its reads of the records came before.
+    // SYNC: acquire, with the frontend's release of its cursor: its reads of the records came
+    // before.
     return load_acquire(cursors + slot);
   }
   SAC_HD sac_descriptor copy_descriptor(uint32_t slot) const {
@@ -59,13 +60,14 @@ struct RingView {
     store_relaxed(&status[slot].num_cached_tokens, cached);
   }
   SAC_HD void write_status(uint32_t slot, uint64_t word) const {
-    // SYNC: release, with the token reader's acquire of the status word: records before it are visible.
+    // SYNC: release, with the token reader's acquire of the status word: records before it are
+    // visible.
     store_release(&status[slot].word, word);
   }
 };
 
-/// Checks a region (magic, version, layout hash, every offset and bound) and fills the view. Returns
-/// null, or the sentence that says what is wrong. Host only.
+/// Checks a region (magic, version, layout hash, every offset and bound) and fills the view.
+/// Returns null, or the sentence that says what is wrong. Host only.
 const char* open_ring(void* region, uint64_t region_bytes, RingView* view);
 
 }  // namespace saccade

@@ -1,7 +1,7 @@
-// admit: waiting requests take seats, oldest first, when the blocks of their whole prompt and of the
-// first token are free. First come, first served without overtaking: the head waits for room rather
-// than being starved by smaller ones behind it, and nobody is admitted while an older, preempted
-// request still waits for blocks.
+// admit: waiting requests take seats, oldest first, when the blocks of their whole prompt and of
+// the first token are free. First come, first served without overtaking: the head waits for room
+// rather than being starved by smaller ones behind it, and nobody is admitted while an older,
+// preempted request still waits for blocks.
 #pragma once
 #include "sched/drain.hpp"
 #include "sched/preempt.hpp"

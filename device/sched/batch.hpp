@@ -1,6 +1,6 @@
-// batch: which rows the next step computes. Decodes first, one row each; then prompts in chunks, oldest
-// first, while the token budget lasts. Under the inline policy, decodes pause while prompts are
-// computed. A request whose reader is behind is left out, so that it stalls only itself.
+// batch: which rows the next step computes. Decodes first, one row each; then prompts in chunks,
+// oldest first, while the token budget lasts. Under the inline policy, decodes pause while prompts
+// are computed. A request whose reader is behind is left out, so that it stalls only itself.
 #pragma once
 #include "sched/preempt.hpp"
 
@@ -34,9 +34,8 @@ SAC_HD inline uint32_t rows_for(Scheduler& s, uint32_t seat_index, uint32_t budg
   const uint32_t room = reader_room(s, seat);
   const uint32_t owed = prompt_records_owed(s, seat_index);
   // Row p writes the prompt record of token p + 1; the records start at position num_records.
-  const uint32_t recordless = owed != 0 && seat.num_records > seat.num_computed
-                                  ? seat.num_records - seat.num_computed
-                                  : 0;
+  const uint32_t recordless =
+      owed != 0 && seat.num_records > seat.num_computed ? seat.num_records - seat.num_computed : 0;
   if (owed != 0) rows = min_u32(rows, recordless + room);
   const bool samples = seat.num_computed + rows == seat.num_tokens;
   const uint32_t writes = min_u32(owed, rows - min_u32(rows, recordless)) + (samples ? 1 : 0);

@@ -1,5 +1,5 @@
-// drain: what frontends asked for since the last look. New tickets join the waiting queue in order of
-// arrival, cancels mark their request, slots of frontends that went away are taken back.
+// drain: what frontends asked for since the last look. New tickets join the waiting queue in order
+// of arrival, cancels mark their request, slots of frontends that went away are taken back.
 #pragma once
 #include "platform/scan.hpp"
 #include "sched/waiting.hpp"
@@ -47,7 +47,8 @@ SAC_HD inline void publish_end(Scheduler& s, uint32_t slot, uint32_t finish, uin
   s.published = 1;
 }
 
-/// Takes a private copy of the descriptor of a new ticket and checks it, unless that is done already.
+/// Takes a private copy of the descriptor of a new ticket and checks it, unless that is done
+/// already.
 SAC_HD inline void copy_request(Scheduler& s, uint32_t slot, uint32_t ticket) {
   Request& r = s.requests[slot];
   if (r.copied == ticket + 1) return;
@@ -95,8 +96,9 @@ SAC_HD inline bool cancel(Scheduler& s, uint32_t slot) {
   return true;
 }
 
-/// Is `a` to be accepted before `b`? Frontends count their own submissions; the distance decides, so
-/// that the counter may wrap. Between frontends the slot number decides: any order is fair there.
+/// Is `a` to be accepted before `b`? Frontends count their own submissions; the distance decides,
+/// so that the counter may wrap. Between frontends the slot number decides: any order is fair
+/// there.
 SAC_HD inline bool rang_before(const Scheduler& s, uint32_t a, uint32_t b) {
   const uint32_t fa = s.ring.frontend_of(a), fb = s.ring.frontend_of(b);
   if (fa != fb) return fa < fb;
@@ -141,8 +143,8 @@ SAC_HD inline void answer_doorbell(Scheduler& s, uint32_t slot) {
   const bool is_new = ticket != sac_doorbell_ticket(s.seen[slot]);
   Request& r = s.requests[slot];
   if (is_new && is_busy(r)) {
-    // The frontend broke the protocol (a ticket over a live one). The old one ends first; the new one
-    // is looked at again when the slot is free.
+    // The frontend broke the protocol (a ticket over a live one). The old one ends first; the new
+    // one is looked at again when the slot is free.
     cancel(s, slot);
     if (r.seat != kNone) return;
   }
@@ -178,8 +180,8 @@ SAC_HD inline void give_up(Scheduler& s, uint32_t frontend) {
   store_relaxed(&s.ring.acks[frontend].lost, load_relaxed(&s.ring.acks[frontend].lost) + 1);
 }
 
-/// A frontend that started anew, or was given up, loses what it had: within two ticks, because seats
-/// are retired between them.
+/// A frontend that started anew, or was given up, loses what it had: within two ticks, because
+/// seats are retired between them.
 SAC_HD inline void watch_frontend(Scheduler& s, uint32_t frontend, uint64_t now_ns) {
   FrontendWatch& w = s.watch[frontend];
   const sac_frontend_line& line = s.ring.frontends[frontend];
@@ -219,8 +221,8 @@ SAC_HD inline bool doorbell_pending(Scheduler& s) {
   return false;
 }
 
-/// The part of drain that may run beside a step: new requests are copied and checked. All decisions,
-/// also the order of arrival, are left to the tick, so that overlapping changes none.
+/// The part of drain that may run beside a step: new requests are copied and checked. All
+/// decisions, also the order of arrival, are left to the tick, so that overlapping changes none.
 SAC_HD inline void scan_beside_step(Scheduler& s) {
   const uint32_t found = scan_changed(s.ring.doorbells, s.seen, s.limits.num_slots, s.changed);
   for (uint32_t i = 0; i < found; ++i) {

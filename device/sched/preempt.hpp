@@ -4,15 +4,15 @@
 
 namespace saccade {
 
-/// Records that may still be written before the reader must take some. A cursor that claims more than
-/// was written, or lags by more than the ring holds, is not believed: no room.
+/// Records that may still be written before the reader must take some. A cursor that claims more
+/// than was written, or lags by more than the ring holds, is not believed: no room.
 SAC_HD inline uint32_t reader_room(const Scheduler& s, const Seat& seat) {
   const uint32_t unread = seat.num_records - s.ring.cursor(seat.slot);
   return unread <= seat.capacity ? seat.capacity - unread : 0;
 }
 
-/// Grows a seat's block table to cover `tokens`. False if the blocks are not there: then nothing was
-/// taken, or (when a step still touches free ones) what was taken stays with the seat.
+/// Grows a seat's block table to cover `tokens`. False if the blocks are not there: then nothing
+/// was taken, or (when a step still touches free ones) what was taken stays with the seat.
 SAC_HD inline bool reserve_blocks(Scheduler& s, uint32_t seat_index, uint32_t tokens) {
   Seat& seat = s.seats[seat_index];
   const uint32_t needed = s.limits.blocks_for(tokens);
@@ -53,8 +53,8 @@ SAC_HD inline bool preempt_stalled(Scheduler& s) {
   return false;
 }
 
-/// Takes the blocks of the youngest request that stands behind position `keeper` of the running list.
-/// False if there is none.
+/// Takes the blocks of the youngest request that stands behind position `keeper` of the running
+/// list. False if there is none.
 SAC_HD inline bool preempt_younger(Scheduler& s, uint32_t keeper) {
   for (uint32_t i = s.num_running; i > keeper + 1; --i) {
     const uint32_t seat_index = s.running[i - 1];

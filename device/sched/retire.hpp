@@ -15,8 +15,8 @@ SAC_HD inline uint32_t release_blocks(Scheduler& s, uint32_t seat_index) {
   return freed;
 }
 
-/// The last word on a request: state, finish reason and count. Written in the tick that ends it, so a
-/// reader does not wait for the next one; the seat follows in retire.
+/// The last word on a request: state, finish reason and count. Written in the tick that ends it, so
+/// a reader does not wait for the next one; the seat follows in retire.
 SAC_HD inline void publish_seat_end(Scheduler& s, Seat& seat) {
   seat.state = SAC_STATE_DECODE_COMPLETED;
   s.requests[seat.slot].state = seat.state;

@@ -1,7 +1,8 @@
 // rotate: makes room in device memory. Every request that is about to produce a token needs a block
 // for it; when none is free, requests with slow readers give theirs up, then the youngest, to be
-// computed again later. The oldest request that can run is never a victim and one request always fits
-// the pool, so somebody always finishes: no deadlock; and age orders everyone, so no starvation.
+// computed again later. The oldest request that can run is never a victim and one request always
+// fits the pool, so somebody always finishes: no deadlock; and age orders everyone, so no
+// starvation.
 #pragma once
 #include "sched/preempt.hpp"
 

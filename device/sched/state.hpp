@@ -1,5 +1,5 @@
-// Everything the scheduler knows. Arrays of fixed size, handed out once by `lay_out`; plain data that
-// can live in a process's heap or in device memory alike.
+// Everything the scheduler knows. Arrays of fixed size, handed out once by `lay_out`; plain data
+// that can live in a process's heap or in device memory alike.
 #pragma once
 #include "kv/block_pool.hpp"
 #include "platform/hd.hpp"
@@ -38,12 +38,12 @@ struct Limits {
 
 /// One admitted request. A seat without blocks is preempted: its KV is recomputed when it resumes.
 struct Seat {
-  uint64_t arrival;  // order among all requests; the scheduler's only notion of age
+  uint64_t arrival;    // order among all requests; the scheduler's only notion of age
   uint64_t last_step;  // last launch that it was part of
   uint32_t slot;
   uint32_t ticket;
-  uint32_t state;   // SAC_STATE_*
-  uint32_t finish;  // SAC_FINISH_*; not NONE: to be retired
+  uint32_t state;         // SAC_STATE_*
+  uint32_t finish;        // SAC_FINISH_*; not NONE: to be retired
   uint32_t num_tokens;    // known: prompt and produced
   uint32_t num_computed;  // positions with KV in its blocks
   uint32_t num_blocks;
@@ -63,7 +63,7 @@ struct Request {
   uint32_t seat;   // kNone unless seated
   uint32_t next;
   uint32_t prev;
-  uint32_t copied;     // 1 + the ticket whose descriptor was copied before it was accepted; 0 = none
+  uint32_t copied;  // 1 + the ticket whose descriptor was copied before it was accepted; 0 = none
   uint32_t in_bounds;  // 1: the copied descriptor keeps every bound
 };
 
@@ -96,7 +96,7 @@ struct Scheduler {
   uint32_t num_waiting;
 
   // Seats.
-  Seat* seats;          // [num_seats]
+  Seat* seats;           // [num_seats]
   uint32_t* free_seats;  // stack
   uint32_t num_free_seats;
   uint32_t* running;  // [num_seats]: seated, oldest first
@@ -119,7 +119,7 @@ struct Scheduler {
   uint64_t step_done;  // number of the last committed launch
   uint64_t next_arrival;
   uint64_t pause_before;  // inline policy: prompts older than this hold the decodes; 0 = no pause
-  uint32_t published;  // something was written to the ring since the last notification
+  uint32_t published;     // something was written to the ring since the last notification
 
   SAC_HD uint32_t* tokens(uint32_t seat) {
     return history + static_cast<size_t>(seat) * limits.max_model_len;
@@ -177,9 +177,9 @@ SAC_HD inline void reset(Scheduler& s, const uint32_t* eos_ids) {
   s.stats = sac_device_stats{};
   s.tick = s.step = s.step_done = s.next_arrival = s.pause_before = 0;
   s.published = 0;
-  s.tables = SeatTables{l.num_seats,    l.max_model_len, l.max_blocks_per_seq(), l.num_eos_ids,
-                        s.params,       s.history,       s.block_tables,         s.logit_bias,
-                        s.stop_ids,     s.eos_ids};
+  s.tables =
+      SeatTables{l.num_seats, l.max_model_len, l.max_blocks_per_seq(), l.num_eos_ids, s.params,
+                 s.history,   s.block_tables,  s.logit_bias,           s.stop_ids,    s.eos_ids};
   s.effects.batch = StepBatch{};
   s.effects.batch.seqs = s.effects.seqs;
 }

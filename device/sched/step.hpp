@@ -3,12 +3,13 @@
 // every array and none of them moves after start.
 //
 // A step computes, for each sequence s of the batch, rows at positions
-// [first_position, first_position + num_rows), reading tokens and writing KV through the seat's block
-// table. If `sample` is set, the last row also yields the next token, as record s of `sampled`.
+// [first_position, first_position + num_rows), reading tokens and writing KV through the seat's
+// block table. If `sample` is set, the last row also yields the next token, as record s of
+// `sampled`.
 //
 // What makes a request independent of its company (and of chunking, preemption and mode): a row's
-// result may depend only on the tokens at positions <= its own and on the seat's parameters, with an
-// order of floating-point operations that is a function of the position alone.
+// result may depend only on the tokens at positions <= its own and on the seat's parameters, with
+// an order of floating-point operations that is a function of the position alone.
 #pragma once
 #include "platform/hd.hpp"
 
@@ -27,7 +28,7 @@ inline constexpr uint32_t kRecordWords = 1 + SAC_MAX_TOP_LOGPROBS;
 
 /// What a request asked for; copied from its descriptor when it is accepted, constant afterwards.
 struct SeatParams {
-  uint64_t seed;  // key of the counter-based generator
+  uint64_t seed;      // key of the counter-based generator
   float temperature;  // 0 = greedy
   float top_p;
   float min_p;
@@ -44,8 +45,8 @@ struct SeatParams {
   uint32_t num_stop_ids;
 };
 
-/// The tables a step reads, indexed by seat. Row pointers below are computed, not stored, so that the
-/// struct can be copied to a device as it is.
+/// The tables a step reads, indexed by seat. Row pointers below are computed, not stored, so that
+/// the struct can be copied to a device as it is.
 struct SeatTables {
   uint32_t num_seats;           // = max_num_seqs
   uint32_t max_model_len;       // tokens per history row
@@ -75,10 +76,10 @@ struct SeatTables {
 /// One sequence of a batch.
 struct StepSeq {
   uint32_t seat;
-  uint32_t first_position;  // of its first row, in the sequence
-  uint32_t num_rows;        // >= 1
-  uint32_t first_row;       // index of its first row in the batch
-  uint32_t sample;          // 1: the last row yields a token at position first_position + num_rows
+  uint32_t first_position;   // of its first row, in the sequence
+  uint32_t num_rows;         // >= 1
+  uint32_t first_row;        // index of its first row in the batch
+  uint32_t sample;           // 1: the last row yields a token at position first_position + num_rows
   uint32_t prompt_logprobs;  // 1: each row r whose next position is in the prompt yields a record
 };
 
@@ -92,8 +93,8 @@ struct StepBatch {
   const StepSeq* seqs;  // [num_seqs]
 };
 
-/// Where a step writes. `sampled` row i belongs to sequence i of the batch; `prompt_records` row r to
-/// row r of the batch: the record of the token at the row's position + 1.
+/// Where a step writes. `sampled` row i belongs to sequence i of the batch; `prompt_records` row r
+/// to row r of the batch: the record of the token at the row's position + 1.
 struct StepOutputs {
   uint64_t* sampled;         // [max_num_seqs][kRecordWords]
   uint64_t* prompt_records;  // [max_num_batched_tokens][kRecordWords]

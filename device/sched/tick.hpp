@@ -1,11 +1,12 @@
 // The tick: what a device plane does, over and over, whatever it runs on.
 //
-//   drain -> retire -> admit -> rotate -> batch -> launch -> (scan beside the step) -> commit -> publish
+//   drain -> retire -> admit -> rotate -> batch -> launch -> (scan beside the step) -> commit ->
+//   publish
 //
 // Step: launch(const StepBatch&), wait(). Env: now_ns(), notify_publish() (wakes sleeping readers,
-// never blocks), and kOverlap, which says whether new requests are copied and checked while the step
-// runs. Without it this is the readable specification; with it the same decisions are made, and less
-// is left to do between two steps.
+// never blocks), and kOverlap, which says whether new requests are copied and checked while the
+// step runs. Without it this is the readable specification; with it the same decisions are made,
+// and less is left to do between two steps.
 #pragma once
 #include "sched/admit.hpp"
 #include "sched/batch.hpp"
@@ -16,12 +17,14 @@
 
 namespace saccade {
 
-/// Joins the ring: a new epoch, in which every slot is EMPTY with the ticket that its doorbell shows.
-/// Nothing that was submitted to an earlier life is run. Phase READY is written by `go_ready`.
+/// Joins the ring: a new epoch, in which every slot is EMPTY with the ticket that its doorbell
+/// shows. Nothing that was submitted to an earlier life is run. Phase READY is written by
+/// `go_ready`.
 SAC_HD inline void join_ring(Scheduler& s, const RingView& ring, uint64_t now_ns) {
   s.ring = ring;
   store_relaxed(&ring.device->phase, SAC_PHASE_LOADING);
-  // SYNC: release; requests that read the epoch before this point carry the old one and are refused.
+  // SYNC: release; requests that read the epoch before this point carry the old one and are
+  // refused.
   store_release(&ring.device->epoch, load_relaxed(&ring.device->epoch) + 1);
   fence_seq_cst();
   for (uint32_t slot = 0; slot < ring.num_slots; ++slot) {

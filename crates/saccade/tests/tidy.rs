@@ -1,0 +1,120 @@
+//! The rules of STYLE.md that a program can check, over every source file that git would see.
+
+use std::path::{Path, PathBuf};
+
+const MAX_LINES: usize = 900;
+const MAX_COLUMNS: usize = 100;
+const SOURCES: [&str; 8] = ["rs", "hpp", "cpp", "h", "c", "cu", "cuh", "py"];
+const SKIPPED: [&str; 6] = ["target", "build", ".git", "node_modules", ".venv", "results"];
+/// Spelled in two parts, so that this file passes its own test.
+const LEFTOVERS: [(&str, &str); 5] =
+    [("todo", "!("), ("unimpl", "emented!("), ("FIX", "ME"), ("XX", "X "), ("HA", "CK:")];
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+fn files(dir: &Path, found: &mut Vec<PathBuf>) {
+    for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
+        let path = entry.path();
+        let name = entry.file_name();
+        if path.is_dir() {
+            if !SKIPPED.iter().any(|s| name == *s) {
+                files(&path, found);
+            }
+        } else if path.extension().is_some_and(|e| SOURCES.iter().any(|s| e == *s)) {
+            found.push(path);
+        }
+    }
+}
+
+fn sources(below: &str) -> Vec<(String, String)> {
+    let mut found = Vec::new();
+    files(&root().join(below), &mut found);
+    found.sort();
+    found
+        .into_iter()
+        .map(|path| {
+            let text = std::fs::read_to_string(&path).expect("source files are UTF-8");
+            (path.strip_prefix(root()).expect("below the root").display().to_string(), text)
+        })
+        .collect()
+}
+
+fn report(wrong: &[String]) {
+    assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
+}
+
+#[test]
+fn files_and_lines_are_short() {
+    let mut wrong = Vec::new();
+    for (path, text) in sources("") {
+        let lines = text.lines().count();
+        if lines > MAX_LINES {
+            wrong.push(format!("{path}: {lines} lines, more than {MAX_LINES}"));
+        }
+        for (number, line) in text.lines().enumerate() {
+            // rustfmt and clang-format own what they can break; long literals stay whole.
+            let literal = line.contains('"') || line.contains("://");
+            if line.chars().count() > MAX_COLUMNS && !literal {
+                wrong.push(format!("{path}:{}: over {MAX_COLUMNS} columns", number + 1));
+            }
+        }
+    }
+    report(&wrong);
+}
+
+#[test]
+fn nothing_is_left_over() {
+    let mut wrong = Vec::new();
+    for (path, text) in sources("") {
+        for (number, line) in text.lines().enumerate() {
+            for (a, b) in LEFTOVERS {
+                if line.contains(&format!("{a}{b}")) {
+                    wrong.push(format!("{path}:{}: {a}{b}", number + 1));
+                }
+            }
+        }
+    }
+    report(&wrong);
+}
+
+#[test]
+fn the_scheduler_knows_no_machine() {
+    let banned = [
+        "#if", "#ifdef", "__atomic", "std::atomic", "atomicCAS", "__threadfence", "volatile", "asm(",
+        "asm volatile", "malloc", "= new ", "std::vector", "std::string", "<thread>", "<mutex>", "printf",
+    ];
+    let mut wrong = Vec::new();
+    for below in ["device/sched", "device/kv", "device/ring/ring_view.hpp"] {
+        let mut found = sources(below);
+        if found.is_empty() {
+            let text = std::fs::read_to_string(root().join(below)).expect("the file exists");
+            found.push((below.to_owned(), text));
+        }
+        for (path, text) in found {
+            for (number, line) in text.lines().enumerate() {
+                let code = line.split("//").next().unwrap_or_default();
+                if let Some(word) = banned.iter().find(|word| code.contains(**word)) {
+                    wrong.push(format!("{path}:{}: {word} belongs to device/platform", number + 1));
+                }
+            }
+        }
+    }
+    report(&wrong);
+}
+
+#[test]
+fn planes_do_not_know_each_other() {
+    let manifest = |name: &str| {
+        std::fs::read_to_string(root().join(format!("crates/{name}/Cargo.toml"))).expect(name)
+    };
+    for (plane, forbidden) in [
+        ("frontend", "saccade-device"),
+        ("ring", "saccade-device"),
+        ("ring", "saccade-frontend"),
+        ("model", "saccade-ring"),
+    ] {
+        assert!(!manifest(plane).contains(forbidden), "crates/{plane} must not use {forbidden}");
+    }
+}
