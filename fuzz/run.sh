@@ -1,0 +1,51 @@
+#!/usr/bin/env bash
+# Runs every fuzz target for SECONDS each, and fails on the first finding.
+#   fuzz/run.sh SECONDS [TARGET...]     e.g. fuzz/run.sh 15 ring_hostile_device
+#   FUZZ_BUILD_ONLY=1 fuzz/run.sh 0     only builds
+# Works with the pinned stable toolchain and installs nothing: the instrumentation flags, which
+# cargo-fuzz would pass to a nightly compiler, are unlocked with RUSTC_BOOTSTRAP.
+# A finding is left in fuzz/artifacts/TARGET/; give its path to the same binary to repeat it.
+set -euo pipefail
+cd "$(dirname "$0")"
+
+seconds=${1:?usage: fuzz/run.sh SECONDS [TARGET...]}
+shift
+targets=("$@")
+if [ ${#targets[@]} -eq 0 ]; then
+  mapfile -t targets < <(sed -n '/^\[\[bin\]\]/,/^\[/s/^name = "\(.*\)"/\1/p' Cargo.toml)
+fi
+
+host=$(rustc -vV | sed -n 's/^host: //p')
+flags=(
+  --cfg fuzzing
+  -Cpasses=sancov-module
+  -Cllvm-args=-sanitizer-coverage-level=4
+  -Cllvm-args=-sanitizer-coverage-inline-8bit-counters
+  -Cllvm-args=-sanitizer-coverage-pc-table
+  -Cllvm-args=-sanitizer-coverage-trace-compares
+  -Ccodegen-units=1
+)
+# The address sanitizer's runtime comes with the toolchain on the larger platforms only.
+runtime=$(rustc --print target-libdir)/librustc-stable_rt.asan.a
+if [ -e "$runtime" ]; then
+  flags+=(-Zsanitizer=address)
+else
+  echo "fuzz: no address sanitizer in this toolchain ($host); running without it" >&2
+fi
+
+# --target keeps the flags away from build scripts and procedural macros.
+RUSTC_BOOTSTRAP=1 RUSTFLAGS="${flags[*]}" cargo build --release --target "$host" \
+  "${targets[@]/#/--bin=}"
+[ -z "${FUZZ_BUILD_ONLY:-}" ] || exit 0
+
+# A leak at exit is no finding: the allocation limit below catches growth.
+export ASAN_OPTIONS=${ASAN_OPTIONS:-detect_leaks=0:allocator_may_return_null=1}
+for target in "${targets[@]}"; do
+  echo "== fuzz $target for $seconds s"
+  mkdir -p "corpus/$target" "artifacts/$target"
+  seeds=()
+  [ ! -d "seeds/$target" ] || seeds=("seeds/$target")
+  "target/$host/release/$target" -max_total_time="$seconds" -timeout=10 -rss_limit_mb=2048 \
+    -len_control=0 -verbosity=0 -print_final_stats=1 \
+    -artifact_prefix="artifacts/$target/" "corpus/$target" "${seeds[@]}"
+done
