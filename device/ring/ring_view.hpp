@@ -28,6 +28,10 @@ struct RingView {
   SAC_HD uint32_t first_slot(uint32_t frontend) const {
     return sac_first_slot(num_slots, num_frontends, frontend);
   }
+  /// First byte of a frontend's share of the arena, and one past the last of the one before.
+  SAC_HD uint64_t first_arena_byte(uint32_t frontend) const {
+    return sac_first_arena_byte(arena_bytes, num_frontends, frontend);
+  }
   SAC_HD uint32_t frontend_of(uint32_t slot) const {
     const uint32_t share = sac_first_slot(num_slots, num_frontends, 1);
     return min_u32(slot / share, num_frontends - 1);

@@ -27,17 +27,25 @@ SAC_HD inline uint64_t extent_words(const sac_descriptor& d) {
   return uint64_t{d.prompt_len} + 2 * uint64_t{d.num_logit_bias} + d.num_stop_ids;
 }
 
+/// The extent lies in its frontend's share of the arena: what it names cannot be another's prompt.
+SAC_HD inline bool extent_in_share(const Scheduler& s, uint32_t slot, const sac_descriptor& d) {
+  const uint32_t frontend = s.ring.frontend_of(slot);
+  const uint64_t end = s.ring.first_arena_byte(frontend + 1);
+  const uint64_t bytes = 4 * extent_words(d);
+  return d.arena_extent % SAC_ARENA_ALIGN_BYTES == 0 &&
+         d.arena_extent >= s.ring.first_arena_byte(frontend) && d.arena_extent <= end &&
+         bytes <= end - d.arena_extent;
+}
+
 /// Every bound of a descriptor but the token ids, which are checked when they are copied.
-SAC_HD inline bool descriptor_in_bounds(const Scheduler& s, const sac_descriptor& d) {
+SAC_HD inline bool descriptor_in_bounds(const Scheduler& s, uint32_t slot,
+                                        const sac_descriptor& d) {
   const Limits& l = s.limits;
   const bool sizes = d.prompt_len >= 1 && d.prompt_len < l.max_model_len && d.max_tokens >= 1 &&
                      d.max_tokens <= l.max_model_len - d.prompt_len &&
                      d.min_tokens <= d.max_tokens && d.num_logit_bias <= SAC_MAX_LOGIT_BIAS &&
                      d.num_stop_ids <= SAC_MAX_STOP_IDS && (d.flags & ~SAC_REQ_KNOWN_FLAGS) == 0;
-  if (!sizes || !sampling_in_bounds(d)) return false;
-  const uint64_t bytes = 4 * extent_words(d);
-  return d.arena_extent % SAC_ARENA_ALIGN_BYTES == 0 && d.arena_extent <= s.ring.arena_bytes &&
-         bytes <= s.ring.arena_bytes - d.arena_extent;
+  return sizes && sampling_in_bounds(d) && extent_in_share(s, slot, d);
 }
 
 SAC_HD inline void publish_end(Scheduler& s, uint32_t slot, uint32_t finish, uint32_t count) {
@@ -53,7 +61,7 @@ SAC_HD inline void copy_request(Scheduler& s, uint32_t slot, uint32_t ticket) {
   Request& r = s.requests[slot];
   if (r.copied == ticket + 1) return;
   r.descriptor = s.ring.copy_descriptor(slot);
-  r.in_bounds = descriptor_in_bounds(s, r.descriptor) ? 1 : 0;
+  r.in_bounds = descriptor_in_bounds(s, slot, r.descriptor) ? 1 : 0;
   r.copied = ticket + 1;
 }
 

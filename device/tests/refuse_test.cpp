@@ -96,6 +96,25 @@ TEST_CASE("each field beyond its bounds is refused, and nothing is run") {
   CHECK(b.device.s.stats.requests_rejected == std::size(cases));
 }
 
+TEST_CASE("an extent in another frontend's share of the arena is refused") {
+  TestRing ring({64, 2});
+  TestDevice device(ring, {});
+  TestFrontend front(ring, 1);
+  front.join();
+  device.tick();
+  const Ask ask = ask_of(10, 4);
+  for (uint64_t extent : {uint64_t{0}, ring.view.first_arena_byte(1) - 64}) {
+    Ticket t = front.prepare(ask, front.first_slot());
+    sac_descriptor d = front.descriptor(ask, t.slot);
+    d.arena_extent = extent;
+    front.write_descriptor(d, t.slot);
+    front.ring(t);
+    device.tick();
+    front.read(t);
+    CHECK(t.finish == SAC_FINISH_INVALID);
+  }
+}
+
 TEST_CASE("each field at its bounds is accepted") {
   Bench b;
   const uint64_t arena = b.ring.shape.arena_bytes;

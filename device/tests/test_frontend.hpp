@@ -83,7 +83,7 @@ class TestFrontend {
   Ticket prepare(const Ask& ask, uint32_t slot) {
     uint32_t* to = ring_.extent_mut(slot);
     const size_t words = ask.prompt.size() + 2 * ask.logit_bias.size() + ask.stop_ids.size();
-    if (4 * words > ring_.extent_bytes()) throw std::runtime_error("test prompt too long");
+    if (4 * words > ring_.extent_bytes(slot)) throw std::runtime_error("test prompt too long");
     for (uint32_t token : ask.prompt) store_relaxed(to++, token);
     for (const LogitBias& b : ask.logit_bias) {
       store_relaxed(to++, b.token);
@@ -102,7 +102,7 @@ class TestFrontend {
   sac_descriptor descriptor(const Ask& ask, uint32_t slot) {
     sac_descriptor d = {};
     d.sequence = next_sequence_++;
-    d.arena_extent = ring_.extent_bytes() * slot;
+    d.arena_extent = ring_.extent(slot);
     d.device_epoch = load_acquire(&ring_.view.device->epoch);
     d.flags = ask.flags;
     d.prompt_len = static_cast<uint32_t>(ask.prompt.size());

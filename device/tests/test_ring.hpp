@@ -97,12 +97,20 @@ class TestRing {
   sac_frontend_line* frontend_mut(uint32_t frontend) const {
     return at<sac_frontend_line>(header_.frontends_offset, frontend);
   }
-  /// Bytes of a slot's private part of the arena: enough for its prompts in these tests.
-  uint64_t extent_bytes() const {
-    return shape.arena_bytes / shape.num_slots / SAC_ARENA_ALIGN_BYTES * SAC_ARENA_ALIGN_BYTES;
+  /// Bytes of a slot's private part of the arena: its frontend's share, divided evenly.
+  uint64_t extent_bytes(uint32_t slot) const {
+    const uint32_t f = view.frontend_of(slot);
+    const uint64_t share = view.first_arena_byte(f + 1) - view.first_arena_byte(f);
+    const uint32_t slots = view.first_slot(f + 1) - view.first_slot(f);
+    return share / slots / SAC_ARENA_ALIGN_BYTES * SAC_ARENA_ALIGN_BYTES;
+  }
+  /// Where that part begins, counted from the start of the arena.
+  uint64_t extent(uint32_t slot) const {
+    const uint32_t f = view.frontend_of(slot);
+    return view.first_arena_byte(f) + (slot - view.first_slot(f)) * extent_bytes(slot);
   }
   uint32_t* extent_mut(uint32_t slot) const {
-    return reinterpret_cast<uint32_t*>(arena_mut() + extent_bytes() * slot);
+    return reinterpret_cast<uint32_t*>(arena_mut() + extent(slot));
   }
   unsigned char* arena_mut() const { return memory_.get() + header_.arena_offset; }
   uint64_t status_word(uint32_t slot) const { return load_acquire(&view.status[slot].word); }

@@ -49,9 +49,10 @@ inline WorldOptions world_options(uint64_t seed) {
   o.silence_odds = r.pick({0u, 0u, 60u, 500u});
   o.during_odds = r.pick({0u, 1u, 3u});
   o.step_ms_max = r.pick({1u, 50u, 900u});
-  // Room for the longest prompt with the lists that `draw_ask` adds.
+  // Room in each slot's part for the longest prompt with the lists that `draw_ask` adds, also where
+  // the last frontend has more slots than its share of the arena was cut for.
   const uint64_t words = o.device.max_model_len + 2 * 4 + 4;
-  o.ring.arena_bytes = o.ring.num_slots * ((4 * words + 127) / 128 * 128);
+  o.ring.arena_bytes = 3 * o.ring.num_slots * ((4 * words + 127) / 128 * 128);
   return o;
 }
 
