@@ -21,7 +21,7 @@ TEST_CASE("random worlds keep every promise") {
       stalls += st.reader_stalls;
       reclaimed += st.requests_reclaimed;
     } catch (const std::exception& e) {
-      FAIL_CHECK("seed " << seed << ": " << e.what());
+      FAIL_CHECK("seed " << seed << ": " << std::string(e.what()));
     }
   }
   MESSAGE("decode tokens " << tokens << ", preemptions " << preemptions << ", reader stalls "
