@@ -30,6 +30,8 @@ pub struct OpenOptions {
     pub cache_dir: Option<PathBuf>,
     /// Access token; `None` follows `HF_TOKEN` and the token file.
     pub token: Option<String>,
+    /// Base address of the hub or a mirror; `None` follows `HF_ENDPOINT`.
+    pub endpoint: Option<String>,
     /// Only look into the cache. `HF_HUB_OFFLINE` has the same effect.
     pub offline: bool,
     /// Download weights as well (not needed for random weights, nor by the frontend plane).
@@ -44,6 +46,7 @@ impl Default for OpenOptions {
             revision: None,
             cache_dir: None,
             token: None,
+            endpoint: None,
             offline: false,
             weights: true,
             progress: None,
@@ -58,6 +61,7 @@ impl fmt::Debug for OpenOptions {
             .field("revision", &self.revision)
             .field("cache_dir", &self.cache_dir)
             .field("token", &self.token.as_ref().map(|_| "..."))
+            .field("endpoint", &self.endpoint)
             .field("offline", &self.offline)
             .field("weights", &self.weights)
             .finish_non_exhaustive()

@@ -44,6 +44,9 @@ fn repository(model: &str, options: &OpenOptions) -> std::result::Result<Repo, H
     if let Some(token) = &options.token {
         builder = builder.token(token);
     }
+    if let Some(endpoint) = &options.endpoint {
+        builder = builder.endpoint(endpoint);
+    }
     let (owner, name) = split_id(model);
     Ok(builder.build_sync()?.model(owner, name))
 }
