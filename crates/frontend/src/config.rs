@@ -1,0 +1,152 @@
+//! What the caller decides about a frontend.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Where to listen.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Listen {
+    /// A TCP address; port 0 lets the system choose.
+    Tcp(SocketAddr),
+    /// A UNIX socket; a stale file at that path is replaced.
+    Unix(PathBuf),
+}
+
+/// Everything about one frontend. `Default` is what `saccade serve` does without flags, except for
+/// [`region`](Self::region) and [`model`](Self::model), which have no default.
+#[derive(Debug, Clone)]
+pub struct FrontendConfig {
+    /// Where to listen. `--host`, `--port`, `--uds`
+    pub listen: Listen,
+    /// File of the ring region in shared memory.
+    pub region: PathBuf,
+    /// Which of the region's frontends this is.
+    pub frontend_index: u32,
+    /// Model folder or hub id, for the tokenizer, the chat template and the generation defaults.
+    pub model: String,
+    /// tokenizer.json, or a folder with one, if not the model's. `--tokenizer`
+    pub tokenizer: Option<PathBuf>,
+    /// Branch, tag or commit of a hub model. `--revision`
+    pub revision: Option<String>,
+    /// Names that requests may use; the first one is reported. Empty: the model's name as given.
+    /// `--served-model-name`
+    pub served_model_names: Vec<String>,
+    /// Keys of which `/v1/*` requests must carry one as a bearer token. Empty: none. `--api-key`
+    pub api_keys: Vec<String>,
+    /// Chat template file that replaces the model's. `--chat-template`
+    pub chat_template: Option<PathBuf>,
+    /// Use the sampling defaults of generation_config.json. `--generation-config vllm` is `false`.
+    pub generation_config: bool,
+    /// The device's scheduling policy looks at `priority`; otherwise only 0 is taken.
+    /// `--scheduling-policy priority`
+    pub priority_scheduling: bool,
+    /// Requests that may wait for a seat on the device, beyond which 429 is answered although a
+    /// slot is free. `None`: as many as slots. `--max-num-queued-reqs`
+    pub max_num_queued_reqs: Option<usize>,
+    /// Targets for requests that name none; used for the share of requests that meet them.
+    pub slo: SloDefaults,
+    /// Cross-origin requests. `--allowed-origins` and so on
+    pub cors: Cors,
+    /// Threads for templates and tokenization.
+    pub tokenizer_threads: usize,
+    /// Jobs that may wait for these threads, beyond which 429 is answered.
+    pub tokenizer_queue: usize,
+    /// Time for which the token reader polls after the last token before it sleeps. 0 sleeps at
+    /// once: right where cores are scarce.
+    pub reader_spin: Duration,
+    /// Bounds of the HTTP side.
+    pub http: HttpLimits,
+    /// How long requests in flight may take to end once draining has begun.
+    pub drain_timeout: Duration,
+    /// The device is lost when its heartbeat stood still for so long.
+    pub device_lost_after: Duration,
+    /// Serve the page at `/`.
+    pub ui: bool,
+}
+
+/// SLO targets in seconds.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct SloDefaults {
+    /// Time to the first token.
+    pub ttft_s: f32,
+    /// Time per produced token.
+    pub tpot_s: f32,
+}
+
+/// Cross-origin settings, as vLLM names them. No origin: no CORS headers at all.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Cors {
+    /// Origins, or `*`.
+    pub allowed_origins: Vec<String>,
+    /// Methods, or `*`. Empty: `*`.
+    pub allowed_methods: Vec<String>,
+    /// Headers, or `*`. Empty: `*`.
+    pub allowed_headers: Vec<String>,
+    /// Allow credentials; not together with `*`.
+    pub allow_credentials: bool,
+}
+
+/// Bounds of the HTTP side; each one is an answer to a client that does not behave.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct HttpLimits {
+    /// Open connections, beyond which a new one is answered 503 and closed.
+    pub max_connections: usize,
+    /// Bytes of a request's head.
+    pub max_header_bytes: usize,
+    /// Bytes of a request's body.
+    pub max_body_bytes: usize,
+    /// Bytes of all request bodies that are being read.
+    pub max_body_bytes_total: usize,
+    /// Time for a request's head, also of an idle connection until its next request.
+    pub header_read_timeout: Duration,
+    /// Time for a request's body, from its head on.
+    pub body_read_timeout: Duration,
+    /// Time for which a connection may take no byte of what is to be written, before it is cut.
+    pub stall_timeout: Duration,
+    /// A comment is sent on a stream that had nothing to say for so long.
+    pub keep_alive_interval: Duration,
+}
+
+impl Default for HttpLimits {
+    fn default() -> Self {
+        Self {
+            max_connections: 8192,
+            max_header_bytes: 64 * 1024,
+            max_body_bytes: 32 * 1024 * 1024,
+            max_body_bytes_total: 512 * 1024 * 1024,
+            header_read_timeout: Duration::from_secs(30),
+            body_read_timeout: Duration::from_secs(30),
+            stall_timeout: Duration::from_secs(30),
+            keep_alive_interval: Duration::from_secs(15),
+        }
+    }
+}
+
+impl Default for FrontendConfig {
+    fn default() -> Self {
+        Self {
+            listen: Listen::Tcp(SocketAddr::from(([127, 0, 0, 1], 8000))),
+            region: PathBuf::new(),
+            frontend_index: 0,
+            model: String::new(),
+            tokenizer: None,
+            revision: None,
+            served_model_names: Vec::new(),
+            api_keys: Vec::new(),
+            chat_template: None,
+            generation_config: true,
+            priority_scheduling: false,
+            max_num_queued_reqs: None,
+            slo: SloDefaults { ttft_s: 5.0, tpot_s: 0.1 },
+            cors: Cors::default(),
+            tokenizer_threads: 2,
+            tokenizer_queue: 1024,
+            reader_spin: Duration::ZERO,
+            http: HttpLimits::default(),
+            drain_timeout: Duration::from_secs(30),
+            device_lost_after: Duration::from_secs(3),
+            ui: true,
+        }
+    }
+}

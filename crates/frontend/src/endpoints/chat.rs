@@ -1,0 +1,30 @@
+//! `POST /v1/chat/completions`
+
+use std::sync::Arc;
+
+use axum::extract::{Request, State};
+use axum::response::Response;
+
+use super::generate::{Asked, answer, ask, prepare_all};
+use crate::api_error::ApiError;
+use crate::http::app::App;
+use crate::openai::ChatFormat;
+use crate::serving::PromptSource;
+use crate::validate::ChatRequest;
+
+/// Continues a conversation.
+pub async fn chat_completions(
+    State(app): State<Arc<App>>,
+    request: Request,
+) -> Result<Response, ApiError> {
+    let mut asked: Asked<ChatRequest> = ask(&app, request, ChatRequest::read).await?;
+    let model = app.model_name(asked.body.model.as_deref())?;
+    let head = asked.head("chatcmpl", &asked.body.params, model);
+    let chat = std::mem::take(&mut asked.body.chat);
+    let ChatRequest { params, echo, .. } = asked.body;
+    let last = if echo { chat.last_text() } else { String::new() };
+    let prompts = prepare_all(&app, vec![PromptSource::Chat(chat)], &params, false).await?;
+    let vocab = app.serving.assets.tokenizer.vocab().clone();
+    let format = ChatFormat::new(head, vocab, &params, last);
+    answer(&app, &prompts, &params, asked.arrived, asked.in_flight, format).await
+}

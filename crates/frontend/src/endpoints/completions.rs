@@ -1,0 +1,34 @@
+//! `POST /v1/completions`
+
+use std::sync::Arc;
+
+use axum::extract::{Request, State};
+use axum::response::Response;
+
+use super::generate::{answer, ask, prepare_all};
+use crate::api_error::ApiError;
+use crate::http::app::App;
+use crate::openai::CompletionFormat;
+use crate::serving::PromptSource;
+use crate::validate::CompletionRequest;
+
+/// Continues prompts.
+pub async fn completions(
+    State(app): State<Arc<App>>,
+    request: Request,
+) -> Result<Response, ApiError> {
+    let mut asked = ask(&app, request, CompletionRequest::read).await?;
+    let model = app.model_name(asked.body.model.as_deref())?;
+    let head = asked.head("cmpl", &asked.body.params, model);
+    let sources = asked.body.prompts.drain(..).map(PromptSource::Completion).collect();
+    let (params, echo) = (&asked.body.params, asked.body.echo);
+    let prompts = prepare_all(&app, sources, params, echo).await?;
+    let format = CompletionFormat::new(
+        head,
+        app.serving.assets.tokenizer.vocab().clone(),
+        &prompts,
+        params,
+        echo,
+    );
+    answer(&app, &prompts, params, asked.arrived, asked.in_flight, format).await
+}

@@ -1,0 +1,110 @@
+//! What chat and completions share: from an HTTP request to a generation in flight.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use axum::extract::Request;
+use axum::response::Response;
+use http::HeaderMap;
+
+use crate::api_error::ApiError;
+use crate::http::app::{App, unix_s};
+use crate::http::layers::RequestId;
+use crate::http::{collect, read_body, stream};
+use crate::lifecycle::InFlight;
+use crate::openai::{Format, Head};
+use crate::serving::{Generation, Prepared, PromptSource, prepare};
+use crate::validate::{Fields, GenerateParams, ModelLimits, SloHeaders};
+
+/// A request whose body is parsed and whose model is served.
+pub struct Asked<T> {
+    /// Validated parameters.
+    pub body: T,
+    /// When it came.
+    pub arrived: Instant,
+    /// Counts it until it is answered.
+    pub in_flight: InFlight,
+    request_id: String,
+}
+
+/// Reads, validates, and counts a request in.
+///
+/// # Errors
+/// 503 while draining or without a device, 4xx for a body that is not fine.
+pub async fn ask<T>(
+    app: &App,
+    request: Request,
+    read: impl FnOnce(&Fields, SloHeaders, ModelLimits) -> Result<T, ApiError>,
+) -> Result<Asked<T>, ApiError> {
+    let arrived = Instant::now();
+    let in_flight = app.lifecycle.enter()?;
+    let limits = app.model_limits()?;
+    let RequestId(request_id) =
+        request.extensions().get().cloned().ok_or_else(|| ApiError::internal("no request id"))?;
+    let headers = request.headers().clone();
+    let body = read_body(app, request).await?;
+    let fields = Fields::parse(&body.bytes)?;
+    let parsed = read(&fields, slo_headers(&headers), limits)?;
+    let unknown = fields.unknown().count();
+    if unknown > 0 {
+        app.serving.metrics.unknown_fields(unknown);
+        tracing::debug!("ignored fields: {:?}", fields.unknown().collect::<Vec<_>>());
+    }
+    Ok(Asked { body: parsed, arrived, in_flight, request_id })
+}
+
+fn slo_headers(headers: &HeaderMap) -> SloHeaders<'_> {
+    let text = |name| headers.get(name).and_then(|v: &http::HeaderValue| v.to_str().ok());
+    SloHeaders { ttft_ms: text("x-slo-ttft-ms"), tpot_ms: text("x-slo-tpot-ms") }
+}
+
+impl<T> Asked<T> {
+    /// Id, time and model of the answer. A chosen id is part of it, as in vLLM.
+    pub fn head(&self, prefix: &str, params: &GenerateParams, model: String) -> Head {
+        let id = params.request_id.as_deref().unwrap_or(&self.request_id);
+        Head { id: format!("{prefix}-{id}"), created: unix_s(), model }
+    }
+}
+
+/// Prepares every prompt.
+///
+/// # Errors
+/// See [`prepare`].
+pub async fn prepare_all(
+    app: &App,
+    sources: Vec<PromptSource>,
+    params: &GenerateParams,
+    echo: bool,
+) -> Result<Vec<Prepared>, ApiError> {
+    let serving = &app.serving;
+    let device = serving.port.device();
+    let mut prompts = Vec::with_capacity(sources.len());
+    for source in sources {
+        let prompt = prepare(serving, &device, source, params, echo).await?;
+        prompts.push(prompt);
+    }
+    Ok(prompts)
+}
+
+/// Submits the prompts and answers in the way that was asked for.
+///
+/// # Errors
+/// See [`Generation::submit`] and [`collect`].
+pub async fn answer(
+    app: &Arc<App>,
+    prompts: &[Prepared],
+    params: &GenerateParams,
+    arrived: Instant,
+    in_flight: InFlight,
+    format: impl Format + 'static,
+) -> Result<Response, ApiError> {
+    app.check_queue()?;
+    let generation = Generation::submit(&app.serving, prompts, params, arrived)?;
+    match params.stream {
+        None => collect(generation, format, in_flight).await,
+        Some(options) => {
+            let keep_alive = app.config.http.keep_alive_interval;
+            Ok(stream(generation, format, options, keep_alive, in_flight))
+        }
+    }
+}

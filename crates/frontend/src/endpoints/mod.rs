@@ -1,0 +1,9 @@
+//! One file per group of paths.
+
+pub mod chat;
+pub mod completions;
+mod generate;
+pub mod models;
+pub mod page;
+pub mod status;
+pub mod tokens;

@@ -1,0 +1,57 @@
+//! `GET /health`, `/ready`, `/metrics`, `/version`
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use http::{HeaderValue, header};
+use serde::Serialize;
+
+use crate::api_error::ApiError;
+use crate::http::app::App;
+use crate::lifecycle::Stage;
+
+/// Text of Prometheus' exposition format.
+const METRICS_TYPE: HeaderValue =
+    HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
+
+/// An answer with a JSON body.
+pub fn json(value: &impl Serialize) -> Response {
+    match serde_json::to_vec(value) {
+        Ok(body) => {
+            let content_type = HeaderValue::from_static("application/json");
+            ([(header::CONTENT_TYPE, content_type)], body).into_response()
+        }
+        Err(error) => ApiError::internal(error.to_string()).into_response(),
+    }
+}
+
+/// The process is alive. It may still have no device: see [`ready`].
+pub async fn health() -> &'static str {
+    ""
+}
+
+/// 200 when requests are taken; 503 with the reason while there is no device or it is draining.
+pub async fn ready(State(app): State<Arc<App>>) -> Result<&'static str, ApiError> {
+    if app.lifecycle.stage() != Stage::Serving {
+        return Err(ApiError::shutting_down());
+    }
+    app.model_limits().map(|_| "")
+}
+
+/// All series.
+pub async fn metrics(State(app): State<Arc<App>>) -> Result<Response, ApiError> {
+    app.serving.metrics.device.set(&app.reading());
+    let text = app.serving.metrics.render().map_err(|e| ApiError::internal(e.to_string()))?;
+    Ok(([(header::CONTENT_TYPE, METRICS_TYPE)], text).into_response())
+}
+
+#[derive(Serialize)]
+struct Version {
+    version: &'static str,
+}
+
+/// The build.
+pub async fn version() -> Response {
+    json(&Version { version: env!("CARGO_PKG_VERSION") })
+}

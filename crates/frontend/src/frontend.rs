@@ -1,0 +1,215 @@
+//! Putting the frontend together, and its life.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use saccade_ring::{FrontendRing, JoinOptions, ShmTransport, Transport};
+use tokio::sync::Semaphore;
+
+use crate::api_error::ApiError;
+use crate::config::FrontendConfig;
+use crate::error::FrontendError;
+use crate::http::app::{App, BODY_PERMIT_BYTES, unix_s};
+use crate::http::{Bound, Connections, bind, router, serve_connections};
+use crate::lifecycle::{Lifecycle, Stage};
+use crate::metrics::{Metrics, SloTargets};
+use crate::ring::{DevicePort, End, ReaderHandle, ReaderSettings, Registry, spawn_reader};
+use crate::serving::{ModelAssets, Serving};
+use crate::text::pool::WorkPool;
+use crate::validate::{
+    ChatRequest, CompletionRequest, DetokenizeRequest, Fields, ModelLimits, SloHeaders,
+    TokenizeRequest,
+};
+
+/// A frontend that has joined its region and bound its socket, and does not serve yet.
+pub struct Frontend {
+    app: Arc<App>,
+    bound: Bound,
+    /// Last, so that tickets cancelled by everything above are still seen off.
+    reader: ReaderHandle,
+}
+
+/// Begins the end of a frontend, from anywhere.
+#[derive(Clone)]
+pub struct ShutdownHandle {
+    lifecycle: Lifecycle,
+}
+
+impl ShutdownHandle {
+    /// Not ready any more, no new requests; those in flight have `drain_timeout` to end.
+    pub fn drain(&self) {
+        self.lifecycle.advance(Stage::Draining);
+    }
+
+    /// Requests in flight end now, each with an error.
+    pub fn stop(&self) {
+        self.lifecycle.advance(Stage::Stopping);
+    }
+
+    /// How far it is.
+    pub fn stage(&self) -> Stage {
+        self.lifecycle.stage()
+    }
+}
+
+impl Frontend {
+    /// Loads what the model needs, joins the region file of the configuration, and binds the
+    /// socket. Blocks while it does.
+    ///
+    /// # Errors
+    /// See [`FrontendError`].
+    pub fn start(config: FrontendConfig) -> Result<Self, FrontendError> {
+        let transport = ShmTransport::open(&config.region).map_err(|e| FrontendError::File {
+            path: config.region.display().to_string(),
+            reason: e.to_string(),
+        })?;
+        Self::start_on(config, transport)
+    }
+
+    /// Like [`start`](Self::start) over a transport that is already there.
+    ///
+    /// # Errors
+    /// See [`FrontendError`].
+    pub fn start_on<T: Transport + 'static>(
+        config: FrontendConfig,
+        transport: T,
+    ) -> Result<Self, FrontendError> {
+        let assets = Arc::new(ModelAssets::load(&config)?);
+        let names = names(&config);
+        let metrics = metrics(&names[0], &config)?;
+        let pool = WorkPool::start(config.tokenizer_threads, config.tokenizer_queue)?;
+        let options =
+            JoinOptions { device_lost_after: config.device_lost_after, ..JoinOptions::default() };
+        let ring = FrontendRing::join_with(transport, config.frontend_index, options)?;
+        let (submitter, reader) = ring.split();
+        let port: Arc<dyn DevicePort> = Arc::new(submitter);
+        let registry = Arc::new(Registry::default());
+        let settings = ReaderSettings { spin: config.reader_spin };
+        let reader = spawn_reader(reader, port.clone(), registry.clone(), settings)?;
+        let bound = bind(&config.listen)?;
+        let app = App {
+            names,
+            serving: Serving { port, registry, assets, pool, metrics },
+            lifecycle: Lifecycle::default(),
+            reader: reader.counters(),
+            connections: Connections::new(config.http.max_connections),
+            body_budget: body_budget(&config),
+            started_unix_s: unix_s(),
+            config,
+        };
+        Ok(Self { app: Arc::new(app), bound, reader })
+    }
+
+    /// Where it listens, for a person.
+    pub fn address(&self) -> String {
+        self.bound.address()
+    }
+
+    /// The TCP address it listens on, if it is one.
+    pub fn tcp_addr(&self) -> Option<SocketAddr> {
+        self.bound.tcp_addr()
+    }
+
+    /// The handle that ends it.
+    pub fn shutdown_handle(&self) -> ShutdownHandle {
+        ShutdownHandle { lifecycle: self.app.lifecycle.clone() }
+    }
+
+    /// Serves until the handle has drained or stopped it.
+    ///
+    /// # Errors
+    /// For settings of the HTTP side that are not valid.
+    pub async fn run(self) -> Result<(), FrontendError> {
+        let Self { app, bound, reader } = self;
+        let router = router(&app)?;
+        let end = end_of_life(app.clone());
+        tokio::join!(end, serve_connections(bound, app, router));
+        // Joining the reader's thread takes up to its longest sleep.
+        let joined = tokio::task::spawn_blocking(move || drop(reader)).await;
+        joined.map_err(|e| FrontendError::Io(std::io::Error::other(e)))
+    }
+}
+
+/// Loads, joins, binds and serves; `started` gets the address and the handle before the first
+/// connection is accepted.
+///
+/// # Errors
+/// See [`FrontendError`].
+pub async fn serve(
+    config: FrontendConfig,
+    started: impl FnOnce(&str, ShutdownHandle),
+) -> Result<(), FrontendError> {
+    let joined = tokio::task::spawn_blocking(move || {
+        // Binding registers the socket with the runtime that this thread belongs to.
+        Frontend::start(config)
+    });
+    let frontend = joined.await.map_err(|e| FrontendError::Io(std::io::Error::other(e)))??;
+    started(&frontend.address(), frontend.shutdown_handle());
+    frontend.run().await
+}
+
+/// Draining ends when the last request has, or when its time is over; stopping ends every request
+/// that is left with an error.
+async fn end_of_life(app: Arc<App>) {
+    let lifecycle = &app.lifecycle;
+    lifecycle.reached(Stage::Draining).await;
+    tokio::select! {
+        () = lifecycle.idle() => {}
+        () = lifecycle.reached(Stage::Stopping) => {}
+        () = tokio::time::sleep(app.config.drain_timeout) => {
+            tracing::warn!("drain timeout: {} requests are ended", lifecycle.in_flight());
+        }
+    }
+    lifecycle.advance(Stage::Stopping);
+    app.serving.registry.end_all(End::Stopping);
+}
+
+fn names(config: &FrontendConfig) -> Vec<String> {
+    if config.served_model_names.is_empty() {
+        vec![config.model.clone()]
+    } else {
+        config.served_model_names.clone()
+    }
+}
+
+fn metrics(model: &str, config: &FrontendConfig) -> Result<Arc<Metrics>, FrontendError> {
+    let slo =
+        SloTargets { ttft_s: f64::from(config.slo.ttft_s), tpot_s: f64::from(config.slo.tpot_s) };
+    Metrics::new(model, slo)
+        .map_err(|e| FrontendError::Config { field: "metrics", reason: e.to_string() })
+}
+
+fn body_budget(config: &FrontendConfig) -> Arc<Semaphore> {
+    let permits = config.http.max_body_bytes_total / BODY_PERMIT_BYTES;
+    Arc::new(Semaphore::new(permits.clamp(1, Semaphore::MAX_PERMITS)))
+}
+
+/// An endpoint that takes a body.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Endpoint {
+    /// `/v1/chat/completions`
+    Chat,
+    /// `/v1/completions`
+    Completions,
+    /// `/tokenize`
+    Tokenize,
+    /// `/detokenize`
+    Detokenize,
+}
+
+/// Parses and validates a body as the endpoint would, without a device: the entry point of the
+/// fuzzer and of the tests of the bounds.
+///
+/// # Errors
+/// What the client would be told.
+pub fn fuzz_http_body(endpoint: Endpoint, body: &[u8]) -> Result<(), ApiError> {
+    let limits = ModelLimits { vocab_size: 1000, max_model_len: 4096, priority: false };
+    let fields = Fields::parse(body)?;
+    let slo = SloHeaders::default();
+    match endpoint {
+        Endpoint::Chat => ChatRequest::read(&fields, slo, limits).map(drop),
+        Endpoint::Completions => CompletionRequest::read(&fields, slo, limits).map(drop),
+        Endpoint::Tokenize => TokenizeRequest::read(&fields).map(drop),
+        Endpoint::Detokenize => DetokenizeRequest::read(&fields, limits).map(drop),
+    }
+}

@@ -1,0 +1,17 @@
+//! HTTP: connections and their bounds, routes, bodies, streams.
+
+pub mod app;
+mod auth;
+mod body;
+mod connection;
+mod io;
+pub mod layers;
+mod router;
+mod server;
+mod stream;
+
+pub use body::read_body;
+pub use connection::Connections;
+pub use router::router;
+pub use server::{Bound, bind, serve_connections};
+pub use stream::{collect, stream};

@@ -1,0 +1,70 @@
+//! Which path goes where.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::middleware::{from_fn, from_fn_with_state};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use http::StatusCode;
+
+use super::app::App;
+use super::auth::ApiKeys;
+use super::layers;
+use crate::api_error::ApiError;
+use crate::endpoints::{chat, completions, models, page, status, tokens};
+use crate::error::FrontendError;
+
+/// All routes.
+///
+/// # Errors
+/// For CORS settings that are not valid.
+pub fn router(app: &Arc<App>) -> Result<Router, FrontendError> {
+    let keys = Arc::new(ApiKeys::new(&app.config.api_keys));
+    // The key is asked for where the routes are, not by comparing paths.
+    let v1 = Router::new()
+        .route("/v1/chat/completions", post(chat::chat_completions))
+        .route("/v1/completions", post(completions::completions))
+        .route("/v1/models", get(models::list))
+        .route("/v1/models/{*id}", get(models::one))
+        .route_layer(from_fn_with_state(keys, layers::authorize));
+    let mut routes = Router::new()
+        .merge(v1)
+        .route("/tokenize", post(tokens::tokenize))
+        .route("/detokenize", post(tokens::detokenize))
+        .route("/health", get(status::health))
+        .route("/ready", get(status::ready))
+        .route("/metrics", get(status::metrics))
+        .route("/version", get(status::version));
+    if app.config.ui {
+        routes = routes.route("/", get(page::page)).route("/ui/state", get(page::state));
+    }
+    let mut routes = routes
+        .fallback(not_found)
+        .method_not_allowed_fallback(method_not_allowed)
+        .layer(from_fn(catch_panic))
+        .layer(from_fn_with_state(app.clone(), layers::around));
+    if let Some(cors) = layers::cors(&app.config.cors)? {
+        routes = routes.layer(cors);
+    }
+    Ok(routes.with_state(app.clone()))
+}
+
+async fn not_found() -> ApiError {
+    ApiError::new(StatusCode::NOT_FOUND, "not_found", "there is nothing at this path")
+}
+
+async fn method_not_allowed() -> ApiError {
+    let message = "this path does not take this method";
+    ApiError::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", message)
+}
+
+/// A handler that panics costs its request only.
+async fn catch_panic(request: axum::extract::Request, next: axum::middleware::Next) -> Response {
+    use futures_util::FutureExt;
+    let run = std::panic::AssertUnwindSafe(next.run(request));
+    match run.catch_unwind().await {
+        Ok(response) => response,
+        Err(_) => ApiError::internal("the server failed on this request").into_response(),
+    }
+}

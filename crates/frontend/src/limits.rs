@@ -1,0 +1,49 @@
+//! Every bound of the HTTP surface that is not a flag, in one place. A value outside is refused
+//! with a 400 that names the field and the bound; nothing is clamped silently unless said here.
+
+/// Fields in one JSON request object, known and unknown together.
+pub const MAX_FIELDS: usize = 256;
+/// Choices per prompt (`n`).
+pub const MAX_N: i64 = 128;
+/// Prompts in one completions request.
+pub const MAX_PROMPTS: usize = 256;
+/// Prompts times `n`: ring slots that one request may ask for.
+pub const MAX_CHOICES: usize = 256;
+/// Token ids in one prompt array; the model's own length limit is checked afterwards.
+pub const MAX_PROMPT_IDS: usize = 1 << 22;
+/// Chat messages in one request.
+pub const MAX_MESSAGES: usize = 4096;
+/// Parts in the content of one chat message.
+pub const MAX_CONTENT_PARTS: usize = 1024;
+/// Bytes of a chat role or participant name.
+pub const MAX_ROLE_BYTES: usize = 64;
+/// Stop strings per request.
+pub const MAX_STOP_STRINGS: usize = 32;
+/// Bytes of one stop string: also what a stream may have to hold back.
+pub const MAX_STOP_BYTES: usize = 1024;
+/// Stop token ids per request (`SAC_MAX_STOP_IDS`).
+pub const MAX_STOP_IDS: usize = 128;
+/// Pairs in `logit_bias` (`SAC_MAX_LOGIT_BIAS`).
+pub const MAX_LOGIT_BIAS: usize = 1024;
+/// Alternatives per token (`SAC_MAX_TOP_LOGPROBS`).
+pub const MAX_TOP_LOGPROBS: i64 = 20;
+/// Characters of `cache_salt`.
+pub const MAX_CACHE_SALT_CHARS: usize = 1024;
+/// Bytes of a model name in a request.
+pub const MAX_MODEL_NAME_BYTES: usize = 1024;
+/// Bytes of a request id, from the field or the `x-request-id` header.
+pub const MAX_REQUEST_ID_BYTES: usize = 128;
+/// JSON text of `chat_template_kwargs`.
+pub const MAX_TEMPLATE_KWARGS_BYTES: usize = 64 * 1024;
+/// Longest SLO target that a request may name.
+pub const MAX_SLO_MS: f64 = 3_600_000.0;
+/// Instructions that one rendering of the chat template may execute.
+pub const TEMPLATE_FUEL: u64 = 5_000_000;
+/// Rendered bytes beyond four times the input that a template may write.
+pub const TEMPLATE_OUTPUT_SLACK_BYTES: usize = 1 << 20;
+/// Tokens buffered between the token reader and one stream; then the ring holds the request.
+pub const MAILBOX_TOKENS: usize = 512;
+/// Bytes of one accepted API key.
+pub const MAX_API_KEY_BYTES: usize = 4096;
+/// Below this temperature decoding is greedy, as in vLLM.
+pub const GREEDY_TEMPERATURE: f64 = 1e-5;

@@ -1,0 +1,345 @@
+//! Counters, gauges and histograms: the `vllm:` names that dashboards and routers know, and ours.
+//! Seconds and ratios; every series carries `model_name`.
+
+mod device;
+mod recent;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use prometheus::core::Collector;
+use prometheus::{
+    Counter, CounterVec, Encoder, Gauge, Histogram, HistogramOpts, IntCounter, IntCounterVec, Opts,
+    Registry, TextEncoder,
+};
+
+pub use device::{DeviceMetrics, Reading};
+pub use recent::{Recent, RecentState};
+
+/// Buckets of vLLM 0.2x, so that dashboards made for it read right.
+const TTFT_BUCKETS_S: &[f64] = &[
+    0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0,
+    20.0, 40.0, 80.0, 160.0, 640.0, 2560.0,
+];
+const TOKEN_BUCKETS_S: &[f64] = &[
+    0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0, 20.0,
+    40.0, 80.0,
+];
+const REQUEST_BUCKETS_S: &[f64] = &[
+    0.3, 0.5, 0.8, 1.0, 1.5, 2.0, 2.5, 5.0, 10.0, 15.0, 20.0, 30.0, 40.0, 50.0, 60.0, 120.0, 240.0,
+    480.0, 960.0, 1920.0, 7680.0,
+];
+const LENGTH_BUCKETS: &[f64] =
+    &[1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1e3, 2e3, 5e3, 1e4, 2e4, 5e4, 1e5, 2e5];
+const TOKENIZE_BUCKETS_S: &[f64] =
+    &[1e-5, 2e-5, 5e-5, 1e-4, 2e-4, 5e-4, 1e-3, 2e-3, 5e-3, 1e-2, 2e-2, 5e-2, 0.1, 0.2, 0.5, 1.0];
+/// Bounds of `Retry-After` in seconds.
+const RETRY_AFTER_S: (f64, f64) = (1.0, 60.0);
+
+/// All series of one frontend.
+pub struct Metrics {
+    registry: Registry,
+    /// Gauges and counters that are read when somebody asks.
+    pub device: DeviceMetrics,
+    /// What the page shows.
+    pub recent: Recent,
+    slo: SloTargets,
+    prompt_tokens: IntCounter,
+    generation_tokens: IntCounter,
+    finished: IntCounterVec,
+    ttft_s: Histogram,
+    inter_token_s: Histogram,
+    inter_token_old_name_s: Histogram,
+    per_output_token_s: Histogram,
+    e2e_s: Histogram,
+    queue_s: Histogram,
+    inference_s: Histogram,
+    prefill_s: Histogram,
+    decode_s: Histogram,
+    prompt_length: Histogram,
+    generation_length: Histogram,
+    tokenize_s: Histogram,
+    detokenize_s: Counter,
+    rejected: IntCounterVec,
+    failed: IntCounterVec,
+    cancelled: IntCounter,
+    unknown_fields: IntCounter,
+    slo_requests: CounterVec,
+}
+
+/// Targets in seconds.
+#[derive(Debug, Clone, Copy)]
+pub struct SloTargets {
+    /// Time to the first token.
+    pub ttft_s: f64,
+    /// Time per produced token.
+    pub tpot_s: f64,
+}
+
+/// One choice that ended well.
+#[derive(Debug, Clone, Copy)]
+pub struct Finished {
+    /// `stop` or `length`.
+    pub reason: &'static str,
+    /// Prompt tokens.
+    pub prompt_tokens: usize,
+    /// Tokens produced.
+    pub tokens: u32,
+    /// From arrival to the end.
+    pub e2e: Duration,
+    /// From arrival until the device took it from the queue.
+    pub queued: Option<Duration>,
+    /// From arrival to the first token.
+    pub ttft: Option<Duration>,
+    /// From the first token to the last.
+    pub decode: Duration,
+    /// The request's own targets in seconds; 0 is the server's default.
+    pub slo_ttft_s: f32,
+    /// See `slo_ttft_s`.
+    pub slo_tpot_s: f32,
+}
+
+/// Registers series under one set of labels.
+struct Builder {
+    registry: Registry,
+    labels: HashMap<String, String>,
+}
+
+impl Builder {
+    fn opts(&self, name: &str, help: &str) -> Opts {
+        Opts::new(name, help).const_labels(self.labels.clone())
+    }
+
+    fn add<C: Collector + Clone + 'static>(
+        &self,
+        made: prometheus::Result<C>,
+    ) -> prometheus::Result<C> {
+        let collector = made?;
+        self.registry.register(Box::new(collector.clone()))?;
+        Ok(collector)
+    }
+
+    fn histogram(&self, name: &str, help: &str, buckets: &[f64]) -> prometheus::Result<Histogram> {
+        let opts = HistogramOpts::new(name, help)
+            .const_labels(self.labels.clone())
+            .buckets(buckets.to_vec());
+        self.add(Histogram::with_opts(opts))
+    }
+
+    fn counter(&self, name: &str, help: &str) -> prometheus::Result<IntCounter> {
+        self.add(IntCounter::with_opts(self.opts(name, help)))
+    }
+
+    fn counters(&self, name: &str, help: &str, by: &str) -> prometheus::Result<IntCounterVec> {
+        self.add(IntCounterVec::new(self.opts(name, help), &[by]))
+    }
+
+    fn gauge(&self, name: &str, help: &str) -> prometheus::Result<Gauge> {
+        self.add(Gauge::with_opts(self.opts(name, help)))
+    }
+}
+
+impl Metrics {
+    /// All series at zero.
+    ///
+    /// # Errors
+    /// If two series clash: a mistake in this file.
+    pub fn new(model_name: &str, slo: SloTargets) -> prometheus::Result<Arc<Self>> {
+        let labels = HashMap::from([("model_name".to_owned(), model_name.to_owned())]);
+        let b = Builder { registry: Registry::new(), labels };
+        let seconds = |name: &str, help: &str, buckets| b.histogram(name, help, buckets);
+        Ok(Arc::new(Self {
+            device: DeviceMetrics::new(&b)?,
+            recent: Recent::default(),
+            slo,
+            prompt_tokens: b.counter("vllm:prompt_tokens_total", "Prompt tokens processed.")?,
+            generation_tokens: b.counter("vllm:generation_tokens_total", "Tokens generated.")?,
+            finished: b.counters(
+                "vllm:request_success_total",
+                "Requests that ended well.",
+                "finished_reason",
+            )?,
+            ttft_s: seconds(
+                "vllm:time_to_first_token_seconds",
+                "From arrival to the first token.",
+                TTFT_BUCKETS_S,
+            )?,
+            inter_token_s: seconds(
+                "vllm:inter_token_latency_seconds",
+                "Between two tokens of a request.",
+                TOKEN_BUCKETS_S,
+            )?,
+            inter_token_old_name_s: seconds(
+                "vllm:time_per_output_token_seconds",
+                "Older name of inter_token_latency_seconds.",
+                TOKEN_BUCKETS_S,
+            )?,
+            per_output_token_s: seconds(
+                "vllm:request_time_per_output_token_seconds",
+                "Mean time per token after the first, by request.",
+                TOKEN_BUCKETS_S,
+            )?,
+            e2e_s: seconds(
+                "vllm:e2e_request_latency_seconds",
+                "From arrival to the last token.",
+                REQUEST_BUCKETS_S,
+            )?,
+            queue_s: seconds(
+                "vllm:request_queue_time_seconds",
+                "From arrival until the device took the request.",
+                REQUEST_BUCKETS_S,
+            )?,
+            inference_s: seconds(
+                "vllm:request_inference_time_seconds",
+                "From when the device took the request to its last token.",
+                REQUEST_BUCKETS_S,
+            )?,
+            prefill_s: seconds(
+                "vllm:request_prefill_time_seconds",
+                "From when the device took the request to its first token.",
+                REQUEST_BUCKETS_S,
+            )?,
+            decode_s: seconds(
+                "vllm:request_decode_time_seconds",
+                "From the first token to the last.",
+                REQUEST_BUCKETS_S,
+            )?,
+            prompt_length: seconds(
+                "vllm:request_prompt_tokens",
+                "Prompt tokens, by request.",
+                LENGTH_BUCKETS,
+            )?,
+            generation_length: seconds(
+                "vllm:request_generation_tokens",
+                "Tokens generated, by request.",
+                LENGTH_BUCKETS,
+            )?,
+            tokenize_s: seconds(
+                "saccade:tokenize_seconds",
+                "Template and tokenizer, by prompt, without the wait for a thread.",
+                TOKENIZE_BUCKETS_S,
+            )?,
+            detokenize_s: b.add(Counter::with_opts(b.opts(
+                "saccade:detokenize_seconds_total",
+                "Time spent turning tokens into text and looking for stop strings.",
+            )))?,
+            rejected: b.counters(
+                "saccade:requests_rejected_total",
+                "Requests answered with an error before they reached the device.",
+                "reason",
+            )?,
+            failed: b.counters(
+                "saccade:requests_failed_total",
+                "Requests that ended without an answer after they had reached the device.",
+                "reason",
+            )?,
+            cancelled: b
+                .counter("saccade:requests_cancelled_total", "Requests whose client went away.")?,
+            unknown_fields: b.counter(
+                "saccade:unknown_fields_total",
+                "Fields of request bodies that no reader knows.",
+            )?,
+            slo_requests: b.add(CounterVec::new(
+                b.opts("saccade:slo_requests_total", "Finished requests by target and outcome."),
+                &["target", "met"],
+            ))?,
+            registry: b.registry,
+        }))
+    }
+
+    /// A request's first token came `after` its arrival.
+    pub fn first_token(&self, after: Duration) {
+        self.ttft_s.observe(after.as_secs_f64());
+        self.recent.first_token(after);
+    }
+
+    /// A token came `after` the one before.
+    pub fn next_token(&self, after: Duration) {
+        let seconds = after.as_secs_f64();
+        self.inter_token_s.observe(seconds);
+        self.inter_token_old_name_s.observe(seconds);
+        self.recent.next_token(after);
+    }
+
+    /// A choice ended well.
+    pub fn finished(&self, f: &Finished) {
+        self.finished.with_label_values(&[f.reason]).inc();
+        self.prompt_tokens.inc_by(f.prompt_tokens as u64);
+        self.generation_tokens.inc_by(u64::from(f.tokens));
+        self.prompt_length.observe(f.prompt_tokens as f64);
+        self.generation_length.observe(f64::from(f.tokens));
+        self.e2e_s.observe(f.e2e.as_secs_f64());
+        self.decode_s.observe(f.decode.as_secs_f64());
+        self.recent.request(f.e2e);
+        if let Some(queued) = f.queued {
+            self.queue_s.observe(queued.as_secs_f64());
+            self.inference_s.observe(f.e2e.saturating_sub(queued).as_secs_f64());
+            if let Some(ttft) = f.ttft {
+                self.prefill_s.observe(ttft.saturating_sub(queued).as_secs_f64());
+            }
+        }
+        let mean = (f.tokens > 1).then(|| f.decode.as_secs_f64() / f64::from(f.tokens - 1));
+        if let Some(mean) = mean {
+            self.per_output_token_s.observe(mean);
+            self.slo("tpot", mean, f.slo_tpot_s, self.slo.tpot_s);
+        }
+        if let Some(ttft) = f.ttft {
+            self.slo("ttft", ttft.as_secs_f64(), f.slo_ttft_s, self.slo.ttft_s);
+        }
+    }
+
+    fn slo(&self, target: &str, seconds: f64, own: f32, default: f64) {
+        let bound = if own > 0.0 { f64::from(own) } else { default };
+        let met = if seconds <= bound { "true" } else { "false" };
+        self.slo_requests.with_label_values(&[target, met]).inc();
+    }
+
+    /// A prompt took so long to render and tokenize.
+    pub fn tokenized(&self, took: Duration) {
+        self.tokenize_s.observe(took.as_secs_f64());
+    }
+
+    /// A choice spent so long on its text.
+    pub fn detokenized(&self, took: Duration) {
+        self.detokenize_s.inc_by(took.as_secs_f64());
+    }
+
+    /// A request was answered with an error and never reached the device.
+    pub fn rejected(&self, reason: &str) {
+        self.rejected.with_label_values(&[reason]).inc();
+    }
+
+    /// A request ended without an answer.
+    pub fn failed(&self, reason: &str) {
+        self.failed.with_label_values(&[reason]).inc();
+    }
+
+    /// A request's client went away.
+    pub fn cancelled(&self) {
+        self.cancelled.inc();
+    }
+
+    /// A body had fields that no reader knows.
+    pub fn unknown_fields(&self, count: usize) {
+        self.unknown_fields.inc_by(count as u64);
+    }
+
+    /// Seconds until a slot may be free: the mean time of recent requests, shared among those that
+    /// run.
+    pub fn retry_after_s(&self) -> u32 {
+        let running = self.device.running().max(1.0);
+        (self.recent.mean_request_s() / running).ceil().clamp(RETRY_AFTER_S.0, RETRY_AFTER_S.1)
+            as u32
+    }
+
+    /// All series in the Prometheus text format.
+    ///
+    /// # Errors
+    /// If a series is not consistent: a mistake in this file.
+    pub fn render(&self) -> prometheus::Result<Vec<u8>> {
+        let mut text = Vec::new();
+        TextEncoder::new().encode(&self.registry.gather(), &mut text)?;
+        Ok(text)
+    }
+}

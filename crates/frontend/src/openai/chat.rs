@@ -1,0 +1,212 @@
+//! Chat completions: chunks and the whole answer.
+
+use std::sync::Arc;
+
+use serde::Serialize;
+
+use super::logprobs::ChatLogprobs;
+use super::{ChunkUsage, Format, Frames, Head, SYSTEM_FINGERPRINT, Usage};
+use crate::serving::{Delta, FinishReason};
+use crate::text::vocab::Vocab;
+use crate::validate::GenerateParams;
+
+/// Says deltas as chat completions.
+pub struct ChatFormat {
+    head: Head,
+    vocab: Arc<Vocab>,
+    stop: Vec<String>,
+    logprobs: bool,
+    /// The client wants a chunk for each token, text or not.
+    every_token: bool,
+    /// Text that every choice starts with.
+    echo: String,
+    choices: Vec<Gathered>,
+}
+
+#[derive(Default)]
+struct Gathered {
+    opened: bool,
+    text: String,
+    logprobs: ChatLogprobs,
+    finish: Option<FinishReason>,
+}
+
+#[derive(Serialize)]
+struct Chunk<'a> {
+    id: &'a str,
+    object: &'static str,
+    created: u64,
+    model: &'a str,
+    system_fingerprint: &'static str,
+    choices: &'a [ChunkChoice<'a>],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    usage: Option<Option<Usage>>,
+}
+
+#[derive(Serialize)]
+struct ChunkChoice<'a> {
+    index: usize,
+    delta: ChunkDelta<'a>,
+    logprobs: Option<ChatLogprobs>,
+    finish_reason: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stop_reason: Option<StopReason<'a>>,
+}
+
+#[derive(Serialize, Default)]
+struct ChunkDelta<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    role: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    content: Option<&'a str>,
+}
+
+/// What of the request stopped a choice: a string, a token id, or nothing (`null`).
+#[derive(Serialize)]
+#[serde(untagged)]
+pub(super) enum StopReason<'a> {
+    Text(&'a str),
+    Token(u32),
+    None,
+}
+
+impl<'a> StopReason<'a> {
+    pub(super) fn of(finish: &FinishReason, stop: &'a [String]) -> Self {
+        match finish {
+            FinishReason::StopString(index) => {
+                stop.get(*index).map_or(StopReason::None, |s| StopReason::Text(s))
+            }
+            FinishReason::StopToken(id) => StopReason::Token(*id),
+            FinishReason::Eos | FinishReason::Length => StopReason::None,
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct Answer<'a> {
+    id: &'a str,
+    object: &'static str,
+    created: u64,
+    model: &'a str,
+    system_fingerprint: &'static str,
+    choices: Vec<AnswerChoice<'a>>,
+    usage: Usage,
+}
+
+#[derive(Serialize)]
+struct AnswerChoice<'a> {
+    index: usize,
+    message: AnswerMessage<'a>,
+    logprobs: Option<&'a ChatLogprobs>,
+    finish_reason: Option<&'static str>,
+    stop_reason: Option<StopReason<'a>>,
+}
+
+#[derive(Serialize)]
+struct AnswerMessage<'a> {
+    role: &'static str,
+    content: &'a str,
+    refusal: Option<()>,
+}
+
+impl ChatFormat {
+    /// For `params.n` choices; `echo` is text that each of them starts with.
+    pub fn new(head: Head, vocab: Arc<Vocab>, params: &GenerateParams, echo: String) -> Self {
+        Self {
+            head,
+            vocab,
+            stop: params.stop.clone(),
+            logprobs: params.logprobs.is_some(),
+            every_token: params.stream.is_some_and(|s| s.continuous_usage_stats),
+            echo,
+            choices: (0..params.n).map(|_| Gathered::default()).collect(),
+        }
+    }
+
+    fn write(&self, choices: &[ChunkChoice], usage: Option<Option<Usage>>, frames: &mut Frames) {
+        frames.json(&Chunk {
+            id: &self.head.id,
+            object: "chat.completion.chunk",
+            created: self.head.created,
+            model: &self.head.model,
+            system_fingerprint: SYSTEM_FINGERPRINT,
+            choices,
+            usage,
+        });
+    }
+
+    fn gathered(&self, index: usize) -> AnswerChoice<'_> {
+        let choice = &self.choices[index];
+        let finish = choice.finish.as_ref();
+        AnswerChoice {
+            index,
+            message: AnswerMessage { role: "assistant", content: &choice.text, refusal: None },
+            logprobs: self.logprobs.then_some(&choice.logprobs),
+            finish_reason: finish.map(FinishReason::as_str),
+            stop_reason: finish.map(|f| StopReason::of(f, &self.stop)),
+        }
+    }
+
+    fn open(&self, index: usize, usage: ChunkUsage, frames: &mut Frames) {
+        let choice = ChunkChoice {
+            index,
+            delta: ChunkDelta { role: Some("assistant"), content: Some(&self.echo) },
+            logprobs: None,
+            finish_reason: None,
+            stop_reason: None,
+        };
+        self.write(&[choice], usage.field(), frames);
+    }
+}
+
+impl Format for ChatFormat {
+    fn chunk(&mut self, index: usize, delta: Delta, usage: ChunkUsage, frames: &mut Frames) {
+        if !std::mem::replace(&mut self.choices[index].opened, true) {
+            self.open(index, usage, frames);
+        }
+        let silent = delta.text.is_empty() && delta.logprobs.is_empty();
+        if silent && delta.finish.is_none() && !self.every_token {
+            return;
+        }
+        let logprobs = self.logprobs.then(|| {
+            let mut logprobs = ChatLogprobs::default();
+            logprobs.extend(&self.vocab, &delta.logprobs);
+            logprobs
+        });
+        let end_only = delta.finish.is_some() && delta.text.is_empty();
+        let choice = ChunkChoice {
+            index,
+            delta: ChunkDelta { role: None, content: (!end_only).then_some(&delta.text) },
+            logprobs,
+            finish_reason: delta.finish.as_ref().map(FinishReason::as_str),
+            stop_reason: delta.finish.as_ref().map(|f| StopReason::of(f, &self.stop)),
+        };
+        self.write(&[choice], usage.field(), frames);
+    }
+
+    fn usage_chunk(&self, usage: Usage, frames: &mut Frames) {
+        self.write(&[], Some(Some(usage)), frames);
+    }
+
+    fn gather(&mut self, index: usize, delta: Delta) {
+        let choice = &mut self.choices[index];
+        if !std::mem::replace(&mut choice.opened, true) {
+            choice.text.push_str(&self.echo);
+        }
+        choice.text.push_str(&delta.text);
+        choice.logprobs.extend(&self.vocab, &delta.logprobs);
+        choice.finish = delta.finish.or(choice.finish.take());
+    }
+
+    fn answer(&self, usage: Usage) -> serde_json::Result<Vec<u8>> {
+        serde_json::to_vec(&Answer {
+            id: &self.head.id,
+            object: "chat.completion",
+            created: self.head.created,
+            model: &self.head.model,
+            system_fingerprint: SYSTEM_FINGERPRINT,
+            choices: (0..self.choices.len()).map(|index| self.gathered(index)).collect(),
+            usage,
+        })
+    }
+}

@@ -1,0 +1,108 @@
+//! Logprobs in the formats of chat and of completions.
+
+use serde::ser::{Serialize, SerializeMap, Serializer};
+
+use crate::serving::TokenLogprobs;
+use crate::text::vocab::Vocab;
+
+/// JSON has no minus infinity; vLLM's floor.
+const MIN_LOGPROB: f32 = -9999.0;
+
+fn finite(logprob: f32) -> f32 {
+    if logprob.is_nan() { MIN_LOGPROB } else { logprob.max(MIN_LOGPROB) }
+}
+
+/// `logprobs` of a chat choice.
+#[derive(Debug, Default, serde::Serialize)]
+pub struct ChatLogprobs {
+    content: Vec<ChatToken>,
+    refusal: Option<()>,
+}
+
+#[derive(Debug, serde::Serialize)]
+struct ChatToken {
+    #[serde(flatten)]
+    token: ChatAlternative,
+    top_logprobs: Vec<ChatAlternative>,
+}
+
+#[derive(Debug, serde::Serialize)]
+struct ChatAlternative {
+    token: String,
+    logprob: f32,
+    bytes: Vec<u8>,
+}
+
+impl ChatLogprobs {
+    /// Adds tokens.
+    pub fn extend(&mut self, vocab: &Vocab, tokens: &[TokenLogprobs]) {
+        let alternative = |id: u32, logprob: f32| ChatAlternative {
+            token: vocab.piece_text(id),
+            logprob: finite(logprob),
+            bytes: vocab.piece(id).to_vec(),
+        };
+        self.content.extend(tokens.iter().map(|t| ChatToken {
+            token: alternative(t.id, t.logprob.unwrap_or(MIN_LOGPROB)),
+            top_logprobs: t.top.iter().map(|&(id, lp)| alternative(id, lp)).collect(),
+        }));
+    }
+}
+
+/// `logprobs` of a completions choice.
+#[derive(Debug, Default, serde::Serialize)]
+pub struct CompletionLogprobs {
+    text_offset: Vec<usize>,
+    token_logprobs: Vec<Option<f32>>,
+    tokens: Vec<String>,
+    top_logprobs: Vec<Option<TopLogprobs>>,
+}
+
+impl CompletionLogprobs {
+    /// Adds tokens; `offset` counts characters from the start of the choice's text, and moves on.
+    pub fn extend(&mut self, vocab: &Vocab, tokens: &[TokenLogprobs], offset: &mut usize) {
+        for token in tokens {
+            let text = vocab.piece_text(token.id);
+            self.text_offset.push(*offset);
+            *offset += text.chars().count();
+            self.token_logprobs.push(token.logprob.map(finite));
+            self.top_logprobs.push(token.logprob.map(|own| TopLogprobs::of(vocab, token, own)));
+            self.tokens.push(text);
+        }
+    }
+
+    /// Adds what another delta said, offsets as they are.
+    pub fn append(&mut self, mut other: Self) {
+        self.text_offset.append(&mut other.text_offset);
+        self.token_logprobs.append(&mut other.token_logprobs);
+        self.tokens.append(&mut other.tokens);
+        self.top_logprobs.append(&mut other.top_logprobs);
+    }
+}
+
+/// Alternatives by text, best first, and the token itself if it is none of them. Of several tokens
+/// with the same text the best one stands.
+#[derive(Debug)]
+struct TopLogprobs(Vec<(String, f32)>);
+
+impl TopLogprobs {
+    fn of(vocab: &Vocab, token: &TokenLogprobs, own: f32) -> Self {
+        let mut all: Vec<(String, f32)> = Vec::with_capacity(token.top.len() + 1);
+        for (id, logprob) in token.top.iter().copied().chain([(token.id, own)]) {
+            let text = vocab.piece_text(id);
+            if !all.iter().any(|(known, _)| *known == text) {
+                all.push((text, finite(logprob)));
+            }
+        }
+        Self(all)
+    }
+}
+
+impl Serialize for TopLogprobs {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(Some(self.0.len()))?;
+        for (text, logprob) in &self.0 {
+            map.serialize_entry(text, logprob)?;
+        }
+        map.end()
+    }
+}

@@ -1,0 +1,133 @@
+//! The shapes of answers, as the OpenAI API and vLLM have them.
+
+mod chat;
+mod completion;
+mod logprobs;
+
+pub use chat::ChatFormat;
+pub use completion::CompletionFormat;
+
+use serde::{Deserialize, Serialize};
+
+use crate::serving::Delta;
+use crate::validate::StreamOptions;
+
+/// Says which build answered.
+pub const SYSTEM_FINGERPRINT: &str = concat!("saccade-", env!("CARGO_PKG_VERSION"));
+
+/// Token counts of a request.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Usage {
+    /// Each prompt once.
+    pub prompt_tokens: u64,
+    /// Both together.
+    pub total_tokens: u64,
+    /// All choices together.
+    pub completion_tokens: u64,
+}
+
+impl Usage {
+    /// Counts of a request.
+    pub fn new(prompt_tokens: u64, completion_tokens: u64) -> Self {
+        Self { prompt_tokens, completion_tokens, total_tokens: prompt_tokens + completion_tokens }
+    }
+}
+
+/// What all chunks and the whole answer of one request have in common.
+#[derive(Debug, Clone)]
+pub struct Head {
+    /// `chatcmpl-…` or `cmpl-…`
+    pub id: String,
+    /// Seconds since 1970.
+    pub created: u64,
+    /// The model's name as the request wrote it.
+    pub model: String,
+}
+
+/// One API's way to say deltas: as chunks of a stream, or gathered into one answer.
+pub trait Format: Send {
+    /// Appends the JSON chunks that say `delta` of choice `index` to `frames`.
+    fn chunk(&mut self, index: usize, delta: Delta, usage: ChunkUsage, frames: &mut Frames);
+    /// Appends the last chunk, which has no choice.
+    fn usage_chunk(&self, usage: Usage, frames: &mut Frames);
+    /// Gathers `delta` of choice `index`.
+    fn gather(&mut self, index: usize, delta: Delta);
+    /// The whole answer as JSON.
+    fn answer(&self, usage: Usage) -> serde_json::Result<Vec<u8>>;
+}
+
+/// The `usage` field of a chunk that is not the last.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ChunkUsage {
+    /// Not there.
+    Absent,
+    /// `null`: the last chunk will have it.
+    Null,
+    /// So far.
+    SoFar(Usage),
+}
+
+impl ChunkUsage {
+    /// What the stream's options ask for.
+    pub fn of(options: StreamOptions, usage: Usage) -> Self {
+        match options {
+            StreamOptions { continuous_usage_stats: true, include_usage: true } => {
+                ChunkUsage::SoFar(usage)
+            }
+            StreamOptions { include_usage: true, .. } => ChunkUsage::Null,
+            StreamOptions { .. } => ChunkUsage::Absent,
+        }
+    }
+
+    /// For serde: outer `None` is left out, inner `None` is `null`.
+    fn field(self) -> Option<Option<Usage>> {
+        match self {
+            ChunkUsage::Absent => None,
+            ChunkUsage::Null => Some(None),
+            ChunkUsage::SoFar(usage) => Some(Some(usage)),
+        }
+    }
+}
+
+/// Server-sent events under construction.
+#[derive(Debug, Default)]
+pub struct Frames(Vec<u8>);
+
+impl Frames {
+    /// Adds one event with JSON data.
+    pub fn json(&mut self, data: &impl Serialize) {
+        self.0.extend_from_slice(b"data: ");
+        // These types are strings and numbers: they always serialise, into memory.
+        let _ = serde_json::to_writer(&mut self.0, data);
+        self.0.extend_from_slice(b"\n\n");
+    }
+
+    /// Adds one event with data that is text on one line.
+    pub fn text(&mut self, data: &str) {
+        self.0.extend_from_slice(b"data: ");
+        self.0.extend_from_slice(data.as_bytes());
+        self.0.extend_from_slice(b"\n\n");
+    }
+
+    /// Adds a comment, which clients skip.
+    pub fn comment(&mut self, text: &str) {
+        self.0.extend_from_slice(b": ");
+        self.0.extend_from_slice(text.as_bytes());
+        self.0.extend_from_slice(b"\n\n");
+    }
+
+    /// Whether there is anything to send.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Bytes so far.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// The bytes; the frames start over.
+    pub fn take(&mut self) -> bytes::Bytes {
+        std::mem::take(&mut self.0).into()
+    }
+}

@@ -1,0 +1,12 @@
+//! The frontend's side of the ring: submissions out, tokens in, each request with its own bounded
+//! mailbox.
+
+mod mailbox;
+mod port;
+mod reader;
+mod registry;
+
+pub use mailbox::{End, Token};
+pub use port::DevicePort;
+pub use reader::{ReaderCounters, ReaderHandle, ReaderSettings, spawn_reader};
+pub use registry::{Flight, Registry};

@@ -1,0 +1,57 @@
+//! The submitting half of the ring behind one object-safe trait, so that nothing above has to name
+//! the transport.
+
+use saccade_ring::{
+    DeviceInfo, DeviceStats, Submission, SubmitError, Submitter, Ticket, Transport,
+};
+
+/// What the frontend asks of the ring from any thread.
+pub trait DevicePort: Send + Sync {
+    /// Hands a request to the device; `announce` is called with its ticket before the token reader
+    /// can see it.
+    fn submit(
+        &self,
+        submission: &Submission<'_>,
+        announce: &mut dyn FnMut(Ticket),
+    ) -> Result<Ticket, SubmitError>;
+    /// Asks the device to end a request.
+    fn cancel(&self, ticket: Ticket);
+    /// The device as it is now.
+    fn device(&self) -> DeviceInfo;
+    /// Moves this frontend's heartbeat.
+    fn heartbeat(&self) -> DeviceInfo;
+    /// The device's counters.
+    fn stats(&self) -> DeviceStats;
+    /// Slots of this frontend.
+    fn num_slots(&self) -> usize;
+    /// Slots of this frontend by `SAC_STATE_*`.
+    fn slot_states(&self) -> Vec<usize>;
+}
+
+impl<T: Transport + 'static> DevicePort for Submitter<T> {
+    fn submit(
+        &self,
+        submission: &Submission<'_>,
+        announce: &mut dyn FnMut(Ticket),
+    ) -> Result<Ticket, SubmitError> {
+        self.try_submit_with(submission, announce)
+    }
+    fn cancel(&self, ticket: Ticket) {
+        Submitter::cancel(self, ticket);
+    }
+    fn device(&self) -> DeviceInfo {
+        Submitter::device(self)
+    }
+    fn heartbeat(&self) -> DeviceInfo {
+        Submitter::heartbeat(self)
+    }
+    fn stats(&self) -> DeviceStats {
+        Submitter::stats(self)
+    }
+    fn num_slots(&self) -> usize {
+        Submitter::num_slots(self)
+    }
+    fn slot_states(&self) -> Vec<usize> {
+        Submitter::slot_states(self).to_vec()
+    }
+}

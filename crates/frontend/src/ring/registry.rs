@@ -1,0 +1,121 @@
+//! Which mailbox belongs to which ticket, and the guard that cancels a ticket nobody waits for.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use saccade_ring::{Submission, SubmitError, Ticket};
+
+use super::mailbox::{End, Mailbox};
+use super::port::DevicePort;
+
+/// Slots of a region (`SAC_MAX_SLOTS`).
+const MAX_SLOTS: usize = 4096;
+
+type Entry = Option<(Ticket, Arc<Mailbox>)>;
+
+/// The mailboxes of all tickets in flight, by slot: a slot has one ticket at a time.
+pub struct Registry {
+    entries: Box<[Mutex<Entry>]>,
+}
+
+impl Default for Registry {
+    fn default() -> Self {
+        Self { entries: (0..MAX_SLOTS).map(|_| Mutex::new(None)).collect() }
+    }
+}
+
+impl Registry {
+    /// The mailbox of a ticket in flight.
+    pub fn get(&self, ticket: Ticket) -> Option<Arc<Mailbox>> {
+        let entry = self.lock(ticket)?;
+        entry.as_ref().filter(|(t, _)| *t == ticket).map(|(_, mailbox)| mailbox.clone())
+    }
+
+    /// Forgets an ended ticket.
+    pub fn remove(&self, ticket: Ticket) {
+        if let Some(mut entry) = self.lock(ticket)
+            && entry.as_ref().is_some_and(|(t, _)| *t == ticket)
+        {
+            *entry = None;
+        }
+    }
+
+    /// Ends every ticket in flight, for a frontend that stops.
+    pub fn end_all(&self, end: End) {
+        for entry in &self.entries {
+            let mailbox = unpoisoned(entry).as_ref().map(|(_, mailbox)| mailbox.clone());
+            if let Some(waker) = mailbox.and_then(|m| m.end(end)) {
+                waker.wake();
+            }
+        }
+    }
+
+    fn insert(&self, ticket: Ticket, mailbox: Arc<Mailbox>) {
+        if let Some(mut entry) = self.lock(ticket) {
+            *entry = Some((ticket, mailbox));
+        }
+    }
+
+    fn lock(&self, ticket: Ticket) -> Option<MutexGuard<'_, Entry>> {
+        self.entries.get(ticket.slot as usize).map(unpoisoned)
+    }
+}
+
+fn unpoisoned(entry: &Mutex<Entry>) -> MutexGuard<'_, Entry> {
+    // One store under the lock: the entry is whole even if a holder died.
+    entry.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A submitted request. Dropped before its end, it is cancelled on the device at once.
+pub struct Flight {
+    ticket: Ticket,
+    mailbox: Arc<Mailbox>,
+    port: Arc<dyn DevicePort>,
+    ended: bool,
+}
+
+impl Flight {
+    /// Submits a request with a mailbox that is known before the first token can come.
+    ///
+    /// # Errors
+    /// Those of the ring; nothing is left behind.
+    pub fn submit(
+        port: &Arc<dyn DevicePort>,
+        registry: &Registry,
+        submission: &Submission<'_>,
+    ) -> Result<Self, SubmitError> {
+        let mailbox = Arc::new(Mailbox::default());
+        let mut announced = None;
+        let submitted = port.submit(submission, &mut |ticket| {
+            registry.insert(ticket, mailbox.clone());
+            announced = Some(ticket);
+        });
+        match submitted {
+            Ok(ticket) => Ok(Self { ticket, mailbox, port: port.clone(), ended: false }),
+            Err(error) => {
+                if let Some(ticket) = announced {
+                    registry.remove(ticket);
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// Where its tokens arrive.
+    pub fn mailbox(&self) -> &Mailbox {
+        &self.mailbox
+    }
+
+    /// The end has been seen: there is nothing to cancel any more.
+    pub fn ended(&mut self) {
+        self.ended = true;
+    }
+}
+
+impl Drop for Flight {
+    fn drop(&mut self) {
+        self.mailbox.close();
+        if !self.ended {
+            self.port.cancel(self.ticket);
+        }
+    }
+}

@@ -1,0 +1,306 @@
+//! One choice of one request: its tokens become text, up to a stop string or its end.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::{Duration, Instant};
+
+use saccade_ring::Finish;
+
+use crate::api_error::ApiError;
+use crate::limits::MAX_STOP_IDS;
+use crate::metrics::Metrics;
+use crate::ring::{End, Flight, Token};
+use crate::text::detokenize::Detokenizer;
+use crate::text::stop::{Scan, StopMatcher};
+use crate::text::vocab::Vocab;
+
+/// Why a choice ended well.
+#[derive(Debug, Clone, PartialEq)]
+pub enum FinishReason {
+    /// A stop string, by its index in the request.
+    StopString(usize),
+    /// One of the request's stop token ids.
+    StopToken(u32),
+    /// The model ended its sequence.
+    Eos,
+    /// The limit of tokens.
+    Length,
+}
+
+impl FinishReason {
+    /// As the OpenAI API says it.
+    pub fn as_str(&self) -> &'static str {
+        if *self == FinishReason::Length { "length" } else { "stop" }
+    }
+}
+
+/// A token with its logprobs, for the formats to render.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TokenLogprobs {
+    /// Token id.
+    pub id: u32,
+    /// `None` for the first prompt token, which nothing precedes.
+    pub logprob: Option<f32>,
+    /// Alternatives, best first.
+    pub top: Box<[(u32, f32)]>,
+}
+
+/// What one step of a choice adds.
+#[derive(Debug, Default)]
+pub struct Delta {
+    /// New text; may be empty while a character or a stop string is undecided.
+    pub text: String,
+    /// Logprobs of the prompt's tokens but the first, in the first delta, if asked for.
+    pub prompt: Vec<TokenLogprobs>,
+    /// Logprobs of the tokens that this delta stands for, if asked for.
+    pub logprobs: Vec<TokenLogprobs>,
+    /// Set on the last delta.
+    pub finish: Option<FinishReason>,
+}
+
+/// What a choice has to know of its request.
+pub struct ChoiceSettings {
+    /// Pieces of the tokens.
+    pub vocab: Arc<Vocab>,
+    /// Special tokens leave no text.
+    pub skip_special: bool,
+    /// Stop strings.
+    pub stop: Vec<String>,
+    /// The stop string or token stays in the text.
+    pub include_stop: bool,
+    /// No stop string counts before.
+    pub min_tokens: u32,
+    /// Ids that end the sequence: the request's first, then `num_eos` of the model's.
+    pub stop_ids: Vec<u32>,
+    /// The model's ids at the end of `stop_ids`.
+    pub num_eos: usize,
+    /// Logprobs were asked for.
+    pub logprobs: bool,
+    /// Tokens that the client wants; 0 only scores the prompt.
+    pub max_tokens: u32,
+    /// Records that come before the first token: all prompt tokens but the first.
+    pub prompt_records: u32,
+    /// When the request came.
+    pub arrived: Instant,
+    /// Where its times are counted.
+    pub metrics: Arc<Metrics>,
+}
+
+/// A choice in flight.
+pub struct Choice {
+    settings: Arc<ChoiceSettings>,
+    flight: Option<Flight>,
+    inbox: VecDeque<Token>,
+    end: Option<End>,
+    detokenizer: Detokenizer,
+    stop: StopMatcher,
+    prompt_left: u32,
+    prompt: Vec<TokenLogprobs>,
+    produced: u32,
+    /// A token that may have ended the sequence: its text waits for what comes next.
+    ending: Option<Token>,
+    /// When the first and the last token were found.
+    times: Option<(Instant, Instant)>,
+    admitted: Option<Instant>,
+    /// Time spent on text.
+    spent: Duration,
+}
+
+impl Choice {
+    /// Takes over a submitted request.
+    pub fn new(settings: Arc<ChoiceSettings>, flight: Flight) -> Self {
+        debug_assert!(settings.stop_ids.len() <= MAX_STOP_IDS + settings.num_eos);
+        Self {
+            detokenizer: Detokenizer::after_prompt(settings.vocab.clone(), settings.skip_special),
+            stop: StopMatcher::new(settings.stop.clone(), settings.include_stop),
+            prompt_left: settings.prompt_records,
+            prompt: Vec::new(),
+            settings,
+            flight: Some(flight),
+            inbox: VecDeque::new(),
+            end: None,
+            produced: 0,
+            ending: None,
+            times: None,
+            admitted: None,
+            spent: Duration::ZERO,
+        }
+    }
+
+    /// Tokens produced for the client.
+    pub fn produced(&self) -> u32 {
+        self.produced
+    }
+
+    /// When the first and the last token were found.
+    pub fn times(&self) -> Option<(Instant, Instant)> {
+        self.times
+    }
+
+    /// When the device took it from the queue.
+    pub fn admitted(&self) -> Option<Instant> {
+        self.admitted
+    }
+
+    /// Time spent on text.
+    pub fn spent(&self) -> Duration {
+        self.spent
+    }
+
+    /// Whether nothing more will come.
+    pub fn is_over(&self) -> bool {
+        self.flight.is_none()
+    }
+
+    /// The next delta; not to be called when it is over.
+    ///
+    /// # Errors
+    /// When the request ended without an answer; the choice is over then.
+    pub fn poll_delta(&mut self, cx: &mut Context<'_>) -> Poll<Result<Delta, ApiError>> {
+        loop {
+            if let Some(token) = self.inbox.pop_front() {
+                let begun = Instant::now();
+                let said = self.take(token);
+                self.spent += begun.elapsed();
+                match said {
+                    Some(delta) => return Poll::Ready(Ok(delta)),
+                    None => continue,
+                }
+            }
+            if let Some(end) = self.end {
+                return Poll::Ready(self.finish(end));
+            }
+            let Some(flight) = &self.flight else { return Poll::Pending };
+            self.end = ready!(flight.mailbox().poll_drain(&mut self.inbox, cx));
+            self.admitted = flight.mailbox().admitted();
+        }
+    }
+
+    /// Handles one record; `None` if it adds nothing to say.
+    fn take(&mut self, token: Token) -> Option<Delta> {
+        if self.prompt_left > 0 {
+            self.prompt_left -= 1;
+            self.prompt.push(logprobs_of(token));
+            return None;
+        }
+        if self.settings.max_tokens == 0 {
+            return None;
+        }
+        self.note_time(token.at);
+        // What did not end the sequence after all (before min_tokens) is text like any other.
+        let waited = self.ending.take();
+        let spoken = if self.settings.stop_ids.contains(&token.id) {
+            self.ending = Some(token);
+            None
+        } else {
+            Some(token)
+        };
+        if waited.is_none() && spoken.is_none() {
+            return None;
+        }
+        let mut delta = self.delta();
+        for token in waited.into_iter().chain(spoken) {
+            if delta.finish.is_none() {
+                self.say(token, &mut delta);
+            }
+        }
+        Some(delta)
+    }
+
+    fn note_time(&mut self, at: Instant) {
+        let metrics = &self.settings.metrics;
+        match self.times {
+            None => metrics.first_token(at - self.settings.arrived),
+            Some((_, last)) => metrics.next_token(at - last),
+        }
+        self.times = Some((self.times.map_or(at, |(first, _)| first), at));
+    }
+
+    /// A delta with the prompt's logprobs, if they have not been handed out yet.
+    fn delta(&mut self) -> Delta {
+        Delta { prompt: std::mem::take(&mut self.prompt), ..Delta::default() }
+    }
+
+    /// Adds a token's text; a stop string ends the choice and frees its slot at once.
+    fn say(&mut self, token: Token, delta: &mut Delta) {
+        self.produced += 1;
+        let mut text = String::new();
+        self.detokenizer.push(token.id, &mut text);
+        if self.settings.logprobs {
+            delta.logprobs.push(logprobs_of(token));
+        }
+        if self.produced < self.settings.min_tokens {
+            self.stop.pass(&text, &mut delta.text);
+        } else if let Scan::Stopped(index) = self.stop.push(&text, &mut delta.text) {
+            delta.finish = Some(FinishReason::StopString(index));
+            self.flight = None;
+        }
+    }
+
+    /// The last delta, from what was held back and how the device ended it.
+    fn finish(&mut self, end: End) -> Result<Delta, ApiError> {
+        if let Some(mut flight) = self.flight.take()
+            && matches!(end, End::Finished(_) | End::Lost)
+        {
+            flight.ended();
+        }
+        let finish = match end {
+            End::Lost => return Err(ApiError::device_lost()),
+            End::Stopping => return Err(ApiError::shutting_down()),
+            End::Finished(finish) => finish,
+        };
+        let mut delta = self.delta();
+        let ending = self.ending.take();
+        let stopped_by = ending.as_ref().map(|t| t.id).filter(|_| finish == Finish::Stop);
+        if let Some(token) = ending {
+            self.say_ending(token, finish, &mut delta);
+        }
+        let reason = match finish {
+            _ if self.settings.max_tokens == 0 => FinishReason::Length,
+            Finish::Stop => self.stop_reason(stopped_by),
+            Finish::Length => FinishReason::Length,
+            Finish::Cancelled => {
+                return Err(ApiError::internal("the device cancelled this request"));
+            }
+            Finish::Invalid => {
+                return Err(ApiError::internal("the device refused this request as out of bounds"));
+            }
+            Finish::Error => return Err(ApiError::internal("the model's step failed")),
+        };
+        if delta.finish.is_none() {
+            let mut rest = String::new();
+            self.detokenizer.finish(&mut rest);
+            if let Scan::Stopped(index) = self.stop.push(&rest, &mut delta.text) {
+                delta.finish = Some(FinishReason::StopString(index));
+            } else {
+                self.stop.finish(&mut delta.text);
+                delta.finish = Some(reason);
+            }
+        }
+        Ok(delta)
+    }
+
+    /// The token that ended the sequence counts, but is text only if the request wants it.
+    fn say_ending(&mut self, token: Token, finish: Finish, delta: &mut Delta) {
+        if finish != Finish::Stop || self.settings.include_stop {
+            return self.say(token, delta);
+        }
+        self.produced += 1;
+        if self.settings.logprobs {
+            delta.logprobs.push(logprobs_of(token));
+        }
+    }
+
+    fn stop_reason(&self, id: Option<u32>) -> FinishReason {
+        let own = self.settings.stop_ids.len() - self.settings.num_eos;
+        match id {
+            Some(id) if self.settings.stop_ids[..own].contains(&id) => FinishReason::StopToken(id),
+            _ => FinishReason::Eos,
+        }
+    }
+}
+
+fn logprobs_of(token: Token) -> TokenLogprobs {
+    TokenLogprobs { id: token.id, logprob: Some(token.logprob), top: token.top }
+}

@@ -1,0 +1,200 @@
+//! All choices of one request together.
+
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use saccade_ring::{Submission, SubmitError};
+
+use super::Serving;
+use super::choice::{Choice, ChoiceSettings, Delta};
+use super::prepare::Prepared;
+use crate::api_error::ApiError;
+use crate::metrics::{Finished, Metrics};
+use crate::ring::Flight;
+use crate::validate::GenerateParams;
+
+/// The choices of a request, in flight together. Dropping it cancels those that go on.
+pub struct Generation {
+    choices: Vec<Choice>,
+    prompts: Vec<usize>,
+    slo: (f32, f32),
+    arrived: Instant,
+    metrics: Arc<Metrics>,
+    failed: bool,
+    /// Where the next look begins, so that no choice is always first.
+    next: usize,
+}
+
+impl Generation {
+    /// Submits `n` choices for each prompt: all of them, or none.
+    ///
+    /// # Errors
+    /// 429 if they do not all fit now, 503 without a device, 400 for what the device refuses.
+    pub fn submit(
+        serving: &Serving,
+        prompts: &[Prepared],
+        params: &GenerateParams,
+        arrived: Instant,
+    ) -> Result<Self, ApiError> {
+        let port = &serving.port;
+        let wanted = prompts.len() * params.n as usize;
+        if wanted > port.num_slots() {
+            return Err(ApiError::invalid(
+                "n",
+                format!(
+                    "`n` times the number of prompts must be at most {} (slots of this server), \
+                     got {wanted}",
+                    port.num_slots()
+                ),
+            ));
+        }
+        let seed = params.seed.map_or_else(random_seed, Ok)?;
+        let mut choices = Vec::with_capacity(wanted);
+        for prompt in prompts {
+            let settings = Arc::new(settings(serving, prompt, params, arrived));
+            for k in 0..params.n {
+                let submission = Submission {
+                    prompt: &prompt.ids,
+                    logit_bias: &params.logit_bias,
+                    stop_ids: &params.stop_token_ids,
+                    params: saccade_ring::RequestParams {
+                        seed: seed.wrapping_add(u64::from(k)),
+                        ..prompt.params
+                    },
+                };
+                // An error drops the choices so far, which cancels them.
+                let flight = Flight::submit(port, &serving.registry, &submission)
+                    .map_err(|e| submit_error(e, serving.metrics.retry_after_s()))?;
+                choices.push(Choice::new(settings.clone(), flight));
+            }
+        }
+        Ok(Self {
+            choices,
+            prompts: prompts.iter().map(|p| p.ids.len()).collect(),
+            slo: (params.slo_ttft_s, params.slo_tbt_s),
+            arrived,
+            metrics: serving.metrics.clone(),
+            failed: false,
+            next: 0,
+        })
+    }
+
+    /// The next delta of any choice, with its index; `None` when all are over.
+    ///
+    /// # Errors
+    /// When a choice ended without an answer. The request has failed then: drop it.
+    pub async fn next(&mut self) -> Option<Result<(usize, Delta), ApiError>> {
+        let next = poll_fn(|cx| self.poll_next(cx)).await;
+        match &next {
+            Some(Ok((index, Delta { finish: Some(reason), .. }))) => {
+                self.metrics.finished(&self.account(*index, reason.as_str()));
+                self.metrics.detokenized(self.choices[*index].spent());
+            }
+            Some(Err(error)) => {
+                self.failed = true;
+                self.metrics.failed(error.code);
+            }
+            _ => {}
+        }
+        next
+    }
+
+    fn poll_next(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<(usize, Delta), ApiError>>> {
+        let count = self.choices.len();
+        let mut open = false;
+        for offset in 0..count {
+            let index = (self.next + offset) % count;
+            let choice = &mut self.choices[index];
+            if choice.is_over() {
+                continue;
+            }
+            open = true;
+            if let Poll::Ready(delta) = choice.poll_delta(cx) {
+                self.next = (index + 1) % count;
+                return Poll::Ready(Some(delta.map(|delta| (index, delta))));
+            }
+        }
+        if open { Poll::Pending } else { Poll::Ready(None) }
+    }
+
+    fn account(&self, index: usize, reason: &'static str) -> Finished {
+        let choice = &self.choices[index];
+        let per_prompt = self.choices.len() / self.prompts.len();
+        Finished {
+            reason,
+            prompt_tokens: self.prompts[index / per_prompt],
+            tokens: choice.produced(),
+            e2e: self.arrived.elapsed(),
+            queued: choice.admitted().map(|at| at - self.arrived),
+            ttft: choice.times().map(|(first, _)| first - self.arrived),
+            decode: choice.times().map_or(Duration::ZERO, |(first, last)| last - first),
+            slo_ttft_s: self.slo.0,
+            slo_tpot_s: self.slo.1,
+        }
+    }
+
+    /// Prompt tokens, each prompt once.
+    pub fn prompt_tokens(&self) -> u64 {
+        self.prompts.iter().map(|&len| len as u64).sum()
+    }
+
+    /// Tokens produced so far, all choices together.
+    pub fn produced(&self) -> u64 {
+        self.choices.iter().map(|c| u64::from(c.produced())).sum()
+    }
+}
+
+impl Drop for Generation {
+    fn drop(&mut self) {
+        if !self.failed && self.choices.iter().any(|c| !c.is_over()) {
+            self.metrics.cancelled();
+        }
+    }
+}
+
+fn settings(
+    serving: &Serving,
+    prompt: &Prepared,
+    params: &GenerateParams,
+    arrived: Instant,
+) -> ChoiceSettings {
+    let eos: &[u32] = if params.ignore_eos { &[] } else { &serving.assets.eos_ids };
+    let prompt_records =
+        if prompt.params.prompt_logprobs { prompt.ids.len() as u32 - 1 } else { 0 };
+    ChoiceSettings {
+        vocab: serving.assets.tokenizer.vocab().clone(),
+        skip_special: params.skip_special_tokens,
+        stop: params.stop.clone(),
+        include_stop: params.include_stop_str_in_output,
+        min_tokens: params.min_tokens,
+        stop_ids: params.stop_token_ids.iter().chain(eos).copied().collect(),
+        num_eos: eos.len(),
+        logprobs: params.logprobs.is_some(),
+        max_tokens: prompt.max_tokens,
+        prompt_records,
+        arrived,
+        metrics: serving.metrics.clone(),
+    }
+}
+
+fn random_seed() -> Result<u64, ApiError> {
+    getrandom::u64().map_err(|e| ApiError::internal(format!("no random seed: {e}")))
+}
+
+fn submit_error(error: SubmitError, retry_after_s: u32) -> ApiError {
+    match error {
+        SubmitError::DeviceNotReady => ApiError::not_ready("the device is not ready"),
+        SubmitError::SlotsFull => {
+            ApiError::overloaded("all slots of this server are in use", retry_after_s)
+        }
+        SubmitError::ArenaFull => {
+            ApiError::overloaded("the prompts that wait leave no room for this one", retry_after_s)
+        }
+        SubmitError::Invalid(message) => ApiError::invalid("body", message),
+    }
+}

@@ -1,0 +1,33 @@
+//! One request from validated parameters to text: preparing prompts, submitting choices, and
+//! turning their tokens into deltas.
+
+mod choice;
+mod generation;
+mod model;
+mod prepare;
+
+pub use choice::{Delta, FinishReason, TokenLogprobs};
+pub use generation::Generation;
+pub use model::ModelAssets;
+pub use prepare::{Prepared, PromptSource, encode, pool_error, prepare};
+
+use std::sync::Arc;
+
+use crate::metrics::Metrics;
+use crate::ring::{DevicePort, Registry};
+use crate::text::pool::WorkPool;
+
+/// What every request needs.
+#[derive(Clone)]
+pub struct Serving {
+    /// The ring's submitting half.
+    pub port: Arc<dyn DevicePort>,
+    /// Mailboxes of the tickets in flight.
+    pub registry: Arc<Registry>,
+    /// The model's texts and defaults.
+    pub assets: Arc<ModelAssets>,
+    /// Threads for templates and tokenization.
+    pub pool: WorkPool,
+    /// Counters and histograms.
+    pub metrics: Arc<Metrics>,
+}

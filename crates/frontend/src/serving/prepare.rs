@@ -1,0 +1,201 @@
+//! From validated parameters to what the ring takes: prompt ids, limits, defaults.
+
+use std::time::Instant;
+
+use saccade_ring::{DeviceInfo, RequestParams};
+
+use super::Serving;
+use super::model::{ModelAssets, ModelDefaults};
+use crate::api_error::ApiError;
+use crate::text::detokenize::decode;
+use crate::text::pool::PoolError;
+use crate::validate::{ChatInput, GenerateParams, Prompt};
+
+/// Where one prompt comes from.
+pub enum PromptSource {
+    /// A conversation to render.
+    Chat(ChatInput),
+    /// Text or ids.
+    Completion(Prompt),
+}
+
+/// One prompt, ready to be submitted.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Prepared {
+    /// As the model sees it; not empty.
+    pub ids: Vec<u32>,
+    /// As the client sees it, when it is to be echoed.
+    pub text: String,
+    /// Parameters but for the seed of each choice.
+    pub params: RequestParams,
+    /// Tokens that the client wants; 0 only scores the prompt.
+    pub max_tokens: u32,
+}
+
+/// Renders and tokenizes `source` on the pool, and applies limits and defaults.
+///
+/// # Errors
+/// 400 for a template's refusal or a prompt that is too long, 429 if the pool's queue is full.
+pub async fn prepare(
+    serving: &Serving,
+    device: &DeviceInfo,
+    source: PromptSource,
+    params: &GenerateParams,
+    echo: bool,
+) -> Result<Prepared, ApiError> {
+    let chat = matches!(source, PromptSource::Chat(_));
+    let (ids, text) = tokenize(serving, source, params.add_special_tokens, echo).await?;
+    let ids = truncated(ids, params, device.max_model_len);
+    let defaults = &serving.assets.defaults;
+    let max_tokens = max_tokens(ids.len(), params, defaults, device.max_model_len, chat)?;
+    let params = request_params(params, defaults, max_tokens, echo);
+    Ok(Prepared { params, ids, text, max_tokens })
+}
+
+/// Ids of a prompt, and its text if it will be echoed.
+async fn tokenize(
+    serving: &Serving,
+    source: PromptSource,
+    add_special_tokens: bool,
+    echo: bool,
+) -> Result<(Vec<u32>, String), ApiError> {
+    let source = match source {
+        PromptSource::Completion(Prompt::Ids(ids)) if !echo => return Ok((ids, String::new())),
+        other => other,
+    };
+    let (assets, metrics) = (serving.assets.clone(), serving.metrics.clone());
+    let job = move || {
+        let begun = Instant::now();
+        let encoded = encode(&assets, source, add_special_tokens);
+        metrics.tokenized(begun.elapsed());
+        encoded
+    };
+    serving.pool.run(job).await.map_err(pool_error)?
+}
+
+/// Ids and text of a prompt. Takes time: for the pool's threads.
+///
+/// # Errors
+/// 400 for what template or tokenizer refuse.
+pub fn encode(
+    assets: &ModelAssets,
+    source: PromptSource,
+    add_special_tokens: bool,
+) -> Result<(Vec<u32>, String), ApiError> {
+    match source {
+        PromptSource::Chat(chat) => {
+            let Some(template) = &assets.template else {
+                return Err(ApiError::invalid(
+                    "messages",
+                    "this model has no chat template; use /v1/completions, or start the server \
+                     with --chat-template",
+                ));
+            };
+            let text = template.render(&chat).map_err(|e| ApiError::invalid("messages", e))?;
+            let ids = assets
+                .tokenizer
+                .encode_chat(&text, add_special_tokens, template.bos())
+                .map_err(|e| ApiError::invalid("messages", e))?;
+            Ok((ids, text))
+        }
+        PromptSource::Completion(Prompt::Text(text)) => {
+            let ids = assets
+                .tokenizer
+                .encode(&text, add_special_tokens)
+                .map_err(|e| ApiError::invalid("prompt", e))?;
+            Ok((ids, text))
+        }
+        PromptSource::Completion(Prompt::Ids(ids)) => {
+            let text = decode(assets.tokenizer.vocab(), &ids, false);
+            Ok((ids, text))
+        }
+    }
+}
+
+/// What a pool's refusal means for a client.
+pub fn pool_error(error: PoolError) -> ApiError {
+    match error {
+        PoolError::Full => ApiError::overloaded("too many prompts wait for the tokenizer", 1),
+        PoolError::Failed => ApiError::internal("the tokenizer failed on this prompt"),
+    }
+}
+
+fn truncated(mut ids: Vec<u32>, params: &GenerateParams, max_model_len: u32) -> Vec<u32> {
+    let Some(keep) = params.truncate_prompt_tokens else { return ids };
+    let wanted = params.max_tokens.unwrap_or(1).max(1);
+    let keep =
+        if keep < 0 { max_model_len.saturating_sub(wanted).max(1) as usize } else { keep as usize };
+    ids.split_off(ids.len().saturating_sub(keep))
+}
+
+fn max_tokens(
+    prompt_len: usize,
+    params: &GenerateParams,
+    defaults: &ModelDefaults,
+    max_model_len: u32,
+    chat: bool,
+) -> Result<u32, ApiError> {
+    let param = if chat { "messages" } else { "prompt" };
+    if prompt_len == 0 {
+        return Err(ApiError::invalid(
+            param,
+            format!("`{param}` is empty: no token to start from"),
+        ));
+    }
+    let room = u64::from(max_model_len).saturating_sub(prompt_len as u64);
+    if room == 0 {
+        return Err(ApiError::context_length(
+            param,
+            format!(
+                "This model's maximum context length is {max_model_len} tokens. However, your \
+                 request has {prompt_len} input tokens. Please reduce the length of the input \
+                 messages."
+            ),
+        ));
+    }
+    match params.max_tokens {
+        Some(wanted) if u64::from(wanted) > room => Err(ApiError::context_length(
+            "max_tokens",
+            format!(
+                "'max_tokens' or 'max_completion_tokens' is too large: {wanted}. This model's \
+                 maximum context length is {max_model_len} tokens and your request has \
+                 {prompt_len} input tokens ({wanted} > {max_model_len} - {prompt_len})."
+            ),
+        )),
+        Some(wanted) => Ok(wanted),
+        None => Ok((defaults.max_new_tokens.map_or(room, |d| room.min(u64::from(d)))) as u32),
+    }
+}
+
+/// Request value, then the model's default, then the API's.
+fn request_params(
+    params: &GenerateParams,
+    defaults: &ModelDefaults,
+    max_tokens: u32,
+    echo: bool,
+) -> RequestParams {
+    RequestParams {
+        ignore_eos: params.ignore_eos,
+        logprobs: params.logprobs.is_some(),
+        prompt_logprobs: echo && params.logprobs.is_some(),
+        // The device always produces one; a request that only scores its prompt drops it.
+        max_tokens: max_tokens.max(1),
+        min_tokens: params.min_tokens.min(max_tokens),
+        num_top_logprobs: params.logprobs.unwrap_or(0),
+        temperature: params.temperature.or(defaults.temperature).unwrap_or(1.0),
+        top_p: params.top_p.or(defaults.top_p).unwrap_or(1.0),
+        min_p: params.min_p.or(defaults.min_p).unwrap_or(0.0),
+        top_k: params.top_k.or(defaults.top_k).unwrap_or(0),
+        repetition_penalty: params
+            .repetition_penalty
+            .or(defaults.repetition_penalty)
+            .unwrap_or(1.0),
+        presence_penalty: params.presence_penalty,
+        frequency_penalty: params.frequency_penalty,
+        priority: params.priority,
+        seed: 0,
+        cache_salt: params.cache_salt,
+        slo_ttft_s: params.slo_ttft_s,
+        slo_tbt_s: params.slo_tbt_s,
+    }
+}

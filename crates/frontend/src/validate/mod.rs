@@ -1,0 +1,26 @@
+//! The one validator: every endpoint reads its fields here, against the one table in [`params`].
+
+pub(crate) mod chat;
+mod completions;
+mod fields;
+mod generate;
+pub mod params;
+mod tokenize;
+mod unsupported;
+
+pub use chat::{ChatInput, ChatRequest, Message};
+pub use completions::{CompletionRequest, Prompt};
+pub use fields::Fields;
+pub use generate::{GenerateParams, SloHeaders, StreamOptions};
+pub use tokenize::{DetokenizeRequest, TokenizeInput, TokenizeRequest};
+
+/// Limits that the model sets; known once the device is ready.
+#[derive(Debug, Clone, Copy)]
+pub struct ModelLimits {
+    /// Token ids are below this.
+    pub vocab_size: u32,
+    /// Prompt and produced tokens together.
+    pub max_model_len: u32,
+    /// Whether the device's policy looks at `priority`; otherwise only 0 is taken.
+    pub priority: bool,
+}

@@ -1,0 +1,87 @@
+//! Parameters of the OpenAI and vLLM APIs that this server knows and does not implement. A value
+//! that asks for nothing (`null`, an empty list, the default) is taken; any other is refused by
+//! name, because ignoring it would answer another question than the one asked.
+
+use super::fields::Fields;
+use crate::api_error::ApiError;
+
+/// Name, and the JSON texts that ask for nothing (besides `null`).
+type Row = (&'static str, &'static [&'static str]);
+
+const EVERYWHERE: &[Row] = &[
+    ("response_format", &[r#"{"type":"text"}"#]),
+    ("structured_outputs", &[]),
+    ("guided_json", &[]),
+    ("guided_regex", &[]),
+    ("guided_choice", &[]),
+    ("guided_grammar", &[]),
+    ("structural_tag", &[]),
+    ("use_beam_search", &["false"]),
+    ("length_penalty", &["1", "1.0"]),
+    ("early_stopping", &["false"]),
+    ("best_of", &["1"]),
+    ("allowed_token_ids", &["[]"]),
+    ("bad_words", &["[]"]),
+    ("logits_processors", &["[]"]),
+    ("prompt_logprobs", &[]),
+    ("spaces_between_special_tokens", &["true"]),
+    ("return_tokens_as_token_ids", &["false"]),
+    ("return_token_ids", &["false"]),
+    ("kv_transfer_params", &[]),
+    ("vllm_xargs", &["{}"]),
+    ("logprob_token_ids", &["[]"]),
+];
+
+const CHAT: &[Row] = &[
+    ("tools", &["[]"]),
+    ("tool_choice", &[r#""none""#, r#""auto""#]),
+    ("functions", &["[]"]),
+    ("function_call", &[r#""none""#, r#""auto""#]),
+    ("audio", &[]),
+    ("modalities", &["[]", r#"["text"]"#]),
+    ("prediction", &[]),
+    ("web_search_options", &[]),
+    ("documents", &["[]"]),
+    ("chat_template", &[]),
+    ("mm_processor_kwargs", &["{}"]),
+    ("verbosity", &[r#""medium""#]),
+    ("include_reasoning", &["true"]),
+    ("store", &["false"]),
+    ("service_tier", &[r#""auto""#, r#""default""#]),
+];
+
+const COMPLETIONS: &[Row] = &[("suffix", &[r#""""#]), ("prompt_embeds", &[])];
+
+/// Fields that describe the caller and change nothing about an answer.
+const METADATA: &[&str] =
+    &["user", "metadata", "safety_identifier", "prompt_cache_key", "parallel_tool_calls"];
+
+/// Refuses what only chat knows, besides what no endpoint implements.
+pub fn refuse_chat(fields: &Fields) -> Result<(), ApiError> {
+    refuse(fields, EVERYWHERE)?;
+    refuse(fields, CHAT)
+}
+
+/// Refuses what only completions know, besides what no endpoint implements.
+pub fn refuse_completions(fields: &Fields) -> Result<(), ApiError> {
+    refuse(fields, EVERYWHERE)?;
+    refuse(fields, COMPLETIONS)
+}
+
+fn refuse(fields: &Fields, rows: &[Row]) -> Result<(), ApiError> {
+    for name in METADATA {
+        fields.raw(name);
+    }
+    for (name, harmless) in rows {
+        let Some(raw) = fields.raw(name) else { continue };
+        if !harmless.iter().any(|h| same_json(h, raw)) {
+            return Err(ApiError::unsupported(name));
+        }
+    }
+    Ok(())
+}
+
+/// Equal but for white space outside of strings (the harmless texts have none inside).
+fn same_json(harmless: &str, raw: &str) -> bool {
+    raw.len() <= 64 && raw.bytes().filter(|b| !b.is_ascii_whitespace()).eq(harmless.bytes())
+}

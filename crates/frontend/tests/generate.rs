@@ -1,0 +1,258 @@
+//! Chat and completions, from HTTP to a scripted device and back.
+
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use common::Harness;
+use serde_json::{Value, json};
+
+fn content(answer: &Value, choice: usize) -> &str {
+    answer["choices"][choice]["message"]["content"].as_str().unwrap()
+}
+
+/// Text of one choice of a stream.
+fn streamed(chunks: &[Value], index: u64) -> String {
+    let choices = chunks.iter().flat_map(|c| c["choices"].as_array().unwrap());
+    let mine = choices.filter(|c| c["index"] == index);
+    mine.map(|c| {
+        let text = c["delta"].get("content").or(c.get("text"));
+        text.and_then(Value::as_str).unwrap_or_default().to_owned()
+    })
+    .collect()
+}
+
+fn chat(extra: Value) -> Value {
+    let mut body = json!({"model": "tiny", "messages": [{"role": "user", "content": "Hi"}],
+                          "max_tokens": 40, "stop_token_ids": [common::EOS]});
+    body.as_object_mut().unwrap().extend(extra.as_object().unwrap().clone());
+    body
+}
+
+#[test]
+fn a_chat_completion_answers_whole() {
+    let h = Harness::start();
+    let answer = h.post("/v1/chat/completions", &chat(json!({})));
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    let json = answer.json();
+    assert_eq!(content(&json, 0), "Hello there.");
+    assert_eq!(json["choices"][0]["finish_reason"], "stop");
+    assert_eq!(json["choices"][0]["stop_reason"], common::EOS);
+    assert_eq!(json["object"], "chat.completion");
+    assert_eq!(json["model"], "tiny");
+    assert_eq!(json["usage"]["completion_tokens"], 13);
+    let prompt = json["usage"]["prompt_tokens"].as_u64().unwrap();
+    assert_eq!(json["usage"]["total_tokens"], prompt + 13);
+    assert!(json["id"].as_str().unwrap().starts_with("chatcmpl-"));
+    assert!(json["choices"][0]["logprobs"].is_null());
+}
+
+#[test]
+fn a_chat_completion_streams_token_by_token() {
+    let h = Harness::start();
+    let options = json!({"stream": true, "stream_options": {"include_usage": true}});
+    let answer = h.post("/v1/chat/completions", &chat(options));
+    assert_eq!(answer.header("content-type"), Some("text/event-stream; charset=utf-8"));
+    let (chunks, done) = answer.chunks();
+    assert!(done);
+    assert_eq!(chunks[0]["choices"][0]["delta"]["role"], "assistant");
+    assert_eq!(streamed(&chunks, 0), "Hello there.");
+    // Role, 12 characters, the end, the usage.
+    assert_eq!(chunks.len(), 15, "{chunks:?}");
+    assert_eq!(chunks[13]["choices"][0]["finish_reason"], "stop");
+    assert_eq!(chunks[14]["choices"], json!([]));
+    assert_eq!(chunks[14]["usage"]["completion_tokens"], 13);
+    assert!(chunks[..14].iter().all(|c| c["usage"].is_null() && c.get("usage").is_some()));
+}
+
+#[test]
+fn characters_are_never_broken() {
+    let h = Harness::start();
+    h.device.say("é→𝄞!");
+    let (chunks, _) = h.post("/v1/chat/completions", &chat(json!({"stream": true}))).chunks();
+    assert_eq!(streamed(&chunks, 0), "é→𝄞!");
+    let texts = chunks.iter().filter_map(|c| c["choices"][0]["delta"]["content"].as_str());
+    assert!(texts.clone().all(|t| !t.contains('\u{fffd}')));
+    // Cut inside a character, the rest becomes one replacement character.
+    let cut = h.post("/v1/chat/completions", &chat(json!({"max_tokens": 4}))).json();
+    assert_eq!(content(&cut, 0), "é\u{fffd}");
+    assert_eq!(cut["choices"][0]["finish_reason"], "length");
+}
+
+#[test]
+fn stop_strings_work_across_tokens() {
+    let h = Harness::start();
+    for (extra, text, reason) in [
+        (json!({"stop": "lo t"}), "Hel", "lo t"),
+        (json!({"stop": ["xx", "there"]}), "Hello ", "there"),
+        (json!({"stop": ["there"], "include_stop_str_in_output": true}), "Hello there", "there"),
+    ] {
+        let answer = h.post("/v1/chat/completions", &chat(extra.clone())).json();
+        assert_eq!(content(&answer, 0), text, "{extra}");
+        assert_eq!(answer["choices"][0]["finish_reason"], "stop");
+        assert_eq!(answer["choices"][0]["stop_reason"], reason);
+        let mut streaming = extra.clone();
+        streaming["stream"] = json!(true);
+        let (chunks, done) = h.post("/v1/chat/completions", &chat(streaming)).chunks();
+        assert!(done);
+        assert_eq!(streamed(&chunks, 0), text, "{extra}");
+    }
+    // The device would go on for ever: the stop string must have cancelled it.
+    h.device.babble();
+    let body = chat(json!({"stop": "aaa", "max_tokens": 4000}));
+    assert_eq!(content(&h.post("/v1/chat/completions", &body).json(), 0), "");
+    h.wait_until("the slot is free", |h| h.device.in_flight() == 0);
+}
+
+#[test]
+fn a_stop_token_is_text_only_when_asked_for_and_min_tokens_delays_it() {
+    let h = Harness::start();
+    let stop_on_t = json!({"stop_token_ids": [116]});
+    assert_eq!(content(&h.post("/v1/chat/completions", &chat(stop_on_t)).json(), 0), "Hello ");
+    let kept = json!({"stop_token_ids": [116], "include_stop_str_in_output": true});
+    assert_eq!(content(&h.post("/v1/chat/completions", &chat(kept)).json(), 0), "Hello t");
+    let later = json!({"stop_token_ids": [101], "min_tokens": 5, "stop": "ell"});
+    let json = h.post("/v1/chat/completions", &chat(later)).json();
+    assert_eq!(content(&json, 0), "Hello th");
+    assert_eq!(json["choices"][0]["stop_reason"], 101);
+}
+
+#[test]
+fn several_choices_have_their_own_seeds() {
+    let h = Harness::start();
+    h.device.script(Box::new(|request, i| {
+        Some(if i < 3 { 97 + (request.descriptor.seed % 26) as u32 } else { common::EOS })
+    }));
+    let answer = h.post("/v1/chat/completions", &chat(json!({"n": 3, "seed": 26}))).json();
+    let texts: Vec<_> = (0..3).map(|i| content(&answer, i).to_owned()).collect();
+    assert_eq!(texts, ["aaa", "bbb", "ccc"]);
+    assert_eq!(answer["usage"]["completion_tokens"], 12);
+    let body = chat(json!({"n": 3, "seed": 26, "stream": true}));
+    let (chunks, done) = h.post("/v1/chat/completions", &body).chunks();
+    assert!(done);
+    let texts: Vec<_> = (0..3).map(|i| streamed(&chunks, i)).collect();
+    assert_eq!(texts, ["aaa", "bbb", "ccc"]);
+}
+
+#[test]
+fn chat_logprobs_carry_bytes_and_alternatives() {
+    let h = Harness::start();
+    h.device.say("é");
+    let body = chat(json!({"logprobs": true, "top_logprobs": 2}));
+    let json = h.post("/v1/chat/completions", &body).json();
+    let tokens = json["choices"][0]["logprobs"]["content"].as_array().unwrap();
+    assert_eq!(tokens.len(), 3);
+    assert_eq!(tokens[0]["bytes"], json!([0xc3]));
+    assert_eq!(tokens[1]["bytes"], json!([0xa9]));
+    assert_eq!(tokens[1]["logprob"], -1.0);
+    assert_eq!(tokens[2]["token"], "<|im_end|>");
+    let top = tokens[1]["top_logprobs"].as_array().unwrap();
+    assert_eq!(top.len(), 2);
+    assert_eq!(top[0]["logprob"], -1.03125);
+    assert_eq!(top[0]["bytes"], json!([0xaa]));
+}
+
+#[test]
+fn completions_echo_and_score_prompts() {
+    let h = Harness::start();
+    let body = json!({"prompt": "ab", "max_tokens": 2, "echo": true, "logprobs": 1});
+    let json = h.post("/v1/completions", &body).json();
+    let choice = &json["choices"][0];
+    assert_eq!(choice["text"], "abHe");
+    assert_eq!(choice["logprobs"]["tokens"], json!(["a", "b", "H", "e"]));
+    assert_eq!(choice["logprobs"]["text_offset"], json!([0, 1, 2, 3]));
+    assert_eq!(choice["logprobs"]["token_logprobs"], json!([null, 0.0, -1.0, -2.0]));
+    assert!(choice["logprobs"]["top_logprobs"][0].is_null());
+    assert_eq!(choice["logprobs"]["top_logprobs"][1], json!({"c": -0.03125, "b": 0.0}));
+    // Scoring alone: no token is produced for the client.
+    let body = json!({"prompt": [97, 98, 99], "max_tokens": 0, "echo": true, "logprobs": 0});
+    let json = h.post("/v1/completions", &body).json();
+    assert_eq!(json["choices"][0]["text"], "abc");
+    assert_eq!(json["choices"][0]["logprobs"]["token_logprobs"], json!([null, 0.0, -1.0]));
+    assert_eq!(json["choices"][0]["finish_reason"], "length");
+    assert_eq!(
+        json["usage"],
+        json!({"prompt_tokens": 3, "total_tokens": 3, "completion_tokens": 0})
+    );
+    // The same as a stream: the prompt comes first, in one chunk.
+    let body =
+        json!({"prompt": "ab", "max_tokens": 2, "echo": true, "logprobs": 1, "stream": true});
+    let (chunks, done) = h.post("/v1/completions", &body).chunks();
+    assert!(done);
+    assert_eq!(streamed(&chunks, 0), "abHe");
+    assert_eq!(chunks[0]["choices"][0]["logprobs"]["tokens"], json!(["a", "b", "H"]));
+}
+
+#[test]
+fn completions_take_prompts_of_every_kind() {
+    let h = Harness::start();
+    h.device
+        .script(Box::new(|request, i| Some(if i == 0 { request.prompt[0] } else { common::EOS })));
+    let texts = |prompt: Value| -> Vec<String> {
+        let body = json!({"prompt": prompt, "stop_token_ids": [common::EOS]});
+        let answer = h.post("/v1/completions", &body);
+        assert_eq!(answer.status, 200, "{}", answer.text());
+        let json = answer.json();
+        let choices = json["choices"].as_array().unwrap();
+        choices.iter().map(|c| c["text"].as_str().unwrap().to_owned()).collect()
+    };
+    assert_eq!(texts(json!("xyz")), ["x"]);
+    assert_eq!(texts(json!(["one", "two"])), ["o", "t"]);
+    assert_eq!(texts(json!([120, 121])), ["x"]);
+    assert_eq!(texts(json!([[120], [121, 122], [97]])), ["x", "y", "a"]);
+}
+
+#[test]
+fn defaults_come_from_request_then_model_then_api() {
+    let h = Harness::start();
+    let seen = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
+    h.device.script(Box::new({
+        let seen = seen.clone();
+        move |request, i| {
+            if i == 0 {
+                let d = request.descriptor;
+                seen.lock().unwrap().push((d.temperature, d.top_k, d.top_p, d.max_tokens));
+            }
+            Some(common::EOS)
+        }
+    }));
+    let chat = |extra: Value| {
+        let mut body = json!({"messages": [{"role": "user", "content": "Hi"}],
+                              "stop_token_ids": [common::EOS]});
+        body.as_object_mut().unwrap().extend(extra.as_object().unwrap().clone());
+        assert_eq!(h.post("/v1/chat/completions", &body).status, 200);
+        seen.lock().unwrap().pop().unwrap()
+    };
+    let (temperature, top_k, top_p, max_tokens) = chat(json!({}));
+    assert_eq!((temperature, top_k, top_p), (0.5, 20, 1.0));
+    assert!(max_tokens > 4000, "{max_tokens}");
+    let (temperature, top_k, _, max_tokens) =
+        chat(json!({"temperature": 0, "top_k": -1, "max_completion_tokens": 7, "max_tokens": 9}));
+    assert_eq!((temperature, top_k, max_tokens), (0.0, 0, 7));
+}
+
+#[test]
+fn tokenize_and_detokenize_agree_with_the_model_and_each_other() {
+    let h = Harness::start();
+    let body = json!({"prompt": "the end", "return_token_strs": true});
+    let json = h.post("/tokenize", &body).json();
+    assert_eq!(json["count"], 5);
+    assert_eq!(json["max_model_len"], 4096);
+    assert_eq!(json["token_strs"], json!(["the", "Ġ", "e", "n", "d"]));
+    let back = h.post("/detokenize", &json!({"tokens": json["tokens"]})).json();
+    assert_eq!(back["prompt"], "the end");
+    let messages = json!([{"role": "user", "content": [{"type": "text", "text": "a"}]}]);
+    let chat = h.post("/tokenize", &json!({"messages": messages})).json();
+    let text = h.post("/detokenize", &json!({"tokens": chat["tokens"]})).json();
+    assert_eq!(text["prompt"], "<|im_start|>user\na<|im_end|>\n<|im_start|>assistant\n");
+}
+
+#[test]
+fn models_are_listed_under_every_name() {
+    let h = Harness::start();
+    let json = h.get("/v1/models").json();
+    assert_eq!(json["data"][0]["id"], "tiny");
+    assert_eq!(json["data"][1]["id"], "org/tiny");
+    assert_eq!(h.get("/v1/models/org/tiny").json()["max_model_len"], 4096);
+    assert_eq!(h.get("/v1/models/none").status, 404);
+}
