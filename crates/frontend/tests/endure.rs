@@ -1,0 +1,313 @@
+//! Clients and devices that do not behave: nothing leaks, nobody else waits.
+
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::io::{Read, Write};
+use std::time::{Duration, Instant};
+
+use common::{EOS, Harness, NUM_SLOTS};
+use saccade_ring::testing::FakeConfig;
+use serde_json::json;
+
+fn long_stream() -> serde_json::Value {
+    json!({"prompt": "x", "max_tokens": 4000, "stream": true})
+}
+
+#[test]
+fn a_client_that_goes_away_frees_its_slots() {
+    let h = Harness::start();
+    h.device.babble();
+    for stream in [true, false] {
+        let body = json!({"prompt": "x", "max_tokens": 4000, "n": 4, "stream": stream});
+        let mut exchange = h.post_open("/v1/completions", &body);
+        h.wait_until("running", |h| h.device.in_flight() == 4);
+        if stream {
+            exchange.head();
+            exchange.chunk().unwrap();
+        }
+        drop(exchange);
+        h.wait_until("cancelled", |h| h.device.in_flight() == 0);
+    }
+    assert_eq!(h.metric("saccade:requests_cancelled_total"), 2.0);
+    assert_eq!(h.metric("saccade:requests_in_flight"), 0.0);
+}
+
+#[test]
+fn a_storm_of_cut_streams_leaves_nothing_taken() {
+    let h = Harness::start();
+    h.device.babble();
+    let mut seed = 0x9e37_79b9_7f4a_7c15_u64;
+    for _ in 0..12 {
+        let exchanges: Vec<_> =
+            (0..16).map(|_| h.post_open("/v1/completions", &long_stream())).collect();
+        for mut exchange in exchanges {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            if seed >> 63 == 0 {
+                exchange.head();
+                for _ in 0..seed >> 61 {
+                    exchange.chunk();
+                }
+            }
+        }
+    }
+    h.wait_until("no slot is taken", |h| h.device.in_flight() == 0);
+    h.wait_until("no connection is open", |h| h.metric("saccade:http_connections") == 1.0);
+    h.device.say("ok");
+    let body = json!({"prompt": "x", "stop_token_ids": [EOS]});
+    assert_eq!(h.post("/v1/completions", &body).json()["choices"][0]["text"], "ok");
+}
+
+#[test]
+fn a_full_server_answers_429_and_all_or_none_of_n() {
+    let h = Harness::start();
+    h.device.babble();
+    let body = json!({"prompt": "x", "max_tokens": 4000, "n": NUM_SLOTS - 1, "stream": true});
+    let running = h.post_open("/v1/completions", &body);
+    h.wait_until("running", |h| h.device.in_flight() == NUM_SLOTS as usize - 1);
+    let answer = h.post("/v1/completions", &json!({"prompt": "x", "n": 2}));
+    assert_eq!(answer.status, 429, "{}", answer.text());
+    assert_eq!(answer.json()["error"]["type"], "rate_limit_error");
+    let wait: u32 = answer.header("retry-after").unwrap().parse().unwrap();
+    assert!((1..=60).contains(&wait));
+    h.wait_until("none of the two", |h| h.device.in_flight() == NUM_SLOTS as usize - 1);
+    assert_eq!(h.post("/v1/completions", &json!({"prompt": "x", "max_tokens": 2})).status, 200);
+    drop(running);
+    h.wait_until("free", |h| h.device.in_flight() == 0);
+    let answer = h.post("/v1/completions", &json!({"prompt": "x", "n": NUM_SLOTS + 1}));
+    assert_eq!(answer.status, 400, "{}", answer.text());
+}
+
+#[test]
+fn the_queue_has_its_own_bound() {
+    let h = Harness::with(
+        |c| c.max_num_queued_reqs = Some(2),
+        FakeConfig { max_num_seqs: 1, ..FakeConfig::default() },
+    );
+    h.device.babble();
+    let _running: Vec<_> = (0..3)
+        .map(|i| {
+            let exchange = h.post_open("/v1/completions", &long_stream());
+            h.wait_until("in the ring", |h| h.device.in_flight() == i + 1);
+            exchange
+        })
+        .collect();
+    h.wait_until("one runs, two wait", |h| {
+        h.metric("saccade:slots{model_name=\"tiny\",state=\"prefill_pending\"}") == 2.0
+    });
+    let answer = h.post("/v1/completions", &json!({"prompt": "x"}));
+    assert_eq!(answer.status, 429, "{}", answer.text());
+    assert!(answer.text().contains("max_num_queued_reqs"));
+}
+
+#[test]
+fn a_slow_reader_stalls_only_itself_and_is_cut() {
+    let h = Harness::with(
+        |c| c.http.stall_timeout = Duration::from_millis(600),
+        FakeConfig { records_per_tick: 64, ..FakeConfig::default() },
+    );
+    h.device.babble();
+    // Enough logprobs to fill every buffer on the way.
+    let body = json!({"prompt": "x", "max_tokens": 4000, "stream": true, "logprobs": 20, "n": 4});
+    let slow = h.post_open("/v1/completions", &body);
+    h.wait_until("stalled", |h| h.metric("saccade:reader_stalled_requests") > 0.0);
+    let begun = Instant::now();
+    let healthy = h.post("/v1/completions", &json!({"prompt": "x", "max_tokens": 200}));
+    assert_eq!(healthy.json()["usage"]["completion_tokens"], 200);
+    assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
+    h.wait_until("cut", |h| h.device.in_flight() == 0);
+    drop(slow);
+}
+
+#[test]
+fn slow_senders_are_cut_and_do_not_count_for_long() {
+    let h = Harness::with(
+        |c| {
+            c.http.header_read_timeout = Duration::from_millis(300);
+            c.http.body_read_timeout = Duration::from_millis(300);
+        },
+        FakeConfig::default(),
+    );
+    let mut head = h.connect();
+    head.write_all(b"POST /v1/completions HTTP/1.1\r\nhost: x\r\n").unwrap();
+    let mut body = h.connect();
+    body.write_all(
+        b"POST /v1/completions HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n\
+          content-length: 100\r\n\r\n{\"prompt\":",
+    )
+    .unwrap();
+    let mut text = String::new();
+    body.read_to_string(&mut text).unwrap();
+    assert!(text.starts_with("HTTP/1.1 408"), "{text}");
+    assert!(text.contains("body_timeout"), "{text}");
+    let mut rest = Vec::new();
+    // Closed, with or without an answer: in any case soon.
+    let _ = head.read_to_end(&mut rest);
+    h.wait_until("closed", |h| h.metric("saccade:http_connections") == 1.0);
+}
+
+#[test]
+fn connections_are_bounded() {
+    let h = Harness::with(|c| c.http.max_connections = 3, FakeConfig::default());
+    // The connection that asked for readiness takes a moment to close.
+    std::thread::sleep(Duration::from_millis(200));
+    let held: Vec<_> = (0..3).map(|_| h.connect()).collect();
+    std::thread::sleep(Duration::from_millis(100));
+    let mut refused = h.connect();
+    let mut text = String::new();
+    let _ = refused.read_to_string(&mut text);
+    assert!(text.starts_with("HTTP/1.1 503"), "{text}");
+    assert!(text.contains("too_many_connections"));
+    drop(held);
+    h.wait_until("room again", |h| h.get("/health").status == 200);
+}
+
+#[test]
+fn a_lost_device_ends_streams_with_an_error_event() {
+    let mut h = Harness::start();
+    h.device.babble();
+    let mut stream = h.post_open("/v1/completions", &long_stream());
+    stream.head();
+    stream.chunk().unwrap();
+    let whole = h.post_open("/v1/completions", &json!({"prompt": "x", "max_tokens": 4000}));
+    h.wait_until("both run", |h| h.device.in_flight() == 2);
+    h.device.kill();
+    let mut last = Vec::new();
+    while let Some(chunk) = stream.chunk() {
+        last = chunk;
+    }
+    let text = String::from_utf8(last).unwrap();
+    let event = text.trim_end().rsplit("\n\n").next().unwrap();
+    let error: serde_json::Value =
+        serde_json::from_str(event.strip_prefix("data: ").unwrap()).unwrap();
+    assert_eq!(error["error"]["code"], "device_lost");
+    let whole = whole.answer();
+    assert_eq!((whole.status, whole.json()["error"]["code"].clone()), (503, json!("device_lost")));
+    assert_eq!(h.get("/ready").status, 503);
+    assert_eq!(h.get("/health").status, 200);
+    let refused = h.post("/v1/completions", &json!({"prompt": "x"}));
+    assert_eq!((refused.status, refused.header("retry-after")), (503, Some("1")));
+    // A new life serves on.
+    let config = FakeConfig { vocab_size: common::VOCAB_SIZE, ..FakeConfig::default() };
+    h.device.restart(config);
+    h.device.say("back");
+    h.wait_until("ready", |h| h.get("/ready").status == 200);
+    let body = json!({"prompt": "x", "stop_token_ids": [EOS]});
+    assert_eq!(h.post("/v1/completions", &body).json()["choices"][0]["text"], "back");
+}
+
+#[test]
+fn a_drain_lets_requests_end_and_takes_no_new_ones() {
+    let mut h = Harness::start();
+    h.device.say(&"word ".repeat(100));
+    let body = json!({"prompt": "x", "max_tokens": 600, "stop_token_ids": [EOS], "stream": true});
+    let mut stream = h.post_open("/v1/completions", &body);
+    stream.head();
+    stream.chunk().unwrap();
+    h.shutdown.drain();
+    assert_eq!(h.get("/ready").status, 503);
+    assert_eq!(h.get("/health").status, 200);
+    let refused = h.post("/v1/completions", &json!({"prompt": "x"}));
+    assert_eq!(refused.json()["error"]["code"], "server_shutting_down");
+    let mut text = String::new();
+    while let Some(chunk) = stream.chunk() {
+        text.push_str(std::str::from_utf8(&chunk).unwrap());
+    }
+    assert!(text.ends_with("data: [DONE]\n\n"), "{text}");
+    h.join();
+}
+
+#[test]
+fn a_drain_is_bounded_and_a_stop_is_at_once() {
+    for stop in [false, true] {
+        let mut h =
+            Harness::with(|c| c.drain_timeout = Duration::from_millis(300), FakeConfig::default());
+        h.device.babble();
+        let mut stream = h.post_open("/v1/completions", &long_stream());
+        stream.head();
+        stream.chunk().unwrap();
+        let begun = Instant::now();
+        if stop {
+            h.shutdown.stop()
+        } else {
+            h.shutdown.drain()
+        }
+        let mut text = String::new();
+        while let Some(chunk) = stream.chunk() {
+            text.push_str(std::str::from_utf8(&chunk).unwrap());
+        }
+        assert!(text.contains("server_shutting_down"), "{text}");
+        assert!(!text.contains("[DONE]"));
+        assert!(begun.elapsed() < Duration::from_secs(2));
+        h.join();
+        let free = |h: &Harness| h.device.in_flight() == 0;
+        h.wait_until("cancelled on the device", free);
+    }
+}
+
+#[test]
+fn a_silent_stream_is_kept_alive() {
+    let h = Harness::with(
+        |c| {
+            c.http.keep_alive_interval = Duration::from_millis(50);
+            c.device_lost_after = Duration::from_secs(20);
+        },
+        FakeConfig::default(),
+    );
+    h.device.pause();
+    let body = json!({"prompt": "x", "stop_token_ids": [EOS], "stream": true});
+    let mut stream = h.post_open("/v1/completions", &body);
+    stream.head();
+    assert_eq!(stream.chunk().unwrap(), b": waiting\n\n");
+    h.device.go_on();
+    let answer = {
+        let mut text = String::new();
+        while let Some(chunk) = stream.chunk() {
+            text.push_str(std::str::from_utf8(&chunk).unwrap());
+        }
+        text
+    };
+    assert!(answer.ends_with("data: [DONE]\n\n"));
+}
+
+#[test]
+fn metrics_have_the_names_that_routers_read() {
+    let h = Harness::start();
+    let body = json!({"prompt": "x", "stop_token_ids": [EOS]});
+    assert_eq!(h.post("/v1/completions", &body).status, 200);
+    let text = h.get("/metrics").text();
+    for name in [
+        "vllm:num_requests_running",
+        "vllm:num_requests_waiting",
+        "vllm:kv_cache_usage_perc",
+        "vllm:cache_config_info",
+        "vllm:prompt_tokens_total",
+        "vllm:generation_tokens_total",
+        "vllm:request_success_total",
+        "vllm:request_prompt_tokens_bucket",
+        "vllm:request_generation_tokens_bucket",
+        "vllm:time_to_first_token_seconds_bucket",
+        "vllm:inter_token_latency_seconds_bucket",
+        "vllm:time_per_output_token_seconds_bucket",
+        "vllm:request_time_per_output_token_seconds_bucket",
+        "vllm:e2e_request_latency_seconds_bucket",
+        "vllm:request_queue_time_seconds_bucket",
+        "vllm:request_inference_time_seconds_bucket",
+        "vllm:request_prefill_time_seconds_bucket",
+        "vllm:request_decode_time_seconds_bucket",
+        "vllm:prefix_cache_queries_total",
+        "vllm:prefix_cache_hits_total",
+        "vllm:num_preemptions_total",
+        "saccade:tokenize_seconds_bucket",
+        "saccade:slots",
+        "saccade:ring_violations_total",
+    ] {
+        let found = text.lines().any(|l| l.starts_with(name) && l.contains("model_name=\"tiny\""));
+        assert!(found, "{name} in\n{text}");
+    }
+    assert_eq!(h.metric("vllm:generation_tokens_total"), 13.0);
+    assert_eq!(h.metric("vllm:time_to_first_token_seconds_count"), 1.0);
+    assert_eq!(h.metric("vllm:inter_token_latency_seconds_count"), 12.0);
+    assert_eq!(h.metric("vllm:request_queue_time_seconds_count"), 1.0);
+}

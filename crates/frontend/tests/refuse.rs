@@ -1,0 +1,313 @@
+//! What is refused, with which status, naming what: through HTTP, and table by table.
+
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use common::Harness;
+use saccade_frontend::{ApiError, Endpoint, fuzz_http_body, params};
+use serde_json::{Value, json};
+
+const GENERATING: [Endpoint; 2] = [Endpoint::Chat, Endpoint::Completions];
+
+/// A minimal body with one field set to JSON text.
+fn body(endpoint: Endpoint, name: &str, raw: &str) -> String {
+    let base = match endpoint {
+        Endpoint::Chat => r#""messages": [{"role": "user", "content": "x"}]"#,
+        Endpoint::Completions => r#""prompt": "x""#,
+        Endpoint::Tokenize => r#""prompt": "x""#,
+        Endpoint::Detokenize => r#""tokens": [1]"#,
+    };
+    format!(r#"{{{base}, "{name}": {raw}}}"#)
+}
+
+fn check(endpoint: Endpoint, name: &str, raw: &str) -> Result<(), ApiError> {
+    fuzz_http_body(endpoint, body(endpoint, name, raw).as_bytes())
+}
+
+#[track_caller]
+fn refused(endpoint: Endpoint, name: &str, raw: &str) {
+    let shown: String = raw.chars().take(40).collect();
+    match check(endpoint, name, raw) {
+        Ok(()) => panic!("{endpoint:?}: {name} = {shown} was taken"),
+        Err(error) => {
+            assert_eq!(error.status.as_u16(), 400, "{name} = {shown}: {error:?}");
+            assert!(error.message.contains(name), "{name} = {shown}: {error:?}");
+            assert_eq!(error.param.as_deref(), Some(name), "{shown}: {error:?}");
+            assert!(error.message.len() < 400, "{name} = {shown}: {error:?}");
+        }
+    }
+}
+
+#[track_caller]
+fn taken(endpoint: Endpoint, name: &str, raw: &str) {
+    check(endpoint, name, raw).unwrap_or_else(|e| panic!("{endpoint:?}: {name} = {raw}: {e:?}"));
+}
+
+#[test]
+fn every_float_is_taken_at_its_bounds_and_refused_beyond() {
+    for endpoint in GENERATING {
+        for p in params::FLOATS {
+            taken(endpoint, p.name, &p.max.to_string());
+            if p.min_open {
+                refused(endpoint, p.name, &p.min.to_string());
+                taken(endpoint, p.name, &(p.min + 1e-3).to_string());
+            } else {
+                taken(endpoint, p.name, &p.min.to_string());
+                refused(endpoint, p.name, &(p.min - 1e-3).to_string());
+            }
+            refused(endpoint, p.name, &(p.max + p.max.abs() * 1e-3).to_string());
+            for raw in ["1e18", "-1e18", "1e400", "-1e400", "\"x\"", "true", "[]", "{}"] {
+                refused(endpoint, p.name, raw);
+            }
+            refused(endpoint, p.name, &format!("\"{}\"", "9".repeat(1 << 20)));
+            refused(endpoint, p.name, &"9".repeat(1 << 20));
+        }
+    }
+}
+
+#[test]
+fn every_integer_is_taken_at_its_bounds_and_refused_beyond() {
+    for endpoint in GENERATING {
+        for p in params::INTS {
+            // 0 has its own meaning in these two.
+            let special = ["max_tokens", "priority"].contains(&p.name);
+            // What is wide enough for n is too many choices, what is for min_tokens too many tokens.
+            let related = ["n", "min_tokens"].contains(&p.name);
+            if !special {
+                taken(endpoint, p.name, &p.min.to_string());
+            }
+            if !special && !related {
+                taken(endpoint, p.name, &p.max.to_string());
+            }
+            for beyond in [i128::from(p.min) - 1, i128::from(p.max) + 1] {
+                let allowed_zero = p.name == "max_tokens" && beyond == 0;
+                if !(allowed_zero && endpoint == Endpoint::Completions) {
+                    refused(endpoint, p.name, &beyond.to_string());
+                }
+            }
+            for raw in ["1.5", "1e30", "-1e30", "\"1\"", "true", "[1]"] {
+                refused(endpoint, p.name, raw);
+            }
+            if p.name != "seed" {
+                refused(endpoint, p.name, "1e18");
+                refused(endpoint, p.name, &i64::MIN.to_string());
+            }
+            refused(endpoint, p.name, &format!("\"{}\"", "1".repeat(1 << 20)));
+        }
+        taken(endpoint, "n", "1.0");
+    }
+    refused(Endpoint::Completions, "max_tokens", "0");
+    refused(Endpoint::Chat, "priority", "1");
+}
+
+#[test]
+fn numbers_that_are_no_json_are_malformed() {
+    for raw in ["NaN", "Infinity", "-Infinity", "01", "+1", ".5", "1.", "0x10"] {
+        let error = check(Endpoint::Chat, "temperature", raw).unwrap_err();
+        assert_eq!((error.status.as_u16(), error.code), (400, "invalid_json"), "{raw}");
+    }
+}
+
+#[test]
+fn lists_and_texts_are_bounded() {
+    let ids = |n: usize| format!("[{}]", vec!["1"; n].join(","));
+    let texts = |n: usize| format!("[{}]", vec!["\"s\""; n].join(","));
+    let bias = |n: usize| {
+        let pairs: Vec<String> = (0..n).map(|i| format!("\"{}\":1", i % 1000 + i / 1000)).collect();
+        format!("{{{}}}", pairs.join(","))
+    };
+    for e in GENERATING {
+        taken(e, "stop", "[]");
+        taken(e, "stop", &texts(32));
+        refused(e, "stop", &texts(33));
+        refused(e, "stop", "\"\"");
+        refused(e, "stop", "[\"a\", \"\"]");
+        refused(e, "stop", "5");
+        taken(e, "stop", &format!("\"{}\"", "x".repeat(1024)));
+        refused(e, "stop", &format!("\"{}\"", "x".repeat(1025)));
+        refused(e, "stop", &format!("\"{}\"", "x".repeat(1 << 20)));
+        taken(e, "stop_token_ids", &ids(128));
+        refused(e, "stop_token_ids", &ids(129));
+        refused(e, "stop_token_ids", "[1000]");
+        refused(e, "stop_token_ids", "[-1]");
+        refused(e, "stop_token_ids", "[4294967296]");
+        taken(e, "logit_bias", r#"{"0": -100, "999": 100}"#);
+        refused(e, "logit_bias", r#"{"1000": 1}"#);
+        refused(e, "logit_bias", r#"{"-1": 1}"#);
+        refused(e, "logit_bias", r#"{"x": 1}"#);
+        refused(e, "logit_bias", r#"{"1": 100.5}"#);
+        refused(e, "logit_bias", r#"{"1": "1"}"#);
+        refused(e, "logit_bias", "[1]");
+        taken(e, "logit_bias", &bias(1000));
+        taken(e, "cache_salt", "\"x\"");
+        refused(e, "cache_salt", "\"\"");
+        taken(e, "cache_salt", &format!("\"{}\"", "é".repeat(1024)));
+        refused(e, "cache_salt", &format!("\"{}\"", "é".repeat(1025)));
+        refused(e, "model", &format!("\"{}\"", "m".repeat(1025)));
+        refused(e, "request_id", "\"a b\"");
+        refused(e, "stream", "1");
+        refused(e, "stream_options", "{\"include_usage\": true}");
+        refused(e, "truncate_prompt_tokens", "0");
+        refused(e, "min_tokens", "4294967295000");
+    }
+    refused(Endpoint::Chat, "top_logprobs", "1");
+    refused(Endpoint::Chat, "logprobs", "1");
+    taken(Endpoint::Completions, "logprobs", "20");
+    refused(Endpoint::Completions, "logprobs", "21");
+    refused(Endpoint::Completions, "logprobs", "-1");
+    taken(Endpoint::Chat, "chat_template_kwargs", r#"{"enable_thinking": false}"#);
+    refused(Endpoint::Chat, "chat_template_kwargs", r#"{"tokenize": true}"#);
+    let long = format!("{{\"x\": \"{}\"}}", "y".repeat(1 << 17));
+    refused(Endpoint::Chat, "chat_template_kwargs", &long);
+    refused(Endpoint::Completions, "prompt", "[]");
+    refused(Endpoint::Completions, "prompt", "[[]]");
+    refused(Endpoint::Completions, "prompt", "[1, \"a\"]");
+    refused(Endpoint::Completions, "prompt", "[1000]");
+    refused(Endpoint::Completions, "prompt", &texts(257));
+    refused(Endpoint::Chat, "messages", "[]");
+    refused(Endpoint::Chat, "messages", "\"x\"");
+    refused(Endpoint::Detokenize, "tokens", "[1000]");
+}
+
+#[test]
+fn what_is_known_and_not_implemented_is_refused_by_name() {
+    for e in GENERATING {
+        for (name, raw, harmless) in [
+            ("response_format", r#"{"type": "json_object"}"#, r#"{ "type": "text" }"#),
+            ("best_of", "2", "1"),
+            ("use_beam_search", "true", "false"),
+            ("prompt_logprobs", "0", "null"),
+            ("structured_outputs", r#"{"regex": "a"}"#, "null"),
+            ("allowed_token_ids", "[1]", "[]"),
+        ] {
+            refused(e, name, raw);
+            assert_eq!(check(e, name, raw).unwrap_err().code, "unsupported_parameter");
+            taken(e, name, harmless);
+        }
+    }
+    refused(Endpoint::Chat, "tools", r#"[{"type": "function"}]"#);
+    taken(Endpoint::Chat, "tools", "[]");
+    refused(Endpoint::Completions, "suffix", "\"x\"");
+    let image = r#"[{"role": "user", "content": [{"type": "image_url", "image_url": "x"}]}]"#;
+    let error = check(Endpoint::Chat, "messages", image).unwrap_err();
+    assert_eq!(error.param.as_deref(), Some("messages[0].content[0].type"));
+    let calls = r#"[{"role": "assistant", "tool_calls": [{"id": "1"}]}]"#;
+    assert!(check(Endpoint::Chat, "messages", calls).is_err());
+}
+
+/// The wire has its own limits too; here the errors are what a client reads.
+#[test]
+fn errors_are_openai_objects() {
+    let h = Harness::start();
+    let ids: Vec<u32> = vec![97; common::MAX_MODEL_LEN as usize];
+    let message = json!([{"role": "user", "content": "x"}]);
+    let mut seen = Vec::new();
+    for (path, body) in [
+        ("/v1/chat/completions", json!({})),
+        ("/v1/chat/completions", json!({"messages": message, "temperature": -1})),
+        ("/v1/chat/completions", json!({"messages": message, "model": "other"})),
+        ("/v1/chat/completions", json!({"messages": message, "max_tokens": 5000})),
+        ("/v1/completions", json!({"prompt": ids})),
+        ("/v1/completions", json!({"prompt": ""})),
+        ("/v1/completions", json!({"prompt": ["a", "b"], "n": 20})),
+        ("/v1/completions", json!({"prompt": "a", "response_format": {"type": "json_object"}})),
+        ("/nowhere", json!({})),
+        ("/health", json!({})),
+    ] {
+        let answer = h.post(path, &body);
+        assert_eq!(answer.header("content-type"), Some("application/json"), "{path}");
+        seen.push((answer.status, answer.json()));
+    }
+    insta::assert_json_snapshot!(seen);
+}
+
+#[test]
+fn bodies_are_bounded_and_must_be_json() {
+    let h = Harness::with(|c| c.http.max_body_bytes = 1000, Default::default());
+    let big = json!({"prompt": "x".repeat(2000)}).to_string();
+    let json_type = [("content-type", "application/json")];
+    let answer = h.request("POST", "/v1/completions", &json_type, &big);
+    assert_eq!(
+        (answer.status, answer.json()["error"]["code"].clone()),
+        (413, json!("body_too_large"))
+    );
+    let answer = h.request("POST", "/v1/completions", &[("content-type", "text/plain")], "{}");
+    assert_eq!(answer.status, 415);
+    let answer = h.request("POST", "/v1/completions", &json_type, "{\"prompt\": \n oops}");
+    assert_eq!(answer.status, 400);
+    let message = answer.json()["error"]["message"].as_str().unwrap().to_owned();
+    assert!(message.contains("line 2 column 2"), "{message}");
+    // Unknown fields are counted, not refused.
+    let answer = h.post("/v1/completions", &json!({"prompt": "x", "frobnicate": 1, "hue": 2}));
+    assert_eq!(answer.status, 200);
+    assert_eq!(h.metric("saccade:unknown_fields_total"), 2.0);
+    assert_eq!(
+        h.metric("saccade:requests_rejected_total{model_name=\"tiny\",reason=\"invalid_json\"}"),
+        1.0
+    );
+}
+
+#[test]
+fn keys_guard_v1_and_nothing_else() {
+    let h =
+        Harness::with(|c| c.api_keys = vec!["s3cret".into(), "other".into()], Default::default());
+    assert_eq!(h.get("/v1/models").status, 401);
+    assert_eq!(h.get("/v1/models").json()["error"]["code"], "invalid_api_key");
+    for path in ["/health", "/ready", "/metrics", "/version", "/"] {
+        assert_eq!(h.get(path).status, 200, "{path}");
+    }
+    for (key, status) in [("s3cret", 200), ("other", 200), ("s3cre", 401), ("", 401)] {
+        let header = format!("Bearer {key}");
+        let answer = h.request("GET", "/v1/models", &[("authorization", &header)], "");
+        assert_eq!(answer.status, status, "{key}");
+    }
+    for path in
+        ["//v1/models", "/v1//models", "/./v1/models", "/V1/models", "/v1/models/tiny?x=/health"]
+    {
+        let answer = h.get(path);
+        assert!([401, 404].contains(&answer.status), "{path}: {}", answer.status);
+    }
+}
+
+#[test]
+fn request_ids_are_echoed_and_part_of_the_answer() {
+    let h = Harness::start();
+    let body = json!({"prompt": "x"}).to_string();
+    let headers = [("content-type", "application/json"), ("x-request-id", "abc-1")];
+    let answer = h.request("POST", "/v1/completions", &headers, &body);
+    assert_eq!(answer.header("x-request-id"), Some("abc-1"));
+    assert_eq!(answer.json()["id"], "cmpl-abc-1");
+    let long = "x".repeat(200);
+    let answer = h.request("GET", "/health", &[("x-request-id", &long)], "");
+    assert_eq!(answer.header("x-request-id").unwrap().len(), 32);
+}
+
+#[test]
+fn slo_targets_reach_the_device_from_body_or_header() {
+    let h = Harness::start();
+    let seen = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
+    h.device.script(Box::new({
+        let seen = seen.clone();
+        move |request, _| {
+            let d = request.descriptor;
+            seen.lock().unwrap().push((d.slo_ttft_s, d.slo_tbt_s, d.cache_salt));
+            Some(97)
+        }
+    }));
+    let headers =
+        [("content-type", "application/json"), ("x-slo-ttft-ms", "250"), ("x-slo-tpot-ms", "50")];
+    let one = |body: Value| {
+        let answer = h.request("POST", "/v1/completions", &headers, &body.to_string());
+        assert_eq!(answer.status, 200, "{}", answer.text());
+        seen.lock().unwrap().drain(..).next().unwrap()
+    };
+    assert_eq!(one(json!({"prompt": "x", "max_tokens": 1})), (0.25, 0.05, 0));
+    let (ttft, _, salt) =
+        one(json!({"prompt": "x", "max_tokens": 1, "slo_ttft_ms": 1500, "cache_salt": "tenant"}));
+    assert_eq!(ttft, 1.5);
+    assert_ne!(salt, 0);
+    let bad = [("content-type", "application/json"), ("x-slo-ttft-ms", "soon")];
+    let answer = h.request("POST", "/v1/completions", &bad, "{\"prompt\": \"x\"}");
+    assert_eq!(answer.status, 400);
+}
