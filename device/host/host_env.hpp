@@ -1,17 +1,10 @@
 // The scheduler's environment on a host: its one clock, and how it wakes readers and sleeps itself.
 #pragma once
-#include <ctime>
-
 #include "host/futex.hpp"
+#include "platform/clock.hpp"
 #include "sched/tick.hpp"
 
 namespace saccade {
-
-inline uint64_t monotonic_ns() {
-  timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return static_cast<uint64_t>(t.tv_sec) * 1000000000u + static_cast<uint64_t>(t.tv_nsec);
-}
 
 /// kOverlapped: see tick.hpp.
 template <bool kOverlapped>
@@ -20,6 +13,10 @@ struct HostEnv {
   RingView ring;
 
   uint64_t now_ns() const { return monotonic_ns(); }
+  uint32_t scan(const uint32_t* doorbells, const uint32_t* seen, uint32_t num_slots,
+                uint32_t* changed) const {
+    return scan_changed(doorbells, seen, num_slots, changed);
+  }
 
   void notify_publish() const {
     // SYNC: with the token reader, which sets `waiting`, fences, and reads publish_count again

@@ -1,4 +1,5 @@
 // The scan of all doorbells: the one loop whose length is the number of slots and not of requests.
+// This is the host's; a device divides it among its threads (team_scan.hpp).
 #pragma once
 #include "platform/atomics.hpp"
 
@@ -12,7 +13,7 @@ __attribute__((no_sanitize_thread))
 #elif defined(__clang__)
 __attribute__((no_sanitize("thread")))
 #endif
-SAC_HD inline uint32_t
+inline uint32_t
 scan_changed(const uint32_t* doorbells, const uint32_t* seen, uint32_t num_slots,
              uint32_t* changed) {
   compiler_reload();

@@ -221,8 +221,8 @@ SAC_HD inline bool is_served(const Scheduler& s, uint32_t slot) {
          s.watch[frontend].acked_epoch == load_relaxed(&s.ring.frontends[frontend].epoch);
 }
 
-/// A doorbell waits for an answer.
-SAC_HD inline bool doorbell_pending(Scheduler& s) {
+/// A doorbell waits for an answer. For hosts, which sleep when none does.
+inline bool doorbell_pending(Scheduler& s) {
   const uint32_t found = scan_changed(s.ring.doorbells, s.seen, s.limits.num_slots, s.changed);
   for (uint32_t i = 0; i < found; ++i)
     if (is_served(s, s.changed[i])) return true;
@@ -231,8 +231,9 @@ SAC_HD inline bool doorbell_pending(Scheduler& s) {
 
 /// The part of drain that may run beside a step: new requests are copied and checked. All
 /// decisions, also the order of arrival, are left to the tick, so that overlapping changes none.
-SAC_HD inline void scan_beside_step(Scheduler& s) {
-  const uint32_t found = scan_changed(s.ring.doorbells, s.seen, s.limits.num_slots, s.changed);
+template <class Env>
+SAC_HD void scan_beside_step(Scheduler& s, Env& env) {
+  const uint32_t found = env.scan(s.ring.doorbells, s.seen, s.limits.num_slots, s.changed);
   for (uint32_t i = 0; i < found; ++i) {
     const uint32_t slot = s.changed[i];
     const uint32_t ticket = sac_doorbell_ticket(s.ring.doorbell(slot));
@@ -241,9 +242,11 @@ SAC_HD inline void scan_beside_step(Scheduler& s) {
   }
 }
 
-SAC_HD inline void drain(Scheduler& s, uint64_t now_ns) {
+template <class Env>
+SAC_HD void drain(Scheduler& s, Env& env) {
+  const uint64_t now_ns = env.now_ns();
   for (uint32_t f = 0; f < s.ring.num_frontends; ++f) watch_frontend(s, f, now_ns);
-  const uint32_t found = scan_changed(s.ring.doorbells, s.seen, s.limits.num_slots, s.changed);
+  const uint32_t found = env.scan(s.ring.doorbells, s.seen, s.limits.num_slots, s.changed);
   if (found == 0) return;
   order_by_arrival(s, found);
   for (uint32_t i = 0; i < found; ++i)

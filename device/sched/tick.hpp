@@ -4,9 +4,10 @@
 //   publish
 //
 // Step: launch(const StepBatch&), wait(). Env: now_ns(), notify_publish() (wakes sleeping readers,
-// never blocks), and kOverlap, which says whether new requests are copied and checked while the
-// step runs. Without it this is the readable specification; with it the same decisions are made,
-// and less is left to do between two steps.
+// never blocks), scan(doorbells, seen, num_slots, changed) (as scan_changed, with whatever
+// threads there are), and kOverlap, which says whether new requests are copied and checked while
+// the step runs. Without it this is the readable specification; with it the same decisions are
+// made, and less is left to do between two steps.
 #pragma once
 #include "sched/admit.hpp"
 #include "sched/batch.hpp"
@@ -77,7 +78,7 @@ template <class Step, class Env>
 SAC_HD void run_step(Scheduler& s, Step& step, Env& env) {
   const uint64_t launched_ns = env.now_ns();
   step.launch(s.effects.batch);
-  if (Env::kOverlap) scan_beside_step(s);
+  if (Env::kOverlap) scan_beside_step(s, env);
   step.wait();
   s.stats.step_ns += env.now_ns() - launched_ns;
 }
@@ -87,7 +88,7 @@ template <class Step, class Env>
 SAC_HD uint32_t tick(Scheduler& s, Step& step, Env& env) {
   ++s.tick;
   store_relaxed(&s.ring.device->heartbeat, load_relaxed(&s.ring.device->heartbeat) + 1);
-  drain(s, env.now_ns());
+  drain(s, env);
   retire(s);
   admit(s);
   rotate(s);

@@ -18,6 +18,10 @@ struct TestEnv {
   uint32_t notified = 0;
   uint64_t now_ns() const { return ns; }
   void notify_publish() { ++notified; }
+  uint32_t scan(const uint32_t* doorbells, const uint32_t* seen, uint32_t num_slots,
+                uint32_t* changed) const {
+    return scan_changed(doorbells, seen, num_slots, changed);
+  }
 };
 
 /// The null step with a hook that runs where a real step would be computing.
