@@ -4,21 +4,39 @@ use std::net::ToSocketAddrs;
 use std::time::Duration;
 
 use anyhow::Context;
-use saccade_frontend::{Cors, FrontendConfig, HttpLimits, Listen, SloDefaults};
+use saccade_frontend::{Cors, FrontendConfig, HttpLimits, Listen, ShutdownHandle, SloDefaults};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::cli::{HttpArgs, ServeArgs};
 use crate::model_source;
 
-/// Runs the plane until it has drained after SIGTERM or SIGINT.
+/// Runs the plane until it has drained after SIGTERM or SIGINT; a second signal ends it at once.
 pub(crate) fn run(args: &ServeArgs) -> anyhow::Result<()> {
     let scratch = model_source::scratch()?;
     let config = config(args, scratch.path())?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(args.http.http_threads)
+        .thread_name("http")
         .enable_all()
         .build()?;
-    runtime.block_on(saccade_frontend::run(config))?;
-    Ok(())
+    runtime.block_on(async {
+        let signals = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+        let started = |address: &str, handle: ShutdownHandle| {
+            eprintln!("  listening on     {address}");
+            tokio::spawn(end_on_signals(signals, handle));
+        };
+        Ok(saccade_frontend::serve(config, started).await?)
+    })
+}
+
+async fn end_on_signals((mut terminate, mut interrupt): (Signal, Signal), handle: ShutdownHandle) {
+    for end in [ShutdownHandle::drain, ShutdownHandle::stop] {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+        end(&handle);
+    }
 }
 
 fn config(args: &ServeArgs, scratch: &std::path::Path) -> anyhow::Result<FrontendConfig> {
@@ -59,7 +77,7 @@ fn config(args: &ServeArgs, scratch: &std::path::Path) -> anyhow::Result<Fronten
 }
 
 /// The frontend needs no weights.
-fn saccade_model_args(args: &ServeArgs) -> crate::cli::ModelArgs {
+fn without_weights(args: &ServeArgs) -> crate::cli::ModelArgs {
     crate::cli::ModelArgs { load_format: crate::cli::LoadFormat::Dummy, ..args.model.clone() }
 }
 
