@@ -8,55 +8,74 @@
 namespace saccade {
 inline namespace SAC_ISA {
 
-/// Sums run in this many lanes (element i in lane i % 16) and end in a fixed tree, whatever the
-/// width of the machine's vectors.
-inline constexpr uint32_t kLanes16 = 16;
+/// Passes over a row go in blocks of this many elements, lane by lane (element i in lane i % 64),
+/// and end in a fixed tree, whatever the width of the machine's vectors. Shorter inner loops would
+/// be unrolled away before the compiler vectorises them.
+inline constexpr uint32_t kBlock = 64;
+/// Blocks whose float sums are gathered before they go into double.
+inline constexpr uint32_t kSumBlocks = 16;
 
-/// Makes a row safe to compute with, in place, and returns its maximum: NaN counts as -inf, +inf as
-/// the largest float. The maximum of an empty distribution (all -inf) is -inf.
+/// NaN counts as -inf, +inf as the largest float.
+SAC_HD inline float clean(float z) {
+  z = z > -__builtin_inff() ? z : -__builtin_inff();
+  return z < 3.402823466e+38f ? z : 3.402823466e+38f;
+}
+
+/// Makes a row safe to compute with, in place, and returns its maximum. That of an empty
+/// distribution (all -inf) is -inf.
 SAC_HD inline float clean_and_max(float* logits, uint32_t n) {
-  constexpr float kInf = __builtin_inff();
-  constexpr float kMax = 3.402823466e+38f;
-  float best[kLanes16];
-  for (uint32_t j = 0; j < kLanes16; ++j) best[j] = -kInf;
+  float best[kBlock];
+  for (uint32_t j = 0; j < kBlock; ++j) best[j] = -__builtin_inff();
   uint32_t i = 0;
-  for (; i + kLanes16 <= n; i += kLanes16) {
-    for (uint32_t j = 0; j < kLanes16; ++j) {
-      float z = logits[i + j];
-      z = z > -kInf ? z : -kInf;
-      z = z < kMax ? z : kMax;
-      logits[i + j] = z;
+  for (; i + kBlock <= n; i += kBlock) {
+    float* block = logits + i;
+    for (uint32_t j = 0; j < kBlock; ++j) {
+      const float z = clean(block[j]);
+      block[j] = z;
       best[j] = z > best[j] ? z : best[j];
     }
   }
-  for (uint32_t j = 0; i + j < n; ++j) {
-    float z = logits[i + j];
-    z = z > -kInf ? z : -kInf;
-    z = z < kMax ? z : kMax;
-    logits[i + j] = z;
-    best[j] = z > best[j] ? z : best[j];
+  float max = -__builtin_inff();
+  for (; i < n; ++i) {
+    logits[i] = clean(logits[i]);
+    max = logits[i] > max ? logits[i] : max;
   }
-  float max = best[0];
-  for (uint32_t j = 1; j < kLanes16; ++j) max = best[j] > max ? best[j] : max;
+  for (uint32_t j = 0; j < kBlock; ++j) max = best[j] > max ? best[j] : max;
   return max;
 }
 
-/// log(sum(exp(logits - max))), summed in double so that 256k terms lose nothing visible.
+/// sum[j] += exp(logits[i] - max) for all i of [begin, end) with lane j.
+SAC_HD inline void add_exp_blocks(const float* logits, uint32_t begin, uint32_t end, float max,
+                                  float* sum) {
+  uint32_t i = begin;
+  for (; i + kBlock <= end; i += kBlock) {
+    const float* block = logits + i;
+    for (uint32_t j = 0; j < kBlock; ++j) sum[j] += exp_fixed(block[j] - max);
+  }
+  for (uint32_t j = 0; i + j < end; ++j) sum[j] += exp_fixed(logits[i + j] - max);
+}
+
+/// log(sum(exp(logits - max))), gathered in double so that 256k terms lose nothing visible.
 SAC_HD inline float log_sum_exp(const float* logits, uint32_t n, float max) {
-  double sum[kLanes16];
-  for (uint32_t j = 0; j < kLanes16; ++j) sum[j] = 0.0;
-  uint32_t i = 0;
-  for (; i + kLanes16 <= n; i += kLanes16) {
-    float e[kLanes16];
-    for (uint32_t j = 0; j < kLanes16; ++j) e[j] = exp_fixed(logits[i + j] - max);
-    for (uint32_t j = 0; j < kLanes16; ++j) sum[j] += static_cast<double>(e[j]);
+  double total[kBlock];
+  for (uint32_t j = 0; j < kBlock; ++j) total[j] = 0.0;
+  for (uint32_t i = 0; i < n; i += kBlock * kSumBlocks) {
+    float sum[kBlock];
+    for (uint32_t j = 0; j < kBlock; ++j) sum[j] = 0.0f;
+    add_exp_blocks(logits, i, min_u32(i + kBlock * kSumBlocks, n), max, sum);
+    for (uint32_t j = 0; j < kBlock; ++j) total[j] += static_cast<double>(sum[j]);
   }
-  for (uint32_t j = 0; i + j < n; ++j)
-    sum[j] += static_cast<double>(exp_fixed(logits[i + j] - max));
-  for (uint32_t width = kLanes16 / 2; width > 0; width /= 2) {
-    for (uint32_t j = 0; j < width; ++j) sum[j] += sum[j + width];
+  for (uint32_t width = kBlock / 2; width > 0; width /= 2) {
+    for (uint32_t j = 0; j < width; ++j) total[j] += total[j + width];
   }
-  return static_cast<float>(::log(sum[0]));
+  return static_cast<float>(::log(total[0]));
+}
+
+/// Whether any of kBlock logits is above the bound.
+SAC_HD inline bool any_above(const float* block, float bound) {
+  uint32_t above = 0;
+  for (uint32_t j = 0; j < kBlock; ++j) above |= block[j] > bound ? 1u : 0u;
+  return above != 0;
 }
 
 /// What turns logits of one row into log-probabilities.
@@ -99,13 +118,11 @@ SAC_HD inline void write_top(const float* logits, uint32_t n, const LogNormalize
   num_top = min_u32(num_top, SAC_MAX_TOP_LOGPROBS);
   if (num_top == 0) return;
   uint32_t count = 0;
-  for (uint32_t i = 0; i < n; i += kLanes16) {
-    const uint32_t end = min_u32(i + kLanes16, n);
-    if (count == num_top && end - i == kLanes16) {  // most blocks hold nothing better
-      uint32_t better = 0;
-      for (uint32_t j = 0; j < kLanes16; ++j) better |= logits[i + j] > best[num_top - 1] ? 1u : 0u;
-      if (better == 0) continue;
-    }
+  for (uint32_t i = 0; i < n; i += kBlock) {
+    const uint32_t end = min_u32(i + kBlock, n);
+    // Most blocks hold nothing better.
+    if (count == num_top && end - i == kBlock && !any_above(logits + i, best[num_top - 1]))
+      continue;
     for (uint32_t id = i; id < end; ++id) {
       if (count == num_top && !(logits[id] > best[num_top - 1])) continue;
       count = insert_best(ids, best, count, num_top, id, logits[id]);

@@ -20,15 +20,23 @@ inline constexpr float kGreedyTemperature = 1e-5f;
 
 /// Lowest index among the maxima of a clean row; 0 if nothing is finite.
 SAC_HD inline uint32_t first_at(const float* logits, uint32_t n, float max) {
-  for (uint32_t i = 0; i < n; ++i) {
-    if (logits[i] == max) return i;
+  for (uint32_t i = 0; i < n; i += kBlock) {
+    const uint32_t end = min_u32(i + kBlock, n);
+    if (end - i == kBlock) {
+      uint32_t found = 0;
+      for (uint32_t j = 0; j < kBlock; ++j) found |= logits[i + j] == max ? 1u : 0u;
+      if (found == 0) continue;
+    }
+    for (uint32_t id = i; id < end; ++id) {
+      if (logits[id] == max) return id;
+    }
   }
   return 0;
 }
 
 /// The candidate at which the running weight passes a uniform draw from [0, total).
 SAC_HD inline uint32_t draw(const Candidates& c, uint64_t bits) {
-  uint64_t left = multiply_high(bits, total_weight(c));
+  uint64_t left = multiply_high(bits, c.total);
   for (uint32_t i = 0; i < c.count; ++i) {
     if (left < c.weights[i]) return c.ids[i];
     left -= c.weights[i];
@@ -43,10 +51,11 @@ SAC_HD inline uint32_t choose(const SampleRow& row, const float* logits, float m
   if (!(p.temperature >= kGreedyTemperature) || max == -__builtin_inff()) {
     return first_at(logits, row.vocab_size, max);
   }
-  Candidates c = gather(logits, row.vocab_size, max, 1.0f / p.temperature, p.min_p, scratch.ids,
-                        scratch.weights);
-  keep_top_k(logits, c, p.top_k, scratch);
-  keep_top_p(logits, c, p.top_p, scratch);
+  const SelectRow select = select_row(logits, max, p.temperature);
+  Candidates c =
+      gather(logits, row.vocab_size, max, p.temperature, p.min_p, scratch.ids, scratch.weights);
+  keep_top_k(select, c, p.top_k, scratch);
+  keep_top_p(select, c, p.top_p, scratch);
   return draw(c, random_bits(p.seed, row.num_tokens));
 }
 

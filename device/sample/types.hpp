@@ -16,7 +16,7 @@ struct SampleRow {
   uint32_t num_eos_ids;
 };
 
-/// Digits of the radix select: 11 + 11 + 10 bits of an ordered float.
+/// Buckets in which top-k and top-p count the candidates by distance from the best.
 inline constexpr uint32_t kSelectBuckets = 2048;
 
 /// Working memory of one sampling thread; all arrays have vocab_size entries except the buckets.
@@ -25,6 +25,7 @@ struct SampleScratch {
   float* logits;            // copy of the row with bias and penalties applied
   uint32_t* ids;            // candidates in order of id
   uint32_t* weights;        // their weights
+  uint32_t* members;        // candidates of one bucket
   uint64_t* bucket_weight;  // [kSelectBuckets]
   uint32_t* bucket_count;   // [kSelectBuckets]
 };

@@ -16,13 +16,18 @@ namespace {
 /// One request with everything a row needs, and a scratch.
 struct Sampler {
   explicit Sampler(uint32_t vocab)
-      : counts(vocab), logits(vocab), ids(vocab), weights(vocab), record(kRecordWords) {
+      : counts(vocab),
+        logits(vocab),
+        ids(vocab),
+        weights(vocab),
+        members(vocab),
+        record(kRecordWords) {
     params = greedy(1);
     params.temperature = 1.0f;
     params.flags = SAC_REQ_LOGPROBS;
     history = {0};
-    scratch = {counts.data(),  logits.data(),        ids.data(),
-               weights.data(), bucket_weight.data(), bucket_count.data()};
+    scratch = {counts.data(),  logits.data(),        ids.data(),         weights.data(),
+               members.data(), bucket_weight.data(), bucket_count.data()};
   }
   SampleRow row() const {
     return {
@@ -44,7 +49,7 @@ struct Sampler {
   std::vector<uint32_t> stops, eos;
   std::vector<uint32_t> counts;
   std::vector<float> logits;
-  std::vector<uint32_t> ids, weights;
+  std::vector<uint32_t> ids, weights, members;
   std::vector<uint64_t> bucket_weight = std::vector<uint64_t>(kSelectBuckets);
   std::vector<uint32_t> bucket_count = std::vector<uint32_t>(kSelectBuckets);
   SampleScratch scratch;
@@ -202,8 +207,9 @@ TEST_CASE("the kept set is exact: direct comparison with sorting") {
     s.params.top_k = 1 + rng() % 200;
     s.params.top_p = 0.1f + static_cast<float>(rng() % 85) / 100.0f;
     Candidates c = gather(z.data(), s.vocab(), max, 1.0f, 0.0f, s.ids.data(), s.weights.data());
-    keep_top_k(z.data(), c, s.params.top_k, s.scratch);
-    keep_top_p(z.data(), c, s.params.top_p, s.scratch);
+    const SelectRow row = select_row(z.data(), max, 1.0f);
+    keep_top_k(row, c, s.params.top_k, s.scratch);
+    keep_top_p(row, c, s.params.top_p, s.scratch);
     const std::set<uint32_t> got(c.ids, c.ids + c.count);
     CHECK(got == allowed(z, s.params));
   }
