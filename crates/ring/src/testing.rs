@@ -180,6 +180,12 @@ impl<T: Transport> FakeDevice<T> {
         self.seats.iter().flatten().count()
     }
 
+    /// Requests that came and ended, refused ones included.
+    #[must_use]
+    pub fn ended(&self) -> u64 {
+        self.stats.requests_finished + self.stats.requests_rejected
+    }
+
     /// One tick: new frontends, new tickets and cancels, then records, then the publication.
     ///
     /// # Errors
@@ -247,6 +253,7 @@ impl<T: Transport> FakeDevice<T> {
         if ticket != sac_status_ticket(self.statuses[slot as usize]) {
             self.drop_seat(slot);
             if cancel {
+                self.stats.requests_rejected += 1;
                 return self.put_status(
                     slot,
                     ticket,
