@@ -1,8 +1,9 @@
 // Attention over the paged KV of one sequence for the query heads of one kv head.
 //
-// Work goes in tiles of up to four query vectors, (row, head) pairs, that share the loads of K and
-// V. Each query vector has its own running softmax, updated once per group of 16 positions; groups
-// start at multiples of 16, so what a row computes depends on its position alone.
+// KV is walked once, in groups of 16 positions that start at multiples of 16. Each query vector, a
+// (row, head) pair, has its own running softmax, updated once per group that it sees; so what a row
+// computes depends on its position alone. Query vectors go through a group in tiles that share
+// loads.
 #pragma once
 #include "cpu/kernels.hpp"
 #include "sample/exp.hpp"
@@ -12,26 +13,6 @@ inline namespace SAC_ISA {
 
 inline constexpr uint32_t kTileQueries = 4;
 inline constexpr uint32_t kVecsPer16 = 16 / kVecLanes;
-
-/// The positions [begin, end) that a row sees.
-struct Visible {
-  uint32_t begin;
-  uint32_t end;
-};
-
-SAC_INLINE Visible visible_positions(uint32_t position, uint32_t window) {
-  const uint32_t end = position + 1;
-  return {window != 0 && end > window ? end - window : 0, end};
-}
-
-/// One tile of query vectors and their running softmax.
-struct QueryTile {
-  const float* q[kTileQueries];  // [padded head_dim], zero beyond head_dim
-  float* acc[kTileQueries];      // [padded head_dim]
-  Visible visible[kTileQueries];
-  float max[kTileQueries];
-  float sum[kTileQueries];
-};
 
 /// Pointers to one group's K and V rows; positions nobody sees repeat a seen one and are masked.
 template <class T>
@@ -47,27 +28,46 @@ SAC_INLINE const T* kv_row(const KvView& kv, size_t offset, uint32_t position) {
   return reinterpret_cast<const T*>(base) + (position % kv.block_size) * kv.token_stride;
 }
 
+/// Rows of the group at `base`, of which positions [begin, end) are seen by somebody.
 template <class T>
-SAC_INLINE void find_rows(const KvView& kv, uint32_t base, Visible seen, GroupRows<T>& rows) {
+SAC_INLINE void find_rows(const KvView& kv, uint32_t base, uint32_t begin, uint32_t end,
+                          GroupRows<T>& rows) {
   for (uint32_t t = 0; t < kAttentionGroup; ++t) {
-    uint32_t position = base + t < seen.end ? base + t : seen.end - 1;
-    position = position < seen.begin ? seen.begin : position;
+    const uint32_t position = max_u32(begin, min_u32(base + t, end - 1));
     rows.k[t] = kv_row<T>(kv, kv.k_offset, position);
     rows.v[t] = kv_row<T>(kv, kv.v_offset, position);
   }
 }
 
-/// Copies a group's rows into zero-padded floats, for head sizes that are no multiple of 16.
+/// Asks for a group's rows ahead of their use: heads are interleaved in a block, and the hardware
+/// does not foresee such strides.
+template <class T>
+SAC_INLINE void prefetch_rows(const GroupRows<T>& rows, uint32_t head_dim) {
+  for (uint32_t t = 0; t < kAttentionGroup; ++t) {
+    for (uint32_t d = 0; d < head_dim; d += 64 / sizeof(T)) {
+      __builtin_prefetch(rows.k[t] + d);
+      __builtin_prefetch(rows.v[t] + d);
+    }
+  }
+}
+
+template <class T>
+SAC_INLINE void widen_row(const T* in, uint32_t head_dim, uint32_t padded, float* out) {
+  uint32_t d = 0;
+  for (; d + kVecLanes <= head_dim; d += kVecLanes) vec_store(out + d, vec_load(in + d));
+  for (; d < padded; ++d) out[d] = d < head_dim ? to_float(in[d]) : 0.0f;
+}
+
+/// Copies a group's rows into zero-padded, adjacent floats: for head sizes that are no multiple of
+/// 16, and where several tiles use them.
 template <class T>
 void widen_rows(const GroupRows<T>& in, uint32_t head_dim, uint32_t padded, float* scratch,
                 GroupRows<float>& out) {
   for (uint32_t t = 0; t < kAttentionGroup; ++t) {
     float* k = scratch + t * padded;
     float* v = scratch + (kAttentionGroup + t) * padded;
-    for (uint32_t d = 0; d < padded; ++d) {
-      k[d] = d < head_dim ? to_float(in.k[t][d]) : 0.0f;
-      v[d] = d < head_dim ? to_float(in.v[t][d]) : 0.0f;
-    }
+    widen_row(in.k[t], head_dim, padded, k);
+    widen_row(in.v[t], head_dim, padded, v);
     out.k[t] = k;
     out.v[t] = v;
   }
@@ -76,62 +76,88 @@ void widen_rows(const GroupRows<T>& in, uint32_t head_dim, uint32_t padded, floa
 /// Dot products of kQueries query vectors with the 16 keys of a group. Each is 16 lanes of chains
 /// over ascending dimensions, then the tree of vec16_sum.
 template <class T, uint32_t kQueries>
-SAC_INLINE void score_group(const float* const* q, const GroupRows<T>& rows, uint32_t padded,
+SAC_INLINE void score_group(const Query* queries, const GroupRows<T>& rows, uint32_t padded,
                             float (*scores)[kAttentionGroup]) {
-  for (uint32_t t = 0; t < kAttentionGroup; ++t) {
-    Vec acc[kQueries][kVecsPer16];
-    for (uint32_t i = 0; i < kQueries; ++i) {
+  constexpr uint32_t kKeys = kScoreVectors / kQueries;
+  for (uint32_t t = 0; t < kAttentionGroup; t += kKeys) {
+    Vec acc[kScoreVectors][kVecsPer16];
+    for (uint32_t i = 0; i < kScoreVectors; ++i) {
       for (uint32_t j = 0; j < kVecsPer16; ++j) acc[i][j] = vec_zero();
     }
     for (uint32_t d = 0; d < padded; d += 16) {
       for (uint32_t j = 0; j < kVecsPer16; ++j) {
-        const Vec key = vec_load(rows.k[t] + d + j * kVecLanes);
-        for (uint32_t i = 0; i < kQueries; ++i) {
-          acc[i][j] = vec_fma(vec_load(q[i] + d + j * kVecLanes), key, acc[i][j]);
+        Vec q[kQueries];
+        for (uint32_t i = 0; i < kQueries; ++i) q[i] = vec_load(queries[i].q + d + j * kVecLanes);
+        for (uint32_t s = 0; s < kKeys; ++s) {
+          const Vec key = vec_load(rows.k[t + s] + d + j * kVecLanes);
+          for (uint32_t i = 0; i < kQueries; ++i) {
+            acc[i * kKeys + s][j] = vec_fma(q[i], key, acc[i * kKeys + s][j]);
+          }
         }
       }
     }
-    for (uint32_t i = 0; i < kQueries; ++i) scores[i][t] = vec16_sum(acc[i]);
+    float sums[kScoreVectors];
+    vec16_sums(acc, sums);
+    for (uint32_t i = 0; i < kQueries; ++i) {
+      for (uint32_t s = 0; s < kKeys; ++s) scores[i][t + s] = sums[i * kKeys + s];
+    }
   }
+}
+
+/// The part of the group at `base` that a query sees, relative to base; empty if begin >= end.
+struct Part {
+  uint32_t begin;
+  uint32_t end;
+};
+
+SAC_INLINE Part seen_part(const Query& query, uint32_t base) {
+  const uint32_t begin = query.begin > base ? query.begin - base : 0;
+  const uint32_t end = query.end > base ? query.end - base : 0;
+  return {min_u32(begin, kAttentionGroup), min_u32(end, kAttentionGroup)};
+}
+
+/// Folds 16 values into v[0] by the tree of vec16_sum.
+template <class Op>
+SAC_INLINE float fold16(float (&v)[16], Op op) {
+  for (uint32_t t = 0; t < 8; ++t) v[t] = op(v[t], v[t + 8]);
+  for (uint32_t t = 0; t < 4; ++t) v[t] = op(v[t], v[t + 4]);
+  for (uint32_t t = 0; t < 2; ++t) v[t] = op(v[t], v[t + 2]);
+  return op(v[0], v[1]);
 }
 
 /// Folds 16 scores into a running softmax. `scores` become weights, 0 where invisible; returns the
 /// factor for what was accumulated before.
-SAC_INLINE float fold_scores(float (&scores)[kAttentionGroup], uint32_t base, Visible seen,
-                             float scale, float& max, float& sum) {
-  float best = max;
-  for (uint32_t t = 0; t < kAttentionGroup; ++t) {
-    const bool visible = base + t >= seen.begin && base + t < seen.end;
-    const float s = visible ? scores[t] * scale : -__builtin_inff();
-    scores[t] = s;
-    best = s > best ? s : best;
-  }
-  const float factor = exp_fixed(max - best);
+SAC_INLINE float fold_scores(float (&scores)[kAttentionGroup], Part part, float scale,
+                             Query& query) {
+  float tree[kAttentionGroup];
+  for (uint32_t t = 0; t < kAttentionGroup; ++t) scores[t] *= scale;
+  for (uint32_t t = 0; t < part.begin; ++t) scores[t] = -__builtin_inff();
+  for (uint32_t t = part.end; t < kAttentionGroup; ++t) scores[t] = -__builtin_inff();
+  for (uint32_t t = 0; t < kAttentionGroup; ++t) tree[t] = scores[t];
+  const float top = fold16(tree, [](float a, float b) { return a > b ? a : b; });
+  const float best = top > query.max ? top : query.max;
+  const float factor = exp_fixed(query.max - best);
   for (uint32_t t = 0; t < kAttentionGroup; ++t) scores[t] = exp_fixed(scores[t] - best);
-  float total[kAttentionGroup];
-  for (uint32_t t = 0; t < kAttentionGroup; ++t) total[t] = scores[t];
-  for (uint32_t width = kAttentionGroup / 2; width > 0; width /= 2) {
-    for (uint32_t t = 0; t < width; ++t) total[t] += total[t + width];
-  }
-  max = best;
-  sum = sum * factor + total[0];
+  for (uint32_t t = 0; t < kAttentionGroup; ++t) tree[t] = scores[t];
+  query.max = best;
+  query.sum = query.sum * factor + fold16(tree, [](float a, float b) { return a + b; });
   return factor;
 }
 
-/// acc = acc * factor + sum over visible t of weight[t] * v[t], t ascending, for query vectors that
-/// see the same positions [begin, end) of this group.
+/// acc = acc * factor + sum over t of [begin, end) of weight[t] * v[t], t ascending, for queries
+/// that see the same part of this group.
 template <class T, uint32_t kQueries>
-SAC_INLINE void accumulate_group(float* const* acc, const GroupRows<T>& rows, uint32_t padded,
-                                 uint32_t begin, uint32_t end, const float* factors,
+SAC_INLINE void accumulate_group(Query* queries, const GroupRows<T>& rows, uint32_t padded,
+                                 Part part, const float* factors,
                                  const float (*weights)[kAttentionGroup]) {
   for (uint32_t d = 0; d < padded; d += 16) {
     Vec sum[kQueries][kVecsPer16];
     for (uint32_t i = 0; i < kQueries; ++i) {
       for (uint32_t j = 0; j < kVecsPer16; ++j) {
-        sum[i][j] = vec_mul(vec_load(acc[i] + d + j * kVecLanes), vec_set(factors[i]));
+        sum[i][j] = vec_mul(vec_load(queries[i].acc + d + j * kVecLanes), vec_set(factors[i]));
       }
     }
-    for (uint32_t t = begin; t < end; ++t) {
+    for (uint32_t t = part.begin; t < part.end; ++t) {
       for (uint32_t j = 0; j < kVecsPer16; ++j) {
         const Vec value = vec_load(rows.v[t] + d + j * kVecLanes);
         for (uint32_t i = 0; i < kQueries; ++i) {
@@ -140,123 +166,101 @@ SAC_INLINE void accumulate_group(float* const* acc, const GroupRows<T>& rows, ui
       }
     }
     for (uint32_t i = 0; i < kQueries; ++i) {
-      for (uint32_t j = 0; j < kVecsPer16; ++j) vec_store(acc[i] + d + j * kVecLanes, sum[i][j]);
+      for (uint32_t j = 0; j < kVecsPer16; ++j) {
+        vec_store(queries[i].acc + d + j * kVecLanes, sum[i][j]);
+      }
     }
   }
 }
 
-/// Positions of the group at `base` that lie in `seen`, relative to base.
-SAC_INLINE Visible within_group(Visible seen, uint32_t base) {
-  const uint32_t begin = seen.begin > base ? seen.begin - base : 0;
-  const uint32_t end = seen.end > base ? min_u32(seen.end - base, kAttentionGroup) : 0;
-  return {min_u32(begin, kAttentionGroup), end};
-}
-
+/// Takes kQueries queries through the group at `base`.
 template <class T, uint32_t kQueries>
-SAC_INLINE void attend_group(QueryTile& tile, const GroupRows<T>& rows, uint32_t base,
-                             uint32_t padded, float scale) {
+void attend_tile(Query* queries, const GroupRows<T>& rows, uint32_t base, uint32_t padded,
+                 float scale) {
+  Part parts[kQueries];
+  bool same = true, any = false;
+  for (uint32_t i = 0; i < kQueries; ++i) {
+    parts[i] = seen_part(queries[i], base);
+    same = same && parts[i].begin == parts[0].begin && parts[i].end == parts[0].end;
+    any = any || parts[i].begin < parts[i].end;
+  }
+  if (!any) return;
   float scores[kQueries][kAttentionGroup];
   float factors[kQueries];
-  Visible parts[kQueries];
-  score_group<T, kQueries>(tile.q, rows, padded, scores);
-  bool same = true;
-  for (uint32_t i = 0; i < kQueries; ++i) {
-    parts[i] = within_group(tile.visible[i], base);
-    same = same && parts[i].begin == parts[0].begin && parts[i].end == parts[0].end;
-    if (parts[i].begin >= parts[i].end) continue;
-    factors[i] = fold_scores(scores[i], base, tile.visible[i], scale, tile.max[i], tile.sum[i]);
-  }
-  if (same) {
-    if (parts[0].begin >= parts[0].end) return;
-    accumulate_group<T, kQueries>(tile.acc, rows, padded, parts[0].begin, parts[0].end, factors,
-                                  scores);
-    return;
-  }
+  score_group<T, kQueries>(queries, rows, padded, scores);
   for (uint32_t i = 0; i < kQueries; ++i) {
     if (parts[i].begin >= parts[i].end) continue;
-    accumulate_group<T, 1>(tile.acc + i, rows, padded, parts[i].begin, parts[i].end, factors + i,
-                           scores + i);
-  }
-}
-
-/// Walks the KV once for all query vectors of a tile.
-template <class T, uint32_t kQueries>
-void attend_tile(const AttentionArgs& a, QueryTile& tile, float* widened) {
-  Visible seen = tile.visible[0];
-  for (uint32_t i = 1; i < kQueries; ++i) {
-    seen.begin = min_u32(seen.begin, tile.visible[i].begin);
-    seen.end = max_u32(seen.end, tile.visible[i].end);
-  }
-  const uint32_t padded = ceil_div(a.head_dim, 16) * 16;
-  uint32_t base = seen.begin / kAttentionGroup * kAttentionGroup;
-  for (; base < seen.end; base += kAttentionGroup) {
-    GroupRows<T> rows;
-    find_rows(a.kv, base, seen, rows);
-    if (padded == a.head_dim) {
-      attend_group<T, kQueries>(tile, rows, base, padded, a.scale);
-    } else {
-      GroupRows<float> wide;
-      widen_rows(rows, a.head_dim, padded, widened, wide);
-      attend_group<float, kQueries>(tile, wide, base, padded, a.scale);
+    factors[i] = fold_scores(scores[i], parts[i], scale, queries[i]);
+    if (!same) {
+      accumulate_group<T, 1>(queries + i, rows, padded, parts[i], factors + i, scores + i);
     }
   }
+  if (same) accumulate_group<T, kQueries>(queries, rows, padded, parts[0], factors, scores);
 }
 
-/// Sets up `count` query vectors from pair `first` on; pair p is row p / group, head p % group.
-SAC_INLINE void open_tile(const AttentionArgs& a, uint32_t first, uint32_t count, uint32_t padded,
-                          QueryTile& tile) {
-  for (uint32_t i = 0; i < count; ++i) {
-    const uint32_t row = (first + i) / a.group;
-    const float* q = a.q + row * a.row_stride + (first + i) % a.group * a.head_dim;
-    float* copy = a.scratch + i * padded;
-    float* acc = a.scratch + (kTileQueries + i) * padded;
-    for (uint32_t d = 0; d < padded; ++d) {
-      copy[d] = d < a.head_dim ? q[d] : 0.0f;
-      acc[d] = 0.0f;
-    }
-    tile.q[i] = copy;
-    tile.acc[i] = acc;
-    tile.visible[i] = visible_positions(a.first_position + row, a.window);
-    tile.max[i] = -__builtin_inff();
-    tile.sum[i] = 0.0f;
-  }
+template <class T>
+SAC_INLINE void attend_group(Query* queries, uint32_t count, const GroupRows<T>& rows,
+                             uint32_t base, uint32_t padded, float scale) {
+  uint32_t i = 0;
+  for (; i + 4 <= count; i += 4) attend_tile<T, 4>(queries + i, rows, base, padded, scale);
+  for (; i + 2 <= count; i += 2) attend_tile<T, 2>(queries + i, rows, base, padded, scale);
+  for (; i < count; ++i) attend_tile<T, 1>(queries + i, rows, base, padded, scale);
 }
 
-SAC_INLINE void close_tile(const AttentionArgs& a, uint32_t first, uint32_t count,
-                           const QueryTile& tile) {
-  for (uint32_t i = 0; i < count; ++i) {
-    const uint32_t row = (first + i) / a.group;
-    float* out = a.out + row * a.out_stride + (first + i) % a.group * a.head_dim;
-    const float inverse = 1.0f / tile.sum[i];
-    for (uint32_t d = 0; d < a.head_dim; ++d) out[d] = tile.acc[i][d] * inverse;
+/// Sets up query `index`: row index / group, head index % group.
+SAC_INLINE void open_query(const AttentionArgs& a, uint32_t index, uint32_t padded, float* memory,
+                           Query& query) {
+  const uint32_t row = index / a.group;
+  const float* q = a.q + row * a.row_stride + index % a.group * a.head_dim;
+  query.q = memory;
+  query.acc = memory + padded;
+  for (uint32_t d = 0; d < padded; ++d) {
+    query.q[d] = d < a.head_dim ? q[d] : 0.0f;
+    query.acc[d] = 0.0f;
   }
+  query.end = a.first_position + row + 1;
+  query.begin = a.window != 0 && query.end > a.window ? query.end - a.window : 0;
+  query.max = -__builtin_inff();
+  query.sum = 0.0f;
+}
+
+SAC_INLINE void close_query(const AttentionArgs& a, uint32_t index, const Query& query) {
+  float* out = a.out + index / a.group * a.out_stride + index % a.group * a.head_dim;
+  const float inverse = 1.0f / query.sum;
+  for (uint32_t d = 0; d < a.head_dim; ++d) out[d] = query.acc[d] * inverse;
 }
 
 template <class T>
 void attention_typed(const AttentionArgs& a) {
   const uint32_t padded = ceil_div(a.head_dim, 16) * 16;
-  float* widened = a.scratch + 2 * kTileQueries * padded;
-  const uint32_t pairs = a.num_rows * a.group;
-  for (uint32_t first = 0; first < pairs; first += kTileQueries) {
-    const uint32_t count = min_u32(kTileQueries, pairs - first);
-    QueryTile tile;
-    open_tile(a, first, count, padded, tile);
-    switch (count) {
-      case 1:
-        attend_tile<T, 1>(a, tile, widened);
-        break;
-      case 2:
-        attend_tile<T, 2>(a, tile, widened);
-        break;
-      case 3:
-        attend_tile<T, 3>(a, tile, widened);
-        break;
-      default:
-        attend_tile<T, 4>(a, tile, widened);
-        break;
-    }
-    close_tile(a, first, count, tile);
+  const uint32_t count = a.num_rows * a.group;
+  Query* queries = reinterpret_cast<Query*>(a.scratch);
+  float* vectors = a.scratch + count * (sizeof(Query) / sizeof(float));
+  float* widened = vectors + size_t{count} * 2 * padded;
+  for (uint32_t i = 0; i < count; ++i) {
+    open_query(a, i, padded, vectors + size_t{i} * 2 * padded, queries[i]);
   }
+  const uint32_t begin = queries[0].begin;      // the first row sees the earliest position,
+  const uint32_t end = queries[count - 1].end;  // the last row the latest
+  const bool widen = padded != a.head_dim || count > kTileQueries;
+  GroupRows<T> next;
+  uint32_t base = begin / kAttentionGroup * kAttentionGroup;
+  find_rows(a.kv, base, begin, end, next);
+  for (; base < end; base += kAttentionGroup) {
+    const GroupRows<T> rows = next;
+    if (base + kAttentionGroup < end) {
+      find_rows(a.kv, base + kAttentionGroup, begin, end, next);
+      prefetch_rows(next, a.head_dim);
+    }
+    if (widen) {
+      GroupRows<float> wide;
+      widen_rows(rows, a.head_dim, padded, widened, wide);
+      attend_group(queries, count, wide, base, padded, a.scale);
+    } else {
+      attend_group(queries, count, rows, base, padded, a.scale);
+    }
+  }
+  for (uint32_t i = 0; i < count; ++i) close_query(a, i, queries[i]);
 }
 
 inline void attention(const AttentionArgs& a) {

@@ -18,6 +18,9 @@ inline constexpr uint32_t kPanelOutputs = 32;
 inline constexpr uint32_t kMaxPanelsPerCall = 4;
 /// Positions whose scores are folded into the running softmax at once.
 inline constexpr uint32_t kAttentionGroup = 16;
+/// Most rows of one attention call: enough to reuse each load of K and V, few enough to spread the
+/// work.
+inline constexpr uint32_t kAttentionRows = 8;
 
 enum class Epilogue : uint32_t {
   kStore,  // y = product + bias
@@ -63,14 +66,14 @@ struct AttentionArgs {
   float* out;      // [num_rows][out_stride], same layout
   size_t row_stride;
   size_t out_stride;
-  uint32_t num_rows;
+  uint32_t num_rows;  // <= kAttentionRows
   uint32_t first_position;
   uint32_t group;  // query heads per kv head
   uint32_t head_dim;
   uint32_t window;  // positions that a row may look back, itself included; 0 = all
   float scale;
   KvView kv;
-  float* scratch;  // attention_scratch_floats(head_dim)
+  float* scratch;  // attention_scratch_floats(head_dim, group)
 };
 
 /// Finishes one row after the q/k/v products: per-head norms, rotation, and the KV write.
@@ -123,10 +126,21 @@ struct Kernels {
                 uint64_t* record);
 };
 
-constexpr size_t attention_scratch_floats(uint32_t head_dim) {
+/// One query vector's running softmax, kept in the scratch of an attention call.
+struct Query {
+  float* q;        // [padded head_dim], zero beyond head_dim
+  float* acc;      // [padded head_dim]
+  uint32_t begin;  // it sees positions [begin, end)
+  uint32_t end;
+  float max;
+  float sum;
+};
+
+/// Room for all queries of a call, and for one group's K and V as floats. head_dim is padded to 16.
+constexpr size_t attention_scratch_floats(uint32_t head_dim, uint32_t group) {
   const size_t padded = ceil_div(head_dim, 16) * 16;
-  return padded *
-         (4 + 4 + 2 * kAttentionGroup);  // q and accumulators of a tile, K and V of a group
+  const size_t queries = size_t{kAttentionRows} * group;
+  return queries * (2 * padded + sizeof(Query) / sizeof(float)) + padded * 2 * kAttentionGroup;
 }
 
 /// Sets for each instruction set; null where the processor or the build cannot run it.

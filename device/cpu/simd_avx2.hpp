@@ -46,5 +46,12 @@ SAC_INLINE float vec16_sum(const Vec (&v)[2]) {
   return _mm_cvtss_f32(_mm_add_ss(c, _mm_shuffle_ps(c, c, 1)));
 }
 
+/// Vectors that score_group sums up at once: more would not fit into the registers.
+inline constexpr uint32_t kScoreVectors = 4;
+
+SAC_INLINE void vec16_sums(const Vec (&v)[kScoreVectors][16 / kVecLanes], float* out) {
+  for (uint32_t i = 0; i < kScoreVectors; ++i) out[i] = vec16_sum(v[i]);
+}
+
 }  // namespace SAC_ISA
 }  // namespace saccade

@@ -47,5 +47,32 @@ SAC_INLINE float vec16_sum(const Vec (&v)[1]) {
   return _mm_cvtss_f32(_mm_add_ss(c, _mm_shuffle_ps(c, c, 1)));
 }
 
+/// Vectors that score_group sums up at once.
+inline constexpr uint32_t kScoreVectors = 16;
+
+/// vec16_sum of 16 vectors, out[i] of v[i]: each step adds the halves of two vectors into one.
+SAC_INLINE void vec16_sums(const Vec (&v)[16][1], float* out) {
+  Vec a[8], b[4], c[2];
+  for (uint32_t i = 0; i < 8; ++i) {  // quarters: 0 1 of v[i], 0 1 of v[i + 8]
+    a[i] = _mm512_add_ps(_mm512_shuffle_f32x4(v[i][0], v[i + 8][0], 0x44),
+                         _mm512_shuffle_f32x4(v[i][0], v[i + 8][0], 0xee));
+  }
+  for (uint32_t i = 0; i < 4; ++i) {  // quarters: v[i], v[i + 8], v[i + 4], v[i + 12]
+    b[i] = _mm512_add_ps(_mm512_shuffle_f32x4(a[i], a[i + 4], 0x88),
+                         _mm512_shuffle_f32x4(a[i], a[i + 4], 0xdd));
+  }
+  for (uint32_t i = 0; i < 2; ++i) {  // pairs within quarters: from b[i], from b[i + 2]
+    c[i] = _mm512_add_ps(_mm512_shuffle_ps(b[i], b[i + 2], 0x44),
+                         _mm512_shuffle_ps(b[i], b[i + 2], 0xee));
+  }
+  // Within a quarter: c[0]'s first, c[1]'s first, c[0]'s second, c[1]'s second.
+  const Vec low = _mm512_unpacklo_ps(c[0], c[1]);
+  const Vec high = _mm512_unpackhi_ps(c[0], c[1]);
+  const Vec d =
+      _mm512_add_ps(_mm512_shuffle_ps(low, high, 0x44), _mm512_shuffle_ps(low, high, 0xee));
+  // Quarters 1 and 2 change places: v[0 ..], v[4 ..], v[8 ..], v[12 ..].
+  _mm512_storeu_ps(out, _mm512_shuffle_f32x4(d, d, 0xd8));
+}
+
 }  // namespace SAC_ISA
 }  // namespace saccade

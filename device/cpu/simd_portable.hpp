@@ -10,6 +10,7 @@ inline namespace SAC_ISA {
 
 typedef float Vec __attribute__((vector_size(16)));
 typedef uint32_t VecBits __attribute__((vector_size(16)));
+typedef uint16_t VecHalves __attribute__((vector_size(8)));
 inline constexpr uint32_t kVecLanes = 4;
 #if defined(__aarch64__)
 inline constexpr uint32_t kTileAccumulators = 24;  // of 32 registers
@@ -39,11 +40,21 @@ SAC_INLINE Vec vec_load(const float* p) {
   __builtin_memcpy(&v, p, sizeof v);
   return v;
 }
-SAC_INLINE Vec vec_load(const Bf16* p) {
-  return Vec{to_float(p[0]), to_float(p[1]), to_float(p[2]), to_float(p[3])};
+SAC_INLINE VecBits vec_load_halves(const void* p) {
+  VecHalves h;
+  __builtin_memcpy(&h, p, sizeof h);
+  return __builtin_convertvector(h, VecBits);
 }
+SAC_INLINE Vec vec_load(const Bf16* p) { return __builtin_bit_cast(Vec, vec_load_halves(p) << 16); }
+/// to_float of four.
 SAC_INLINE Vec vec_load(const F16* p) {
-  return Vec{to_float(p[0]), to_float(p[1]), to_float(p[2]), to_float(p[3])};
+  const VecBits h = vec_load_halves(p);
+  const VecBits magnitude = h & 0x7fffu;
+  const Vec scaled = __builtin_bit_cast(Vec, magnitude << 13) * 5.192296858534828e+33f;
+  const VecBits special = (magnitude << 13) | 0x7f800000u;
+  const VecBits is_special = __builtin_bit_cast(VecBits, magnitude >= 0x7c00u);
+  const VecBits bits = (special & is_special) | (__builtin_bit_cast(VecBits, scaled) & ~is_special);
+  return __builtin_bit_cast(Vec, bits | ((h & 0x8000u) << 16));
 }
 
 /// 32-bit word i holds element i in its low half and element i + 16 of the panel row in its high
@@ -59,6 +70,13 @@ SAC_INLINE void vec_load_words(const Bf16* p, Vec& low, Vec& high) {
 SAC_INLINE float vec16_sum(const Vec (&v)[4]) {
   const Vec b = (v[0] + v[2]) + (v[1] + v[3]);
   return (b[0] + b[2]) + (b[1] + b[3]);
+}
+
+/// Vectors that score_group sums up at once: more would not fit into the registers.
+inline constexpr uint32_t kScoreVectors = 4;
+
+SAC_INLINE void vec16_sums(const Vec (&v)[kScoreVectors][16 / kVecLanes], float* out) {
+  for (uint32_t i = 0; i < kScoreVectors; ++i) out[i] = vec16_sum(v[i]);
 }
 
 }  // namespace SAC_ISA

@@ -22,8 +22,8 @@ void StepPlan::add_seq(const StepSeq& seq, uint32_t index, const SeatTables& tab
     const uint32_t position = seq.first_position + r;
     const uint32_t row = seq.first_row + r;
     rows_[row] = {tokens[position], position, seq.seat};
-    if (r % kChunkRows == 0) {
-      chunks_[num_chunks_++] = {seq.seat, row, min_u32(kChunkRows, seq.num_rows - r), position};
+    if (r % kAttentionRows == 0) {
+      chunks_[num_chunks_++] = {seq.seat, row, min_u32(kAttentionRows, seq.num_rows - r), position};
     }
     if (seq.prompt_logprobs != 0 && position + 1 < prompt_len) {
       logits_[num_logits_++] = {row, seq.seat, position, false,

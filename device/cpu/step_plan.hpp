@@ -2,7 +2,7 @@
 #pragma once
 #include <vector>
 
-#include "sched/step.hpp"
+#include "cpu/kernels.hpp"
 
 namespace saccade {
 
@@ -45,9 +45,6 @@ class StepPlan {
   const PlanLogits& logits(uint32_t i) const { return logits_[i]; }
 
  private:
-  /// Rows of an attention item: enough to reuse each K and V load, few enough to spread the work.
-  static constexpr uint32_t kChunkRows = 8;
-
   void add_seq(const StepSeq& seq, uint32_t index, const SeatTables& tables,
                const StepOutputs& outputs);
 

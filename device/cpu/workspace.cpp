@@ -22,7 +22,8 @@ size_t Workspace::lay_out(Layout layout, const sac_model_config& c, uint32_t max
   final_rows = layout.take<float>(size_t{logit_rows} * c.hidden_size);
   logits = layout.take<float>(size_t{logit_rows} * logits_stride);
   for (WorkerScratch& w : workers) {
-    w.attention = layout.take<float>(attention_scratch_floats(c.head_dim));
+    w.attention =
+        layout.take<float>(attention_scratch_floats(c.head_dim, c.num_heads / c.num_kv_heads));
     w.sample.counts = layout.take<uint32_t>(c.vocab_size);
     w.sample.logits = layout.take<float>(c.vocab_size);
     w.sample.ids = layout.take<uint32_t>(c.vocab_size);
