@@ -137,7 +137,8 @@ struct Scheduler {
 };
 
 /// Hands out every array of `s` from `at`; call with a measuring Layout first. Limits must be set.
-SAC_HD inline void lay_out(Scheduler& s, Layout& at) {
+/// Host only, also for memory of a device: spans are computed, not touched.
+inline void lay_out(Scheduler& s, Layout& at) {
   const Limits& l = s.limits;
   const size_t seats = l.num_seats;
   s.seen = at.take<uint32_t>(l.num_slots);

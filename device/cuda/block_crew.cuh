@@ -1,0 +1,137 @@
+// A block of threads as a scan team: the first thread leads, the warps but the first are members.
+// The other lanes of the first warp have nothing to do and leave at once, so that the tick never
+// runs in a warp whose lanes must come together again.
+#pragma once
+#include <cuda/barrier>
+#include <cuda/std/chrono>
+
+#include "cuda/control.hpp"
+#include "cuda/live.hpp"
+
+namespace saccade {
+
+inline constexpr uint32_t kWarp = 32;
+static_assert(kWarp == SAC_SLOT_GRANULE, "a warp looks at one granule of slots, a slot per lane");
+inline constexpr uint32_t kBlockThreads = 256;
+inline constexpr uint32_t kMembers = kBlockThreads / kWarp - 1;
+static_assert(kMembers <= kMaxTeam && kMembers * kLooks >= kMaxGranules);
+
+using BlockBarrier = cuda::barrier<cuda::thread_scope_block>;
+
+/// The team's shared memory.
+struct BlockShared {
+  alignas(BlockBarrier) unsigned char barrier[sizeof(BlockBarrier)];
+  ScanBoard board;
+  uint32_t reached[kMembers + 1];  // meetings that each rank has come to; [kMembers]: the leader
+  uint32_t crashed;                // 1: a crash record is being written or stands
+  uint64_t tick;
+};
+
+class BlockCrew {
+ public:
+  using Look = uint32_t;
+
+  /// By the first thread, before the others use it.
+  __device__ static void prepare(BlockShared& shared) {
+    init(reinterpret_cast<BlockBarrier*>(shared.barrier), kMembers + 1);
+    for (uint32_t r = 0; r <= kMembers; ++r) shared.reached[r] = 0;
+    shared.board.dismissed = shared.crashed = 0;
+    shared.tick = 0;
+  }
+  __device__ BlockCrew(BlockShared& shared, CrashRecord* crash)
+      : shared_(shared),
+        crash_(crash),
+        rank_(threadIdx.x == 0 ? kMembers : threadIdx.x / kWarp - 1),
+        lane_(threadIdx.x % kWarp) {}
+
+  __device__ uint32_t rank() const { return rank_; }
+  __device__ uint32_t size() const { return kMembers; }
+  __device__ bool is_scribe() const { return lane_ == 0; }
+  __device__ bool failed() const { return failed_; }
+  __device__ void set_tick(uint64_t tick) { shared_.tick = tick; }
+  __device__ void nap() const { __nanosleep(kNapNs); }
+
+  /// One lane's slot of a granule.
+  __device__ Look look(const uint32_t* doorbells, const uint32_t* seen) const {
+    return load_relaxed(doorbells + lane_) ^ seen[lane_];
+  }
+  __device__ uint32_t mask(Look look) const { return __ballot_sync(kAllLanes, look != 0); }
+
+  __device__ bool meet(WaitSite site) {
+    if (rank_ == kMembers) return arrive(site);
+    __syncwarp();  // all lanes have read and written before the scribe says so
+    bool came = true;
+    if (is_scribe()) came = arrive(site);
+    came = __shfl_sync(kAllLanes, came ? 1 : 0, 0) != 0;
+    __syncwarp();  // and none reads before the scribe has seen the others come
+    return came;
+  }
+
+  /// The first wait that runs out leaves the record; later ones are its consequence.
+  __device__ void report(WaitSite site, uint32_t late, uint64_t expected, uint64_t observed,
+                         uint64_t waited_ns) {
+    failed_ = true;
+    if (atomicCAS(&shared_.crashed, 0u, 1u) != 0) return;
+    store_relaxed(&crash_->who, rank_);
+    store_relaxed(&crash_->late, late);
+    store_relaxed(&crash_->expected, expected);
+    store_relaxed(&crash_->observed, observed);
+    store_relaxed(&crash_->tick, load_relaxed(&shared_.tick));
+    store_relaxed(&crash_->waited_ns, waited_ns);
+    // SYNC: release, with the host's acquire of site: the record is whole.
+    store_release(&crash_->site, static_cast<uint32_t>(site));
+  }
+
+ private:
+  static constexpr unsigned kAllLanes = 0xffffffffu;
+  static constexpr unsigned kNapNs = 200;  // an idle device leaves the bus to others meanwhile
+
+  __device__ bool arrive(WaitSite site) {
+    auto& barrier = *reinterpret_cast<BlockBarrier*>(shared_.barrier);
+    const uint32_t meeting = ++meetings_;
+    store_relaxed(&shared_.reached[rank_], meeting);
+    const uint64_t begin_ns = monotonic_ns();
+    (void)barrier.arrive();
+    // The wait of no duration suspends the warp for as long as the hardware likes; the budget is
+    // ours, because the library's timed wait reads its clock after first use on sm_90.
+    const bool parity = (meeting - 1) % 2 != 0;  // of the phase that this meeting ends
+    while (!barrier.try_wait_parity_for(parity, cuda::std::chrono::nanoseconds(0))) {
+      if (monotonic_ns() - begin_ns <= budget_ns(site)) continue;
+      return miss(site, meeting, monotonic_ns() - begin_ns);
+    }
+    return true;
+  }
+  /// Leaves the record of a meeting that did not come about.
+  __device__ bool miss(WaitSite site, uint32_t meeting, uint64_t waited_ns) {
+    uint32_t late = 0;
+    for (uint32_t r = 1; r <= kMembers; ++r)
+      if (reached(r) < reached(late)) late = r;
+    report(site, late, meeting, reached(late), waited_ns);
+    return false;
+  }
+  __device__ uint32_t reached(uint32_t rank) const { return load_relaxed(&shared_.reached[rank]); }
+
+  BlockShared& shared_;
+  CrashRecord* crash_;
+  const uint32_t rank_;
+  const uint32_t lane_;
+  uint32_t meetings_ = 0;
+  bool failed_ = false;
+};
+
+/// Sets the team up and lets everyone do his part: `lead_with(board, crew)` runs on the first
+/// thread. All threads of the block must call it.
+template <class LeadWith>
+__device__ void run_block(CrashRecord* crash, LeadWith lead_with) {
+  __shared__ BlockShared shared;
+  if (threadIdx.x == 0) BlockCrew::prepare(shared);
+  __syncthreads();
+  BlockCrew crew(shared, crash);
+  if (threadIdx.x == 0) {
+    lead_with(shared.board, crew);
+  } else if (threadIdx.x >= kWarp) {
+    serve_scans(shared.board, crew);
+  }
+}
+
+}  // namespace saccade

@@ -1,0 +1,58 @@
+// Every place where a device plane's threads wait has a name and a budget here; a wait that
+// outlasts it leaves a record of who waited for what.
+#pragma once
+#include "platform/hd.hpp"
+
+namespace saccade {
+
+enum class WaitSite : uint32_t {
+  kNone = 0,
+  kScanOrder = 1,   // a member of the scan team, for the leader's next order: a watch on the tick
+  kScanTaken = 2,   // the leader, for all members to take its order
+  kScanDone = 3,    // anyone of the team, for the last member's masks
+  kTickPermit = 4,  // the leader, for the host to let it run another tick
+};
+
+SAC_HD constexpr uint64_t budget_ns(WaitSite site) {
+  constexpr uint64_t kSecond = 1000000000;
+  switch (site) {
+    case WaitSite::kScanOrder:
+      return 30 * kSecond;  // longer than a permit may take, or the members would leave first
+    case WaitSite::kTickPermit:
+      return 10 * kSecond;
+    default:
+      return kSecond;
+  }
+}
+
+inline const char* name_of(WaitSite site) {
+  switch (site) {
+    case WaitSite::kNone:
+      return "none";
+    case WaitSite::kScanOrder:
+      return "scan order";
+    case WaitSite::kScanTaken:
+      return "scan taken";
+    case WaitSite::kScanDone:
+      return "scan done";
+    case WaitSite::kTickPermit:
+      return "tick permit";
+  }
+  return "unknown";
+}
+
+/// Written once, by the first wait that ran out. Writer: device. Lives where the host can read it
+/// while the device hangs.
+struct CrashRecord {
+  SAC_ALIGNAS(128) uint32_t site;  // WaitSite, written last with release; kNone: no crash
+  uint32_t who;                    // rank in the scan team; its size for the leader
+  uint32_t late;  // rank of the first one that was missing; `who` if it is not one of the team
+  uint32_t _pad0;
+  uint64_t expected;  // number of the meeting, or of the tick, that was waited for
+  uint64_t observed;  // what the late one had reached
+  uint64_t tick;      // of the scheduler
+  uint64_t waited_ns;
+};
+static_assert(sizeof(CrashRecord) == 128);
+
+}  // namespace saccade
