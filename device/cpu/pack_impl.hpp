@@ -23,17 +23,34 @@ SAC_INLINE float read_unaligned(const void* data, size_t index) {
   return to_float(value);
 }
 
+/// Rows of a panel that are written together: they stay in the first-level cache.
+inline constexpr uint32_t kPackRows = 128;
+
+/// Elements [begin, end) of one output's weights, converted, into column `out` of the panel.
+template <class T, class S>
+SAC_INLINE void pack_column(const void* source, size_t begin, uint32_t count, T* out) {
+  float wide[kPackRows];
+  T narrow[kPackRows];
+  for (uint32_t i = 0; i < count; ++i) wide[i] = read_unaligned<S>(source, begin + i);
+  for (uint32_t i = 0; i < count; ++i) from_float(wide[i], narrow[i]);
+  for (uint32_t i = 0; i < count; ++i) out[size_t{i} * kPanelOutputs] = narrow[i];
+}
+
 template <class T, class S>
 void pack_typed(const PackArgs& a) {
   T* panel = static_cast<T*>(a.panels) + size_t{a.panel} * a.k * kPanelOutputs;
   const uint32_t first = a.panel * kPanelOutputs;
-  for (uint32_t j = 0; j < kPanelOutputs; ++j) {
-    T* out = panel + panel_slot<T>(j);
-    const bool padding = first + j >= a.n;
-    const size_t row = size_t{padding ? 0 : first + j} * a.k;
-    for (uint32_t i = 0; i < a.k; ++i) {
-      const float value = padding ? 0.0f : read_unaligned<S>(a.source, row + i);
-      from_float(value, out[size_t{i} * kPanelOutputs]);
+  const uint32_t outputs = min_u32(kPanelOutputs, a.n - first);
+  for (uint32_t begin = 0; begin < a.k; begin += kPackRows) {
+    const uint32_t count = min_u32(kPackRows, a.k - begin);
+    T* rows = panel + size_t{begin} * kPanelOutputs;
+    for (uint32_t j = 0; j < outputs; ++j) {
+      pack_column<T, S>(a.source, size_t{first + j} * a.k + begin, count, rows + panel_slot<T>(j));
+    }
+    for (uint32_t j = outputs; j < kPanelOutputs; ++j) {
+      for (uint32_t i = 0; i < count; ++i) {
+        from_float(0.0f, rows[size_t{i} * kPanelOutputs + panel_slot<T>(j)]);
+      }
     }
   }
 }
@@ -75,12 +92,16 @@ template <class T>
 void pack_dummy_typed(uint64_t key, const PackArgs& a) {
   T* panel = static_cast<T*>(a.panels) + size_t{a.panel} * a.k * kPanelOutputs;
   const uint32_t first = a.panel * kPanelOutputs;
+  const uint32_t outputs = min_u32(kPanelOutputs, a.n - first);
   const uint32_t key0 = static_cast<uint32_t>(key), key1 = static_cast<uint32_t>(key >> 32);
   for (uint32_t i = 0; i < a.k; ++i) {
+    T row[kPanelOutputs];
     for (uint32_t j = 0; j < kPanelOutputs; ++j) {
-      const float value = first + j < a.n ? dummy_weight(key0, key1, first + j, i) : 0.0f;
-      from_float(value, panel[size_t{i} * kPanelOutputs + panel_slot<T>(j)]);
+      from_float(dummy_weight(key0, key1, first + j, i), row[j]);
     }
+    for (uint32_t j = outputs; j < kPanelOutputs; ++j) from_float(0.0f, row[j]);
+    T* out = panel + size_t{i} * kPanelOutputs;
+    for (uint32_t j = 0; j < kPanelOutputs; ++j) out[panel_slot<T>(j)] = row[j];
   }
 }
 
