@@ -93,7 +93,7 @@ class BlockCrew {
     const uint64_t begin_ns = monotonic_ns();
     (void)barrier.arrive();
     // The wait of no duration suspends the warp for as long as the hardware likes; the budget is
-    // ours, because the library's timed wait reads its clock after first use on sm_90.
+    // ours, because the library's timed wait uses an elapsed time that it has not read yet (sm_90).
     const bool parity = (meeting - 1) % 2 != 0;  // of the phase that this meeting ends
     while (!barrier.try_wait_parity_for(parity, cuda::std::chrono::nanoseconds(0))) {
       if (monotonic_ns() - begin_ns <= budget_ns(site)) continue;

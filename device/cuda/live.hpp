@@ -106,7 +106,7 @@ SAC_HD void lead(const Life& life, ScanBoard& board, Crew& crew) {
   go_ready(s);
   store_release(&life.control->life.phase, kLifeRuns);
   tick_until_stopped<kOverlapped>(life, board, crew);
-  if (!crew.failed()) dismiss(board, crew);
+  dismiss(board, crew);
   // SYNC: release, with the host's acquire: the crash record, if there is one, is whole.
   store_release(&life.control->life.phase, kLifeLeft);
 }

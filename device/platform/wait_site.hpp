@@ -17,9 +17,9 @@ SAC_HD constexpr uint64_t budget_ns(WaitSite site) {
   constexpr uint64_t kSecond = 1000000000;
   switch (site) {
     case WaitSite::kScanOrder:
-      return 30 * kSecond;  // longer than a permit may take, or the members would leave first
+      return 10 * kSecond;  // longer than a permit may take, or the members would leave first
     case WaitSite::kTickPermit:
-      return 10 * kSecond;
+      return 3 * kSecond;
     default:
       return kSecond;
   }

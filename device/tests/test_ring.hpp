@@ -74,17 +74,20 @@ inline sac_region_header region_header(const RingShape& shape) {
 /// The region and both sides' way to it: `view` is the device's, the `*_mut` words the frontends'.
 class TestRing {
  public:
-  explicit TestRing(const RingShape& ring_shape) : shape(ring_shape) {
+  /// `memory`: zeroed, on a line, as long as region_header(shape) says, and outliving the ring;
+  /// null for memory of its own.
+  explicit TestRing(const RingShape& ring_shape, void* memory = nullptr) : shape(ring_shape) {
     header_ = region_header(shape);
-    memory_ = aligned_bytes(header_.region_bytes);
-    auto* live = reinterpret_cast<sac_region_header*>(memory_.get());
+    if (memory == nullptr) owned_ = aligned_bytes(header_.region_bytes);
+    memory_ = memory == nullptr ? owned_.get() : static_cast<unsigned char*>(memory);
+    auto* live = reinterpret_cast<sac_region_header*>(memory_);
     *live = header_;
     // SYNC: release, with open_ring's acquire: the header is whole.
     store_release(&live->magic, uint64_t{SAC_MAGIC});
-    if (const char* wrong = open_ring(memory_.get(), header_.region_bytes, &view))
+    if (const char* wrong = open_ring(memory_, header_.region_bytes, &view))
       throw std::runtime_error(wrong);
   }
-  void* region() const { return memory_.get(); }
+  void* region() const { return memory_; }
   uint64_t region_bytes() const { return header_.region_bytes; }
 
   uint32_t* doorbell_mut(uint32_t slot) const {
@@ -112,7 +115,7 @@ class TestRing {
   uint32_t* extent_mut(uint32_t slot) const {
     return reinterpret_cast<uint32_t*>(arena_mut() + extent(slot));
   }
-  unsigned char* arena_mut() const { return memory_.get() + header_.arena_offset; }
+  unsigned char* arena_mut() const { return memory_ + header_.arena_offset; }
   uint64_t status_word(uint32_t slot) const { return load_acquire(&view.status[slot].word); }
 
   const RingShape shape;
@@ -121,11 +124,12 @@ class TestRing {
  private:
   template <class T>
   T* at(uint64_t offset, uint32_t index) const {
-    return reinterpret_cast<T*>(memory_.get() + offset) + index;
+    return reinterpret_cast<T*>(memory_ + offset) + index;
   }
 
   sac_region_header header_ = {};
-  AlignedBytes memory_;
+  AlignedBytes owned_;
+  unsigned char* memory_ = nullptr;
 };
 
 }  // namespace saccade::test

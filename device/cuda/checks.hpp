@@ -1,0 +1,114 @@
+// What must hold of a machine, whatever threads it is made of. A Rig is a ring and the machine that
+// serves it: Rig(limits, eos_ids, ring_shape), members ring and machine, kName.
+#pragma once
+#include <algorithm>
+#include <memory>
+
+#include "cuda/machine.hpp"
+#include "cuda/script.hpp"
+
+namespace saccade::test {
+
+/// Prints one line per check; counts what failed.
+class Report {
+ public:
+  void check(bool ok, const std::string& line) {
+    std::printf("%s  %s\n", ok ? "ok    " : "FAILED", line.c_str());
+    std::fflush(stdout);
+    failed_ += ok ? 0 : 1;
+  }
+  uint32_t failed() const { return failed_; }
+
+ private:
+  uint32_t failed_ = 0;
+};
+
+struct ScriptRun {
+  std::vector<Scripted> requests;
+  std::vector<uint64_t> decisions;
+  uint64_t dropped = 0;
+};
+
+/// The specification: the serial tick on this thread, with every invariant checked.
+inline ScriptRun run_reference(uint64_t seed) {
+  DeviceShape shape = script_device(seed);
+  shape.overlapped = false;
+  TestRing ring(script_ring());
+  TestDevice device(ring, shape);
+  ScriptRun run;
+  run.requests = play(seed, ring, [&](uint64_t ticks) {
+    for (uint64_t i = 0; i < ticks; ++i) device.tick();
+  });
+  run.decisions = device.log();
+  run.dropped = device.s.log.dropped;
+  return run;
+}
+
+template <class Rig>
+ScriptRun run_machine(uint64_t seed, bool overlapped) {
+  const DeviceShape shape = script_device(seed);
+  Rig rig(limits_of(shape, script_ring()), shape.eos_ids, script_ring());
+  rig.machine.start(overlapped);
+  ScriptRun run;
+  run.requests = play(seed, rig.ring, [&](uint64_t ticks) { rig.machine.run_ticks(ticks); });
+  LifeOutcome outcome = rig.machine.stop();
+  run.decisions = std::move(outcome.decisions);
+  run.dropped = outcome.decisions_dropped;
+  return run;
+}
+
+inline bool equal_words(const ScriptRun& a, const ScriptRun& b) {
+  return std::equal(a.requests.begin(), a.requests.end(), b.requests.begin(), b.requests.end(),
+                    [](const Scripted& x, const Scripted& y) {
+                      return x.ticket.words == y.ticket.words && x.ticket.finish == y.ticket.finish;
+                    });
+}
+
+/// Requests that were not cancelled yielded what their own words alone say.
+inline bool words_as_expected(uint64_t seed, const ScriptRun& run) {
+  const DeviceShape shape = script_device(seed);
+  return std::all_of(run.requests.begin(), run.requests.end(), [&](const Scripted& s) {
+    if (s.cancelled) return true;
+    const Expected e = expect(s.ticket.ask, shape);
+    return s.ticket.words == e.words && s.ticket.finish == e.finish;
+  });
+}
+
+/// The script's tokens and decisions are those of the specification.
+template <class Rig>
+void check_script(Report& report, uint64_t seed, bool overlapped) {
+  const ScriptRun expected = run_reference(seed);
+  const ScriptRun run = run_machine<Rig>(seed, overlapped);
+  size_t words = 0;
+  for (const Scripted& s : run.requests) words += s.ticket.words.size();
+  const std::string name = std::string(Rig::kName) + ", seed " + std::to_string(seed) +
+                           (overlapped ? ", overlapped: " : ", serial: ");
+  report.check(equal_words(expected, run) && words_as_expected(seed, run),
+               name + std::to_string(run.requests.size()) + " requests, " + std::to_string(words) +
+                   " words of records as on the CPU");
+  report.check(run.decisions == expected.decisions && run.decisions.size() > 200 &&
+                   run.dropped + expected.dropped == 0,
+               name + std::to_string(run.decisions.size() / 2) + " decisions as on the CPU");
+}
+
+/// A life that is given no permit ends by itself, and says what it waited for.
+template <class Rig>
+void check_crash_record(Report& report) {
+  const DeviceShape shape = script_device(1);
+  Rig rig(limits_of(shape, script_ring()), shape.eos_ids, script_ring());
+  rig.machine.start(true);
+  rig.machine.run_ticks(5);
+  const std::string crash = rig.machine.await_end();
+  report.check(crash.find("\"tick permit\"") != std::string::npos &&
+                   crash.find("expected 6, observed 5") != std::string::npos,
+               std::string(Rig::kName) + ", a host that falls silent: " + crash);
+}
+
+template <class Rig>
+void check_all(Report& report, uint64_t num_seeds) {
+  for (uint64_t seed = 1; seed <= num_seeds; ++seed)
+    for (const bool overlapped : {false, true}) check_script<Rig>(report, seed, overlapped);
+  check_crash_record<Rig>(report);
+}
+
+}  // namespace saccade::test
