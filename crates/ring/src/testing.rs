@@ -5,7 +5,6 @@
 //! model checks can run it. It trusts the frontends' descriptors no more than the real one does.
 
 use std::mem::offset_of;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytemuck::Zeroable;
@@ -13,6 +12,12 @@ use bytemuck::Zeroable;
 use crate::layout::*;
 use crate::region::{RegionError, RegionLayout};
 use crate::transport::{Transport, TransportError};
+
+// The path is spelled out because the model checks include this file from elsewhere.
+#[path = "testing/thread.rs"]
+mod thread;
+
+pub use thread::FakeDeviceThread;
 
 /// What a fake device has and says about itself.
 #[derive(Clone, Copy, Debug)]
@@ -67,9 +72,10 @@ pub fn scripted_token(prompt: &[u32], seed: u64, i: u32, vocab_size: u32) -> u32
 /// One request that the fake device serves.
 #[derive(Debug)]
 struct Seat {
-    request: FakeRequest,
+    descriptor: Descriptor,
+    /// The copied input; present while the request runs.
+    request: Option<FakeRequest>,
     ticket: u32,
-    running: bool,
     /// Records written.
     count: u32,
     stride: u32,
@@ -279,38 +285,28 @@ impl<T: Transport> FakeDevice<T> {
         self.transport.get(at, bytemuck::bytes_of_mut(&mut descriptor))?;
         let refused = if descriptor.device_epoch != self.epoch {
             SAC_FINISH_STALE_EPOCH
+        } else if !self.in_bounds(slot, &descriptor) {
+            SAC_FINISH_INVALID
         } else {
-            match self.copy_request(slot, descriptor)? {
-                Some(request) => {
-                    let stride = sac_record_stride(descriptor.flags, descriptor.num_top_logprobs);
-                    let capacity = self.layout.out_ring_words() / stride;
-                    let seat = Seat { request, ticket, running: false, count: 0, stride, capacity };
-                    self.seats[slot as usize] = Some(seat);
-                    self.stats.requests_accepted += 1;
-                    return self.put_status(slot, ticket, SAC_STATE_PREFILL_PENDING, 0, 0);
-                }
-                None => SAC_FINISH_INVALID,
-            }
+            let stride = sac_record_stride(descriptor.flags, descriptor.num_top_logprobs);
+            let capacity = self.layout.out_ring_words() / stride;
+            let seat = Seat { descriptor, request: None, ticket, count: 0, stride, capacity };
+            self.seats[slot as usize] = Some(seat);
+            self.stats.requests_accepted += 1;
+            return self.put_status(slot, ticket, SAC_STATE_PREFILL_PENDING, 0, 0);
         };
         self.stats.requests_rejected += 1;
         self.put_status(slot, ticket, SAC_STATE_DECODE_COMPLETED, refused, 0)
     }
 
-    /// Copies the input, or `None` if the descriptor breaks a bound.
-    fn copy_request(
-        &self,
-        slot: u32,
-        descriptor: Descriptor,
-    ) -> Result<Option<FakeRequest>, TransportError> {
-        let d = &descriptor;
+    /// Every bound of a descriptor but the token ids, which are checked when they are copied.
+    fn in_bounds(&self, slot: u32, d: &Descriptor) -> bool {
         let frontend = (0..self.layout.num_frontends())
             .find(|&frontend| self.layout.slots_of(frontend).contains(&slot));
         let share = frontend.map_or(0..0, |frontend| self.layout.arena_of(frontend));
-        let bytes = 4 * u64::from(d.prompt_len)
-            + 8 * u64::from(d.num_logit_bias)
-            + 4 * u64::from(d.num_stop_ids);
         let total = u64::from(d.prompt_len) + u64::from(d.max_tokens);
-        let bounded = d.prompt_len > 0
+        let end = d.arena_extent.checked_add(4 * extent_words(d));
+        d.prompt_len > 0
             && d.max_tokens > 0
             && total <= u64::from(self.config.max_model_len)
             && d.num_logit_bias <= SAC_MAX_LOGIT_BIAS
@@ -318,84 +314,97 @@ impl<T: Transport> FakeDevice<T> {
             && d.num_top_logprobs <= SAC_MAX_TOP_LOGPROBS
             && d.flags & !SAC_REQ_KNOWN_FLAGS == 0
             && d.arena_extent >= share.start
-            && d.arena_extent.checked_add(bytes).is_some_and(|end| end <= share.end);
-        if !bounded {
-            return Ok(None);
-        }
-        let words = |from: u64, count: u32| -> Result<Vec<u32>, TransportError> {
-            let mut words = vec![0u32; count as usize];
-            let at = self.layout.arena_at(d.arena_extent + from);
-            self.transport.get(at, bytemuck::cast_slice_mut(&mut words))?;
-            Ok(words)
-        };
-        let prompt = words(0, d.prompt_len)?;
-        let bias = words(4 * u64::from(d.prompt_len), 2 * d.num_logit_bias)?;
-        let stop_ids = words(bytes - 4 * u64::from(d.num_stop_ids), d.num_stop_ids)?;
-        let logit_bias: Vec<(u32, f32)> =
-            bias.chunks_exact(2).map(|pair| (pair[0], f32::from_bits(pair[1]))).collect();
-        let ids = prompt.iter().chain(&stop_ids).chain(logit_bias.iter().map(|(id, _)| id));
-        let known = ids.max().is_none_or(|&id| id < self.config.vocab_size);
-        Ok(known.then_some(FakeRequest { descriptor, prompt, logit_bias, stop_ids }))
+            && end.is_some_and(|end| end <= share.end)
     }
 
-    /// Gives one request its seat, or its next records.
+    /// Copies the input of a request that gets its seat, or `None` if a token id is out of bounds.
+    fn copy_input(&self, d: Descriptor) -> Result<Option<FakeRequest>, TransportError> {
+        let mut words = vec![0u32; extent_words(&d) as usize];
+        let at = self.layout.arena_at(d.arena_extent);
+        self.transport.get(at, bytemuck::cast_slice_mut(&mut words))?;
+        let (prompt, rest) = words.split_at(d.prompt_len as usize);
+        let (bias, stop_ids) = rest.split_at(2 * d.num_logit_bias as usize);
+        let bias = bias.chunks_exact(2).map(|pair| (pair[0], f32::from_bits(pair[1])));
+        let request = FakeRequest {
+            descriptor: d,
+            prompt: prompt.to_vec(),
+            logit_bias: bias.collect(),
+            stop_ids: stop_ids.to_vec(),
+        };
+        let biased = request.logit_bias.iter().map(|(id, _)| id);
+        let largest = prompt.iter().chain(stop_ids).chain(biased).max();
+        Ok(largest.is_none_or(|&id| id < self.config.vocab_size).then_some(request))
+    }
+
+    /// Gives one request its seat, if there is one, and then its next records.
     fn advance(&mut self, slot: u32) -> Result<(), TransportError> {
-        let Some(mut seat) = self.seats[slot as usize].take() else { return Ok(()) };
-        if !seat.running && self.num_running < self.config.max_num_seqs {
-            seat.running = true;
+        let Some(seat) = &self.seats[slot as usize] else { return Ok(()) };
+        if seat.request.is_none() {
+            if self.num_running >= self.config.max_num_seqs {
+                return Ok(());
+            }
+            let Some(request) = self.copy_input(seat.descriptor)? else {
+                return self.finish(slot, SAC_FINISH_INVALID, 0);
+            };
+            self.seats[slot as usize].as_mut().map(|seat| seat.request.insert(request));
             self.num_running += 1;
         }
-        let mut end = None;
-        let before = seat.count;
-        if seat.running {
-            // SYNC: acquire; pairs with the reader's release of the cursor behind its reads.
-            let cursor = self.transport.get_u32(self.layout.cursor_at(slot))?;
-            for _ in 0..self.config.records_per_tick {
-                let held = seat.count >= cursor.saturating_add(seat.capacity);
-                if held || end.is_some() {
-                    break;
-                }
-                end = self.produce(slot, &mut seat)?;
-            }
-        }
-        let (ticket, count, running) = (seat.ticket, seat.count, seat.running);
+        let Some(mut seat) = self.seats[slot as usize].take() else { return Ok(()) };
+        let (ticket, before) = (seat.ticket, seat.count);
+        let end = self.produce_all(slot, &mut seat)?;
+        let count = seat.count;
         self.seats[slot as usize] = Some(seat);
         if let Some(finish) = end {
             return self.finish(slot, finish, count);
-        }
-        if !running {
-            return Ok(());
         }
         let state =
             if count == before { SAC_STATE_DECODE_PAUSED } else { SAC_STATE_DECODE_PROCESSING };
         self.put_status(slot, ticket, state, SAC_FINISH_NONE, count)
     }
 
-    /// Writes the next record; returns the finish reason if it was the last.
-    fn produce(&mut self, slot: u32, seat: &mut Seat) -> Result<Option<u32>, TransportError> {
-        let d = &seat.request.descriptor;
-        let echoed = if d.flags & SAC_REQ_PROMPT_LOGPROBS != 0 { d.prompt_len - 1 } else { 0 };
-        let produced = seat.count.checked_sub(echoed);
-        let token = match produced {
-            None => Some(seat.request.prompt[seat.count as usize + 1]),
-            Some(i) => (self.script)(&seat.request, i),
-        };
-        let Some(token) = token else { return Ok(Some(SAC_FINISH_ERROR)) };
-        for word in 0..seat.stride {
-            // Logprobs that name their place: -(index of the record) - (rank of the alternative) /
-            // 32.
-            let logprob = -(seat.count as f32) - word as f32 / 32.0;
-            let id = if word == 0 { token } else { (token + word) % self.config.vocab_size };
-            let at = seat.count % seat.capacity * seat.stride + word;
-            let value = u64::from(logprob.to_bits()) << 32 | u64::from(id);
-            self.transport.put(self.layout.out_ring_at(slot, at), &value.to_le_bytes())?;
+    /// Writes this tick's records, as far as the reader keeps up; returns the finish reason if one
+    /// of them was the last.
+    fn produce_all(&mut self, slot: u32, seat: &mut Seat) -> Result<Option<u32>, TransportError> {
+        // SYNC: acquire; pairs with the reader's release of the cursor behind its reads.
+        let cursor = self.transport.get_u32(self.layout.cursor_at(slot))?;
+        let Some(request) = &seat.request else { return Ok(None) };
+        for _ in 0..self.config.records_per_tick {
+            if seat.count >= cursor.saturating_add(seat.capacity) {
+                break;
+            }
+            let d = &request.descriptor;
+            let echoed = if d.flags & SAC_REQ_PROMPT_LOGPROBS != 0 { d.prompt_len - 1 } else { 0 };
+            let produced = seat.count.checked_sub(echoed);
+            let token = match produced {
+                None => Some(request.prompt[seat.count as usize + 1]),
+                Some(i) => (self.script)(request, i),
+            };
+            let Some(token) = token else { return Ok(Some(SAC_FINISH_ERROR)) };
+            let at = self.layout.out_ring_at(slot, seat.count % seat.capacity * seat.stride);
+            self.put_record(at, token, seat.count, seat.stride)?;
+            seat.count += 1;
+            let Some(i) = produced else { continue };
+            self.stats.decode_tokens += 1;
+            if i + 1 > d.min_tokens && request.stop_ids.contains(&token) {
+                return Ok(Some(SAC_FINISH_STOP));
+            }
+            if i + 1 == d.max_tokens {
+                return Ok(Some(SAC_FINISH_LENGTH));
+            }
         }
-        seat.count += 1;
-        let Some(i) = produced else { return Ok(None) };
-        self.stats.decode_tokens += 1;
-        let stops = i + 1 > d.min_tokens && seat.request.stop_ids.contains(&token);
-        let full = (i + 1 == d.max_tokens).then_some(SAC_FINISH_LENGTH);
-        Ok(if stops { Some(SAC_FINISH_STOP) } else { full })
+        Ok(None)
+    }
+
+    /// Writes record `i`. Its logprobs name their place: minus the record's index, minus a 32nd for
+    /// each rank of an alternative.
+    fn put_record(&self, at: u64, token: u32, i: u32, stride: u32) -> Result<(), TransportError> {
+        for rank in 0..stride {
+            let logprob = -(i as f32) - rank as f32 / 32.0;
+            let id = if rank == 0 { token } else { (token + rank) % self.config.vocab_size };
+            let word = u64::from(logprob.to_bits()) << 32 | u64::from(id);
+            self.transport.put(at + 8 * u64::from(rank), &word.to_le_bytes())?;
+        }
+        Ok(())
     }
 
     fn finish(&mut self, slot: u32, finish: u32, count: u32) -> Result<(), TransportError> {
@@ -407,7 +416,7 @@ impl<T: Transport> FakeDevice<T> {
     }
 
     fn drop_seat(&mut self, slot: u32) {
-        if self.seats[slot as usize].take().is_some_and(|seat| seat.running) {
+        if self.seats[slot as usize].take().is_some_and(|seat| seat.request.is_some()) {
             self.num_running -= 1;
         }
     }
@@ -484,52 +493,7 @@ impl<T: Transport> FakeDevice<T> {
     }
 }
 
-/// A [`FakeDevice`] that ticks on its own thread; stops when dropped.
-#[derive(Debug)]
-pub struct FakeDeviceThread {
-    stop: std::sync::Arc<AtomicBool>,
-    thread: Option<std::thread::JoinHandle<Result<(), TransportError>>>,
-}
-
-impl FakeDeviceThread {
-    /// Makes the device ready and ticks it every `interval`, sleeping in between while idle.
-    pub fn spawn<T: Transport + 'static>(
-        mut device: FakeDevice<T>,
-        interval: Duration,
-    ) -> FakeDeviceThread {
-        let stop = std::sync::Arc::new(AtomicBool::new(false));
-        let stopped = std::sync::Arc::clone(&stop);
-        let thread = std::thread::spawn(move || {
-            device.ready()?;
-            while !stopped.load(Ordering::Relaxed) {
-                device.tick()?;
-                if device.in_flight() == 0 {
-                    device.sleep(Duration::from_millis(20))?;
-                } else {
-                    std::thread::sleep(interval);
-                }
-            }
-            Ok(())
-        });
-        FakeDeviceThread { stop, thread: Some(thread) }
-    }
-
-    /// Ends the device without a word to the region, as a kill would.
-    pub fn kill(mut self) {
-        self.join();
-    }
-
-    fn join(&mut self) {
-        self.stop.store(true, Ordering::Relaxed);
-        if let Some(thread) = self.thread.take() {
-            // A panic of the device thread has already been printed; the test sees a dead device.
-            let _ = thread.join();
-        }
-    }
-}
-
-impl Drop for FakeDeviceThread {
-    fn drop(&mut self) {
-        self.join();
-    }
+/// Words of a descriptor's arena extent.
+fn extent_words(d: &Descriptor) -> u64 {
+    u64::from(d.prompt_len) + 2 * u64::from(d.num_logit_bias) + u64::from(d.num_stop_ids)
 }
