@@ -158,7 +158,7 @@ pub(crate) struct DeviceArgs {
     #[arg(long, value_name = "BYTES", env = "SACCADE_KV_CACHE_MEMORY_BYTES")]
     pub kv_cache_memory_bytes: Option<u64>,
     /// KV blocks, whatever bytes they take
-    #[arg(long, value_name = "N", env = "SACCADE_NUM_GPU_BLOCKS_OVERRIDE", conflicts_with = "kv_cache_memory_bytes")]
+    #[arg(long, value_name = "N", env = "SACCADE_NUM_GPU_BLOCKS_OVERRIDE")]
     pub num_gpu_blocks_override: Option<u32>,
     /// How prompts share the device with decodes
     #[arg(long, value_enum, default_value_t = Prefill::Chunked, env = "SACCADE_PREFILL_POLICY")]

@@ -1,0 +1,68 @@
+// The page in headless Chromium: it loads without the network, chats by streaming, stops, and shows
+// what the machine does.
+import assert from "node:assert/strict";
+import path from "node:path";
+import test from "node:test";
+import { chromium } from "playwright-core";
+
+const url = process.env.SACCADE_URL;
+const shots = process.env.SACCADE_SHOTS;
+const flags = [
+  "--no-sandbox",
+  "--disable-gpu",
+  "--disable-quic",
+  "--no-first-run",
+  "--disable-background-networking",
+  "--disable-component-update",
+  "--disable-sync",
+];
+
+const browser = await chromium.launch({ executablePath: "/usr/bin/chromium", args: flags });
+test.after(() => browser.close());
+
+async function open(options = {}) {
+  const page = await browser.newPage(options);
+  const problems = [];
+  page.on("pageerror", (e) => problems.push(String(e)));
+  page.on("console", (m) => m.type() === "error" && problems.push(m.text()));
+  page.on("request", (r) => r.url().startsWith(url) || problems.push(`outside: ${r.url()}`));
+  await page.goto(url);
+  await page.waitForFunction(() => document.querySelector("#phase").textContent.includes("ready"));
+  return { page, problems };
+}
+
+async function shoot(page, name) {
+  if (shots) await page.screenshot({ path: path.join(shots, name), fullPage: true });
+}
+
+test("chat streams an answer, and the cards move", async () => {
+  const { page, problems } = await open();
+  assert.equal(await page.textContent("#model"), "saccade-tiny");
+  await page.fill("#temperature", "0");
+  await page.fill("#input", "Hello! Who are you?");
+  await page.press("#input", "Enter");
+  await page.waitForFunction(() => document.querySelector("#log").textContent.includes("Saccade"));
+  await page.waitForFunction(() => document.querySelector("#send").textContent.trim() === "Send");
+  await page.waitForFunction(() => /\d/.test(document.querySelector("#ttft").textContent));
+  assert.match(await page.textContent("#kvtext"), /\d/);
+  await shoot(page, "page-light.png");
+  assert.deepEqual(problems, []);
+  await page.close();
+});
+
+test("a long answer can be stopped", async () => {
+  const { page, problems } = await open({ colorScheme: "dark" });
+  await page.click("summary").catch(() => {});
+  await page.fill("#max", "1500");
+  await page.fill("#temperature", "1");
+  await page.fill("#input", "Continue this: in the beginning");
+  await page.press("#input", "Enter");
+  await page.waitForFunction(() => document.querySelector("#send").textContent.trim() !== "Send");
+  await page.waitForFunction(() => document.querySelector("#log").textContent.length > 80);
+  await shoot(page, "page-dark.png");
+  await page.click("#send");
+  await page.waitForFunction(() => document.querySelector("#send").textContent.trim() === "Send");
+  await page.waitForFunction(() => document.querySelector("#running").textContent.trim() === "0");
+  assert.deepEqual(problems, []);
+  await page.close();
+});
