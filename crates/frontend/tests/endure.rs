@@ -311,3 +311,30 @@ fn metrics_have_the_names_that_routers_read() {
     assert_eq!(h.metric("vllm:inter_token_latency_seconds_count"), 12.0);
     assert_eq!(h.metric("vllm:request_queue_time_seconds_count"), 1.0);
 }
+
+#[test]
+fn a_connection_serves_one_request_after_another() {
+    let h = Harness::start();
+    let mut stream = h.connect();
+    let body = json!({"prompt": "x", "stream": true, "stop_token_ids": [EOS]}).to_string();
+    let head = "POST /v1/completions HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n";
+    for _ in 0..3 {
+        write!(stream, "{head}content-length: {}\r\n\r\n{body}", body.len()).unwrap();
+        read_until(&mut stream, b"[DONE]\n\n\r\n0\r\n\r\n");
+        stream.write_all(b"GET /ui/state HTTP/1.1\r\nhost: x\r\n\r\n").unwrap();
+        let text = read_until(&mut stream, b"}}");
+        assert!(text.starts_with("HTTP/1.1 200"), "{text}");
+        assert!(text.contains("cache-control: no-store"), "{text}");
+        std::thread::sleep(Duration::from_millis(300));
+    }
+}
+
+fn read_until(stream: &mut impl Read, end: &[u8]) -> String {
+    let (mut text, mut buffer) = (Vec::new(), [0u8; 4096]);
+    while !text.ends_with(end) {
+        let n = stream.read(&mut buffer).unwrap();
+        assert!(n > 0, "closed after {}", String::from_utf8_lossy(&text));
+        text.extend_from_slice(&buffer[..n]);
+    }
+    String::from_utf8(text).unwrap()
+}

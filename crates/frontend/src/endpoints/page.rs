@@ -4,28 +4,37 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use axum::response::{Html, IntoResponse, Response};
-use http::{HeaderName, HeaderValue, header};
+use http::header;
 use serde::Serialize;
 
+use crate::api_error::ApiError;
 use crate::http::app::App;
 use crate::metrics::RecentState;
 
 const PAGE: &str = include_str!("../ui/index.html");
-/// Nothing from elsewhere; scripts and styles are in the page itself.
-const POLICY: HeaderValue = HeaderValue::from_static(
-    "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; connect-src 'self'; \
-     img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
-);
+/// Stands in the page where the nonce of one answer goes.
+const NONCE: &str = "{{nonce}}";
 
-/// The page.
+/// The page. It loads nothing from elsewhere, and only what carries this answer's nonce runs.
 pub async fn page() -> Response {
+    let mut bytes = [0u8; 16];
+    if let Err(error) = getrandom::fill(&mut bytes) {
+        return ApiError::internal(format!("no random nonce: {error}")).into_response();
+    }
+    let nonce: String = bytes.iter().map(|b| format!("{b:02x}")).collect();
+    // Widths of bars are set through the DOM, which is no inline style.
+    let policy = format!(
+        "default-src 'none'; script-src 'nonce-{nonce}'; style-src 'nonce-{nonce}'; \
+         connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; \
+         frame-ancestors 'none'"
+    );
     let headers = [
-        (header::CONTENT_SECURITY_POLICY, POLICY),
-        (header::CACHE_CONTROL, HeaderValue::from_static("no-cache")),
-        (HeaderName::from_static("x-content-type-options"), HeaderValue::from_static("nosniff")),
-        (HeaderName::from_static("referrer-policy"), HeaderValue::from_static("no-referrer")),
+        (header::CONTENT_SECURITY_POLICY.as_str(), policy.as_str()),
+        (header::CACHE_CONTROL.as_str(), "no-cache"),
+        ("x-content-type-options", "nosniff"),
+        ("referrer-policy", "no-referrer"),
     ];
-    (headers, Html(PAGE)).into_response()
+    (headers, Html(PAGE.replace(NONCE, &nonce))).into_response()
 }
 
 #[derive(Serialize)]
@@ -58,7 +67,7 @@ struct MachineState {
 pub async fn state(State(app): State<Arc<App>>) -> Response {
     let reading = app.reading();
     let (device, stats) = (reading.device, reading.stats);
-    super::status::json(&MachineState {
+    let state = MachineState {
         model: app.names[0].clone(),
         version: env!("CARGO_PKG_VERSION"),
         ready: device.ready(),
@@ -86,5 +95,7 @@ pub async fn state(State(app): State<Arc<App>>) -> Response {
         prefill_tokens: stats.prefill_tokens,
         preemptions: stats.preemptions,
         recent: app.serving.metrics.recent.state(),
-    })
+    };
+    let headers = [(header::CACHE_CONTROL, "no-store")];
+    (headers, super::status::json(&state)).into_response()
 }
