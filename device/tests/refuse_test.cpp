@@ -156,7 +156,9 @@ TEST_CASE("the largest lists of biases and stop ids fit") {
     ask.logit_bias.push_back({i % 997, -1e4f + static_cast<float>(i)});
   ask.stop_ids.assign(SAC_MAX_STOP_IDS, 996);
   ask.min_tokens = 4;
-  CHECK(submit_changed(b, [](auto&) {}, ask).finish == SAC_FINISH_LENGTH);
+  CHECK(submit_changed(
+            b, [](auto&) {}, ask)
+            .finish == SAC_FINISH_LENGTH);
   const SeatParams& p = b.device.s.params[0];
   CHECK(p.num_logit_bias == SAC_MAX_LOGIT_BIAS);
   CHECK(b.device.s.tables.bias(0)[1023].token == 1023 % 997);
@@ -171,21 +173,33 @@ TEST_CASE("a token id at or beyond the vocabulary is refused wherever it stands"
       Bench b;
       Ask ask = ask_of(10, 4);
       ask.prompt[at] = bad;
-      check_refused(b, submit_changed(b, [](auto&) {}, ask), SAC_FINISH_INVALID);
+      check_refused(b,
+                    submit_changed(
+                        b, [](auto&) {}, ask),
+                    SAC_FINISH_INVALID);
     }
     Bench b;
     Ask biased = ask_of(10, 4);
     biased.logit_bias = {{1, 0.0f}, {bad, 1.0f}};
-    check_refused(b, submit_changed(b, [](auto&) {}, biased), SAC_FINISH_INVALID);
+    check_refused(b,
+                  submit_changed(
+                      b, [](auto&) {}, biased),
+                  SAC_FINISH_INVALID);
     Ask stopping = ask_of(10, 4);
     stopping.stop_ids = {1, bad};
-    check_refused(b, submit_changed(b, [](auto&) {}, stopping), SAC_FINISH_INVALID);
+    check_refused(b,
+                  submit_changed(
+                      b, [](auto&) {}, stopping),
+                  SAC_FINISH_INVALID);
   }
   for (float bad : {kNaN, kInf, -kInf, 1.1e4f}) {
     Bench b;
     Ask biased = ask_of(10, 4);
     biased.logit_bias = {{1, bad}};
-    check_refused(b, submit_changed(b, [](auto&) {}, biased), SAC_FINISH_INVALID);
+    check_refused(b,
+                  submit_changed(
+                      b, [](auto&) {}, biased),
+                  SAC_FINISH_INVALID);
   }
 }
 
