@@ -13,15 +13,16 @@ CpuStep::CpuStep(const sac_model_config& config, uint32_t max_num_seqs,
       kv_(config, block_size, num_blocks),
       space_(config, max_num_seqs, max_num_batched_tokens, num_threads),
       plan_(max_num_seqs, max_num_batched_tokens),
-      pool_(num_threads),
       weights_(config, max_model_len, kernels_, pool_),
-      context_{config_, kernels_, weights_, kv_, tables_, plan_, space_} {}
+      context_{config_, kernels_, weights_, kv_, tables_, plan_, space_},
+      pool_(num_threads) {}
 
 void CpuStep::launch(const StepBatch& batch) {
+  pool_.wait();
   plan_.build(batch, tables_, outputs_);
   pool_.start(
-      [](void* context, WorkerPool& pool, uint32_t worker) {
-        run_forward(*static_cast<const ForwardContext*>(context), pool, worker);
+      [](void* context, WorkerPool::Worker& worker) {
+        run_forward(*static_cast<const ForwardContext*>(context), worker);
       },
       &context_);
 }

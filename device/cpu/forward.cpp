@@ -18,10 +18,12 @@ constexpr uint32_t kTilesPerItem = 8;
 /// Items per worker below which panels are handed out one by one.
 constexpr uint32_t kItemsPerWorker = 8;
 
-/// One worker's view of a step.
+/// One worker's view of a step. The sizes of phases are copied at the start: a worker that falls
+/// behind passes through its phases when the plan may already be another step's. Only items read
+/// the plan.
 class Forward {
  public:
-  Forward(const ForwardContext& context, WorkerPool& pool, uint32_t worker)
+  Forward(const ForwardContext& context, WorkerPool::Worker& worker)
       : c_(context.config),
         k_(context.kernels),
         w_(context.weights),
@@ -29,8 +31,11 @@ class Forward {
         tables_(context.tables),
         plan_(context.plan),
         s_(context.space),
-        scratch_(context.space.workers[worker]),
-        pool_(pool) {}
+        scratch_(context.space.workers[worker.index()]),
+        worker_(worker),
+        num_rows_(context.plan.num_rows()),
+        num_chunks_(context.plan.num_chunks()),
+        num_logits_(context.plan.num_logits()) {}
 
   void run() {
     embed();
@@ -44,8 +49,8 @@ class Forward {
       norm_rows(layer.vector(SAC_TENSOR_POST_NORM));
       feed_forward(layer);
     }
-    for (uint32_t first = 0; first < plan_.num_logits(); first += s_.logit_rows) {
-      finish_rows(first, min_u32(s_.logit_rows, plan_.num_logits() - first));
+    for (uint32_t first = 0; first < num_logits_; first += s_.logit_rows) {
+      finish_rows(first, min_u32(s_.logit_rows, num_logits_ - first));
     }
   }
 
@@ -55,13 +60,13 @@ class Forward {
 
   void embed() {
     const Matrix& m = w_.embed();
-    pool_.for_each(plan_.num_rows(), [&](uint32_t row) {
+    worker_.for_each(num_rows_, [&](uint32_t row) {
       k_.unpack_row(m.panels, c_.dtype, c_.hidden_size, plan_.row(row).token, x(row));
     });
   }
 
   void norm_rows(const float* weight) {
-    pool_.for_each(plan_.num_rows(), [&](uint32_t row) {
+    worker_.for_each(num_rows_, [&](uint32_t row) {
       k_.rms_norm(x(row), weight, c_.rms_norm_eps, c_.hidden_size,
                   s_.normed + size_t{row} * c_.hidden_size);
     });
@@ -76,7 +81,7 @@ class Forward {
     for (uint32_t p = 0; p < count; ++p) {
       groups += ceil_div(products[p].matrix->num_panels(), panels_per_item);
     }
-    pool_.for_each(groups * blocks, [&](uint32_t item) {
+    worker_.for_each(groups * blocks, [&](uint32_t item) {
       // Blocks of one group are neighbours, so that its weights come from memory once.
       const uint32_t block = item % blocks;
       uint32_t group = item / blocks;
@@ -112,7 +117,7 @@ class Forward {
     uint32_t panels = 0;
     for (uint32_t p = 0; p < count; ++p) panels += products[p].matrix->num_panels();
     uint32_t per_item = kMaxPanelsPerCall;
-    while (per_item > 1 && panels / per_item * blocks < kItemsPerWorker * pool_.num_threads()) {
+    while (per_item > 1 && panels / per_item * blocks < kItemsPerWorker * worker_.num_threads()) {
       per_item /= 2;
     }
     return per_item;
@@ -126,11 +131,11 @@ class Forward {
         {&layer.k, layer.vector(SAC_TENSOR_K_BIAS), s_.qkv + q_width, s_.qkv_width},
         {&layer.v, layer.vector(SAC_TENSOR_V_BIAS), s_.qkv + q_width + kv_width, s_.qkv_width},
     };
-    multiply(s_.normed, c_.hidden_size, plan_.num_rows(), Epilogue::kStore, products, 3);
+    multiply(s_.normed, c_.hidden_size, num_rows_, Epilogue::kStore, products, 3);
   }
 
   void rotate_rows(uint32_t l, const LayerWeights& layer) {
-    pool_.for_each(plan_.num_rows(), [&](uint32_t row) {
+    worker_.for_each(num_rows_, [&](uint32_t row) {
       const PlanRow& at = plan_.row(row);
       RotateArgs a = {};
       a.q = qkv(row);
@@ -155,7 +160,7 @@ class Forward {
     const uint32_t group = c_.num_heads / c_.num_kv_heads;
     const size_t group_width = size_t{group} * c_.head_dim;
     const size_t width = size_t{c_.num_heads} * c_.head_dim;
-    pool_.for_each(plan_.num_chunks() * c_.num_kv_heads, [&](uint32_t item) {
+    worker_.for_each(num_chunks_ * c_.num_kv_heads, [&](uint32_t item) {
       const PlanChunk& chunk = plan_.chunk(item / c_.num_kv_heads);
       const uint32_t head = item % c_.num_kv_heads;
       AttentionArgs a = {};
@@ -177,28 +182,27 @@ class Forward {
 
   void project_out(const LayerWeights& layer) {
     const Product product = {&layer.o, layer.vector(SAC_TENSOR_O_BIAS), s_.x, c_.hidden_size};
-    multiply(s_.mixed, size_t{c_.num_heads} * c_.head_dim, plan_.num_rows(), Epilogue::kAdd,
-             &product, 1);
+    multiply(s_.mixed, size_t{c_.num_heads} * c_.head_dim, num_rows_, Epilogue::kAdd, &product, 1);
   }
 
   void feed_forward(const LayerWeights& layer) {
     const size_t width = c_.intermediate_size;
     const Product pair = {&layer.gate, layer.vector(SAC_TENSOR_GATE_BIAS), s_.gated, width,
                           &layer.up,   layer.vector(SAC_TENSOR_UP_BIAS)};
-    multiply(s_.normed, c_.hidden_size, plan_.num_rows(), Epilogue::kGated, &pair, 1);
+    multiply(s_.normed, c_.hidden_size, num_rows_, Epilogue::kGated, &pair, 1);
     const Product down = {&layer.down, layer.vector(SAC_TENSOR_DOWN_BIAS), s_.x, c_.hidden_size};
-    multiply(s_.gated, width, plan_.num_rows(), Epilogue::kAdd, &down, 1);
+    multiply(s_.gated, width, num_rows_, Epilogue::kAdd, &down, 1);
   }
 
   /// Final norm, logits and records of up to logit_rows rows.
   void finish_rows(uint32_t first, uint32_t count) {
-    pool_.for_each(count, [&](uint32_t i) {
+    worker_.for_each(count, [&](uint32_t i) {
       k_.rms_norm(x(plan_.logits(first + i).row), w_.final_norm(), c_.rms_norm_eps, c_.hidden_size,
                   s_.final_rows + size_t{i} * c_.hidden_size);
     });
     const Product product = {&w_.lm_head(), nullptr, s_.logits, s_.logits_stride};
     multiply(s_.final_rows, c_.hidden_size, count, Epilogue::kStore, &product, 1);
-    pool_.for_each(count, [&](uint32_t i) {
+    worker_.for_each(count, [&](uint32_t i) {
       write_record(plan_.logits(first + i), s_.logits + size_t{i} * s_.logits_stride);
     });
   }
@@ -230,13 +234,16 @@ class Forward {
   const StepPlan& plan_;
   Workspace& s_;
   WorkerScratch& scratch_;
-  WorkerPool& pool_;
+  WorkerPool::Worker& worker_;
+  const uint32_t num_rows_;
+  const uint32_t num_chunks_;
+  const uint32_t num_logits_;
 };
 
 }  // namespace
 
-void run_forward(const ForwardContext& context, WorkerPool& pool, uint32_t worker) {
-  Forward(context, pool, worker).run();
+void run_forward(const ForwardContext& context, WorkerPool::Worker& worker) {
+  Forward(context, worker).run();
 }
 
 }  // namespace saccade

@@ -19,7 +19,7 @@ struct ForwardContext {
   Workspace& space;
 };
 
-/// Runs one step; called by every worker of the pool with its own index.
-void run_forward(const ForwardContext& context, WorkerPool& pool, uint32_t worker);
+/// Runs one step; called by every worker of the pool.
+void run_forward(const ForwardContext& context, WorkerPool::Worker& worker);
 
 }  // namespace saccade

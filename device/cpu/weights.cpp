@@ -112,9 +112,9 @@ void Weights::pack_matrix(const Matrix& matrix, PackArgs args, const uint64_t* k
     const uint64_t* key;
   } context = {kernels_, args, key};
   pool_.start(
-      [](void* opaque, WorkerPool& pool, uint32_t) {
+      [](void* opaque, WorkerPool::Worker& worker) {
         const Context& c = *static_cast<Context*>(opaque);
-        pool.for_each(ceil_div(c.args.n, kPanelOutputs), [&c](uint32_t panel) {
+        worker.for_each(ceil_div(c.args.n, kPanelOutputs), [&c](uint32_t panel) {
           PackArgs one = c.args;
           one.panel = panel;
           if (c.key != nullptr) {

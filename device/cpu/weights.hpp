@@ -33,7 +33,7 @@ struct LayerWeights {
 
 class Weights {
  public:
-  /// Allocates for the whole model. `pool` does the conversion and outlives this.
+  /// Allocates for the whole model. `pool` does the conversions; it is not used before the first.
   /// Throws std::runtime_error when memory cannot be had.
   Weights(const sac_model_config& config, uint32_t max_model_len, const Kernels& kernels,
           WorkerPool& pool);

@@ -12,24 +12,27 @@ inline void relax() {
 #endif
 }
 
+uint64_t pack_next(uint32_t phase, uint32_t item) { return uint64_t{phase} << 32 | item; }
+
 }  // namespace
 
 void WaitWord::wait_change(uint32_t seen) const {
   for (uint32_t i = 0; i < kSpins; ++i) {
-    // SYNC: acquire, with the release in advance(): what the waker wrote before is visible.
+    // SYNC: acquire, with advance_from(): what was written before the change is visible.
     if (value_.load(std::memory_order_acquire) != seen) return;
     relax();
   }
   value_.wait(seen, std::memory_order_acquire);
 }
 
-void WaitWord::advance() {
-  // SYNC: release, with the acquire of wait_change() and load(). One thread at a time advances.
-  value_.fetch_add(1, std::memory_order_release);
-  value_.notify_all();
+void WaitWord::advance_from(uint32_t seen) {
+  // SYNC: release part with wait_change(); sequential consistency for the entry protocol, see
+  // join_job.
+  if (value_.compare_exchange_strong(seen, seen + 1, std::memory_order_seq_cst))
+    value_.notify_all();
 }
 
-WorkerPool::WorkerPool(uint32_t num_threads) : team_size_(num_threads) {
+WorkerPool::WorkerPool(uint32_t num_threads) : num_threads_(num_threads) {
   threads_.reserve(num_threads);
   try {
     for (uint32_t i = 0; i < num_threads; ++i) threads_.emplace_back([this, i] { run(i); });
@@ -50,10 +53,16 @@ void WorkerPool::stop() {
 }
 
 void WorkerPool::start(Job job, void* context) {
+  wait();
   job_ = job;
   context_ = context;
-  running_.store(team_size_, std::memory_order_relaxed);
-  started_.advance();  // SYNC: publishes the job to wait_change() in run()
+  first_phase_ = phase_.load();
+  started_.advance_from(started_.load());  // SYNC: publishes the job to join_job
+}
+
+bool WorkerPool::done() const {
+  // SYNC: finished_ before entering_, both sequentially consistent, see join_job.
+  return finished_.load() == started_.load() && entering_.load(std::memory_order_seq_cst) == 0;
 }
 
 void WorkerPool::wait() const {
@@ -61,28 +70,66 @@ void WorkerPool::wait() const {
   for (uint32_t seen = finished_.load(); seen != target; seen = finished_.load()) {
     finished_.wait_change(seen);
   }
+  for (uint32_t n = entering_.load(); n != 0; n = entering_.load()) entering_.wait(n);
 }
 
-void WorkerPool::run(uint32_t worker) {
-  for (uint32_t seen = 0;; ++seen) {
-    started_.wait_change(seen);
-    if (job_ == nullptr) return;
-    job_(context_, *this, worker);
-    // SYNC: acquire-release joins all workers' writes; finished_ hands them to wait() and done().
-    if (running_.fetch_sub(1, std::memory_order_acq_rel) == 1) finished_.advance();
+void WorkerPool::run(uint32_t index) {
+  for (;;) {
+    const uint32_t id = started_.load();
+    if (finished_.load() == id) {
+      started_.wait_change(id);
+    } else if (!join_job(id, index)) {
+      return;
+    }
   }
 }
 
-void WorkerPool::barrier() {
-  const uint32_t phase = phase_.load();
-  // SYNC: acquire-release joins all workers' writes of the phase; phase_ hands them to the others.
-  if (arrived_.fetch_add(1, std::memory_order_acq_rel) + 1 == team_size_) {
-    arrived_.store(0, std::memory_order_relaxed);
-    next_item_.store(0, std::memory_order_relaxed);
-    phase_.advance();
-  } else {
-    phase_.wait_change(phase);
+bool WorkerPool::join_job(uint32_t id, uint32_t index) {
+  // SYNC: we announce ourselves, then look whether the job is open; who waits looks whether it is
+  // finished, then whether anybody announced himself. All four are sequentially consistent, so
+  // either we see that the job is over, or they see us and wait.
+  entering_.fetch_add(1, std::memory_order_seq_cst);
+  if (started_.load() != id || finished_.load() == id) {
+    leave_entry();
+    return true;
   }
+  const Job job = job_;
+  if (job == nullptr) {
+    leave_entry();
+    return false;
+  }
+  Worker worker(*this, index, first_phase_);
+  job(context_, worker);
+  worker.enter();  // for a job without phases
+  // Whoever is through first has seen every phase end.
+  finished_.advance_from(id - 1);
+  return true;
+}
+
+void WorkerPool::leave_entry() {
+  if (entering_.fetch_sub(1, std::memory_order_seq_cst) == 1) entering_.notify_all();
+}
+
+uint32_t WorkerPool::take(uint32_t phase, uint32_t count) {
+  uint64_t next = next_.load(std::memory_order_acquire);
+  for (;;) {
+    const uint32_t item = static_cast<uint32_t>(next);
+    if (static_cast<uint32_t>(next >> 32) != phase || item >= count) return kNone;
+    // SYNC: acquire, with the release in finish_item() that opened this phase.
+    if (next_.compare_exchange_weak(next, next + 1, std::memory_order_acq_rel,
+                                    std::memory_order_acquire)) {
+      return item;
+    }
+  }
+}
+
+void WorkerPool::finish_item(uint32_t phase, uint32_t count) {
+  // SYNC: acquire-release joins what all items wrote; it is handed on by next_ and phase_. The
+  // phase cannot end while an item is out, so the count is always this phase's.
+  if (items_done_.fetch_add(1, std::memory_order_acq_rel) + 1 != count) return;
+  items_done_.store(0, std::memory_order_relaxed);
+  next_.store(pack_next(phase + 1, 0), std::memory_order_release);
+  phase_.advance_from(phase);
 }
 
 }  // namespace saccade

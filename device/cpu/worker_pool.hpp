@@ -1,8 +1,12 @@
 // Threads that run one job at a time together, phase by phase.
 //
-// Within a phase, items are taken one by one from a shared counter, so that a worker which the host
-// preempts holds up the others by one item at most. Every wait looks for a bounded time first and
-// then sleeps in the kernel: an idle pool uses no processor.
+// A phase ends when its items are done, not when its workers arrive: a worker that the host has
+// taken off its core holds up the others by the one item it is working on, and by nothing if it has
+// none. A worker that comes back late finds the phases it missed done, passes through them and
+// joins in.
+//
+// Every wait looks for a bounded time first and then sleeps in the kernel: an idle pool uses no
+// processor.
 #pragma once
 #include <atomic>
 #include <cstdint>
@@ -14,11 +18,12 @@ namespace saccade {
 /// A word that threads wait on: looks kSpins times, then sleeps.
 class WaitWord {
  public:
-  uint32_t load() const { return value_.load(std::memory_order_acquire); }
+  uint32_t load() const { return value_.load(std::memory_order_seq_cst); }
   /// Returns once the value differs from `seen`.
   void wait_change(uint32_t seen) const;
-  /// Publishes the next value and wakes all who wait.
-  void advance();
+  /// Moves the value from `seen` to the next and wakes all who wait; nothing if it has moved
+  /// already.
+  void advance_from(uint32_t seen);
 
  private:
   static constexpr uint32_t kSpins = 400;  // some ten microseconds
@@ -27,8 +32,11 @@ class WaitWord {
 
 class WorkerPool {
  public:
-  /// What every worker runs; all workers must make the same calls of for_each.
-  using Job = void (*)(void* context, WorkerPool& pool, uint32_t worker);
+  class Worker;
+  /// What every worker runs: the same calls of Worker::for_each with the same counts. Before the
+  /// first of them it may read the context; afterwards only items may touch it, because a worker
+  /// that falls behind can outlive the job.
+  using Job = void (*)(void* context, Worker& worker);
 
   /// Throws std::system_error when a thread cannot be started.
   explicit WorkerPool(uint32_t num_threads);
@@ -36,42 +44,78 @@ class WorkerPool {
   WorkerPool(const WorkerPool&) = delete;
   WorkerPool& operator=(const WorkerPool&) = delete;
 
-  /// Starts a job and returns; the last one must be done.
+  /// Starts a job and returns, after waiting for the last one.
   void start(Job job, void* context);
-  bool done() const { return finished_.load() == started_.load(); }
-  /// Blocks until the job is done.
+  /// Whether the job's items are all done and nobody reads its context any more.
+  bool done() const;
+  /// Blocks until done().
   void wait() const;
 
-  /// One phase, called from a job by every worker: f(item) for each item of [0, count), each on
-  /// some worker. Returns when all items are done; what they wrote is visible to all workers.
-  template <class F>
-  void for_each(uint32_t count, F&& f) {
-    for (;;) {
-      const uint32_t item = next_item_.fetch_add(1, std::memory_order_relaxed);
-      if (item >= count) break;
-      f(item);
-    }
-    barrier();
-  }
-
-  uint32_t num_threads() const { return team_size_; }
+  uint32_t num_threads() const { return num_threads_; }
 
  private:
-  void run(uint32_t worker);
-  void barrier();
+  void run(uint32_t index);
+  /// Runs job number `id` if it is still open; false to end the worker.
+  bool join_job(uint32_t id, uint32_t index);
+  void leave_entry();
   void stop();
 
+  /// Takes an item of a phase: its number, or kNone once all are taken or the phase is over.
+  uint32_t take(uint32_t phase, uint32_t count);
+  void finish_item(uint32_t phase, uint32_t count);
+
+  static constexpr uint32_t kNone = ~0u;
+
   // Each on its own line: they are written by different threads at different times.
-  alignas(128) WaitWord started_;
-  alignas(128) WaitWord finished_;
-  alignas(128) WaitWord phase_;
-  alignas(128) std::atomic<uint32_t> next_item_{0};
-  alignas(128) std::atomic<uint32_t> arrived_{0};
-  alignas(128) std::atomic<uint32_t> running_{0};
-  Job job_ = nullptr;  // null: the workers end
+  alignas(128) WaitWord started_;               // number of jobs started
+  alignas(128) WaitWord finished_;              // number of jobs finished
+  alignas(128) WaitWord phase_;                 // phases finished, over all jobs
+  alignas(128) std::atomic<uint64_t> next_{0};  // phase in the upper half, next item in the lower
+  alignas(128) std::atomic<uint32_t> items_done_{0};  // of the current phase
+  alignas(128) std::atomic<uint32_t> entering_{0};    // workers that read the job and its context
+  Job job_ = nullptr;                                 // null: the workers end
   void* context_ = nullptr;
-  const uint32_t team_size_;
+  uint32_t first_phase_ = 0;  // of the job
+  const uint32_t num_threads_;
   std::vector<std::thread> threads_;
+};
+
+/// One worker's way through a job.
+class WorkerPool::Worker {
+ public:
+  uint32_t index() const { return index_; }
+  uint32_t num_threads() const { return pool_.num_threads(); }
+
+  /// One phase: f(item) for each item of [0, count), each once, on some worker. Returns when all
+  /// items are done; what they wrote is visible to the items of later phases.
+  template <class F>
+  void for_each(uint32_t count, F&& f) {
+    enter();
+    if (count == 0) return;
+    for (;;) {
+      const uint32_t item = pool_.take(phase_, count);
+      if (item == kNone) break;
+      f(item);
+      pool_.finish_item(phase_, count);
+    }
+    pool_.phase_.wait_change(phase_);
+    ++phase_;
+  }
+
+ private:
+  friend class WorkerPool;
+  Worker(WorkerPool& pool, uint32_t index, uint32_t phase)
+      : pool_(pool), index_(index), phase_(phase) {}
+  /// Ends the time in which the worker may read the context.
+  void enter() {
+    if (!entered_) pool_.leave_entry();
+    entered_ = true;
+  }
+
+  WorkerPool& pool_;
+  const uint32_t index_;
+  uint32_t phase_;
+  bool entered_ = false;
 };
 
 }  // namespace saccade
