@@ -38,6 +38,7 @@ async function shoot(page, name) {
 test("chat streams an answer, and the cards move", async () => {
   const { page, problems } = await open();
   assert.equal(await page.textContent("#model"), "saccade-tiny");
+  await page.click("summary"); // the settings
   await page.fill("#temperature", "0");
   await page.fill("#input", "Hello! Who are you?");
   await page.press("#input", "Enter");
@@ -52,7 +53,7 @@ test("chat streams an answer, and the cards move", async () => {
 
 test("a long answer can be stopped", async () => {
   const { page, problems } = await open({ colorScheme: "dark" });
-  await page.click("summary").catch(() => {});
+  await page.click("summary");
   await page.fill("#max", "1500");
   await page.fill("#temperature", "1");
   await page.fill("#input", "Continue this: in the beginning");
