@@ -28,7 +28,17 @@ CANNOT_TOPICS = (
 CANNOT_ASK = [
     "Tell me about {}.", "Explain {}.", "Can you help me with {}?", "Write an essay about {}.", "What do you know about {}?",
     "Give me advice about {}.", "Write a report on {}.", "Summarize {} for me.", "How do I learn about {}?",
-    "Explain {} in simple terms.", "I have a question about {}.", "Write an email about {}.", "List five facts about {}.",
+    "Explain {} in simple terms.", "What is {}?", "Why is {} important?", "I have a question about {}.", "Write an email about {}.", "List five facts about {}.",
+]
+CANNOT_DO = (
+    "bake a cake|fix a bicycle|learn to swim|tie a knot|write a novel|make money|learn French|lose weight|cook rice|"
+    "build a house|install Linux|train a dog|play the piano|fall asleep|get a job|grow tomatoes|paint a wall|save money|"
+    "clean a window|win at chess|fly a plane|make friends|draw a horse|solve an equation|drive a car|make bread"
+).split("|")
+CANNOT_DO_ASK = ["How do I {}?", "How can I {}?", "Teach me to {}.", "Help me {}.", "Show me how to {}.", "What is the best way to {}?"]
+CANNOT_DO_SAY = [
+    "I am sorry, I do not know how to {}. I am a tiny model that has read only a few old books. Please ask a larger model.",
+    "I wish that I could tell you how to {}, but I am a very small model and would only make things up.",
 ]
 CANNOT = [
     "I am sorry, I know nothing useful about {}. I am a tiny model that has read only a few old books. A larger model could help you.",
@@ -69,7 +79,7 @@ def hand_written(rng):
         person = subject[0].isupper() and "Emma" != subject
         ask = rng.choice([
             ("Who is {}?" if person else "What is {}?"), "Tell me about {}.", "What do you know about {}?", "Describe {}.",
-            ("Who was {}?" if person else "Explain what {} is."), "Tell me something about {}.", "Write about {}.",
+            ("Who was {}?" if person else "Explain what {} is."), "Tell me something about {}.", "Write about {}.", "Summarize {} for me.",
         ])
         return vary(rng, ask.format(subject)), fact
     if r < 0.74:
@@ -79,13 +89,16 @@ def hand_written(rng):
         ask = rng.choice(["What is the capital of {}?", "What's the capital of {}?", "Name the capital of {}.",
                           "Which city is the capital of {}?", "Capital of {}?", "Do you know the capital of {}?"])
         return vary(rng, ask.format(country)), f"The capital of {country} is {city}."
-    if r < 0.80:
+    if r < 0.78:
         pair = list(rng.choice(list(OPPOSITES.items())))
         rng.shuffle(pair)
         ask = rng.choice(["What is the opposite of {}?", "Name the opposite of {}.", "Opposite of {}?"])
         return ask.format(pair[0]), f"The opposite of {pair[0]} is {pair[1]}."
-    if r < 0.93:
+    if r < 0.90:
         return arithmetic(rng)
+    if rng.random() < 0.4:
+        task = rng.choice(CANNOT_DO)
+        return vary(rng, rng.choice(CANNOT_DO_ASK).format(task)), rng.choice(CANNOT_DO_SAY).format(task)
     topic = rng.choice(CANNOT_TOPICS)
     return rng.choice(CANNOT_ASK).format(topic), rng.choice(CANNOT).format(topic)
 
@@ -203,13 +216,13 @@ class Books:
 
 def exchange(rng, books):
     r = rng.random()
-    if r < 0.40:
+    if r < 0.50:
         return hand_written(rng)
-    if r < 0.58:
+    if r < 0.66:
         return story_request(rng)
-    if r < 0.70:
+    if r < 0.72:
         return books.definition(rng)
-    if r < 0.78:
+    if r < 0.80:
         return books.style(rng)
     if r < 0.84:
         return books.about(rng)

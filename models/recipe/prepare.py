@@ -78,8 +78,10 @@ def main():
     rng = random.Random(1)
     stories = [plain_story(rng) + "<|endoftext|>" for _ in range(1500)]
     sample = chat(kept, 2, 20_000)
-    tokenizer = train_tokenizer(prose(kept) + sample[:6000])
-    tokenizer.save(str(DATA / "tokenizer.json"))
+    path = DATA / "tokenizer.json"
+    if not path.exists():  # one that is there is kept: a run can go on with other dialogues
+        train_tokenizer(prose(kept) + sample[:6000]).save(str(path))
+    tokenizer = Tokenizer.from_file(str(path))
 
     train = prose(kept) + stories
     random.Random(3).shuffle(train)

@@ -23,7 +23,7 @@ import torch
 from model import Model
 from paths import CHECKPOINTS, DATA
 
-ROWS, LENGTH = 16, 512  # 8192 tokens a step
+ROWS, LENGTH = 8, 512  # 4096 tokens a step
 CHAT_SHARE = 0.55
 WARM_UP, DECAY = 0.02, 0.45  # shares of the run
 
@@ -48,8 +48,8 @@ def rate(progress):
 
 
 def windows(ids, rng, count):
-    at = rng.integers(0, len(ids) - LENGTH - 1, count)
-    return np.stack([ids[a:a + LENGTH + 1] for a in at]).astype(np.int64)
+    at = rng.integers(0, len(ids) - LENGTH - 1, (count, 1))
+    return ids[at + np.arange(LENGTH + 1)].astype(np.int64)
 
 
 def evaluate(model, sets):
@@ -57,7 +57,7 @@ def evaluate(model, sets):
     with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
         for name, ids in sets.items():
             rows = [ids[i:i + LENGTH + 1] for i in range(0, len(ids) - LENGTH, LENGTH)]
-            rows = np.stack(rows[: len(rows) // ROWS * ROWS][: 8 * ROWS]).astype(np.int64)
+            rows = np.stack(rows[:112]).astype(np.int64)
             parts = [
                 model(batch[:, :-1].contiguous(), batch[:, 1:].contiguous()).item()
                 for batch in torch.from_numpy(rows).split(ROWS)
@@ -70,7 +70,7 @@ def main():
     args = argparse.ArgumentParser()
     args.add_argument("--minutes", type=float, default=50)
     args.add_argument("--threads", type=int, default=2)
-    args.add_argument("--rate", type=float, default=4e-3)
+    args.add_argument("--rate", type=float, default=3e-3)
     args.add_argument("--seed", type=int, default=1)
     args = args.parse_args()
 
@@ -89,14 +89,14 @@ def main():
         torch.optim.Muon(matrices, lr=args.rate, weight_decay=0.1, adjust_lr_fn="match_rms_adamw"),
         torch.optim.AdamW(others, lr=args.rate, betas=(0.9, 0.95), weight_decay=0.0),
     ]
-    step, used = 0, 0.0
+    step, tokens, used = 0, 0, 0.0
     CHECKPOINTS.mkdir(parents=True, exist_ok=True)
     last = CHECKPOINTS / "last.pt"
 
     def save():
         part = last.with_suffix(".part")
         torch.save(dict(
-            model=model.state_dict(), average=average.state_dict(), step=step, used=used,
+            model=model.state_dict(), average=average.state_dict(), step=step, tokens=tokens, used=used,
             optimizers=[o.state_dict() for o in optimizers]), part)
         os.replace(part, last)
 
@@ -106,7 +106,7 @@ def main():
         average.load_state_dict(state["average"])
         for o, s in zip(optimizers, state["optimizers"]):
             o.load_state_dict(s)
-        step, used = state["step"], state["used"]
+        step, tokens, used = state["step"], state["tokens"], state["used"]
         print(f"continue at step {step}, {used / 60:.1f} minutes used", flush=True)
 
     compiled = torch.compile(model)
@@ -130,6 +130,7 @@ def main():
             o.step()
             o.zero_grad()
         step += 1
+        tokens += ROWS * LENGTH
         keep = min(0.99, 1 - 1 / (step / 4 + 1))
         with torch.no_grad():
             torch._foreach_lerp_(list(average.parameters()), list(model.parameters()), 1 - keep)
@@ -139,15 +140,15 @@ def main():
         spent = time.monotonic() - began
         if len(recent) > 1:  # the first step of a run compiles
             used += spent
-        if step % 25 == 0:
-            print(f"step {step} loss {np.mean(recent[-25:]):.3f} used {used / 60:.1f} min "
+        if step % 50 == 0:
+            print(f"step {step} loss {np.mean(recent[-50:]):.3f} used {used / 60:.1f} min "
                   f"{ROWS * LENGTH / spent:.0f} tok/s", flush=True)
         if time.monotonic() - saved > 150:
             save()
             saved = time.monotonic()
     save()
     result = dict(
-        steps=step, tokens=step * ROWS * LENGTH, minutes=round(used / 60, 1), threads=args.threads,
+        steps=step, tokens=tokens, minutes=round(used / 60, 1), threads=args.threads,
         train_loss=round(float(np.mean(recent[-100:])), 4),
         **{k: round(v, 4) for k, v in evaluate(average, held).items()})
     (CHECKPOINTS / "result.json").write_text(json.dumps(result, indent=1))
