@@ -104,7 +104,7 @@ fn the_queue_has_its_own_bound() {
 #[test]
 fn a_slow_reader_stalls_only_itself_and_is_cut() {
     let h = Harness::with(
-        |c| c.http.stall_timeout = Duration::from_millis(600),
+        |c| c.http.stall_timeout = Duration::from_secs(3),
         FakeConfig { records_per_tick: 64, ..FakeConfig::default() },
     );
     h.device.babble();
@@ -115,7 +115,8 @@ fn a_slow_reader_stalls_only_itself_and_is_cut() {
     let begun = Instant::now();
     let healthy = h.post("/v1/completions", &json!({"prompt": "x", "max_tokens": 200}));
     assert_eq!(healthy.json()["usage"]["completion_tokens"], 200);
-    assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
+    // Sooner than the slow one is cut.
+    assert!(begun.elapsed() < Duration::from_millis(2500), "{:?}", begun.elapsed());
     h.wait_until("cut", |h| h.device.in_flight() == 0);
     drop(slow);
 }
@@ -239,7 +240,7 @@ fn a_drain_is_bounded_and_a_stop_is_at_once() {
         }
         assert!(text.contains("server_shutting_down"), "{text}");
         assert!(!text.contains("[DONE]"));
-        assert!(begun.elapsed() < Duration::from_secs(2));
+        assert!(begun.elapsed() < Duration::from_secs(4));
         h.join();
         let free = |h: &Harness| h.device.in_flight() == 0;
         h.wait_until("cancelled on the device", free);

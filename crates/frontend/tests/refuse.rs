@@ -210,6 +210,7 @@ fn errors_are_openai_objects() {
         ("/v1/chat/completions", json!({"messages": message, "max_tokens": 5000})),
         ("/v1/completions", json!({"prompt": ids})),
         ("/v1/completions", json!({"prompt": ""})),
+        ("/v1/completions", json!({"prompt": "x".repeat(1 << 20)})),
         ("/v1/completions", json!({"prompt": ["a", "b"], "n": 20})),
         ("/v1/completions", json!({"prompt": "a", "response_format": {"type": "json_object"}})),
         ("/nowhere", json!({})),

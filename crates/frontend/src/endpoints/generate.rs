@@ -66,16 +66,17 @@ impl<T> Asked<T> {
     }
 }
 
-/// Prepares every prompt.
+/// Prepares every prompt, if there is room for its choices.
 ///
 /// # Errors
-/// See [`prepare`].
+/// See [`App::check_room`] and [`prepare`].
 pub async fn prepare_all(
     app: &App,
     sources: Vec<PromptSource>,
     params: &GenerateParams,
     echo: bool,
 ) -> Result<Vec<Prepared>, ApiError> {
+    app.check_room(sources.len() * params.n as usize)?;
     let serving = &app.serving;
     let device = serving.port.device();
     let mut prompts = Vec::with_capacity(sources.len());
@@ -98,7 +99,6 @@ pub async fn answer(
     in_flight: InFlight,
     format: impl Format + 'static,
 ) -> Result<Response, ApiError> {
-    app.check_queue()?;
     let generation = Generation::submit(&app.serving, prompts, params, arrived)?;
     match params.stream {
         None => collect(generation, format, in_flight).await,

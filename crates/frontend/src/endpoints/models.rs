@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use axum::extract::{Path, State};
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use serde::Serialize;
 
 use crate::api_error::ApiError;
 use crate::http::app::App;
+use crate::validate::ModelLimits;
 
 #[derive(Serialize)]
 struct Models<'a> {
@@ -23,26 +24,35 @@ struct Model<'a> {
     owned_by: &'static str,
     root: &'a str,
     parent: Option<()>,
-    /// Tokens; `null` until the device is ready.
-    max_model_len: Option<u32>,
+    /// Tokens, prompt and produced.
+    max_model_len: u32,
 }
 
-/// All served names.
-pub async fn list(State(app): State<Arc<App>>) -> Response {
-    let data = app.names.iter().map(|name| model(&app, name)).collect();
-    super::status::json(&Models { object: "list", data })
+/// All served names. 503 until the device is ready: routers and benchmark clients take this path
+/// for readiness.
+///
+/// # Errors
+/// 503
+pub async fn list(State(app): State<Arc<App>>) -> Result<Response, ApiError> {
+    let limits = app.model_limits()?;
+    let data = app.names.iter().map(|name| model(&app, limits, name)).collect();
+    Ok(super::status::json(&Models { object: "list", data }))
 }
 
 /// One served name; it may hold slashes.
-pub async fn one(State(app): State<Arc<App>>, Path(id): Path<String>) -> Response {
-    match app.model_name(Some(&id)) {
-        Ok(name) => super::status::json(&model(&app, &name)),
-        Err(error) => ApiError::into_response(error),
-    }
+///
+/// # Errors
+/// 404 for another name, 503 as for the list.
+pub async fn one(
+    State(app): State<Arc<App>>,
+    Path(id): Path<String>,
+) -> Result<Response, ApiError> {
+    let limits = app.model_limits()?;
+    let name = app.model_name(Some(&id))?;
+    Ok(super::status::json(&model(&app, limits, &name)))
 }
 
-fn model<'a>(app: &'a App, name: &'a str) -> Model<'a> {
-    let device = app.serving.port.device();
+fn model<'a>(app: &'a App, limits: ModelLimits, name: &'a str) -> Model<'a> {
     Model {
         id: name,
         object: "model",
@@ -50,6 +60,6 @@ fn model<'a>(app: &'a App, name: &'a str) -> Model<'a> {
         owned_by: "saccade",
         root: &app.config.model,
         parent: None,
-        max_model_len: device.ready().then_some(device.max_model_len),
+        max_model_len: limits.max_model_len,
     }
 }

@@ -94,11 +94,32 @@ impl App {
         }
     }
 
-    /// Refuses when more requests wait for a seat than the configuration allows.
+    /// Refuses `choices` that cannot be submitted now, before any work is done for them; the
+    /// submission itself has the last word.
     ///
     /// # Errors
-    /// 429
-    pub fn check_queue(&self) -> Result<(), ApiError> {
+    /// 400 for more choices than slots, 429 if the slots are taken, or if more requests wait for a
+    /// seat than the configuration allows.
+    pub fn check_room(&self, choices: usize) -> Result<(), ApiError> {
+        let port = &self.serving.port;
+        let slots = port.num_slots();
+        if choices > slots {
+            return Err(ApiError::invalid(
+                "n",
+                format!(
+                    "`n` times the number of prompts must be at most {slots} (slots of this \
+                     server), got {choices}"
+                ),
+            ));
+        }
+        if port.free_slots() < choices {
+            let retry_after_s = self.serving.metrics.retry_after_s();
+            return Err(ApiError::overloaded("all slots of this server are in use", retry_after_s));
+        }
+        self.check_queue()
+    }
+
+    fn check_queue(&self) -> Result<(), ApiError> {
         let Some(max) = self.config.max_num_queued_reqs else { return Ok(()) };
         let states = self.serving.port.slot_states();
         let waiting = states.get(PREFILL_PENDING).copied().unwrap_or(0);

@@ -22,6 +22,8 @@ pub trait DevicePort: Send + Sync {
     fn heartbeat(&self) -> DeviceInfo;
     /// The device's counters.
     fn stats(&self) -> DeviceStats;
+    /// Slots that a submission could take now.
+    fn free_slots(&self) -> usize;
     /// Slots of this frontend.
     fn num_slots(&self) -> usize;
     /// Slots of this frontend by `SAC_STATE_*`.
@@ -47,6 +49,9 @@ impl<T: Transport + 'static> DevicePort for Submitter<T> {
     }
     fn stats(&self) -> DeviceStats {
         Submitter::stats(self)
+    }
+    fn free_slots(&self) -> usize {
+        Submitter::free_slots(self)
     }
     fn num_slots(&self) -> usize {
         Submitter::num_slots(self)

@@ -31,7 +31,7 @@ impl Generation {
     /// Submits `n` choices for each prompt: all of them, or none.
     ///
     /// # Errors
-    /// 429 if they do not all fit now, 503 without a device, 400 for what the device refuses.
+    /// 429 if they do not all fit now, 503 without a device, 400 for what breaks the wire's bounds.
     pub fn submit(
         serving: &Serving,
         prompts: &[Prepared],
@@ -40,16 +40,6 @@ impl Generation {
     ) -> Result<Self, ApiError> {
         let port = &serving.port;
         let wanted = prompts.len() * params.n as usize;
-        if wanted > port.num_slots() {
-            return Err(ApiError::invalid(
-                "n",
-                format!(
-                    "`n` times the number of prompts must be at most {} (slots of this server), \
-                     got {wanted}",
-                    port.num_slots()
-                ),
-            ));
-        }
         let seed = params.seed.map_or_else(random_seed, Ok)?;
         let mut choices = Vec::with_capacity(wanted);
         for prompt in prompts {

@@ -44,12 +44,35 @@ pub async fn prepare(
     echo: bool,
 ) -> Result<Prepared, ApiError> {
     let chat = matches!(source, PromptSource::Chat(_));
+    if params.truncate_prompt_tokens.is_none() {
+        check_bytes(serving, &source, device.max_model_len)?;
+    }
     let (ids, text) = tokenize(serving, source, params.add_special_tokens, echo).await?;
     let ids = truncated(ids, params, device.max_model_len);
     let defaults = &serving.assets.defaults;
     let max_tokens = max_tokens(ids.len(), params, defaults, device.max_model_len, chat)?;
     let params = request_params(params, defaults, max_tokens, echo);
     Ok(Prepared { params, ids, text, max_tokens })
+}
+
+/// Refuses text that no tokenization can bring under the length limit: the tokenizer's time is not
+/// for it.
+fn check_bytes(serving: &Serving, source: &PromptSource, limit: u32) -> Result<(), ApiError> {
+    let (param, bytes) = match source {
+        PromptSource::Chat(chat) => ("messages", chat.text_bytes()),
+        PromptSource::Completion(Prompt::Text(text)) => ("prompt", text.len()),
+        PromptSource::Completion(Prompt::Ids(_)) => return Ok(()),
+    };
+    if bytes <= serving.assets.tokenizer.vocab().max_text_bytes(limit) {
+        return Ok(());
+    }
+    Err(ApiError::context_length(
+        param,
+        format!(
+            "This model's maximum context length is {limit} tokens. However, your request has \
+             {bytes} bytes of text, more than so many tokens can hold."
+        ),
+    ))
 }
 
 /// Ids of a prompt, and its text if it will be echoed.

@@ -63,10 +63,10 @@ impl ChatTemplate {
     /// # Errors
     /// A sentence for the client: what the template raised, or which bound was met.
     pub fn render(&self, input: &ChatInput) -> Result<String, String> {
-        let input_bytes: usize = input.messages.iter().map(|m| m.content.joined().len()).sum();
+        let four_times = input.text_bytes().saturating_mul(4);
         let mut out = Bounded {
             bytes: Vec::new(),
-            max_bytes: input_bytes.saturating_mul(4).saturating_add(TEMPLATE_OUTPUT_SLACK_BYTES),
+            max_bytes: four_times.saturating_add(TEMPLATE_OUTPUT_SLACK_BYTES),
         };
         let template = self.env.get_template(NAME).map_err(|e| e.to_string())?;
         let rendered = template.render_captured_to(self.context(input), &mut out);

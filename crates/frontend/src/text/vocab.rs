@@ -30,6 +30,7 @@ pub struct Vocab {
     offsets: Vec<u32>,
     bytes: Vec<u8>,
     flags: Vec<u8>,
+    longest: usize,
 }
 
 impl Vocab {
@@ -40,7 +41,8 @@ impl Vocab {
     pub fn of(tokenizer: &Tokenizer) -> Result<Self, UnsupportedDecoder> {
         let (scheme, replace) = scheme_of(tokenizer)?;
         let num_ids = tokenizer.get_vocab(true).into_values().max().map_or(0, |id| id + 1);
-        let mut vocab = Self { scheme, offsets: vec![0], bytes: Vec::new(), flags: Vec::new() };
+        let mut vocab =
+            Self { scheme, offsets: vec![0], bytes: Vec::new(), flags: Vec::new(), longest: 0 };
         let unicode_bytes = char_bytes();
         for id in 0..num_ids {
             let token = tokenizer.id_to_token(id);
@@ -64,6 +66,8 @@ impl Vocab {
                     },
                 }
             }
+            let start = vocab.offsets.last().map_or(0, |&o| o as usize);
+            vocab.longest = vocab.longest.max(vocab.bytes.len() - start);
             vocab.flags.push(flags);
             vocab.offsets.push(vocab.bytes.len() as u32);
         }
@@ -75,6 +79,13 @@ impl Vocab {
         let Some(&start) = self.offsets.get(id as usize) else { return &[] };
         let end = self.offsets.get(id as usize + 1).copied().unwrap_or(start);
         &self.bytes[start as usize..end as usize]
+    }
+
+    /// Most bytes of text that `tokens` tokens can stand for. A text beyond needs no tokenizer to be
+    /// too long. Normalizers compose characters (NFC: three to one), hence the slack.
+    pub fn max_text_bytes(&self, tokens: u32) -> usize {
+        const NORMALIZER_SLACK: usize = 4;
+        (tokens as usize).saturating_mul(self.longest.max(1)).saturating_mul(NORMALIZER_SLACK)
     }
 
     /// The piece on its own as text, for logprobs.

@@ -63,6 +63,15 @@ pub enum Content {
 }
 
 impl Content {
+    /// Bytes of the text.
+    pub fn bytes(&self) -> usize {
+        match self {
+            Content::None => 0,
+            Content::Text(text) => text.len(),
+            Content::Parts(parts) => parts.iter().map(|p| p.len() + 1).sum(),
+        }
+    }
+
     /// The whole text; parts are joined by line feeds, as in vLLM.
     pub fn joined(&self) -> String {
         match self {
@@ -92,6 +101,11 @@ impl ChatRequest {
 }
 
 impl ChatInput {
+    /// Bytes of all contents.
+    pub fn text_bytes(&self) -> usize {
+        self.messages.iter().map(|m| m.content.bytes()).sum()
+    }
+
     /// Text of the last message.
     pub fn last_text(&self) -> String {
         self.messages.last().map(|m| m.content.joined()).unwrap_or_default()

@@ -160,13 +160,13 @@ impl Harness {
     }
 
     pub fn wait_until(&self, what: &str, mut done: impl FnMut(&Self) -> bool) {
-        for _ in 0..1000 {
+        for _ in 0..6000 {
             if done(self) {
                 return;
             }
             std::thread::sleep(Duration::from_millis(10));
         }
-        panic!("{what}: not within 10 s");
+        panic!("{what}: not within a minute");
     }
 
     /// Waits for the server to end by itself.
