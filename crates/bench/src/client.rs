@@ -67,10 +67,7 @@ impl Target {
     }
 }
 
-async fn read_stream(
-    mut body: hyper::body::Incoming,
-    start: Instant,
-) -> anyhow::Result<Outcome> {
+async fn read_stream(mut body: hyper::body::Incoming, start: Instant) -> anyhow::Result<Outcome> {
     let mut seen = Events::default();
     let (mut first_s, mut last_s) = (0.0, 0.0);
     let mut outcome = Outcome { ttft_s: 0.0, gaps_s: vec![], e2e_s: 0.0, tokens: 0 };

@@ -177,8 +177,7 @@ impl Device {
         let mut out = std::ptr::null_mut();
         // SAFETY: the structs and the arrays they point to (eos_ids, sliding_window) live until the
         // call returns; the callee copies what it keeps.
-        let code =
-            unsafe { sys::sac_device_create(&c_config, c_model_ptr, vocab_size, &mut out) };
+        let code = unsafe { sys::sac_device_create(&c_config, c_model_ptr, vocab_size, &mut out) };
         check("create device", code)?;
         match NonNull::new(out) {
             Some(device) => Ok(Device { handle: Arc::new(Handle(device)) }),

@@ -8,8 +8,8 @@ use std::time::Duration;
 use saccade_device::{Device, DeviceConfig, DeviceKind, PrefillPolicy, RegionMemory};
 use saccade_model::{Dtype, DtypeChoice, ModelFolder, OpenOptions, Weights};
 use saccade_ring::{
-    Finish, FrontendRing, InProcTransport, Phase, Reader, Record, RegionLimits, RequestParams, Sink,
-    Submission, Submitter, Ticket, Transport,
+    Finish, FrontendRing, InProcTransport, Phase, Reader, Record, RegionLimits, RequestParams,
+    Sink, Submission, Submitter, Ticket, Transport,
 };
 use serde_json::Value;
 
@@ -145,12 +145,8 @@ fn against_transformers(name: &str, choice: DtypeChoice) {
     let expected: Value = serde_json::from_str(&text).unwrap();
     let path = reference().join("models").join(name);
     let folder = ModelFolder::open(path.to_str().unwrap(), &OpenOptions::default()).unwrap();
-    let limits = RegionLimits {
-        num_slots: 32,
-        num_frontends: 1,
-        out_ring_words: 64,
-        arena_bytes: 1 << 20,
-    };
+    let limits =
+        RegionLimits { num_slots: 32, num_frontends: 1, out_ring_words: 64, arena_bytes: 1 << 20 };
     let transport = InProcTransport::create(&limits).unwrap();
     let mut device = load(&folder, choice).attach(Memory(transport.clone())).unwrap();
     let stop = device.stop_handle();

@@ -40,7 +40,8 @@ fn named_file(mut args: impl Iterator<Item = String>) -> Option<PathBuf> {
 
 /// Environment variables that a file asks for.
 fn read(path: &Path) -> anyhow::Result<Vec<(String, String)>> {
-    let text = std::fs::read_to_string(path).with_context(|| format!("{FLAG} {}", path.display()))?;
+    let text =
+        std::fs::read_to_string(path).with_context(|| format!("{FLAG} {}", path.display()))?;
     parse(&text).with_context(|| format!("{FLAG} {}", path.display()))
 }
 
@@ -52,7 +53,9 @@ fn parse(text: &str) -> anyhow::Result<Vec<(String, String)>> {
         .into_iter()
         .map(|(key, value)| {
             let flag = key.replace('_', "-");
-            let Some(variable) = known.get(&flag) else { bail!("{key}: there is no flag --{flag}") };
+            let Some(variable) = known.get(&flag) else {
+                bail!("{key}: there is no flag --{flag}")
+            };
             Ok((variable.clone(), plain(&key, value)?))
         })
         .collect()
@@ -89,7 +92,8 @@ mod tests {
 
     #[test]
     fn flags_of_every_shape() {
-        let text = "port: 9000\nmodel: ./m\nserial: true\nmax_num_seqs: 4\nserved-model-name: [a, b]\n";
+        let text =
+            "port: 9000\nmodel: ./m\nserial: true\nmax_num_seqs: 4\nserved-model-name: [a, b]\n";
         let mut entries = parse(text).unwrap();
         entries.sort();
         let expected = [
@@ -99,7 +103,8 @@ mod tests {
             ("SACCADE_SERIAL", "true"),
             ("SACCADE_SERVED_MODEL_NAME", "a,b"),
         ];
-        let expected: Vec<_> = expected.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect();
+        let expected: Vec<_> =
+            expected.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect();
         assert_eq!(entries, expected);
     }
 

@@ -59,6 +59,7 @@ impl fmt::Display for CoreList {
     }
 }
 
+#[cfg(feature = "device")]
 impl CoreList {
     /// The cores that this process may run on.
     pub fn current() -> std::io::Result<CoreList> {
@@ -99,7 +100,9 @@ mod tests {
 
     #[test]
     fn parses_and_prints() {
-        for (text, printed) in [("0", "0"), ("0-3,6", "0-3,6"), ("6,1,2,3,1", "1-3,6"), ("5,7", "5,7")] {
+        for (text, printed) in
+            [("0", "0"), ("0-3,6", "0-3,6"), ("6,1,2,3,1", "1-3,6"), ("5,7", "5,7")]
+        {
             assert_eq!(text.parse::<CoreList>().unwrap().to_string(), printed);
         }
     }

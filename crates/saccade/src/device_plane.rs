@@ -82,12 +82,8 @@ fn prepare(args: &ServeArgs, region: &Region) -> anyhow::Result<(Device, libc::s
 }
 
 fn null_device(args: &ServeArgs, model: &ModelConfig) -> anyhow::Result<Device> {
-    let budget = kv_budget::resolve(
-        &args.device,
-        0,
-        model.max_model_len(),
-        args.model.max_model_len,
-    )?;
+    let budget =
+        kv_budget::resolve(&args.device, 0, model.max_model_len(), args.model.max_model_len)?;
     let kind = DeviceKind::Null { step_us: args.device.null_step_us };
     let config = device_config(&args.device, kind, budget, model.eos_ids.clone())?;
     Ok(Device::create(&config, None, model.vocab_size)?)
@@ -103,7 +99,8 @@ fn cpu_device(
         LoadFormat::Dummy => None,
         LoadFormat::Auto | LoadFormat::Safetensors => Some(Weights::open(folder, model)?),
     };
-    let choice: DtypeChoice = args.model.dtype.parse().map_err(|e| anyhow::anyhow!("--dtype: {e}"))?;
+    let choice: DtypeChoice =
+        args.model.dtype.parse().map_err(|e| anyhow::anyhow!("--dtype: {e}"))?;
     let dtype = choice.resolve(model.dtype, weights.as_ref().and_then(Weights::stored_dtype));
     let block_bytes = kv_block_bytes(model, dtype.bytes(), args.device.block_size);
     let budget = kv_budget::resolve(

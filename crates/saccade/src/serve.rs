@@ -165,7 +165,9 @@ impl Supervisor {
 
 fn planes(args: &ServeArgs, model_folder: &Path, ring: &Path) -> Vec<Plane> {
     let mut planes = vec![Plane::device(args, model_folder, ring)];
-    planes.extend((0..args.ring.api_server_count).map(|i| Plane::frontend(args, model_folder, ring, i)));
+    planes.extend(
+        (0..args.ring.api_server_count).map(|i| Plane::frontend(args, model_folder, ring, i)),
+    );
     planes
 }
 

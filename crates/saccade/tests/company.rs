@@ -88,7 +88,10 @@ async fn same_bytes_alone_and_in_any_company() -> Result<()> {
         let server = Server::start(&flags).await?;
         assert_same(&alone, &together(&server).await?, how);
         if how == "with preemption" {
-            assert!(server.metric("vllm:num_preemptions_total").await? > 0.0, "nothing was preempted");
+            assert!(
+                server.metric("vllm:num_preemptions_total").await? > 0.0,
+                "nothing was preempted"
+            );
         }
     }
     Ok(())

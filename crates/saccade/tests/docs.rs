@@ -12,7 +12,10 @@ fn quoted(line: &str) -> impl Iterator<Item = &str> {
 }
 
 fn is_path(word: &str) -> bool {
-    word.contains('/') && !word.contains(' ') && !word.starts_with(['/', '$', '<']) && !word.contains("::")
+    word.contains('/')
+        && !word.contains(' ')
+        && !word.starts_with(['/', '$', '<'])
+        && !word.contains("::")
 }
 
 /// Every quoted path of a document exists; every quoted word in the parentheses after a path stands in
@@ -55,7 +58,9 @@ fn paths_with_symbols(paragraph: &str) -> Vec<(&str, &str)> {
 
 #[test]
 fn documents_name_what_exists() {
-    let wrong: Vec<String> =
-        ["docs/request.md", "ARCHITECTURE.md", "tests/README.md"].iter().flat_map(|d| check(d)).collect();
+    let wrong: Vec<String> = ["docs/request.md", "ARCHITECTURE.md", "tests/README.md"]
+        .iter()
+        .flat_map(|d| check(d))
+        .collect();
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }

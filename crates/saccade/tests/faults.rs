@@ -77,15 +77,25 @@ async fn kill_under_load(kind: &str, times: usize) -> Result<()> {
                     panic!("round {round}, request {i}: no error event after {text:?}")
                 }
                 End::Error(_) | End::Broken => {
-                    assert!(reference[i % 16].starts_with(&text), "round {round}, request {i}: {text}");
+                    assert!(
+                        reference[i % 16].starts_with(&text),
+                        "round {round}, request {i}: {text}"
+                    );
                     ended_by_fault += 1;
                 }
             }
         }
         // The server is whole again: a full answer, and nothing left behind.
-        assert_eq!(stream(&server, &body(3, length(3))).await?.text, reference[3], "after round {round}");
+        assert_eq!(
+            stream(&server, &body(3, length(3))).await?.text,
+            reference[3],
+            "after round {round}"
+        );
     }
-    assert!(normal > 0 && ended_by_fault > 0, "{normal} ended normally, {ended_by_fault} by the fault");
+    assert!(
+        normal > 0 && ended_by_fault > 0,
+        "{normal} ended normally, {ended_by_fault} by the fault"
+    );
     back.sort();
     eprintln!(
         "{kind}: {times} kills, {normal} streams ended normally, {ended_by_fault} by the fault; time \

@@ -82,8 +82,22 @@ fn nothing_is_left_over() {
 #[test]
 fn the_scheduler_knows_no_machine() {
     let banned = [
-        "#if", "#ifdef", "__atomic", "std::atomic", "atomicCAS", "__threadfence", "volatile", "asm(",
-        "asm volatile", "malloc", "= new ", "std::vector", "std::string", "<thread>", "<mutex>", "printf",
+        "#if",
+        "#ifdef",
+        "__atomic",
+        "std::atomic",
+        "atomicCAS",
+        "__threadfence",
+        "volatile",
+        "asm(",
+        "asm volatile",
+        "malloc",
+        "= new ",
+        "std::vector",
+        "std::string",
+        "<thread>",
+        "<mutex>",
+        "printf",
     ];
     let mut wrong = Vec::new();
     for below in ["device/sched", "device/kv", "device/ring/ring_view.hpp"] {

@@ -149,7 +149,12 @@ pub(crate) struct DeviceArgs {
     #[arg(long, value_name = "N", default_value_t = 256, env = "SACCADE_MAX_NUM_SEQS")]
     pub max_num_seqs: u32,
     /// Tokens of one step: decodes, and chunks of prompts
-    #[arg(long, value_name = "TOKENS", default_value_t = 512, env = "SACCADE_MAX_NUM_BATCHED_TOKENS")]
+    #[arg(
+        long,
+        value_name = "TOKENS",
+        default_value_t = 512,
+        env = "SACCADE_MAX_NUM_BATCHED_TOKENS"
+    )]
     pub max_num_batched_tokens: u32,
     /// Tokens in a KV block: 8, 16, 32, 64 or 128
     #[arg(long, value_name = "TOKENS", default_value_t = 16, env = "SACCADE_BLOCK_SIZE")]

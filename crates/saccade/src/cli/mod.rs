@@ -5,9 +5,9 @@ mod groups;
 
 use clap::{Args, Parser, Subcommand};
 
-pub(crate) use groups::{
-    DeviceArgs, DeviceName, HttpArgs, LoadFormat, ModelArgs, PlacementArgs, Prefill, RingArgs,
-};
+pub(crate) use groups::{DeviceArgs, HttpArgs, LoadFormat, ModelArgs, PlacementArgs, RingArgs};
+#[cfg(feature = "device")]
+pub(crate) use groups::{DeviceName, Prefill};
 
 const AFTER_HELP: &str = "\
 Examples:
@@ -102,7 +102,8 @@ mod tests {
             if arg.get_help_heading() != heading {
                 heading = arg.get_help_heading();
                 let title = heading.unwrap_or("General");
-                write!(text, "\n## {title}\n\n| flag | meaning | default |\n|---|---|---|\n").unwrap();
+                write!(text, "\n## {title}\n\n| flag | meaning | default |\n|---|---|---|\n")
+                    .unwrap();
             }
             let default: Vec<_> =
                 arg.get_default_values().iter().map(|v| v.to_string_lossy()).collect();
@@ -119,6 +120,9 @@ mod tests {
             std::fs::write(path, reference()).unwrap();
         }
         let written = std::fs::read_to_string(path).unwrap_or_default();
-        assert!(written == reference(), "docs/flags.md is stale: UPDATE_DOCS=1 cargo test -p saccade");
+        assert!(
+            written == reference(),
+            "docs/flags.md is stale: UPDATE_DOCS=1 cargo test -p saccade"
+        );
     }
 }

@@ -148,12 +148,8 @@ pub struct Streamed {
 pub async fn stream(server: &Server, body: &Value) -> Result<Streamed> {
     let mut body = body.clone();
     body["stream"] = true.into();
-    let answer = server
-        .http
-        .post(format!("{}/v1/completions", server.url))
-        .json(&body)
-        .send()
-        .await?;
+    let answer =
+        server.http.post(format!("{}/v1/completions", server.url)).json(&body).send().await?;
     if !answer.status().is_success() {
         let status = answer.status().as_u16();
         return Ok(Streamed {
