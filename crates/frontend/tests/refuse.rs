@@ -312,3 +312,28 @@ fn slo_targets_reach_the_device_from_body_or_header() {
     let answer = h.request("POST", "/v1/completions", &bad, "{\"prompt\": \"x\"}");
     assert_eq!(answer.status, 400);
 }
+
+#[test]
+fn the_readme_names_every_parameter_and_code() {
+    let readme = include_str!("../README.md");
+    let names = params::FLOATS.iter().map(|p| p.name).chain(params::INTS.iter().map(|p| p.name));
+    for name in names {
+        assert!(readme.contains(&format!("`{name}`")), "README.md: no {name}");
+    }
+    let sources = [
+        include_str!("../src/api_error.rs"),
+        include_str!("../src/http/body.rs"),
+        include_str!("../src/http/router.rs"),
+        include_str!("../src/http/layers.rs"),
+        include_str!("../src/http/app.rs"),
+    ];
+    let quoted = sources.iter().flat_map(|s| s.split('"'));
+    let known = ["_error", "invalid_", "device_", "server_", "body_", "_found", "_allowed"];
+    for code in quoted.filter(|w| w.bytes().all(|b| b.is_ascii_lowercase() || b == b'_')) {
+        let is_type = ["server_error", "invalid_request_error"].contains(&code)
+            || (code.ends_with("_error") && code != "internal_error");
+        if !is_type && known.iter().any(|k| code.contains(k)) {
+            assert!(readme.contains(&format!("`{code}`")), "README.md: no {code}");
+        }
+    }
+}

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
-use super::logprobs::ChatLogprobs;
+use super::logprobs::{ChatLogprobs, TokenNames};
 use super::{ChunkUsage, Format, Frames, Head, SYSTEM_FINGERPRINT, Usage};
 use crate::serving::{Delta, FinishReason};
 use crate::text::vocab::Vocab;
@@ -13,7 +13,7 @@ use crate::validate::GenerateParams;
 /// Says deltas as chat completions.
 pub struct ChatFormat {
     head: Head,
-    vocab: Arc<Vocab>,
+    names: TokenNames,
     stop: Vec<String>,
     logprobs: bool,
     /// The client wants a chunk for each token, text or not.
@@ -114,7 +114,7 @@ impl ChatFormat {
     pub fn new(head: Head, vocab: Arc<Vocab>, params: &GenerateParams, echo: String) -> Self {
         Self {
             head,
-            vocab,
+            names: TokenNames::new(vocab, params.return_tokens_as_token_ids),
             stop: params.stop.clone(),
             logprobs: params.logprobs.is_some(),
             every_token: params.stream.is_some_and(|s| s.continuous_usage_stats),
@@ -170,7 +170,7 @@ impl Format for ChatFormat {
         }
         let logprobs = self.logprobs.then(|| {
             let mut logprobs = ChatLogprobs::default();
-            logprobs.extend(&self.vocab, &delta.logprobs);
+            logprobs.extend(&self.names, &delta.logprobs);
             logprobs
         });
         let end_only = delta.finish.is_some() && delta.text.is_empty();
@@ -194,7 +194,7 @@ impl Format for ChatFormat {
             choice.text.push_str(&self.echo);
         }
         choice.text.push_str(&delta.text);
-        choice.logprobs.extend(&self.vocab, &delta.logprobs);
+        choice.logprobs.extend(&self.names, &delta.logprobs);
         choice.finish = delta.finish.or(choice.finish.take());
     }
 

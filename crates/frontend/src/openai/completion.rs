@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde::Serialize;
 
 use super::chat::StopReason;
-use super::logprobs::CompletionLogprobs;
+use super::logprobs::{CompletionLogprobs, TokenNames};
 use super::{ChunkUsage, Format, Frames, Head, SYSTEM_FINGERPRINT, Usage};
 use crate::serving::{Delta, FinishReason, Prepared, TokenLogprobs};
 use crate::text::vocab::Vocab;
@@ -14,7 +14,7 @@ use crate::validate::GenerateParams;
 /// Says deltas as text completions.
 pub struct CompletionFormat {
     head: Head,
-    vocab: Arc<Vocab>,
+    names: TokenNames,
     stop: Vec<String>,
     logprobs: bool,
     every_token: bool,
@@ -69,7 +69,7 @@ impl CompletionFormat {
         });
         Self {
             head,
-            vocab,
+            names: TokenNames::new(vocab, params.return_tokens_as_token_ids),
             stop: params.stop.clone(),
             logprobs: params.logprobs.is_some(),
             every_token: params.stream.is_some_and(|s| s.continuous_usage_stats),
@@ -84,11 +84,11 @@ impl CompletionFormat {
         if let Some((prompt, first_id)) = choice.echo.take() {
             text = prompt;
             let first = TokenLogprobs { id: first_id, logprob: None, top: Box::default() };
-            logprobs.extend(&self.vocab, &[first], &mut choice.offset);
-            logprobs.extend(&self.vocab, &delta.prompt, &mut choice.offset);
+            logprobs.extend(&self.names, &[first], &mut choice.offset);
+            logprobs.extend(&self.names, &delta.prompt, &mut choice.offset);
         }
         text.push_str(&delta.text);
-        logprobs.extend(&self.vocab, &delta.logprobs, &mut choice.offset);
+        logprobs.extend(&self.names, &delta.logprobs, &mut choice.offset);
         (text, self.logprobs.then_some(logprobs))
     }
 

@@ -1,5 +1,7 @@
 //! Logprobs in the formats of chat and of completions.
 
+use std::sync::Arc;
+
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
 use crate::serving::TokenLogprobs;
@@ -10,6 +12,29 @@ const MIN_LOGPROB: f32 = -9999.0;
 
 fn finite(logprob: f32) -> f32 {
     if logprob.is_nan() { MIN_LOGPROB } else { logprob.max(MIN_LOGPROB) }
+}
+
+/// How tokens are named in logprobs: by their text, or as `token_id:N`, which tells apart tokens of
+/// the same text (`return_tokens_as_token_ids`).
+pub struct TokenNames {
+    vocab: Arc<Vocab>,
+    as_ids: bool,
+}
+
+impl TokenNames {
+    /// Names from `vocab`.
+    pub fn new(vocab: Arc<Vocab>, as_ids: bool) -> Self {
+        Self { vocab, as_ids }
+    }
+
+    fn name(&self, id: u32) -> String {
+        if self.as_ids { format!("token_id:{id}") } else { self.vocab.piece_text(id) }
+    }
+
+    /// Characters that the token's text takes.
+    fn chars(&self, id: u32) -> usize {
+        self.vocab.piece_text(id).chars().count()
+    }
 }
 
 /// `logprobs` of a chat choice.
@@ -35,11 +60,11 @@ struct ChatAlternative {
 
 impl ChatLogprobs {
     /// Adds tokens.
-    pub fn extend(&mut self, vocab: &Vocab, tokens: &[TokenLogprobs]) {
+    pub fn extend(&mut self, names: &TokenNames, tokens: &[TokenLogprobs]) {
         let alternative = |id: u32, logprob: f32| ChatAlternative {
-            token: vocab.piece_text(id),
+            token: names.name(id),
             logprob: finite(logprob),
-            bytes: vocab.piece(id).to_vec(),
+            bytes: names.vocab.piece(id).to_vec(),
         };
         self.content.extend(tokens.iter().map(|t| ChatToken {
             token: alternative(t.id, t.logprob.unwrap_or(MIN_LOGPROB)),
@@ -59,14 +84,13 @@ pub struct CompletionLogprobs {
 
 impl CompletionLogprobs {
     /// Adds tokens; `offset` counts characters from the start of the choice's text, and moves on.
-    pub fn extend(&mut self, vocab: &Vocab, tokens: &[TokenLogprobs], offset: &mut usize) {
+    pub fn extend(&mut self, names: &TokenNames, tokens: &[TokenLogprobs], offset: &mut usize) {
         for token in tokens {
-            let text = vocab.piece_text(token.id);
             self.text_offset.push(*offset);
-            *offset += text.chars().count();
+            *offset += names.chars(token.id);
             self.token_logprobs.push(token.logprob.map(finite));
-            self.top_logprobs.push(token.logprob.map(|own| TopLogprobs::of(vocab, token, own)));
-            self.tokens.push(text);
+            self.top_logprobs.push(token.logprob.map(|own| TopLogprobs::of(names, token, own)));
+            self.tokens.push(names.name(token.id));
         }
     }
 
@@ -85,10 +109,10 @@ impl CompletionLogprobs {
 struct TopLogprobs(Vec<(String, f32)>);
 
 impl TopLogprobs {
-    fn of(vocab: &Vocab, token: &TokenLogprobs, own: f32) -> Self {
+    fn of(names: &TokenNames, token: &TokenLogprobs, own: f32) -> Self {
         let mut all: Vec<(String, f32)> = Vec::with_capacity(token.top.len() + 1);
         for (id, logprob) in token.top.iter().copied().chain([(token.id, own)]) {
-            let text = vocab.piece_text(id);
+            let text = names.name(id);
             if !all.iter().any(|(known, _)| *known == text) {
                 all.push((text, finite(logprob)));
             }

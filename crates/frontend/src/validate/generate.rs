@@ -54,6 +54,8 @@ pub struct GenerateParams {
     pub logit_bias: Vec<(u32, f32)>,
     /// `Some(k)`: logprob of each token and `k` alternatives.
     pub logprobs: Option<u32>,
+    /// Logprobs name tokens as `token_id:N`.
+    pub return_tokens_as_token_ids: bool,
     /// Lower is earlier.
     pub priority: i32,
     /// Hash of the client's cache salt; 0 is shared.
@@ -117,6 +119,7 @@ impl GenerateParams {
             truncate_prompt_tokens: truncation(fields)?,
             logit_bias: logit_bias(fields, model)?,
             logprobs: None,
+            return_tokens_as_token_ids: fields.boolean("return_tokens_as_token_ids", false)?,
             priority: priority(fields, model)?,
             cache_salt: fields.text(&CACHE_SALT)?.map_or(0, |salt| hash_salt(&salt)),
             slo_ttft_s: slo(fields, &SLO_TTFT_MS, headers.ttft_ms)?,

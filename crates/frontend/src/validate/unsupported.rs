@@ -25,7 +25,6 @@ const EVERYWHERE: &[Row] = &[
     ("logits_processors", &["[]"]),
     ("prompt_logprobs", &[]),
     ("spaces_between_special_tokens", &["true"]),
-    ("return_tokens_as_token_ids", &["false"]),
     ("return_token_ids", &["false"]),
     ("kv_transfer_params", &[]),
     ("vllm_xargs", &["{}"]),

@@ -192,7 +192,7 @@ impl Drop for Harness {
     }
 }
 
-fn write_model(dir: &Path) {
+pub fn write_model(dir: &Path) {
     let write = |name: &str, json: serde_json::Value| {
         std::fs::write(dir.join(name), json.to_string()).unwrap();
     };
