@@ -180,6 +180,9 @@ fn completions_echo_and_score_prompts() {
     let (chunks, done) = h.post("/v1/completions", &body).chunks();
     assert!(done);
     assert_eq!(streamed(&chunks, 0), "abHe");
+    // One chunk per token, the last one with the end.
+    assert_eq!(chunks.len(), 2, "{chunks:?}");
+    assert_eq!(chunks[1]["choices"][0]["finish_reason"], "length");
     assert_eq!(chunks[0]["choices"][0]["logprobs"]["tokens"], json!(["a", "b", "H"]));
 }
 

@@ -1,6 +1,7 @@
 //! A generation as an answer: one JSON body, or server-sent events.
 
 use std::convert::Infallible;
+use std::pin::Pin;
 
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
@@ -8,7 +9,7 @@ use bytes::Bytes;
 use futures_util::FutureExt;
 use futures_util::stream::unfold;
 use http::{HeaderValue, header};
-use tokio::time::{Duration, timeout};
+use tokio::time::{Duration, Instant, Sleep, sleep};
 
 use crate::api_error::ApiError;
 use crate::lifecycle::InFlight;
@@ -47,8 +48,16 @@ pub fn stream(
     keep_alive: Duration,
     in_flight: InFlight,
 ) -> Response {
-    let state =
-        Streaming { generation, format, options, keep_alive, over: false, _in_flight: in_flight };
+    let state = Streaming {
+        generation,
+        format,
+        options,
+        keep_alive,
+        silence: Box::pin(sleep(keep_alive)),
+        last_frames: Instant::now(),
+        over: false,
+        _in_flight: in_flight,
+    };
     let events = unfold(state, |mut state| async move {
         let bytes = state.next().await?;
         Some((Ok::<Bytes, Infallible>(bytes), state))
@@ -67,6 +76,8 @@ struct Streaming<F> {
     format: F,
     options: StreamOptions,
     keep_alive: Duration,
+    silence: Pin<Box<Sleep>>,
+    last_frames: Instant,
     over: bool,
     _in_flight: InFlight,
 }
@@ -80,16 +91,30 @@ impl<F: Format> Streaming<F> {
         let mut frames = Frames::default();
         // A delta may have nothing to say yet; an empty chunk would be no event.
         while frames.is_empty() && !self.over {
-            match timeout(self.keep_alive, self.generation.next()).await {
-                Ok(next) => self.say(next, &mut frames),
-                Err(_) => frames.comment("waiting"),
+            tokio::select! {
+                biased;
+                next = self.generation.next() => self.say(next, &mut frames),
+                () = self.silence.as_mut() => self.break_silence(&mut frames),
             }
         }
         while !self.over && frames.len() < FRAMES_BYTES {
             let Some(next) = self.generation.next().now_or_never() else { break };
             self.say(next, &mut frames);
         }
+        self.last_frames = Instant::now();
         Some(frames.take())
+    }
+
+    /// The alarm is not moved with every token, which would cost each of them a timer: when it
+    /// rings, it looks how long the silence really was.
+    fn break_silence(&mut self, frames: &mut Frames) {
+        let due = self.last_frames + self.keep_alive;
+        if due <= Instant::now() {
+            frames.comment("waiting");
+            self.silence.as_mut().reset(Instant::now() + self.keep_alive);
+        } else {
+            self.silence.as_mut().reset(due);
+        }
     }
 
     fn say(

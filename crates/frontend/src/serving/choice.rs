@@ -164,7 +164,7 @@ impl Choice {
                 let said = self.take(token);
                 self.spent += begun.elapsed();
                 match said {
-                    Some(delta) => return Poll::Ready(Ok(delta)),
+                    Some(delta) => return Poll::Ready(Ok(self.with_end(delta))),
                     None => continue,
                 }
             }
@@ -175,6 +175,20 @@ impl Choice {
             self.end = ready!(flight.mailbox().poll_drain(&mut self.inbox, cx));
             self.admitted = flight.mailbox().admitted();
         }
+    }
+
+    /// The end goes into the last token's delta if both are there, as clients that count deltas
+    /// expect. A failure stays for the next look.
+    fn with_end(&mut self, mut delta: Delta) -> Delta {
+        let well = [Finish::Stop, Finish::Length].map(|finish| Some(End::Finished(finish)));
+        if delta.finish.is_some() || !self.inbox.is_empty() || !well.contains(&self.end) {
+            return delta;
+        }
+        let Some(Ok(mut last)) = self.end.map(|end| self.finish(end)) else { return delta };
+        delta.text.push_str(&last.text);
+        delta.logprobs.append(&mut last.logprobs);
+        delta.finish = last.finish;
+        delta
     }
 
     /// Handles one record; `None` if it adds nothing to say.
