@@ -25,7 +25,7 @@ def test_against_transformers(path):
     tolerance = expected["tolerance"]
     model = REFERENCE / "models" / path.stem
     # A small budget, so that the longer prompts are computed in chunks.
-    flags = ("--max-num-batched-tokens", "64", "--max-num-seqs", "8")
+    flags = ("--dtype", "float32", "--max-num-batched-tokens", "64", "--max-num-seqs", "8")
     with serve(str(model), "--served-model-name", "m", *flags) as url:
         for result in expected["results"]:
             prompt = result["prompt"]
