@@ -177,7 +177,7 @@ void mixed_run(const TestModel& m, const HarnessOptions& o, std::vector<Travelle
 TEST_CASE("f32 logprobs agree with the formulas in double") {
   for (const Kernels* kernels : all_kernels()) {
     for (uint32_t seed = 1; seed <= 12; ++seed) {
-      CAPTURE(kernels->name);
+      CAPTURE(std::string(kernels->name));
       CAPTURE(seed);
       CHECK(prompt_error(random_model(seed, SAC_DTYPE_F32), kernels, seed) < 2e-5);
     }
@@ -187,7 +187,7 @@ TEST_CASE("f32 logprobs agree with the formulas in double") {
 TEST_CASE("bf16 and f16 differ from the formulas by the rounding of the KV cache only") {
   for (const Kernels* kernels : all_kernels()) {
     for (uint32_t seed = 21; seed <= 26; ++seed) {
-      CAPTURE(kernels->name);
+      CAPTURE(std::string(kernels->name));
       CAPTURE(seed);
       CHECK(prompt_error(random_model(seed, SAC_DTYPE_BF16), kernels, seed) < 0.1);
       CHECK(prompt_error(random_model(seed, SAC_DTYPE_F16), kernels, seed) < 0.02);
@@ -199,7 +199,7 @@ TEST_CASE(
     "a request's records are byte-equal alone and in any company, chunking and thread count") {
   for (const Kernels* kernels : all_kernels()) {
     for (uint32_t seed = 31; seed <= 36; ++seed) {
-      CAPTURE(kernels->name);
+      CAPTURE(std::string(kernels->name));
       CAPTURE(seed);
       const TestModel m = random_model(seed, seed % 3);
       Rng rng(seed);

@@ -1,0 +1,218 @@
+// The kernels one by one: any height and cut of a product gives the bytes of one row alone.
+#include <doctest/doctest.h>
+
+#include "cpu/kv_pool.hpp"
+#include "tests/test_model.hpp"
+
+using namespace saccade;
+using namespace saccade::test;
+
+namespace {
+
+std::vector<const Kernels*> all_kernels() {
+  std::vector<const Kernels*> sets = {portable_kernels()};
+  if (avx2_kernels() != nullptr) sets.push_back(avx2_kernels());
+  if (avx512_kernels() != nullptr) sets.push_back(avx512_kernels());
+  return sets;
+}
+
+std::vector<float> random_floats(Rng& rng, size_t n, uint32_t dtype) {
+  std::normal_distribution<float> normal;
+  std::vector<float> values(n);
+  for (float& v : values) v = through_dtype(normal(rng), dtype);
+  return values;
+}
+
+/// A random product and its operands.
+struct Case {
+  Case(uint32_t seed, const Kernels& k) : rng(seed), kernels(k) {
+    rows = 1 + rng() % 70;
+    depth = 1 + rng() % 300;
+    outputs = 1 + rng() % 200;
+    dtype = rng() % 3;
+    epilogue = static_cast<Epilogue>(rng() % 3);
+    x = random_floats(rng, size_t{rows} * depth, SAC_DTYPE_F32);
+    y0 = random_floats(rng, size_t{rows} * outputs, SAC_DTYPE_F32);
+    for (uint32_t i = 0; i < 2; ++i) {
+      weights[i] = random_floats(rng, size_t{outputs} * depth, dtype);
+      biases[i] = random_floats(rng, outputs, SAC_DTYPE_F32);
+      panels[i].resize(size_t{num_panels()} * kPanelOutputs * depth);
+      for (uint32_t p = 0; p < num_panels(); ++p) {
+        k.pack({weights[i].data(), SAC_DTYPE_F32, outputs, depth, dtype, p, panels[i].data()});
+      }
+    }
+  }
+  uint32_t num_panels() const { return ceil_div(outputs, kPanelOutputs); }
+
+  /// Computes rows [begin, begin + count) of y, `panels_at_once` panels per call.
+  void run(uint32_t begin, uint32_t count, uint32_t panels_at_once, std::vector<float>& y) const {
+    for (uint32_t p = 0; p < num_panels(); p += panels_at_once) {
+      MatmulArgs a = {};
+      a.x = x.data() + size_t{begin} * depth;
+      a.x_stride = depth;
+      a.num_rows = count;
+      a.k = depth;
+      a.n = outputs;
+      a.dtype = dtype;
+      a.panels = panels[0].data();
+      a.panels2 = panels[1].data();
+      a.bias = biases[0].data();
+      a.bias2 = biases[1].data();
+      a.first_panel = p;
+      a.num_panels = min_u32(panels_at_once, num_panels() - p);
+      a.epilogue = epilogue;
+      a.y = y.data() + size_t{begin} * outputs;
+      a.y_stride = outputs;
+      kernels.matmul(a);
+    }
+  }
+  double want(uint32_t row, uint32_t output) const {
+    double sums[2];
+    for (uint32_t i = 0; i < 2; ++i) {
+      sums[i] = biases[i][output];
+      for (uint32_t d = 0; d < depth; ++d) {
+        sums[i] += double{x[row * depth + d]} * double{weights[i][output * depth + d]};
+      }
+    }
+    if (epilogue == Epilogue::kStore) return sums[0];
+    if (epilogue == Epilogue::kAdd) return sums[0] + y0[row * outputs + output];
+    return sums[0] / (1 + std::exp(-sums[0])) * sums[1];
+  }
+
+  Rng rng;
+  const Kernels& kernels;
+  uint32_t rows, depth, outputs, dtype;
+  Epilogue epilogue;
+  std::vector<float> x, y0, weights[2], biases[2], panels[2];
+};
+
+}  // namespace
+
+TEST_CASE("a row of a product has the same bytes at any height, cut and place") {
+  for (const Kernels* k : all_kernels()) {
+    for (uint32_t seed = 1; seed <= 60; ++seed) {
+      CAPTURE(std::string(k->name));
+      CAPTURE(seed);
+      Case c(seed, *k);
+      std::vector<float> whole = c.y0, single = c.y0, parts = c.y0;
+      c.run(0, c.rows, kMaxPanelsPerCall, whole);
+      for (uint32_t r = 0; r < c.rows; ++r) c.run(r, 1, 1 + r % kMaxPanelsPerCall, single);
+      for (uint32_t r = 0; r < c.rows;) {
+        const uint32_t count = min_u32(1 + c.rng() % 20, c.rows - r);
+        c.run(r, count, 1, parts);
+        r += count;
+      }
+      CHECK(whole == single);
+      CHECK(whole == parts);
+      double error = 0;
+      for (uint32_t r = 0; r < c.rows; ++r) {
+        for (uint32_t o = 0; o < c.outputs; ++o) {
+          const double want = c.want(r, o);
+          error =
+              std::max(error, std::abs(whole[r * c.outputs + o] - want) / (20 + std::abs(want)));
+        }
+      }
+      CHECK(error < 2e-5);  // single chains in f32; a wrong weight would be off by 1e-2
+    }
+  }
+}
+
+TEST_CASE("packing keeps every weight, from every source type, and a row comes back") {
+  for (const Kernels* k : all_kernels()) {
+    for (uint32_t seed = 1; seed <= 30; ++seed) {
+      CAPTURE(std::string(k->name));
+      CAPTURE(seed);
+      Rng rng(seed);
+      const uint32_t n = 1 + rng() % 100, depth = 1 + rng() % 300;
+      const uint32_t source_dtype = seed % 3, dtype = seed / 3 % 3;
+      const std::vector<float> values = random_floats(rng, size_t{n} * depth, source_dtype);
+      std::vector<uint8_t> source(values.size() * 4 + 1);
+      uint8_t* at = source.data() + 1;  // files align nothing
+      for (size_t i = 0; i < values.size(); ++i) {
+        Bf16 b;
+        F16 h;
+        from_float(values[i], b);
+        from_float(values[i], h);
+        const uint16_t bits = source_dtype == SAC_DTYPE_BF16 ? b.bits : h.bits;
+        if (source_dtype == SAC_DTYPE_F32) {
+          __builtin_memcpy(at + i * 4, &values[i], 4);
+        } else {
+          __builtin_memcpy(at + i * 2, &bits, 2);
+        }
+      }
+      std::vector<float> panels(size_t{ceil_div(n, kPanelOutputs)} * kPanelOutputs * depth);
+      for (uint32_t p = 0; p < ceil_div(n, kPanelOutputs); ++p) {
+        k->pack({at, source_dtype, n, depth, dtype, p, panels.data()});
+      }
+      std::vector<float> row(depth), want(depth);
+      for (uint32_t r = 0; r < n; ++r) {
+        k->unpack_row(panels.data(), dtype, depth, r, row.data());
+        for (uint32_t i = 0; i < depth; ++i) {
+          want[i] = through_dtype(values[r * depth + i], dtype);
+        }
+        REQUIRE(row == want);
+      }
+    }
+  }
+}
+
+TEST_CASE("attention of a row has the same bytes alone and among its neighbours") {
+  for (const Kernels* k : all_kernels()) {
+    for (uint32_t seed = 1; seed <= 40; ++seed) {
+      CAPTURE(std::string(k->name));
+      CAPTURE(seed);
+      Rng rng(seed);
+      sac_model_config c = {};
+      c.num_layers = 1;
+      c.num_kv_heads = 1 + rng() % 3;
+      c.head_dim = 2 * (1 + rng() % 70);
+      c.dtype = rng() % 3;
+      const uint32_t group = 1 + rng() % 9, block_size = 8u << rng() % 4, positions = 300;
+      const KvPool pool(c, block_size, ceil_div(positions, block_size));
+      std::vector<uint32_t> table(ceil_div(positions, block_size));
+      for (uint32_t i = 0; i < table.size(); ++i) {
+        table[i] = static_cast<uint32_t>(table.size()) - 1 - i;
+      }
+      const uint32_t width = c.num_kv_heads * c.head_dim;
+      for (uint32_t p = 0; p < positions; ++p) {
+        std::vector<float> key = random_floats(rng, width, SAC_DTYPE_F32);
+        const std::vector<float> value = random_floats(rng, width, SAC_DTYPE_F32);
+        RotateArgs r = {};
+        r.k = key.data();
+        r.v = value.data();
+        r.num_kv_heads = c.num_kv_heads;
+        r.head_dim = c.head_dim;
+        r.position = p;
+        r.kv = pool.view(0, 0, table.data());
+        k->rotate(r);
+      }
+      AttentionArgs a = {};
+      a.num_rows = 1 + rng() % kAttentionRows;
+      a.first_position = rng() % (positions - a.num_rows);
+      a.group = group;
+      a.head_dim = c.head_dim;
+      a.window = rng() % 2 == 0 ? 0 : 1 + rng() % 100;
+      a.scale = 0.3f;
+      a.row_stride = a.out_stride = size_t{group} * c.head_dim;
+      a.kv = pool.view(0, rng() % c.num_kv_heads, table.data());
+      const std::vector<float> q = random_floats(rng, a.num_rows * a.row_stride, SAC_DTYPE_F32);
+      std::vector<float> together(q.size()), alone(q.size());
+      std::vector<float> scratch(attention_scratch_floats(c.head_dim, group) + 1);
+      scratch.back() = 42.0f;
+      a.q = q.data();
+      a.out = together.data();
+      a.scratch = scratch.data();
+      k->attention(a);
+      AttentionArgs one = a;
+      one.num_rows = 1;
+      for (uint32_t r = 0; r < a.num_rows; ++r) {
+        one.q = q.data() + r * a.row_stride;
+        one.out = alone.data() + r * a.row_stride;
+        one.first_position = a.first_position + r;
+        k->attention(one);
+      }
+      CHECK(together == alone);
+      CHECK(scratch.back() == 42.0f);
+    }
+  }
+}
