@@ -33,9 +33,9 @@ class WaitWord {
 class WorkerPool {
  public:
   class Worker;
-  /// What every worker runs: the same calls of Worker::for_each with the same counts. Before the first
-  /// of them it may read the context; afterwards only items may read what another job changes, because
-  /// a worker that falls behind can outlive its job.
+  /// What every worker runs: the same calls of Worker::for_each with the same counts. Before the
+  /// first of them it may read the context; afterwards only items may read what another job
+  /// changes, because a worker that falls behind can outlive its job.
   using Job = void (*)(void* context, Worker& worker);
 
   /// Throws std::system_error when a thread cannot be started.
