@@ -1,0 +1,95 @@
+// Latencies of a machine over the null step, as a frontend on the host sees them.
+#pragma once
+#include <algorithm>
+
+#include "cuda/machine.hpp"
+#include "tests/test_device.hpp"
+
+namespace saccade::test {
+
+/// Nanoseconds per request, in order.
+struct Latencies {
+  std::vector<double> claim_ns;        // doorbell rung -> the status names the ticket
+  std::vector<double> first_token_ns;  // doorbell rung -> the status counts a token
+  std::vector<double> tick_ns;         // of ticks that ran a step, by the device's clock
+};
+
+inline DeviceShape bench_device() {
+  DeviceShape shape;
+  shape.num_seats = 64;
+  shape.max_num_batched_tokens = 512;
+  shape.num_blocks = 1024;
+  shape.log_words = 0;
+  return shape;
+}
+inline RingShape bench_ring() {
+  RingShape shape;
+  shape.num_slots = SAC_MAX_SLOTS;
+  shape.arena_bytes = SAC_MAX_SLOTS * 1024;
+  return shape;
+}
+
+/// Waits until the slot's status satisfies `seen`; throws after a second.
+template <class Seen>
+uint64_t await_status(const TestRing& ring, uint32_t slot, Seen seen) {
+  constexpr uint64_t kBudgetNs = 1000 * 1000 * 1000;
+  const uint64_t begin_ns = monotonic_ns();
+  for (;;) {
+    const bool is = seen(ring.status_word(slot));
+    const uint64_t now_ns = monotonic_ns();
+    if (is) return now_ns;
+    if (now_ns - begin_ns > kBudgetNs) throw std::runtime_error("no answer within a second");
+  }
+}
+
+/// One request at a time against a machine that runs freely.
+template <class Rig>
+Latencies measure(uint32_t num_requests) {
+  const DeviceShape shape = bench_device();
+  Rig rig(limits_of(shape, bench_ring()), shape.eos_ids, bench_ring());
+  rig.machine.start(true);
+  TestFrontend front(rig.ring, 0);
+  front.join();
+  rig.machine.run_ticks(2);
+  rig.machine.run_freely();
+  Latencies l;
+  for (uint32_t i = 0; i < num_requests; ++i) {
+    front.beat();
+    Ticket t = front.prepare(ask_of(16, 4, i), i * 61 % front.num_slots());
+    const uint64_t rung_ns = monotonic_ns();
+    front.ring(t);
+    const auto since = [&](uint64_t ns) { return static_cast<double>(ns - rung_ns); };
+    l.claim_ns.push_back(since(await_status(
+        rig.ring, t.slot, [&](uint64_t word) { return sac_status_ticket(word) == t.ticket; })));
+    l.first_token_ns.push_back(since(await_status(rig.ring, t.slot, [&](uint64_t word) {
+      return sac_status_ticket(word) == t.ticket && sac_status_count(word) != 0;
+    })));
+    await_status(rig.ring, t.slot, [](uint64_t word) {
+      return sac_status_state(word) == SAC_STATE_DECODE_COMPLETED;
+    });
+    front.read(t);
+  }
+  for (const uint32_t ns : rig.machine.stop().tick_ns) l.tick_ns.push_back(ns);
+  return l;
+}
+
+/// "name": {"count": n, "p50": a, "p99": b} with the percentiles in microseconds.
+inline std::string percentiles_json(const char* name, std::vector<double> ns) {
+  std::sort(ns.begin(), ns.end());
+  const auto at = [&](double p) {
+    const auto rank = static_cast<size_t>(p * static_cast<double>(ns.size()));
+    return ns.empty() ? 0.0 : ns[std::min(rank, ns.size() - 1)] * 1e-3;
+  };
+  char text[160];
+  std::snprintf(text, sizeof(text), "\"%s\": {\"count\": %zu, \"p50\": %.3f, \"p99\": %.3f}", name,
+                ns.size(), at(0.50), at(0.99));
+  return text;
+}
+
+inline std::string latencies_json(const Latencies& l) {
+  return percentiles_json("prompt_to_claim_us", l.claim_ns) + ",\n  " +
+         percentiles_json("submit_to_first_token_us", l.first_token_ns) + ",\n  " +
+         percentiles_json("tick_with_step_us", l.tick_ns);
+}
+
+}  // namespace saccade::test
