@@ -20,7 +20,10 @@ die() {
   exit 1
 }
 
-toolkit() { "$venv/bin/python" -c 'import sysconfig; print(sysconfig.get_paths()["purelib"] + "/nvidia/cu13")'; }
+toolkit() {
+  "$venv/bin/python" -c \
+    'import sysconfig; print(sysconfig.get_paths()["purelib"] + "/nvidia/cu13")'
+}
 
 install_toolkit() {
   [ -x "$venv/bin/python" ] || python3 -m venv "$venv"
@@ -46,7 +49,11 @@ compile() {
 # check_spills ARCH: prints each kernel's registers and spills; too many spills are an error.
 check_spills() {
   awk -v arch="$1" -v max="$max_spill_bytes" '
-    /Compiling entry function/ { kernel = $0; sub(/.*entry function ./, "", kernel); sub(/. for .*/, "", kernel) }
+    /Compiling entry function/ {
+      kernel = $0
+      sub(/.*entry function ./, "", kernel)
+      sub(/. for .*/, "", kernel)
+    }
     /spill stores/ { for (i = 1; i < NF; ++i) if ($(i + 2) == "spill") spill = $i }
     /Used [0-9]+ registers/ {
       for (i = 1; i < NF; ++i) if ($i == "Used") registers = $(i + 1)
@@ -79,7 +86,8 @@ run_gpu_test() {
   case $code in
     0) ran="its checks passed on this GPU" ;;
     3)
-      grep -q '^no CUDA driver or GPU: cudaError' "$out/gpu_test.log" || die "gpu_test: exit 3 without its reason"
+      grep -q '^no CUDA driver or GPU: cudaError' "$out/gpu_test.log" ||
+        die "gpu_test: exit 3 without its reason"
       ran="nothing ran on a GPU: there is none here"
       ;;
     *) die "gpu_test: exit code $code" ;;
@@ -96,4 +104,4 @@ for arch in "$run_arch" "${other_archs[@]}"; do
 done
 link_gpu_test
 run_gpu_test
-echo "CUDA build is good: device/cuda compiled for $run_arch ${other_archs[*]}, linked, in $out; $ran"
+echo "CUDA build is good: compiled for $run_arch ${other_archs[*]}, linked, in $out; $ran"
