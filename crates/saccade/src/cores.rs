@@ -75,6 +75,16 @@ impl CoreList {
         Ok(CoreList((0..MAX_CORES).filter(|&c| unsafe { libc::CPU_ISSET(c, &set) }).collect()))
     }
 
+    /// An error that names the first core of `self` that is not among `usable`.
+    pub fn check_within(&self, usable: &CoreList, flag: &str) -> anyhow::Result<()> {
+        match self.0.iter().find(|core| !usable.0.contains(core)) {
+            Some(core) => {
+                anyhow::bail!("{flag}: core {core} is not among {usable}, the usable ones")
+            }
+            None => Ok(()),
+        }
+    }
+
     /// How many there are.
     pub fn len(&self) -> usize {
         self.0.len()
@@ -105,6 +115,15 @@ mod tests {
         {
             assert_eq!(text.parse::<CoreList>().unwrap().to_string(), printed);
         }
+    }
+
+    #[cfg(feature = "device")]
+    #[test]
+    fn unusable_cores_are_named() {
+        let usable: CoreList = "0-1".parse().unwrap();
+        let asked: CoreList = "1-2".parse().unwrap();
+        let error = asked.check_within(&usable, "--device-cores").unwrap_err().to_string();
+        assert_eq!(error, "--device-cores: core 2 is not among 0-1, the usable ones");
     }
 
     #[test]

@@ -170,7 +170,7 @@ fn log_ready(config: &DeviceConfig, dtype: Dtype, block_bytes: u64) {
         ?dtype,
         max_model_len = config.max_model_len,
         kv_blocks = config.num_blocks,
-        kv_mib = u64::from(config.num_blocks) * block_bytes >> 20,
+        kv_mib = (u64::from(config.num_blocks) * block_bytes) >> 20,
         threads = config.num_threads,
         "device plane loaded"
     );

@@ -11,7 +11,8 @@ use anyhow::{Context, bail};
 use saccade_ring::{Region, RegionLimits, default_region_dir};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use crate::cli::ServeArgs;
+use crate::cli::{PlacementArgs, ServeArgs};
+use crate::cores::CoreList;
 use crate::model_source;
 use child::{Exit, Plane, PlaneKind};
 
@@ -41,6 +42,7 @@ struct Supervisor {
 
 impl Supervisor {
     fn start(args: &ServeArgs) -> anyhow::Result<Supervisor> {
+        check_placement(&args.placement)?;
         let scratch = model_source::scratch()?;
         let folder = model_source::open(&args.model, scratch.path())?;
         folder.config()?; // a model that cannot be served is refused before anything is started
@@ -161,6 +163,20 @@ impl Supervisor {
             plane.kill().await;
         }
     }
+}
+
+/// Cores that this process may not use would be dropped silently by the kernel.
+fn check_placement(placement: &PlacementArgs) -> anyhow::Result<()> {
+    let usable = CoreList::current().context("read the usable cores")?;
+    for (flag, cores) in [
+        ("--device-cores", &placement.device_cores),
+        ("--frontend-cores", &placement.frontend_cores),
+    ] {
+        if let Some(cores) = cores {
+            cores.check_within(&usable, flag)?;
+        }
+    }
+    Ok(())
 }
 
 fn planes(args: &ServeArgs, model_folder: &Path, ring: &Path) -> Vec<Plane> {
