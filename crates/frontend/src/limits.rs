@@ -25,6 +25,8 @@ pub const MAX_STOP_BYTES: usize = 1024;
 pub const MAX_STOP_IDS: usize = 128;
 /// Pairs in `logit_bias` (`SAC_MAX_LOGIT_BIAS`).
 pub const MAX_LOGIT_BIAS: usize = 1024;
+/// JSON text of `logit_bias`: more than so many pairs ever need.
+pub const MAX_LOGIT_BIAS_BYTES: usize = 128 * 1024;
 /// Alternatives per token (`SAC_MAX_TOP_LOGPROBS`).
 pub const MAX_TOP_LOGPROBS: i64 = 20;
 /// Characters of `cache_salt`.

@@ -99,6 +99,9 @@ fn the_queue_has_its_own_bound() {
     let answer = h.post("/v1/completions", &json!({"prompt": "x"}));
     assert_eq!(answer.status, 429, "{}", answer.text());
     assert!(answer.text().contains("max_num_queued_reqs"));
+    // A bound of 0 still lets a request in that need not wait.
+    let h = Harness::with(|c| c.max_num_queued_reqs = Some(0), FakeConfig::default());
+    assert_eq!(h.post("/v1/completions", &json!({"prompt": "x"})).status, 200);
 }
 
 #[test]

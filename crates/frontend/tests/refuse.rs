@@ -140,6 +140,7 @@ fn lists_and_texts_are_bounded() {
         refused(e, "logit_bias", r#"{"1": "1"}"#);
         refused(e, "logit_bias", "[1]");
         taken(e, "logit_bias", &bias(1000));
+        refused(e, "logit_bias", &bias(100_000));
         taken(e, "cache_salt", "\"x\"");
         refused(e, "cache_salt", "\"\"");
         taken(e, "cache_salt", &format!("\"{}\"", "é".repeat(1024)));
@@ -208,6 +209,7 @@ fn errors_are_openai_objects() {
         ("/v1/chat/completions", json!({"messages": message, "temperature": -1})),
         ("/v1/chat/completions", json!({"messages": message, "model": "other"})),
         ("/v1/chat/completions", json!({"messages": message, "max_tokens": 5000})),
+        ("/v1/chat/completions", json!({"messages": message, "min_tokens": 4090})),
         ("/v1/completions", json!({"prompt": ids})),
         ("/v1/completions", json!({"prompt": ""})),
         ("/v1/completions", json!({"prompt": "x".repeat(1 << 20)})),

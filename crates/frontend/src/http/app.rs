@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use saccade_ring::layout;
 use tokio::sync::Semaphore;
 
 use super::Connections;
@@ -113,27 +114,38 @@ impl App {
             ));
         }
         if port.free_slots() < choices {
-            let retry_after_s = self.serving.metrics.retry_after_s();
+            let retry_after_s = self.serving.retry_after_s();
             return Err(ApiError::overloaded("all slots of this server are in use", retry_after_s));
         }
         self.check_queue()
     }
 
+    /// Requests beyond the device's free seats are those that wait.
     fn check_queue(&self) -> Result<(), ApiError> {
         let Some(max) = self.config.max_num_queued_reqs else { return Ok(()) };
-        let states = self.serving.port.slot_states();
-        let waiting = states.get(PREFILL_PENDING).copied().unwrap_or(0);
-        if waiting < max {
+        let port = &self.serving.port;
+        let states = port.slot_states();
+        let pending = states.get(PREFILL_PENDING).copied().unwrap_or(0);
+        let seated: usize = SEATED.iter().filter_map(|&state| states.get(state)).sum();
+        let running = seated.max(port.stats().num_running as usize);
+        let free_seats = (port.device().max_num_seqs as usize).saturating_sub(running);
+        if pending < max + free_seats {
             return Ok(());
         }
         Err(ApiError::overloaded(
-            format!("{waiting} requests wait already, at most {max} may (max_num_queued_reqs)"),
-            self.serving.metrics.retry_after_s(),
+            format!("{pending} requests wait already, at most {max} may (max_num_queued_reqs)"),
+            self.serving.retry_after_s(),
         ))
     }
 }
 
-const PREFILL_PENDING: usize = saccade_ring::layout::SAC_STATE_PREFILL_PENDING as usize;
+const PREFILL_PENDING: usize = layout::SAC_STATE_PREFILL_PENDING as usize;
+/// States of requests that hold a seat.
+const SEATED: [usize; 3] = [
+    layout::SAC_STATE_PREFILL_PROCESSING as usize,
+    layout::SAC_STATE_DECODE_PROCESSING as usize,
+    layout::SAC_STATE_DECODE_PAUSED as usize,
+];
 
 /// Seconds since 1970.
 pub fn unix_s() -> u64 {

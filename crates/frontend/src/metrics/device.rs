@@ -125,11 +125,6 @@ impl DeviceMetrics {
             counter.inc_by(now - counter.get());
         }
     }
-
-    /// Requests that held a seat at the last reading.
-    pub fn running(&self) -> f64 {
-        self.running.get()
-    }
 }
 
 /// Share of the KV blocks in use.

@@ -325,12 +325,11 @@ impl Metrics {
         self.unknown_fields.inc_by(count as u64);
     }
 
-    /// Seconds until a slot may be free: the mean time of recent requests, shared among those that
-    /// run.
-    pub fn retry_after_s(&self) -> u32 {
-        let running = self.device.running().max(1.0);
-        (self.recent.mean_request_s() / running).ceil().clamp(RETRY_AFTER_S.0, RETRY_AFTER_S.1)
-            as u32
+    /// Seconds until one of `running` requests may have ended: the mean time of recent requests,
+    /// shared among them.
+    pub fn retry_after_s(&self, running: u32) -> u32 {
+        let seconds = self.recent.mean_request_s() / f64::from(running.max(1));
+        seconds.ceil().clamp(RETRY_AFTER_S.0, RETRY_AFTER_S.1) as u32
     }
 
     /// All series in the Prometheus text format.

@@ -56,7 +56,7 @@ impl Generation {
                 };
                 // An error drops the choices so far, which cancels them.
                 let flight = Flight::submit(port, &serving.registry, &submission)
-                    .map_err(|e| submit_error(e, serving.metrics.retry_after_s()))?;
+                    .map_err(|e| submit_error(e, serving.retry_after_s()))?;
                 choices.push(Choice::new(settings.clone(), flight));
             }
         }

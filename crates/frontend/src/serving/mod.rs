@@ -31,3 +31,10 @@ pub struct Serving {
     /// Counters and histograms.
     pub metrics: Arc<Metrics>,
 }
+
+impl Serving {
+    /// For a `Retry-After`: seconds until a slot may be free.
+    pub fn retry_after_s(&self) -> u32 {
+        self.metrics.retry_after_s(self.port.stats().num_running)
+    }
+}

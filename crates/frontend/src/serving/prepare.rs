@@ -47,8 +47,12 @@ pub async fn prepare(
     if params.truncate_prompt_tokens.is_none() {
         check_bytes(serving, &source, device.max_model_len)?;
     }
-    let (ids, text) = tokenize(serving, source, params.add_special_tokens, echo).await?;
+    let (ids, mut text) = tokenize(serving, source, params.add_special_tokens, echo).await?;
+    let whole_len = ids.len();
     let ids = truncated(ids, params, device.max_model_len);
+    if echo && ids.len() < whole_len {
+        text = decode(serving.assets.tokenizer.vocab(), &ids, false);
+    }
     let defaults = &serving.assets.defaults;
     let max_tokens = max_tokens(ids.len(), params, defaults, device.max_model_len, chat)?;
     let params = request_params(params, defaults, max_tokens, echo);
@@ -186,7 +190,19 @@ fn max_tokens(
             ),
         )),
         Some(wanted) => Ok(wanted),
-        None => Ok((defaults.max_new_tokens.map_or(room, |d| room.min(u64::from(d)))) as u32),
+        None => {
+            let default = (defaults.max_new_tokens.map_or(room, |d| room.min(u64::from(d)))) as u32;
+            if params.min_tokens > default {
+                return Err(ApiError::invalid(
+                    "min_tokens",
+                    format!(
+                        "`min_tokens` ({}) must be at most {default}, the tokens that are left",
+                        params.min_tokens
+                    ),
+                ));
+            }
+            Ok(default)
+        }
     }
 }
 
@@ -203,7 +219,7 @@ fn request_params(
         prompt_logprobs: echo && params.logprobs.is_some(),
         // The device always produces one; a request that only scores its prompt drops it.
         max_tokens: max_tokens.max(1),
-        min_tokens: params.min_tokens.min(max_tokens),
+        min_tokens: params.min_tokens,
         num_top_logprobs: params.logprobs.unwrap_or(0),
         temperature: params.temperature.or(defaults.temperature).unwrap_or(1.0),
         top_p: params.top_p.or(defaults.top_p).unwrap_or(1.0),

@@ -103,6 +103,11 @@ mod tests {
     static BYTE_LEVEL: LazyLock<Tokenizer> = LazyLock::new(byte_level);
     static BYTE_FALLBACK: LazyLock<Tokenizer> = LazyLock::new(byte_fallback);
 
+    static BUNDLED: LazyLock<Tokenizer> = LazyLock::new(|| {
+        let models = concat!(env!("CARGO_MANIFEST_DIR"), "/../../models");
+        Tokenizer::from_file(format!("{models}/saccade-tiny/tokenizer.json")).unwrap()
+    });
+
     fn agrees(tokenizer: &Tokenizer, ids: &[u32], skip: bool) -> Result<(), TestCaseError> {
         let vocab = Arc::new(Vocab::of(tokenizer).unwrap());
         let mut detokenizer = Detokenizer::at_start(vocab.clone(), skip);
@@ -121,6 +126,13 @@ mod tests {
             ids in prop::collection::vec(0u32..300, 0..60), skip: bool
         ) {
             agrees(&BYTE_LEVEL, &ids, skip)?;
+        }
+
+        #[test]
+        fn the_bundled_tokenizer_agrees_with_the_whole(
+            ids in prop::collection::vec(0u32..4100, 0..60), skip: bool
+        ) {
+            agrees(&BUNDLED, &ids, skip)?;
         }
 
         #[test]

@@ -204,6 +204,12 @@ pub(super) fn out_of_vocab(param: &str, id: u32, model: ModelLimits) -> ApiError
 fn logit_bias(fields: &Fields, model: ModelLimits) -> Result<Vec<(u32, f32)>, ApiError> {
     let name = LOGIT_BIAS.name;
     let Some(raw) = fields.raw(name) else { return Ok(Vec::new()) };
+    if raw.len() > MAX_LOGIT_BIAS_BYTES {
+        return Err(ApiError::invalid(
+            name,
+            format!("`{name}` must have at most {MAX_LOGIT_BIAS_BYTES} bytes of JSON"),
+        ));
+    }
     let map: BTreeMap<String, &serde_json::value::RawValue> = read_json(name, raw)?;
     if map.len() > MAX_LOGIT_BIAS {
         return Err(ApiError::invalid(
