@@ -1,0 +1,96 @@
+#!/usr/bin/env python3
+"""Do clients that misbehave move the latency of those that do not?
+
+Runs the load generator against a running server three times: alone, beside clients that never read their
+streams, and beside clients that send their request one byte a second; then alone again. Prints the TTFT
+and TPOT percentiles side by side.
+
+    bench/slow_clients.py 127.0.0.1:8000
+"""
+
+import json
+import pathlib
+import socket
+import subprocess
+import sys
+import threading
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+LOAD = ROOT / "target/release/saccade-load"
+SLOW_CLIENTS = 64
+TRICKLE_S = 1.0
+
+
+def load(server):
+    command = [LOAD, "--server", server, "--json", "--concurrency", "4", "--requests", "64"]
+    command += ["--prompt-tokens", "64", "--output-tokens", "64"]
+    return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+
+
+def request(body):
+    head = "POST /v1/completions HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n"
+    return f"{head}content-length: {len(body)}\r\n\r\n{body}".encode()
+
+
+def connect(server):
+    host, port = server.rsplit(":", 1)
+    s = socket.socket()
+    s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    s.connect((host, int(port)))
+    return s
+
+
+def never_read(server, stop):
+    """Asks for a long stream and takes nothing of it."""
+    body = {"prompt": "In the beginning", "max_tokens": 1500, "stream": True, "ignore_eos": True}
+    s = connect(server)
+    s.sendall(request(json.dumps(body)))
+    stop.wait()
+    s.close()
+
+
+def trickle(server, stop):
+    """Sends its body a byte at a time."""
+    s = connect(server)
+    data = request(json.dumps({"prompt": "x" * 500, "max_tokens": 1}))
+    try:
+        for byte in data:
+            if stop.wait(TRICKLE_S):
+                break
+            s.sendall(bytes([byte]))
+    except OSError:
+        pass  # cut by the server's deadline, as it should be
+    s.close()
+
+
+def beside(client, server):
+    stop = threading.Event()
+    threads = [threading.Thread(target=client, args=(server, stop)) for _ in range(SLOW_CLIENTS)]
+    for t in threads:
+        t.start()
+    time.sleep(5)  # until the slow readers' buffers are full and their requests are held
+    try:
+        return load(server)
+    finally:
+        stop.set()
+        for t in threads:
+            t.join()
+
+
+def main():
+    server = sys.argv[1]
+    runs = {
+        "alone": load(server),
+        f"beside {SLOW_CLIENTS} that never read": beside(never_read, server),
+        f"beside {SLOW_CLIENTS} that send a byte a second": beside(trickle, server),
+        "alone again": load(server),
+    }
+    print(json.dumps(runs, indent=1))
+    for name, run in runs.items():
+        cells = [f"{k[:4]} p50 {run[k]['p50']:.2f} p99 {run[k]['p99']:.2f} ms" for k in ("ttft_ms", "tpot_ms")]
+        print(f"{name:<40} {' | '.join(cells)}", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main()
