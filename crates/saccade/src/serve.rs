@@ -4,7 +4,7 @@
 mod child;
 mod progress;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
@@ -52,11 +52,7 @@ impl Supervisor {
             out_ring_words: args.ring.out_ring_words,
             arena_bytes: args.ring.arena_bytes,
         };
-        let path = match &args.ring.ring {
-            Some(path) => path.clone(),
-            None => default_region_dir(limits.layout()?.region_bytes())
-                .join(format!("saccade-{}.ring", std::process::id())),
-        };
+        let path = ring_path(args.ring.ring.as_deref(), &limits)?;
         let region = Region::create(&path, &limits).context("create the ring region")?;
         Ok(Supervisor {
             planes: planes(args, folder.root(), &path),
@@ -162,6 +158,22 @@ impl Supervisor {
         for plane in &mut self.planes {
             plane.kill().await;
         }
+    }
+}
+
+/// The region's file: as asked for, or one in shared memory named after this process. A file of that
+/// name was left by a dead process that had our id.
+fn ring_path(asked: Option<&Path>, limits: &RegionLimits) -> anyhow::Result<PathBuf> {
+    if let Some(path) = asked {
+        return Ok(path.to_owned());
+    }
+    let dir = default_region_dir(limits.layout()?.region_bytes());
+    let path = dir.join(format!("saccade-{}.ring", std::process::id()));
+    match std::fs::remove_file(&path) {
+        Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
+            Err(e).with_context(|| format!("remove the stale {}", path.display()))
+        }
+        _ => Ok(path),
     }
 }
 
