@@ -39,6 +39,7 @@ test("chat streams an answer, and the cards move", async () => {
   const { page, problems } = await open();
   assert.equal(await page.textContent("#model"), "saccade-tiny");
   await page.click("summary"); // the settings
+  assert.equal(await page.isVisible("#keyrow"), false, "no key is asked for where none is needed");
   await page.fill("#temperature", "0");
   await page.fill("#input", "Hello! Who are you?");
   await page.press("#input", "Enter");
