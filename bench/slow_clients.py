@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Do clients that misbehave move the latency of those that do not?
 
-Runs the load generator against a running server three times: alone, beside clients that never read their
-streams, and beside clients that send their request one byte a second; then alone again. Prints the TTFT
-and TPOT percentiles side by side.
+Runs the load generator against a running server four times: alone, beside clients that never read
+their streams, beside clients that send their request one byte a second, and alone again. Prints the
+TTFT and TPOT percentiles side by side.
 
     bench/slow_clients.py 127.0.0.1:8000
 """
@@ -88,7 +88,8 @@ def main():
     }
     print(json.dumps(runs, indent=1))
     for name, run in runs.items():
-        cells = [f"{k[:4]} p50 {run[k]['p50']:.2f} p99 {run[k]['p99']:.2f} ms" for k in ("ttft_ms", "tpot_ms")]
+        keys = ("ttft_ms", "tpot_ms")
+        cells = [f"{k[:4]} p50 {run[k]['p50']:.2f} p99 {run[k]['p99']:.2f} ms" for k in keys]
         print(f"{name:<40} {' | '.join(cells)}", file=sys.stderr)
 
 

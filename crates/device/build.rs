@@ -1,5 +1,5 @@
-//! Compiles the device plane for the CPU. The CUDA build is separate (device/CMakeLists.txt), so that
-//! nothing here needs more than a C++ compiler.
+//! Compiles the device plane for the CPU. The CUDA build is separate (device/CMakeLists.txt), so
+//! that nothing here needs more than a C++ compiler.
 
 use std::path::{Path, PathBuf};
 

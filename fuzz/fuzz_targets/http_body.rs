@@ -1,5 +1,5 @@
-//! Bodies of the API: any bytes are parsed and validated, or refused with an error that names a field.
-//! The first byte chooses the endpoint.
+//! Bodies of the API: any bytes are parsed and validated, or refused with an error that names a
+//! field. The first byte chooses the endpoint.
 
 #![no_main]
 

@@ -21,7 +21,9 @@ def test_models(client):
 
 
 def test_chat_is_readable_english(client):
-    answer = client.chat.completions.create(model=MODEL, messages=CHAT, temperature=0, max_tokens=120)
+    answer = client.chat.completions.create(
+        model=MODEL, messages=CHAT, temperature=0, max_tokens=120
+    )
     choice = answer.choices[0]
     assert choice.message.role == "assistant"
     words = choice.message.content.lower().split()

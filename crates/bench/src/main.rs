@@ -1,6 +1,6 @@
-//! Closed-loop load on /v1/completions: N streams at a time, each starting its next request when the
-//! last one ended. Prints one JSON object and a line for people. One thread, so that a server on the
-//! same machine keeps the other cores; the client's own share is reported.
+//! Closed-loop load on /v1/completions: N streams at a time, each starting its next request when
+//! the last one ended. Prints one JSON object and a line for people. One thread, so that a server
+//! on the same machine keeps the other cores; the client's own share is reported.
 
 mod client;
 mod summary;

@@ -1,7 +1,7 @@
 //! Safe bindings to the device plane: create it, load weights, join a ring region, run.
 //!
-//! The control boundary is plain C (`device/host/saccade_device.h`); nothing here is on the path of a
-//! token. Tokens cross only through the ring.
+//! The control boundary is plain C (`device/host/saccade_device.h`); nothing here is on the path of
+//! a token. Tokens cross only through the ring.
 
 mod sys;
 
@@ -162,7 +162,8 @@ pub fn report_progress(
 }
 
 impl Device {
-    /// Allocates everything the plane will ever use. `model` may be `None` for [`DeviceKind::Null`].
+    /// Allocates everything the plane will ever use. `model` may be `None` for
+    /// [`DeviceKind::Null`].
     pub fn create(
         config: &DeviceConfig,
         model: Option<(&ModelConfig, saccade_model::Dtype)>,
@@ -355,7 +356,8 @@ fn check(what: &'static str, code: c_int) -> Result<()> {
     if code >= 0 {
         return Ok(());
     }
-    // SAFETY: sac_last_error returns a NUL-terminated string of this thread, valid until the next call.
+    // SAFETY: sac_last_error returns a NUL-terminated string of this thread, valid until the next
+    // call.
     let sentence = unsafe { CStr::from_ptr(sys::sac_last_error()) };
     Err(error(what, sentence.to_string_lossy().into_owned()))
 }

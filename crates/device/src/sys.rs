@@ -1,5 +1,5 @@
-//! Mirror of `device/host/saccade_device.h`. `control_abi_matches` compares the sizes of the structs
-//! with those that the C++ side was compiled with.
+//! Mirror of `device/host/saccade_device.h`. `control_abi_matches` compares the sizes of the
+//! structs with those that the C++ side was compiled with.
 
 use std::ffi::{c_char, c_int, c_void};
 

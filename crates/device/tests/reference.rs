@@ -1,5 +1,6 @@
-//! The device plane against values that Hugging Face transformers computed (`tests/reference`), through
-//! the real ring: prompts in chunks and decodes in one batch, logprobs within tolerance, tokens equal.
+//! The device plane against values that Hugging Face transformers computed (`tests/reference`),
+//! through the real ring: prompts in chunks and decodes in one batch, logprobs within tolerance,
+//! tokens equal.
 
 #![allow(clippy::unwrap_used)] // clippy exempts only functions marked as tests
 

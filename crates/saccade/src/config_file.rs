@@ -1,5 +1,5 @@
-//! `--config FILE`: a YAML file of flags. Its values become environment variables unless those are set
-//! already, so that one mechanism (clap's) resolves all three sources: flag, variable, file.
+//! `--config FILE`: a YAML file of flags. Its values become environment variables unless those are
+//! set already, so that one mechanism (clap's) resolves all three sources: flag, variable, file.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,8 @@ use crate::cli::Cli;
 const FLAG: &str = "--config";
 const VARIABLE: &str = "SACCADE_CONFIG";
 
-/// Reads the file that the command line or the environment names, if any. Must run before threads do.
+/// Reads the file that the command line or the environment names, if any. Must run before threads
+/// do.
 pub(crate) fn load_into_environment() -> anyhow::Result<()> {
     let Some(path) = named_file(std::env::args()) else { return Ok(()) };
     for (name, value) in read(&path)? {

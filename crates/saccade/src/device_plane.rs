@@ -45,8 +45,8 @@ pub(crate) fn run(args: &ServeArgs) -> anyhow::Result<()> {
 
 /// Blocks the signals that end the plane, so that one thread can wait for them.
 fn block_signals() -> anyhow::Result<libc::sigset_t> {
-    // SAFETY: an all-zero sigset_t is valid storage; the calls fill it and change this thread's mask,
-    // which later threads inherit.
+    // SAFETY: an all-zero sigset_t is valid storage; the calls fill it and change this thread's
+    // mask, which later threads inherit.
     unsafe {
         let mut set: libc::sigset_t = std::mem::zeroed();
         libc::sigemptyset(&mut set);

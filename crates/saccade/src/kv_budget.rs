@@ -17,8 +17,8 @@ pub(crate) struct KvBudget {
     pub max_model_len: u32,
 }
 
-/// Resolves the flags. `block_bytes`: bytes of one block, 0 if blocks take none. `model_len`: longest
-/// sequence of the model. `wanted_len`: --max-model-len.
+/// Resolves the flags. `block_bytes`: bytes of one block, 0 if blocks take none. `model_len`:
+/// longest sequence of the model. `wanted_len`: --max-model-len.
 pub(crate) fn resolve(
     args: &DeviceArgs,
     block_bytes: u64,

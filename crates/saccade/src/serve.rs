@@ -1,5 +1,5 @@
-//! `saccade serve`: the host process. It makes the ring, starts the planes, says where they run, and
-//! then only watches: a plane that dies is started again, a signal ends all in order.
+//! `saccade serve`: the host process. It makes the ring, starts the planes, says where they run,
+//! and then only watches: a plane that dies is started again, a signal ends all in order.
 
 mod child;
 mod progress;
@@ -161,8 +161,8 @@ impl Supervisor {
     }
 }
 
-/// The region's file: as asked for, or one in shared memory named after this process. A file of that
-/// name was left by a dead process that had our id.
+/// The region's file: as asked for, or one in shared memory named after this process. A file of
+/// that name was left by a dead process that had our id.
 fn ring_path(asked: Option<&Path>, limits: &RegionLimits) -> anyhow::Result<PathBuf> {
     if let Some(path) = asked {
         return Ok(path.to_owned());

@@ -18,8 +18,8 @@ fn is_path(word: &str) -> bool {
         && !word.contains("::")
 }
 
-/// Every quoted path of a document exists; every quoted word in the parentheses after a path stands in
-/// that file.
+/// Every quoted path of a document exists; every quoted word in the parentheses after a path stands
+/// in that file.
 fn check(document: &str) -> Vec<String> {
     let text = std::fs::read_to_string(root().join(document)).expect(document);
     let mut wrong = Vec::new();

@@ -38,7 +38,8 @@ fn length(i: u64) -> u64 {
 }
 
 /// Kills one plane `times` times while streams run. Every stream that ends normally equals its
-/// reference; the others end with an explicit error or a broken connection (when their frontend died).
+/// reference; the others end with an explicit error or a broken connection (when their frontend
+/// died).
 async fn kill_under_load(kind: &str, times: usize) -> Result<()> {
     let server = Server::start(&[]).await?;
     let mut reference = Vec::new();

@@ -29,8 +29,8 @@ pub struct WorkPool {
 }
 
 impl WorkPool {
-    /// Starts `threads` threads (at least one) that share a queue of `queue` jobs. They end when the
-    /// last clone of the pool is dropped.
+    /// Starts `threads` threads (at least one) that share a queue of `queue` jobs. They end when
+    /// the last clone of the pool is dropped.
     ///
     /// # Errors
     /// If the system refuses a thread.

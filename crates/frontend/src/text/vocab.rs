@@ -81,8 +81,8 @@ impl Vocab {
         &self.bytes[start as usize..end as usize]
     }
 
-    /// Most bytes of text that `tokens` tokens can stand for. A text beyond needs no tokenizer to be
-    /// too long. Normalizers compose characters (NFC: three to one), hence the slack.
+    /// Most bytes of text that `tokens` tokens can stand for. A text beyond needs no tokenizer to
+    /// be too long. Normalizers compose characters (NFC: three to one), hence the slack.
     pub fn max_text_bytes(&self, tokens: u32) -> usize {
         const NORMALIZER_SLACK: usize = 4;
         (tokens as usize).saturating_mul(self.longest.max(1)).saturating_mul(NORMALIZER_SLACK)

@@ -266,7 +266,8 @@ fn stream(fields: &Fields) -> Result<Option<StreamOptions>, ApiError> {
     Ok(stream.then_some(options))
 }
 
-/// A salt becomes the first 8 bytes of its SHA-256, never 0: a collision is not for a client to make.
+/// A salt becomes the first 8 bytes of its SHA-256, never 0: a collision is not for a client to
+/// make.
 fn hash_salt(salt: &str) -> u64 {
     let digest = Sha256::digest(salt.as_bytes());
     let mut first = [0; 8];

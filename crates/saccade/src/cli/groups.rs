@@ -90,7 +90,7 @@ pub(crate) struct HttpArgs {
     /// Seconds that a client may leave its stream unread before it is cut
     #[arg(long, value_name = "SECONDS", default_value_t = 30, env = "SACCADE_STALL_TIMEOUT_S")]
     pub stall_timeout_s: u64,
-    /// Seconds without a heartbeat after which the device counts as lost; longer than its longest step
+    /// Seconds without a heartbeat after which the device counts as lost; more than a step takes
     #[arg(long, value_name = "SECONDS", default_value_t = 30, env = "SACCADE_DEVICE_LOST_AFTER_S")]
     pub device_lost_after_s: u64,
     /// Origins that may use the API from a browser, or * [default: none but this server's page]

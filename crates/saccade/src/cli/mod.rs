@@ -1,5 +1,5 @@
-//! What a person may type. Flags are vLLM's where vLLM has them; each is also an environment variable
-//! (`SACCADE_` and the flag in capitals) and a key of the file that `--config` names.
+//! What a person may type. Flags are vLLM's where vLLM has them; each is also an environment
+//! variable (`SACCADE_` and the flag in capitals) and a key of the file that `--config` names.
 
 mod groups;
 
@@ -92,8 +92,8 @@ mod tests {
     fn reference() -> String {
         let mut text = String::from(
             "# Flags of `saccade serve`\n\nGenerated from the code by a test; \
-             `UPDATE_DOCS=1 cargo test -p saccade` writes it anew. Each flag is also an environment \
-             variable, and a key of the file that `--config` names.\n",
+             `UPDATE_DOCS=1 cargo test -p saccade` writes it anew. Each flag is also an \
+             environment variable, and a key of the file that `--config` names.\n",
         );
         let command = Cli::command();
         let serve = command.find_subcommand("serve").expect("serve is a command");

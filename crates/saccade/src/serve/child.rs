@@ -175,8 +175,8 @@ fn flags_after_subcommand() -> Vec<std::ffi::OsString> {
     before.into_iter().chain(args).collect()
 }
 
-/// Runs in the child before exec: it dies with the supervisor, gets signals only from it (a terminal's
-/// Ctrl-C goes to the whole group), and runs where it was told to.
+/// Runs in the child before exec: it dies with the supervisor, gets signals only from it (a
+/// terminal's Ctrl-C goes to the whole group), and runs where it was told to.
 fn place(cores: Option<&CoreList>, nice: i32) -> std::io::Result<()> {
     // SAFETY: plain system calls on the calling process.
     unsafe {
