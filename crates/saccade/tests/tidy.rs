@@ -4,6 +4,8 @@ use std::path::{Path, PathBuf};
 
 const MAX_LINES: usize = 900;
 const MAX_COLUMNS: usize = 100;
+/// Scripts have no formatter here.
+const MAX_COLUMNS_PYTHON: usize = 120;
 const SOURCES: [&str; 8] = ["rs", "hpp", "cpp", "h", "c", "cu", "cuh", "py"];
 const SKIPPED: [&str; 6] = ["target", "build", ".git", "node_modules", ".venv", "results"];
 /// Spelled in two parts, so that this file passes its own test.
@@ -53,11 +55,12 @@ fn files_and_lines_are_short() {
         if lines > MAX_LINES {
             wrong.push(format!("{path}: {lines} lines, more than {MAX_LINES}"));
         }
+        let max_columns = if path.ends_with(".py") { MAX_COLUMNS_PYTHON } else { MAX_COLUMNS };
         for (number, line) in text.lines().enumerate() {
             // rustfmt and clang-format own what they can break; long literals stay whole.
             let literal = line.contains('"') || line.contains("://");
-            if line.chars().count() > MAX_COLUMNS && !literal {
-                wrong.push(format!("{path}:{}: over {MAX_COLUMNS} columns", number + 1));
+            if line.chars().count() > max_columns && !literal {
+                wrong.push(format!("{path}:{}: over {max_columns} columns", number + 1));
             }
         }
     }
