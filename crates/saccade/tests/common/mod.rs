@@ -139,9 +139,17 @@ pub enum End {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Streamed {
     pub text: String,
-    /// Tokens and logprobs, as sent.
+    /// Text, logprob, alternatives and offset of each token.
     pub logprobs: Vec<String>,
     pub end: End,
+}
+
+/// What an event says about each of its tokens. How tokens are cut into events depends on timing;
+/// what is said of them does not.
+fn tokens_of(logprobs: &Value) -> Vec<String> {
+    let fields = ["tokens", "token_logprobs", "top_logprobs", "text_offset"];
+    let count = logprobs["tokens"].as_array().map_or(0, Vec::len);
+    (0..count).map(|i| fields.map(|f| logprobs[f][i].to_string()).join(" ")).collect()
 }
 
 /// Streams a completion to its end.
@@ -180,9 +188,7 @@ pub async fn stream(server: &Server, body: &Value) -> Result<Streamed> {
             }
             let choice = &value["choices"][0];
             out.text.push_str(choice["text"].as_str().unwrap_or_default());
-            if !choice["logprobs"].is_null() {
-                out.logprobs.push(choice["logprobs"].to_string());
-            }
+            out.logprobs.extend(tokens_of(&choice["logprobs"]));
             if let Some(reason) = choice["finish_reason"].as_str() {
                 finish = reason.to_owned();
             }
