@@ -16,8 +16,8 @@ use crate::cores::CoreList;
 use crate::model_source;
 use child::{Exit, Plane, PlaneKind};
 
-/// A plane that dies more often than this within the window is given up, and the server with it.
-const MAX_RESTARTS: usize = 8;
+/// Planes that die more often than --max-restarts within this window are given up, and the server
+/// with them.
 const RESTART_WINDOW: Duration = Duration::from_secs(60);
 /// What a plane gets to end after SIGTERM, beyond its own drain timeout, before SIGKILL.
 const KILL_AFTER: Duration = Duration::from_secs(5);
@@ -35,6 +35,7 @@ struct Supervisor {
     loading: progress::Loading,
     drain_timeout: Duration,
     restarts: Vec<Instant>,
+    max_restarts: usize,
     started: Instant,
     /// Holds the unpacked bundled model, if that is served.
     _scratch: tempfile::TempDir,
@@ -60,6 +61,7 @@ impl Supervisor {
             region,
             drain_timeout: Duration::from_secs(args.http.drain_timeout_s),
             restarts: Vec::new(),
+            max_restarts: args.placement.max_restarts,
             started: Instant::now(),
             _scratch: scratch,
         })
@@ -117,8 +119,9 @@ impl Supervisor {
         let now = Instant::now();
         self.restarts.retain(|at| now - *at < RESTART_WINDOW);
         self.restarts.push(now);
-        if self.restarts.len() > MAX_RESTARTS {
-            bail!("{name} died; more than {MAX_RESTARTS} restarts within {RESTART_WINDOW:?}");
+        let max = self.max_restarts;
+        if self.restarts.len() > max {
+            bail!("{name} died; more than {max} deaths within {RESTART_WINDOW:?} (--max-restarts)");
         }
         Ok(())
     }

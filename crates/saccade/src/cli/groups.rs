@@ -189,6 +189,9 @@ pub(crate) struct PlacementArgs {
     /// Cores of the frontend planes [default: all]
     #[arg(long, value_name = "CORES", env = "SACCADE_FRONTEND_CORES")]
     pub frontend_cores: Option<CoreList>,
+    /// Times that planes may die within a minute before the server gives up
+    #[arg(long, value_name = "N", default_value_t = 8, env = "SACCADE_MAX_RESTARTS")]
+    pub max_restarts: usize,
     /// Nice value of the device plane (negative needs the right to)
     #[arg(long, value_name = "NICE", allow_hyphen_values = true, default_value_t = 0, value_parser = clap::value_parser!(i32).range(-20..=19), env = "SACCADE_DEVICE_NICE")]
     pub device_nice: i32,
