@@ -164,7 +164,22 @@ fn read_to_end(reader: &mut Reader<Model>, tokens: &mut Tokens) {
     }
 }
 
+/// Panics of models, expected ones too, are said on standard error past the test harness: its hook
+/// holds locks of a thread while loom switches coroutines on it, and two failing checks at one time
+/// then wait for each other for ever.
+fn say_panics_plainly() {
+    static ONCE: std::sync::Once = std::sync::Once::new();
+    ONCE.call_once(|| {
+        std::panic::set_hook(Box::new(|panic| {
+            use std::io::Write as _;
+            // A message that cannot be written changes no verdict.
+            let _ = std::io::stderr().write_all(format!("{panic}\n").as_bytes());
+        }));
+    });
+}
+
 fn check(model: impl Fn() + Sync + Send + 'static) {
+    say_panics_plainly();
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(2);
     builder.max_branches = 100_000;
