@@ -35,16 +35,17 @@ build/device-bench/ring_bench | tee "$out/ring.json"
 
 start --device null --max-num-seqs 512 --max-num-batched-tokens 4096
 for n in 1 8 64 256; do
-  load --concurrency "$n" --requests $((n * 16 + 64)) --prompt-tokens 32 --output-tokens 128
+  load --concurrency "$n" --requests $((n * 32 + 512)) --prompt-tokens 32 --output-tokens 128
 done | tee "$out/frontend.json"
 stop
 
 build/device-bench/cpu_step_bench | tee "$out/step.txt"
 
-start bench/models/qwen3-0.6b-shape --served-model-name saccade-tiny --load-format dummy --dtype bfloat16 \
+start bench/models/qwen3-0.6b-shape --tokenizer models/saccade-tiny --served-model-name saccade-tiny --load-format dummy --dtype bfloat16 \
   --max-model-len 1024 --max-num-seqs 16 --max-num-batched-tokens 512
 for n in 1 4 8 16; do
-  load --concurrency "$n" --requests $((n * 3)) --warmup 1 --prompt-tokens 128 --output-tokens 64
+  load --concurrency "$n" --requests $((n * 3)) --warmup 1 --every-token \
+    --prompt-tokens 128 --output-tokens 64
 done | tee "$out/model.json"
 stop
 rm -f "$out/server.log"

@@ -29,11 +29,12 @@ pub(crate) struct Target {
     server: String,
     model: String,
     output_tokens: usize,
+    every_token: bool,
 }
 
 impl Target {
-    pub fn new(server: &str, model: &str, output_tokens: usize) -> Target {
-        Target { server: server.into(), model: model.into(), output_tokens }
+    pub fn new(server: &str, model: &str, output_tokens: usize, every_token: bool) -> Target {
+        Target { server: server.into(), model: model.into(), output_tokens, every_token }
     }
 
     pub async fn connect(&self) -> anyhow::Result<SendRequest<Full<Bytes>>> {
@@ -51,10 +52,13 @@ impl Target {
         connection: &mut SendRequest<Full<Bytes>>,
         prompt: &[u32],
     ) -> anyhow::Result<Outcome> {
-        let body = json!({
+        let mut body = json!({
             "model": self.model, "prompt": prompt, "max_tokens": self.output_tokens,
             "temperature": 0, "ignore_eos": true, "stream": true,
         });
+        if self.every_token {
+            body["stream_options"] = json!({"include_usage": true, "continuous_usage_stats": true});
+        }
         let request = hyper::Request::post("/v1/completions")
             .header("host", &self.server)
             .header("content-type", "application/json")
@@ -91,7 +95,7 @@ async fn read_stream(mut body: hyper::body::Incoming, start: Instant) -> anyhow:
     Ok(outcome)
 }
 
-/// Counts `data: {` events in a stream of bytes, across its cuts.
+/// Counts events that have a choice in a stream of bytes, across its cuts.
 #[derive(Debug, Default)]
 struct Events {
     tail: Vec<u8>,
@@ -105,11 +109,17 @@ impl Events {
         while let Some(end) = self.tail.windows(2).position(|w| w == b"\n\n") {
             let event = &self.tail[..end];
             self.done |= event == b"data: [DONE]";
-            events += usize::from(event.starts_with(b"data: {"));
+            events += usize::from(has_choice(event));
             self.tail.drain(..end + 2);
         }
         events
     }
+}
+
+/// The last event, with the usage, has none.
+fn has_choice(event: &[u8]) -> bool {
+    const CHOICE: &[u8] = b"\"choices\":[{";
+    event.starts_with(b"data: {") && event.windows(CHOICE.len()).any(|w| w == CHOICE)
 }
 
 /// Prompt ids of request `index`: splitmix64, so that no two requests share a prefix.

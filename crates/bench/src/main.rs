@@ -41,6 +41,9 @@ struct Args {
     /// Prompt ids are drawn below this
     #[arg(long, default_value_t = 256)]
     vocab: u32,
+    /// Ask for an event per token, also where it has no text yet (stream_options of vLLM)
+    #[arg(long)]
+    every_token: bool,
     /// Only the JSON object
     #[arg(long)]
     json: bool,
@@ -49,7 +52,8 @@ struct Args {
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> anyhow::Result<()> {
     let args = Args::parse();
-    let target = Arc::new(Target::new(&args.server, &args.model, args.output_tokens));
+    let target =
+        Arc::new(Target::new(&args.server, &args.model, args.output_tokens, args.every_token));
     run(&target, &args, args.warmup, 1).await?;
     let (wall, cpu) = (Instant::now(), client::thread_cpu_seconds());
     let outcomes = run(&target, &args, args.requests, args.concurrency).await?;
