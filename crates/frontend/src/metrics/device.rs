@@ -162,14 +162,9 @@ fn counters(b: &Builder) -> prometheus::Result<Vec<(IntCounter, Of)>> {
 }
 
 fn seconds(b: &Builder) -> prometheus::Result<Vec<(Counter, Of)>> {
-    let rows: [(&str, &str, Of); 2] = [
-        ("saccade:device_step_seconds_total", "Time of steps, summed.", |s| s.step_ns),
-        (
-            "saccade:device_host_wait_seconds_total",
-            "Time the device waited for anything outside it while it had work.",
-            |s| s.host_wait_ns,
-        ),
-    ];
+    // host_wait_ns is no metric until the device measures it: a constant 0 would be a claim.
+    let rows: [(&str, &str, Of); 1] =
+        [("saccade:device_step_seconds_total", "Time of steps, summed.", |s| s.step_ns)];
     let one = |(name, help, of): (&str, &str, Of)| {
         Ok((b.add(Counter::with_opts(b.opts(name, help)))?, of))
     };
