@@ -1,0 +1,1 @@
+//! CPU-to-GPU ratios of a cluster, from its scheduler's accounting.

@@ -1,0 +1,13 @@
+//! `saccade bench attack`.
+
+/// Flags of `saccade bench attack`.
+#[derive(Debug, clap::Args)]
+pub struct Args {}
+
+/// Runs it.
+///
+/// # Errors
+/// None yet.
+pub fn run(_args: &Args) -> anyhow::Result<std::process::ExitCode> {
+    anyhow::bail!("not built in yet")
+}

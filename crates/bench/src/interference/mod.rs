@@ -1,0 +1,13 @@
+//! `saccade bench interference`.
+
+/// Flags of `saccade bench interference`.
+#[derive(Debug, clap::Args)]
+pub struct Args {}
+
+/// Runs it.
+///
+/// # Errors
+/// None yet.
+pub fn run(_args: &Args) -> anyhow::Result<std::process::ExitCode> {
+    anyhow::bail!("not built in yet")
+}

@@ -1,0 +1,36 @@
+//! The commands of `saccade bench`: load on a server, load beside neighbours, load against a
+//! victim, and the parts of an engine that its host slows down.
+
+pub mod attack;
+pub mod interference;
+pub mod micro;
+pub mod neighbours;
+pub mod serve;
+
+use std::process::ExitCode;
+
+/// What to measure.
+#[derive(Debug, clap::Subcommand)]
+pub enum Command {
+    /// Load on one OpenAI-compatible server: latency percentiles, goodput, saturation
+    Serve(Box<serve::Args>),
+    /// The same load in isolation and beside neighbours, on one or several servers, interleaved
+    Interference(Box<interference::Args>),
+    /// Attackers with long prompts against a victim, by number of cores
+    Attack(Box<attack::Args>),
+    /// Tokenization share, broadcast per step, stragglers at barriers
+    Micro(Box<micro::Args>),
+}
+
+/// Runs a command.
+///
+/// # Errors
+/// Of the command: bad flags, an unreachable server, a file that cannot be read or written.
+pub fn run(command: &Command) -> anyhow::Result<ExitCode> {
+    match command {
+        Command::Serve(args) => serve::run(args),
+        Command::Interference(args) => interference::run(args),
+        Command::Attack(args) => attack::run(args),
+        Command::Micro(args) => micro::run(args),
+    }
+}

@@ -1,0 +1,1 @@
+//! Neighbours: processes that take what a server needs.

@@ -1,0 +1,1 @@
+//! Says whether a running engine is short of CPU, and what that costs.

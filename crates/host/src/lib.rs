@@ -1,0 +1,1 @@
+//! What Linux says of a process and its cores.

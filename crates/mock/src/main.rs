@@ -1,0 +1,3 @@
+//! A scripted OpenAI-compatible server with known delays.
+
+fn main() {}

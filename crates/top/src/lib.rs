@@ -1,0 +1,1 @@
+//! A terminal view of a running Saccade.
