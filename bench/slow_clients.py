@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Do clients that misbehave move the latency of those that do not?
 
-Runs the load generator against a running server four times: alone, beside clients that never read
-their streams, beside clients that send their request one byte a second, and alone again. Prints the
-TTFT and TPOT percentiles side by side.
+Runs the load generator against a running server: alone, beside clients that never read their
+streams, beside clients that send their request one byte a second, alone again, and, for scale,
+beside as many that do read. Prints the TTFT and TPOT percentiles side by side.
 
     bench/slow_clients.py 127.0.0.1:8000
 """
@@ -50,6 +50,17 @@ def never_read(server, stop):
     s.close()
 
 
+def read_all(server, stop):
+    """Asks for long streams and takes them as they come."""
+    body = {"prompt": "In the beginning", "max_tokens": 1500, "stream": True, "ignore_eos": True}
+    while not stop.is_set():
+        s = connect(server)
+        s.sendall(request(json.dumps(body)))
+        while not stop.is_set() and b"[DONE]" not in s.recv(65536):
+            pass
+        s.close()
+
+
 def trickle(server, stop):
     """Sends its body a byte at a time."""
     s = connect(server)
@@ -85,6 +96,7 @@ def main():
         f"beside {SLOW_CLIENTS} that never read": beside(never_read, server),
         f"beside {SLOW_CLIENTS} that send a byte a second": beside(trickle, server),
         "alone again": load(server),
+        f"beside {SLOW_CLIENTS} that read": beside(read_all, server),
     }
     print(json.dumps(runs, indent=1))
     for name, run in runs.items():

@@ -124,6 +124,17 @@ fn a_slow_reader_stalls_only_itself_and_is_cut() {
     drop(slow);
 }
 
+/// The kernel would take some megabytes of it, and the device would compute it all for nobody.
+#[test]
+fn one_plain_stream_that_nobody_reads_is_held() {
+    let h = Harness::with(|_| {}, FakeConfig { records_per_tick: 64, ..FakeConfig::default() });
+    h.device.babble();
+    let body = json!({"prompt": "x", "max_tokens": 1500, "stream": true});
+    let _slow = h.post_open("/v1/completions", &body);
+    h.wait_until("stalled", |h| h.metric("saccade:reader_stalled_requests") == 1.0);
+    assert_eq!(h.device.in_flight(), 1);
+}
+
 #[test]
 fn slow_senders_are_cut_and_do_not_count_for_long() {
     let h = Harness::with(

@@ -10,6 +10,7 @@ use axum::Router;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
+use socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpSocket, UnixListener};
 use tokio::task::JoinSet;
@@ -29,6 +30,10 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(20);
 const MAX_HEADERS: usize = 128;
 /// Time that connections have to close once the last request is answered.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
+/// Bytes of a connection that the kernel holds and has not sent. More would hide from the device a
+/// client that does not read: whole answers would wait in the kernel, each computed for nobody in
+/// the batch of those that do read. What is on its way to a client that reads is not counted.
+const UNSENT_BYTES: u32 = 16 * 1024;
 /// hyper's smallest buffer.
 const MIN_BUFFER_BYTES: usize = 8 * 1024;
 
@@ -94,6 +99,8 @@ fn bind_tcp(address: SocketAddr) -> std::io::Result<TcpListener> {
     let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
     // A restarted frontend must not wait for the old one's connections to time out.
     socket.set_reuseaddr(true)?;
+    // Connections inherit it.
+    SockRef::from(&socket).set_tcp_notsent_lowat(UNSENT_BYTES)?;
     socket.bind(address)?;
     socket.listen(BACKLOG)
 }
@@ -139,7 +146,11 @@ async fn accept(bound: &Bound) -> std::io::Result<Box<dyn Stream>> {
             stream.set_nodelay(true)?;
             Ok(Box::new(stream))
         }
-        Bound::Unix(listener, _) => Ok(Box::new(listener.accept().await?.0)),
+        Bound::Unix(listener, _) => {
+            let (stream, _) = listener.accept().await?;
+            SockRef::from(&stream).set_send_buffer_size(UNSENT_BYTES as usize)?;
+            Ok(Box::new(stream))
+        }
     }
 }
 
