@@ -101,6 +101,9 @@ static void device_structs(void) {
   FIELD(sac_device_line, num_blocks);
   FIELD(sac_device_line, max_num_seqs);
   FIELD(sac_device_line, max_num_batched_tokens);
+  FIELD(sac_device_line, kv_block_bytes);
+  FIELD(sac_device_line, process_start_ticks);
+  FIELD(sac_device_line, pid);
   FIELD(sac_device_line, _pad0);
   STRUCT(sac_device_stats);
   FIELD(sac_device_stats, ticks);
@@ -116,6 +119,7 @@ static void device_structs(void) {
   FIELD(sac_device_stats, reader_stalls);
   FIELD(sac_device_stats, step_ns);
   FIELD(sac_device_stats, host_wait_ns);
+  FIELD(sac_device_stats, reader_wait_ns);
   FIELD(sac_device_stats, num_running);
   FIELD(sac_device_stats, num_waiting);
   FIELD(sac_device_stats, num_paused);

@@ -27,7 +27,7 @@
 #define SAC_MAGIC UINT64_C(0x3145444143434153) /* "SACCADE1", little-endian */
 #define SAC_ABI_VERSION 1u
 /* FNV-1a 64 of wire.layout.txt; a test recomputes it. */
-#define SAC_LAYOUT_HASH UINT64_C(0xa2395b5006a2efa5)
+#define SAC_LAYOUT_HASH UINT64_C(0x0f83f9b311c1314a)
 
 /* ---- bounds ------------------------------------------------------------------------------- */
 
@@ -120,7 +120,11 @@ typedef struct sac_device_line {
   uint32_t num_blocks;
   uint32_t max_num_seqs;
   uint32_t max_num_batched_tokens;
-  uint8_t _pad0[128 - 64];
+  uint64_t kv_block_bytes;      /* of all layers, K and V; 0: blocks take no memory */
+  uint64_t process_start_ticks; /* field 22 of /proc/<pid>/stat: tells a pid that was reused, or
+                                   that is of another namespace, apart */
+  uint32_t pid;                 /* of the host process behind the device; 0 = not told */
+  uint8_t _pad0[128 - 84];
 } sac_device_line;
 SAC_STATIC_ASSERT(sizeof(sac_device_line) == 128, "device line is one line");
 
@@ -138,7 +142,8 @@ typedef struct sac_device_stats {
   uint64_t requests_reclaimed; /* of frontends that went away */
   uint64_t reader_stalls;      /* times a request was held because its reader was behind */
   uint64_t step_ns;            /* time between launch and completion, summed */
-  uint64_t host_wait_ns; /* time the device waited for anything outside it while it had work */
+  uint64_t host_wait_ns;       /* no step ran: the host had to act; exactly: device/sched/idle.hpp */
+  uint64_t reader_wait_ns;     /* no step ran: all requests were held for slow readers */
   uint32_t num_running;
   uint32_t num_waiting;
   uint32_t num_paused;
@@ -147,7 +152,7 @@ typedef struct sac_device_stats {
   uint32_t last_step_tokens; /* rows of the last step */
   uint32_t last_step_seqs;
   uint32_t _pad0;
-  uint8_t _pad1[256 - 136];
+  uint8_t _pad1[256 - 144];
 } sac_device_stats;
 SAC_STATIC_ASSERT(sizeof(sac_device_stats) == 256, "device statistics are two lines");
 

@@ -15,11 +15,14 @@ import subprocess
 import sys
 import threading
 import time
+import urllib.request
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 LOAD = ROOT / "target/release/saccade-load"
 SLOW_CLIENTS = 64
 TRICKLE_S = 1.0
+SETTLE_S = 5.0
+HELD_TIMEOUT_S = 25.0
 
 
 def load(server):
@@ -75,12 +78,28 @@ def trickle(server, stop):
     s.close()
 
 
+def settle(server, until_held):
+    """Some seconds; for slow readers, until their buffers are full and all of them are held."""
+    deadline = time.monotonic() + (SETTLE_S if not until_held else HELD_TIMEOUT_S)
+    while time.monotonic() < deadline:
+        if until_held and held(server) == SLOW_CLIENTS:
+            return
+        time.sleep(0.2)
+
+
+def held(server):
+    with urllib.request.urlopen(f"http://{server}/metrics") as answer:
+        lines = answer.read().decode().splitlines()
+    values = [l.split()[-1] for l in lines if l.startswith("saccade:reader_stalled_requests{")]
+    return sum(map(float, values))
+
+
 def beside(client, server):
     stop = threading.Event()
     threads = [threading.Thread(target=client, args=(server, stop)) for _ in range(SLOW_CLIENTS)]
     for t in threads:
         t.start()
-    time.sleep(5)  # until the slow readers' buffers are full and their requests are held
+    settle(server, client is never_read)
     try:
         return load(server)
     finally:

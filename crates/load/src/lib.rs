@@ -1,1 +1,30 @@
 //! Open- and closed-loop load on OpenAI-compatible servers, and what it says.
+//!
+//! [`run()`] sends the requests of a [`LoadSpec`] to a [`Target`] and returns a [`Run`]: one
+//! [`RequestRecord`] per request and the health of the client itself. [`Summary::of`] turns it into
+//! percentiles, throughput and goodput; [`analysis`] reads several runs at different rates.
+//!
+//! Open-loop arrivals are sent at their intended times whatever the server does, and latencies are
+//! counted from the *intended* time: a server that stalls is charged for everyone who would have
+//! come meanwhile (coordinated omission). The same figures from the time of sending stand beside
+//! them, and the difference is the client's own lateness.
+
+mod arrival;
+mod error;
+mod record;
+mod spec;
+mod stats;
+mod summary;
+mod target;
+mod workload;
+
+pub use arrival::Arrival;
+pub use error::LoadError;
+pub use record::{ClientHealth, Outcome, RequestRecord, Run, TokenSource};
+pub use spec::{LoadSpec, Observer, Warmup};
+pub use stats::Distribution;
+pub use summary::{Attainment, Latencies, Slo, Summary};
+pub use target::{Api, Target};
+pub use workload::{
+    Lengths, Message, Prompt, PromptForm, Request, SharedPrefix, Source, Trace, TraceEntry, Workload,
+};

@@ -11,7 +11,7 @@ pub const SAC_MAGIC: u64 = 0x3145_4441_4343_4153;
 /// Version of the header as a whole.
 pub const SAC_ABI_VERSION: u32 = 1;
 /// FNV-1a 64 of `abi/wire.layout.txt`.
-pub const SAC_LAYOUT_HASH: u64 = 0xa239_5b50_06a2_efa5;
+pub const SAC_LAYOUT_HASH: u64 = 0x0f83_f9b3_11c1_314a;
 
 /// One writer per line of this size.
 pub const SAC_LINE_BYTES: u32 = 128;
@@ -152,7 +152,10 @@ pub struct DeviceLine {
     pub num_blocks: u32,
     pub max_num_seqs: u32,
     pub max_num_batched_tokens: u32,
-    pub _pad0: [u8; 64],
+    pub kv_block_bytes: u64,
+    pub process_start_ticks: u64,
+    pub pid: u32,
+    pub _pad0: [u8; 44],
 }
 
 /// `sac_device_stats`: writer = device; each word relaxed.
@@ -173,6 +176,7 @@ pub struct DeviceStats {
     pub reader_stalls: u64,
     pub step_ns: u64,
     pub host_wait_ns: u64,
+    pub reader_wait_ns: u64,
     pub num_running: u32,
     pub num_waiting: u32,
     pub num_paused: u32,
@@ -181,7 +185,7 @@ pub struct DeviceStats {
     pub last_step_tokens: u32,
     pub last_step_seqs: u32,
     pub _pad0: u32,
-    pub _pad1: [u8; 120],
+    pub _pad1: [u8; 112],
 }
 
 /// `sac_frontend_ack`: writer = device.
