@@ -26,5 +26,6 @@ pub use stats::Distribution;
 pub use summary::{Attainment, Latencies, Slo, Summary};
 pub use target::{Api, Target};
 pub use workload::{
-    Lengths, Message, Prompt, PromptForm, Request, SharedPrefix, Source, Trace, TraceEntry, Workload,
+    Lengths, Message, Prompt, PromptForm, Request, SharedPrefix, Source, Trace, TraceEntry,
+    Workload,
 };
