@@ -16,7 +16,7 @@ const MAX_TABLE_BYTES: usize = 32 << 20;
 /// # Errors
 /// No socket table can be read.
 pub fn listeners(root: &Root, port: u16) -> Result<Vec<u32>, HostError> {
-    let inodes = listening_inodes(root, port)?;
+    let inodes = listening_inodes(root, "proc/net", port)?;
     if inodes.is_empty() {
         return Ok(Vec::new());
     }
@@ -24,12 +24,18 @@ pub fn listeners(root: &Root, port: u16) -> Result<Vec<u32>, HostError> {
     Ok(pids.into_iter().filter(|&pid| holds_socket(root, pid, &inodes)).collect())
 }
 
-/// Inodes of sockets that listen on `port`; empty when nobody does.
+/// Whether a process holds a TCP socket that listens on `port` in its own network namespace.
 ///
 /// # Errors
-/// No socket table can be read.
-pub fn listening_inodes(root: &Root, port: u16) -> Result<BTreeSet<u64>, HostError> {
-    let table = |name: &str| root.read_up_to(format!("proc/net/{name}"), MAX_TABLE_BYTES);
+/// The process has ended, or is another user's.
+pub fn listens(root: &Root, pid: u32, port: u16) -> Result<bool, HostError> {
+    let inodes = listening_inodes(root, &format!("proc/{pid}/net"), port)?;
+    Ok(holds_socket(root, pid, &inodes))
+}
+
+/// Inodes of sockets that listen on `port`; empty when nobody does.
+fn listening_inodes(root: &Root, net: &str, port: u16) -> Result<BTreeSet<u64>, HostError> {
+    let table = |name: &str| root.read_up_to(format!("{net}/{name}"), MAX_TABLE_BYTES);
     let (v4, v6) = (table("tcp"), table("tcp6"));
     if let (Err(error), Err(_)) = (&v4, &v6) {
         return Err(error.clone());
