@@ -2,12 +2,21 @@
 
 use crate::numbers;
 
+/// Where ticks may stand.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Steps {
+    Any,
+    Whole,
+    PowersOfTwo,
+}
+
 /// One axis of a chart.
 #[derive(Debug, Clone)]
 pub struct Axis {
     title: String,
     unit: String,
     pub(crate) log: bool,
+    steps: Steps,
     pub(crate) from: Option<f64>,
     pub(crate) to: Option<f64>,
 }
@@ -16,7 +25,14 @@ impl Axis {
     /// A linear axis; `unit` follows the title in brackets and may be empty.
     #[must_use]
     pub fn linear(title: impl Into<String>, unit: impl Into<String>) -> Axis {
-        Axis { title: title.into(), unit: unit.into(), log: false, from: None, to: None }
+        Axis {
+            title: title.into(),
+            unit: unit.into(),
+            log: false,
+            steps: Steps::Any,
+            from: None,
+            to: None,
+        }
     }
 
     /// A logarithmic axis. Values that are not positive cannot be shown on it; the chart says how
@@ -24,6 +40,18 @@ impl Axis {
     #[must_use]
     pub fn log(title: impl Into<String>, unit: impl Into<String>) -> Axis {
         Axis { log: true, ..Axis::linear(title, unit) }
+    }
+
+    /// A logarithmic axis with ticks at powers of two: cores, batch sizes, ladders of rates.
+    #[must_use]
+    pub fn log2(title: impl Into<String>, unit: impl Into<String>) -> Axis {
+        Axis { steps: Steps::PowersOfTwo, ..Axis::log(title, unit) }
+    }
+
+    /// A linear axis of whole numbers: counts, ordinals.
+    #[must_use]
+    pub fn whole(title: impl Into<String>, unit: impl Into<String>) -> Axis {
+        Axis { steps: Steps::Whole, ..Axis::linear(title, unit) }
     }
 
     /// The lowest value shown, instead of what the data need.
@@ -52,6 +80,10 @@ impl Axis {
     pub(crate) fn value(&self, value: f64) -> String {
         let number = numbers::short(value);
         if self.unit.is_empty() { number } else { format!("{number} {}", self.unit) }
+    }
+
+    pub(crate) fn scale(&self, (lo, hi): (f64, f64), px: (f64, f64)) -> Scale {
+        Scale { lo, hi, log: self.log, steps: self.steps, px }
     }
 
     pub(crate) fn name(&self) -> &str {
@@ -145,6 +177,7 @@ pub(crate) struct Scale {
     pub lo: f64,
     pub hi: f64,
     pub log: bool,
+    pub steps: Steps,
     /// Pixel of `lo`, pixel of `hi`; the latter is the smaller one on vertical axes.
     pub px: (f64, f64),
 }
@@ -199,7 +232,7 @@ pub(crate) fn ticks(
     });
     let mut all: Vec<Tick> =
         chosen.into_iter().map(|(value, label)| Tick { value, label: Some(label) }).collect();
-    if scale.log {
+    if scale.log && scale.steps == Steps::Any {
         for value in multiples(scale, &[1., 2., 3., 4., 5., 6., 7., 8., 9.]) {
             if !all.iter().any(|t| (t.value / value - 1.0).abs() < 1e-9) {
                 all.push(Tick { value, label: None });
@@ -217,6 +250,7 @@ fn linear_candidates(scale: &Scale, most: usize) -> Candidates {
     (1..=most.max(2))
         .rev()
         .map(|n| nice_step(span / n as f64))
+        .map(|step| if scale.steps == Steps::Whole { step.max(1.0).round() } else { step })
         .map(|step| (stepped(scale, step), Some(step)))
         .collect()
 }
@@ -230,6 +264,9 @@ fn stepped(scale: &Scale, step: f64) -> Vec<f64> {
 fn log_candidates(scale: &Scale) -> Candidates {
     let decades = (scale.hi / scale.lo).log10();
     let mut all: Candidates = Vec::new();
+    if scale.steps == Steps::PowersOfTwo {
+        all.extend([1, 2, 4].map(|stride| (powers_of_two(scale, stride), None)));
+    }
     if decades < 1.0 {
         all.extend(linear_candidates(scale, 8).into_iter().filter(|(v, _)| v.len() >= 3));
     }
@@ -245,6 +282,12 @@ fn log_candidates(scale: &Scale) -> Candidates {
     }
     all.extend(linear_candidates(scale, 4));
     all
+}
+
+fn powers_of_two(scale: &Scale, stride: usize) -> Vec<f64> {
+    let first = (scale.lo.log2() - 1e-9).ceil() as i32;
+    let last = (scale.hi.log2() + 1e-9).floor() as i32;
+    (first..=last).step_by(stride).map(|e| 2f64.powi(e)).collect()
 }
 
 fn multiples(scale: &Scale, factors: &[f64]) -> Vec<f64> {
@@ -268,26 +311,34 @@ mod tests {
 
     #[test]
     fn linear_ticks_are_round() {
-        let scale = Scale { lo: 0.0, hi: 100.0, log: false, px: (0.0, 400.0) };
+        let scale = Scale { lo: 0.0, hi: 100.0, log: false, steps: Steps::Any, px: (0.0, 400.0) };
         assert_eq!(labels(&scale, 6), ["0", "20", "40", "60", "80", "100"]);
-        let scale = Scale { lo: 0.0, hi: 1.0, log: false, px: (0.0, 400.0) };
+        let scale = Scale { lo: 0.0, hi: 1.0, log: false, steps: Steps::Any, px: (0.0, 400.0) };
         assert_eq!(labels(&scale, 5), ["0.00", "0.25", "0.50", "0.75", "1.00"]);
     }
 
     #[test]
     fn log_ticks_thin_out() {
-        let scale = Scale { lo: 1.0, hi: 100.0, log: true, px: (0.0, 400.0) };
+        let scale = Scale { lo: 1.0, hi: 100.0, log: true, steps: Steps::Any, px: (0.0, 400.0) };
         assert_eq!(labels(&scale, 8), ["1", "2", "5", "10", "20", "50", "100"]);
         assert_eq!(labels(&scale, 3), ["1", "10", "100"]);
-        let scale = Scale { lo: 1.0, hi: 32.0, log: true, px: (0.0, 400.0) };
+        let scale = Scale { lo: 1.0, hi: 32.0, log: true, steps: Steps::Any, px: (0.0, 400.0) };
         assert_eq!(labels(&scale, 8), ["1", "2", "5", "10", "20"]);
-        let scale = Scale { lo: 30.0, hi: 45.0, log: true, px: (0.0, 400.0) };
+        let scale = Scale { lo: 30.0, hi: 45.0, log: true, steps: Steps::Any, px: (0.0, 400.0) };
         assert!(labels(&scale, 8).len() >= 3);
     }
 
     #[test]
+    fn ticks_of_whole_numbers_and_powers_of_two() {
+        let scale = Axis::whole("victim", "").scale((1.0, 5.0), (0.0, 900.0));
+        assert_eq!(labels(&scale, 20), ["1", "2", "3", "4", "5"]);
+        let scale = Axis::log2("rate", "").scale((1.0, 32.0), (0.0, 400.0));
+        assert_eq!(labels(&scale, 8), ["1", "2", "4", "8", "16", "32"]);
+    }
+
+    #[test]
     fn a_scale_maps_its_ends() {
-        let scale = Scale { lo: 1.0, hi: 1000.0, log: true, px: (10.0, 310.0) };
+        let scale = Scale { lo: 1.0, hi: 1000.0, log: true, steps: Steps::Any, px: (10.0, 310.0) };
         assert_eq!(scale.map(1.0), 10.0);
         assert!((scale.map(10.0) - 110.0).abs() < 1e-9);
         assert_eq!(scale.clamped(5000.0), 310.0);
@@ -301,7 +352,7 @@ mod tests {
                 for room in [Room::Tight, Room::FromZero] {
                     let (lo, hi) = domain(&axis, values.iter().copied(), room);
                     assert!(lo < hi && lo.is_finite() && hi.is_finite(), "{values:?} {lo} {hi}");
-                    let scale = Scale { lo, hi, log: axis.log, px: (0.0, 100.0) };
+                    let scale = axis.scale((lo, hi), (0.0, 100.0));
                     assert!(!ticks(&scale, 6, |_| true).is_empty(), "{values:?}");
                 }
             }

@@ -130,7 +130,7 @@ impl BarChart {
     }
 
     pub(crate) fn draw(&self, id: &str, width: f64) -> Drawing {
-        let height = self.height.unwrap_or(if width < FULL_WIDTH { 300.0 } else { 320.0 });
+        let height = self.height.unwrap_or(if width < FULL_WIDTH { 300.0 } else { 340.0 });
         let legend: Vec<Entry> = self
             .series
             .iter()
@@ -187,8 +187,10 @@ impl BarChart {
                 let base = if self.y.log { plot.bottom() } else { plot.y.clamped(0.0) };
                 let at = (x, top.min(base));
                 marks::bar(&mut inner, slot, at, (width, (base - top).abs().max(0.5)), "");
-                let tip = self.draw_spread(&mut inner, plot, bars, i, middle).unwrap_or(top);
-                self.draw_number(&mut inner, *value, (middle, tip.min(top) - 4.0), width);
+                let spread = self.draw_spread(&mut inner, plot, bars, i, middle);
+                let (low, high) = spread.unwrap_or((top, top));
+                let y = if top > base { low.max(top) + 11.0 } else { high.min(top) - 4.0 };
+                self.draw_number(&mut inner, *value, (middle, y), width);
             }
             if !value.is_nan() {
                 let said =
@@ -206,7 +208,7 @@ impl BarChart {
         ));
     }
 
-    /// Draws the spread of bar `i`; returns the pixel of its top.
+    /// Draws the spread of bar `i`; returns the pixels of its bottom and top.
     fn draw_spread(
         &self,
         svg: &mut Svg,
@@ -214,7 +216,7 @@ impl BarChart {
         bars: &Bars,
         i: usize,
         x: f64,
-    ) -> Option<f64> {
+    ) -> Option<(f64, f64)> {
         let (lo, hi) = *bars.spread.get(i)?;
         if !self.y.shows(hi) || lo.is_nan() {
             return None;
@@ -224,7 +226,7 @@ impl BarChart {
         let (l, r) = (Px(x - 4.0), Px(x + 4.0));
         let (x, a, b) = (Px(x), Px(low), Px(high));
         svg.path("wh ink", &format!("M{l} {a}H{r}M{x} {a}V{b}M{l} {b}H{r}"), "");
-        Some(high)
+        Some((low, high))
     }
 
     fn draw_number(&self, svg: &mut Svg, value: f64, at: (f64, f64), width: f64) {

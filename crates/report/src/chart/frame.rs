@@ -14,6 +14,8 @@ const TICK_ROOM_Y: f64 = 36.0;
 /// Long names under a plot are turned by this much and cut at this length.
 const TURN_DEGREES: f64 = -35.0;
 const LONGEST_TURNED: f64 = 130.0;
+/// Labels of horizontal lines are cut at this length.
+const LONGEST_BESIDE: f64 = 120.0;
 
 /// The drawn sample beside a name in the legend.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -106,21 +108,13 @@ impl Frame<'_> {
     fn layout(&self) -> Plot {
         let (width, height) = self.size;
         let legend = legend_rows(self.legend, width).len() as f64 * LEGEND_ROW;
-        let mut plot = Plot {
-            x: Scale { lo: 0.0, hi: 1.0, log: false, px: (60.0, width - 18.0) },
-            y: Scale {
-                lo: self.y_domain.0,
-                hi: self.y_domain.1,
-                log: self.y.log,
-                px: (height - 44.0, legend + 14.0),
-            },
+        let across = (60.0, width - self.beside());
+        let x = match &self.under {
+            Under::Values { axis, domain } => axis.scale(*domain, across),
+            Under::Names { axis, names } => axis.scale((0.0, names.len().max(1) as f64), across),
         };
-        match &self.under {
-            Under::Values { axis, domain } => {
-                (plot.x.lo, plot.x.hi, plot.x.log) = (domain.0, domain.1, axis.log);
-            }
-            Under::Names { names, .. } => plot.x.hi = names.len().max(1) as f64,
-        }
+        let y = self.y.scale(self.y_domain, (height - 44.0, legend + 14.0));
+        let mut plot = Plot { x, y };
         // The width of the labels of one axis decides the room of the other: left first.
         let widest = self
             .y_ticks(&plot)
@@ -245,7 +239,8 @@ impl Frame<'_> {
             let y = plot.top() - row as f64 * MARKER_ROW - 6.0;
             svg.line("mk", (x, y - 8.0), (x, plot.bottom()));
             let start = self.marker_span(plot, i).0;
-            svg.text("ml", (start, y), Anchor::Start, &line.label);
+            let label = fit(&line.label, MARKER_SIZE, self.size.0 - start);
+            svg.text("ml", (start, y), Anchor::Start, &label);
         }
         let mut last = f64::NEG_INFINITY;
         let mut lines: Vec<&MarkerLine> =
@@ -254,11 +249,18 @@ impl Frame<'_> {
         for line in lines {
             let y = plot.y.map(line.value);
             svg.line("mk", (plot.left(), y), (plot.right(), y));
-            // Above its line; below it where the one above is too near.
-            let at = if y - 4.0 - last < 12.0 { y + 12.0 } else { y - 4.0 };
-            svg.text("ml", (plot.right() - 4.0, at), Anchor::End, &line.label);
+            // Right of its line, below the label above where that is too near.
+            let at = (y + 4.0).max(last + 13.0);
+            let label = fit(&line.label, MARKER_SIZE, LONGEST_BESIDE);
+            svg.text("ml", (plot.right() + 6.0, at), Anchor::Start, &label);
             last = at;
         }
+    }
+
+    /// Room right of the plot for the labels of horizontal lines.
+    fn beside(&self) -> f64 {
+        let widths = self.horizontal.iter().map(|l| text_width(&l.label, MARKER_SIZE) + 10.0);
+        widths.fold(18.0, f64::max).min(LONGEST_BESIDE + 10.0)
     }
 }
 

@@ -53,7 +53,7 @@ impl Histogram {
         let bins = bins.clamp(1, 500);
         let shown: Vec<f64> = samples.iter().copied().filter(|v| x.shows(*v)).collect();
         let (lo, hi) = axis::domain(&x, shown.iter().copied(), Room::Tight);
-        let scale = axis::Scale { lo, hi, log: x.log, px: (0.0, bins as f64) };
+        let scale = x.scale((lo, hi), (0.0, bins as f64));
         let mut counts = vec![0.0; bins];
         for value in &shown {
             counts[(scale.map(*value) as usize).min(bins - 1)] += 1.0;
@@ -61,7 +61,7 @@ impl Histogram {
         let edges = (0..=bins).map(|i| i as f64 / bins as f64);
         let edges = edges.map(|s| if x.log { lo * (hi / lo).powf(s) } else { lo + (hi - lo) * s });
         let left_out = samples.len() - shown.len();
-        let count = Axis::linear("Count", "");
+        let count = Axis::whole("Count", "");
         let edges = edges.collect();
         Histogram { left_out, ..Histogram::new(title, x, count, edges, counts) }
     }

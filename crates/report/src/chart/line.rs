@@ -113,7 +113,7 @@ impl LineChart {
     }
 
     pub(crate) fn draw(&self, id: &str, width: f64) -> Drawing {
-        let height = self.height.unwrap_or(if width < FULL_WIDTH { 300.0 } else { 340.0 });
+        let height = self.height.unwrap_or(if width < FULL_WIDTH { 300.0 } else { 360.0 });
         let legend = self.legend();
         let frame = Frame {
             id,
@@ -242,16 +242,18 @@ fn column(dot: &Dot) -> i64 {
 }
 
 fn ends(column: &[Dot]) -> Vec<Dot> {
-    let by_height = |a: &&Dot, b: &&Dot| a.px.1.total_cmp(&b.px.1);
-    let picks = [
-        column.first(),
-        column.iter().min_by(by_height),
-        column.iter().max_by(by_height),
-        column.last(),
-    ];
-    let mut out: Vec<Dot> = picks.into_iter().flatten().copied().collect();
-    out.dedup_by(|a, b| a.px == b.px);
-    out
+    let height = |i: &usize| column[*i].px.1;
+    let by_height = |a: &usize, b: &usize| height(a).total_cmp(&height(b));
+    let all = 0..column.len();
+    let mut picks: Vec<usize> = [all.clone().min_by(by_height), all.clone().max_by(by_height)]
+        .into_iter()
+        .flatten()
+        .chain([0, column.len() - 1])
+        .collect();
+    // In the order of the line, which must not run back and forth.
+    picks.sort_unstable();
+    picks.dedup();
+    picks.into_iter().map(|i| column[i]).collect()
 }
 
 /// Of scattered points that fall on the same spot, one is kept.
