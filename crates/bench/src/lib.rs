@@ -20,6 +20,9 @@ pub enum Command {
     Attack(Box<attack::Args>),
     /// Tokenization share, broadcast per step, stragglers at barriers
     Micro(Box<micro::Args>),
+    /// What the other commands start themselves: a neighbour, or the keeper of a server
+    #[command(hide = true)]
+    Neighbour(Box<neighbours::Args>),
 }
 
 /// Runs a command.
@@ -32,5 +35,6 @@ pub fn run(command: &Command) -> anyhow::Result<ExitCode> {
         Command::Interference(args) => interference::run(args),
         Command::Attack(args) => attack::run(args),
         Command::Micro(args) => micro::run(args),
+        Command::Neighbour(args) => neighbours::run(args),
     }
 }

@@ -1,0 +1,35 @@
+//! Descendants of this process.
+
+use saccade_host::{Root, process};
+
+/// Rounds of killing before giving up on a tree that forks faster than it dies.
+const MAX_ROUNDS: usize = 64;
+
+/// Kills every descendant, also those that left the process group: as a subreaper this process
+/// inherits their orphans.
+pub(super) fn kill_all() {
+    for _ in 0..MAX_ROUNDS {
+        reap();
+        let alive = alive();
+        if alive.is_empty() {
+            return;
+        }
+        for pid in alive {
+            // SAFETY: plain integers; the process is a descendant that was just read of.
+            unsafe { libc::kill(pid as libc::pid_t, libc::SIGKILL) };
+        }
+    }
+}
+
+fn reap() {
+    let mut status = 0;
+    // SAFETY: takes whatever children have ended; a place for the status.
+    while unsafe { libc::waitpid(-1, &mut status, libc::WNOHANG) } > 0 {}
+}
+
+/// Processes below this one; the dead that nobody has waited for among them.
+pub(super) fn alive() -> Vec<u32> {
+    let own = std::process::id();
+    let tree = process::tree(&Root::default(), own).unwrap_or_default();
+    tree.into_iter().map(|process| process.pid).filter(|&pid| pid != own).collect()
+}

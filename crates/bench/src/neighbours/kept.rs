@@ -1,0 +1,175 @@
+//! The parent side: a process of our own binary that ends when this one does.
+
+use std::io::{self, BufRead, BufReader, Write};
+use std::os::fd::RawFd;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
+use std::sync::{OnceLock, mpsc};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+
+/// How the tool's own binary is asked for a role.
+const SELF_COMMAND: [&str; 2] = ["bench", "neighbour"];
+/// Also the right file after it was replaced by a new build.
+const OWN_PROGRAM: &str = "/proc/self/exe";
+static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+/// Buffers of gigabytes are touched before a hog is ready, perhaps beside a full load.
+const READY_TIMEOUT: Duration = Duration::from_secs(60);
+/// A killed process group is gone at once; a server that is asked to end has 10 s.
+const STOP_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// Names a binary that has `bench neighbour`, for programs that have not: call it before the first
+/// neighbour starts, once.
+pub fn use_program(program: impl Into<PathBuf>) {
+    PROGRAM.get_or_init(|| program.into());
+}
+
+/// What is kept beside the role's own arguments.
+#[derive(Debug, Default)]
+pub(crate) struct Setup {
+    /// A session of its own; otherwise a process group of its own in our session.
+    pub own_session: bool,
+    /// A file descriptor that the process inherits.
+    pub inherited: Option<RawFd>,
+}
+
+/// A kept process; its whole tree ends when this is dropped, or when this process ends.
+#[derive(Debug)]
+pub(crate) struct Kept {
+    child: Child,
+    input: Option<ChildStdin>,
+    lines: mpsc::Receiver<String>,
+    what: String,
+}
+
+impl Kept {
+    /// Starts the process; it does nothing before [`Kept::go`].
+    ///
+    /// Call it on a thread that lives as long as the process shall: the kernel's death signal is
+    /// tied to the starting thread (the end of standard input is not).
+    pub fn start(what: &str, role: &[String], setup: &Setup) -> anyhow::Result<Kept> {
+        let mut command = Command::new(PROGRAM.get().map_or(Path::new(OWN_PROGRAM), |p| p));
+        command
+            .arg0("saccade")
+            .args(SELF_COMMAND)
+            .args(role)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped());
+        prepare(&mut command, setup);
+        let mut child = command.spawn().with_context(|| format!("start {what}"))?;
+        let input = child.stdin.take();
+        let output = child.stdout.take().context("the output of a child")?;
+        let (sender, lines) = mpsc::sync_channel(4);
+        std::thread::spawn(move || {
+            for line in BufReader::new(output).lines().map_while(Result::ok) {
+                if sender.send(line).is_err() {
+                    return;
+                }
+            }
+        });
+        Ok(Kept { child, input, lines, what: what.to_owned() })
+    }
+
+    /// Lets it begin, and waits until it has.
+    ///
+    /// # Errors
+    /// Its own words when it cannot; that it does not answer.
+    pub fn go(&mut self) -> anyhow::Result<()> {
+        self.tell("go")?;
+        self.expect("ready")
+    }
+
+    /// Writes a line to it.
+    pub fn tell(&mut self, line: &str) -> anyhow::Result<()> {
+        let input = self.input.as_mut().context("its input is closed")?;
+        writeln!(input, "{line}").with_context(|| format!("{}: it has ended", self.what))
+    }
+
+    /// Waits for a line from it.
+    pub fn expect(&mut self, wanted: &str) -> anyhow::Result<()> {
+        match self.lines.recv_timeout(READY_TIMEOUT) {
+            Ok(line) if line == wanted => Ok(()),
+            Ok(line) => bail!("{}: {}", self.what, line.trim_start_matches("error: ")),
+            Err(mpsc::RecvTimeoutError::Timeout) => {
+                bail!("{}: not {wanted} within {} s", self.what, READY_TIMEOUT.as_secs())
+            }
+            Err(mpsc::RecvTimeoutError::Disconnected) => {
+                bail!("{}: ended before it was {wanted}", self.what)
+            }
+        }
+    }
+
+    /// An error if it has ended by itself, in its own words where it left some.
+    pub fn check(&mut self) -> anyhow::Result<()> {
+        if self.child.try_wait().context("ask for the state of a child")?.is_none() {
+            return Ok(());
+        }
+        match self.lines.try_recv() {
+            Ok(line) => bail!("{}: {}", self.what, line.trim_start_matches("error: ")),
+            Err(_) => bail!("{} has ended", self.what),
+        }
+    }
+
+    /// Its process id; also that of its process group.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Asks it to end what it holds, in peace, and waits.
+    pub fn stop(mut self) -> anyhow::Result<()> {
+        // Both fail only when it has ended already.
+        let _ = self.tell("stop");
+        self.wait(STOP_TIMEOUT).map(drop)
+    }
+
+    /// Kills it and all that it holds, and waits.
+    pub fn kill(mut self) -> anyhow::Result<()> {
+        self.input = None;
+        self.wait(STOP_TIMEOUT).map(drop)
+    }
+
+    fn wait(&mut self, limit: Duration) -> anyhow::Result<Option<ExitStatus>> {
+        let deadline = Instant::now() + limit;
+        while Instant::now() < deadline {
+            if let Some(status) = self.child.try_wait().context("wait for a child")? {
+                return Ok(Some(status));
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        bail!("{} does not end", self.what)
+    }
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        self.input = None;
+        if matches!(self.wait(STOP_TIMEOUT), Ok(Some(_))) {
+            return;
+        }
+        // SAFETY: plain integers; the group was made for this child, which has not been reaped.
+        unsafe { libc::kill(-(self.child.id() as libc::pid_t), libc::SIGKILL) };
+        let _ = self.child.wait();
+    }
+}
+
+fn prepare(command: &mut Command, setup: &Setup) {
+    let (own_session, inherited) = (setup.own_session, setup.inherited);
+    // SAFETY: only async-signal-safe calls on plain integers; nothing is allocated.
+    unsafe {
+        command.pre_exec(move || {
+            let grouped = if own_session { libc::setsid() } else { libc::setpgid(0, 0) };
+            if grouped < 0 || libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM) < 0 {
+                return Err(io::Error::last_os_error());
+            }
+            // Opened with close-on-exec, so that no other child gets it.
+            match inherited {
+                Some(fd) if libc::fcntl(fd, libc::F_SETFD, 0) < 0 => {
+                    Err(io::Error::last_os_error())
+                }
+                _ => Ok(()),
+            }
+        });
+    }
+}

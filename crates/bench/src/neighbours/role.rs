@@ -1,0 +1,183 @@
+//! The process side: what the tool's own binary does when the tool starts it again as a hidden
+//! `bench neighbour`. It holds everything it starts by a tight rein: when its parent ends, in
+//! whatever way, its standard input ends, and it kills all its descendants and itself.
+//!
+//! Lines on standard input: `go` (once placed), later `stop`. Lines on standard output: `ready`,
+//! or `error: …` and the end.
+
+use std::io::{BufRead, BufReader, Stdin, Write};
+use std::os::fd::RawFd;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use anyhow::{Context, bail};
+
+use super::board::Board;
+use super::spec::{Kind, Placement};
+use super::{commands, cores, descendants, hogs, pauser};
+
+/// Flags of the hidden `bench neighbour`, which the tool starts itself.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    #[command(subcommand)]
+    role: Role,
+}
+
+/// What the process is for.
+#[derive(Debug, clap::Subcommand)]
+enum Role {
+    /// Takes what a server needs
+    Hog {
+        /// What it takes
+        kind: Kind,
+        /// Threads, jobs or copies
+        #[arg(long)]
+        threads: usize,
+        /// Inherited file descriptor of the board
+        #[arg(long)]
+        board: RawFd,
+        /// Cores and nice value are applied here; quota and session by the parent
+        #[arg(long)]
+        placement: Placement,
+    },
+    /// Holds a server that is to end with the tool
+    Server {
+        /// Command line, run by `sh -c`
+        command: String,
+        /// Where its output goes
+        #[arg(long)]
+        log: PathBuf,
+        /// Cores it may use
+        #[arg(long, value_parser = cores::parse)]
+        cores: Option<saccade_host::CpuSet>,
+    },
+    /// Stops processes, and lets them go on when told to or when the tool ends
+    Pauser,
+}
+
+/// Runs a role until the parent ends it.
+///
+/// # Errors
+/// A role that cannot be set up; it has been written to standard output as well.
+pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    if let Role::Pauser = args.role {
+        return pauser::serve();
+    }
+    let signals = EndSignals::block()?;
+    let mut parent = BufReader::new(std::io::stdin()).lines();
+    match parent.next() {
+        Some(Ok(line)) if line == "go" => {}
+        _ => bail!("bench neighbour is started by the other commands of bench, not by hand"),
+    }
+    // SAFETY: prctl with a plain integer; orphans of our children become ours, so that
+    // `descendants` finds them.
+    unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1) };
+    match set_up(&args.role) {
+        Ok(server) => {
+            say("ready");
+            std::thread::spawn(move || obey(parent, server));
+        }
+        Err(error) => {
+            say(&format!("error: {error:#}").replace('\n', " "));
+            end();
+        }
+    }
+    signals.wait();
+    end()
+}
+
+/// Starts what the role asks for; the process id of a server.
+fn set_up(role: &Role) -> anyhow::Result<Option<u32>> {
+    match role {
+        Role::Hog { kind, threads, board, placement } => {
+            let board = Arc::new(Board::inherit(*board, *threads).context("open the board")?);
+            place(placement)?;
+            match kind {
+                Kind::Pbzip2 => commands::pbzip2(&board, fail)?,
+                Kind::Compile => commands::compile(&board, fail)?,
+                Kind::Command(line) => commands::command(line, &board, fail)?,
+                _ => hogs::start(kind, &board, fail)?,
+            }
+            Ok(None)
+        }
+        Role::Server { command, log, cores } => {
+            let cores = cores.as_ref();
+            cores.map_or(Ok(()), |c| cores::bind(0, c)).context("bind the server to its cores")?;
+            commands::server(command, log, || end()).map(Some)
+        }
+        Role::Pauser => Ok(None),
+    }
+}
+
+fn place(placement: &Placement) -> anyhow::Result<()> {
+    if let Some(cores) = &placement.cores {
+        cores::bind(0, cores).with_context(|| format!("bind to cores {cores}"))?;
+    }
+    if let Some(nice) = placement.nice {
+        // SAFETY: plain integers; 0 is this process.
+        if unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, nice) } != 0 {
+            let error = std::io::Error::last_os_error();
+            bail!("nice {nice}: {error} (below the present value it needs CAP_SYS_NICE)");
+        }
+    }
+    Ok(())
+}
+
+/// Until the parent says stop or is gone.
+fn obey(mut parent: std::io::Lines<BufReader<Stdin>>, server: Option<u32>) {
+    if let (Some(Ok(_)), Some(server)) = (parent.next(), server) {
+        commands::end_gracefully(server);
+    }
+    end();
+}
+
+/// A hog or a command that fails ends the neighbour: a silent one would pass for a harmless one.
+fn fail(error: anyhow::Error) {
+    say(&format!("error: {error:#}").replace('\n', " "));
+    end();
+}
+
+fn say(line: &str) {
+    let mut out = std::io::stdout().lock();
+    // A parent that is gone reads nothing; its end is noticed on standard input.
+    let _ = writeln!(out, "{line}").and_then(|()| out.flush());
+}
+
+/// Kills all descendants, the process group and this process.
+fn end() -> ! {
+    descendants::kill_all();
+    // SAFETY: plain integers; 0 names this process's own group, which its parent made for it.
+    unsafe {
+        libc::kill(0, libc::SIGKILL);
+        libc::_exit(0)
+    }
+}
+
+/// The signals that end this process, taken by one waiting thread instead of a handler.
+struct EndSignals(libc::sigset_t);
+
+impl EndSignals {
+    /// Blocks them in this thread and those it starts.
+    fn block() -> anyhow::Result<EndSignals> {
+        // SAFETY: sigemptyset initialises the set before it is used.
+        let (code, set) = unsafe {
+            let mut set: libc::sigset_t = std::mem::zeroed();
+            libc::sigemptyset(&mut set);
+            for signal in [libc::SIGTERM, libc::SIGINT, libc::SIGHUP] {
+                libc::sigaddset(&mut set, signal);
+            }
+            (libc::pthread_sigmask(libc::SIG_BLOCK, &set, std::ptr::null_mut()), set)
+        };
+        if code != 0 {
+            bail!("block signals: {}", std::io::Error::from_raw_os_error(code));
+        }
+        Ok(EndSignals(set))
+    }
+
+    fn wait(&self) {
+        let mut signal = 0;
+        // SAFETY: an initialised set and a place for the answer.
+        unsafe { libc::sigwait(&self.0, &mut signal) };
+    }
+}
