@@ -7,7 +7,7 @@ use crate::svg::Esc;
 const STYLE: &str = include_str!("page.css");
 const SCRIPT: &str = include_str!("page.js");
 /// Of `page.css` and `page.js`: the page's policy lets nothing else style it or run in it.
-const STYLE_HASH: &str = "sha256-6tkBZxoQ6ZQ7wvdNbwqzBok8HtFl3sqfpXRjMkX+oaQ=";
+const STYLE_HASH: &str = "sha256-DppOD6+zikIion9qz9FoMew96sPXG0R6hJQrbNfdNCE=";
 const SCRIPT_HASH: &str = "sha256-cEyPWVgEh/YeX78pweqC7enbFHVD/bvn0V4HBtqu9HM=";
 
 /// The whole document.

@@ -18,9 +18,9 @@ pub use series::Series;
 use crate::svg::Esc;
 
 /// Pixels across a chart that has a row of its own.
-pub(crate) const FULL_WIDTH: f64 = 960.0;
+pub(crate) const FULL_WIDTH: f64 = 860.0;
 /// Pixels across one of two charts side by side.
-pub(crate) const HALF_WIDTH: f64 = 470.0;
+pub(crate) const HALF_WIDTH: f64 = 430.0;
 /// Points that the page's script can show for one series.
 pub(crate) const MAX_HOVER: usize = 400;
 
