@@ -2,7 +2,7 @@
 //!
 //! [`run()`] sends the requests of a [`LoadSpec`] to a [`Target`] and returns a [`Run`]: one
 //! [`RequestRecord`] per request and the health of the client itself. [`Summary::of`] turns it into
-//! percentiles, throughput and goodput; [`analysis`] reads several runs at different rates.
+//! percentiles, throughput and goodput.
 //!
 //! Open-loop arrivals are sent at their intended times whatever the server does, and latencies are
 //! counted from the *intended* time: a server that stalls is charged for everyone who would have
@@ -10,19 +10,33 @@
 //! them, and the difference is the client's own lateness.
 
 mod arrival;
+mod body;
+mod client;
+mod clock;
 mod error;
+mod event;
+mod exchange;
+mod health;
+mod http;
+mod pace;
 mod record;
+mod resolve;
+mod run;
 mod spec;
+mod sse;
 mod stats;
 mod summary;
 mod target;
 mod workload;
 
 pub use arrival::Arrival;
+pub use body::Dialect;
+pub use client::{Priority, run_on_own_thread};
 pub use error::LoadError;
 pub use record::{ClientHealth, Outcome, RequestRecord, Run, TokenSource};
+pub use run::run;
 pub use spec::{LoadSpec, Observer, Warmup};
-pub use stats::Distribution;
+pub use stats::{Distribution, nearest_rank};
 pub use summary::{Attainment, Latencies, Slo, Summary};
 pub use target::{Api, Target};
 pub use workload::{

@@ -134,6 +134,8 @@ pub struct Run {
     pub started_unix_s: f64,
     /// `CLOCK_MONOTONIC` of the start in seconds: places runs of one host beside each other.
     pub started_monotonic_s: f64,
+    /// Before the index in the `x-request-id` of each request: finds it in the server's log.
+    pub request_id_prefix: String,
     /// The measured window: from the end of the warm-up to the end of the arrivals (closed loop:
     /// to the last end), seconds since the start.
     pub window_s: (f64, f64),

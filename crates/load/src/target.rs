@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::Dialect;
+
 /// Which of the two APIs carries the prompts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -40,6 +42,8 @@ pub struct Target {
     pub api_key: Option<String>,
     /// Further fields of each request body, over the client's own; a `null` removes a field.
     pub extra_body: serde_json::Map<String, serde_json::Value>,
+    /// Which extensions the server takes; `None` asks it with one short request.
+    pub dialect: Option<Dialect>,
 }
 
 impl Target {
@@ -54,6 +58,7 @@ impl Target {
             model: None,
             api_key: None,
             extra_body: serde_json::Map::new(),
+            dialect: None,
         }
     }
 }

@@ -1,0 +1,195 @@
+//! HTTP/1.1 to one server, over kept-alive connections.
+
+mod connect;
+mod origin;
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+use bytes::Bytes;
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
+use hyper::client::conn::http1::SendRequest;
+use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HOST, HeaderValue};
+use hyper::{Request, Response};
+
+use crate::{LoadError, Target};
+use connect::Connector;
+pub(crate) use origin::Origin;
+
+/// A connection on which one request at a time may be sent.
+pub(crate) type Connection = SendRequest<Full<Bytes>>;
+
+/// Kept connections that may have died before a new one is opened instead.
+const MAX_STALE: usize = 2;
+
+/// Sends requests to one server.
+#[derive(Debug)]
+pub(crate) struct Client {
+    origin: Origin,
+    authorization: Option<HeaderValue>,
+    connector: Connector,
+    idle: Mutex<Vec<Connection>>,
+    max_idle: usize,
+    opened: AtomicU64,
+}
+
+/// A response, and the connection to give back once its body has been read.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub response: Response<Incoming>,
+    pub connection: Connection,
+}
+
+impl Client {
+    /// Resolves the server's name, once: a lookup is no part of a latency.
+    pub(crate) async fn new(target: &Target, max_idle: usize) -> Result<Client, LoadError> {
+        let origin = Origin::parse(&target.base_url)?;
+        let authorization = match &target.api_key {
+            Some(key) => {
+                let value = HeaderValue::from_str(&format!("Bearer {key}"));
+                Some(value.map_err(|_| LoadError::spec("api key", "must be visible ASCII"))?)
+            }
+            None => None,
+        };
+        Ok(Client {
+            connector: Connector::new(&origin).await?,
+            origin,
+            authorization,
+            idle: Mutex::new(Vec::new()),
+            max_idle,
+            opened: AtomicU64::new(0),
+        })
+    }
+
+    pub(crate) fn url(&self, path: &str) -> String {
+        self.origin.url(path)
+    }
+
+    /// Connections opened so far.
+    pub(crate) fn opened(&self) -> u64 {
+        // SYNC: a statistic; it is read after all tasks have ended.
+        self.opened.load(Ordering::Relaxed)
+    }
+
+    /// Sends a POST and waits for the head of the answer. `id` goes into `x-request-id`;
+    /// `connect_s` gets the seconds that a new connection took.
+    pub(crate) async fn post(
+        &self,
+        path: &str,
+        body: &Bytes,
+        id: Option<&str>,
+        connect_s: &mut Option<f64>,
+    ) -> Result<Answer, String> {
+        let mut request = self.request("POST", path, body.clone())?;
+        if let Some(id) = id.and_then(|id| HeaderValue::from_str(id).ok()) {
+            request.headers_mut().insert("x-request-id", id);
+        }
+        for _ in 0..MAX_STALE {
+            let Some(mut connection) = self.take_idle() else { break };
+            match connection.try_send_request(request).await {
+                Ok(response) => return Ok(Answer { response, connection }),
+                // The server had closed it and nothing was sent: not an answer, try another.
+                Err(mut refused) => match refused.take_message() {
+                    Some(unsent) => request = unsent,
+                    None => return Err(chain(refused.error())),
+                },
+            }
+        }
+        let begin = Instant::now();
+        let mut connection = self.connector.connect().await?;
+        // SYNC: a statistic; it is read after all tasks have ended.
+        self.opened.fetch_add(1, Ordering::Relaxed);
+        *connect_s = Some(begin.elapsed().as_secs_f64());
+        let response = connection.send_request(request).await.map_err(|e| chain(&e))?;
+        Ok(Answer { response, connection })
+    }
+
+    /// A GET whose whole answer is a small JSON document.
+    pub(crate) async fn get_json(&self, path: &str) -> Result<serde_json::Value, String> {
+        let mut connection = self.connector.connect().await?;
+        let request = self.request("GET", path, Bytes::new())?;
+        let response = connection.send_request(request).await.map_err(|e| chain(&e))?;
+        let status = response.status();
+        let body = read_up_to(response.into_body(), MAX_DOCUMENT_BYTES).await?;
+        if !status.is_success() {
+            return Err(format!("status {}: {}", status.as_u16(), crate::event::excerpt(&body)));
+        }
+        serde_json::from_slice(&body).map_err(|e| format!("not JSON: {e}"))
+    }
+
+    /// Keeps a connection whose last answer was read to its end.
+    pub(crate) fn give_back(&self, connection: Connection) {
+        if connection.is_closed() {
+            return;
+        }
+        if let Ok(mut idle) = self.idle.lock()
+            && idle.len() < self.max_idle
+        {
+            idle.push(connection);
+        }
+    }
+
+    /// The one used last: those that are not needed grow old and are closed by the server.
+    fn take_idle(&self) -> Option<Connection> {
+        let mut idle = self.idle.lock().ok()?;
+        while let Some(connection) = idle.pop() {
+            if connection.is_ready() {
+                return Some(connection);
+            }
+        }
+        None
+    }
+
+    fn request(
+        &self,
+        method: &str,
+        path: &str,
+        body: Bytes,
+    ) -> Result<Request<Full<Bytes>>, String> {
+        let mut request = Request::builder()
+            .method(method)
+            .uri(self.origin.path(path))
+            .header(HOST, &self.origin.authority)
+            .header(ACCEPT, "text/event-stream, application/json");
+        if !body.is_empty() {
+            request = request.header(CONTENT_TYPE, "application/json");
+        }
+        if let Some(value) = &self.authorization {
+            request = request.header(AUTHORIZATION, value);
+        }
+        request.body(Full::new(body)).map_err(|e| e.to_string())
+    }
+}
+
+/// Longest document that is read whole.
+const MAX_DOCUMENT_BYTES: usize = 4 * 1024 * 1024;
+
+/// Reads a body until its end or `max` bytes.
+pub(crate) async fn read_up_to(mut body: Incoming, max: usize) -> Result<Vec<u8>, String> {
+    let mut bytes = Vec::new();
+    while let Some(frame) = body.frame().await {
+        if let Ok(data) = frame.map_err(|e| chain(&e))?.into_data() {
+            bytes.extend_from_slice(&data[..data.len().min(max - bytes.len())]);
+        }
+        if bytes.len() == max {
+            break;
+        }
+    }
+    Ok(bytes)
+}
+
+/// An error with its causes, which hyper leaves out.
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let cause_text = cause.to_string();
+        if !text.contains(&cause_text) {
+            text = format!("{text}: {cause_text}");
+        }
+        source = cause.source();
+    }
+    text
+}
