@@ -2,13 +2,14 @@
 //!
 //! [`run()`] sends the requests of a [`LoadSpec`] to a [`Target`] and returns a [`Run`]: one
 //! [`RequestRecord`] per request and the health of the client itself. [`Summary::of`] turns it into
-//! percentiles, throughput and goodput.
+//! percentiles, throughput and goodput; [`analysis`] reads several runs at different rates.
 //!
 //! Open-loop arrivals are sent at their intended times whatever the server does, and latencies are
 //! counted from the *intended* time: a server that stalls is charged for everyone who would have
 //! come meanwhile (coordinated omission). The same figures from the time of sending stand beside
 //! them, and the difference is the client's own lateness.
 
+pub mod analysis;
 mod arrival;
 mod body;
 mod client;
