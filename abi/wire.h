@@ -142,7 +142,7 @@ typedef struct sac_device_stats {
   uint64_t requests_reclaimed; /* of frontends that went away */
   uint64_t reader_stalls;      /* times a request was held because its reader was behind */
   uint64_t step_ns;            /* time between launch and completion, summed */
-  uint64_t host_wait_ns;       /* no step ran: the host had to act; exactly: device/sched/idle.hpp */
+  uint64_t host_wait_ns;       /* no step ran: the host had to act (device/sched/idle.hpp) */
   uint64_t reader_wait_ns;     /* no step ran: all requests were held for slow readers */
   uint32_t num_running;
   uint32_t num_waiting;

@@ -49,6 +49,8 @@ class CpuStep {
   bool done() const { return pool_.done(); }
   /// Blocks until the step's outputs stand; looks for some microseconds before it sleeps.
   void wait() const { pool_.wait(); }
+  /// When the outputs of the last step stood, by monotonic_ns().
+  uint64_t done_ns() const { return pool_.done_ns(); }
 
   const char* kernels_name() const { return kernels_.name; }
 

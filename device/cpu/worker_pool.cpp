@@ -1,5 +1,7 @@
 #include "cpu/worker_pool.hpp"
 
+#include "platform/clock.hpp"
+
 namespace saccade {
 namespace {
 
@@ -102,6 +104,8 @@ bool WorkerPool::join_job(uint32_t id, uint32_t index) {
   job(context_, worker);
   worker.enter();  // for a job without phases
   // Whoever is through first has seen every phase end.
+  // SYNC: relaxed; advance_from() below makes the time visible to whoever sees the job finished.
+  if (finished_.load() == id - 1) done_ns_.store(monotonic_ns(), std::memory_order_relaxed);
   finished_.advance_from(id - 1);
   return true;
 }

@@ -50,6 +50,9 @@ class WorkerPool {
   bool done() const;
   /// Blocks until done().
   void wait() const;
+  /// When the last job's items were done; valid once done(). A statistic: a worker that was taken
+  /// off its core just here can blur one reading.
+  uint64_t done_ns() const { return done_ns_.load(std::memory_order_relaxed); }
 
   uint32_t num_threads() const { return num_threads_; }
 
@@ -73,6 +76,7 @@ class WorkerPool {
   alignas(128) std::atomic<uint64_t> next_{0};  // phase in the upper half, next item in the lower
   alignas(128) std::atomic<uint32_t> items_done_{0};  // of the current phase
   alignas(128) std::atomic<uint32_t> entering_{0};    // workers that read the job and its context
+  std::atomic<uint64_t> done_ns_{0};                  // clock of platform/clock.hpp
   Job job_ = nullptr;                                 // null: the workers end
   void* context_ = nullptr;
   uint32_t first_phase_ = 0;  // of the job

@@ -45,6 +45,7 @@ inline LifeState* lay_out(LifeState& image, Layout& at) {
 template <bool kOverlapped, class Crew>
 struct TeamEnv {
   static constexpr bool kOverlap = kOverlapped;
+  static constexpr bool kHostActs = false;  // the tick runs where the steps do
   ScanBoard& board;
   Crew& crew;
 

@@ -4,6 +4,7 @@
 
 #include "host/config_check.hpp"
 #include "host/host_env.hpp"
+#include "host/process.hpp"
 
 namespace saccade {
 
@@ -20,6 +21,14 @@ bool Pages::map(size_t bytes) {
 }
 
 namespace {
+
+/// Tells frontends what only the host knows of this device; visible to them with phase READY.
+void introduce(sac_device_line* line, uint64_t kv_block_bytes) {
+  const ProcessId self = own_process();
+  store_relaxed(&line->kv_block_bytes, kv_block_bytes);
+  store_relaxed(&line->process_start_ticks, self.start_ticks);
+  store_relaxed(&line->pid, self.pid);
+}
 
 template <class Step>
 uint32_t tick_with(sac_device& d, Step& step) {
@@ -66,6 +75,7 @@ std::string sac_device::create(const sac_device_config& c, const sac_model_confi
     return "";
   }
   *code = SAC_ERR_MEMORY;
+  kv_block_bytes = saccade::CpuStep::kv_block_bytes(*model, c.block_size);
   cpu = std::make_unique<saccade::CpuStep>(*model, c.max_num_seqs, c.max_num_batched_tokens,
                                            c.max_model_len, c.block_size, c.num_blocks,
                                            c.num_threads, scheduler.tables, scheduler.outputs);
@@ -78,6 +88,7 @@ std::string sac_device::attach(void* region, uint64_t region_bytes) {
   scheduler.limits.num_slots = view.num_slots;
   scheduler.limits.num_frontends = view.num_frontends;
   join_ring(scheduler, view, saccade::monotonic_ns());
+  saccade::introduce(view.device, kv_block_bytes);
   attached = true;
   return "";
 }

@@ -37,6 +37,7 @@ struct sac_device {
   saccade::Scheduler scheduler = {};
   std::unique_ptr<saccade::CpuStep> cpu;  // SAC_DEVICE_CPU
   saccade::TimedNullStep null;            // SAC_DEVICE_NULL
+  uint64_t kv_block_bytes = 0;            // SAC_DEVICE_CPU
   bool loaded = false;
   bool attached = false;
   std::atomic<bool> stop{false};

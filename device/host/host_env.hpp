@@ -10,6 +10,7 @@ namespace saccade {
 template <bool kOverlapped>
 struct HostEnv {
   static constexpr bool kOverlap = kOverlapped;
+  static constexpr bool kHostActs = true;
   RingView ring;
 
   uint64_t now_ns() const { return monotonic_ns(); }

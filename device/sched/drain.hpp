@@ -244,8 +244,7 @@ SAC_HD void scan_beside_step(Scheduler& s, Env& env) {
 
 template <class Env>
 SAC_HD void drain(Scheduler& s, Env& env) {
-  const uint64_t now_ns = env.now_ns();
-  for (uint32_t f = 0; f < s.ring.num_frontends; ++f) watch_frontend(s, f, now_ns);
+  for (uint32_t f = 0; f < s.ring.num_frontends; ++f) watch_frontend(s, f, s.tick_ns);
   const uint32_t found = env.scan(s.ring.doorbells, s.seen, s.limits.num_slots, s.changed);
   if (found == 0) return;
   order_by_arrival(s, found);

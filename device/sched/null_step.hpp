@@ -39,6 +39,7 @@ struct NullStep {
     }
   }
   SAC_HD void wait() const {}
+  SAC_HD uint64_t done_ns() const { return 0; }
 };
 
 }  // namespace saccade

@@ -75,6 +75,13 @@ struct FrontendWatch {
   uint32_t reclaimed;    // 1: given up, and nothing of it is left
 };
 
+/// What the step engine waits for between two steps; see idle.hpp.
+enum class Idle : uint32_t {
+  kNoWork = 0,
+  kForHost = 1,
+  kForReaders = 2,
+};
+
 /// What one tick does to the world outside, made explicit: the step it launches.
 struct Effects {
   StepBatch batch;
@@ -115,6 +122,9 @@ struct Scheduler {
   sac_device_stats stats;  // own copy; published once per tick
 
   uint64_t tick;
+  uint64_t tick_ns;        // when this tick began
+  uint64_t idle_since_ns;  // valid unless `idle` is kNoWork
+  Idle idle;
   uint64_t step;       // number of the last launch
   uint64_t step_done;  // number of the last committed launch
   uint64_t next_arrival;
@@ -178,6 +188,8 @@ SAC_HD inline void reset(Scheduler& s, const uint32_t* eos_ids) {
   s.stats = sac_device_stats{};
   s.tick = s.step = s.step_done = s.next_arrival = s.pause_before = 0;
   s.published = 0;
+  s.tick_ns = s.idle_since_ns = 0;
+  s.idle = Idle::kNoWork;
   s.tables =
       SeatTables{l.num_seats, l.max_model_len, l.max_blocks_per_seq(), l.num_eos_ids, s.params,
                  s.history,   s.block_tables,  s.logit_bias,           s.stop_ids,    s.eos_ids};

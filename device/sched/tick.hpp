@@ -3,16 +3,19 @@
 //   drain -> retire -> admit -> rotate -> batch -> launch -> (scan beside the step) -> commit ->
 //   publish
 //
-// Step: launch(const StepBatch&), wait(). Env: now_ns(), notify_publish() (wakes sleeping readers,
-// never blocks), scan(doorbells, seen, num_slots, changed) (as scan_changed, with whatever
-// threads there are), and kOverlap, which says whether new requests are copied and checked while
-// the step runs. Without it this is the readable specification; with it the same decisions are
-// made, and less is left to do between two steps.
+// Step: launch(const StepBatch&), wait(), and done_ns(), when the last step's results stood by the
+// environment's clock (0: not known apart from the return of wait). Env: now_ns(), notify_publish()
+// (wakes sleeping readers, never blocks), scan(doorbells, seen, num_slots, changed) (as
+// scan_changed, with whatever threads there are), kHostActs, which says whether the tick runs on a
+// host that a device waits for, and kOverlap, which says whether new requests are copied and
+// checked while the step runs. Without it this is the readable specification; with it the same
+// decisions are made, and less is left to do between two steps.
 #pragma once
 #include "sched/admit.hpp"
 #include "sched/batch.hpp"
 #include "sched/commit.hpp"
 #include "sched/drain.hpp"
+#include "sched/idle.hpp"
 #include "sched/retire.hpp"
 #include "sched/rotate.hpp"
 
@@ -73,20 +76,26 @@ SAC_HD inline void publish_stats(Scheduler& s) {
   for (size_t w = 0; w < offsetof(sac_device_stats, _pad1) / 8; ++w) store_relaxed(to + w, from[w]);
 }
 
-/// Runs the launched step, with whatever may be done meanwhile.
+/// Runs the launched step, with whatever may be done meanwhile. Returns when its results stood.
 template <class Step, class Env>
-SAC_HD void run_step(Scheduler& s, Step& step, Env& env) {
-  const uint64_t launched_ns = env.now_ns();
+SAC_HD uint64_t run_step(Scheduler& s, Step& step, Env& env) {
+  const uint64_t launch_ns = env.now_ns();
+  end_idle(s, launch_ns, Env::kHostActs);
   step.launch(s.effects.batch);
   if (Env::kOverlap) scan_beside_step(s, env);
   step.wait();
-  s.stats.step_ns += env.now_ns() - launched_ns;
+  const uint64_t now_ns = env.now_ns();
+  uint64_t done_ns = step.done_ns();
+  if (done_ns < launch_ns || done_ns > now_ns) done_ns = now_ns;
+  s.stats.step_ns += done_ns - launch_ns;
+  return done_ns;
 }
 
 /// One tick. Returns the number of sequences in the step that it ran, 0 if none could run.
 template <class Step, class Env>
 SAC_HD uint32_t tick(Scheduler& s, Step& step, Env& env) {
   ++s.tick;
+  s.tick_ns = env.now_ns();
   store_relaxed(&s.ring.device->heartbeat, load_relaxed(&s.ring.device->heartbeat) + 1);
   drain(s, env);
   retire(s);
@@ -95,9 +104,12 @@ SAC_HD uint32_t tick(Scheduler& s, Step& step, Env& env) {
   batch(s);
   const uint32_t num_seqs = s.effects.batch.num_seqs;
   if (num_seqs != 0) {
-    run_step(s, step, env);
+    const uint64_t done_ns = run_step(s, step, env);
     commit(s);
     publish(s);
+    begin_idle(s, done_ns);
+  } else {
+    stay_idle(s);
   }
   publish_stats(s);
   if (s.published != 0) {

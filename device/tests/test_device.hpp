@@ -14,7 +14,8 @@ namespace saccade::test {
 template <bool kOverlapped>
 struct TestEnv {
   static constexpr bool kOverlap = kOverlapped;
-  uint64_t ns;
+  static constexpr bool kHostActs = true;
+  const uint64_t& ns;  // the test may move it while a step runs
   uint32_t notified = 0;
   uint64_t now_ns() const { return ns; }
   void notify_publish() { ++notified; }
@@ -33,6 +34,7 @@ struct HookedStep {
     if (during) during();
   }
   void wait() const {}
+  uint64_t done_ns() const { return 0; }
 };
 
 struct DeviceShape {

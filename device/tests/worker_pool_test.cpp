@@ -5,6 +5,7 @@
 
 #include <chrono>
 
+#include "platform/clock.hpp"
 #include "tests/test_model.hpp"
 
 using namespace saccade;
@@ -65,9 +66,12 @@ TEST_CASE("every item runs once, after all of the phase before") {
       }
       // A phase without items has nothing to wait for: the one before counts as its past too.
       for (uint32_t p = 1; p < r.num_phases; ++p) r.counts[p] = std::max(r.counts[p], 1u);
+      const uint64_t start_ns = monotonic_ns();
       pool.start(record, &r);
       pool.wait();
       CHECK(pool.done());
+      CHECK(pool.done_ns() >= start_ns);
+      CHECK(pool.done_ns() <= monotonic_ns());
       check_all_once(r);
     }
   }

@@ -60,6 +60,13 @@ pub struct DeviceInfo {
     pub max_num_seqs: u32,
     /// Rows of a step.
     pub max_num_batched_tokens: u32,
+    /// Bytes of a KV block; 0: blocks take no memory.
+    pub kv_block_bytes: u64,
+    /// The host process behind the device, as that sees itself; 0: not told. It may be one of
+    /// another machine or pid namespace: see `process_start_ticks`.
+    pub pid: u32,
+    /// Field 22 of its /proc/<pid>/stat, to recognise it by.
+    pub process_start_ticks: u64,
 }
 
 impl DeviceInfo {
@@ -84,6 +91,9 @@ impl DeviceInfo {
             num_blocks: 0,
             max_num_seqs: 0,
             max_num_batched_tokens: 0,
+            kv_block_bytes: 0,
+            pid: 0,
+            process_start_ticks: 0,
         }
     }
 
@@ -110,6 +120,9 @@ impl DeviceInfo {
             num_blocks: word(offset_of!(DeviceLine, num_blocks))?,
             max_num_seqs: word(offset_of!(DeviceLine, max_num_seqs))?,
             max_num_batched_tokens: word(offset_of!(DeviceLine, max_num_batched_tokens))?,
+            kv_block_bytes: long(offset_of!(DeviceLine, kv_block_bytes))?,
+            pid: word(offset_of!(DeviceLine, pid))?,
+            process_start_ticks: long(offset_of!(DeviceLine, process_start_ticks))?,
         };
         if word(offset_of!(DeviceLine, epoch))? != epoch {
             return Ok(DeviceInfo { phase: Phase::Loading, ..info });

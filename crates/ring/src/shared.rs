@@ -91,6 +91,11 @@ impl<T: Transport> Shared<T> {
         self.monitor.observe(&self.transport, &self.layout)
     }
 
+    /// Life of this frontend, from 1.
+    pub(crate) fn epoch(&self) -> u32 {
+        self.epoch
+    }
+
     /// False once another process has joined with this frontend's index: nothing of the region may
     /// be written by this one any more.
     pub(crate) fn owns_frontend(&self) -> bool {

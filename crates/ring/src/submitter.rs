@@ -198,6 +198,12 @@ impl<T: Transport> Submitter<T> {
         bytemuck::cast(words)
     }
 
+    /// Life of this frontend: the number of joins with its index since the region was made.
+    #[must_use]
+    pub fn frontend_epoch(&self) -> u32 {
+        self.shared.epoch()
+    }
+
     /// Slots that a submission could take now.
     #[must_use]
     pub fn free_slots(&self) -> usize {

@@ -30,6 +30,10 @@ pub struct FakeConfig {
     pub max_num_seqs: u32,
     /// Records that each running request gets per tick, if its reader keeps up.
     pub records_per_tick: u32,
+    /// Bytes of a KV block.
+    pub kv_block_bytes: u64,
+    /// The process that it says it runs in, and that process' start ticks.
+    pub process: (u32, u64),
 }
 
 impl Default for FakeConfig {
@@ -39,6 +43,8 @@ impl Default for FakeConfig {
             max_model_len: 4096,
             max_num_seqs: 64,
             records_per_tick: 1,
+            kv_block_bytes: 0,
+            process: (0, 0),
         }
     }
 }
@@ -161,6 +167,9 @@ impl<T: Transport> FakeDevice<T> {
         self.put_line(offset_of!(DeviceLine, num_blocks), 4096)?;
         self.put_line(offset_of!(DeviceLine, max_num_seqs), config.max_num_seqs)?;
         self.put_line(offset_of!(DeviceLine, max_num_batched_tokens), 2048)?;
+        self.put_line_u64(offset_of!(DeviceLine, kv_block_bytes), config.kv_block_bytes)?;
+        self.put_line_u64(offset_of!(DeviceLine, process_start_ticks), config.process.1)?;
+        self.put_line(offset_of!(DeviceLine, pid), config.process.0)?;
         self.put_phase(SAC_PHASE_READY)
     }
 
@@ -184,6 +193,11 @@ impl<T: Transport> FakeDevice<T> {
     #[must_use]
     pub fn in_flight(&self) -> usize {
         self.seats.iter().flatten().count()
+    }
+
+    /// Changes the counters that it publishes with its next tick.
+    pub fn set_stats(&mut self, change: impl FnOnce(&mut DeviceStats)) {
+        change(&mut self.stats);
     }
 
     /// Requests that came and ended, refused ones included.
@@ -464,6 +478,10 @@ impl<T: Transport> FakeDevice<T> {
 
     fn put_line(&self, field: usize, value: u32) -> Result<(), TransportError> {
         self.transport.put_u32(self.layout.device_at(field), value)
+    }
+
+    fn put_line_u64(&self, field: usize, value: u64) -> Result<(), TransportError> {
+        self.transport.put_u64(self.layout.device_at(field), value)
     }
 
     fn beat(&mut self) -> Result<(), TransportError> {

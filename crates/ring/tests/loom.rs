@@ -121,8 +121,13 @@ struct Planes {
 /// Both planes over one model region in which only slot 0 can be used.
 fn planes(weak: Weak, records_per_tick: u32) -> Planes {
     let model = Model::new(weak);
-    let config =
-        FakeConfig { vocab_size: VOCAB, max_model_len: 64, max_num_seqs: 1, records_per_tick };
+    let config = FakeConfig {
+        vocab_size: VOCAB,
+        max_model_len: 64,
+        max_num_seqs: 1,
+        records_per_tick,
+        ..FakeConfig::default()
+    };
     let mut device = FakeDevice::join(model.device_side(), config).expect("a fresh region");
     device.ready().expect("no access leaves the region");
     let ring = FrontendRing::join_with(model.frontend_side(), 0, JOIN).expect("a fresh region");

@@ -18,8 +18,14 @@ pub const SMALL: RegionLimits =
 pub const VOCAB: u32 = 1000;
 
 /// A device of which nothing is random and whose numbers are small.
-pub const DEVICE: FakeConfig =
-    FakeConfig { vocab_size: VOCAB, max_model_len: 1024, max_num_seqs: 8, records_per_tick: 3 };
+pub const DEVICE: FakeConfig = FakeConfig {
+    vocab_size: VOCAB,
+    max_model_len: 1024,
+    max_num_seqs: 8,
+    records_per_tick: 3,
+    kv_block_bytes: 0,
+    process: (0, 0),
+};
 
 /// Joins without waiting, and takes the device for lost only when told so.
 pub const PATIENT: JoinOptions =

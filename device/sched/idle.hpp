@@ -1,0 +1,55 @@
+// idle: whom the step engine waited for while no step was in flight. This is the one definition of
+// the two sums in sac_device_stats; a step itself is step_ns, and time without work is in no sum.
+//
+//   host_wait_ns    A request could have run, but the host had to act first: from the moment at
+//                   which the last step's results stood (or, if nothing could run then, from the
+//                   start of the tick that took up something that could) to the next launch. It
+//                   holds the host's waking up after a step, commit, publish, drain, admit, rotate
+//                   and batch, and any time that the thread which does them was off its core. It
+//                   does not hold the time from a doorbell to the tick that sees it, because
+//                   doorbells carry no time. It stays 0 where the scheduler lives on the device
+//                   (Env::kHostActs is false): then no host is waited for, by construction.
+//   reader_wait_ns  Requests wait or hold seats, and every one that could run was held for its slow
+//                   reader: from the same beginning to the start of the tick that runs one again.
+//
+// Only clock readings that a tick makes anyway are used.
+#pragma once
+#include "sched/state.hpp"
+
+namespace saccade {
+
+/// A request waits for a seat, or holds one and has not ended.
+SAC_HD inline bool has_unfinished(const Scheduler& s) {
+  if (s.num_waiting != 0) return true;
+  for (uint32_t i = 0; i < s.num_running; ++i)
+    if (s.seats[s.running[i]].finish == SAC_FINISH_NONE) return true;
+  return false;
+}
+
+/// A step is launched at `launch_ns`.
+SAC_HD inline void end_idle(Scheduler& s, uint64_t launch_ns, bool host_acts) {
+  const uint64_t runnable_ns = s.idle == Idle::kForHost ? s.idle_since_ns : s.tick_ns;
+  if (s.idle == Idle::kForReaders) s.stats.reader_wait_ns += s.tick_ns - s.idle_since_ns;
+  if (host_acts) s.stats.host_wait_ns += launch_ns - runnable_ns;
+  s.idle = Idle::kNoWork;
+}
+
+/// A tick found nothing to launch. The oldest request that is not held always can run (rotate.hpp),
+/// so whoever is left is held for a reader; and was, when the last step ended.
+SAC_HD inline void stay_idle(Scheduler& s) {
+  if (!has_unfinished(s)) {
+    s.idle = Idle::kNoWork;
+    return;
+  }
+  if (s.idle != Idle::kNoWork) s.stats.reader_wait_ns += s.tick_ns - s.idle_since_ns;
+  s.idle = Idle::kForReaders;
+  s.idle_since_ns = s.tick_ns;
+}
+
+/// The results of a step stood at `done_ns`, and are committed.
+SAC_HD inline void begin_idle(Scheduler& s, uint64_t done_ns) {
+  s.idle = has_unfinished(s) ? Idle::kForHost : Idle::kNoWork;
+  s.idle_since_ns = done_ns;
+}
+
+}  // namespace saccade
