@@ -42,6 +42,11 @@ pub async fn ready(State(app): State<Arc<App>>) -> Result<&'static str, ApiError
 /// All series.
 pub async fn metrics(State(app): State<Arc<App>>) -> Result<Response, ApiError> {
     app.serving.metrics.device.set(&app.reading());
+    let reader = app.clone();
+    let refresh = move || reader.serving.metrics.planes.refresh(&reader.serving.port.device());
+    // Files of /proc are read beside the streams, not between two of their tokens.
+    let refreshed = tokio::task::spawn_blocking(refresh).await;
+    refreshed.map_err(|e| ApiError::internal(e.to_string()))?;
     let text = app.serving.metrics.render().map_err(|e| ApiError::internal(e.to_string()))?;
     Ok(([(header::CONTENT_TYPE, METRICS_TYPE)], text).into_response())
 }

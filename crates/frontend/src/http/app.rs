@@ -92,6 +92,7 @@ impl App {
             connections: self.connections.open(),
             violations: self.reader.violations.load(Relaxed),
             stalled: self.reader.stalled.load(Relaxed),
+            frontend_epoch: port.frontend_epoch(),
         }
     }
 

@@ -3,7 +3,8 @@
 use prometheus::{Counter, Gauge, GaugeVec, IntCounter};
 use saccade_ring::{DeviceInfo, DeviceStats};
 
-use super::Builder;
+use super::kv::KvBytes;
+use super::{Builder, raise_to};
 
 /// Names of `SAC_STATE_*`, in their order.
 const SLOT_STATES: [&str; 8] = [
@@ -35,6 +36,8 @@ pub struct Reading {
     pub violations: u64,
     /// Tickets whose consumer had no room.
     pub stalled: usize,
+    /// Life of this frontend.
+    pub frontend_epoch: u32,
 }
 
 /// The mirrored series; they move when [`DeviceMetrics::set`] is called.
@@ -46,6 +49,7 @@ pub struct DeviceMetrics {
     preemptions: IntCounter,
     ready: Gauge,
     epoch: Gauge,
+    frontend_epoch: Gauge,
     paused: Gauge,
     blocks_used_max: Gauge,
     last_step_tokens: Gauge,
@@ -58,6 +62,7 @@ pub struct DeviceMetrics {
     violations: IntCounter,
     counters: Vec<(IntCounter, Of)>,
     seconds: Vec<(Counter, Of)>,
+    kv_bytes: KvBytes,
 }
 
 impl DeviceMetrics {
@@ -74,7 +79,8 @@ impl DeviceMetrics {
             cache_config: b.add(GaugeVec::new(cache, &["block_size", "num_gpu_blocks"]))?,
             preemptions: b.counter("vllm:num_preemptions_total", "Requests preempted.")?,
             ready: b.gauge("saccade:device_ready", "1 when the device takes requests.")?,
-            epoch: b.gauge("saccade:device_epoch", "Life of the device.")?,
+            epoch: b.gauge("saccade:device_epoch", "Life of the device, from 1.")?,
+            frontend_epoch: b.gauge("saccade:frontend_epoch", "Life of this frontend, from 1.")?,
             paused: b.gauge("saccade:device_paused_requests", "Requests that are held.")?,
             blocks_used_max: b.gauge("saccade:device_blocks_used_max", "Most KV blocks in use.")?,
             last_step_tokens: b.gauge("saccade:device_last_step_tokens", "Rows of a step.")?,
@@ -87,6 +93,7 @@ impl DeviceMetrics {
             violations: b.counter("saccade:ring_violations_total", "Protocol faults.")?,
             counters: counters(b)?,
             seconds: seconds(b)?,
+            kv_bytes: KvBytes::new(b)?,
         })
     }
 
@@ -102,6 +109,7 @@ impl DeviceMetrics {
         raise(&self.preemptions, stats.preemptions);
         self.ready.set(f64::from(u8::from(r.device.ready())));
         self.epoch.set(f64::from(r.device.epoch));
+        self.frontend_epoch.set(f64::from(r.frontend_epoch));
         self.paused.set(f64::from(stats.num_paused));
         self.blocks_used_max.set(f64::from(stats.blocks_used_max));
         self.last_step_tokens.set(f64::from(stats.last_step_tokens));
@@ -118,12 +126,9 @@ impl DeviceMetrics {
             raise(counter, of(stats));
         }
         for (counter, of) in &self.seconds {
-            let now = of(stats) as f64 * 1e-9;
-            if now < counter.get() {
-                counter.reset();
-            }
-            counter.inc_by(now - counter.get());
+            raise_to(counter, of(stats) as f64 * 1e-9);
         }
+        self.kv_bytes.set(&r.device, stats);
     }
 }
 
@@ -162,9 +167,19 @@ fn counters(b: &Builder) -> prometheus::Result<Vec<(IntCounter, Of)>> {
 }
 
 fn seconds(b: &Builder) -> prometheus::Result<Vec<(Counter, Of)>> {
-    // host_wait_ns is no metric until the device measures it: a constant 0 would be a claim.
-    let rows: [(&str, &str, Of); 1] =
-        [("saccade:device_step_seconds_total", "Time of steps, summed.", |s| s.step_ns)];
+    let rows: [(&str, &str, Of); 3] = [
+        ("saccade:device_step_seconds_total", "Time of steps, summed.", |s| s.step_ns),
+        (
+            "saccade:device_host_wait_seconds_total",
+            "Time without a step although a request could run: the host had to act first.",
+            |s| s.host_wait_ns,
+        ),
+        (
+            "saccade:device_reader_wait_seconds_total",
+            "Time without a step because every request was held for a slow reader.",
+            |s| s.reader_wait_ns,
+        ),
+    ];
     let one = |(name, help, of): (&str, &str, Of)| {
         Ok((b.add(Counter::with_opts(b.opts(name, help)))?, of))
     };

@@ -2,6 +2,8 @@
 //! Seconds and ratios; every series carries `model_name`.
 
 mod device;
+mod kv;
+mod planes;
 mod recent;
 
 use std::collections::HashMap;
@@ -15,6 +17,7 @@ use prometheus::{
 };
 
 pub use device::{DeviceMetrics, Reading};
+pub use planes::PlaneMetrics;
 pub use recent::{Recent, RecentState};
 
 /// Buckets of vLLM 0.2x, so that dashboards made for it read right.
@@ -42,6 +45,8 @@ pub struct Metrics {
     registry: Registry,
     /// Gauges and counters that are read when somebody asks.
     pub device: DeviceMetrics,
+    /// What the planes get of their cores, likewise.
+    pub planes: PlaneMetrics,
     /// What the page shows.
     pub recent: Recent,
     slo: SloTargets,
@@ -100,6 +105,14 @@ pub struct Finished {
     pub slo_tpot_s: f32,
 }
 
+/// Brings a counter to a total that somebody else keeps; a smaller one is a restart.
+fn raise_to(counter: &Counter, total: f64) {
+    if total < counter.get() {
+        counter.reset();
+    }
+    counter.inc_by(total - counter.get());
+}
+
 /// Registers series under one set of labels.
 struct Builder {
     registry: Registry,
@@ -151,6 +164,7 @@ impl Metrics {
         let seconds = |name: &str, help: &str, buckets| b.histogram(name, help, buckets);
         Ok(Arc::new(Self {
             device: DeviceMetrics::new(&b)?,
+            planes: PlaneMetrics::new(&b)?,
             recent: Recent::default(),
             slo,
             prompt_tokens: b.counter("vllm:prompt_tokens_total", "Prompt tokens processed.")?,

@@ -22,6 +22,8 @@ pub trait DevicePort: Send + Sync {
     fn heartbeat(&self) -> DeviceInfo;
     /// The device's counters.
     fn stats(&self) -> DeviceStats;
+    /// Life of this frontend.
+    fn frontend_epoch(&self) -> u32;
     /// Slots that a submission could take now.
     fn free_slots(&self) -> usize;
     /// Slots of this frontend.
@@ -49,6 +51,9 @@ impl<T: Transport + 'static> DevicePort for Submitter<T> {
     }
     fn stats(&self) -> DeviceStats {
         Submitter::stats(self)
+    }
+    fn frontend_epoch(&self) -> u32 {
+        Submitter::frontend_epoch(self)
     }
     fn free_slots(&self) -> usize {
         Submitter::free_slots(self)

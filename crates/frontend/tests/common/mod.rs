@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use saccade_frontend::{Frontend, FrontendConfig, Listen, ShutdownHandle};
 use saccade_ring::testing::{FakeConfig, FakeDevice, FakeRequest, Script};
-use saccade_ring::{InProcTransport, RegionLimits};
+use saccade_ring::{DeviceStats, InProcTransport, RegionLimits};
 use serde_json::json;
 
 /// `<|im_end|>` of the tiny tokenizer: the test model's end of sequence.
@@ -67,6 +67,11 @@ impl DeviceControl {
 
     pub fn in_flight(&self) -> usize {
         self.device.lock().unwrap().in_flight()
+    }
+
+    /// Changes the counters that the device publishes; they go on from there.
+    pub fn set_stats(&self, change: impl FnOnce(&mut DeviceStats)) {
+        self.device.lock().unwrap().set_stats(change);
     }
 
     pub fn script(&self, script: Script) {
@@ -176,10 +181,14 @@ impl Harness {
 
     /// The value of a series, by the start of its line.
     pub fn metric(&self, start: &str) -> f64 {
+        self.find_metric(start).unwrap_or_else(|| panic!("no series {start}"))
+    }
+
+    /// The value of a series, by the start of its line, if there is one.
+    pub fn find_metric(&self, start: &str) -> Option<f64> {
         let text = self.get("/metrics").text();
-        let line = text.lines().find(|l| l.starts_with(start));
-        let line = line.unwrap_or_else(|| panic!("no series {start} in\n{text}"));
-        line.rsplit(' ').next().unwrap().parse().unwrap()
+        let line = text.lines().find(|l| l.starts_with(start))?;
+        Some(line.rsplit(' ').next().unwrap().parse().unwrap())
     }
 }
 
