@@ -126,11 +126,17 @@ fn a_slow_reader_stalls_only_itself_and_is_cut() {
 
 /// The kernel would take some megabytes of it, and the device would compute it all for nobody.
 #[test]
-fn one_plain_stream_that_nobody_reads_is_held() {
+fn one_stream_that_nobody_reads_is_held() {
     let h = Harness::with(|_| {}, FakeConfig { records_per_tick: 64, ..FakeConfig::default() });
     h.device.babble();
-    let body = json!({"prompt": "x", "max_tokens": 1500, "stream": true});
-    let _slow = h.post_open("/v1/completions", &body);
+    let body = json!({"prompt": "x", "max_tokens": 1500, "stream": true}).to_string();
+    // Its own kernel must not take the answer for it.
+    let client = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
+    client.set_recv_buffer_size(4096).unwrap();
+    client.connect(&h.addr.into()).unwrap();
+    let mut client = std::net::TcpStream::from(client);
+    let head = "POST /v1/completions HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n";
+    write!(client, "{head}content-length: {}\r\n\r\n{body}", body.len()).unwrap();
     h.wait_until("stalled", |h| h.metric("saccade:reader_stalled_requests") == 1.0);
     assert_eq!(h.device.in_flight(), 1);
 }
