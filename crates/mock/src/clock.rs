@@ -1,0 +1,182 @@
+//! The one clock of the mock, and sleeping on it to within tens of microseconds.
+//!
+//! Tokio's own timer rounds to a millisecond. A [`Pacer`] keeps the due times in a heap, arms one
+//! timerfd (an hrtimer: it is not rounded, and no timer slack is added to it) for the earliest, a
+//! little early, and spins for that little: the kernel's way from the timer's interrupt to the
+//! woken thread takes tens of microseconds in a virtual machine. The spin is bounded by `spin`,
+//! and between its looks at the clock everything else that is ready runs.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::future::poll_fn;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Poll, Waker};
+
+use rustix::time::{
+    ClockId, Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, clock_gettime,
+    timerfd_create, timerfd_settime,
+};
+use tokio::io::unix::AsyncFd;
+
+/// Nanoseconds on `CLOCK_MONOTONIC`.
+pub type Nanos = u64;
+
+const NANOS_PER_S: u64 = 1_000_000_000;
+
+/// Now, on the clock that every record is written in.
+pub fn now() -> Nanos {
+    nanos(clock_gettime(ClockId::Monotonic))
+}
+
+/// Processor time that the calling thread has used.
+pub fn thread_cpu() -> Nanos {
+    nanos(clock_gettime(ClockId::ThreadCPUTime))
+}
+
+/// Uses `cpu` nanoseconds of processor time in the calling thread, however long that takes.
+pub fn burn(cpu: Nanos) {
+    let end = thread_cpu() + cpu;
+    while thread_cpu() < end {
+        std::hint::spin_loop();
+    }
+}
+
+/// Seconds as nanoseconds; negative and NaN are 0.
+pub fn from_seconds(seconds: f64) -> Nanos {
+    (seconds * 1e9).round() as Nanos
+}
+
+/// Nanoseconds as seconds.
+pub fn to_seconds(nanos: Nanos) -> f64 {
+    nanos as f64 / 1e9
+}
+
+fn nanos(time: Timespec) -> Nanos {
+    time.tv_sec as u64 * NANOS_PER_S + time.tv_nsec as u64
+}
+
+struct Due {
+    at: Nanos,
+    waker: Waker,
+}
+
+impl PartialEq for Due {
+    fn eq(&self, other: &Self) -> bool {
+        self.at == other.at
+    }
+}
+
+impl Eq for Due {}
+
+impl PartialOrd for Due {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Due {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        self.at.cmp(&other.at)
+    }
+}
+
+/// Wakes tasks at due times. One task runs [`Pacer::run`]; all on one thread's runtime.
+pub struct Pacer {
+    /// At most one entry for each sleeping request, so bounded by the requests inside.
+    heap: Mutex<BinaryHeap<Reverse<Due>>>,
+    timer: AsyncFd<OwnedFd>,
+    spin: Nanos,
+}
+
+impl Pacer {
+    /// A pacer that spins for at most `spin` nanoseconds before each due time.
+    ///
+    /// # Errors
+    /// No timerfd could be made, or there is no runtime.
+    pub fn new(spin: Nanos) -> io::Result<Arc<Self>> {
+        let timer = timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::NONBLOCK)?;
+        let heap = Mutex::new(BinaryHeap::new());
+        // SAFETY: an `OwnedFd` gives the same descriptor as long as it lives, and it is not closed
+        // or replaced before the `AsyncFd` that owns it.
+        let timer = unsafe { AsyncFd::register(timer) }?;
+        Ok(Arc::new(Self { heap, timer, spin }))
+    }
+
+    /// Returns at `at` or, if that is past, at once.
+    pub async fn sleep_until(&self, at: Nanos) {
+        let mut registered = false;
+        poll_fn(|context| {
+            if now() >= at {
+                return Poll::Ready(());
+            }
+            if !registered {
+                registered = true;
+                self.register(Due { at, waker: context.waker().clone() });
+            }
+            Poll::Pending
+        })
+        .await;
+    }
+
+    fn register(&self, due: Due) {
+        let mut heap = self.heap();
+        let earliest = heap.peek().is_none_or(|Reverse(first)| due.at < first.at);
+        let at = due.at;
+        heap.push(Reverse(due));
+        if earliest {
+            self.arm(at);
+        }
+    }
+
+    /// Sets the timer; a time in the past fires at once.
+    fn arm(&self, at: Nanos) {
+        let early = at.saturating_sub(self.spin).max(1);
+        let value = Itimerspec {
+            it_interval: Timespec { tv_sec: 0, tv_nsec: 0 },
+            it_value: Timespec {
+                tv_sec: (early / NANOS_PER_S) as i64,
+                tv_nsec: (early % NANOS_PER_S) as _,
+            },
+        };
+        // The descriptor is ours and the value well formed: nothing is left to fail.
+        let _ = timerfd_settime(self.timer.get_ref(), TimerfdTimerFlags::ABSTIME, &value);
+    }
+
+    fn heap(&self) -> MutexGuard<'_, BinaryHeap<Reverse<Due>>> {
+        self.heap.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Wakes what is due; says when the next one is.
+    fn wake_due(&self) -> Option<Nanos> {
+        let mut heap = self.heap();
+        let now = now();
+        while heap.peek().is_some_and(|Reverse(first)| first.at <= now) {
+            if let Some(Reverse(due)) = heap.pop() {
+                due.waker.wake();
+            }
+        }
+        heap.peek().map(|Reverse(next)| next.at)
+    }
+
+    /// Wakes sleepers for ever.
+    ///
+    /// # Errors
+    /// The timer cannot be waited for.
+    pub async fn run(&self) -> io::Result<()> {
+        loop {
+            match self.wake_due() {
+                Some(next) if next <= now() + self.spin => tokio::task::yield_now().await,
+                next => {
+                    if let Some(at) = next {
+                        self.arm(at);
+                    }
+                    let mut guard = self.timer.readable().await?;
+                    let _ = guard
+                        .try_io(|timer| Ok(rustix::io::read(timer.get_ref(), &mut [0_u8; 8])?));
+                }
+            }
+        }
+    }
+}
