@@ -100,7 +100,7 @@ fn bind_tcp(address: SocketAddr) -> std::io::Result<TcpListener> {
     // A restarted frontend must not wait for the old one's connections to time out.
     socket.set_reuseaddr(true)?;
     // Connections inherit it.
-    // SockRef::from(&socket).set_tcp_notsent_lowat(UNSENT_BYTES)?;
+    SockRef::from(&socket).set_tcp_notsent_lowat(UNSENT_BYTES)?;
     socket.bind(address)?;
     socket.listen(BACKLOG)
 }
