@@ -1,0 +1,165 @@
+//! Too few cores: by quota, by affinity, for the number of GPUs; and quotas that are used up.
+
+use saccade_host::{Cores, Throttling};
+
+use super::{count, percent};
+use crate::case::{Case, Need};
+use crate::finding::{Finding, Severity};
+use crate::remedy;
+use crate::thresholds::{ACTIVE, CORES_PER_GPU_WARN, THROTTLED_TROUBLE, THROTTLED_WARN};
+
+pub fn findings(case: &Case) -> Vec<Finding> {
+    let below = below_need(case);
+    let few = few_per_gpu(case).filter(|_| below.is_none());
+    below.into_iter().chain(few).chain(throttled(case)).collect()
+}
+
+/// Processes of a step that cannot run at the same time.
+fn below_need(case: &Case) -> Option<Finding> {
+    let cores = case.facts.cores.as_ref()?;
+    let usable = cores.usable?;
+    let need = case.need();
+    let limit = if bound_by_quota(cores) {
+        (usable < need.minimum).then(|| below_quota(case, cores, &need))?
+    } else if is_pinned(cores) {
+        pinned(case, cores, &need)
+    } else {
+        (usable < need.minimum).then(|| below_set(case, cores, &need))?
+    };
+    let mut finding = limit.with("cores needed at least", count(need.minimum), need.why.clone());
+    if case.facts.ancestors_hidden {
+        finding = finding.with("limits above this container", "hidden", "/proc/self/ns/cgroup");
+    }
+    finding.cost = case.cost((need.comfortable - usable).ceil());
+    Some(finding)
+}
+
+fn bound_by_quota(cores: &Cores) -> bool {
+    let (Some((quota, _)), Some(set)) = (&cores.quota, &cores.set) else {
+        return cores.quota.is_some();
+    };
+    quota.cores() < set.len() as f64
+}
+
+/// All threads on one core, of a machine that has more.
+fn is_pinned(cores: &Cores) -> bool {
+    let one = cores.set.as_ref().is_some_and(|set| set.len() == 1);
+    one && cores.online.as_ref().is_none_or(|online| online.len() > 1)
+}
+
+fn below_quota(case: &Case, cores: &Cores, need: &Need) -> Finding {
+    let usable = cores.usable.unwrap_or_default();
+    let title = format!(
+        "The CPU quota is {} cores, but {} processes take part in each step: some of them always \
+         wait for others.",
+        count(usable),
+        count(need.minimum)
+    );
+    let mut finding = Finding::new("quota_below_need", Severity::Trouble, title);
+    if let Some((quota, file)) = &cores.quota {
+        let value = format!("{} us of each {} us", quota.quota_us, quota.period_us);
+        finding = finding.with("quota", value, file.clone());
+    }
+    finding.changes(remedy::raise_quota(case.facts, need.comfortable))
+}
+
+fn pinned(case: &Case, cores: &Cores, need: &Need) -> Finding {
+    let facts = case.facts;
+    let active = facts.delta.tasks.iter().filter(|t| facts.wanted(&t.used) >= ACTIVE).count();
+    let rivals = facts.path_processes().max(active);
+    let severity = if rivals > 1 { Severity::Trouble } else { Severity::Warning };
+    let core = cores.set.as_ref().map(ToString::to_string).unwrap_or_default();
+    let title = format!("Everything runs on core {core} alone, one at a time.");
+    let mask = cores.affinity.as_ref().map(ToString::to_string).unwrap_or_default();
+    let online = cores.online.as_ref().map_or(0, saccade_host::CpuSet::len);
+    Finding::new("pinned_to_one_core", severity, title)
+        .with("allowed cores", mask, format!("/proc/{}/task/*/status", facts.pid))
+        .with("cores of the machine", online.to_string(), "/sys/devices/system/cpu/online")
+        .with("active threads", active.to_string(), "schedstat")
+        .changes(remedy::widen_set(facts, need.comfortable.max(rivals as f64).max(2.0)))
+}
+
+fn below_set(case: &Case, cores: &Cores, need: &Need) -> Finding {
+    let title = format!(
+        "It may run on {} cores, but {} processes take part in each step: some of them always \
+         wait for others.",
+        count(cores.usable.unwrap_or_default()),
+        count(need.minimum)
+    );
+    let set = cores.set.as_ref().map(ToString::to_string).unwrap_or_default();
+    Finding::new("cores_below_need", Severity::Trouble, title)
+        .with("allowed cores", set, format!("/proc/{}/task/*/status", case.facts.pid))
+        .changes(remedy::widen_set(case.facts, need.comfortable))
+}
+
+fn few_per_gpu(case: &Case) -> Option<Finding> {
+    let usable = case.facts.usable()?;
+    let gpus = case.facts.gpu_count.count;
+    if gpus == 0 || usable / gpus as f64 >= CORES_PER_GPU_WARN {
+        return None;
+    }
+    let wanted = CORES_PER_GPU_WARN * gpus as f64;
+    let title = format!(
+        "{} cores for each GPU: below {CORES_PER_GPU_WARN:.0}, long prompts slow the GPUs down.",
+        count(usable / gpus as f64)
+    );
+    let by_quota = case.facts.cores.as_ref().is_some_and(bound_by_quota);
+    let widen = if by_quota { remedy::raise_quota } else { remedy::widen_set };
+    let mut finding = Finding::new("few_cores_per_gpu", Severity::Warning, title)
+        .with("cores", count(usable), "affinity, cpuset and quota")
+        .with("GPUs", gpus.to_string(), case.facts.gpu_count.how)
+        .changes(widen(case.facts, wanted));
+    finding.cost = case.cost((wanted - usable).ceil());
+    Some(finding)
+}
+
+/// A quota that was used up while we watched.
+fn throttled(case: &Case) -> Option<Finding> {
+    let facts = case.facts;
+    let grown = |dir: &str| facts.delta.throttling.get(dir).copied();
+    let share = |t: &Throttling| t.nr_throttled as f64 / t.nr_periods.max(1) as f64;
+    let levels = facts.levels.iter().filter(|level| level.quota.is_some());
+    let (level, during) = levels
+        .filter_map(|level| Some((level, grown(&level.dir)?)))
+        .max_by(|(_, a), (_, b)| share(a).total_cmp(&share(b)))?;
+    let lifetime = level.throttling.unwrap_or_default();
+    let severity = match share(&during) {
+        s if s >= THROTTLED_TROUBLE => Severity::Trouble,
+        s if s >= THROTTLED_WARN => Severity::Warning,
+        _ if share(&lifetime) >= THROTTLED_WARN => Severity::Note,
+        _ => return None,
+    };
+    let title = if severity == Severity::Note {
+        format!(
+            "Not throttled just now, but in {} of all periods since its cgroup was made.",
+            percent(share(&lifetime))
+        )
+    } else {
+        format!(
+            "Its quota was used up in {} of the periods; then everything stood still.",
+            percent(share(&during))
+        )
+    };
+    let file = format!("{}/cpu.stat", level.dir);
+    let stood_ms = during.throttled_ns as f64 / 1e6 / facts.delta.seconds;
+    let wanted = wanted_cores(case);
+    let mut finding = Finding::new("throttled", severity, title)
+        .with(
+            "throttled periods",
+            format!("{} of {}", during.nr_throttled, during.nr_periods),
+            &file,
+        )
+        .with("stood still", format!("{stood_ms:.0} ms of each second, summed over cores"), &file)
+        .with("cores wanted", count(wanted), "schedstat: running and waiting")
+        .changes(remedy::raise_quota(facts, wanted.max(case.need().comfortable)))
+        .change("or fewer threads", "RAYON_NUM_THREADS, OMP_NUM_THREADS: not above the quota");
+    let usable = facts.usable().unwrap_or(wanted);
+    finding.cost = case.cost((wanted.max(case.need().comfortable) - usable).ceil());
+    Some(finding)
+}
+
+/// Cores that the threads wanted, on average.
+fn wanted_cores(case: &Case) -> f64 {
+    let facts = case.facts;
+    facts.delta.tasks.iter().map(|task| facts.wanted(&task.used)).sum::<f64>().max(1.0)
+}
