@@ -122,7 +122,9 @@ fn throttled() {
         scene.in_pod();
         scene.tree.file(&format!("{POD}/cpu.max"), "1600000 100000\n");
         let stat = |periods: u64, throttled: u64| {
-            format!("nr_periods {periods}\nnr_throttled {throttled}\nthrottled_usec {throttled}000\n")
+            format!(
+                "nr_periods {periods}\nnr_throttled {throttled}\nthrottled_usec {throttled}000\n"
+            )
         };
         scene.tree.file(&format!("{POD}/cpu.stat"), &stat(1000, 10));
         let report = scene.look(|scene| {
