@@ -1,0 +1,92 @@
+//! The flags.
+
+use std::time::Duration;
+
+use crate::http::Endpoint;
+
+/// Watch a running server: planes, requests, KV, latencies, and what the host costs
+#[derive(Debug, Clone, clap::Args)]
+pub struct Args {
+    /// Server to watch: Saccade, or (reduced) anything with vLLM's metrics
+    #[arg(long, default_value = "http://127.0.0.1:8000", env = "SACCADE_TOP_URL")]
+    pub url: Endpoint,
+    /// Seconds between two looks
+    #[arg(long, value_name = "SECONDS", default_value_t = 1.0, value_parser = interval)]
+    pub interval: f64,
+    /// Seconds that percentiles and shares are taken over
+    #[arg(long, value_name = "SECONDS", default_value_t = 30.0, value_parser = window)]
+    pub window: f64,
+    /// Target of the time to the first token, for the attainment [default: the server's own]
+    #[arg(long, value_name = "MS", value_parser = milliseconds)]
+    pub slo_ttft_ms: Option<f64>,
+    /// Target of the time between two tokens, for the attainment [default: the server's own]
+    #[arg(long, value_name = "MS", value_parser = milliseconds)]
+    pub slo_tbt_ms: Option<f64>,
+    /// Key that is sent as a bearer token
+    #[arg(long, value_name = "KEY", env = "SACCADE_API_KEY", hide_env_values = true)]
+    pub api_key: Option<String>,
+    /// Print one view as text and end; it looks twice, one interval apart
+    #[arg(long, conflicts_with = "json")]
+    pub once: bool,
+    /// Print one view as a JSON object and end; it looks twice, one interval apart
+    #[arg(long)]
+    pub json: bool,
+}
+
+impl Args {
+    /// Time between two looks.
+    pub(crate) fn interval(&self) -> Duration {
+        Duration::from_secs_f64(self.interval)
+    }
+}
+
+fn interval(text: &str) -> Result<f64, String> {
+    within(text, 0.1, 60.0)
+}
+
+fn window(text: &str) -> Result<f64, String> {
+    within(text, 1.0, 600.0)
+}
+
+fn milliseconds(text: &str) -> Result<f64, String> {
+    within(text, 0.001, 3_600_000.0)
+}
+
+fn within(text: &str, min: f64, max: f64) -> Result<f64, String> {
+    let value: f64 = text.parse().map_err(|_| "not a number".to_owned())?;
+    if (min..=max).contains(&value) {
+        return Ok(value);
+    }
+    Err(format!("must be within {min} .. {max}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Debug, Parser)]
+    struct Cli {
+        #[command(flatten)]
+        args: Args,
+    }
+
+    #[test]
+    fn numbers_outside_their_bounds_are_refused() {
+        for (flag, bad) in [
+            ("--interval", "0"),
+            ("--interval", "NaN"),
+            ("--interval", "61"),
+            ("--window", "0.5"),
+            ("--slo-ttft-ms", "0"),
+            ("--slo-tbt-ms", "x"),
+        ] {
+            let error = Cli::try_parse_from(["top", flag, bad]).unwrap_err().to_string();
+            assert!(error.contains(flag), "{error}");
+        }
+        assert!(Cli::try_parse_from(["top", "--once", "--json"]).is_err());
+        let args = Cli::try_parse_from(["top", "--interval", "0.5"]).unwrap().args;
+        assert_eq!(args.interval(), Duration::from_millis(500));
+    }
+}
