@@ -20,6 +20,8 @@ mod once;
 mod probe;
 mod prom;
 mod sampler;
+#[cfg(test)]
+mod server_tests;
 mod terminal;
 #[cfg(test)]
 mod tests;
