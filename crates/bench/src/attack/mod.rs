@@ -1,13 +1,249 @@
-//! `saccade bench attack`.
+//! `saccade bench attack`: victims with short prompts behind attackers with long ones, by the
+//! number of cores that the server has. Where more cores bring the victims' times down, the server
+//! was short of cores and not of its accelerator.
+
+mod analysis;
+mod budgets;
+mod present;
+mod record;
+mod series;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::ensure;
+use saccade_host::{CpuSet, Root};
+
+use crate::interference::{
+    Client, ClientFlags, Machine, Plan, ServerFlags, ServerRecord, ServerSpec, command_line,
+    unix_s, write_json,
+};
+use crate::neighbours::cores;
+use budgets::BudgetFlags;
+use record::{Attack, Record, SCHEMA, Setup};
+use series::{Experiment, Unit};
 
 /// Flags of `saccade bench attack`.
 #[derive(Debug, clap::Args)]
-pub struct Args {}
+pub struct Args {
+    #[command(flatten, next_help_heading = "Servers")]
+    servers: ServerFlags,
+    #[command(flatten, next_help_heading = "Cores")]
+    budgets: BudgetFlags,
+    /// Cores that budgets are taken from, the first ones first [default: those usable here]
+    #[arg(long, value_name = "CORES", value_parser = cores::parse, help_heading = "Cores")]
+    out_of_cores: Option<CpuSet>,
+    #[command(flatten, next_help_heading = "Attackers and victims")]
+    load: LoadFlags,
+    #[command(flatten, next_help_heading = "Client")]
+    client: ClientFlags,
+    /// How often each series is measured
+    #[arg(long, value_name = "N", default_value_t = 3, help_heading = "Experiment",
+        value_parser = clap::value_parser!(u32).range(1..=1000))]
+    repeats: u32,
+    /// Longest wait after a series until the server is quiet again; a started server that is not
+    /// is started anew
+    #[arg(long, value_name = "SECONDS", default_value_t = 60.0, help_heading = "Experiment")]
+    drain: f64,
+    /// Of prompts and of the order of series
+    #[arg(long, default_value_t = 0, help_heading = "Experiment")]
+    seed: u64,
+    /// Write the record as JSON, anew after each series
+    #[arg(long, value_name = "FILE", help_heading = "Results")]
+    json: Option<PathBuf>,
+    /// Write a report with heatmap and curves, one file
+    #[arg(long, value_name = "FILE", help_heading = "Results")]
+    html: Option<PathBuf>,
+}
 
-/// Runs it.
+/// The attackers' and the victims' requests. Prompts are text: tokenizing them is the attack.
+#[derive(Debug, Clone, clap::Args)]
+struct LoadFlags {
+    /// Attackers per second, evenly spaced
+    #[arg(long, value_name = "RPS,…", value_delimiter = ',', default_value = "8,16")]
+    attack_rate: Vec<f64>,
+    /// Tokens of an attacker's prompt
+    #[arg(
+        long,
+        value_name = "N,…",
+        value_delimiter = ',',
+        default_value = "1800,7200,28500,114000"
+    )]
+    attack_len: Vec<u32>,
+    /// Tokens of an attacker's answer
+    #[arg(long, value_name = "N", default_value_t = 16)]
+    attack_output_len: u32,
+    /// Victims of a series, one after the other
+    #[arg(long, value_name = "N", default_value_t = 5,
+        value_parser = clap::value_parser!(u32).range(1..=1000))]
+    victims: u32,
+    /// Tokens of a victim's prompt
+    #[arg(long, value_name = "N", default_value_t = 2800)]
+    victim_len: u32,
+    /// Tokens of a victim's answer
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    victim_output_len: u32,
+    /// From the first attacker to the first victim
+    #[arg(long, value_name = "SECONDS", default_value_t = 1.0)]
+    lead: f64,
+    /// A victim without its first token by then counts as timed out, which is a result
+    #[arg(long, value_name = "SECONDS", default_value_t = 200.0)]
+    timeout: f64,
+}
+
+/// Longest lead, time-out or drain: an hour.
+const MAX_SECONDS: f64 = 3600.0;
+
+impl Args {
+    fn check(&self) -> anyhow::Result<()> {
+        let seconds = [
+            ("--lead", self.load.lead, 0.0),
+            ("--timeout", self.load.timeout, 0.001),
+            ("--drain", self.drain, 0.0),
+        ];
+        for (flag, value, least) in seconds {
+            ensure!(
+                (least..=MAX_SECONDS).contains(&value),
+                "{flag}: {value} is outside {least} .. {MAX_SECONDS} s"
+            );
+        }
+        let mut rates = self.load.attack_rate.iter();
+        ensure!(
+            rates.all(|rate| *rate > 0.0 && *rate <= 1e5),
+            "--attack-rate: rates must lie above 0 and at most at 100000 per second"
+        );
+        ensure!(!self.load.attack_len.contains(&0), "--attack-len: 0 is no length");
+        Ok(())
+    }
+
+    fn attacks(&self) -> Vec<Attack> {
+        let lengths = || self.load.attack_len.iter();
+        let of = |&rate_rps: &f64| {
+            lengths().map(move |&prompt_tokens| Attack { rate_rps, prompt_tokens })
+        };
+        self.load.attack_rate.iter().flat_map(of).collect()
+    }
+
+    fn setup(&self) -> Setup {
+        let load = &self.load;
+        Setup {
+            victims: load.victims as usize,
+            victim_prompt_tokens: load.victim_len,
+            victim_output_tokens: load.victim_output_len,
+            attack_output_tokens: load.attack_output_len,
+            lead_s: load.lead,
+            timeout_s: load.timeout,
+            repeats: self.repeats as usize,
+            seed: self.seed,
+        }
+    }
+}
+
+/// Runs it. The exit status is 1 if a series could not be measured; time-outs are results.
 ///
 /// # Errors
-/// None yet.
-pub fn run(_args: &Args) -> anyhow::Result<std::process::ExitCode> {
-    anyhow::bail!("not built in yet")
+/// Flags out of bounds, fewer cores than a budget needs, a file that cannot be written.
+pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    args.check()?;
+    let specs = args.servers.specs()?;
+    let (mut record, mut experiment) = prepare(args, specs)?;
+    let units = record.servers.len() * record.budgets.len();
+    let plan = Plan {
+        servers: units,
+        conditions: experiment.attacks.len(),
+        repeats: record.setup.repeats,
+        seed: record.setup.seed,
+        in_turns: true,
+    };
+    let order = plan.order();
+    for (index, slot) in order.iter().enumerate() {
+        let budgets = record.budgets.len();
+        let unit = Unit { server: slot.server / budgets, budget: slot.server % budgets };
+        let series = experiment.measure(index, slot.repeat, unit, slot.condition);
+        eprintln!("[{}/{}] {}", index + 1, order.len(), line(&series));
+        record.series.push(series);
+        note_servers(&experiment, &mut record);
+        analysis::analyse(&mut record);
+        args.json.as_ref().map_or(Ok(()), |path| write_json(path, &record))?;
+    }
+    experiment.end()?;
+    print!("{}", present::table(&record).to_text());
+    for (_, title, words) in present::warnings(&record) {
+        println!("\n{title}. {words}");
+    }
+    if let Some(path) = &args.html {
+        present::report(&record)?.write(path)?;
+    }
+    let failed = record.series.iter().any(|series| series.error.is_some());
+    Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+fn prepare(args: &Args, specs: Vec<ServerSpec>) -> anyhow::Result<(Record, Experiment)> {
+    let usable = cores::of_task(0)?;
+    let out_of = args.out_of_cores.as_ref().unwrap_or(&usable);
+    cores::check_usable(out_of).map_err(|e| anyhow::anyhow!("--out-of-cores: {e}"))?;
+    let budgets = args.budgets.budgets(out_of)?;
+    let client = Client::settle(&args.client)?;
+    let attacks = args.attacks();
+    let record = Record {
+        schema: SCHEMA,
+        version: env!("CARGO_PKG_VERSION"),
+        started_unix_s: unix_s(),
+        command: command_line(),
+        machine: Machine::read(&Root::default()),
+        client: client.clone(),
+        setup: args.setup(),
+        servers: specs.iter().map(ServerRecord::of).collect(),
+        budgets: budgets.clone(),
+        attacks: attacks.clone(),
+        series: Vec::new(),
+        cells: Vec::new(),
+        speedups: Vec::new(),
+    };
+    let conditions = std::iter::once(None).chain(attacks.into_iter().map(Some)).collect();
+    let experiment = Experiment::new(
+        specs,
+        budgets,
+        conditions,
+        args.setup(),
+        (client, args.client.client_cores.clone()),
+        Duration::from_secs_f64(args.drain),
+    )?;
+    Ok((record, experiment))
+}
+
+fn note_servers(experiment: &Experiment, record: &mut Record) {
+    for (i, server) in record.servers.iter_mut().enumerate() {
+        server.startup_s.clone_from(&experiment.startups_s[i]);
+        if experiment.models[i].is_some() {
+            server.model.clone_from(&experiment.models[i]);
+        }
+    }
+}
+
+/// One series in one line.
+fn line(series: &record::Series) -> String {
+    let attack = series.attack.map_or("no attack".to_owned(), |attack| {
+        format!("{}/s of {} tokens", attack.rate_rps, attack.prompt_tokens)
+    });
+    let head = format!(
+        "repeat {}, {}, {} cores, {attack}",
+        series.repeat + 1,
+        series.server,
+        series.cores
+    );
+    if let Some(error) = &series.error {
+        return format!("{head}: {error}");
+    }
+    let times: Vec<String> = series
+        .victims
+        .iter()
+        .map(|victim| match victim.ttft_s {
+            Some(seconds) => format!("{seconds:.3}"),
+            None => format!("× ({})", victim.outcome.kind()),
+        })
+        .collect();
+    let late = if series.distrust.is_empty() { "" } else { " (client late: not trustworthy)" };
+    format!("{head}: victims' TTFT {} s{late}", times.join(", "))
 }

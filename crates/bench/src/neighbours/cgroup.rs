@@ -131,8 +131,11 @@ mod tests {
         let (folder, root) = tree(2);
         fs::write(folder.join(format!("proc/{}/cgroup", std::process::id())), "0::/slice\n")
             .unwrap();
-        fs::write(folder.join("proc/self/mounts"), "cgroup2 /sys/fs/cgroup cgroup2 rw 0 0\n")
-            .unwrap();
+        fs::write(
+            folder.join("proc/self/mountinfo"),
+            "41 31 0:38 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n",
+        )
+        .unwrap();
         let slice = folder.join("sys/fs/cgroup/slice");
         fs::write(slice.join("cgroup.controllers"), "memory\n").unwrap();
         let refused = QuotaGroup::create(&root, 1.5).unwrap_err();
@@ -160,8 +163,8 @@ mod tests {
             "3:cpu,cpuacct:/slice\n0::/\n",
         )
         .unwrap();
-        let mounts = "cgroup /sys/fs/cgroup cgroup rw,cpu,cpuacct 0 0\n";
-        fs::write(folder.join("proc/self/mounts"), mounts).unwrap();
+        let mounts = "32 31 0:29 / /sys/fs/cgroup rw - cgroup cgroup rw,cpu,cpuacct\n";
+        fs::write(folder.join("proc/self/mountinfo"), mounts).unwrap();
         let group = QuotaGroup::create(&root, 0.25).unwrap();
         let made = group.folder().to_owned();
         assert!(made.starts_with(folder.join("sys/fs/cgroup/slice")));
@@ -177,7 +180,8 @@ mod tests {
     fn no_hierarchy_is_said() {
         let (folder, root) = tree(0);
         fs::write(folder.join(format!("proc/{}/cgroup", std::process::id())), "").unwrap();
-        fs::write(folder.join("proc/self/mounts"), "proc /proc proc rw 0 0\n").unwrap();
+        fs::write(folder.join("proc/self/mountinfo"), "22 27 0:21 / /proc rw - proc proc rw\n")
+            .unwrap();
         assert!(QuotaGroup::create(&root, 1.0).is_err());
         fs::remove_dir_all(folder).unwrap();
     }

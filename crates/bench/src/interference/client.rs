@@ -1,0 +1,141 @@
+//! The measuring client: where and with what priority it runs, and whether a cell may be believed.
+
+use saccade_host::CpuSet;
+use saccade_load::{ClientHealth, LoadError, LoadSpec, Observer, Priority, Run, Summary, Target};
+use serde::Serialize;
+
+use crate::neighbours::cores;
+
+/// The client's thread.
+#[derive(Debug, Clone, clap::Args)]
+pub struct ClientFlags {
+    /// auto (the highest that is permitted), normal, nice:-20..19, fifo:1..99
+    #[arg(long, value_name = "PRIORITY", default_value = "auto", value_parser = parse_priority)]
+    pub client_priority: Wanted,
+    /// Cores for the client; best ones that neither server nor neighbour may use
+    #[arg(long, value_name = "CORES", value_parser = cores::parse)]
+    pub client_cores: Option<CpuSet>,
+    /// A cell is marked as not trustworthy when the client's own delays at P99 are more than this
+    /// share of the median time to the first token (and more than 1 ms)
+    #[arg(long, value_name = "SHARE", default_value_t = 0.05)]
+    pub client_tolerance: f64,
+}
+
+/// A priority, or the search for one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wanted {
+    /// The highest that is permitted.
+    Auto,
+    /// This one.
+    This(Priority),
+}
+
+fn parse_priority(text: &str) -> Result<Wanted, String> {
+    match text {
+        "auto" => Ok(Wanted::Auto),
+        other => other.parse().map(Wanted::This),
+    }
+}
+
+/// What `auto` tries, in order. Real time by little: the client must not wait for a neighbour, and
+/// it uses a small part of a core.
+const LADDER: [Priority; 3] = [Priority::Fifo(1), Priority::Nice(-15), Priority::Normal];
+
+/// The client as it is.
+#[derive(Debug, Clone, Serialize)]
+pub struct Client {
+    /// Priority of its thread.
+    pub priority: Priority,
+    /// Whether a higher one was wanted and not permitted.
+    pub priority_refused: bool,
+    /// Cores of its thread.
+    pub cores: CpuSet,
+    /// See [`ClientFlags::client_tolerance`].
+    pub tolerance: f64,
+}
+
+impl Client {
+    /// Settles priority and cores.
+    ///
+    /// # Errors
+    /// A priority or cores that are asked for and refused.
+    pub fn settle(flags: &ClientFlags) -> anyhow::Result<Client> {
+        if let Some(cores) = &flags.client_cores {
+            cores::check_usable(cores).map_err(|e| anyhow::anyhow!("--client-cores: {e}"))?;
+        }
+        let priority = match flags.client_priority {
+            Wanted::This(priority) => {
+                is_permitted(priority)?;
+                priority
+            }
+            Wanted::Auto => {
+                let permitted = LADDER.into_iter().find(|p| is_permitted(*p).is_ok());
+                permitted.unwrap_or(Priority::Normal)
+            }
+        };
+        let wanted_more = flags.client_priority == Wanted::Auto;
+        let cores = flags.client_cores.clone().map_or_else(|| cores::of_task(0), Ok)?;
+        Ok(Client {
+            priority,
+            priority_refused: wanted_more && priority != LADDER[0],
+            cores,
+            tolerance: flags.client_tolerance,
+        })
+    }
+
+    /// The same client on these cores.
+    #[must_use]
+    pub fn on(&self, cores: CpuSet) -> Client {
+        Client { cores, ..self.clone() }
+    }
+
+    /// Runs a load on a thread of its own, with the client's cores and priority.
+    ///
+    /// # Errors
+    /// Those of the load, and cores that are refused.
+    pub fn run(
+        &self,
+        target: &Target,
+        spec: &LoadSpec,
+        observer: &dyn Observer,
+    ) -> Result<Run, LoadError> {
+        let work = || {
+            cores::bind(0, &self.cores)
+                .map_err(|source| LoadError::System { what: "the client's cores", source })?;
+            saccade_load::run_on_own_thread(target, spec, observer, self.priority)
+        };
+        std::thread::scope(|scope| {
+            scope.spawn(work).join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        })
+    }
+
+    /// Why a cell is not trustworthy; empty if it is.
+    #[must_use]
+    pub fn distrust(&self, health: &ClientHealth, summary: &Summary) -> Vec<String> {
+        const NEVER_BELOW_MS: f64 = 1.0;
+        const BUSY_SHARE: f64 = 0.9;
+        let bound_ms = (self.tolerance * summary.from_intended.ttft_ms.p50).max(NEVER_BELOW_MS);
+        let mut reasons = Vec::new();
+        let delays = [("sent late", &health.send_lateness_ms), ("saw late", &health.loop_lag_ms)];
+        for (what, delay) in delays {
+            if delay.p99 > bound_ms {
+                let p99 = delay.p99;
+                reasons.push(format!("the client {what}: P99 {p99:.1} ms of {bound_ms:.1} ms"));
+            }
+        }
+        if health.bound_hits > 0 {
+            let hits = health.bound_hits;
+            reasons.push(format!("{hits} arrivals waited for the client's in-flight bound"));
+        }
+        if health.cpu_share > BUSY_SHARE {
+            reasons.push(format!("the client used {:.0} % of its core", health.cpu_share * 100.0));
+        }
+        reasons
+    }
+}
+
+/// Tried on a thread that ends.
+fn is_permitted(priority: Priority) -> Result<(), LoadError> {
+    let tried = std::thread::spawn(move || priority.apply()).join();
+    tried.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+}

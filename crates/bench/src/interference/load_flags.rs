@@ -1,0 +1,88 @@
+//! What is sent to each server in each cell. Flags have the names that `bench serve` gives them.
+
+use std::path::PathBuf;
+
+use saccade_load::{Arrival, Lengths, LoadSpec, Source, Warmup, Workload};
+
+/// The load, the same for all servers and conditions.
+#[derive(Debug, Clone, clap::Args)]
+pub struct LoadFlags {
+    /// Requests per second, Poisson; without it a closed loop of --max-concurrency
+    #[arg(long, value_name = "RPS")]
+    pub request_rate: Option<f64>,
+    /// Shape of the gaps between arrivals: 1 is Poisson, below it burstier
+    #[arg(long, value_name = "SHAPE", default_value_t = 1.0, requires = "request_rate")]
+    pub burstiness: f64,
+    /// Streams of the closed loop
+    #[arg(long, value_name = "N", default_value_t = 8, conflicts_with = "request_rate")]
+    pub max_concurrency: usize,
+    /// Measured requests of a cell
+    #[arg(long, value_name = "N", default_value_t = 64)]
+    pub num_prompts: u64,
+    /// Measured seconds of a cell, in place of a number of requests
+    #[arg(long, value_name = "SECONDS", conflicts_with = "num_prompts")]
+    pub duration: Option<f64>,
+    /// Requests before the measurement of each cell, excluded from it
+    #[arg(long, value_name = "N", default_value_t = 8)]
+    pub num_warmups: u64,
+    /// Tokens of each prompt
+    #[arg(long, value_name = "N", default_value_t = 128)]
+    pub random_input_len: u32,
+    /// Tokens of each answer
+    #[arg(long, value_name = "N", default_value_t = 64)]
+    pub random_output_len: u32,
+    /// Prompts as token ids below this, instead of as text: exact lengths, no tokenizer at work
+    #[arg(long, value_name = "N")]
+    pub vocab: Option<u32>,
+    /// A ShareGPT file for prompts and output lengths, instead of generated ones
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["random_input_len", "vocab"])]
+    pub sharegpt: Option<PathBuf>,
+    /// Leave out prompts of the file above so many tokens, at four bytes a token
+    #[arg(long, value_name = "N", requires = "sharegpt")]
+    pub max_prompt_tokens: Option<u32>,
+    /// A request that has not ended so long after it was sent counts as timed out
+    #[arg(long, value_name = "SECONDS", default_value_t = 200.0)]
+    pub request_timeout: f64,
+    /// Of arrivals and prompts, and of the order of cells
+    #[arg(long, default_value_t = 0)]
+    pub seed: u64,
+}
+
+impl LoadFlags {
+    /// The load with its first seed.
+    ///
+    /// # Errors
+    /// Names the flag that is out of its bounds.
+    pub fn spec(&self) -> anyhow::Result<LoadSpec> {
+        let arrival = match self.request_rate {
+            None => Arrival::Closed { concurrency: self.max_concurrency },
+            Some(rate_rps) if self.burstiness == 1.0 => Arrival::Poisson { rate_rps },
+            Some(rate_rps) => Arrival::Bursty { rate_rps, burstiness: self.burstiness },
+        };
+        let mut spec = LoadSpec::new(arrival, self.workload(), self.num_prompts);
+        if self.duration.is_some() {
+            (spec.requests, spec.duration_s) = (None, self.duration);
+        }
+        spec.warmup = Warmup { requests: self.num_warmups, seconds: 0.0 };
+        spec.request_timeout_s = self.request_timeout;
+        spec.drain_timeout_s = self.request_timeout;
+        spec.seed = self.seed;
+        spec.validate()?;
+        Ok(spec)
+    }
+
+    fn workload(&self) -> Workload {
+        if let Some(path) = &self.sharegpt {
+            let source = Source::ShareGpt { path: path.clone(), output: None };
+            let max_prompt_tokens = self.max_prompt_tokens;
+            return Workload { max_prompt_tokens, ..Workload::of(source) };
+        }
+        let fixed = |tokens| Lengths::Fixed { tokens };
+        let workload =
+            Workload::generated(fixed(self.random_input_len), fixed(self.random_output_len));
+        match self.vocab {
+            Some(vocab) => workload.with_ids(vocab),
+            None => workload,
+        }
+    }
+}

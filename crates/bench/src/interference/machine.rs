@@ -1,0 +1,84 @@
+//! The machine that a record was made on.
+
+use saccade_host::{Root, machine};
+use serde::Serialize;
+
+/// What a reader needs to know of the machine.
+#[derive(Debug, Clone, Serialize)]
+pub struct Machine {
+    /// Of its processors.
+    pub cpu_model: Option<String>,
+    /// Cores that are switched on.
+    pub cores: Option<usize>,
+    /// Memory in bytes.
+    pub memory_bytes: Option<u64>,
+    /// Release of the kernel.
+    pub kernel: Option<String>,
+    /// `kernel.sched_autogroup_enabled`; none where the kernel knows no such thing.
+    pub autogroup_enabled: Option<bool>,
+}
+
+impl Machine {
+    /// Reads it.
+    #[must_use]
+    pub fn read(root: &Root) -> Machine {
+        let line_of = |file: &str, key: &str| {
+            let text = root.text(file).ok()?;
+            let value = text.lines().find_map(|line| line.strip_prefix(key))?;
+            Some(value.trim_start_matches(['\t', ' ', ':']).trim().to_owned())
+        };
+        let kib = line_of("proc/meminfo", "MemTotal").and_then(|line| {
+            line.split_whitespace().next().and_then(|number| number.parse::<u64>().ok())
+        });
+        Machine {
+            cpu_model: line_of("proc/cpuinfo", "model name"),
+            cores: machine::online_cpus(root).ok().map(|cores| cores.len()),
+            memory_bytes: kib.map(|kib| kib << 10),
+            kernel: root.text("proc/sys/kernel/osrelease").ok().map(|text| text.trim().to_owned()),
+            autogroup_enabled: machine::autogroup_enabled(root),
+        }
+    }
+
+    /// In one line.
+    #[must_use]
+    pub fn words(&self) -> String {
+        let unknown = || "unknown processor".to_owned();
+        let cores = self.cores.map_or("?".to_owned(), |cores| cores.to_string());
+        let kernel = self.kernel.as_deref().unwrap_or("?");
+        let model = self.cpu_model.clone().unwrap_or_else(unknown);
+        format!("{cores} cores of {model}, Linux {kernel}")
+    }
+}
+
+/// The command line, for the record: without the bearer token.
+#[must_use]
+pub fn command_line() -> Vec<String> {
+    without_secrets(std::env::args())
+}
+
+fn without_secrets(words: impl Iterator<Item = String>) -> Vec<String> {
+    const FLAG: &str = "--api-key";
+    let mut hide_next = false;
+    let shown = words.map(|word| {
+        if std::mem::replace(&mut hide_next, word == FLAG) {
+            return "***".to_owned();
+        }
+        match word.strip_prefix(FLAG) {
+            Some(value) if value.starts_with('=') => format!("{FLAG}=***"),
+            _ => word,
+        }
+    });
+    shown.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn secrets_are_not_written() {
+        let words = ["a", "--api-key", "s3cret", "--api-key=s3cret", "b"].map(str::to_owned);
+        let shown = without_secrets(words.into_iter());
+        assert_eq!(shown, ["a", "--api-key", "***", "--api-key=***", "b"]);
+    }
+}

@@ -1,0 +1,195 @@
+//! What is written down: one JSON object by a versioned schema.
+
+use std::io::Write;
+use std::path::Path;
+
+use anyhow::Context;
+use saccade_load::{ClientHealth, LoadSpec, Summary};
+use serde::Serialize;
+
+use super::client::Client;
+use super::host_record::HostRecord;
+use super::machine::Machine;
+use super::ratio::Comparison;
+use super::servers::ServerSpec;
+use crate::neighbours::{Layout, Spec, Work};
+
+/// Version of the schema: readers refuse what they do not know.
+pub const SCHEMA: &str = "saccade.bench-interference.v1";
+
+/// A server beside which nothing, or a neighbour, runs.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Condition {
+    /// As it prints.
+    pub name: String,
+    /// None: isolation.
+    pub neighbour: Option<Spec>,
+}
+
+impl Condition {
+    /// Nothing beside the server.
+    #[must_use]
+    pub fn isolation() -> Condition {
+        Condition { name: "isolation".to_owned(), neighbour: None }
+    }
+
+    /// This neighbour beside the server.
+    #[must_use]
+    pub fn beside(neighbour: Spec) -> Condition {
+        Condition { name: neighbour.to_string(), neighbour: Some(neighbour) }
+    }
+}
+
+/// One server, one condition, once.
+#[derive(Debug, Clone, Serialize)]
+pub struct Cell {
+    /// Place in the order of measurement, from 0.
+    pub index: usize,
+    /// Repeat, from 0.
+    pub repeat: usize,
+    /// Name of the server.
+    pub server: String,
+    /// Name of the condition.
+    pub condition: String,
+    /// Seed of arrivals and prompts.
+    pub seed: u64,
+    /// Wall time of the start, seconds since 1970.
+    pub started_unix_s: f64,
+    /// The figures; none if the load could not be run.
+    pub summary: Option<Summary>,
+    /// The client's own lateness.
+    pub client: Option<ClientHealth>,
+    /// Why the cell is not trustworthy; empty if it is.
+    pub distrust: Vec<String>,
+    /// What the host did to the server; none if its processes are not known or not here.
+    pub host: Option<HostRecord>,
+    /// What the neighbour got done meanwhile.
+    pub work: Option<Work>,
+    /// How the kernel shares the cores out between the two.
+    pub layout: Layout,
+    /// Servers that were stopped meanwhile (--pause-others).
+    pub paused: Vec<String>,
+    /// What the server would not take and was asked without.
+    pub notes: Vec<String>,
+    /// File with every request.
+    pub raw: Option<String>,
+    /// Why the cell failed: such a cell counts for nothing.
+    pub error: Option<String>,
+}
+
+/// A server.
+#[derive(Debug, Clone, Serialize)]
+pub struct ServerRecord {
+    /// Its label.
+    pub name: String,
+    /// Where it is.
+    pub url: String,
+    /// The model that it was asked for.
+    pub model: Option<String>,
+    /// How it was started, if here.
+    pub start: Option<String>,
+    /// Cores that it was started on, if told.
+    pub cores: Option<String>,
+    /// Seconds from each start to the first answer.
+    pub startup_s: Vec<f64>,
+}
+
+impl ServerRecord {
+    /// What is known before it runs.
+    #[must_use]
+    pub fn of(spec: &ServerSpec) -> ServerRecord {
+        ServerRecord {
+            name: spec.target.name.clone(),
+            url: spec.target.base_url.clone(),
+            model: spec.target.model.clone(),
+            start: spec.start.clone(),
+            cores: spec.cores.as_ref().map(ToString::to_string),
+            startup_s: Vec::new(),
+        }
+    }
+}
+
+/// Everything.
+#[derive(Debug, Clone, Serialize)]
+pub struct Record {
+    /// [`SCHEMA`].
+    pub schema: &'static str,
+    /// Version of the tool.
+    pub version: &'static str,
+    /// Wall time of the start, seconds since 1970.
+    pub started_unix_s: f64,
+    /// How the tool was called, without the bearer token.
+    pub command: Vec<String>,
+    /// Where.
+    pub machine: Machine,
+    /// What was sent in each cell; the seed differs by cell.
+    pub load: LoadSpec,
+    /// Who sent it.
+    pub client: Client,
+    /// Whether servers were resident one after the other.
+    pub in_turns: bool,
+    /// Seconds between the start of a neighbour and the first request.
+    pub settle_s: f64,
+    /// The servers.
+    pub servers: Vec<ServerRecord>,
+    /// The conditions; the first is isolation.
+    pub conditions: Vec<Condition>,
+    /// In the order in which they were measured.
+    pub cells: Vec<Cell>,
+    /// Each server and neighbour against isolation; written at the end.
+    pub comparisons: Vec<Comparison>,
+}
+
+impl Record {
+    /// Cells of a server under a condition that were measured.
+    pub fn measured<'a>(
+        &'a self,
+        server: &'a str,
+        condition: &'a str,
+    ) -> impl Iterator<Item = &'a Cell> {
+        self.cells.iter().filter(move |cell| {
+            cell.server == server && cell.condition == condition && cell.error.is_none()
+        })
+    }
+
+    /// Makes the comparisons from the cells.
+    pub fn compare(&mut self) {
+        let mut comparisons = Vec::new();
+        let isolation = &self.conditions[0].name;
+        for condition in &self.conditions[1..] {
+            for server in &self.servers {
+                let isolated: Vec<&Cell> = self.measured(&server.name, isolation).collect();
+                let beside: Vec<&Cell> = self.measured(&server.name, &condition.name).collect();
+                let pairs: Vec<(&Summary, &Summary)> = beside
+                    .iter()
+                    .filter_map(|cell| {
+                        let alone = isolated.iter().find(|alone| alone.repeat == cell.repeat)?;
+                        Some((cell.summary.as_ref()?, alone.summary.as_ref()?))
+                    })
+                    .collect();
+                let distrusted =
+                    |cells: &[&Cell]| cells.iter().filter(|cell| !cell.distrust.is_empty()).count();
+                let untrusted = distrusted(&isolated) + distrusted(&beside);
+                comparisons.push(Comparison::of(&server.name, &condition.name, &pairs, untrusted));
+            }
+        }
+        self.comparisons = comparisons;
+    }
+}
+
+/// Writes JSON so that a reader (or a kill) never meets half a file.
+///
+/// # Errors
+/// The file, or the one beside it with `.part` at its end, cannot be written.
+pub fn write_json(path: &Path, value: &impl Serialize) -> anyhow::Result<()> {
+    let mut part = path.as_os_str().to_owned();
+    part.push(".part");
+    let write = || -> anyhow::Result<()> {
+        let mut file = std::io::BufWriter::new(std::fs::File::create(&part)?);
+        serde_json::to_writer_pretty(&mut file, value)?;
+        file.write_all(b"\n")?;
+        file.into_inner().map_err(std::io::IntoInnerError::into_error)?;
+        Ok(std::fs::rename(&part, path)?)
+    };
+    write().with_context(|| format!("write {}", path.display()))
+}
