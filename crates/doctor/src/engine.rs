@@ -80,15 +80,17 @@ impl Role {
     }
 }
 
-/// Titles that engines give their processes (setproctitle), by their beginning. The longest that
+/// Titles that engines give their processes (setproctitle), by their beginning. The first that
 /// fits holds.
-const TITLES: [(&str, Engine, Role); 13] = [
+const TITLES: [(&str, Engine, Role); 15] = [
     ("VLLM::EngineCore", Engine::Vllm, Role::Core),
     ("VLLM::Worker", Engine::Vllm, Role::Worker),
     ("VLLM::APIServer", Engine::Vllm, Role::Server),
     ("VLLM::ApiServer", Engine::Vllm, Role::Server),
     ("VLLM::", Engine::Vllm, Role::Helper),
+    ("VLLMWorker", Engine::Vllm, Role::Worker),
     ("sglang::scheduler", Engine::Sglang, Role::Worker),
+    ("sglang::gpu_worker", Engine::Sglang, Role::Worker),
     ("sglang::detoken", Engine::Sglang, Role::Detokenizer),
     ("sglang::tokenizer", Engine::Sglang, Role::Server),
     ("sglang::http", Engine::Sglang, Role::Server),

@@ -118,7 +118,11 @@ pub struct Watch {
 pub fn observe(root: &Root, server: &Server, watch: Watch, clock: &mut dyn Clock) -> Result<Facts> {
     let pid = server.pid;
     let gone = || format!("process {pid} cannot be watched");
-    let all_before = process::all(root)?;
+    let mut all_before = process::all(root)?;
+    if root.is_own() {
+        // Started from the server's own shell, we are no part of the server.
+        all_before.retain(|process| process.pid != std::process::id() || process.pid == pid);
+    }
     let tree = process::family(Process::read(root, pid)?, all_before.clone());
     let pids: Vec<u32> = tree.iter().map(|process| process.pid).collect();
     let mut notes = Notes::default();
@@ -315,6 +319,7 @@ fn count_gpus(
     let visible = environments.values().find_map(|e| e.get("CUDA_VISIBLE_DEVICES"));
     match visible.map(|list| list.split(',').filter(|d| !d.trim().is_empty()).count()) {
         Some(visible) if visible < open => GpuCount { count: visible, how: "CUDA_VISIBLE_DEVICES" },
+        _ if open == 0 => GpuCount { count: 0, how: "no open device file" },
         _ => GpuCount { count: open, how: "open device files: at most" },
     }
 }

@@ -76,7 +76,7 @@ pub struct Finding {
     /// The numbers.
     pub evidence: Vec<Evidence>,
     /// What others measured where the same was wrong. Expected here, not measured here.
-    pub expected_loss: Option<Curve>,
+    pub expected_losses: Vec<Curve>,
     /// What to change.
     pub change: Vec<Change>,
     /// What that costs.
@@ -91,7 +91,7 @@ impl Finding {
             severity,
             title: title.into(),
             evidence: Vec::new(),
-            expected_loss: None,
+            expected_losses: Vec::new(),
             change: Vec::new(),
             cost: None,
         }

@@ -34,13 +34,14 @@ struct Curves {
     curve: Vec<Curve>,
 }
 
-/// What was measured for a finding.
+/// What was measured for a finding, in the order of the table.
 ///
 /// # Errors
 /// The table of this build is malformed (a test reads it).
-pub fn curve(finding: &str) -> Result<Option<Curve>> {
+pub fn curves(finding: &str) -> Result<Vec<Curve>> {
     let table: Curves = toml::from_str(CURVES).context("curves.toml")?;
-    Ok(table.curve.into_iter().find(|curve| curve.finding.iter().any(|f| f == finding)))
+    let fits = |curve: &Curve| curve.finding.iter().any(|f| f == finding);
+    Ok(table.curve.into_iter().filter(fits).collect())
 }
 
 /// A price table.
@@ -136,8 +137,8 @@ mod tests {
 
     #[test]
     fn the_tables_of_this_build_are_well_formed() {
-        assert!(curve("throttled").unwrap().is_some());
-        assert!(curve("no such finding").unwrap().is_none());
+        assert!(!curves("throttled").unwrap().is_empty());
+        assert!(curves("no such finding").unwrap().is_empty());
         let prices = Prices::load(None, None, None).unwrap();
         assert_eq!(prices.gpu("NVIDIA H100 80GB HBM3").unwrap().price, 6.88);
         assert!(prices.gpu("NVIDIA H200").is_none(), "no price is better than a guessed one");

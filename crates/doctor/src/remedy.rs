@@ -1,5 +1,7 @@
 //! What to type to give a server more cores: each manager has its own words.
 
+use saccade_host::CpuSet;
+
 use crate::container::Manager;
 use crate::facts::Facts;
 use crate::finding::Change;
@@ -45,8 +47,8 @@ pub fn raise_quota(facts: &Facts, cores: f64) -> Vec<Change> {
 
 /// How to let the server run on `cores` cores.
 pub fn widen_set(facts: &Facts, cores: f64) -> Vec<Change> {
-    let cores = cores.ceil() as u32;
-    let last = cores.saturating_sub(1);
+    let list = core_list(facts, cores);
+    let cores = cores.ceil();
     let change = |what: &str, how: String| vec![Change { what: what.to_owned(), how }];
     // A mask narrower than the cpuset was set by taskset, numactl or the program itself.
     let by_mask = facts.cores.as_ref().is_some_and(|bounds| {
@@ -56,49 +58,54 @@ pub fn widen_set(facts: &Facts, cores: f64) -> Vec<Change> {
     if by_mask {
         return change(
             "at once, all threads (and remove taskset or numactl from the start)",
-            format!("for p in {}; do taskset -acp 0-{last} $p; done", pids(facts)),
+            format!("for p in {}; do taskset -acp {list} $p; done", pids(facts)),
         );
     }
     match &facts.manager {
-        Manager::Kubernetes => raise_quota(facts, f64::from(cores)),
+        Manager::Kubernetes => raise_quota(facts, cores),
         Manager::Docker(id) => {
-            change("at once", format!("docker update --cpuset-cpus 0-{last} {}", short(id)))
+            change("at once", format!("docker update --cpuset-cpus {list} {}", short(id)))
         }
         Manager::Podman(id) => {
-            change("at once", format!("podman update --cpuset-cpus 0-{last} {}", short(id)))
+            change("at once", format!("podman update --cpuset-cpus {list} {}", short(id)))
         }
         Manager::Systemd(unit) => {
-            change("at once", format!("systemctl set-property {unit} AllowedCPUs=0-{last}"))
+            change("at once", format!("systemctl set-property {unit} AllowedCPUs={list}"))
         }
         Manager::Slurm(_) => {
             change("in the job's script", format!("#SBATCH --cpus-per-task={cores}"))
         }
-        Manager::Plain => change("in the server's cgroup", format!("cpuset.cpus: 0-{last}")),
+        Manager::Plain => change("in the server's cgroup", format!("cpuset.cpus: {list}")),
     }
 }
 
 /// How to give the server cores that nobody else uses.
 pub fn own_cores(facts: &Facts, cores: f64) -> Vec<Change> {
-    let last = cores.ceil() as u32;
+    let list = core_list(facts, cores);
     let how = match &facts.manager {
         Manager::Kubernetes => {
             "kubelet: --cpu-manager-policy=static, and requests = limits, whole numbers".to_owned()
         }
         Manager::Slurm(_) => "#SBATCH --exclusive".to_owned(),
-        Manager::Systemd(unit) => {
-            format!(
-                "systemctl set-property {unit} CPUWeight=10000  # or AllowedCPUs=0-{}, and other \
-                 slices elsewhere",
-                last.saturating_sub(1)
-            )
-        }
+        Manager::Systemd(unit) => format!(
+            "systemctl set-property {unit} AllowedCPUs={list}  # and other slices elsewhere"
+        ),
         _ => format!(
-            "for p in {}; do taskset -acp 0-{} $p; done  # and everything else off these cores",
-            pids(facts),
-            last.saturating_sub(1)
+            "for p in {}; do taskset -acp {list} $p; done  # and everything else off these cores",
+            pids(facts)
         ),
     };
     vec![Change { what: "cores that nobody else uses".to_owned(), how }]
+}
+
+/// So many cores of this machine, those first that the server has already. Fewer where the
+/// machine has fewer.
+fn core_list(facts: &Facts, cores: f64) -> String {
+    let bounds = facts.cores.as_ref();
+    let own = bounds.and_then(|bounds| bounds.set.clone()).unwrap_or_default();
+    let online = bounds.and_then(|bounds| bounds.online.clone()).unwrap_or_default();
+    let others = online.iter().filter(|&core| !own.contains(core));
+    CpuSet::new(own.iter().chain(others).take(cores.ceil() as usize)).to_string()
 }
 
 fn quota_file(facts: &Facts) -> Option<&str> {

@@ -107,11 +107,11 @@ pub struct Measured {
     pub involuntary_switches_per_s: Option<f64>,
     /// Per second.
     pub migrations_per_s: Option<f64>,
-    /// At the level that was throttled most.
+    /// At the level that was throttled most; `None`: no quota.
     pub throttling: Option<Throttling>,
     /// Share of time, of the machine.
     pub cpu_pressure: Option<f64>,
-    /// Share of time, in its cgroup.
+    /// Share of time, in its cgroup; `None`: not counted, or it has none of its own.
     pub cgroup_cpu_pressure: Option<f64>,
     /// Cores that others used, of those that it may use.
     pub others_cores: Option<f64>,
@@ -138,7 +138,7 @@ impl ServerReport {
         let facts = case.facts;
         let mut findings = rules::judge(case);
         for finding in findings.iter_mut().filter(|f| f.severity > Severity::Note) {
-            finding.expected_loss = reference::curve(finding.id)?;
+            finding.expected_losses = reference::curves(finding.id)?;
         }
         let verdict = match findings.iter().map(|finding| finding.severity).max() {
             None | Some(Severity::Note) if blind(facts) => Verdict::Unknown,
@@ -222,6 +222,8 @@ fn measured(facts: &Facts) -> Measured {
     let delta = &facts.delta;
     let rate = |n: Option<u64>| n.map(|n| n as f64 / delta.seconds);
     let set = facts.cores.as_ref().and_then(|cores| cores.set.as_ref());
+    let limited = facts.levels.iter().filter(|level| level.quota.is_some());
+    let throttling = limited.filter_map(|level| delta.throttling.get(&level.dir).copied());
     Measured {
         seconds: delta.seconds,
         cores_used: delta.total.cpu_s().map(|s| s / delta.seconds),
@@ -230,9 +232,9 @@ fn measured(facts: &Facts) -> Measured {
         voluntary_switches_per_s: rate(delta.total.voluntary),
         involuntary_switches_per_s: rate(delta.total.involuntary),
         migrations_per_s: rate(delta.total.migrations),
-        throttling: delta.throttling.values().copied().max_by_key(|t| t.nr_throttled),
+        throttling: throttling.max_by_key(|t| t.nr_throttled),
         cpu_pressure: delta.cpu_pressure,
-        cgroup_cpu_pressure: delta.cgroup_cpu_pressure,
+        cgroup_cpu_pressure: delta.cgroup_cpu_pressure.filter(|_| !facts.in_root_cgroup),
         others_cores: set.and_then(|set| delta.others_cores(set)),
         counters: facts.counters.clone(),
         requests: facts.requests.clone(),

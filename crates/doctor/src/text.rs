@@ -50,7 +50,7 @@ fn render_finding(out: &mut String, finding: &Finding) -> std::fmt::Result {
         let (what, value) = (printable(&evidence.what), printable(&evidence.value));
         writeln!(out, "    - {what}: {value}   ({})", printable(&evidence.from))?;
     }
-    if let Some(loss) = &finding.expected_loss {
+    for loss in &finding.expected_losses {
         writeln!(out, "    expected: {}", loss.text)?;
         writeln!(out, "      measured by {}", loss.source)?;
     }

@@ -48,7 +48,7 @@ fn a_quota_below_need_in_version_2() {
     assert_eq!(found.evidence[0].value, "400000 us of each 100000 us");
     assert!(found.evidence[0].from.ends_with("cpu.max"));
     assert!(found.change[0].how.contains("limits: {cpu: \"16\"}"), "{:?}", found.change);
-    let loss = found.expected_loss.as_ref().unwrap();
+    let loss = &found.expected_losses[0];
     assert_eq!((loss.low, loss.high), (Some(1.36), Some(5.40)));
     let cost = found.cost.as_ref().unwrap();
     assert_eq!(cost.cores, 12.0);
@@ -104,6 +104,22 @@ fn pinned_to_one_core() {
     assert_eq!(found.severity, Severity::Trouble);
     assert!(found.title.contains("core 3 alone"));
     assert!(found.change[0].how.contains("for p in 100 101 102 103;"), "{:?}", found.change);
+}
+
+#[test]
+fn busy_threads_on_the_same_core() {
+    let mut scene = Scene::vllm(16, 2);
+    for family in &mut scene.families[2..] {
+        family.threads[0].affinity = "5".into();
+    }
+    let report = scene.look(|scene| {
+        for family in &mut scene.families[2..] {
+            family.threads[0].run_ns += 2_000_000_000;
+            family.threads[0].wait_ns += 1_000_000_000;
+        }
+    });
+    let found = finding(&report, "threads_share_core");
+    assert!(found.title.starts_with("2 busy threads are pinned to core 5"), "{}", found.title);
 }
 
 /// A machine of one core has nothing to be unpinned to.
@@ -242,7 +258,7 @@ fn waiting_neighbours_and_pressure() {
     assert_eq!(report.verdict, Verdict::Trouble);
     let others = finding(&report, "neighbours");
     assert!(others.evidence.iter().any(|e| e.what == "pid 900 \"pbzip2\""), "{others:?}");
-    assert!(others.expected_loss.as_ref().unwrap().source.contains("2604.07609"));
+    assert!(others.expected_losses[0].source.contains("2604.07609"));
 }
 
 /// Others at work where there is room for all.

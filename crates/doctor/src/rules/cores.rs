@@ -1,6 +1,8 @@
 //! Too few cores: by quota, by affinity, for the number of GPUs; and quotas that are used up.
 
-use saccade_host::{Cores, Throttling};
+use std::collections::BTreeMap;
+
+use saccade_host::{Cores, TaskDelta, Throttling};
 
 use super::{count, percent};
 use crate::case::{Case, Need};
@@ -8,10 +10,14 @@ use crate::finding::{Finding, Severity};
 use crate::remedy;
 use crate::thresholds::{ACTIVE, CORES_PER_GPU_WARN, THROTTLED_TROUBLE, THROTTLED_WARN};
 
+/// Threads that are named as evidence.
+const MAX_SHOWN: usize = 4;
+
 pub fn findings(case: &Case) -> Vec<Finding> {
     let below = below_need(case);
     let few = few_per_gpu(case).filter(|_| below.is_none());
-    below.into_iter().chain(few).chain(throttled(case)).collect()
+    let stacked = stacked(case).filter(|_| below.is_none());
+    below.into_iter().chain(few).chain(stacked).chain(throttled(case)).collect()
 }
 
 /// Processes of a step that cannot run at the same time.
@@ -77,6 +83,34 @@ fn pinned(case: &Case, cores: &Cores, need: &Need) -> Finding {
         .with("cores of the machine", online.to_string(), "/sys/devices/system/cpu/online")
         .with("active threads", active.to_string(), "schedstat")
         .changes(remedy::widen_set(facts, need.comfortable.max(rivals as f64).max(2.0)))
+}
+
+/// Several busy threads, each pinned to the same core, although the server has others.
+fn stacked(case: &Case) -> Option<Finding> {
+    let facts = case.facts;
+    let mut by_core: BTreeMap<u32, Vec<&TaskDelta>> = BTreeMap::new();
+    for task in facts.delta.tasks.iter().filter(|t| facts.wanted(&t.used) >= ACTIVE) {
+        let mask = task.affinity.as_ref().filter(|mask| mask.len() == 1);
+        if let Some(core) = mask.and_then(|mask| mask.iter().next()) {
+            by_core.entry(core).or_default().push(task);
+        }
+    }
+    let wanted = |tasks: &[&TaskDelta]| tasks.iter().map(|t| facts.wanted(&t.used)).sum::<f64>();
+    let (core, tasks) = by_core
+        .into_iter()
+        .filter(|(_, tasks)| tasks.len() > 1 && wanted(tasks) > 1.0)
+        .max_by(|(_, a), (_, b)| wanted(a).total_cmp(&wanted(b)))?;
+    let title = format!(
+        "{} busy threads are pinned to core {core}, which they want {} times over.",
+        tasks.len(),
+        count(wanted(&tasks))
+    );
+    let mut finding = Finding::new("threads_share_core", Severity::Warning, title);
+    for task in tasks.iter().take(MAX_SHOWN) {
+        let from = format!("/proc/{}/task/{}/status", task.pid, task.tid);
+        finding = finding.with(format!("{:?} may run on", task.name), core.to_string(), from);
+    }
+    Some(finding.changes(remedy::widen_set(facts, case.need().comfortable.max(2.0))))
 }
 
 fn below_set(case: &Case, cores: &Cores, need: &Need) -> Finding {
