@@ -3,7 +3,6 @@
 use std::convert::Infallible;
 use std::future::pending;
 use std::io;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -32,6 +31,8 @@ use crate::stream;
 
 /// Open connections; more wait in the kernel's queue.
 const MAX_CONNECTIONS: usize = 16_384;
+/// Until the next attempt where none could be accepted.
+const ACCEPT_PAUSE: Nanos = 10_000_000;
 /// Of a request's body.
 const MAX_BODY_BYTES: usize = 64 << 20;
 /// Of a request's id that is kept in its record.
@@ -100,21 +101,16 @@ async fn accept(listener: TcpListener, shared: Arc<Shared>) -> io::Result<()> {
     let connections = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     loop {
         let Ok(permit) = Arc::clone(&connections).acquire_owned().await else { return Ok(()) };
-        // A connection that ended before it was accepted is its client's matter.
-        let Ok((stream, peer)) = listener.accept().await else {
-            tokio::task::yield_now().await;
+        let Ok((stream, _)) = listener.accept().await else {
+            // The connection ended before it was accepted, or there are no descriptors left.
+            shared.pacer.sleep_until(now() + ACCEPT_PAUSE).await;
             continue;
         };
-        tokio::spawn(converse(stream, peer, Arc::clone(&shared), permit));
+        tokio::spawn(converse(stream, Arc::clone(&shared), permit));
     }
 }
 
-async fn converse(
-    stream: TcpStream,
-    _peer: SocketAddr,
-    shared: Arc<Shared>,
-    _permit: OwnedSemaphorePermit,
-) {
+async fn converse(stream: TcpStream, shared: Arc<Shared>, _permit: OwnedSemaphorePermit) {
     // Without it each event would wait for the acknowledgement of the one before.
     let _ = stream.set_nodelay(true);
     let service = service_fn(move |request| {

@@ -1,24 +1,17 @@
 //! Whether the mock does what its script says, by its own records and by the client's clock.
 
-mod common;
-
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
-use common::{Reply, get, post, post_with, request};
-use saccade_mock::{Script, Server};
+use crate::client::{Reply, get, post, post_with, request};
+use crate::start;
 use serde_json::{Value, json};
 
 /// A clock's worth of rounding between f64 seconds.
 const ROUNDING_S: f64 = 1e-6;
 /// How late a server may be on a busy test machine and still be said to keep its script.
 const LATE_S: f64 = 0.25;
-
-fn start(script: &str) -> Server {
-    let script = Script::from_json(script).expect("a script");
-    Server::start(script, ([127, 0, 0, 1], 0).into()).expect("a server")
-}
 
 fn stream(server: SocketAddr, tokens: usize) -> Reply {
     let body = format!(r#"{{"prompt": "hi", "max_tokens": {tokens}, "stream": true}}"#);

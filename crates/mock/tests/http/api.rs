@@ -1,15 +1,9 @@
 //! What a client sees of the mock: routes, answers, refusals, and how bytes are laid out.
 
-mod common;
-
-use common::{get, post, post_with};
-use saccade_mock::{Script, Server};
+use crate::client::{get, post, post_with};
+use crate::start;
+use saccade_mock::Script;
 use serde_json::json;
-
-fn start(script: &str) -> Server {
-    let script = Script::from_json(script).expect("a script");
-    Server::start(script, ([127, 0, 0, 1], 0).into()).expect("a server")
-}
 
 const FAST: &str = r#"{"ttft": "1ms", "itl": "1ms"}"#;
 
