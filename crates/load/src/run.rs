@@ -14,7 +14,7 @@ use crate::health::{Counts, Watch};
 use crate::http::Client;
 use crate::pace::{Due, Pace};
 use crate::workload::Requests;
-use crate::{LoadError, LoadSpec, Observer, RequestRecord, Run, Target};
+use crate::{Arrival, LoadError, LoadSpec, Observer, RequestRecord, Run, Target};
 
 /// Bodies that are written ahead of their time.
 const MAX_PREPARED: usize = 256;
@@ -107,6 +107,7 @@ struct Driver<'a> {
     timer: Timer,
     tasks: JoinSet<Done>,
     cut: watch::Sender<bool>,
+    is_open: bool,
     max_in_flight: usize,
     drain_timeout: Duration,
     /// When a place below the in-flight bound last became free.
@@ -142,6 +143,7 @@ impl<'a> Driver<'a> {
             timer,
             tasks: JoinSet::new(),
             cut: watch::channel(false).0,
+            is_open: !matches!(spec.arrival, Arrival::Closed { .. }),
             max_in_flight: spec.max_in_flight,
             drain_timeout: Duration::from_secs_f64(spec.drain_timeout_s),
             unblocked_s: 0.0,
@@ -184,7 +186,9 @@ impl<'a> Driver<'a> {
         }
         let Some(Prepared { body, max_tokens }) = self.next.take() else { return };
         self.pace.take(due);
-        self.counts.bound_hits += u64::from(self.unblocked_s > due.intended_s);
+        // In a closed loop the bound is the load, not an obstacle to it.
+        let blocked = self.is_open && self.unblocked_s > due.intended_s;
+        self.counts.bound_hits += u64::from(blocked);
         let Due { index, intended_s, warmup } = due;
         let order = Order { index, warmup, intended_s, body, max_tokens };
         self.tasks.spawn(exchange(Arc::clone(&self.shared), order, self.cut.subscribe()));

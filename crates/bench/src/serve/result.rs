@@ -1,0 +1,232 @@
+//! The JSON of results. Its form is versioned: `bench/schema/bench-serve.v1.schema.json`.
+
+use saccade_load::{
+    ClientHealth, LoadSpec, RequestRecord, Run, Slo, Summary, Target,
+    analysis::{self, Level, Saturation},
+};
+use serde::Serialize;
+
+use super::plan::{Plan, Planned};
+
+/// Changes with every change that could break a reader.
+pub(super) const SCHEMA: &str = "saccade.bench-serve.v1";
+
+/// Everything that a command measured.
+#[derive(Debug, Serialize)]
+pub(super) struct Results {
+    pub schema: &'static str,
+    pub tool: Tool,
+    pub host: Host,
+    pub target: Target,
+    pub model: String,
+    pub slo: Slo,
+    pub runs: Vec<RunResult>,
+    /// Of a ladder of rates.
+    pub analysis: Option<Analysis>,
+}
+
+#[derive(Debug, Serialize)]
+pub(super) struct Tool {
+    pub name: &'static str,
+    pub version: &'static str,
+}
+
+/// Where the client ran.
+#[derive(Debug, Serialize)]
+pub(super) struct Host {
+    pub os: &'static str,
+    pub arch: &'static str,
+    /// Cores that the client may use.
+    pub cores: usize,
+    pub client_priority: String,
+}
+
+#[derive(Debug, Serialize)]
+pub(super) struct RunResult {
+    /// The rate that was asked for.
+    pub rate_rps: Option<f64>,
+    pub repeat: u32,
+    pub started_unix_s: f64,
+    pub started_monotonic_s: f64,
+    pub request_id_prefix: String,
+    pub window_s: (f64, f64),
+    pub spec: LoadSpec,
+    pub summary: Summary,
+    pub client: ClientHealth,
+    pub notes: Vec<String>,
+    /// With `--save-detailed`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub requests: Option<Vec<RequestRecord>>,
+}
+
+impl RunResult {
+    pub fn new(planned: &Planned, run: &Run, summary: Summary, detailed: bool) -> RunResult {
+        let mut spec = run.spec.clone();
+        // Its data are those of the requests; a trace of a million lines is not settings.
+        if let saccade_load::Arrival::Replay { timestamps_s } = &mut spec.arrival {
+            timestamps_s.truncate(MAX_SPEC_ENTRIES);
+        }
+        if let saccade_load::Source::Trace { entries } = &mut spec.workload.source {
+            entries.truncate(MAX_SPEC_ENTRIES);
+        }
+        RunResult {
+            rate_rps: planned.rate_rps,
+            repeat: planned.repeat,
+            started_unix_s: run.started_unix_s,
+            started_monotonic_s: run.started_monotonic_s,
+            request_id_prefix: run.request_id_prefix.clone(),
+            window_s: run.window_s,
+            spec,
+            summary,
+            client: run.client.clone(),
+            notes: run.notes.clone(),
+            requests: detailed.then(|| run.requests.clone()),
+        }
+    }
+}
+
+/// Entries of a trace that are repeated in the results.
+const MAX_SPEC_ENTRIES: usize = 16;
+
+/// What a ladder says.
+#[derive(Debug, Clone, Serialize)]
+pub(super) struct Analysis {
+    /// One per rate, repeated runs averaged.
+    pub levels: Vec<AveragedLevel>,
+    pub saturation: Option<Saturation>,
+    /// The highest rate that is served, at 95 %.
+    pub serviceable_rps: Option<f64>,
+    /// Highest rate of the operating range.
+    pub operating_range_rps: Option<f64>,
+    /// Throughput achieved there.
+    pub achieved_at_range_rps: Option<f64>,
+    /// Output tokens per second there.
+    pub output_tokens_at_range_per_s: Option<f64>,
+    /// Geometric means over the operating range, of latencies in ms.
+    pub geometric_means: GeometricMeans,
+    pub warnings: Vec<String>,
+}
+
+#[derive(Debug, Clone, Copy, Serialize)]
+pub(super) struct AveragedLevel {
+    pub rate_rps: f64,
+    #[serde(flatten)]
+    pub throughput: Level,
+    pub output_tokens_per_s: f64,
+    pub ttft_p50_ms: f64,
+    pub ttft_p99_ms: f64,
+    pub tpot_p50_ms: f64,
+    pub tpot_p99_ms: f64,
+    pub itl_p99_ms: f64,
+    pub e2e_p50_ms: f64,
+    pub e2e_p99_ms: f64,
+}
+
+#[derive(Debug, Clone, Copy, Serialize)]
+pub(super) struct GeometricMeans {
+    pub ttft_p50_ms: Option<f64>,
+    pub ttft_p99_ms: Option<f64>,
+    pub tpot_p50_ms: Option<f64>,
+    pub tpot_p99_ms: Option<f64>,
+    pub itl_p99_ms: Option<f64>,
+    pub e2e_p99_ms: Option<f64>,
+}
+
+impl Results {
+    pub fn new(plan: &Plan, priority: String, runs: Vec<RunResult>, model: String) -> Results {
+        let analysis = plan.is_ladder.then(|| Analysis::of(&runs));
+        Results {
+            schema: SCHEMA,
+            tool: Tool { name: "saccade bench serve", version: env!("CARGO_PKG_VERSION") },
+            host: Host {
+                os: std::env::consts::OS,
+                arch: std::env::consts::ARCH,
+                cores: std::thread::available_parallelism().map_or(0, usize::from),
+                client_priority: priority,
+            },
+            target: plan.target.clone(),
+            model,
+            slo: plan.slo,
+            runs,
+            analysis,
+        }
+    }
+}
+
+impl Analysis {
+    pub fn of(runs: &[RunResult]) -> Analysis {
+        let levels = averaged(runs);
+        let throughput: Vec<Level> = levels.iter().map(|l| l.throughput).collect();
+        let range: Vec<AveragedLevel> =
+            analysis::operating_range(&throughput).into_iter().map(|i| levels[i]).collect();
+        let top = range.last();
+        let mean = |of: fn(&AveragedLevel) -> f64| analysis::geometric_mean(range.iter().map(of));
+        Analysis {
+            saturation: analysis::saturation(&throughput),
+            // As it was asked for: what arrived is a random number near it.
+            serviceable_rps: analysis::serviceable_rps(&throughput).and_then(|offered| {
+                levels.iter().find(|l| l.throughput.offered_rps == offered).map(|l| l.rate_rps)
+            }),
+            operating_range_rps: top.map(|l| l.rate_rps),
+            achieved_at_range_rps: top.map(|l| l.throughput.achieved_rps),
+            output_tokens_at_range_per_s: top.map(|l| l.output_tokens_per_s),
+            geometric_means: GeometricMeans {
+                ttft_p50_ms: mean(|l| l.ttft_p50_ms),
+                ttft_p99_ms: mean(|l| l.ttft_p99_ms),
+                tpot_p50_ms: mean(|l| l.tpot_p50_ms),
+                tpot_p99_ms: mean(|l| l.tpot_p99_ms),
+                itl_p99_ms: mean(|l| l.itl_p99_ms),
+                e2e_p99_ms: mean(|l| l.e2e_p99_ms),
+            },
+            warnings: warnings(runs),
+            levels,
+        }
+    }
+}
+
+/// Repeated runs averaged per rate, ascending (Blink, §6.2, does the same before its analysis).
+fn averaged(runs: &[RunResult]) -> Vec<AveragedLevel> {
+    let mut rates: Vec<f64> = runs.iter().filter_map(|r| r.rate_rps).collect();
+    rates.sort_by(f64::total_cmp);
+    rates.dedup();
+    let level = |rate: f64| {
+        let at: Vec<&Summary> =
+            runs.iter().filter(|r| r.rate_rps == Some(rate)).map(|r| &r.summary).collect();
+        let mean =
+            |of: fn(&Summary) -> f64| at.iter().map(|s| of(s)).sum::<f64>() / at.len() as f64;
+        AveragedLevel {
+            rate_rps: rate,
+            throughput: Level {
+                offered_rps: mean(|s| s.offered_rps),
+                achieved_rps: mean(|s| s.achieved_rps),
+            },
+            output_tokens_per_s: mean(|s| s.output_tokens_per_s),
+            ttft_p50_ms: mean(|s| s.from_intended.ttft_ms.p50),
+            ttft_p99_ms: mean(|s| s.from_intended.ttft_ms.p99),
+            tpot_p50_ms: mean(|s| s.tpot_ms.p50),
+            tpot_p99_ms: mean(|s| s.tpot_ms.p99),
+            itl_p99_ms: mean(|s| s.itl_ms.p99),
+            e2e_p50_ms: mean(|s| s.from_intended.e2e_ms.p50),
+            e2e_p99_ms: mean(|s| s.from_intended.e2e_ms.p99),
+        }
+    };
+    rates.into_iter().map(level).collect()
+}
+
+/// A window that begins before the first answers have come counts fewer answers than arrivals.
+fn warnings(runs: &[RunResult]) -> Vec<String> {
+    let short = |r: &&RunResult| {
+        r.summary.from_intended.e2e_ms.p50 > r.window_s.0 * 1e3
+            && r.summary.from_intended.e2e_ms.p50 > r.summary.window_s * 1e3 * 0.02
+    };
+    let rates: Vec<String> =
+        runs.iter().filter(short).filter_map(|r| r.rate_rps).map(|r| r.to_string()).collect();
+    if rates.is_empty() {
+        return Vec::new();
+    }
+    vec![format!(
+        "at {} requests/s the median answer takes longer than the warm-up: the achieved rate reads \
+         low; warm up longer",
+        rates.join(", ")
+    )]
+}
