@@ -60,7 +60,7 @@ fn content() -> impl Strategy<Value = String> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(48))]
+    #![proptest_config(ProptestConfig::with_cases(192))]
     #[test]
     fn no_content_panics(
         before in prop::collection::vec((prop::sample::select(&FILES[..]), content()), 0..6),

@@ -3,6 +3,9 @@
 
 mod scene;
 
+use clap::Parser;
+use std::process::ExitCode;
+
 use saccade_doctor::finding::Severity;
 use saccade_doctor::report::Verdict;
 use saccade_doctor::target::Target;
@@ -34,6 +37,53 @@ fn a_busy_healthy_server_gives_no_alarm() {
         }
     });
     assert_eq!(report.verdict, Verdict::Healthy, "{:?}", ids(&report));
+}
+
+/// A large share of next to nothing: what wakes up now and then waits for milliseconds.
+#[test]
+fn a_sleeper_that_waits_a_little_gives_no_alarm() {
+    let report = Scene::single(2, &["llama-server"]).look(|scene| {
+        scene.families[0].threads[0].wait_ns += 200_000_000;
+        scene.families[0].threads[0].involuntary += 90;
+    });
+    assert_eq!(report.verdict, Verdict::Healthy, "{:?}", ids(&report));
+}
+
+#[test]
+fn exit_codes_are_those_of_the_verdict() {
+    let code = saccade_doctor::exit_code;
+    let healthy = Scene::vllm(16, 2).look(|_| {});
+    assert_eq!(code(&healthy), ExitCode::SUCCESS);
+    let mut scene = Scene::vllm(16, 4);
+    scene.affinity("0-7");
+    assert_eq!(code(&scene.look(|_| {})), ExitCode::from(1));
+    scene.affinity("0-2");
+    assert_eq!(code(&scene.look(|_| {})), ExitCode::from(4));
+    let mut scene = Scene::single(2, &["llama-server"]);
+    scene.rewrite("task/100/schedstat", "");
+    assert_eq!(code(&scene.look(|_| {})), ExitCode::from(3));
+    // One that could not be looked at is no all-clear either.
+    let mut partly = healthy;
+    partly.failed.push("pid 9: gone".into());
+    assert_eq!(code(&partly), ExitCode::from(3));
+}
+
+#[derive(clap::Parser)]
+struct CommandLine {
+    #[command(flatten)]
+    args: saccade_doctor::Args,
+}
+
+#[test]
+fn flags() {
+    let parse =
+        |words: &str| CommandLine::try_parse_from(words.split(' ')).map(|line| line.args.target());
+    assert_eq!(parse("doctor").unwrap(), Target::Everything);
+    assert_eq!(parse("doctor --pid 7 --seconds 0.5").unwrap(), Target::Pid(7));
+    assert_eq!(parse("doctor --url http://x:1").unwrap(), Target::Url("http://x:1".into()));
+    for wrong in ["--pid 7 --url http://x", "--seconds 0", "--seconds nan", "--seconds 9999"] {
+        assert!(parse(&format!("doctor {wrong}")).is_err(), "{wrong}");
+    }
 }
 
 #[test]

@@ -216,8 +216,6 @@ fn optional<T>(read: Result<T, HostError>) -> Result<Option<T>, HostError> {
     match read {
         Ok(value) => Ok(Some(value)),
         Err(error) if error.is_absent() => Ok(None),
-        // Pressure files of a kernel that was started with psi=0.
-        Err(HostError::Io { message, .. }) if message.contains("os error 95") => Ok(None),
         Err(error) => Err(error),
     }
 }

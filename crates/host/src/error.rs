@@ -56,7 +56,10 @@ impl HostError {
         let path = path.to_owned();
         match (error.kind(), error.raw_os_error()) {
             (_, Some(libc::ESRCH)) => HostError::Gone { path },
-            (io::ErrorKind::NotFound, _) | (_, Some(libc::ENOTDIR)) => HostError::Missing { path },
+            // A kernel that was started with psi=0 has the files, and answers so.
+            (io::ErrorKind::NotFound, _) | (_, Some(libc::ENOTDIR | libc::EOPNOTSUPP)) => {
+                HostError::Missing { path }
+            }
             (io::ErrorKind::PermissionDenied, _) => HostError::Denied { path },
             _ => HostError::Io { path, message: error.to_string() },
         }

@@ -6,7 +6,7 @@ use saccade_host::TaskDelta;
 
 use super::{count, percent};
 use crate::case::Case;
-use crate::engine::{Pool, Role, pool_of};
+use crate::engine::{Engine, Pool, Role, pool_of};
 use crate::finding::{Finding, Severity};
 use crate::thresholds::{
     ACTIVE, IDLE_POOL_RATIO, SPIN_RUN, SPIN_VOLUNTARY, THROTTLED_WARN, WAIT_SHARE_WARN,
@@ -148,8 +148,13 @@ fn spinning(case: &Case) -> Option<Finding> {
     if let Some(requests) = &facts.requests {
         finding = finding.with("requests running", count(requests.running), &requests.source);
     }
-    if facts.engine == crate::engine::Engine::Vllm {
-        finding = finding.change("sleep while idle, then restart", "VLLM_SLEEP_WHEN_IDLE=1");
+    let sleep = match facts.engine {
+        Engine::Vllm => Some("VLLM_SLEEP_WHEN_IDLE=1"),
+        Engine::Sglang => Some("--sleep-on-idle"),
+        _ => None,
+    };
+    if let Some(how) = sleep {
+        finding = finding.change("sleep while idle, then restart", how);
     }
     let needed = spinners.len() as f64 + case.need().minimum;
     Some(finding.changes(crate::remedy::own_cores(facts, needed)))

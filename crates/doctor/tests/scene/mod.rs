@@ -2,6 +2,7 @@
 
 #![allow(dead_code, reason = "each test binary uses its part")]
 
+use std::path::Path;
 use std::time::Duration;
 
 use saccade_doctor::clock::Clock;
@@ -30,7 +31,9 @@ pub struct Scene {
 impl Scene {
     /// One process.
     pub fn single(cores: u32, words: &[&str]) -> Scene {
-        let folder = tempfile::tempdir().expect("a temporary folder");
+        let memory = Path::new("/dev/shm");
+        let folder = if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() };
+        let folder = tempfile::tempdir_in(folder).expect("a temporary folder");
         let tree = Tree::new(folder.path(), cores);
         let families = vec![Family::new(SERVER, 1, words)];
         let mut scene = Scene { folder, tree, families, cores, overwritten: Vec::new() };
