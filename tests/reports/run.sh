@@ -2,7 +2,7 @@
 # Reports in headless Chromium: plots drawn, labels apart, no network, readable without scripts and in print.
 #   tests/reports/run.sh                 the gallery of every kind of chart, and an audit of generated accounting
 #   tests/reports/run.sh a.html b.html   reports made elsewhere, by the same rules
-# SACCADE_SHOTS=DIR keeps screenshots and PDFs. Needs node with npm, and chromium.
+# SACCADE_SHOTS=DIR keeps screenshots and PDFs. Needs python3, node with npm, and chromium.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 tools=${SACCADE_TOOLS:-${XDG_CACHE_HOME:-$HOME/.cache}/saccade-ci}
@@ -21,7 +21,10 @@ for report in "$@"; do reports+=("$(realpath "$report")"); done
 if [ $# -eq 0 ]; then
   cd "$here/../.."
   cargo run -q -p saccade-report --example gallery -- "$work/gallery.html"
-  reports+=("$work/gallery.html")
+  python3 crates/audit/tests/independent.py 20000 "$work/jobs.txt" >"$work/expected.json"
+  # Its exit code is its verdict on jobs that are short of cores on purpose.
+  cargo run -q -p saccade-audit --example audit -- "$work/jobs.txt" --html "$work/audit.html" >"$work/audit.txt" || true
+  reports+=("$work/gallery.html" "$work/audit.html")
   export SACCADE_GALLERY=$work/gallery.html
 fi
 export SACCADE_REPORTS

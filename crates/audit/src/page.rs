@@ -77,7 +77,7 @@ fn distributions(audit: &Audit) -> Section {
     }
     for (percentile, name) in [("p25", "P25"), ("p50", "P50"), ("p75", "P75")] {
         let value = percentile_of(&audit.overall, percentile);
-        chart = chart.vertical(value, format!("{name} {}", saccade_report::short(value)));
+        chart = chart.vertical(value, format!("{name}: {}", saccade_report::short(value)));
     }
     chart = chart.note(
         "A curve shows the share of GPU hours with at most so many cores per GPU. Jobs without \

@@ -309,6 +309,9 @@ fn notes(tally: &Tally, overall: &Finding) -> Vec<String> {
         "Accounting does not say which jobs serve language models; the expected slow-downs were \
          measured on such and need not hold for others (training is less sensitive)."
             .to_owned(),
+        "They were measured on engines of 4 and 8 GPUs; jobs with fewer are judged by the same \
+         bounds."
+            .to_owned(),
         "Cores are what the scheduler hands out: physical cores or hardware threads, by its \
          configuration. The slow-downs were measured on physical cores; two threads of one are \
          less."

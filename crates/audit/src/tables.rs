@@ -21,7 +21,7 @@ pub fn percentiles(audit: &Audit, title: &str, groups: &[Finding], most: usize) 
             finding.jobs.into(),
             Cell::Number(finding.gpu_hours, hour_decimals(finding.gpu_hours)),
         ];
-        let values = finding.percentiles.values().map(|v| Cell::Number(*v, 2));
+        let values = finding.percentiles.values().map(|v| Cell::Number(*v, 3));
         table.push(head.into_iter().chain(values));
     }
     match groups.len().saturating_sub(most) {

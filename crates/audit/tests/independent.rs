@@ -1,5 +1,7 @@
 //! The audit against numbers that a Python script computes by itself, and its use of memory.
 
+use std::fs::File;
+use std::io::{BufWriter, Write};
 use std::path::Path;
 use std::process::Command;
 
@@ -7,7 +9,7 @@ use clap::Parser;
 use saccade_audit::result::{Audit, Finding};
 use saccade_audit::{Args, collect};
 use saccade_doctor::reference::Prices;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 const ROWS: u64 = 1_000_000;
 const FEWER_ROWS: u64 = 100_000;
@@ -85,6 +87,45 @@ fn a_million_rows_give_the_percentiles_of_the_script_in_constant_memory() {
     assert!(large < small + ALLOWED_GROWTH, "{large} bytes against {small}");
     let file = std::fs::metadata(&many).expect("the file").len();
     assert!(large < file / 2, "{large} bytes for a file of {file}");
+}
+
+#[test]
+fn a_long_list_of_pods_takes_constant_memory() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let list = |count: usize| {
+        let path = folder.path().join(format!("{count}.json"));
+        let mut out = BufWriter::new(File::create(&path).expect("a file"));
+        writeln!(out, "{{\n  \"apiVersion\": \"v1\",\n  \"items\": [").expect("room");
+        for i in 0..count {
+            let comma = if i == 0 { "" } else { "," };
+            writeln!(out, "{comma}{:#}", pod(i)).expect("room");
+        }
+        writeln!(out, "  ],\n  \"kind\": \"List\"\n}}").expect("room");
+        drop(out);
+        path
+    };
+    let (few, many) = (list(2_000), list(20_000));
+    assert_eq!(audit(&many).overall.jobs, 20_000);
+    let (small, large) = (peak_bytes(&few), peak_bytes(&many));
+    println!("peak: {small} bytes for 2000 pods, {large} for 20000");
+    assert!(large < small + ALLOWED_GROWTH, "{large} bytes against {small}");
+    let file = std::fs::metadata(&many).expect("the file").len();
+    assert!(large < file / 2, "{large} bytes for a file of {file}");
+}
+
+/// A pod with the ballast that real ones carry.
+fn pod(i: usize) -> Value {
+    let managed: Vec<Value> =
+        (0..8).map(|k| json!({"manager": format!("m{k}"), "fieldsV1": {"f:spec": {}}})).collect();
+    let resources = json!({"requests": {"cpu": format!("{}m", i % 9 * 250)},
+        "limits": {"nvidia.com/gpu": (1 + i % 8).to_string()}});
+    json!({
+        "kind": "Pod",
+        "metadata": {"name": format!("p{i}"), "namespace": format!("n{}", i % 40),
+            "managedFields": managed},
+        "spec": {"containers": [{"name": "c", "resources": resources}], "nodeName": "n"},
+        "status": {"phase": "Running", "startTime": "2026-01-01T00:00:00Z"},
+    })
 }
 
 /// The peak of resident memory of a process that audits this file and nothing else.
