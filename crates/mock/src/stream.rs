@@ -79,6 +79,9 @@ impl Sse {
                 Stage::Ended(outcome) => {
                     self.recorder.end(outcome);
                     if outcome == Outcome::Cut {
+                        // hyper forgets what it has not sent when a body fails, and it sends
+                        // when the body has nothing ready.
+                        tokio::task::yield_now().await;
                         return Some(Err(io::Error::other("the script ends the connection")));
                     }
                     return None;

@@ -31,6 +31,16 @@ fn records(server: SocketAddr, count: usize) -> Vec<Value> {
     }
 }
 
+/// Waits until a metric has a value.
+fn until_metric(server: SocketAddr, name: &str, value: usize) {
+    let line = format!("vllm:{name}{{model_name=\"mock\"}} {value}\n");
+    let start = Instant::now();
+    while !get(server, "/metrics").text().contains(&line) {
+        assert!(start.elapsed() < Duration::from_secs(20), "never {line}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
 fn seconds(record: &Value, field: &str) -> f64 {
     record[field].as_f64().unwrap_or_else(|| panic!("{field} of {record}"))
 }
@@ -102,18 +112,16 @@ fn draws_follow_their_distribution_and_seed() {
 #[test]
 fn those_beyond_the_seats_wait_in_turn_and_then_are_refused() {
     let server = start(
-        r#"{"ttft": "600ms", "itl": "1ms", "capacity": {"running": 1, "waiting": 2,
+        r#"{"ttft": "2s", "itl": "1ms", "capacity": {"running": 1, "waiting": 2,
             "retry_after_s": 7}}"#,
     );
     let at = server.address();
     std::thread::scope(|scope| {
-        for _ in 0..3 {
+        for waiting in 0..3 {
             scope.spawn(move || assert_eq!(stream(at, 2).status, 200));
-            std::thread::sleep(Duration::from_millis(20));
+            until_metric(at, "num_requests_waiting", waiting);
+            until_metric(at, "num_requests_running", 1);
         }
-        let metrics = get(at, "/metrics").text();
-        assert!(metrics.contains("vllm:num_requests_running{model_name=\"mock\"} 1\n"));
-        assert!(metrics.contains("vllm:num_requests_waiting{model_name=\"mock\"} 2\n"));
         let refused = stream(at, 2);
         assert_eq!(refused.status, 429);
         assert_eq!(refused.header("retry-after"), Some("7"));
@@ -133,7 +141,8 @@ fn a_frozen_server_moves_what_follows() {
         start(r#"{"ttft": "20ms", "itl": "20ms", "stalls": [{"at_request": 1, "for_s": 0.2}]}"#);
     let at = server.address();
     std::thread::scope(|scope| {
-        scope.spawn(move || stream(at, 50));
+        scope.spawn(move || stream(at, 200));
+        until_metric(at, "num_requests_running", 1);
         std::thread::sleep(Duration::from_millis(100));
         stream(at, 1);
     });
@@ -176,20 +185,27 @@ fn requests_fail_as_scripted() {
     assert_eq!(stream(server.address(), 5).status, 500);
     assert_eq!(records(server.address(), 1)[0]["outcome"], "http500");
 
-    let server = at_share_1("cut");
-    let reply = stream(server.address(), 5);
-    assert!(!reply.complete);
-    let record = &records(server.address(), 1)[0];
-    assert_eq!(record["outcome"], "cut");
-    let written = record["output_tokens"].as_u64().expect("tokens");
-    assert!((1..5).contains(&written), "{written} tokens");
-    assert_eq!(reply.completion().split_whitespace().count() as u64, written);
-
     let server = at_share_1("error_event");
     let reply = stream(server.address(), 5);
     assert!(reply.complete);
     assert_eq!(reply.events().last().expect("an event")["error"]["code"], 500);
     assert_eq!(records(server.address(), 1)[0]["outcome"], "error_event");
+}
+
+#[test]
+fn a_cut_stream_has_what_was_written_before() {
+    // The second script has all events due at once, and the cut with them.
+    for stalls in ["", r#", "stalls": [{"at_request": 0, "for_s": 0.2, "mode": "hold"}]"#] {
+        let script = r#"{"ttft": "1ms", "itl": "1ms", "failures": {"cut": 1.0}"#;
+        let server = start(&format!("{script}{stalls}}}"));
+        let reply = stream(server.address(), 5);
+        assert!(!reply.complete);
+        let record = &records(server.address(), 1)[0];
+        assert_eq!(record["outcome"], "cut");
+        let written = record["output_tokens"].as_u64().expect("tokens");
+        assert!((1..5).contains(&written), "{written} tokens");
+        assert_eq!(reply.completion().split_whitespace().count() as u64, written);
+    }
 }
 
 #[test]
