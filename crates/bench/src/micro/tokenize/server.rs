@@ -1,0 +1,155 @@
+//! The share of tokenization in a server's TTFT: batches of prompts sent as text, and again as
+//! token ids, which the server need not tokenize.
+
+use anyhow::Context;
+use saccade_load::{
+    Arrival, LoadSpec, Outcome, Priority, Prompt, Request, Run, Source, Target, Workload,
+    run_on_own_thread,
+};
+use serde::Serialize;
+use tokenizers::Tokenizer;
+
+use super::Setup;
+use super::text::Prompts;
+use crate::micro::stats::median;
+
+/// One batch size and length on a server; medians over the repeats.
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct ServerRow {
+    pub batch: usize,
+    pub length: usize,
+    /// From sending a batch of texts until the last of its first tokens.
+    pub ttft_text_ms: f64,
+    /// The same for a batch of token ids.
+    pub ttft_ids_ms: f64,
+    /// What the server spent on text: the difference.
+    pub difference_ms: f64,
+    /// The difference over the TTFT of text.
+    pub share: f64,
+    /// Prompt tokens of a request by the server's count, as text and as ids, if it says.
+    pub server_tokens: Option<(f64, f64)>,
+    /// Why there are no times.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub failed: Option<String>,
+}
+
+impl ServerRow {
+    fn failed(batch: usize, length: usize, why: String) -> ServerRow {
+        ServerRow {
+            batch,
+            length,
+            ttft_text_ms: f64::NAN,
+            ttft_ids_ms: f64::NAN,
+            difference_ms: f64::NAN,
+            share: f64::NAN,
+            server_tokens: None,
+            failed: Some(why),
+        }
+    }
+}
+
+/// Times of one form of prompts.
+#[derive(Debug, Default)]
+struct Form {
+    ttft_ms: Vec<f64>,
+    prompt_tokens: Vec<f64>,
+}
+
+/// Measures every batch size and length.
+///
+/// # Errors
+/// If the server cannot be reached; that it refuses a length is a result.
+pub(super) fn measure(
+    setup: &Setup,
+    target: &Target,
+    tokenizer: &Tokenizer,
+    prompts: &mut Prompts,
+) -> anyhow::Result<Vec<ServerRow>> {
+    let mut rows = Vec::new();
+    // The first run asks the server what it is; the others need not.
+    let first = send(setup, target, vec![Prompt::Text(prompts.next(16))])?;
+    let target = first.target;
+    for &length in &setup.lengths {
+        for &batch in &setup.batches {
+            eprintln!("tokenize: {batch} x {length} tokens to {}", target.base_url);
+            rows.push(measure_one(setup, &target, tokenizer, prompts, batch, length)?);
+        }
+    }
+    Ok(rows)
+}
+
+fn measure_one(
+    setup: &Setup,
+    target: &Target,
+    tokenizer: &Tokenizer,
+    prompts: &mut Prompts,
+    batch: usize,
+    length: usize,
+) -> anyhow::Result<ServerRow> {
+    let (mut text, mut ids) = (Form::default(), Form::default());
+    for repeat in 0..setup.repeats {
+        // Each form goes first as often as the other. No prompt is sent twice: a prefix cache
+        // would answer the second.
+        for as_text in [repeat % 2 == 0, repeat % 2 != 0] {
+            let batch_prompts: anyhow::Result<Vec<Prompt>> = (0..batch)
+                .map(|_| prompts.next(length))
+                .map(|p| if as_text { Ok(Prompt::Text(p)) } else { to_ids(tokenizer, &p) })
+                .collect();
+            let run = send(setup, target, batch_prompts?)?;
+            let form = if as_text { &mut text } else { &mut ids };
+            if let Err(why) = form.take(&run) {
+                return Ok(ServerRow::failed(batch, length, why));
+            }
+        }
+    }
+    let (of_text, of_ids) = (median(&text.ttft_ms), median(&ids.ttft_ms));
+    let counted = !text.prompt_tokens.is_empty() && !ids.prompt_tokens.is_empty();
+    Ok(ServerRow {
+        batch,
+        length,
+        ttft_text_ms: of_text,
+        ttft_ids_ms: of_ids,
+        difference_ms: of_text - of_ids,
+        share: (of_text - of_ids) / of_text,
+        server_tokens: counted.then(|| (median(&text.prompt_tokens), median(&ids.prompt_tokens))),
+        failed: None,
+    })
+}
+
+impl Form {
+    /// Takes the times of one batch, or says what went wrong with it.
+    fn take(&mut self, run: &Run) -> Result<(), String> {
+        let sent_s = run.requests.iter().map(|r| r.sent_s).fold(f64::INFINITY, f64::min);
+        let mut last_s = sent_s;
+        for request in &run.requests {
+            match (&request.outcome, request.first_token_s) {
+                (Outcome::Ok, Some(first_s)) => last_s = last_s.max(first_s),
+                (Outcome::Ok, None) => return Err("an answer without a token".into()),
+                (outcome, _) => return Err(outcome.kind()),
+            }
+            self.prompt_tokens.extend(request.prompt_tokens.map(f64::from));
+        }
+        self.ttft_ms.push((last_s - sent_s) * 1e3);
+        Ok(())
+    }
+}
+
+fn to_ids(tokenizer: &Tokenizer, text: &str) -> anyhow::Result<Prompt> {
+    let encoding = tokenizer.encode_fast(text, true).map_err(|e| anyhow::anyhow!("{e}"))?;
+    Ok(Prompt::Ids(encoding.get_ids().to_vec()))
+}
+
+/// Sends all prompts at once, one token each.
+fn send(setup: &Setup, target: &Target, prompts: Vec<Prompt>) -> anyhow::Result<Run> {
+    let count = prompts.len();
+    let request = |prompt| Request { prompt, max_tokens: 1, exact: false };
+    let requests = prompts.into_iter().map(request).collect();
+    let workload = Workload::of(Source::List { requests });
+    let arrival = Arrival::Closed { concurrency: count };
+    let spec = LoadSpec {
+        request_timeout_s: setup.request_timeout_s,
+        drain_timeout_s: setup.request_timeout_s,
+        ..LoadSpec::new(arrival, workload, count as u64)
+    };
+    run_on_own_thread(target, &spec, &(), Priority::Normal).with_context(|| target.base_url.clone())
+}
