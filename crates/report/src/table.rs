@@ -140,40 +140,35 @@ impl Table {
             && cells.all(|c| !matches!(c, Cell::Text(_) | Cell::Spark(_)))
     }
 
-    fn mark(&self, row: usize, column: usize) -> Mark {
-        let number = |r: &Vec<Cell>| match r[column] {
-            Cell::Number(v, _) if !v.is_nan() => Some(v),
-            _ => None,
+    /// Best and worst number of each column that is marked.
+    fn extremes(&self) -> Vec<Option<(f64, f64)>> {
+        let of = |(c, column): (usize, &Column)| {
+            let all = self.rows.iter().filter_map(move |row| number(&row[c]));
+            let lowest = all.clone().reduce(f64::min)?;
+            let highest = all.reduce(f64::max)?;
+            match column.best {
+                _ if lowest == highest => None,
+                Best::None => None,
+                Best::Lowest => Some((lowest, highest)),
+                Best::Highest => Some((highest, lowest)),
+            }
         };
-        let Some(value) = number(&self.rows[row]) else { return Mark::None };
-        let all: Vec<f64> = self.rows.iter().filter_map(number).collect();
-        let lowest = all.iter().copied().fold(f64::INFINITY, f64::min);
-        let highest = all.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-        let (best, worst) = match self.columns[column].best {
-            Best::None => return Mark::None,
-            Best::Lowest => (lowest, highest),
-            Best::Highest => (highest, lowest),
-        };
-        match value {
-            _ if best == worst => Mark::None,
-            v if v == best => Mark::Best,
-            v if v == worst => Mark::Worst,
-            _ => Mark::None,
-        }
+        self.columns.iter().enumerate().map(of).collect()
     }
 
     /// The table as aligned text, as commands print it; ends with a line break.
     #[must_use]
     pub fn to_text(&self) -> String {
         let count = self.columns.len();
+        let extremes = self.extremes();
         // The space keeps titles of marked columns in line with their digits.
         let pad = |best: Best| if best == Best::None { "" } else { " " };
         let mut lines: Vec<Vec<String>> =
             vec![self.columns.iter().map(|c| one_line(&c.title) + pad(c.best)).collect()];
-        for (r, row) in self.rows.iter().enumerate() {
+        for row in &self.rows {
             let texts = row.iter().enumerate().map(|(c, cell)| {
                 let text = cell_text(cell);
-                match self.mark(r, c) {
+                match mark(cell, extremes[c]) {
                     Mark::Best => text + "*",
                     _ => text + pad(self.columns[c].best),
                 }
@@ -213,10 +208,12 @@ impl Table {
             out.push_str(&format!(r#"<th scope="col"{class}>{}</th>"#, Esc(&column.title)));
         }
         out.push_str("</tr></thead><tbody>");
-        for r in 0..self.rows.len() {
+        let numeric: Vec<bool> = (0..self.columns.len()).map(|c| self.is_numeric(c)).collect();
+        let extremes = self.extremes();
+        for row in &self.rows {
             out.push_str("<tr>");
-            for c in 0..self.columns.len() {
-                out.push_str(&self.cell_html(r, c));
+            for (c, cell) in row.iter().enumerate() {
+                out.push_str(&cell_html(cell, numeric[c], mark(cell, extremes[c])));
             }
             out.push_str("</tr>");
         }
@@ -229,19 +226,33 @@ impl Table {
         out.push_str("</div>\n");
         out
     }
+}
 
-    fn cell_html(&self, row: usize, column: usize) -> String {
-        let cell = &self.rows[row][column];
-        let class = match (self.is_numeric(column), self.mark(row, column)) {
-            (_, Mark::Best) => r#" class="n best""#,
-            (_, Mark::Worst) => r#" class="n worst""#,
-            (true, Mark::None) => r#" class="n""#,
-            (false, Mark::None) => "",
-        };
-        match cell {
-            Cell::Spark(values) => format!("<td>{}</td>", spark_svg(values)),
-            other => format!("<td{class}>{}</td>", Esc(&cell_text(other))),
-        }
+fn cell_html(cell: &Cell, numeric: bool, mark: Mark) -> String {
+    let class = match (numeric, mark) {
+        (_, Mark::Best) => r#" class="n best""#,
+        (_, Mark::Worst) => r#" class="n worst""#,
+        (true, Mark::None) => r#" class="n""#,
+        (false, Mark::None) => "",
+    };
+    match cell {
+        Cell::Spark(values) => format!("<td>{}</td>", spark_svg(values)),
+        other => format!("<td{class}>{}</td>", Esc(&cell_text(other))),
+    }
+}
+
+fn number(cell: &Cell) -> Option<f64> {
+    match cell {
+        Cell::Number(value, _) if !value.is_nan() => Some(*value),
+        _ => None,
+    }
+}
+
+fn mark(cell: &Cell, extremes: Option<(f64, f64)>) -> Mark {
+    match (number(cell), extremes) {
+        (Some(value), Some((best, _))) if value == best => Mark::Best,
+        (Some(value), Some((_, worst))) if value == worst => Mark::Worst,
+        _ => Mark::None,
     }
 }
 
