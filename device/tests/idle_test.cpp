@@ -60,6 +60,40 @@ TEST_CASE("time without work is nobody's") {
   CHECK(c.stats().reader_wait_ns == 0);
 }
 
+TEST_CASE("nothing is waited for between a request that ended and the next one") {
+  Clocked c;
+  for (uint32_t i = 0; i < 3; ++i) {
+    Ticket t = c.front.submit(ask_of(4, 1, i));
+    CHECK(c.tick() == 1);  // no tick without work in between
+    c.front.read(t);
+    REQUIRE(t.complete());
+    c.device.now_ns += 1000 * kStepNs;
+  }
+  CHECK(c.stats().host_wait_ns == 0);
+}
+
+TEST_CASE("a host that wakes up late after a step is waited for") {
+  constexpr uint64_t kLateNs = 300 * kUs;
+  Clocked c;
+  c.device.step.during = [&c] {
+    c.device.now_ns += kStepNs;
+    c.device.step.done = c.device.now_ns;
+    c.device.now_ns += kLateNs;
+  };
+  c.front.submit(ask_of(4, 10));
+  for (uint32_t i = 0; i < 3; ++i) CHECK(c.tick() == 1);
+  CHECK(c.stats().step_ns == 3 * kStepNs);
+  CHECK(c.stats().host_wait_ns == 2 * (kLateNs + kGapNs));
+  // An end that cannot be true is not believed.
+  c.device.step.during = [&c] { c.device.now_ns += kStepNs; };
+  for (const uint64_t wrong : {uint64_t{1}, UINT64_MAX}) {
+    const uint64_t before_ns = c.stats().step_ns;
+    c.device.step.done = wrong;
+    CHECK(c.tick() == 1);
+    CHECK(c.stats().step_ns == before_ns + kStepNs);
+  }
+}
+
 TEST_CASE("while every request is held for its reader, the reader is waited for") {
   Clocked c;
   Ticket t = c.front.submit(ask_of(4, 100));

@@ -29,12 +29,13 @@ struct TestEnv {
 struct HookedStep {
   NullStep null = {};
   std::function<void()> during = {};
+  uint64_t done = 0;  // what the step says of its end; 0: nothing
   void launch(const StepBatch& batch) {
     null.launch(batch);
     if (during) during();
   }
   void wait() const {}
-  uint64_t done_ns() const { return 0; }
+  uint64_t done_ns() const { return done; }
 };
 
 struct DeviceShape {

@@ -29,6 +29,7 @@ mod ui;
 mod view;
 mod window;
 
+use std::io::Write;
 use std::process::ExitCode;
 
 pub use args::Args;
@@ -39,11 +40,19 @@ pub use args::Args;
 /// There is no terminal for a view; with `--once` and `--json`: the server does not answer.
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if args.json {
-        println!("{}", once::json(&once::view(args)?)?);
+        print(&once::json(&once::view(args)?)?)?;
     } else if args.once {
-        println!("{}", once::text(&once::view(args)?)?);
+        print(&once::text(&once::view(args)?)?)?;
     } else {
         terminal::show(args)?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Writes a text to standard output. Whoever reads it may have seen enough.
+fn print(text: &str) -> std::io::Result<()> {
+    match writeln!(std::io::stdout(), "{text}") {
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
+        result => result,
+    }
 }
