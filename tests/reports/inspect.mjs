@@ -73,7 +73,9 @@ export function inspectPlots() {
     }
     for (const text of svg.querySelectorAll("text")) {
       const b = text.getBoundingClientRect();
-      if (b.left < picture.left - 1 || b.right > picture.right + 1 || b.top < picture.top - 1 || b.bottom > picture.bottom + 1) {
+      const across = b.left < picture.left - 1 || b.right > picture.right + 1;
+      const along = b.top < picture.top - 1 || b.bottom > picture.bottom + 1;
+      if (across || along) {
         wrong.push(`${title}: "${text.textContent}" leaves the picture`);
       }
     }
