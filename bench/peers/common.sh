@@ -67,6 +67,11 @@ stop_server() {
   local file="$peers/$1-$2.pid" pid signal left
   [ -f "$file" ] || die "$1: none was started on port $2"
   pid=$(cat "$file")
+  # The number may have gone to somebody else since.
+  if ! ps -o args= -s "$pid" | grep -qF -e "$peers/" -e "VLLM::"; then
+    rm -f "$file"
+    die "$1: the server on port $2 has ended already"
+  fi
   for signal in INT TERM KILL; do
     left=$(session_of "$pid")
     # shellcheck disable=SC2086  # a list of pids

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # llama.cpp's server, built for this machine from the source that the llama-cpp-python package carries.
-#   llama_cpp.sh install                                       11 minutes of one core, 2 GB
+#   llama_cpp.sh install                                       11 minutes of two cores, 0.4 GB
 #   llama_cpp.sh start MODEL_DIR PORT SLOTS CORES [more flags of llama-server]    prints the pid
 #   llama_cpp.sh stop PORT
 # The model is converted to GGUF (bf16) at its first start. CORES also says how many threads compute.

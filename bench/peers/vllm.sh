@@ -3,7 +3,7 @@
 #   vllm.sh install
 #   vllm.sh start MODEL_DIR PORT SLOTS CORES [more flags of `vllm serve`]   prints the pid
 #   vllm.sh stop PORT
-# The API must find the model's name: it is served under the name of the folder.
+# The model is served under the name of its folder. SACCADE_PEERS_KV_GIB: memory of its KV cache (2).
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 version=0.32.0
 venv=$peers/vllm
@@ -47,13 +47,17 @@ install() {
 
 start() {
   check_start_arguments "vllm.sh start MODEL_DIR PORT SLOTS CORES [flags]" "$@"
-  local model=$1 port=$2 slots=$3 cores=$4
+  local model=$1 port=$2 slots=$3 cores=$4 preload="" library
   shift 4
-  # Without a list it binds to one core only. The last core is not kept for the API server.
-  export VLLM_CPU_OMP_THREADS_BIND=$cores VLLM_CPU_NUM_OF_RESERVED_CPU=0
+  # Without a list it binds to one core only.
+  export VLLM_CPU_OMP_THREADS_BIND=$cores
   export VLLM_CPU_KVCACHE_SPACE=$kv_cache_gib
   export VLLM_NO_USAGE_STATS=1 DO_NOT_TRACK=1 HF_HUB_OFFLINE=1
-  start_server vllm "$port" /health taskset -c "$cores" "$venv/bin/vllm" serve "$model" \
+  # Its manual asks for both; the wheel brings the first, the system may have the second.
+  for library in "$venv/lib/libiomp5.so" /usr/lib/*/libtcmalloc_minimal.so.4; do
+    if [ -f "$library" ]; then preload=$preload:$library; fi
+  done
+  start_server vllm "$port" /health env "LD_PRELOAD=${preload#:}" taskset -c "$cores" "$venv/bin/vllm" serve "$model" \
     --host 127.0.0.1 --port "$port" --served-model-name "$(basename "$(realpath "$model")")" \
     --dtype bfloat16 --max-model-len "$context" --max-num-seqs "$slots" \
     --no-enable-prefix-caching --enforce-eager "$@"
