@@ -1,4 +1,4 @@
-//! `saccade`: starts the planes of a server, or one of them.
+//! `saccade`: starts the planes of a server, or one of them; measures this server and others.
 
 mod bundled;
 mod cli;
@@ -29,20 +29,26 @@ fn main() -> ExitCode {
     }
     let cli = Cli::parse();
     init_log(&cli.log);
-    match run(cli.command) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => report(&error),
-    }
+    run(cli.command).unwrap_or_else(|error| report(&error))
 }
 
-fn run(command: Command) -> anyhow::Result<()> {
+fn run(command: Command) -> anyhow::Result<ExitCode> {
     match command {
         #[cfg(feature = "device")]
-        Command::Serve(args) => serve::run(&args),
+        Command::Serve(args) => serve::run(&args)?,
         #[cfg(feature = "device")]
-        Command::Device(args) => device_plane::run(&args),
-        Command::Frontend(args) => frontend_plane::run(&args),
+        Command::Device(args) => device_plane::run(&args)?,
+        Command::Frontend(args) => frontend_plane::run(&args)?,
+        #[cfg(feature = "tools")]
+        Command::Top(args) => return saccade_top::run(&args),
+        #[cfg(feature = "tools")]
+        Command::Bench(command) => return saccade_bench::run(&command),
+        #[cfg(feature = "tools")]
+        Command::Doctor(args) => return saccade_doctor::run(&args),
+        #[cfg(feature = "tools")]
+        Command::Audit(args) => return saccade_audit::run(&args),
     }
+    Ok(ExitCode::SUCCESS)
 }
 
 fn report(error: &anyhow::Error) -> ExitCode {

@@ -14,8 +14,9 @@ Examples:
   saccade serve                                     the bundled small model, on port 8000
   saccade serve Qwen/Qwen3-0.6B --max-model-len 4096
   saccade serve ./my-model --device-cores 2-7 --frontend-cores 0-1
+  saccade doctor                                    is an engine on this machine short of CPU?
 
-Every flag is also an environment variable (--max-num-seqs: SACCADE_MAX_NUM_SEQS) and a key of the
+Every flag of the planes is also an environment variable (--max-num-seqs: SACCADE_MAX_NUM_SEQS) and a key of the
 YAML file given by --config (max-num-seqs: 64). A flag wins over a variable, a variable over the file.";
 
 /// LLM serving whose latency does not depend on how busy the host is.
@@ -40,6 +41,19 @@ pub(crate) enum Command {
     Device(Box<ServeArgs>),
     /// Run a frontend plane alone, on a ring that exists (on a DPU's cores, or on fenced cores)
     Frontend(Box<ServeArgs>),
+    /// Watch a running server: planes, requests, KV, latencies, and what the host costs
+    #[cfg(feature = "tools")]
+    Top(Box<saccade_top::Args>),
+    /// Measure servers, any with the OpenAI API, and what their hosts do to them
+    #[cfg(feature = "tools")]
+    #[command(subcommand)]
+    Bench(saccade_bench::Command),
+    /// Say whether a running engine is short of CPU, by what, and what that costs
+    #[cfg(feature = "tools")]
+    Doctor(Box<saccade_doctor::Args>),
+    /// Read a scheduler's accounting: how many cores per GPU a cluster gives out
+    #[cfg(feature = "tools")]
+    Audit(Box<saccade_audit::Args>),
 }
 
 /// All flags; each plane reads its own, so that the supervisor can hand the same ones to all.
@@ -67,6 +81,9 @@ mod tests {
     use super::*;
     use clap::{Arg, CommandFactory};
 
+    /// Commands that start planes; those that measure are typed by hand, once.
+    const PLANES: [&str; 3] = ["serve", "device", "frontend"];
+
     #[test]
     fn flags_are_consistent() {
         Cli::command().debug_assert();
@@ -79,7 +96,8 @@ mod tests {
 
     #[test]
     fn every_flag_has_an_environment_variable_of_its_name() {
-        for sub in Cli::command().get_subcommands() {
+        let command = Cli::command();
+        for sub in PLANES.iter().filter_map(|name| command.find_subcommand(name)) {
             for (arg, long) in flags(sub) {
                 let expected = format!("SACCADE_{}", long.replace('-', "_").to_uppercase());
                 let env = arg.get_env().map(|e| e.to_string_lossy().into_owned());
@@ -88,41 +106,72 @@ mod tests {
         }
     }
 
-    /// docs/flags.md, from the flags themselves.
-    fn reference() -> String {
-        let mut text = String::from(
-            "# Flags of `saccade serve`\n\nGenerated from the code by a test; \
-             `UPDATE_DOCS=1 cargo test -p saccade` writes it anew. Each flag is also an \
-             environment variable, and a key of the file that `--config` names.\n",
-        );
-        let command = Cli::command();
-        let serve = command.find_subcommand("serve").expect("serve is a command");
+    /// Tables of a command's flags, by heading, each heading one level below `level`.
+    fn tables(command: &clap::Command, level: &str) -> String {
+        let mut text = String::new();
         let mut heading = None;
-        for (arg, long) in flags(serve).filter(|(arg, _)| !arg.is_hide_set()) {
-            if arg.get_help_heading() != heading {
-                heading = arg.get_help_heading();
-                let title = heading.unwrap_or("General");
-                write!(text, "\n## {title}\n\n| flag | meaning | default |\n|---|---|---|\n")
+        for (arg, long) in flags(command).filter(|(arg, _)| !arg.is_hide_set()) {
+            let title = arg.get_help_heading().unwrap_or("General");
+            if heading != Some(title) {
+                heading = Some(title);
+                write!(text, "\n{level} {title}\n\n| flag | meaning | default |\n|---|---|---|\n")
                     .unwrap();
             }
             let default: Vec<_> =
                 arg.get_default_values().iter().map(|v| v.to_string_lossy()).collect();
             let help = arg.get_help().map(ToString::to_string).unwrap_or_default();
+            let help = help.replace('|', "\\|").replace('\n', " ");
             writeln!(text, "| `--{long}` | {help} | {} |", default.join(" ")).unwrap();
         }
         text
     }
 
-    #[test]
-    fn reference_matches_the_code() {
-        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/flags.md");
-        if std::env::var_os("UPDATE_DOCS").is_some() {
-            std::fs::write(path, reference()).unwrap();
+    /// docs/flags.md, from the flags themselves.
+    fn flags_reference() -> String {
+        let command = Cli::command();
+        let serve = command.find_subcommand("serve").expect("serve is a command");
+        format!(
+            "# Flags of `saccade serve`\n\nGenerated from the code by a test; \
+             `UPDATE_DOCS=1 cargo test -p saccade` writes it anew. Each flag is also an \
+             environment variable, and a key of the file that `--config` names.\n{}",
+            tables(serve, "##")
+        )
+    }
+
+    /// docs/tools.md: every command that measures, depth first.
+    fn tools_reference() -> String {
+        fn tell(command: &clap::Command, path: &str, text: &mut String) {
+            let about = command.get_about().map(ToString::to_string).unwrap_or_default();
+            write!(text, "\n## `{path}`\n\n{about}.\n{}", tables(command, "###")).unwrap();
+            for sub in command.get_subcommands().filter(|c| !c.is_hide_set()) {
+                tell(sub, &format!("{path} {}", sub.get_name()), text);
+            }
         }
-        let written = std::fs::read_to_string(path).unwrap_or_default();
-        assert!(
-            written == reference(),
-            "docs/flags.md is stale: UPDATE_DOCS=1 cargo test -p saccade"
+        let command = Cli::command();
+        let mut text = String::from(
+            "# Flags of the tools that measure\n\nGenerated from the code by a test; \
+             `UPDATE_DOCS=1 cargo test -p saccade` writes it anew. What the tools are for and how \
+             to read what they say: [measure.md](measure.md).\n",
         );
+        for name in ["bench", "doctor", "audit", "top"] {
+            let tool = command.find_subcommand(name).expect("a command of this name");
+            tell(tool, &format!("saccade {name}"), &mut text);
+        }
+        text
+    }
+
+    #[test]
+    fn references_match_the_code() {
+        for (name, text) in [("flags.md", flags_reference()), ("tools.md", tools_reference())] {
+            let path = format!("{}/../../docs/{name}", env!("CARGO_MANIFEST_DIR"));
+            if std::env::var_os("UPDATE_DOCS").is_some() {
+                std::fs::write(&path, &text).unwrap();
+            }
+            let written = std::fs::read_to_string(&path).unwrap_or_default();
+            assert!(
+                written == text,
+                "docs/{name} is stale: UPDATE_DOCS=1 cargo test -p saccade --bins"
+            );
+        }
     }
 }
