@@ -1,13 +1,12 @@
 //! The one clock of the mock, and sleeping on it to within tens of microseconds.
 //!
-//! Tokio's own timer rounds to a millisecond. A [`Pacer`] keeps the due times in a heap, arms one
+//! Tokio's own timer rounds to a millisecond. A [`Pacer`] keeps the due times in order, arms one
 //! timerfd (an hrtimer: it is not rounded, and no timer slack is added to it) for the earliest, a
 //! little early, and spins for that little: the kernel's way from the timer's interrupt to the
 //! woken thread takes tens of microseconds in a virtual machine. The spin is bounded by `spin`,
 //! and between its looks at the clock everything else that is ready runs.
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::BTreeMap;
 use std::future::poll_fn;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -57,35 +56,31 @@ fn nanos(time: Timespec) -> Nanos {
     time.tv_sec as u64 * NANOS_PER_S + time.tv_nsec as u64
 }
 
-struct Due {
-    at: Nanos,
-    waker: Waker,
+/// A due time and a number of its own.
+type Key = (Nanos, u64);
+
+#[derive(Default)]
+struct Sleepers {
+    /// One for each sleeping request; those that give up take theirs away.
+    wakers: BTreeMap<Key, Waker>,
+    next_number: u64,
 }
 
-impl PartialEq for Due {
-    fn eq(&self, other: &Self) -> bool {
-        self.at == other.at
-    }
+/// A place among the sleepers, given back when it is dropped.
+struct Place<'a> {
+    pacer: &'a Pacer,
+    key: Key,
 }
 
-impl Eq for Due {}
-
-impl PartialOrd for Due {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for Due {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        self.at.cmp(&other.at)
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        self.pacer.sleepers().wakers.remove(&self.key);
     }
 }
 
 /// Wakes tasks at due times. One task runs [`Pacer::run`]; all on one thread's runtime.
 pub struct Pacer {
-    /// At most one entry for each sleeping request, so bounded by the requests inside.
-    heap: Mutex<BinaryHeap<Reverse<Due>>>,
+    sleepers: Mutex<Sleepers>,
     timer: AsyncFd<OwnedFd>,
     spin: Nanos,
 }
@@ -97,36 +92,39 @@ impl Pacer {
     /// No timerfd could be made, or there is no runtime.
     pub fn new(spin: Nanos) -> io::Result<Arc<Self>> {
         let timer = timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::NONBLOCK)?;
-        let heap = Mutex::new(BinaryHeap::new());
         // SAFETY: an `OwnedFd` gives the same descriptor as long as it lives, and it is not closed
         // or replaced before the `AsyncFd` that owns it.
         let timer = unsafe { AsyncFd::register(timer) }?;
-        Ok(Arc::new(Self { heap, timer, spin }))
+        Ok(Arc::new(Self { sleepers: Mutex::default(), timer, spin }))
     }
 
     /// Returns at `at` or, if that is past, at once.
     pub async fn sleep_until(&self, at: Nanos) {
-        let mut registered = false;
+        if now() >= at {
+            return;
+        }
+        let place = self.place(at);
         poll_fn(|context| {
             if now() >= at {
                 return Poll::Ready(());
             }
-            if !registered {
-                registered = true;
-                self.register(Due { at, waker: context.waker().clone() });
-            }
+            self.register(place.key, context.waker());
             Poll::Pending
         })
         .await;
     }
 
-    fn register(&self, due: Due) {
-        let mut heap = self.heap();
-        let earliest = heap.peek().is_none_or(|Reverse(first)| due.at < first.at);
-        let at = due.at;
-        heap.push(Reverse(due));
-        if earliest {
-            self.arm(at);
+    fn place(&self, at: Nanos) -> Place<'_> {
+        let mut sleepers = self.sleepers();
+        sleepers.next_number += 1;
+        Place { pacer: self, key: (at, sleepers.next_number) }
+    }
+
+    fn register(&self, key: Key, waker: &Waker) {
+        let mut sleepers = self.sleepers();
+        sleepers.wakers.insert(key, waker.clone());
+        if sleepers.wakers.first_key_value().is_some_and(|(first, _)| *first == key) {
+            self.arm(key.0);
         }
     }
 
@@ -144,20 +142,21 @@ impl Pacer {
         let _ = timerfd_settime(self.timer.get_ref(), TimerfdTimerFlags::ABSTIME, &value);
     }
 
-    fn heap(&self) -> MutexGuard<'_, BinaryHeap<Reverse<Due>>> {
-        self.heap.lock().unwrap_or_else(PoisonError::into_inner)
+    fn sleepers(&self) -> MutexGuard<'_, Sleepers> {
+        self.sleepers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Wakes what is due; says when the next one is.
     fn wake_due(&self) -> Option<Nanos> {
-        let mut heap = self.heap();
+        let mut sleepers = self.sleepers();
         let now = now();
-        while heap.peek().is_some_and(|Reverse(first)| first.at <= now) {
-            if let Some(Reverse(due)) = heap.pop() {
-                due.waker.wake();
+        while let Some(first) = sleepers.wakers.first_entry() {
+            if first.key().0 > now {
+                return Some(first.key().0);
             }
+            first.remove().wake();
         }
-        heap.peek().map(|Reverse(next)| next.at)
+        None
     }
 
     /// Wakes sleepers for ever.
