@@ -224,14 +224,12 @@ fn note_servers(experiment: &Experiment, record: &mut Record) {
 
 /// One series in one line.
 fn line(series: &record::Series) -> String {
-    let attack = series.attack.map_or("no attack".to_owned(), |attack| {
-        format!("{}/s of {} tokens", attack.rate_rps, attack.prompt_tokens)
-    });
     let head = format!(
-        "repeat {}, {}, {} cores, {attack}",
+        "repeat {}, {}, {}, attackers: {}",
         series.repeat + 1,
         series.server,
-        series.cores
+        present::cores_words(series.cores),
+        present::attack_words(series.attack)
     );
     if let Some(error) = &series.error {
         return format!("{head}: {error}");

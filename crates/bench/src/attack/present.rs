@@ -19,7 +19,7 @@ pub(super) fn table(record: &Record) -> Table {
              Speed-up: least cores ÷ best of the others. !: the client itself was late.",
     );
     for budget in &record.budgets {
-        table = table.column(format!("{} cores", budget.count));
+        table = table.column(cores_words(budget.count));
     }
     table = table.column("speed-up");
     for server in &record.servers {
@@ -129,11 +129,15 @@ pub(super) fn warnings(record: &Record) -> Vec<(Level, String, String)> {
     found
 }
 
+pub(super) fn cores_words(count: usize) -> String {
+    if count == 1 { "1 core".to_owned() } else { format!("{count} cores") }
+}
+
 fn attacks(record: &Record) -> impl Iterator<Item = Option<Attack>> {
     std::iter::once(None).chain(record.attacks.iter().copied().map(Some))
 }
 
-fn attack_words(attack: Option<Attack>) -> String {
+pub(super) fn attack_words(attack: Option<Attack>) -> String {
     attack.map_or("none".to_owned(), |attack| {
         format!("{}/s of {} tokens", attack.rate_rps, attack.prompt_tokens)
     })
@@ -188,7 +192,7 @@ fn heatmap(record: &Record, server: &str) -> Heatmap {
         })
         .collect();
     Heatmap::new(
-        format!("Best speed-up over {} cores: {server}", record.budgets[0].count),
+        format!("Best speed-up over {}: {server}", cores_words(record.budgets[0].count)),
         ("attackers' prompt tokens", lengths.iter().map(u32::to_string).collect()),
         ("attackers per second", rates.iter().map(f64::to_string).collect()),
         values,
@@ -225,7 +229,7 @@ fn by_position(record: &Record) -> Vec<Chart> {
             for (slot, budget) in record.budgets.iter().enumerate() {
                 let alone = find(record, &server.name, None, budget.count);
                 let under = find(record, &server.name, Some(attack), budget.count);
-                let name = format!("{} cores", budget.count);
+                let name = cores_words(budget.count);
                 chart = chart.series(curve(name, alone, under).slot(slot));
             }
             charts.push(chart.into());
@@ -260,7 +264,7 @@ fn by_length(record: &Record) -> Vec<Chart> {
                 Axis::log("TTFT, mean of victims", "s"),
             );
             for (slot, budget) in record.budgets.iter().enumerate() {
-                let mut series = Series::new(format!("{} cores", budget.count)).slot(slot);
+                let mut series = Series::new(cores_words(budget.count)).slot(slot);
                 for prompt_tokens in lengths(record) {
                     let attack = Some(Attack { rate_rps, prompt_tokens });
                     let x = f64::from(prompt_tokens);

@@ -139,3 +139,45 @@ fn is_permitted(priority: Priority) -> Result<(), LoadError> {
     let tried = std::thread::spawn(move || priority.apply()).join();
     tried.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
+
+#[cfg(test)]
+mod tests {
+    use saccade_load::Distribution;
+
+    use super::*;
+    use crate::interference::tests::empty_summary;
+
+    fn client() -> Client {
+        let (priority, cores) = (Priority::Normal, CpuSet::new([0]));
+        Client { priority, priority_refused: false, cores, tolerance: 0.05 }
+    }
+
+    fn health(late_ms: f64, lag_ms: f64) -> ClientHealth {
+        let p99 = |p99| Distribution { p99, ..Distribution::default() };
+        ClientHealth {
+            send_lateness_ms: p99(late_ms),
+            loop_lag_ms: p99(lag_ms),
+            cpu_share: 0.1,
+            run_queue_share: None,
+            bound_hits: 0,
+            max_in_flight_seen: 1,
+            connections: 1,
+            warnings: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn a_late_client_is_named() {
+        let mut summary = empty_summary();
+        summary.from_intended.ttft_ms.p50 = 100.0;
+        let distrust = |late, lag| client().distrust(&health(late, lag), &summary).len();
+        assert_eq!(distrust(4.9, 4.9), 0);
+        assert_eq!(distrust(5.1, 0.0), 1);
+        assert_eq!(distrust(5.1, 5.1), 2);
+        // Of a very fast server a millisecond is not held against the client.
+        summary.from_intended.ttft_ms.p50 = 1.0;
+        assert!(client().distrust(&health(0.9, 0.9), &summary).is_empty());
+        let full = ClientHealth { bound_hits: 1, cpu_share: 0.95, ..health(0.0, 0.0) };
+        assert_eq!(client().distrust(&full, &summary).len(), 2);
+    }
+}
