@@ -65,7 +65,13 @@ pub(crate) struct Document {
     pub straggler: Option<straggler::Report>,
     /// What was asked for and not measured, and why.
     pub skipped: Vec<String>,
+    /// Why the figures may not mean what they seem to.
+    pub warnings: Vec<&'static str>,
 }
+
+/// Of a build with debug assertions.
+const DEBUG_BUILD: &str = "a debug build measured this: encoding, decoding and tokenizing are many \
+     times slower than in a release build";
 
 impl Document {
     pub(crate) fn new() -> Document {
@@ -77,6 +83,7 @@ impl Document {
             broadcast: None,
             straggler: None,
             skipped: Vec::new(),
+            warnings: if cfg!(debug_assertions) { vec![DEBUG_BUILD] } else { Vec::new() },
         }
     }
 
@@ -98,6 +105,7 @@ impl Document {
             add(vec![report.table()], &report.notes);
         }
         blocks.extend(self.skipped.iter().map(|why| format!("skipped: {why}\n")));
+        blocks.extend(self.warnings.iter().map(|warning| format!("warning: {warning}\n")));
         blocks.join("\n")
     }
 

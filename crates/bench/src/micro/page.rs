@@ -1,6 +1,6 @@
 //! Results as one page with plots.
 
-use saccade_report::{Axis, BarChart, Chart, Heatmap, LineChart, Report, Section, Series};
+use saccade_report::{Axis, BarChart, Chart, Heatmap, Level, LineChart, Report, Section, Series};
 
 use super::output::Document;
 use super::{broadcast, straggler, tokenize};
@@ -18,6 +18,10 @@ pub(crate) fn of(document: &Document) -> anyhow::Result<Report> {
         .fact("cores", format!("{} of {}", host.cores, host.cpu))
         .fact("kernel", host.kernel.as_str())
         .fact("load before", format!("{:.2}", host.load_1m));
+    for warning in &document.warnings {
+        let section = Section::new("Read this first");
+        report = report.section(section.callout(Level::Warning, "Warning", *warning));
+    }
     if let Some(result) = &document.tokenize {
         report = report.section(tokenize_section(result));
     }
@@ -40,8 +44,7 @@ fn with_notes(section: Section, notes: &[&'static str]) -> Section {
 fn tokenize_section(result: &tokenize::Report) -> Section {
     let mut section = Section::new("Tokenization");
     for warning in &result.warnings {
-        let level = saccade_report::Level::Warning;
-        section = section.callout(level, "Not the same work", warning.as_str());
+        section = section.callout(Level::Warning, "Not the same work", warning.as_str());
     }
     if let Some(chart) = share_chart(result) {
         section = section.chart(chart);
@@ -90,7 +93,7 @@ fn share_chart(result: &tokenize::Report) -> Option<Heatmap> {
 fn broadcast_section(result: &broadcast::Report) -> Section {
     let of_hogs = |&hogs: &usize| -> Chart {
         let title = match hogs {
-            0 => "Decision latency, idle host".into(),
+            0 => "Decision latency, no hogs".into(),
             _ => format!("Decision latency beside {hogs} CPU hogs"),
         };
         let ranks = Axis::linear("ranks", "");

@@ -231,14 +231,18 @@ impl<'a> Run<'a> {
         };
         self.crew.finish(self.setup.limit)?;
         let logs: Vec<_> = deciders.map(|i| self.board.decisions(i)).collect();
-        let first = logs.first().copied().flatten().context("no decision log was left")?;
-        let differs = logs.iter().position(|log| *log != Some(first));
-        anyhow::ensure!(
-            differs.is_none(),
-            "rank {} decided otherwise than rank 0: their ticks are not deterministic",
-            differs.unwrap_or_default()
-        );
-        Ok(())
+        check_same(&logs)
+    }
+}
+
+/// Holds the decision logs of all that decided (fingerprint and words of each) against the first.
+fn check_same(logs: &[Option<(u64, u64)>]) -> anyhow::Result<()> {
+    let first = logs.first().copied().flatten().context("no decision log was left")?;
+    match logs.iter().position(|log| *log != Some(first)) {
+        None => Ok(()),
+        Some(rank) => anyhow::bail!(
+            "rank {rank} decided otherwise than rank 0: their ticks are not deterministic"
+        ),
     }
 }
 
@@ -264,4 +268,24 @@ fn poll_until(
         std::thread::sleep(LOOK);
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rank_that_decides_otherwise_is_named() {
+        check_same(&[Some((1, 8)); 4]).unwrap();
+        let cases: [(&[Option<(u64, u64)>], &str); 4] = [
+            (&[Some((1, 8)), Some((1, 8)), Some((2, 8))], "rank 2 "),
+            (&[Some((1, 8)), Some((1, 6))], "rank 1 "),
+            (&[Some((1, 8)), None], "rank 1 "),
+            (&[None], "no decision log"),
+        ];
+        for (logs, words) in cases {
+            let error = check_same(logs).unwrap_err().to_string();
+            assert!(error.contains(words), "{error}");
+        }
+    }
 }
