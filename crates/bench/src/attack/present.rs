@@ -6,6 +6,7 @@ use saccade_report::{
 
 use super::analysis::{CellResult, Speedup};
 use super::record::{Attack, Record};
+use crate::interference::shell_words;
 
 /// The table of the terminal.
 pub(super) fn table(record: &Record) -> Table {
@@ -48,7 +49,7 @@ pub(super) fn report(record: &Record) -> anyhow::Result<Report> {
     let report = Report::new("Attackers and victims")
         .subtitle("What more cores give a server whose tokenizer is kept busy")
         .fact("machine", record.machine.words())
-        .fact("command", record.command.join(" "))
+        .fact("command", shell_words(&record.command))
         .fact("version", record.version)
         .fact(
             "victims",
@@ -89,14 +90,18 @@ pub(super) fn warnings(record: &Record) -> Vec<(Level, String, String)> {
     let failed: Vec<_> = record.series.iter().filter(|series| series.error.is_some()).collect();
     if let Some(first) = failed.first() {
         let words = format!("The first: {}", first.error.as_deref().unwrap_or_default());
-        found.push((Level::Bad, format!("{} series could not be measured", failed.len()), words));
+        found.push((
+            Level::Bad,
+            format!("Series that could not be measured: {}", failed.len()),
+            words,
+        ));
     }
     let late: Vec<_> = record.series.iter().filter(|series| !series.distrust.is_empty()).collect();
     if let Some(first) = late.first() {
         let words = format!("The first: {}", first.distrust.join("; "));
         found.push((
             Level::Warning,
-            format!("In {} series the client itself was late", late.len()),
+            format!("Series in which the client itself was late: {}", late.len()),
             words,
         ));
     }
@@ -108,7 +113,7 @@ pub(super) fn warnings(record: &Record) -> Vec<(Level, String, String)> {
     if shared > 0 {
         found.push((
             Level::Info,
-            format!("In {shared} series the client shared cores with the server"),
+            format!("Series in which the client shared cores with the server: {shared}"),
             "The budget leaves no core for the client: its own work is part of the load.".into(),
         ));
     }
@@ -194,12 +199,12 @@ fn heatmap(record: &Record, server: &str) -> Heatmap {
     Heatmap::new(
         format!("Best speed-up over {}: {server}", cores_words(record.budgets[0].count)),
         ("attackers' prompt tokens", lengths.iter().map(u32::to_string).collect()),
-        ("attackers per second", rates.iter().map(f64::to_string).collect()),
+        ("rate (1/s)", rates.iter().map(f64::to_string).collect()),
         values,
     )
     .ramp(Ramp::DivergingLog { centre: 1.0 })
     .values_are("speed-up", "×", 2)
-    .note("∞: victims timed out with the least cores only. Empty: they did with any number.")
+    .note("∞: victims timed out with the least cores only; –: with any number of cores.")
 }
 
 fn rates(record: &Record) -> Vec<f64> {

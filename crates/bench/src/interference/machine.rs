@@ -56,6 +56,17 @@ pub fn command_line() -> Vec<String> {
     without_secrets(std::env::args())
 }
 
+/// A command line as one would type it.
+#[must_use]
+pub fn shell_words(words: &[String]) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_=/.,:+@%[]".contains(c);
+    let quoted = words.iter().map(|word| match word.as_str() {
+        word if !word.is_empty() && word.chars().all(plain) => word.to_owned(),
+        word => format!("'{}'", word.replace('\'', r"'\''")),
+    });
+    quoted.collect::<Vec<_>>().join(" ")
+}
+
 fn without_secrets(words: impl Iterator<Item = String>) -> Vec<String> {
     const FLAG: &str = "--api-key";
     let mut hide_next = false;
@@ -74,6 +85,12 @@ fn without_secrets(words: impl Iterator<Item = String>) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn words_are_quoted_where_a_shell_would_split_them() {
+        let words = ["a=b/c:1", "it's two", ""].map(str::to_owned);
+        assert_eq!(shell_words(&words), r"a=b/c:1 'it'\''s two' ''");
+    }
 
     #[test]
     fn secrets_are_not_written() {

@@ -24,7 +24,7 @@ use saccade_host::Root;
 
 pub(crate) use client::{Client, ClientFlags};
 pub(crate) use host_record::{HostRecord, HostWatch};
-pub(crate) use machine::{Machine, command_line};
+pub(crate) use machine::{Machine, command_line, shell_words};
 pub(crate) use plan::Plan;
 pub(crate) use ratio::median;
 pub(crate) use record::{ServerRecord, write_json};

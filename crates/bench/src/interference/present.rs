@@ -21,7 +21,7 @@ pub(super) fn report(record: &Record) -> anyhow::Result<Report> {
     let report = Report::new("Interference")
         .subtitle("The same load in isolation and beside neighbours, interleaved")
         .fact("machine", record.machine.words())
-        .fact("command", record.command.join(" "))
+        .fact("command", super::shell_words(&record.command))
         .fact("version", record.version)
         .fact("client", client_words(record))
         .fact("schema", record.schema);
@@ -62,13 +62,17 @@ pub(super) fn warnings(record: &Record) -> Vec<(Level, String, String)> {
     if let Some(first) = failed.first() {
         let error = first.error.as_deref().unwrap_or_default();
         let words = format!("The first: {} beside {}: {error}", first.server, first.condition);
-        found.push((Level::Bad, format!("{} cells could not be measured", failed.len()), words));
+        found.push((
+            Level::Bad,
+            format!("Cells that could not be measured: {}", failed.len()),
+            words,
+        ));
     }
     let late: Vec<&Cell> = record.cells.iter().filter(|cell| !cell.distrust.is_empty()).collect();
     if let Some(first) = late.first() {
         let reasons = first.distrust.join("; ");
         let words = format!("The first: {} beside {}: {reasons}", first.server, first.condition);
-        let title = format!("In {} cells the client itself was late", late.len());
+        let title = format!("Cells in which the client itself was late: {}", late.len());
         found.push((Level::Warning, title, words));
     }
     if let Some(words) = record.cells.iter().find_map(|cell| cell.layout.warning()) {
