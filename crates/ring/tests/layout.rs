@@ -156,7 +156,8 @@ fn dump_from_rust() -> String {
     fields!(out: "sac_device_stats" DeviceStats: ticks steps prefill_tokens decode_tokens
         preemptions recomputed_tokens requests_accepted requests_rejected requests_finished
         requests_reclaimed reader_stalls step_ns host_wait_ns reader_wait_ns num_running
-        num_waiting num_paused blocks_used blocks_used_max last_step_tokens last_step_seqs _pad0 _pad1);
+        num_waiting num_paused blocks_used blocks_used_max last_step_tokens last_step_seqs _pad0
+        _pad1);
     fields!(out: "sac_frontend_ack" FrontendAck: epoch lost _pad0);
     fields!(out: "sac_status" Status: word num_computed_tokens num_cached_tokens);
     fields!(out: "sac_wake" Wake: device_kick _pad0);

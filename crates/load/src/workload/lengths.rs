@@ -143,7 +143,8 @@ mod tests {
     proptest! {
         #[test]
         fn draws_stay_within_their_bounds(
-            seed: u64, mean in 1.0f64..1e6, std in 0.0f64..1e6, min in 1u32..1000, more in 0u32..1000,
+            seed: u64, mean in 1.0f64..1e6, std in 0.0f64..1e6, min in 1u32..1000,
+            more in 0u32..1000,
         ) {
             let max = min + more;
             let mut rng = Pcg64::seed_from_u64(seed);

@@ -16,8 +16,9 @@ Examples:
   saccade serve ./my-model --device-cores 2-7 --frontend-cores 0-1
   saccade doctor                                    is an engine on this machine short of CPU?
 
-Every flag of the planes is also an environment variable (--max-num-seqs: SACCADE_MAX_NUM_SEQS) and a key of the
-YAML file given by --config (max-num-seqs: 64). A flag wins over a variable, a variable over the file.";
+Every flag of the planes is also an environment variable (--max-num-seqs: SACCADE_MAX_NUM_SEQS)
+and a key of the YAML file given by --config (max-num-seqs: 64). A flag wins over a variable, a
+variable over the file.";
 
 /// LLM serving whose latency does not depend on how busy the host is.
 #[derive(Debug, Parser)]
