@@ -63,6 +63,20 @@ fn commands_are_repeated_and_counted() {
     eventually("one copy runs, told its threads", || tree(once.pid()).len() > 1);
 }
 
+/// A server that cannot hear SIGTERM would always be killed instead of ending by itself.
+#[test]
+fn commands_begin_with_no_signal_blocked() {
+    let line = "cmd:exec sleep 1000";
+    let hog = start(line, 1, "anywhere").unwrap();
+    eventually("it runs", || tree(hog.pid()).len() > 1);
+    let pid = tree(hog.pid())[1];
+    let blocked = || {
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+        status.lines().find_map(|l| l.strip_prefix("SigBlk:")).map(|mask| mask.trim().to_owned())
+    };
+    eventually("nothing is blocked", || blocked().as_deref() == Some("0000000000000000"));
+}
+
 #[test]
 fn programs_that_are_installed_do_work() {
     for (kind, program) in [("compile", "g++"), ("pbzip2", "pbzip2")] {

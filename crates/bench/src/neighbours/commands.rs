@@ -216,12 +216,21 @@ fn check(status: ExitStatus, what: &str) -> anyhow::Result<()> {
     }
 }
 
-/// The child is killed when the thread of this process that started it ends.
+/// The child is killed when the thread of this process that started it ends. It begins with no
+/// signal blocked: this process blocks those that end it, and a server must hear SIGTERM.
 fn tied_to_us(command: &mut Command) -> &mut Command {
     let parent = std::process::id();
-    // SAFETY: prctl, getppid and _exit are async-signal-safe; nothing is allocated.
+    // SAFETY: prctl, getppid, sigemptyset, pthread_sigmask and _exit are async-signal-safe; nothing
+    // is allocated; the set is initialised before it is read.
     unsafe {
         command.pre_exec(move || {
+            let mut none: libc::sigset_t = std::mem::zeroed();
+            libc::sigemptyset(&raw mut none);
+            let code =
+                libc::pthread_sigmask(libc::SIG_SETMASK, &raw const none, std::ptr::null_mut());
+            if code != 0 {
+                return Err(io::Error::from_raw_os_error(code));
+            }
             if libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) != 0 {
                 return Err(io::Error::last_os_error());
             }
