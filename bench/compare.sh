@@ -70,7 +70,7 @@ part_serve() {
 part_interference() {
   start_all
   "$saccade" bench interference "${servers[@]}" --pause-others --vocab 256 \
-    --random-input-len 128 --random-output-len 32 --max-concurrency 4 --num-prompts 32 --num-warmups 4 \
+    --random-input-len 128 --random-output-len 16 --max-concurrency 4 --duration "${SACCADE_BENCH_CELL_S:-4}" --num-warmups 4 \
     --neighbour cpu --neighbour memory-bandwidth --neighbour cache --neighbour tlb --neighbour fork \
     --neighbour pbzip2 --neighbour compile --neighbour-threads "$(nproc)" --settle 0.5 \
     --repeats "${SACCADE_BENCH_REPEATS:-3}" \

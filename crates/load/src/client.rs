@@ -96,7 +96,20 @@ impl Priority {
 /// arrival wait for the work of as many streams.
 const TASKS_PER_LOOK: u32 = 7;
 
-/// [`run`](crate::run()) on a thread and a runtime of its own, at this priority.
+/// As many open files as the system lets this process have: each request in flight is one.
+fn raise_open_files() {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: `limit` is valid for both; where a call is refused, fewer connections fit.
+    unsafe {
+        if libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) == 0 {
+            limit.rlim_cur = limit.rlim_max;
+            libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit);
+        }
+    }
+}
+
+/// [`run`](crate::run()) on a thread and a runtime of its own, at this priority. Raises the
+/// process's soft limit of open files to the hard one.
 ///
 /// # Errors
 /// Those of [`run`](crate::run()), and [`LoadError::System`] for a thread or a priority that is refused.
@@ -106,6 +119,7 @@ pub fn run_on_own_thread(
     observer: &dyn Observer,
     priority: Priority,
 ) -> Result<Run, LoadError> {
+    raise_open_files();
     let work = || {
         priority.apply()?;
         let runtime = tokio::runtime::Builder::new_current_thread()
