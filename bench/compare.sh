@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Every tool on four servers side by side: ours, llama.cpp, vLLM (bench/peers installs them) and the scripted mock.
 #   bench/compare.sh                    all of it, into bench/results/<date>-<machine>-<commit>-compare
-#   bench/compare.sh serve attack       only those: serve interference attack micro doctor
+#   bench/compare.sh serve attack       only those: serve interference nice attack micro doctor
 # SACCADE_BENCH_MODEL: folder that all engines load (default: the bundled model).
 # SACCADE_BENCH_MACHINE: name of the machine in the folder's name.
 # The servers listen on 18100 to 18103; those that are not measured are stopped (SIGSTOP) meanwhile.
@@ -78,6 +78,18 @@ part_interference() {
   stop_all
 }
 
+# What the priority of a server's processes saves: ours by its own flag, llama.cpp by nice(1).
+part_nice() {
+  "$saccade" bench interference --keep-running --pause-others --vocab 256 --log-dir "$out" \
+    --server saccade=http://127.0.0.1:18100 --start "saccade=$ours" \
+    --server saccade-nice=http://127.0.0.1:18104 --start "saccade-nice=${ours/18100/18104} --device-nice -15" \
+    --server llama.cpp=http://127.0.0.1:18101 --start "llama.cpp=$llama" \
+    --server llama.cpp-nice=http://127.0.0.1:18105 --start "llama.cpp-nice=nice -n -15 ${llama/18101/18105}" \
+    --random-input-len 128 --random-output-len 16 --max-concurrency 4 --duration "${SACCADE_BENCH_CELL_S:-4}" \
+    --num-warmups 4 --neighbour cpu --neighbour pbzip2 --neighbour-threads "$(nproc)" --settle 0.5 \
+    --repeats "${SACCADE_BENCH_REPEATS:-3}" --json "$out/nice.json" --html "$out/nice.html" | tee "$out/nice.txt"
+}
+
 # The engines start anew on each number of cores.
 part_attack() {
   "$saccade" bench attack "${servers[@]}" "${starts[@]}" --cores 1,2 --attack-rate 4,16 --attack-len 400,1600 \
@@ -108,7 +120,7 @@ part_doctor() {
 
 trap stop_all EXIT
 describe >"$out/machine.txt"
-parts=(serve interference attack micro doctor)
+parts=(serve interference nice attack micro doctor)
 [ $# -eq 0 ] || parts=("$@")
 for part in "${parts[@]}"; do
   echo "== $part"

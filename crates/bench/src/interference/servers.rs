@@ -207,7 +207,7 @@ impl Server {
 }
 
 fn start(name: &str, command: &str, log: &Path, cores: Option<&CpuSet>) -> anyhow::Result<Kept> {
-    let mut role = vec!["server".to_owned(), "--log".to_owned(), log.display().to_string()];
+    let mut role = vec!["server".to_owned(), "--log-file".to_owned(), log.display().to_string()];
     role.extend(cores.map(|cores| format!("--cores={cores}")));
     role.extend(["--".to_owned(), command.to_owned()]);
     // In the tool's own session: with autogroups, beside its neighbours and not before them.

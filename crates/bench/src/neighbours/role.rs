@@ -47,7 +47,7 @@ enum Role {
         command: String,
         /// Where its output goes
         #[arg(long)]
-        log: PathBuf,
+        log_file: PathBuf,
         /// Cores it may use
         #[arg(long, value_parser = cores::parse)]
         cores: Option<saccade_host::CpuSet>,
@@ -101,10 +101,10 @@ fn set_up(role: &Role) -> anyhow::Result<Option<u32>> {
             }
             Ok(None)
         }
-        Role::Server { command, log, cores } => {
+        Role::Server { command, log_file, cores } => {
             let cores = cores.as_ref();
             cores.map_or(Ok(()), |c| cores::bind(0, c)).context("bind the server to its cores")?;
-            commands::server(command, log, || end()).map(Some)
+            commands::server(command, log_file, || end()).map(Some)
         }
         Role::Pauser => Ok(None),
     }

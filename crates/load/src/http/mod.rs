@@ -86,6 +86,7 @@ impl Client {
         if let Some(id) = id.and_then(|id| HeaderValue::from_str(id).ok()) {
             request.headers_mut().insert("x-request-id", id);
         }
+        let again = request.clone();
         for _ in 0..MAX_STALE {
             let Some(mut connection) = self.take_idle() else { break };
             match connection.try_send_request(request).await {
@@ -93,6 +94,11 @@ impl Client {
                 // The server had closed it and nothing was sent: not an answer, try another.
                 Err(mut refused) => match refused.take_message() {
                     Some(unsent) => request = unsent,
+                    // It closed it as the request was on its way, and answered nothing: what a
+                    // server may do to any kept connection (RFC 9112 §9.5) is no failure of it.
+                    None if refused.error().is_incomplete_message() => {
+                        request = again.clone();
+                    }
                     None => return Err(chain(refused.error())),
                 },
             }

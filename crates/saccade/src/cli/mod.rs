@@ -90,6 +90,13 @@ mod tests {
         Cli::command().debug_assert();
     }
 
+    /// What the tools start themselves: a name of theirs must not meet one of ours.
+    #[test]
+    fn hidden_commands_parse_in_this_binary() {
+        let server = ["saccade", "bench", "neighbour", "server", "true", "--log-file", "x"];
+        assert!(Cli::try_parse_from(server).is_ok());
+    }
+
     fn flags(command: &clap::Command) -> impl Iterator<Item = (&Arg, &str)> {
         let listed = |a: &&Arg| !["help", "version"].contains(&a.get_id().as_str());
         command.get_arguments().filter(listed).filter_map(|a| Some((a, a.get_long()?)))
