@@ -93,7 +93,7 @@ part_nice() {
 # The engines start anew on each number of cores.
 part_attack() {
   "$saccade" bench attack "${servers[@]}" "${starts[@]}" --cores 1,2 --attack-rate 4,16 --attack-len 400,1600 \
-    --attack-output-len 16 --victim-len 200 --victims 5 --lead 1 --timeout 30 --drain 30 --repeats 2 \
+    --attack-output-len 16 --victim-len 200 --victims 5 --lead 1 --timeout 30 --drain 30 --repeats "${SACCADE_BENCH_SERIES:-2}" \
     --log-dir "$out" --json "$out/attack.json" --html "$out/attack.html" | tee "$out/attack.txt"
 }
 
