@@ -1,16 +1,16 @@
 #!/usr/bin/env bash
 # Measures this machine, into bench/results/<date>-<machine>-<commit>/:
 #   ring.json     ring and tick alone: scan, tick time by live requests, submit to first token visible
-#   frontend.json the frontend plane against a device whose steps only write tokens
+#   frontend.txt  the frontend plane against a device whose steps only write tokens
 #   step.txt      the CPU step on the Qwen3-0.6B shape, dummy bf16 weights, beside the memory bandwidth
-#   model.json    the same shape through HTTP at 1, 4, 8 and 16 streams
+#   model.txt     the same shape through HTTP at 1, 4, 8 and 16 streams
 # Machines differ and are shared: compare figures of one run with each other.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 machine=${SACCADE_BENCH_MACHINE:-$(uname -m)-$(nproc)c}
 out=bench/results/$(date +%F)-$machine-$(git rev-parse --short HEAD)
 mkdir -p "$out"
-cargo build --release --quiet -p saccade -p saccade-bench
+cargo build --release --quiet -p saccade
 cmake -S device -B build/device-bench -G Ninja -DCMAKE_BUILD_TYPE=Release >/dev/null
 cmake --build build/device-bench --target ring_bench cpu_step_bench >/dev/null
 
@@ -28,15 +28,20 @@ start() {
   exit 1
 }
 stop() { kill "$server" && wait "$server" 2>/dev/null || true; server=; }
-load() { target/release/saccade-load --server "127.0.0.1:$port" "$@"; }
+# load FILE STREAMS REQUESTS PROMPT_TOKENS OUTPUT_TOKENS: a closed loop
+load() {
+  echo "$2 streams"
+  target/release/saccade bench serve --base-url "http://127.0.0.1:$port" --vocab 256 --num-warmups 4 \
+    --max-concurrency "$2" --num-prompts "$3" --random-input-len "$4" --random-output-len "$5" --json "$1"
+}
 
 { lscpu | grep -E 'Model name|^CPU\(s\)|L[123]'; uname -r; echo "commit $(git rev-parse HEAD)"; echo "load $(cut -d' ' -f1-3 /proc/loadavg)"; } >"$out/machine.txt"
 build/device-bench/ring_bench | tee "$out/ring.json"
 
 start --device null --max-num-seqs 512 --max-num-batched-tokens 4096
 for n in 1 8 64 256; do
-  load --concurrency "$n" --requests $((n * 32 + 512)) --prompt-tokens 32 --output-tokens 128
-done | tee "$out/frontend.json"
+  load "$out/frontend-$n.json" "$n" $((n * 32 + 512)) 32 128
+done | tee "$out/frontend.txt"
 stop
 
 build/device-bench/cpu_step_bench | tee "$out/step.txt"
@@ -44,9 +49,8 @@ build/device-bench/cpu_step_bench | tee "$out/step.txt"
 start bench/models/qwen3-0.6b-shape --tokenizer models/saccade-tiny --served-model-name saccade-tiny --load-format dummy --dtype bfloat16 \
   --max-model-len 1024 --max-num-seqs 16 --max-num-batched-tokens 512
 for n in 1 4 8 16; do
-  load --concurrency "$n" --requests $((n * 3)) --warmup 1 --every-token \
-    --prompt-tokens 128 --output-tokens 64
-done | tee "$out/model.json"
+  load "$out/model-$n.json" "$n" $((n * 3)) 128 64
+done | tee "$out/model.txt"
 stop
 rm -f "$out/server.log"
 echo "results in $out"

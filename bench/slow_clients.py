@@ -18,7 +18,7 @@ import time
 import urllib.request
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
-LOAD = ROOT / "target/release/saccade-load"
+SACCADE = ROOT / "target/release/saccade"
 SLOW_CLIENTS = 64
 TRICKLE_S = 1.0
 SETTLE_S = 5.0
@@ -26,9 +26,13 @@ HELD_TIMEOUT_S = 25.0
 
 
 def load(server):
-    command = [LOAD, "--server", server, "--json", "--concurrency", "4", "--requests", "64"]
-    command += ["--prompt-tokens", "64", "--output-tokens", "64"]
-    return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    command = [SACCADE, "bench", "serve", "--base-url", f"http://{server}", "--vocab", "256"]
+    command += ["--max-concurrency", "4", "--num-prompts", "64", "--num-warmups", "4"]
+    command += ["--random-input-len", "64", "--random-output-len", "64", "--json", "-"]
+    result = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    summary = result["runs"][0]["summary"]
+    return {"ttft_ms": summary["from_intended"]["ttft_ms"], "tpot_ms": summary["tpot_ms"],
+            "ok": summary["ok"], "requests": summary["requests"]}
 
 
 def request(body):
@@ -79,19 +83,22 @@ def trickle(server, stop):
 
 
 def settle(server, until_held):
-    """Some seconds; for slow readers, until their buffers are full and all of them are held."""
-    deadline = time.monotonic() + (SETTLE_S if not until_held else HELD_TIMEOUT_S)
+    """Some seconds; for slow readers, until every buffer on the way is full and the device has put
+    all of their requests aside."""
+    deadline = time.monotonic() + (HELD_TIMEOUT_S if until_held else SETTLE_S)
+    before = held(server)
     while time.monotonic() < deadline:
-        if until_held and held(server) == SLOW_CLIENTS:
+        if until_held and held(server) - before >= SLOW_CLIENTS:
             return
         time.sleep(0.2)
 
 
 def held(server):
+    """Requests that the device has put aside for a slow reader, ever."""
     with urllib.request.urlopen(f"http://{server}/metrics") as answer:
         lines = answer.read().decode().splitlines()
-    values = [l.split()[-1] for l in lines if l.startswith("saccade:reader_stalled_requests{")]
-    return sum(map(float, values))
+    name = "saccade:device_reader_stalls_total{"
+    return sum(float(line.split()[-1]) for line in lines if line.startswith(name))
 
 
 def beside(client, server):

@@ -39,6 +39,8 @@ pub(crate) struct Pace {
     /// The end of the warm-up, once it is known.
     window_start_s: Option<f64>,
     ended: bool,
+    /// When somebody ended it before its time.
+    stopped_s: Option<f64>,
 }
 
 impl Pace {
@@ -61,6 +63,7 @@ impl Pace {
             last_s: 0.0,
             window_start_s: known,
             ended: false,
+            stopped_s: None,
         }
     }
 
@@ -109,9 +112,15 @@ impl Pace {
         }
     }
 
-    /// No further arrivals.
-    pub(crate) fn stop(&mut self) {
+    /// No further arrivals, though there would have been some.
+    pub(crate) fn stop(&mut self, now_s: f64) {
         self.ended = true;
+        self.stopped_s = Some(now_s);
+    }
+
+    /// Ends by the clock what has no next arrival: a closed loop whose places are all taken.
+    pub(crate) fn tick(&mut self, now_s: f64) {
+        self.ended |= self.end_s().is_some_and(|end_s| now_s >= end_s);
     }
 
     pub(crate) fn ended(&self) -> bool {
@@ -123,24 +132,20 @@ impl Pace {
         Some(self.window_start_s? + self.duration_s?)
     }
 
-    /// The measured window. `stopped_s`: when arrivals ended. `last_end_s`: when the last answer
-    /// did.
-    pub(crate) fn window_s(
-        &self,
-        arrival: &Arrival,
-        stopped_s: f64,
-        last_end_s: f64,
-    ) -> (f64, f64) {
-        let start_s = self.window_start_s.unwrap_or(stopped_s);
+    /// The measured window; `last_end_s` is when the last answer ended. A run with a duration ends
+    /// its window by the clock, not with the last arrival before.
+    pub(crate) fn window_s(&self, arrival: &Arrival, last_end_s: f64) -> (f64, f64) {
+        let start_s = self.window_start_s.unwrap_or(self.last_s);
         let counted = self.requests.is_some_and(|n| self.measured >= n);
-        let end_s = match arrival {
+        let planned_s = match arrival {
             Arrival::Closed { .. } if counted => last_end_s,
             // The last of evenly spaced requests has its interval, too.
             Arrival::Constant { rate_rps } if counted => self.last_s + 1.0 / rate_rps,
             Arrival::Replay { .. } => self.last_s,
             _ if counted => self.last_s,
-            _ => self.end_s().map_or(stopped_s, |end_s| end_s.min(stopped_s)),
+            _ => self.end_s().unwrap_or(self.last_s),
         };
+        let end_s = self.stopped_s.map_or(planned_s, |stopped_s| planned_s.min(stopped_s));
         (start_s, end_s.max(start_s))
     }
 }
@@ -175,7 +180,7 @@ mod tests {
             [true, true, true, false]
         );
         assert_eq!(all.len(), 8);
-        let (start, end) = pace.window_s(&arrival, 9.0, 9.0);
+        let (start, end) = pace.window_s(&arrival, 9.0);
         assert!((start - 0.3).abs() < 1e-9 && (end - 0.8).abs() < 1e-9, "{start} {end}");
     }
 
@@ -187,8 +192,21 @@ mod tests {
         let mut pace = Pace::new(&spec);
         let all = drain(&mut pace);
         assert_eq!((all.len(), all.iter().filter(|d| d.warmup).count()), (15, 5));
-        assert_eq!(pace.window_s(&arrival, 9.0, 9.0), (0.5, 1.5));
+        assert_eq!(pace.window_s(&arrival, 9.0), (0.5, 1.5));
         assert!(pace.ended());
+    }
+
+    #[test]
+    fn a_window_ends_by_the_clock_or_where_it_was_stopped() {
+        let arrival = Arrival::Constant { rate_rps: 3.0 };
+        let mut pace = Pace::new(&spec(arrival.clone(), None, Some(1.1)));
+        assert_eq!(drain(&mut pace).len(), 4);
+        assert_eq!(pace.window_s(&arrival, 9.0), (0.0, 1.1), "not with the last arrival");
+        let mut pace = Pace::new(&spec(arrival.clone(), None, Some(600.0)));
+        let first = pace.peek().expect("one");
+        pace.take(first);
+        pace.stop(0.2);
+        assert_eq!((pace.window_s(&arrival, 9.0), pace.peek()), ((0.0, 0.2), None));
     }
 
     #[test]
@@ -203,6 +221,6 @@ mod tests {
         pace.freed(0.8);
         assert_eq!(pace.peek(), None);
         assert!(pace.ended());
-        assert_eq!(pace.window_s(&arrival, 0.8, 1.5), (0.0, 1.5));
+        assert_eq!(pace.window_s(&arrival, 1.5), (0.0, 1.5));
     }
 }

@@ -45,9 +45,9 @@ pub async fn run(
     let prepared = prepare(writer, requests)?;
     let path = target.path().to_owned();
     let mut driver = Driver::start(client, path, spec, prepared, observer).await?;
-    let stopped_s = driver.arrive().await?;
+    driver.arrive().await?;
     let last_end_s = driver.drain().await?;
-    let window_s = driver.pace.window_s(&spec.arrival, stopped_s, last_end_s);
+    let window_s = driver.pace.window_s(&spec.arrival, last_end_s);
     let mut notes = dialect.notes();
     notes.append(&mut driver.notes);
     let (started_unix_s, started_monotonic_s) = driver.started;
@@ -155,12 +155,12 @@ impl<'a> Driver<'a> {
         })
     }
 
-    /// Sends until there are no more arrivals; returns when that was.
-    async fn arrive(&mut self) -> Result<f64, LoadError> {
+    /// Sends until there are no more arrivals.
+    async fn arrive(&mut self) -> Result<(), LoadError> {
         let epoch = self.shared.epoch;
         while !self.pace.ended() {
             if self.observer.should_stop() {
-                self.pace.stop();
+                self.pace.stop(epoch.elapsed_s());
                 break;
             }
             if self.next.is_none() {
@@ -175,12 +175,12 @@ impl<'a> Driver<'a> {
                 Some(done) = self.tasks.join_next() => self.record(done)?,
             }
         }
-        Ok(epoch.elapsed_s())
+        Ok(())
     }
 
     async fn send_if_due(&mut self, due: Option<Due>, room: bool) {
-        let Some(due) = due else { return self.pace_by_clock() };
         let now_s = self.shared.epoch.elapsed_s();
+        let Some(due) = due else { return self.pace.tick(now_s) };
         if !room || now_s < due.intended_s {
             return;
         }
@@ -197,14 +197,6 @@ impl<'a> Driver<'a> {
         self.observer.sent(in_flight);
         // Late arrivals follow each other without waiting; the sockets must have their turn.
         tokio::task::yield_now().await;
-    }
-
-    /// A closed loop has no next arrival while all its places are taken.
-    fn pace_by_clock(&mut self) {
-        let now_s = self.shared.epoch.elapsed_s();
-        if self.pace.end_s().is_some_and(|end_s| now_s >= end_s) {
-            self.pace.stop();
-        }
     }
 
     /// Waits for what is in flight, at most for the drain's bound; returns when the last one ended.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Distribution, Outcome, RequestRecord, Run};
+use crate::{Arrival, Distribution, Outcome, RequestRecord, Run};
 
 /// Targets that a good request meets, in milliseconds from the intended time.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
@@ -56,8 +56,11 @@ pub struct Summary {
     pub span_s: f64,
     /// Arrivals in the window per second of it.
     pub offered_rps: f64,
-    /// Answers that were completed in the window, whenever they began, per second of it: what the
-    /// server kept up with. Read against `offered_rps`.
+    /// Answers per second that the server kept up with, to be read against `offered_rps`: those
+    /// that were completed, whenever they began, in the window moved on by the median E2E latency.
+    /// What comes in a window goes out in one that is later by an answer, so that a server that
+    /// keeps up achieves what is offered whatever its latency, and one that does not, its capacity.
+    /// In a closed loop the window is not moved.
     pub achieved_rps: f64,
     /// Measured requests answered per second of the span (`request_throughput` of vLLM).
     pub requests_per_s: f64,
@@ -93,7 +96,9 @@ impl Summary {
         let span_s = last_end_s - start_s;
         let ok: Vec<&RequestRecord> = measured.iter().copied().filter(|r| is_ok(r)).collect();
         let in_window = |t: f64| t >= start_s && t <= stop_s;
-        let completed = run.requests.iter().filter(|r| is_ok(r) && in_window(r.end_s)).count();
+        let delay_s = delay_s(run, &ok);
+        let completed = |r: &&RequestRecord| is_ok(r) && in_window(r.end_s - delay_s);
+        let completed = run.requests.iter().filter(completed).count();
         let arrived = measured.iter().filter(|r| in_window(r.intended_s)).count();
         let attainment = attainment(&measured, slo);
         let good = attainment.last().map(|all| all.met);
@@ -125,6 +130,14 @@ impl Summary {
             goodput_rps: good.map(|met| per_second(met as f64, span_s)),
             attainment,
         }
+    }
+}
+
+/// From the arrivals of an open loop to their answers: the median.
+fn delay_s(run: &Run, ok: &[&RequestRecord]) -> f64 {
+    match run.spec.arrival {
+        Arrival::Closed { .. } => 0.0,
+        _ => Distribution::of(ok.iter().map(|r| r.e2e_s())).p50,
     }
 }
 

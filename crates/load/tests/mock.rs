@@ -71,6 +71,14 @@ fn a_stalled_server_is_not_flattered() {
 }
 
 #[test]
+fn a_server_that_keeps_up_achieves_what_is_offered_however_long_it_takes() {
+    let server = server(r#"{"ttft": "constant:500ms", "itl": "constant:1ms"}"#);
+    let s = Summary::of(&load(&server, &evenly(50.0, 50)), &Slo::default());
+    let kept = s.achieved_rps / s.offered_rps;
+    assert!((0.8..1.1).contains(&kept), "{} of {}", s.achieved_rps, s.offered_rps);
+}
+
+#[test]
 fn an_arrival_that_the_bound_holds_back_is_late_and_counted() {
     let server = server(r#"{"ttft": "constant:100ms", "itl": "constant:1ms"}"#);
     let mut spec = evenly(100.0, 20);
