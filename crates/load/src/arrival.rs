@@ -105,12 +105,12 @@ fn check_timestamps(timestamps_s: &[f64]) -> Result<(), LoadError> {
     if timestamps_s.is_empty() {
         return Err(LoadError::spec(field, "must not be empty"));
     }
-    let inside = |t: &f64| *t >= 0.0 && *t <= MAX_SECONDS;
-    if let Some(bad) = timestamps_s.iter().find(|t| !inside(t)) {
-        return Err(LoadError::spec(field, format!("must lie in 0..={MAX_SECONDS} s: {bad}")));
+    if let Some(i) = timestamps_s.windows(2).position(|pair| pair[1] < pair[0]) {
+        return Err(LoadError::spec(field, format!("number {} is before number {i}", i + 1)));
     }
-    match timestamps_s.windows(2).position(|pair| pair[1] < pair[0]) {
-        Some(i) => Err(LoadError::spec(field, format!("number {} is before number {i}", i + 1))),
+    let inside = |t: &f64| *t >= 0.0 && *t <= MAX_SECONDS;
+    match timestamps_s.iter().find(|t| !inside(t)) {
+        Some(bad) => Err(LoadError::spec(field, format!("{bad} is not in 0..={MAX_SECONDS} s"))),
         None => Ok(()),
     }
 }

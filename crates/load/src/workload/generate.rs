@@ -131,3 +131,53 @@ fn mix(mut z: u64) -> u64 {
     z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     z ^ (z >> 31)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ids(workload: &Workload, seed: u64, index: u64) -> Vec<u32> {
+        match workload.open(seed).expect("no file").request(index).prompt {
+            Prompt::Ids(ids) => ids,
+            other => panic!("{other:?} are no ids"),
+        }
+    }
+
+    #[test]
+    fn equal_blocks_of_a_trace_are_equal_tokens() {
+        let entry = |blocks: [u64; 2]| TraceEntry {
+            input_tokens: 2 * BLOCK_TOKENS + 3,
+            output_tokens: 1,
+            blocks: blocks.into(),
+        };
+        let entries = vec![entry([1, 2]), entry([1, 3]), entry([1, 2])];
+        let workload = Workload::of(Source::Trace { entries }).with_ids(1000);
+        let [a, b, c] = [0, 1, 2].map(|index| ids(&workload, 7, index));
+        let block = BLOCK_TOKENS as usize;
+        assert_eq!(a[..block], b[..block]);
+        assert_ne!(a[block..2 * block], b[block..2 * block]);
+        assert_eq!(a[..2 * block], c[..2 * block]);
+        assert_ne!(a[2 * block..], c[2 * block..], "what no block names is the request's own");
+    }
+
+    #[test]
+    fn a_shared_prefix_is_shared_and_the_rest_is_not() {
+        let prefix = SharedPrefix { tokens: 20, share: 1.0, groups: 1 };
+        let tokens = |tokens| Lengths::Fixed { tokens };
+        let (input, output) = (tokens(10), tokens(1));
+        let source = Source::Generated { input, output, prefix: Some(prefix) };
+        let workload = Workload::of(source).with_ids(1000);
+        let (a, b) = (ids(&workload, 7, 0), ids(&workload, 7, 1));
+        assert_eq!((a.len(), &a[..20]), (30, &b[..20]));
+        assert_ne!(a[20..], b[20..]);
+        assert_ne!(a[..20], ids(&workload, 8, 0)[..20], "another seed, another prefix");
+    }
+
+    #[test]
+    fn text_has_as_many_words_as_tokens() {
+        let workload = Workload::fixed(37, 1);
+        let request = workload.open(1).expect("no file").request(4);
+        let Prompt::Text(text) = request.prompt else { panic!("not text") };
+        assert_eq!(text.split(' ').count(), 37);
+    }
+}
