@@ -112,7 +112,8 @@ fn raise_open_files() {
 /// process's soft limit of open files to the hard one.
 ///
 /// # Errors
-/// Those of [`run`](crate::run()), and [`LoadError::System`] for a thread or a priority that is refused.
+/// Those of [`run`](crate::run()), and [`LoadError::System`] for a thread or a priority that is
+/// refused.
 pub fn run_on_own_thread(
     target: &Target,
     spec: &LoadSpec,
