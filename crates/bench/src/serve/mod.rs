@@ -96,11 +96,11 @@ fn print_run(args: &Args, plan: &Plan, label: &str, result: &RunResult) {
         say(args, &text::lines(&text::facts(result)));
         say(args, &text::latencies(result, &args.output.percentile_metrics).to_text());
     }
-    for text in result.client.warnings.iter().map(|w| format!("warning: {label}: {w}")) {
-        eprintln!("{text}");
+    if !result.client.warnings.is_empty() {
+        eprintln!("warning: {label}: {}", result.client.warnings.join("; "));
     }
-    for text in result.notes.iter().map(|n| format!("note: {label}: {n}")) {
-        eprintln!("{text}");
+    for note in &result.notes {
+        eprintln!("note: {label}: {note}");
     }
 }
 

@@ -4,7 +4,7 @@ use saccade_load::{Outcome, RequestRecord, Run};
 use saccade_report::{Axis, Chart, Level, LineChart, Report, Section, Series};
 
 use super::args::Metric;
-use super::result::{Analysis, Results, RunResult};
+use super::result::{Analysis, Results};
 use super::text;
 
 /// Points of one curve: more cannot be seen.
@@ -26,6 +26,8 @@ impl Samples {
     pub fn of(label: String, run: &Run) -> Samples {
         let answered = |r: &&RequestRecord| r.outcome == Outcome::Ok;
         let ttft = |r: &RequestRecord| r.ttft_s().map(|s| s * 1e3);
+        // Who got no answer waits for ever: the curve ends below 1.
+        let ever = |r: &RequestRecord| if answered(&r) { ttft(r) } else { Some(f64::INFINITY) };
         let timeline: Vec<(f64, f64)> = run
             .measured()
             .filter(answered)
@@ -34,7 +36,7 @@ impl Samples {
         let failed = run.measured().filter(|r| !answered(r)).map(|r| r.intended_s);
         Samples {
             label,
-            ttft_ms: quantiles(run.measured().filter(answered).filter_map(ttft)),
+            ttft_ms: quantiles(run.measured().filter_map(ever)),
             tpot_ms: quantiles(
                 run.measured().filter(answered).filter_map(|r| r.tpot_s().map(|s| s * 1e3)),
             ),
@@ -90,8 +92,11 @@ fn client(results: &Results) -> String {
 
 fn summary(results: &Results) -> Section {
     let mut section = Section::new("Results");
-    for warning in warnings(results) {
-        section = section.callout(Level::Warning, "Client", warning);
+    for warning in results.analysis.iter().flat_map(|a| &a.warnings) {
+        section = section.callout(Level::Warning, "Too short", warning);
+    }
+    if let Some(text) = client_warning(results) {
+        section = section.callout(Level::Warning, "The client was not always in time", text);
     }
     if let Some(analysis) = &results.analysis {
         for (name, value) in text::analysis(analysis) {
@@ -110,14 +115,16 @@ fn summary(results: &Results) -> Section {
 
 const ALL_METRICS: [Metric; 4] = [Metric::Ttft, Metric::Tpot, Metric::Itl, Metric::E2e];
 
-/// Warnings of all runs, with the rates at which they came up.
-fn warnings(results: &Results) -> Vec<String> {
-    let analysis = results.analysis.iter().flat_map(|a| a.warnings.clone());
-    let of_run = |run: &RunResult| {
-        let at = run.rate_rps.map(|r| format!("at {r} requests/s: ")).unwrap_or_default();
-        run.client.warnings.iter().map(|w| format!("{at}{w}")).collect::<Vec<_>>()
+/// Where the figures may be the client's; the details are in its section.
+fn client_warning(results: &Results) -> Option<String> {
+    let mut unwell = results.runs.iter().filter(|r| !r.client.warnings.is_empty()).peekable();
+    unwell.peek()?;
+    let rates: Vec<String> = unwell.filter_map(|r| r.rate_rps).map(|r| r.to_string()).collect();
+    let at = match rates.len() {
+        0 => String::new(),
+        _ => format!("At {} requests/s: ", rates.join(", ")),
     };
-    analysis.chain(results.runs.iter().flat_map(of_run)).collect()
+    Some(format!("{at}see the section Client before you blame the server."))
 }
 
 fn distributions(samples: &[Samples]) -> Section {
@@ -198,8 +205,8 @@ fn health(results: &Results) -> Section {
         let facts = text::facts(run);
         let client = facts.last().map(|(_, value)| value.clone()).unwrap_or_default();
         section = section.paragraph(format!("{at}{client}"));
-        for note in &run.notes {
-            section = section.paragraph(format!("{at}{note}"));
+        for text in run.client.warnings.iter().chain(&run.notes) {
+            section = section.paragraph(format!("{at}{text}"));
         }
     }
     section
