@@ -276,8 +276,9 @@ mod tests {
 
     #[test]
     fn a_rank_that_decides_otherwise_is_named() {
+        type Logs<'a> = &'a [Option<(u64, u64)>];
         check_same(&[Some((1, 8)); 4]).unwrap();
-        let cases: [(&[Option<(u64, u64)>], &str); 4] = [
+        let cases: [(Logs<'_>, &str); 4] = [
             (&[Some((1, 8)), Some((1, 8)), Some((2, 8))], "rank 2 "),
             (&[Some((1, 8)), Some((1, 6))], "rank 1 "),
             (&[Some((1, 8)), None], "rank 1 "),
