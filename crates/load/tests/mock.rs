@@ -44,6 +44,8 @@ fn times_and_counts_are_those_of_the_script() {
         assert_eq!(r.token_source, TokenSource::Usage);
         assert!(r.prompt_tokens.is_some_and(|n| n > 0));
         assert!(r.gaps_s().sum::<f64>() > 0.04, "{r:?}");
+        let times = [&[r.sent_s], r.token_times_s.as_slice(), &[r.end_s]].concat();
+        assert!(times.is_sorted(), "{r:?}");
     }
     let s = Summary::of(&run, &Slo { ttft_ms: Some(1e4), ..Slo::default() });
     assert!(s.from_sent.ttft_ms.min >= 49.9, "{:?}", s.from_sent);
