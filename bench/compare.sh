@@ -111,7 +111,7 @@ part_doctor() {
   start_all
   for port in 18100 18101 18102 18103; do
     "$saccade" doctor --url "http://127.0.0.1:$port" --seconds 3 || true
-  done | tee "$out/doctor.txt"
+  done | sed "s|$PWD/||g; s|$HOME/|~/|g" | tee "$out/doctor.txt"
   "$saccade" top --once --url http://127.0.0.1:18100 | tee "$out/top.txt"
   stop_all
 }
