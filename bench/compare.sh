@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Every tool on four servers side by side: ours, llama.cpp, vLLM (bench/peers installs them) and the scripted mock.
+# Four servers side by side: ours, llama.cpp, vLLM (bench/peers installs them) and the scripted mock.
+# serve, interference and doctor look at all of them, nice and attack at ours and llama.cpp, micro at ours.
 #   bench/compare.sh                    all of it, into bench/results/<date>-<machine>-<commit>-compare
 #   bench/compare.sh serve attack       only those: serve interference nice attack micro doctor
 # SACCADE_BENCH_MODEL: folder that all engines load (default: the bundled model).
@@ -21,8 +22,8 @@ ours="$saccade serve $model --served-model-name $name --port 18100 --max-model-l
   --max-num-batched-tokens 512 --log warn"
 mock="target/release/saccade-mock --listen 127.0.0.1:18103 --script bench/mock-engine.json"
 llama="bench/peers/llama_cpp.sh run $model 18101 $slots"
-servers=(--server saccade=http://127.0.0.1:18100 --server llama.cpp=http://127.0.0.1:18101
-  --server vllm=http://127.0.0.1:18102 --server mock=http://127.0.0.1:18103)
+ours_and_peer=(--server saccade=http://127.0.0.1:18100 --server llama.cpp=http://127.0.0.1:18101)
+servers=("${ours_and_peer[@]}" --server vllm=http://127.0.0.1:18102 --server mock=http://127.0.0.1:18103)
 
 describe() {
   lscpu | grep -E 'Model name|^CPU\(s\)|L[123]'
@@ -90,7 +91,7 @@ part_nice() {
 
 # On ours and one peer, which start anew on each number of cores.
 part_attack() {
-  "$saccade" bench attack "${servers[@]:0:4}" --start "saccade=$ours" --start "llama.cpp=$llama" --cores 1,2 --attack-rate 4,16 --attack-len 400,1600 \
+  "$saccade" bench attack "${ours_and_peer[@]}" --start "saccade=$ours" --start "llama.cpp=$llama" --cores 1,2 --attack-rate 4,16 --attack-len 400,1600 \
     --attack-output-len 16 --victim-len 200 --victims 5 --lead 1 --timeout 15 --drain 10 --repeats "${SACCADE_BENCH_SERIES:-2}" \
     --log-dir "$out" --json "$out/attack.json" --html "$out/attack.html" | tee "$out/attack.txt"
 }

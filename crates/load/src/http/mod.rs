@@ -82,11 +82,7 @@ impl Client {
         id: Option<&str>,
         connect_s: &mut Option<f64>,
     ) -> Result<Answer, String> {
-        let mut request = self.request("POST", path, body.clone())?;
-        if let Some(id) = id.and_then(|id| HeaderValue::from_str(id).ok()) {
-            request.headers_mut().insert("x-request-id", id);
-        }
-        let again = request.clone();
+        let mut request = self.post_request(path, body, id)?;
         for _ in 0..MAX_STALE {
             let Some(mut connection) = self.take_idle() else { break };
             match connection.try_send_request(request).await {
@@ -97,7 +93,7 @@ impl Client {
                     // It closed it as the request was on its way, and answered nothing: what a
                     // server may do to any kept connection (RFC 9112 §9.5) is no failure of it.
                     None if refused.error().is_incomplete_message() => {
-                        request = again.clone();
+                        request = self.post_request(path, body, id)?;
                     }
                     None => return Err(chain(refused.error())),
                 },
@@ -110,6 +106,19 @@ impl Client {
         *connect_s = Some(begin.elapsed().as_secs_f64());
         let response = connection.send_request(request).await.map_err(|e| chain(&e))?;
         Ok(Answer { response, connection })
+    }
+
+    fn post_request(
+        &self,
+        path: &str,
+        body: &Bytes,
+        id: Option<&str>,
+    ) -> Result<Request<Full<Bytes>>, String> {
+        let mut request = self.request("POST", path, body.clone())?;
+        if let Some(id) = id.and_then(|id| HeaderValue::from_str(id).ok()) {
+            request.headers_mut().insert("x-request-id", id);
+        }
+        Ok(request)
     }
 
     /// A GET whose whole answer is a small JSON document.
