@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Four servers side by side: ours, llama.cpp, vLLM (bench/peers installs them) and the scripted mock.
-# serve, interference and doctor look at all of them, nice and attack at ours and llama.cpp, micro at ours.
+# Each part looks at all of them, but for nice (ours and llama.cpp) and the micro benchmarks without a server.
 #   bench/compare.sh                    all of it, into bench/results/<date>-<machine>-<commit>-compare
 #   bench/compare.sh serve attack       only those: serve interference nice attack micro doctor
 # SACCADE_BENCH_MODEL: folder that all engines load (default: the bundled model).
@@ -22,8 +22,9 @@ ours="$saccade serve $model --served-model-name $name --port 18100 --max-model-l
   --max-num-batched-tokens 512 --log warn"
 mock="target/release/saccade-mock --listen 127.0.0.1:18103 --script bench/mock-engine.json"
 llama="bench/peers/llama_cpp.sh run $model 18101 $slots"
-ours_and_peer=(--server saccade=http://127.0.0.1:18100 --server llama.cpp=http://127.0.0.1:18101)
-servers=("${ours_and_peer[@]}" --server vllm=http://127.0.0.1:18102 --server mock=http://127.0.0.1:18103)
+vllm="bench/peers/vllm.sh run $model 18102 $slots"
+servers=(--server saccade=http://127.0.0.1:18100 --server llama.cpp=http://127.0.0.1:18101
+  --server vllm=http://127.0.0.1:18102 --server mock=http://127.0.0.1:18103)
 
 describe() {
   lscpu | grep -E 'Model name|^CPU\(s\)|L[123]'
@@ -89,17 +90,22 @@ part_nice() {
     --repeats "${SACCADE_BENCH_REPEATS:-3}" --json "$out/nice.json" --html "$out/nice.html" | tee "$out/nice.txt"
 }
 
-# On ours and one peer, which start anew on each number of cores.
+# Each server starts anew on each number of cores, alone on the machine.
 part_attack() {
-  "$saccade" bench attack "${ours_and_peer[@]}" --start "saccade=$ours" --start "llama.cpp=$llama" --cores 1,2 --attack-rate 4,16 --attack-len 400,1600 \
-    --attack-output-len 16 --victim-len 200 --victims 5 --lead 1 --timeout 15 --drain 10 --repeats "${SACCADE_BENCH_SERIES:-2}" \
+  "$saccade" bench attack "${servers[@]}" --start "saccade=$ours" --start "llama.cpp=$llama" --start "vllm=$vllm" \
+    --start "mock=$mock" --cores 1,2 --attack-rate "${SACCADE_BENCH_ATTACK_RATES:-4,16}" \
+    --attack-len "${SACCADE_BENCH_ATTACK_LENS:-400,1600}" --attack-output-len 16 --victim-len 200 --victims 5 --lead 1 \
+    --timeout 15 --drain 10 --repeats "${SACCADE_BENCH_SERIES:-1}" \
     --log-dir "$out" --json "$out/attack.json" --html "$out/attack.html" | tee "$out/attack.txt"
 }
 
 part_micro() {
-  start_ours
-  "$saccade" bench micro tokenize --base-url http://127.0.0.1:18100 --batches 1,4 --lengths 128,512,1024 \
-    --json "$out/tokenize.json" --html "$out/tokenize.html" | tee "$out/tokenize.txt"
+  start_all
+  for server in saccade:18100 llama.cpp:18101 vllm:18102 mock:18103; do
+    echo "== ${server%:*}"
+    "$saccade" bench micro tokenize --base-url "http://127.0.0.1:${server#*:}" --batches 1,4 --lengths 128,512,1024 \
+      --json "$out/tokenize-${server%:*}.json" --html "$out/tokenize-${server%:*}.html"
+  done | tee "$out/tokenize.txt"
   stop_all
   "$saccade" bench micro broadcast --json "$out/broadcast.json" --html "$out/broadcast.html" |
     tee "$out/broadcast.txt"
@@ -113,7 +119,9 @@ part_doctor() {
   for port in 18100 18101 18102 18103; do
     "$saccade" doctor --url "http://127.0.0.1:$port" --seconds 3 || true
   done | sed "s|$PWD/||g; s|$HOME/|~/|g" | tee "$out/doctor.txt"
-  "$saccade" top --once --url http://127.0.0.1:18100 | tee "$out/top.txt"
+  for port in 18100 18101 18102 18103; do
+    "$saccade" top --once --url "http://127.0.0.1:$port" 2>&1 || true
+  done | tee "$out/top.txt"
   stop_all
 }
 
