@@ -5,7 +5,7 @@
 // computes depends on its position alone. Query vectors go through a group in tiles that share
 // loads.
 #pragma once
-#include "cpu/kernels.hpp"
+#include "cpu/activations_impl.hpp"
 #include "sample/exp.hpp"
 
 namespace saccade {
@@ -225,9 +225,10 @@ SAC_INLINE void open_query(const AttentionArgs& a, uint32_t index, uint32_t padd
 }
 
 SAC_INLINE void close_query(const AttentionArgs& a, uint32_t index, const Query& query) {
-  float* out = a.out + index / a.group * a.out_stride + index % a.group * a.head_dim;
   const float inverse = 1.0f / query.sum;
-  for (uint32_t d = 0; d < a.head_dim; ++d) out[d] = query.acc[d] * inverse;
+  for (uint32_t d = 0; d < a.head_dim; ++d) query.acc[d] *= inverse;
+  store_activations(a.out, a.out_row + index / a.group, a.out_column + index % a.group * a.head_dim,
+                    query.acc, a.head_dim);
 }
 
 template <class T>

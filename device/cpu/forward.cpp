@@ -13,8 +13,8 @@ struct Product {
   const float* second_bias = nullptr;
 };
 
-/// Rows of one work item: x of an item stays in a core's L2 while panels stream past it.
-constexpr uint32_t kTilesPerItem = 8;
+/// Most rows of one work item: x of an item stays in a core's L2 while panels stream past it.
+constexpr uint32_t kRowsPerItem = 256;
 /// Items per worker below which panels are handed out one by one.
 constexpr uint32_t kItemsPerWorker = 8;
 
@@ -67,15 +67,14 @@ class Forward {
 
   void norm_rows(const float* weight) {
     worker_.for_each(num_rows_, [&](uint32_t row) {
-      k_.rms_norm(x(row), weight, c_.rms_norm_eps, c_.hidden_size,
-                  s_.normed + size_t{row} * c_.hidden_size);
+      k_.rms_norm(x(row), weight, c_.rms_norm_eps, s_.normed, row);
     });
   }
 
   /// One phase: all products of the same x. How it is cut into items changes no result.
-  void multiply(const float* in, size_t stride, uint32_t rows, Epilogue epilogue,
-                const Product* products, uint32_t count) {
-    const uint32_t blocks = ceil_div(rows, k_.tile_rows * kTilesPerItem);
+  void multiply(const Activations& in, uint32_t rows, Epilogue epilogue, const Product* products,
+                uint32_t count) {
+    const uint32_t blocks = ceil_div(rows, kRowsPerItem);
     const uint32_t panels_per_item = choose_panels(blocks, products, count);
     uint32_t groups = 0;
     for (uint32_t p = 0; p < count; ++p) {
@@ -89,14 +88,12 @@ class Forward {
       for (; group >= ceil_div(p->matrix->num_panels(), panels_per_item); ++p) {
         group -= ceil_div(p->matrix->num_panels(), panels_per_item);
       }
-      const uint32_t begin = static_cast<uint32_t>(uint64_t{rows} * block / blocks);
-      const uint32_t end = static_cast<uint32_t>(uint64_t{rows} * (block + 1) / blocks);
+      const uint32_t begin = block_begin(rows, blocks, block);
       const uint32_t first = group * panels_per_item;
       MatmulArgs a = {};
-      a.x = in + begin * stride;
-      a.x_stride = stride;
-      a.num_rows = end - begin;
-      a.k = p->matrix->k;
+      a.x = in;
+      a.first_row = begin;
+      a.num_rows = block_begin(rows, blocks, block + 1) - begin;
       a.n = p->matrix->n;
       a.dtype = c_.dtype;
       a.panels = p->matrix->panels;
@@ -106,10 +103,17 @@ class Forward {
       a.first_panel = first;
       a.num_panels = min_u32(panels_per_item, p->matrix->num_panels() - first);
       a.epilogue = epilogue;
-      a.y = p->y + begin * p->y_stride;
+      a.y = p->y;
       a.y_stride = p->y_stride;
+      a.gated = s_.gated;
       k_.matmul(a);
     });
+  }
+
+  /// Blocks of nearly equal height, in whole tiles of activations.
+  static uint32_t block_begin(uint32_t rows, uint32_t blocks, uint32_t block) {
+    const uint32_t tiles = ceil_div(rows, 2 * kActivationRows);
+    return min_u32(rows, tiles * block / blocks * 2 * kActivationRows);
   }
 
   /// As many panels per item as leave every worker enough items.
@@ -131,7 +135,7 @@ class Forward {
         {&layer.k, layer.vector(SAC_TENSOR_K_BIAS), s_.qkv + q_width, s_.qkv_width},
         {&layer.v, layer.vector(SAC_TENSOR_V_BIAS), s_.qkv + q_width + kv_width, s_.qkv_width},
     };
-    multiply(s_.normed, c_.hidden_size, num_rows_, Epilogue::kStore, products, 3);
+    multiply(s_.normed, num_rows_, Epilogue::kStore, products, 3);
   }
 
   void rotate_rows(uint32_t l, const LayerWeights& layer) {
@@ -158,16 +162,16 @@ class Forward {
 
   void attend(uint32_t l, const LayerWeights& layer) {
     const uint32_t group = c_.num_heads / c_.num_kv_heads;
-    const size_t group_width = size_t{group} * c_.head_dim;
-    const size_t width = size_t{c_.num_heads} * c_.head_dim;
+    const uint32_t group_width = group * c_.head_dim;
     worker_.for_each(num_chunks_ * c_.num_kv_heads, [&](uint32_t item) {
       const PlanChunk& chunk = plan_.chunk(item / c_.num_kv_heads);
       const uint32_t head = item % c_.num_kv_heads;
       AttentionArgs a = {};
       a.q = qkv(chunk.first_row) + head * group_width;
-      a.out = s_.mixed + chunk.first_row * width + head * group_width;
       a.row_stride = s_.qkv_width;
-      a.out_stride = width;
+      a.out = s_.mixed;
+      a.out_row = chunk.first_row;
+      a.out_column = head * group_width;
       a.num_rows = chunk.num_rows;
       a.first_position = chunk.first_position;
       a.group = group;
@@ -182,26 +186,25 @@ class Forward {
 
   void project_out(const LayerWeights& layer) {
     const Product product = {&layer.o, layer.vector(SAC_TENSOR_O_BIAS), s_.x, c_.hidden_size};
-    multiply(s_.mixed, size_t{c_.num_heads} * c_.head_dim, num_rows_, Epilogue::kAdd, &product, 1);
+    multiply(s_.mixed, num_rows_, Epilogue::kAdd, &product, 1);
   }
 
   void feed_forward(const LayerWeights& layer) {
-    const size_t width = c_.intermediate_size;
-    const Product pair = {&layer.gate, layer.vector(SAC_TENSOR_GATE_BIAS), s_.gated, width,
+    const Product pair = {&layer.gate, layer.vector(SAC_TENSOR_GATE_BIAS), nullptr, 0,
                           &layer.up,   layer.vector(SAC_TENSOR_UP_BIAS)};
-    multiply(s_.normed, c_.hidden_size, num_rows_, Epilogue::kGated, &pair, 1);
+    multiply(s_.normed, num_rows_, Epilogue::kGated, &pair, 1);
     const Product down = {&layer.down, layer.vector(SAC_TENSOR_DOWN_BIAS), s_.x, c_.hidden_size};
-    multiply(s_.gated, width, num_rows_, Epilogue::kAdd, &down, 1);
+    multiply(s_.gated, num_rows_, Epilogue::kAdd, &down, 1);
   }
 
   /// Final norm, logits and records of up to logit_rows rows.
   void finish_rows(uint32_t first, uint32_t count) {
     worker_.for_each(count, [&](uint32_t i) {
-      k_.rms_norm(x(plan_.logits(first + i).row), w_.final_norm(), c_.rms_norm_eps, c_.hidden_size,
-                  s_.final_rows + size_t{i} * c_.hidden_size);
+      k_.rms_norm(x(plan_.logits(first + i).row), w_.final_norm(), c_.rms_norm_eps, s_.final_rows,
+                  i);
     });
     const Product product = {&w_.lm_head(), nullptr, s_.logits, s_.logits_stride};
-    multiply(s_.final_rows, c_.hidden_size, count, Epilogue::kStore, &product, 1);
+    multiply(s_.final_rows, count, Epilogue::kStore, &product, 1);
     worker_.for_each(count, [&](uint32_t i) {
       write_record(plan_.logits(first + i), s_.logits + size_t{i} * s_.logits_stride);
     });

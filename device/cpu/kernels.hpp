@@ -1,19 +1,26 @@
 // The numeric kernels of the CPU step, compiled once per instruction set and chosen at run time.
 //
-// Independence of company holds here by construction. Every output of a matrix product is one chain
-// of multiply-adds over k in ascending order, whatever tile, vector width or thread computes it;
-// attention walks the KV of a row in groups of 16 positions from the first visible one; every
+// Independence of company holds here by construction. Every output of a matrix product is one sum
+// over k in an order that the kernel set fixes, whatever tile or thread computes it; attention
+// walks the KV of a row in groups of positions that begin at multiples of the group; every
 // horizontal sum is one tree over 16 lanes. Nothing depends on how many rows, sequences or threads
 // there are.
 #pragma once
+#include <vector>
+
 #include "host/saccade_device.h"
 #include "sample/types.hpp"
 
 namespace saccade {
 
-/// Outputs per packed panel; a panel is [k][32] elements of the weight dtype, zero beyond the
-/// matrix.
+/// Outputs per packed panel, zero beyond the matrix. A panel of f32 or f16 is [k][32]; of bf16 it
+/// is [k / 2][32][2], with k rounded up to kPanelStep: the pairs that the processors' own bf16
+/// instructions take.
 inline constexpr uint32_t kPanelOutputs = 32;
+/// k of a bf16 panel is a multiple of this.
+inline constexpr uint32_t kPanelStep = 32;
+/// Rows of activations that stand together in the tiled form.
+inline constexpr uint32_t kActivationRows = 16;
 /// Most panels that one call of matmul takes: the width of its tile buffer.
 inline constexpr uint32_t kMaxPanelsPerCall = 4;
 /// Positions whose scores are folded into the running softmax at once.
@@ -22,30 +29,50 @@ inline constexpr uint32_t kAttentionGroup = 16;
 /// work.
 inline constexpr uint32_t kAttentionRows = 8;
 
+/// Elements of one panel of a matrix with k inputs.
+constexpr size_t panel_elements(uint32_t dtype, uint32_t k) {
+  const uint32_t depth = dtype == SAC_DTYPE_BF16 ? ceil_div(k, kPanelStep) * kPanelStep : k;
+  return size_t{depth} * kPanelOutputs;
+}
+
+/// Rows of k activations, what a product reads. Plain: f32 [rows][k]. Tiled: bf16
+/// [rows / 16][k / 32][16][32], zero where k or rows are rounded up, so that a tile is one block.
+struct Activations {
+  void* data;
+  uint32_t k;
+  bool tiled;
+};
+
+constexpr size_t activation_bytes(size_t rows, uint32_t k, bool tiled) {
+  if (!tiled) return rows * k * sizeof(float);
+  const size_t row_blocks = (rows + kActivationRows - 1) / kActivationRows;
+  return row_blocks * kActivationRows * ceil_div(k, kPanelStep) * kPanelStep * sizeof(uint16_t);
+}
+
 enum class Epilogue : uint32_t {
   kStore,  // y = product + bias
   kAdd,    // y += product + bias
   kGated,  // y = silu(product + bias) * (second product + second bias)
 };
 
-/// y[row][o] for rows [0, num_rows) and the outputs of panels [first_panel, first_panel +
-/// num_panels).
+/// y[row][o] for rows [first_row, first_row + num_rows) and the outputs of panels [first_panel,
+/// first_panel + num_panels).
 struct MatmulArgs {
-  const float* x;  // [num_rows][x_stride], k of each row are read
-  size_t x_stride;
+  Activations x;
+  uint32_t first_row;  // of x and of the result
   uint32_t num_rows;
-  uint32_t k;
   uint32_t n;           // outputs of the matrix
   uint32_t dtype;       // SAC_DTYPE_* of the panels
-  const void* panels;   // [ceil(n / 32)][k][32]
+  const void* panels;   // [ceil(n / 32)] of panel_elements(dtype, x.k)
   const void* panels2;  // the second matrix of kGated
   const float* bias;    // [n] or null
   const float* bias2;   // [n] or null
   uint32_t first_panel;
   uint32_t num_panels;  // <= kMaxPanelsPerCall
   Epilogue epilogue;
-  float* y;  // [num_rows][y_stride]
+  float* y;  // [rows][y_stride], of kStore and kAdd
   size_t y_stride;
+  Activations gated;  // of kGated
 };
 
 /// Where one layer's K and V of one kv head stand in the pool, for a sequence's block table.
@@ -63,9 +90,10 @@ struct KvView {
 /// Attention of consecutive positions of one sequence for the query heads that share one kv head.
 struct AttentionArgs {
   const float* q;  // [num_rows][row_stride]: the group's heads, head_dim each
-  float* out;      // [num_rows][out_stride], same layout
   size_t row_stride;
-  size_t out_stride;
+  Activations out;  // the same heads, from out_row and out_column on
+  uint32_t out_row;
+  uint32_t out_column;
   uint32_t num_rows;  // <= kAttentionRows
   uint32_t first_position;
   uint32_t group;  // query heads per kv head
@@ -108,11 +136,12 @@ struct PackArgs {
 /// One set of kernels. All functions are pure over their arguments and use no other memory.
 struct Kernels {
   const char* name;
-  uint32_t tile_rows;  // rows that share one load of a weight
+  uint32_t tile_rows;     // rows that share one load of a weight
+  bool bf16_activations;  // products with bf16 weights read tiled activations
   void (*matmul)(const MatmulArgs&);
   void (*attention)(const AttentionArgs&);
-  /// out = x / rms(x) * weight over n; x and out may be the same.
-  void (*rms_norm)(const float* x, const float* weight, float eps, uint32_t n, float* out);
+  /// Row `row` of out = x / rms(x) * weight, over out.k elements.
+  void (*rms_norm)(const float* x, const float* weight, float eps, Activations out, uint32_t row);
   void (*rotate)(const RotateArgs&);
   void (*pack)(const PackArgs&);
   /// Random weights into one panel; the key stands for seed and tensor.
@@ -143,10 +172,14 @@ constexpr size_t attention_scratch_floats(uint32_t head_dim, uint32_t group) {
   return queries * (2 * padded + sizeof(Query) / sizeof(float)) + padded * 2 * kAttentionGroup;
 }
 
-/// Sets for each instruction set; null where the processor or the build cannot run it.
+/// Sets for each instruction set; null where the processor, the system or the build cannot run it.
+const Kernels* amx_kernels();
+const Kernels* avx512_bf16_kernels();
 const Kernels* avx512_kernels();
 const Kernels* avx2_kernels();
 const Kernels* portable_kernels();
+/// Those that run here, the widest first.
+std::vector<const Kernels*> available_kernels();
 /// The widest set that this processor runs.
 const Kernels& best_kernels();
 

@@ -12,6 +12,8 @@
 #define SAC_ISA avx2
 #include "cpu/simd_avx2.hpp"
 //
+#include "cpu/products_float.hpp"
+//
 #include "cpu/kernels_impl.hpp"
 
 namespace saccade {

@@ -14,6 +14,8 @@
 #define SAC_ISA avx512
 #include "cpu/simd_avx512.hpp"
 //
+#include "cpu/products_float.hpp"
+//
 #include "cpu/kernels_impl.hpp"
 
 namespace saccade {

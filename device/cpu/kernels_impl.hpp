@@ -11,8 +11,9 @@ namespace saccade {
 inline namespace SAC_ISA {
 
 constexpr Kernels make_kernels(const char* name) {
-  return {name, kMaxTileRows, matmul,     attention, rms_norm,   rotate,
-          pack, pack_dummy,   unpack_row, widen,     sample_row, score_row};
+  using P = Products<Bf16>;
+  return {name, P::kRows,   P::kTiledActivations, matmul, attention,  rms_norm, rotate,
+          pack, pack_dummy, unpack_row,           widen,  sample_row, score_row};
 }
 
 }  // namespace SAC_ISA

@@ -2,6 +2,8 @@
 #define SAC_ISA portable
 #include "cpu/simd_portable.hpp"
 //
+#include "cpu/products_float.hpp"
+//
 #include "cpu/kernels_impl.hpp"
 
 namespace saccade {
@@ -11,10 +13,15 @@ const Kernels* portable_kernels() {
   return &kKernels;
 }
 
-const Kernels& best_kernels() {
-  if (const Kernels* k = avx512_kernels()) return *k;
-  if (const Kernels* k = avx2_kernels()) return *k;
-  return *portable_kernels();
+std::vector<const Kernels*> available_kernels() {
+  std::vector<const Kernels*> sets;
+  for (const Kernels* k : {amx_kernels(), avx512_bf16_kernels(), avx512_kernels(), avx2_kernels(),
+                           portable_kernels()}) {
+    if (k != nullptr) sets.push_back(k);
+  }
+  return sets;
 }
+
+const Kernels& best_kernels() { return *available_kernels().front(); }
 
 }  // namespace saccade

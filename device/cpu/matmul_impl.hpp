@@ -1,168 +1,79 @@
-// Matrix products over packed panels: register tiles of rows x 32-output panels.
+// Matrix products: the walk over panels and rows, and what happens to a finished tile. How a tile
+// of products is computed is the business of the kernel set's Products<T>.
 #pragma once
-#include "cpu/kernels.hpp"
+#include "cpu/activations_impl.hpp"
+#include "cpu/pack_impl.hpp"
 #include "sample/exp.hpp"
 
 namespace saccade {
 inline namespace SAC_ISA {
 
-/// A panel row of 32 outputs is read in units: one unit yields two vectors, of outputs
-/// [u * kVecLanes, ...) and 16 further on.
-inline constexpr uint32_t kUnitsPerPanel = 16 / kVecLanes;
-inline constexpr uint32_t kTileWidth = kPanelOutputs * kMaxPanelsPerCall;
-
-/// Offset of unit u in a panel row, in elements.
-template <class T>
-SAC_INLINE constexpr uint32_t unit_offset(uint32_t u) {
-  return u * kVecLanes;
-}
-template <>
-constexpr uint32_t unit_offset<Bf16>(uint32_t u) {
-  return u * kVecLanes * 2;
-}
-
-SAC_INLINE void load_pair(const float* p, Vec& low, Vec& high) {
-  low = vec_load(p);
-  high = vec_load(p + 16);
-}
-SAC_INLINE void load_pair(const F16* p, Vec& low, Vec& high) {
-  low = vec_load(p);
-  high = vec_load(p + 16);
-}
-SAC_INLINE void load_pair(const Bf16* p, Vec& low, Vec& high) { vec_load_words(p, low, high); }
-
-/// Units that a tile of this many rows keeps in registers at once.
-constexpr uint32_t units_at_once(uint32_t rows) {
-  uint32_t units = 4;
-  while (units > 1 && rows * 2 * units > kTileAccumulators) units /= 2;
-  return units;
-}
-
-/// kRows x kUnits outputs: each a chain of multiply-adds over k, ascending, from zero.
-template <class T, uint32_t kRows, uint32_t kUnits>
-SAC_INLINE void multiply_units(const float* x, size_t x_stride, const T* const (&unit)[kUnits],
-                               uint32_t k, Vec (&acc)[kRows][2 * kUnits]) {
-  for (uint32_t r = 0; r < kRows; ++r) {
-    for (uint32_t u = 0; u < 2 * kUnits; ++u) acc[r][u] = vec_zero();
-  }
-  for (uint32_t i = 0; i < k; ++i) {
-    Vec w[2 * kUnits];
-    for (uint32_t u = 0; u < kUnits; ++u) {
-      load_pair(unit[u] + size_t{i} * kPanelOutputs, w[2 * u], w[2 * u + 1]);
-    }
-    for (uint32_t r = 0; r < kRows; ++r) {
-      const Vec value = vec_set(x[r * x_stride + i]);
-      for (uint32_t u = 0; u < 2 * kUnits; ++u) acc[r][u] = vec_fma(value, w[u], acc[r][u]);
-    }
-  }
-}
-
-/// Computes `kUnits` units from unit `first` on and stores them into the tile [kRows][kTileWidth].
-template <class T, uint32_t kRows, uint32_t kUnits>
-SAC_INLINE void fill_units(const float* x, size_t x_stride, const T* panels, uint32_t k,
-                           uint32_t first, float* tile) {
-  const T* unit[kUnits];
-  for (uint32_t u = 0; u < kUnits; ++u) {
-    const uint32_t panel = (first + u) / kUnitsPerPanel;
-    unit[u] =
-        panels + size_t{panel} * k * kPanelOutputs + unit_offset<T>((first + u) % kUnitsPerPanel);
-  }
-  Vec acc[kRows][2 * kUnits];
-  multiply_units<T, kRows, kUnits>(x, x_stride, unit, k, acc);
-  for (uint32_t r = 0; r < kRows; ++r) {
-    for (uint32_t u = 0; u < kUnits; ++u) {
-      float* at = tile + r * kTileWidth + (first + u) / kUnitsPerPanel * kPanelOutputs +
-                  (first + u) % kUnitsPerPanel * kVecLanes;
-      vec_store(at, acc[r][2 * u]);
-      vec_store(at + 16, acc[r][2 * u + 1]);
-    }
-  }
-}
-
-/// Fills a tile of kRows rows with `num_panels` panels of products.
-template <class T, uint32_t kRows>
-void fill_tile(const float* x, size_t x_stride, const T* panels, uint32_t k, uint32_t num_panels,
-               float* tile) {
-  constexpr uint32_t kUnits = units_at_once(kRows);
-  const uint32_t total = num_panels * kUnitsPerPanel;
-  uint32_t unit = 0;
-  for (; unit + kUnits <= total; unit += kUnits) {
-    fill_units<T, kRows, kUnits>(x, x_stride, panels, k, unit, tile);
-  }
-  if constexpr (kUnits > 1) {
-    for (; unit < total; ++unit) fill_units<T, kRows, 1>(x, x_stride, panels, k, unit, tile);
-  }
-}
-
-/// Calls the instance of fill_tile for a number of rows in [1, kMaxTileRows].
-template <class T, uint32_t kRows = kMaxTileRows>
-SAC_INLINE void fill_tile_rows(uint32_t rows, const float* x, size_t x_stride, const T* panels,
-                               uint32_t k, uint32_t num_panels, float* tile) {
-  if constexpr (kRows > 0) {
-    if (rows == kRows) {
-      fill_tile<T, kRows>(x, x_stride, panels, k, num_panels, tile);
-    } else {
-      fill_tile_rows<T, kRows - 1>(rows, x, x_stride, panels, k, num_panels, tile);
-    }
-  }
-}
-
 /// x * sigmoid(x).
 SAC_INLINE float silu(float x) { return x / (1.0f + exp_fixed(-x)); }
 
-SAC_INLINE void add_bias_row(float* tile, const float* bias, uint32_t n) {
+SAC_INLINE void add_bias(float* tile, const float* bias, uint32_t n) {
   if (bias == nullptr) return;
   for (uint32_t i = 0; i < n; ++i) tile[i] += bias[i];
 }
 
-/// Writes `n` outputs of one row; tile2 is the second product of kGated.
-inline void write_row(Epilogue epilogue, const float* tile, const float* tile2, uint32_t n,
-                      float* y) {
-  switch (epilogue) {
+/// Writes `count` outputs of one row from output `first` on; tile2 is the second product of kGated.
+inline void write_row(const MatmulArgs& a, uint32_t row, uint32_t first, uint32_t count,
+                      float* tile, float* tile2) {
+  add_bias(tile, a.bias == nullptr ? nullptr : a.bias + first, count);
+  float* y = a.epilogue == Epilogue::kGated ? nullptr : a.y + row * a.y_stride + first;
+  switch (a.epilogue) {
     case Epilogue::kStore:
-      for (uint32_t i = 0; i < n; ++i) y[i] = tile[i];
+      for (uint32_t i = 0; i < count; ++i) y[i] = tile[i];
       return;
     case Epilogue::kAdd:
-      for (uint32_t i = 0; i < n; ++i) y[i] += tile[i];
+      for (uint32_t i = 0; i < count; ++i) y[i] += tile[i];
       return;
     case Epilogue::kGated:
-      for (uint32_t i = 0; i < n; ++i) y[i] = silu(tile[i]) * tile2[i];
+      add_bias(tile2, a.bias2 == nullptr ? nullptr : a.bias2 + first, count);
+      for (uint32_t i = 0; i < count; ++i) tile[i] = silu(tile[i]) * tile2[i];
+      store_activations(a.gated, row, first, tile, count);
       return;
   }
 }
 
+/// One tile of panels x rows, from products to results.
 template <class T>
-void matmul_rows(const MatmulArgs& a, uint32_t first_row, uint32_t rows) {
-  alignas(64) float tile[kMaxTileRows * kTileWidth];
-  alignas(64) float tile2[kMaxTileRows * kTileWidth];
-  const size_t skip = size_t{a.first_panel} * a.k * kPanelOutputs;
-  const float* x = a.x + first_row * a.x_stride;
-  const bool gated = a.epilogue == Epilogue::kGated;
-  fill_tile_rows<T>(rows, x, a.x_stride, static_cast<const T*>(a.panels) + skip, a.k, a.num_panels,
-                    tile);
-  if (gated) {
-    fill_tile_rows<T>(rows, x, a.x_stride, static_cast<const T*>(a.panels2) + skip, a.k,
-                      a.num_panels, tile2);
+void matmul_tile(const MatmulArgs& a, uint32_t first_panel, uint32_t num_panels, uint32_t first_row,
+                 uint32_t rows) {
+  using P = Products<T>;
+  constexpr uint32_t kWidth = P::kPanels * kPanelOutputs;
+  alignas(64) float tile[P::kRows * kWidth];
+  alignas(64) float tile2[P::kRows * kWidth];
+  const size_t begin = panel_begin<T>(a.x.k, first_panel);
+  P::fill(a.x, first_row, rows, static_cast<const T*>(a.panels) + begin, num_panels, tile);
+  if (a.epilogue == Epilogue::kGated) {
+    P::fill(a.x, first_row, rows, static_cast<const T*>(a.panels2) + begin, num_panels, tile2);
   }
-  const uint32_t first = a.first_panel * kPanelOutputs;
-  const uint32_t count = min_u32(a.num_panels * kPanelOutputs, a.n - first);
+  const uint32_t first = first_panel * kPanelOutputs;
+  const uint32_t count = min_u32(num_panels * kPanelOutputs, a.n - first);
   for (uint32_t r = 0; r < rows; ++r) {
-    float* row = tile + r * kTileWidth;
-    float* row2 = tile2 + r * kTileWidth;
-    add_bias_row(row, a.bias == nullptr ? nullptr : a.bias + first, count);
-    if (gated) add_bias_row(row2, a.bias2 == nullptr ? nullptr : a.bias2 + first, count);
-    write_row(a.epilogue, row, row2, count, a.y + (first_row + r) * a.y_stride + first);
+    write_row(a, first_row + r, first, count, tile + r * kWidth, tile2 + r * kWidth);
   }
 }
 
-/// Rows go in tiles of nearly equal height; a tile's height changes no result.
+/// Where tile t of `tiles` begins: nearly equal heights, in whole units.
+SAC_INLINE uint32_t tile_begin(uint32_t rows, uint32_t unit, uint32_t tiles, uint32_t t) {
+  const uint32_t units = ceil_div(rows, unit);
+  return min_u32(rows, static_cast<uint32_t>(uint64_t{units} * t / tiles) * unit);
+}
+
+/// A tile's height changes no result.
 template <class T>
 void matmul_typed(const MatmulArgs& a) {
-  const uint32_t tiles = ceil_div(a.num_rows, kMaxTileRows);
-  for (uint32_t t = 0; t < tiles; ++t) {
-    const uint32_t begin = static_cast<uint32_t>(uint64_t{a.num_rows} * t / tiles);
-    const uint32_t end = static_cast<uint32_t>(uint64_t{a.num_rows} * (t + 1) / tiles);
-    matmul_rows<T>(a, begin, end - begin);
+  using P = Products<T>;
+  const uint32_t tiles = ceil_div(a.num_rows, P::kRows);
+  for (uint32_t p = 0; p < a.num_panels; p += P::kPanels) {
+    const uint32_t panels = min_u32(P::kPanels, a.num_panels - p);
+    for (uint32_t t = 0; t < tiles; ++t) {
+      const uint32_t begin = tile_begin(a.num_rows, P::kRowUnit, tiles, t);
+      const uint32_t end = tile_begin(a.num_rows, P::kRowUnit, tiles, t + 1);
+      matmul_tile<T>(a, a.first_panel + p, panels, a.first_row + begin, end - begin);
+    }
   }
 }
 

@@ -1,19 +1,37 @@
-// Packing of weights into panels, and back. A panel is [k][32]: for each k the weights of 32
-// outputs. bf16 rows are interleaved so that one shift and one mask split a load into two float
-// vectors: output j stands in 32-bit word j % 16, in the half j / 16.
+// Packing of weights into panels, and back.
 #pragma once
 #include "cpu/kernels.hpp"
 
 namespace saccade {
 inline namespace SAC_ISA {
 
+/// Where weight k of an output stands in its panel.
 template <class T>
-SAC_INLINE uint32_t panel_slot(uint32_t output) {
-  return output;
+SAC_INLINE size_t panel_slot(uint32_t output, uint32_t k) {
+  return size_t{k} * kPanelOutputs + output;
 }
 template <>
-uint32_t panel_slot<Bf16>(uint32_t output) {
-  return output % 16 * 2 + output / 16;
+size_t panel_slot<Bf16>(uint32_t output, uint32_t k) {
+  return size_t{k / 2} * (2 * kPanelOutputs) + output * 2 + k % 2;
+}
+
+template <class T>
+struct PanelDtype {
+  static constexpr uint32_t value = SAC_DTYPE_F32;
+};
+template <>
+struct PanelDtype<Bf16> {
+  static constexpr uint32_t value = SAC_DTYPE_BF16;
+};
+template <>
+struct PanelDtype<F16> {
+  static constexpr uint32_t value = SAC_DTYPE_F16;
+};
+
+/// Where a panel begins, in elements.
+template <class T>
+SAC_INLINE size_t panel_begin(uint32_t k, uint32_t panel) {
+  return panel * panel_elements(PanelDtype<T>::value, k);
 }
 
 template <class S>
@@ -26,33 +44,42 @@ SAC_INLINE float read_unaligned(const void* data, size_t index) {
 /// Rows of a panel that are written together: they stay in the first-level cache.
 inline constexpr uint32_t kPackRows = 128;
 
-/// Elements [begin, end) of one output's weights, converted, into column `out` of the panel.
+/// Weights [begin, begin + count) of the source, converted, into the panel as one output's from
+/// `first` on.
 template <class T, class S>
-SAC_INLINE void pack_column(const void* source, size_t begin, uint32_t count, T* out) {
+SAC_INLINE void pack_column(const void* source, size_t begin, uint32_t count, T* panel,
+                            uint32_t output, uint32_t first) {
   float wide[kPackRows];
   T narrow[kPackRows];
   for (uint32_t i = 0; i < count; ++i) wide[i] = read_unaligned<S>(source, begin + i);
   for (uint32_t i = 0; i < count; ++i) from_float(wide[i], narrow[i]);
-  for (uint32_t i = 0; i < count; ++i) out[size_t{i} * kPanelOutputs] = narrow[i];
+  for (uint32_t i = 0; i < count; ++i) panel[panel_slot<T>(output, first + i)] = narrow[i];
+}
+
+/// Zeroes what rounding up the outputs or k adds to a panel.
+template <class T>
+void pad_panel(T* panel, uint32_t k, uint32_t outputs) {
+  const uint32_t depth =
+      static_cast<uint32_t>(panel_elements(PanelDtype<T>::value, k) / kPanelOutputs);
+  for (uint32_t i = 0; i < depth; ++i) {
+    for (uint32_t j = i < k ? outputs : 0; j < kPanelOutputs; ++j) {
+      from_float(0.0f, panel[panel_slot<T>(j, i)]);
+    }
+  }
 }
 
 template <class T, class S>
 void pack_typed(const PackArgs& a) {
-  T* panel = static_cast<T*>(a.panels) + size_t{a.panel} * a.k * kPanelOutputs;
+  T* panel = static_cast<T*>(a.panels) + panel_begin<T>(a.k, a.panel);
   const uint32_t first = a.panel * kPanelOutputs;
   const uint32_t outputs = min_u32(kPanelOutputs, a.n - first);
   for (uint32_t begin = 0; begin < a.k; begin += kPackRows) {
     const uint32_t count = min_u32(kPackRows, a.k - begin);
-    T* rows = panel + size_t{begin} * kPanelOutputs;
     for (uint32_t j = 0; j < outputs; ++j) {
-      pack_column<T, S>(a.source, size_t{first + j} * a.k + begin, count, rows + panel_slot<T>(j));
-    }
-    for (uint32_t j = outputs; j < kPanelOutputs; ++j) {
-      for (uint32_t i = 0; i < count; ++i) {
-        from_float(0.0f, rows[size_t{i} * kPanelOutputs + panel_slot<T>(j)]);
-      }
+      pack_column<T, S>(a.source, size_t{first + j} * a.k + begin, count, panel, j, begin);
     }
   }
+  pad_panel(panel, a.k, outputs);
 }
 
 template <class T>
@@ -90,19 +117,18 @@ SAC_INLINE float dummy_weight(uint32_t key0, uint32_t key1, uint32_t row, uint32
 
 template <class T>
 void pack_dummy_typed(uint64_t key, const PackArgs& a) {
-  T* panel = static_cast<T*>(a.panels) + size_t{a.panel} * a.k * kPanelOutputs;
+  T* panel = static_cast<T*>(a.panels) + panel_begin<T>(a.k, a.panel);
   const uint32_t first = a.panel * kPanelOutputs;
   const uint32_t outputs = min_u32(kPanelOutputs, a.n - first);
   const uint32_t key0 = static_cast<uint32_t>(key), key1 = static_cast<uint32_t>(key >> 32);
   for (uint32_t i = 0; i < a.k; ++i) {
     T row[kPanelOutputs];
-    for (uint32_t j = 0; j < kPanelOutputs; ++j) {
+    for (uint32_t j = 0; j < outputs; ++j) {
       from_float(dummy_weight(key0, key1, first + j, i), row[j]);
     }
-    for (uint32_t j = outputs; j < kPanelOutputs; ++j) from_float(0.0f, row[j]);
-    T* out = panel + size_t{i} * kPanelOutputs;
-    for (uint32_t j = 0; j < kPanelOutputs; ++j) out[panel_slot<T>(j)] = row[j];
+    for (uint32_t j = 0; j < outputs; ++j) panel[panel_slot<T>(j, i)] = row[j];
   }
+  pad_panel(panel, a.k, outputs);
 }
 
 inline void pack_dummy(uint64_t key, const PackArgs& a) {
@@ -134,9 +160,8 @@ inline void widen(const void* source, uint32_t dtype, uint32_t n, float* out) {
 
 template <class T>
 void unpack_typed(const void* panels, uint32_t k, uint32_t row, float* out) {
-  const T* panel = static_cast<const T*>(panels) + size_t{row / kPanelOutputs} * k * kPanelOutputs;
-  const uint32_t slot = panel_slot<T>(row % kPanelOutputs);
-  for (uint32_t i = 0; i < k; ++i) out[i] = to_float(panel[size_t{i} * kPanelOutputs + slot]);
+  const T* panel = static_cast<const T*>(panels) + panel_begin<T>(k, row / kPanelOutputs);
+  for (uint32_t i = 0; i < k; ++i) out[i] = to_float(panel[panel_slot<T>(row % kPanelOutputs, i)]);
 }
 
 inline void unpack_row(const void* panels, uint32_t dtype, uint32_t k, uint32_t row, float* out) {

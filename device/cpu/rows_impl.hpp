@@ -1,6 +1,6 @@
 // Row-wise kernels: RMS norm, rotation, KV write.
 #pragma once
-#include "cpu/kernels.hpp"
+#include "cpu/activations_impl.hpp"
 
 namespace saccade {
 inline namespace SAC_ISA {
@@ -20,10 +20,27 @@ SAC_INLINE float sum_of_squares(const float* x, uint32_t n) {
   return lane[0];
 }
 
-inline void rms_norm(const float* x, const float* weight, float eps, uint32_t n, float* out) {
-  const float mean = sum_of_squares(x, n) / static_cast<float>(n);
-  const float inverse = 1.0f / __builtin_sqrtf(mean + eps);
-  for (uint32_t i = 0; i < n; ++i) out[i] = weight[i] * (x[i] * inverse);
+/// 1 / rms(x).
+SAC_INLINE float inverse_rms(const float* x, float eps, uint32_t n) {
+  return 1.0f / __builtin_sqrtf(sum_of_squares(x, n) / static_cast<float>(n) + eps);
+}
+
+inline void rms_norm(const float* x, const float* weight, float eps, Activations out,
+                     uint32_t row) {
+  const float inverse = inverse_rms(x, eps, out.k);
+  float step[kPanelStep];
+  for (uint32_t i = 0; i < out.k; i += kPanelStep) {
+    const uint32_t count = min_u32(kPanelStep, out.k - i);
+    for (uint32_t j = 0; j < count; ++j) step[j] = weight[i + j] * (x[i + j] * inverse);
+    store_activations(out, row, i, step, count);
+  }
+}
+
+/// The same for one head, in place.
+SAC_INLINE void norm_head(float* head, const float* weight, float eps, uint32_t n) {
+  if (weight == nullptr) return;
+  const float inverse = inverse_rms(head, eps, n);
+  for (uint32_t i = 0; i < n; ++i) head[i] = weight[i] * (head[i] * inverse);
 }
 
 /// Rotates pairs (i, i + half) of one head by the position's angles ("rotate_half"); dimensions
@@ -52,12 +69,12 @@ void store_kv(const RotateArgs& a) {
 inline void rotate(const RotateArgs& a) {
   for (uint32_t h = 0; h < a.num_heads; ++h) {
     float* head = a.q + size_t{h} * a.head_dim;
-    if (a.q_norm != nullptr) rms_norm(head, a.q_norm, a.eps, a.head_dim, head);
+    norm_head(head, a.q_norm, a.eps, a.head_dim);
     rotate_head(head, a.cos, a.sin, a.rotary_dim / 2);
   }
   for (uint32_t h = 0; h < a.num_kv_heads; ++h) {
     float* head = a.k + size_t{h} * a.head_dim;
-    if (a.k_norm != nullptr) rms_norm(head, a.k_norm, a.eps, a.head_dim, head);
+    norm_head(head, a.k_norm, a.eps, a.head_dim);
     rotate_head(head, a.cos, a.sin, a.rotary_dim / 2);
   }
   switch (a.kv.dtype) {

@@ -30,12 +30,11 @@ SAC_INLINE Vec vec_load(const F16* p) {
   return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
 }
 
-/// 32-bit word i holds element i in its low half and element i + 16 of the panel row in its high
-/// half.
-SAC_INLINE void vec_load_words(const Bf16* p, Vec& low, Vec& high) {
+/// The halves of 32-bit words: elements 0, 2, 4 ... and 1, 3, 5 ...
+SAC_INLINE void vec_load_pairs(const Bf16* p, Vec& even, Vec& odd) {
   const __m256i w = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
-  low = _mm256_castsi256_ps(_mm256_slli_epi32(w, 16));
-  high = _mm256_castsi256_ps(_mm256_and_si256(w, _mm256_set1_epi32(static_cast<int>(0xffff0000u))));
+  even = _mm256_castsi256_ps(_mm256_slli_epi32(w, 16));
+  odd = _mm256_castsi256_ps(_mm256_and_si256(w, _mm256_set1_epi32(static_cast<int>(0xffff0000u))));
 }
 
 /// Lane i with lane i + 8, then + 4, + 2, + 1: the one order of every horizontal sum.

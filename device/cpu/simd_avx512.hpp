@@ -31,12 +31,11 @@ SAC_INLINE Vec vec_load(const F16* p) {
   return _mm512_cvtph_ps(h);
 }
 
-/// 32-bit word i holds element i in its low half and element i + 16 of the panel row in its high
-/// half.
-SAC_INLINE void vec_load_words(const Bf16* p, Vec& low, Vec& high) {
+/// The halves of 32-bit words: elements 0, 2, 4 ... and 1, 3, 5 ...
+SAC_INLINE void vec_load_pairs(const Bf16* p, Vec& even, Vec& odd) {
   const __m512i w = _mm512_loadu_si512(p);
-  low = _mm512_castsi512_ps(_mm512_slli_epi32(w, 16));
-  high = _mm512_castsi512_ps(_mm512_and_si512(w, _mm512_set1_epi32(static_cast<int>(0xffff0000u))));
+  even = _mm512_castsi512_ps(_mm512_slli_epi32(w, 16));
+  odd = _mm512_castsi512_ps(_mm512_and_si512(w, _mm512_set1_epi32(static_cast<int>(0xffff0000u))));
 }
 
 /// Lane i with lane i + 8, then + 4, + 2, + 1: the one order of every horizontal sum.

@@ -57,13 +57,12 @@ SAC_INLINE Vec vec_load(const F16* p) {
   return __builtin_bit_cast(Vec, bits | ((h & 0x8000u) << 16));
 }
 
-/// 32-bit word i holds element i in its low half and element i + 16 of the panel row in its high
-/// half.
-SAC_INLINE void vec_load_words(const Bf16* p, Vec& low, Vec& high) {
+/// The halves of 32-bit words: elements 0, 2, 4 ... and 1, 3, 5 ...
+SAC_INLINE void vec_load_pairs(const Bf16* p, Vec& even, Vec& odd) {
   VecBits w;
   __builtin_memcpy(&w, p, sizeof w);
-  low = __builtin_bit_cast(Vec, w << 16);
-  high = __builtin_bit_cast(Vec, w & VecBits{0xffff0000u, 0xffff0000u, 0xffff0000u, 0xffff0000u});
+  even = __builtin_bit_cast(Vec, w << 16);
+  odd = __builtin_bit_cast(Vec, w & VecBits{0xffff0000u, 0xffff0000u, 0xffff0000u, 0xffff0000u});
 }
 
 /// Lane i with lane i + 8, then + 4, + 2, + 1: the one order of every horizontal sum.

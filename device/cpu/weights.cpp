@@ -60,8 +60,8 @@ void Weights::take_matrix(Layout& layout, uint32_t role, Matrix& matrix) {
   const TensorShape shape = tensor_shape(config_, role);
   matrix.n = static_cast<uint32_t>(shape.rows);
   matrix.k = static_cast<uint32_t>(shape.cols);
-  matrix.panels = layout.take<uint8_t>(size_t{matrix.num_panels()} * kPanelOutputs * matrix.k *
-                                       element_bytes(config_.dtype));
+  matrix.panels = layout.take<uint8_t>(
+      matrix.num_panels() * panel_elements(config_.dtype, matrix.k) * element_bytes(config_.dtype));
 }
 
 Matrix* Weights::matrix_of(uint32_t role, uint32_t layer) {

@@ -2,12 +2,13 @@
 
 namespace saccade {
 
-Workspace::Workspace(const sac_model_config& config, uint32_t max_num_seqs, uint32_t max_rows,
-                     uint32_t num_threads)
+Workspace::Workspace(const sac_model_config& config, const Kernels& kernels, uint32_t max_num_seqs,
+                     uint32_t max_rows, uint32_t num_threads)
     : qkv_width((config.num_heads + 2 * config.num_kv_heads) * config.head_dim),
       logits_stride(ceil_div(config.vocab_size, kPanelOutputs) * kPanelOutputs),
       logit_rows(min_u32(max_num_seqs, kMaxLogitRows)),
       workers(num_threads),
+      tiled_(kernels.bf16_activations && config.dtype == SAC_DTYPE_BF16),
       region_(lay_out(Layout(nullptr), config, max_rows), "activations") {
   lay_out(Layout(region_.data()), config, max_rows);
 }
@@ -15,11 +16,11 @@ Workspace::Workspace(const sac_model_config& config, uint32_t max_num_seqs, uint
 size_t Workspace::lay_out(Layout layout, const sac_model_config& c, uint32_t max_rows) {
   const size_t rows = max_rows;
   x = layout.take<float>(rows * c.hidden_size);
-  normed = layout.take<float>(rows * c.hidden_size);
+  normed = take_activations(layout, max_rows, c.hidden_size);
   qkv = layout.take<float>(rows * qkv_width);
-  mixed = layout.take<float>(rows * c.num_heads * c.head_dim);
-  gated = layout.take<float>(rows * c.intermediate_size);
-  final_rows = layout.take<float>(size_t{logit_rows} * c.hidden_size);
+  mixed = take_activations(layout, max_rows, c.num_heads * c.head_dim);
+  gated = take_activations(layout, max_rows, c.intermediate_size);
+  final_rows = take_activations(layout, logit_rows, c.hidden_size);
   logits = layout.take<float>(size_t{logit_rows} * logits_stride);
   for (WorkerScratch& w : workers) {
     w.attention =
@@ -33,6 +34,11 @@ size_t Workspace::lay_out(Layout layout, const sac_model_config& c, uint32_t max
     w.sample.bucket_count = layout.take<uint32_t>(kSelectBuckets);
   }
   return layout.bytes();
+}
+
+/// Layouts begin zeroed and what rounding up adds is never written: it stays zero.
+Activations Workspace::take_activations(Layout& layout, uint32_t rows, uint32_t k) const {
+  return {layout.take<uint8_t>(activation_bytes(rows, k, tiled_)), k, tiled_};
 }
 
 }  // namespace saccade

@@ -1,4 +1,4 @@
-// Activations and per-worker memory of the step, all in f32, allocated once.
+// Activations and per-worker memory of the step, allocated once.
 #pragma once
 #include <vector>
 
@@ -16,15 +16,15 @@ struct WorkerScratch {
 
 class Workspace {
  public:
-  Workspace(const sac_model_config& config, uint32_t max_num_seqs, uint32_t max_rows,
-            uint32_t num_threads);
+  Workspace(const sac_model_config& config, const Kernels& kernels, uint32_t max_num_seqs,
+            uint32_t max_rows, uint32_t num_threads);
 
-  float* x = nullptr;           // [max_rows][hidden]: the residual stream
-  float* normed = nullptr;      // [max_rows][hidden]
+  float* x = nullptr;           // [max_rows][hidden]: the residual stream, f32
+  Activations normed = {};      // [max_rows][hidden]
   float* qkv = nullptr;         // [max_rows][qkv_width]: all q heads, all k heads, all v heads
-  float* mixed = nullptr;       // [max_rows][heads * head_dim]: attention's result
-  float* gated = nullptr;       // [max_rows][intermediate]
-  float* final_rows = nullptr;  // [logit_rows][hidden]: rows of one logits tile, normed
+  Activations mixed = {};       // [max_rows][heads * head_dim]: attention's result
+  Activations gated = {};       // [max_rows][intermediate]
+  Activations final_rows = {};  // [logit_rows][hidden]: rows of one logits tile, normed
   float* logits = nullptr;      // [logit_rows][logits_stride]
   uint32_t qkv_width = 0;
   uint32_t logits_stride = 0;
@@ -35,7 +35,9 @@ class Workspace {
   static constexpr uint32_t kMaxLogitRows = 64;
 
   size_t lay_out(Layout layout, const sac_model_config& config, uint32_t max_rows);
+  Activations take_activations(Layout& layout, uint32_t rows, uint32_t k) const;
 
+  const bool tiled_;  // before region_, which asks for it
   MemoryRegion region_;
 };
 

@@ -1,6 +1,6 @@
 // Micro benchmark of the CPU step alone: Qwen3-0.6B's shape with random bf16 weights.
 //
-//   cpu_step_bench [threads = 2] [portable | avx2 | avx512]
+//   cpu_step_bench [threads = 2] [portable | avx2 | avx512 | avx512_bf16 | amx]
 //
 // Prints, from one run: memory read bandwidth, decode tokens/s at several batch sizes with a
 // context of 128 tokens (and the share of the bandwidth that reading the weights takes), prefill
@@ -105,8 +105,8 @@ double prefill_s(StepHarness& h, uint32_t rows) {
 }
 
 const Kernels* kernels_named(const char* name) {
-  for (const Kernels* k : {portable_kernels(), avx2_kernels(), avx512_kernels()}) {
-    if (k != nullptr && std::strcmp(k->name, name) == 0) return k;
+  for (const Kernels* k : available_kernels()) {
+    if (std::strcmp(k->name, name) == 0) return k;
   }
   return nullptr;
 }

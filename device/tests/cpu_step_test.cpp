@@ -9,13 +9,6 @@ using namespace saccade::test;
 
 namespace {
 
-std::vector<const Kernels*> all_kernels() {
-  std::vector<const Kernels*> sets = {portable_kernels()};
-  if (avx2_kernels() != nullptr) sets.push_back(avx2_kernels());
-  if (avx512_kernels() != nullptr) sets.push_back(avx512_kernels());
-  return sets;
-}
-
 constexpr uint32_t kMaxLen = 160;
 
 TestModel random_model(uint32_t seed, uint32_t dtype) {
@@ -175,7 +168,7 @@ void mixed_run(const TestModel& m, const HarnessOptions& o, std::vector<Travelle
 }  // namespace
 
 TEST_CASE("f32 logprobs agree with the formulas in double") {
-  for (const Kernels* kernels : all_kernels()) {
+  for (const Kernels* kernels : available_kernels()) {
     for (uint32_t seed = 1; seed <= 12; ++seed) {
       CAPTURE(std::string(kernels->name));
       CAPTURE(seed);
@@ -185,7 +178,7 @@ TEST_CASE("f32 logprobs agree with the formulas in double") {
 }
 
 TEST_CASE("bf16 and f16 differ from the formulas by the rounding of the KV cache only") {
-  for (const Kernels* kernels : all_kernels()) {
+  for (const Kernels* kernels : available_kernels()) {
     for (uint32_t seed = 21; seed <= 26; ++seed) {
       CAPTURE(std::string(kernels->name));
       CAPTURE(seed);
@@ -197,7 +190,7 @@ TEST_CASE("bf16 and f16 differ from the formulas by the rounding of the KV cache
 
 TEST_CASE(
     "a request's records are byte-equal alone and in any company, chunking and thread count") {
-  for (const Kernels* kernels : all_kernels()) {
+  for (const Kernels* kernels : available_kernels()) {
     for (uint32_t seed = 31; seed <= 36; ++seed) {
       CAPTURE(std::string(kernels->name));
       CAPTURE(seed);

@@ -9,13 +9,6 @@ using namespace saccade::test;
 
 namespace {
 
-std::vector<const Kernels*> all_kernels() {
-  std::vector<const Kernels*> sets = {portable_kernels()};
-  if (avx2_kernels() != nullptr) sets.push_back(avx2_kernels());
-  if (avx512_kernels() != nullptr) sets.push_back(avx512_kernels());
-  return sets;
-}
-
 std::vector<float> random_floats(Rng& rng, size_t n, uint32_t dtype) {
   std::normal_distribution<float> normal;
   std::vector<float> values(n);
@@ -31,12 +24,14 @@ struct Case {
     outputs = 1 + rng() % 200;
     dtype = rng() % 3;
     epilogue = static_cast<Epilogue>(rng() % 3);
-    x = random_floats(rng, size_t{rows} * depth, SAC_DTYPE_F32);
+    tiled = k.bf16_activations && dtype == SAC_DTYPE_BF16;
+    x.resize(size_t{rows} * depth);
+    lay_out_x();
     y0 = random_floats(rng, size_t{rows} * outputs, SAC_DTYPE_F32);
     for (uint32_t i = 0; i < 2; ++i) {
       weights[i] = random_floats(rng, size_t{outputs} * depth, dtype);
       biases[i] = random_floats(rng, outputs, SAC_DTYPE_F32);
-      panels[i].resize(size_t{num_panels()} * kPanelOutputs * depth);
+      panels[i].resize(num_panels() * panel_elements(dtype, depth));
       for (uint32_t p = 0; p < num_panels(); ++p) {
         k.pack({weights[i].data(), SAC_DTYPE_F32, outputs, depth, dtype, p, panels[i].data()});
       }
@@ -48,10 +43,9 @@ struct Case {
   void run(uint32_t begin, uint32_t count, uint32_t panels_at_once, std::vector<float>& y) const {
     for (uint32_t p = 0; p < num_panels(); p += panels_at_once) {
       MatmulArgs a = {};
-      a.x = x.data() + size_t{begin} * depth;
-      a.x_stride = depth;
+      a.x = {const_cast<float*>(laid_out.data()), depth, tiled};
+      a.first_row = begin;
       a.num_rows = count;
-      a.k = depth;
       a.n = outputs;
       a.dtype = dtype;
       a.panels = panels[0].data();
@@ -61,8 +55,9 @@ struct Case {
       a.first_panel = p;
       a.num_panels = min_u32(panels_at_once, num_panels() - p);
       a.epilogue = epilogue;
-      a.y = y.data() + size_t{begin} * outputs;
+      a.y = y.data();
       a.y_stride = outputs;
+      a.gated = {y.data(), outputs, false};
       kernels.matmul(a);
     }
   }
@@ -79,17 +74,31 @@ struct Case {
     return sums[0] / (1 + std::exp(-sums[0])) * sums[1];
   }
 
+  /// Brings x into the form that the set reads, through its norm with factors that undo the norm.
+  void lay_out_x() {
+    laid_out.resize(activation_bytes(rows, depth, tiled) / sizeof(float));
+    const Activations to = {laid_out.data(), depth, tiled};
+    for (uint32_t r = 0; r < rows; ++r) {
+      float* row = x.data() + size_t{r} * depth;
+      const std::vector<float> ones(depth, 1.0f);  // their mean square is exactly 1
+      for (uint32_t i = 0; i < depth; ++i) row[i] = through_dtype(draw(), SAC_DTYPE_BF16);
+      kernels.rms_norm(ones.data(), row, 1e-30f, to, r);
+    }
+  }
+  float draw() { return std::normal_distribution<float>()(rng); }
+
   Rng rng;
   const Kernels& kernels;
   uint32_t rows, depth, outputs, dtype;
+  bool tiled;
   Epilogue epilogue;
-  std::vector<float> x, y0, weights[2], biases[2], panels[2];
+  std::vector<float> x, laid_out, y0, weights[2], biases[2], panels[2];
 };
 
 }  // namespace
 
 TEST_CASE("a row of a product has the same bytes at any height, cut and place") {
-  for (const Kernels* k : all_kernels()) {
+  for (const Kernels* k : available_kernels()) {
     for (uint32_t seed = 1; seed <= 60; ++seed) {
       CAPTURE(std::string(k->name));
       CAPTURE(seed);
@@ -118,7 +127,7 @@ TEST_CASE("a row of a product has the same bytes at any height, cut and place") 
 }
 
 TEST_CASE("packing keeps every weight, from every source type, and a row comes back") {
-  for (const Kernels* k : all_kernels()) {
+  for (const Kernels* k : available_kernels()) {
     for (uint32_t seed = 1; seed <= 30; ++seed) {
       CAPTURE(std::string(k->name));
       CAPTURE(seed);
@@ -140,7 +149,7 @@ TEST_CASE("packing keeps every weight, from every source type, and a row comes b
           __builtin_memcpy(at + i * 2, &bits, 2);
         }
       }
-      std::vector<float> panels(size_t{ceil_div(n, kPanelOutputs)} * kPanelOutputs * depth);
+      std::vector<float> panels(ceil_div(n, kPanelOutputs) * panel_elements(dtype, depth));
       for (uint32_t p = 0; p < ceil_div(n, kPanelOutputs); ++p) {
         k->pack({at, source_dtype, n, depth, dtype, p, panels.data()});
       }
@@ -157,7 +166,7 @@ TEST_CASE("packing keeps every weight, from every source type, and a row comes b
 }
 
 TEST_CASE("attention of a row has the same bytes alone and among its neighbours") {
-  for (const Kernels* k : all_kernels()) {
+  for (const Kernels* k : available_kernels()) {
     for (uint32_t seed = 1; seed <= 40; ++seed) {
       CAPTURE(std::string(k->name));
       CAPTURE(seed);
@@ -193,21 +202,22 @@ TEST_CASE("attention of a row has the same bytes alone and among its neighbours"
       a.head_dim = c.head_dim;
       a.window = rng() % 2 == 0 ? 0 : 1 + rng() % 100;
       a.scale = 0.3f;
-      a.row_stride = a.out_stride = size_t{group} * c.head_dim;
+      a.row_stride = size_t{group} * c.head_dim;
       a.kv = pool.view(0, rng() % c.num_kv_heads, table.data());
       const std::vector<float> q = random_floats(rng, a.num_rows * a.row_stride, SAC_DTYPE_F32);
       std::vector<float> together(q.size()), alone(q.size());
       std::vector<float> scratch(attention_scratch_floats(c.head_dim, group) + 1);
       scratch.back() = 42.0f;
       a.q = q.data();
-      a.out = together.data();
+      a.out = {together.data(), group * c.head_dim, false};
       a.scratch = scratch.data();
       k->attention(a);
       AttentionArgs one = a;
       one.num_rows = 1;
       for (uint32_t r = 0; r < a.num_rows; ++r) {
         one.q = q.data() + r * a.row_stride;
-        one.out = alone.data() + r * a.row_stride;
+        one.out.data = alone.data();
+        one.out_row = r;
         one.first_position = a.first_position + r;
         k->attention(one);
       }

@@ -1,0 +1,56 @@
+// Rows of activations in the form that the products read.
+#pragma once
+#include "cpu/kernels.hpp"
+
+namespace saccade {
+inline namespace SAC_ISA {
+
+/// Elements of a row block from one step of k to the next, in the tiled form.
+inline constexpr size_t kActivationTile = size_t{kActivationRows} * kPanelStep;
+
+SAC_INLINE const float* plain_row(const Activations& a, uint32_t row) {
+  return static_cast<const float*>(a.data) + size_t{row} * a.k;
+}
+
+/// Elements k of [32 * (k / 32), ... + 32) of a row, one behind the other.
+SAC_INLINE Bf16* tiled_at(const Activations& a, uint32_t row, uint32_t k) {
+  const size_t tile = size_t{row / kActivationRows} * ceil_div(a.k, kPanelStep) + k / kPanelStep;
+  return static_cast<Bf16*>(a.data) + tile * kActivationTile + row % kActivationRows * kPanelStep +
+         k % kPanelStep;
+}
+
+/// kPanelStep floats as bf16.
+SAC_INLINE void narrow_step(const float* values, Bf16* out) {
+#if defined(__AVX512BF16__)
+  const __m512 low = _mm512_loadu_ps(values);
+  const __m512 high = _mm512_loadu_ps(values + 16);
+  _mm512_storeu_si512(out, (__m512i)_mm512_cvtne2ps_pbh(high, low));
+#else
+  for (uint32_t i = 0; i < kPanelStep; ++i) from_float(values[i], out[i]);
+#endif
+}
+
+/// Writes elements [column, column + n) of a row.
+SAC_INLINE void store_activations(const Activations& to, uint32_t row, uint32_t column,
+                                  const float* values, uint32_t n) {
+  if (!to.tiled) {
+    float* out = static_cast<float*>(to.data) + size_t{row} * to.k + column;
+    for (uint32_t i = 0; i < n; ++i) out[i] = values[i];
+    return;
+  }
+  uint32_t i = 0;
+  while (i < n) {
+    const uint32_t at = column + i;
+    const uint32_t count = min_u32(kPanelStep - at % kPanelStep, n - i);
+    Bf16* out = tiled_at(to, row, at);
+    if (count == kPanelStep) {
+      narrow_step(values + i, out);
+    } else {
+      for (uint32_t j = 0; j < count; ++j) from_float(values[i + j], out[j]);
+    }
+    i += count;
+  }
+}
+
+}  // namespace SAC_ISA
+}  // namespace saccade

@@ -1,0 +1,42 @@
+// The kernels compiled for AVX-512 with BF16 (vdpbf16ps), in use only where the processor has it.
+// Everything that is not written per instruction set is included before the pragma, so that no
+// shared inline function is compiled with it.
+#include <math.h>
+
+#include "cpu/kernels.hpp"
+
+#if defined(__x86_64__)
+// g++ 12 takes the "undefined" operands of its own AVX-512 header for uninitialised variables.
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#include <immintrin.h>
+
+#pragma GCC target("avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512bf16")
+#define SAC_ISA avx512_bf16
+#include "cpu/simd_avx512.hpp"
+//
+#include "cpu/products_avx512_bf16.hpp"
+#include "cpu/products_float.hpp"
+
+namespace saccade {
+inline namespace SAC_ISA {
+template <>
+struct Products<Bf16> : Bf16Products {};
+}  // namespace SAC_ISA
+}  // namespace saccade
+//
+#include "cpu/kernels_impl.hpp"
+
+namespace saccade {
+
+const Kernels* avx512_bf16_kernels() {
+  static constexpr Kernels kKernels = make_kernels("avx512_bf16");
+  const bool supported = avx512_kernels() != nullptr && __builtin_cpu_supports("avx512bf16") != 0;
+  return supported ? &kKernels : nullptr;
+}
+
+}  // namespace saccade
+#else
+namespace saccade {
+const Kernels* avx512_bf16_kernels() { return nullptr; }
+}  // namespace saccade
+#endif

@@ -1,0 +1,123 @@
+// Products of f32 activations with panels of any dtype: register tiles of rows x vectors of
+// outputs. Each output is one chain of multiply-adds over k, ascending, from zero.
+#pragma once
+#include "cpu/activations_impl.hpp"
+#include "cpu/pack_impl.hpp"
+
+namespace saccade {
+inline namespace SAC_ISA {
+
+/// Vectors of outputs in one row of a panel.
+inline constexpr uint32_t kPanelVecs = kPanelOutputs / kVecLanes;
+
+/// Vectors that a tile of this many rows keeps in registers at once.
+constexpr uint32_t vecs_at_once(uint32_t rows) {
+  uint32_t vecs = 8;
+  while (vecs > 1 && rows * vecs > kTileAccumulators) vecs /= 2;
+  return vecs;
+}
+
+template <class T, uint32_t kRows, uint32_t kVecs>
+SAC_INLINE void multiply_vecs(const float* x, size_t x_stride, const T* const (&at)[kVecs],
+                              uint32_t k, Vec (&acc)[kRows][kVecs]) {
+  for (uint32_t i = 0; i < k; ++i) {
+    Vec w[kVecs];
+    for (uint32_t v = 0; v < kVecs; ++v) w[v] = vec_load(at[v] + size_t{i} * kPanelOutputs);
+    for (uint32_t r = 0; r < kRows; ++r) {
+      const Vec value = vec_set(x[r * x_stride + i]);
+      for (uint32_t v = 0; v < kVecs; ++v) acc[r][v] = vec_fma(value, w[v], acc[r][v]);
+    }
+  }
+}
+
+/// bf16 panels hold pairs of k in one 32-bit word: one shift and one mask make two float vectors.
+template <uint32_t kRows, uint32_t kVecs>
+SAC_INLINE void multiply_vecs(const float* x, size_t x_stride, const Bf16* const (&at)[kVecs],
+                              uint32_t k, Vec (&acc)[kRows][kVecs]) {
+  for (uint32_t i = 0; i < k; i += 2) {
+    Vec even[kVecs], odd[kVecs];
+    for (uint32_t v = 0; v < kVecs; ++v) {
+      vec_load_pairs(at[v] + size_t{i} * kPanelOutputs, even[v], odd[v]);
+    }
+    for (uint32_t r = 0; r < kRows; ++r) {
+      const Vec value = vec_set(x[r * x_stride + i]);
+      for (uint32_t v = 0; v < kVecs; ++v) acc[r][v] = vec_fma(value, even[v], acc[r][v]);
+    }
+    if (i + 1 == k) return;
+    for (uint32_t r = 0; r < kRows; ++r) {
+      const Vec value = vec_set(x[r * x_stride + i + 1]);
+      for (uint32_t v = 0; v < kVecs; ++v) acc[r][v] = vec_fma(value, odd[v], acc[r][v]);
+    }
+  }
+}
+
+template <class T>
+struct FloatProducts {
+  static constexpr uint32_t kRows = kMaxTileRows;
+  static constexpr uint32_t kRowUnit = 1;
+  static constexpr bool kTiledActivations = false;
+  static constexpr uint32_t kPanels = kMaxPanelsPerCall;
+  static constexpr uint32_t kWidth = kPanels * kPanelOutputs;
+  /// Elements that one k of one vector takes in a panel's row.
+  static constexpr uint32_t kVecStep = PanelDtype<T>::value == SAC_DTYPE_BF16 ? 2 : 1;
+
+  /// Vectors [first, first + kVecs) of the panels, stored into the tile [kTileRows][kWidth].
+  template <uint32_t kTileRows, uint32_t kVecs>
+  SAC_INLINE void fill_vecs(const float* x, uint32_t k, const T* panels, uint32_t first,
+                            float* tile) {
+    const T* at[kVecs];
+    for (uint32_t v = 0; v < kVecs; ++v) {
+      at[v] = panels + panel_begin<T>(k, (first + v) / kPanelVecs) +
+              (first + v) % kPanelVecs * kVecLanes * kVecStep;
+    }
+    Vec acc[kTileRows][kVecs];
+    for (uint32_t r = 0; r < kTileRows; ++r) {
+      for (uint32_t v = 0; v < kVecs; ++v) acc[r][v] = vec_zero();
+    }
+    multiply_vecs(x, k, at, k, acc);
+    for (uint32_t r = 0; r < kTileRows; ++r) {
+      for (uint32_t v = 0; v < kVecs; ++v) {
+        vec_store(tile + r * kWidth + (first + v) * kVecLanes, acc[r][v]);
+      }
+    }
+  }
+
+  template <uint32_t kTileRows>
+  static void fill_rows(const float* x, uint32_t k, const T* panels, uint32_t num_panels,
+                        float* tile) {
+    constexpr uint32_t kVecs = vecs_at_once(kTileRows);
+    const uint32_t total = num_panels * kPanelVecs;
+    uint32_t v = 0;
+    for (; v + kVecs <= total; v += kVecs) fill_vecs<kTileRows, kVecs>(x, k, panels, v, tile);
+    if constexpr (kVecs > kPanelVecs) {
+      for (; v < total; v += kPanelVecs) {
+        fill_vecs<kTileRows, kPanelVecs>(x, k, panels, v, tile);
+      }
+    }
+  }
+
+  /// Calls the instance of fill_rows for a number of rows in [1, kRows].
+  template <uint32_t kTileRows = kRows>
+  SAC_INLINE void choose_rows(uint32_t rows, const float* x, uint32_t k, const T* panels,
+                              uint32_t num_panels, float* tile) {
+    if constexpr (kTileRows > 0) {
+      if (rows == kTileRows) {
+        fill_rows<kTileRows>(x, k, panels, num_panels, tile);
+      } else {
+        choose_rows<kTileRows - 1>(rows, x, k, panels, num_panels, tile);
+      }
+    }
+  }
+
+  static void fill(const Activations& x, uint32_t first_row, uint32_t rows, const T* panels,
+                   uint32_t num_panels, float* tile) {
+    choose_rows(rows, plain_row(x, first_row), x.k, panels, num_panels, tile);
+  }
+};
+
+/// What a kernel set computes products of T with. Sets with bf16 instructions specialise it.
+template <class T>
+struct Products : FloatProducts<T> {};
+
+}  // namespace SAC_ISA
+}  // namespace saccade
