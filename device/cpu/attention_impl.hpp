@@ -11,8 +11,29 @@
 namespace saccade {
 inline namespace SAC_ISA {
 
+/// Positions whose scores are folded into the running softmax at once.
+inline constexpr uint32_t kAttentionGroup = 16;
+/// Most rows of one call: enough to reuse each load of K and V, few enough to spread the work.
+inline constexpr uint32_t kAttentionRows = 8;
 inline constexpr uint32_t kTileQueries = 4;
 inline constexpr uint32_t kVecsPer16 = 16 / kVecLanes;
+
+/// One query vector's running softmax, kept in the scratch of an attention call.
+struct Query {
+  float* q;        // [padded head_dim], zero beyond head_dim
+  float* acc;      // [padded head_dim]
+  uint32_t begin;  // it sees positions [begin, end)
+  uint32_t end;
+  float max;
+  float sum;
+};
+
+/// Room for all queries of a call, and for one group's K and V as floats. head_dim is padded to 16.
+constexpr size_t attention_scratch_floats(uint32_t head_dim, uint32_t group) {
+  const size_t padded = ceil_div(head_dim, 16) * 16;
+  const size_t queries = size_t{kAttentionRows} * group;
+  return queries * (2 * padded + sizeof(Query) / sizeof(float)) + padded * 2 * kAttentionGroup;
+}
 
 /// Pointers to one group's K and V rows; positions nobody sees repeat a seen one and are masked.
 template <class T>
@@ -264,16 +285,15 @@ void attention_typed(const AttentionArgs& a) {
   for (uint32_t i = 0; i < count; ++i) close_query(a, i, queries[i]);
 }
 
-inline void attention(const AttentionArgs& a) {
-  switch (a.kv.dtype) {
-    case SAC_DTYPE_BF16:
-      return attention_typed<Bf16>(a);
-    case SAC_DTYPE_F16:
-      return attention_typed<F16>(a);
-    default:
-      return attention_typed<float>(a);
+/// How a kernel set attends to KV of T. Sets with matrix instructions specialise it.
+template <class T>
+struct Attention {
+  static constexpr uint32_t kRows = kAttentionRows;
+  static constexpr size_t scratch_floats(uint32_t head_dim, uint32_t group) {
+    return attention_scratch_floats(head_dim, group);
   }
-}
+  static void run(const AttentionArgs& a) { attention_typed<T>(a); }
+};
 
 }  // namespace SAC_ISA
 }  // namespace saccade

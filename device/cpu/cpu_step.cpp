@@ -12,7 +12,7 @@ CpuStep::CpuStep(const sac_model_config& config, uint32_t max_num_seqs,
       outputs_(outputs),
       kv_(config, block_size, num_blocks),
       space_(config, kernels_, max_num_seqs, max_num_batched_tokens, num_threads),
-      plan_(max_num_seqs, max_num_batched_tokens),
+      plan_(max_num_seqs, max_num_batched_tokens, kernels_.attention_rows(config.dtype)),
       weights_(config, max_model_len, kernels_, pool_),
       context_{config_, kernels_, weights_, kv_, tables_, plan_, space_},
       pool_(num_threads) {}

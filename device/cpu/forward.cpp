@@ -13,8 +13,8 @@ struct Product {
   const float* second_bias = nullptr;
 };
 
-/// Most rows of one work item: x of an item stays in a core's L2 while panels stream past it.
-constexpr uint32_t kRowsPerItem = 256;
+/// Bytes of activations of one work item: they stay in a core's L2 while panels stream past them.
+constexpr uint32_t kItemBytes = 1u << 20;
 /// Items per worker below which panels are handed out one by one.
 constexpr uint32_t kItemsPerWorker = 8;
 
@@ -74,7 +74,8 @@ class Forward {
   /// One phase: all products of the same x. How it is cut into items changes no result.
   void multiply(const Activations& in, uint32_t rows, Epilogue epilogue, const Product* products,
                 uint32_t count) {
-    const uint32_t blocks = ceil_div(rows, kRowsPerItem);
+    const uint32_t rows_per_item = kItemBytes / (in.k * (in.tiled ? 2u : 4u));
+    const uint32_t blocks = ceil_div(rows, max_u32(rows_per_item, 2 * kActivationRows));
     const uint32_t panels_per_item = choose_panels(blocks, products, count);
     uint32_t groups = 0;
     for (uint32_t p = 0; p < count; ++p) {

@@ -23,12 +23,6 @@ inline constexpr uint32_t kPanelStep = 32;
 inline constexpr uint32_t kActivationRows = 16;
 /// Most panels that one call of matmul takes: the width of its tile buffer.
 inline constexpr uint32_t kMaxPanelsPerCall = 4;
-/// Positions whose scores are folded into the running softmax at once.
-inline constexpr uint32_t kAttentionGroup = 16;
-/// Most rows of one attention call: enough to reuse each load of K and V, few enough to spread the
-/// work.
-inline constexpr uint32_t kAttentionRows = 8;
-
 /// Elements of one panel of a matrix with k inputs.
 constexpr size_t panel_elements(uint32_t dtype, uint32_t k) {
   const uint32_t depth = dtype == SAC_DTYPE_BF16 ? ceil_div(k, kPanelStep) * kPanelStep : k;
@@ -94,14 +88,14 @@ struct AttentionArgs {
   Activations out;  // the same heads, from out_row and out_column on
   uint32_t out_row;
   uint32_t out_column;
-  uint32_t num_rows;  // <= kAttentionRows
+  uint32_t num_rows;  // <= Kernels::attention_rows
   uint32_t first_position;
   uint32_t group;  // query heads per kv head
   uint32_t head_dim;
   uint32_t window;  // positions that a row may look back, itself included; 0 = all
   float scale;
   KvView kv;
-  float* scratch;  // attention_scratch_floats(head_dim, group)
+  float* scratch;  // of Kernels::attention_scratch_floats, aligned to 64 bytes
 };
 
 /// Finishes one row after the q/k/v products: per-head norms, rotation, and the KV write.
@@ -136,9 +130,11 @@ struct PackArgs {
 /// One set of kernels. All functions are pure over their arguments and use no other memory.
 struct Kernels {
   const char* name;
-  uint32_t tile_rows;     // rows that share one load of a weight
   bool bf16_activations;  // products with bf16 weights read tiled activations
   void (*matmul)(const MatmulArgs&);
+  /// Most rows of one call, by the dtype of the KV.
+  uint32_t (*attention_rows)(uint32_t dtype);
+  size_t (*attention_scratch_floats)(uint32_t dtype, uint32_t head_dim, uint32_t group);
   void (*attention)(const AttentionArgs&);
   /// Row `row` of out = x / rms(x) * weight, over out.k elements.
   void (*rms_norm)(const float* x, const float* weight, float eps, Activations out, uint32_t row);
@@ -154,23 +150,6 @@ struct Kernels {
   void (*score)(uint32_t token, uint32_t num_top, float* logits, uint32_t vocab_size,
                 uint64_t* record);
 };
-
-/// One query vector's running softmax, kept in the scratch of an attention call.
-struct Query {
-  float* q;        // [padded head_dim], zero beyond head_dim
-  float* acc;      // [padded head_dim]
-  uint32_t begin;  // it sees positions [begin, end)
-  uint32_t end;
-  float max;
-  float sum;
-};
-
-/// Room for all queries of a call, and for one group's K and V as floats. head_dim is padded to 16.
-constexpr size_t attention_scratch_floats(uint32_t head_dim, uint32_t group) {
-  const size_t padded = ceil_div(head_dim, 16) * 16;
-  const size_t queries = size_t{kAttentionRows} * group;
-  return queries * (2 * padded + sizeof(Query) / sizeof(float)) + padded * 2 * kAttentionGroup;
-}
 
 /// Sets for each instruction set; null where the processor, the system or the build cannot run it.
 const Kernels* amx_kernels();

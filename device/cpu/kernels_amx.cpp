@@ -8,6 +8,7 @@
 #if defined(__x86_64__)
 // g++ 12 takes the "undefined" operands of its own AVX-512 header for uninitialised variables.
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#pragma GCC diagnostic ignored "-Wuninitialized"
 #include <cpuid.h>
 #include <immintrin.h>
 #include <sys/syscall.h>
@@ -17,6 +18,7 @@
 #define SAC_ISA amx
 #include "cpu/simd_avx512.hpp"
 //
+#include "cpu/attention_amx.hpp"
 #include "cpu/products_amx.hpp"
 #include "cpu/products_float.hpp"
 

@@ -10,10 +10,43 @@
 namespace saccade {
 inline namespace SAC_ISA {
 
+inline uint32_t attention_rows(uint32_t dtype) {
+  return dtype == SAC_DTYPE_BF16 ? Attention<Bf16>::kRows : Attention<float>::kRows;
+}
+
+inline size_t attention_scratch(uint32_t dtype, uint32_t head_dim, uint32_t group) {
+  return dtype == SAC_DTYPE_BF16 ? Attention<Bf16>::scratch_floats(head_dim, group)
+                                 : Attention<float>::scratch_floats(head_dim, group);
+}
+
+inline void attention(const AttentionArgs& a) {
+  switch (a.kv.dtype) {
+    case SAC_DTYPE_BF16:
+      return Attention<Bf16>::run(a);
+    case SAC_DTYPE_F16:
+      return Attention<F16>::run(a);
+    default:
+      return Attention<float>::run(a);
+  }
+}
+
 constexpr Kernels make_kernels(const char* name) {
-  using P = Products<Bf16>;
-  return {name, P::kRows,   P::kTiledActivations, matmul, attention,  rms_norm, rotate,
-          pack, pack_dummy, unpack_row,           widen,  sample_row, score_row};
+  Kernels k = {};
+  k.name = name;
+  k.bf16_activations = Products<Bf16>::kTiledActivations;
+  k.matmul = matmul;
+  k.attention_rows = attention_rows;
+  k.attention_scratch_floats = attention_scratch;
+  k.attention = attention;
+  k.rms_norm = rms_norm;
+  k.rotate = rotate;
+  k.pack = pack;
+  k.pack_dummy = pack_dummy;
+  k.unpack_row = unpack_row;
+  k.widen = widen;
+  k.sample = sample_row;
+  k.score = score_row;
+  return k;
 }
 
 }  // namespace SAC_ISA

@@ -11,28 +11,46 @@ inline namespace SAC_ISA {
 /// x * sigmoid(x).
 SAC_INLINE float silu(float x) { return x / (1.0f + exp_fixed(-x)); }
 
-SAC_INLINE void add_bias(float* tile, const float* bias, uint32_t n) {
+/// Outputs that are finished together: one panel's.
+inline constexpr uint32_t kFinishOutputs = kPanelOutputs;
+
+SAC_INLINE void add_bias(float* values, const float* bias, uint32_t n) {
   if (bias == nullptr) return;
-  for (uint32_t i = 0; i < n; ++i) tile[i] += bias[i];
+  for (uint32_t i = 0; i < n; ++i) values[i] += bias[i];
 }
 
-/// Writes `count` outputs of one row from output `first` on; tile2 is the second product of kGated.
-inline void write_row(const MatmulArgs& a, uint32_t row, uint32_t first, uint32_t count,
-                      float* tile, float* tile2) {
-  add_bias(tile, a.bias == nullptr ? nullptr : a.bias + first, count);
-  float* y = a.epilogue == Epilogue::kGated ? nullptr : a.y + row * a.y_stride + first;
-  switch (a.epilogue) {
-    case Epilogue::kStore:
-      for (uint32_t i = 0; i < count; ++i) y[i] = tile[i];
-      return;
-    case Epilogue::kAdd:
-      for (uint32_t i = 0; i < count; ++i) y[i] += tile[i];
-      return;
-    case Epilogue::kGated:
-      add_bias(tile2, a.bias2 == nullptr ? nullptr : a.bias2 + first, count);
-      for (uint32_t i = 0; i < count; ++i) tile[i] = silu(tile[i]) * tile2[i];
-      store_activations(a.gated, row, first, tile, count);
-      return;
+/// Finishes and writes `n` outputs of one row from output `first` on; `second` is the other product
+/// of kGated.
+template <Epilogue kEpilogue>
+SAC_INLINE void finish(const MatmulArgs& a, uint32_t row, uint32_t first, uint32_t n, float* values,
+                       float* second) {
+  add_bias(values, a.bias == nullptr ? nullptr : a.bias + first, n);
+  if constexpr (kEpilogue == Epilogue::kGated) {
+    add_bias(second, a.bias2 == nullptr ? nullptr : a.bias2 + first, n);
+    for (uint32_t i = 0; i < n; ++i) values[i] = silu(values[i]) * second[i];
+    store_activations(a.gated, row, first, values, n);
+  } else {
+    float* __restrict__ y = a.y + row * a.y_stride + first;
+    for (uint32_t i = 0; i < n; ++i) {
+      y[i] = kEpilogue == Epilogue::kAdd ? y[i] + values[i] : values[i];
+    }
+  }
+}
+
+/// A tile [rows][stride] of which `count` outputs from `first` on belong to the matrix.
+template <Epilogue kEpilogue>
+void finish_tile(const MatmulArgs& a, uint32_t first_row, uint32_t rows, uint32_t first,
+                 uint32_t count, float* tile, float* tile2, uint32_t stride) {
+  for (uint32_t r = 0; r < rows; ++r) {
+    uint32_t i = 0;
+    for (; i + kFinishOutputs <= count; i += kFinishOutputs) {
+      finish<kEpilogue>(a, first_row + r, first + i, kFinishOutputs, tile + r * stride + i,
+                        tile2 + r * stride + i);
+    }
+    if (i < count) {
+      finish<kEpilogue>(a, first_row + r, first + i, count - i, tile + r * stride + i,
+                        tile2 + r * stride + i);
+    }
   }
 }
 
@@ -45,14 +63,24 @@ void matmul_tile(const MatmulArgs& a, uint32_t first_panel, uint32_t num_panels,
   alignas(64) float tile[P::kRows * kWidth];
   alignas(64) float tile2[P::kRows * kWidth];
   const size_t begin = panel_begin<T>(a.x.k, first_panel);
-  P::fill(a.x, first_row, rows, static_cast<const T*>(a.panels) + begin, num_panels, tile);
+  const T* panels = static_cast<const T*>(a.panels) + begin;
+  const T* next = panels + panel_begin<T>(a.x.k, num_panels);
   if (a.epilogue == Epilogue::kGated) {
-    P::fill(a.x, first_row, rows, static_cast<const T*>(a.panels2) + begin, num_panels, tile2);
+    const T* panels2 = static_cast<const T*>(a.panels2) + begin;
+    P::fill(a.x, first_row, rows, panels, panels2, num_panels, tile);
+    P::fill(a.x, first_row, rows, panels2, next, num_panels, tile2);
+  } else {
+    P::fill(a.x, first_row, rows, panels, next, num_panels, tile);
   }
   const uint32_t first = first_panel * kPanelOutputs;
   const uint32_t count = min_u32(num_panels * kPanelOutputs, a.n - first);
-  for (uint32_t r = 0; r < rows; ++r) {
-    write_row(a, first_row + r, first, count, tile + r * kWidth, tile2 + r * kWidth);
+  switch (a.epilogue) {
+    case Epilogue::kStore:
+      return finish_tile<Epilogue::kStore>(a, first_row, rows, first, count, tile, tile2, kWidth);
+    case Epilogue::kAdd:
+      return finish_tile<Epilogue::kAdd>(a, first_row, rows, first, count, tile, tile2, kWidth);
+    case Epilogue::kGated:
+      return finish_tile<Epilogue::kGated>(a, first_row, rows, first, count, tile, tile2, kWidth);
   }
 }
 

@@ -86,7 +86,7 @@ struct Bf16Products {
   }
 
   static void fill(const Activations& x, uint32_t first_row, uint32_t rows, const Bf16* panels,
-                   uint32_t num_panels, float* tile) {
+                   const Bf16*, uint32_t num_panels, float* tile) {
     choose_rows(rows, x, first_row, panels, num_panels, tile);
   }
 };

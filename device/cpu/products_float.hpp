@@ -110,7 +110,7 @@ struct FloatProducts {
   }
 
   static void fill(const Activations& x, uint32_t first_row, uint32_t rows, const T* panels,
-                   uint32_t num_panels, float* tile) {
+                   const T*, uint32_t num_panels, float* tile) {
     choose_rows(rows, plain_row(x, first_row), x.k, panels, num_panels, tile);
   }
 };

@@ -2,8 +2,9 @@
 
 namespace saccade {
 
-StepPlan::StepPlan(uint32_t max_num_seqs, uint32_t max_num_batched_tokens)
-    : rows_(max_num_batched_tokens),
+StepPlan::StepPlan(uint32_t max_num_seqs, uint32_t max_num_batched_tokens, uint32_t chunk_rows)
+    : chunk_rows_(chunk_rows),
+      rows_(max_num_batched_tokens),
       chunks_(max_num_batched_tokens),
       logits_(size_t{max_num_batched_tokens} + max_num_seqs) {}
 
@@ -22,8 +23,8 @@ void StepPlan::add_seq(const StepSeq& seq, uint32_t index, const SeatTables& tab
     const uint32_t position = seq.first_position + r;
     const uint32_t row = seq.first_row + r;
     rows_[row] = {tokens[position], position, seq.seat};
-    if (r % kAttentionRows == 0) {
-      chunks_[num_chunks_++] = {seq.seat, row, min_u32(kAttentionRows, seq.num_rows - r), position};
+    if (r % chunk_rows_ == 0) {
+      chunks_[num_chunks_++] = {seq.seat, row, min_u32(chunk_rows_, seq.num_rows - r), position};
     }
     if (seq.prompt_logprobs != 0 && position + 1 < prompt_len) {
       logits_[num_logits_++] = {row, seq.seat, position, false,

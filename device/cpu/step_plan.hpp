@@ -33,7 +33,8 @@ struct PlanLogits {
 /// Arrays sized once for the largest batch.
 class StepPlan {
  public:
-  StepPlan(uint32_t max_num_seqs, uint32_t max_num_batched_tokens);
+  /// chunk_rows: most rows of a chunk.
+  StepPlan(uint32_t max_num_seqs, uint32_t max_num_batched_tokens, uint32_t chunk_rows);
 
   void build(const StepBatch& batch, const SeatTables& tables, const StepOutputs& outputs);
 
@@ -48,6 +49,7 @@ class StepPlan {
   void add_seq(const StepSeq& seq, uint32_t index, const SeatTables& tables,
                const StepOutputs& outputs);
 
+  const uint32_t chunk_rows_;
   std::vector<PlanRow> rows_;
   std::vector<PlanChunk> chunks_;
   std::vector<PlanLogits> logits_;

@@ -8,6 +8,7 @@ Workspace::Workspace(const sac_model_config& config, const Kernels& kernels, uin
       logits_stride(ceil_div(config.vocab_size, kPanelOutputs) * kPanelOutputs),
       logit_rows(min_u32(max_num_seqs, kMaxLogitRows)),
       workers(num_threads),
+      kernels_(kernels),
       tiled_(kernels.bf16_activations && config.dtype == SAC_DTYPE_BF16),
       region_(lay_out(Layout(nullptr), config, max_rows), "activations") {
   lay_out(Layout(region_.data()), config, max_rows);
@@ -23,8 +24,8 @@ size_t Workspace::lay_out(Layout layout, const sac_model_config& c, uint32_t max
   final_rows = take_activations(layout, logit_rows, c.hidden_size);
   logits = layout.take<float>(size_t{logit_rows} * logits_stride);
   for (WorkerScratch& w : workers) {
-    w.attention =
-        layout.take<float>(attention_scratch_floats(c.head_dim, c.num_heads / c.num_kv_heads));
+    w.attention = layout.take<float>(
+        kernels_.attention_scratch_floats(c.dtype, c.head_dim, c.num_heads / c.num_kv_heads));
     w.sample.counts = layout.take<uint32_t>(c.vocab_size);
     w.sample.logits = layout.take<float>(c.vocab_size);
     w.sample.ids = layout.take<uint32_t>(c.vocab_size);

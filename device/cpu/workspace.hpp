@@ -37,7 +37,8 @@ class Workspace {
   size_t lay_out(Layout layout, const sac_model_config& config, uint32_t max_rows);
   Activations take_activations(Layout& layout, uint32_t rows, uint32_t k) const;
 
-  const bool tiled_;  // before region_, which asks for it
+  const Kernels& kernels_;  // these before region_, which asks for them
+  const bool tiled_;
   MemoryRegion region_;
 };
 

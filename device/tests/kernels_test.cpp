@@ -196,7 +196,7 @@ TEST_CASE("attention of a row has the same bytes alone and among its neighbours"
         k->rotate(r);
       }
       AttentionArgs a = {};
-      a.num_rows = 1 + rng() % kAttentionRows;
+      a.num_rows = 1 + rng() % k->attention_rows(c.dtype);
       a.first_position = rng() % (positions - a.num_rows);
       a.group = group;
       a.head_dim = c.head_dim;
@@ -206,11 +206,14 @@ TEST_CASE("attention of a row has the same bytes alone and among its neighbours"
       a.kv = pool.view(0, rng() % c.num_kv_heads, table.data());
       const std::vector<float> q = random_floats(rng, a.num_rows * a.row_stride, SAC_DTYPE_F32);
       std::vector<float> together(q.size()), alone(q.size());
-      std::vector<float> scratch(attention_scratch_floats(c.head_dim, group) + 1);
-      scratch.back() = 42.0f;
+      const size_t scratch_floats = k->attention_scratch_floats(c.dtype, c.head_dim, group);
+      std::vector<float> memory(scratch_floats + 17);
+      float* scratch = memory.data();
+      while (reinterpret_cast<uintptr_t>(scratch) % 64 != 0) ++scratch;
+      scratch[scratch_floats] = 42.0f;
       a.q = q.data();
       a.out = {together.data(), group * c.head_dim, false};
-      a.scratch = scratch.data();
+      a.scratch = scratch;
       k->attention(a);
       AttentionArgs one = a;
       one.num_rows = 1;
@@ -222,7 +225,7 @@ TEST_CASE("attention of a row has the same bytes alone and among its neighbours"
         k->attention(one);
       }
       CHECK(together == alone);
-      CHECK(scratch.back() == 42.0f);
+      CHECK(scratch[scratch_floats] == 42.0f);
     }
   }
 }
