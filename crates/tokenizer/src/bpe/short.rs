@@ -1,0 +1,132 @@
+//! Merging a piece of at most [`MAX_SYMBOLS`] symbols: the best pair by one vector search over
+//! all ranks, again and again. Quadratic, but with a constant so small that nothing beats it here.
+
+use super::Bpe;
+use super::pairs::NO_RANK;
+use crate::simd::{Isa, MAX_KEYS};
+
+/// Most symbols of a short piece: a place fits in the low byte of a key.
+pub const MAX_SYMBOLS: usize = MAX_KEYS;
+
+/// Room for one piece. `keys[i]` is `rank << 8 | i` of the pair that begins at symbol `i`: the
+/// smallest key is the merge that comes next, leftmost first.
+pub struct Short {
+    ids: [u32; MAX_SYMBOLS],
+    keys: [u32; MAX_SYMBOLS],
+    /// End of each symbol in bytes from the start of the piece.
+    ends: [u32; MAX_SYMBOLS],
+    next: [u16; MAX_SYMBOLS],
+    prev: [u16; MAX_SYMBOLS],
+    len: usize,
+}
+
+impl Default for Short {
+    fn default() -> Self {
+        Self {
+            ids: [0; MAX_SYMBOLS],
+            keys: [u32::MAX; MAX_SYMBOLS],
+            ends: [0; MAX_SYMBOLS],
+            next: [0; MAX_SYMBOLS],
+            prev: [0; MAX_SYMBOLS],
+            len: 0,
+        }
+    }
+}
+
+#[inline(always)]
+fn key(rank: u32, at: usize) -> u32 {
+    if rank == NO_RANK { u32::MAX } else { rank << 8 | at as u32 }
+}
+
+impl Short {
+    /// Forgets the last piece.
+    #[inline(always)]
+    pub fn clear(&mut self) {
+        self.len = 0;
+    }
+
+    /// Appends a symbol that ends `end` bytes from the start of the piece; false if there is no
+    /// room.
+    #[inline(always)]
+    pub fn push(&mut self, id: u32, end: usize) -> bool {
+        if self.len >= MAX_SYMBOLS {
+            return false;
+        }
+        self.ids[self.len] = id;
+        self.ends[self.len] = end as u32;
+        self.len += 1;
+        true
+    }
+
+    /// Number of symbols before merging.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Merges until no pair has a rank.
+    ///
+    /// # Safety
+    /// The machine must have `S`.
+    #[inline(always)]
+    pub unsafe fn merge<S: Isa>(&mut self, bpe: &Bpe) {
+        let len = self.len.min(MAX_SYMBOLS);
+        if len == 0 {
+            return;
+        }
+        let mut left = self.ids[0];
+        for at in 1..len {
+            let right = self.ids[at];
+            self.keys[at - 1] = key(bpe.rank(left, right), at - 1);
+            left = right;
+        }
+        for at in 0..len {
+            self.next[at] = at as u16 + 1;
+            self.prev[at] = (at as u16).wrapping_sub(1);
+        }
+        self.keys[len - 1..len.next_multiple_of(16)].fill(u32::MAX);
+        loop {
+            // SAFETY: the caller's contract.
+            let best = unsafe { S::min_key(&self.keys, len) };
+            if best == u32::MAX {
+                return;
+            }
+            self.join(bpe, (best & 0xff) as usize, best >> 8, len);
+        }
+    }
+
+    /// Joins the symbol at `at` with the next one.
+    #[inline(always)]
+    fn join(&mut self, bpe: &Bpe, at: usize, rank: u32, len: usize) {
+        let id = bpe.merged(rank);
+        let gone = usize::from(self.next[at]) & (MAX_SYMBOLS - 1);
+        let after = usize::from(self.next[gone]);
+        self.ids[at] = id;
+        self.ends[at] = self.ends[gone];
+        self.next[at] = after as u16;
+        self.keys[gone] = u32::MAX;
+        self.keys[at] = if after < len {
+            self.prev[after] = at as u16;
+            key(bpe.pairs.rank(id, self.ids[after]), at)
+        } else {
+            u32::MAX
+        };
+        let before = usize::from(self.prev[at]);
+        if before < len {
+            self.keys[before] = key(bpe.pairs.rank(self.ids[before], id), before);
+        }
+    }
+
+    /// The tokens: id, and end in bytes from the start of the piece.
+    #[inline(always)]
+    pub fn tokens(&self) -> impl Iterator<Item = (u32, usize)> + '_ {
+        let mut at = if self.len == 0 { usize::MAX } else { 0 };
+        std::iter::from_fn(move || {
+            if at >= self.len.min(MAX_SYMBOLS) {
+                return None;
+            }
+            let token = (self.ids[at], self.ends[at] as usize);
+            at = usize::from(self.next[at]);
+            Some(token)
+        })
+    }
+}

@@ -1,0 +1,137 @@
+//! Every way to merge gives what merging by the definition gives.
+
+use super::*;
+use crate::simd::{Level, Scalar};
+
+/// The definition: merge the pair of the lowest rank, the leftmost first.
+fn by_definition(bpe: &Bpe, piece: &[u8]) -> Vec<u32> {
+    let mut ids: Vec<u32> = match bpe.symbolism {
+        Symbolism::Bytes => piece.iter().map(|&b| bpe.byte_ids[b as usize]).collect(),
+        Symbolism::Chars => Symbols::new(bpe, piece, 0).map(|(id, _)| id).collect(),
+    };
+    loop {
+        let ranks = ids.windows(2).map(|p| bpe.pairs.rank(p[0], p[1]));
+        let best = ranks.enumerate().min_by_key(|&(at, rank)| (rank, at));
+        match best.filter(|&(_, rank)| rank != pairs::NO_RANK) {
+            Some((at, rank)) => {
+                ids[at] = bpe.merged(rank);
+                ids.remove(at + 1);
+            }
+            None => return ids,
+        }
+    }
+}
+
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (self.0 >> 33) % bound
+    }
+}
+
+/// A vocabulary of random merges over few symbols: nothing about it is as in a trained one.
+fn random_vocabulary(random: &mut Random, alphabet: &[u8], merges: usize) -> Vocabulary {
+    let mut byte_ids = [0; 256];
+    (0..256).for_each(|b| byte_ids[b] = b as u32);
+    let mut pieces: Vec<(u32, Vec<u8>)> = (0..=255u8).map(|b| (u32::from(b), vec![b])).collect();
+    let mut usable: Vec<usize> = alphabet.iter().map(|&b| usize::from(b)).collect();
+    let mut list: Vec<Merge> = Vec::new();
+    while list.len() < merges {
+        let left = usable[random.below(usable.len() as u64) as usize];
+        let right = usable[random.below(usable.len() as u64) as usize];
+        let joined = [pieces[left].1.as_slice(), &pieces[right].1].concat();
+        if joined.len() > 12 {
+            continue;
+        }
+        let merged = pieces.iter().position(|(_, p)| *p == joined).unwrap_or_else(|| {
+            pieces.push((pieces.len() as u32, joined));
+            usable.push(pieces.len() - 1);
+            pieces.len() - 1
+        });
+        let [left, right, merged] = [left, right, merged].map(|id| id as u32);
+        list.push(Merge { left, right, merged, rank: list.len() as u32 });
+    }
+    // Ranks in any order: a merge can come before those that make its parts.
+    for at in (1..list.len()).rev() {
+        let other = random.below(at as u64 + 1) as usize;
+        let rank = list[at].rank;
+        list[at].rank = list[other].rank;
+        list[other].rank = rank;
+    }
+    list.sort_by_key(|m| m.rank);
+    Vocabulary { symbolism: Symbolism::Bytes, pieces, byte_ids, merges: list, ignore_merges: false }
+}
+
+fn encode(bpe: &Bpe, piece: &[u8]) -> Vec<u32> {
+    let mut out = Vec::new();
+    let mut scratch = Scratch::default();
+    // SAFETY: portable code, or a level that the machine has.
+    unsafe {
+        match Level::best() {
+            #[cfg(target_arch = "x86_64")]
+            Level::Avx2 => {
+                bpe.encode::<crate::simd::Avx2>(piece, 0, piece.len(), &mut scratch, &mut out);
+            }
+            #[cfg(target_arch = "x86_64")]
+            Level::Avx512 => {
+                bpe.encode::<crate::simd::Avx512>(piece, 0, piece.len(), &mut scratch, &mut out);
+            }
+            #[cfg(target_arch = "aarch64")]
+            Level::Neon => {
+                bpe.encode::<crate::simd::Neon>(piece, 0, piece.len(), &mut scratch, &mut out);
+            }
+            Level::Scalar => {
+                bpe.encode::<Scalar>(piece, 0, piece.len(), &mut scratch, &mut out);
+            }
+        }
+    }
+    out
+}
+
+fn all_agree(seed: u64, alphabet: &[u8], units: &[&str]) {
+    let mut random = Random(seed);
+    for round in 0..60 {
+        let merges = 5 + random.below(80) as usize;
+        let vocabulary = random_vocabulary(&mut random, alphabet, merges);
+        let bpe = Bpe::new(&vocabulary).unwrap();
+        for length in [1, 2, 5, 13, 40, 200, 257, 600, 1500] {
+            let text: String =
+                (0..length).map(|_| units[random.below(units.len() as u64) as usize]).collect();
+            let expected = by_definition(&bpe, text.as_bytes());
+            let origin = format!("seed {seed}, round {round}: {text}");
+            assert_eq!(encode(&bpe, text.as_bytes()), expected, "{origin}");
+            assert_eq!(long::by_heap(&bpe, text.as_bytes()), expected, "heap, {origin}");
+        }
+    }
+}
+
+#[test]
+fn windows_and_heap_agree_with_the_definition() {
+    all_agree(1, b"ab", &["a", "b"]);
+    all_agree(2, b"abc", &["a", "b", "c"]);
+    all_agree(3, b"a", &["a"]);
+    all_agree(4, b"abcdefgh", &["a", "bb", "cde", "abcdefgh", "h", "g"]);
+}
+
+#[test]
+fn characters_that_close_first_agree_with_the_definition() {
+    let units = ["é", "è", "ê", "à", "a", " ", "中", "丯", "串"];
+    let mut alphabet: Vec<u8> = units.concat().into_bytes();
+    alphabet.sort_unstable();
+    alphabet.dedup();
+    all_agree(5, &alphabet, &units);
+    all_agree(6, &[0xc3, 0xa9, 0xa8], &["é", "è"]);
+}
+
+#[test]
+fn bounds_are_checked() {
+    let mut random = Random(7);
+    let mut vocabulary = random_vocabulary(&mut random, b"ab", 3);
+    vocabulary.pieces.push((1 << 20, b"x".to_vec()));
+    assert_eq!(Bpe::new(&vocabulary).err(), Some(BuildError::Id(1 << 20)));
+    vocabulary.pieces.pop();
+    vocabulary.merges[2].rank = 1 << 24;
+    assert_eq!(Bpe::new(&vocabulary).err(), Some(BuildError::Rank(1 << 24)));
+}

@@ -1,0 +1,20 @@
+#![doc = include_str!("../README.md")]
+
+mod added;
+mod bpe;
+mod decode;
+mod encode;
+mod load;
+mod normalize;
+mod simd;
+mod spaces;
+mod split;
+mod tokenizer;
+mod unicode;
+mod unicode_ranges;
+
+pub use decode::{Detokenizer, Pieces};
+pub use load::{LoadError, Ranks};
+pub use simd::Level;
+pub use split::Pattern;
+pub use tokenizer::{Memory, Tokenizer};

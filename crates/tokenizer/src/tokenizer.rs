@@ -1,0 +1,231 @@
+//! The tokenizer: what callers see.
+
+use std::cell::RefCell;
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::added::{AddedTokens, Part};
+use crate::bpe::{Bpe, Scratch};
+use crate::decode::{Detokenizer, Pieces};
+use crate::encode::Encoder;
+use crate::load::{self, AddedToken, Cut, LoadError, Ranks, Spec};
+use crate::simd::Level;
+use crate::{normalize, spaces};
+
+/// A byte-pair-encoding tokenizer with its whole pipeline. Immutable: share it between threads.
+pub struct Tokenizer {
+    encoder: Encoder,
+    nfc: bool,
+    /// Found in the text as it comes, and in the normalized text.
+    raw: AddedTokens,
+    normalized: AddedTokens,
+    prefix: Vec<u32>,
+    suffix: Vec<u32>,
+    pieces: Pieces,
+    added: Vec<AddedToken>,
+    /// Which one of this process.
+    key: u64,
+}
+
+/// Room of one thread for one tokenizer.
+#[derive(Default)]
+struct Room {
+    scratch: Scratch,
+    text: String,
+}
+
+thread_local! {
+    /// Rooms of the tokenizers that this thread used last.
+    static ROOMS: RefCell<Vec<(u64, Room)>> = const { RefCell::new(Vec::new()) };
+}
+
+/// What a tokenizer takes, in bytes. Automata of added tokens are not counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Memory {
+    /// Once per vocabulary.
+    pub shared: usize,
+    /// Once per vocabulary and thread that encodes.
+    pub per_thread: usize,
+}
+
+/// Most rooms of a thread.
+const MAX_ROOMS: usize = 4;
+
+/// Bytes of a buffer that a thread keeps after a long text.
+const KEPT_BUFFER: usize = 1 << 20;
+
+impl Tokenizer {
+    /// Reads a tokenizer.json file.
+    ///
+    /// # Errors
+    /// If it cannot be read, is broken, or asks for something that is not supported: then
+    /// [`LoadError::Unsupported`] names it, and another tokenizer must be used.
+    pub fn from_file(path: impl AsRef<Path>) -> Result<Self, LoadError> {
+        let path = path.as_ref();
+        let io = |source| LoadError::Io { path: path.display().to_string(), source };
+        Self::from_json(&std::fs::read_to_string(path).map_err(io)?)
+    }
+
+    /// Reads the text of a tokenizer.json.
+    ///
+    /// # Errors
+    /// As [`Tokenizer::from_file`].
+    pub fn from_json(text: &str) -> Result<Self, LoadError> {
+        Self::new(load::from_json(text)?)
+    }
+
+    /// Takes a vocabulary in tiktoken's form.
+    ///
+    /// # Errors
+    /// If a single byte has no token, or the vocabulary is too large.
+    pub fn from_ranks(ranks: Ranks) -> Result<Self, LoadError> {
+        Self::new(load::from_ranks(ranks)?)
+    }
+
+    fn new(spec: Spec) -> Result<Self, LoadError> {
+        static NEXT_KEY: AtomicU64 = AtomicU64::new(0);
+        let pieces = Pieces::new(&spec);
+        let automaton = |normalized: bool| {
+            let tokens = spec.added.iter().filter(|t| t.normalized == normalized);
+            let set = AddedTokens::new(tokens.cloned().collect());
+            set.map_err(|e| load::unsupported("added_tokens", e.to_string()))
+        };
+        Ok(Self {
+            raw: automaton(false)?,
+            normalized: automaton(true)?,
+            encoder: Encoder {
+                bpe: Bpe::new(&spec.vocabulary)?,
+                cut: spec.cut,
+                level: Level::best(),
+            },
+            nfc: spec.nfc,
+            prefix: spec.prefix,
+            suffix: spec.suffix,
+            pieces,
+            added: spec.added,
+            // SYNC: none needed; only distinct values matter.
+            key: NEXT_KEY.fetch_add(1, Ordering::Relaxed),
+        })
+    }
+
+    /// The same with other instructions, for tests and comparisons; `level` must be one of
+    /// [`Level::available`], else nothing changes.
+    pub fn with_level(mut self, level: Level) -> Self {
+        if Level::available().contains(&level) {
+            self.encoder.level = level;
+        }
+        self
+    }
+
+    /// The ids of `text`; `add_special`: with what the post-processor puts around it.
+    pub fn encode(&self, text: &str, add_special: bool) -> Vec<u32> {
+        // English has 4 to 5 bytes per token, Chinese 3 to 4.
+        let mut ids = Vec::with_capacity(text.len() / 3 + 8);
+        self.encode_into(text, add_special, &mut ids);
+        ids
+    }
+
+    /// Appends the ids of `text` to `ids`. Allocates nothing but the growth of `ids`, once the
+    /// thread is warm.
+    pub fn encode_into(&self, text: &str, add_special: bool, ids: &mut Vec<u32>) {
+        if add_special {
+            ids.extend_from_slice(&self.prefix);
+        }
+        self.with_room(|room| self.encode_text(text, 0, room, ids));
+        if add_special {
+            ids.extend_from_slice(&self.suffix);
+        }
+    }
+
+    /// `offset`: where `text` begins in the input.
+    fn encode_text(&self, text: &str, offset: usize, room: &mut Room, ids: &mut Vec<u32>) {
+        self.raw.split(text, |part| match part {
+            Part::Token(id, ..) => ids.push(id),
+            Part::Text(start, end) => {
+                self.encode_part(&text[start..end], offset + start == 0, room, ids);
+            }
+        });
+    }
+
+    /// A text between the added tokens of the first kind.
+    fn encode_part(&self, text: &str, is_start: bool, room: &mut Room, ids: &mut Vec<u32>) {
+        if self.nfc && !normalize::is_nfc(text) {
+            let mut normal = std::mem::take(&mut room.text);
+            normal.clear();
+            normalize::push_nfc(text, &mut normal);
+            self.encode_normal(&normal, is_start, room, ids);
+            normal.shrink_to(KEPT_BUFFER);
+            room.text = normal;
+        } else {
+            self.encode_normal(text, is_start, room, ids);
+        }
+    }
+
+    fn encode_normal(&self, text: &str, is_start: bool, room: &mut Room, ids: &mut Vec<u32>) {
+        if self.normalized.is_empty() {
+            return self.encode_pieces(text, is_start, room, ids);
+        }
+        self.normalized.split(text, |part| match part {
+            Part::Token(id, ..) => ids.push(id),
+            Part::Text(start, end) => {
+                self.encode_pieces(&text[start..end], is_start && start == 0, room, ids);
+            }
+        });
+    }
+
+    /// A text between added tokens.
+    fn encode_pieces(&self, text: &str, is_start: bool, room: &mut Room, ids: &mut Vec<u32>) {
+        let has_marks = matches!(self.encoder.cut, Cut::Spaces { .. }) && text.contains('\u{2581}');
+        let mut copy = String::new();
+        if has_marks {
+            spaces::push_spaces(text, &mut copy);
+        }
+        let text = if has_marks { &copy } else { text };
+        if self.encoder.wants_space(text, is_start) {
+            let spaced = format!(" {text}");
+            self.encoder.encode(&spaced, &mut room.scratch, ids);
+        } else {
+            self.encoder.encode(text, &mut room.scratch, ids);
+        }
+    }
+
+    fn with_room<R>(&self, run: impl FnOnce(&mut Room) -> R) -> R {
+        let mut room = ROOMS.with_borrow_mut(|rooms| {
+            let known = rooms.iter().position(|(key, _)| *key == self.key);
+            known.map_or_else(Room::default, |at| rooms.swap_remove(at).1)
+        });
+        let result = run(&mut room);
+        ROOMS.with_borrow_mut(|rooms| {
+            if rooms.len() >= MAX_ROOMS {
+                rooms.remove(0);
+            }
+            rooms.push((self.key, room));
+        });
+        result
+    }
+
+    /// The text of `ids`. `skip_special`: special tokens leave no text.
+    pub fn decode(&self, ids: &[u32], skip_special: bool) -> String {
+        let mut stream = Detokenizer::at_start(&self.pieces, skip_special);
+        let mut text = String::with_capacity(ids.len() * 4);
+        ids.iter().for_each(|&id| stream.push(&self.pieces, id, &mut text));
+        stream.finish(&mut text);
+        text
+    }
+
+    /// What each token adds to a text.
+    pub fn pieces(&self) -> &Pieces {
+        &self.pieces
+    }
+
+    /// Bytes of memory of all tables, and of what each thread that encodes keeps.
+    pub fn memory(&self) -> Memory {
+        let shared = self.encoder.bpe.memory() + self.pieces.memory();
+        Memory { shared, per_thread: Scratch::default().bytes() }
+    }
+
+    /// The id of an added token by its text.
+    pub fn added_id(&self, content: &str) -> Option<u32> {
+        self.added.iter().find(|t| t.content == content).map(|t| t.id)
+    }
+}
