@@ -30,7 +30,20 @@ SAC_INLINE void narrow_step(const float* values, Bf16* out) {
 #endif
 }
 
-/// Writes elements [column, column + n) of a row.
+/// Writes elements [column, column + n) of a row, whatever their place in the tiles.
+inline void store_rest(const Activations& to, uint32_t row, uint32_t column, const float* values,
+                       uint32_t n) {
+  float* plain = static_cast<float*>(to.data) + size_t{row} * to.k + column;
+  for (uint32_t i = 0; i < n; ++i) {
+    if (to.tiled) {
+      from_float(values[i], *tiled_at(to, row, column + i));
+    } else {
+      plain[i] = values[i];
+    }
+  }
+}
+
+/// The same; whole steps of the tiles go at once.
 SAC_INLINE void store_activations(const Activations& to, uint32_t row, uint32_t column,
                                   const float* values, uint32_t n) {
   if (!to.tiled) {
@@ -38,18 +51,12 @@ SAC_INLINE void store_activations(const Activations& to, uint32_t row, uint32_t 
     for (uint32_t i = 0; i < n; ++i) out[i] = values[i];
     return;
   }
-  uint32_t i = 0;
-  while (i < n) {
-    const uint32_t at = column + i;
-    const uint32_t count = min_u32(kPanelStep - at % kPanelStep, n - i);
-    Bf16* out = tiled_at(to, row, at);
-    if (count == kPanelStep) {
-      narrow_step(values + i, out);
-    } else {
-      for (uint32_t j = 0; j < count; ++j) from_float(values[i + j], out[j]);
-    }
-    i += count;
+  uint32_t i = min_u32(n, (kPanelStep - column % kPanelStep) % kPanelStep);
+  if (i > 0) store_rest(to, row, column, values, i);
+  for (; i + kPanelStep <= n; i += kPanelStep) {
+    narrow_step(values + i, tiled_at(to, row, column + i));
   }
+  if (i < n) store_rest(to, row, column + i, values + i, n - i);
 }
 
 }  // namespace SAC_ISA

@@ -1,10 +1,12 @@
-// Attention over paged bf16 KV by AMX tiles, for the query heads of one kv head.
+// Attention over paged bf16 KV by AMX tiles.
 //
-// KV is walked once, in groups of 64 positions that start at multiples of 64. Query vectors, (row,
-// head) pairs, go in tiles of 16. Scores come out transposed, [position][query], so that K is read
-// where it stands in its block and the softmax runs with one query per lane: each query's maximum,
-// sum and weights are a function of its own scores. Weights become bf16 for the second product, as
-// in the other engines' bf16 attention; V is interleaved by pairs of positions once per group.
+// KV is walked once, in groups of 64 positions that start at multiples of 64, and within a group
+// head by head: all heads of a token stand together in memory. The query vectors of a kv head,
+// (row, head) pairs, go in tiles of 16. Scores come out transposed, [position][query], so that K is
+// read where it stands in its block and the softmax runs with one query per lane: each query's
+// maximum, sum and weights are a function of its own scores. Weights become bf16 for the second
+// product, as in the other engines' bf16 attention; V is interleaved by pairs of positions once per
+// group.
 #pragma once
 #include "cpu/attention_impl.hpp"
 #include "cpu/products_amx.hpp"
@@ -61,7 +63,8 @@ class AmxAttention {
 
   static constexpr size_t scratch_floats(uint32_t head_dim, uint32_t group) {
     const size_t depth = ceil_div(head_dim, kPanelStep) * kPanelStep;
-    const size_t tiles = ceil_div(kRows * group, kQueries);
+    // Either many rows of one head or few rows of many: each head begins a tile.
+    const size_t tiles = kRows * ceil_div(group, kQueries);
     return tiles * tile_floats(depth) + shared_floats(depth);
   }
 
@@ -106,16 +109,16 @@ class AmxAttention {
       : a_(args),
         depth_(ceil_div(args.head_dim, kPanelStep) * kPanelStep),
         count_(args.num_rows * args.group),
-        tiles_(ceil_div(count_, kQueries)),
+        tiles_(ceil_div(count_, kQueries)),  // of one kv head
         in_place_(depth_ == args.head_dim && args.kv.block_size >= kSubtile) {
-    scores_ = args.scratch + tiles_ * tile_floats(depth_);
+    scores_ = args.scratch + args.num_kv_heads * tiles_ * tile_floats(depth_);
     weights_ = reinterpret_cast<Bf16*>(scores_ + kGroup * kQueries);
     values_ = weights_ + size_t{kQueries} * kGroup;
     keys_ = values_ + size_t{kGroup} * depth_;
   }
 
-  QueryTile tile(uint32_t index) const {
-    float* at = a_.scratch + index * tile_floats(depth_);
+  QueryTile tile(uint32_t head, uint32_t index) const {
+    float* at = a_.scratch + (head * tiles_ + index) * tile_floats(depth_);
     QueryTile t;
     t.q = reinterpret_cast<Bf16*>(at);
     t.acc = at + depth_ / 2 * kQueries;
@@ -135,15 +138,24 @@ class AmxAttention {
     uint32_t base = first / kGroup * kGroup;
     prefetch(base, seen_at(base));
     configure_tiles(kQueries, kQueries);
-    for (uint32_t i = 0; i < tiles_; ++i) open(i);
+    for_each_tile([this](uint32_t head, uint32_t i) { open(head, i); });
     for (; base < end; base += kGroup) {
       const Seen seen = seen_at(base);
       if (base + kGroup < end) prefetch(base + kGroup, seen_at(base + kGroup));
-      pair_values(base, seen);
-      if (!in_place_) copy_keys(base, seen);
-      for (uint32_t i = 0; i < tiles_; ++i) attend(tile(i), base, seen);
+      for (uint32_t head = 0; head < a_.num_kv_heads; ++head) {
+        pair_values(head, base, seen);
+        if (!in_place_) copy_keys(head, base, seen);
+        for (uint32_t i = 0; i < tiles_; ++i) attend(tile(head, i), head, base, seen);
+      }
     }
-    for (uint32_t i = 0; i < tiles_; ++i) close(i);
+    for_each_tile([this](uint32_t head, uint32_t i) { close(head, i); });
+  }
+
+  template <class F>
+  void for_each_tile(F&& f) const {
+    for (uint32_t head = 0; head < a_.num_kv_heads; ++head) {
+      for (uint32_t i = 0; i < tiles_; ++i) f(head, i);
+    }
   }
 
   uint32_t begin_of(uint32_t row) const {
@@ -152,8 +164,8 @@ class AmxAttention {
   }
 
   /// Query vectors as columns of words, for the products with K.
-  void open(uint32_t index) {
-    const QueryTile t = tile(index);
+  void open(uint32_t head, uint32_t index) const {
+    const QueryTile t = tile(head, index);
     for (uint32_t lane = 0; lane < kQueries; ++lane) {
       const uint32_t query = index * kQueries + lane;
       const bool used = query < count_;
@@ -165,7 +177,7 @@ class AmxAttention {
     for (uint32_t d = 0; d < depth_; d += kPanelStep) {
       __m512i words[kQueries];
       for (uint32_t lane = 0; lane < kQueries; ++lane) {
-        words[lane] = query_step(index * kQueries + lane, d);
+        words[lane] = query_step(head, index * kQueries + lane, d);
       }
       transpose_words(words);
       for (uint32_t pair = 0; pair < kPanelStep / 2; ++pair) {
@@ -176,9 +188,10 @@ class AmxAttention {
   }
 
   /// 32 dimensions of a query as bf16, zero beyond the head and beyond the last query.
-  __m512i query_step(uint32_t query, uint32_t d) const {
+  __m512i query_step(uint32_t head, uint32_t query, uint32_t d) const {
     if (query >= count_) return _mm512_setzero_si512();
-    const float* q = a_.q + query / a_.group * a_.row_stride + query % a_.group * a_.head_dim + d;
+    const float* q = a_.q + query / a_.group * a_.row_stride +
+                     (head * a_.group + query % a_.group) * a_.head_dim + d;
     const uint32_t count = min_u32(kPanelStep, a_.head_dim - d);
     const uint32_t mask = count == kPanelStep ? ~0u : (1u << count) - 1;
     const __m512 low = _mm512_maskz_loadu_ps(static_cast<__mmask16>(mask), q);
@@ -186,28 +199,29 @@ class AmxAttention {
     return (__m512i)_mm512_cvtne2ps_pbh(high, low);
   }
 
-  /// Asks for a group's rows ahead of their use: heads are interleaved in a block, and the hardware
-  /// does not foresee such strides.
+  /// Asks for a group's rows ahead of their use, in the order in which they stand.
   void prefetch(uint32_t base, Seen seen) const {
-    const uint32_t bytes = a_.head_dim * static_cast<uint32_t>(sizeof(Bf16));
+    const size_t bytes = size_t{a_.num_kv_heads} * a_.head_dim * sizeof(Bf16);
     for (uint32_t t = seen.begin; t < seen.end; ++t) {
-      const char* k = reinterpret_cast<const char*>(key(base + t));
-      const char* v = reinterpret_cast<const char*>(value(base + t));
-      for (uint32_t i = 0; i < bytes; i += 64) {
-        __builtin_prefetch(k + i, 0, 2);
-        __builtin_prefetch(v + i, 0, 2);
-      }
+      const char* k = reinterpret_cast<const char*>(key(0, base + t));
+      for (size_t i = 0; i < bytes; i += 64) __builtin_prefetch(k + i, 0, 2);
+    }
+    for (uint32_t t = seen.begin; t < seen.end; ++t) {
+      const char* v = reinterpret_cast<const char*>(value(0, base + t));
+      for (size_t i = 0; i < bytes; i += 64) __builtin_prefetch(v + i, 0, 2);
     }
   }
 
-  const Bf16* key(uint32_t position) const { return kv_row<Bf16>(a_.kv, a_.kv.k_offset, position); }
+  const Bf16* key(uint32_t head, uint32_t position) const {
+    return kv_row<Bf16>(a_.kv, a_.kv.k_offset, position) + head * a_.head_dim;
+  }
 
   /// values_ = [32 pairs of positions][depth][2]; zero where nobody looks: what stands there may be
   /// anything, and a weight of zero would not silence it.
-  void pair_values(uint32_t base, Seen seen) {
+  void pair_values(uint32_t head, uint32_t base, Seen seen) {
     for (uint32_t t = 0; t < kGroup; t += 2) {
-      const Bf16* even = seen.has(t) ? value(base + t) : nullptr;
-      const Bf16* odd = seen.has(t + 1) ? value(base + t + 1) : nullptr;
+      const Bf16* even = seen.has(t) ? value(head, base + t) : nullptr;
+      const Bf16* odd = seen.has(t + 1) ? value(head, base + t + 1) : nullptr;
       Bf16* out = values_ + size_t{t} * depth_;
       for (uint32_t d = 0; d < depth_; d += kPanelStep) {
         interleave(load_step(even, d), load_step(odd, d), out + size_t{d} * 2);
@@ -215,8 +229,8 @@ class AmxAttention {
     }
   }
 
-  const Bf16* value(uint32_t position) const {
-    return kv_row<Bf16>(a_.kv, a_.kv.v_offset, position);
+  const Bf16* value(uint32_t head, uint32_t position) const {
+    return kv_row<Bf16>(a_.kv, a_.kv.v_offset, position) + head * a_.head_dim;
   }
 
   /// 32 dimensions of a row, zero beyond the head.
@@ -236,29 +250,29 @@ class AmxAttention {
     _mm512_storeu_si512(out + kPanelStep, _mm512_unpackhi_epi16(even, odd));
   }
 
-  void copy_keys(uint32_t base, Seen seen) {
+  void copy_keys(uint32_t head, uint32_t base, Seen seen) {
     for (uint32_t t = 0; t < kGroup; ++t) {
-      const Bf16* row = key(base + max_u32(seen.begin, min_u32(t, seen.end - 1)));
+      const Bf16* row = key(head, base + max_u32(seen.begin, min_u32(t, seen.end - 1)));
       for (uint32_t d = 0; d < depth_; d += kPanelStep) {
         _mm512_storeu_si512(keys_ + t * depth_ + d, load_step(row, d));
       }
     }
   }
 
-  void attend(const QueryTile& t, uint32_t base, Seen seen) {
-    score(t, base, seen);
+  void attend(const QueryTile& t, uint32_t head, uint32_t base, Seen seen) {
+    score(t, head, base, seen);
     weigh(t, base);
     accumulate(t);
   }
 
   /// scores_ = K q, [64 positions][16 queries]. Subtiles that nobody sees repeat one that is seen.
-  void score(const QueryTile& t, uint32_t base, Seen seen) {
+  void score(const QueryTile& t, uint32_t head, uint32_t base, Seen seen) {
     const Bf16* k[kSubtiles];
     for (uint32_t s = 0; s < kSubtiles; ++s) {
       const uint32_t first = seen.begin / kSubtile * kSubtile,
                      last = (seen.end - 1) / kSubtile * kSubtile;
       const uint32_t at = max_u32(first, min_u32(s * kSubtile, last));
-      k[s] = in_place_ ? key(base + at) : keys_ + at * depth_;
+      k[s] = in_place_ ? key(head, base + at) : keys_ + at * depth_;
     }
     const size_t stride = (in_place_ ? a_.kv.token_stride : depth_) * sizeof(Bf16);
     _tile_zero(0);
@@ -370,15 +384,16 @@ class AmxAttention {
     }
   }
 
-  void close(uint32_t index) {
-    const QueryTile t = tile(index);
+  void close(uint32_t head, uint32_t index) const {
+    const QueryTile t = tile(head, index);
     for (uint32_t lane = 0; lane < kQueries && index * kQueries + lane < count_; ++lane) {
       const uint32_t query = index * kQueries + lane;
       float* acc = t.acc + lane * depth_;
       const float inverse = 1.0f / t.sum[lane];
       for (uint32_t d = 0; d < a_.head_dim; ++d) acc[d] *= inverse;
       store_activations(a_.out, a_.out_row + query / a_.group,
-                        a_.out_column + query % a_.group * a_.head_dim, acc, a_.head_dim);
+                        a_.out_column + (head * a_.group + query % a_.group) * a_.head_dim, acc,
+                        a_.head_dim);
     }
   }
 

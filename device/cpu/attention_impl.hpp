@@ -292,7 +292,17 @@ struct Attention {
   static constexpr size_t scratch_floats(uint32_t head_dim, uint32_t group) {
     return attention_scratch_floats(head_dim, group);
   }
-  static void run(const AttentionArgs& a) { attention_typed<T>(a); }
+  static void run(const AttentionArgs& a) {
+    AttentionArgs one = a;
+    one.num_kv_heads = 1;
+    for (uint32_t h = 0; h < a.num_kv_heads; ++h) {
+      attention_typed<T>(one);
+      one.q += size_t{a.group} * a.head_dim;
+      one.out_column += a.group * a.head_dim;
+      one.kv.k_offset += a.head_dim * sizeof(T);
+      one.kv.v_offset += a.head_dim * sizeof(T);
+    }
+  }
 };
 
 }  // namespace SAC_ISA

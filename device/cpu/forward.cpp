@@ -15,6 +15,8 @@ struct Product {
 
 /// Bytes of activations of one work item: they stay in a core's L2 while panels stream past them.
 constexpr uint32_t kItemBytes = 1u << 20;
+/// Rows of items are multiples of this: what the matrix instructions take at once.
+constexpr uint32_t kRowUnit = 2 * kActivationRows;
 /// Items per worker below which panels are handed out one by one.
 constexpr uint32_t kItemsPerWorker = 8;
 
@@ -74,14 +76,21 @@ class Forward {
   /// One phase: all products of the same x. How it is cut into items changes no result.
   void multiply(const Activations& in, uint32_t rows, Epilogue epilogue, const Product* products,
                 uint32_t count) {
-    const uint32_t rows_per_item = kItemBytes / (in.k * (in.tiled ? 2u : 4u));
-    const uint32_t blocks = ceil_div(rows, max_u32(rows_per_item, 2 * kActivationRows));
+    const uint32_t fit = kItemBytes / (in.k * (in.tiled ? 2u : 4u));
+    const uint32_t rows_per_item = max_u32(min_u32(fit, kTileRows), 2 * kActivationRows);
+    const uint32_t blocks = ceil_div(rows, rows_per_item / kRowUnit * kRowUnit);
     const uint32_t panels_per_item = choose_panels(blocks, products, count);
     uint32_t groups = 0;
     for (uint32_t p = 0; p < count; ++p) {
       groups += ceil_div(products[p].matrix->num_panels(), panels_per_item);
     }
-    worker_.for_each(groups * blocks, [&](uint32_t item) {
+    MatmulArgs a = {};
+    a.x = in;
+    a.dtype = c_.dtype;
+    a.epilogue = epilogue;
+    a.gated = s_.gated;
+    a.tiles = scratch_.tiles;
+    const auto compute = [&](uint32_t item) {
       // Blocks of one group are neighbours, so that its weights come from memory once.
       const uint32_t block = item % blocks;
       uint32_t group = item / blocks;
@@ -91,37 +100,32 @@ class Forward {
       }
       const uint32_t begin = block_begin(rows, blocks, block);
       const uint32_t first = group * panels_per_item;
-      MatmulArgs a = {};
-      a.x = in;
       a.first_row = begin;
       a.num_rows = block_begin(rows, blocks, block + 1) - begin;
       a.n = p->matrix->n;
-      a.dtype = c_.dtype;
       a.panels = p->matrix->panels;
       a.panels2 = p->second == nullptr ? nullptr : p->second->panels;
       a.bias = p->bias;
       a.bias2 = p->second_bias;
       a.first_panel = first;
       a.num_panels = min_u32(panels_per_item, p->matrix->num_panels() - first);
-      a.epilogue = epilogue;
       a.y = p->y;
       a.y_stride = p->y_stride;
-      a.gated = s_.gated;
-      k_.matmul(a);
-    });
+      k_.multiply(a);
+    };
+    worker_.for_each_published(groups * blocks, compute, [&](uint32_t) { k_.finish(a); });
   }
 
   /// Blocks of nearly equal height, in whole tiles of activations.
   static uint32_t block_begin(uint32_t rows, uint32_t blocks, uint32_t block) {
-    const uint32_t tiles = ceil_div(rows, 2 * kActivationRows);
-    return min_u32(rows, tiles * block / blocks * 2 * kActivationRows);
+    return min_u32(rows, ceil_div(rows, kRowUnit) * block / blocks * kRowUnit);
   }
 
   /// As many panels per item as leave every worker enough items.
   uint32_t choose_panels(uint32_t blocks, const Product* products, uint32_t count) const {
     uint32_t panels = 0;
     for (uint32_t p = 0; p < count; ++p) panels += products[p].matrix->num_panels();
-    uint32_t per_item = kMaxPanelsPerCall;
+    uint32_t per_item = kTilePanels;
     while (per_item > 1 && panels / per_item * blocks < kItemsPerWorker * worker_.num_threads()) {
       per_item /= 2;
     }
@@ -164,9 +168,11 @@ class Forward {
   void attend(uint32_t l, const LayerWeights& layer) {
     const uint32_t group = c_.num_heads / c_.num_kv_heads;
     const uint32_t group_width = group * c_.head_dim;
-    worker_.for_each(num_chunks_ * c_.num_kv_heads, [&](uint32_t item) {
-      const PlanChunk& chunk = plan_.chunk(item / c_.num_kv_heads);
-      const uint32_t head = item % c_.num_kv_heads;
+    const uint32_t heads = heads_per_item();
+    const uint32_t parts = ceil_div(c_.num_kv_heads, heads);
+    worker_.for_each(num_chunks_ * parts, [&](uint32_t item) {
+      const PlanChunk& chunk = plan_.chunk(item / parts);
+      const uint32_t head = item % parts * heads;
       AttentionArgs a = {};
       a.q = qkv(chunk.first_row) + head * group_width;
       a.row_stride = s_.qkv_width;
@@ -175,6 +181,7 @@ class Forward {
       a.out_column = head * group_width;
       a.num_rows = chunk.num_rows;
       a.first_position = chunk.first_position;
+      a.num_kv_heads = min_u32(heads, c_.num_kv_heads - head);
       a.group = group;
       a.head_dim = c_.head_dim;
       a.window = layer.window;
@@ -183,6 +190,14 @@ class Forward {
       a.scratch = scratch_.attention;
       k_.attention(a);
     });
+  }
+
+  /// Decodes of many sequences go all heads at once, which reads their KV in order; else each head
+  /// is an item, so that there is work for everybody.
+  uint32_t heads_per_item() const {
+    const bool decodes = num_chunks_ == num_rows_;
+    if (!decodes || num_chunks_ < kItemsPerWorker * worker_.num_threads()) return 1;
+    return min_u32(c_.num_kv_heads, k_.attention_rows(c_.dtype));
   }
 
   void project_out(const LayerWeights& layer) {

@@ -21,8 +21,11 @@ inline constexpr uint32_t kPanelOutputs = 32;
 inline constexpr uint32_t kPanelStep = 32;
 /// Rows of activations that stand together in the tiled form.
 inline constexpr uint32_t kActivationRows = 16;
-/// Most panels that one call of matmul takes: the width of its tile buffer.
-inline constexpr uint32_t kMaxPanelsPerCall = 4;
+/// Most panels and rows of one product call, and floats of the tile that its results stand in.
+inline constexpr uint32_t kTilePanels = 4;
+inline constexpr uint32_t kTileRows = 256;
+inline constexpr uint32_t kTileWidth = kTilePanels * kPanelOutputs;
+inline constexpr size_t kTileFloats = size_t{kTileRows} * kTileWidth;
 /// Elements of one panel of a matrix with k inputs.
 constexpr size_t panel_elements(uint32_t dtype, uint32_t k) {
   const uint32_t depth = dtype == SAC_DTYPE_BF16 ? ceil_div(k, kPanelStep) * kPanelStep : k;
@@ -53,8 +56,8 @@ enum class Epilogue : uint32_t {
 /// first_panel + num_panels).
 struct MatmulArgs {
   Activations x;
-  uint32_t first_row;  // of x and of the result
-  uint32_t num_rows;
+  uint32_t first_row;   // of x and of the result
+  uint32_t num_rows;    // <= kTileRows
   uint32_t n;           // outputs of the matrix
   uint32_t dtype;       // SAC_DTYPE_* of the panels
   const void* panels;   // [ceil(n / 32)] of panel_elements(dtype, x.k)
@@ -62,11 +65,12 @@ struct MatmulArgs {
   const float* bias;    // [n] or null
   const float* bias2;   // [n] or null
   uint32_t first_panel;
-  uint32_t num_panels;  // <= kMaxPanelsPerCall
+  uint32_t num_panels;  // <= kTilePanels
   Epilogue epilogue;
   float* y;  // [rows][y_stride], of kStore and kAdd
   size_t y_stride;
   Activations gated;  // of kGated
+  float* tiles;       // [2][kTileRows][kTileWidth]: the products until they are finished
 };
 
 /// Where one layer's K and V of one kv head stand in the pool, for a sequence's block table.
@@ -81,20 +85,21 @@ struct KvView {
   uint32_t dtype;
 };
 
-/// Attention of consecutive positions of one sequence for the query heads that share one kv head.
+/// Attention of consecutive positions of one sequence, for the query heads of some kv heads.
 struct AttentionArgs {
-  const float* q;  // [num_rows][row_stride]: the group's heads, head_dim each
+  const float* q;  // [num_rows][row_stride]: [num_kv_heads][group][head_dim]
   size_t row_stride;
   Activations out;  // the same heads, from out_row and out_column on
   uint32_t out_row;
   uint32_t out_column;
   uint32_t num_rows;  // <= Kernels::attention_rows
   uint32_t first_position;
-  uint32_t group;  // query heads per kv head
+  uint32_t num_kv_heads;  // num_rows * num_kv_heads <= Kernels::attention_rows
+  uint32_t group;         // query heads per kv head
   uint32_t head_dim;
   uint32_t window;  // positions that a row may look back, itself included; 0 = all
   float scale;
-  KvView kv;
+  KvView kv;       // of the first of the kv heads; they are head_dim apart
   float* scratch;  // of Kernels::attention_scratch_floats, aligned to 64 bytes
 };
 
@@ -131,7 +136,10 @@ struct PackArgs {
 struct Kernels {
   const char* name;
   bool bf16_activations;  // products with bf16 weights read tiled activations
-  void (*matmul)(const MatmulArgs&);
+  /// Computes the products into the tiles; reads only x and the panels, and writes nothing else.
+  void (*multiply)(const MatmulArgs&);
+  /// Adds biases, applies the epilogue and writes the results.
+  void (*finish)(const MatmulArgs&);
   /// Most rows of one call, by the dtype of the KV.
   uint32_t (*attention_rows)(uint32_t dtype);
   size_t (*attention_scratch_floats)(uint32_t dtype, uint32_t head_dim, uint32_t group);

@@ -8,6 +8,7 @@
 #if defined(__x86_64__)
 // g++ 12 takes the "undefined" operands of its own AVX-512 header for uninitialised variables.
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#pragma GCC diagnostic ignored "-Wuninitialized"
 #include <immintrin.h>
 
 #pragma GCC target("avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512bf16")

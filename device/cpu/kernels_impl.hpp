@@ -34,7 +34,8 @@ constexpr Kernels make_kernels(const char* name) {
   Kernels k = {};
   k.name = name;
   k.bf16_activations = Products<Bf16>::kTiledActivations;
-  k.matmul = matmul;
+  k.multiply = multiply;
+  k.finish = finish;
   k.attention_rows = attention_rows;
   k.attention_scratch_floats = attention_scratch;
   k.attention = attention;

@@ -22,8 +22,8 @@ SAC_INLINE void add_bias(float* values, const float* bias, uint32_t n) {
 /// Finishes and writes `n` outputs of one row from output `first` on; `second` is the other product
 /// of kGated.
 template <Epilogue kEpilogue>
-SAC_INLINE void finish(const MatmulArgs& a, uint32_t row, uint32_t first, uint32_t n, float* values,
-                       float* second) {
+SAC_INLINE void finish_outputs(const MatmulArgs& a, uint32_t row, uint32_t first, uint32_t n,
+                               float* values, float* second) {
   add_bias(values, a.bias == nullptr ? nullptr : a.bias + first, n);
   if constexpr (kEpilogue == Epilogue::kGated) {
     add_bias(second, a.bias2 == nullptr ? nullptr : a.bias2 + first, n);
@@ -37,82 +37,67 @@ SAC_INLINE void finish(const MatmulArgs& a, uint32_t row, uint32_t first, uint32
   }
 }
 
-/// A tile [rows][stride] of which `count` outputs from `first` on belong to the matrix.
 template <Epilogue kEpilogue>
-void finish_tile(const MatmulArgs& a, uint32_t first_row, uint32_t rows, uint32_t first,
-                 uint32_t count, float* tile, float* tile2, uint32_t stride) {
-  for (uint32_t r = 0; r < rows; ++r) {
+void finish_tile(const MatmulArgs& a) {
+  const uint32_t first = a.first_panel * kPanelOutputs;
+  const uint32_t count = min_u32(a.num_panels * kPanelOutputs, a.n - first);
+  for (uint32_t r = 0; r < a.num_rows; ++r) {
+    float* values = a.tiles + size_t{r} * kTileWidth;
+    float* second = values + kTileFloats;
     uint32_t i = 0;
     for (; i + kFinishOutputs <= count; i += kFinishOutputs) {
-      finish<kEpilogue>(a, first_row + r, first + i, kFinishOutputs, tile + r * stride + i,
-                        tile2 + r * stride + i);
+      finish_outputs<kEpilogue>(a, a.first_row + r, first + i, kFinishOutputs, values + i,
+                                second + i);
     }
     if (i < count) {
-      finish<kEpilogue>(a, first_row + r, first + i, count - i, tile + r * stride + i,
-                        tile2 + r * stride + i);
+      finish_outputs<kEpilogue>(a, a.first_row + r, first + i, count - i, values + i, second + i);
     }
   }
 }
 
-/// One tile of panels x rows, from products to results.
-template <class T>
-void matmul_tile(const MatmulArgs& a, uint32_t first_panel, uint32_t num_panels, uint32_t first_row,
-                 uint32_t rows) {
-  using P = Products<T>;
-  constexpr uint32_t kWidth = P::kPanels * kPanelOutputs;
-  alignas(64) float tile[P::kRows * kWidth];
-  alignas(64) float tile2[P::kRows * kWidth];
-  const size_t begin = panel_begin<T>(a.x.k, first_panel);
-  const T* panels = static_cast<const T*>(a.panels) + begin;
-  const T* next = panels + panel_begin<T>(a.x.k, num_panels);
-  if (a.epilogue == Epilogue::kGated) {
-    const T* panels2 = static_cast<const T*>(a.panels2) + begin;
-    P::fill(a.x, first_row, rows, panels, panels2, num_panels, tile);
-    P::fill(a.x, first_row, rows, panels2, next, num_panels, tile2);
-  } else {
-    P::fill(a.x, first_row, rows, panels, next, num_panels, tile);
-  }
-  const uint32_t first = first_panel * kPanelOutputs;
-  const uint32_t count = min_u32(num_panels * kPanelOutputs, a.n - first);
+inline void finish(const MatmulArgs& a) {
   switch (a.epilogue) {
     case Epilogue::kStore:
-      return finish_tile<Epilogue::kStore>(a, first_row, rows, first, count, tile, tile2, kWidth);
+      return finish_tile<Epilogue::kStore>(a);
     case Epilogue::kAdd:
-      return finish_tile<Epilogue::kAdd>(a, first_row, rows, first, count, tile, tile2, kWidth);
+      return finish_tile<Epilogue::kAdd>(a);
     case Epilogue::kGated:
-      return finish_tile<Epilogue::kGated>(a, first_row, rows, first, count, tile, tile2, kWidth);
+      return finish_tile<Epilogue::kGated>(a);
   }
 }
 
-/// Where tile t of `tiles` begins: nearly equal heights, in whole units.
-SAC_INLINE uint32_t tile_begin(uint32_t rows, uint32_t unit, uint32_t tiles, uint32_t t) {
-  const uint32_t units = ceil_div(rows, unit);
-  return min_u32(rows, static_cast<uint32_t>(uint64_t{units} * t / tiles) * unit);
-}
-
-/// A tile's height changes no result.
+/// All rows of one matrix's panels. A tile's height changes no result.
 template <class T>
-void matmul_typed(const MatmulArgs& a) {
+void multiply_panels(const MatmulArgs& a, const T* panels, float* tile) {
   using P = Products<T>;
-  const uint32_t tiles = ceil_div(a.num_rows, P::kRows);
   for (uint32_t p = 0; p < a.num_panels; p += P::kPanels) {
-    const uint32_t panels = min_u32(P::kPanels, a.num_panels - p);
-    for (uint32_t t = 0; t < tiles; ++t) {
-      const uint32_t begin = tile_begin(a.num_rows, P::kRowUnit, tiles, t);
-      const uint32_t end = tile_begin(a.num_rows, P::kRowUnit, tiles, t + 1);
-      matmul_tile<T>(a, a.first_panel + p, panels, a.first_row + begin, end - begin);
+    const uint32_t count = min_u32(P::kPanels, a.num_panels - p);
+    const T* at = panels + panel_begin<T>(a.x.k, a.first_panel + p);
+    const uint32_t parts = ceil_div(a.num_rows, P::kRows);
+    for (uint32_t i = 0; i < parts; ++i) {  // of nearly equal height
+      const uint32_t begin = a.num_rows * i / parts;
+      const uint32_t end = a.num_rows * (i + 1) / parts;
+      P::fill(a.x, a.first_row + begin, end - begin, at, count,
+              tile + size_t{begin} * kTileWidth + p * kPanelOutputs);
     }
   }
 }
 
-inline void matmul(const MatmulArgs& a) {
+template <class T>
+void multiply_typed(const MatmulArgs& a) {
+  multiply_panels(a, static_cast<const T*>(a.panels), a.tiles);
+  if (a.epilogue != Epilogue::kGated) return;
+  multiply_panels(a, static_cast<const T*>(a.panels2), a.tiles + kTileFloats);
+}
+
+inline void multiply(const MatmulArgs& a) {
   switch (a.dtype) {
     case SAC_DTYPE_BF16:
-      return matmul_typed<Bf16>(a);
+      return multiply_typed<Bf16>(a);
     case SAC_DTYPE_F16:
-      return matmul_typed<F16>(a);
+      return multiply_typed<F16>(a);
     default:
-      return matmul_typed<float>(a);
+      return multiply_typed<float>(a);
   }
 }
 

@@ -30,14 +30,13 @@ SAC_INLINE void configure_tiles(uint32_t rows0, uint32_t rows1) {
 }
 
 struct AmxProducts {
-  static constexpr uint32_t kRows = 256;
-  static constexpr uint32_t kRowUnit = 32;
+  static constexpr uint32_t kRows = kTileRows;
   static constexpr bool kTiledActivations = true;
   static constexpr uint32_t kPanels = 1;
   /// Steps of k in one go: a panel of this depth is re-read from the second-level cache at most.
   static constexpr uint32_t kStepsAtOnce = 32;
   static constexpr size_t kPanelStepElements = size_t{kPanelStep} * kPanelOutputs;
-  static constexpr size_t kResultBytes = kPanelOutputs * sizeof(float);
+  static constexpr size_t kResultBytes = kTileWidth * sizeof(float);
   static constexpr size_t kWeightBytes = 2 * kPanelOutputs * sizeof(Bf16);
   static constexpr size_t kRowBytes = kPanelStep * sizeof(Bf16);
 
@@ -111,9 +110,10 @@ struct AmxProducts {
     _tile_stored(1, tile0 + 16, kResultBytes);
   }
 
-  /// `next` is the panel whose turn comes after this one.
+  /// The panel that stands behind this one is asked for on the way.
   static void fill(const Activations& x, uint32_t first_row, uint32_t rows, const Bf16* panel,
-                   const Bf16* next, uint32_t, float* tile) {
+                   uint32_t, float* tile) {
+    const Bf16* next = panel + panel_begin<Bf16>(x.k, 1);
     const uint32_t steps = ceil_div(x.k, kPanelStep);
     const uint32_t row_pairs = ceil_div(rows, 2 * kActivationRows);
     const uint32_t at_once = row_pairs > 1 ? kStepsAtOnce : steps;
@@ -130,12 +130,12 @@ struct AmxProducts {
         shape0 = rows0;
         shape1 = rows1;
         const Bf16* x0 = tiled_at(x, row, s * kPanelStep);
-        float* tile0 = tile + size_t{r} * kPanelOutputs;
+        float* tile0 = tile + size_t{r} * kTileWidth;
         if (rows1 == 0) {
           multiply1(x0, weights, count, s == 0, tile0);
         } else {
           multiply2(x0, tiled_at(x, row + rows0, s * kPanelStep), weights, count, s == 0, ahead,
-                    tile0, tile0 + size_t{rows0} * kPanelOutputs);
+                    tile0, tile0 + size_t{rows0} * kTileWidth);
         }
         r += rows0 + rows1;
       }

@@ -9,10 +9,8 @@ inline namespace SAC_ISA {
 
 struct Bf16Products {
   static constexpr uint32_t kRows = 8;
-  static constexpr uint32_t kRowUnit = 1;
   static constexpr bool kTiledActivations = true;
-  static constexpr uint32_t kPanels = kMaxPanelsPerCall;
-  static constexpr uint32_t kWidth = kPanels * kPanelOutputs;
+  static constexpr uint32_t kPanels = kTilePanels;
 
   SAC_INLINE __m512bh load_weights(const Bf16* p) { return (__m512bh)_mm512_loadu_si512(p); }
   /// The pair of activations at p in all lanes.
@@ -22,71 +20,69 @@ struct Bf16Products {
     return (__m512bh)_mm512_set1_epi32(pair);
   }
 
-  /// kTileRows rows x kTilePanels panels; row[r] points at the row's first step of k.
-  template <uint32_t kTileRows, uint32_t kTilePanels>
-  SAC_INLINE void multiply(const Bf16* const (&row)[kTileRows], uint32_t k, const Bf16* panels,
+  /// kR rows x kP panels; row[r] points at the row's first step of k.
+  template <uint32_t kR, uint32_t kP>
+  SAC_INLINE void multiply(const Bf16* const (&row)[kR], uint32_t k, const Bf16* panels,
                            float* tile) {
     const size_t stride = panel_begin<Bf16>(k, 1);
-    __m512 acc[kTileRows][2 * kTilePanels];
+    __m512 acc[kR][2 * kP];
     for (auto& r : acc) {
       for (__m512& a : r) a = _mm512_setzero_ps();
     }
     for (uint32_t step = 0; step < ceil_div(k, kPanelStep); ++step) {
       for (uint32_t pair = 0; pair < kPanelStep / 2; ++pair) {
         const size_t at = size_t{step} * kPanelStep * kPanelOutputs + pair * 2 * kPanelOutputs;
-        __m512bh w[2 * kTilePanels];
-        for (uint32_t v = 0; v < 2 * kTilePanels; ++v) {
+        __m512bh w[2 * kP];
+        for (uint32_t v = 0; v < 2 * kP; ++v) {
           w[v] = load_weights(panels + v / 2 * stride + at + v % 2 * kPanelOutputs);
         }
-        for (uint32_t r = 0; r < kTileRows; ++r) {
+        for (uint32_t r = 0; r < kR; ++r) {
           const __m512bh value = load_pair(row[r] + step * kActivationTile + pair * 2);
-          for (uint32_t v = 0; v < 2 * kTilePanels; ++v) {
+          for (uint32_t v = 0; v < 2 * kP; ++v) {
             acc[r][v] = _mm512_dpbf16_ps(acc[r][v], value, w[v]);
           }
         }
       }
     }
-    for (uint32_t r = 0; r < kTileRows; ++r) {
-      for (uint32_t v = 0; v < 2 * kTilePanels; ++v) {
-        _mm512_storeu_ps(tile + r * kWidth + v * 16, acc[r][v]);
+    for (uint32_t r = 0; r < kR; ++r) {
+      for (uint32_t v = 0; v < 2 * kP; ++v) {
+        _mm512_storeu_ps(tile + r * kTileWidth + v * 16, acc[r][v]);
       }
     }
   }
 
-  template <uint32_t kTileRows>
+  template <uint32_t kR>
   static void fill_rows(const Activations& x, uint32_t first_row, const Bf16* panels,
                         uint32_t num_panels, float* tile) {
-    const Bf16* row[kTileRows];
-    for (uint32_t r = 0; r < kTileRows; ++r) row[r] = tiled_at(x, first_row + r, 0);
-    constexpr uint32_t kTilePanels = kTileRows <= 4 ? 2 : 1;
+    const Bf16* row[kR];
+    for (uint32_t r = 0; r < kR; ++r) row[r] = tiled_at(x, first_row + r, 0);
+    constexpr uint32_t kP = kR <= 4 ? 2 : 1;
     uint32_t p = 0;
-    for (; p + kTilePanels <= num_panels; p += kTilePanels) {
-      multiply<kTileRows, kTilePanels>(row, x.k, panels + panel_begin<Bf16>(x.k, p),
-                                       tile + p * kPanelOutputs);
+    for (; p + kP <= num_panels; p += kP) {
+      multiply<kR, kP>(row, x.k, panels + panel_begin<Bf16>(x.k, p), tile + p * kPanelOutputs);
     }
-    if constexpr (kTilePanels > 1) {
+    if constexpr (kP > 1) {
       for (; p < num_panels; ++p) {
-        multiply<kTileRows, 1>(row, x.k, panels + panel_begin<Bf16>(x.k, p),
-                               tile + p * kPanelOutputs);
+        multiply<kR, 1>(row, x.k, panels + panel_begin<Bf16>(x.k, p), tile + p * kPanelOutputs);
       }
     }
   }
 
   /// Calls the instance of fill_rows for a number of rows in [1, kRows].
-  template <uint32_t kTileRows = kRows>
+  template <uint32_t kR = kRows>
   SAC_INLINE void choose_rows(uint32_t rows, const Activations& x, uint32_t first_row,
                               const Bf16* panels, uint32_t num_panels, float* tile) {
-    if constexpr (kTileRows > 0) {
-      if (rows == kTileRows) {
-        fill_rows<kTileRows>(x, first_row, panels, num_panels, tile);
+    if constexpr (kR > 0) {
+      if (rows == kR) {
+        fill_rows<kR>(x, first_row, panels, num_panels, tile);
       } else {
-        choose_rows<kTileRows - 1>(rows, x, first_row, panels, num_panels, tile);
+        choose_rows<kR - 1>(rows, x, first_row, panels, num_panels, tile);
       }
     }
   }
 
   static void fill(const Activations& x, uint32_t first_row, uint32_t rows, const Bf16* panels,
-                   const Bf16*, uint32_t num_panels, float* tile) {
+                   uint32_t num_panels, float* tile) {
     choose_rows(rows, x, first_row, panels, num_panels, tile);
   }
 };

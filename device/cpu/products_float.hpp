@@ -54,15 +54,13 @@ SAC_INLINE void multiply_vecs(const float* x, size_t x_stride, const Bf16* const
 template <class T>
 struct FloatProducts {
   static constexpr uint32_t kRows = kMaxTileRows;
-  static constexpr uint32_t kRowUnit = 1;
   static constexpr bool kTiledActivations = false;
-  static constexpr uint32_t kPanels = kMaxPanelsPerCall;
-  static constexpr uint32_t kWidth = kPanels * kPanelOutputs;
+  static constexpr uint32_t kPanels = kTilePanels;
   /// Elements that one k of one vector takes in a panel's row.
   static constexpr uint32_t kVecStep = PanelDtype<T>::value == SAC_DTYPE_BF16 ? 2 : 1;
 
-  /// Vectors [first, first + kVecs) of the panels, stored into the tile [kTileRows][kWidth].
-  template <uint32_t kTileRows, uint32_t kVecs>
+  /// Vectors [first, first + kVecs) of the panels, stored into the tile.
+  template <uint32_t kR, uint32_t kVecs>
   SAC_INLINE void fill_vecs(const float* x, uint32_t k, const T* panels, uint32_t first,
                             float* tile) {
     const T* at[kVecs];
@@ -70,47 +68,47 @@ struct FloatProducts {
       at[v] = panels + panel_begin<T>(k, (first + v) / kPanelVecs) +
               (first + v) % kPanelVecs * kVecLanes * kVecStep;
     }
-    Vec acc[kTileRows][kVecs];
-    for (uint32_t r = 0; r < kTileRows; ++r) {
+    Vec acc[kR][kVecs];
+    for (uint32_t r = 0; r < kR; ++r) {
       for (uint32_t v = 0; v < kVecs; ++v) acc[r][v] = vec_zero();
     }
     multiply_vecs(x, k, at, k, acc);
-    for (uint32_t r = 0; r < kTileRows; ++r) {
+    for (uint32_t r = 0; r < kR; ++r) {
       for (uint32_t v = 0; v < kVecs; ++v) {
-        vec_store(tile + r * kWidth + (first + v) * kVecLanes, acc[r][v]);
+        vec_store(tile + r * kTileWidth + (first + v) * kVecLanes, acc[r][v]);
       }
     }
   }
 
-  template <uint32_t kTileRows>
+  template <uint32_t kR>
   static void fill_rows(const float* x, uint32_t k, const T* panels, uint32_t num_panels,
                         float* tile) {
-    constexpr uint32_t kVecs = vecs_at_once(kTileRows);
+    constexpr uint32_t kVecs = vecs_at_once(kR);
     const uint32_t total = num_panels * kPanelVecs;
     uint32_t v = 0;
-    for (; v + kVecs <= total; v += kVecs) fill_vecs<kTileRows, kVecs>(x, k, panels, v, tile);
+    for (; v + kVecs <= total; v += kVecs) fill_vecs<kR, kVecs>(x, k, panels, v, tile);
     if constexpr (kVecs > kPanelVecs) {
       for (; v < total; v += kPanelVecs) {
-        fill_vecs<kTileRows, kPanelVecs>(x, k, panels, v, tile);
+        fill_vecs<kR, kPanelVecs>(x, k, panels, v, tile);
       }
     }
   }
 
   /// Calls the instance of fill_rows for a number of rows in [1, kRows].
-  template <uint32_t kTileRows = kRows>
+  template <uint32_t kR = kRows>
   SAC_INLINE void choose_rows(uint32_t rows, const float* x, uint32_t k, const T* panels,
                               uint32_t num_panels, float* tile) {
-    if constexpr (kTileRows > 0) {
-      if (rows == kTileRows) {
-        fill_rows<kTileRows>(x, k, panels, num_panels, tile);
+    if constexpr (kR > 0) {
+      if (rows == kR) {
+        fill_rows<kR>(x, k, panels, num_panels, tile);
       } else {
-        choose_rows<kTileRows - 1>(rows, x, k, panels, num_panels, tile);
+        choose_rows<kR - 1>(rows, x, k, panels, num_panels, tile);
       }
     }
   }
 
   static void fill(const Activations& x, uint32_t first_row, uint32_t rows, const T* panels,
-                   const T*, uint32_t num_panels, float* tile) {
+                   uint32_t num_panels, float* tile) {
     choose_rows(rows, plain_row(x, first_row), x.k, panels, num_panels, tile);
   }
 };

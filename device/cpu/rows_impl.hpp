@@ -7,17 +7,23 @@ inline namespace SAC_ISA {
 
 /// Sum of squares in 16 lanes and a fixed tree.
 SAC_INLINE float sum_of_squares(const float* x, uint32_t n) {
-  float lane[16];
-  for (uint32_t j = 0; j < 16; ++j) lane[j] = 0.0f;
+  constexpr uint32_t kVecs = 16 / kVecLanes;
+  Vec lanes[kVecs];
+  for (Vec& lane : lanes) lane = vec_zero();
+  const auto add = [&lanes](const float* at) __attribute__((always_inline)) {
+    for (uint32_t v = 0; v < kVecs; ++v) {
+      const Vec value = vec_load(at + v * kVecLanes);
+      lanes[v] = vec_add(lanes[v], vec_mul(value, value));
+    }
+  };
   uint32_t i = 0;
-  for (; i + 16 <= n; i += 16) {
-    for (uint32_t j = 0; j < 16; ++j) lane[j] += x[i + j] * x[i + j];
+  for (; i + 16 <= n; i += 16) add(x + i);
+  if (i < n) {
+    float rest[16] = {};
+    for (uint32_t j = 0; i + j < n; ++j) rest[j] = x[i + j];
+    add(rest);
   }
-  for (uint32_t j = 0; i + j < n; ++j) lane[j] += x[i + j] * x[i + j];
-  for (uint32_t width = 8; width > 0; width /= 2) {
-    for (uint32_t j = 0; j < width; ++j) lane[j] += lane[j + width];
-  }
-  return lane[0];
+  return vec16_sum(lanes);
 }
 
 /// 1 / rms(x).
@@ -28,12 +34,17 @@ SAC_INLINE float inverse_rms(const float* x, float eps, uint32_t n) {
 inline void rms_norm(const float* x, const float* weight, float eps, Activations out,
                      uint32_t row) {
   const float inverse = inverse_rms(x, eps, out.k);
-  float step[kPanelStep];
-  for (uint32_t i = 0; i < out.k; i += kPanelStep) {
-    const uint32_t count = min_u32(kPanelStep, out.k - i);
-    for (uint32_t j = 0; j < count; ++j) step[j] = weight[i + j] * (x[i + j] * inverse);
-    store_activations(out, row, i, step, count);
+  alignas(64) float step[kPanelStep];
+  uint32_t i = 0;
+  for (; i + kPanelStep <= out.k; i += kPanelStep) {
+    for (uint32_t j = 0; j < kPanelStep; j += kVecLanes) {
+      const Vec value = vec_mul(vec_load(x + i + j), vec_set(inverse));
+      vec_store(step + j, vec_mul(vec_load(weight + i + j), value));
+    }
+    store_activations(out, row, i, step, kPanelStep);
   }
+  for (uint32_t j = 0; i + j < out.k; ++j) step[j] = weight[i + j] * (x[i + j] * inverse);
+  store_rest(out, row, i, step, out.k - i);
 }
 
 /// The same for one head, in place.

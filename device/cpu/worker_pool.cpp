@@ -27,6 +27,15 @@ void WaitWord::wait_change(uint32_t seen) const {
   value_.wait(seen, std::memory_order_acquire);
 }
 
+bool WaitWord::changes_soon(uint32_t seen) const {
+  for (uint32_t i = 0; i < kPatientSpins; ++i) {
+    // SYNC: acquire, as in wait_change().
+    if (value_.load(std::memory_order_acquire) != seen) return true;
+    relax();
+  }
+  return false;
+}
+
 void WaitWord::advance_from(uint32_t seen) {
   // SYNC: release part with wait_change(); sequential consistency for the entry protocol, see
   // join_job.
@@ -58,7 +67,7 @@ void WorkerPool::start(Job job, void* context) {
   wait();
   job_ = job;
   context_ = context;
-  first_phase_ = phase_.load();
+  first_phase_ += phase_.load() - static_cast<uint32_t>(first_phase_);
   started_.advance_from(started_.load());  // SYNC: publishes the job to join_job
 }
 
@@ -125,6 +134,25 @@ uint32_t WorkerPool::take(uint32_t phase, uint32_t count) {
       return item;
     }
   }
+}
+
+bool WorkerPool::claim(uint64_t phase, uint32_t item) {
+  if (item >= kMaxClaims) return true;  // nobody else has it
+  uint64_t seen = claims_[item].load(std::memory_order_relaxed);
+  // SYNC: relaxed: the claim only picks one worker. What it publishes is handed on by
+  // finish_item().
+  while (seen < phase + 1) {
+    if (claims_[item].compare_exchange_weak(seen, phase + 1, std::memory_order_relaxed))
+      return true;
+  }
+  return false;
+}
+
+uint32_t WorkerPool::find_unclaimed(uint64_t phase, uint32_t count) const {
+  for (uint32_t item = 0; item < count; ++item) {
+    if (claims_[item].load(std::memory_order_relaxed) < phase + 1) return item;
+  }
+  return kNone;
 }
 
 void WorkerPool::finish_item(uint32_t phase, uint32_t count) {

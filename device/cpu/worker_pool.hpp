@@ -2,8 +2,9 @@
 //
 // A phase ends when its items are done, not when its workers arrive: a worker that the host has
 // taken off its core holds up the others by the one item it is working on, and by nothing if it has
-// none. A worker that comes back late finds the phases it missed done, passes through them and
-// joins in.
+// none. Where items can be computed aside and published afterwards (for_each_published), the others
+// compute that item again and go on; the late worker drops its result. A worker that comes back
+// late finds the phases it missed done, passes through them and joins in.
 //
 // Every wait looks for a bounded time first and then sleeps in the kernel: an idle pool uses no
 // processor.
@@ -21,12 +22,15 @@ class WaitWord {
   uint32_t load() const { return value_.load(std::memory_order_seq_cst); }
   /// Returns once the value differs from `seen`.
   void wait_change(uint32_t seen) const;
+  /// Looks for some tens of microseconds, without sleeping; whether the value differs from `seen`.
+  bool changes_soon(uint32_t seen) const;
   /// Moves the value from `seen` to the next and wakes all who wait; nothing if it has moved
   /// already.
   void advance_from(uint32_t seen);
 
  private:
   static constexpr uint32_t kSpins = 400;  // some ten microseconds
+  static constexpr uint32_t kPatientSpins = 3 * kSpins;
   std::atomic<uint32_t> value_{0};
 };
 
@@ -66,8 +70,22 @@ class WorkerPool {
   /// Takes an item of a phase: its number, or kNone once all are taken or the phase is over.
   uint32_t take(uint32_t phase, uint32_t count);
   void finish_item(uint32_t phase, uint32_t count);
+  /// Whether the caller may publish an item of a phase: one caller for each, and none once the
+  /// phase is over.
+  bool claim(uint64_t phase, uint32_t item);
+  /// An item of [0, count) that nobody has published, or kNone.
+  uint32_t find_unclaimed(uint64_t phase, uint32_t count) const;
 
   static constexpr uint32_t kNone = ~0u;
+  /// Most items of a phase that are watched one by one; in larger phases nobody helps out.
+  static constexpr uint32_t kMaxClaims = 1u << 15;
+#if defined(__SANITIZE_THREAD__)
+  // A late worker may read what later phases write; it drops what it made of it. The sanitizer
+  // cannot know that.
+  static constexpr bool kHelpsOut = false;
+#else
+  static constexpr bool kHelpsOut = true;
+#endif
 
   // Each on its own line: they are written by different threads at different times.
   alignas(128) WaitWord started_;               // number of jobs started
@@ -79,7 +97,9 @@ class WorkerPool {
   std::atomic<uint64_t> done_ns_{0};                  // clock of platform/clock.hpp
   Job job_ = nullptr;                                 // null: the workers end
   void* context_ = nullptr;
-  uint32_t first_phase_ = 0;  // of the job
+  uint64_t first_phase_ = 0;  // of the job; phase_ holds the lower half
+  std::vector<std::atomic<uint64_t>> claims_ =
+      std::vector<std::atomic<uint64_t>>(kMaxClaims);  // by item: 1 + the phase that claimed it
   const uint32_t num_threads_;
   std::vector<std::thread> threads_;
 };
@@ -97,19 +117,48 @@ class WorkerPool::Worker {
     enter();
     if (count == 0) return;
     for (;;) {
-      const uint32_t item = pool_.take(phase_, count);
+      const uint32_t item = pool_.take(phase(), count);
       if (item == kNone) break;
       f(item);
-      pool_.finish_item(phase_, count);
+      pool_.finish_item(phase(), count);
     }
-    pool_.phase_.wait_change(phase_);
-    ++phase_;
+    end_phase();
+  }
+
+  /// The same where compute(item) reads nothing that may go away and writes only to the worker's
+  /// own memory, and publish(item), short, makes the result everybody's. compute() may run on
+  /// several workers for one item and may see anything in its inputs when it comes too late;
+  /// publish() runs once.
+  template <class Compute, class Publish>
+  void for_each_published(uint32_t count, Compute&& compute, Publish&& publish) {
+    enter();
+    if (count == 0) return;
+    const auto once = [&](uint32_t item) {
+      compute(item);
+      if (!pool_.claim(phase_, item)) return;
+      publish(item);
+      pool_.finish_item(phase(), count);
+    };
+    for (uint32_t i = pool_.take(phase(), count); i != kNone; i = pool_.take(phase(), count)) {
+      once(i);
+    }
+    while (kHelpsOut && count <= kMaxClaims && !pool_.phase_.changes_soon(phase())) {
+      const uint32_t left = pool_.find_unclaimed(phase_, count);
+      if (left == kNone) break;
+      once(left);
+    }
+    end_phase();
   }
 
  private:
   friend class WorkerPool;
-  Worker(WorkerPool& pool, uint32_t index, uint32_t phase)
+  Worker(WorkerPool& pool, uint32_t index, uint64_t phase)
       : pool_(pool), index_(index), phase_(phase) {}
+  uint32_t phase() const { return static_cast<uint32_t>(phase_); }
+  void end_phase() {
+    pool_.phase_.wait_change(phase());
+    ++phase_;
+  }
   /// Ends the time in which the worker may read the context.
   void enter() {
     if (!entered_) pool_.leave_entry();
@@ -118,7 +167,7 @@ class WorkerPool::Worker {
 
   WorkerPool& pool_;
   const uint32_t index_;
-  uint32_t phase_;
+  uint64_t phase_;
   bool entered_ = false;
 };
 

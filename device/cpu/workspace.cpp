@@ -24,6 +24,7 @@ size_t Workspace::lay_out(Layout layout, const sac_model_config& c, uint32_t max
   final_rows = take_activations(layout, logit_rows, c.hidden_size);
   logits = layout.take<float>(size_t{logit_rows} * logits_stride);
   for (WorkerScratch& w : workers) {
+    w.tiles = layout.take<float>(2 * kTileFloats);
     w.attention = layout.take<float>(
         kernels_.attention_scratch_floats(c.dtype, c.head_dim, c.num_heads / c.num_kv_heads));
     w.sample.counts = layout.take<uint32_t>(c.vocab_size);

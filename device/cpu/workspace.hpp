@@ -10,6 +10,7 @@ namespace saccade {
 
 /// What one worker works in.
 struct WorkerScratch {
+  float* tiles = nullptr;  // of MatmulArgs
   float* attention = nullptr;
   SampleScratch sample = {};
 };

@@ -16,6 +16,24 @@ std::vector<float> random_floats(Rng& rng, size_t n, uint32_t dtype) {
   return values;
 }
 
+/// Random keys and values at all positions of one sequence.
+void fill_kv(const Kernels& k, Rng& rng, const sac_model_config& c, const KvPool& pool,
+             const std::vector<uint32_t>& table, uint32_t positions) {
+  const uint32_t width = c.num_kv_heads * c.head_dim;
+  for (uint32_t p = 0; p < positions; ++p) {
+    std::vector<float> key = random_floats(rng, width, SAC_DTYPE_F32);
+    const std::vector<float> value = random_floats(rng, width, SAC_DTYPE_F32);
+    RotateArgs r = {};
+    r.k = key.data();
+    r.v = value.data();
+    r.num_kv_heads = c.num_kv_heads;
+    r.head_dim = c.head_dim;
+    r.position = p;
+    r.kv = pool.view(0, 0, table.data());
+    k.rotate(r);
+  }
+}
+
 /// A random product and its operands.
 struct Case {
   Case(uint32_t seed, const Kernels& k) : rng(seed), kernels(k) {
@@ -58,7 +76,9 @@ struct Case {
       a.y = y.data();
       a.y_stride = outputs;
       a.gated = {y.data(), outputs, false};
-      kernels.matmul(a);
+      a.tiles = tiles.data();
+      kernels.multiply(a);
+      kernels.finish(a);
     }
   }
   double want(uint32_t row, uint32_t output) const {
@@ -92,6 +112,7 @@ struct Case {
   uint32_t rows, depth, outputs, dtype;
   bool tiled;
   Epilogue epilogue;
+  mutable std::vector<float> tiles = std::vector<float>(2 * kTileFloats);
   std::vector<float> x, laid_out, y0, weights[2], biases[2], panels[2];
 };
 
@@ -104,8 +125,8 @@ TEST_CASE("a row of a product has the same bytes at any height, cut and place") 
       CAPTURE(seed);
       Case c(seed, *k);
       std::vector<float> whole = c.y0, single = c.y0, parts = c.y0;
-      c.run(0, c.rows, kMaxPanelsPerCall, whole);
-      for (uint32_t r = 0; r < c.rows; ++r) c.run(r, 1, 1 + r % kMaxPanelsPerCall, single);
+      c.run(0, c.rows, kTilePanels, whole);
+      for (uint32_t r = 0; r < c.rows; ++r) c.run(r, 1, 1 + r % kTilePanels, single);
       for (uint32_t r = 0; r < c.rows;) {
         const uint32_t count = min_u32(1 + c.rng() % 20, c.rows - r);
         c.run(r, count, 1, parts);
@@ -182,21 +203,10 @@ TEST_CASE("attention of a row has the same bytes alone and among its neighbours"
       for (uint32_t i = 0; i < table.size(); ++i) {
         table[i] = static_cast<uint32_t>(table.size()) - 1 - i;
       }
-      const uint32_t width = c.num_kv_heads * c.head_dim;
-      for (uint32_t p = 0; p < positions; ++p) {
-        std::vector<float> key = random_floats(rng, width, SAC_DTYPE_F32);
-        const std::vector<float> value = random_floats(rng, width, SAC_DTYPE_F32);
-        RotateArgs r = {};
-        r.k = key.data();
-        r.v = value.data();
-        r.num_kv_heads = c.num_kv_heads;
-        r.head_dim = c.head_dim;
-        r.position = p;
-        r.kv = pool.view(0, 0, table.data());
-        k->rotate(r);
-      }
+      fill_kv(*k, rng, c, pool, table, positions);
       AttentionArgs a = {};
       a.num_rows = 1 + rng() % k->attention_rows(c.dtype);
+      a.num_kv_heads = 1;
       a.first_position = rng() % (positions - a.num_rows);
       a.group = group;
       a.head_dim = c.head_dim;
@@ -226,6 +236,52 @@ TEST_CASE("attention of a row has the same bytes alone and among its neighbours"
       }
       CHECK(together == alone);
       CHECK(scratch[scratch_floats] == 42.0f);
+    }
+  }
+}
+
+TEST_CASE("the kv heads of a row have the same bytes at once and one by one") {
+  for (const Kernels* k : available_kernels()) {
+    for (uint32_t seed = 1; seed <= 20; ++seed) {
+      CAPTURE(std::string(k->name));
+      CAPTURE(seed);
+      Rng rng(seed);
+      sac_model_config c = {};
+      c.num_layers = 1;
+      c.num_kv_heads = 1 + rng() % 6;
+      c.head_dim = 8 * (1 + rng() % 20);
+      c.dtype = rng() % 3;
+      const uint32_t group = 1 + rng() % 5, block_size = 8u << rng() % 4, positions = 200;
+      const KvPool pool(c, block_size, ceil_div(positions, block_size));
+      std::vector<uint32_t> table(ceil_div(positions, block_size));
+      for (uint32_t i = 0; i < table.size(); ++i) table[i] = i;
+      fill_kv(*k, rng, c, pool, table, positions);
+      AttentionArgs a = {};
+      a.num_rows = 1;
+      a.first_position = rng() % positions;
+      a.num_kv_heads = c.num_kv_heads;
+      a.group = group;
+      a.head_dim = c.head_dim;
+      a.scale = 0.3f;
+      a.row_stride = size_t{c.num_kv_heads} * group * c.head_dim;
+      const std::vector<float> q = random_floats(rng, a.row_stride, SAC_DTYPE_F32);
+      std::vector<float> together(q.size()), alone(q.size());
+      std::vector<float> memory(k->attention_scratch_floats(c.dtype, c.head_dim, group) + 16);
+      a.scratch = memory.data();
+      while (reinterpret_cast<uintptr_t>(a.scratch) % 64 != 0) ++a.scratch;
+      a.q = q.data();
+      a.out = {together.data(), static_cast<uint32_t>(q.size()), false};
+      a.kv = pool.view(0, 0, table.data());
+      k->attention(a);
+      a.out.data = alone.data();
+      a.num_kv_heads = 1;
+      for (uint32_t h = 0; h < c.num_kv_heads; ++h) {
+        a.kv = pool.view(0, h, table.data());
+        a.q = q.data() + size_t{h} * group * c.head_dim;
+        a.out_column = h * group * c.head_dim;
+        k->attention(a);
+      }
+      CHECK(together == alone);
     }
   }
 }

@@ -77,6 +77,75 @@ TEST_CASE("every item runs once, after all of the phase before") {
   }
 }
 
+TEST_CASE("items that are published run once, in order, though some are computed twice") {
+  for (uint32_t threads : {1u, 2u, 5u}) {
+    WorkerPool pool(threads);
+    for (uint32_t job = 0; job < 100; ++job) {
+      struct Sums {
+        std::atomic<uint32_t> published[3][64] = {};
+        std::atomic<uint32_t> early{0};
+      } sums;
+      pool.start(
+          [](void* context, WorkerPool::Worker& worker) {
+            Sums& s = *static_cast<Sums*>(context);
+            uint32_t made = 0;
+            for (uint32_t p = 0; p < 3; ++p) {
+              worker.for_each_published(
+                  64, [&made](uint32_t item) { made = item + 1; },
+                  [&s, &made, p](uint32_t item) {
+                    if (p > 0) s.early += s.published[p - 1][item].load() == 0 ? 1 : 0;
+                    s.published[p][item] += made == item + 1 ? 1 : 100;
+                  });
+            }
+          },
+          &sums);
+      pool.wait();
+      CHECK(sums.early.load() == 0);
+      for (auto& phase : sums.published) {
+        for (auto& item : phase) REQUIRE(item.load() == 1);
+      }
+    }
+  }
+}
+
+#if !defined(__SANITIZE_THREAD__)  // where nobody helps out
+TEST_CASE("a worker that is away with an item to publish holds up nobody") {
+  // Outlives the jobs: the worker that is away reads it when it comes back.
+  static std::atomic<bool> away{false}, back{false};
+  static std::atomic<uint32_t> published{0}, late_published{0};
+  away = back = false;
+  published = late_published = 0;
+  WorkerPool pool(2);
+  const auto job = [](void*, WorkerPool::Worker& worker) {
+    bool late = false;
+    worker.for_each_published(
+        20,
+        [&late](uint32_t) {
+          if (away.exchange(true)) return;
+          back.wait(false);
+          late = true;
+        },
+        [&late](uint32_t) {
+          published += 1;
+          late_published += late ? 1 : 0;
+          late = false;
+        });
+  };
+  pool.start(job, nullptr);
+  pool.wait();  // would last for ever if the one who is away were waited for
+  CHECK(published.load() == 20);
+  pool.start(job, nullptr);
+  pool.wait();
+  CHECK(published.load() == 40);
+  back = true;
+  back.notify_all();
+  pool.start(job, nullptr);
+  pool.wait();
+  CHECK(published.load() == 60);
+  CHECK(late_published.load() == 0);
+}
+#endif
+
 TEST_CASE("a worker that is away without an item holds up nobody") {
   WorkerPool pool(3);
   std::vector<Recorder> jobs(20);
