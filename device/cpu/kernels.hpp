@@ -19,6 +19,11 @@ namespace saccade {
 inline constexpr uint32_t kPanelOutputs = 32;
 /// k of a bf16 panel is a multiple of this.
 inline constexpr uint32_t kPanelStep = 32;
+/// An int8 panel is [k / 64][16][32][4] bytes, quads of k, and then a scale for each group of 128
+/// of k and output: f32 [groups][32].
+inline constexpr uint32_t kInt8Step = 64;
+inline constexpr uint32_t kQuantGroup = 128;
+inline constexpr uint32_t kStepsPerGroup = kQuantGroup / kInt8Step;
 /// Rows of activations that stand together in the tiled form.
 inline constexpr uint32_t kActivationRows = 16;
 /// Most panels and rows of one product call, and floats of the tile that its results stand in.
@@ -28,6 +33,10 @@ inline constexpr uint32_t kTileWidth = kTilePanels * kPanelOutputs;
 inline constexpr size_t kTileFloats = size_t{kTileRows} * kTileWidth;
 /// Elements of one panel of a matrix with k inputs.
 constexpr size_t panel_elements(uint32_t dtype, uint32_t k) {
+  if (dtype == SAC_DTYPE_INT8) {
+    const size_t bytes = size_t{ceil_div(k, kInt8Step)} * kInt8Step * kPanelOutputs;
+    return bytes + ceil_div(k, kQuantGroup) * kPanelOutputs * sizeof(float);
+  }
   const uint32_t depth = dtype == SAC_DTYPE_BF16 ? ceil_div(k, kPanelStep) * kPanelStep : k;
   return size_t{depth} * kPanelOutputs;
 }
@@ -46,6 +55,18 @@ constexpr size_t activation_bytes(size_t rows, uint32_t k, bool tiled) {
   return row_blocks * kActivationRows * ceil_div(k, kPanelStep) * kPanelStep * sizeof(uint16_t);
 }
 
+/// Rows of k activations in 8 bits, as products with int8 panels read them.
+struct QuantizedRows {
+  int8_t* data;   // [rows / 16][k / 64][16][64], zero where k is rounded up
+  float* scales;  // [rows][k / 128], by groups
+  uint32_t k;
+};
+
+constexpr size_t quantized_bytes(size_t rows, uint32_t k) {
+  const size_t row_blocks = (rows + kActivationRows - 1) / kActivationRows;
+  return row_blocks * kActivationRows * ceil_div(k, kInt8Step) * kInt8Step;
+}
+
 enum class Epilogue : uint32_t {
   kStore,  // y = product + bias
   kAdd,    // y += product + bias
@@ -56,14 +77,15 @@ enum class Epilogue : uint32_t {
 /// first_panel + num_panels).
 struct MatmulArgs {
   Activations x;
-  uint32_t first_row;   // of x and of the result
-  uint32_t num_rows;    // <= kTileRows
-  uint32_t n;           // outputs of the matrix
-  uint32_t dtype;       // SAC_DTYPE_* of the panels
-  const void* panels;   // [ceil(n / 32)] of panel_elements(dtype, x.k)
-  const void* panels2;  // the second matrix of kGated
-  const float* bias;    // [n] or null
-  const float* bias2;   // [n] or null
+  QuantizedRows quantized;  // x in 8 bits, for int8 panels
+  uint32_t first_row;       // of x and of the result
+  uint32_t num_rows;        // <= kTileRows
+  uint32_t n;               // outputs of the matrix
+  uint32_t dtype;           // SAC_DTYPE_* of the panels
+  const void* panels;       // [ceil(n / 32)] of panel_elements(dtype, x.k)
+  const void* panels2;      // the second matrix of kGated
+  const float* bias;        // [n] or null
+  const float* bias2;       // [n] or null
   uint32_t first_panel;
   uint32_t num_panels;  // <= kTilePanels
   Epilogue epilogue;
@@ -136,6 +158,8 @@ struct PackArgs {
 struct Kernels {
   const char* name;
   bool bf16_activations;  // products with bf16 weights read tiled activations
+  /// Row `row` of the activations in 8 bits.
+  void (*quantize)(const Activations& x, uint32_t row, const QuantizedRows& out);
   /// Computes the products into the tiles; reads only x and the panels, and writes nothing else.
   void (*multiply)(const MatmulArgs&);
   /// Adds biases, applies the epilogue and writes the results.

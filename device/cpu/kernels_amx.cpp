@@ -14,18 +14,21 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#pragma GCC target("avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,amx-tile,amx-bf16")
+#pragma GCC target( \
+    "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,amx-tile,amx-bf16,amx-int8")
 #define SAC_ISA amx
 #include "cpu/simd_avx512.hpp"
 //
 #include "cpu/attention_amx.hpp"
 #include "cpu/products_amx.hpp"
 #include "cpu/products_float.hpp"
+#include "cpu/products_int8_amx.hpp"
 
 namespace saccade {
 inline namespace SAC_ISA {
 template <>
 struct Products<Bf16> : AmxProducts {};
+using Int8Products = AmxInt8Products;
 }  // namespace SAC_ISA
 }  // namespace saccade
 //
@@ -35,9 +38,9 @@ namespace saccade {
 
 namespace {
 
-/// CPUID leaf 7: AMX-BF16 and AMX-TILE.
+/// CPUID leaf 7: AMX-BF16, AMX-TILE and AMX-INT8.
 bool has_amx() {
-  constexpr uint32_t kNeeded = 1u << 22 | 1u << 24;
+  constexpr uint32_t kNeeded = 1u << 22 | 1u << 24 | 1u << 25;
   uint32_t a, b, c, d;
   return __get_cpuid_count(7, 0, &a, &b, &c, &d) != 0 && (d & kNeeded) == kNeeded;
 }

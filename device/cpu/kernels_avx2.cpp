@@ -13,6 +13,13 @@
 #include "cpu/simd_avx2.hpp"
 //
 #include "cpu/products_float.hpp"
+#include "cpu/products_int8.hpp"
+
+namespace saccade {
+inline namespace SAC_ISA {
+using Int8Products = PlainInt8Products;
+}  // namespace SAC_ISA
+}  // namespace saccade
 //
 #include "cpu/kernels_impl.hpp"
 

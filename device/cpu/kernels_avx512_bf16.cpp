@@ -17,11 +17,13 @@
 //
 #include "cpu/products_avx512_bf16.hpp"
 #include "cpu/products_float.hpp"
+#include "cpu/products_int8.hpp"
 
 namespace saccade {
 inline namespace SAC_ISA {
 template <>
 struct Products<Bf16> : Bf16Products {};
+using Int8Products = PlainInt8Products;
 }  // namespace SAC_ISA
 }  // namespace saccade
 //

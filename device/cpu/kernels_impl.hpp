@@ -3,7 +3,7 @@
 #pragma once
 #include "cpu/attention_impl.hpp"
 #include "cpu/matmul_impl.hpp"
-#include "cpu/pack_impl.hpp"
+#include "cpu/pack_dispatch.hpp"
 #include "cpu/rows_impl.hpp"
 #include "sample/sampler.hpp"
 
@@ -34,6 +34,7 @@ constexpr Kernels make_kernels(const char* name) {
   Kernels k = {};
   k.name = name;
   k.bf16_activations = Products<Bf16>::kTiledActivations;
+  k.quantize = quantize;
   k.multiply = multiply;
   k.finish = finish;
   k.attention_rows = attention_rows;

@@ -83,6 +83,18 @@ void multiply_panels(const MatmulArgs& a, const T* panels, float* tile) {
   }
 }
 
+inline void multiply_int8(const MatmulArgs& a) {
+  const size_t panel_bytes = panel_elements(SAC_DTYPE_INT8, a.quantized.k);
+  const void* matrices[2] = {a.panels, a.epilogue == Epilogue::kGated ? a.panels2 : nullptr};
+  for (uint32_t m = 0; m < 2 && matrices[m] != nullptr; ++m) {
+    const int8_t* panels = static_cast<const int8_t*>(matrices[m]) + a.first_panel * panel_bytes;
+    for (uint32_t p = 0; p < a.num_panels; ++p) {
+      Int8Products::fill(a.quantized, a.first_row, a.num_rows, panels + p * panel_bytes,
+                         a.tiles + m * kTileFloats + p * kPanelOutputs);
+    }
+  }
+}
+
 template <class T>
 void multiply_typed(const MatmulArgs& a) {
   multiply_panels(a, static_cast<const T*>(a.panels), a.tiles);
@@ -96,6 +108,8 @@ inline void multiply(const MatmulArgs& a) {
       return multiply_typed<Bf16>(a);
     case SAC_DTYPE_F16:
       return multiply_typed<F16>(a);
+    case SAC_DTYPE_INT8:
+      return multiply_int8(a);
     default:
       return multiply_typed<float>(a);
   }

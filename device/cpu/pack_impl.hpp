@@ -82,29 +82,6 @@ void pack_typed(const PackArgs& a) {
   pad_panel(panel, a.k, outputs);
 }
 
-template <class T>
-SAC_INLINE void pack_to(const PackArgs& a) {
-  switch (a.source_dtype) {
-    case SAC_DTYPE_BF16:
-      return pack_typed<T, Bf16>(a);
-    case SAC_DTYPE_F16:
-      return pack_typed<T, F16>(a);
-    default:
-      return pack_typed<T, float>(a);
-  }
-}
-
-inline void pack(const PackArgs& a) {
-  switch (a.dtype) {
-    case SAC_DTYPE_BF16:
-      return pack_to<Bf16>(a);
-    case SAC_DTYPE_F16:
-      return pack_to<F16>(a);
-    default:
-      return pack_to<float>(a);
-  }
-}
-
 /// Uniform in +-0.035 (standard deviation 0.02, the usual initialisation), a function of the key
 /// and the element's place in the row-major matrix only.
 SAC_INLINE float dummy_weight(uint32_t key0, uint32_t key1, uint32_t row, uint32_t column) {
@@ -131,48 +108,10 @@ void pack_dummy_typed(uint64_t key, const PackArgs& a) {
   pad_panel(panel, a.k, outputs);
 }
 
-inline void pack_dummy(uint64_t key, const PackArgs& a) {
-  switch (a.dtype) {
-    case SAC_DTYPE_BF16:
-      return pack_dummy_typed<Bf16>(key, a);
-    case SAC_DTYPE_F16:
-      return pack_dummy_typed<F16>(key, a);
-    default:
-      return pack_dummy_typed<float>(key, a);
-  }
-}
-
-template <class S>
-void widen_typed(const void* source, uint32_t n, float* out) {
-  for (uint32_t i = 0; i < n; ++i) out[i] = read_unaligned<S>(source, i);
-}
-
-inline void widen(const void* source, uint32_t dtype, uint32_t n, float* out) {
-  switch (dtype) {
-    case SAC_DTYPE_BF16:
-      return widen_typed<Bf16>(source, n, out);
-    case SAC_DTYPE_F16:
-      return widen_typed<F16>(source, n, out);
-    default:
-      return widen_typed<float>(source, n, out);
-  }
-}
-
 template <class T>
 void unpack_typed(const void* panels, uint32_t k, uint32_t row, float* out) {
   const T* panel = static_cast<const T*>(panels) + panel_begin<T>(k, row / kPanelOutputs);
   for (uint32_t i = 0; i < k; ++i) out[i] = to_float(panel[panel_slot<T>(row % kPanelOutputs, i)]);
-}
-
-inline void unpack_row(const void* panels, uint32_t dtype, uint32_t k, uint32_t row, float* out) {
-  switch (dtype) {
-    case SAC_DTYPE_BF16:
-      return unpack_typed<Bf16>(panels, k, row, out);
-    case SAC_DTYPE_F16:
-      return unpack_typed<F16>(panels, k, row, out);
-    default:
-      return unpack_typed<float>(panels, k, row, out);
-  }
 }
 
 }  // namespace SAC_ISA

@@ -18,6 +18,7 @@ extern "C" {
 #define SAC_DTYPE_F32 0u
 #define SAC_DTYPE_BF16 1u
 #define SAC_DTYPE_F16 2u
+#define SAC_DTYPE_INT8 3u /* of weights in memory only */
 
 #define SAC_DEVICE_CPU 0u  /* real inference on CPU threads */
 #define SAC_DEVICE_NULL 1u /* steps only write tokens: for benchmarks and tests */

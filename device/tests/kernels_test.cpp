@@ -40,18 +40,25 @@ struct Case {
     rows = 1 + rng() % 70;
     depth = 1 + rng() % 300;
     outputs = 1 + rng() % 200;
-    dtype = rng() % 3;
+    dtype = rng() % 4;
     epilogue = static_cast<Epilogue>(rng() % 3);
-    tiled = k.bf16_activations && dtype == SAC_DTYPE_BF16;
+    tiled = k.bf16_activations && (dtype == SAC_DTYPE_BF16 || dtype == SAC_DTYPE_INT8);
     x.resize(size_t{rows} * depth);
     lay_out_x();
+    if (dtype == SAC_DTYPE_INT8) quantize_x();
     y0 = random_floats(rng, size_t{rows} * outputs, SAC_DTYPE_F32);
     for (uint32_t i = 0; i < 2; ++i) {
-      weights[i] = random_floats(rng, size_t{outputs} * depth, dtype);
+      const uint32_t exact = dtype == SAC_DTYPE_INT8 ? SAC_DTYPE_F32 : dtype;
+      weights[i] = random_floats(rng, size_t{outputs} * depth, exact);
       biases[i] = random_floats(rng, outputs, SAC_DTYPE_F32);
       panels[i].resize(num_panels() * panel_elements(dtype, depth));
       for (uint32_t p = 0; p < num_panels(); ++p) {
         k.pack({weights[i].data(), SAC_DTYPE_F32, outputs, depth, dtype, p, panels[i].data()});
+      }
+      if (dtype != SAC_DTYPE_INT8) continue;
+      for (uint32_t o = 0; o < outputs; ++o) {  // from here on, what the 8 bits say
+        float* row = weights[i].data() + size_t{o} * depth;
+        k.unpack_row(panels[i].data(), dtype, depth, o, row);
       }
     }
   }
@@ -62,6 +69,7 @@ struct Case {
     for (uint32_t p = 0; p < num_panels(); p += panels_at_once) {
       MatmulArgs a = {};
       a.x = {const_cast<float*>(laid_out.data()), depth, tiled};
+      a.quantized = quantized();
       a.first_row = begin;
       a.num_rows = count;
       a.n = outputs;
@@ -105,6 +113,26 @@ struct Case {
       kernels.rms_norm(ones.data(), row, 1e-30f, to, r);
     }
   }
+  QuantizedRows quantized() const {
+    return {const_cast<int8_t*>(narrow.data()), const_cast<float*>(scales.data()), depth};
+  }
+  /// x becomes what its 8 bits say: by groups of 128, the greatest magnitude is 127 steps.
+  void quantize_x() {
+    narrow.resize(quantized_bytes(rows, depth));
+    scales.resize(rows * ceil_div(depth, kQuantGroup));
+    for (uint32_t r = 0; r < rows; ++r) {
+      kernels.quantize({laid_out.data(), depth, tiled}, r, quantized());
+      for (uint32_t g = 0; g < depth; g += kQuantGroup) {
+        float* x0 = x.data() + size_t{r} * depth + g;
+        const uint32_t count = std::min(kQuantGroup, depth - g);
+        float top = 0;
+        for (uint32_t i = 0; i < count; ++i) top = std::max(top, std::abs(x0[i]));
+        for (uint32_t i = 0; i < count && top > 0; ++i) {
+          x0[i] = std::nearbyint(x0[i] * (127 / top)) * (top / 127);
+        }
+      }
+    }
+  }
   float draw() { return std::normal_distribution<float>()(rng); }
 
   Rng rng;
@@ -113,6 +141,8 @@ struct Case {
   bool tiled;
   Epilogue epilogue;
   mutable std::vector<float> tiles = std::vector<float>(2 * kTileFloats);
+  std::vector<int8_t> narrow;
+  std::vector<float> scales;
   std::vector<float> x, laid_out, y0, weights[2], biases[2], panels[2];
 };
 
@@ -143,6 +173,51 @@ TEST_CASE("a row of a product has the same bytes at any height, cut and place") 
         }
       }
       CHECK(error < 2e-5);  // single chains in f32; a wrong weight would be off by 1e-2
+    }
+  }
+}
+
+TEST_CASE("products with 8-bit weights have the same bytes on every set with fused multiply-add") {
+  uint32_t compared = 0;
+  for (uint32_t seed = 1; seed <= 60; ++seed) {
+    std::vector<float> first;
+    for (const Kernels* k : available_kernels()) {
+      if (k == portable_kernels()) continue;
+      CAPTURE(std::string(k->name));
+      CAPTURE(seed);
+      Case c(seed, *k);
+      if (c.dtype != SAC_DTYPE_INT8 || c.epilogue == Epilogue::kGated) continue;
+      std::vector<float> y = c.y0;
+      c.run(0, c.rows, kTilePanels, y);
+      if (first.empty()) first = y;
+      CHECK(y == first);
+      ++compared;
+    }
+  }
+  MESSAGE(compared << " products compared");
+}
+
+TEST_CASE("8 bits hold a weight within half a step of its group's greatest") {
+  for (const Kernels* k : available_kernels()) {
+    Rng rng(7);
+    const uint32_t n = 40, depth = 300;
+    const std::vector<float> values = random_floats(rng, size_t{n} * depth, SAC_DTYPE_F32);
+    std::vector<uint8_t> panels(2 * panel_elements(SAC_DTYPE_INT8, depth));
+    for (uint32_t p = 0; p < 2; ++p) {
+      k->pack({values.data(), SAC_DTYPE_F32, n, depth, SAC_DTYPE_INT8, p, panels.data()});
+    }
+    std::vector<float> row(depth);
+    for (uint32_t r = 0; r < n; ++r) {
+      k->unpack_row(panels.data(), SAC_DTYPE_INT8, depth, r, row.data());
+      for (uint32_t g = 0; g < depth; g += kQuantGroup) {
+        float top = 0;
+        for (uint32_t i = g; i < std::min(g + kQuantGroup, depth); ++i) {
+          top = std::max(top, std::abs(values[r * depth + i]));
+        }
+        for (uint32_t i = g; i < std::min(g + kQuantGroup, depth); ++i) {
+          CHECK(std::abs(row[i] - values[r * depth + i]) <= top / 127 * 0.5001f);
+        }
+      }
     }
   }
 }

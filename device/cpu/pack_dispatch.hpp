@@ -1,0 +1,82 @@
+// Packing by the dtypes of source and panel.
+#pragma once
+#include "cpu/quantize_impl.hpp"
+
+namespace saccade {
+inline namespace SAC_ISA {
+
+template <class S>
+SAC_INLINE void pack_from(const PackArgs& a) {
+  switch (a.dtype) {
+    case SAC_DTYPE_BF16:
+      return pack_typed<Bf16, S>(a);
+    case SAC_DTYPE_F16:
+      return pack_typed<F16, S>(a);
+    case SAC_DTYPE_INT8:
+      return pack_int8(a, [&a](uint32_t output, uint32_t begin, uint32_t count, float* out) {
+        const size_t at = size_t{output} * a.k + begin;
+        for (uint32_t i = 0; i < count; ++i) out[i] = read_unaligned<S>(a.source, at + i);
+      });
+    default:
+      return pack_typed<float, S>(a);
+  }
+}
+
+inline void pack(const PackArgs& a) {
+  switch (a.source_dtype) {
+    case SAC_DTYPE_BF16:
+      return pack_from<Bf16>(a);
+    case SAC_DTYPE_F16:
+      return pack_from<F16>(a);
+    default:
+      return pack_from<float>(a);
+  }
+}
+
+inline void pack_dummy(uint64_t key, const PackArgs& a) {
+  switch (a.dtype) {
+    case SAC_DTYPE_BF16:
+      return pack_dummy_typed<Bf16>(key, a);
+    case SAC_DTYPE_F16:
+      return pack_dummy_typed<F16>(key, a);
+    case SAC_DTYPE_INT8:
+      return pack_int8(a, [key](uint32_t output, uint32_t begin, uint32_t count, float* out) {
+        const uint32_t low = static_cast<uint32_t>(key), high = static_cast<uint32_t>(key >> 32);
+        for (uint32_t i = 0; i < count; ++i) out[i] = dummy_weight(low, high, output, begin + i);
+      });
+    default:
+      return pack_dummy_typed<float>(key, a);
+  }
+}
+
+template <class S>
+void widen_typed(const void* source, uint32_t n, float* out) {
+  for (uint32_t i = 0; i < n; ++i) out[i] = read_unaligned<S>(source, i);
+}
+
+inline void widen(const void* source, uint32_t dtype, uint32_t n, float* out) {
+  switch (dtype) {
+    case SAC_DTYPE_BF16:
+      return widen_typed<Bf16>(source, n, out);
+    case SAC_DTYPE_F16:
+      return widen_typed<F16>(source, n, out);
+    default:
+      return widen_typed<float>(source, n, out);
+  }
+}
+
+inline void unpack_row(const void* panels, uint32_t dtype, uint32_t k, uint32_t row, float* out) {
+  switch (dtype) {
+    case SAC_DTYPE_BF16:
+      return unpack_typed<Bf16>(panels, k, row, out);
+    case SAC_DTYPE_F16:
+      return unpack_typed<F16>(panels, k, row, out);
+    case SAC_DTYPE_INT8:
+      return unpack_int8(panels, k, row, out);
+    default:
+      return unpack_typed<float>(panels, k, row, out);
+  }
+}
+
+}  // namespace SAC_ISA
+}  // namespace saccade
