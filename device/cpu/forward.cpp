@@ -63,7 +63,7 @@ class Forward {
   void embed() {
     const Matrix& m = w_.embed();
     worker_.for_each(num_rows_, [&](uint32_t row) {
-      k_.unpack_row(m.panels, c_.dtype, c_.hidden_size, plan_.row(row).token, x(row));
+      k_.unpack_row(m.panels, m.dtype, c_.hidden_size, plan_.row(row).token, x(row));
     });
   }
 
@@ -76,6 +76,11 @@ class Forward {
   /// One phase: all products of the same x. How it is cut into items changes no result.
   void multiply(const Activations& in, uint32_t rows, Epilogue epilogue, const Product* products,
                 uint32_t count) {
+    const QuantizedRows quantized = {s_.quantized, s_.quantized_scales, in.k};
+    const uint32_t dtype = products->matrix->dtype;
+    if (dtype == SAC_DTYPE_INT8) {
+      worker_.for_each(rows, [&](uint32_t row) { k_.quantize(in, row, quantized); });
+    }
     const uint32_t fit = kItemBytes / (in.k * (in.tiled ? 2u : 4u));
     const uint32_t rows_per_item = max_u32(min_u32(fit, kTileRows), 2 * kActivationRows);
     const uint32_t blocks = ceil_div(rows, rows_per_item / kRowUnit * kRowUnit);
@@ -86,7 +91,8 @@ class Forward {
     }
     MatmulArgs a = {};
     a.x = in;
-    a.dtype = c_.dtype;
+    a.quantized = quantized;
+    a.dtype = dtype;
     a.epilogue = epilogue;
     a.gated = s_.gated;
     a.tiles = scratch_.tiles;

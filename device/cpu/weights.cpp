@@ -7,7 +7,10 @@
 namespace saccade {
 namespace {
 
-size_t element_bytes(uint32_t dtype) { return dtype == SAC_DTYPE_F32 ? 4 : 2; }
+size_t element_bytes(uint32_t dtype) {
+  if (dtype == SAC_DTYPE_INT8) return 1;
+  return dtype == SAC_DTYPE_F32 ? 4 : 2;
+}
 
 /// splitmix64's mixer.
 uint64_t mix(uint64_t x) {
@@ -60,8 +63,9 @@ void Weights::take_matrix(Layout& layout, uint32_t role, Matrix& matrix) {
   const TensorShape shape = tensor_shape(config_, role);
   matrix.n = static_cast<uint32_t>(shape.rows);
   matrix.k = static_cast<uint32_t>(shape.cols);
+  matrix.dtype = config_.quantization == SAC_QUANTIZATION_INT8 ? SAC_DTYPE_INT8 : config_.dtype;
   matrix.panels = layout.take<uint8_t>(
-      matrix.num_panels() * panel_elements(config_.dtype, matrix.k) * element_bytes(config_.dtype));
+      matrix.num_panels() * panel_elements(matrix.dtype, matrix.k) * element_bytes(matrix.dtype));
 }
 
 Matrix* Weights::matrix_of(uint32_t role, uint32_t layer) {
@@ -104,7 +108,7 @@ bool Weights::is_given(uint32_t role, uint32_t layer) const {
 void Weights::pack_matrix(const Matrix& matrix, PackArgs args, const uint64_t* key) {
   args.n = matrix.n;
   args.k = matrix.k;
-  args.dtype = config_.dtype;
+  args.dtype = matrix.dtype;
   args.panels = matrix.panels;
   struct Context {
     const Kernels& kernels;

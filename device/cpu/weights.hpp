@@ -14,6 +14,7 @@ namespace saccade {
 struct Matrix {
   uint32_t n = 0;
   uint32_t k = 0;
+  uint32_t dtype = 0;      // SAC_DTYPE_*
   void* panels = nullptr;  // [num_panels()] of panel_elements(dtype, k)
   uint32_t num_panels() const { return ceil_div(n, kPanelOutputs); }
 };

@@ -23,6 +23,12 @@ size_t Workspace::lay_out(Layout layout, const sac_model_config& c, uint32_t max
   gated = take_activations(layout, max_rows, c.intermediate_size);
   final_rows = take_activations(layout, logit_rows, c.hidden_size);
   logits = layout.take<float>(size_t{logit_rows} * logits_stride);
+  if (c.quantization == SAC_QUANTIZATION_INT8) {
+    const uint32_t widest = max_u32(max_u32(c.hidden_size, c.intermediate_size), mixed.k);
+    const size_t most_rows = max_u32(max_rows, logit_rows);
+    quantized = layout.take<int8_t>(quantized_bytes(most_rows, widest));
+    quantized_scales = layout.take<float>(most_rows * ceil_div(widest, kQuantGroup));
+  }
   for (WorkerScratch& w : workers) {
     w.tiles = layout.take<float>(2 * kTileFloats);
     w.attention = layout.take<float>(

@@ -26,7 +26,9 @@ class Workspace {
   Activations mixed = {};       // [max_rows][heads * head_dim]: attention's result
   Activations gated = {};       // [max_rows][intermediate]
   Activations final_rows = {};  // [logit_rows][hidden]: rows of one logits tile, normed
-  float* logits = nullptr;      // [logit_rows][logits_stride]
+  int8_t* quantized = nullptr;  // the activations of one product in 8 bits, where weights are
+  float* quantized_scales = nullptr;
+  float* logits = nullptr;  // [logit_rows][logits_stride]
   uint32_t qkv_width = 0;
   uint32_t logits_stride = 0;
   uint32_t logit_rows = 0;  // height of a logits tile: bounds the buffer at any number of samples

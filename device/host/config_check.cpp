@@ -65,6 +65,7 @@ std::string check_model_config(const sac_model_config& m) {
   b.in("vocab_size", m.vocab_size, 1, kMaxVocab);
   b.in("rotary_dim", m.rotary_dim, 2, m.head_dim);
   b.in("dtype", m.dtype, 0, SAC_DTYPE_F16);
+  b.in("quantization", m.quantization, 0, SAC_QUANTIZATION_INT8);
   b.require(b.first().size() || m.num_heads % m.num_kv_heads == 0,
             "num_heads is not a multiple of num_kv_heads");
   b.require(m.head_dim % 2 == 0 && m.rotary_dim % 2 == 0, "head_dim and rotary_dim must be even");

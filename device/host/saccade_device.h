@@ -20,6 +20,9 @@ extern "C" {
 #define SAC_DTYPE_F16 2u
 #define SAC_DTYPE_INT8 3u /* of weights in memory only */
 
+#define SAC_QUANTIZATION_NONE 0u /* weights in memory have the model's dtype */
+#define SAC_QUANTIZATION_INT8 1u /* matrices in 8 bits, a scale per output and 128 inputs */
+
 #define SAC_DEVICE_CPU 0u  /* real inference on CPU threads */
 #define SAC_DEVICE_NULL 1u /* steps only write tokens: for benchmarks and tests */
 
@@ -43,6 +46,7 @@ typedef struct sac_model_config {
   uint32_t qk_norm;         /* 1: RMS norm per head on q and k before rope (Qwen3) */
   uint32_t tied_embeddings; /* 1: no SAC_TENSOR_LM_HEAD is given */
   float rms_norm_eps;
+  uint32_t quantization; /* SAC_QUANTIZATION_* */
   const uint32_t* sliding_window; /* [num_layers]: positions a row may look back, itself included; 0
                                      = all. NULL = all layers full */
 } sac_model_config;

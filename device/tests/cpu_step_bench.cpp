@@ -1,6 +1,7 @@
 // Micro benchmark of the CPU step alone: Qwen3-0.6B's shape with random bf16 weights.
 //
-//   cpu_step_bench [threads = 2] [portable | avx2 | avx512 | avx512_bf16 | amx]
+//   cpu_step_bench [threads = 2] [portable | avx2 | avx512 | avx512_bf16 | amx | best] [bf16 |
+//   int8]
 //
 // Prints, from one run: memory read bandwidth, decode tokens/s at several batch sizes with a
 // context of 128 tokens (and the share of the bandwidth that reading the weights takes), prefill
@@ -49,7 +50,9 @@ double weight_bytes(const sac_model_config& c) {
     const TensorShape s = tensor_shape(c, role);
     elements += static_cast<double>(s.rows * s.cols) * (r.per_layer ? c.num_layers : 1);
   }
-  return 2 * elements;
+  const double bytes_per_weight =
+      c.quantization == SAC_QUANTIZATION_INT8 ? 1 + 4.0 / kQuantGroup : 2;
+  return bytes_per_weight * elements;
 }
 
 /// Best of five readings of 1 GiB by all threads, bytes/s.
@@ -124,7 +127,8 @@ int main(int argc, char** argv) {
   const double bandwidth = read_bandwidth(threads);
   std::printf("threads %u, read bandwidth %.1f GB/s\n", threads, bandwidth / 1e9);
 
-  const sac_model_config config = qwen3_06b();
+  sac_model_config config = qwen3_06b();
+  if (argc > 3 && std::strcmp(argv[3], "int8") == 0) config.quantization = SAC_QUANTIZATION_INT8;
   const double start_s = now_s();
   StepHarness h(config, o);
   h.step->fill_dummy(1);
