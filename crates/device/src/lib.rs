@@ -43,6 +43,17 @@ pub enum PrefillPolicy {
     Inline,
 }
 
+/// How weight matrices are kept in memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Quantization {
+    /// In the model's dtype.
+    #[default]
+    None,
+    /// Symmetric 8 bits, a scale for each output and 128 inputs; activations likewise, as they
+    /// come. Norms, biases and KV keep their types.
+    Int8,
+}
+
 /// Bounds and policies of a device plane; fixed for its life.
 #[derive(Debug, Clone)]
 pub struct DeviceConfig {
@@ -68,6 +79,8 @@ pub struct DeviceConfig {
     pub eos_ids: Vec<u32>,
     /// Keep a log of the scheduler's decisions in memory.
     pub log_decisions: bool,
+    /// How weight matrices are kept in memory.
+    pub quantization: Quantization,
 }
 
 /// Bytes of KV that one block takes: `[layer][k|v][token][kv_head][head_dim]` in the model's dtype.
@@ -173,7 +186,7 @@ impl Device {
             return Err(error("create device", "struct sizes differ from the C++ side's".into()));
         }
         let c_config = c_device_config(config);
-        let c_model = model.map(|(m, dtype)| c_model_config(m, dtype));
+        let c_model = model.map(|(m, dtype)| c_model_config(m, dtype, config.quantization));
         let c_model_ptr = c_model.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
         let mut out = std::ptr::null_mut();
         // SAFETY: the structs and the arrays they point to (eos_ids, sliding_window) live until the
@@ -329,7 +342,11 @@ fn c_device_config(config: &DeviceConfig) -> sys::SacDeviceConfig {
     }
 }
 
-fn c_model_config(model: &ModelConfig, dtype: saccade_model::Dtype) -> sys::SacModelConfig {
+fn c_model_config(
+    model: &ModelConfig,
+    dtype: saccade_model::Dtype,
+    quantization: Quantization,
+) -> sys::SacModelConfig {
     sys::SacModelConfig {
         num_layers: model.num_layers,
         hidden_size: model.hidden_size,
@@ -343,6 +360,10 @@ fn c_model_config(model: &ModelConfig, dtype: saccade_model::Dtype) -> sys::SacM
         qk_norm: u32::from(model.qk_norm),
         tied_embeddings: u32::from(model.tie_word_embeddings),
         rms_norm_eps: model.rms_norm_eps,
+        quantization: match quantization {
+            Quantization::None => 0,
+            Quantization::Int8 => 1,
+        },
         sliding_window: model.sliding_window.as_ptr(),
     }
 }

@@ -19,6 +19,7 @@ pub(crate) struct SacModelConfig {
     pub qk_norm: u32,
     pub tied_embeddings: u32,
     pub rms_norm_eps: f32,
+    pub quantization: u32,
     pub sliding_window: *const u32,
 }
 

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use saccade_device::{Device, DeviceConfig, DeviceKind, PrefillPolicy, RegionMemory};
+use saccade_device::{Device, DeviceConfig, DeviceKind, PrefillPolicy, Quantization, RegionMemory};
 use saccade_model::{Dtype, DtypeChoice, ModelFolder, OpenOptions, Weights};
 use saccade_ring::{
     Finish, FrontendRing, InProcTransport, Phase, Reader, Record, RegionLimits, RequestParams,
@@ -71,6 +71,7 @@ fn load(folder: &ModelFolder, choice: DtypeChoice) -> Device {
         num_threads: 2,
         eos_ids: model.eos_ids.clone(),
         log_decisions: false,
+        quantization: Quantization::None,
     };
     let mut device = Device::create(&config, Some((&model, dtype)), model.vocab_size).unwrap();
     device.load(&weights, |_| ()).unwrap();

@@ -2,13 +2,13 @@
 
 use anyhow::Context;
 use saccade_device::{
-    Device, DeviceConfig, DeviceKind, LoadPhase, PrefillPolicy, RegionMemory, StopHandle,
-    kv_block_bytes, report_progress,
+    Device, DeviceConfig, DeviceKind, LoadPhase, PrefillPolicy, Quantization, RegionMemory,
+    StopHandle, kv_block_bytes, report_progress,
 };
 use saccade_model::{Dtype, DtypeChoice, ModelConfig, ModelFolder, Weights};
 use saccade_ring::{ShmTransport, Transport};
 
-use crate::cli::{DeviceArgs, DeviceName, LoadFormat, Prefill, ServeArgs};
+use crate::cli::{DeviceArgs, DeviceName, LoadFormat, Prefill, QuantizationArg, ServeArgs};
 use crate::cores::CoreList;
 use crate::{kv_budget, model_source};
 
@@ -109,7 +109,11 @@ fn cpu_device(
         model.max_model_len(),
         args.model.max_model_len,
     )?;
-    let config = device_config(&args.device, DeviceKind::Cpu, budget, model.eos_ids.clone())?;
+    let mut config = device_config(&args.device, DeviceKind::Cpu, budget, model.eos_ids.clone())?;
+    config.quantization = match args.model.quantization {
+        QuantizationArg::None => Quantization::None,
+        QuantizationArg::Int8 => Quantization::Int8,
+    };
     let mut device = Device::create(&config, Some((model, dtype)), model.vocab_size)?;
     load(&mut device, weights.as_ref(), args.model.seed, region)?;
     device.set_rope(&model.rope_tables(budget.max_model_len))?;
@@ -162,12 +166,14 @@ fn device_config(
         num_threads: args.device_threads.unwrap_or(cores.len() as u32),
         eos_ids,
         log_decisions: false,
+        quantization: Quantization::None,
     })
 }
 
 fn log_ready(config: &DeviceConfig, dtype: Dtype, block_bytes: u64) {
     tracing::info!(
         ?dtype,
+        quantization = ?config.quantization,
         max_model_len = config.max_model_len,
         kv_blocks = config.num_blocks,
         kv_mib = (u64::from(config.num_blocks) * block_bytes) >> 20,

@@ -25,6 +25,9 @@ pub(crate) struct ModelArgs {
     /// Element type of weights and KV: auto, bfloat16, float16 (half), float32 (float)
     #[arg(long, default_value = "auto", env = "SACCADE_DTYPE")]
     pub dtype: String,
+    /// Weight matrices in memory: none (the dtype) or int8 (8 bits, a scale per output and 128 inputs)
+    #[arg(long, short = 'q', value_enum, default_value_t = QuantizationArg::None, env = "SACCADE_QUANTIZATION")]
+    pub quantization: QuantizationArg,
     /// Where weights come from
     #[arg(long, value_enum, default_value_t = LoadFormat::Auto, env = "SACCADE_LOAD_FORMAT")]
     pub load_format: LoadFormat,
@@ -53,6 +56,14 @@ impl ModelArgs {
     pub fn name(&self) -> Option<&str> {
         self.model.as_deref().or(self.model_flag.as_deref())
     }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum QuantizationArg {
+    /// In the dtype
+    None,
+    /// 8 bits, symmetric
+    Int8,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

@@ -5,7 +5,9 @@ mod groups;
 
 use clap::{Args, Parser, Subcommand};
 
-pub(crate) use groups::{DeviceArgs, HttpArgs, LoadFormat, ModelArgs, PlacementArgs, RingArgs};
+pub(crate) use groups::{
+    DeviceArgs, HttpArgs, LoadFormat, ModelArgs, PlacementArgs, QuantizationArg, RingArgs,
+};
 #[cfg(feature = "device")]
 pub(crate) use groups::{DeviceName, Prefill};
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use saccade_device::{
-    AttachedDevice, Device, DeviceConfig, DeviceKind, PrefillPolicy, RegionMemory,
+    AttachedDevice, Device, DeviceConfig, DeviceKind, PrefillPolicy, Quantization, RegionMemory,
 };
 use saccade_ring::{ShmTransport, Transport};
 use serde::{Deserialize, Serialize};
@@ -108,6 +108,7 @@ impl DevicePlane {
             num_threads: 1,
             eos_ids: Vec::new(),
             log_decisions: true,
+            quantization: Quantization::None,
         }
     }
 
