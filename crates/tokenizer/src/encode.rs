@@ -1,7 +1,7 @@
 //! A text between added tokens to ids: the splitter of the vocabulary, compiled for the
 //! instruction set of the machine.
 
-use crate::bpe::{Bpe, Scratch};
+use crate::bpe::{Batch, Bpe, Scratch};
 use crate::load::{Cut, Prepend};
 use crate::simd::{Isa, Level, Scalar};
 use crate::spaces;
@@ -80,11 +80,15 @@ impl Encoder {
             S::vectorize(
                 #[inline(always)]
                 || {
-                    let mut pos = 0;
+                    let (mut batch, mut pos) = (Batch::default(), 0);
                     while pos < text.len() {
-                        let end = split.piece_end::<S>(text, pos).min(text.len());
-                        self.bpe.encode::<S>(text, pos, end, scratch, out);
-                        pos = end;
+                        while pos < text.len() {
+                            pos = split.piece_end::<S>(text, pos).min(text.len());
+                            if !self.bpe.add::<S>(text, &mut batch, pos) {
+                                break;
+                            }
+                        }
+                        self.bpe.encode::<S>(text, &mut batch, scratch, out);
                     }
                 },
             );

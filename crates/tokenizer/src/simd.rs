@@ -14,6 +14,11 @@ pub unsafe trait Isa: Copy {
     /// # Safety
     /// See the trait.
     unsafe fn vectorize<R>(f: impl FnOnce() -> R) -> R;
+    /// Asks for the cache line of `address`, which need not be valid.
+    ///
+    /// # Safety
+    /// See the trait.
+    unsafe fn prefetch<T>(address: *const T);
     /// How many bytes from `pos` on are not spaces.
     ///
     /// # Safety
@@ -67,6 +72,9 @@ unsafe impl Isa for Scalar {
     unsafe fn vectorize<R>(f: impl FnOnce() -> R) -> R {
         f()
     }
+
+    #[inline(always)]
+    unsafe fn prefetch<T>(_address: *const T) {}
 
     #[inline(always)]
     unsafe fn solid(text: &[u8], pos: usize) -> usize {
@@ -185,6 +193,12 @@ mod x86 {
         }
 
         #[inline(always)]
+        unsafe fn prefetch<T>(address: *const T) {
+            // SAFETY: every x86-64 has this instruction, and it never faults.
+            unsafe { _mm_prefetch::<_MM_HINT_T0>(address.cast()) }
+        }
+
+        #[inline(always)]
         unsafe fn solid(text: &[u8], pos: usize) -> usize {
             scan!(text, pos, 32, Scalar::solid, |p| !outside(within(load(p), b' ', b' ')))
         }
@@ -291,6 +305,12 @@ mod x86 {
             }
             // SAFETY: the trait's contract.
             unsafe { with_features(f) }
+        }
+
+        #[inline(always)]
+        unsafe fn prefetch<T>(address: *const T) {
+            // SAFETY: every x86-64 has this instruction, and it never faults.
+            unsafe { _mm_prefetch::<_MM_HINT_T0>(address.cast()) }
         }
 
         #[inline(always)]
@@ -406,6 +426,17 @@ mod neon {
             }
             // SAFETY: the trait's contract.
             unsafe { with_features(f) }
+        }
+
+        #[inline(always)]
+        unsafe fn prefetch<T>(address: *const T) {
+            // SAFETY: every aarch64 has this instruction, and it never faults.
+            unsafe {
+                std::arch::asm!(
+                    "prfm pldl1keep, [{0}]", in(reg) address,
+                    options(nostack, preserves_flags, readonly)
+                );
+            }
         }
 
         #[inline(always)]

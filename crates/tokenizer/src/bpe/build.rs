@@ -1,10 +1,12 @@
 //! From a vocabulary and its merges to the tables.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
+use super::borders::{self, Borders, Findings, Side};
 use super::pairs::{ID_BITS, NO_RANK, PairTable, RANK_BITS};
 use super::pieces::PieceTable;
-use super::{Bpe, NONE, Scratch, TokenBytes};
+use super::short::MAX_SYMBOLS;
+use super::{Bpe, NONE, Scratch, Symbols, TokenBytes};
 use crate::simd::Scalar;
 
 /// What the smallest unit of a text is.
@@ -99,34 +101,121 @@ impl Bpe {
             byte_ids: vocabulary.byte_ids,
             chars: vec![NONE; 0x1_0000],
             astral: HashMap::new(),
+            borders: Borders::new(Findings::default()),
             low: u32::MAX,
             low_ranks: vec![NO_RANK; 0x1_0000],
         };
         bpe.build_low_ranks();
-        bpe.build_chars(vocabulary);
-        let found: Vec<bool> = bpe.reachable(vocabulary);
-        let pieces = vocabulary.pieces.iter().zip(found).filter(|&(_, found)| found);
-        bpe.pieces = PieceTable::new(pieces.map(|((id, piece), _)| (piece.as_slice(), *id)));
+        if vocabulary.symbolism == Symbolism::Chars {
+            bpe.build_chars(vocabulary, None);
+        }
+        let last = bpe.last_merges(vocabulary);
+        let mut pieces: Vec<_> = vocabulary.pieces.iter().zip(&last).collect();
+        pieces.retain(|&(_, last)| last.is_some() || vocabulary.ignore_merges);
+        // The ids of frequent tokens are small, and they shall be found first.
+        pieces.sort_unstable_by_key(|((id, _), _)| *id);
+        let pieces = pieces.iter().map(|((id, p), last)| (p.as_slice(), *id, last.is_some()));
+        bpe.pieces = PieceTable::new(pieces);
+        let Some(pairs) = bpe.happening(vocabulary, &last) else { return Ok(bpe) };
+        bpe.pairs = PairTable::new(&pairs);
+        let bounds = Bounds::of(&pairs, &bpe.tokens);
+        if vocabulary.symbolism == Symbolism::Bytes {
+            bpe.build_chars(vocabulary, Some(&bounds));
+        }
+        bpe.build_borders(vocabulary, &bounds);
         Ok(bpe)
     }
 
-    /// Which tokens their own text becomes.
-    fn reachable(&self, vocabulary: &Vocabulary) -> Vec<bool> {
+    /// For each token that the merges of its own text give: the pair that was merged last, and
+    /// how many symbols there were before. None for the others.
+    fn last_merges(&self, vocabulary: &Vocabulary) -> Vec<Option<Last>> {
         let mut scratch = Scratch::default();
-        let mut reaches = |&(id, ref piece): &(u32, Vec<u8>)| {
-            if vocabulary.ignore_merges {
-                return true;
-            }
-            let (mut count, mut last) = (0, NONE);
-            let out = |token, _| {
+        let one = |&(id, ref piece): &(u32, Vec<u8>)| {
+            let (mut count, mut token) = (0, NONE);
+            let out = |id, _| {
                 count += 1;
-                last = token;
+                token = id;
             };
             // SAFETY: portable code runs anywhere.
             unsafe { self.merge::<Scalar>(piece, &mut scratch, out) };
-            count == 1 && last == id
+            let (symbols, pair) = (scratch.short.len(), scratch.short.last());
+            let is_whole = piece.len() <= MAX_SYMBOLS;
+            (count == 1 && token == id).then_some(Last { symbols, pair, is_whole })
         };
-        vocabulary.pieces.iter().map(&mut reaches).collect()
+        vocabulary.pieces.iter().map(one).collect()
+    }
+
+    /// The merges that can happen. Until two tokens merge, what happened within their text is
+    /// what happens in it alone; so of all pairs that could make a token, only the one that does
+    /// so in the token's own text ever stands next to each other. None if that cannot be told.
+    fn happening(&self, vocabulary: &Vocabulary, last: &[Option<Last>]) -> Option<Pairs> {
+        // A fallback byte's text is not that of its token: nothing follows from it.
+        let bytes: HashSet<u32> = match vocabulary.symbolism {
+            Symbolism::Bytes => HashSet::new(),
+            Symbolism::Chars => vocabulary.byte_ids.into_iter().collect(),
+        };
+        let of_bytes = |m: &Merge| [m.left, m.right, m.merged].iter().any(|id| bytes.contains(id));
+        if vocabulary.merges.iter().any(of_bytes) || last.iter().flatten().any(|l| !l.is_whole) {
+            return None;
+        }
+        let happens = last.iter().flatten().filter(|l| l.symbols > 1);
+        let pairs = happens.map(|l| (l.pair.0, l.pair.1, self.pairs.rank(l.pair.0, l.pair.1)));
+        Some(pairs.filter(|&(.., rank)| rank != NO_RANK).collect())
+    }
+
+    fn build_borders(&mut self, vocabulary: &Vocabulary, bounds: &Bounds) {
+        let mut findings = Findings::default();
+        let merged: HashSet<u32> = vocabulary.merges.iter().map(|m| m.merged).collect();
+        for (id, piece) in &vocabulary.pieces {
+            if merged.contains(id) {
+                findings.merging.extend(borders::neighbours(piece));
+            }
+        }
+        for code in borders::FIRST..0x1_0000 {
+            self.settle(code, bounds, &mut findings);
+        }
+        self.borders = Borders::new(findings);
+    }
+
+    /// Merges the bytes of a character and notes which neighbours could merge with it meanwhile,
+    /// and which afterwards.
+    fn settle(&self, code: u32, bounds: &Bounds, findings: &mut Findings) {
+        let Some(char) = char::from_u32(code) else { return };
+        let mut ids = self.symbols_alone(char.to_string().as_bytes());
+        let mut rivals = Rivals::default();
+        loop {
+            let next = self.next_merge(&ids);
+            let (first, last) = (ids[0], ids[ids.len() - 1]);
+            let until = next.map_or(NO_RANK, |(_, rank)| rank);
+            let befores = bounds.befores(first).filter(|&&(rank, _)| rank <= until);
+            let afters = bounds.afters(last).filter(|&&(rank, _)| rank <= until);
+            let is_over = next.is_none();
+            befores.for_each(|(_, side)| rivals.add(*side, is_over, |other| (other, code)));
+            afters.for_each(|(_, side)| rivals.add(*side, is_over, |other| (code, other)));
+            let Some((at, rank)) = next else { break };
+            ids[at] = self.merged(rank);
+            ids.remove(at + 1);
+        }
+        if !rivals.has_parts {
+            findings.merging.extend(rivals.merging);
+            findings.upsetting.extend(rivals.upsetting);
+            findings.settled.push((code, ids));
+        }
+    }
+
+    /// The pair of the lowest rank, the leftmost first: its place and rank.
+    fn next_merge(&self, ids: &[u32]) -> Option<(usize, u32)> {
+        let ranks = ids.windows(2).map(|p| self.pairs.rank(p[0], p[1]));
+        let best = ranks.enumerate().min_by_key(|&(at, rank)| (rank, at));
+        best.filter(|&(_, rank)| rank != NO_RANK)
+    }
+
+    /// The smallest symbols of a text.
+    fn symbols_alone(&self, text: &[u8]) -> Vec<u32> {
+        match self.symbolism {
+            Symbolism::Bytes => text.iter().map(|&b| self.byte_ids[b as usize]).collect(),
+            Symbolism::Chars => Symbols::new(self, text, 0).map(|(id, _)| id).collect(),
+        }
     }
 
     fn build_low_ranks(&mut self) {
@@ -141,85 +230,106 @@ impl Bpe {
         }
     }
 
-    fn build_chars(&mut self, vocabulary: &Vocabulary) {
-        let bounds = match self.symbolism {
-            Symbolism::Bytes => Some(Bounds::of(vocabulary, &self.tokens)),
-            Symbolism::Chars => None,
-        };
+    /// `bounds` are those of bytes.
+    fn build_chars(&mut self, vocabulary: &Vocabulary, bounds: Option<&Bounds>) {
         for (id, piece) in &vocabulary.pieces {
             let Ok(text) = std::str::from_utf8(piece) else { continue };
             let mut chars = text.chars();
             let (Some(char), None) = (chars.next(), chars.next()) else { continue };
             let code = char as usize;
             if code >= self.chars.len() {
-                if self.symbolism == Symbolism::Chars {
+                if bounds.is_none() {
                     self.astral.insert(code as u32, *id);
                 }
                 continue;
             }
-            let whole = match &bounds {
-                Some(bounds) => code >= 0x80 && self.closes(piece, *id, bounds),
-                None => true,
-            };
-            if whole {
+            let is_one = |ids: Vec<u32>| ids == [*id];
+            let closes = |bounds| code >= 0x80 && self.settled(piece, bounds).is_some_and(is_one);
+            if bounds.is_none_or(closes) {
                 self.chars[code] = *id;
             }
         }
     }
 
-    /// Whether the bytes of a character become `id` before any merge with a neighbour can happen:
-    /// at every step the rank of the next merge inside is below that of every merge that the
-    /// outermost symbols have with other characters beyond ASCII.
-    fn closes(&self, piece: &[u8], id: u32, bounds: &Bounds) -> bool {
-        let mut ids: Vec<u32> = piece.iter().map(|&b| self.byte_ids[b as usize]).collect();
-        while ids.len() > 1 {
-            let ranks = ids.windows(2).map(|p| self.pairs.rank(p[0], p[1]));
-            let Some((at, rank)) = ranks.enumerate().min_by_key(|&(at, rank)| (rank, at)) else {
-                return false;
-            };
+    /// What a character becomes before any merge with a neighbour beyond ASCII can happen: at
+    /// every step the rank of the next merge inside is below that of every merge that the
+    /// outermost symbols have with such neighbours. None if that is not so.
+    fn settled(&self, piece: &[u8], bounds: &Bounds) -> Option<Vec<u32>> {
+        let mut ids = self.symbols_alone(piece);
+        while let Some((at, rank)) = self.next_merge(&ids) {
             let (first, last) = (ids[0], ids[ids.len() - 1]);
-            if rank == NO_RANK || rank >= bounds.left(first) || rank >= bounds.right(last) {
-                return false;
+            let comes_first = |&(other, _): &(u32, Side)| other <= rank;
+            if bounds.befores(first).any(comes_first) || bounds.afters(last).any(comes_first) {
+                return None;
             }
             ids[at] = self.merged(rank);
             ids.remove(at + 1);
         }
-        ids == [id]
+        Some(ids)
     }
 }
 
-/// Lowest ranks of the merges of a token with a character beyond ASCII on its other side.
+/// Merges as `(left, right, rank)`.
+type Pairs = Vec<(u32, u32, u32)>;
+
+/// How the text of a token becomes this token.
+struct Last {
+    symbols: usize,
+    pair: (u32, u32),
+    /// Whether the text is short enough that `pair` is known.
+    is_whole: bool,
+}
+
+/// The merges of each token with others beyond ASCII.
+#[derive(Default)]
 struct Bounds {
-    /// Merges `(x, token)` where x ends beyond ASCII.
-    left: HashMap<u32, u32>,
-    /// Merges `(token, x)` where x begins with a leading byte.
-    right: HashMap<u32, u32>,
+    /// Of merges `(x, token)` where x ends beyond ASCII: rank, and what x ends with.
+    befores: HashMap<u32, Vec<(u32, Side)>>,
+    /// Of merges `(token, x)` where x begins with a leading byte: rank, and what x begins with.
+    afters: HashMap<u32, Vec<(u32, Side)>>,
 }
 
 impl Bounds {
-    fn of(vocabulary: &Vocabulary, tokens: &TokenBytes) -> Self {
-        let mut bounds = Self { left: HashMap::new(), right: HashMap::new() };
-        let lower = |map: &mut HashMap<u32, u32>, id: u32, rank: u32| {
-            let bound = map.entry(id).or_insert(NO_RANK);
-            *bound = rank.min(*bound);
-        };
-        for m in &vocabulary.merges {
-            if tokens.get(m.left).last().is_none_or(|&b| b >= 0x80) {
-                lower(&mut bounds.left, m.right, m.rank);
+    fn of(pairs: &[(u32, u32, u32)], tokens: &TokenBytes) -> Self {
+        let mut bounds = Self::default();
+        for &(left, right, rank) in pairs {
+            let (x, y) = (tokens.get(left), tokens.get(right));
+            if x.last().is_none_or(|&b| b >= 0x80) {
+                bounds.befores.entry(right).or_default().push((rank, Side::last(x)));
             }
-            if tokens.get(m.right).first().is_none_or(|&b| b >= 0xc0) {
-                lower(&mut bounds.right, m.left, m.rank);
+            if y.first().is_none_or(|&b| b >= 0xc0) {
+                bounds.afters.entry(left).or_default().push((rank, Side::first(y)));
             }
         }
         bounds
     }
 
-    fn left(&self, id: u32) -> u32 {
-        self.left.get(&id).copied().unwrap_or(NO_RANK)
+    fn befores(&self, id: u32) -> impl Iterator<Item = &(u32, Side)> {
+        self.befores.get(&id).into_iter().flatten()
     }
 
-    fn right(&self, id: u32) -> u32 {
-        self.right.get(&id).copied().unwrap_or(NO_RANK)
+    fn afters(&self, id: u32) -> impl Iterator<Item = &(u32, Side)> {
+        self.afters.get(&id).into_iter().flatten()
+    }
+}
+
+/// Neighbours that can merge with a character or with a part of it.
+#[derive(Default)]
+struct Rivals {
+    merging: Vec<(u32, u32)>,
+    upsetting: Vec<(u32, u32)>,
+    /// Whether the neighbour can be a part of a character, which may be any.
+    has_parts: bool,
+}
+
+impl Rivals {
+    fn add(&mut self, side: Side, is_over: bool, pair: impl FnOnce(u32) -> (u32, u32)) {
+        match side {
+            Side::Whole(other) if is_over => self.merging.push(pair(other)),
+            Side::Whole(other) => self.upsetting.push(pair(other)),
+            Side::Part => self.has_parts = true,
+            Side::Other => {}
+        }
     }
 }
 

@@ -51,6 +51,12 @@ impl Cache {
         Some(Slot { piece: bytes, len: piece.len() as u8, index })
     }
 
+    /// Where the tokens of a piece of this hash would be.
+    #[inline(always)]
+    pub fn place(&self, hash: u64) -> *const u8 {
+        self.lines.as_ptr().wrapping_add(hash as usize & (SLOTS - 1)).cast()
+    }
+
     /// Tokens of the piece, if it is there.
     #[inline(always)]
     pub fn get(&self, slot: &Slot) -> Option<&[u32]> {

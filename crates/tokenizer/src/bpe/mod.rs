@@ -1,5 +1,6 @@
 //! Byte-pair encoding of one piece.
 
+mod borders;
 mod build;
 mod cache;
 mod long;
@@ -9,11 +10,12 @@ mod short;
 
 use std::collections::HashMap;
 
+use borders::{Borders, NO_CHAR};
 pub use build::{BuildError, Merge, Symbolism, Vocabulary};
 use cache::Cache;
 use long::Long;
 use pairs::PairTable;
-use pieces::{INLINE, Key, PieceTable};
+use pieces::{INLINE, Key, PieceTable, hash_long};
 use short::Short;
 
 use crate::simd::Isa;
@@ -72,6 +74,7 @@ pub struct Bpe {
     chars: Vec<u32>,
     /// Characters beyond U+FFFF that are tokens, for characters.
     astral: HashMap<u32, u32>,
+    borders: Borders,
     /// The ids `low..low + 256` are the single bytes, and `low_ranks[l << 8 | r]` their ranks.
     low: u32,
     low_ranks: Vec<u32>,
@@ -89,6 +92,31 @@ impl Scratch {
     /// Bytes of memory of a fresh one.
     pub fn bytes(&self) -> usize {
         size_of::<Self>() + self.cache.bytes()
+    }
+}
+
+/// Pieces that are looked up together; a power of two.
+const BATCH: usize = 32;
+
+/// Pieces on their way through [`Bpe::add`] and [`Bpe::encode`].
+pub struct Batch {
+    /// Piece `i` is `borders[i]..borders[i + 1]`.
+    borders: [usize; BATCH + 1],
+    keys: [Key; BATCH],
+    hashes: [u64; BATCH],
+    ids: [u32; BATCH],
+    len: usize,
+}
+
+impl Default for Batch {
+    fn default() -> Self {
+        Self {
+            borders: [0; BATCH + 1],
+            keys: [Key::EMPTY; BATCH],
+            hashes: [0; BATCH],
+            ids: [NONE; BATCH],
+            len: 0,
+        }
     }
 }
 
@@ -112,31 +140,70 @@ impl Bpe {
         self.pairs.bytes()
             + self.pieces.bytes()
             + self.tokens.memory()
+            + self.borders.memory()
             + (self.merged.len() + self.chars.len() + self.low_ranks.len()) * size_of::<u32>()
     }
 
-    /// Appends the tokens of `text[start..end]` to `out`.
+    /// Appends the tokens of the pieces of `batch` to `out`.
+    ///
+    /// Tables are larger than the caches near the core: what the next pieces need is asked for
+    /// while the ones before are at work.
     ///
     /// # Safety
-    /// The machine must have `S`; `start <= end <= text.len()`.
+    /// The machine must have `S`.
     #[inline(always)]
     pub unsafe fn encode<S: Isa>(
         &self,
         text: &[u8],
-        start: usize,
-        end: usize,
+        batch: &mut Batch,
         scratch: &mut Scratch,
         out: &mut Vec<u32>,
     ) {
-        let len = end - start;
-        if len <= INLINE
-            && let Some(id) = self.pieces.short(Key::load(text, start, len))
-        {
-            out.push(id);
-            return;
+        let count = batch.len.min(BATCH);
+        for at in 0..count {
+            let (start, end) = (batch.borders[at], batch.borders[at + 1]);
+            batch.ids[at] = match end - start {
+                ..=INLINE => self.pieces.short(batch.keys[at], batch.hashes[at]).unwrap_or(NONE),
+                _ => NONE,
+            };
+            if batch.ids[at] == NONE {
+                // SAFETY: the caller's contract.
+                unsafe { S::prefetch(scratch.cache.place(hash_long(&text[start..end]))) };
+            }
         }
-        // SAFETY: the caller's contract.
-        unsafe { self.encode_other::<S>(&text[start..end], scratch, out) };
+        out.reserve(BATCH);
+        for at in 0..count {
+            if batch.ids[at] != NONE {
+                out.push(batch.ids[at]);
+            } else {
+                let piece = &text[batch.borders[at]..batch.borders[at + 1]];
+                // SAFETY: the caller's contract.
+                unsafe { self.encode_other::<S>(piece, scratch, out) };
+            }
+        }
+        batch.borders[0] = batch.borders[count];
+        batch.len = 0;
+    }
+
+    /// Adds the piece that ends at `end` to `batch`; false when that is full.
+    ///
+    /// # Safety
+    /// The machine must have `S`.
+    #[inline(always)]
+    pub unsafe fn add<S: Isa>(&self, text: &[u8], batch: &mut Batch, end: usize) -> bool {
+        let at = batch.len & (BATCH - 1);
+        let start = batch.borders[at];
+        batch.borders[at + 1] = end;
+        if end - start <= INLINE {
+            let key = Key::load(text, start, end - start);
+            let hash = key.hash();
+            // SAFETY: the caller's contract.
+            unsafe { S::prefetch(self.pieces.place(hash)) };
+            batch.keys[at] = key;
+            batch.hashes[at] = hash;
+        }
+        batch.len = at + 1;
+        batch.len < BATCH
     }
 
     /// A piece that is no short token.
@@ -151,6 +218,99 @@ impl Bpe {
             out.push(id);
             return;
         }
+        let is_wide = |at: usize| piece.get(at).is_some_and(|&b| (0xe0..0xf0).contains(&b));
+        // SAFETY: the caller's contract.
+        unsafe {
+            if is_wide(0) || is_wide(1) || piece.len() > short::MAX_SYMBOLS {
+                self.encode_divided::<S>(piece, scratch, out);
+            } else {
+                self.encode_merged::<S>(piece, scratch, out);
+            }
+        }
+    }
+
+    /// A piece with characters of three bytes: each part between two borders by itself.
+    ///
+    /// # Safety
+    /// The machine must have `S`.
+    #[inline(always)]
+    unsafe fn encode_divided<S: Isa>(
+        &self,
+        piece: &[u8],
+        scratch: &mut Scratch,
+        out: &mut Vec<u32>,
+    ) {
+        let (mut start, mut pos, mut last) = (0, 0, NO_CHAR);
+        // Whether nothing before `last` upsets it; the border before it, if that divides unless
+        // what follows upsets it.
+        let (mut is_calm, mut open) = (true, None);
+        while pos < piece.len() {
+            if !(0xe0..0xf0).contains(&piece[pos]) {
+                (is_calm, open, last) = (false, None, NO_CHAR);
+                pos += 1;
+                continue;
+            }
+            let char = self.borders.char(unicode::decode(piece, pos).0);
+            let divides = self.borders.divides(last, char);
+            let upsets = !divides && self.borders.upsets(last, char);
+            if let Some((end, before)) = open.take().filter(|_| !upsets) {
+                // SAFETY: the caller's contract.
+                unsafe { self.encode_part::<S>(piece, start, end, before, scratch, out) };
+                start = end;
+            }
+            open = (divides && is_calm).then_some((pos, last));
+            is_calm = pos == 0 || (last.is_some() && !upsets);
+            last = char;
+            pos += 3;
+        }
+        if let Some((end, before)) = open {
+            // SAFETY: the caller's contract.
+            unsafe { self.encode_part::<S>(piece, start, end, before, scratch, out) };
+            start = end;
+        }
+        // SAFETY: the caller's contract.
+        unsafe { self.encode_part::<S>(piece, start, piece.len(), last, scratch, out) };
+    }
+
+    /// `piece[start..end]`, which ends with the character `last`.
+    ///
+    /// # Safety
+    /// The machine must have `S`.
+    #[inline(always)]
+    unsafe fn encode_part<S: Isa>(
+        &self,
+        piece: &[u8],
+        start: usize,
+        end: usize,
+        last: borders::Char,
+        scratch: &mut Scratch,
+        out: &mut Vec<u32>,
+    ) {
+        let is_char = end - start == 3 && piece[start] >= 0xe0;
+        if is_char && last.push(out) {
+            return;
+        }
+        if end - start <= INLINE
+            && let Some(id) = self.pieces.merged(Key::load(piece, start, end - start))
+        {
+            out.push(id);
+            return;
+        }
+        // SAFETY: the caller's contract.
+        unsafe { self.encode_merged::<S>(&piece[start..end], scratch, out) };
+    }
+
+    /// By merges, or from the cache of this thread.
+    ///
+    /// # Safety
+    /// The machine must have `S`.
+    #[inline(always)]
+    unsafe fn encode_merged<S: Isa>(
+        &self,
+        piece: &[u8],
+        scratch: &mut Scratch,
+        out: &mut Vec<u32>,
+    ) {
         let slot = scratch.cache.slot(piece);
         if let Some(ids) = slot.as_ref().and_then(|slot| scratch.cache.get(slot)) {
             out.extend_from_slice(ids);

@@ -11,7 +11,8 @@ pub const INLINE: usize = 12;
 struct Slot {
     low: u64,
     high: u32,
-    /// `id << 8 | length`; 0 is empty, because no piece has length 0.
+    /// `id << 8 | whole << 7 | length`; 0 is empty, because no piece has length 0. `whole`: only a
+    /// whole piece is this token, because the merges give something else.
     meta: u32,
 }
 
@@ -24,6 +25,9 @@ pub struct Key {
 }
 
 impl Key {
+    /// What stands where there is no key.
+    pub const EMPTY: Self = Self { low: 0, high: 0, len: 0 };
+
     /// The bytes `start..start + len` of `text`.
     ///
     /// `len` is at most [`INLINE`], and `start + len` at most `text.len()`.
@@ -45,8 +49,9 @@ impl Key {
         Self { low, high, len: len as u32 }
     }
 
+    /// Hash for [`PieceTable::short`].
     #[inline(always)]
-    fn hash(self) -> u64 {
+    pub fn hash(self) -> u64 {
         let a = self.low ^ u64::from(self.len);
         let b = u64::from(self.high) ^ OTHER;
         let product =
@@ -55,9 +60,13 @@ impl Key {
     }
 }
 
+/// Bit of [`Slot::meta`].
+const WHOLE: u32 = 1 << 7;
+
 /// The table. Holds only pieces whose encoding is this one token.
 pub struct PieceTable {
     slots: Vec<Slot>,
+    homes: u64,
     /// Longer pieces: `(hash, id)`, id [`u32::MAX`] where empty; the bytes are the caller's.
     long: Vec<(u32, u32)>,
     longest: usize,
@@ -81,18 +90,19 @@ pub fn hash_long(piece: &[u8]) -> u64 {
 }
 
 impl PieceTable {
-    /// A table of `(piece, id)`; pieces are distinct and not empty.
-    pub fn new<'a>(pieces: impl Iterator<Item = (&'a [u8], u32)> + Clone) -> Self {
-        let count = |long: bool| {
-            let pieces = pieces.clone().filter(|(p, _)| (p.len() > INLINE) == long);
-            (pieces.count() * 2).next_power_of_two().max(16)
-        };
+    /// A table of `(piece, id, merges)`; pieces are distinct and not empty, and the first ones are
+    /// the fastest to find. `merges`: the merges of the piece give this token.
+    pub fn new<'a>(pieces: impl Iterator<Item = (&'a [u8], u32, bool)> + Clone) -> Self {
+        let num_long = pieces.clone().filter(|(p, ..)| p.len() > INLINE).count();
+        let num_short = pieces.clone().count() - num_long;
+        let homes = (num_short + num_short / 2).max(16);
         let mut table = Self {
-            slots: vec![Slot::default(); count(false)],
-            long: vec![(0, u32::MAX); count(true)],
-            longest: pieces.clone().map(|(p, _)| p.len()).max().unwrap_or(0),
+            slots: vec![Slot::default(); homes + 1],
+            homes: homes as u64,
+            long: vec![(0, u32::MAX); (num_long * 2).next_power_of_two().max(16)],
+            longest: pieces.clone().map(|(p, ..)| p.len()).max().unwrap_or(0),
         };
-        for (piece, id) in pieces {
+        for (piece, id, merges) in pieces {
             if piece.len() > INLINE {
                 let hash = hash_long(piece);
                 let mut at = hash as usize & (table.long.len() - 1);
@@ -102,34 +112,59 @@ impl PieceTable {
                 table.long[at] = ((hash >> 32) as u32, id);
             } else {
                 let key = Key::load(piece, 0, piece.len());
-                let mut at = key.hash() as usize & (table.slots.len() - 1);
+                let mut at = table.home(key.hash());
                 while table.slots[at].meta != 0 {
-                    at = (at + 1) & (table.slots.len() - 1);
+                    at += 1;
                 }
-                let meta = id << 8 | key.len;
+                let whole = if merges { 0 } else { WHOLE };
+                let meta = id << 8 | whole | key.len;
                 table.slots[at] = Slot { low: key.low, high: key.high, meta };
+                // The last slot stays empty, so that a search ends without a test for the end.
+                if at + 1 == table.slots.len() {
+                    table.slots.push(Slot::default());
+                }
             }
         }
         table
     }
 
-    /// The token of a short piece.
+    /// The token that a short piece becomes; `hash` is that of `key`.
     #[inline(always)]
-    pub fn short(&self, key: Key) -> Option<u32> {
-        let mut at = key.hash() as usize;
+    pub fn short(&self, key: Key, hash: u64) -> Option<u32> {
+        self.find(key, hash).map(|meta| meta >> 8)
+    }
+
+    /// The token that the merges of a short piece become.
+    #[inline(always)]
+    pub fn merged(&self, key: Key) -> Option<u32> {
+        self.find(key, key.hash()).filter(|meta| meta & WHOLE == 0).map(|meta| meta >> 8)
+    }
+
+    #[inline(always)]
+    fn find(&self, key: Key, hash: u64) -> Option<u32> {
+        let mut at = self.home(hash);
         loop {
-            // The mask keeps the index inside: the number of slots is a power of two.
-            let slot = &self.slots[at & (self.slots.len() - 1)];
-            let same =
-                slot.low == key.low && slot.high == key.high && slot.meta as u8 == key.len as u8;
-            if same {
-                return Some(slot.meta >> 8);
+            let slot = &self.slots[at];
+            let same_len = slot.meta & (WHOLE - 1) == key.len;
+            if slot.low == key.low && slot.high == key.high && same_len {
+                return Some(slot.meta);
             }
             if slot.meta == 0 {
                 return None;
             }
             at += 1;
         }
+    }
+
+    /// Where [`PieceTable::short`] will look first.
+    #[inline(always)]
+    pub fn place(&self, hash: u64) -> *const u8 {
+        self.slots.as_ptr().wrapping_add(self.home(hash)).cast()
+    }
+
+    #[inline(always)]
+    fn home(&self, hash: u64) -> usize {
+        ((hash >> 32) * self.homes >> 32) as usize
     }
 
     /// The token of a piece longer than [`INLINE`]; `bytes_of` gives the bytes of a token.
@@ -171,18 +206,23 @@ mod tests {
         let mut pieces = pieces;
         pieces.sort();
         pieces.dedup();
-        let all = pieces.iter().enumerate().map(|(id, p)| (p.as_slice(), id as u32));
+        let all = pieces.iter().enumerate().map(|(id, p)| (p.as_slice(), id as u32, id % 3 > 0));
         let table = PieceTable::new(all);
         let bytes_of = |id: u32| pieces[id as usize].as_slice();
         let get = |piece: &[u8]| match piece.len() {
-            ..=INLINE => table.short(Key::load(piece, 0, piece.len())),
+            ..=INLINE => {
+                let key = Key::load(piece, 0, piece.len());
+                let found = table.short(key, key.hash());
+                assert_eq!(table.merged(key), found.filter(|id| id % 3 > 0));
+                found
+            }
             _ => table.long(piece, bytes_of),
         };
         for (id, piece) in pieces.iter().enumerate() {
             assert_eq!(get(piece), Some(id as u32));
             let around = [&[7u8][..], piece, &[9; 20]].concat();
             if piece.len() <= INLINE {
-                assert_eq!(table.short(Key::load(&around, 1, piece.len())), Some(id as u32));
+                assert_eq!(get(&around[1..=piece.len()]), Some(id as u32));
             }
             let longer = [piece.as_slice(), &[99]].concat();
             assert_eq!(get(&longer), None);

@@ -18,6 +18,8 @@ pub struct Short {
     next: [u16; MAX_SYMBOLS],
     prev: [u16; MAX_SYMBOLS],
     len: usize,
+    /// The tokens that were joined last.
+    last: (u32, u32),
 }
 
 impl Default for Short {
@@ -29,6 +31,7 @@ impl Default for Short {
             next: [0; MAX_SYMBOLS],
             prev: [0; MAX_SYMBOLS],
             len: 0,
+            last: (0, 0),
         }
     }
 }
@@ -61,6 +64,11 @@ impl Short {
     /// Number of symbols before merging.
     pub fn len(&self) -> usize {
         self.len
+    }
+
+    /// The pair that became a token last, if there was any.
+    pub fn last(&self) -> (u32, u32) {
+        self.last
     }
 
     /// Merges until no pair has a rank.
@@ -100,6 +108,7 @@ impl Short {
         let id = bpe.merged(rank);
         let gone = usize::from(self.next[at]) & (MAX_SYMBOLS - 1);
         let after = usize::from(self.next[gone]);
+        self.last = (self.ids[at], self.ids[gone]);
         self.ids[at] = id;
         self.ends[at] = self.ends[gone];
         self.next[at] = after as u16;

@@ -72,18 +72,18 @@ fn encode(bpe: &Bpe, piece: &[u8]) -> Vec<u32> {
         match Level::best() {
             #[cfg(target_arch = "x86_64")]
             Level::Avx2 => {
-                bpe.encode::<crate::simd::Avx2>(piece, 0, piece.len(), &mut scratch, &mut out);
+                bpe.encode_other::<crate::simd::Avx2>(piece, &mut scratch, &mut out);
             }
             #[cfg(target_arch = "x86_64")]
             Level::Avx512 => {
-                bpe.encode::<crate::simd::Avx512>(piece, 0, piece.len(), &mut scratch, &mut out);
+                bpe.encode_other::<crate::simd::Avx512>(piece, &mut scratch, &mut out);
             }
             #[cfg(target_arch = "aarch64")]
             Level::Neon => {
-                bpe.encode::<crate::simd::Neon>(piece, 0, piece.len(), &mut scratch, &mut out);
+                bpe.encode_other::<crate::simd::Neon>(piece, &mut scratch, &mut out);
             }
             Level::Scalar => {
-                bpe.encode::<Scalar>(piece, 0, piece.len(), &mut scratch, &mut out);
+                bpe.encode_other::<Scalar>(piece, &mut scratch, &mut out);
             }
         }
     }
