@@ -6,7 +6,7 @@ mod common;
 use std::process::Command;
 
 use common::{Folder, eventually, free_port, json, mock_command, text, tool};
-use saccade_bench::neighbours::cores;
+use saccade_host::CpuSet;
 use serde_json::Value;
 
 /// The server process of other tests.
@@ -34,8 +34,8 @@ const SMALL: [&str; 14] = [
 ];
 
 fn two_cores() -> Option<String> {
-    let usable = cores::of_task(0).unwrap();
-    let two = cores::first(&usable, 2).ok().map(|two| two.to_string());
+    let usable = CpuSet::of_task(0).unwrap();
+    let two = usable.first(2).map(|two| two.to_string());
     if two.is_none() {
         eprintln!("not tried: it needs two cores");
     }
@@ -105,7 +105,7 @@ fn a_running_server_is_bound_and_freed_again() {
     let script = r#"{"ttft": "constant:20ms", "itl": "constant:1ms"}"#;
     let mut server = Command::new("sh").arg("-c").arg(mock_command(port, script)).spawn().unwrap();
     eventually("it listens", || std::net::TcpStream::connect(("127.0.0.1", port)).is_ok());
-    let affinity = |pid: u32| cores::of_task(pid as libc::pid_t).unwrap();
+    let affinity = |pid: u32| CpuSet::of_task(pid as libc::pid_t).unwrap();
     let before = affinity(server.id());
     let (url, pid) = (format!("s=http://127.0.0.1:{port}"), format!("s={}", server.id()));
     let json_file = folder.path("a.json");

@@ -6,8 +6,8 @@ use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use saccade_bench::neighbours::{Neighbour, Pauser, Placement, Spec, cores, use_program};
-use saccade_host::{Process, Root, Task, process};
+use saccade_bench::neighbours::{Neighbour, Pauser, Placement, Spec, use_program};
+use saccade_host::{CpuSet, Process, Root, Task, process};
 
 fn spec(kind: &str, threads: usize, placement: &str) -> Spec {
     Spec {
@@ -117,7 +117,7 @@ fn what_cannot_be_started_is_refused_in_words() {
 
 #[test]
 fn placement_is_what_the_kernel_says() {
-    let last = cores::of_task(0).unwrap().iter().last().unwrap();
+    let last = CpuSet::of_task(0).unwrap().iter().last().unwrap();
     let hog = start("cpu", 2, &format!("cores={last}:nice=7:session=own")).unwrap();
     // SAFETY: plain integers.
     let session = unsafe { libc::getsid(hog.pid() as libc::pid_t) };

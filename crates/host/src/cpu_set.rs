@@ -52,6 +52,16 @@ impl CpuSet {
         CpuSet::new(self.iter().chain(other.iter()))
     }
 
+    /// Cores that are not in `other`.
+    pub fn without(&self, other: &CpuSet) -> CpuSet {
+        CpuSet(self.iter().filter(|&core| !other.contains(core)).collect())
+    }
+
+    /// The lowest `count` cores; `None` where there are fewer.
+    pub fn first(&self, count: usize) -> Option<CpuSet> {
+        self.0.get(..count).map(|cores| CpuSet(cores.to_vec()))
+    }
+
     /// Whether every core of `self` is in `other`.
     pub fn is_within(&self, other: &CpuSet) -> bool {
         self.iter().all(|core| other.contains(core))
@@ -142,6 +152,16 @@ mod tests {
         for wrong in ["a", "3-1", "0-99999", "-1", "1-", "0x3"] {
             assert!(wrong.parse::<CpuSet>().is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn parts_and_rests() {
+        let all = CpuSet::new(2..=5);
+        let two = all.first(2).unwrap();
+        assert_eq!(two.to_string(), "2-3");
+        assert_eq!(all.without(&two).to_string(), "4-5");
+        assert_eq!(all.first(4), Some(all.clone()));
+        assert_eq!(all.first(5), None);
     }
 
     proptest! {

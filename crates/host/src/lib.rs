@@ -16,6 +16,7 @@
 //! # Ok::<(), saccade_host::HostError>(())
 //! ```
 
+mod affinity;
 pub mod cgroup;
 mod cores;
 mod cpu_set;

@@ -5,11 +5,11 @@ use saccade_device::{
     Device, DeviceConfig, DeviceKind, LoadPhase, PrefillPolicy, Quantization, RegionMemory,
     StopHandle, kv_block_bytes, report_progress,
 };
+use saccade_host::CpuSet;
 use saccade_model::{Dtype, DtypeChoice, ModelConfig, ModelFolder, Weights};
 use saccade_ring::{ShmTransport, Transport};
 
 use crate::cli::{DeviceArgs, DeviceName, LoadFormat, Prefill, QuantizationArg, ServeArgs};
-use crate::cores::CoreList;
 use crate::{kv_budget, model_source};
 
 /// The shared-memory region, mapped for the life of the device.
@@ -150,7 +150,7 @@ fn device_config(
     budget: kv_budget::KvBudget,
     eos_ids: Vec<u32>,
 ) -> anyhow::Result<DeviceConfig> {
-    let cores = CoreList::current().context("read the cores of this process")?;
+    let cores = CpuSet::of_task(0).context("read the cores of this process")?;
     Ok(DeviceConfig {
         kind,
         serial: args.serial,

@@ -3,7 +3,6 @@
 mod bundled;
 mod cli;
 mod config_file;
-mod cores;
 #[cfg(feature = "device")]
 mod device_plane;
 mod frontend_plane;

@@ -12,7 +12,6 @@ use saccade_ring::{Region, RegionLimits, default_region_dir};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::cli::{PlacementArgs, ServeArgs};
-use crate::cores::CoreList;
 use crate::model_source;
 use child::{Exit, Plane, PlaneKind};
 
@@ -182,13 +181,12 @@ fn ring_path(asked: Option<&Path>, limits: &RegionLimits) -> anyhow::Result<Path
 
 /// Cores that this process may not use would be dropped silently by the kernel.
 fn check_placement(placement: &PlacementArgs) -> anyhow::Result<()> {
-    let usable = CoreList::current().context("read the usable cores")?;
     for (flag, cores) in [
         ("--device-cores", &placement.device_cores),
         ("--frontend-cores", &placement.frontend_cores),
     ] {
         if let Some(cores) = cores {
-            cores.check_within(&usable, flag)?;
+            cores.check_usable().map_err(|e| anyhow::anyhow!("{flag}: {e}"))?;
         }
     }
     Ok(())

@@ -4,8 +4,6 @@ use anyhow::{bail, ensure};
 use saccade_host::CpuSet;
 use serde::Serialize;
 
-use crate::neighbours::cores;
-
 /// Cores per GPU of the study's four levels; the least one is one core more than GPUs.
 const PER_GPU: [usize; 3] = [2, 4, 8];
 
@@ -43,9 +41,9 @@ impl BudgetFlags {
         counts.sort_unstable();
         counts.dedup();
         ensure!(counts.len() > 1, "--cores: give at least two numbers of cores to compare");
-        let budget = |count| match cores::first(out_of, count) {
-            Ok(cores) => Ok(Budget { count, cores }),
-            Err(error) => bail!("--cores: {error}"),
+        let budget = |count| match out_of.first(count) {
+            Some(cores) if count > 0 => Ok(Budget { count, cores }),
+            _ => bail!("--cores: {count} cores asked for; {out_of} are {}", out_of.len()),
         };
         counts.into_iter().map(budget).collect()
     }

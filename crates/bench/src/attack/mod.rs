@@ -19,7 +19,6 @@ use crate::interference::{
     Client, ClientFlags, Machine, Plan, ServerFlags, ServerRecord, ServerSpec, command_line,
     unix_s, write_json,
 };
-use crate::neighbours::cores;
 use budgets::BudgetFlags;
 use record::{Attack, Record, SCHEMA, Setup};
 use series::{Experiment, Unit};
@@ -32,7 +31,7 @@ pub struct Args {
     #[command(flatten, next_help_heading = "Cores")]
     budgets: BudgetFlags,
     /// Cores that budgets are taken from, the first ones first [default: those usable here]
-    #[arg(long, value_name = "CORES", value_parser = cores::parse, help_heading = "Cores")]
+    #[arg(long, value_name = "CORES", value_parser = CpuSet::from_flag, help_heading = "Cores")]
     out_of_cores: Option<CpuSet>,
     #[command(flatten, next_help_heading = "Attackers and victims")]
     load: LoadFlags,
@@ -180,9 +179,9 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
 }
 
 fn prepare(args: &Args, specs: Vec<ServerSpec>) -> anyhow::Result<(Record, Experiment)> {
-    let usable = cores::of_task(0)?;
+    let usable = CpuSet::of_task(0)?;
     let out_of = args.out_of_cores.as_ref().unwrap_or(&usable);
-    cores::check_usable(out_of).map_err(|e| anyhow::anyhow!("--out-of-cores: {e}"))?;
+    out_of.check_usable().map_err(|e| anyhow::anyhow!("--out-of-cores: {e}"))?;
     let budgets = args.budgets.budgets(out_of)?;
     let client = Client::settle(&args.client)?;
     let attacks = args.attacks();

@@ -13,7 +13,6 @@ use saccade_load::{
 use super::budgets::Budget;
 use super::record::{Attack, AttackSeen, Series, Setup, Victim};
 use crate::interference::{Client, HostWatch, Server, ServerSpec, unix_s};
-use crate::neighbours::cores;
 
 /// Attackers in flight when the victims are through are cut after this.
 const ATTACK_DRAIN_S: f64 = 0.2;
@@ -83,7 +82,7 @@ impl Experiment {
             setup,
             client: client.0,
             client_cores: client.1,
-            usable: cores::of_task(0)?,
+            usable: CpuSet::of_task(0)?,
             drain_limit,
             up: None,
         })
@@ -116,7 +115,7 @@ impl Experiment {
     }
 
     fn cores_of_client(&self, budget: &Budget) -> CpuSet {
-        let rest = cores::without(&self.usable, &budget.cores);
+        let rest = self.usable.without(&budget.cores);
         let rest = if rest.is_empty() { self.usable.clone() } else { rest };
         self.client_cores.clone().unwrap_or(rest)
     }
@@ -198,7 +197,7 @@ impl Experiment {
         self.models[unit.server].clone_from(&server.target.model);
         let own_cores = match spec.start {
             Some(_) => None,
-            None => server.root_pid().and_then(|pid| cores::of_task(pid as libc::pid_t).ok()),
+            None => server.root_pid().and_then(|pid| CpuSet::of_task(pid as libc::pid_t).ok()),
         };
         let mut up = Up { unit, server, quiet_s: 0.0, own_cores };
         if up.server.spec.start.is_none() {

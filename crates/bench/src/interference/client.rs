@@ -4,8 +4,6 @@ use saccade_host::CpuSet;
 use saccade_load::{ClientHealth, LoadError, LoadSpec, Observer, Priority, Run, Summary, Target};
 use serde::Serialize;
 
-use crate::neighbours::cores;
-
 /// The client's thread.
 #[derive(Debug, Clone, clap::Args)]
 pub struct ClientFlags {
@@ -13,7 +11,7 @@ pub struct ClientFlags {
     #[arg(long, value_name = "PRIORITY", default_value = "auto", value_parser = parse_priority)]
     pub client_priority: Wanted,
     /// Cores for the client; best ones that neither server nor neighbour may use
-    #[arg(long, value_name = "CORES", value_parser = cores::parse)]
+    #[arg(long, value_name = "CORES", value_parser = CpuSet::from_flag)]
     pub client_cores: Option<CpuSet>,
     /// A cell is marked as not trustworthy when the client's own delays at P99 are more than this
     /// share of the median time to the first token (and more than 1 ms)
@@ -61,7 +59,7 @@ impl Client {
     /// A priority or cores that are asked for and refused.
     pub fn settle(flags: &ClientFlags) -> anyhow::Result<Client> {
         if let Some(cores) = &flags.client_cores {
-            cores::check_usable(cores).map_err(|e| anyhow::anyhow!("--client-cores: {e}"))?;
+            cores.check_usable().map_err(|e| anyhow::anyhow!("--client-cores: {e}"))?;
         }
         let priority = match flags.client_priority {
             Wanted::This(priority) => {
@@ -74,7 +72,7 @@ impl Client {
             }
         };
         let wanted_more = flags.client_priority == Wanted::Auto;
-        let cores = flags.client_cores.clone().map_or_else(|| cores::of_task(0), Ok)?;
+        let cores = flags.client_cores.clone().map_or_else(|| CpuSet::of_task(0), Ok)?;
         Ok(Client {
             priority,
             priority_refused: wanted_more && priority != LADDER[0],
@@ -100,7 +98,8 @@ impl Client {
         observer: &dyn Observer,
     ) -> Result<Run, LoadError> {
         let work = || {
-            cores::bind(0, &self.cores)
+            self.cores
+                .bind(0)
                 .map_err(|source| LoadError::System { what: "the client's cores", source })?;
             saccade_load::run_on_own_thread(target, spec, observer, self.priority)
         };

@@ -241,7 +241,7 @@ fn ask(target: &Target, workload: &Workload) -> anyhow::Result<Target> {
 }
 
 fn bind_task(tid: u32, cores: &CpuSet) -> std::io::Result<()> {
-    match crate::neighbours::cores::bind(tid as libc::pid_t, cores) {
+    match cores.bind(tid as libc::pid_t) {
         Err(error) if error.raw_os_error() == Some(libc::ESRCH) => Ok(()),
         bound => bound,
     }

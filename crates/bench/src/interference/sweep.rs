@@ -1,10 +1,10 @@
 //! Which neighbours, with how many threads, where.
 
 use anyhow::ensure;
-use saccade_host::Root;
+use saccade_host::{CpuSet, Root};
 
 use super::record::Condition;
-use crate::neighbours::{Kind, Placement, QuotaGroup, Spec, cores};
+use crate::neighbours::{Kind, Placement, QuotaGroup, Spec};
 
 /// More conditions than anybody waits for: a slip of the finger.
 const MAX_CONDITIONS: usize = 1000;
@@ -32,7 +32,7 @@ impl SweepFlags {
     /// # Errors
     /// No threads, cores that are not there, a quota that is not permitted: before anything runs.
     pub fn conditions(&self) -> anyhow::Result<Vec<Condition>> {
-        let usable = cores::of_task(0)?;
+        let usable = CpuSet::of_task(0)?;
         let threads = match self.neighbour_threads.as_slice() {
             [] => vec![usable.len()],
             given => given.to_vec(),
@@ -62,7 +62,7 @@ impl SweepFlags {
 
 fn check(placement: &Placement) -> anyhow::Result<()> {
     if let Some(cores) = &placement.cores {
-        let usable = cores::check_usable(cores);
+        let usable = cores.check_usable();
         usable.map_err(|e| anyhow::anyhow!("--placement {placement}: {e}"))?;
     }
     // Made and removed, to hear a refusal now and not an hour later.

@@ -8,7 +8,6 @@
 #![cfg_attr(not(feature = "device"), allow(dead_code))]
 
 mod broadcast;
-mod hogs;
 mod numbers;
 mod os;
 mod output;
@@ -20,7 +19,7 @@ mod tokenize;
 
 use std::process::ExitCode;
 
-use os::crew::Part;
+pub(crate) use os::crew::Part;
 use output::Document;
 
 /// Flags of `saccade bench micro`.
@@ -67,10 +66,6 @@ enum What {
 /// # Errors
 /// Of the flags, of a file, of a server that cannot be reached, or of a process of the measurement.
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    if let Some(part) = Part::of_this_process()? {
-        part.play()?;
-        return Ok(ExitCode::SUCCESS);
-    }
     let mut document = Document::new();
     let output = match &args.what {
         What::Tokenize { flags, output } => {

@@ -1,11 +1,9 @@
-//! Lists of numbers in flags: `1,2,4`, `1-8`, `0-3,6`.
+//! Numbers, and lists of them, in flags: `1,2,4`, `1-8`.
 
 use std::ops::RangeInclusive;
 
 use anyhow::{Context, bail};
 use clap::builder::RangedU64ValueParser;
-
-use super::os::cores;
 
 /// Reads one number within bounds.
 pub(crate) fn within<T: TryFrom<u64>>(bounds: RangeInclusive<u64>) -> RangedU64ValueParser<T> {
@@ -39,20 +37,6 @@ pub(crate) fn list(
         }
     }
     Ok(numbers)
-}
-
-/// The cores of a flag, or all that this process may use.
-///
-/// # Errors
-/// If a core may not be used.
-pub(crate) fn cores(flag: Option<&str>) -> anyhow::Result<Vec<usize>> {
-    let allowed = cores::allowed().context("read the cores of this process")?;
-    let Some(text) = flag else { return Ok(allowed) };
-    let chosen = list("--cores", text, 0..=4095)?;
-    if let Some(core) = chosen.iter().find(|core| !allowed.contains(core)) {
-        bail!("--cores: core {core} may not be used by this process (it may use {allowed:?})");
-    }
-    Ok(chosen)
 }
 
 #[cfg(test)]

@@ -4,9 +4,10 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
+use saccade_host::CpuSet;
 use serde::Serialize;
 
-use super::{broadcast, numbers, page, straggler, tokenize};
+use super::{broadcast, page, straggler, tokenize};
 
 /// Name and version of the document. Fields may be added within a version.
 pub(crate) const SCHEMA: &str = "saccade.bench.micro/1";
@@ -44,7 +45,7 @@ impl Host {
         let load = read("/proc/loadavg");
         Host {
             cpu: model.unwrap_or_default().into(),
-            cores: numbers::cores(None).map_or(0, |cores| cores.len()),
+            cores: CpuSet::of_task(0).map_or(0, |cores| cores.len()),
             kernel: read("/proc/sys/kernel/osrelease").trim().into(),
             load_1m: load.split(' ').next().and_then(|l| l.parse().ok()).unwrap_or_default(),
         }

@@ -4,13 +4,11 @@ use serde::{Deserialize, Serialize};
 
 #[cfg(feature = "device")]
 use super::broadcast::ranks;
-use super::{hogs, straggler};
+use super::straggler;
 
 /// What one child process does.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Role {
-    /// Takes CPU time.
-    Hog { threads: usize },
     /// A rank that decides for itself.
     #[cfg(feature = "device")]
     Replica(ranks::Replica),
@@ -31,7 +29,6 @@ impl Role {
     /// Of the part.
     pub(crate) fn play(self, who: &str) -> anyhow::Result<()> {
         match self {
-            Role::Hog { threads } => hogs::hog(threads),
             #[cfg(feature = "device")]
             Role::Replica(replica) => replica.play(who),
             #[cfg(feature = "device")]

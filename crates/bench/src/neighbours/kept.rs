@@ -1,14 +1,16 @@
 //! The parent side: a process of our own binary that ends when this one does.
 
-use std::io::{self, BufRead, BufReader, Write};
+use std::io::{self, Write};
 use std::os::fd::RawFd;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
-use std::sync::{OnceLock, mpsc};
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
+
+use super::lines::{Line, Lines};
 
 /// How the tool's own binary is asked for a role.
 const SELF_COMMAND: [&str; 2] = ["bench", "neighbour"];
@@ -19,6 +21,8 @@ static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
 const READY_TIMEOUT: Duration = Duration::from_secs(60);
 /// A killed process group is gone at once; a server that is asked to end has 10 s.
 const STOP_TIMEOUT: Duration = Duration::from_secs(20);
+/// What its last line begins with when it ends by an error.
+const ERROR: &str = "error: ";
 
 /// Names a binary that has `bench neighbour`, for programs that have not: call it before the first
 /// neighbour starts, once.
@@ -31,8 +35,8 @@ pub fn use_program(program: impl Into<PathBuf>) {
 pub(crate) struct Setup {
     /// A session of its own; otherwise a process group of its own in our session.
     pub own_session: bool,
-    /// A file descriptor that the process inherits.
-    pub inherited: Option<RawFd>,
+    /// File descriptors that the process inherits, under their numbers.
+    pub inherited: Vec<RawFd>,
 }
 
 /// A kept process; its whole tree ends when this is dropped, or when this process ends.
@@ -40,7 +44,7 @@ pub(crate) struct Setup {
 pub(crate) struct Kept {
     child: Child,
     input: Option<ChildStdin>,
-    lines: mpsc::Receiver<String>,
+    lines: Lines,
     what: String,
 }
 
@@ -61,15 +65,7 @@ impl Kept {
         let mut child = command.spawn().with_context(|| format!("start {what}"))?;
         let input = child.stdin.take();
         let output = child.stdout.take().context("the output of a child")?;
-        let (sender, lines) = mpsc::sync_channel(4);
-        std::thread::spawn(move || {
-            for line in BufReader::new(output).lines().map_while(Result::ok) {
-                if sender.send(line).is_err() {
-                    return;
-                }
-            }
-        });
-        Ok(Kept { child, input, lines, what: what.to_owned() })
+        Ok(Kept { child, input, lines: Lines::of(output), what: what.to_owned() })
     }
 
     /// Lets it begin, and waits until it has.
@@ -89,27 +85,51 @@ impl Kept {
 
     /// Waits for a line from it.
     pub fn expect(&mut self, wanted: &str) -> anyhow::Result<()> {
-        match self.lines.recv_timeout(READY_TIMEOUT) {
-            Ok(line) if line == wanted => Ok(()),
-            Ok(line) => bail!("{}: {}", self.what, line.trim_start_matches("error: ")),
-            Err(mpsc::RecvTimeoutError::Timeout) => {
-                bail!("{}: not {wanted} within {} s", self.what, READY_TIMEOUT.as_secs())
-            }
-            Err(mpsc::RecvTimeoutError::Disconnected) => {
-                bail!("{}: ended before it was {wanted}", self.what)
-            }
+        match self.lines.next(READY_TIMEOUT)? {
+            Line::Whole(line) if line == wanted => Ok(()),
+            Line::Whole(line) => bail!("{}: {}", self.what, line.trim_start_matches(ERROR)),
+            Line::Late => bail!("{}: not {wanted} within {} s", self.what, READY_TIMEOUT.as_secs()),
+            Line::End => bail!("{}: ended before it was {wanted}", self.what),
         }
     }
 
     /// An error if it has ended by itself, in its own words where it left some.
     pub fn check(&mut self) -> anyhow::Result<()> {
-        if self.child.try_wait().context("ask for the state of a child")?.is_none() {
-            return Ok(());
+        match self.status()? {
+            None => Ok(()),
+            Some(status) => Err(self.ended(status)),
         }
-        match self.lines.try_recv() {
-            Ok(line) => bail!("{}: {}", self.what, line.trim_start_matches("error: ")),
-            Err(_) => bail!("{} has ended", self.what),
+    }
+
+    /// Whether it has ended as it should: by itself, with success.
+    ///
+    /// # Errors
+    /// It has ended otherwise; in its own words where it left some.
+    pub fn has_succeeded(&mut self) -> anyhow::Result<bool> {
+        match self.status()? {
+            None => Ok(false),
+            Some(status) if status.success() => Ok(true),
+            Some(status) => Err(self.ended(status)),
         }
+    }
+
+    fn status(&mut self) -> anyhow::Result<Option<ExitStatus>> {
+        self.child.try_wait().context("ask for the state of a child")
+    }
+
+    /// How it ended.
+    fn ended(&mut self, status: ExitStatus) -> anyhow::Error {
+        while let Ok(Line::Whole(line)) = self.lines.next(Duration::ZERO) {
+            if let Some(words) = line.strip_prefix(ERROR) {
+                return anyhow::anyhow!("{}: {words}", self.what);
+            }
+        }
+        anyhow::anyhow!("{} has ended ({status})", self.what)
+    }
+
+    /// What it is called in errors.
+    pub fn what(&self) -> &str {
+        &self.what
     }
 
     /// Its process id; also that of its process group.
@@ -155,7 +175,7 @@ impl Drop for Kept {
 }
 
 fn prepare(command: &mut Command, setup: &Setup) {
-    let (own_session, inherited) = (setup.own_session, setup.inherited);
+    let (own_session, inherited) = (setup.own_session, setup.inherited.clone());
     // SAFETY: only async-signal-safe calls on plain integers; nothing is allocated.
     unsafe {
         command.pre_exec(move || {
@@ -164,11 +184,9 @@ fn prepare(command: &mut Command, setup: &Setup) {
                 return Err(io::Error::last_os_error());
             }
             // Opened with close-on-exec, so that no other child gets it.
-            match inherited {
-                Some(fd) if libc::fcntl(fd, libc::F_SETFD, 0) < 0 => {
-                    Err(io::Error::last_os_error())
-                }
-                _ => Ok(()),
+            match inherited.iter().any(|&fd| libc::fcntl(fd, libc::F_SETFD, 0) < 0) {
+                true => Err(io::Error::last_os_error()),
+                false => Ok(()),
             }
         });
     }

@@ -60,7 +60,7 @@ impl Neighbour {
         let quota = quota.with_context(|| what.clone())?;
         let board = Board::create(spec.threads).context("make the neighbour's board")?;
         let own_session = spec.placement.own_session;
-        let setup = Setup { own_session, inherited: Some(board.fd()) };
+        let setup = Setup { own_session, inherited: vec![board.fd()] };
         let mut kept = Kept::start(&what, &role(spec, &board), &setup)?;
         if let Some(group) = &quota {
             group.take(kept.pid()).with_context(|| what.clone())?;

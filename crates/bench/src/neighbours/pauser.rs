@@ -17,7 +17,7 @@ impl Pauser {
     /// It cannot be started.
     pub fn start() -> anyhow::Result<Pauser> {
         // A session of its own: a Ctrl-C at the terminal must not take it away first.
-        let setup = Setup { own_session: true, inherited: None };
+        let setup = Setup { own_session: true, inherited: Vec::new() };
         let mut kept = Kept::start("the pauser", &["pauser".to_owned()], &setup)?;
         kept.go()?;
         Ok(Pauser(kept))

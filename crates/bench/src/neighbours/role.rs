@@ -12,10 +12,12 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::{Context, bail};
+use saccade_host::CpuSet;
 
 use super::board::Board;
 use super::spec::{Kind, Placement};
-use super::{commands, cores, descendants, hogs, pauser};
+use super::{commands, descendants, hogs, pauser};
+use crate::micro::Part;
 
 /// Flags of the hidden `bench neighbour`, which the tool starts itself.
 #[derive(Debug, clap::Args)]
@@ -49,8 +51,13 @@ enum Role {
         #[arg(long)]
         log_file: PathBuf,
         /// Cores it may use
-        #[arg(long, value_parser = cores::parse)]
-        cores: Option<saccade_host::CpuSet>,
+        #[arg(long, value_parser = CpuSet::from_flag)]
+        cores: Option<CpuSet>,
+    },
+    /// Plays a part of a micro benchmark, to its end
+    Part {
+        /// The part, as JSON
+        part: String,
     },
     /// Stops processes, and lets them go on when told to or when the tool ends
     Pauser,
@@ -83,8 +90,16 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
             end();
         }
     }
-    signals.wait();
-    end()
+    let wait_for_the_end = move || {
+        signals.wait();
+        end()
+    };
+    if let Role::Part { part } = &args.role {
+        std::thread::spawn(wait_for_the_end);
+        Part::read(part).and_then(Part::play).unwrap_or_else(fail);
+        return Ok(ExitCode::SUCCESS);
+    }
+    wait_for_the_end()
 }
 
 /// Starts what the role asks for; the process id of a server.
@@ -103,16 +118,16 @@ fn set_up(role: &Role) -> anyhow::Result<Option<u32>> {
         }
         Role::Server { command, log_file, cores } => {
             let cores = cores.as_ref();
-            cores.map_or(Ok(()), |c| cores::bind(0, c)).context("bind the server to its cores")?;
+            cores.map_or(Ok(()), |c| c.bind(0)).context("bind the server to its cores")?;
             commands::server(command, log_file, || end()).map(Some)
         }
-        Role::Pauser => Ok(None),
+        Role::Part { .. } | Role::Pauser => Ok(None),
     }
 }
 
 fn place(placement: &Placement) -> anyhow::Result<()> {
     if let Some(cores) = &placement.cores {
-        cores::bind(0, cores).with_context(|| format!("bind to cores {cores}"))?;
+        cores.bind(0).with_context(|| format!("bind to cores {cores}"))?;
     }
     if let Some(nice) = placement.nice {
         // SAFETY: plain integers; 0 is this process.

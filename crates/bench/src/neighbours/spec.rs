@@ -7,8 +7,6 @@ use serde::{Deserialize, Serialize};
 
 use saccade_host::CpuSet;
 
-use super::cores;
-
 /// What a neighbour takes from a server.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
@@ -175,7 +173,7 @@ impl FromStr for Placement {
         for part in text.split(':') {
             let (key, value) = part.split_once('=').unwrap_or((part, ""));
             match key {
-                "cores" => placement.cores = Some(cores::parse(value)?),
+                "cores" => placement.cores = Some(CpuSet::from_flag(value)?),
                 "quota" => placement.quota_cores = Some(parse_quota(value)?),
                 "nice" => placement.nice = Some(parse_nice(value)?),
                 "session" if matches!(value, "own" | "same") => {

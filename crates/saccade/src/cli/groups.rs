@@ -3,8 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-
-use crate::cores::CoreList;
+use saccade_host::CpuSet;
 
 /// What is served.
 #[derive(Debug, Clone, Args)]
@@ -195,11 +194,11 @@ pub(crate) struct DeviceArgs {
 #[command(next_help_heading = "Placement")]
 pub(crate) struct PlacementArgs {
     /// Cores of the device plane, as 0-3,6 [default: all]
-    #[arg(long, value_name = "CORES", env = "SACCADE_DEVICE_CORES")]
-    pub device_cores: Option<CoreList>,
+    #[arg(long, value_name = "CORES", value_parser = CpuSet::from_flag, env = "SACCADE_DEVICE_CORES")]
+    pub device_cores: Option<CpuSet>,
     /// Cores of the frontend planes [default: all]
-    #[arg(long, value_name = "CORES", env = "SACCADE_FRONTEND_CORES")]
-    pub frontend_cores: Option<CoreList>,
+    #[arg(long, value_name = "CORES", value_parser = CpuSet::from_flag, env = "SACCADE_FRONTEND_CORES")]
+    pub frontend_cores: Option<CpuSet>,
     /// Times that planes may die within a minute before the server gives up
     #[arg(long, value_name = "N", default_value_t = 8, env = "SACCADE_MAX_RESTARTS")]
     pub max_restarts: usize,

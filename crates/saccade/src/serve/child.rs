@@ -6,10 +6,10 @@ use std::path::Path;
 use std::process::ExitStatus;
 
 use anyhow::Context;
+use saccade_host::CpuSet;
 use tokio::process::{Child, Command};
 
 use crate::cli::ServeArgs;
-use crate::cores::CoreList;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum PlaneKind {
@@ -50,7 +50,7 @@ impl From<ExitStatus> for Exit {
 pub(super) struct Plane {
     kind: PlaneKind,
     index: u32,
-    cores: Option<CoreList>,
+    cores: Option<CpuSet>,
     nice: i32,
     environment: Vec<(&'static str, String)>,
     child: Option<Child>,
@@ -96,7 +96,7 @@ impl Plane {
     /// Name, process, cores and priority, in a line.
     pub fn describe(&self) -> String {
         let pid = self.child.as_ref().and_then(Child::id).map_or("-".into(), |p| p.to_string());
-        let cores = match (&self.cores, CoreList::current()) {
+        let cores = match (&self.cores, CpuSet::of_task(0)) {
             (Some(cores), _) => cores.to_string(),
             (None, Ok(all)) => format!("{all} (not fenced)"),
             (None, Err(_)) => "unknown".into(),
@@ -177,7 +177,7 @@ fn flags_after_subcommand() -> Vec<std::ffi::OsString> {
 
 /// Runs in the child before exec: it dies with the supervisor, gets signals only from it (a
 /// terminal's Ctrl-C goes to the whole group), and runs where it was told to.
-fn place(cores: Option<&CoreList>, nice: i32) -> std::io::Result<()> {
+fn place(cores: Option<&CpuSet>, nice: i32) -> std::io::Result<()> {
     // SAFETY: plain system calls on the calling process.
     unsafe {
         libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
@@ -186,5 +186,5 @@ fn place(cores: Option<&CoreList>, nice: i32) -> std::io::Result<()> {
             return Err(std::io::Error::last_os_error());
         }
     }
-    cores.map_or(Ok(()), CoreList::bind)
+    cores.map_or(Ok(()), |cores| cores.bind(0))
 }

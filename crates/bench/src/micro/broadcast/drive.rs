@@ -123,7 +123,7 @@ impl<'a> Run<'a> {
     }
 
     fn start_one(&mut self, name: String, role: Role, fds: &[i32]) -> anyhow::Result<()> {
-        let part = Part { name, cores: self.setup.cores.clone(), role };
+        let part = Part { name, cores: Some(self.setup.cores.clone()), role };
         self.crew.start(&part, fds)
     }
 

@@ -19,9 +19,13 @@ mod ring;
 
 use std::time::Duration;
 
-use serde::Serialize;
+use anyhow::Context;
+use saccade_host::CpuSet;
+use serde::{Serialize, Serializer};
 
 use super::numbers::{self, within};
+#[cfg(feature = "device")]
+use crate::neighbours::{Kind, Neighbour, Placement, Spec};
 pub(crate) use report::Report;
 #[cfg(feature = "device")]
 use report::Row;
@@ -68,8 +72,8 @@ pub struct Args {
     #[arg(long, default_value_t = 10_000, value_parser = within::<u64>(0..=600_000))]
     busy_loop_ms: u64,
     /// Cores that all processes share, hogs too: a list; default: those of this process
-    #[arg(long, value_name = "LIST")]
-    cores: Option<String>,
+    #[arg(long, value_name = "LIST", value_parser = CpuSet::from_flag)]
+    cores: Option<CpuSet>,
     /// Longest wait of a process for another, seconds
     #[arg(long, default_value_t = 30, value_parser = within::<u64>(1..=600))]
     limit_s: u64,
@@ -140,7 +144,8 @@ pub(crate) struct Setup {
     pub prompt_len: u32,
     pub message_bytes: usize,
     pub chunks: usize,
-    pub cores: Vec<usize>,
+    #[serde(serialize_with = "one_by_one")]
+    pub cores: CpuSet,
     #[serde(skip)]
     pub busy_loop: Duration,
     #[serde(skip)]
@@ -151,7 +156,9 @@ pub(crate) struct Setup {
 
 impl Setup {
     fn of(args: &Args) -> anyhow::Result<Setup> {
-        let cores = numbers::cores(args.cores.as_deref())?;
+        let cores = args.cores.clone().map_or_else(|| CpuSet::of_task(0), Ok);
+        let cores = cores.context("read the cores of this process")?;
+        cores.check_usable().map_err(|e| anyhow::anyhow!("--cores: {e}"))?;
         let hogs = match &args.hogs {
             Some(list) => numbers::list("--hogs", list, 0..=256)?,
             None => vec![0, cores.len()],
@@ -193,6 +200,11 @@ impl Setup {
     }
 }
 
+/// Cores as an array of numbers.
+fn one_by_one<S: Serializer>(cores: &CpuSet, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_seq(cores.iter())
+}
+
 /// Runs it and returns what was measured.
 ///
 /// # Errors
@@ -217,13 +229,19 @@ pub(crate) fn measure(args: &Args) -> anyhow::Result<Report> {
     anyhow::bail!(NO_DEVICE)
 }
 
+/// So many counting threads on the cores of the run; none for no threads.
+#[cfg(feature = "device")]
+fn start_hogs(threads: usize, cores: &CpuSet) -> anyhow::Result<Option<Neighbour>> {
+    let placement = Placement { cores: Some(cores.clone()), ..Placement::default() };
+    let spec = Spec { kind: Kind::Cpu, threads, placement };
+    (threads > 0).then(|| Neighbour::start(&spec)).transpose()
+}
+
 /// All designs, interleaved by rounds.
 #[cfg(feature = "device")]
 fn measure_at(setup: &Setup, num_ranks: usize, num_hogs: usize) -> anyhow::Result<Vec<Row>> {
-    use anyhow::Context;
-
     eprintln!("broadcast: {num_ranks} ranks, {num_hogs} hogs");
-    let _hogs = super::hogs::start(num_hogs, &setup.cores)?;
+    let _hogs = start_hogs(num_hogs, &setup.cores)?;
     let mut times = Design::ALL.map(|_| drive::Times::default());
     for _ in 0..setup.rounds {
         for (design, times) in Design::ALL.into_iter().zip(&mut times) {

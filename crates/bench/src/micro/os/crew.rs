@@ -1,48 +1,37 @@
-//! Child processes of a benchmark. Each is this same program, told by one environment variable
-//! which part to play; it dies with the thread that started it, and is ended when the crew is
-//! dropped.
+//! The processes of a benchmark, each with its part. They are kept as neighbours are: none outlives
+//! this process or the crew.
 
-use std::io::{self, Read};
 use std::os::fd::RawFd;
-use std::os::unix::process::CommandExt;
-use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
+use saccade_host::CpuSet;
 use serde::{Deserialize, Serialize};
 
-use super::cores;
 use crate::micro::role::Role;
-
-/// The variable that makes this program one of a crew.
-pub(crate) const VARIABLE: &str = "SACCADE_MICRO_PART";
+use crate::neighbours::{Kept, Setup};
 
 /// How often a finished child is looked for.
 const POLL: Duration = Duration::from_millis(2);
-/// Most of a child's last words that are kept.
-const WORDS_BYTES: u64 = 4096;
 
 /// What a child is told.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Part {
     /// Name in errors and in `top`, at most 15 bytes of it.
     pub name: String,
-    /// Cores that it may use; empty: those of the parent.
-    pub cores: Vec<usize>,
+    /// Cores that it may use; none: those of the parent.
+    pub cores: Option<CpuSet>,
     /// What it does.
     pub role: Role,
 }
 
 impl Part {
-    /// The part that the parent gave this process, if it is one of a crew.
+    /// The part that a parent wrote.
     ///
     /// # Errors
-    /// If the variable does not hold a part.
-    pub(crate) fn of_this_process() -> anyhow::Result<Option<Part>> {
-        match std::env::var(VARIABLE) {
-            Ok(text) => Ok(Some(serde_json::from_str(&text).context(VARIABLE)?)),
-            Err(_) => Ok(None),
-        }
+    /// If the text is no part.
+    pub(crate) fn read(text: &str) -> anyhow::Result<Part> {
+        serde_json::from_str(text).context("read the part of this process")
     }
 
     /// Takes the part's name and cores, then plays it.
@@ -53,8 +42,8 @@ impl Part {
         let name = std::ffi::CString::new(self.name.as_str())?;
         // SAFETY: PR_SET_NAME reads at most 16 bytes of a NUL-terminated string.
         unsafe { libc::prctl(libc::PR_SET_NAME, name.as_ptr()) };
-        if !self.cores.is_empty() {
-            cores::restrict_to(&self.cores).with_context(|| format!("cores {:?}", self.cores))?;
+        if let Some(cores) = &self.cores {
+            cores.bind(0).with_context(|| format!("bind to cores {cores}"))?;
         }
         self.role.play(&self.name)
     }
@@ -62,8 +51,7 @@ impl Part {
 
 #[derive(Debug)]
 struct Member {
-    name: String,
-    child: Child,
+    process: Kept,
     ended: bool,
 }
 
@@ -74,26 +62,17 @@ pub(crate) struct Crew {
 }
 
 impl Crew {
-    /// Starts one process; `inherited` are descriptors that it takes over under their numbers.
+    /// Starts one process, and does not wait for it; `inherited` are descriptors that it takes over
+    /// under their numbers.
     ///
     /// # Errors
     /// If the system refuses a process.
     pub(crate) fn start(&mut self, part: &Part, inherited: &[RawFd]) -> anyhow::Result<()> {
-        let inherited = inherited.to_vec();
-        let parent = std::process::id();
-        // The running program, also when its file was replaced since it started.
-        let mut command = Command::new("/proc/self/exe");
-        command
-            .args(std::env::args_os().skip(1))
-            .env(VARIABLE, serde_json::to_string(part)?)
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped());
-        // SAFETY: the closure runs between fork and exec, where only async-signal-safe calls are
-        // allowed: it makes system calls and allocates nothing.
-        unsafe { command.pre_exec(move || prepare_child(parent, &inherited)) };
-        let child = command.spawn().with_context(|| format!("start {}", part.name))?;
-        self.members.push(Member { name: part.name.clone(), child, ended: false });
+        let role = ["part".to_owned(), serde_json::to_string(part)?];
+        let setup = Setup { own_session: false, inherited: inherited.to_vec() };
+        let mut process = Kept::start(&part.name, &role, &setup)?;
+        process.tell("go")?;
+        self.members.push(Member { process, ended: false });
         Ok(())
     }
 
@@ -103,13 +82,7 @@ impl Crew {
     /// Names the first that ended with an error, and what it said.
     pub(crate) fn check(&mut self) -> anyhow::Result<()> {
         for member in self.members.iter_mut().filter(|m| !m.ended) {
-            if let Some(status) = member.child.try_wait()? {
-                member.ended = true;
-                if !status.success() {
-                    let words = last_words(&mut member.child);
-                    bail!("{} ended ({}){words}", member.name, reason(status));
-                }
-            }
+            member.ended = member.process.has_succeeded()?;
         }
         Ok(())
     }
@@ -127,62 +100,10 @@ impl Crew {
                 return Ok(());
             }
             if started.elapsed() > limit {
-                let names: Vec<_> = left.iter().map(|m| m.name.as_str()).collect();
+                let names: Vec<_> = left.iter().map(|m| m.process.what()).collect();
                 bail!("waited {:.1} s: the end of {}", limit.as_secs_f64(), names.join(", "));
             }
             std::thread::sleep(POLL);
         }
     }
-}
-
-impl Drop for Crew {
-    fn drop(&mut self) {
-        for member in self.members.iter_mut().filter(|m| !m.ended) {
-            // It may have ended by itself meanwhile; then there is nothing to do.
-            let _ = member.child.kill();
-            let _ = member.child.wait();
-        }
-    }
-}
-
-/// In the child, before the program is loaded.
-fn prepare_child(parent: u32, inherited: &[RawFd]) -> io::Result<()> {
-    // SAFETY: system calls on plain numbers; the signal set is local.
-    unsafe {
-        if libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) != 0 {
-            return Err(io::Error::last_os_error());
-        }
-        // The parent may have ended before the line above.
-        if libc::getppid() as u32 != parent {
-            return Err(io::Error::from_raw_os_error(libc::ESRCH));
-        }
-        for &fd in inherited {
-            if libc::fcntl(fd, libc::F_SETFD, 0) != 0 {
-                return Err(io::Error::last_os_error());
-            }
-        }
-        // The parent holds signals back while named files exist; its children need not.
-        let mut none: libc::sigset_t = std::mem::zeroed();
-        libc::sigemptyset(&mut none);
-        libc::pthread_sigmask(libc::SIG_SETMASK, &none, std::ptr::null_mut());
-    }
-    Ok(())
-}
-
-fn reason(status: ExitStatus) -> String {
-    use std::os::unix::process::ExitStatusExt;
-    match status.signal() {
-        Some(signal) => format!("by signal {signal}"),
-        None => format!("exit code {}", status.code().unwrap_or(-1)),
-    }
-}
-
-/// What an ended child wrote to its standard error.
-fn last_words(child: &mut Child) -> String {
-    let mut text = String::new();
-    if let Some(pipe) = child.stderr.take() {
-        // Whatever can be read is better than nothing.
-        let _ = pipe.take(WORDS_BYTES).read_to_string(&mut text);
-    }
-    if text.trim().is_empty() { String::new() } else { format!(": {}", text.trim()) }
 }

@@ -1,7 +1,6 @@
 //! What the micro benchmarks need of the operating system: memory that processes share, waits with
-//! a bound and a name, child processes that cannot outlive their parent, cores.
+//! a bound and a name, child processes that cannot outlive their parent.
 
-pub(crate) mod cores;
 pub(crate) mod crew;
 pub(crate) mod shared;
 pub(crate) mod wait;

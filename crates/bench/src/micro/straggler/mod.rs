@@ -10,6 +10,7 @@ mod work;
 use std::time::Duration;
 
 use anyhow::Context;
+use saccade_host::CpuSet;
 use serde::{Deserialize, Serialize};
 
 use super::numbers::{self, within};
@@ -82,14 +83,14 @@ pub(crate) struct Setup {
     pub iterations: usize,
     pub barrier: Barrier,
     #[serde(skip)]
-    cores: Vec<usize>,
+    cores: CpuSet,
     #[serde(skip)]
     limit: Duration,
 }
 
 impl Setup {
     fn of(args: &Args) -> anyhow::Result<Setup> {
-        let cores = numbers::cores(None)?;
+        let cores = CpuSet::of_task(0).context("read the cores of this process")?;
         let num_cores = match &args.num_cores {
             Some(list) => numbers::list("--num-cores", list, 1..=cores.len())?,
             None if cores.len() == 1 => vec![1],
@@ -194,7 +195,7 @@ fn run(
         };
         let part = Part {
             name: format!("rank {rank}"),
-            cores: setup.cores[..num_cores].to_vec(),
+            cores: setup.cores.first(num_cores),
             role: Role::Straggler(role),
         };
         crew.start(&part, &[board.fd()])?;

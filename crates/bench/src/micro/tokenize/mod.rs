@@ -9,6 +9,7 @@ mod text;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
+use saccade_host::CpuSet;
 use saccade_load::Target;
 use serde::Serialize;
 use tokenizers::Tokenizer;
@@ -80,7 +81,7 @@ impl Setup {
         let threads = match &args.threads {
             Some(list) => numbers::list("--threads", list, 1..=1024)?,
             None => {
-                let cores = numbers::cores(None)?.len();
+                let cores = CpuSet::of_task(0).context("read the cores of this process")?.len();
                 if cores == 1 { vec![1] } else { vec![1, cores] }
             }
         };
