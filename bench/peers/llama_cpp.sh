@@ -4,13 +4,15 @@
 #   llama_cpp.sh start MODEL_DIR PORT SLOTS CORES [more flags of llama-server]    prints the pid
 #   llama_cpp.sh run MODEL_DIR PORT SLOTS [more flags]    in the foreground, on the cores that it inherits
 #   llama_cpp.sh stop PORT
-# The model is converted to GGUF (bf16) at its first start. CORES also says how many threads compute.
+# The model is converted to GGUF at its first start, with SACCADE_PEERS_GGUF_TYPE (bf16; or q8_0). CORES also says how
+# many threads compute.
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 version=0.3.36
 source_dir=$peers/src/llama_cpp_python-$version/vendor/llama.cpp
 build_dir=$peers/build-llama
 context=${SACCADE_PEERS_CONTEXT:-2048}
 jobs=${SACCADE_PEERS_JOBS:-2}
+gguf_type=${SACCADE_PEERS_GGUF_TYPE:-bf16}
 
 install() {
   if [ ! -f "$source_dir/CMakeLists.txt" ]; then
@@ -18,6 +20,9 @@ install() {
       --dest "$peers/sdist" "llama-cpp-python==$version"
     mkdir -p "$peers/src"
     tar -xf "$peers/sdist/llama_cpp_python-$version.tar.gz" -C "$peers/src"
+    # GCC drops the stores into the tile configuration, which it does not see read; 8-bit products then end in SIGILL.
+    sed -i 's/^    _tile_loadconfig(&tc);$/    __asm__ volatile("" : : "r"(\&tc) : "memory");\n&/' \
+      "$source_dir/ggml/src/ggml-cpu/amx/mmq.cpp"
   fi
   # No TLS, no web page, no tests: they need libraries or a network, and nothing here uses them.
   cmake -S "$source_dir" -B "$build_dir" -G Ninja -DCMAKE_BUILD_TYPE=Release \
@@ -29,13 +34,13 @@ install() {
   "$build_dir/bin/llama-server" --version
 }
 
-# The GGUF file of model folder $1; made where it is missing or older than the weights.
+# The GGUF file of model folder $1 in $gguf_type; made where it is missing or older than the weights.
 gguf() {
   local model=$1 out
-  out=$peers/gguf/$(basename "$model")-$(cksum <<<"$model" | cut -d' ' -f1).gguf
+  out=$peers/gguf/$(basename "$model")-$(cksum <<<"$model" | cut -d' ' -f1)-$gguf_type.gguf
   if [ ! -f "$out" ] || [ "$model/model.safetensors" -nt "$out" ]; then
     mkdir -p "$peers/gguf"
-    "$(torch_venv)/bin/python" "$here/to_gguf.py" "$source_dir" "$model" "$out.part" \
+    "$(torch_venv)/bin/python" "$here/to_gguf.py" "$source_dir" "$model" "$out.part" "$gguf_type" \
       >"$out.log" 2>&1 || { tail -5 "$out.log" >&2; die "conversion failed; log: $out.log"; }
     mv "$out.part" "$out"
   fi
@@ -61,5 +66,5 @@ case ${1:-} in
   start) shift; start "$@" ;;
   run) foreground=1; start "${@:2:3}" "$(own_cores)" "${@:5}" ;;
   stop) stop_server llama_cpp "${2:?llama_cpp.sh stop PORT}" ;;
-  *) sed -n '2,7s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
+  *) sed -n '2,8s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
 esac

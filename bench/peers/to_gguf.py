@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Converts a model folder to GGUF with llama.cpp's own converter.
 
-    to_gguf.py LLAMA_CPP_SOURCE MODEL_DIR OUT.gguf
+    to_gguf.py LLAMA_CPP_SOURCE MODEL_DIR OUT.gguf bf16|q8_0
 
 The converter knows pre-tokenizers by a hash of what they do to a test text, and refuses one that it has not
 seen. A tokenizer trained here has its own vocabulary, so it always refuses. llama.cpp names the way of
@@ -29,6 +29,7 @@ def splits_as_qwen2(model):
 
 def main():
     source, model, out = (pathlib.Path(argument).resolve() for argument in sys.argv[1:4])
+    kind = sys.argv[4]
     if not splits_as_qwen2(model):
         sys.exit(f"{model}/tokenizer.json: does not split text as Qwen2 does")
     sys.path[:0] = [str(source), str(source / "gguf-py")]
@@ -41,7 +42,7 @@ def main():
     # For Llama models it tries two other kinds of vocabulary first, with a library that is not needed here.
     TextModel._set_vocab_sentencepiece = no_sentencepiece
     TextModel._set_vocab_llama_hf = no_sentencepiece
-    sys.argv = ["convert_hf_to_gguf.py", str(model), "--outfile", str(out), "--outtype", "bf16"]
+    sys.argv = ["convert_hf_to_gguf.py", str(model), "--outfile", str(out), "--outtype", kind]
     runpy.run_path(str(source / "convert_hf_to_gguf.py"), run_name="__main__")
 
 

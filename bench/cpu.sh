@@ -1,0 +1,207 @@
+#!/usr/bin/env bash
+# The CPU step against llama.cpp, vLLM and OpenVINO (bench/peers installs them), over HTTP, one server at a time.
+#   bench/cpu.sh                      all of it, into bench/results/<date>-<machine>-<commit>-cpu
+#   bench/cpu.sh serve wave           only those: serve wave neighbours priority
+# serve: closed loops of 1 to 16 streams and long prompts, every server in turn, in an order that moves with each
+# repeat; the limits of the machine are measured before each repeat. wave: OpenVINO's engine in process, without HTTP.
+# neighbours: 8 streams beside pbzip2 and a compiler at equal priority; priority: the same with each server raised.
+#   SACCADE_BENCH_SHAPES    folders of bench/models without "-shape" (qwen3-0.6b llama-125m), random weights
+#   SACCADE_BENCH_SERVERS   of saccade saccade-int8 llama.cpp llama.cpp-q8 vllm openvino openvino-int8 (all that exist)
+#   SACCADE_BENCH_REPEATS (3)
+#   SACCADE_BENCH_WAVES (3) and SACCADE_BENCH_LEAST (8): measured requests of a cell of serve, a stream and in all
+#   SACCADE_BENCH_CELL_S (30): seconds of a cell of neighbours and priority
+#   SACCADE_BENCH_STREAMS (1 4 8 16)   SACCADE_BENCH_PROMPTS (512 2048)   SACCADE_BENCH_PROMPT_STREAMS (1 4)
+#   SACCADE_BENCH_OUTPUT_LEN (128)
+#   SACCADE_BENCH_ROOFLINE  a command that prints {"read_gb_per_s": …, "bf16_gflop_per_s": …}; without it the tables
+#                           have no limits
+#   SACCADE_BENCH_RAISED    flags of ours in priority (--device-nice -20)
+#   SACCADE_BENCH_BINARY    a `saccade` that is built already
+#   SACCADE_BENCH_MACHINE, SACCADE_BENCH_OUT: name of the machine in the folder's name; the folder
+source "$(dirname "$0")/peers/common.sh"
+cd "$(dirname "$0")/.."
+machine=${SACCADE_BENCH_MACHINE:-$(uname -m)-$(nproc)c}
+out=${SACCADE_BENCH_OUT:-bench/results/$(date +%F)-$machine-$(git rev-parse --short HEAD)-cpu}
+read -ra shapes <<<"${SACCADE_BENCH_SHAPES:-qwen3-0.6b llama-125m}"
+read -ra streams <<<"${SACCADE_BENCH_STREAMS:-1 4 8 16}"
+read -ra prompts <<<"${SACCADE_BENCH_PROMPTS:-512 2048}"
+read -ra prompt_streams <<<"${SACCADE_BENCH_PROMPT_STREAMS:-1 4}"
+repeats=${SACCADE_BENCH_REPEATS:-3}
+waves=${SACCADE_BENCH_WAVES:-3}
+least=${SACCADE_BENCH_LEAST:-8}
+output_len=${SACCADE_BENCH_OUTPUT_LEN:-128}
+raised=${SACCADE_BENCH_RAISED:---device-nice -20}
+slots=16
+cores=0-$(($(nproc) - 1))
+# A prompt of 2,048 and its answer; all slots full in bf16 at the larger shape.
+export SACCADE_PEERS_CONTEXT=${SACCADE_PEERS_CONTEXT:-2560} SACCADE_PEERS_KV_GIB=${SACCADE_PEERS_KV_GIB:-5}
+mkdir -p "$out"
+saccade=${SACCADE_BENCH_BINARY:-${CARGO_TARGET_DIR:-target}/release/saccade}
+[ -n "${SACCADE_BENCH_BINARY:-}" ] || cargo build --release --quiet -p saccade
+
+# Ids that every tokenizer here has a text for: those of models/saccade-tiny.
+load=(--vocab 256 --request-timeout 900)
+
+quantizes() { "$saccade" serve --help | grep -q -- --quantization; }
+all_servers() {
+  echo saccade
+  if quantizes; then echo saccade-int8; fi
+  [ ! -x "$peers/build-llama/bin/llama-server" ] || printf 'llama.cpp\nllama.cpp-q8\n'
+  [ ! -x "$peers/vllm/bin/vllm" ] || echo vllm
+  [ ! -x "$peers/openvino/bin/python" ] || printf 'openvino\nopenvino-int8\n'
+}
+mapfile -t servers < <(all_servers)
+[ -z "${SACCADE_BENCH_SERVERS:-}" ] || read -ra servers <<<"$SACCADE_BENCH_SERVERS"
+
+model_of() { echo "$peers/models/$1-random"; }
+port_of() {
+  case $1 in
+    saccade) echo 18100 ;; saccade-int8) echo 18110 ;; llama.cpp) echo 18101 ;; llama.cpp-q8) echo 18111 ;;
+    vllm) echo 18102 ;; openvino) echo 18104 ;; openvino-int8) echo 18114 ;; *) die "SACCADE_BENCH_SERVERS: no $1" ;;
+  esac
+}
+# The command line, run by `sh -c`, that server $1 with model folder $2 is in the foreground.
+command_of() {
+  local ours="$saccade serve $2 --served-model-name $(basename "$2") --port $(port_of "$1") --dtype bfloat16 --log warn"
+  ours+=" --max-model-len $SACCADE_PEERS_CONTEXT --max-num-seqs $slots --max-num-batched-tokens 512"
+  local place
+  place="$2 $(port_of "$1") $slots"
+  case $1 in
+    saccade) echo "$ours" ;;
+    saccade-int8) echo "$ours --quantization int8" ;;
+    llama.cpp) echo "bench/peers/llama_cpp.sh run $place" ;;
+    llama.cpp-q8) echo "env SACCADE_PEERS_GGUF_TYPE=q8_0 bench/peers/llama_cpp.sh run $place" ;;
+    vllm) echo "bench/peers/vllm.sh run $place" ;;
+    openvino) echo "bench/peers/openvino.sh run $place" ;;
+    openvino-int8) echo "env SACCADE_PEERS_OPENVINO_WEIGHTS=int8 bench/peers/openvino.sh run $place" ;;
+  esac
+}
+
+running=
+start() {
+  local command ready
+  command=$(command_of "$1" "$2")
+  setsid sh -c "exec $command" >"$out/$1.log" 2>&1 </dev/null &
+  running=$!
+  for ((ready = 0; ready < ready_timeout_s; ready++)); do
+    ! curl -sf -o /dev/null --max-time 2 "http://127.0.0.1:$(port_of "$1")/health" || return 0
+    if ! kill -0 "$running" 2>/dev/null; then
+      tail -5 "$out/$1.log" >&2
+      die "$1 ended before it was ready"
+    fi
+    sleep 1
+  done
+  tail -5 "$out/$1.log" >&2
+  die "$1 was not ready after $ready_timeout_s s"
+}
+stop() {
+  local signal left
+  [ -n "$running" ] || return 0
+  for signal in INT TERM KILL; do
+    left=$(session_of "$running")
+    # shellcheck disable=SC2086  # a list of pids
+    [ -z "$left" ] || kill -s "$signal" $left 2>/dev/null || true
+    for _ in $(seq 50); do
+      [ -n "$(session_of "$running")" ] || { running=; return 0; }
+      sleep 0.1
+    done
+  done
+  die "processes of session $running do not end"
+}
+trap 'stop; rm -f "$out"/*.log' EXIT
+
+prepare() {
+  local shape model
+  for shape in "${shapes[@]}"; do
+    model=$(model_of "$shape")
+    [ -f "$model/model.safetensors" ] ||
+      "$(torch_venv)/bin/python" bench/peers/make_model.py "$model" --shape "bench/models/$shape-shape"
+    python3 bench/cpu_table.py model "$out" "$shape" "$model"
+    # Conversions are no part of a start.
+    for server in "${servers[@]}"; do
+      case $server in
+        openvino) bench/peers/openvino.sh convert "$model" >/dev/null ;;
+        openvino-int8) SACCADE_PEERS_OPENVINO_WEIGHTS=int8 bench/peers/openvino.sh convert "$model" >/dev/null ;;
+      esac
+    done
+  done
+}
+describe() {
+  lscpu | grep -E 'Model name|^CPU\(s\)|L[123]'
+  local autogroup=/proc/sys/kernel/sched_autogroup_enabled
+  echo "kernel $(uname -r), sched_autogroup_enabled $(cat $autogroup 2>/dev/null || echo absent)"
+  echo "commit $(git rev-parse HEAD), load $(cut -d' ' -f1-3 /proc/loadavg)"
+  echo "servers ${servers[*]}"
+}
+limits() {
+  [ -n "${SACCADE_BENCH_ROOFLINE:-}" ] || return 0
+  $SACCADE_BENCH_ROOFLINE | python3 bench/cpu_table.py limits "$out" "$1"
+}
+
+# cell SHAPE SERVER REPEAT STREAMS INPUT OUTPUT
+cell() {
+  local requests=$(($4 * waves))
+  [ "$requests" -ge "$least" ] || requests=$least
+  "$saccade" bench serve --base-url "http://127.0.0.1:$(port_of "$2")" --name "$2" "${load[@]}" --max-concurrency "$4" \
+    --random-input-len "$5" --random-output-len "$6" --num-warmups "$4" --num-prompts "$requests" --seed "$3" \
+    --client-priority nice:-10 --json - 2>"$out/cell.log" | python3 bench/cpu_table.py cell "$out" "$1" "$2" "$3" ||
+    { cat "$out/cell.log" >&2; return 1; }
+}
+part_serve() {
+  local repeat shape turn server n prompt
+  for ((repeat = 0; repeat < repeats; repeat++)); do
+    for shape in "${shapes[@]}"; do
+      limits "$repeat"
+      for ((turn = 0; turn < ${#servers[@]}; turn++)); do
+        server=${servers[$(((turn + repeat) % ${#servers[@]}))]}
+        start "$server" "$(model_of "$shape")"
+        for n in "${streams[@]}"; do cell "$shape" "$server" "$repeat" "$n" 128 "$output_len"; done
+        for prompt in "${prompts[@]}"; do
+          for n in "${prompt_streams[@]}"; do cell "$shape" "$server" "$repeat" "$n" "$prompt" 16; done
+        done
+        stop
+      done
+    done
+  done
+  limits "$repeats"
+}
+
+part_wave() {
+  local shape weights n
+  [ -x "$peers/openvino/bin/python" ] || { echo "openvino.sh is not installed"; return 0; }
+  for shape in "${shapes[@]}"; do
+    for n in "${streams[@]}"; do
+      for weights in fp16 int8; do
+        SACCADE_PEERS_OPENVINO_WEIGHTS=$weights bench/peers/openvino.sh wave "$(model_of "$shape")" "$cores" \
+          --streams "$n" --input-len 128 --output-len "$output_len" --repeats "$repeats" |
+          python3 bench/cpu_table.py wave "$out" "$shape" "$weights"
+      done
+    done
+  done
+}
+
+# beside NAME COMMAND-PREFIX-OF-OTHERS FLAGS-OF-OURS: servers are children of the tool, in its session, as the
+# neighbours are, so that no autogroup stands between them.
+beside() {
+  local server command flags=()
+  for server in "${servers[@]}"; do
+    command=$(command_of "$server" "$(model_of "${shapes[0]}")")
+    case $server in saccade*) command+=" $3" ;; *) command="$2 $command" ;; esac
+    flags+=(--server "$server=http://127.0.0.1:$(port_of "$server")" --start "$server=$command")
+  done
+  "$saccade" bench interference "${flags[@]}" "${load[@]}" --log-dir "$out" --max-concurrency 8 --random-input-len 128 \
+    --random-output-len "$output_len" --duration "${SACCADE_BENCH_CELL_S:-30}" --num-warmups 8 --neighbour pbzip2 \
+    --neighbour compile --neighbour-threads 2 --settle 1 --repeats "$repeats" \
+    --json "$out/$1.json" --html "$out/$1.html" | tee "$out/$1.txt"
+}
+part_neighbours() { beside neighbours "" ""; }
+part_priority() { beside priority "nice -n -20" "$raised"; }
+
+describe >"$out/machine.txt"
+prepare
+parts=(serve wave neighbours priority)
+[ $# -eq 0 ] || parts=("$@")
+for part in "${parts[@]}"; do
+  echo "== $part"
+  "part_$part"
+done
+python3 bench/cpu_table.py tables "$out" | tee "$out/tables.md"
