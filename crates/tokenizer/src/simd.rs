@@ -44,6 +44,28 @@ pub unsafe trait Isa: Copy {
     /// # Safety
     /// See the trait.
     unsafe fn spaces(text: &[u8], pos: usize) -> usize;
+    /// Sixteen keys in registers.
+    type Keys: Copy;
+    /// Takes sixteen keys.
+    ///
+    /// # Safety
+    /// See the trait.
+    unsafe fn load_keys(keys: &[u32; 16]) -> Self::Keys;
+    /// Replaces key `at`; nothing changes if `at` is 16 or more.
+    ///
+    /// # Safety
+    /// See the trait.
+    unsafe fn set_key(keys: Self::Keys, at: usize, key: u32) -> Self::Keys;
+    /// The smaller of each two keys.
+    ///
+    /// # Safety
+    /// See the trait.
+    unsafe fn min_by_lane(a: Self::Keys, b: Self::Keys) -> Self::Keys;
+    /// The smallest.
+    ///
+    /// # Safety
+    /// See the trait.
+    unsafe fn min_of_keys(keys: Self::Keys) -> u32;
     /// The smallest of the first `len` keys; the keys from `len` to the next multiple of 16 are
     /// `u32::MAX`.
     ///
@@ -99,6 +121,31 @@ unsafe impl Isa for Scalar {
     #[inline(always)]
     unsafe fn spaces(text: &[u8], pos: usize) -> usize {
         run(text, pos, |b| b == b' ')
+    }
+
+    type Keys = [u32; 16];
+
+    #[inline(always)]
+    unsafe fn load_keys(keys: &[u32; 16]) -> Self::Keys {
+        *keys
+    }
+
+    #[inline(always)]
+    unsafe fn set_key(mut keys: Self::Keys, at: usize, key: u32) -> Self::Keys {
+        if let Some(slot) = keys.get_mut(at) {
+            *slot = key;
+        }
+        keys
+    }
+
+    #[inline(always)]
+    unsafe fn min_by_lane(a: Self::Keys, b: Self::Keys) -> Self::Keys {
+        std::array::from_fn(|i| a[i].min(b[i]))
+    }
+
+    #[inline(always)]
+    unsafe fn min_of_keys(keys: Self::Keys) -> u32 {
+        keys.into_iter().fold(u32::MAX, u32::min)
     }
 
     #[inline(always)]
@@ -223,11 +270,56 @@ mod x86 {
             scan!(text, pos, 32, Scalar::spaces, |p| outside(within(load(p), b' ', b' ')))
         }
 
+        type Keys = [__m256i; 2];
+
+        #[inline(always)]
+        unsafe fn load_keys(keys: &[u32; 16]) -> Self::Keys {
+            // SAFETY: the keys are 64 bytes; the trait's contract, here and below.
+            unsafe { [load(keys.as_ptr().cast()), load(keys.as_ptr().add(8).cast())] }
+        }
+
+        #[inline(always)]
+        unsafe fn set_key(keys: Self::Keys, at: usize, key: u32) -> Self::Keys {
+            // SAFETY: as above.
+            unsafe { [set_avx2(keys[0], at, 0, key), set_avx2(keys[1], at, 8, key)] }
+        }
+
+        #[inline(always)]
+        unsafe fn min_by_lane(a: Self::Keys, b: Self::Keys) -> Self::Keys {
+            // SAFETY: as above.
+            unsafe { [_mm256_min_epu32(a[0], b[0]), _mm256_min_epu32(a[1], b[1])] }
+        }
+
+        #[inline(always)]
+        unsafe fn min_of_keys(keys: Self::Keys) -> u32 {
+            // SAFETY: as above.
+            unsafe { least_avx2(_mm256_min_epu32(keys[0], keys[1])) }
+        }
+
         #[inline(always)]
         unsafe fn min_key(keys: &[u32; MAX_KEYS], len: usize) -> u32 {
             // SAFETY: the trait's contract.
             unsafe { min_key_avx2(keys, len) }
         }
+    }
+
+    /// Replaces lane `at - first` of `keys`.
+    #[target_feature(enable = "avx2")]
+    #[inline]
+    fn set_avx2(keys: __m256i, at: usize, first: i32, key: u32) -> __m256i {
+        let lanes =
+            _mm256_add_epi32(_mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7), _mm256_set1_epi32(first));
+        let here = _mm256_cmpeq_epi32(lanes, _mm256_set1_epi32(at as i32));
+        _mm256_blendv_epi8(keys, _mm256_set1_epi32(key as i32), here)
+    }
+
+    #[target_feature(enable = "avx2")]
+    #[inline]
+    fn least_avx2(best: __m256i) -> u32 {
+        let half = _mm_min_epu32(_mm256_castsi256_si128(best), _mm256_extracti128_si256::<1>(best));
+        let quarter = _mm_min_epu32(half, _mm_shuffle_epi32::<0b01_00_11_10>(half));
+        let one = _mm_min_epu32(quarter, _mm_shuffle_epi32::<0b10_11_00_01>(quarter));
+        _mm_cvtsi128_si32(one) as u32
     }
 
     #[target_feature(enable = "avx2")]
@@ -238,10 +330,7 @@ mod x86 {
             // SAFETY: a chunk of 8 keys is 32 bytes.
             best = _mm256_min_epu32(best, unsafe { load(lane.as_ptr().cast()) });
         }
-        let half = _mm_min_epu32(_mm256_castsi256_si128(best), _mm256_extracti128_si256::<1>(best));
-        let quarter = _mm_min_epu32(half, _mm_shuffle_epi32::<0b01_00_11_10>(half));
-        let one = _mm_min_epu32(quarter, _mm_shuffle_epi32::<0b10_11_00_01>(quarter));
-        _mm_cvtsi128_si32(one) as u32
+        least_avx2(best)
     }
 
     /// AVX-512 with byte compares (BW, VL), on top of [`Avx2`].
@@ -341,6 +430,33 @@ mod x86 {
         unsafe fn spaces(text: &[u8], pos: usize) -> usize {
             // SAFETY: as above.
             unsafe { scan_512(text, pos, |v| within_512(v, b' ', b' ')) }
+        }
+
+        type Keys = __m512i;
+
+        #[inline(always)]
+        unsafe fn load_keys(keys: &[u32; 16]) -> Self::Keys {
+            // SAFETY: the keys are 64 bytes; otherwise as above.
+            unsafe { _mm512_loadu_si512(keys.as_ptr().cast()) }
+        }
+
+        #[inline(always)]
+        unsafe fn set_key(keys: Self::Keys, at: usize, key: u32) -> Self::Keys {
+            let lane = if at < 16 { 1 << at } else { 0 };
+            // SAFETY: as above.
+            unsafe { _mm512_mask_set1_epi32(keys, lane, key as i32) }
+        }
+
+        #[inline(always)]
+        unsafe fn min_by_lane(a: Self::Keys, b: Self::Keys) -> Self::Keys {
+            // SAFETY: as above.
+            unsafe { _mm512_min_epu32(a, b) }
+        }
+
+        #[inline(always)]
+        unsafe fn min_of_keys(keys: Self::Keys) -> u32 {
+            // SAFETY: as above.
+            unsafe { _mm512_reduce_min_epu32(keys) }
         }
 
         #[inline(always)]
@@ -466,11 +582,57 @@ mod neon {
             scan!(text, pos, 16, Scalar::spaces, |p| outside(within(vld1q_u8(p), b' ', b' ')))
         }
 
+        type Keys = [uint32x4_t; 4];
+
+        #[inline(always)]
+        unsafe fn load_keys(keys: &[u32; 16]) -> Self::Keys {
+            // SAFETY: each chunk is 16 bytes; the trait's contract, here and below.
+            unsafe { [0, 4, 8, 12].map(|at| vld1q_u32(keys.as_ptr().add(at))) }
+        }
+
+        #[inline(always)]
+        unsafe fn set_key(keys: Self::Keys, at: usize, key: u32) -> Self::Keys {
+            // SAFETY: as above.
+            unsafe {
+                [
+                    set_neon(keys[0], at, 0, key),
+                    set_neon(keys[1], at, 4, key),
+                    set_neon(keys[2], at, 8, key),
+                    set_neon(keys[3], at, 12, key),
+                ]
+            }
+        }
+
+        #[inline(always)]
+        unsafe fn min_by_lane(a: Self::Keys, b: Self::Keys) -> Self::Keys {
+            // SAFETY: as above.
+            std::array::from_fn(|i| unsafe { vminq_u32(a[i], b[i]) })
+        }
+
+        #[inline(always)]
+        unsafe fn min_of_keys(keys: Self::Keys) -> u32 {
+            // SAFETY: as above.
+            unsafe {
+                let low = vminq_u32(keys[0], keys[1]);
+                vminvq_u32(vminq_u32(low, vminq_u32(keys[2], keys[3])))
+            }
+        }
+
         #[inline(always)]
         unsafe fn min_key(keys: &[u32; MAX_KEYS], len: usize) -> u32 {
             // SAFETY: the trait's contract.
             unsafe { min_key_neon(keys, len) }
         }
+    }
+
+    /// Replaces lane `at - first` of `keys`.
+    #[target_feature(enable = "neon")]
+    #[inline]
+    fn set_neon(keys: uint32x4_t, at: usize, first: u32, key: u32) -> uint32x4_t {
+        const LANES: [u32; 4] = [0, 1, 2, 3];
+        // SAFETY: the lanes are 16 bytes.
+        let lanes = unsafe { vaddq_u32(vld1q_u32(LANES.as_ptr()), vdupq_n_u32(first)) };
+        vbslq_u32(vceqq_u32(lanes, vdupq_n_u32(at as u32)), vdupq_n_u32(key), keys)
     }
 
     #[target_feature(enable = "neon")]
@@ -579,6 +741,19 @@ mod tests {
             keys[len - 1] = (len as u32).wrapping_mul(0x9e37_79b9) | 1;
             // SAFETY: as above.
             unsafe { assert_eq!(S::min_key(&keys, len), Scalar::min_key(&keys, len)) };
+        }
+        let sixteen: [u32; 16] = std::array::from_fn(|i| 1000 - 7 * i as u32);
+        for at in 0..20 {
+            // SAFETY: as above.
+            unsafe {
+                let (ours, plain) = (S::load_keys(&sixteen), Scalar::load_keys(&sixteen));
+                let (ours, plain) = (S::set_key(ours, 15, 999), Scalar::set_key(plain, 15, 999));
+                assert_eq!(S::min_of_keys(ours), Scalar::min_of_keys(plain));
+                let (ours, plain) = (S::set_key(ours, at, 5), Scalar::set_key(plain, at, 5));
+                assert_eq!(S::min_of_keys(ours), Scalar::min_of_keys(plain), "{at}");
+                let both = S::min_by_lane(ours, S::load_keys(&[7; 16]));
+                assert_eq!(S::min_of_keys(both), if at < 16 { 5 } else { 7 });
+            }
         }
     }
 

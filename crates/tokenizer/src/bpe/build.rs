@@ -116,8 +116,8 @@ impl Bpe {
         pieces.sort_unstable_by_key(|((id, _), _)| *id);
         let pieces = pieces.iter().map(|((id, p), last)| (p.as_slice(), *id, last.is_some()));
         bpe.pieces = PieceTable::new(pieces);
-        let Some(pairs) = bpe.happening(vocabulary, &last) else { return Ok(bpe) };
-        bpe.pairs = PairTable::new(&pairs);
+        let Some(mut pairs) = bpe.happening(vocabulary, &last) else { return Ok(bpe) };
+        bpe.use_only(&mut pairs);
         let bounds = Bounds::of(&pairs, &bpe.tokens);
         if vocabulary.symbolism == Symbolism::Bytes {
             bpe.build_chars(vocabulary, Some(&bounds));
@@ -160,7 +160,20 @@ impl Bpe {
         }
         let happens = last.iter().flatten().filter(|l| l.symbols > 1);
         let pairs = happens.map(|l| (l.pair.0, l.pair.1, self.pairs.rank(l.pair.0, l.pair.1)));
-        Some(pairs.filter(|&(.., rank)| rank != NO_RANK).collect())
+        let mut pairs: Pairs = pairs.filter(|&(.., rank)| rank != NO_RANK).collect();
+        pairs.sort_unstable_by_key(|&(.., rank)| rank);
+        Some(pairs)
+    }
+
+    /// Keeps only these merges, sorted by rank, and numbers them without gaps where each rank is
+    /// that of one merge.
+    fn use_only(&mut self, pairs: &mut Pairs) {
+        if pairs.windows(2).all(|p| p[0].2 != p[1].2) {
+            self.merged = pairs.iter().map(|&(.., rank)| self.merged(rank)).collect();
+            (0..).zip(pairs.iter_mut()).for_each(|(rank, pair)| pair.2 = rank);
+        }
+        self.pairs = PairTable::new(pairs);
+        self.build_low_ranks();
     }
 
     fn build_borders(&mut self, vocabulary: &Vocabulary, bounds: &Bounds) {

@@ -4,35 +4,44 @@
 //! encoding of theirs: the first merge across the border of two tokens would also happen in the
 //! encoding of these two alone. So the encodings of two overlapping windows join wherever they
 //! have one token in common: all neighbours left of it are neighbours in one window, all right of
-//! it in the other. Windows are short pieces, which makes the whole linear. Where two windows
-//! never agree (a text made for that), one heap over the whole piece decides.
+//! it in the other. Windows are short pieces, which makes the whole linear. Where two windows do
+//! not agree, because tokens are as long as they are or because a text is made for that, larger
+//! ones follow, and at last one heap over the whole piece. A window like the one before, as in
+//! a million spaces, is not encoded again.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use super::pairs::NO_RANK;
-use super::short::Short;
+use super::short::{MAX_SYMBOLS, Short};
 use super::{Bpe, Symbols};
 use crate::simd::Isa;
 
-/// Symbols of a window.
-const WINDOW: usize = 128;
-/// How many tokens of a window the next one repeats, and how many more if that was not enough.
-const OVERLAP: usize = 8;
-const MORE_OVERLAP: usize = 24;
+/// Symbols of a window; the next size follows where windows do not agree.
+const WINDOWS: [usize; 3] = [64, MAX_SYMBOLS, 4096];
+/// How many tokens of a window the next one repeats at most.
+const OVERLAP: usize = 4;
 
 /// A token and its end, in bytes from the start of the piece.
 type Token = (u32, usize);
 
-/// Room for long pieces; grows to the longest piece seen and stays.
+/// Room for long pieces; grows to the longest piece seen, and keeps some of it.
 #[derive(Default)]
 pub struct Long {
     tokens: Vec<Token>,
+    window: Window,
     heap: Heap,
 }
 
+/// A part of a piece and its encoding; ends count from the start of the window.
+#[derive(Default)]
+struct Window {
+    text: Vec<u8>,
+    tokens: Vec<Token>,
+}
+
 impl Long {
-    /// Appends the tokens of `piece` to `out`.
+    /// Encodes `piece`: `out` gets each token and its end.
     ///
     /// # Safety
     /// The machine must have `S`.
@@ -44,43 +53,76 @@ impl Long {
         mut out: impl FnMut(u32, usize),
     ) {
         self.tokens.clear();
+        self.window.text.clear();
         // SAFETY: the caller's contract.
         if unsafe { self.windows::<S>(bpe, piece, short) } {
             self.tokens.iter().for_each(|&(id, end)| out(id, end));
         } else {
-            self.heap.encode(bpe, piece, out);
+            self.heap.encode(bpe, Symbols::new(bpe, piece, 0), out);
         }
         const KEEP: usize = 1 << 16;
+        self.tokens.clear();
         self.tokens.shrink_to(KEEP);
         self.heap.shrink_to(KEEP);
     }
 
-    /// False where two windows have no token in common.
+    /// False where two windows of all sizes have no token in common.
     ///
     /// # Safety
     /// The machine must have `S`.
     unsafe fn windows<S: Isa>(&mut self, bpe: &Bpe, piece: &[u8], short: &mut Short) -> bool {
-        let mut start = 0;
-        loop {
+        let (mut start, mut size) = (0, 0);
+        while self.reached() < piece.len() {
             let before = self.reached();
             // SAFETY: the caller's contract.
-            let joined = unsafe {
-                window::<S>(bpe, piece, start, short);
-                self.join(start, short) || {
-                    start = self.border_before(start, MORE_OVERLAP);
-                    window::<S>(bpe, piece, start, short);
-                    self.join(start, short)
-                }
-            };
-            if !joined || self.reached() <= before {
+            unsafe { self.encode_window::<S>(bpe, piece, start, size, short) };
+            if self.join(start) && self.reached() > before {
+                let fresh = self.tokens.iter().rev().take_while(|&&(_, end)| end > start).count();
+                start = self.border_before(self.reached(), OVERLAP.min(fresh / 2));
+            } else if size + 1 < WINDOWS.len() {
+                // From the start of the last window on: what it began with is certain.
+                size += 1;
+                self.window.text.clear();
+                start = self.border_before(start, OVERLAP);
+            } else {
                 return false;
             }
-            if self.reached() >= piece.len() {
-                return true;
-            }
-            let fresh = self.tokens.iter().rev().take_while(|&&(_, end)| end > start).count();
-            start = self.border_before(self.reached(), OVERLAP.min(fresh / 2));
         }
+        true
+    }
+
+    /// Encodes the window of `piece` that begins at `start`.
+    ///
+    /// # Safety
+    /// The machine must have `S`.
+    unsafe fn encode_window<S: Isa>(
+        &mut self,
+        bpe: &Bpe,
+        piece: &[u8],
+        start: usize,
+        size: usize,
+        short: &mut Short,
+    ) {
+        let window = &mut self.window;
+        if !window.text.is_empty() && piece[start..].starts_with(&window.text) {
+            return;
+        }
+        let symbols = Symbols::new(bpe, piece, start).take(WINDOWS[size]);
+        let symbols = symbols.map(|(id, end)| (id, end - start));
+        window.tokens.clear();
+        let end = if WINDOWS[size] <= MAX_SYMBOLS {
+            short.clear();
+            symbols.for_each(|(id, end)| _ = short.push(id, end));
+            // SAFETY: the caller's contract.
+            unsafe { S::vectorize(|| short.merge::<S>(bpe)) };
+            window.tokens.extend(short.tokens());
+            short.end()
+        } else {
+            self.heap.encode(bpe, symbols, |id, end| window.tokens.push((id, end)));
+            window.tokens.last().map_or(0, |&(_, end)| end)
+        };
+        window.text.clear();
+        window.text.extend_from_slice(&piece[start..start + end]);
     }
 
     /// Where the last token ends.
@@ -95,9 +137,11 @@ impl Long {
     }
 
     /// Replaces the tokens from the first one on that the window at `start` has as well.
-    fn join(&mut self, start: usize, short: &Short) -> bool {
-        if self.tokens.is_empty() {
-            self.tokens.extend(short.tokens());
+    fn join(&mut self, start: usize) -> bool {
+        let new = &self.window.tokens;
+        if self.tokens.is_empty() || start == 0 {
+            self.tokens.clear();
+            self.tokens.extend_from_slice(new);
             return true;
         }
         let first = self.tokens.partition_point(|&(_, end)| end <= start);
@@ -105,7 +149,7 @@ impl Long {
         let mut old_start = start;
         let mut new_start = start;
         let mut common = None;
-        for (skip, (id, end)) in short.tokens().enumerate() {
+        for (skip, &(id, end)) in new.iter().enumerate() {
             let new_end = start + end;
             while old < self.tokens.len() && self.tokens[old].1 < new_end {
                 old_start = self.tokens[old].1;
@@ -122,25 +166,9 @@ impl Long {
         }
         let Some(skip) = common else { return false };
         self.tokens.truncate(old);
-        self.tokens.extend(short.tokens().skip(skip).map(|(id, end)| (id, start + end)));
+        self.tokens.extend(new[skip..].iter().map(|&(id, end)| (id, start + end)));
         true
     }
-}
-
-/// Encodes the window of `piece` that begins at `start`; ends count from there.
-///
-/// # Safety
-/// The machine must have `S`.
-unsafe fn window<S: Isa>(bpe: &Bpe, piece: &[u8], start: usize, short: &mut Short) {
-    short.clear();
-    let mut symbols = Symbols::new(bpe, piece, start);
-    while short.len() < WINDOW
-        && let Some((id, symbol_end)) = symbols.next()
-    {
-        short.push(id, symbol_end - start);
-    }
-    // SAFETY: the caller's contract.
-    unsafe { S::vectorize(|| short.merge::<S>(bpe)) };
 }
 
 const NONE: u32 = u32::MAX;
@@ -162,10 +190,15 @@ struct Heap {
 }
 
 impl Heap {
-    fn encode(&mut self, bpe: &Bpe, piece: &[u8], mut out: impl FnMut(u32, usize)) {
+    fn encode(
+        &mut self,
+        bpe: &Bpe,
+        symbols: impl Iterator<Item = Token>,
+        mut out: impl FnMut(u32, usize),
+    ) {
         self.symbols.clear();
         self.pairs.clear();
-        for (id, end) in Symbols::new(bpe, piece, 0) {
+        for (id, end) in symbols {
             let at = self.symbols.len() as u32;
             let prev = at.checked_sub(1).unwrap_or(NONE);
             self.symbols.push(Symbol { id, end: end as u32, prev, next: at + 1, gone: false });
@@ -230,6 +263,6 @@ impl Heap {
 #[cfg(test)]
 pub fn by_heap(bpe: &Bpe, piece: &[u8]) -> Vec<u32> {
     let mut ids = Vec::new();
-    Heap::default().encode(bpe, piece, |id, _| ids.push(id));
+    Heap::default().encode(bpe, Symbols::new(bpe, piece, 0), |id, _| ids.push(id));
     ids
 }

@@ -95,6 +95,22 @@ impl Scratch {
     }
 }
 
+/// A piece, or a part of one, with its hash: of its [`Key`] where it has one.
+#[derive(Clone, Copy)]
+struct Part<'a> {
+    text: &'a [u8],
+    start: usize,
+    end: usize,
+    hash: u64,
+}
+
+impl<'a> Part<'a> {
+    #[inline(always)]
+    fn bytes(self) -> &'a [u8] {
+        &self.text[self.start..self.end]
+    }
+}
+
 /// Pieces that are looked up together; a power of two.
 const BATCH: usize = 32;
 
@@ -135,6 +151,12 @@ impl Bpe {
         self.merged.get(rank as usize).copied().unwrap_or(NONE)
     }
 
+    /// Where [`Bpe::merged`] will look.
+    #[inline(always)]
+    fn place_of_merged(&self, rank: u32) -> *const u32 {
+        self.merged.as_ptr().wrapping_add(rank as usize)
+    }
+
     /// Bytes of memory of all tables.
     pub fn memory(&self) -> usize {
         self.pairs.bytes()
@@ -168,7 +190,7 @@ impl Bpe {
             };
             if batch.ids[at] == NONE {
                 // SAFETY: the caller's contract.
-                unsafe { S::prefetch(scratch.cache.place(hash_long(&text[start..end]))) };
+                unsafe { S::prefetch(scratch.cache.place(batch.hashes[at])) };
             }
         }
         out.reserve(BATCH);
@@ -176,9 +198,14 @@ impl Bpe {
             if batch.ids[at] != NONE {
                 out.push(batch.ids[at]);
             } else {
-                let piece = &text[batch.borders[at]..batch.borders[at + 1]];
+                let part = Part {
+                    text,
+                    start: batch.borders[at],
+                    end: batch.borders[at + 1],
+                    hash: batch.hashes[at],
+                };
                 // SAFETY: the caller's contract.
-                unsafe { self.encode_other::<S>(piece, scratch, out) };
+                unsafe { self.encode_other::<S>(part, scratch, out) };
             }
         }
         batch.borders[0] = batch.borders[count];
@@ -201,6 +228,8 @@ impl Bpe {
             unsafe { S::prefetch(self.pieces.place(hash)) };
             batch.keys[at] = key;
             batch.hashes[at] = hash;
+        } else {
+            batch.hashes[at] = hash_long(&text[start..end]);
         }
         batch.len = at + 1;
         batch.len < BATCH
@@ -211,9 +240,15 @@ impl Bpe {
     /// # Safety
     /// The machine must have `S`.
     #[inline(never)]
-    unsafe fn encode_other<S: Isa>(&self, piece: &[u8], scratch: &mut Scratch, out: &mut Vec<u32>) {
+    unsafe fn encode_other<S: Isa>(
+        &self,
+        part: Part<'_>,
+        scratch: &mut Scratch,
+        out: &mut Vec<u32>,
+    ) {
+        let piece = part.bytes();
         if piece.len() > INLINE
-            && let Some(id) = self.pieces.long(piece, |id| self.tokens.get(id))
+            && let Some(id) = self.pieces.long(piece, part.hash, |id| self.tokens.get(id))
         {
             out.push(id);
             return;
@@ -224,7 +259,7 @@ impl Bpe {
             if is_wide(0) || is_wide(1) || piece.len() > short::MAX_SYMBOLS {
                 self.encode_divided::<S>(piece, scratch, out);
             } else {
-                self.encode_merged::<S>(piece, scratch, out);
+                self.encode_merged::<S>(part, scratch, out);
             }
         }
     }
@@ -290,14 +325,19 @@ impl Bpe {
         if is_char && last.push(out) {
             return;
         }
-        if end - start <= INLINE
-            && let Some(id) = self.pieces.merged(Key::load(piece, start, end - start))
-        {
-            out.push(id);
-            return;
+        let mut part = Part { text: piece, start, end, hash: 0 };
+        if end - start <= INLINE {
+            let key = Key::load(piece, start, end - start);
+            part.hash = key.hash();
+            if let Some(id) = self.pieces.merged(key, part.hash) {
+                out.push(id);
+                return;
+            }
+        } else {
+            part.hash = hash_long(part.bytes());
         }
         // SAFETY: the caller's contract.
-        unsafe { self.encode_merged::<S>(&piece[start..end], scratch, out) };
+        unsafe { self.encode_merged::<S>(part, scratch, out) };
     }
 
     /// By merges, or from the cache of this thread.
@@ -307,18 +347,17 @@ impl Bpe {
     #[inline(always)]
     unsafe fn encode_merged<S: Isa>(
         &self,
-        piece: &[u8],
+        part: Part<'_>,
         scratch: &mut Scratch,
         out: &mut Vec<u32>,
     ) {
-        let slot = scratch.cache.slot(piece);
-        if let Some(ids) = slot.as_ref().and_then(|slot| scratch.cache.get(slot)) {
-            out.extend_from_slice(ids);
+        let slot = scratch.cache.slot(part.text, part.start, part.end, part.hash);
+        if slot.as_ref().is_some_and(|slot| scratch.cache.push(slot, out)) {
             return;
         }
         let first = out.len();
         // SAFETY: the caller's contract.
-        unsafe { self.merge::<S>(piece, scratch, |id, _| out.push(id)) };
+        unsafe { self.merge::<S>(part.bytes(), scratch, |id, _| out.push(id)) };
         if let Some(slot) = slot {
             scratch.cache.put(&slot, &out[first..]);
         }

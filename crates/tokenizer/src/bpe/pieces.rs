@@ -73,19 +73,20 @@ pub struct PieceTable {
 }
 
 /// Hash of a piece of any length.
-#[inline]
+#[inline(always)]
 pub fn hash_long(piece: &[u8]) -> u64 {
     let mut hash = piece.len() as u64 ^ OTHER;
-    let mut words = piece.chunks_exact(8);
-    for word in &mut words {
-        let mut bytes = [0; 8];
-        bytes.copy_from_slice(word);
-        hash = (hash ^ u64::from_le_bytes(bytes)).wrapping_mul(MULTIPLIER);
+    let (words, rest) = piece.as_chunks::<8>();
+    for &word in words {
+        hash = (hash ^ u64::from_le_bytes(word)).wrapping_mul(MULTIPLIER);
         hash ^= hash >> 29;
     }
-    let mut bytes = [0; 8];
-    bytes[..words.remainder().len()].copy_from_slice(words.remainder());
-    hash = (hash ^ u64::from_le_bytes(bytes)).wrapping_mul(OTHER);
+    // The last 8 bytes overlap the words before, which is cheaper than a copy of the rest.
+    let last = match piece.last_chunk::<8>() {
+        Some(&word) => u64::from_le_bytes(word),
+        None => rest.iter().fold(0, |all, &b| all << 8 | u64::from(b)),
+    };
+    hash = (hash ^ last).wrapping_mul(OTHER);
     hash ^ hash >> 32
 }
 
@@ -136,8 +137,8 @@ impl PieceTable {
 
     /// The token that the merges of a short piece become.
     #[inline(always)]
-    pub fn merged(&self, key: Key) -> Option<u32> {
-        self.find(key, key.hash()).filter(|meta| meta & WHOLE == 0).map(|meta| meta >> 8)
+    pub fn merged(&self, key: Key, hash: u64) -> Option<u32> {
+        self.find(key, hash).filter(|meta| meta & WHOLE == 0).map(|meta| meta >> 8)
     }
 
     #[inline(always)]
@@ -167,13 +168,18 @@ impl PieceTable {
         ((hash >> 32) * self.homes >> 32) as usize
     }
 
-    /// The token of a piece longer than [`INLINE`]; `bytes_of` gives the bytes of a token.
+    /// The token of a piece longer than [`INLINE`], whose hash is `hash`; `bytes_of` gives the
+    /// bytes of a token.
     #[inline]
-    pub fn long<'a>(&self, piece: &[u8], bytes_of: impl Fn(u32) -> &'a [u8]) -> Option<u32> {
+    pub fn long<'a>(
+        &self,
+        piece: &[u8],
+        hash: u64,
+        bytes_of: impl Fn(u32) -> &'a [u8],
+    ) -> Option<u32> {
         if piece.len() > self.longest {
             return None;
         }
-        let hash = hash_long(piece);
         let mut at = hash as usize;
         loop {
             let (tag, id) = self.long[at & (self.long.len() - 1)];
@@ -213,10 +219,10 @@ mod tests {
             ..=INLINE => {
                 let key = Key::load(piece, 0, piece.len());
                 let found = table.short(key, key.hash());
-                assert_eq!(table.merged(key), found.filter(|id| id % 3 > 0));
+                assert_eq!(table.merged(key, key.hash()), found.filter(|id| id % 3 > 0));
                 found
             }
-            _ => table.long(piece, bytes_of),
+            _ => table.long(piece, hash_long(piece), bytes_of),
         };
         for (id, piece) in pieces.iter().enumerate() {
             assert_eq!(get(piece), Some(id as u32));

@@ -36,9 +36,18 @@ impl Default for Short {
     }
 }
 
+/// Key of a pair; asks for what its merge will need.
+///
+/// # Safety
+/// The machine must have `S`.
 #[inline(always)]
-fn key(rank: u32, at: usize) -> u32 {
-    if rank == NO_RANK { u32::MAX } else { rank << 8 | at as u32 }
+unsafe fn key<S: Isa>(bpe: &Bpe, rank: u32, at: usize) -> u32 {
+    if rank == NO_RANK {
+        return u32::MAX;
+    }
+    // SAFETY: the caller's contract.
+    unsafe { S::prefetch(bpe.place_of_merged(rank)) };
+    rank << 8 | at as u32
 }
 
 impl Short {
@@ -66,6 +75,11 @@ impl Short {
         self.len
     }
 
+    /// Where the last symbol ends.
+    pub fn end(&self) -> usize {
+        self.len.checked_sub(1).map_or(0, |last| self.ends[last] as usize)
+    }
+
     /// The pair that became a token last, if there was any.
     pub fn last(&self) -> (u32, u32) {
         self.last
@@ -84,45 +98,108 @@ impl Short {
         let mut left = self.ids[0];
         for at in 1..len {
             let right = self.ids[at];
-            self.keys[at - 1] = key(bpe.rank(left, right), at - 1);
+            // SAFETY: the caller's contract, here and below.
+            self.keys[at - 1] = unsafe { key::<S>(bpe, bpe.rank(left, right), at - 1) };
             left = right;
         }
         for at in 0..len {
             self.next[at] = at as u16 + 1;
             self.prev[at] = (at as u16).wrapping_sub(1);
         }
-        self.keys[len - 1..len.next_multiple_of(16)].fill(u32::MAX);
+        let searched = if len <= 64 { len.next_power_of_two().max(16) } else { len };
+        self.keys[len - 1..searched.next_multiple_of(16)].fill(u32::MAX);
+        // SAFETY: as above.
+        unsafe {
+            match len {
+                ..=16 => self.merge_in_registers::<S, 1>(bpe, len),
+                17..=32 => self.merge_in_registers::<S, 2>(bpe, len),
+                33..=64 => self.merge_in_registers::<S, 4>(bpe, len),
+                _ => self.merge_in_memory::<S>(bpe, len),
+            }
+        }
+    }
+
+    /// # Safety
+    /// The machine must have `S`.
+    #[inline(always)]
+    unsafe fn merge_in_memory<S: Isa>(&mut self, bpe: &Bpe, len: usize) {
         loop {
-            // SAFETY: the caller's contract.
+            // SAFETY: the caller's contract, here and below.
             let best = unsafe { S::min_key(&self.keys, len) };
             if best == u32::MAX {
                 return;
             }
-            self.join(bpe, (best & 0xff) as usize, best >> 8, len);
+            let changed = unsafe { self.join::<S>(bpe, (best & 0xff) as usize, best >> 8, len) };
+            for (at, key) in changed {
+                if at < len {
+                    self.keys[at] = key;
+                }
+            }
         }
     }
 
-    /// Joins the symbol at `at` with the next one.
+    /// At most `16 * N` symbols: no key waits on its way through memory.
+    ///
+    /// # Safety
+    /// The machine must have `S`.
     #[inline(always)]
-    fn join(&mut self, bpe: &Bpe, at: usize, rank: u32, len: usize) {
+    unsafe fn merge_in_registers<S: Isa, const N: usize>(&mut self, bpe: &Bpe, len: usize) {
+        let (chunks, _) = self.keys.as_chunks::<16>();
+        // SAFETY: the caller's contract, here and below.
+        let mut keys: [S::Keys; N] = std::array::from_fn(|i| unsafe { S::load_keys(&chunks[i]) });
+        loop {
+            let mut lanes = keys[0];
+            for &vector in &keys[1..] {
+                // SAFETY: as above.
+                lanes = unsafe { S::min_by_lane(lanes, vector) };
+            }
+            // SAFETY: as above.
+            let best = unsafe { S::min_of_keys(lanes) };
+            if best == u32::MAX {
+                return;
+            }
+            // SAFETY: as above.
+            let changed = unsafe { self.join::<S>(bpe, (best & 0xff) as usize, best >> 8, len) };
+            for (at, key) in changed {
+                for (i, vector) in keys.iter_mut().enumerate() {
+                    // SAFETY: as above.
+                    *vector = unsafe { S::set_key(*vector, at.wrapping_sub(16 * i), key) };
+                }
+            }
+        }
+    }
+
+    /// Joins the symbol at `at` with the next one. Gives the three keys that change; a place
+    /// beyond `len` stands for none.
+    ///
+    /// # Safety
+    /// The machine must have `S`.
+    #[inline(always)]
+    unsafe fn join<S: Isa>(
+        &mut self,
+        bpe: &Bpe,
+        at: usize,
+        rank: u32,
+        len: usize,
+    ) -> [(usize, u32); 3] {
         let id = bpe.merged(rank);
         let gone = usize::from(self.next[at]) & (MAX_SYMBOLS - 1);
         let after = usize::from(self.next[gone]);
+        let before = usize::from(self.prev[at]);
         self.last = (self.ids[at], self.ids[gone]);
         self.ids[at] = id;
         self.ends[at] = self.ends[gone];
         self.next[at] = after as u16;
-        self.keys[gone] = u32::MAX;
-        self.keys[at] = if after < len {
+        let (mut right, mut left) = (u32::MAX, u32::MAX);
+        // SAFETY: the caller's contract, here and below.
+        if after < len {
             self.prev[after] = at as u16;
-            key(bpe.pairs.rank(id, self.ids[after]), at)
-        } else {
-            u32::MAX
-        };
-        let before = usize::from(self.prev[at]);
-        if before < len {
-            self.keys[before] = key(bpe.pairs.rank(self.ids[before], id), before);
+            right = unsafe { key::<S>(bpe, bpe.pairs.rank(id, self.ids[after]), at) };
         }
+        if before < len {
+            left = unsafe { key::<S>(bpe, bpe.pairs.rank(self.ids[before], id), before) };
+        }
+        [(gone, u32::MAX), (at, right), (before, left)]
     }
 
     /// The tokens: id, and end in bytes from the start of the piece.

@@ -67,23 +67,28 @@ fn random_vocabulary(random: &mut Random, alphabet: &[u8], merges: usize) -> Voc
 fn encode(bpe: &Bpe, piece: &[u8]) -> Vec<u32> {
     let mut out = Vec::new();
     let mut scratch = Scratch::default();
+    let hash = match piece.len() {
+        ..=INLINE => Key::load(piece, 0, piece.len()).hash(),
+        _ => hash_long(piece),
+    };
+    let part = Part { text: piece, start: 0, end: piece.len(), hash };
     // SAFETY: portable code, or a level that the machine has.
     unsafe {
         match Level::best() {
             #[cfg(target_arch = "x86_64")]
             Level::Avx2 => {
-                bpe.encode_other::<crate::simd::Avx2>(piece, &mut scratch, &mut out);
+                bpe.encode_other::<crate::simd::Avx2>(part, &mut scratch, &mut out);
             }
             #[cfg(target_arch = "x86_64")]
             Level::Avx512 => {
-                bpe.encode_other::<crate::simd::Avx512>(piece, &mut scratch, &mut out);
+                bpe.encode_other::<crate::simd::Avx512>(part, &mut scratch, &mut out);
             }
             #[cfg(target_arch = "aarch64")]
             Level::Neon => {
-                bpe.encode_other::<crate::simd::Neon>(piece, &mut scratch, &mut out);
+                bpe.encode_other::<crate::simd::Neon>(part, &mut scratch, &mut out);
             }
             Level::Scalar => {
-                bpe.encode_other::<Scalar>(piece, &mut scratch, &mut out);
+                bpe.encode_other::<Scalar>(part, &mut scratch, &mut out);
             }
         }
     }
