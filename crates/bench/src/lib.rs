@@ -5,6 +5,7 @@ pub mod attack;
 pub mod interference;
 pub mod micro;
 pub mod neighbours;
+mod prompt_flags;
 pub mod serve;
 
 use std::process::ExitCode;

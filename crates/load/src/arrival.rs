@@ -43,6 +43,14 @@ pub enum Arrival {
 }
 
 impl Arrival {
+    /// Independent arrivals, or with gaps of another shape than 1, as `--burstiness` of vLLM.
+    pub fn random(rate_rps: f64, burstiness: f64) -> Arrival {
+        match burstiness {
+            1.0 => Arrival::Poisson { rate_rps },
+            burstiness => Arrival::Bursty { rate_rps, burstiness },
+        }
+    }
+
     /// Mean requests per second; `None` for a closed loop and for a replay of one instant.
     pub fn rate_rps(&self) -> Option<f64> {
         match self {

@@ -4,8 +4,11 @@ use std::path::PathBuf;
 
 use saccade_load::{Arrival, Lengths, LoadSpec, Source, Warmup, Workload};
 
+use crate::prompt_flags::PromptFlags;
+
 /// The load, the same for all servers and conditions.
 #[derive(Debug, Clone, clap::Args)]
+#[command(mut_arg("max_prompt_tokens", |arg| arg.requires("sharegpt")))]
 pub struct LoadFlags {
     /// Requests per second, Poisson; without it a closed loop of --max-concurrency
     #[arg(long, value_name = "RPS")]
@@ -31,15 +34,11 @@ pub struct LoadFlags {
     /// Tokens of each answer
     #[arg(long, value_name = "N", default_value_t = 64)]
     pub random_output_len: u32,
-    /// Prompts as token ids below this, instead of as text: exact lengths, no tokenizer at work
-    #[arg(long, value_name = "N")]
-    pub vocab: Option<u32>,
+    #[command(flatten)]
+    pub prompts: PromptFlags,
     /// A ShareGPT file for prompts and output lengths, instead of generated ones
     #[arg(long, value_name = "FILE", conflicts_with_all = ["random_input_len", "vocab"])]
     pub sharegpt: Option<PathBuf>,
-    /// Leave out prompts of the file above so many tokens, at four bytes a token
-    #[arg(long, value_name = "N", requires = "sharegpt")]
-    pub max_prompt_tokens: Option<u32>,
     /// A request that has not ended so long after it was sent counts as timed out
     #[arg(long, value_name = "SECONDS", default_value_t = 200.0)]
     pub request_timeout: f64,
@@ -56,8 +55,7 @@ impl LoadFlags {
     pub fn spec(&self) -> anyhow::Result<LoadSpec> {
         let arrival = match self.request_rate {
             None => Arrival::Closed { concurrency: self.max_concurrency },
-            Some(rate_rps) if self.burstiness == 1.0 => Arrival::Poisson { rate_rps },
-            Some(rate_rps) => Arrival::Bursty { rate_rps, burstiness: self.burstiness },
+            Some(rate_rps) => Arrival::random(rate_rps, self.burstiness),
         };
         let mut spec = LoadSpec::new(arrival, self.workload(), self.num_prompts);
         if self.duration.is_some() {
@@ -72,17 +70,12 @@ impl LoadFlags {
     }
 
     fn workload(&self) -> Workload {
-        if let Some(path) = &self.sharegpt {
-            let source = Source::ShareGpt { path: path.clone(), output: None };
-            let max_prompt_tokens = self.max_prompt_tokens;
-            return Workload { max_prompt_tokens, ..Workload::of(source) };
-        }
         let fixed = |tokens| Lengths::Fixed { tokens };
-        let workload =
-            Workload::generated(fixed(self.random_input_len), fixed(self.random_output_len));
-        match self.vocab {
-            Some(vocab) => workload.with_ids(vocab),
-            None => workload,
-        }
+        self.prompts.of(match &self.sharegpt {
+            Some(path) => Workload::of(Source::ShareGpt { path: path.clone(), output: None }),
+            None => {
+                Workload::generated(fixed(self.random_input_len), fixed(self.random_output_len))
+            }
+        })
     }
 }

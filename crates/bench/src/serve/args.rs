@@ -5,6 +5,8 @@ use std::path::PathBuf;
 
 use saccade_load::{Api, Priority};
 
+use crate::prompt_flags::PromptFlags;
+
 /// Flags of `saccade bench serve`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
@@ -120,12 +122,8 @@ pub(super) struct WorkloadArgs {
     /// Output tokens of prompts from files, in place of the recorded ones
     #[arg(long, value_name = "N")]
     pub output_len: Option<u32>,
-    /// Leave out prompts of files above so many tokens, at four bytes a token
-    #[arg(long, value_name = "N")]
-    pub max_prompt_tokens: Option<u32>,
-    /// Send generated prompts as token ids below this, for exact lengths without a tokenizer
-    #[arg(long, value_name = "N")]
-    pub vocab: Option<u32>,
+    #[command(flatten)]
+    pub prompts: PromptFlags,
     /// Ask for exactly the output length (ignore_eos, min_tokens)
     #[arg(long, value_name = "BOOL", default_value_t = true, num_args = 0..=1,
         default_missing_value = "true", action = clap::ArgAction::Set)]

@@ -2,8 +2,8 @@
 
 use anyhow::{Context, bail, ensure};
 use saccade_load::{
-    Api, Arrival, Lengths, LoadSpec, PromptForm, SharedPrefix, Slo, Source, Target, Trace, Warmup,
-    Workload, analysis,
+    Api, Arrival, Lengths, LoadSpec, SharedPrefix, Slo, Source, Target, Trace, Warmup, Workload,
+    analysis,
 };
 
 use super::args::{Args, Dataset, Ladder, LoadArgs, Metric, Spread, TargetArgs, WorkloadArgs};
@@ -132,10 +132,8 @@ fn arrivals(args: &Args, rates: &[f64]) -> anyhow::Result<(Arrivals, Workload)> 
 fn at_rate(load: &LoadArgs, rate_rps: f64) -> Arrival {
     if load.evenly {
         Arrival::Constant { rate_rps }
-    } else if load.burstiness == 1.0 {
-        Arrival::Poisson { rate_rps }
     } else {
-        Arrival::Bursty { rate_rps, burstiness: load.burstiness }
+        Arrival::random(rate_rps, load.burstiness)
     }
 }
 
@@ -187,11 +185,7 @@ fn workload(args: &WorkloadArgs) -> anyhow::Result<Workload> {
             Source::JsonLines { path: path()?, output: output(args.random_output_len) }
         }
     };
-    let mut workload = Workload::of(source);
-    workload.form = args.vocab.map_or(PromptForm::Text, |vocab| PromptForm::Ids { vocab });
-    workload.exact = args.ignore_eos;
-    workload.max_prompt_tokens = args.max_prompt_tokens;
-    Ok(workload)
+    Ok(Workload { exact: args.ignore_eos, ..args.prompts.of(Workload::of(source)) })
 }
 
 fn random(args: &WorkloadArgs) -> anyhow::Result<Source> {
