@@ -77,7 +77,7 @@ impl Long {
             // SAFETY: the caller's contract.
             unsafe { self.encode_window::<S>(bpe, piece, start, size, short) };
             if self.join(start) && self.reached() > before {
-                let fresh = self.tokens.iter().rev().take_while(|&&(_, end)| end > start).count();
+                let fresh = self.tokens.len() - self.index_of(start);
                 start = self.border_before(self.reached(), OVERLAP.min(fresh / 2));
             } else if size + 1 < WINDOWS.len() {
                 // From the start of the last window on: what it began with is certain.
@@ -132,8 +132,13 @@ impl Long {
 
     /// The border that lies `tokens` tokens before the border `end`.
     fn border_before(&self, end: usize, tokens: usize) -> usize {
-        let index = self.tokens.partition_point(|&(_, e)| e <= end);
-        index.checked_sub(tokens + 1).map_or(0, |i| self.tokens[i].1)
+        self.index_of(end).checked_sub(tokens + 1).map_or(0, |i| self.tokens[i].1)
+    }
+
+    /// How many tokens end at or before `border`, which lies among the last ones.
+    fn index_of(&self, border: usize) -> usize {
+        let before = self.tokens.iter().rposition(|&(_, end)| end <= border);
+        before.map_or(0, |last| last + 1)
     }
 
     /// Replaces the tokens from the first one on that the window at `start` has as well.
@@ -144,7 +149,7 @@ impl Long {
             self.tokens.extend_from_slice(new);
             return true;
         }
-        let first = self.tokens.partition_point(|&(_, end)| end <= start);
+        let first = self.index_of(start);
         let mut old = first;
         let mut old_start = start;
         let mut new_start = start;
