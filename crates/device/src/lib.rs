@@ -221,6 +221,7 @@ impl Device {
                 )
             };
             check("load weights", code)?;
+            weights.release(&tensor);
             done_bytes += tensor.data.len() as u64;
             progress(done_bytes);
         }

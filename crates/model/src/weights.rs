@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::path::Path;
 
-use memmap2::{Advice, Mmap};
+use memmap2::{Advice, Mmap, UncheckedAdvice};
 
 use crate::config::{CONFIG_FILE, ModelConfig};
 use crate::dtype::Dtype;
@@ -97,6 +97,23 @@ impl Weights {
             cols: entry.cols,
             data: &self.shards[entry.shard].map[entry.bytes.clone()],
         })
+    }
+
+    /// Gives a tensor's pages back to the system, once it has been copied: what stays of the files
+    /// in memory is then the system's to keep or to drop, and not counted as this process's.
+    pub fn release(&self, tensor: &TensorRef<'_>) {
+        let start = tensor.data.as_ptr() as usize;
+        for shard in &self.shards {
+            let Some(offset) = start.checked_sub(shard.map.as_ptr() as usize) else { continue };
+            if offset + tensor.data.len() > shard.map.len() {
+                continue;
+            }
+            let (advice, len) = (UncheckedAdvice::DontNeed, tensor.data.len());
+            // SAFETY: the map is shared with the file and never written: a page that was dropped
+            // reads the same from the file again.
+            // Only a hint: where it fails, pages stay.
+            unsafe { shard.map.unchecked_advise_range(advice, offset, len) }.ok();
+        }
     }
 
     /// Bytes of all tensors of [`Weights::iter`], for a progress bar.
