@@ -4,7 +4,8 @@
 #   bench/cpu.sh serve wave           only those: serve wave neighbours priority
 # serve: closed loops of 1 to 16 streams and long prompts, every server in turn, in an order that moves with each
 # repeat; the limits of the machine are measured before each repeat. wave: OpenVINO's engine in process, without HTTP.
-# neighbours: 8 streams beside pbzip2 and a compiler at equal priority; priority: the same with each server raised.
+# neighbours: 8 streams of the first shape beside pbzip2 and a compiler at equal priority; priority: the same with each
+# server raised (ours by its flags, the others by nice).
 #   SACCADE_BENCH_SHAPES    folders of bench/models without "-shape" (qwen3-0.6b llama-125m), random weights
 #   SACCADE_BENCH_SERVERS   of saccade saccade-int8 llama.cpp llama.cpp-q8 vllm openvino openvino-int8 (all that exist)
 #   SACCADE_BENCH_REPEATS (3)
