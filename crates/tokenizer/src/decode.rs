@@ -72,6 +72,16 @@ impl Pieces {
         self.flag(id, KNOWN)
     }
 
+    /// Whether the token is one byte of a character that has no token of its own, as `<0xE4>`.
+    pub fn is_fallback_byte(&self, id: u32) -> bool {
+        self.flag(id, BYTE)
+    }
+
+    /// How tokens become text.
+    pub fn scheme(&self) -> Scheme {
+        self.scheme
+    }
+
     /// Whether the token is special.
     pub fn is_special(&self, id: u32) -> bool {
         self.flag(id, SPECIAL)
@@ -170,7 +180,7 @@ impl Detokenizer {
         let bytes = pieces.bytes(id);
         match pieces.scheme {
             Scheme::Bytes => self.pending.push(bytes, out),
-            Scheme::Fallback { .. } if pieces.flag(id, BYTE) => {
+            Scheme::Fallback { .. } if pieces.is_fallback_byte(id) => {
                 bytes.iter().for_each(|&b| self.push_run(b, out));
             }
             Scheme::Fallback { .. } => {

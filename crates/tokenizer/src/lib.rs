@@ -14,7 +14,7 @@ mod unicode;
 mod unicode_ranges;
 
 pub use decode::{Detokenizer, Pieces};
-pub use load::{LoadError, Ranks};
+pub use load::{LoadError, Ranks, Scheme};
 pub use simd::Level;
 pub use split::Pattern;
 pub use tokenizer::{Memory, Tokenizer};

@@ -1,6 +1,7 @@
 //! What each token id contributes to the text, taken out of the tokenizer once at start, so that
 //! the path of a token is a table look-up and no lock, allocation or regular expression.
 
+use saccade_tokenizer::{Pieces, Scheme as OwnScheme};
 use serde_json::Value;
 use tokenizers::Tokenizer;
 
@@ -66,12 +67,39 @@ impl Vocab {
                     },
                 }
             }
-            let start = vocab.offsets.last().map_or(0, |&o| o as usize);
-            vocab.longest = vocab.longest.max(vocab.bytes.len() - start);
-            vocab.flags.push(flags);
-            vocab.offsets.push(vocab.bytes.len() as u32);
+            vocab.end_piece(flags);
         }
         Ok(vocab)
+    }
+
+    /// Takes the pieces of our own tokenizer.
+    pub fn of_pieces(pieces: &Pieces) -> Self {
+        let scheme = match pieces.scheme() {
+            OwnScheme::Bytes => Scheme::ByteLevel,
+            OwnScheme::Fallback { strip } => Scheme::ByteFallback { strip_start: strip },
+        };
+        let (offsets, bytes) = (vec![0], Vec::new());
+        let mut vocab = Self { scheme, offsets, bytes, flags: Vec::new(), longest: 0 };
+        for id in (0..pieces.num_ids()).filter_map(|id| u32::try_from(id).ok()) {
+            let mut flags = 0;
+            for (is_set, flag) in [
+                (pieces.is_known(id), KNOWN),
+                (pieces.is_special(id), SPECIAL),
+                (pieces.is_fallback_byte(id), BYTE),
+            ] {
+                flags |= if is_set { flag } else { 0 };
+            }
+            vocab.bytes.extend_from_slice(pieces.bytes(id));
+            vocab.end_piece(flags);
+        }
+        vocab
+    }
+
+    fn end_piece(&mut self, flags: u8) {
+        let start = self.offsets.last().map_or(0, |&o| o as usize);
+        self.longest = self.longest.max(self.bytes.len() - start);
+        self.flags.push(flags);
+        self.offsets.push(self.bytes.len() as u32);
     }
 
     /// Bytes that the token adds to a text; empty for ids that the tokenizer does not know.
