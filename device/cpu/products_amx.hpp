@@ -26,6 +26,8 @@ SAC_INLINE void configure_tiles(uint32_t rows0, uint32_t rows1) {
     shapes.bytes_per_row[t] = 64;
     shapes.rows[t] = static_cast<uint8_t>(max_u32(rows[t], 1));
   }
+  // g++ 12 believes that the instruction reads eight bytes, and drops the stores of the others.
+  asm volatile("" : : "m"(shapes));
   _tile_loadconfig(&shapes);
 }
 

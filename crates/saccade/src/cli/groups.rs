@@ -24,8 +24,8 @@ pub(crate) struct ModelArgs {
     /// Element type of weights and KV: auto, bfloat16, float16 (half), float32 (float)
     #[arg(long, default_value = "auto", env = "SACCADE_DTYPE")]
     pub dtype: String,
-    /// Weight matrices in memory: none (the dtype) or int8 (8 bits, a scale per output and 128 inputs)
-    #[arg(long, short = 'q', value_enum, default_value_t = QuantizationArg::None, env = "SACCADE_QUANTIZATION")]
+    /// Weight matrices in memory: none (the dtype) or int8 (a scale per output and 128 inputs)
+    #[arg(long, short, value_enum, default_value = "none", env = "SACCADE_QUANTIZATION")]
     pub quantization: QuantizationArg,
     /// Where weights come from
     #[arg(long, value_enum, default_value_t = LoadFormat::Auto, env = "SACCADE_LOAD_FORMAT")]
