@@ -1,12 +1,25 @@
 #!/usr/bin/env bash
 # A frontend plane built for aarch64 (a DPU's cores) serves a completion from this machine's device
-# plane, through the same ring: run under qemu-user, next to a native frontend for comparison.
+# plane, through the same ring: run under qemu-user, next to a native frontend for comparison. Before
+# that, the CPU step's kernels for aarch64 (NEON by the compiler's vectors) run their own tests.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc
 export CC_aarch64_unknown_linux_gnu=aarch64-linux-gnu-gcc CXX_aarch64_unknown_linux_gnu=aarch64-linux-gnu-g++
 cargo build --quiet --target aarch64-unknown-linux-gnu -p saccade --no-default-features
 cargo build --quiet -p saccade
+
+# doctest is headers only; those of the build machine's C library must stay out of the way.
+doctest=build/device-aarch64-include
+mkdir -p "$doctest"
+ln -sfn /usr/include/doctest "$doctest/doctest"
+cmake -S device -B build/device-aarch64 -G Ninja -DCMAKE_SYSTEM_NAME=Linux -DCMAKE_SYSTEM_PROCESSOR=aarch64 \
+  -DCMAKE_CXX_COMPILER=aarch64-linux-gnu-g++ -DDOCTEST_INCLUDE_DIR="$PWD/$doctest" >/dev/null
+cmake --build build/device-aarch64 --target kernels_test cpu_step_test
+for test in kernels_test cpu_step_test; do
+  qemu-aarch64-static -L /usr/aarch64-linux-gnu "build/device-aarch64/tests/$test"
+done
+
 native=target/debug/saccade
 foreign=target/aarch64-unknown-linux-gnu/debug/saccade
 file -b "$foreign" 2>/dev/null | grep -q aarch64 || readelf -h "$foreign" | grep -q AArch64
