@@ -84,7 +84,7 @@ start() {
   setsid sh -c "exec $command" >"$out/$1.log" 2>&1 </dev/null &
   running=$!
   for ((ready = 0; ready < ready_timeout_s; ready++)); do
-    ! curl -sf -o /dev/null --max-time 2 "http://127.0.0.1:$(port_of "$1")/health" || return 0
+    ! curl -sf -o /dev/null --max-time 2 "http://127.0.0.1:$(port_of "$1")/v1/models" || return 0
     if ! kill -0 "$running" 2>/dev/null; then
       tail -5 "$out/$1.log" >&2
       die "$1 ended before it was ready"
