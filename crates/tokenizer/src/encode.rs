@@ -8,6 +8,24 @@ use crate::spaces;
 use crate::split::{Cased, Gpt2, Pattern, Splitter, Words};
 use crate::unicode::classes;
 
+/// Where a text between added tokens lies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Place {
+    /// The input begins with it.
+    Start,
+    /// An added token is before it.
+    Inside,
+    /// The text before it was cut off, and is encoded elsewhere.
+    Continued,
+}
+
+impl Place {
+    /// Of a part that begins at `offset` of a text at this place.
+    pub fn at(self, offset: usize) -> Self {
+        if offset == 0 { self } else { Self::Inside }
+    }
+}
+
 /// Everything between added tokens and ids.
 pub struct Encoder {
     /// The vocabulary.
@@ -19,14 +37,14 @@ pub struct Encoder {
 }
 
 impl Encoder {
-    /// Whether a space belongs before `text`; `is_start`: the input begins here.
-    pub fn wants_space(&self, text: &str, is_start: bool) -> bool {
+    /// Whether a space belongs before `text`.
+    pub fn wants_space(&self, text: &str, place: Place) -> bool {
         let (Cut::Pattern { prepend, .. } | Cut::Spaces { prepend, .. }) = self.cut;
         match prepend {
             Prepend::Never => false,
-            Prepend::Always => true,
-            Prepend::IfMissing => !text.starts_with(' '),
-            Prepend::IfMissingAtStart => is_start && !text.starts_with(' '),
+            Prepend::Always => place != Place::Continued,
+            Prepend::IfMissing => place != Place::Continued && !text.starts_with(' '),
+            Prepend::IfMissingAtStart => place == Place::Start && !text.starts_with(' '),
         }
     }
 

@@ -2,10 +2,13 @@
 
 mod added;
 mod bpe;
+mod cache;
+pub mod cli;
 mod decode;
 mod encode;
 mod load;
 mod normalize;
+mod parallel;
 mod simd;
 mod spaces;
 mod split;
@@ -13,6 +16,7 @@ mod tokenizer;
 mod unicode;
 mod unicode_ranges;
 
+pub use cache::{CacheCounters, PromptCache};
 pub use decode::{Detokenizer, Pieces};
 pub use load::{LoadError, Ranks, Scheme};
 pub use simd::Level;

@@ -6,9 +6,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::added::{AddedTokens, Part};
 use crate::bpe::{Bpe, Scratch};
+use crate::cache::{MIN_TEXT_BYTES, PromptCache, Scope};
 use crate::decode::{Detokenizer, Pieces};
-use crate::encode::Encoder;
-use crate::load::{self, AddedToken, Cut, LoadError, Ranks, Spec};
+use crate::encode::{Encoder, Place};
+use crate::load::{self, AddedToken, Cut, Ends, LoadError, Ranks, Spec};
 use crate::simd::Level;
 use crate::{normalize, spaces};
 
@@ -128,60 +129,113 @@ impl Tokenizer {
     /// Appends the ids of `text` to `ids`. Allocates nothing but the growth of `ids`, once the
     /// thread is warm.
     pub fn encode_into(&self, text: &str, add_special: bool, ids: &mut Vec<u32>) {
-        if add_special {
-            ids.extend_from_slice(&self.prefix);
-        }
-        self.with_room(|room| self.encode_text(text, 0, room, ids));
-        if add_special {
-            ids.extend_from_slice(&self.suffix);
-        }
+        self.push_prefix(add_special, ids);
+        self.encode_part_of(text, 0, text.len(), ids);
+        self.push_suffix(add_special, ids);
     }
 
-    /// `offset`: where `text` begins in the input.
-    fn encode_text(&self, text: &str, offset: usize, room: &mut Room, ids: &mut Vec<u32>) {
+    /// As [`Tokenizer::encode`], with the tokens of long texts between added tokens from `cache`.
+    /// Texts are only found by who gives the same `salt`.
+    pub fn encode_cached(
+        &self,
+        cache: &PromptCache,
+        salt: &str,
+        text: &str,
+        add_special: bool,
+    ) -> Vec<u32> {
+        let mut ids = Vec::with_capacity(text.len() / 3 + 8);
+        self.push_prefix(add_special, &mut ids);
         self.raw.split(text, |part| match part {
             Part::Token(id, ..) => ids.push(id),
             Part::Text(start, end) => {
-                self.encode_part(&text[start..end], offset + start == 0, room, ids);
+                let (text, place) = (&text[start..end], Place::Start.at(start));
+                let encode = |ids: &mut Vec<u32>| {
+                    self.with_room(|room| self.encode_part(text, place, room, ids));
+                };
+                if text.len() < MIN_TEXT_BYTES {
+                    return encode(&mut ids);
+                }
+                let scope = Scope { tokenizer: self.key, salt, is_start: start == 0 };
+                cache.encode(scope, text, &mut ids, encode);
             }
+        });
+        self.push_suffix(add_special, &mut ids);
+        ids
+    }
+
+    pub(crate) fn push_prefix(&self, add_special: bool, ids: &mut Vec<u32>) {
+        ids.extend_from_slice(if add_special { &self.prefix } else { &[] });
+    }
+
+    pub(crate) fn push_suffix(&self, add_special: bool, ids: &mut Vec<u32>) {
+        ids.extend_from_slice(if add_special { &self.suffix } else { &[] });
+    }
+
+    /// Whether a text can be cut at [`crate::parallel::cuts`]: pieces end there, and no added
+    /// token begins, ends or goes on there.
+    pub(crate) fn can_be_cut(&self) -> bool {
+        let is_inside = |c: Option<char>| c.is_none_or(|c| c.is_ascii_alphabetic() || c == ' ');
+        let can_cross = |token: &AddedToken| {
+            let (first, last) = (token.content.chars().next(), token.content.chars().next_back());
+            let spans =
+                token.content.as_bytes().windows(3).any(|w| {
+                    w[0].is_ascii_lowercase() && w[1] == b' ' && w[2].is_ascii_alphabetic()
+                });
+            is_inside(first) || is_inside(last) || spans
+        };
+        let never = matches!(self.encoder.cut, Cut::Spaces { ends: Ends::Never, .. });
+        !never && !self.added.iter().any(can_cross)
+    }
+
+    /// Appends the ids of `text[start..end]` as a part of `text`.
+    pub(crate) fn encode_part_of(&self, text: &str, start: usize, end: usize, ids: &mut Vec<u32>) {
+        let place = if start == 0 { Place::Start } else { Place::Continued };
+        let text = &text[start..end];
+        self.with_room(|room| {
+            self.raw.split(text, |part| match part {
+                Part::Token(id, ..) => ids.push(id),
+                Part::Text(start, end) => {
+                    self.encode_part(&text[start..end], place.at(start), room, ids);
+                }
+            });
         });
     }
 
     /// A text between the added tokens of the first kind.
-    fn encode_part(&self, text: &str, is_start: bool, room: &mut Room, ids: &mut Vec<u32>) {
+    fn encode_part(&self, text: &str, place: Place, room: &mut Room, ids: &mut Vec<u32>) {
         if self.nfc && !normalize::is_nfc(text) {
             let mut normal = std::mem::take(&mut room.text);
             normal.clear();
             normalize::push_nfc(text, &mut normal);
-            self.encode_normal(&normal, is_start, room, ids);
+            self.encode_normal(&normal, place, room, ids);
             normal.shrink_to(KEPT_BUFFER);
             room.text = normal;
         } else {
-            self.encode_normal(text, is_start, room, ids);
+            self.encode_normal(text, place, room, ids);
         }
     }
 
-    fn encode_normal(&self, text: &str, is_start: bool, room: &mut Room, ids: &mut Vec<u32>) {
+    fn encode_normal(&self, text: &str, place: Place, room: &mut Room, ids: &mut Vec<u32>) {
         if self.normalized.is_empty() {
-            return self.encode_pieces(text, is_start, room, ids);
+            return self.encode_pieces(text, place, room, ids);
         }
         self.normalized.split(text, |part| match part {
             Part::Token(id, ..) => ids.push(id),
             Part::Text(start, end) => {
-                self.encode_pieces(&text[start..end], is_start && start == 0, room, ids);
+                self.encode_pieces(&text[start..end], place.at(start), room, ids);
             }
         });
     }
 
     /// A text between added tokens.
-    fn encode_pieces(&self, text: &str, is_start: bool, room: &mut Room, ids: &mut Vec<u32>) {
+    fn encode_pieces(&self, text: &str, place: Place, room: &mut Room, ids: &mut Vec<u32>) {
         let has_marks = matches!(self.encoder.cut, Cut::Spaces { .. }) && text.contains('\u{2581}');
         let mut copy = String::new();
         if has_marks {
             spaces::push_spaces(text, &mut copy);
         }
         let text = if has_marks { &copy } else { text };
-        if self.encoder.wants_space(text, is_start) {
+        if self.encoder.wants_space(text, place) {
             let spaced = format!(" {text}");
             self.encoder.encode(&spaced, &mut room.scratch, ids);
         } else {

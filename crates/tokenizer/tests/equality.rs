@@ -4,8 +4,10 @@
 
 mod common;
 
+use std::num::NonZeroUsize;
+
 use common::{Random, random_text, samples};
-use saccade_tokenizer::{Level, Tokenizer};
+use saccade_tokenizer::{Level, Pattern, PromptCache, Tokenizer};
 use tokenizers::Tokenizer as Reference;
 
 /// Random texts per vocabulary and instruction set; fewer where HF is compiled without
@@ -49,6 +51,78 @@ fn all_agree(json: &str) {
         // The slower instruction sets see every eighth text.
         let ours = if index % 8 == 0 { ours.as_slice() } else { best };
         agree(&reference, ours, &text, &format!("seed {SEED}, text {index}"));
+    }
+}
+
+/// A long text of everything, with added tokens in it.
+fn long_text(random: &mut Random) -> String {
+    let samples = samples();
+    let mut text = String::new();
+    while text.len() < 600_000 {
+        text.push_str(&samples[random.below(22)]);
+        text.push_str(&random_text(random));
+        text.push_str(" and so on with words between letters ");
+    }
+    text
+}
+
+/// In parts and from the cache come the same tokens as from one thread that keeps nothing.
+fn ways_agree(tokenizer: &Tokenizer) {
+    let mut random = Random::new(SEED);
+    let cache = PromptCache::new(4 << 20);
+    for round in 0..3 {
+        let text = long_text(&mut random);
+        let expected = tokenizer.encode(&text, true);
+        for threads in [1, 2, 3, 8] {
+            let threads = NonZeroUsize::new(threads).unwrap();
+            let ids = tokenizer.encode_parallel(&text, true, threads);
+            assert!(ids == expected, "round {round}, {threads} threads");
+        }
+        for salt in ["", "other", ""] {
+            let ids = tokenizer.encode_cached(&cache, salt, &text, true);
+            assert!(ids == expected, "round {round}, salt {salt:?}");
+        }
+    }
+    assert!(cache.counters().hits > 0 && cache.counters().misses > 0);
+}
+
+#[test]
+fn all_ways_to_encode_agree() {
+    ways_agree(&Tokenizer::from_file(common::bundled()).unwrap());
+    for name in ["llama3", "qwen2", "mistral", "mistral_v3", "gpt2"] {
+        if let Some(path) = common::fetched(name) {
+            ways_agree(&Tokenizer::from_file(path).unwrap());
+        }
+    }
+}
+
+/// Every spelling of every expression, on the bundled vocabulary.
+#[test]
+fn every_expression() {
+    let json = std::fs::read_to_string(common::bundled()).unwrap();
+    for pattern in Pattern::ALL {
+        for spelling in pattern.spellings() {
+            let mut whole: serde_json::Value = serde_json::from_str(&json).unwrap();
+            let regex = whole.pointer_mut("/pre_tokenizer/pretokenizers/0/pattern/Regex").unwrap();
+            *regex = spelling.clone().into();
+            let json = whole.to_string();
+            let (reference, ours) = (common::reference(&json), levels(&json));
+            let mut random = Random::new(SEED + 1);
+            for index in 0..TEXTS / 20 {
+                let text = random_text(&mut random);
+                agree(&reference, &ours, &text, &format!("{spelling}, text {index}"));
+            }
+            // Every character after what may come before it; a few without optimization.
+            let best = &ours[ours.len() - 1..];
+            let step = if cfg!(debug_assertions) { 61 } else { 1 };
+            for start in ["'", "a", "A", " ", "\n", ".", "\u{301}"] {
+                let all = (0..0x2_0000u32).step_by(step).filter_map(char::from_u32);
+                let texts: Vec<String> = all.map(|c| format!("{start}{c}b\n")).collect();
+                for text in texts.chunks(4096) {
+                    agree(&reference, best, &text.concat(), &format!("{spelling} after {start:?}"));
+                }
+            }
+        }
     }
 }
 

@@ -39,7 +39,7 @@ impl PairTable {
 
     #[inline(always)]
     fn home(&self, key: u64) -> usize {
-        ((key.wrapping_mul(MULTIPLIER) >> 32) * self.homes >> 32) as usize
+        (((key.wrapping_mul(MULTIPLIER) >> 32) * self.homes) >> 32) as usize
     }
 
     /// Rank of the merge of `left` and `right`, or [`NO_RANK`].

@@ -165,7 +165,7 @@ impl PieceTable {
 
     #[inline(always)]
     fn home(&self, hash: u64) -> usize {
-        ((hash >> 32) * self.homes >> 32) as usize
+        (((hash >> 32) * self.homes) >> 32) as usize
     }
 
     /// The token of a piece longer than [`INLINE`], whose hash is `hash`; `bytes_of` gives the

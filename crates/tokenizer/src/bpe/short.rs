@@ -129,6 +129,7 @@ impl Short {
             if best == u32::MAX {
                 return;
             }
+            // SAFETY: as above.
             let changed = unsafe { self.join::<S>(bpe, (best & 0xff) as usize, best >> 8, len) };
             for (at, key) in changed {
                 if at < len {
@@ -191,12 +192,13 @@ impl Short {
         self.ends[at] = self.ends[gone];
         self.next[at] = after as u16;
         let (mut right, mut left) = (u32::MAX, u32::MAX);
-        // SAFETY: the caller's contract, here and below.
         if after < len {
             self.prev[after] = at as u16;
+            // SAFETY: the caller's contract, here and below.
             right = unsafe { key::<S>(bpe, bpe.pairs.rank(id, self.ids[after]), at) };
         }
         if before < len {
+            // SAFETY: as above.
             left = unsafe { key::<S>(bpe, bpe.pairs.rank(self.ids[before], id), before) };
         }
         [(gone, u32::MAX), (at, right), (before, left)]

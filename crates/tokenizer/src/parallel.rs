@@ -1,0 +1,91 @@
+//! Long texts in several threads, with the same tokens as in one.
+
+use std::num::NonZeroUsize;
+
+use crate::Tokenizer;
+
+/// Texts are not cut into parts smaller than this: starting a thread costs as much as 10 kB.
+const MIN_PART_BYTES: usize = 64 << 10;
+
+/// How far from where it should be a cut is looked for.
+const MAX_SEARCH_BYTES: usize = 16 << 10;
+
+/// Places where `text` can be cut into at most `parts` parts of about the same length: before a
+/// space between two ASCII letters, where every known expression ends a piece. Fewer where there
+/// is no such place nearby.
+pub fn cuts(text: &str, parts: usize) -> Vec<usize> {
+    let parts = parts.min(text.len() / MIN_PART_BYTES).max(1);
+    let mut cuts: Vec<usize> = Vec::with_capacity(parts - 1);
+    for part in 1..parts {
+        let wanted = text.len() / parts * part;
+        let window = &text.as_bytes()[wanted..(wanted + MAX_SEARCH_BYTES).min(text.len())];
+        let is_cut =
+            |w: &[u8]| w[0].is_ascii_lowercase() && w[1] == b' ' && w[2].is_ascii_alphabetic();
+        if let Some(at) = window.windows(3).position(is_cut)
+            && cuts.last().is_none_or(|&last| last < wanted + at + 1)
+        {
+            cuts.push(wanted + at + 1);
+        }
+    }
+    cuts
+}
+
+impl Tokenizer {
+    /// As [`Tokenizer::encode`], in at most `threads` threads; the calling one is among them, and
+    /// the others have its CPU affinity. Texts below 128 KiB, and vocabularies whose added tokens
+    /// could lie across a cut, take one.
+    pub fn encode_parallel(
+        &self,
+        text: &str,
+        add_special: bool,
+        threads: NonZeroUsize,
+    ) -> Vec<u32> {
+        let cuts = if self.can_be_cut() { cuts(text, threads.get()) } else { Vec::new() };
+        if cuts.is_empty() {
+            return self.encode(text, add_special);
+        }
+        let starts = std::iter::once(0).chain(cuts.iter().copied());
+        let ends = cuts.iter().copied().chain([text.len()]);
+        let parts: Vec<(usize, usize)> = starts.zip(ends).collect();
+        let mut ids = Vec::with_capacity(text.len() / 3);
+        std::thread::scope(|scope| {
+            let encode = |&(start, end): &(usize, usize)| {
+                let mut ids = Vec::with_capacity((end - start) / 3);
+                self.encode_part_of(text, start, end, &mut ids);
+                ids
+            };
+            let rest: Vec<_> = parts[1..]
+                .iter()
+                .map(|part| std::thread::Builder::new().spawn_scoped(scope, move || encode(part)))
+                .collect();
+            self.push_prefix(add_special, &mut ids);
+            self.encode_part_of(text, parts[0].0, parts[0].1, &mut ids);
+            for (thread, part) in rest.into_iter().zip(&parts[1..]) {
+                // Where the system gives no thread, this one does the work.
+                match thread.ok().and_then(|thread| thread.join().ok()) {
+                    Some(part) => ids.extend_from_slice(&part),
+                    None => self.encode_part_of(text, part.0, part.1, &mut ids),
+                }
+            }
+            self.push_suffix(add_special, &mut ids);
+        });
+        ids
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cuts_are_before_spaces_between_letters() {
+        let text = "some words, and more of them. ".repeat(20_000);
+        let cuts = cuts(&text, 4);
+        assert_eq!(cuts.len(), 3);
+        for cut in cuts {
+            assert!(text[cut..].starts_with(' ') && text[..cut].ends_with(char::is_alphabetic));
+        }
+        assert!(super::cuts(&"x".repeat(1 << 20), 4).is_empty());
+        assert!(super::cuts(&text[..1000], 4).is_empty());
+    }
+}
