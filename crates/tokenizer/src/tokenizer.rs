@@ -37,7 +37,7 @@ struct Room {
 
 thread_local! {
     /// Rooms of the tokenizers that this thread used last.
-    static ROOMS: RefCell<Vec<(u64, Room)>> = const { RefCell::new(Vec::new()) };
+    static ROOMS: RefCell<Vec<(u64, Box<Room>)>> = const { RefCell::new(Vec::new()) };
 }
 
 /// What a tokenizer takes, in bytes. Automata of added tokens are not counted.
@@ -246,7 +246,7 @@ impl Tokenizer {
     fn with_room<R>(&self, run: impl FnOnce(&mut Room) -> R) -> R {
         let mut room = ROOMS.with_borrow_mut(|rooms| {
             let known = rooms.iter().position(|(key, _)| *key == self.key);
-            known.map_or_else(Room::default, |at| rooms.swap_remove(at).1)
+            known.map_or_else(Box::default, |at| rooms.swap_remove(at).1)
         });
         let result = run(&mut room);
         ROOMS.with_borrow_mut(|rooms| {

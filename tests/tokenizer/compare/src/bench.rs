@@ -9,7 +9,7 @@ use crate::perf::Counter;
 use crate::texts;
 
 const LENGTHS: [usize; 5] = [10, 128, 512, 2_048, 100_000];
-const ROUNDS: usize = 15;
+const ROUNDS: usize = 9;
 
 /// A tokenizer and how to ask it.
 struct Subject {
@@ -95,7 +95,11 @@ fn agree(subjects: &[Subject], text: &str) {
     for subject in &subjects[1..] {
         let ids = (subject.encode)(text);
         if ids != expected {
-            eprintln!("{} gives other tokens than saccade on a text of {} bytes", subject.name, text.len());
+            eprintln!(
+                "{} gives other tokens than saccade on a text of {} bytes",
+                subject.name,
+                text.len()
+            );
         }
     }
 }
@@ -111,10 +115,10 @@ pub fn main() {
         for name in ["english", "code", "chinese"] {
             let text = std::fs::read_to_string(folder.join(format!("{name}.txt"))).expect(name);
             for tokens in LENGTHS {
-                let count = (100_000 / tokens).clamp(2, 200);
+                let count = (20_000 / tokens).clamp(1, 100);
                 let prompts = texts::prompts(&ours, &text, tokens, count);
                 prompts.iter().take(4).for_each(|prompt| agree(&subjects, prompt));
-                let rounds = if tokens > 10_000 { 5 } else { ROUNDS };
+                let rounds = if tokens > 10_000 { 3 } else { ROUNDS };
                 let results = measure(&counter, &subjects, &prompts, rounds);
                 report(&format!("{name}, {tokens} tokens"), &subjects, &prompts, &results);
             }

@@ -34,8 +34,9 @@ impl Llama {
         let mut ids = vec![0u32; text.len() + 8];
         let (len, room) = (text.len() as c_int, ids.len() as c_int);
         // SAFETY: the pointers are valid for the lengths that go with them.
-        let count =
-            unsafe { (self.tokenize)(self.handle, text.as_ptr().cast(), len, ids.as_mut_ptr(), room) };
+        let count = unsafe {
+            (self.tokenize)(self.handle, text.as_ptr().cast(), len, ids.as_mut_ptr(), room)
+        };
         ids.truncate(usize::try_from(count).expect("there is room"));
         ids
     }
