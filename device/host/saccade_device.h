@@ -46,7 +46,7 @@ typedef struct sac_model_config {
   uint32_t qk_norm;         /* 1: RMS norm per head on q and k before rope (Qwen3) */
   uint32_t tied_embeddings; /* 1: no SAC_TENSOR_LM_HEAD is given */
   float rms_norm_eps;
-  uint32_t quantization; /* SAC_QUANTIZATION_* */
+  uint32_t quantization;          /* SAC_QUANTIZATION_* */
   const uint32_t* sliding_window; /* [num_layers]: positions a row may look back, itself included; 0
                                      = all. NULL = all layers full */
 } sac_model_config;
