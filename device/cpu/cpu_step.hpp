@@ -1,4 +1,4 @@
-// The CPU device's step: a dense Llama-family decoder on a pool of threads.
+// The CPU device's step: a Llama-family decoder, dense or with experts, on a pool of threads.
 //
 // A row's result depends on the tokens at positions up to its own and on its seat's parameters,
 // never on the rest of the batch, the chunking of the prompt or the number of threads; see
@@ -25,13 +25,13 @@ class CpuStep {
   /// Converts and packs one tensor, see sac_device_set_tensor. Empty, or a sentence that names
   /// role, layer and shapes. Uses the workers: no step may be running.
   std::string set_tensor(uint32_t role, uint32_t layer, uint32_t dtype, uint64_t rows,
-                         uint64_t cols, const void* data) {
-    return weights_.set_tensor(role, layer, dtype, rows, cols, data);
+                         uint64_t cols, const void* data, uint32_t expert = 0) {
+    return weights_.set_tensor({role, layer, expert}, dtype, rows, cols, data);
   }
   /// Small random weights, norms of one, no biases; a function of the seed only.
   void fill_dummy(uint64_t seed) { weights_.fill_dummy(seed); }
-  /// [max_model_len][rotary_dim / 2] factors each; count is the size of one. Empty, or what is
-  /// wrong.
+  /// [max_model_len + rope_switch_len][rotary_dim / 2] factors each; count is the size of one.
+  /// Empty, or what is wrong.
   std::string set_rope(const float* cos, const float* sin, uint64_t count) {
     return weights_.set_rope(cos, sin, count);
   }

@@ -49,7 +49,11 @@ class Forward {
       attend(l, layer);
       project_out(layer);
       norm_rows(layer.vector(SAC_TENSOR_POST_NORM));
-      feed_forward(layer);
+      if (layer.router.n > 0) {
+        mix_experts(layer);
+      } else {
+        feed_forward(layer);
+      }
     }
     for (uint32_t first = 0; first < num_logits_; first += s_.logit_rows) {
       finish_rows(first, min_u32(s_.logit_rows, num_logits_ - first));
@@ -158,8 +162,9 @@ class Forward {
       a.v = a.k + size_t{c_.num_kv_heads} * c_.head_dim;
       a.q_norm = layer.vector(SAC_TENSOR_Q_NORM);
       a.k_norm = layer.vector(SAC_TENSOR_K_NORM);
-      a.cos = w_.cos(at.position);
-      a.sin = w_.sin(at.position);
+      const uint32_t prompt_len = tables_.params[at.seat].prompt_len;
+      a.cos = w_.cos(at.position, prompt_len);
+      a.sin = w_.sin(at.position, prompt_len);
       a.num_heads = c_.num_heads;
       a.num_kv_heads = c_.num_kv_heads;
       a.head_dim = c_.head_dim;
@@ -217,6 +222,61 @@ class Forward {
     multiply(s_.normed, num_rows_, Epilogue::kGated, &pair, 1);
     const Product down = {&layer.down, layer.vector(SAC_TENSOR_DOWN_BIAS), s_.x, c_.hidden_size};
     multiply(s_.gated, num_rows_, Epilogue::kAdd, &down, 1);
+  }
+
+  /// The same by the experts that each row picks; see moe.hpp.
+  void mix_experts(const LayerWeights& layer) {
+    const MoeSpace& m = s_.moe;
+    const Product router = {&layer.router, nullptr, m.router_logits, m.router_stride};
+    multiply(s_.normed, num_rows_, Epilogue::kStore, &router, 1);
+    worker_.for_each(num_rows_, [&](uint32_t row) { route_row(c_, m, row); });
+    worker_.for_each(1, [&](uint32_t) { group_rows(c_, m, num_rows_); });
+    const uint32_t picks = num_rows_ * c_.experts_per_token;
+    worker_.for_each(picks, [&](uint32_t i) {
+      copy_activations(s_.normed, i / c_.experts_per_token, m.gathered, m.slots[i]);
+    });
+    multiply_experts(layer, m.gathered, Epilogue::kGated);
+    multiply_experts(layer, m.gated, Epilogue::kStore);
+    worker_.for_each(num_rows_, [&](uint32_t row) { combine_row(c_, m, row, x(row)); });
+  }
+
+  /// One phase: gate and up (kGated) or down (kStore) of all experts, each for its own rows.
+  void multiply_experts(const LayerWeights& layer, const Activations& in, Epilogue epilogue) {
+    const MoeSpace& m = s_.moe;
+    const bool gated = epilogue == Epilogue::kGated;
+    const QuantizedRows quantized = {s_.quantized, s_.quantized_scales, in.k};
+    const Matrix& any = gated ? layer.experts[0].gate : layer.experts[0].down;
+    if (any.dtype == SAC_DTYPE_INT8) {
+      worker_.for_each(num_rows_ * c_.experts_per_token,
+                       [&](uint32_t i) { k_.quantize(in, m.slots[i], quantized); });
+    }
+    const uint32_t blocks = max_moe_blocks(c_, num_rows_);
+    const Product sized = {&any, nullptr, nullptr, 0};
+    const uint32_t panels_per_item = choose_panels(blocks, &sized, 1);
+    MatmulArgs a = {};
+    a.x = in;
+    a.quantized = quantized;
+    a.dtype = any.dtype;
+    a.epilogue = epilogue;
+    a.gated = m.gated;
+    a.y = m.outputs;
+    a.y_stride = c_.hidden_size;
+    a.tiles = scratch_.tiles;
+    a.n = any.n;
+    const auto compute = [&](uint32_t item) {
+      // Blocks of one expert are neighbours, so that its weights come from memory once.
+      const MoeBlock block = read_block(m, item % blocks);
+      const ExpertWeights& expert = layer.experts[block.expert];
+      a.first_row = block.first_slot;
+      a.num_rows = block.num_rows;
+      a.panels = gated ? expert.gate.panels : expert.down.panels;
+      a.panels2 = gated ? expert.up.panels : nullptr;
+      a.first_panel = item / blocks * panels_per_item;
+      a.num_panels = min_u32(panels_per_item, any.num_panels() - a.first_panel);
+      if (a.num_rows > 0) k_.multiply(a);
+    };
+    const uint32_t groups = ceil_div(any.num_panels(), panels_per_item);
+    worker_.for_each_published(groups * blocks, compute, [&](uint32_t) { k_.finish(a); });
   }
 
   /// Final norm, logits and records of up to logit_rows rows.

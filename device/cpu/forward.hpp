@@ -1,5 +1,5 @@
-// The forward pass of a Llama-family decoder (Llama, Mistral, Qwen2, Qwen3), as phases over
-// workers.
+// The forward pass of a Llama-family decoder (Llama, Mistral, Qwen, Phi, Mixtral), as phases
+// over workers.
 #pragma once
 #include "cpu/kv_pool.hpp"
 #include "cpu/step_plan.hpp"

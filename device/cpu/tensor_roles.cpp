@@ -6,19 +6,33 @@ namespace {
 constexpr TensorKind kM = TensorKind::kMatrix;
 constexpr TensorKind kV = TensorKind::kVector;
 
-// In the order of SAC_TENSOR_*: name, kind, per layer, optional.
+// In the order of SAC_TENSOR_*: name, kind, per layer, optional, per expert.
 constexpr TensorRole kRoles[SAC_NUM_TENSOR_ROLES] = {
-    {"embed", kM, false, false},    {"final_norm", kV, false, false},
-    {"lm_head", kM, false, false},  {"input_norm", kV, true, false},
-    {"post_norm", kV, true, false}, {"q", kM, true, false},
-    {"k", kM, true, false},         {"v", kM, true, false},
-    {"o", kM, true, false},         {"gate", kM, true, false},
-    {"up", kM, true, false},        {"down", kM, true, false},
-    {"q_bias", kV, true, true},     {"k_bias", kV, true, true},
-    {"v_bias", kV, true, true},     {"o_bias", kV, true, true},
-    {"gate_bias", kV, true, true},  {"up_bias", kV, true, true},
-    {"down_bias", kV, true, true},  {"q_norm", kV, true, false},
+    {"embed", kM, false, false},
+    {"final_norm", kV, false, false},
+    {"lm_head", kM, false, false},
+    {"input_norm", kV, true, false},
+    {"post_norm", kV, true, false},
+    {"q", kM, true, false},
+    {"k", kM, true, false},
+    {"v", kM, true, false},
+    {"o", kM, true, false},
+    {"gate", kM, true, false},
+    {"up", kM, true, false},
+    {"down", kM, true, false},
+    {"q_bias", kV, true, true},
+    {"k_bias", kV, true, true},
+    {"v_bias", kV, true, true},
+    {"o_bias", kV, true, true},
+    {"gate_bias", kV, true, true},
+    {"up_bias", kV, true, true},
+    {"down_bias", kV, true, true},
+    {"q_norm", kV, true, false},
     {"k_norm", kV, true, false},
+    {"router", kM, true, false},
+    {"expert_gate", kM, true, false, true},
+    {"expert_up", kM, true, false, true},
+    {"expert_down", kM, true, false, true},
 };
 
 std::string shape_text(uint64_t rows, uint64_t cols) {
@@ -54,6 +68,13 @@ TensorShape tensor_shape(const sac_model_config& c, uint32_t role) {
       return {c.intermediate_size, hidden};
     case SAC_TENSOR_DOWN:
       return {hidden, c.intermediate_size};
+    case SAC_TENSOR_ROUTER:
+      return {c.num_experts, hidden};
+    case SAC_TENSOR_EXPERT_GATE:
+    case SAC_TENSOR_EXPERT_UP:
+      return {c.moe_intermediate_size, hidden};
+    case SAC_TENSOR_EXPERT_DOWN:
+      return {hidden, c.moe_intermediate_size};
     case SAC_TENSOR_Q_BIAS:
       return {1, q};
     case SAC_TENSOR_K_BIAS:
@@ -70,36 +91,82 @@ TensorShape tensor_shape(const sac_model_config& c, uint32_t role) {
   }
 }
 
-bool tensor_used(const sac_model_config& c, uint32_t role) {
-  if (role == SAC_TENSOR_LM_HEAD) return c.tied_embeddings == 0;
-  if (role == SAC_TENSOR_Q_NORM || role == SAC_TENSOR_K_NORM) return c.qk_norm != 0;
-  return true;
+bool has_experts(const sac_model_config& c, uint32_t layer) {
+  return c.num_experts > 0 && (c.sparse_layers == nullptr || c.sparse_layers[layer] != 0);
 }
 
-std::string tensor_name(uint32_t role, uint32_t layer) {
-  const TensorRole& r = kRoles[role];
-  return r.per_layer ? std::string(r.name) + " of layer " + std::to_string(layer) : r.name;
+bool tensor_used(const sac_model_config& c, uint32_t role, uint32_t layer) {
+  switch (role) {
+    case SAC_TENSOR_LM_HEAD:
+      return c.tied_embeddings == 0;
+    case SAC_TENSOR_Q_NORM:
+    case SAC_TENSOR_K_NORM:
+      return c.qk_norm != 0;
+    case SAC_TENSOR_GATE:
+    case SAC_TENSOR_UP:
+    case SAC_TENSOR_DOWN:
+    case SAC_TENSOR_GATE_BIAS:
+    case SAC_TENSOR_UP_BIAS:
+    case SAC_TENSOR_DOWN_BIAS:
+      return !has_experts(c, layer);
+    case SAC_TENSOR_ROUTER:
+    case SAC_TENSOR_EXPERT_GATE:
+    case SAC_TENSOR_EXPERT_UP:
+    case SAC_TENSOR_EXPERT_DOWN:
+      return has_experts(c, layer);
+    default:
+      return true;
+  }
 }
 
-std::string check_tensor(const sac_model_config& c, uint32_t role, uint32_t layer, uint32_t dtype,
+uint32_t num_copies(const sac_model_config& c, uint32_t role) {
+  return kRoles[role].per_expert ? c.num_experts : 1;
+}
+
+std::string tensor_name(const TensorPlace& at) {
+  const TensorRole& r = kRoles[at.role];
+  std::string name = r.name;
+  if (r.per_layer) name += " of layer " + std::to_string(at.layer);
+  if (r.per_expert) name += ", expert " + std::to_string(at.expert);
+  return name;
+}
+
+namespace {
+
+/// Why a model does not have the tensor.
+const char* why_unused(const sac_model_config& c, const TensorPlace& at) {
+  if (at.role == SAC_TENSOR_LM_HEAD) return "tied_embeddings is 1";
+  if (at.role == SAC_TENSOR_Q_NORM || at.role == SAC_TENSOR_K_NORM) return "qk_norm is 0";
+  return has_experts(c, at.layer) ? "the layer has experts" : "the layer has no experts";
+}
+
+std::string outside(const char* what, uint64_t value, uint64_t last) {
+  return std::string(what) + " is " + std::to_string(value) + ", outside 0 .. " +
+         std::to_string(last);
+}
+
+}  // namespace
+
+std::string check_tensor(const sac_model_config& c, const TensorPlace& at, uint32_t dtype,
                          uint64_t rows, uint64_t cols) {
-  if (role >= SAC_NUM_TENSOR_ROLES) {
-    return "tensor role is " + std::to_string(role) + ", outside 0 .. " +
-           std::to_string(SAC_NUM_TENSOR_ROLES - 1);
+  if (at.role >= SAC_NUM_TENSOR_ROLES) {
+    return outside("tensor role", at.role, SAC_NUM_TENSOR_ROLES - 1);
   }
-  const uint32_t last_layer = kRoles[role].per_layer ? c.num_layers - 1 : 0;
-  if (layer > last_layer) {
-    return std::string(kRoles[role].name) + ": layer is " + std::to_string(layer) +
-           ", outside 0 .. " + std::to_string(last_layer);
+  const TensorRole& role = kRoles[at.role];
+  const uint32_t last_layer = role.per_layer ? c.num_layers - 1 : 0;
+  if (at.layer > last_layer) {
+    return std::string(role.name) + ": " + outside("layer", at.layer, last_layer);
   }
-  const std::string name = tensor_name(role, layer);
-  if (!tensor_used(c, role)) {
-    return name + " was given, but " +
-           (role == SAC_TENSOR_LM_HEAD ? "tied_embeddings is 1" : "qk_norm is 0");
+  if (!tensor_used(c, at.role, at.layer)) {
+    return tensor_name(at) + " was given, but " + why_unused(c, at);
   }
-  if (dtype > SAC_DTYPE_F16)
-    return name + ": dtype is " + std::to_string(dtype) + ", outside 0 .. 2";
-  const TensorShape want = tensor_shape(c, role);
+  const uint32_t last_expert = num_copies(c, at.role) - 1;
+  if (at.expert > last_expert) {
+    return std::string(role.name) + ": " + outside("expert", at.expert, last_expert);
+  }
+  const std::string name = tensor_name(at);
+  if (dtype > SAC_DTYPE_F16) return name + ": " + outside("dtype", dtype, SAC_DTYPE_F16);
+  const TensorShape want = tensor_shape(c, at.role);
   if (rows != want.rows || cols != want.cols) {
     return name + " has shape " + shape_text(rows, cols) + ", expected " +
            shape_text(want.rows, want.cols);

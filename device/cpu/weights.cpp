@@ -2,8 +2,6 @@
 
 #include <cstring>
 
-#include "cpu/tensor_roles.hpp"
-
 namespace saccade {
 namespace {
 
@@ -20,19 +18,33 @@ uint64_t mix(uint64_t x) {
   return x ^ (x >> 31);
 }
 
-uint64_t dummy_key(uint64_t seed, uint32_t role, uint32_t layer) {
-  return mix(mix(seed) ^ (uint64_t{role} << 32 | layer));
+/// Layers and experts are below 2^16 (config_check.cpp).
+uint64_t dummy_key(uint64_t seed, const TensorPlace& at) {
+  return mix(mix(seed) ^ (uint64_t{at.role} << 32 | at.expert << 16 | at.layer));
+}
+
+std::vector<uint32_t> flags_of(const sac_model_config& c) {
+  if (c.sparse_layers == nullptr) return {};
+  return {c.sparse_layers, c.sparse_layers + c.num_layers};
+}
+
+/// The configuration with flags that live as long as it.
+sac_model_config with_flags(sac_model_config config, const std::vector<uint32_t>& flags) {
+  config.sparse_layers = flags.empty() ? nullptr : flags.data();
+  return config;
 }
 
 }  // namespace
 
 Weights::Weights(const sac_model_config& config, uint32_t max_model_len, const Kernels& kernels,
                  WorkerPool& pool)
-    : config_(config),
+    : sparse_layers_(flags_of(config)),
+      config_(with_flags(config, sparse_layers_)),
       max_model_len_(max_model_len),
       kernels_(kernels),
       pool_(pool),
       layers_(config.num_layers),
+      experts_given_(size_t{config.num_layers} * config.num_experts * 3),
       region_(lay_out(Layout(nullptr)), "weights") {
   lay_out(Layout(region_.data()));
   for (uint32_t l = 0; l < config.num_layers && config.sliding_window != nullptr; ++l) {
@@ -44,33 +56,40 @@ size_t Weights::lay_out(Layout layout) {
   if (config_.tied_embeddings == 0) take_matrix(layout, SAC_TENSOR_EMBED, embed_);
   take_matrix(layout, SAC_TENSOR_LM_HEAD, lm_head_);
   final_norm_ = layout.take<float>(config_.hidden_size);
-  const size_t angles = size_t{max_model_len_} * half_rotary();
-  cos_ = layout.take<float>(angles);
-  sin_ = layout.take<float>(angles);
-  for (uint32_t l = 0; l < config_.num_layers; ++l) {
-    for (uint32_t role = SAC_TENSOR_INPUT_NORM; role < SAC_NUM_TENSOR_ROLES; ++role) {
-      if (tensor_role(role).kind == TensorKind::kMatrix) {
-        take_matrix(layout, role, *matrix_of(role, l));
-      } else {
-        layers_[l].vectors[role] = layout.take<float>(tensor_shape(config_, role).cols);
-      }
+  cos_ = layout.take<float>(rope_entries());
+  sin_ = layout.take<float>(rope_entries());
+  for (uint32_t l = 0; l < config_.num_layers; ++l) lay_out_layer(layout, l);
+  return layout.bytes();
+}
+
+void Weights::lay_out_layer(Layout& layout, uint32_t l) {
+  layers_[l].experts.resize(has_experts(config_, l) ? config_.num_experts : 0);
+  for (uint32_t role = SAC_TENSOR_INPUT_NORM; role < SAC_NUM_TENSOR_ROLES; ++role) {
+    if (!tensor_used(config_, role, l)) continue;
+    if (tensor_role(role).kind == TensorKind::kVector) {
+      layers_[l].vectors[role] = layout.take<float>(tensor_shape(config_, role).cols);
+      continue;
+    }
+    for (uint32_t e = 0; e < num_copies(config_, role); ++e) {
+      take_matrix(layout, role, *matrix_of({role, l, e}));
     }
   }
-  return layout.bytes();
 }
 
 void Weights::take_matrix(Layout& layout, uint32_t role, Matrix& matrix) {
   const TensorShape shape = tensor_shape(config_, role);
   matrix.n = static_cast<uint32_t>(shape.rows);
   matrix.k = static_cast<uint32_t>(shape.cols);
-  matrix.dtype = config_.quantization == SAC_QUANTIZATION_INT8 ? SAC_DTYPE_INT8 : config_.dtype;
+  // A router is small, and what it picks hangs on small differences.
+  const bool quantized = config_.quantization == SAC_QUANTIZATION_INT8 && role != SAC_TENSOR_ROUTER;
+  matrix.dtype = quantized ? SAC_DTYPE_INT8 : config_.dtype;
   matrix.panels = layout.take<uint8_t>(
       matrix.num_panels() * panel_elements(matrix.dtype, matrix.k) * element_bytes(matrix.dtype));
 }
 
-Matrix* Weights::matrix_of(uint32_t role, uint32_t layer) {
-  LayerWeights& w = layers_[layer];
-  switch (role) {
+Matrix* Weights::matrix_of(const TensorPlace& at) {
+  LayerWeights& w = layers_[at.layer];
+  switch (at.role) {
     case SAC_TENSOR_EMBED:
       return config_.tied_embeddings != 0 ? &lm_head_ : &embed_;
     case SAC_TENSOR_LM_HEAD:
@@ -87,21 +106,55 @@ Matrix* Weights::matrix_of(uint32_t role, uint32_t layer) {
       return &w.gate;
     case SAC_TENSOR_UP:
       return &w.up;
-    default:
+    case SAC_TENSOR_DOWN:
       return &w.down;
+    case SAC_TENSOR_ROUTER:
+      return &w.router;
+    case SAC_TENSOR_EXPERT_GATE:
+      return &w.experts[at.expert].gate;
+    case SAC_TENSOR_EXPERT_UP:
+      return &w.experts[at.expert].up;
+    default:
+      return &w.experts[at.expert].down;
   }
 }
 
-float* Weights::vector_of(uint32_t role, uint32_t layer) {
-  return role == SAC_TENSOR_FINAL_NORM ? final_norm_ : layers_[layer].vectors[role];
+float* Weights::vector_of(const TensorPlace& at) {
+  return at.role == SAC_TENSOR_FINAL_NORM ? final_norm_ : layers_[at.layer].vectors[at.role];
 }
 
-void Weights::mark(uint32_t role, uint32_t layer) {
-  (tensor_role(role).per_layer ? layers_[layer].given[role] : model_given_[role]) = true;
+size_t Weights::expert_mark(const TensorPlace& at) const {
+  const size_t expert = size_t{at.layer} * config_.num_experts + at.expert;
+  return expert * 3 + at.role - SAC_TENSOR_EXPERT_GATE;
 }
 
-bool Weights::is_given(uint32_t role, uint32_t layer) const {
-  return tensor_role(role).per_layer ? layers_[layer].given[role] : model_given_[role];
+void Weights::mark(const TensorPlace& at) {
+  const TensorRole& role = tensor_role(at.role);
+  if (role.per_expert) {
+    experts_given_[expert_mark(at)] = true;
+  } else {
+    (role.per_layer ? layers_[at.layer].given[at.role] : model_given_[at.role]) = true;
+  }
+}
+
+bool Weights::is_given(const TensorPlace& at) const {
+  const TensorRole& role = tensor_role(at.role);
+  if (role.per_expert) return experts_given_[expert_mark(at)];
+  return role.per_layer ? layers_[at.layer].given[at.role] : model_given_[at.role];
+}
+
+template <class F>
+void Weights::for_each_needed(F&& f) const {
+  for (uint32_t role = 0; role < SAC_NUM_TENSOR_ROLES; ++role) {
+    if (tensor_role(role).optional) continue;
+    const uint32_t layers = tensor_role(role).per_layer ? config_.num_layers : 1;
+    for (uint32_t l = 0; l < layers; ++l) {
+      if (!tensor_used(config_, role, l)) continue;
+      for (uint32_t e = 0; e < num_copies(config_, role); ++e) {
+        if (!f(TensorPlace{role, l, e})) return;
+      }
+    }
+  }
 }
 
 /// Packs all panels on all workers: from args.source, or random ones if dummy_key is given.
@@ -132,47 +185,46 @@ void Weights::pack_matrix(const Matrix& matrix, PackArgs args, const uint64_t* k
   pool_.wait();
 }
 
-std::string Weights::set_tensor(uint32_t role, uint32_t layer, uint32_t dtype, uint64_t rows,
+std::string Weights::set_tensor(const TensorPlace& place, uint32_t dtype, uint64_t rows,
                                 uint64_t cols, const void* data) {
-  const std::string wrong = check_tensor(config_, role, layer, dtype, rows, cols);
+  const std::string wrong = check_tensor(config_, place, dtype, rows, cols);
   if (!wrong.empty()) return wrong;
-  if (data == nullptr) return tensor_name(role, layer) + ": data is null";
-  if (tensor_role(role).kind == TensorKind::kMatrix) {
+  if (data == nullptr) return tensor_name(place) + ": data is null";
+  if (tensor_role(place.role).kind == TensorKind::kMatrix) {
     PackArgs args = {};
     args.source = data;
     args.source_dtype = dtype;
-    pack_matrix(*matrix_of(role, layer), args, nullptr);
+    pack_matrix(*matrix_of(place), args, nullptr);
   } else {
-    kernels_.widen(data, dtype, static_cast<uint32_t>(cols), vector_of(role, layer));
+    kernels_.widen(data, dtype, static_cast<uint32_t>(cols), vector_of(place));
   }
-  mark(role, layer);
+  mark(place);
   return "";
 }
 
-void Weights::fill_dummy_tensor(uint32_t role, uint32_t layer, uint64_t seed) {
-  if (tensor_role(role).kind == TensorKind::kMatrix) {
-    const uint64_t key = dummy_key(seed, role, layer);
-    pack_matrix(*matrix_of(role, layer), {}, &key);
+void Weights::fill_dummy_tensor(const TensorPlace& place, uint64_t seed) {
+  if (tensor_role(place.role).kind == TensorKind::kMatrix) {
+    const uint64_t key = dummy_key(seed, place);
+    pack_matrix(*matrix_of(place), {}, &key);
   } else {
-    const uint64_t n = tensor_shape(config_, role).cols;
-    for (uint64_t i = 0; i < n; ++i) vector_of(role, layer)[i] = 1.0f;
+    const uint64_t n = tensor_shape(config_, place.role).cols;
+    for (uint64_t i = 0; i < n; ++i) vector_of(place)[i] = 1.0f;
   }
-  mark(role, layer);
+  mark(place);
 }
 
 void Weights::fill_dummy(uint64_t seed) {
-  for (uint32_t role = 0; role < SAC_NUM_TENSOR_ROLES; ++role) {
-    if (tensor_role(role).optional || !tensor_used(config_, role)) continue;
-    const uint32_t layers = tensor_role(role).per_layer ? config_.num_layers : 1;
-    for (uint32_t l = 0; l < layers; ++l) fill_dummy_tensor(role, l, seed);
-  }
+  for_each_needed([&](const TensorPlace& place) {
+    fill_dummy_tensor(place, seed);
+    return true;
+  });
 }
 
 std::string Weights::set_rope(const float* cos, const float* sin, uint64_t count) {
-  const uint64_t want = uint64_t{max_model_len_} * half_rotary();
+  const uint64_t want = rope_entries();
   if (count != want) {
     return "rope tables have " + std::to_string(count) + " entries, expected " +
-           std::to_string(want) + " (max_model_len * rotary_dim / 2)";
+           std::to_string(want) + " ((max_model_len + rope_switch_len) * rotary_dim / 2)";
   }
   if (cos == nullptr || sin == nullptr) return "rope tables: a pointer is null";
   std::memcpy(cos_, cos, count * sizeof(float));
@@ -182,13 +234,12 @@ std::string Weights::set_rope(const float* cos, const float* sin, uint64_t count
 }
 
 std::string Weights::missing_tensor() const {
-  for (uint32_t role = 0; role < SAC_NUM_TENSOR_ROLES; ++role) {
-    if (tensor_role(role).optional || !tensor_used(config_, role)) continue;
-    const uint32_t layers = tensor_role(role).per_layer ? config_.num_layers : 1;
-    for (uint32_t l = 0; l < layers; ++l) {
-      if (!is_given(role, l)) return tensor_name(role, l);
-    }
-  }
+  std::string missing;
+  for_each_needed([&](const TensorPlace& place) {
+    if (!is_given(place)) missing = tensor_name(place);
+    return missing.empty();
+  });
+  if (!missing.empty()) return missing;
   return rope_given_ ? "" : "rope tables";
 }
 

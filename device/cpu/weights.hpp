@@ -5,6 +5,7 @@
 
 #include "cpu/kernels.hpp"
 #include "cpu/memory_region.hpp"
+#include "cpu/tensor_roles.hpp"
 #include "cpu/worker_pool.hpp"
 #include "platform/layout.hpp"
 
@@ -19,10 +20,18 @@ struct Matrix {
   uint32_t num_panels() const { return ceil_div(n, kPanelOutputs); }
 };
 
+/// One expert's gated MLP.
+struct ExpertWeights {
+  Matrix gate, up, down;
+};
+
 /// Vectors (norms, biases) stay in f32 whatever the model's dtype: they are small and exact that
 /// way.
 struct LayerWeights {
-  Matrix q, k, v, o, gate, up, down;
+  Matrix q, k, v, o;
+  Matrix gate, up, down;               // of layers without experts
+  Matrix router;                       // of the others; n is 0 where there is none
+  std::vector<ExpertWeights> experts;  // [num_experts]
   float* vectors[SAC_NUM_TENSOR_ROLES] =
       {};               // by role; null where the role is no vector of a layer
   uint32_t window = 0;  // positions; 0 = all
@@ -40,8 +49,8 @@ class Weights {
           WorkerPool& pool);
 
   /// Each returns an empty string or what is wrong, see CpuStep.
-  std::string set_tensor(uint32_t role, uint32_t layer, uint32_t dtype, uint64_t rows,
-                         uint64_t cols, const void* data);
+  std::string set_tensor(const TensorPlace& place, uint32_t dtype, uint64_t rows, uint64_t cols,
+                         const void* data);
   void fill_dummy(uint64_t seed);
   std::string set_rope(const float* cos, const float* sin, uint64_t count);
   std::string missing_tensor() const;
@@ -50,21 +59,39 @@ class Weights {
   const Matrix& embed() const { return config_.tied_embeddings != 0 ? lm_head_ : embed_; }
   const Matrix& lm_head() const { return lm_head_; }
   const float* final_norm() const { return final_norm_; }
-  /// Rotary factors of a position, [rotary_dim / 2].
-  const float* cos(uint32_t position) const { return cos_ + size_t{position} * half_rotary(); }
-  const float* sin(uint32_t position) const { return sin_ + size_t{position} * half_rotary(); }
+  /// Rotary factors of a position in a sequence with such a prompt, [rotary_dim / 2].
+  const float* cos(uint32_t position, uint32_t prompt_len) const {
+    return cos_ + rope_row(position, prompt_len) * half_rotary();
+  }
+  const float* sin(uint32_t position, uint32_t prompt_len) const {
+    return sin_ + rope_row(position, prompt_len) * half_rotary();
+  }
 
  private:
   uint32_t half_rotary() const { return config_.rotary_dim / 2; }
+  size_t rope_row(uint32_t position, uint32_t prompt_len) const {
+    const uint32_t switch_len = config_.rope_switch_len;
+    const bool second = position < switch_len && prompt_len > switch_len;
+    return size_t{position} + (second ? max_model_len_ : 0);
+  }
+  size_t rope_entries() const {
+    return (size_t{max_model_len_} + config_.rope_switch_len) * half_rotary();
+  }
   size_t lay_out(Layout layout);
+  void lay_out_layer(Layout& layout, uint32_t layer);
+  /// f(place) for each tensor that a model must have, until one returns false.
+  template <class F>
+  void for_each_needed(F&& f) const;
   void take_matrix(Layout& layout, uint32_t role, Matrix& matrix);
-  Matrix* matrix_of(uint32_t role, uint32_t layer);
-  float* vector_of(uint32_t role, uint32_t layer);
+  Matrix* matrix_of(const TensorPlace& place);
+  float* vector_of(const TensorPlace& place);
   void pack_matrix(const Matrix& matrix, PackArgs args, const uint64_t* dummy_key);
-  void fill_dummy_tensor(uint32_t role, uint32_t layer, uint64_t seed);
-  void mark(uint32_t role, uint32_t layer);
-  bool is_given(uint32_t role, uint32_t layer) const;
+  void fill_dummy_tensor(const TensorPlace& place, uint64_t seed);
+  void mark(const TensorPlace& place);
+  bool is_given(const TensorPlace& place) const;
+  size_t expert_mark(const TensorPlace& place) const;
 
+  const std::vector<uint32_t> sparse_layers_;  // what config_ points to
   const sac_model_config config_;
   const uint32_t max_model_len_;
   const Kernels& kernels_;
@@ -75,7 +102,8 @@ class Weights {
   float* final_norm_ = nullptr;
   float* cos_ = nullptr;
   float* sin_ = nullptr;
-  bool model_given_[3] = {};  // of the roles without a layer
+  bool model_given_[3] = {};         // of the roles without a layer
+  std::vector<bool> experts_given_;  // [layer][expert][gate, up, down]
   bool rope_given_ = false;
   MemoryRegion region_;
 };

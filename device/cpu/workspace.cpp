@@ -22,10 +22,12 @@ size_t Workspace::lay_out(Layout layout, const sac_model_config& c, uint32_t max
   mixed = take_activations(layout, max_rows, c.num_heads * c.head_dim);
   gated = take_activations(layout, max_rows, c.intermediate_size);
   final_rows = take_activations(layout, logit_rows, c.hidden_size);
+  if (c.num_experts > 0) lay_out_moe(layout, c, max_rows);
   logits = layout.take<float>(size_t{logit_rows} * logits_stride);
   if (c.quantization == SAC_QUANTIZATION_INT8) {
-    const uint32_t widest = max_u32(max_u32(c.hidden_size, c.intermediate_size), mixed.k);
-    const size_t most_rows = max_u32(max_rows, logit_rows);
+    const uint32_t mlp = max_u32(c.intermediate_size, moe.gated.k);
+    const uint32_t widest = max_u32(max_u32(c.hidden_size, mlp), mixed.k);
+    const size_t most_rows = max_u32(max_u32(max_rows, logit_rows), moe.max_slots);
     quantized = layout.take<int8_t>(quantized_bytes(most_rows, widest));
     quantized_scales = layout.take<float>(most_rows * ceil_div(widest, kQuantGroup));
   }
@@ -42,6 +44,22 @@ size_t Workspace::lay_out(Layout layout, const sac_model_config& c, uint32_t max
     w.sample.bucket_count = layout.take<uint32_t>(kSelectBuckets);
   }
   return layout.bytes();
+}
+
+void Workspace::lay_out_moe(Layout& layout, const sac_model_config& c, uint32_t max_rows) {
+  const size_t picks = size_t{max_rows} * c.experts_per_token;
+  moe.router_stride = ceil_div(c.num_experts, kPanelOutputs) * kPanelOutputs;
+  moe.max_slots = max_moe_slots(c, max_rows);
+  moe.router_logits = layout.take<float>(size_t{max_rows} * moe.router_stride);
+  moe.picks = layout.take<uint32_t>(picks);
+  moe.weights = layout.take<float>(picks);
+  moe.slots = layout.take<uint32_t>(picks);
+  moe.next_slot = layout.take<uint32_t>(c.num_experts);
+  moe.blocks = layout.take<MoeBlock>(max_moe_blocks(c, max_rows));
+  moe.num_blocks = layout.take<uint32_t>(1);
+  moe.gathered = take_activations(layout, moe.max_slots, c.hidden_size);
+  moe.gated = take_activations(layout, moe.max_slots, c.moe_intermediate_size);
+  moe.outputs = layout.take<float>(size_t{moe.max_slots} * c.hidden_size);
 }
 
 /// Layouts begin zeroed and what rounding up adds is never written: it stays zero.

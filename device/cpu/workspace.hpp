@@ -4,6 +4,7 @@
 
 #include "cpu/kernels.hpp"
 #include "cpu/memory_region.hpp"
+#include "cpu/moe.hpp"
 #include "platform/layout.hpp"
 
 namespace saccade {
@@ -29,6 +30,7 @@ class Workspace {
   int8_t* quantized = nullptr;  // the activations of one product in 8 bits, where weights are
   float* quantized_scales = nullptr;
   float* logits = nullptr;  // [logit_rows][logits_stride]
+  MoeSpace moe = {};        // of models with experts
   uint32_t qkv_width = 0;
   uint32_t logits_stride = 0;
   uint32_t logit_rows = 0;  // height of a logits tile: bounds the buffer at any number of samples
@@ -38,6 +40,7 @@ class Workspace {
   static constexpr uint32_t kMaxLogitRows = 64;
 
   size_t lay_out(Layout layout, const sac_model_config& config, uint32_t max_rows);
+  void lay_out_moe(Layout& layout, const sac_model_config& config, uint32_t max_rows);
   Activations take_activations(Layout& layout, uint32_t rows, uint32_t k) const;
 
   const Kernels& kernels_;  // these before region_, which asks for them

@@ -11,6 +11,7 @@ constexpr uint32_t kMaxThreads = 1024;
 constexpr uint32_t kMaxVocab = 1u << 24;
 constexpr uint32_t kMaxLayers = 1024;
 constexpr uint32_t kMaxWidth = 1u << 20;
+constexpr uint32_t kMaxExperts = 1024;
 constexpr uint32_t kMaxHeadDim = 1024;
 constexpr uint64_t kDecisionLogWords = 1u << 20;
 
@@ -66,6 +67,12 @@ std::string check_model_config(const sac_model_config& m) {
   b.in("rotary_dim", m.rotary_dim, 2, m.head_dim);
   b.in("dtype", m.dtype, 0, SAC_DTYPE_F16);
   b.in("quantization", m.quantization, 0, SAC_QUANTIZATION_INT8);
+  b.in("num_experts", m.num_experts, 0, kMaxExperts);
+  if (m.num_experts > 0) {
+    b.in("experts_per_token", m.experts_per_token, 1, m.num_experts);
+    b.in("moe_intermediate_size", m.moe_intermediate_size, 1, kMaxWidth);
+  }
+  b.in("rope_switch_len", m.rope_switch_len, 0, kMaxModelLen);
   b.require(b.first().size() || m.num_heads % m.num_kv_heads == 0,
             "num_heads is not a multiple of num_kv_heads");
   b.require(m.head_dim % 2 == 0 && m.rotary_dim % 2 == 0, "head_dim and rotary_dim must be even");

@@ -32,7 +32,7 @@ extern "C" {
 #define SAC_MODE_OVERLAPPED 0u /* slots are scanned while the step runs */
 #define SAC_MODE_SERIAL 1u     /* the readable specification: nothing overlaps */
 
-/* A dense decoder of the Llama family. */
+/* A decoder of the Llama family, dense or with experts. */
 typedef struct sac_model_config {
   uint32_t num_layers;
   uint32_t hidden_size;
@@ -49,6 +49,13 @@ typedef struct sac_model_config {
   uint32_t quantization;          /* SAC_QUANTIZATION_* */
   const uint32_t* sliding_window; /* [num_layers]: positions a row may look back, itself included; 0
                                      = all. NULL = all layers full */
+  uint32_t num_experts;           /* 0: no layer has experts */
+  uint32_t experts_per_token;     /* 1 .. num_experts; this and the next three only with experts */
+  uint32_t moe_intermediate_size; /* width of one expert */
+  uint32_t norm_topk_prob;  /* 1: the picked experts' probabilities are divided by their sum */
+  uint32_t rope_switch_len; /* longrope: positions below it have a second set of angles, for longer
+                               prompts; < max_model_len; 0 = none */
+  const uint32_t* sparse_layers; /* [num_layers]: 1 = experts, 0 = one MLP. NULL = experts in all */
 } sac_model_config;
 
 typedef struct sac_device_config {
@@ -89,7 +96,11 @@ typedef struct sac_device_config {
 #define SAC_TENSOR_DOWN_BIAS 18u
 #define SAC_TENSOR_Q_NORM 19u /* [head_dim] */
 #define SAC_TENSOR_K_NORM 20u
-#define SAC_NUM_TENSOR_ROLES 21u
+#define SAC_TENSOR_ROUTER 21u      /* [experts][hidden], of layers with experts */
+#define SAC_TENSOR_EXPERT_GATE 22u /* [moe_intermediate][hidden], per expert from here on */
+#define SAC_TENSOR_EXPERT_UP 23u
+#define SAC_TENSOR_EXPERT_DOWN 24u /* [hidden][moe_intermediate] */
+#define SAC_NUM_TENSOR_ROLES 25u
 
 typedef struct sac_device sac_device;
 
@@ -106,12 +117,13 @@ int sac_device_create(const sac_device_config* config, const sac_model_config* m
 void sac_device_destroy(sac_device* device);
 
 /* Copies (converts, packs) one tensor. data: rows * cols elements of dtype, any alignment; 1-D
- * tensors have rows = 1. layer is 0 for the first three roles. */
-int sac_device_set_tensor(sac_device* device, uint32_t role, uint32_t layer, uint32_t dtype,
-                          uint64_t rows, uint64_t cols, const void* data);
+ * tensors have rows = 1. layer is 0 for the first three roles, expert for all but an expert's. */
+int sac_device_set_tensor(sac_device* device, uint32_t role, uint32_t layer, uint32_t expert,
+                          uint32_t dtype, uint64_t rows, uint64_t cols, const void* data);
 /* Random weights from a seed (--load-format dummy), the same for any number of threads. */
 int sac_device_fill_dummy(sac_device* device, uint64_t seed);
-/* Rotary tables, [max_model_len][rotary_dim / 2] each, attention scaling already multiplied in. */
+/* Rotary tables, [max_model_len + rope_switch_len][rotary_dim / 2] each, attention scaling already
+ * multiplied in. The last rope_switch_len rows are for prompts longer than that. */
 int sac_device_set_rope(sac_device* device, const float* cos, const float* sin, uint64_t count);
 /* Fails with the name of the first tensor that is missing. */
 int sac_device_finish_load(sac_device* device);

@@ -308,7 +308,7 @@ TEST_CASE("a wrong tensor is refused with a sentence that names it") {
   CHECK(s.set_tensor(SAC_TENSOR_Q, 1, 0, 16, 31, data.data()) ==
         "q of layer 1 has shape [16][31], expected [16][32]");
   CHECK(s.set_tensor(SAC_TENSOR_Q, 2, 0, 16, 32, data.data()) == "q: layer is 2, outside 0 .. 1");
-  CHECK(s.set_tensor(99, 0, 0, 1, 1, data.data()) == "tensor role is 99, outside 0 .. 20");
+  CHECK(s.set_tensor(99, 0, 0, 1, 1, data.data()) == "tensor role is 99, outside 0 .. 24");
   CHECK(s.set_tensor(SAC_TENSOR_LM_HEAD, 0, 0, m.config.vocab_size, 32, data.data()) ==
         "lm_head was given, but tied_embeddings is 1");
   CHECK(s.set_tensor(SAC_TENSOR_Q_NORM, 0, 0, 1, 8, data.data()) ==
@@ -316,5 +316,6 @@ TEST_CASE("a wrong tensor is refused with a sentence that names it") {
   CHECK(s.set_tensor(SAC_TENSOR_Q, 0, 3, 16, 32, data.data()) ==
         "q of layer 0: dtype is 3, outside 0 .. 2");
   CHECK(s.set_rope(data.data(), data.data(), 5) ==
-        "rope tables have 5 entries, expected 640 (max_model_len * rotary_dim / 2)");
+        "rope tables have 5 entries, expected 640 ((max_model_len + rope_switch_len) * rotary_dim "
+        "/ 2)");
 }

@@ -73,7 +73,7 @@ inline void fill_tensors(TestModel& m, uint32_t seed) {
   std::normal_distribution<float> normal;
   for (uint32_t role = 0; role < SAC_NUM_TENSOR_ROLES; ++role) {
     const TensorRole& r = tensor_role(role);
-    if (!tensor_used(m.config, role) || (r.optional && !m.biases)) continue;
+    if (!tensor_used(m.config, role, 0) || (r.optional && !m.biases)) continue;
     for (uint32_t l = 0; l < (r.per_layer ? m.config.num_layers : 1); ++l) {
       const TensorShape shape = tensor_shape(m.config, role);
       const bool norm = r.kind == TensorKind::kVector && !r.optional;

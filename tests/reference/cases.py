@@ -19,7 +19,7 @@ class Case:
 
     name: str
     why: str
-    family: str  # llama | mistral | qwen2 | qwen3
+    family: str  # a key of model_folder.CLASSES
     config: dict[str, Any]  # beside the defaults of `full_config`
     style: str  # v4 | v5: generation of config.json
     dtype: str = "float32"  # of the stored weights
@@ -54,6 +54,16 @@ def full_config(case: Case) -> dict[str, Any]:
         "rope_parameters": {"rope_type": "default", "rope_theta": 10000.0},
     }
     return base | case.config
+
+
+def long_rope(pairs: int, **more: Any) -> dict[str, Any]:
+    """longrope parameters whose two lists differ from each other and from 1."""
+    return {
+        "rope_type": "longrope",
+        "rope_theta": 10000.0,
+        "short_factor": [1.0 + 0.05 * i for i in range(pairs)],
+        "long_factor": [1.5 + 0.6 * i for i in range(pairs)],
+    } | more
 
 
 LLAMA3_ROPE = {
@@ -300,5 +310,139 @@ CASES = (
         min_margin=0.2,
         prompt_lengths=(1, 7, 120),
         config={"sliding_window": None, "vocab_size": 320},
+    ),
+    Case(
+        name="phi3-plain-v4",
+        why="fused qkv and gate-up, default rope, a window on all layers, as Phi-3 mini 4k",
+        family="phi3",
+        style="v4",
+        config={"sliding_window": 20, "original_max_position_embeddings": 512},
+    ),
+    Case(
+        name="phi3-longrope-v4",
+        why="longrope with its parameters spread as Phi-3.5 has them, prompts below and above the original length",
+        family="phi3",
+        style="v4",
+        v4_rope_key="type",
+        config={
+            "original_max_position_embeddings": 64,
+            "rope_parameters": long_rope(7, partial_rotary_factor=1.0),
+        },
+    ),
+    Case(
+        name="phi3-partial-longrope-v5",
+        why="three quarters of a head rotate, longrope, tied embeddings, as Phi-4 mini",
+        family="phi3",
+        style="v5",
+        config={
+            "hidden_size": 64,
+            "num_attention_heads": 4,
+            "tie_word_embeddings": True,
+            "original_max_position_embeddings": 40,
+            "rope_parameters": long_rope(6, partial_rotary_factor=0.75),
+        },
+    ),
+    Case(
+        name="llama-longrope-v5",
+        why="longrope outside of Phi, with a given factor and a given attention factor",
+        family="llama",
+        style="v5",
+        config={
+            "rope_parameters": long_rope(
+                7, factor=8.0, attention_factor=1.1, original_max_position_embeddings=64
+            ),
+        },
+    ),
+    Case(
+        name="mistral-proportional-v5",
+        why="proportional rope: the slow half of the pairs does not rotate",
+        family="mistral",
+        style="v5",
+        config={
+            "sliding_window": None,
+            "rope_parameters": {
+                "rope_type": "proportional",
+                "rope_theta": 10000.0,
+                "partial_rotary_factor": 0.5,
+                "factor": 2.0,
+            },
+        },
+    ),
+    Case(
+        name="mixtral-v4",
+        why="experts in every layer, top 2 of 5; the simplest mixture",
+        family="mixtral",
+        style="v4",
+        config={"num_local_experts": 5, "num_experts_per_tok": 2},
+    ),
+    Case(
+        name="mixtral-window-v5",
+        why="a window, top 3 of 4, several weight files",
+        family="mixtral",
+        style="v5",
+        max_shard_size="150KB",
+        config={
+            "sliding_window": 20,
+            "num_local_experts": 4,
+            "num_experts_per_tok": 3,
+            "rope_parameters": {"rope_type": "default", "rope_theta": 1000000.0},
+        },
+    ),
+    Case(
+        name="qwen3moe-v4",
+        why="experts in every layer, their probabilities normed, narrower than the plain MLP",
+        family="qwen3_moe",
+        style="v4",
+        config={
+            "head_dim": 20,
+            "num_experts": 9,
+            "num_experts_per_tok": 4,
+            "moe_intermediate_size": 20,
+            "norm_topk_prob": True,
+        },
+    ),
+    Case(
+        name="qwen3moe-dense-layers-v5",
+        why="every second layer is sparse, one of those is not; probabilities not normed; yarn",
+        family="qwen3_moe",
+        style="v5",
+        config={
+            "head_dim": 16,
+            "num_hidden_layers": 4,
+            "num_experts": 6,
+            "num_experts_per_tok": 2,
+            "moe_intermediate_size": 28,
+            "norm_topk_prob": False,
+            "decoder_sparse_step": 2,
+            "mlp_only_layers": [3],
+            "use_sliding_window": True,
+            "sliding_window": 30,
+            "tie_word_embeddings": True,
+            "rope_parameters": {
+                "rope_type": "yarn",
+                "rope_theta": 10000.0,
+                "factor": 4.0,
+                "original_max_position_embeddings": 128,
+            },
+        },
+    ),
+    Case(
+        name="qwen3moe-bf16-v5",
+        why="bfloat16 experts",
+        family="qwen3_moe",
+        style="v5",
+        dtype="bfloat16",
+        embed_std=3.0,
+        logit_std=3.0,
+        planted=0.45,
+        min_margin=0.6,
+        prompt_lengths=(1, 7, 120),
+        config={
+            "head_dim": 32,
+            "num_experts": 4,
+            "num_experts_per_tok": 4,
+            "moe_intermediate_size": 40,
+            "norm_topk_prob": True,
+        },
     ),
 )

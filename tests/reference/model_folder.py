@@ -13,6 +13,16 @@ from cases import BOS_ID, EOS_ID, PAD_ID, SECOND_EOS_ID, Case, full_config
 from weights import fill
 
 V4_VERSION = "4.46.3"
+# Families by the `model_type` of their files.
+CLASSES = {
+    "llama": "Llama",
+    "mistral": "Mistral",
+    "qwen2": "Qwen2",
+    "qwen3": "Qwen3",
+    "phi3": "Phi3",
+    "mixtral": "Mixtral",
+    "qwen3_moe": "Qwen3Moe",
+}
 CHAT_TEMPLATE = (
     "{{ bos_token }}{% for message in messages %}[{{ message['role'] }}] {{ message['content'] }}\n"
     "{% endfor %}{% if add_generation_prompt %}[assistant] {% endif %}"
@@ -28,7 +38,7 @@ def write(case: Case, seed: int, folder: Path) -> None:
     model.save_pretrained(folder, max_shard_size=case.max_shard_size)
     config = json.loads((folder / "config.json").read_text())
     if case.style == "v4":
-        config = to_v4(config, case.v4_rope_key)
+        config = to_v4(config, case)
     for key in case.drop_keys:
         config.pop(key, None)
     dump(folder / "config.json", config)
@@ -39,8 +49,7 @@ def write(case: Case, seed: int, folder: Path) -> None:
 
 def make_model(case: Case, seed: int) -> transformers.PreTrainedModel:
     """The model in memory, its parameters in the element type of the case."""
-    names = {"llama": "Llama", "mistral": "Mistral", "qwen2": "Qwen2", "qwen3": "Qwen3"}
-    prefix = names[case.family]
+    prefix = CLASSES[case.family]
     config = getattr(transformers, prefix + "Config")(**full_config(case))
     model = getattr(transformers, prefix + "ForCausalLM")(config)
     silenced = {EOS_ID, SECOND_EOS_ID}
@@ -48,16 +57,23 @@ def make_model(case: Case, seed: int) -> transformers.PreTrainedModel:
     return model.to(getattr(torch, case.dtype))
 
 
-def to_v4(config: dict[str, Any], rope_key: str) -> dict[str, Any]:
+def to_v4(config: dict[str, Any], case: Case) -> dict[str, Any]:
     """Turns a config.json of transformers v5 into what v4 wrote for the same model."""
     config = dict(config)
     rope = dict(config.pop("rope_parameters"))
     config["rope_theta"] = rope.pop("rope_theta")
     rope_type = rope.pop("rope_type")
-    config["rope_scaling"] = None if rope_type == "default" else {rope_key: rope_type, **rope}
+    if case.family == "phi3":
+        # Beside the dictionary, which has nothing else than the type and its lists.
+        config["partial_rotary_factor"] = rope.pop("partial_rotary_factor")
+        rope.pop("original_max_position_embeddings", None)
+    is_default = rope_type == "default"
+    config["rope_scaling"] = None if is_default else {case.v4_rope_key: rope_type, **rope}
     config["torch_dtype"] = config.pop("dtype")
     config["transformers_version"] = V4_VERSION
     config.pop("layer_types", None)
+    if case.family == "qwen3_moe" and "num_local_experts" in config:
+        config["num_experts"] = config.pop("num_local_experts")
     return dict(sorted(config.items()))
 
 

@@ -10,6 +10,8 @@ needs that.
 import torch
 
 TIED_EMBED_STD = 0.12
+# Probabilities of experts that differ, and few ties between the last that is picked and the next.
+ROUTER_GAIN = 2.0
 
 
 def fill(
@@ -56,5 +58,9 @@ def _random(name: str, shape: torch.Size, generator: torch.Generator) -> torch.T
         return 0.3 * noise
     if name.endswith(("embed_tokens.weight", "lm_head.weight")):
         return noise
-    gain = 1.6 if name.endswith(("q_proj.weight", "k_proj.weight")) else 1.2
-    return gain * noise / shape[1] ** 0.5
+    gain = 1.2
+    if name.endswith(("q_proj.weight", "k_proj.weight", "qkv_proj.weight")):
+        gain = 1.6
+    if name.endswith("mlp.gate.weight"):
+        gain = ROUTER_GAIN
+    return gain * noise / shape[-1] ** 0.5

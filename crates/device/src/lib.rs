@@ -186,11 +186,11 @@ impl Device {
             return Err(error("create device", "struct sizes differ from the C++ side's".into()));
         }
         let c_config = c_device_config(config);
-        let c_model = model.map(|(m, dtype)| c_model_config(m, dtype, config.quantization));
+        let c_model = model.map(|(m, dtype)| c_model_config(m, dtype, config));
         let c_model_ptr = c_model.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
         let mut out = std::ptr::null_mut();
-        // SAFETY: the structs and the arrays they point to (eos_ids, sliding_window) live until the
-        // call returns; the callee copies what it keeps.
+        // SAFETY: the structs and the arrays they point to (eos_ids, sliding_window, sparse_layers)
+        // live until the call returns; the callee copies what it keeps.
         let code = unsafe { sys::sac_device_create(&c_config, c_model_ptr, vocab_size, &mut out) };
         check("create device", code)?;
         match NonNull::new(out) {
@@ -214,6 +214,7 @@ impl Device {
                     self.raw(),
                     tensor.role.code(),
                     tensor.layer,
+                    tensor.expert,
                     tensor.dtype.code(),
                     rows,
                     cols,
@@ -234,7 +235,7 @@ impl Device {
         check("dummy weights", unsafe { sys::sac_device_fill_dummy(self.raw(), seed) })
     }
 
-    /// Rotary tables of `max_model_len` rows.
+    /// Rotary tables for `max_model_len` positions.
     pub fn set_rope(&mut self, tables: &RopeTables) -> Result<()> {
         if tables.cos.len() != tables.sin.len() {
             return Err(error("rope tables", "cos and sin differ in length".into()));
@@ -346,8 +347,9 @@ fn c_device_config(config: &DeviceConfig) -> sys::SacDeviceConfig {
 fn c_model_config(
     model: &ModelConfig,
     dtype: saccade_model::Dtype,
-    quantization: Quantization,
+    config: &DeviceConfig,
 ) -> sys::SacModelConfig {
+    let experts = model.experts.as_ref();
     sys::SacModelConfig {
         num_layers: model.num_layers,
         hidden_size: model.hidden_size,
@@ -356,16 +358,22 @@ fn c_model_config(
         num_kv_heads: model.num_kv_heads,
         head_dim: model.head_dim,
         vocab_size: model.vocab_size,
-        rotary_dim: model.head_dim,
+        rotary_dim: model.rope.rotary_dim,
         dtype: dtype.code(),
         qk_norm: u32::from(model.qk_norm),
         tied_embeddings: u32::from(model.tie_word_embeddings),
         rms_norm_eps: model.rms_norm_eps,
-        quantization: match quantization {
+        quantization: match config.quantization {
             Quantization::None => 0,
             Quantization::Int8 => 1,
         },
         sliding_window: model.sliding_window.as_ptr(),
+        num_experts: experts.map_or(0, |e| e.num_experts),
+        experts_per_token: experts.map_or(0, |e| e.experts_per_token),
+        moe_intermediate_size: experts.map_or(0, |e| e.intermediate_size),
+        norm_topk_prob: experts.map_or(0, |e| u32::from(e.norm_topk_prob)),
+        rope_switch_len: model.rope_switch_len(config.max_model_len),
+        sparse_layers: experts.map_or(std::ptr::null(), |e| e.sparse_layers.as_ptr()),
     }
 }
 

@@ -21,6 +21,12 @@ pub(crate) struct SacModelConfig {
     pub rms_norm_eps: f32,
     pub quantization: u32,
     pub sliding_window: *const u32,
+    pub num_experts: u32,
+    pub experts_per_token: u32,
+    pub moe_intermediate_size: u32,
+    pub norm_topk_prob: u32,
+    pub rope_switch_len: u32,
+    pub sparse_layers: *const u32,
 }
 
 /// `sac_device_config`.
@@ -62,6 +68,7 @@ unsafe extern "C" {
         device: *mut SacDevice,
         role: u32,
         layer: u32,
+        expert: u32,
         dtype: u32,
         rows: u64,
         cols: u64,

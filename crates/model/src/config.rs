@@ -4,6 +4,7 @@ use serde_json::Value;
 
 use crate::dtype::Dtype;
 use crate::error::{ModelError, Result};
+use crate::experts::Experts;
 use crate::family::{self, Biases, DefaultKvHeads, Family};
 use crate::json::{Fields, parse_object, quoted};
 use crate::limits::{
@@ -16,10 +17,8 @@ use crate::window::sliding_windows;
 
 /// Name of the file, for error messages.
 pub(crate) const CONFIG_FILE: &str = "config.json";
-/// `rms_norm_eps` of every class when config.json leaves it out.
-const DEFAULT_RMS_NORM_EPS: f64 = 1e-6;
 
-/// Shape and arithmetic of a dense decoder. Every number is within the bounds of [`crate::limits`],
+/// Shape and arithmetic of a decoder. Every number is within the bounds of [`crate::limits`],
 /// and everything that would change the result is either here or refused.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ModelConfig {
@@ -29,7 +28,7 @@ pub struct ModelConfig {
     pub num_layers: u32,
     /// Width of the residual stream.
     pub hidden_size: u32,
-    /// Width of the gated MLP.
+    /// Width of the gated MLP in layers without experts.
     pub intermediate_size: u32,
     /// Query heads.
     pub num_heads: u32,
@@ -51,6 +50,8 @@ pub struct ModelConfig {
     pub qk_norm: bool,
     /// `[num_layers]`: positions that a row may look back, itself included; 0 is all of them.
     pub sliding_window: Vec<u32>,
+    /// Experts, in families that have them.
+    pub experts: Option<Experts>,
     /// Rotary embedding.
     pub rope: RopeConfig,
     /// What config.json says about the element type, if it does.
@@ -70,8 +71,9 @@ pub fn parse_config(text: &str) -> Result<ModelConfig> {
     let map = parse_object(CONFIG_FILE, text)?;
     let fields = Fields::new(CONFIG_FILE, "", &map);
     let family = Family::from_config(&fields)?;
-    refuse_unsupported(&fields)?;
+    refuse_unsupported(family, &fields)?;
     let shape = Shape::parse(family, &fields)?;
+    let intermediate_size = required(&fields, "intermediate_size", MAX_INTERMEDIATE_SIZE)?;
     let vocab_size = required(&fields, "vocab_size", MAX_VOCAB_SIZE)?;
     let max_positions = fields.u32("max_position_embeddings", 1..=MAX_POSITIONS)?;
     let max_position_embeddings = max_positions.unwrap_or(family.default_max_positions());
@@ -80,18 +82,19 @@ pub fn parse_config(text: &str) -> Result<ModelConfig> {
         family,
         num_layers: shape.num_layers,
         hidden_size: shape.hidden_size,
-        intermediate_size: required(&fields, "intermediate_size", MAX_INTERMEDIATE_SIZE)?,
+        intermediate_size,
         num_heads: shape.num_heads,
         num_kv_heads: shape.num_kv_heads,
         head_dim: shape.head_dim,
         vocab_size,
         max_position_embeddings,
-        rms_norm_eps: eps.unwrap_or(DEFAULT_RMS_NORM_EPS) as f32,
+        rms_norm_eps: eps.unwrap_or(family.default_rms_norm_eps()) as f32,
         tie_word_embeddings: fields.bool("tie_word_embeddings")?.unwrap_or(false),
         biases: family::biases(family, &fields)?,
         qk_norm: family.qk_norm(),
         sliding_window: sliding_windows(family, &fields, shape.num_layers)?,
-        rope: RopeConfig::parse(&fields, shape.head_dim, max_position_embeddings)?,
+        experts: Experts::parse(family, &fields, shape.num_layers, intermediate_size)?,
+        rope: RopeConfig::parse(family, &fields, shape.head_dim, max_position_embeddings)?,
         dtype: dtype(&fields)?,
         bos_id: fields.u32("bos_token_id", 0..=vocab_size - 1)?,
         eos_ids: eos_ids(&fields, vocab_size)?.unwrap_or_default(),

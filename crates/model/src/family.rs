@@ -6,7 +6,7 @@ use serde_json::Value;
 use crate::error::Result;
 use crate::json::{Fields, quoted};
 
-/// A family of dense decoders.
+/// A family of decoders.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Family {
     /// Llama 2, 3.x and everything shaped like it.
@@ -17,6 +17,12 @@ pub enum Family {
     Qwen2,
     /// Qwen3, dense.
     Qwen3,
+    /// Phi-3, Phi-3.5 and Phi-4: fused projections, part of a head may rotate.
+    Phi3,
+    /// Mixtral: experts in every layer.
+    Mixtral,
+    /// Qwen3 with experts in some or all layers.
+    Qwen3Moe,
 }
 
 /// Number of key/value heads when config.json does not say.
@@ -29,7 +35,15 @@ pub(crate) enum DefaultKvHeads {
 
 impl Family {
     /// Every supported family.
-    pub const ALL: [Self; 4] = [Self::Llama, Self::Mistral, Self::Qwen2, Self::Qwen3];
+    pub const ALL: [Self; 7] = [
+        Self::Llama,
+        Self::Mistral,
+        Self::Qwen2,
+        Self::Qwen3,
+        Self::Phi3,
+        Self::Mixtral,
+        Self::Qwen3Moe,
+    ];
 
     /// The entry of `architectures`.
     pub fn architecture(self) -> &'static str {
@@ -38,6 +52,9 @@ impl Family {
             Self::Mistral => "MistralForCausalLM",
             Self::Qwen2 => "Qwen2ForCausalLM",
             Self::Qwen3 => "Qwen3ForCausalLM",
+            Self::Phi3 => "Phi3ForCausalLM",
+            Self::Mixtral => "MixtralForCausalLM",
+            Self::Qwen3Moe => "Qwen3MoeForCausalLM",
         }
     }
 
@@ -48,6 +65,9 @@ impl Family {
             Self::Mistral => "mistral",
             Self::Qwen2 => "qwen2",
             Self::Qwen3 => "qwen3",
+            Self::Phi3 => "phi3",
+            Self::Mixtral => "mixtral",
+            Self::Qwen3Moe => "qwen3_moe",
         }
     }
 
@@ -86,8 +106,9 @@ impl Family {
 
     pub(crate) fn default_kv_heads(self) -> DefaultKvHeads {
         match self {
-            Self::Llama => DefaultKvHeads::Heads,
-            Self::Mistral => DefaultKvHeads::Fixed(8),
+            Self::Llama | Self::Phi3 => DefaultKvHeads::Heads,
+            Self::Mistral | Self::Mixtral => DefaultKvHeads::Fixed(8),
+            Self::Qwen3Moe => DefaultKvHeads::Fixed(4),
             Self::Qwen2 | Self::Qwen3 => DefaultKvHeads::Fixed(32),
         }
     }
@@ -100,13 +121,32 @@ impl Family {
     pub(crate) fn default_max_positions(self) -> u32 {
         match self {
             Self::Llama => 2048,
-            Self::Mistral => 131_072,
-            Self::Qwen2 | Self::Qwen3 => 32_768,
+            Self::Phi3 => 4096,
+            Self::Mistral | Self::Mixtral => 131_072,
+            Self::Qwen2 | Self::Qwen3 | Self::Qwen3Moe => 32_768,
         }
     }
 
+    pub(crate) fn default_rms_norm_eps(self) -> f64 {
+        match self {
+            Self::Phi3 | Self::Mixtral => 1e-5,
+            _ => 1e-6,
+        }
+    }
+
+    /// Base of the rotary frequencies when config.json leaves it out.
+    pub(crate) fn default_theta(self) -> f64 {
+        if self == Self::Mixtral { 1e6 } else { 1e4 }
+    }
+
+    /// Positions of pre-training when config.json leaves them out, in classes that have a field
+    /// for them beside the rotary parameters.
+    pub(crate) fn default_original_positions(self) -> Option<u32> {
+        (self == Self::Phi3).then_some(4096)
+    }
+
     pub(crate) fn qk_norm(self) -> bool {
-        self == Self::Qwen3
+        matches!(self, Self::Qwen3 | Self::Qwen3Moe)
     }
 }
 
@@ -126,7 +166,7 @@ pub struct Biases {
 pub(crate) fn biases(family: Family, fields: &Fields<'_>) -> Result<Biases> {
     let attention = fields.bool("attention_bias")?.unwrap_or(false);
     let mlp = fields.bool("mlp_bias")?.unwrap_or(false);
-    if attention && family == Family::Mistral {
+    if attention && matches!(family, Family::Mistral | Family::Mixtral | Family::Phi3) {
         return Err(unsupported_bias(family, fields, "attention_bias"));
     }
     if mlp && family != Family::Llama {

@@ -128,6 +128,24 @@ impl<'a> Fields<'a> {
         })
     }
 
+    /// A list of at most `max_len` numbers.
+    pub(crate) fn numbers(
+        &self,
+        name: &str,
+        bound: RangeInclusive<f64>,
+        max_len: usize,
+    ) -> Result<Option<Vec<f64>>> {
+        let Some(value) = self.get(name) else { return Ok(None) };
+        let list = value.as_array().filter(|list| list.len() <= max_len);
+        let number = |value: &Value| value.as_f64().filter(|n| bound.contains(n));
+        let numbers = list.and_then(|list| list.iter().map(number).collect());
+        numbers.map(Some).ok_or_else(|| {
+            let (low, high) = (bound.start(), bound.end());
+            let must = format_args!("a list of at most {max_len} numbers in {low}..={high}");
+            self.wrong(name, value, must)
+        })
+    }
+
     /// Token ids written as one integer or as a list of at most `max_len` of them.
     pub(crate) fn token_ids(
         &self,

@@ -9,6 +9,8 @@ pub const MAX_HIDDEN_SIZE: u32 = 1 << 16;
 pub const MAX_INTERMEDIATE_SIZE: u32 = 1 << 20;
 /// Query heads (and so key/value heads).
 pub const MAX_HEADS: u32 = 1024;
+/// Experts of a layer.
+pub const MAX_EXPERTS: u32 = 1024;
 /// Elements of one head; head sizes are even as well.
 pub const MAX_HEAD_DIM: u32 = 1024;
 /// Entries of the vocabulary.

@@ -4,6 +4,7 @@
 use serde_json::Value;
 
 use crate::error::Result;
+use crate::family::Family;
 use crate::json::{Fields, quoted};
 
 /// The value at which a field has no effect.
@@ -24,7 +25,6 @@ const REFUSED: &[(&str, Neutral, &str)] = &[
     ("compression_config", Absent, "compressed weights"),
     ("attention_chunk_size", Absent, "chunked attention"),
     ("dual_chunk_attention_config", Absent, "dual chunk attention"),
-    ("partial_rotary_factor", One, "partial rotary embedding"),
     ("rotary_pct", One, "partial rotary embedding"),
     ("logits_scaling", One, "scaled logits"),
     ("logit_scale", One, "scaled logits"),
@@ -51,6 +51,9 @@ const REFUSED: &[(&str, Neutral, &str)] = &[
     ("is_encoder_decoder", Off, "encoder-decoder models"),
 ];
 
+/// Read by the families that have experts.
+const EXPERT_FIELDS: [&str; 2] = ["num_experts", "num_local_experts"];
+
 impl Neutral {
     fn accepts(&self, value: &Value) -> bool {
         match self {
@@ -74,8 +77,12 @@ impl Neutral {
 }
 
 /// Fails at the first field of the root object that is not implemented.
-pub(crate) fn refuse_unsupported(fields: &Fields<'_>) -> Result<()> {
-    for (name, neutral, what) in REFUSED {
+pub(crate) fn refuse_unsupported(family: Family, fields: &Fields<'_>) -> Result<()> {
+    let known = |name: &str| match family {
+        Family::Mixtral | Family::Qwen3Moe => EXPERT_FIELDS.contains(&name),
+        _ => false,
+    };
+    for (name, neutral, what) in REFUSED.iter().filter(|(name, ..)| !known(name)) {
         if let Some(value) = fields.get(name).filter(|value| !neutral.accepts(value)) {
             let problem =
                 format!("is {}, must be {} ({what} not supported)", quoted(value), neutral.must());

@@ -4,17 +4,16 @@
 use serde_json::{Map, Value};
 
 use crate::error::Result;
+use crate::family::Family;
 use crate::json::{Fields, quoted};
-use crate::limits::{MAX_POSITIONS, MAX_ROPE_FACTOR, MAX_ROPE_THETA};
+use crate::limits::{MAX_HEAD_DIM, MAX_POSITIONS, MAX_ROPE_FACTOR, MAX_ROPE_THETA};
 
-/// Base of every family when config.json leaves it out.
-const DEFAULT_THETA: f64 = 10_000.0;
 /// Smallest positive value of a factor; keeps quotients finite.
 const MIN_POSITIVE: f64 = 1e-6;
 /// Layer types that may have their own entry in a nested `rope_parameters`.
 const LAYER_TYPES: [&str; 2] = ["full_attention", "sliding_attention"];
 /// Keys that some supported rope type reads, or that change nothing. Any other is refused.
-const KNOWN_KEYS: [&str; 15] = [
+const KNOWN_KEYS: [&str; 17] = [
     "rope_type",
     "type",
     "rope_theta",
@@ -30,14 +29,16 @@ const KNOWN_KEYS: [&str; 15] = [
     "low_freq_factor",
     "high_freq_factor",
     "finetuned",
+    "short_factor",
+    "long_factor",
 ];
 
-/// Rotary embedding of all layers. Every element of a head rotates (`rotary_dim == head_dim`).
+/// Rotary embedding of all layers.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RopeConfig {
     /// Base of the frequencies.
     pub theta: f64,
-    /// Elements of a head that rotate; even.
+    /// Elements of a head that rotate, the first ones; even.
     pub rotary_dim: u32,
     /// How frequencies are scaled for long contexts.
     pub scaling: RopeScaling,
@@ -62,6 +63,15 @@ pub enum RopeScaling {
     },
     /// YaRN.
     Yarn(Yarn),
+    /// All frequencies divided by `factor`; those beyond the first `pairs` are 0.
+    Proportional {
+        /// At least 1.
+        factor: f64,
+        /// Pairs of elements that rotate, at most half of the head.
+        pairs: u32,
+    },
+    /// LongRoPE, of Phi and others ("su" in old files).
+    LongRope(LongRope),
     /// Llama 3.1 and later.
     Llama3 {
         /// Divisor of low frequencies, at least 1.
@@ -92,13 +102,31 @@ pub struct Yarn {
     pub truncate: bool,
 }
 
+/// LongRoPE: each frequency has a divisor for short and one for long sequences.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LongRope {
+    /// `[rotary_dim / 2]`: divisors for sequences of at most `original_max_positions`.
+    pub short_factor: Vec<f64>,
+    /// `[rotary_dim / 2]`: divisors for longer ones.
+    pub long_factor: Vec<f64>,
+    /// Positions of pre-training.
+    pub original_max_positions: u32,
+    /// Factor on cosine and sine, at any length.
+    pub attention_factor: f64,
+}
+
 impl RopeConfig {
     /// Reads the rotary fields of the root object.
     ///
     /// Refused: unknown `rope_type` and keys, layer types with different parameters, and a file in
     /// which `rope_scaling` and `rope_parameters` are both given and differ.
-    pub(crate) fn parse(root: &Fields<'_>, head_dim: u32, max_positions: u32) -> Result<Self> {
-        let context = Context { root, head_dim, max_positions };
+    pub(crate) fn parse(
+        family: Family,
+        root: &Fields<'_>,
+        head_dim: u32,
+        max_positions: u32,
+    ) -> Result<Self> {
+        let context = Context { family, root, head_dim, max_positions };
         let old = root.object("rope_scaling")?.filter(|map| !map.is_empty());
         let new = root.object("rope_parameters")?.filter(|map| !map.is_empty());
         match (old, new) {
@@ -120,8 +148,13 @@ impl RopeConfig {
     pub(crate) fn max_positions(&self, max_position_embeddings: u32) -> u32 {
         let (original, factor) = match &self.scaling {
             // Llama 3.1 configurations give the scaled length in max_position_embeddings.
-            RopeScaling::Default | RopeScaling::Llama3 { .. } => (max_position_embeddings, 1.0),
-            RopeScaling::Linear { factor } => (max_position_embeddings, *factor),
+            // So do those with longrope.
+            RopeScaling::Default | RopeScaling::Llama3 { .. } | RopeScaling::LongRope(_) => {
+                (max_position_embeddings, 1.0)
+            }
+            RopeScaling::Linear { factor } | RopeScaling::Proportional { factor, .. } => {
+                (max_position_embeddings, *factor)
+            }
             RopeScaling::Dynamic { factor, max_positions } => (*max_positions, *factor),
             RopeScaling::Yarn(yarn) => (yarn.original_max_positions, yarn.factor),
         };
@@ -132,6 +165,7 @@ impl RopeConfig {
 
 /// What one set of rope parameters is read against.
 struct Context<'a> {
+    family: Family,
     root: &'a Fields<'a>,
     head_dim: u32,
     max_positions: u32,
@@ -168,14 +202,45 @@ impl Context<'_> {
         if let Some(key) = fields.keys().find(|key| !KNOWN_KEYS.contains(key)) {
             return Err(fields.error(key, "is not a rope parameter that is supported"));
         }
-        if let Some(part) = fields.f64("partial_rotary_factor", 0.0..=1.0)?.filter(|n| *n != 1.0) {
-            return Err(fields.error("partial_rotary_factor", format!("is {part}, must be 1")));
+        let part = self.rotating_part(&fields)?;
+        let name = self.type_name(&fields)?;
+        let rotary_dim = match name {
+            "proportional" => self.head_dim,
+            _ => self.rotary_dim(&fields, part)?,
+        };
+        let scaling = self.scaling(&fields, name, part, rotary_dim)?;
+        Ok(RopeConfig { theta: self.theta(&fields)?, rotary_dim, scaling })
+    }
+
+    /// `partial_rotary_factor`: the value inside of the dictionary wins.
+    fn rotating_part(&self, fields: &Fields<'_>) -> Result<f64> {
+        const NAME: &str = "partial_rotary_factor";
+        let outer = self.root.f64(NAME, 0.0..=1.0)?;
+        Ok(fields.f64(NAME, 0.0..=1.0)?.or(outer).unwrap_or(1.0))
+    }
+
+    /// How many elements of a head rotate. Only the classes of Phi leave some as they are.
+    fn rotary_dim(&self, fields: &Fields<'_>, part: f64) -> Result<u32> {
+        const NAME: &str = "partial_rotary_factor";
+        if self.family != Family::Phi3 && part != 1.0 {
+            let problem = format!("is {part}, must be 1 for {}", self.family.architecture());
+            return Err(self.owner(fields, NAME).error(NAME, problem));
         }
-        Ok(RopeConfig {
-            theta: self.theta(&fields)?,
-            rotary_dim: self.head_dim,
-            scaling: self.scaling(&fields)?,
-        })
+        let dim = (f64::from(self.head_dim) * part) as u32;
+        if dim == 0 || !dim.is_multiple_of(2) {
+            let problem = format!(
+                "is {part}, which of head_dim = {} leaves {dim} elements that rotate, must be an \
+                 even number above 0",
+                self.head_dim
+            );
+            return Err(self.owner(fields, NAME).error(NAME, problem));
+        }
+        Ok(dim)
+    }
+
+    /// The object whose value of a field counts: the dictionary, else the root.
+    fn owner<'b>(&'b self, fields: &'b Fields<'b>, name: &str) -> &'b Fields<'b> {
+        if fields.get(name).is_some() { fields } else { self.root }
     }
 
     /// The value inside of the dictionary wins over the one beside it.
@@ -183,21 +248,49 @@ impl Context<'_> {
         const NAME: &str = "rope_theta";
         let bound = 1.0 + MIN_POSITIVE..=MAX_ROPE_THETA;
         let outer = self.root.f64(NAME, bound.clone())?;
-        Ok(fields.f64(NAME, bound)?.or(outer).unwrap_or(DEFAULT_THETA))
+        Ok(fields.f64(NAME, bound)?.or(outer).unwrap_or(self.family.default_theta()))
     }
 
-    fn scaling(&self, fields: &Fields<'_>) -> Result<RopeScaling> {
-        // v4 wrote "type" first and "rope_type" later; files can have both.
-        let name = if fields.get("rope_type").is_some() { "rope_type" } else { "type" };
-        match fields.str(name)?.unwrap_or("default") {
+    /// The rope type, by the name that the newest files have for it.
+    fn type_name<'b>(&self, fields: &Fields<'b>) -> Result<&'b str> {
+        let key = type_key(fields);
+        let name = fields.str(key)?.unwrap_or("default");
+        match (self.family, name) {
+            // Names of the first Phi-3 files.
+            (Family::Phi3, "su" | "yarn") => Ok("longrope"),
+            (Family::Phi3, "default" | "longrope") => Ok(name),
+            (Family::Phi3, _) => {
+                let problem = format!("is {name:?}, must be default or longrope for ");
+                Err(fields.error(key, problem + self.family.architecture()))
+            }
+            _ => Ok(name),
+        }
+    }
+
+    fn scaling(
+        &self,
+        fields: &Fields<'_>,
+        name: &str,
+        part: f64,
+        rotary_dim: u32,
+    ) -> Result<RopeScaling> {
+        match name {
             "default" => Ok(RopeScaling::Default),
+            "proportional" => Ok(RopeScaling::Proportional {
+                factor: factor(fields)?.unwrap_or(1.0),
+                pairs: (part * f64::from(self.head_dim) / 2.0) as u32,
+            }),
+            "longrope" => self.long_rope(fields, rotary_dim).map(RopeScaling::LongRope),
             "linear" => Ok(RopeScaling::Linear { factor: required_factor(fields)? }),
             "dynamic" => self.dynamic(fields),
             "yarn" => self.yarn(fields).map(RopeScaling::Yarn),
             "llama3" => self.llama3(fields),
             other => Err(fields.error(
-                name,
-                format!("is {other:?}, must be one of default, linear, dynamic, yarn, llama3"),
+                type_key(fields),
+                format!(
+                    "is {other:?}, must be one of default, linear, dynamic, yarn, longrope, \
+                     llama3, proportional"
+                ),
             )),
         }
     }
@@ -228,6 +321,43 @@ impl Context<'_> {
         })
     }
 
+    fn long_rope(&self, fields: &Fields<'_>, rotary_dim: u32) -> Result<LongRope> {
+        let original = self.original_positions(fields)?;
+        let ratio = f64::from(self.max_positions) / f64::from(original);
+        let factor = factor(fields)?.unwrap_or(ratio);
+        let given = fields.f64("attention_factor", 0.0..=MAX_ROPE_FACTOR)?;
+        let computed = || match factor <= 1.0 {
+            true => Ok(1.0),
+            // The logarithm of 1 would be divided by.
+            false if original == 1 => {
+                Err(fields.error("original_max_position_embeddings", "is 1, must be above 1"))
+            }
+            false => Ok((1.0 + factor.ln() / f64::from(original).ln()).sqrt()),
+        };
+        let list = |name| {
+            let list =
+                fields.numbers(name, MIN_POSITIVE..=MAX_ROPE_FACTOR, MAX_HEAD_DIM as usize)?;
+            let list = fields.require(name, list)?;
+            match list.len() == rotary_dim as usize / 2 {
+                true => Ok(list),
+                false => Err(fields.error(
+                    name,
+                    format!(
+                        "has {} entries, must be {}, one for two elements that rotate",
+                        list.len(),
+                        rotary_dim / 2
+                    ),
+                )),
+            }
+        };
+        Ok(LongRope {
+            short_factor: list("short_factor")?,
+            long_factor: list("long_factor")?,
+            original_max_positions: original,
+            attention_factor: given.map_or_else(computed, Ok)?,
+        })
+    }
+
     fn yarn(&self, fields: &Fields<'_>) -> Result<Yarn> {
         let original = self.original_positions(fields)?;
         let ratio = f64::from(self.max_positions) / f64::from(original);
@@ -255,6 +385,7 @@ impl Context<'_> {
     fn original_positions(&self, fields: &Fields<'_>) -> Result<u32> {
         const NAME: &str = "original_max_position_embeddings";
         let outer = self.root.u32(NAME, 1..=MAX_POSITIONS)?;
+        let outer = outer.or(self.family.default_original_positions());
         let inner = fields.u32(NAME, 1..=MAX_POSITIONS)?;
         match (outer, inner) {
             (Some(outer), Some(inner)) if outer != inner => {
@@ -264,6 +395,11 @@ impl Context<'_> {
             _ => Ok(outer.or(inner).unwrap_or(self.max_positions)),
         }
     }
+}
+
+/// v4 wrote "type" first and "rope_type" later; files can have both.
+fn type_key(fields: &Fields<'_>) -> &'static str {
+    if fields.get("rope_type").is_some() { "rope_type" } else { "type" }
 }
 
 fn factor(fields: &Fields<'_>) -> Result<Option<f64>> {

@@ -9,14 +9,18 @@ use crate::config::ModelConfig;
 use crate::rope::{RopeConfig, RopeScaling, Yarn};
 
 /// Rotary tables. Row p holds the `rotary_dim / 2` angles of position p, with the attention scaling
-/// multiplied in.
+/// multiplied in. With the `longrope` type, `switch_len` rows follow: those of positions
+/// `0..switch_len` in sequences whose prompt is longer than that.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RopeTables {
     /// Columns: `rotary_dim / 2`.
     pub half_dim: usize,
-    /// `[max_model_len][half_dim]`.
+    /// Positions whose angles depend on whether the prompt is longer than `switch_len`; 0 for all
+    /// types but `longrope`, and never above `max_model_len`.
+    pub switch_len: u32,
+    /// `[max_model_len + switch_len][half_dim]`.
     pub cos: Vec<f32>,
-    /// `[max_model_len][half_dim]`.
+    /// `[max_model_len + switch_len][half_dim]`.
     pub sin: Vec<f32>,
 }
 
@@ -29,11 +33,20 @@ impl ModelConfig {
     /// with a cache. (Its prefill of a prompt longer than `max_position_embeddings` gives every row
     /// the base of the whole prompt instead, so there the result depends on how the prompt was cut;
     /// here it does not.)
+    ///
+    /// With the `longrope` type, Hugging Face takes the long divisors in every call of the model
+    /// in which a position is beyond the original length. A prompt longer than that is rotated by
+    /// the long ones from its first token on; one that grows beyond it while it is decoded keeps
+    /// what is in its cache, and takes the long ones for the rest. So the angles of a position
+    /// depend on the prompt's length and on nothing else: there are two rows for each position
+    /// below the original length.
     pub fn rope_tables(&self, max_model_len: u32) -> RopeTables {
         let half_dim = self.rope.rotary_dim as usize / 2;
-        let entries = max_model_len as usize * half_dim;
+        let switch_len = self.rope_switch_len(max_model_len);
+        let entries = (max_model_len + switch_len) as usize * half_dim;
         let mut tables = RopeTables {
             half_dim,
+            switch_len,
             cos: Vec::with_capacity(entries),
             sin: Vec::with_capacity(entries),
         };
@@ -43,9 +56,26 @@ impl ModelConfig {
             if let Some(base) = dynamic_base(&self.rope, position) {
                 frequencies = plain_frequencies(base, self.rope.rotary_dim);
             }
+            if position == switch_len && switch_len > 0 {
+                frequencies = long_frequencies(&self.rope);
+            }
             tables.push_row(position, &frequencies, scale);
         }
+        let long = long_frequencies(&self.rope);
+        for position in 0..switch_len {
+            tables.push_row(position, &long, scale);
+        }
         tables
+    }
+
+    /// [`RopeTables::switch_len`] of tables for `max_model_len` positions.
+    pub fn rope_switch_len(&self, max_model_len: u32) -> u32 {
+        match &self.rope.scaling {
+            RopeScaling::LongRope(rope) if rope.original_max_positions < max_model_len => {
+                rope.original_max_positions
+            }
+            _ => 0,
+        }
     }
 }
 
@@ -67,6 +97,11 @@ pub fn inverse_frequencies(rope: &RopeConfig) -> Vec<f32> {
     match &rope.scaling {
         RopeScaling::Default | RopeScaling::Dynamic { .. } => plain,
         RopeScaling::Linear { factor } => plain.iter().map(|f| f / *factor as f32).collect(),
+        RopeScaling::Proportional { factor, pairs } => {
+            let rotating = plain.iter().take(*pairs as usize).map(|f| f / *factor as f32);
+            rotating.chain(std::iter::repeat(0.0)).take(plain.len()).collect()
+        }
+        RopeScaling::LongRope(long) => divided_frequencies(rope, &long.short_factor),
         RopeScaling::Yarn(yarn) => yarn_frequencies(rope.theta, dim, yarn),
         RopeScaling::Llama3 {
             factor,
@@ -85,10 +120,24 @@ pub fn inverse_frequencies(rope: &RopeConfig) -> Vec<f32> {
     }
 }
 
+/// The frequencies of long sequences; those of short ones where there is no difference.
+fn long_frequencies(rope: &RopeConfig) -> Vec<f32> {
+    match &rope.scaling {
+        RopeScaling::LongRope(long) => divided_frequencies(rope, &long.long_factor),
+        _ => inverse_frequencies(rope),
+    }
+}
+
+fn divided_frequencies(rope: &RopeConfig, divisors: &[f64]) -> Vec<f32> {
+    let powers = powers(rope.theta as f32, rope.rotary_dim);
+    powers.zip(divisors).map(|(power, divisor)| 1.0 / (*divisor as f32 * power)).collect()
+}
+
 /// The factor on every entry of the tables.
 fn attention_scaling(rope: &RopeConfig) -> f32 {
     match &rope.scaling {
         RopeScaling::Yarn(yarn) => yarn.attention_factor as f32,
+        RopeScaling::LongRope(long) => long.attention_factor as f32,
         _ => 1.0,
     }
 }

@@ -27,6 +27,8 @@ pub struct TensorRef<'a> {
     pub role: TensorRole,
     /// Decoder layer; 0 for the tensors outside of the layers.
     pub layer: u32,
+    /// Expert of the layer; 0 for the tensors outside of experts.
+    pub expert: u32,
     /// Element type of `data`.
     pub dtype: Dtype,
     /// 1 for a vector.
@@ -54,6 +56,7 @@ struct Shard {
 struct Entry {
     role: TensorRole,
     layer: u32,
+    expert: u32,
     dtype: Dtype,
     rows: u64,
     cols: u64,
@@ -92,6 +95,7 @@ impl Weights {
         self.entries.iter().map(|entry| TensorRef {
             role: entry.role,
             layer: entry.layer,
+            expert: entry.expert,
             dtype: entry.dtype,
             rows: entry.rows,
             cols: entry.cols,
@@ -187,8 +191,9 @@ impl Store {
         let Some(&shard) = self.home.get(name) else { return Err(self.missing(expected)) };
         let file = &self.shards[shard];
         let stored = &file.tensors[name];
-        if stored.shape != expected.shape {
-            let problem = format!("has shape {:?}, expected {:?}", stored.shape, expected.shape);
+        let stored_shape = stored_shape(expected);
+        if stored.shape != stored_shape {
+            let problem = format!("has shape {:?}, expected {stored_shape:?}", stored.shape);
             return Err(ModelError::tensor(&file.name, name, problem));
         }
         let dtype = Dtype::from_safetensors(stored.dtype).ok_or_else(|| {
@@ -199,8 +204,20 @@ impl Store {
             [rows, cols] => (rows, cols),
             _ => (1, expected.shape.iter().product()),
         };
-        let bytes = stored.bytes.clone();
-        Ok(Entry { role: expected.role, layer: expected.layer, dtype, rows, cols, shard, bytes })
+        // Shape and bytes of a stored tensor agree (header.rs), so the part lies within it.
+        let bytes = |elements: u64| (elements * dtype.bytes()) as usize;
+        let first_row = expected.fused.map_or(0, |(first_row, _)| first_row);
+        let start = stored.bytes.start + bytes(first_row * cols);
+        Ok(Entry {
+            role: expected.role,
+            layer: expected.layer,
+            expert: expected.expert,
+            dtype,
+            rows,
+            cols,
+            shard,
+            bytes: start..start + bytes(rows * cols),
+        })
     }
 
     fn missing(&self, expected: &ExpectedTensor) -> ModelError {
@@ -208,7 +225,7 @@ impl Store {
             TensorRole::LmHead => format!(" although {CONFIG_FILE} has tie_word_embeddings=false"),
             _ => String::new(),
         };
-        let problem = format!("is missing{hint}, expected with shape {:?}", expected.shape);
+        let problem = format!("is missing{hint}, expected with shape {:?}", stored_shape(expected));
         ModelError::tensor(self.index, &expected.name, problem)
     }
 
@@ -239,6 +256,15 @@ impl Store {
             in_shards.filter(|name| !known.contains(&name[..]) && !name.ends_with(IGNORED_SUFFIX));
         unknown.cloned().collect::<BTreeSet<String>>().into_iter().collect()
     }
+}
+
+/// The shape of the tensor that `expected` is, or is a part of.
+fn stored_shape(expected: &ExpectedTensor) -> Vec<u64> {
+    let mut shape = expected.shape.clone();
+    if let Some((_, rows)) = expected.fused {
+        shape[0] = rows;
+    }
+    shape
 }
 
 impl Shard {

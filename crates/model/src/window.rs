@@ -19,6 +19,11 @@ pub(crate) fn sliding_windows(
     let windows = match family {
         Family::Llama => llama(fields, num_layers)?,
         Family::Mistral => vec![mistral_window(fields)?; num_layers as usize],
+        // Null and absent both mean no window.
+        Family::Phi3 | Family::Mixtral => {
+            vec![window(fields)?.unwrap_or(0); num_layers as usize]
+        }
+        Family::Qwen3Moe => vec![qwen_window(fields)?; num_layers as usize],
         Family::Qwen2 | Family::Qwen3 => return qwen(fields, num_layers),
     };
     check_layer_types(fields, &windows)?;
@@ -45,10 +50,15 @@ fn mistral_window(fields: &Fields<'_>) -> Result<u32> {
     Ok(window(fields)?.unwrap_or(absent))
 }
 
-fn qwen(fields: &Fields<'_>, num_layers: u32) -> Result<Vec<u32>> {
+/// The window of sliding layers, 0 if none slides.
+fn qwen_window(fields: &Fields<'_>) -> Result<u32> {
     let used = fields.bool("use_sliding_window")?.unwrap_or(false);
     let absent = (!fields.has("sliding_window")).then_some(DEFAULT_WINDOW);
-    let window = window(fields)?.or(absent).filter(|_| used).unwrap_or(0);
+    Ok(window(fields)?.or(absent).filter(|_| used).unwrap_or(0))
+}
+
+fn qwen(fields: &Fields<'_>, num_layers: u32) -> Result<Vec<u32>> {
+    let window = qwen_window(fields)?;
     let first = fields.u32("max_window_layers", 0..=MAX_LAYERS)?;
     let first = first.unwrap_or(DEFAULT_MAX_WINDOW_LAYERS);
     let Some(sliding) = layer_types(fields, num_layers as usize)? else {
@@ -81,8 +91,8 @@ fn layer_types(fields: &Fields<'_>, num_layers: usize) -> Result<Option<Vec<bool
     names.iter().enumerate().map(is_sliding).collect::<Result<Vec<bool>>>().map(Some)
 }
 
-/// The Llama and Mistral classes do not look at `layer_types`; a list that says something else than
-/// what they would do is refused.
+/// The classes other than Qwen2 and Qwen3 do not look at `layer_types`; a list that says something
+/// else than what they would do is refused.
 fn check_layer_types(fields: &Fields<'_>, windows: &[u32]) -> Result<()> {
     let Some(sliding) = layer_types(fields, windows.len())? else { return Ok(()) };
     match sliding.iter().zip(windows).position(|(&is, &window)| is != (window > 0)) {

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{llama, mistral, parse, qwen2, qwen3};
+use common::{llama, mistral, mixtral, parse, phi3, qwen2, qwen3, qwen3_moe};
 use saccade_model::{parse_config, parse_generation_config};
 use serde_json::{Map, Value, json};
 
@@ -15,7 +15,8 @@ fn table() -> Vec<(Make, Value, &'static str, &'static str)> {
             llama,
             json!({"architectures": ["GPT2LMHeadModel"]}),
             "architectures",
-            "LlamaForCausalLM, MistralForCausalLM, Qwen2ForCausalLM, Qwen3ForCausalLM",
+            "LlamaForCausalLM, MistralForCausalLM, Qwen2ForCausalLM, Qwen3ForCausalLM, \
+             Phi3ForCausalLM, MixtralForCausalLM, Qwen3MoeForCausalLM",
         ),
         (llama, json!({"architectures": "-", "model_type": "gpt2"}), "architectures", "missing"),
         (llama, json!({"architectures": "LlamaForCausalLM"}), "architectures", "supported"),
@@ -97,6 +98,25 @@ fn table() -> Vec<(Make, Value, &'static str, &'static str)> {
         (llama, json!({"logits_scaling": 8.0}), "logits_scaling", "scaled logits"),
         (llama, json!({"num_local_experts": 8}), "num_local_experts", "mixture"),
         (llama, json!({"final_logit_softcapping": 30.0}), "final_logit_softcapping", "capped"),
+        (mixtral, json!({"num_local_experts": 0}), "num_local_experts", "1..=1024"),
+        (mixtral, json!({"num_experts_per_tok": 9}), "num_experts_per_tok", "at most"),
+        (mixtral, json!({"attention_bias": true}), "attention_bias", "must be false"),
+        (qwen3_moe, json!({"num_experts": 2000}), "num_experts", "0..=1024"),
+        (
+            qwen3_moe,
+            json!({"num_experts": 8, "num_local_experts": 9}),
+            "num_local_experts",
+            "must be 8",
+        ),
+        (qwen3_moe, json!({"decoder_sparse_step": 0}), "decoder_sparse_step", "1..=1024"),
+        (qwen3_moe, json!({"mlp_only_layers": [-1]}), "mlp_only_layers", "a list of layer"),
+        (phi3, json!({"partial_rotary_factor": 0.2}), "partial_rotary_factor", "leaves 3"),
+        (
+            phi3,
+            json!({"rope_scaling": {"type": "linear", "factor": 2.0}}),
+            "rope_scaling.type",
+            "must be default or longrope",
+        ),
         (llama, json!({"is_causal": false}), "is_causal", "must be true"),
     ];
     list
@@ -106,9 +126,20 @@ fn table() -> Vec<(Make, Value, &'static str, &'static str)> {
 fn rope_table() -> Vec<(Value, &'static str, &'static str)> {
     vec![
         (
-            json!({"rope_type": "longrope", "factor": 2.0}),
+            json!({"rope_type": "axial", "factor": 2.0}),
             "rope_scaling.rope_type",
-            "default, linear, dynamic, yarn, llama3",
+            "default, linear, dynamic, yarn, longrope, llama3, proportional",
+        ),
+        (json!({"rope_type": "longrope"}), "rope_scaling.short_factor", "missing"),
+        (
+            json!({"rope_type": "longrope", "short_factor": vec![1.0; 7]}),
+            "rope_scaling.short_factor",
+            "has 7 entries, must be 8",
+        ),
+        (
+            json!({"rope_type": "longrope", "short_factor": vec![0.0; 8]}),
+            "rope_scaling.short_factor",
+            "a list of at most 1024 numbers in 0.000001..=1000000",
         ),
         (json!({"type": "su", "factor": 2.0}), "rope_scaling.type", "\"su\""),
         (json!({"rope_type": 3}), "rope_scaling.rope_type", "a string"),
@@ -124,7 +155,7 @@ fn rope_table() -> Vec<(Value, &'static str, &'static str)> {
         (
             json!({"rope_type": "default", "partial_rotary_factor": 0.25}),
             "rope_scaling.partial_rotary_factor",
-            "is 0.25, must be 1",
+            "is 0.25, must be 1 for LlamaForCausalLM",
         ),
         (json!({"rope_type": "default", "rope_theta": 0}), "rope_scaling.rope_theta", "is 0"),
         (json!({"rope_type": "yarn"}), "rope_scaling.factor", "missing"),

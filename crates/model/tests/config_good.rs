@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{good, llama, mistral, qwen2, qwen3};
+use common::{good, llama, mistral, mixtral, phi3, qwen2, qwen3, qwen3_moe};
 use saccade_model::{Biases, Dtype, Family, RopeScaling};
 use serde_json::json;
 
@@ -163,4 +163,52 @@ fn the_longest_context_follows_the_scaling() {
     let llama3 = json!({"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0,
         "high_freq_factor": 4.0, "original_max_position_embeddings": 64});
     assert_eq!(length(llama3), 512);
+}
+
+/// Phi-3.5's spread of the parameters, the first files' names for the type, and the new generation.
+#[test]
+fn every_spelling_of_phi_s_longrope_means_the_same() {
+    let lists = json!({"short_factor": vec![1.25; 6], "long_factor": vec![4.0; 6]});
+    let old = |name: &str| {
+        let mut scaling = lists.clone();
+        scaling["type"] = json!(name);
+        let fields = json!({"partial_rotary_factor": 0.75, "original_max_position_embeddings": 64,
+                            "rope_scaling": scaling});
+        good(phi3(&fields))
+    };
+    let mut parameters = lists.clone();
+    parameters["rope_type"] = json!("longrope");
+    parameters["rope_theta"] = json!(10000.0);
+    parameters["partial_rotary_factor"] = json!(0.75);
+    parameters["original_max_position_embeddings"] = json!(64);
+    let new = good(phi3(&json!({"rope_scaling": "-", "rope_theta": "-",
+        "original_max_position_embeddings": 64, "rope_parameters": parameters})));
+    for name in ["longrope", "su", "yarn"] {
+        assert_eq!(old(name), new, "{name}");
+    }
+    assert_eq!((new.rope.rotary_dim, new.head_dim, new.max_model_len()), (12, 16, 512));
+    let RopeScaling::LongRope(rope) = &new.rope.scaling else { panic!("{:?}", new.rope) };
+    // sqrt(1 + ln(512 / 64) / ln(64))
+    assert!((rope.attention_factor - 1.5f64.sqrt()).abs() < 1e-12);
+    assert_eq!((new.rope_switch_len(512), new.rope_switch_len(64)), (64, 0));
+}
+
+#[test]
+fn experts_stand_in_the_layers_that_the_class_puts_them_in() {
+    let config = good(mixtral(&json!({"num_local_experts": 4})));
+    let experts = config.experts.expect("experts");
+    assert_eq!((experts.num_experts, experts.experts_per_token), (4, 2));
+    assert_eq!((experts.intermediate_size, experts.norm_topk_prob), (96, true));
+    assert_eq!(experts.sparse_layers, [1, 1, 1]);
+    assert_eq!((config.rms_norm_eps, config.rope.theta), (1e-5, 1e4));
+    assert_eq!(good(mixtral(&json!({"rope_theta": "-"}))).rope.theta, 1e6);
+
+    let sparse = |changes| good(qwen3_moe(&changes)).experts.map(|e| e.sparse_layers);
+    assert_eq!(sparse(json!({})), Some(vec![1, 1, 1]));
+    assert_eq!(sparse(json!({"decoder_sparse_step": 2})), Some(vec![0, 1, 0]));
+    assert_eq!(sparse(json!({"mlp_only_layers": [0, 9]})), Some(vec![0, 1, 1]));
+    assert_eq!(sparse(json!({"num_experts": 0})), None);
+    let experts = good(qwen3_moe(&json!({}))).experts.expect("experts");
+    assert_eq!((experts.num_experts, experts.experts_per_token), (128, 8));
+    assert_eq!((experts.intermediate_size, experts.norm_topk_prob), (768, false));
 }

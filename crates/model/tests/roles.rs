@@ -37,6 +37,10 @@ fn roles_and_dtypes_have_the_numbers_of_the_header() {
         ("DOWN_BIAS", R::DownBias),
         ("Q_NORM", R::QNorm),
         ("K_NORM", R::KNorm),
+        ("ROUTER", R::Router),
+        ("EXPERT_GATE", R::ExpertGate),
+        ("EXPERT_UP", R::ExpertUp),
+        ("EXPERT_DOWN", R::ExpertDown),
     ];
     for (name, role) in roles {
         assert_eq!(role.code(), define(&format!("SAC_TENSOR_{name}")), "{name}");

@@ -39,7 +39,7 @@ fn every_reference_model_opens() {
         assert_eq!(bytes, weights.total_bytes());
         let head = weights.iter().any(|tensor| tensor.role == TensorRole::LmHead);
         assert_eq!(head, !config.tie_word_embeddings);
-        let unique: HashSet<_> = weights.iter().map(|t| (t.role, t.layer)).collect();
+        let unique: HashSet<_> = weights.iter().map(|t| (t.role, t.layer, t.expert)).collect();
         assert_eq!(unique.len(), weights.iter().len());
         count += 1;
     }

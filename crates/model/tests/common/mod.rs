@@ -63,6 +63,18 @@ pub fn qwen3(changes: &Value) -> Map<String, Value> {
     with(base("Qwen3ForCausalLM", "qwen3"), changes)
 }
 
+pub fn phi3(changes: &Value) -> Map<String, Value> {
+    with(base("Phi3ForCausalLM", "phi3"), changes)
+}
+
+pub fn mixtral(changes: &Value) -> Map<String, Value> {
+    with(base("MixtralForCausalLM", "mixtral"), changes)
+}
+
+pub fn qwen3_moe(changes: &Value) -> Map<String, Value> {
+    with(base("Qwen3MoeForCausalLM", "qwen3_moe"), changes)
+}
+
 pub fn parse(map: Map<String, Value>) -> Result<ModelConfig, ModelError> {
     parse_config(&Value::Object(map).to_string())
 }
