@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use saccade_device::{Device, DeviceConfig, DeviceKind, PrefillPolicy, Quantization, RegionMemory};
-use saccade_model::{Dtype, DtypeChoice, ModelFolder, OpenOptions, Weights};
+use saccade_model::{Dtype, DtypeChoice, ModelConfig, ModelFolder, OpenOptions, Weights};
 use saccade_ring::{
     Finish, FrontendRing, InProcTransport, Phase, Reader, Record, RegionLimits, RequestParams,
     Sink, Submission, Submitter, Ticket, Transport,
@@ -28,10 +28,13 @@ unsafe impl RegionMemory for Memory {
     }
 }
 
+/// Of one request: token, logprob, logprobs of the alternatives.
+type Records = Vec<(u32, f32, Vec<f32>)>;
+
 /// Collects (token, logprob, alternatives) of each ticket.
 #[derive(Default)]
 struct Collected {
-    records: HashMap<Ticket, Vec<(u32, f32, Vec<f32>)>>,
+    records: HashMap<Ticket, Records>,
     ended: HashMap<Ticket, Finish>,
 }
 
@@ -55,27 +58,48 @@ fn reference() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/reference")
 }
 
-fn load(folder: &ModelFolder, choice: DtypeChoice) -> Device {
-    let model = folder.config().unwrap();
-    let weights = Weights::open(folder, &model).unwrap();
-    let dtype = choice.resolve(model.dtype, weights.stored_dtype());
+/// What differs between the devices of these tests.
+#[derive(Clone, Copy)]
+struct Setup {
+    choice: DtypeChoice,
+    quantization: Quantization,
+    max_model_len: u32,
+    num_blocks: u32,
+}
+
+impl Setup {
+    /// Room for all prompts at once.
+    fn roomy(choice: DtypeChoice) -> Self {
+        Self { choice, quantization: Quantization::None, max_model_len: 512, num_blocks: 256 }
+    }
+}
+
+fn create(model: &ModelConfig, dtype: Dtype, setup: &Setup) -> Device {
     let config = DeviceConfig {
         kind: DeviceKind::Cpu,
         serial: false,
         prefill_policy: PrefillPolicy::Chunked,
         max_num_seqs: 8,
         max_num_batched_tokens: 48, // prompts of up to 200 tokens come in chunks
-        max_model_len: 512.min(model.max_model_len()),
+        max_model_len: setup.max_model_len.min(model.max_model_len()),
         block_size: 16,
-        num_blocks: 256,
+        num_blocks: setup.num_blocks,
         num_threads: 2,
         eos_ids: model.eos_ids.clone(),
-        log_decisions: false,
-        quantization: Quantization::None,
+        log_decisions: true,
+        quantization: setup.quantization,
     };
-    let mut device = Device::create(&config, Some((&model, dtype)), model.vocab_size).unwrap();
-    device.load(&weights, |_| ()).unwrap();
+    let mut device = Device::create(&config, Some((model, dtype)), model.vocab_size).unwrap();
     device.set_rope(&model.rope_tables(config.max_model_len)).unwrap();
+    device
+}
+
+fn load(folder: &ModelFolder, setup: &Setup) -> Device {
+    let model = folder.config().unwrap();
+    let weights = Weights::open(folder, &model).unwrap();
+    let dtype = setup.choice.resolve(model.dtype, weights.stored_dtype());
+    let mut device = create(&model, dtype, setup);
+    device.load(&weights, |_| ()).unwrap();
     device.finish_load().unwrap();
     device
 }
@@ -103,7 +127,7 @@ fn run_all(
     submitter: &Submitter<InProcTransport>,
     reader: &mut Reader<InProcTransport>,
     results: &[Value],
-) -> Vec<Vec<(u32, f32, Vec<f32>)>> {
+) -> Vec<Records> {
     let mut sink = Collected::default();
     let tickets: Vec<Ticket> = results.iter().map(|r| submit(submitter, r)).collect();
     for _ in 0..100_000 {
@@ -120,7 +144,7 @@ fn run_all(
     tickets.iter().map(|t| sink.records.remove(t).unwrap()).collect()
 }
 
-fn check(name: &str, tolerance: f64, results: &[Value], got: &[Vec<(u32, f32, Vec<f32>)>]) {
+fn check(name: &str, tolerance: f64, results: &[Value], got: &[Records]) {
     let close = |e: &Value, g: f32| (e.as_f64().unwrap() - f64::from(g)).abs() <= tolerance;
     for (i, (result, records)) in results.iter().zip(got).enumerate() {
         let prompt = ids(&result["prompt"]);
@@ -143,18 +167,24 @@ fn check(name: &str, tolerance: f64, results: &[Value], got: &[Vec<(u32, f32, Ve
 /// KV in 16 bits is rounded where the reference, computed in f32, is not.
 const TOLERANCE_16_BIT: f64 = 0.1;
 
-/// One model: load, serve all its prompts at once, compare.
-fn against_transformers(name: &str, choice: DtypeChoice) {
-    let text = std::fs::read_to_string(reference().join(format!("expected/{name}.json"))).unwrap();
-    let expected: Value = serde_json::from_str(&text).unwrap();
+/// `kPreempt` of `device/sched/decision_log.hpp`.
+const PREEMPT: u64 = 3;
+
+/// Serves groups of prompts, those of a group at once; also tells how often a sequence was
+/// preempted.
+fn serve(name: &str, setup: &Setup, groups: &[&[Value]]) -> (Vec<Records>, usize) {
     let path = reference().join("models").join(name);
     let folder = ModelFolder::open(path.to_str().unwrap(), &OpenOptions::default()).unwrap();
     let limits =
         RegionLimits { num_slots: 32, num_frontends: 1, out_ring_words: 64, arena_bytes: 1 << 20 };
     let transport = InProcTransport::create(&limits).unwrap();
-    let mut device = load(&folder, choice).attach(Memory(transport.clone())).unwrap();
+    let mut device = load(&folder, setup).attach(Memory(transport.clone())).unwrap();
     let stop = device.stop_handle();
-    let plane = std::thread::spawn(move || device.run().map(|()| device.check()));
+    let plane = std::thread::spawn(move || {
+        device.run().unwrap();
+        device.check().unwrap();
+        device.decisions().iter().step_by(2).filter(|word| *word & 0xff == PREEMPT).count()
+    });
     let ring = FrontendRing::join(transport, 0).unwrap();
     let (submitter, mut reader) = ring.split();
     for _ in 0..1000 {
@@ -163,10 +193,21 @@ fn against_transformers(name: &str, choice: DtypeChoice) {
         }
         std::thread::sleep(Duration::from_millis(5));
     }
-    let results = expected["results"].as_array().unwrap();
-    let got = run_all(&submitter, &mut reader, results);
+    let got = groups.iter().flat_map(|group| run_all(&submitter, &mut reader, group)).collect();
     stop.stop();
-    plane.join().unwrap().unwrap().unwrap();
+    (got, plane.join().unwrap())
+}
+
+fn expected(name: &str) -> Value {
+    let text = std::fs::read_to_string(reference().join(format!("expected/{name}.json"))).unwrap();
+    serde_json::from_str(&text).unwrap()
+}
+
+/// One model: load, serve all its prompts at once, compare.
+fn against_transformers(name: &str, choice: DtypeChoice) {
+    let expected = expected(name);
+    let results = expected["results"].as_array().unwrap();
+    let (got, _) = serve(name, &Setup::roomy(choice), &[results]);
     let tolerance = match choice {
         DtypeChoice::Fixed(Dtype::F32) => expected["tolerance"].as_f64().unwrap(),
         _ => TOLERANCE_16_BIT,
@@ -174,19 +215,76 @@ fn against_transformers(name: &str, choice: DtypeChoice) {
     check(name, tolerance, results, &got);
 }
 
-#[test]
-fn every_family_matches_transformers() {
+fn names() -> Vec<String> {
     let mut names: Vec<String> = std::fs::read_dir(reference().join("models"))
         .unwrap()
         .filter_map(|e| e.unwrap().file_name().into_string().ok())
         .collect();
     names.sort();
-    assert!(names.len() >= 12, "the reference models are in the tree");
-    for name in names {
+    assert!(names.len() >= 27, "the reference models are in the tree");
+    names
+}
+
+#[test]
+fn every_family_takes_random_weights() {
+    for name in names() {
+        let path = reference().join("models").join(&name);
+        let folder = ModelFolder::open(path.to_str().unwrap(), &OpenOptions::default()).unwrap();
+        let choice = DtypeChoice::Fixed(Dtype::Bf16);
+        let mut device = create(&folder.config().unwrap(), Dtype::Bf16, &Setup::roomy(choice));
+        let missing = device.finish_load().unwrap_err().to_string();
+        assert!(missing.contains("embed") || missing.contains("final_norm"), "{name}: {missing}");
+        device.fill_dummy(1).unwrap();
+        device.finish_load().unwrap_or_else(|error| panic!("{name}: {error}"));
+    }
+}
+
+#[test]
+fn every_family_matches_transformers() {
+    for name in names() {
         eprintln!("{name}");
         against_transformers(&name, DtypeChoice::Fixed(Dtype::F32));
         if name.contains("f16") {
             against_transformers(&name, DtypeChoice::Auto);
+        }
+    }
+}
+
+fn bits(records: &[Records]) -> Vec<Vec<(u32, u32, Vec<u32>)>> {
+    let of_one = |records: &Records| {
+        let top = |top: &[f32]| top.iter().map(|value| value.to_bits()).collect();
+        records.iter().map(|(token, value, more)| (*token, value.to_bits(), top(more))).collect()
+    };
+    records.iter().map(of_one).collect()
+}
+
+/// Where rows meet in experts, and where angles follow from the prompt's length: a request's
+/// records are equal to the bit alone, among others in chunks, and computed again after it had to
+/// give up its blocks.
+#[test]
+fn experts_and_longrope_give_a_request_the_same_in_any_company() {
+    let bf16 = DtypeChoice::Fixed(Dtype::Bf16);
+    let f32 = DtypeChoice::Fixed(Dtype::F32);
+    for name in ["mixtral-v4", "qwen3moe-dense-layers-v5", "phi3-partial-longrope-v5"] {
+        let expected = expected(name);
+        let results = expected["results"].as_array().unwrap();
+        for (choice, quantization) in
+            [(f32, Quantization::None), (bf16, Quantization::None), (bf16, Quantization::Int8)]
+        {
+            let what = format!("{name} {choice:?} {quantization:?}");
+            let roomy = Setup { quantization, ..Setup::roomy(choice) };
+            let one_by_one: Vec<&[Value]> = results.chunks(1).collect();
+            // Greedy tokens of 16 bits and fewer are the device's own; only equality counts.
+            let (alone, _) = serve(name, &roomy, &one_by_one);
+            let (together, _) = serve(name, &roomy, &[results]);
+            assert!(bits(&alone) == bits(&together), "{what}: together");
+            let longest = results.iter().map(|r| ids(&r["prompt"]).len()).max().unwrap() as u32;
+            let max_model_len = longest + 72;
+            let num_blocks = max_model_len.div_ceil(16);
+            let tight = Setup { max_model_len, num_blocks, ..roomy };
+            let (squeezed, preemptions) = serve(name, &tight, &[results]);
+            assert!(preemptions > 0, "{what}: nobody was preempted");
+            assert!(bits(&alone) == bits(&squeezed), "{what}: after preemption");
         }
     }
 }
