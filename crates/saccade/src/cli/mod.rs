@@ -5,11 +5,9 @@ mod groups;
 
 use clap::{Args, Parser, Subcommand};
 
-pub(crate) use groups::{
-    DeviceArgs, HttpArgs, LoadFormat, ModelArgs, PlacementArgs, QuantizationArg, RingArgs,
-};
+pub(crate) use groups::{DeviceArgs, HttpArgs, LoadFormat, ModelArgs, PlacementArgs, RingArgs};
 #[cfg(feature = "device")]
-pub(crate) use groups::{DeviceName, Prefill};
+pub(crate) use groups::{DeviceName, Prefill, QuantizationArg};
 
 const AFTER_HELP: &str = "\
 Examples:
