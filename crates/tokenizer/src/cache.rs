@@ -6,51 +6,62 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// Shorter texts are encoded faster than they are found.
 pub const MIN_TEXT_BYTES: usize = 256;
 
 /// Where an entry belongs to; two texts share tokens only within one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) struct Scope<'a> {
+pub(crate) struct Scope {
     /// Which tokenizer of the process.
     pub tokenizer: u64,
-    /// What the caller keeps apart, as the salt of a KV cache does.
-    pub salt: &'a str,
+    /// What the caller keeps apart, as the salt of a KV cache does; 0 is for all.
+    pub salt: u64,
     /// Whether the text begins the input.
     pub is_start: bool,
 }
 
 struct Entry {
     tokenizer: u64,
-    salt: Box<str>,
+    salt: u64,
     is_start: bool,
     text: Box<str>,
     ids: Box<[u32]>,
 }
 
 impl Entry {
-    fn is_of(&self, scope: Scope<'_>, text: &str) -> bool {
+    fn is_of(&self, scope: Scope, text: &str) -> bool {
         self.tokenizer == scope.tokenizer
             && self.is_start == scope.is_start
-            && *self.salt == *scope.salt
+            && self.salt == scope.salt
             && *self.text == *text
     }
 
     /// Bytes of memory, with room for the map's own.
     fn bytes(&self) -> usize {
-        const MAP: usize = 32;
-        size_of::<Self>() + MAP + self.salt.len() + self.text.len() + self.ids.len() * 4
+        const MAP: usize = 56;
+        size_of::<Self>() + MAP + self.text.len() + self.ids.len() * 4
     }
+}
+
+type Entries = HashMap<u64, Arc<Entry>>;
+
+/// What a new entry made room for; dropped where nobody waits for it.
+#[derive(Default)]
+struct Gone {
+    generation: Entries,
+    same_hash: Option<Arc<Entry>>,
 }
 
 /// Two generations: what the old one holds and nobody asks for goes when the young one is full.
 #[derive(Default)]
 struct Generations {
-    young: HashMap<u64, Entry>,
-    old: HashMap<u64, Entry>,
+    young: Entries,
+    old: Entries,
     young_bytes: usize,
+    old_bytes: usize,
+    evictions: u64,
 }
 
 /// A bounded cache of the tokens of long texts, shared by threads and tokenizers.
@@ -72,6 +83,10 @@ pub struct CacheCounters {
     pub misses: u64,
     /// Bytes of the texts found.
     pub hit_bytes: u64,
+    /// Texts that made room for others.
+    pub evictions: u64,
+    /// Bytes held now, at most what the cache was made with.
+    pub held_bytes: usize,
 }
 
 impl PromptCache {
@@ -92,19 +107,28 @@ impl PromptCache {
         // SYNC: statistics; no other memory depends on them.
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let (hits, misses) = (read(&self.hits), read(&self.misses));
-        CacheCounters { hits, misses, hit_bytes: read(&self.hit_bytes) }
+        let hit_bytes = read(&self.hit_bytes);
+        self.lock(|generations| CacheCounters {
+            hits,
+            misses,
+            hit_bytes,
+            evictions: generations.evictions,
+            held_bytes: generations.young_bytes + generations.old_bytes,
+        })
     }
 
     /// Appends the tokens of `text` to `ids`: found, or from `encode`.
     pub(crate) fn encode(
         &self,
-        scope: Scope<'_>,
+        scope: Scope,
         text: &str,
         ids: &mut Vec<u32>,
         encode: impl FnOnce(&mut Vec<u32>),
     ) {
         let hash = self.hasher.hash_one((scope, text));
-        if self.find(hash, scope, text, ids) {
+        // Compared and copied outside of the lock: a thread that yields to others may hold it.
+        if let Some(entry) = self.find(hash).filter(|entry| entry.is_of(scope, text)) {
+            ids.extend_from_slice(&entry.ids);
             // SYNC: statistics, as above.
             self.hits.fetch_add(1, Ordering::Relaxed);
             self.hit_bytes.fetch_add(text.len() as u64, Ordering::Relaxed);
@@ -116,13 +140,14 @@ impl PromptCache {
         encode(ids);
         let entry = Entry {
             tokenizer: scope.tokenizer,
-            salt: scope.salt.into(),
+            salt: scope.salt,
             is_start: scope.is_start,
             text: text.into(),
             ids: ids[first..].into(),
         };
         if entry.bytes() <= self.max_bytes / 2 {
-            self.lock(|generations| self.put(generations, hash, entry));
+            let entry = Arc::new(entry);
+            drop(self.lock(|generations| self.put(generations, hash, entry)));
         }
     }
 
@@ -130,31 +155,35 @@ impl PromptCache {
         run(&mut self.generations.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    fn find(&self, hash: u64, scope: Scope<'_>, text: &str, ids: &mut Vec<u32>) -> bool {
-        self.lock(|generations| {
+    /// The entry of this hash, which is young from now on.
+    fn find(&self, hash: u64) -> Option<Arc<Entry>> {
+        let (entry, gone) = self.lock(|generations| {
             if let Some(entry) = generations.young.get(&hash) {
-                let found = entry.is_of(scope, text);
-                ids.extend_from_slice(if found { &entry.ids } else { &[] });
-                return found;
+                return (Some(entry.clone()), Gone::default());
             }
-            let Some(entry) = generations.old.remove(&hash) else { return false };
-            let found = entry.is_of(scope, text);
-            ids.extend_from_slice(if found { &entry.ids } else { &[] });
-            self.put(generations, hash, entry);
-            found
-        })
+            let Some(entry) = generations.old.remove(&hash) else {
+                return (None, Gone::default());
+            };
+            generations.old_bytes -= entry.bytes();
+            let gone = self.put(generations, hash, entry.clone());
+            (Some(entry), gone)
+        });
+        drop(gone);
+        entry
     }
 
-    fn put(&self, generations: &mut Generations, hash: u64, entry: Entry) {
-        let bytes = entry.bytes();
+    fn put(&self, generations: &mut Generations, hash: u64, entry: Arc<Entry>) -> Gone {
+        let (bytes, mut gone) = (entry.bytes(), Gone::default());
         if generations.young_bytes + bytes > self.max_bytes / 2 {
-            generations.old = std::mem::take(&mut generations.young);
-            generations.young_bytes = 0;
+            generations.evictions += generations.old.len() as u64;
+            let young = std::mem::take(&mut generations.young);
+            gone.generation = std::mem::replace(&mut generations.old, young);
+            generations.old_bytes = std::mem::take(&mut generations.young_bytes);
         }
         generations.young_bytes += bytes;
-        if let Some(gone) = generations.young.insert(hash, entry) {
-            generations.young_bytes -= gone.bytes();
-        }
+        gone.same_hash = generations.young.insert(hash, entry);
+        generations.young_bytes -= gone.same_hash.as_ref().map_or(0, |entry| entry.bytes());
+        gone
     }
 }
 
@@ -162,7 +191,7 @@ impl PromptCache {
 mod tests {
     use super::*;
 
-    fn ask(cache: &PromptCache, salt: &str, text: &str) -> (Vec<u32>, bool) {
+    fn ask(cache: &PromptCache, salt: u64, text: &str) -> (Vec<u32>, bool) {
         let (mut ids, mut is_new) = (vec![7], false);
         let scope = Scope { tokenizer: 1, salt, is_start: false };
         cache.encode(scope, text, &mut ids, |ids| {
@@ -176,25 +205,30 @@ mod tests {
     fn texts_are_found_again_within_their_salt_only() {
         let cache = PromptCache::new(1 << 20);
         let text = "x".repeat(300);
-        let (ids, is_new) = ask(&cache, "a", &text);
+        let (ids, is_new) = ask(&cache, 1, &text);
         assert!(is_new && ids.len() == 301);
-        assert_eq!(ask(&cache, "a", &text), (ids, false));
-        assert!(ask(&cache, "b", &text).1);
-        assert_eq!(cache.counters(), CacheCounters { hits: 1, misses: 2, hit_bytes: 300 });
+        assert_eq!(ask(&cache, 1, &text), (ids, false));
+        assert!(ask(&cache, 2, &text).1);
+        let counters = cache.counters();
+        assert_eq!((counters.hits, counters.misses, counters.hit_bytes), (1, 2, 300));
+        assert_eq!(counters.evictions, 0);
     }
 
     #[test]
     fn what_is_used_stays_and_the_rest_goes() {
         let cache = PromptCache::new(100_000);
         let text = |i: usize| format!("{i:0300}");
-        ask(&cache, "", &text(0));
+        ask(&cache, 0, &text(0));
         for i in 1..500 {
-            ask(&cache, "", &text(i));
-            assert!(!ask(&cache, "", &text(0)).1, "in use after {i} others");
-            let held = cache
-                .lock(|g| g.young.values().chain(g.old.values()).map(Entry::bytes).sum::<usize>());
+            ask(&cache, 0, &text(i));
+            assert!(!ask(&cache, 0, &text(0)).1, "in use after {i} others");
+            let held = cache.lock(|g| {
+                g.young.values().chain(g.old.values()).map(|entry| entry.bytes()).sum::<usize>()
+            });
             assert!(held <= 100_000, "{held} bytes");
+            assert_eq!(cache.counters().held_bytes, held);
         }
-        assert!(ask(&cache, "", &text(1)).1);
+        assert!(cache.counters().evictions > 100);
+        assert!(ask(&cache, 0, &text(1)).1);
     }
 }

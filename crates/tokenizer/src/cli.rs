@@ -1,16 +1,19 @@
 //! `saccade tokenize`: text to ids and back on the command line.
 
 use std::io::{self, Read, Write};
+use std::path::PathBuf;
 
-use crate::{LoadError, Tokenizer};
+use crate::{LoadError, Memory, Tokenizer};
 
 /// How to call it.
 pub const USAGE: &str = "\
-usage: saccade tokenize TOKENIZER.JSON [--decode | --count | --pieces] [--special]
+usage: saccade tokenize PATH [--decode | --count | --pieces | --memory] [--special]
   reads text from the standard input and writes its token ids, separated by spaces
+  PATH       tokenizer.json, or the folder of a model with one
   --decode   reads ids and writes their text
   --count    writes the number of tokens only
   --pieces   writes one line per token: id and text
+  --memory   reads nothing and writes the bytes of the vocabulary's tables, and of each thread
   --special  with the tokens that the model puts around a text";
 
 /// Why it failed.
@@ -30,12 +33,30 @@ pub enum CliError {
     Id(String),
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Mode {
+/// What to write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mode {
+    /// The ids of a text.
     Ids,
+    /// The text of ids.
     Decode,
+    /// The number of tokens of a text.
     Count,
+    /// Id and text of each token.
     Pieces,
+    /// What the vocabulary takes; reads nothing.
+    Memory,
+}
+
+/// What is asked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Options {
+    /// tokenizer.json, or a folder with one.
+    pub path: PathBuf,
+    /// What to write.
+    pub mode: Mode,
+    /// With the tokens that the model puts around a text.
+    pub special: bool,
 }
 
 /// Runs it with the arguments after the command's name.
@@ -44,7 +65,7 @@ enum Mode {
 /// See [`CliError`].
 pub fn run(
     arguments: impl Iterator<Item = String>,
-    mut input: impl Read,
+    input: impl Read,
     mut output: impl Write,
 ) -> Result<(), CliError> {
     let (mut path, mut mode, mut special) = (None, Mode::Ids, false);
@@ -53,39 +74,62 @@ pub fn run(
             "--decode" => mode = Mode::Decode,
             "--count" => mode = Mode::Count,
             "--pieces" => mode = Mode::Pieces,
+            "--memory" => mode = Mode::Memory,
             "--special" => special = true,
             "--help" | "-h" => return Ok(writeln!(output, "{USAGE}")?),
             flag if flag.starts_with('-') => {
                 return Err(CliError::Usage(format!("unknown flag {flag}")));
             }
             _ if path.is_some() => return Err(CliError::Usage("more than one file".into())),
-            _ => path = Some(argument),
+            _ => path = Some(argument.into()),
         }
     }
     let path = path.ok_or_else(|| CliError::Usage("no tokenizer.json".into()))?;
-    let tokenizer = Tokenizer::from_file(path)?;
-    let mut text = String::new();
-    input.read_to_string(&mut text)?;
-    if mode == Mode::Decode {
-        let parse = |word: &str| word.parse::<u32>().map_err(|_| CliError::Id(word.to_owned()));
-        let ids: Vec<u32> = text.split_whitespace().map(parse).collect::<Result<_, _>>()?;
-        return Ok(output.write_all(tokenizer.decode(&ids, !special).as_bytes())?);
-    }
-    let ids = tokenizer.encode(&text, special);
-    match mode {
-        Mode::Count => writeln!(output, "{}", ids.len())?,
-        Mode::Pieces => {
-            for &id in &ids {
-                let piece = String::from_utf8_lossy(tokenizer.pieces().bytes(id));
-                writeln!(output, "{id}\t{piece:?}")?;
+    Options { path, mode, special }.run(input, output)
+}
+
+impl Options {
+    /// Reads all of `input` and writes what is asked for.
+    ///
+    /// # Errors
+    /// See [`CliError`].
+    pub fn run(&self, mut input: impl Read, mut output: impl Write) -> Result<(), CliError> {
+        let is_folder = self.path.is_dir();
+        let file = if is_folder { self.path.join("tokenizer.json") } else { self.path.clone() };
+        let tokenizer = Tokenizer::from_file(file)?;
+        let mut text = String::new();
+        if self.mode != Mode::Memory {
+            input.read_to_string(&mut text)?;
+        }
+        match self.mode {
+            Mode::Memory => {
+                let Memory { shared, per_thread } = tokenizer.memory();
+                writeln!(output, "tables {shared} bytes, per thread {per_thread} bytes")?;
+            }
+            Mode::Decode => {
+                let ids = ids(&text)?;
+                output.write_all(tokenizer.decode(&ids, !self.special).as_bytes())?;
+            }
+            Mode::Count => writeln!(output, "{}", tokenizer.encode(&text, self.special).len())?,
+            Mode::Pieces => {
+                for id in tokenizer.encode(&text, self.special) {
+                    let piece = String::from_utf8_lossy(tokenizer.pieces().bytes(id));
+                    writeln!(output, "{id}\t{piece:?}")?;
+                }
+            }
+            Mode::Ids => {
+                let ids = tokenizer.encode(&text, self.special);
+                let words: Vec<String> = ids.iter().map(u32::to_string).collect();
+                writeln!(output, "{}", words.join(" "))?;
             }
         }
-        Mode::Ids | Mode::Decode => {
-            let words: Vec<String> = ids.iter().map(u32::to_string).collect();
-            writeln!(output, "{}", words.join(" "))?;
-        }
+        Ok(output.flush()?)
     }
-    Ok(())
+}
+
+fn ids(text: &str) -> Result<Vec<u32>, CliError> {
+    let parse = |word: &str| word.parse::<u32>().map_err(|_| CliError::Id(word.to_owned()));
+    text.split_whitespace().map(parse).collect()
 }
 
 #[cfg(test)]
@@ -109,6 +153,13 @@ mod tests {
         let count = ids.split_whitespace().count();
         assert_eq!(call(&["--count"], "Hello, wörld\n").unwrap(), format!("{count}\n"));
         assert_eq!(call(&["--pieces"], "Hello, wörld\n").unwrap().lines().count(), count);
+    }
+
+    #[test]
+    fn memory_is_told_without_input() {
+        let told = call(&["--memory"], "").unwrap();
+        let numbers: Vec<usize> = told.split(' ').filter_map(|word| word.parse().ok()).collect();
+        assert!(matches!(numbers[..], [tables, thread] if tables > 100_000 && thread > 100_000));
     }
 
     #[test]

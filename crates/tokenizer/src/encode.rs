@@ -1,7 +1,7 @@
 //! A text between added tokens to ids: the splitter of the vocabulary, compiled for the
 //! instruction set of the machine.
 
-use crate::bpe::{Batch, Bpe, Scratch};
+use crate::bpe::{Bpe, Scratch};
 use crate::load::{Cut, Prepend};
 use crate::simd::{Isa, Level, Scalar};
 use crate::spaces;
@@ -98,15 +98,16 @@ impl Encoder {
             S::vectorize(
                 #[inline(always)]
                 || {
-                    let (mut batch, mut pos) = (Batch::default(), 0);
+                    let mut pos = 0;
+                    scratch.begin();
                     while pos < text.len() {
                         while pos < text.len() {
                             pos = split.piece_end::<S>(text, pos).min(text.len());
-                            if !self.bpe.add::<S>(text, &mut batch, pos) {
+                            if !self.bpe.add::<S>(text, scratch, pos) {
                                 break;
                             }
                         }
-                        self.bpe.encode::<S>(text, &mut batch, scratch, out);
+                        self.bpe.encode::<S>(text, scratch, out);
                     }
                 },
             );

@@ -2,7 +2,7 @@
 
 use std::num::NonZeroUsize;
 
-use crate::Tokenizer;
+use crate::tokenizer::{Tokenizer, likely_tokens};
 
 /// Texts are not cut into parts smaller than this: starting a thread costs as much as 10 kB.
 const MIN_PART_BYTES: usize = 64 << 10;
@@ -40,36 +40,49 @@ impl Tokenizer {
         add_special: bool,
         threads: NonZeroUsize,
     ) -> Vec<u32> {
+        let mut ids = Vec::with_capacity(likely_tokens(text.len()));
+        self.push_prefix(add_special, &mut ids);
+        self.in_threads(text, threads, &mut ids, |start, end, ids| {
+            self.encode_part_of(text, start, end, ids);
+        });
+        self.push_suffix(add_special, &mut ids);
+        ids
+    }
+
+    /// Appends what `encode` gives for the parts `start..end` of `text`, in their order.
+    pub(crate) fn in_threads(
+        &self,
+        text: &str,
+        threads: NonZeroUsize,
+        ids: &mut Vec<u32>,
+        encode: impl Fn(usize, usize, &mut Vec<u32>) + Sync,
+    ) {
         let cuts = if self.can_be_cut() { cuts(text, threads.get()) } else { Vec::new() };
-        if cuts.is_empty() {
-            return self.encode(text, add_special);
-        }
-        let starts = std::iter::once(0).chain(cuts.iter().copied());
-        let ends = cuts.iter().copied().chain([text.len()]);
-        let parts: Vec<(usize, usize)> = starts.zip(ends).collect();
-        let mut ids = Vec::with_capacity(text.len() / 3);
+        let Some(&first_end) = cuts.first() else { return encode(0, text.len(), ids) };
+        let ends = cuts.iter().skip(1).copied().chain([text.len()]);
+        let rest: Vec<(usize, usize)> = cuts.iter().copied().zip(ends).collect();
+        let alone = |start: usize, end: usize| {
+            let mut ids = Vec::with_capacity(likely_tokens(end - start));
+            encode(start, end, &mut ids);
+            ids
+        };
         std::thread::scope(|scope| {
-            let encode = |&(start, end): &(usize, usize)| {
-                let mut ids = Vec::with_capacity((end - start) / 3);
-                self.encode_part_of(text, start, end, &mut ids);
-                ids
-            };
-            let rest: Vec<_> = parts[1..]
+            let alone = &alone;
+            let helpers: Vec<_> = rest
                 .iter()
-                .map(|part| std::thread::Builder::new().spawn_scoped(scope, move || encode(part)))
+                .map(|&(start, end)| {
+                    std::thread::Builder::new().spawn_scoped(scope, move || alone(start, end))
+                })
                 .collect();
-            self.push_prefix(add_special, &mut ids);
-            self.encode_part_of(text, parts[0].0, parts[0].1, &mut ids);
-            for (thread, part) in rest.into_iter().zip(&parts[1..]) {
+            encode(0, first_end, ids);
+            for (helper, &(start, end)) in helpers.into_iter().zip(&rest) {
                 // Where the system gives no thread, this one does the work.
-                match thread.ok().and_then(|thread| thread.join().ok()) {
+                match helper.ok().and_then(|helper| helper.join().ok()) {
                     Some(part) => ids.extend_from_slice(&part),
-                    None => self.encode_part_of(text, part.0, part.1, &mut ids),
+                    None => encode(start, end, ids),
                 }
             }
-            self.push_suffix(add_special, &mut ids);
         });
-        ids
     }
 }
 

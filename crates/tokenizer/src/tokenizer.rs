@@ -1,6 +1,7 @@
 //! The tokenizer: what callers see.
 
 use std::cell::RefCell;
+use std::num::NonZeroUsize;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -10,16 +11,19 @@ use crate::cache::{MIN_TEXT_BYTES, PromptCache, Scope};
 use crate::decode::{Detokenizer, Pieces};
 use crate::encode::{Encoder, Place};
 use crate::load::{self, AddedToken, Cut, Ends, LoadError, Ranks, Spec};
+use crate::offsets::Trim;
 use crate::simd::Level;
 use crate::{normalize, spaces};
 
 /// A byte-pair-encoding tokenizer with its whole pipeline. Immutable: share it between threads.
 pub struct Tokenizer {
-    encoder: Encoder,
-    nfc: bool,
+    pub(crate) encoder: Encoder,
+    pub(crate) nfc: bool,
     /// Found in the text as it comes, and in the normalized text.
-    raw: AddedTokens,
-    normalized: AddedTokens,
+    pub(crate) raw: AddedTokens,
+    pub(crate) normalized: AddedTokens,
+    /// Of offsets only.
+    pub(crate) trim: Option<Trim>,
     prefix: Vec<u32>,
     suffix: Vec<u32>,
     pieces: Pieces,
@@ -49,11 +53,36 @@ pub struct Memory {
     pub per_thread: usize,
 }
 
+/// How [`Tokenizer::encode_with`] goes about a text. The tokens are always the same.
+#[derive(Clone, Copy)]
+pub struct Options<'a> {
+    /// With what the post-processor puts around the text.
+    pub add_special: bool,
+    /// Most threads for it, the calling one among them.
+    pub threads: NonZeroUsize,
+    /// Where tokens of long texts are kept, and the salt: a text is only found by who gives the
+    /// salt that it was kept with.
+    pub cache: Option<(&'a PromptCache, u64)>,
+}
+
+impl Default for Options<'_> {
+    /// No special tokens, one thread, no cache.
+    fn default() -> Self {
+        Self { add_special: false, threads: NonZeroUsize::MIN, cache: None }
+    }
+}
+
 /// Most rooms of a thread.
 const MAX_ROOMS: usize = 4;
 
 /// Bytes of a buffer that a thread keeps after a long text.
 const KEPT_BUFFER: usize = 1 << 20;
+
+/// Room for the tokens of a text of `bytes` bytes that nearly always suffices: English has 4 to 5
+/// bytes per token, Chinese 2 to 4; what is appended together needs some more.
+pub(crate) fn likely_tokens(bytes: usize) -> usize {
+    bytes / 2 + 128
+}
 
 impl Tokenizer {
     /// Reads a tokenizer.json file.
@@ -100,6 +129,7 @@ impl Tokenizer {
                 level: Level::best(),
             },
             nfc: spec.nfc,
+            trim: spec.trim,
             prefix: spec.prefix,
             suffix: spec.suffix,
             pieces,
@@ -120,8 +150,7 @@ impl Tokenizer {
 
     /// The ids of `text`; `add_special`: with what the post-processor puts around it.
     pub fn encode(&self, text: &str, add_special: bool) -> Vec<u32> {
-        // English has 4 to 5 bytes per token, Chinese 3 to 4.
-        let mut ids = Vec::with_capacity(text.len() / 3 + 8);
+        let mut ids = Vec::with_capacity(likely_tokens(text.len()));
         self.encode_into(text, add_special, &mut ids);
         ids
     }
@@ -134,23 +163,25 @@ impl Tokenizer {
         self.push_suffix(add_special, ids);
     }
 
-    /// As [`Tokenizer::encode`], with the tokens of long texts between added tokens from `cache`.
-    /// Texts are only found by who gives the same `salt`.
-    pub fn encode_cached(
-        &self,
-        cache: &PromptCache,
-        salt: &str,
-        text: &str,
-        add_special: bool,
-    ) -> Vec<u32> {
-        let mut ids = Vec::with_capacity(text.len() / 3 + 8);
-        self.push_prefix(add_special, &mut ids);
+    /// As [`Tokenizer::encode`], with the tokens of long texts between added tokens from a cache,
+    /// and very long texts in several threads, as [`Tokenizer::encode_parallel`].
+    pub fn encode_with(&self, text: &str, options: Options<'_>) -> Vec<u32> {
+        let Some((cache, salt)) = options.cache else {
+            return self.encode_parallel(text, options.add_special, options.threads);
+        };
+        let mut ids = Vec::with_capacity(likely_tokens(text.len()));
+        self.push_prefix(options.add_special, &mut ids);
         self.raw.split(text, |part| match part {
             Part::Token(id, ..) => ids.push(id),
             Part::Text(start, end) => {
                 let (text, place) = (&text[start..end], Place::Start.at(start));
                 let encode = |ids: &mut Vec<u32>| {
-                    self.with_room(|room| self.encode_part(text, place, room, ids));
+                    self.in_threads(text, options.threads, ids, |start, end, ids| {
+                        let place = if start == 0 { place } else { Place::Continued };
+                        self.with_room(|room| {
+                            self.encode_part(&text[start..end], place, room, ids);
+                        });
+                    });
                 };
                 if text.len() < MIN_TEXT_BYTES {
                     return encode(&mut ids);
@@ -159,7 +190,7 @@ impl Tokenizer {
                 cache.encode(scope, text, &mut ids, encode);
             }
         });
-        self.push_suffix(add_special, &mut ids);
+        self.push_suffix(options.add_special, &mut ids);
         ids
     }
 
@@ -241,6 +272,10 @@ impl Tokenizer {
         } else {
             self.encoder.encode(text, &mut room.scratch, ids);
         }
+    }
+
+    pub(crate) fn with_scratch<R>(&self, run: impl FnOnce(&mut Scratch) -> R) -> R {
+        self.with_room(|room| run(&mut room.scratch))
     }
 
     fn with_room<R>(&self, run: impl FnOnce(&mut Room) -> R) -> R {

@@ -181,6 +181,14 @@ mod tests {
     }
 
     #[test]
+    fn unified_ideographs_are_letters_of_both_cases() {
+        for code in 0x4e00..=0x9fff {
+            let class = classes().of(code);
+            assert_eq!(class & (LETTER | UPPER | LOWER), LETTER | UPPER | LOWER, "U+{code:04X}");
+        }
+    }
+
+    #[test]
     fn decoding_agrees_with_the_standard_library() {
         let text: String =
             ['a', '\u{7f}', '\u{80}', 'ß', '\u{7ff}', 'ठ', '\u{ffff}', '🎈'].iter().collect();

@@ -7,7 +7,7 @@ mod common;
 use std::num::NonZeroUsize;
 
 use common::{Random, random_text, samples};
-use saccade_tokenizer::{Level, Pattern, PromptCache, Tokenizer};
+use saccade_tokenizer::{Level, Options, Pattern, PromptCache, Tokenizer};
 use tokenizers::Tokenizer as Reference;
 
 /// Random texts per vocabulary; fewer where HF is compiled without optimization, or where
@@ -36,6 +36,16 @@ fn agree(reference: &Reference, ours: &[Tokenizer], text: &str, origin: &str) {
     }
 }
 
+/// Each token lies where HF says.
+fn offsets_agree(reference: &Reference, ours: &Tokenizer, text: &str, origin: &str) {
+    for add_special in [false, true] {
+        let expected = reference.encode(text, add_special).unwrap();
+        let expected = expected.get_ids().iter().copied().zip(expected.get_offsets());
+        let expected: Vec<_> = expected.map(|(id, &(start, end))| (id, start..end)).collect();
+        assert_eq!(ours.encode_offsets(text, add_special), expected, "{origin}: {text:?}");
+    }
+}
+
 fn levels(json: &str) -> Vec<Tokenizer> {
     let levels = Level::available().into_iter();
     levels.map(|level| Tokenizer::from_json(json).unwrap().with_level(level)).collect()
@@ -46,6 +56,7 @@ fn all_agree(json: &str) {
     let ours = levels(json);
     for (index, text) in samples().iter().enumerate() {
         agree(&reference, &ours, text, &format!("sample {index}"));
+        offsets_agree(&reference, &ours[0], text, &format!("sample {index}"));
     }
     let mut random = Random::new(SEED);
     let best = &ours[ours.len() - 1..];
@@ -53,7 +64,11 @@ fn all_agree(json: &str) {
         let text = random_text(&mut random);
         // The slower instruction sets see every eighth text.
         let ours = if index % 8 == 0 { ours.as_slice() } else { best };
-        agree(&reference, ours, &text, &format!("seed {SEED}, text {index}"));
+        let origin = format!("seed {SEED}, text {index}");
+        agree(&reference, ours, &text, &origin);
+        if index % 4 == 0 {
+            offsets_agree(&reference, &best[0], &text, &origin);
+        }
     }
 }
 
@@ -81,9 +96,11 @@ fn ways_agree(tokenizer: &Tokenizer) {
             let ids = tokenizer.encode_parallel(&text, true, threads);
             assert!(ids == expected, "round {round}, {threads} threads");
         }
-        for salt in ["", "other", ""] {
-            let ids = tokenizer.encode_cached(&cache, salt, &text, true);
-            assert!(ids == expected, "round {round}, salt {salt:?}");
+        for (salt, threads) in [(0, 1), (1, 3), (0, 2)] {
+            let threads = NonZeroUsize::new(threads).unwrap();
+            let options = Options { add_special: true, threads, cache: Some((&cache, salt)) };
+            let ids = tokenizer.encode_with(&text, options);
+            assert!(ids == expected, "round {round}, salt {salt}");
         }
     }
     assert!(cache.counters().hits > 0 && cache.counters().misses > 0);

@@ -10,56 +10,33 @@
 
 use std::collections::HashSet;
 
-use super::NONE;
+use crate::simd::{self, BLOCK, CharSet, Isa, PairFilter};
 
-const MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15;
-const ID_BITS: u32 = super::pairs::ID_BITS;
-const ID_MASK: u64 = (1 << ID_BITS) - 1;
-/// Nothing is known about this character.
-const UNSETTLED: u64 = 1 << 63;
-const COUNT_SHIFT: u32 = 60;
 /// First character of three bytes.
 pub const FIRST: u32 = 0x800;
+/// Most tokens of a character whose tokens are known.
+const MAX_IDS: usize = 3;
+const COUNT: u32 = 3;
+const LENGTH_SHIFT: u32 = 8;
+
+/// What a character becomes: 16 bytes, read and written as one.
+#[derive(Clone, Copy, Default)]
+#[repr(C, align(16))]
+struct Entry {
+    ids: [u32; MAX_IDS],
+    /// `longest << 8 | count`: number of tokens, 0 if they are not known; bytes of the longest
+    /// token that begins with the character, 0 if there is none.
+    meta: u32,
+}
 
 /// See the module.
 pub struct Borders {
-    /// `[0x10000]`: flag, number of tokens, and up to three tokens of [`ID_BITS`] each.
-    chars: Vec<u64>,
+    /// `[0x10000]`.
+    chars: Vec<Entry>,
+    unsettled: CharSet,
     /// Pairs that may merge, and pairs of which one upsets the other.
-    merging: Filter,
-    upsetting: Filter,
-}
-
-/// A set of pairs of characters, one bit each by hash: may hold others as well.
-struct Filter {
-    bits: Vec<u64>,
-    shift: u32,
-}
-
-impl Filter {
-    fn new(pairs: &HashSet<(u32, u32)>) -> Self {
-        const BITS_PER_PAIR: usize = 16;
-        let words = (pairs.len() * BITS_PER_PAIR / 64).next_power_of_two().max(64);
-        let mut filter = Self { bits: vec![0; words], shift: 64 - (words * 64).ilog2() };
-        for &(left, right) in pairs {
-            let (word, bit) = filter.place(left, right);
-            filter.bits[word] |= bit;
-        }
-        filter
-    }
-
-    #[inline(always)]
-    fn place(&self, left: u32, right: u32) -> (usize, u64) {
-        let key = u64::from(left) << 21 | u64::from(right);
-        let hash = key.wrapping_mul(MULTIPLIER) >> self.shift;
-        ((hash / 64) as usize, 1 << (hash % 64))
-    }
-
-    #[inline(always)]
-    fn may_hold(&self, left: Char, right: Char) -> bool {
-        let (word, bit) = self.place(left.code, right.code);
-        self.bits[word & (self.bits.len() - 1)] & bit != 0
-    }
+    merging: PairFilter,
+    upsetting: PairFilter,
 }
 
 /// What is known about characters before [`Borders`] are made of it.
@@ -74,68 +51,96 @@ pub struct Findings {
 }
 
 impl Borders {
-    /// From what was found.
-    pub fn new(mut findings: Findings) -> Self {
-        let mut chars = vec![UNSETTLED; 0x1_0000];
+    /// From what was found; `tokens` are all texts that a piece can become.
+    pub fn new<'a>(mut findings: Findings, tokens: impl Iterator<Item = &'a [u8]>) -> Self {
+        let mut chars = vec![Entry::default(); 0x1_0000];
+        let mut unsettled = CharSet::full();
         for (code, ids) in &findings.settled {
-            if (1..=3).contains(&ids.len()) {
-                let packed = ids.iter().enumerate();
-                let packed = packed.map(|(i, &id)| u64::from(id) << (i as u32 * ID_BITS));
-                chars[*code as usize & 0xffff] =
-                    (ids.len() as u64) << COUNT_SHIFT | packed.fold(0, |all, id| all | id);
+            if (1..=MAX_IDS).contains(&ids.len()) {
+                let entry = &mut chars[*code as usize & 0xffff];
+                entry.ids[..ids.len()].copy_from_slice(ids);
+                entry.meta = ids.len() as u32;
+                unsettled.remove(*code);
+            }
+        }
+        for token in tokens {
+            if let Some(code) = first_wide(token) {
+                let meta = &mut chars[code as usize & 0xffff].meta;
+                let longest = (*meta >> LENGTH_SHIFT).max(token.len() as u32);
+                *meta = longest << LENGTH_SHIFT | *meta & COUNT;
             }
         }
         findings.merging.extend(&findings.upsetting);
-        let merging = Filter::new(&findings.merging);
-        Self { chars, merging, upsetting: Filter::new(&findings.upsetting) }
+        let filter = |pairs: &HashSet<_>| PairFilter::new(pairs.iter().copied());
+        let (merging, upsetting) = (filter(&findings.merging), filter(&findings.upsetting));
+        Self { chars, unsettled, merging, upsetting }
     }
 
-    /// What is known about a character below U+10000.
+    /// Bit `i`: nothing is known about `codes[i]`.
+    ///
+    /// # Safety
+    /// The machine must have `S`.
     #[inline(always)]
-    pub fn char(&self, code: u32) -> Char {
-        Char { code, bits: self.chars[code as usize & 0xffff] }
+    pub unsafe fn unsettled<S: Isa>(&self, codes: &[u32; BLOCK]) -> u16 {
+        // SAFETY: the caller's contract.
+        unsafe { S::chars_in(&self.unsettled, codes) }
     }
 
-    /// Whether no merge crosses the border of these two characters, if nothing else upsets them.
+    /// Bit `i`: a merge may cross the border of `codes[i]` and `codes[i + 1]` although both are
+    /// settled.
+    ///
+    /// # Safety
+    /// The machine must have `S`.
     #[inline(always)]
-    pub fn divides(&self, left: Char, right: Char) -> bool {
-        (left.bits | right.bits) & UNSETTLED == 0 && !self.merging.may_hold(left, right)
+    pub unsafe fn merge<S: Isa>(&self, codes: &[u32; BLOCK + 1]) -> u16 {
+        // SAFETY: the caller's contract.
+        unsafe { S::pairs_in(&self.merging, codes) }
     }
 
-    /// Whether one of the two may be upset by the other.
+    /// Bit `i`: one of `codes[i]` and `codes[i + 1]` may be upset by the other.
+    ///
+    /// # Safety
+    /// The machine must have `S`.
     #[inline(always)]
-    pub fn upsets(&self, left: Char, right: Char) -> bool {
-        self.upsetting.may_hold(left, right)
+    pub unsafe fn upset<S: Isa>(&self, codes: &[u32; BLOCK + 1]) -> u16 {
+        // SAFETY: the caller's contract.
+        unsafe { S::pairs_in(&self.upsetting, codes) }
+    }
+
+    /// Appends what each of `codes` becomes on its own; they are settled.
+    #[inline(always)]
+    pub fn push(&self, codes: &[u32], out: &mut Vec<u32>) {
+        out.reserve(codes.len() * MAX_IDS + 1);
+        let (mut len, tokens) = (out.len(), out.as_mut_ptr());
+        for &code in codes {
+            let entry = self.chars[code as usize & 0xffff];
+            // SAFETY: at most three words are added per code, and there is room for one more: the
+            // meta word, which the next tokens overwrite, or which is cut off.
+            unsafe { tokens.add(len).cast::<Entry>().write_unaligned(entry) };
+            len += (entry.meta & COUNT) as usize;
+        }
+        // SAFETY: all up to here has been written.
+        unsafe { out.set_len(len) };
+    }
+
+    /// Bytes of the longest token that begins with the character `code`; 0 if there is none.
+    #[inline(always)]
+    pub fn longest(&self, code: u32) -> usize {
+        (self.chars[code as usize & 0xffff].meta >> LENGTH_SHIFT) as usize
     }
 
     /// Bytes of memory.
     pub fn memory(&self) -> usize {
-        let filters = self.merging.bits.len() + self.upsetting.bits.len();
-        (self.chars.len() + filters) * size_of::<u64>()
+        self.chars.len() * size_of::<Entry>()
+            + self.unsettled.memory()
+            + self.merging.memory()
+            + self.upsetting.memory()
     }
 }
 
-/// An entry of [`Borders`].
-#[derive(Clone, Copy)]
-pub struct Char {
-    code: u32,
-    bits: u64,
-}
-
-impl Char {
-    /// Whether this is a character, and not [`NO_CHAR`].
-    #[inline(always)]
-    pub fn is_some(self) -> bool {
-        self.code != NONE
-    }
-
-    /// Appends what the character becomes on its own; false if that is not known.
-    #[inline(always)]
-    pub fn push(self, out: &mut Vec<u32>) -> bool {
-        let count = if self.bits & UNSETTLED == 0 { self.bits >> COUNT_SHIFT & 3 } else { 0 };
-        (0..count).for_each(|i| out.push((self.bits >> (i as u32 * ID_BITS) & ID_MASK) as u32));
-        count > 0
-    }
+/// The character of three bytes that `token` begins with.
+fn first_wide(token: &[u8]) -> Option<u32> {
+    token.first_chunk::<3>().filter(|char| simd::is_wide(char[0])).map(|&char| simd::decode(char))
 }
 
 /// A side of a border.
@@ -183,6 +188,3 @@ pub fn neighbours(token: &[u8]) -> impl Iterator<Item = (u32, u32)> + '_ {
         _ => None,
     })
 }
-
-/// No entry: what stands before the first character of a piece.
-pub const NO_CHAR: Char = Char { code: NONE, bits: UNSETTLED };

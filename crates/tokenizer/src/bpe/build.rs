@@ -6,8 +6,8 @@ use super::borders::{self, Borders, Findings, Side};
 use super::pairs::{ID_BITS, NO_RANK, PairTable, RANK_BITS};
 use super::pieces::PieceTable;
 use super::short::MAX_SYMBOLS;
-use super::{Bpe, NONE, Scratch, Symbols, TokenBytes};
-use crate::simd::Scalar;
+use super::{Bpe, NONE, Symbols, TokenBytes, Work, begins_wide};
+use crate::simd::{Scalar, is_wide};
 
 /// What the smallest unit of a text is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -63,6 +63,11 @@ pub enum BuildError {
 const MAX_TOKEN_BYTES: usize = 1 << 16;
 
 impl Vocabulary {
+    fn longest_after_mark(&self) -> usize {
+        let wide = self.pieces.iter().filter(|(_, p)| begins_wide(p) && !is_wide(p[0]));
+        wide.map(|(_, piece)| piece.len()).max().unwrap_or(0)
+    }
+
     fn check(&self) -> Result<(), BuildError> {
         let merges = self.merges.iter().flat_map(|m| [m.left, m.right, m.merged]);
         let ids = self.pieces.iter().map(|&(id, _)| id).chain(self.byte_ids).chain(merges);
@@ -101,7 +106,8 @@ impl Bpe {
             byte_ids: vocabulary.byte_ids,
             chars: vec![NONE; 0x1_0000],
             astral: HashMap::new(),
-            borders: Borders::new(Findings::default()),
+            borders: Borders::new(Findings::default(), texts(vocabulary)),
+            longest_after_mark: vocabulary.longest_after_mark(),
             low: u32::MAX,
             low_ranks: vec![NO_RANK; 0x1_0000],
         };
@@ -129,7 +135,7 @@ impl Bpe {
     /// For each token that the merges of its own text give: the pair that was merged last, and
     /// how many symbols there were before. None for the others.
     fn last_merges(&self, vocabulary: &Vocabulary) -> Vec<Option<Last>> {
-        let mut scratch = Scratch::default();
+        let mut work = Work::default();
         let one = |&(id, ref piece): &(u32, Vec<u8>)| {
             let (mut count, mut token) = (0, NONE);
             let out = |id, _| {
@@ -137,8 +143,8 @@ impl Bpe {
                 token = id;
             };
             // SAFETY: portable code runs anywhere.
-            unsafe { self.merge::<Scalar>(piece, &mut scratch, out) };
-            let (symbols, pair) = (scratch.short.len(), scratch.short.last());
+            unsafe { self.merge::<Scalar>(piece, &mut work, out) };
+            let (symbols, pair) = (work.short.len(), work.short.last());
             let is_whole = piece.len() <= MAX_SYMBOLS;
             (count == 1 && token == id).then_some(Last { symbols, pair, is_whole })
         };
@@ -187,7 +193,7 @@ impl Bpe {
         for code in borders::FIRST..0x1_0000 {
             self.settle(code, bounds, &mut findings);
         }
-        self.borders = Borders::new(findings);
+        self.borders = Borders::new(findings, texts(vocabulary));
     }
 
     /// Merges the bytes of a character and notes which neighbours could merge with it meanwhile,
@@ -344,6 +350,10 @@ impl Rivals {
             Side::Other => {}
         }
     }
+}
+
+fn texts(vocabulary: &Vocabulary) -> impl Iterator<Item = &[u8]> {
+    vocabulary.pieces.iter().map(|(_, piece)| piece.as_slice())
 }
 
 fn flat(pieces: &[(u32, Vec<u8>)]) -> TokenBytes {

@@ -4,8 +4,9 @@
 //! encoding of theirs: the first merge across the border of two tokens would also happen in the
 //! encoding of these two alone. So the encodings of two overlapping windows join wherever they
 //! have one token in common: all neighbours left of it are neighbours in one window, all right of
-//! it in the other. Windows are short pieces, which makes the whole linear. Where two windows do
-//! not agree, because tokens are as long as they are or because a text is made for that, larger
+//! it in the other. Windows are short pieces, which makes the whole linear; two at a time are
+//! encoded side by side, the second from a place that need not turn out a border. Where two windows
+//! do not agree, because tokens are as long as they are or because a text is made for that, larger
 //! ones follow, and at last one heap over the whole piece. A window like the one before, as in
 //! a million spaces, is not encoded again.
 
@@ -13,12 +14,14 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use super::pairs::NO_RANK;
-use super::short::{MAX_SYMBOLS, Short};
+use super::short::{MAX_SYMBOLS, MAX_TWO, Short};
 use super::{Bpe, Symbols};
 use crate::simd::Isa;
 
 /// Symbols of a window; the next size follows where windows do not agree.
 const WINDOWS: [usize; 3] = [64, MAX_SYMBOLS, 4096];
+/// Symbols of a window before the one that is encoded with it; enough stay to find a common token.
+const STRIDE: usize = 48;
 /// How many tokens of a window the next one repeats at most.
 const OVERLAP: usize = 4;
 
@@ -30,6 +33,9 @@ type Token = (u32, usize);
 pub struct Long {
     tokens: Vec<Token>,
     window: Window,
+    /// The window that was encoded together with `window`, and its room.
+    ahead: Window,
+    short: Short,
     heap: Heap,
 }
 
@@ -72,13 +78,29 @@ impl Long {
     /// The machine must have `S`.
     unsafe fn windows<S: Isa>(&mut self, bpe: &Bpe, piece: &[u8], short: &mut Short) -> bool {
         let (mut start, mut size) = (0, 0);
+        // Each turn reaches further or takes a larger window, so this ends.
         while self.reached() < piece.len() {
-            let before = self.reached();
-            // SAFETY: the caller's contract.
-            unsafe { self.encode_window::<S>(bpe, piece, start, size, short) };
-            if self.join(start) && self.reached() > before {
+            let is_first = size == 0 && !self.window.is_at(&piece[start..]);
+            let ahead = if is_first {
+                // SAFETY: the caller's contract, here and below.
+                unsafe { self.encode_two::<S>(bpe, piece, start, short) }
+            } else {
+                None
+            };
+            if ahead.is_none() {
+                // SAFETY: as above.
+                unsafe { self.encode_window::<S>(bpe, piece, start, size, short) };
+            }
+            if self.join(start) {
+                if let Some(ahead) = ahead {
+                    std::mem::swap(&mut self.window, &mut self.ahead);
+                    // Where the two do not agree, the next window begins at a border.
+                    start = if self.join(ahead) { ahead } else { start };
+                }
                 let fresh = self.tokens.len() - self.index_of(start);
                 start = self.border_before(self.reached(), OVERLAP.min(fresh / 2));
+                // Long tokens, as of spaces, would leave nothing new in a small window.
+                size = if self.reached() - start <= WINDOWS[0] / 2 { 0 } else { size };
             } else if size + 1 < WINDOWS.len() {
                 // From the start of the last window on: what it began with is certain.
                 size += 1;
@@ -89,6 +111,31 @@ impl Long {
             }
         }
         true
+    }
+
+    /// Encodes two windows of the first size, the one at `start` and one further on, and says
+    /// where that begins; None if the piece ends with the first.
+    ///
+    /// # Safety
+    /// The machine must have `S`.
+    unsafe fn encode_two<S: Isa>(
+        &mut self,
+        bpe: &Bpe,
+        piece: &[u8],
+        start: usize,
+        short: &mut Short,
+    ) -> Option<usize> {
+        fill(short, bpe, piece, start);
+        if start + short.end() == piece.len() {
+            return None;
+        }
+        let ahead = start + short.end_of(STRIDE - 1)?;
+        fill(&mut self.short, bpe, piece, ahead);
+        // SAFETY: the caller's contract.
+        unsafe { S::vectorize(|| Short::merge_two::<S>(short, &mut self.short, bpe)) };
+        self.window.take(&piece[start..], short);
+        self.ahead.take(&piece[ahead..], &self.short);
+        Some(ahead)
     }
 
     /// Encodes the window of `piece` that begins at `start`.
@@ -104,25 +151,21 @@ impl Long {
         short: &mut Short,
     ) {
         let window = &mut self.window;
-        if !window.text.is_empty() && piece[start..].starts_with(&window.text) {
+        if window.is_at(&piece[start..]) {
             return;
         }
         let symbols = Symbols::new(bpe, piece, start).take(WINDOWS[size]);
         let symbols = symbols.map(|(id, end)| (id, end - start));
-        window.tokens.clear();
-        let end = if WINDOWS[size] <= MAX_SYMBOLS {
+        if WINDOWS[size] <= MAX_SYMBOLS {
             short.clear();
             symbols.for_each(|(id, end)| _ = short.push(id, end));
             // SAFETY: the caller's contract.
             unsafe { S::vectorize(|| short.merge::<S>(bpe)) };
-            window.tokens.extend(short.tokens());
-            short.end()
-        } else {
-            self.heap.encode(bpe, symbols, |id, end| window.tokens.push((id, end)));
-            window.tokens.last().map_or(0, |&(_, end)| end)
-        };
-        window.text.clear();
-        window.text.extend_from_slice(&piece[start..start + end]);
+            return window.take(&piece[start..], short);
+        }
+        window.tokens.clear();
+        self.heap.encode(bpe, symbols, |id, end| window.tokens.push((id, end)));
+        window.keep(&piece[start..]);
     }
 
     /// Where the last token ends.
@@ -141,17 +184,20 @@ impl Long {
         before.map_or(0, |last| last + 1)
     }
 
-    /// Replaces the tokens from the first one on that the window at `start` has as well.
+    /// Replaces the tokens from the first one on that the window at `start` has as well; false, and
+    /// nothing changed, if there is none or the window reaches no further.
     fn join(&mut self, start: usize) -> bool {
         let new = &self.window.tokens;
+        if start + new.last().map_or(0, |&(_, end)| end) <= self.reached() {
+            return false;
+        }
         if self.tokens.is_empty() || start == 0 {
             self.tokens.clear();
             self.tokens.extend_from_slice(new);
             return true;
         }
-        let first = self.index_of(start);
-        let mut old = first;
-        let mut old_start = start;
+        let mut old = self.index_of(start);
+        let mut old_start = old.checked_sub(1).map_or(0, |last| self.tokens[last].1);
         let mut new_start = start;
         let mut common = None;
         for (skip, &(id, end)) in new.iter().enumerate() {
@@ -173,6 +219,35 @@ impl Long {
         self.tokens.truncate(old);
         self.tokens.extend(new[skip..].iter().map(|&(id, end)| (id, start + end)));
         true
+    }
+}
+
+/// The symbols of a window of the first size at `start`.
+fn fill(short: &mut Short, bpe: &Bpe, piece: &[u8], start: usize) {
+    const { assert!(WINDOWS[0] <= MAX_TWO) };
+    short.clear();
+    let symbols = Symbols::new(bpe, piece, start).take(WINDOWS[0]);
+    symbols.for_each(|(id, end)| _ = short.push(id, end - start));
+}
+
+impl Window {
+    /// Whether `text` begins with this window.
+    fn is_at(&self, text: &[u8]) -> bool {
+        !self.text.is_empty() && text.starts_with(&self.text)
+    }
+
+    /// Becomes the window at the start of `text` that `short` holds merged.
+    fn take(&mut self, text: &[u8], short: &Short) {
+        self.tokens.clear();
+        self.tokens.extend(short.tokens());
+        self.keep(text);
+    }
+
+    /// Keeps as much of `text` as the tokens stand for.
+    fn keep(&mut self, text: &[u8]) {
+        let end = self.tokens.last().map_or(0, |&(_, end)| end);
+        self.text.clear();
+        self.text.extend_from_slice(&text[..end]);
     }
 }
 

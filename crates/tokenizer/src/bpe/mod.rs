@@ -3,6 +3,7 @@
 mod borders;
 mod build;
 mod cache;
+mod divide;
 mod long;
 mod pairs;
 mod pieces;
@@ -10,15 +11,16 @@ mod short;
 
 use std::collections::HashMap;
 
-use borders::{Borders, NO_CHAR};
+use borders::Borders;
 pub use build::{BuildError, Merge, Symbolism, Vocabulary};
 use cache::Cache;
+use divide::Run;
 use long::Long;
 use pairs::PairTable;
 use pieces::{INLINE, Key, PieceTable, hash_long};
 use short::Short;
 
-use crate::simd::Isa;
+use crate::simd::{self, Isa, is_wide};
 use crate::unicode;
 
 /// No token.
@@ -75,6 +77,8 @@ pub struct Bpe {
     /// Characters beyond U+FFFF that are tokens, for characters.
     astral: HashMap<u32, u32>,
     borders: Borders,
+    /// Bytes of the longest token that begins wide after one mark.
+    longest_after_mark: usize,
     /// The ids `low..low + 256` are the single bytes, and `low_ranks[l << 8 | r]` their ranks.
     low: u32,
     low_ranks: Vec<u32>,
@@ -83,15 +87,36 @@ pub struct Bpe {
 /// What one thread needs to encode: no allocation once it is warm.
 #[derive(Default)]
 pub struct Scratch {
+    batch: Batch,
+    room: Room,
+}
+
+/// What a piece needs that is no short token.
+#[derive(Default)]
+struct Room {
+    run: Run,
+    work: Work,
+}
+
+/// What merges need.
+#[derive(Default)]
+struct Work {
     short: Short,
     long: Long,
     cache: Cache,
 }
 
 impl Scratch {
+    /// Makes it ready for a text.
+    #[inline(always)]
+    pub fn begin(&mut self) {
+        self.batch.len = 0;
+        self.batch.borders[0] = 0;
+    }
+
     /// Bytes of memory of a fresh one.
     pub fn bytes(&self) -> usize {
-        size_of::<Self>() + self.cache.bytes()
+        size_of::<Self>() + self.room.work.cache.bytes()
     }
 }
 
@@ -111,11 +136,20 @@ impl<'a> Part<'a> {
     }
 }
 
+/// In place of a hash: the piece begins wide and is too long for a token.
+const BEYOND: u64 = 0;
+
+/// Whether a piece is of a script whose characters have three bytes, after one mark at most.
+#[inline(always)]
+fn begins_wide(piece: &[u8]) -> bool {
+    is_wide(piece[0]) || piece.get(1).is_some_and(|&byte| is_wide(byte))
+}
+
 /// Pieces that are looked up together; a power of two.
 const BATCH: usize = 32;
 
 /// Pieces on their way through [`Bpe::add`] and [`Bpe::encode`].
-pub struct Batch {
+struct Batch {
     /// Piece `i` is `borders[i]..borders[i + 1]`.
     borders: [usize; BATCH + 1],
     keys: [Key; BATCH],
@@ -157,6 +191,13 @@ impl Bpe {
         self.merged.as_ptr().wrapping_add(rank as usize)
     }
 
+    /// How many bytes of a text the token `id` stands for.
+    pub fn len_of(&self, id: u32) -> usize {
+        // The text of a token of the fallback is not what it stands for.
+        let is_fallback = self.symbolism == Symbolism::Chars && self.byte_ids.contains(&id);
+        if is_fallback { 1 } else { self.tokens.get(id).len() }
+    }
+
     /// Bytes of memory of all tables.
     pub fn memory(&self) -> usize {
         self.pairs.bytes()
@@ -166,7 +207,7 @@ impl Bpe {
             + (self.merged.len() + self.chars.len() + self.low_ranks.len()) * size_of::<u32>()
     }
 
-    /// Appends the tokens of the pieces of `batch` to `out`.
+    /// Appends the tokens of the pieces that were added to `out`.
     ///
     /// Tables are larger than the caches near the core: what the next pieces need is asked for
     /// while the ones before are at work.
@@ -174,13 +215,8 @@ impl Bpe {
     /// # Safety
     /// The machine must have `S`.
     #[inline(always)]
-    pub unsafe fn encode<S: Isa>(
-        &self,
-        text: &[u8],
-        batch: &mut Batch,
-        scratch: &mut Scratch,
-        out: &mut Vec<u32>,
-    ) {
+    pub unsafe fn encode<S: Isa>(&self, text: &[u8], scratch: &mut Scratch, out: &mut Vec<u32>) {
+        let Scratch { batch, room } = scratch;
         let count = batch.len.min(BATCH);
         for at in 0..count {
             let (start, end) = (batch.borders[at], batch.borders[at + 1]);
@@ -190,7 +226,7 @@ impl Bpe {
             };
             if batch.ids[at] == NONE {
                 // SAFETY: the caller's contract.
-                unsafe { S::prefetch(scratch.cache.place(batch.hashes[at])) };
+                unsafe { S::prefetch(room.work.cache.place(batch.hashes[at])) };
             }
         }
         out.reserve(BATCH);
@@ -205,19 +241,20 @@ impl Bpe {
                     hash: batch.hashes[at],
                 };
                 // SAFETY: the caller's contract.
-                unsafe { self.encode_other::<S>(part, scratch, out) };
+                unsafe { self.encode_other::<S>(part, room, out) };
             }
         }
         batch.borders[0] = batch.borders[count];
         batch.len = 0;
     }
 
-    /// Adds the piece that ends at `end` to `batch`; false when that is full.
+    /// Adds the piece of `text` that ends at `end`; false when there is room for no more.
     ///
     /// # Safety
     /// The machine must have `S`.
     #[inline(always)]
-    pub unsafe fn add<S: Isa>(&self, text: &[u8], batch: &mut Batch, end: usize) -> bool {
+    pub unsafe fn add<S: Isa>(&self, text: &[u8], scratch: &mut Scratch, end: usize) -> bool {
+        let batch = &mut scratch.batch;
         let at = batch.len & (BATCH - 1);
         let start = batch.borders[at];
         batch.borders[at + 1] = end;
@@ -229,10 +266,24 @@ impl Bpe {
             batch.keys[at] = key;
             batch.hashes[at] = hash;
         } else {
-            batch.hashes[at] = hash_long(&text[start..end]);
+            let piece = &text[start..end];
+            batch.hashes[at] = if self.is_beyond(piece) { BEYOND } else { hash_long(piece) };
         }
         batch.len = at + 1;
         batch.len < BATCH
+    }
+
+    /// Whether `piece`, longer than [`INLINE`], begins wide and no token that begins as it does is
+    /// that long.
+    #[inline(always)]
+    fn is_beyond(&self, piece: &[u8]) -> bool {
+        let Some(&char) = piece.first_chunk::<3>() else { return false };
+        let longest = match char {
+            [first, ..] if is_wide(first) => self.borders.longest(simd::decode(char)),
+            [_, second, _] if is_wide(second) => self.longest_after_mark,
+            _ => return false,
+        };
+        piece.len() > longest
     }
 
     /// A piece that is no short token.
@@ -240,104 +291,28 @@ impl Bpe {
     /// # Safety
     /// The machine must have `S`.
     #[inline(never)]
-    unsafe fn encode_other<S: Isa>(
-        &self,
-        part: Part<'_>,
-        scratch: &mut Scratch,
-        out: &mut Vec<u32>,
-    ) {
+    unsafe fn encode_other<S: Isa>(&self, part: Part<'_>, room: &mut Room, out: &mut Vec<u32>) {
         let piece = part.bytes();
         if piece.len() > INLINE
+            && part.hash != BEYOND
             && let Some(id) = self.pieces.long(piece, part.hash, |id| self.tokens.get(id))
         {
             out.push(id);
             return;
         }
-        let is_wide = |at: usize| piece.get(at).is_some_and(|&b| (0xe0..0xf0).contains(&b));
         // SAFETY: the caller's contract.
         unsafe {
-            if is_wide(0) || is_wide(1) || piece.len() > short::MAX_SYMBOLS {
-                self.encode_divided::<S>(piece, scratch, out);
-            } else {
-                self.encode_merged::<S>(part, scratch, out);
-            }
+            S::vectorize(
+                #[inline(always)]
+                || {
+                    if begins_wide(piece) || piece.len() > short::MAX_SYMBOLS {
+                        self.encode_divided::<S>(piece, room, out);
+                    } else {
+                        self.encode_merged::<S>(part, &mut room.work, out);
+                    }
+                },
+            );
         }
-    }
-
-    /// A piece with characters of three bytes: each part between two borders by itself.
-    ///
-    /// # Safety
-    /// The machine must have `S`.
-    #[inline(always)]
-    unsafe fn encode_divided<S: Isa>(
-        &self,
-        piece: &[u8],
-        scratch: &mut Scratch,
-        out: &mut Vec<u32>,
-    ) {
-        let (mut start, mut pos, mut last) = (0, 0, NO_CHAR);
-        // Whether nothing before `last` upsets it; the border before it, if that divides unless
-        // what follows upsets it.
-        let (mut is_calm, mut open) = (true, None);
-        while pos < piece.len() {
-            if !(0xe0..0xf0).contains(&piece[pos]) {
-                (is_calm, open, last) = (false, None, NO_CHAR);
-                pos += 1;
-                continue;
-            }
-            let char = self.borders.char(unicode::decode(piece, pos).0);
-            let divides = self.borders.divides(last, char);
-            let upsets = !divides && self.borders.upsets(last, char);
-            if let Some((end, before)) = open.take().filter(|_| !upsets) {
-                // SAFETY: the caller's contract.
-                unsafe { self.encode_part::<S>(piece, start, end, before, scratch, out) };
-                start = end;
-            }
-            open = (divides && is_calm).then_some((pos, last));
-            is_calm = pos == 0 || (last.is_some() && !upsets);
-            last = char;
-            pos += 3;
-        }
-        if let Some((end, before)) = open {
-            // SAFETY: the caller's contract.
-            unsafe { self.encode_part::<S>(piece, start, end, before, scratch, out) };
-            start = end;
-        }
-        // SAFETY: the caller's contract.
-        unsafe { self.encode_part::<S>(piece, start, piece.len(), last, scratch, out) };
-    }
-
-    /// `piece[start..end]`, which ends with the character `last`.
-    ///
-    /// # Safety
-    /// The machine must have `S`.
-    #[inline(always)]
-    unsafe fn encode_part<S: Isa>(
-        &self,
-        piece: &[u8],
-        start: usize,
-        end: usize,
-        last: borders::Char,
-        scratch: &mut Scratch,
-        out: &mut Vec<u32>,
-    ) {
-        let is_char = end - start == 3 && piece[start] >= 0xe0;
-        if is_char && last.push(out) {
-            return;
-        }
-        let mut part = Part { text: piece, start, end, hash: 0 };
-        if end - start <= INLINE {
-            let key = Key::load(piece, start, end - start);
-            part.hash = key.hash();
-            if let Some(id) = self.pieces.merged(key, part.hash) {
-                out.push(id);
-                return;
-            }
-        } else {
-            part.hash = hash_long(part.bytes());
-        }
-        // SAFETY: the caller's contract.
-        unsafe { self.encode_merged::<S>(part, scratch, out) };
     }
 
     /// By merges, or from the cache of this thread.
@@ -345,21 +320,16 @@ impl Bpe {
     /// # Safety
     /// The machine must have `S`.
     #[inline(always)]
-    unsafe fn encode_merged<S: Isa>(
-        &self,
-        part: Part<'_>,
-        scratch: &mut Scratch,
-        out: &mut Vec<u32>,
-    ) {
-        let slot = scratch.cache.slot(part.text, part.start, part.end, part.hash);
-        if slot.as_ref().is_some_and(|slot| scratch.cache.push(slot, out)) {
+    unsafe fn encode_merged<S: Isa>(&self, part: Part<'_>, work: &mut Work, out: &mut Vec<u32>) {
+        let slot = work.cache.slot(part.text, part.start, part.end, part.hash);
+        if slot.as_ref().is_some_and(|slot| work.cache.push(slot, out)) {
             return;
         }
         let first = out.len();
         // SAFETY: the caller's contract.
-        unsafe { self.merge::<S>(part.bytes(), scratch, |id, _| out.push(id)) };
+        unsafe { self.merge::<S>(part.bytes(), work, |id, _| out.push(id)) };
         if let Some(slot) = slot {
-            scratch.cache.put(&slot, &out[first..]);
+            work.cache.put(&slot, &out[first..]);
         }
     }
 
@@ -367,13 +337,8 @@ impl Bpe {
     ///
     /// # Safety
     /// The machine must have `S`.
-    unsafe fn merge<S: Isa>(
-        &self,
-        piece: &[u8],
-        scratch: &mut Scratch,
-        mut out: impl FnMut(u32, usize),
-    ) {
-        let short = &mut scratch.short;
+    unsafe fn merge<S: Isa>(&self, piece: &[u8], work: &mut Work, mut out: impl FnMut(u32, usize)) {
+        let short = &mut work.short;
         short.clear();
         let fits = Symbols::new(self, piece, 0).all(|(id, end)| short.push(id, end));
         // SAFETY: the caller's contract.
@@ -382,7 +347,7 @@ impl Bpe {
                 S::vectorize(|| short.merge::<S>(self));
                 short.tokens().for_each(|(id, end)| out(id, end));
             } else {
-                scratch.long.encode::<S>(self, piece, short, out);
+                work.long.encode::<S>(self, piece, short, out);
             }
         }
     }

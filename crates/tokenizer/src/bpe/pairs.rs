@@ -3,38 +3,59 @@
 /// Ids must fit in this many bits, so that a pair and its rank are one word.
 pub const ID_BITS: u32 = 20;
 /// Ranks must fit in this many bits.
-pub const RANK_BITS: u32 = 24;
+pub const RANK_BITS: u32 = 23;
 /// No merge. Larger than every rank.
 pub const NO_RANK: u32 = u32::MAX;
 
-const EMPTY: u64 = u64::MAX;
 const MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15;
+const KEY_SHIFT: u32 = RANK_BITS + 1;
+/// In the first slot of a bucket: more of its pairs are in the next one.
+const OVERFLOW: u64 = 1 << RANK_BITS;
+/// A key that is no pair, because ids stay below the largest number of their bits.
+const EMPTY: u64 = u64::MAX << KEY_SHIFT;
+/// Slots of a bucket: half a cache line.
+const SLOTS: usize = 4;
 
-/// `left << 44 | right << 24 | rank` by open addressing, three quarters full: a look-up reads one
-/// cache line almost always.
+#[derive(Clone, Copy)]
+#[repr(C, align(32))]
+struct Bucket([u64; SLOTS]);
+
+/// `left << 44 | right << 24 | rank` in buckets, half full on average. A look-up compares all
+/// slots of a bucket and has nothing to decide but whether to go on, which is rare: most pairs
+/// that are looked up have no merge, and neither that nor the opposite can be foreseen.
 pub struct PairTable {
-    slots: Vec<u64>,
+    buckets: Vec<Bucket>,
     homes: u64,
 }
 
 impl PairTable {
     /// A table of `(left, right, rank)`. Where a pair comes twice the later one stays, as in HF.
     pub fn new(pairs: &[(u32, u32, u32)]) -> Self {
-        let homes = (pairs.len() + pairs.len() / 3).max(16);
-        let mut table = Self { slots: vec![EMPTY; homes + 1], homes: homes as u64 };
+        let homes = (pairs.len() * 2 / SLOTS).max(1);
+        let empty = Bucket([EMPTY; SLOTS]);
+        let mut table = Self { buckets: vec![empty; homes + 1], homes: homes as u64 };
         for &(left, right, rank) in pairs {
-            let key = u64::from(left) << ID_BITS | u64::from(right);
-            let mut at = table.home(key);
-            while table.slots[at] != EMPTY && table.slots[at] >> RANK_BITS != key {
-                at += 1;
-            }
-            table.slots[at] = key << RANK_BITS | u64::from(rank);
-            // The last slot stays empty, so that a search ends without a test for the end.
-            if at + 1 == table.slots.len() {
-                table.slots.push(EMPTY);
-            }
+            table.put(u64::from(left) << ID_BITS | u64::from(right), u64::from(rank));
         }
         table
+    }
+
+    fn put(&mut self, key: u64, rank: u64) {
+        let mut at = self.home(key);
+        loop {
+            let bucket = &mut self.buckets[at].0;
+            let place = |slot: &u64| slot >> KEY_SHIFT == key || *slot & !OVERFLOW == EMPTY;
+            if let Some(slot) = bucket.iter_mut().find(|slot| place(slot)) {
+                *slot = key << KEY_SHIFT | *slot & OVERFLOW | rank;
+                return;
+            }
+            bucket[0] |= OVERFLOW;
+            at += 1;
+            // The last bucket never overflows, so that a search ends without a test for the end.
+            if at + 1 >= self.buckets.len() {
+                self.buckets.push(Bucket([EMPTY; SLOTS]));
+            }
+        }
     }
 
     #[inline(always)]
@@ -48,12 +69,14 @@ impl PairTable {
         let key = u64::from(left) << ID_BITS | u64::from(right);
         let mut at = self.home(key);
         loop {
-            let slot = self.slots[at];
-            if slot >> RANK_BITS == key {
-                return slot as u32 & ((1 << RANK_BITS) - 1);
+            let bucket = &self.buckets[at].0;
+            let mut rank = NO_RANK;
+            for slot in bucket {
+                let is_it = slot >> KEY_SHIFT == key;
+                rank = if is_it { *slot as u32 & (OVERFLOW as u32 - 1) } else { rank };
             }
-            if slot == EMPTY {
-                return NO_RANK;
+            if rank != NO_RANK || bucket[0] & OVERFLOW == 0 {
+                return rank;
             }
             at += 1;
         }
@@ -61,7 +84,7 @@ impl PairTable {
 
     /// Bytes of memory.
     pub fn bytes(&self) -> usize {
-        self.slots.len() * 8
+        self.buckets.len() * size_of::<Bucket>()
     }
 }
 

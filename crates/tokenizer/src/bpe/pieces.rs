@@ -72,7 +72,7 @@ pub struct PieceTable {
     longest: usize,
 }
 
-/// Hash of a piece of any length.
+/// Hash of a piece of any length; never 0.
 #[inline(always)]
 pub fn hash_long(piece: &[u8]) -> u64 {
     let mut hash = piece.len() as u64 ^ OTHER;
@@ -87,7 +87,7 @@ pub fn hash_long(piece: &[u8]) -> u64 {
         None => rest.iter().fold(0, |all, &b| all << 8 | u64::from(b)),
     };
     hash = (hash ^ last).wrapping_mul(OTHER);
-    hash ^ hash >> 32
+    (hash ^ hash >> 32) | 1 << 63
 }
 
 impl PieceTable {

@@ -66,7 +66,7 @@ fn random_vocabulary(random: &mut Random, alphabet: &[u8], merges: usize) -> Voc
 
 fn encode(bpe: &Bpe, piece: &[u8]) -> Vec<u32> {
     let mut out = Vec::new();
-    let mut scratch = Scratch::default();
+    let mut room = Room::default();
     let hash = match piece.len() {
         ..=INLINE => Key::load(piece, 0, piece.len()).hash(),
         _ => hash_long(piece),
@@ -77,18 +77,18 @@ fn encode(bpe: &Bpe, piece: &[u8]) -> Vec<u32> {
         match Level::best() {
             #[cfg(target_arch = "x86_64")]
             Level::Avx2 => {
-                bpe.encode_other::<crate::simd::Avx2>(part, &mut scratch, &mut out);
+                bpe.encode_other::<crate::simd::Avx2>(part, &mut room, &mut out);
             }
             #[cfg(target_arch = "x86_64")]
             Level::Avx512 => {
-                bpe.encode_other::<crate::simd::Avx512>(part, &mut scratch, &mut out);
+                bpe.encode_other::<crate::simd::Avx512>(part, &mut room, &mut out);
             }
             #[cfg(target_arch = "aarch64")]
             Level::Neon => {
-                bpe.encode_other::<crate::simd::Neon>(part, &mut scratch, &mut out);
+                bpe.encode_other::<crate::simd::Neon>(part, &mut room, &mut out);
             }
             Level::Scalar => {
-                bpe.encode_other::<Scalar>(part, &mut scratch, &mut out);
+                bpe.encode_other::<Scalar>(part, &mut room, &mut out);
             }
         }
     }
@@ -119,6 +119,32 @@ fn windows_and_heap_agree_with_the_definition() {
     all_agree(2, b"abc", &["a", "b", "c"]);
     all_agree(3, b"a", &["a"]);
     all_agree(4, b"abcdefgh", &["a", "bb", "cde", "abcdefgh", "h", "g"]);
+}
+
+/// Tokens as long as whole windows, as vocabularies have them for spaces.
+#[test]
+fn tokens_longer_than_a_window_come_to_an_end() {
+    let mut random = Random(8);
+    for longest in [64, 128, 1024] {
+        let mut vocabulary = random_vocabulary(&mut random, b"xyz", 12);
+        let mut part = vec![b'a'];
+        while part.len() < longest {
+            let left =
+                vocabulary.pieces.iter().position(|(_, piece)| *piece == part).unwrap() as u32;
+            part = part.repeat(2);
+            let (merged, rank) = (vocabulary.pieces.len() as u32, vocabulary.merges.len() as u32);
+            vocabulary.pieces.push((merged, part.clone()));
+            vocabulary.merges.push(Merge { left, right: left, merged, rank });
+        }
+        let bpe = Bpe::new(&vocabulary).unwrap();
+        for count in [100, 300, 5000, 20_000] {
+            let run = "a".repeat(count);
+            for text in [run.clone(), format!("x{run}y"), format!("{run}xyz{run}zz{run}")] {
+                let expected = long::by_heap(&bpe, text.as_bytes());
+                assert_eq!(encode(&bpe, text.as_bytes()), expected, "{longest}, {count}");
+            }
+        }
+    }
 }
 
 #[test]

@@ -90,6 +90,7 @@ pub fn from_json(text: &str) -> Result<Spec, LoadError> {
     let normalizer = pipeline::normalizer(&file.normalizer)?;
     let mut cut = pipeline::pre_tokenizer(&file.pre_tokenizer, normalizer)?;
     let (prefix, suffix) = pipeline::post_processor(&file.post_processor)?;
+    let trim = pipeline::trim(&file.post_processor);
     let scheme = pipeline::decoder(&file.decoder)?;
     let vocabulary = match (cut, scheme) {
         (Cut::Pattern { .. }, Scheme::Bytes) => byte_level(&model)?,
@@ -105,7 +106,8 @@ pub fn from_json(text: &str) -> Result<Spec, LoadError> {
     }
     let added = added(file.added_tokens, &model, normalizer)?;
     let strings = model.vocab.into_iter().map(|(string, id)| (id, string)).collect();
-    Ok(Spec { vocabulary, nfc: normalizer.nfc, cut, added, prefix, suffix, scheme, strings })
+    let nfc = normalizer.nfc;
+    Ok(Spec { vocabulary, nfc, cut, added, prefix, suffix, trim, scheme, strings })
 }
 
 fn model(raw: &RawValue) -> Result<Model, LoadError> {

@@ -10,6 +10,7 @@ pub use json::from_json;
 pub use ranks::{Ranks, from_ranks};
 
 use crate::bpe::{BuildError, Vocabulary};
+use crate::offsets::Trim;
 use crate::split::Pattern;
 
 /// Why a tokenizer cannot be used.
@@ -144,6 +145,8 @@ pub struct Spec {
     pub prefix: Vec<u32>,
     /// Ids after it.
     pub suffix: Vec<u32>,
+    /// Spaces around tokens are no part of their offsets.
+    pub trim: Option<Trim>,
     /// Tokens to text.
     pub scheme: Scheme,
     /// The model's own strings.

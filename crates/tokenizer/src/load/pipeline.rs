@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use super::{Cut, Ends, LoadError, Prepend, Scheme, broken, unsupported};
+use crate::offsets::Trim;
 use crate::split::Pattern;
 
 /// What SentencePiece writes for a space.
@@ -164,6 +165,15 @@ pub fn post_processor(value: &Value) -> Result<(Vec<u32>, Vec<u32>), LoadError> 
         suffix.extend(after);
     }
     Ok((prefix, suffix))
+}
+
+/// What the post-processor does with the spaces around tokens.
+pub fn trim(value: &Value) -> Option<Trim> {
+    let trims = |step: &&Value| {
+        matches!(kind(step), "ByteLevel" | "RobertaProcessing") && flag(step, "trim_offsets", true)
+    };
+    let step = steps(value, "processors").into_iter().find(trims)?;
+    Some(Trim { keeps_first: flag(step, "add_prefix_space", true) })
 }
 
 fn template(step: &Value) -> Result<(Vec<u32>, Vec<u32>), LoadError> {

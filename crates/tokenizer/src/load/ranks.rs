@@ -65,6 +65,7 @@ pub fn from_ranks(ranks: Ranks) -> Result<Spec, LoadError> {
         added: ranks.special.into_iter().map(special).collect(),
         prefix: Vec::new(),
         suffix: Vec::new(),
+        trim: None,
         scheme: Scheme::Bytes,
         vocabulary: Vocabulary {
             symbolism: Symbolism::Bytes,

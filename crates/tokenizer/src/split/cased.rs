@@ -8,7 +8,7 @@ use super::Splitter;
 use super::common::{
     Blanks, blanks_end, class_at, contraction_end, marks_end, numbers_end, run_end,
 };
-use crate::simd::Isa;
+use crate::simd::{Isa, is_wide};
 use crate::unicode::{Classes, LETTER, LOWER, NUMBER, SPACE, UPPER, char_start};
 
 /// The scanner. `DIGITS`: most digits of a piece; `CONTRACTIONS`: whether words keep theirs.
@@ -104,6 +104,10 @@ impl<const DIGITS: usize, const CONTRACTIONS: bool> Cased<DIGITS, CONTRACTIONS> 
             upper += 1;
         }
         if text.get(upper).is_some_and(|&b| b >= 0x80) {
+            if is_wide(text[upper]) {
+                // SAFETY: the caller's contract; all unified ideographs are both `U` and `L`.
+                upper += unsafe { S::ideographs(text, upper) };
+            }
             upper = run_end(self.classes, text, upper, UPPER);
         }
         // SAFETY: the caller's contract.

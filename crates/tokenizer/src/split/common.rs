@@ -1,6 +1,6 @@
 //! What the expressions share: runs of one class, contractions and white space.
 
-use crate::simd::Isa;
+use crate::simd::{Isa, is_wide};
 use crate::unicode::{self, Classes, LETTER, NUMBER, SPACE};
 
 /// Class of the character at `pos`, and its length.
@@ -30,8 +30,14 @@ pub fn run_end(classes: &Classes, text: &[u8], mut pos: usize, mask: u8) -> usiz
 #[inline(always)]
 pub unsafe fn letters_end<S: Isa>(classes: &Classes, text: &[u8], mut pos: usize) -> usize {
     loop {
-        // SAFETY: the caller's contract.
-        pos += unsafe { S::letters(text, pos) };
+        if text.get(pos).is_some_and(u8::is_ascii) {
+            // SAFETY: the caller's contract.
+            pos += unsafe { S::letters(text, pos) };
+        }
+        if text.get(pos).is_some_and(|&byte| is_wide(byte)) {
+            // SAFETY: as above; all unified ideographs are letters.
+            pos += unsafe { S::ideographs(text, pos) };
+        }
         let Some(&byte) = text.get(pos) else { return text.len() };
         if byte < 0x80 {
             return pos;

@@ -46,48 +46,63 @@ fn median(mut values: Vec<f64>) -> f64 {
     values[values.len() / 2]
 }
 
-/// Median nanoseconds and instructions of each subject for one pass over `prompts`.
+/// Medians of one pass over all prompts.
+struct Result {
+    /// Nanoseconds of a pass right after the other tokenizers', whose tables are in the caches.
+    cold_ns: f64,
+    /// Nanoseconds and instructions of the pass after that.
+    ns: f64,
+    instructions: f64,
+}
+
+/// Each subject in turn, twice, `rounds` times.
 fn measure(
     counter: &Counter,
     subjects: &[Subject],
     prompts: &[String],
     rounds: usize,
-) -> Vec<(f64, f64)> {
-    let mut samples = vec![(Vec::new(), Vec::new()); subjects.len()];
+) -> Vec<Result> {
+    let mut samples = vec![<[Vec<f64>; 3]>::default(); subjects.len()];
     for round in 0..=rounds {
-        for (subject, (times, counts)) in subjects.iter().zip(&mut samples) {
-            let (ns, instructions) = counter.measure(|| {
+        for (subject, [cold, warm, counts]) in subjects.iter().zip(&mut samples) {
+            let pass = || {
                 for prompt in prompts {
                     std::hint::black_box((subject.encode)(prompt));
                 }
-            });
-            // The first round only warms up.
+            };
+            let (cold_ns, _) = counter.measure(pass);
+            let (ns, instructions) = counter.measure(pass);
+            // The first round only fills allocators and caches of pieces.
             if round > 0 {
-                times.push(ns);
+                cold.push(cold_ns);
+                warm.push(ns);
                 counts.push(instructions.unwrap_or(f64::NAN));
             }
         }
     }
-    samples.into_iter().map(|(times, counts)| (median(times), median(counts))).collect()
+    let result = |[cold, warm, counts]: [Vec<f64>; 3]| Result {
+        cold_ns: median(cold),
+        ns: median(warm),
+        instructions: median(counts),
+    };
+    samples.into_iter().map(result).collect()
 }
 
-fn report(label: &str, subjects: &[Subject], prompts: &[String], results: &[(f64, f64)]) {
+/// One line of the table: MB/s of the first, and how many times its time the others take. In
+/// brackets: the same for passes right after other tokenizers'.
+fn report(label: &str, prompts: &[String], results: &[Result]) {
     let bytes: usize = prompts.iter().map(String::len).sum();
-    let (base_ns, base_count) = results[0];
-    print!("{label:<26}");
-    for (subject, (ns, count)) in subjects.iter().zip(results) {
-        print!(
-            " | {} {:.2} us {:.0} MB/s {:.1}x",
-            subject.name,
-            ns / 1e3 / prompts.len() as f64,
-            bytes as f64 / ns * 1e3,
-            ns / base_ns
-        );
-        if count.is_finite() {
-            print!(" ({:.1} ins/B, {:.1}x)", count / bytes as f64, count / base_count);
-        }
+    let speed = |ns: f64| bytes as f64 / ns * 1e3;
+    let ours = &results[0];
+    print!("| {label} | {:.2} | ", ours.ns / 1e3 / prompts.len() as f64);
+    print!("{:.0} ({:.0})", speed(ours.ns), speed(ours.cold_ns));
+    for other in &results[1..] {
+        print!(" | {:.1} ({:.1})", other.ns / ours.ns, other.cold_ns / ours.cold_ns);
     }
-    println!();
+    if ours.instructions.is_finite() {
+        print!(" | {:.1} ins/B", ours.instructions / bytes as f64);
+    }
+    println!(" |");
 }
 
 fn agree(subjects: &[Subject], text: &str) {
@@ -112,6 +127,9 @@ pub fn main() {
     let subjects = subjects(folder);
     let ours = Tokenizer::from_file(folder.join("phi4.json")).expect("ours loads");
     if only != Some("worst") {
+        let others = subjects[1..].iter().map(|subject| subject.name).collect::<Vec<_>>();
+        println!("| text, tokens | us | MB/s (after others) | {} |", others.join(" | "));
+        println!("|---|---|---{}|", "|---".repeat(others.len()));
         for name in ["english", "code", "chinese"] {
             let text = std::fs::read_to_string(folder.join(format!("{name}.txt"))).expect(name);
             for tokens in LENGTHS {
@@ -120,23 +138,36 @@ pub fn main() {
                 prompts.iter().take(4).for_each(|prompt| agree(&subjects, prompt));
                 let rounds = if tokens > 10_000 { 3 } else { ROUNDS };
                 let results = measure(&counter, &subjects, &prompts, rounds);
-                report(&format!("{name}, {tokens} tokens"), &subjects, &prompts, &results);
+                report(&format!("{name}, {tokens}"), &prompts, &results);
             }
         }
     }
     if only != Some("text") {
-        worst(folder, &counter, &subjects[..1]);
+        worst(folder, &counter);
     }
 }
 
-/// Our tokenizer on the worst cases, against plain text of the same length.
-fn worst(folder: &Path, counter: &Counter, ours: &[Subject]) {
+/// Vocabularies of the worst cases, as fetch.py names them.
+const VOCABULARIES: [&str; 8] =
+    ["gpt2", "phi4", "llama3", "qwen2", "o200k", "tekken", "mistral", "mistral_v3"];
+
+/// Our tokenizer on the worst cases, against plain text of the same length and vocabulary.
+fn worst(folder: &Path, counter: &Counter) {
     let text = std::fs::read_to_string(folder.join("english.txt")).expect("english.txt");
-    let plain = vec![text.chars().take(1_000_000).collect::<String>()];
-    let base = measure(counter, ours, &plain, 5)[0];
-    println!("plain text, 1 MB: {:.2} ms", base.0 / 1e6);
-    for (name, text) in texts::worst_cases() {
-        let result = measure(counter, ours, &[text], 5)[0];
-        println!("{name}, 1 MB: {:.2} ms, {:.1}x plain text", result.0 / 1e6, result.0 / base.0);
+    let plain = text.chars().take(1_000_000).collect::<String>();
+    let cases = texts::worst_cases();
+    let names: Vec<_> = cases.iter().map(|(name, _)| *name).collect();
+    println!("\n| 1 MB, times plain text | plain text, ms | {} |", names.join(" | "));
+    println!("|---|---{}|", "|---".repeat(names.len()));
+    for name in VOCABULARIES {
+        let path = folder.join(format!("{name}.json"));
+        let ours = Tokenizer::from_file(&path).expect(name);
+        let encode = Box::new(move |text: &str| ours.encode(text, false));
+        let subject = [Subject { name, encode }];
+        let time = |text: &str| measure(counter, &subject, &[text.to_owned()], 5)[0].ns;
+        let base = time(&plain);
+        print!("| {name} | {:.2}", base / 1e6);
+        cases.iter().for_each(|(_, text)| print!(" | {:.1}", time(text) / base));
+        println!(" |");
     }
 }
