@@ -30,9 +30,13 @@ format:
     cargo fmt --all
     find device abi -name '*.hpp' -o -name '*.cpp' -o -name '*.h' -o -name '*.c' -o -name '*.cu' | xargs clang-format-14 -i
 
-# Compile the scheduler and its persistent kernel with nvcc (needs the wheels of device/cuda/requirements.txt).
+# Build the CUDA device with nvcc, for --device cuda (needs no GPU; fetches the wheels of device/cuda/requirements.txt).
 cuda:
     device/cuda/build.sh
+
+# On a machine with a GPU: build, tests, sanitizer, benchmarks; all PARTS within nine minutes.
+gpu-check *parts:
+    bench/gpu/check.sh {{parts}}
 
 # All fuzz targets, SECONDS each.
 fuzz seconds="20":

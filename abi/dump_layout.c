@@ -104,6 +104,7 @@ static void device_structs(void) {
   FIELD(sac_device_line, kv_block_bytes);
   FIELD(sac_device_line, process_start_ticks);
   FIELD(sac_device_line, pid);
+  FIELD(sac_device_line, num_host_blocks);
   FIELD(sac_device_line, _pad0);
   STRUCT(sac_device_stats);
   FIELD(sac_device_stats, ticks);
@@ -120,6 +121,11 @@ static void device_structs(void) {
   FIELD(sac_device_stats, step_ns);
   FIELD(sac_device_stats, host_wait_ns);
   FIELD(sac_device_stats, reader_wait_ns);
+  FIELD(sac_device_stats, copy_wait_ns);
+  FIELD(sac_device_stats, rotations);
+  FIELD(sac_device_stats, blocks_down_eager);
+  FIELD(sac_device_stats, blocks_down_urgent);
+  FIELD(sac_device_stats, blocks_up);
   FIELD(sac_device_stats, num_running);
   FIELD(sac_device_stats, num_waiting);
   FIELD(sac_device_stats, num_paused);
@@ -127,8 +133,10 @@ static void device_structs(void) {
   FIELD(sac_device_stats, blocks_used_max);
   FIELD(sac_device_stats, last_step_tokens);
   FIELD(sac_device_stats, last_step_seqs);
+  FIELD(sac_device_stats, num_rotated);
+  FIELD(sac_device_stats, host_blocks_used);
+  FIELD(sac_device_stats, host_blocks_used_max);
   FIELD(sac_device_stats, _pad0);
-  FIELD(sac_device_stats, _pad1);
   STRUCT(sac_frontend_ack);
   FIELD(sac_frontend_ack, epoch);
   FIELD(sac_frontend_ack, lost);

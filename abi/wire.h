@@ -27,7 +27,7 @@
 #define SAC_MAGIC UINT64_C(0x3145444143434153) /* "SACCADE1", little-endian */
 #define SAC_ABI_VERSION 1u
 /* FNV-1a 64 of wire.layout.txt; a test recomputes it. */
-#define SAC_LAYOUT_HASH UINT64_C(0x0f83f9b311c1314a)
+#define SAC_LAYOUT_HASH UINT64_C(0xf9e69e5f0cf8fd9d)
 
 /* ---- bounds ------------------------------------------------------------------------------- */
 
@@ -124,7 +124,8 @@ typedef struct sac_device_line {
   uint64_t process_start_ticks; /* field 22 of /proc/<pid>/stat: tells a pid that was reused, or
                                    that is of another namespace, apart */
   uint32_t pid;                 /* of the host process behind the device; 0 = not told */
-  uint8_t _pad0[128 - 84];
+  uint32_t num_host_blocks;     /* KV blocks of host memory; 0 = there is one tier */
+  uint8_t _pad0[128 - 88];
 } sac_device_line;
 SAC_STATIC_ASSERT(sizeof(sac_device_line) == 128, "device line is one line");
 
@@ -144,6 +145,11 @@ typedef struct sac_device_stats {
   uint64_t step_ns;            /* time between launch and completion, summed */
   uint64_t host_wait_ns;       /* no step ran: the host had to act (device/sched/idle.hpp) */
   uint64_t reader_wait_ns;     /* no step ran: all requests were held for slow readers */
+  uint64_t copy_wait_ns;       /* no step ran: copies between the tiers were waited for */
+  uint64_t rotations;          /* times that KV of a request went down to host memory */
+  uint64_t blocks_down_eager;  /* copied to host memory ahead of need, in the background */
+  uint64_t blocks_down_urgent; /* copied to host memory because their room was needed */
+  uint64_t blocks_up;          /* copied back */
   uint32_t num_running;
   uint32_t num_waiting;
   uint32_t num_paused;
@@ -151,8 +157,10 @@ typedef struct sac_device_stats {
   uint32_t blocks_used_max;
   uint32_t last_step_tokens; /* rows of the last step */
   uint32_t last_step_seqs;
-  uint32_t _pad0;
-  uint8_t _pad1[256 - 144];
+  uint32_t num_rotated;      /* requests whose KV is in host memory only; among num_running */
+  uint32_t host_blocks_used; /* KV blocks of host memory */
+  uint32_t host_blocks_used_max;
+  uint8_t _pad0[256 - 192];
 } sac_device_stats;
 SAC_STATIC_ASSERT(sizeof(sac_device_stats) == 256, "device statistics are two lines");
 

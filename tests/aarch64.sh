@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # A frontend plane built for aarch64 (a DPU's cores) serves a completion from this machine's device
 # plane, through the same ring: run under qemu-user, next to a native frontend for comparison. Before
-# that, the CPU step's kernels for aarch64 (NEON by the compiler's vectors) run their own tests.
+# that, the CPU step's kernels for aarch64 (NEON by the compiler's vectors) and the tokenizer run their own tests.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc
@@ -19,6 +19,10 @@ cmake --build build/device-aarch64 --target kernels_test cpu_step_test
 for test in kernels_test cpu_step_test; do
   qemu-aarch64-static -L /usr/aarch64-linux-gnu "build/device-aarch64/tests/$test"
 done
+
+# The tokenizer's NEON code against its portable twin, and both against the definition of the merges.
+CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER="qemu-aarch64-static -L /usr/aarch64-linux-gnu" \
+  cargo test --quiet --target aarch64-unknown-linux-gnu -p saccade-tokenizer --lib
 
 native=target/debug/saccade
 foreign=target/aarch64-unknown-linux-gnu/debug/saccade

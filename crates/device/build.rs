@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 /// Folders of `device/` whose .cpp files make up the library.
-const SOURCES: [&str; 3] = ["ring", "cpu", "host"];
+const SOURCES: [&str; 4] = ["ring", "cpu", "host", "sim"];
 /// Folders that hold only headers; tests and CUDA are not part of it.
 const HEADERS: [&str; 4] = ["platform", "kv", "sched", "sample"];
 

@@ -14,22 +14,20 @@
 namespace saccade {
 inline namespace SAC_ISA {
 
-/// e^x for x in [-87, 0] within 2 ulp, 1 at 0; 0 below, so that no denormal slows what follows.
-/// Reduction by ln 2 in two parts, then a polynomial of degree 6 (Cephes expf).
-SAC_INLINE __m512 exp_lanes(__m512 x) {
-  const __mmask16 normal = _mm512_cmp_ps_mask(x, _mm512_set1_ps(-87.0f), _CMP_GE_OQ);
-  x = _mm512_maskz_mov_ps(normal, x);
-  const __m512 n = _mm512_roundscale_ps(_mm512_mul_ps(x, _mm512_set1_ps(1.44269504f)), 0);
-  __m512 r = _mm512_fnmadd_ps(n, _mm512_set1_ps(0.693359375f), x);
-  r = _mm512_fnmadd_ps(n, _mm512_set1_ps(-2.12194440e-4f), r);
-  __m512 y = _mm512_set1_ps(1.9875691500e-4f);
-  y = _mm512_fmadd_ps(y, r, _mm512_set1_ps(1.3981999507e-3f));
-  y = _mm512_fmadd_ps(y, r, _mm512_set1_ps(8.3334519073e-3f));
-  y = _mm512_fmadd_ps(y, r, _mm512_set1_ps(4.1665795894e-2f));
-  y = _mm512_fmadd_ps(y, r, _mm512_set1_ps(1.6666665459e-1f));
-  y = _mm512_fmadd_ps(y, r, _mm512_set1_ps(5.0000001201e-1f));
-  y = _mm512_fmadd_ps(_mm512_mul_ps(y, r), r, _mm512_add_ps(r, _mm512_set1_ps(1.0f)));
-  return _mm512_maskz_scalef_ps(normal, y, n);
+/// 2^x for x <= 0 within 2e-07 of its value, 1 at 0; at least 2^-126, so that no denormal slows
+/// what follows. A polynomial of degree 5 (least squares at Chebyshev points, reweighted to even
+/// out the error; exact at 0) for the fraction in [-0.5, 0.5].
+SAC_INLINE __m512 exp2_lanes(__m512 x) {
+  x = _mm512_max_ps(x, _mm512_set1_ps(-126.0f));
+  const __m512 n = _mm512_roundscale_ps(x, 0);
+  const __m512 r = _mm512_sub_ps(x, n);
+  __m512 y = _mm512_set1_ps(0.00132647273f);
+  y = _mm512_fmadd_ps(y, r, _mm512_set1_ps(0.00967151299f));
+  y = _mm512_fmadd_ps(y, r, _mm512_set1_ps(0.0555073358f));
+  y = _mm512_fmadd_ps(y, r, _mm512_set1_ps(0.240222424f));
+  y = _mm512_fmadd_ps(y, r, _mm512_set1_ps(0.693147004f));
+  y = _mm512_fmadd_ps(y, r, _mm512_set1_ps(1.0f));
+  return _mm512_scalef_ps(y, n);
 }
 
 /// Rows of 16 words become columns.
@@ -59,7 +57,7 @@ SAC_INLINE void transpose_words(__m512i (&v)[16]) {
 
 class AmxAttention {
  public:
-  static constexpr uint32_t kRows = 32;
+  static constexpr uint32_t kRows = 128;
 
   static constexpr size_t scratch_floats(uint32_t head_dim, uint32_t group) {
     const size_t depth = ceil_div(head_dim, kPanelStep) * kPanelStep;
@@ -79,6 +77,9 @@ class AmxAttention {
   static constexpr uint32_t kSubtile = 16;  // positions of one tile of scores
   static constexpr uint32_t kSubtiles = kGroup / kSubtile;
   static constexpr size_t kWordRow = 64;  // bytes of a row of 16 words
+  /// With more tiles of queries than this a group's K is put together first: its rows stand so far
+  /// apart that they share few sets of the first-level cache.
+  static constexpr uint32_t kInPlaceTiles = 4;
 
   /// Positions of a group that somebody sees.
   struct Seen {
@@ -95,14 +96,17 @@ class AmxAttention {
     float* sum;
     uint32_t* begin;  // they see positions [begin, end)
     uint32_t* end;
+    float* scores;  // [64 positions][16], of one group
+    Bf16* weights;  // [2][16][32 positions]
   };
 
   static constexpr size_t tile_floats(size_t depth) {
-    return depth / 2 * kQueries + kQueries * depth + 4 * kQueries;
+    return depth / 2 * kQueries + kQueries * depth + 4 * kQueries + kGroup * kQueries +
+           kGroup * kQueries / 2;
   }
-  /// Scores, weights, a group's V in pairs, a group's K where it cannot be read in place.
+  /// A group's V in pairs, a group's K where it cannot be read in place.
   static constexpr size_t shared_floats(size_t depth) {
-    return kGroup * kQueries + kQueries * kGroup / 2 + kGroup / 2 * depth + kGroup * depth / 2;
+    return kGroup / 2 * depth + kGroup * depth / 2;
   }
 
   explicit AmxAttention(const AttentionArgs& args)
@@ -110,10 +114,10 @@ class AmxAttention {
         depth_(ceil_div(args.head_dim, kPanelStep) * kPanelStep),
         count_(args.num_rows * args.group),
         tiles_(ceil_div(count_, kQueries)),  // of one kv head
-        in_place_(depth_ == args.head_dim && args.kv.block_size >= kSubtile) {
-    scores_ = args.scratch + args.num_kv_heads * tiles_ * tile_floats(depth_);
-    weights_ = reinterpret_cast<Bf16*>(scores_ + kGroup * kQueries);
-    values_ = weights_ + size_t{kQueries} * kGroup;
+        in_place_(tiles_ <= kInPlaceTiles && depth_ == args.head_dim &&
+                  args.kv.block_size >= kSubtile) {
+    values_ =
+        reinterpret_cast<Bf16*>(args.scratch + args.num_kv_heads * tiles_ * tile_floats(depth_));
     keys_ = values_ + size_t{kGroup} * depth_;
   }
 
@@ -126,6 +130,8 @@ class AmxAttention {
     t.sum = t.max + kQueries;
     t.begin = reinterpret_cast<uint32_t*>(t.sum + kQueries);
     t.end = t.begin + kQueries;
+    t.scores = reinterpret_cast<float*>(t.end + kQueries);
+    t.weights = reinterpret_cast<Bf16*>(t.scores + kGroup * kQueries);
     return t;
   }
 
@@ -136,16 +142,26 @@ class AmxAttention {
       return Seen{max_u32(first, base) - base, min_u32(kGroup, end - base)};
     };
     uint32_t base = first / kGroup * kGroup;
-    prefetch(base, seen_at(base));
+    prefetch(Rows{&a_.kv, base + seen_at(base).begin, base + seen_at(base).end}, 0, 1);
     configure_tiles(kQueries, kQueries);
     for_each_tile([this](uint32_t head, uint32_t i) { open(head, i); });
     for (; base < end; base += kGroup) {
       const Seen seen = seen_at(base);
-      if (base + kGroup < end) prefetch(base + kGroup, seen_at(base + kGroup));
+      const uint32_t later = min_u32(base + 2 * kGroup, end);
+      const Rows next = base + kGroup < end ? Rows{&a_.kv, base + kGroup, later}
+                                            : Rows{&a_.ahead, a_.ahead_begin,
+                                                   min_u32(a_.ahead_begin + kGroup, a_.ahead_end)};
       for (uint32_t head = 0; head < a_.num_kv_heads; ++head) {
         pair_values(head, base, seen);
         if (!in_place_) copy_keys(head, base, seen);
-        for (uint32_t i = 0; i < tiles_; ++i) attend(tile(head, i), head, base, seen);
+        // One kind of work for all tiles, then the next: what one leaves in memory is there when
+        // the next loads it, which a tile's load does not get from the store before it.
+        for_each_seeing(head, base, [&](const QueryTile& t) { score(t, head, base, seen); });
+        for (uint32_t i = 0; i < tiles_; ++i) {
+          prefetch(next, head * tiles_ + i, a_.num_kv_heads * tiles_);
+          if (sees(i, base)) weigh(tile(head, i), base);
+        }
+        for_each_seeing(head, base, [&](const QueryTile& t) { accumulate(t); });
       }
     }
     for_each_tile([this](uint32_t head, uint32_t i) { close(head, i); });
@@ -156,6 +172,13 @@ class AmxAttention {
     for (uint32_t head = 0; head < a_.num_kv_heads; ++head) {
       for (uint32_t i = 0; i < tiles_; ++i) f(head, i);
     }
+  }
+
+  /// Whether any query of a tile sees a position of the group.
+  bool sees(uint32_t index, uint32_t base) const {
+    const uint32_t first = index * kQueries / a_.group;
+    const uint32_t last = (min_u32((index + 1) * kQueries, count_) - 1) / a_.group;
+    return a_.first_position + last >= base && begin_of(first) < base + kGroup;
   }
 
   uint32_t begin_of(uint32_t row) const {
@@ -199,17 +222,28 @@ class AmxAttention {
     return (__m512i)_mm512_cvtne2ps_pbh(high, low);
   }
 
-  /// Asks for a group's rows ahead of their use, in the order in which they stand.
-  void prefetch(uint32_t base, Seen seen) const {
+  /// Positions [begin, end) of a sequence, all heads of the call.
+  struct Rows {
+    const KvView* kv;
+    uint32_t begin;
+    uint32_t end;
+  };
+
+  /// Asks for one of several parts of what comes next, in the order in which it stands: memory and
+  /// arithmetic work at the same time.
+  void prefetch(const Rows& rows, uint32_t part, uint32_t parts) const {
     const size_t bytes = size_t{a_.num_kv_heads} * a_.head_dim * sizeof(Bf16);
-    for (uint32_t t = seen.begin; t < seen.end; ++t) {
-      const char* k = reinterpret_cast<const char*>(key(0, base + t));
-      for (size_t i = 0; i < bytes; i += 64) __builtin_prefetch(k + i, 0, 2);
+    const uint32_t count = rows.end - rows.begin;
+    const uint32_t last = rows.begin + count * (part + 1) / parts;
+    for (uint32_t t = rows.begin + count * part / parts; t < last; ++t) {
+      prefetch_lines(kv_row<Bf16>(*rows.kv, rows.kv->k_offset, t), bytes);
+      prefetch_lines(kv_row<Bf16>(*rows.kv, rows.kv->v_offset, t), bytes);
     }
-    for (uint32_t t = seen.begin; t < seen.end; ++t) {
-      const char* v = reinterpret_cast<const char*>(value(0, base + t));
-      for (size_t i = 0; i < bytes; i += 64) __builtin_prefetch(v + i, 0, 2);
-    }
+  }
+
+  static void prefetch_lines(const Bf16* row, size_t bytes) {
+    const char* at = reinterpret_cast<const char*>(row);
+    for (size_t i = 0; i < bytes; i += 64) __builtin_prefetch(at + i, 0, 2);
   }
 
   const Bf16* key(uint32_t head, uint32_t position) const {
@@ -259,13 +293,15 @@ class AmxAttention {
     }
   }
 
-  void attend(const QueryTile& t, uint32_t head, uint32_t base, Seen seen) {
-    score(t, head, base, seen);
-    weigh(t, base);
-    accumulate(t);
+  /// f(tile) for the tiles of a head with a query that sees a position of the group.
+  template <class F>
+  void for_each_seeing(uint32_t head, uint32_t base, F&& f) const {
+    for (uint32_t i = 0; i < tiles_; ++i) {
+      if (sees(i, base)) f(tile(head, i));
+    }
   }
 
-  /// scores_ = K q, [64 positions][16 queries]. Subtiles that nobody sees repeat one that is seen.
+  /// scores = K q, [64 positions][16 queries]. Subtiles that nobody sees repeat one that is seen.
   void score(const QueryTile& t, uint32_t head, uint32_t base, Seen seen) {
     const Bf16* k[kSubtiles];
     for (uint32_t s = 0; s < kSubtiles; ++s) {
@@ -290,48 +326,57 @@ class AmxAttention {
       _tile_loadd(4, k[3] + d, stride);
       _tile_dpbf16ps(3, 4, 7);
     }
-    _tile_stored(0, scores_, kWordRow);
-    _tile_stored(1, scores_ + kSubtile * kQueries, kWordRow);
-    _tile_stored(2, scores_ + 2 * kSubtile * kQueries, kWordRow);
-    _tile_stored(3, scores_ + 3 * kSubtile * kQueries, kWordRow);
+    _tile_stored(0, t.scores, kWordRow);
+    _tile_stored(1, t.scores + kSubtile * kQueries, kWordRow);
+    _tile_stored(2, t.scores + 2 * kSubtile * kQueries, kWordRow);
+    _tile_stored(3, t.scores + 3 * kSubtile * kQueries, kWordRow);
   }
 
-  /// Folds the scores into the running softmax; weights_ = [2][16 queries][32 positions].
+  /// Folds the scores into the running softmax; weights = [2][16 queries][32 positions].
   void weigh(const QueryTile& t, uint32_t base) {
-    const __m512 scale = _mm512_set1_ps(a_.scale);
     const __m512i begin = _mm512_loadu_si512(t.begin), end = _mm512_loadu_si512(t.end);
+    if (_mm512_reduce_min_epu32(end) >= base + kGroup && _mm512_reduce_max_epu32(begin) <= base) {
+      weigh_seen(t, [](uint32_t) { return static_cast<__mmask16>(0xffff); });
+    } else {
+      weigh_seen(t, [&](uint32_t p) {
+        const __m512i at = _mm512_set1_epi32(static_cast<int>(base + p));
+        return static_cast<__mmask16>(_mm512_cmple_epu32_mask(begin, at) &
+                                      _mm512_cmplt_epu32_mask(at, end));
+      });
+    }
+  }
+
+  /// sees(p): the queries that see position p of the group.
+  template <class Sees>
+  void weigh_seen(const QueryTile& t, Sees&& sees) {
     const __m512 low = _mm512_set1_ps(-__builtin_inff());
-    const bool all =
-        _mm512_reduce_min_epu32(end) >= base + kGroup && _mm512_reduce_max_epu32(begin) <= base;
     __m512 top = _mm512_loadu_ps(t.max);
     for (uint32_t p = 0; p < kGroup; ++p) {
-      __m512 s = _mm512_mul_ps(_mm512_loadu_ps(scores_ + p * kQueries), scale);
-      if (!all) {
-        const __m512i at = _mm512_set1_epi32(static_cast<int>(base + p));
-        const __mmask16 sees =
-            _mm512_cmple_epu32_mask(begin, at) & _mm512_cmplt_epu32_mask(at, end);
-        s = _mm512_mask_blend_ps(sees, low, s);
-      }
-      top = _mm512_max_ps(top, s);
-      _mm512_storeu_ps(scores_ + p * kQueries, s);
+      const __m512 s = _mm512_loadu_ps(t.scores + p * kQueries);
+      top = _mm512_mask_max_ps(top, sees(p), top, s);
     }
-    // A query that has seen nothing yet keeps -inf; zero in its place makes its weights zero.
+    const __m512 scale = _mm512_set1_ps(a_.scale * 1.44269504f);
+    // A query that has seen nothing yet keeps -inf; zero in its place harms nobody.
     const __mmask16 blind = _mm512_cmp_ps_mask(top, low, _CMP_EQ_OQ);
-    const __m512 shift = _mm512_mask_blend_ps(blind, top, _mm512_setzero_ps());
-    rescale(t, exp_lanes(_mm512_sub_ps(_mm512_loadu_ps(t.max), shift)));
+    const __m512 shift =
+        _mm512_mask_blend_ps(blind, _mm512_mul_ps(top, scale), _mm512_setzero_ps());
+    rescale(t, exp2_lanes(_mm512_sub_ps(_mm512_mul_ps(_mm512_loadu_ps(t.max), scale), shift)));
+    const auto weight = [&](uint32_t p) __attribute__((always_inline)) {
+      const __m512 s = _mm512_loadu_ps(t.scores + p * kQueries);
+      return _mm512_maskz_mov_ps(sees(p), exp2_lanes(_mm512_fmsub_ps(s, scale, shift)));
+    };
     __m512 sum = _mm512_setzero_ps();
     for (uint32_t half = 0; half < 2; ++half) {
       __m512i words[kQueries];
       for (uint32_t pair = 0; pair < kGroup / 4; ++pair) {
-        const float* at = scores_ + (half * kGroup / 2 + pair * 2) * kQueries;
-        const __m512 even = exp_lanes(_mm512_sub_ps(_mm512_loadu_ps(at), shift));
-        const __m512 odd = exp_lanes(_mm512_sub_ps(_mm512_loadu_ps(at + kQueries), shift));
+        const uint32_t p = half * kGroup / 2 + pair * 2;
+        const __m512 even = weight(p), odd = weight(p + 1);
         sum = _mm512_add_ps(sum, _mm512_add_ps(even, odd));
         words[pair] = pair_words(even, odd);
       }
       transpose_words(words);
       for (uint32_t i = 0; i < kQueries; ++i) {
-        _mm512_storeu_si512(weights_ + (half * kQueries + i) * kPanelStep, words[i]);
+        _mm512_storeu_si512(t.weights + (half * kQueries + i) * kPanelStep, words[i]);
       }
     }
     _mm512_storeu_ps(t.sum, _mm512_add_ps(_mm512_loadu_ps(t.sum), sum));
@@ -340,9 +385,10 @@ class AmxAttention {
 
   /// Lane i: the words' low half from `even`, the high half from `odd`, as bf16.
   SAC_INLINE __m512i pair_words(__m512 even, __m512 odd) {
-    const __m512i low = _mm512_cvtepu16_epi32((__m256i)_mm512_cvtneps_pbh(even));
-    const __m512i high = _mm512_cvtepu16_epi32((__m256i)_mm512_cvtneps_pbh(odd));
-    return _mm512_or_si512(low, _mm512_slli_epi32(high, 16));
+    const __m512i order =
+        _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8, 23, 7, 22, 6,
+                         21, 5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
+    return _mm512_permutexvar_epi16(order, (__m512i)_mm512_cvtne2ps_pbh(odd, even));
   }
 
   /// Applies the factors of queries whose maximum has moved.
@@ -366,8 +412,8 @@ class AmxAttention {
     const size_t acc_row = depth_ * sizeof(float);
     const size_t pair_row = depth_ * 2 * sizeof(Bf16);
     const Bf16* later = values_ + size_t{kGroup / 2} * depth_;
-    _tile_loadd(6, weights_, kWordRow);
-    _tile_loadd(7, weights_ + kQueries * kPanelStep, kWordRow);
+    _tile_loadd(6, t.weights, kWordRow);
+    _tile_loadd(7, t.weights + kQueries * kPanelStep, kWordRow);
     for (uint32_t d = 0; d < depth_; d += kPanelStep) {
       _tile_loadd(0, t.acc + d, acc_row);
       _tile_loadd(1, t.acc + d + 16, acc_row);
@@ -402,8 +448,6 @@ class AmxAttention {
   const uint32_t count_;  // queries
   const uint32_t tiles_;
   const bool in_place_;  // K is read where it stands
-  float* scores_;
-  Bf16* weights_;
   Bf16* values_;
   Bf16* keys_;
 };

@@ -52,6 +52,9 @@ class CpuStep {
   /// When the outputs of the last step stood, by monotonic_ns().
   uint64_t done_ns() const { return pool_.done_ns(); }
 
+  /// The KV blocks, one after another, kv_block_bytes() each.
+  unsigned char* kv_memory() const { return kv_.memory(); }
+
   const char* kernels_name() const { return kernels_.name; }
 
  private:

@@ -19,6 +19,8 @@ constexpr uint32_t kItemBytes = 1u << 20;
 constexpr uint32_t kRowUnit = 2 * kActivationRows;
 /// Items per worker below which panels are handed out one by one.
 constexpr uint32_t kItemsPerWorker = 8;
+/// Most rows of an item where each row is computed by itself.
+constexpr uint32_t kRowsPerItem = 8;
 
 /// One worker's view of a step. The sizes of phases are copied at the start: a worker that falls
 /// behind passes through its phases when the plan may already be another step's. Only items read
@@ -64,15 +66,26 @@ class Forward {
   float* x(uint32_t row) const { return s_.x + size_t{row} * c_.hidden_size; }
   float* qkv(uint32_t row) const { return s_.qkv + size_t{row} * s_.qkv_width; }
 
+  /// One phase: f(row) for each row. Rows are short work: an item is several.
+  template <class F>
+  void for_each_row(uint32_t rows, F&& f) {
+    const uint32_t items = kItemsPerWorker * worker_.num_threads();
+    const uint32_t per_item = max_u32(min_u32(rows / items, kRowsPerItem), 1);
+    worker_.for_each(ceil_div(rows, per_item), [&](uint32_t item) {
+      const uint32_t end = min_u32((item + 1) * per_item, rows);
+      for (uint32_t row = item * per_item; row < end; ++row) f(row);
+    });
+  }
+
   void embed() {
     const Matrix& m = w_.embed();
-    worker_.for_each(num_rows_, [&](uint32_t row) {
+    for_each_row(num_rows_, [&](uint32_t row) {
       k_.unpack_row(m.panels, m.dtype, c_.hidden_size, plan_.row(row).token, x(row));
     });
   }
 
   void norm_rows(const float* weight) {
-    worker_.for_each(num_rows_, [&](uint32_t row) {
+    for_each_row(num_rows_, [&](uint32_t row) {
       k_.rms_norm(x(row), weight, c_.rms_norm_eps, s_.normed, row);
     });
   }
@@ -83,7 +96,7 @@ class Forward {
     const QuantizedRows quantized = {s_.quantized, s_.quantized_scales, in.k};
     const uint32_t dtype = products->matrix->dtype;
     if (dtype == SAC_DTYPE_INT8) {
-      worker_.for_each(rows, [&](uint32_t row) { k_.quantize(in, row, quantized); });
+      for_each_row(rows, [&](uint32_t row) { k_.quantize(in, row, quantized); });
     }
     const uint32_t fit = kItemBytes / (in.k * (in.tiled ? 2u : 4u));
     const uint32_t rows_per_item = max_u32(min_u32(fit, kTileRows), 2 * kActivationRows);
@@ -154,7 +167,7 @@ class Forward {
   }
 
   void rotate_rows(uint32_t l, const LayerWeights& layer) {
-    worker_.for_each(num_rows_, [&](uint32_t row) {
+    for_each_row(num_rows_, [&](uint32_t row) {
       const PlanRow& at = plan_.row(row);
       RotateArgs a = {};
       a.q = qkv(row);
@@ -176,14 +189,41 @@ class Forward {
     });
   }
 
+  /// How attention is cut into items: some kv heads of a chunk each.
+  struct AttentionItems {
+    uint32_t heads;  // of an item
+    uint32_t parts;  // items of a chunk
+    uint32_t num_chunks;
+    bool by_head;
+
+    uint32_t count() const { return num_chunks * parts; }
+    // Chunks of a prompt share their heads' KV, which then comes from the second-level cache;
+    // decodes share nothing, and a token's heads stand together in memory.
+    uint32_t chunk(uint32_t item) const { return by_head ? item % num_chunks : item / parts; }
+    uint32_t head(uint32_t item) const {
+      return (by_head ? item / num_chunks : item % parts) * heads;
+    }
+  };
+
+  /// Decodes go by as many heads as leave work for everybody, since a token's heads stand together;
+  /// prompts head by head.
+  AttentionItems attention_items() const {
+    const bool decodes = num_chunks_ == num_rows_;
+    uint32_t heads = 1;
+    if (decodes) {
+      const uint32_t parts = ceil_div(kItemsPerWorker * worker_.num_threads(), num_chunks_);
+      heads = max_u32(1, min_u32(c_.num_kv_heads / parts, k_.attention_rows(c_.dtype)));
+    }
+    return {heads, ceil_div(c_.num_kv_heads, heads), num_chunks_, !decodes};
+  }
+
   void attend(uint32_t l, const LayerWeights& layer) {
     const uint32_t group = c_.num_heads / c_.num_kv_heads;
     const uint32_t group_width = group * c_.head_dim;
-    const uint32_t heads = heads_per_item();
-    const uint32_t parts = ceil_div(c_.num_kv_heads, heads);
-    worker_.for_each(num_chunks_ * parts, [&](uint32_t item) {
-      const PlanChunk& chunk = plan_.chunk(item / parts);
-      const uint32_t head = item % parts * heads;
+    const AttentionItems items = attention_items();
+    worker_.for_each(items.count(), [&](uint32_t item) {
+      const PlanChunk& chunk = plan_.chunk(items.chunk(item));
+      const uint32_t head = items.head(item);
       AttentionArgs a = {};
       a.q = qkv(chunk.first_row) + head * group_width;
       a.row_stride = s_.qkv_width;
@@ -192,23 +232,27 @@ class Forward {
       a.out_column = head * group_width;
       a.num_rows = chunk.num_rows;
       a.first_position = chunk.first_position;
-      a.num_kv_heads = min_u32(heads, c_.num_kv_heads - head);
+      a.num_kv_heads = min_u32(items.heads, c_.num_kv_heads - head);
       a.group = group;
       a.head_dim = c_.head_dim;
       a.window = layer.window;
       a.scale = 1.0f / __builtin_sqrtf(static_cast<float>(c_.head_dim));
       a.kv = kv_.view(l, head, tables_.block_table(chunk.seat));
       a.scratch = scratch_.attention;
+      const uint32_t next = item + worker_.num_threads();
+      if (!items.by_head && next < items.count()) look_ahead(l, layer, items, next, a);
       k_.attention(a);
     });
   }
 
-  /// Decodes of many sequences go all heads at once, which reads their KV in order; else each head
-  /// is an item, so that there is work for everybody.
-  uint32_t heads_per_item() const {
-    const bool decodes = num_chunks_ == num_rows_;
-    if (!decodes || num_chunks_ < kItemsPerWorker * worker_.num_threads()) return 1;
-    return min_u32(c_.num_kv_heads, k_.attention_rows(c_.dtype));
+  /// Names the positions that the worker's next item will most likely begin with.
+  void look_ahead(uint32_t l, const LayerWeights& layer, const AttentionItems& items, uint32_t item,
+                  AttentionArgs& a) const {
+    const PlanChunk& chunk = plan_.chunk(items.chunk(item));
+    const uint32_t end = chunk.first_position + chunk.num_rows;
+    a.ahead = kv_.view(l, items.head(item), tables_.block_table(chunk.seat));
+    a.ahead_begin = layer.window != 0 && end > layer.window ? end - layer.window : 0;
+    a.ahead_end = end;
   }
 
   void project_out(const LayerWeights& layer) {

@@ -29,8 +29,9 @@ inline constexpr uint32_t kActivationRows = 16;
 /// Most panels and rows of one product call, and floats of the tile that its results stand in.
 inline constexpr uint32_t kTilePanels = 4;
 inline constexpr uint32_t kTileRows = 256;
-inline constexpr uint32_t kTileWidth = kTilePanels * kPanelOutputs;
-inline constexpr size_t kTileFloats = size_t{kTileRows} * kTileWidth;
+/// The tile is [kTilePanels][kTileRows][kPanelOutputs]: a panel's results stand together.
+inline constexpr size_t kTilePanelFloats = size_t{kTileRows} * kPanelOutputs;
+inline constexpr size_t kTileFloats = kTilePanels * kTilePanelFloats;
 /// Elements of one panel of a matrix with k inputs.
 constexpr size_t panel_elements(uint32_t dtype, uint32_t k) {
   if (dtype == SAC_DTYPE_INT8) {
@@ -92,7 +93,7 @@ struct MatmulArgs {
   float* y;  // [rows][y_stride], of kStore and kAdd
   size_t y_stride;
   Activations gated;  // of kGated
-  float* tiles;       // [2][kTileRows][kTileWidth]: the products until they are finished
+  float* tiles;       // [2][kTileFloats]: the products until they are finished
 };
 
 /// Where one layer's K and V of one kv head stand in the pool, for a sequence's block table.
@@ -121,8 +122,12 @@ struct AttentionArgs {
   uint32_t head_dim;
   uint32_t window;  // positions that a row may look back, itself included; 0 = all
   float scale;
-  KvView kv;       // of the first of the kv heads; they are head_dim apart
-  float* scratch;  // of Kernels::attention_scratch_floats, aligned to 64 bytes
+  KvView kv;  // of the first of the kv heads; they are head_dim apart
+  // What the caller will most likely ask for next, the same number of heads: positions to prefetch.
+  KvView ahead;
+  uint32_t ahead_begin;
+  uint32_t ahead_end;  // = ahead_begin: nothing is known
+  float* scratch;      // of Kernels::attention_scratch_floats, aligned to 64 bytes
 };
 
 /// Finishes one row after the q/k/v products: per-head norms, rotation, and the KV write.

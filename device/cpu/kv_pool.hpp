@@ -31,6 +31,8 @@ class KvPool {
   }
 
   size_t block_bytes() const { return block_bytes_; }
+  /// Block b stands at memory() + b * block_bytes().
+  unsigned char* memory() const { return static_cast<unsigned char*>(region_.data()); }
 
  private:
   static size_t element_bytes(uint32_t dtype) { return dtype == SAC_DTYPE_F32 ? 4 : 2; }

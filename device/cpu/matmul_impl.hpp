@@ -11,9 +11,6 @@ inline namespace SAC_ISA {
 /// x * sigmoid(x).
 SAC_INLINE float silu(float x) { return x / (1.0f + exp_fixed(-x)); }
 
-/// Outputs that are finished together: one panel's.
-inline constexpr uint32_t kFinishOutputs = kPanelOutputs;
-
 SAC_INLINE void add_bias(float* values, const float* bias, uint32_t n) {
   if (bias == nullptr) return;
   for (uint32_t i = 0; i < n; ++i) values[i] += bias[i];
@@ -42,15 +39,15 @@ void finish_tile(const MatmulArgs& a) {
   const uint32_t first = a.first_panel * kPanelOutputs;
   const uint32_t count = min_u32(a.num_panels * kPanelOutputs, a.n - first);
   for (uint32_t r = 0; r < a.num_rows; ++r) {
-    float* values = a.tiles + size_t{r} * kTileWidth;
-    float* second = values + kTileFloats;
+    float* values = a.tiles + size_t{r} * kPanelOutputs;
     uint32_t i = 0;
-    for (; i + kFinishOutputs <= count; i += kFinishOutputs) {
-      finish_outputs<kEpilogue>(a, a.first_row + r, first + i, kFinishOutputs, values + i,
-                                second + i);
+    for (; i + kPanelOutputs <= count; i += kPanelOutputs, values += kTilePanelFloats) {
+      finish_outputs<kEpilogue>(a, a.first_row + r, first + i, kPanelOutputs, values,
+                                values + kTileFloats);
     }
     if (i < count) {
-      finish_outputs<kEpilogue>(a, a.first_row + r, first + i, count - i, values + i, second + i);
+      finish_outputs<kEpilogue>(a, a.first_row + r, first + i, count - i, values,
+                                values + kTileFloats);
     }
   }
 }
@@ -78,7 +75,7 @@ void multiply_panels(const MatmulArgs& a, const T* panels, float* tile) {
       const uint32_t begin = a.num_rows * i / parts;
       const uint32_t end = a.num_rows * (i + 1) / parts;
       P::fill(a.x, a.first_row + begin, end - begin, at, count,
-              tile + size_t{begin} * kTileWidth + p * kPanelOutputs);
+              tile + p * kTilePanelFloats + size_t{begin} * kPanelOutputs);
     }
   }
 }
@@ -90,7 +87,7 @@ inline void multiply_int8(const MatmulArgs& a) {
     const int8_t* panels = static_cast<const int8_t*>(matrices[m]) + a.first_panel * panel_bytes;
     for (uint32_t p = 0; p < a.num_panels; ++p) {
       Int8Products::fill(a.quantized, a.first_row, a.num_rows, panels + p * panel_bytes,
-                         a.tiles + m * kTileFloats + p * kPanelOutputs);
+                         a.tiles + m * kTileFloats + p * kTilePanelFloats);
     }
   }
 }

@@ -38,7 +38,7 @@ struct AmxProducts {
   /// Steps of k in one go: a panel of this depth is re-read from the second-level cache at most.
   static constexpr uint32_t kStepsAtOnce = 32;
   static constexpr size_t kPanelStepElements = size_t{kPanelStep} * kPanelOutputs;
-  static constexpr size_t kResultBytes = kTileWidth * sizeof(float);
+  static constexpr size_t kResultBytes = kPanelOutputs * sizeof(float);
   static constexpr size_t kWeightBytes = 2 * kPanelOutputs * sizeof(Bf16);
   static constexpr size_t kRowBytes = kPanelStep * sizeof(Bf16);
 
@@ -72,10 +72,10 @@ struct AmxProducts {
       ahead.fetch();
       _tile_loadd(4, x0 + s * kActivationTile, kRowBytes);
       _tile_loadd(6, weights, kWeightBytes);
-      _tile_dpbf16ps(0, 4, 6);
       _tile_loadd(7, weights + kPanelOutputs, kWeightBytes);
-      _tile_dpbf16ps(1, 4, 7);
       _tile_loadd(5, x1 + s * kActivationTile, kRowBytes);
+      _tile_dpbf16ps(0, 4, 6);
+      _tile_dpbf16ps(1, 4, 7);
       _tile_dpbf16ps(2, 5, 6);
       _tile_dpbf16ps(3, 5, 7);
     }
@@ -132,12 +132,12 @@ struct AmxProducts {
         shape0 = rows0;
         shape1 = rows1;
         const Bf16* x0 = tiled_at(x, row, s * kPanelStep);
-        float* tile0 = tile + size_t{r} * kTileWidth;
+        float* tile0 = tile + size_t{r} * kPanelOutputs;
         if (rows1 == 0) {
           multiply1(x0, weights, count, s == 0, tile0);
         } else {
           multiply2(x0, tiled_at(x, row + rows0, s * kPanelStep), weights, count, s == 0, ahead,
-                    tile0, tile0 + size_t{rows0} * kTileWidth);
+                    tile0, tile0 + size_t{rows0} * kPanelOutputs);
         }
         r += rows0 + rows1;
       }

@@ -46,7 +46,8 @@ struct Bf16Products {
     }
     for (uint32_t r = 0; r < kR; ++r) {
       for (uint32_t v = 0; v < 2 * kP; ++v) {
-        _mm512_storeu_ps(tile + r * kTileWidth + v * 16, acc[r][v]);
+        _mm512_storeu_ps(tile + v / 2 * kTilePanelFloats + r * kPanelOutputs + v % 2 * 16,
+                         acc[r][v]);
       }
     }
   }
@@ -59,11 +60,11 @@ struct Bf16Products {
     constexpr uint32_t kP = kR <= 4 ? 2 : 1;
     uint32_t p = 0;
     for (; p + kP <= num_panels; p += kP) {
-      multiply<kR, kP>(row, x.k, panels + panel_begin<Bf16>(x.k, p), tile + p * kPanelOutputs);
+      multiply<kR, kP>(row, x.k, panels + panel_begin<Bf16>(x.k, p), tile + p * kTilePanelFloats);
     }
     if constexpr (kP > 1) {
       for (; p < num_panels; ++p) {
-        multiply<kR, 1>(row, x.k, panels + panel_begin<Bf16>(x.k, p), tile + p * kPanelOutputs);
+        multiply<kR, 1>(row, x.k, panels + panel_begin<Bf16>(x.k, p), tile + p * kTilePanelFloats);
       }
     }
   }

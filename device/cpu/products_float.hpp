@@ -75,7 +75,9 @@ struct FloatProducts {
     multiply_vecs(x, k, at, k, acc);
     for (uint32_t r = 0; r < kR; ++r) {
       for (uint32_t v = 0; v < kVecs; ++v) {
-        vec_store(tile + r * kTileWidth + (first + v) * kVecLanes, acc[r][v]);
+        vec_store(tile + (first + v) / kPanelVecs * kTilePanelFloats + r * kPanelOutputs +
+                      (first + v) % kPanelVecs * kVecLanes,
+                  acc[r][v]);
       }
     }
   }

@@ -42,7 +42,7 @@ struct PlainInt8Products {
     const uint32_t steps = ceil_div(x.k, kInt8Step);
     const float* scales = int8_scales(panel, x.k);
     for (uint32_t r = 0; r < rows; ++r) {
-      float* results = tile + size_t{r} * kTileWidth;
+      float* results = tile + size_t{r} * kPanelOutputs;
       for (uint32_t j = 0; j < kPanelOutputs; ++j) results[j] = 0.0f;
       for (uint32_t g = 0; g < ceil_div(x.k, kQuantGroup); ++g) {
         int32_t sums[kPanelOutputs];

@@ -45,7 +45,7 @@ struct AmxInt8Products {
     for (uint32_t r = 0; r < rows; ++r) {
       const __m512 scale = _mm512_set1_ps(int8_row_scales(x, row + r)[group]);
       const int32_t* sum = sums + r * kPanelOutputs;
-      float* at = tile + size_t{r} * kTileWidth;
+      float* at = tile + size_t{r} * kPanelOutputs;
       const __m512 a = _mm512_cvtepi32_ps(_mm512_loadu_si512(sum));
       const __m512 b = _mm512_cvtepi32_ps(_mm512_loadu_si512(sum + 16));
       _mm512_storeu_ps(at, _mm512_fmadd_ps(a, _mm512_mul_ps(scale, low), _mm512_loadu_ps(at)));
@@ -64,9 +64,9 @@ struct AmxInt8Products {
       const uint32_t rows0 = min_u32(kActivationRows - row % kActivationRows, rows - r);
       const uint32_t rows1 = min_u32(kActivationRows, rows - r - rows0);
       configure_tiles(rows0, rows1);
-      float* at = tile + size_t{r} * kTileWidth;
+      float* at = tile + size_t{r} * kPanelOutputs;
       for (uint32_t i = 0; i < rows0 + rows1; ++i) {
-        for (uint32_t j = 0; j < kPanelOutputs; ++j) at[size_t{i} * kTileWidth + j] = 0.0f;
+        for (uint32_t j = 0; j < kPanelOutputs; ++j) at[size_t{i} * kPanelOutputs + j] = 0.0f;
       }
       for (uint32_t g = 0; g * kStepsPerGroup < steps; ++g) {
         const uint32_t begin = g * kStepsPerGroup;
@@ -76,7 +76,7 @@ struct AmxInt8Products {
                   rows1 != 0, weights, min_u32(kStepsPerGroup, steps - begin), sums);
         add_rows(x, row, rows0, g, scales + g * kPanelOutputs, sums, at);
         add_rows(x, row + rows0, rows1, g, scales + g * kPanelOutputs,
-                 sums + kActivationRows * kPanelOutputs, at + size_t{rows0} * kTileWidth);
+                 sums + kActivationRows * kPanelOutputs, at + size_t{rows0} * kPanelOutputs);
       }
       r += rows0 + rows1;
     }

@@ -12,7 +12,10 @@ struct Latencies {
   std::vector<double> claim_ns;        // doorbell rung -> the status names the ticket
   std::vector<double> first_token_ns;  // doorbell rung -> the status counts a token
   std::vector<double> tick_ns;         // of ticks that ran a step, by the device's clock
+  std::vector<double> gap_ns;          // from the results of a step to the launch of the next
 };
+
+inline constexpr uint32_t kBenchTokens = 4;
 
 inline DeviceShape bench_device() {
   DeviceShape shape;
@@ -42,11 +45,13 @@ uint64_t await_status(const TestRing& ring, uint32_t slot, Seen seen) {
   }
 }
 
-/// One request at a time against a machine that runs freely.
-template <class Rig>
-Latencies measure(uint32_t num_requests) {
+/// One request at a time against a machine that runs freely. `made(rig)` is called before it
+/// starts.
+template <class Rig, class Made>
+Latencies measure(uint32_t num_requests, Made made) {
   const DeviceShape shape = bench_device();
   Rig rig(limits_of(shape, bench_ring()), shape.eos_ids, bench_ring());
+  made(rig);
   rig.machine.start(true);
   TestFrontend front(rig.ring, 0);
   front.join();
@@ -55,7 +60,7 @@ Latencies measure(uint32_t num_requests) {
   Latencies l;
   for (uint32_t i = 0; i < num_requests; ++i) {
     front.beat();
-    Ticket t = front.prepare(ask_of(16, 4, i), i * 61 % front.num_slots());
+    Ticket t = front.prepare(ask_of(16, kBenchTokens, i), i * 61 % front.num_slots());
     const uint64_t rung_ns = monotonic_ns();
     front.ring(t);
     const auto since = [&](uint64_t ns) { return static_cast<double>(ns - rung_ns); };
@@ -69,7 +74,11 @@ Latencies measure(uint32_t num_requests) {
     });
     front.read(t);
   }
-  for (const uint32_t ns : rig.machine.stop().tick_ns) l.tick_ns.push_back(ns);
+  const LifeOutcome outcome = rig.machine.stop();
+  l.tick_ns.assign(outcome.tick_ns.begin(), outcome.tick_ns.end());
+  // A request's four steps follow one another; before its first the device had no work.
+  for (size_t i = 0; i < outcome.gap_ns.size(); ++i)
+    if (i % kBenchTokens != 0) l.gap_ns.push_back(outcome.gap_ns[i]);
   return l;
 }
 
@@ -89,6 +98,7 @@ inline std::string percentiles_json(const char* name, std::vector<double> ns) {
 inline std::string latencies_json(const Latencies& l) {
   return percentiles_json("prompt_to_claim_us", l.claim_ns) + ",\n  " +
          percentiles_json("submit_to_first_token_us", l.first_token_ns) + ",\n  " +
+         percentiles_json("step_to_step_us", l.gap_ns) + ",\n  " +
          percentiles_json("tick_with_step_us", l.tick_ns);
 }
 

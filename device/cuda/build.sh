@@ -1,19 +1,28 @@
 #!/usr/bin/env bash
-# Compiles the scheduler and its persistent kernel with nvcc, tests the same code on host threads,
-# and runs what was linked: its checks where there is a GPU, its clean refusal where there is none.
-#   SACCADE_CUDA_VENV   Python environment with device/cuda/requirements.txt; made if it is missing
-# Products: build/cuda/.
+# Builds the CUDA device with nvcc, tests its code on host threads, checks the machine code, and runs
+# what was linked: its checks where there is a GPU, its clean refusal where there is none.
+#   SACCADE_NVCC        an nvcc to use as it is, with its toolkit around it
+#   SACCADE_CUDA_VENV   otherwise: Python environment with device/cuda/requirements.txt; made if missing
+#   SACCADE_CUDA_ARCHS  GPUs to build for [90a 80 100a]
+#   SACCADE_CUDA_STEPS  steps to run, in this order; also: model [twins compile link sass run]
+# Products: build/cuda/: gpu_test, libsaccade_cuda.so.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 venv=${SACCADE_CUDA_VENV:-${XDG_CACHE_HOME:-$HOME/.cache}/saccade-ci/cuda}
 out=build/cuda
 includes=(-I. -Idevice)
-# A kernel of one block may use 255 registers a thread; what does not fit is spilled to memory.
+# A kernel of one block may use 255 registers a thread; what does not fit is spilled to memory. For the
+# first GPU nothing is; for the others, which are compiled but not tuned for, a little may be.
 max_spill_bytes=0
-# The first runs; the others show that the code compiles for GPUs before and after it.
-run_arch=sm_90a
-other_archs=(sm_80 sm_100a)
-mkdir -p "$out"
+max_spill_bytes_elsewhere=256
+# The first is what the target machine has; the others show that nothing prevents them.
+read -ra archs <<<"${SACCADE_CUDA_ARCHS:-90a 80 100a}"
+read -ra steps <<<"${SACCADE_CUDA_STEPS:-twins compile link sass run}"
+# Relocatable: these call the device runtime (graph launch, conditions).
+relocatable=" device/cuda/launch/window.cu device/cuda/launch/loop.cu "
+host_sources=(device/cuda/launch/shape_grid.cpp device/ring/open_ring.cpp device/host/check.cpp)
+warnings=(-Wall -Wextra -Werror)
+mkdir -p "$out/obj"
 
 die() {
   echo "$*" >&2
@@ -35,52 +44,151 @@ install_toolkit() {
   ln -sfn libcudart.so.13 "$cuda/lib/libcudart.so"
 }
 
-# compile SOURCE ARCH: all warnings are errors, a host function called from device code among them.
+find_toolkit() {
+  if [ -n "${SACCADE_NVCC:-}" ]; then
+    cuda=$(cd "$(dirname "$(readlink -f "$SACCADE_NVCC")")/.." && pwd)
+  else
+    install_toolkit
+  fi
+  nvcc=${SACCADE_NVCC:-$cuda/bin/nvcc}
+  libs=$cuda/lib64
+  for arch in "${archs[@]}"; do gencode+=(-gencode "arch=compute_$arch,code=sm_$arch"); done
+}
+
+cuda_sources() { find device/cuda -name '*.cu' | sort; }
+object_of() { echo "$out/obj/$(echo "${1#device/cuda/}" | tr / _).o"; }
+fresh() { [ -e "$2" ] && [ -z "$(find device abi -newer "$2" \( -name '*.h' -o -name '*.hpp' -o \
+  -name '*.cuh' -o -path "$1" \) -print -quit)" ]; }
+
+# compile SOURCE: all warnings are errors, a host function called from device code among them.
 compile() {
-  local object
-  object=$out/$(basename "$1" .cu).$2.o
-  "$cuda/bin/nvcc" -std=c++20 -O3 -arch="$2" -Werror all-warnings -Xcompiler -Wall,-Wextra \
-    -Xptxas -v "${includes[@]}" -c "$1" -o "$object" >"$object.log" 2>&1 || {
+  local object extra=()
+  object=$(object_of "$1")
+  fresh "$1" "$object" && return
+  [[ $relocatable == *" $1 "* ]] && extra=(-rdc=true)
+  # The numeric headers that the CPU shares give its bits only without contraction.
+  [[ $1 == device/cuda/model/* ]] && extra=(-fmad=false)
+  "$nvcc" -std=c++20 -O3 "${gencode[@]}" "${extra[@]}" -Werror all-warnings \
+    -Xcompiler -Wall,-Wextra,-fPIC -Xptxas -v "${includes[@]}" -c "$1" -o "$object" \
+    >"$object.log" 2>&1 || {
     cat "$object.log" >&2
-    die "$1 does not compile for $2"
+    rm -f "$object"
+    die "$1 does not compile"
   }
 }
 
-# check_spills ARCH: prints each kernel's registers and spills; too many spills are an error.
+# Prints each kernel's registers and spills; too many spills are an error.
 check_spills() {
-  awk -v arch="$1" -v max="$max_spill_bytes" '
+  awk -v first="sm_${archs[0]}" -v most="$max_spill_bytes" -v elsewhere="$max_spill_bytes_elsewhere" '
     /Compiling entry function/ {
       kernel = $0
       sub(/.*entry function ./, "", kernel)
+      arch = kernel
       sub(/. for .*/, "", kernel)
+      gsub(/.* for .|.$/, "", arch)
+      if (called != "") printf "%s function,%s", arch, called
+      called = ""
     }
-    /spill stores/ { for (i = 1; i < NF; ++i) if ($(i + 2) == "spill") spill = $i }
-    /Used [0-9]+ registers/ {
+    /Function properties for/ { function_name = $NF }
+    /spill stores/ {
+      for (i = 1; i < NF; ++i) if ($(i + 2) == "spill") spill = $i
+      # What a kernel calls out of line comes before it, and has no line of registers.
+      if (kernel == "" && spill > 0) called = called sprintf(" %d bytes spilled: %s\n", spill, function_name)
+    }
+    /Used [0-9]+ registers/ && kernel != "" {
       for (i = 1; i < NF; ++i) if ($i == "Used") registers = $(i + 1)
-      printf "  %s: %d registers, %d bytes spilled: %s\n", arch, registers, spill, kernel
-      if (spill > max) bad = 1
+      printf "%s %d registers, %d bytes spilled: %s\n", arch, registers, spill, kernel
+      if (spill > (arch == first ? most : elsewhere)) bad = 1
       ++kernels
+      kernel = ""
     }
-    END { exit (bad || kernels == 0) }' "$out/persistent.$1.o.log" ||
-    die "a kernel spills more than $max_spill_bytes bytes for $1, or none was reported"
+    END { exit (bad || kernels == 0) }' "$out"/obj/*.log >"$out/kernels.txt" || {
+    grep -v ' 0 bytes spilled' "$out/kernels.txt" >&2
+    die "a kernel spills more than $max_spill_bytes bytes for sm_${archs[0]}, or than" \
+      "$max_spill_bytes_elsewhere elsewhere, or none was reported"
+  }
+  grep -v ' 0 bytes spilled' "$out/kernels.txt" | sed 's/^/  /' || true
+  echo "  $(grep -c registers, "$out/kernels.txt") kernels over sm_{${archs[*]}}, none spills for sm_${archs[0]} but in" \
+    "what it calls, as shown; registers at most $(awk '$3 == "registers," && $2 > most { most = $2 } END { print most }' "$out/kernels.txt")"
 }
 
-test_twin() {
+step_twins() {
+  echo "host threads in place of warps, under ThreadSanitizer:"
   # -Wno-tsan: a fence is not modelled; the orders that matter here are those of the words.
-  g++ -std=c++20 -O1 -g -fsanitize=thread -Wno-tsan -Wall -Wextra -Werror "${includes[@]}" \
-    device/cuda/scan_twin_test.cpp device/ring/open_ring.cpp device/host/check.cpp \
-    -o "$out/scan_twin_test" -pthread
-  "$out/scan_twin_test"
+  g++ -std=c++20 -O1 -g -fsanitize=thread -Wno-tsan "${warnings[@]}" "${includes[@]}" \
+    device/cuda/twin_test.cpp "${host_sources[@]}" -o "$out/twin_test" -pthread
+  "$out/twin_test"
 }
 
-link_gpu_test() {
-  g++ -std=c++20 -O2 -Wall -Wextra -Werror "${includes[@]}" device/cuda/gpu_test.cpp \
-    device/ring/open_ring.cpp device/host/check.cpp "$out"/*."$run_arch".o \
-    -L"$cuda/lib" -lcudart_static -ldl -lrt -pthread -o "$out/gpu_test"
+step_compile() {
+  echo "nvcc for sm_{${archs[*]}}:"
+  for source in $(cuda_sources); do compile "$source"; done
+  check_spills
+}
+
+# host_objects SOURCE...: compiles what is host code alone, prints the objects.
+host_objects() {
+  local source object
+  for source in "$@"; do
+    object=$out/obj/$(echo "$source" | tr / _).o
+    fresh "$source" "$object" ||
+      g++ -std=c++20 -O2 -fPIC "${warnings[@]}" "${includes[@]}" -isystem "$cuda/include" \
+        -c "$source" -o "$object"
+    echo "$object"
+  done
+}
+
+step_link() {
+  local objects=() source
+  for source in $(cuda_sources); do objects+=("$(object_of "$source")"); done
+  # The device linker sees the relocatable objects only; the others are whole.
+  local linked=()
+  for source in $relocatable; do linked+=("$(object_of "$source")"); done
+  "$nvcc" "${gencode[@]}" -Xcompiler -fPIC -dlink "${linked[@]}" -o "$out/obj/dlink.o" \
+    -L"$libs" -lcudadevrt
+  local test_host plane_host
+  test_host=$(host_objects "${host_sources[@]}" device/cuda/launch/host_launcher.cpp)
+  local runtime=(-L"$libs" -lcudadevrt -lcudart_static -ldl -lrt -pthread)
+  g++ -std=c++20 -O2 "${warnings[@]}" "${includes[@]}" -isystem "$cuda/include" \
+    device/cuda/gpu_test.cpp $test_host \
+    $(printf '%s\n' "${objects[@]}" | grep -v '/model_') "$out/obj/dlink.o" "${runtime[@]}" \
+    -o "$out/gpu_test"
+  if [ ! -e device/cuda/model/model.cu ]; then
+    echo "linked: $out/gpu_test; no library without the model's kernels"
+    return
+  fi
+  plane_host=$(host_objects device/host/config_check.cpp device/host/process.cpp device/cpu/tensor_roles.cpp \
+    device/cuda/plane.cpp device/cuda/api.cpp device/cuda/model/*.cpp)
+  g++ -shared -static-libstdc++ -static-libgcc -Wl,--no-undefined \
+    -Wl,--version-script=device/cuda/exports.map $test_host $plane_host "${objects[@]}" "$out/obj/dlink.o" \
+    "${runtime[@]}" -o "$out/libsaccade_cuda.so"
+  echo "linked: $out/gpu_test, $out/libsaccade_cuda.so ($(stat -c %s "$out/libsaccade_cuda.so") bytes)"
+}
+
+# The model's own test and benchmark, beside the CPU device that they are held against.
+step_model() {
+  [ -x device/cuda/model/build.sh ] || return 0
+  device/cuda/model/build.sh "$cuda" "$out" "${archs[@]/#/sm_}"
+}
+
+# What the kernels became: instructions that must and must not be in them.
+step_sass() {
+  [ -e "$out/libsaccade_cuda.so" ] || { echo "no library: machine code is not checked" && return; }
+  local tools=$out/sass-tools
+  if ! command -v cuobjdump >/dev/null && [ ! -x "$tools/cuobjdump" ]; then
+    [ -x "$venv/bin/pip" ] || { echo "no cuobjdump here: machine code is not checked" && return; }
+    mkdir -p "$tools"
+    # Triton's wheel carries the disassemblers of its CUDA; the toolkit's own wheels have none.
+    "$venv/bin/pip" download -q --disable-pip-version-check --no-deps -d "$tools" \
+      -r device/cuda/requirements-sass.txt
+    (cd "$tools" && python3 -m zipfile -e triton-*.whl all && mv all/triton/backends/nvidia/bin/* . &&
+      rm -rf all triton-*.whl && chmod +x cuobjdump nvdisasm)
+  fi
+  PATH=$tools:$PATH python3 device/cuda/sass_check.py "$out/libsaccade_cuda.so" "sm_${archs[0]}"
 }
 
 # Sets `ran` to what the linked program showed.
-run_gpu_test() {
+step_run() {
   local code=0
   "$out/gpu_test" | tee "$out/gpu_test.log" || code=${PIPESTATUS[0]}
   case $code in
@@ -94,14 +202,8 @@ run_gpu_test() {
   esac
 }
 
-install_toolkit
-echo "host threads in place of warps, under ThreadSanitizer:"
-test_twin
-echo "nvcc:"
-for arch in "$run_arch" "${other_archs[@]}"; do
-  for source in device/cuda/*.cu; do compile "$source" "$arch"; done
-  check_spills "$arch"
-done
-link_gpu_test
-run_gpu_test
-echo "CUDA build is good: compiled for $run_arch ${other_archs[*]}, linked, in $out; $ran"
+ran="not run"
+gencode=()
+find_toolkit
+for step in "${steps[@]}"; do "step_$step"; done
+echo "CUDA build is good: ${steps[*]} for sm_{${archs[*]}}, in $out; $ran"

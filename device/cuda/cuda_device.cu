@@ -2,49 +2,11 @@
 #include <cstring>
 
 #include "cuda/cuda_device.hpp"
-#include "cuda/persistent.cuh"
+#include "cuda/cuda_memory.hpp"
+#include "cuda/launch/patches.hpp"
 
 namespace saccade {
 namespace {
-
-void require(cudaError_t error, const char* call) {
-  if (error != cudaSuccess)
-    throw std::runtime_error(std::string(call) + ": " + cudaGetErrorName(error) + ", " +
-                             cudaGetErrorString(error));
-}
-
-/// Zeroed memory of the GPU.
-class DeviceMemory {
- public:
-  explicit DeviceMemory(size_t bytes) {
-    require(cudaMalloc(&data_, bytes), "cudaMalloc");
-    require(cudaMemset(data_, 0, bytes), "cudaMemset");
-  }
-  ~DeviceMemory() { cudaFree(data_); }
-  DeviceMemory(const DeviceMemory&) = delete;
-  DeviceMemory& operator=(const DeviceMemory&) = delete;
-  void* data() const { return data_; }
-
- private:
-  void* data_ = nullptr;
-};
-
-/// A stream that the default stream does not wait for.
-class Stream {
- public:
-  Stream() {
-    require(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking),
-            "cudaStreamCreateWithFlags");
-  }
-  ~Stream() { cudaStreamDestroy(stream_); }
-  Stream(const Stream&) = delete;
-  Stream& operator=(const Stream&) = delete;
-  cudaStream_t get() const { return stream_; }
-  void wait() const { require(cudaStreamSynchronize(stream_), "cudaStreamSynchronize"); }
-
- private:
-  cudaStream_t stream_ = nullptr;
-};
 
 size_t life_bytes(const Limits& limits) {
   LifeState image = {};
@@ -54,12 +16,16 @@ size_t life_bytes(const Limits& limits) {
   return measure.bytes();
 }
 
+size_t copy_bytes(const Limits& limits) {
+  Layout measure(nullptr);
+  lay_out(limits, measure);
+  return measure.bytes();
+}
+
 template <class T>
-std::vector<T> copy_back(const T* from, size_t count) {
-  std::vector<T> to(count);
-  if (count != 0)
-    require(cudaMemcpy(to.data(), from, count * sizeof(T), cudaMemcpyDeviceToHost), "cudaMemcpy");
-  return to;
+T* shifted(T* pointer, ptrdiff_t offset) {
+  using Bytes = std::conditional_t<std::is_const_v<T>, const unsigned char, unsigned char>;
+  return reinterpret_cast<T*>(reinterpret_cast<Bytes*>(pointer) + offset);
 }
 
 }  // namespace
@@ -83,47 +49,117 @@ std::string cuda_device_json() {
          "\", \"driver\": " + std::to_string(driver) + "}";
 }
 
-PinnedMemory::PinnedMemory(size_t bytes) {
-  require(cudaHostAlloc(&data_, bytes, cudaHostAllocMapped | cudaHostAllocPortable),
-          "cudaHostAlloc");
-  std::memset(data_, 0, bytes);
-  void* seen_by_device = nullptr;
-  const cudaError_t error = cudaHostGetDevicePointer(&seen_by_device, data_, 0);
-  if (error == cudaSuccess && seen_by_device == data_) return;
-  cudaFreeHost(data_);
-  require(error, "cudaHostGetDevicePointer");
-  throw std::runtime_error("pinned memory has another address on the GPU than on the host");
+RingView moved(const RingView& ring, ptrdiff_t offset) {
+  RingView to = ring;
+  to.device = shifted(ring.device, offset);
+  to.stats = shifted(ring.stats, offset);
+  to.acks = shifted(ring.acks, offset);
+  to.wake = shifted(ring.wake, offset);
+  to.frontends = shifted(ring.frontends, offset);
+  to.doorbells = shifted(ring.doorbells, offset);
+  to.cursors = shifted(ring.cursors, offset);
+  to.status = shifted(ring.status, offset);
+  to.descriptors = shifted(ring.descriptors, offset);
+  to.out_rings = shifted(ring.out_rings, offset);
+  to.arena = shifted(ring.arena, offset);
+  return to;
 }
-PinnedMemory::~PinnedMemory() { cudaFreeHost(data_); }
 
 struct CudaDevice::Impl {
-  PinnedMemory pinned;
-  DeviceMemory memory;
-  Stream stream;
+  const CudaDeviceSpec spec;
+  const bool host_ticks;
+  const PinnedMemory control;
+  // One of the two: the state is where the tick runs.
+  const DeviceMemory device_state;
+  const PinnedMemory host_state;
+  const DeviceMemory table_copy;  // way (c): what the device knows of the tables
+  std::unique_ptr<PinnedMemory> upload;
+  std::unique_ptr<PinnedMemory> host_blocks;
+  std::unique_ptr<ShapeGrid> grid;
+  std::unique_ptr<DeviceMemory> shape_words;  // the grid's, where the tick runs on the device
+  std::unique_ptr<StepKernels> kernels;
+  std::unique_ptr<Rotation> rotation;
+  std::unique_ptr<Launcher> launcher;
+  LifeState image = {};  // with the addresses of its arrays, as it stands in memory at first
   Life life = {};
   bool running = false;
 
-  explicit Impl(const Limits& limits) : pinned(sizeof(Control)), memory(life_bytes(limits)) {
-    LifeState image = {};
-    image.scheduler.limits = limits;
-    Layout hand_out(memory.data());
+  explicit Impl(const CudaDeviceSpec& s)
+      : spec(s),
+        host_ticks(s.way == LaunchWay::kHost),
+        control(sizeof(Control)),
+        device_state(host_ticks ? 0 : life_bytes(s.limits)),
+        host_state(host_ticks ? life_bytes(s.limits) : 0),
+        table_copy(host_ticks ? copy_bytes(s.limits) : 0) {
+    if (spec.eos_ids.size() != spec.limits.num_eos_ids)
+      throw std::runtime_error("limits.num_eos_ids differs from the ids that are given");
+    image.scheduler.limits = spec.limits;
+    Layout hand_out(host_ticks ? host_state.data() : device_state.data());
     life.state = lay_out(image, hand_out);
-    life.control = static_cast<Control*>(pinned.data());
-    require(cudaMemcpy(life.state, &image, sizeof(image), cudaMemcpyHostToDevice), "cudaMemcpy");
+    life.control = control.as<Control>();
+    for (size_t i = 0; i < spec.eos_ids.size(); ++i) life.eos_ids[i] = spec.eos_ids[i];
+  }
+
+  TableCopy copy_of_tables() const {
+    Layout at(table_copy.data());
+    return lay_out(spec.limits, at);
+  }
+  SeatTables seats() const {
+    if (host_ticks) return copy_of_tables().seats(spec.limits);
+    const Scheduler& s = image.scheduler;
+    const Limits& l = s.limits;
+    return {l.num_seats,
+            l.max_model_len,
+            l.max_blocks_per_seq(),
+            l.num_eos_ids,
+            s.params,
+            s.history,
+            s.block_tables,
+            s.logit_bias,
+            s.stop_ids,
+            life.state->scheduler.eos_ids};
+  }
+  const StepBatch* batch() const {
+    return host_ticks ? copy_of_tables().batch : &life.state->scheduler.effects.batch;
+  }
+  std::unique_ptr<Launcher> make_launcher() {
+    if (!host_ticks) {
+      const SignalTarget signal = {&life.state->line, batch()};
+      return spec.way == LaunchWay::kLoop ? make_loop_launcher(signal)
+                                          : make_window_launcher(signal);
+    }
+    const size_t words = PatchWriter(spec.limits, copy_of_tables()).max_words();
+    upload = std::make_unique<PinnedMemory>(words * sizeof(uint32_t));
+    return make_host_launcher({spec.limits, table_copy.as<uint32_t>(), upload->as<uint32_t>()});
+  }
+  void make_rotation(const KvBlocks& kv) {
+    const Limits& l = spec.limits;
+    if (l.num_host_blocks == 0) return;
+    host_blocks = std::make_unique<PinnedMemory>(size_t{l.num_host_blocks} * kv.block_bytes);
+    Copies queues = image.scheduler.copies;
+    queues.down.capacity = queues.up.capacity = l.num_host_blocks;
+    rotation = std::make_unique<Rotation>(
+        RotationSpec{queues, kv.base, host_blocks->as<unsigned char>(), kv.block_bytes,
+                     spec.rotation_workers, spec.rotation_way, host_ticks});
+    life.rotation = rotation->engine();
+  }
+  void make_shapes(const ShapeGrid& grid) {
+    const std::vector<uint16_t>& words = grid.words();
+    const size_t bytes = words.size() * sizeof(words[0]);
+    if (host_ticks) {
+      life.shapes = grid.table(words.data());
+      return;
+    }
+    shape_words = std::make_unique<DeviceMemory>(bytes);
+    require(cudaMemcpy(shape_words->data(), words.data(), bytes, cudaMemcpyHostToDevice),
+            "cudaMemcpy");
+    life.shapes = grid.table(shape_words->as<const uint16_t>());
   }
 };
 
 CudaDevice::CudaDevice(std::unique_ptr<Impl> impl)
     : Machine(impl->life.control), impl_(std::move(impl)) {}
-
-CudaDevice::CudaDevice(const Limits& limits, const std::vector<uint32_t>& eos_ids,
-                       const RingView& ring)
-    : CudaDevice(std::make_unique<Impl>(limits)) {
-  if (ring.num_slots != limits.num_slots || eos_ids.size() != limits.num_eos_ids)
-    throw std::runtime_error("limits.num_slots or num_eos_ids differs from what is given");
-  impl_->life.ring = ring;
-  for (size_t i = 0; i < eos_ids.size(); ++i) impl_->life.eos_ids[i] = eos_ids[i];
-}
+CudaDevice::CudaDevice(const CudaDeviceSpec& spec) : CudaDevice(std::make_unique<Impl>(spec)) {}
 
 CudaDevice::~CudaDevice() {
   if (!impl_->running) return;
@@ -131,51 +167,64 @@ CudaDevice::~CudaDevice() {
     stop();
   } catch (const std::exception& e) {
     // Freeing what a kernel uses would wait for it without end.
-    std::fprintf(stderr, "the persistent kernel cannot be stopped: %s\n", e.what());
+    std::fprintf(stderr, "the scheduler's kernel cannot be stopped: %s\n", e.what());
     std::_Exit(kExitHung);
   }
 }
 
+StepTables CudaDevice::step_tables() const {
+  return {impl_->seats(), impl_->batch(), impl_->image.scheduler.outputs};
+}
+
+CaptureReport CudaDevice::prepare(std::unique_ptr<StepKernels> kernels, const KvBlocks& kv,
+                                  const CaptureProgress& progress) {
+  Impl& d = *impl_;
+  const Limits& l = d.spec.limits;
+  d.grid = std::make_unique<ShapeGrid>(ShapeGrid::standard(l.max_num_batched_tokens, l.num_seats));
+  d.kernels = std::move(kernels);
+  d.make_shapes(*d.grid);
+  d.make_rotation(kv);
+  d.launcher = d.make_launcher();
+  CaptureReport report;
+  d.launcher->capture(*d.kernels, d.grid->shapes(), progress, report);
+  return report;
+}
+
+void CudaDevice::attach(const RingView& ring) {
+  Limits& limits = impl_->image.scheduler.limits;
+  if (ring.num_slots > impl_->spec.limits.num_slots)
+    throw std::runtime_error("the ring has more slots than limits.num_slots");
+  limits.num_slots = ring.num_slots;
+  limits.num_frontends = ring.num_frontends;
+  impl_->life.ring = ring;
+}
+
 void CudaDevice::launch(bool overlapped) {
-  require(launch_life(impl_->life, overlapped, impl_->stream.get()), "launch of the life kernel");
-  impl_->running = true;
+  Impl& d = *impl_;
+  if (d.launcher == nullptr || d.life.ring.device == nullptr)
+    throw std::runtime_error("prepare and attach come before start");
+  require(cudaMemcpy(d.life.state, &d.image, sizeof(d.image), cudaMemcpyDefault), "cudaMemcpy");
+  require(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
+  if (d.rotation != nullptr) d.rotation->start();
+  d.launcher->start(d.life, overlapped);
+  d.running = true;
 }
 
 void CudaDevice::reap() {
-  impl_->stream.wait();
+  impl_->launcher->finish();
+  if (impl_->rotation != nullptr) impl_->rotation->finish();
   impl_->running = false;
 }
 
 LifeOutcome CudaDevice::collect() {
   const LifeState state = copy_back(impl_->life.state, 1)[0];
   const DecisionLog& log = state.scheduler.log;
-  return {copy_back(log.words, log.used), log.dropped, copy_back(state.tick_ns, state.num_tick_ns)};
-}
-
-std::vector<double> time_scans(uint32_t num_slots, uint32_t num_samples,
-                               uint32_t scans_per_sample) {
-  const PinnedMemory doorbells(num_slots * sizeof(uint32_t));
-  const PinnedMemory crash(sizeof(CrashRecord));
-  const DeviceMemory seen(num_slots * sizeof(uint32_t));
-  const DeviceMemory changed(num_slots * sizeof(uint32_t));
-  const DeviceMemory sample_ns(num_samples * sizeof(uint64_t));
-  const Stream stream;
-  const ScanBench bench = {static_cast<const uint32_t*>(doorbells.data()),
-                           static_cast<const uint32_t*>(seen.data()),
-                           static_cast<uint32_t*>(changed.data()),
-                           num_slots,
-                           scans_per_sample,
-                           num_samples,
-                           static_cast<uint64_t*>(sample_ns.data()),
-                           static_cast<CrashRecord*>(crash.data())};
-  require(launch_scan_bench(bench, stream.get()), "launch of the scan benchmark");
-  stream.wait();
-  if (static_cast<const CrashRecord*>(crash.data())->site != 0)
-    throw std::runtime_error("the scan team did not meet within its budget");
-  std::vector<double> scan_ns;
-  for (const uint64_t ns : copy_back(bench.sample_ns, num_samples))
-    scan_ns.push_back(static_cast<double>(ns) / scans_per_sample);
-  return scan_ns;
+  return {copy_back(log.words, log.used),
+          log.dropped,
+          copy_back(state.tick_ns, state.num_tick_ns),
+          copy_back(state.gap_ns, state.num_tick_ns),
+          state.scheduler.stats,
+          state.relaunches};
 }
 
 }  // namespace saccade

@@ -1,11 +1,15 @@
-// The host's side of the persistent kernel: what it allocates, and the machine that it is. No CUDA
-// header is needed to use it. Everything throws std::runtime_error naming the call that failed.
+// A device plane on a GPU: what it allocates, and the machine that it is. No CUDA header is needed
+// to use it. Everything throws std::runtime_error naming the call that failed.
 #pragma once
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "cuda/launch/launcher.hpp"
 #include "cuda/machine.hpp"
+#include "cuda/model/shape.hpp"
+#include "cuda/rotation/rotation.hpp"
 
 namespace saccade {
 
@@ -14,29 +18,38 @@ std::string cuda_error_name();
 /// Name and compute capability of the GPU that is used, and the driver's version, as JSON.
 std::string cuda_device_json();
 
-/// Zeroed host memory that a GPU reaches under the same address: pinned, mapped, portable.
-class PinnedMemory {
- public:
-  explicit PinnedMemory(size_t bytes);
-  ~PinnedMemory();
-  PinnedMemory(const PinnedMemory&) = delete;
-  PinnedMemory& operator=(const PinnedMemory&) = delete;
-  void* data() const { return data_; }
-
- private:
-  void* data_ = nullptr;
+struct CudaDeviceSpec {
+  Limits limits;  // num_slots: of the region, or the most that it may have
+  std::vector<uint32_t> eos_ids;
+  LaunchWay way = LaunchWay::kWindow;
+  uint32_t rotation_workers = 2;  // blocks per direction
+  RotationWay rotation_way = RotationWay::kVector;
 };
 
-/// A scheduler over the null step on a GPU. Everything is allocated here; from start to stop only
-/// the kernel runs, and the host only reads and writes pinned memory.
+/// The device's blocks; those of the host are allocated by the device plane. Block b stands at
+/// base + b * block_bytes. Without a second tier, none of it is used.
+struct KvBlocks {
+  unsigned char* base = nullptr;
+  uint64_t block_bytes = 0;
+};
+
+/// Order of calls: step_tables (to make the kernels with), prepare, attach, then a Machine's.
+/// Everything is allocated before start; from start to stop no host is waited for, but by way (c).
 class CudaDevice : public Machine {
  public:
-  /// ring: a view of a region in pinned memory, with limits.num_slots slots.
-  CudaDevice(const Limits& limits, const std::vector<uint32_t>& eos_ids, const RingView& ring);
-  /// Stops the kernel. One that does not leave cannot be ended but with its process: then the
-  /// crash record is printed and the process exits with kExitHung.
+  explicit CudaDevice(const CudaDeviceSpec& spec);
+  /// Stops the life. One that does not end cannot be ended but with its process: then the crash
+  /// record is printed and the process exits with kExitHung.
   ~CudaDevice() override;
   static constexpr int kExitHung = 4;
+
+  /// What steps read and write; the same for life.
+  StepTables step_tables() const;
+  /// Captures steps of the standard grid.
+  CaptureReport prepare(std::unique_ptr<StepKernels> kernels, const KvBlocks& kv,
+                        const CaptureProgress& progress);
+  /// The ring, in memory and under addresses that the GPU reaches.
+  void attach(const RingView& ring);
 
  protected:
   void launch(bool overlapped) override;
@@ -49,8 +62,7 @@ class CudaDevice : public Machine {
   std::unique_ptr<Impl> impl_;
 };
 
-/// Mean time of a scan of `num_slots` quiet doorbells in pinned memory, per sample.
-/// Returns num_samples times in nanoseconds.
-std::vector<double> time_scans(uint32_t num_slots, uint32_t num_samples, uint32_t scans_per_sample);
+/// The same ring under other addresses: each moved by `offset` bytes.
+RingView moved(const RingView& ring, ptrdiff_t offset);
 
 }  // namespace saccade

@@ -1,66 +1,148 @@
-// The persistent kernel on a GPU against the specification on the CPU.
-//   gpu_test            one line per check
-//   gpu_test --bench    latencies as JSON
-// Exit codes: 0 all is well, 1 a check failed, 2 an error, 3 there is no driver or no GPU, 4 the
+// The device plane on a GPU against the specification on the CPU.
+//   gpu_test              one line per check
+//   gpu_test --quick      the same with fewer seeds, for slow tools around it
+//   gpu_test --probe      says which GPU it would use, as JSON
+//   gpu_test --bench      latencies of each way to launch steps, as JSON
+//   gpu_test --rotation   bandwidth of the rotation, as JSON
+// Exit codes: 0 all is well, 1 a check failed, 2 an error, 3 there is no driver or no GPU, 4 a
 // kernel hangs.
 #include <cstring>
 
 #include "cuda/bench.hpp"
 #include "cuda/checks.hpp"
 #include "cuda/cuda_device.hpp"
+#include "cuda/cuda_memory.hpp"
+#include "cuda/kv_step.hpp"
+#include "cuda/rotation/rotation_bench.hpp"
+#include "cuda/scan_bench.hpp"
 
 namespace saccade::test {
 namespace {
 
 constexpr int kExitNoGpu = 3;
-constexpr uint64_t kSeeds = 8;
-constexpr uint32_t kBenchRequests = 5000;
+constexpr uint64_t kSeeds = 4;
+constexpr uint32_t kBenchRequests = 2000;
 constexpr uint32_t kScanSamples = 500;
 constexpr uint32_t kScansPerSample = 64;  // the GPU's clock may step by a microsecond
 
-/// A ring in pinned memory and the kernel that serves it.
+CudaDeviceSpec spec_of(const Limits& limits, const std::vector<uint32_t>& eos_ids, LaunchWay way,
+                       RotationWay rotation = RotationWay::kVector) {
+  CudaDeviceSpec spec;
+  spec.limits = limits;
+  spec.eos_ids = eos_ids;
+  spec.way = way;
+  spec.rotation_way = rotation;
+  return spec;
+}
+
+/// A ring in pinned memory and the device that serves it with null steps.
+template <LaunchWay kWay>
 struct CudaRig {
-  static constexpr const char* kName = "GPU";
+  static constexpr const char* kName = kWay == LaunchWay::kWindow ? "GPU, device graphs"
+                                       : kWay == LaunchWay::kLoop ? "GPU, WHILE and SWITCH"
+                                                                  : "GPU, scheduler on the host";
   PinnedMemory memory;
   TestRing ring;
   CudaDevice machine;
+  CaptureReport captured;
   CudaRig(const Limits& limits, const std::vector<uint32_t>& eos_ids, const RingShape& shape)
       : memory(region_header(shape).region_bytes),
         ring(shape, memory.data()),
-        machine(limits, eos_ids, ring.view) {}
+        machine(spec_of(limits, eos_ids, kWay)) {
+    auto kernels = std::make_unique<NullKernels>(machine.step_tables(), limits.vocab_size, 0);
+    captured = machine.prepare(std::move(kernels), {}, [](uint32_t, uint32_t) {});
+    machine.attach(ring.view);
+  }
 };
+using WindowRig = CudaRig<LaunchWay::kWindow>;
+using LoopRig = CudaRig<LaunchWay::kLoop>;
+using HostRig = CudaRig<LaunchWay::kHost>;
+
+/// Requests whose KV goes down and comes back, under each way to launch and to copy.
+void check_rotation(Report& report, uint64_t seed, LaunchWay way, RotationWay rotation) {
+  const DeviceShape shape = rotation_device(seed);
+  const Limits limits = limits_of(shape, script_ring());
+  const PinnedMemory memory(region_header(script_ring()).region_bytes);
+  TestRing ring(script_ring(), memory.data());
+  CudaDevice machine(spec_of(limits, shape.eos_ids, way, rotation));
+  auto owned = std::make_unique<KvStepKernels>(machine.step_tables(), shape.vocab_size,
+                                               shape.block_size, shape.num_blocks);
+  const KvStepKernels& kernels = *owned;
+  machine.prepare(std::move(owned), {kernels.pool(), kernels.block_bytes()},
+                  [](uint32_t, uint32_t) {});
+  machine.attach(ring.view);
+  machine.start(true);
+  ScriptRun run;
+  run.requests = play(seed, ring, [&](uint64_t ticks) { machine.run_ticks(ticks); });
+  const LifeOutcome outcome = machine.stop();
+  const uint32_t wrong = kernels.wrong_words();
+  if (wrong != 0) run.broken = std::to_string(wrong) + " words of KV were another's";
+  const std::string name = std::string("GPU, ") + name_of(way) +
+                           (rotation == RotationWay::kBulk ? ", bulk copies" : ", vector copies");
+  report_rotation(report, name.c_str(), seed, run, outcome.stats);
+}
+
+template <class Rig>
+std::string bench_way(const char* name) {
+  std::string captured;
+  const Latencies l =
+      measure<Rig>(kBenchRequests, [&](const Rig& rig) { captured = rig.captured.sentence(); });
+  return std::string("  \"") + name + "\": {\n    \"captured\": \"" + captured + "\",\n    " +
+         latencies_json(l) + "\n  }";
+}
 
 int bench() {
-  const Latencies l = measure<CudaRig>(kBenchRequests);
   const std::vector<double> scan_ns = time_scans(SAC_MAX_SLOTS, kScanSamples, kScansPerSample);
-  std::printf("{\n  \"gpu\": %s,\n  %s,\n  %s\n}\n", cuda_device_json().c_str(),
-              latencies_json(l).c_str(), percentiles_json("scan_4096_slots_us", scan_ns).c_str());
+  std::printf("{\n  \"gpu\": %s,\n  %s,\n%s,\n%s,\n%s\n}\n", cuda_device_json().c_str(),
+              percentiles_json("scan_4096_slots_us", scan_ns).c_str(),
+              bench_way<WindowRig>("device_graphs").c_str(),
+              bench_way<LoopRig>("while_switch").c_str(), bench_way<HostRig>("host").c_str());
   return 0;
 }
 
-int run(bool benchmark) {
+int test(bool quick) {
+  Report report;
+  const uint64_t seeds = quick ? 1 : kSeeds;
+  check_scripts<WindowRig>(report, seeds);
+  check_scripts<LoopRig>(report, seeds);
+  check_scripts<HostRig>(report, seeds);
+  check_windows<WindowRig>(report);
+  for (const LaunchWay way : {LaunchWay::kWindow, LaunchWay::kLoop, LaunchWay::kHost})
+    for (const RotationWay rotation : {RotationWay::kVector, RotationWay::kBulk})
+      check_rotation(report, 1 + static_cast<uint64_t>(way), way, rotation);
+  if (!quick) {
+    check_crash_record<WindowRig>(report);
+    check_crash_record<LoopRig>(report);
+  }
+  return report.failed() == 0 ? 0 : 1;
+}
+
+int run(const std::string& what) {
   const std::string error = cuda_error_name();
   if (!error.empty()) {
     std::printf("no CUDA driver or GPU: %s\n", error.c_str());
     return kExitNoGpu;
   }
-  if (benchmark) return bench();
-  Report report;
-  check_all<CudaRig>(report, kSeeds);
-  return report.failed() == 0 ? 0 : 1;
+  if (what == "--bench") return bench();
+  if (what == "--probe") return std::printf("%s\n", cuda_device_json().c_str()) < 0 ? 2 : 0;
+  if (what != "--rotation") return test(what == "--quick");
+  std::printf("{\n  \"gpu\": %s,\n  \"rotation\": %s\n}\n", cuda_device_json().c_str(),
+              rotation_bench_json().c_str());
+  return 0;
 }
 
 }  // namespace
 }  // namespace saccade::test
 
 int main(int argc, char** argv) {
-  const bool benchmark = argc == 2 && std::strcmp(argv[1], "--bench") == 0;
-  if (argc > 1 && !benchmark) {
-    std::fprintf(stderr, "usage: %s [--bench]\n", argv[0]);
+  const std::string what = argc == 2 ? argv[1] : "";
+  const std::vector<std::string> known = {"", "--quick", "--probe", "--bench", "--rotation"};
+  if (argc > 2 || std::find(known.begin(), known.end(), what) == known.end()) {
+    std::fprintf(stderr, "usage: %s [--quick | --probe | --bench | --rotation]\n", argv[0]);
     return 2;
   }
   try {
-    return saccade::test::run(benchmark);
+    return saccade::test::run(what);
   } catch (const std::exception& e) {
     std::fprintf(stderr, "error: %s\n", e.what());
     return 2;

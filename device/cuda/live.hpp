@@ -1,25 +1,43 @@
 // The life of a device plane inside a team of threads: join the ring, tick until told to stop,
-// leave. The same source is the body of the persistent kernel and of its twin made of host threads.
+// leave. The same source is the body of the scheduler's kernels and of their twins made of host
+// threads. How a step is launched, and what becomes of the team meanwhile, is in launch/.
 //
 // Crew, beside what team_scan.hpp asks for: failed() (a wait of the leader ran out),
 // report(site, late, expected, observed, waited_ns) (leaves the crash record), set_tick(tick), and
 // nap() (a short pause when there was nothing to do).
 #pragma once
 #include "cuda/control.hpp"
+#include "cuda/launch/shape_grid.hpp"
+#include "cuda/launch/step_line.hpp"
+#include "cuda/rotation/lanes.hpp"
 #include "platform/clock.hpp"
 #include "platform/team_scan.hpp"
-#include "sched/null_step.hpp"
 #include "sched/tick.hpp"
 
 namespace saccade {
 
 inline constexpr uint32_t kMaxTickTimes = 1u << 16;
 
-/// The state that only the leader writes; read by the host before and after a life.
+/// Where a tick stands when the code that runs it ends and begins again.
+enum class Resume : uint32_t {
+  kBirth = 0,    // nothing has happened yet
+  kTick = 1,     // between two ticks
+  kLaunch = 2,   // a batch waits for its launch
+  kResults = 3,  // a step was launched whose results are to be taken
+};
+
+/// The state that only the leader writes; read by the host before and after a life. It outlives
+/// each run of the code that works on it.
 struct LifeState {
   Scheduler scheduler;
-  uint32_t* tick_ns;  // [kMaxTickTimes]: how long each tick took that ran a step
+  Resume resume;
   uint32_t num_tick_ns;
+  uint32_t* tick_ns;  // [kMaxTickTimes]: how long each tick took that ran a step
+  uint32_t* gap_ns;   // [kMaxTickTimes]: from a step's results to the launch of the next
+  uint64_t tick_began_ns;
+  uint64_t beats;
+  uint64_t relaunches;  // of the scheduler's own graph
+  StepLine line;
 };
 
 /// What a life is given. Copied to the device as it is.
@@ -27,6 +45,8 @@ struct Life {
   LifeState* state;
   RingView ring;
   Control* control;
+  ShapeTable shapes;
+  RotationEngine rotation;
   uint32_t eos_ids[kMaxEosIds];
 };
 
@@ -36,7 +56,7 @@ inline LifeState* lay_out(LifeState& image, Layout& at) {
   auto* state = at.take<LifeState>(1);
   lay_out(image.scheduler, at);
   image.tick_ns = at.take<uint32_t>(kMaxTickTimes);
-  image.num_tick_ns = 0;
+  image.gap_ns = at.take<uint32_t>(kMaxTickTimes);
   return state;
 }
 
@@ -59,10 +79,12 @@ struct TeamEnv {
 
 /// True: one more tick may run. False: told to stop, or the host did not answer within the budget.
 template <class Crew>
-SAC_HD bool await_permit(Control& control, Crew& crew, uint64_t& beats, uint64_t ticks_done) {
+SAC_HD bool await_permit(const Life& life, Crew& crew) {
+  Control& control = *life.control;
+  const uint64_t ticks_done = life.state->scheduler.tick;
   const uint64_t begin_ns = monotonic_ns();
   for (;;) {
-    store_relaxed(&control.life.heartbeat, ++beats);
+    store_relaxed(&control.life.heartbeat, ++life.state->beats);
     // SYNC: acquire, with the host's release of its permit: what it wrote to the ring before is
     // seen by this tick.
     const uint64_t permit = load_acquire(&control.host.permit);
@@ -75,41 +97,72 @@ SAC_HD bool await_permit(Control& control, Crew& crew, uint64_t& beats, uint64_t
   }
 }
 
-SAC_HD inline void note_tick_time(LifeState& state, uint64_t ns) {
-  if (state.num_tick_ns == kMaxTickTimes) return;  // the first ones suffice
-  state.tick_ns[state.num_tick_ns++] = static_cast<uint32_t>(ns);
-}
-
-template <bool kOverlapped, class Crew>
-SAC_HD void tick_until_stopped(const Life& life, ScanBoard& board, Crew& crew) {
-  Scheduler& s = life.state->scheduler;
-  Control& control = *life.control;
-  NullStep step{s.tables, s.outputs, s.limits.vocab_size};
-  TeamEnv<kOverlapped, Crew> env{board, crew};
-  uint64_t beats = 0;
-  while (!crew.failed() && await_permit(control, crew, beats, s.tick)) {
-    crew.set_tick(s.tick + 1);
-    const uint64_t begin_ns = monotonic_ns();
-    const uint32_t num_seqs = tick(s, step, env);
-    if (num_seqs != 0) note_tick_time(*life.state, monotonic_ns() - begin_ns);
-    // SYNC: release, with the host's acquire: what the tick wrote to the ring is visible.
-    store_release(&control.life.ticks_done, s.tick);
-    if (num_seqs == 0) crew.nap();
-  }
-}
-
-/// The leader's whole life, on one thread.
-template <bool kOverlapped, class Crew>
-SAC_HD void lead(const Life& life, ScanBoard& board, Crew& crew) {
+/// What comes before the first tick.
+SAC_HD inline void begin_life(const Life& life) {
   Scheduler& s = life.state->scheduler;
   reset(s, life.eos_ids);
   join_ring(s, life.ring, monotonic_ns());
   go_ready(s);
+  life.state->resume = Resume::kTick;
   store_release(&life.control->life.phase, kLifeRuns);
-  tick_until_stopped<kOverlapped>(life, board, crew);
-  dismiss(board, crew);
+}
+
+/// What comes after the last one.
+SAC_HD inline void end_life(const Life& life) {
+  life.rotation.stop();
   // SYNC: release, with the host's acquire: the crash record, if there is one, is whole.
   store_release(&life.control->life.phase, kLifeLeft);
+}
+
+SAC_HD inline void report_tick(const Life& life) {
+  // SYNC: release, with the host's acquire: what the tick wrote to the ring is visible.
+  store_release(&life.control->life.ticks_done, life.state->scheduler.tick);
+}
+
+/// Runs ticks until one has a batch to launch. False: the life is over.
+template <class Env, class Crew>
+SAC_HD bool find_batch(const Life& life, Env& env, Crew& crew) {
+  LifeState& st = *life.state;
+  RotationEngine rotation = life.rotation;
+  while (!crew.failed() && await_permit(life, crew)) {
+    crew.set_tick(st.scheduler.tick + 1);
+    st.tick_began_ns = monotonic_ns();
+    if (begin_tick(st.scheduler, rotation, env) != 0) {
+      st.resume = Resume::kLaunch;
+      return !crew.failed();
+    }
+    end_tick(st.scheduler, env);
+    report_tick(life);
+    crew.nap();
+  }
+  return false;
+}
+
+SAC_HD inline uint32_t graph_of(const Life& life) {
+  return life.shapes.find(life.state->scheduler.effects.batch);
+}
+
+/// To be called when a batch's launch is certain, before it.
+template <class Env>
+SAC_HD void begin_step(const Life& life, const Env& env) {
+  LifeState& st = *life.state;
+  const uint64_t results_ns = st.scheduler.step_done_ns;
+  note_launch(st.scheduler, env);
+  if (st.num_tick_ns < kMaxTickTimes)
+    st.gap_ns[st.num_tick_ns] = static_cast<uint32_t>(st.scheduler.launch_ns - results_ns);
+  st.resume = Resume::kResults;
+}
+
+/// Takes the results that stand, and ends the tick.
+template <class Env>
+SAC_HD void finish_step(const Life& life, Env& env) {
+  LifeState& st = *life.state;
+  take_results(st.scheduler, load_relaxed(&st.line.done_ns), env);
+  end_tick(st.scheduler, env);
+  if (st.num_tick_ns < kMaxTickTimes)  // the first ones suffice
+    st.tick_ns[st.num_tick_ns++] = static_cast<uint32_t>(monotonic_ns() - st.tick_began_ns);
+  st.resume = Resume::kTick;
+  report_tick(life);
 }
 
 }  // namespace saccade

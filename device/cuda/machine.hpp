@@ -18,6 +18,9 @@ struct LifeOutcome {
   std::vector<uint64_t> decisions;  // words of the decision log
   uint64_t decisions_dropped = 0;
   std::vector<uint32_t> tick_ns;  // of ticks that ran a step
+  std::vector<uint32_t> gap_ns;   // from the results before it to its launch; as long
+  sac_device_stats stats = {};
+  uint64_t relaunches = 0;  // of the scheduler's graph, where it relaunches itself
 };
 
 class Machine {
@@ -54,6 +57,10 @@ class Machine {
 
   // SYNC: acquire, with the device's release after each tick: what it wrote to the ring is visible.
   uint64_t ticks_done() const { return load_acquire(&control_->life.ticks_done); }
+  /// Empty, or a rule of the platform that was seen broken. After the end of the life.
+  virtual std::string broken() const { return ""; }
+  /// The life is over, by itself or because it was told so.
+  bool ended() const { return phase() == kLifeLeft; }
   uint64_t heartbeat() const { return load_relaxed(&control_->life.heartbeat); }
   /// The crash record as a sentence; empty if there is none. May be asked while the device hangs.
   std::string crash() const {

@@ -1,32 +1,15 @@
 // The C interface: argument checks, error sentences, and nothing else.
 #include <cstring>
-#include <exception>
-#include <new>
 
 #include "host/check.hpp"
 #include "host/device.hpp"
 #include "host/host_env.hpp"
+#include "host/last_error.hpp"
 
 namespace {
 
-thread_local std::string last_error;
-
-int fail(int code, std::string sentence) {
-  last_error = std::move(sentence);
-  return code;
-}
-
-/// Runs `body`, which returns 0 or an error code; turns exceptions into codes.
-template <class Body>
-int guarded(Body body) {
-  try {
-    return body();
-  } catch (const std::bad_alloc&) {
-    return fail(SAC_ERR_MEMORY, "out of memory");
-  } catch (const std::exception& e) {
-    return fail(SAC_ERR_MEMORY, e.what());
-  }
-}
+using saccade::fail;
+using saccade::guarded;
 
 int check_loading(const sac_device* d) {
   if (d == nullptr) return fail(SAC_ERR_ARGUMENT, "device is null");
@@ -41,7 +24,7 @@ int result(const std::string& wrong) { return wrong.empty() ? 0 : fail(SAC_ERR_A
 
 extern "C" {
 
-const char* sac_last_error(void) { return last_error.c_str(); }
+const char* sac_last_error(void) { return saccade::last_error.c_str(); }
 
 uint64_t sac_control_abi(void) {
   return uint64_t{sizeof(sac_device_config)} << 32 | sizeof(sac_model_config);

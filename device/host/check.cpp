@@ -5,32 +5,115 @@
 namespace saccade {
 namespace {
 
-const char* check_blocks(const Scheduler& s) {
-  std::vector<uint32_t> owner(s.limits.num_blocks, kNoOwner);
-  uint32_t held = 0;
+/// One tier: who holds which of its blocks.
+struct Tier {
+  const BlockPool& pool;
+  const uint32_t* tables;  // [num_seats][max_blocks_per_seq]
+  uint32_t Seat::*count;   // entries of a seat's table
+};
+
+const char* check_owners(const Scheduler& s, const Tier& tier, std::vector<bool>& held) {
   for (uint32_t i = 0; i < s.num_running; ++i) {
     const uint32_t seat = s.running[i];
-    const uint32_t count = s.seats[seat].num_blocks;
+    const uint32_t count = s.seats[seat].*tier.count;
     if (count > s.limits.max_blocks_per_seq()) return "a seat holds more blocks than its table has";
     for (uint32_t b = 0; b < count; ++b) {
-      const uint32_t block = s.tables.block_table(seat)[b];
-      if (block >= s.limits.num_blocks) return "a block table names a block that does not exist";
-      if (owner[block] != kNoOwner) return "a block has two owners";
-      if (s.pool.owner[block] != seat) return "the pool and a block table disagree on an owner";
-      owner[block] = seat;
-      ++held;
+      const uint32_t block = tier.tables[size_t{seat} * s.limits.max_blocks_per_seq() + b];
+      if (block >= tier.pool.num_blocks) return "a block table names a block that does not exist";
+      if (held[block]) return "a block has two owners";
+      if (tier.pool.owner[block] != seat) return "the pool and a block table disagree on an owner";
+      held[block] = true;
     }
   }
-  if (s.pool.num_free > s.limits.num_blocks || held != s.pool.used())
-    return "a block is neither free nor held by a running seat";
-  for (uint32_t i = 0; i < s.pool.num_free; ++i) {
-    const uint32_t block = s.pool.free_ring[(s.pool.head + i) % s.limits.num_blocks];
-    if (block >= s.limits.num_blocks) return "the free list names a block that does not exist";
-    if (owner[block] != kNoOwner) return "a free block has an owner";
-    if (s.pool.owner[block] != kNoOwner) return "a free block is marked as owned";
-    owner[block] = 0;  // a block that is free twice is found by this
+  return nullptr;
+}
+
+const char* check_free(const Scheduler& s, const BlockPool& pool, std::vector<bool>& held) {
+  if (pool.num_free > pool.num_blocks) return "more blocks are free than there are";
+  for (uint32_t i = 0; i < pool.num_free; ++i) {
+    const uint32_t block = pool.free_ring[(pool.head + i) % pool.num_blocks];
+    if (block >= pool.num_blocks) return "the free list names a block that does not exist";
+    if (held[block]) return "a free block has an owner, or is free twice";
+    if (pool.owner[block] != kNoOwner) return "a free block is marked as owned";
+    if (pool.fence[block] > s.step) return "a free block waits for a step that was never launched";
+    if (!pool.is_still(block, s.copies)) return "a block is free while a copy touches it";
+    held[block] = true;
   }
   return nullptr;
+}
+
+const char* check_tier(const Scheduler& s, const Tier& tier) {
+  const BlockPool& pool = tier.pool;
+  std::vector<bool> held(pool.num_blocks, false);
+  if (const char* wrong = check_owners(s, tier, held)) return wrong;
+  if (const char* wrong = check_free(s, pool, held)) return wrong;
+  uint32_t in_transit = 0;
+  for (uint32_t block = 0; block < pool.num_blocks; ++block) {
+    if (pool.down_fence[block] > s.copies.down.asked || pool.up_fence[block] > s.copies.up.asked)
+      return "a block waits for a copy that was never asked for";
+    if (held[block]) continue;
+    if (pool.owner[block] != kInTransit) return "a block is neither free nor held";
+    if (pool.is_still(block, s.copies)) return "a block is in transit, but no copy touches it";
+    ++in_transit;
+  }
+  return in_transit == pool.num_in_transit ? nullptr : "blocks in transit were not counted";
+}
+
+/// Every copy under way is one that its two blocks wait for.
+const char* check_queue(const Scheduler& s, const CopyQueue& queue, const uint64_t* device_fence,
+                        const uint64_t* host_fence) {
+  if (queue.done > queue.asked || queue.urgent > queue.asked)
+    return "a copy was counted that was never asked for";
+  if (queue.asked - queue.done > queue.capacity) return "more copies are under way than fit";
+  for (uint64_t n = queue.done + 1; n <= queue.asked; ++n) {
+    const BlockCopy& copy = queue.at(n);
+    if (copy.device_block >= s.limits.num_blocks || copy.host_block >= s.limits.num_host_blocks)
+      return "a copy names a block that does not exist";
+    if (device_fence[copy.device_block] < n || host_fence[copy.host_block] < n)
+      return "a block does not wait for its copy";
+  }
+  return nullptr;
+}
+
+const char* check_copies(const Scheduler& s) {
+  if (s.limits.num_host_blocks == 0) return s.copies.idle() ? nullptr : "a copy without a tier";
+  if (const char* wrong = check_queue(s, s.copies.down, s.pool.down_fence, s.host_pool.down_fence))
+    return wrong;
+  return check_queue(s, s.copies.up, s.pool.up_fence, s.host_pool.up_fence);
+}
+
+/// The last step read no block that a copy was writing, and wrote none that a copy was reading.
+const char* check_batch(const Scheduler& s) {
+  const StepBatch& batch = s.effects.batch;
+  for (uint32_t i = 0; i < batch.num_seqs; ++i) {
+    const StepSeq& q = batch.seqs[i];
+    const uint32_t end = s.limits.blocks_for(q.first_position + q.num_rows);
+    if (end > s.seats[q.seat].num_blocks) return "a step ran outside of its seat's blocks";
+    for (uint32_t b = 0; b < end; ++b) {
+      const uint32_t block = s.tables.block_table(q.seat)[b];
+      const bool written = b >= q.first_position / s.limits.block_size;
+      if (s.pool.up_fence[block] > s.copies.up.done)
+        return "a step ran on a block that a copy was writing";
+      if (written && s.pool.down_fence[block] > s.copies.down.done)
+        return "a step wrote a block that a copy was reading";
+    }
+  }
+  return nullptr;
+}
+
+/// What a seat's fields say of its rotation (sched/tiers.hpp) agrees.
+const char* check_rotation(const Scheduler& s, const Seat& seat) {
+  if (seat.down_fence > s.copies.down.asked || seat.up_fence > s.copies.up.asked)
+    return "a seat waits for a copy that was never asked for";
+  if (seat.num_blocks == 0)
+    return s.limits.blocks_for(seat.num_computed) == seat.num_host
+               ? nullptr
+               : "host memory does not hold what a rotated request has computed";
+  if (seat.num_computed > s.limits.block_size * seat.num_blocks)
+    return "KV was computed outside a seat's blocks";
+  return seat.num_host <= seat.num_computed / s.limits.block_size
+             ? nullptr
+             : "host memory holds a block that was not full";
 }
 
 const char* check_seats(const Scheduler& s) {
@@ -46,8 +129,7 @@ const char* check_seats(const Scheduler& s) {
     if (seat.slot >= s.limits.num_slots || s.requests[seat.slot].seat != index)
       return "a slot and its seat disagree";
     if (seat.num_tokens > s.limits.max_model_len) return "a sequence exceeds max_model_len";
-    if (seat.num_computed > s.limits.block_size * seat.num_blocks)
-      return "KV was computed outside a seat's blocks";
+    if (const char* wrong = check_rotation(s, seat)) return wrong;
     if (seat.finish == SAC_FINISH_NONE && seat.num_computed >= seat.num_tokens)
       return "a live sequence has nothing left to compute";
   }
@@ -97,7 +179,11 @@ const char* check_waiting(const Scheduler& s) {
 }  // namespace
 
 const char* check_invariants(const Scheduler& s) {
-  if (const char* wrong = check_blocks(s)) return wrong;
+  if (const char* wrong = check_tier(s, {s.pool, s.block_tables, &Seat::num_blocks})) return wrong;
+  if (const char* wrong = check_tier(s, {s.host_pool, s.host_tables, &Seat::num_host}))
+    return wrong;
+  if (const char* wrong = check_copies(s)) return wrong;
+  if (const char* wrong = check_batch(s)) return wrong;
   if (const char* wrong = check_seats(s)) return wrong;
   if (const char* wrong = check_waiting(s)) return wrong;
   return check_slots(s);

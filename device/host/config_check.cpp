@@ -13,6 +13,7 @@ constexpr uint32_t kMaxLayers = 1024;
 constexpr uint32_t kMaxWidth = 1u << 20;
 constexpr uint32_t kMaxExperts = 1024;
 constexpr uint32_t kMaxHeadDim = 1024;
+constexpr uint32_t kMaxRotationBlocks = 16;
 constexpr uint64_t kDecisionLogWords = 1u << 20;
 
 /// Collects the first violation.
@@ -32,11 +33,55 @@ class Bounds {
   std::string wrong_;
 };
 
+void check_number(Bounds& b, const char* field, float value, float low, float high) {
+  b.require(value >= low && value <= high, std::string(field) + " is " + std::to_string(value) +
+                                               ", outside " + std::to_string(low) + " .. " +
+                                               std::to_string(high));
+}
+
+void check_policy(Bounds& b, const sac_policy_config& p) {
+  constexpr float kLeastS = 1e-6f;
+  constexpr float kDayS = 86400;
+  b.in("policy", p.policy, 0, SAC_POLICY_CHURN);
+  if (p.policy == SAC_POLICY_FCFS) return;
+  b.in("late_share", p.late_share, 2, UINT32_MAX);
+  check_number(b, "alpha", p.alpha, 0, 100);
+  check_number(b, "beta_f", p.beta_f, -100, 100);
+  check_number(b, "beta_b", p.beta_b, -100, 100);
+  check_number(b, "min_run_s", p.min_run_s, 0, 3600);
+  check_number(b, "max_wait_s", p.max_wait_s, kLeastS, kDayS);
+  check_number(b, "slo_ttft_s", p.slo_ttft_s, kLeastS, kDayS);
+  check_number(b, "slo_tbt_s", p.slo_tbt_s, kLeastS, kDayS);
+}
+
+void check_cuda(Bounds& b, const sac_device_config& c) {
+  b.in("cuda_launch", c.cuda_launch, 0, SAC_CUDA_LAUNCH_HOST);
+  b.in("cuda_rotation", c.cuda_rotation, 0, SAC_CUDA_ROTATION_BULK);
+  b.in("cuda_rotation_blocks", c.cuda_rotation_blocks, 1, kMaxRotationBlocks);
+}
+
+uint64_t ns_of(float seconds) { return static_cast<uint64_t>(static_cast<double>(seconds) * 1e9); }
+
+PolicySettings settings_of(const sac_policy_config& p) {
+  PolicySettings s;
+  if (p.policy == SAC_POLICY_FCFS) return s;
+  s.alpha = p.alpha;
+  s.beta_f = p.beta_f;
+  s.beta_b = p.beta_b;
+  s.b_xfer_blocks = p.b_xfer_blocks;
+  s.min_run_ns = ns_of(p.min_run_s);
+  s.max_wait_ns = ns_of(p.max_wait_s);
+  s.late_share = p.late_share;
+  return s;
+}
+
 }  // namespace
 
 std::string check_device_config(const sac_device_config& c, uint32_t vocab_size) {
   Bounds b;
-  b.in("kind", c.kind, 0, SAC_DEVICE_NULL);
+  b.in("kind", c.kind, 0, SAC_DEVICE_CUDA);
+  if (c.kind == SAC_DEVICE_CUDA) check_cuda(b, c);
+  b.require(c.kind != SAC_DEVICE_SIM || c.sim != nullptr, "sim is null");
   b.in("mode", c.mode, 0, SAC_MODE_SERIAL);
   b.in("prefill_policy", c.prefill_policy, 0, SAC_PREFILL_INLINE);
   b.in("max_num_seqs", c.max_num_seqs, 1, kMaxSeqs);
@@ -46,12 +91,15 @@ std::string check_device_config(const sac_device_config& c, uint32_t vocab_size)
             "block_size is " + std::to_string(c.block_size) + ", not one of 8, 16, 32, 64, 128");
   if (b.first().empty())
     b.in("num_blocks", c.num_blocks, ceil_div(c.max_model_len, c.block_size), kMaxBlocks);
+  b.in("num_host_blocks", c.num_host_blocks, 0, kMaxBlocks);
+  b.in("eager_window", c.eager_window, 0, kMaxBlocks);
   b.in("num_threads", c.num_threads, 1, kMaxThreads);
   b.in("num_eos_ids", c.num_eos_ids, 0, kMaxEosIds);
   b.in("vocab_size", vocab_size, 1, kMaxVocab);
   b.require(c.num_eos_ids == 0 || c.eos_ids != nullptr, "eos_ids is null");
   for (uint32_t i = 0; b.first().empty() && i < c.num_eos_ids; ++i)
     b.in("eos_ids[]", c.eos_ids[i], 0, vocab_size - 1);
+  check_policy(b, c.policy);
   return b.first();
 }
 
@@ -89,10 +137,16 @@ Limits limits_of(const sac_device_config& c, uint32_t vocab_size) {
   l.max_model_len = c.max_model_len;
   l.block_size = c.block_size;
   l.num_blocks = c.num_blocks;
+  l.num_host_blocks = c.num_host_blocks;
+  l.eager_window = c.eager_window;
   l.vocab_size = vocab_size;
   l.num_eos_ids = c.num_eos_ids;
   l.log_words = c.log_decisions != 0 ? static_cast<uint32_t>(kDecisionLogWords) : 0;
   l.prefill_policy = static_cast<PrefillPolicy>(c.prefill_policy);
+  l.policy = static_cast<Policy>(c.policy.policy);
+  l.policy_settings = settings_of(c.policy);
+  l.slo_ttft_ns = ns_of(c.policy.slo_ttft_s);
+  l.slo_tbt_ns = ns_of(c.policy.slo_tbt_s);
   return l;
 }
 

@@ -1,24 +1,11 @@
 #include "host/device.hpp"
 
-#include <sys/mman.h>
-
 #include "host/config_check.hpp"
 #include "host/host_env.hpp"
 #include "host/process.hpp"
+#include "sim/sim_check.hpp"
 
 namespace saccade {
-
-Pages::~Pages() {
-  if (data_ != nullptr) munmap(data_, bytes_);
-}
-
-bool Pages::map(size_t bytes) {
-  void* p = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (p == MAP_FAILED) return false;
-  data_ = p;
-  bytes_ = bytes;
-  return true;
-}
 
 namespace {
 
@@ -30,14 +17,14 @@ void introduce(sac_device_line* line, uint64_t kv_block_bytes) {
   store_relaxed(&line->pid, self.pid);
 }
 
-template <class Step>
-uint32_t tick_with(sac_device& d, Step& step) {
+template <class Step, class Engine>
+uint32_t tick_with(sac_device& d, Step& step, Engine& engine) {
   if (d.config.mode == SAC_MODE_SERIAL) {
     HostEnv<false> env{d.scheduler.ring};
-    return tick(d.scheduler, step, env);
+    return tick(d.scheduler, step, engine, env);
   }
   HostEnv<true> env{d.scheduler.ring};
-  return tick(d.scheduler, step, env);
+  return tick(d.scheduler, step, engine, env);
 }
 
 }  // namespace
@@ -50,6 +37,8 @@ std::string sac_device::create(const sac_device_config& c, const sac_model_confi
   *code = SAC_ERR_ARGUMENT;
   std::string wrong = saccade::check_device_config(c, vocab_size);
   if (!wrong.empty()) return wrong;
+  if (c.kind == SAC_DEVICE_CUDA)
+    return "kind is SAC_DEVICE_CUDA, which the library of the CUDA device makes";
   if (c.kind == SAC_DEVICE_CPU) {
     if (model == nullptr) return "model is null, but kind is SAC_DEVICE_CPU";
     wrong = saccade::check_model_config(*model);
@@ -69,17 +58,42 @@ std::string sac_device::create(const sac_device_config& c, const sac_model_confi
   Layout hand_out(memory.data());
   lay_out(scheduler, hand_out);
   reset(scheduler, eos_ids.data());
+  if (c.kind == SAC_DEVICE_SIM) return create_sim(vocab_size);
   if (c.kind == SAC_DEVICE_NULL) {
     null = {{scheduler.tables, scheduler.outputs, vocab_size}, uint64_t{c.null_step_us} * 1000, 0};
     loaded = true;
     return "";
   }
   *code = SAC_ERR_MEMORY;
-  kv_block_bytes = saccade::CpuStep::kv_block_bytes(*model, c.block_size);
-  cpu = std::make_unique<saccade::CpuStep>(*model, c.max_num_seqs, c.max_num_batched_tokens,
+  create_cpu(*model);
+  return "";
+}
+
+std::string sac_device::create_sim(uint32_t vocab_size) {
+  const sac_sim_config& c = *config.sim;
+  const std::string wrong = saccade::sim::check_sim_config(c);
+  if (!wrong.empty()) return wrong;
+  const double block_bytes = c.model.kv_token_bytes * config.block_size;
+  kv_block_bytes = static_cast<uint64_t>(block_bytes);
+  paced = {c, {scheduler.tables, scheduler.outputs, vocab_size}};
+  paced_copies = {c.hardware, block_bytes};
+  config.sim = nullptr;
+  loaded = true;
+  return "";
+}
+
+void sac_device::create_cpu(const sac_model_config& model) {
+  const sac_device_config& c = config;
+  kv_block_bytes = saccade::CpuStep::kv_block_bytes(model, c.block_size);
+  cpu = std::make_unique<saccade::CpuStep>(model, c.max_num_seqs, c.max_num_batched_tokens,
                                            c.max_model_len, c.block_size, c.num_blocks,
                                            c.num_threads, scheduler.tables, scheduler.outputs);
-  return "";
+  if (c.num_host_blocks == 0) return;
+  host_kv = std::make_unique<saccade::MemoryRegion>(kv_block_bytes * c.num_host_blocks,
+                                                    "KV blocks in host memory");
+  const saccade::CopyPools pools = {cpu->kv_memory(), static_cast<unsigned char*>(host_kv->data()),
+                                    kv_block_bytes};
+  copy_engine = std::make_unique<saccade::CopyEngine>(pools, scheduler.copies);
 }
 
 std::string sac_device::attach(void* region, uint64_t region_bytes) {
@@ -94,8 +108,11 @@ std::string sac_device::attach(void* region, uint64_t region_bytes) {
 }
 
 uint32_t sac_device::tick() {
-  return config.kind == SAC_DEVICE_NULL ? saccade::tick_with(*this, null)
-                                        : saccade::tick_with(*this, *cpu);
+  saccade::NoCopies none;
+  if (config.kind == SAC_DEVICE_SIM) return saccade::tick_with(*this, paced, paced_copies);
+  if (config.kind == SAC_DEVICE_NULL) return saccade::tick_with(*this, null, instant_copies);
+  return copy_engine == nullptr ? saccade::tick_with(*this, *cpu, none)
+                                : saccade::tick_with(*this, *cpu, *copy_engine);
 }
 
 void sac_device::run() {

@@ -5,29 +5,14 @@
 #include <string>
 #include <vector>
 
+#include "cpu/copy_engine.hpp"
 #include "cpu/cpu_step.hpp"
+#include "cpu/memory_region.hpp"
+#include "host/pages.hpp"
 #include "host/saccade_device.h"
 #include "host/timed_null_step.hpp"
 #include "sched/state.hpp"
-
-namespace saccade {
-
-/// Zeroed anonymous pages, owned. Null with `bytes()` == 0 until `map` succeeds.
-class Pages {
- public:
-  Pages() = default;
-  Pages(const Pages&) = delete;
-  Pages& operator=(const Pages&) = delete;
-  ~Pages();
-  bool map(size_t bytes);
-  void* data() const { return data_; }
-
- private:
-  void* data_ = nullptr;
-  size_t bytes_ = 0;
-};
-
-}  // namespace saccade
+#include "sim/paced_device.hpp"
 
 /// The opaque handle of the C interface.
 struct sac_device {
@@ -35,9 +20,14 @@ struct sac_device {
   std::vector<uint32_t> eos_ids;
   saccade::Pages memory;
   saccade::Scheduler scheduler = {};
-  std::unique_ptr<saccade::CpuStep> cpu;  // SAC_DEVICE_CPU
-  saccade::TimedNullStep null;            // SAC_DEVICE_NULL
-  uint64_t kv_block_bytes = 0;            // SAC_DEVICE_CPU
+  std::unique_ptr<saccade::CpuStep> cpu;             // SAC_DEVICE_CPU
+  std::unique_ptr<saccade::MemoryRegion> host_kv;    // the second tier, if there is one
+  std::unique_ptr<saccade::CopyEngine> copy_engine;  // its threads end before what they copy goes
+  saccade::TimedNullStep null;                       // SAC_DEVICE_NULL
+  saccade::InstantCopies instant_copies;
+  saccade::sim::PacedStep paced;  // SAC_DEVICE_SIM
+  saccade::sim::PacedCopies paced_copies;
+  uint64_t kv_block_bytes = 0;  // SAC_DEVICE_CPU
   bool loaded = false;
   bool attached = false;
   std::atomic<bool> stop{false};
@@ -45,6 +35,8 @@ struct sac_device {
   /// Null, or what went wrong: SAC_ERR_* in `code`, the sentence returned.
   std::string create(const sac_device_config& c, const sac_model_config* model, uint32_t vocab_size,
                      int* code);
+  void create_cpu(const sac_model_config& model);
+  std::string create_sim(uint32_t vocab_size);
   std::string attach(void* region, uint64_t region_bytes);
   uint32_t tick();
   void run();

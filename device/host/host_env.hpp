@@ -39,6 +39,8 @@ class IdleWait {
   static constexpr uint64_t kSleepNs = 50 * 1000 * 1000;
   /// While requests are held by slow readers: cursors move without a doorbell.
   static constexpr uint64_t kStalledSleepNs = 500 * 1000;
+  /// While copies between the tiers are under way: about the time of one.
+  static constexpr uint64_t kCopySleepNs = 100 * 1000;
 
   static void wait(Scheduler& s) {
     const uint64_t start_ns = monotonic_ns();
@@ -50,9 +52,14 @@ class IdleWait {
     // SYNC: with a frontend, which rings, fences, and then reads `sleeping`: either it sees that we
     // sleep and kicks, or we see its doorbell here.
     fence_seq_cst();
-    if (!doorbell_pending(s))
-      futex_wait(&s.ring.wake->device_kick, kick, s.has_work() ? kStalledSleepNs : kSleepNs);
+    if (!doorbell_pending(s)) futex_wait(&s.ring.wake->device_kick, kick, longest_ns(s));
     store_relaxed(&line->sleeping, 0u);
+  }
+
+ private:
+  static uint64_t longest_ns(const Scheduler& s) {
+    if (!s.copies.idle()) return kCopySleepNs;
+    return s.has_work() ? kStalledSleepNs : kSleepNs;
   }
 };
 

@@ -25,6 +25,15 @@ extern "C" {
 
 #define SAC_DEVICE_CPU 0u  /* real inference on CPU threads */
 #define SAC_DEVICE_NULL 1u /* steps only write tokens: for benchmarks and tests */
+#define SAC_DEVICE_SIM 2u  /* as null, but each step takes the time that a cost model says */
+#define SAC_DEVICE_CUDA 3u /* inference on a GPU; of the library that cuda/saccade_cuda.h names */
+
+#define SAC_CUDA_LAUNCH_WINDOW 0u /* device graphs, launched by the scheduler on the GPU */
+#define SAC_CUDA_LAUNCH_LOOP 1u   /* one graph of WHILE and SWITCH nodes, no host either */
+#define SAC_CUDA_LAUNCH_HOST 2u   /* the scheduler on a host thread: one copy, one launch a step */
+
+#define SAC_CUDA_ROTATION_VECTOR 0u /* KV copies between the tiers by vector loads and stores */
+#define SAC_CUDA_ROTATION_BULK 1u   /* by bulk copies; needs compute capability 9.0 */
 
 #define SAC_PREFILL_CHUNKED 0u /* chunks mixed with decodes under max_num_batched_tokens */
 #define SAC_PREFILL_INLINE 1u  /* decodes pause while a newly admitted prompt is computed */
@@ -58,6 +67,30 @@ typedef struct sac_model_config {
   const uint32_t* sparse_layers; /* [num_layers]: 1 = experts, 0 = one MLP. NULL = experts in all */
 } sac_model_config;
 
+#define SAC_POLICY_FCFS 0u    /* first come, first served; the settings below are not used */
+#define SAC_POLICY_WF 1u      /* waiting first */
+#define SAC_POLICY_SF 2u      /* swapped (rotated out) first */
+#define SAC_POLICY_LVF 3u     /* largest virtual lag time first */
+#define SAC_POLICY_GOODPUT 4u /* whoever can still meet its targets first */
+#define SAC_POLICY_CHURN 5u   /* for tests: rotates whatever can be rotated, at every tick */
+
+/* Who comes onto the device, and who leaves it: device/sched/policy/policy.hpp has the meanings.
+ * Bounds hold for every policy but SAC_POLICY_FCFS, whose settings may be all zero. */
+typedef struct sac_policy_config {
+  uint32_t policy;        /* SAC_POLICY_* */
+  uint32_t b_xfer_blocks; /* blocks that may change hands per tick */
+  float alpha;            /* 0 .. 100 */
+  float beta_f;           /* -100 .. 100 */
+  float beta_b;           /* -100 .. 100 */
+  uint32_t late_share;    /* >= 2 */
+  float min_run_s;        /* 0 .. 3600 */
+  float max_wait_s;       /* (0, 86400] */
+  float slo_ttft_s;       /* (0, 86400]: of requests that name no target */
+  float slo_tbt_s;        /* (0, 86400] */
+} sac_policy_config;
+
+struct sac_sim_config; /* sim/saccade_sim.h */
+
 typedef struct sac_device_config {
   uint32_t kind;                   /* SAC_DEVICE_* */
   uint32_t mode;                   /* SAC_MODE_* */
@@ -67,11 +100,18 @@ typedef struct sac_device_config {
   uint32_t max_model_len;          /* tokens */
   uint32_t block_size;             /* tokens; 8, 16, 32, 64 or 128 */
   uint32_t num_blocks;             /* >= ceil(max_model_len / block_size) */
+  uint32_t num_host_blocks;        /* KV blocks of host memory, the second tier; 0 = none */
+  uint32_t eager_window;           /* blocks on their way to host memory ahead of need; 0 = none */
   uint32_t num_threads;            /* compute threads of the cpu device, >= 1 */
   uint32_t num_eos_ids;            /* <= 16 */
   const uint32_t* eos_ids;
   uint32_t log_decisions; /* 1: keep a log of decisions in memory for sac_device_decisions */
   uint32_t null_step_us;  /* SAC_DEVICE_NULL: time that a step takes */
+  const struct sac_sim_config* sim; /* SAC_DEVICE_SIM: what it emulates; copied */
+  sac_policy_config policy;
+  uint32_t cuda_launch;   /* SAC_CUDA_LAUNCH_*; this and the next two: SAC_DEVICE_CUDA only */
+  uint32_t cuda_rotation; /* SAC_CUDA_ROTATION_* */
+  uint32_t cuda_rotation_blocks; /* thread blocks that copy, per direction: 1 .. 16 */
 } sac_device_config;
 
 /* Tensors by role. Weights are row-major [out_features][in_features], as in safetensors. */

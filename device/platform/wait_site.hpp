@@ -7,10 +7,14 @@ namespace saccade {
 
 enum class WaitSite : uint32_t {
   kNone = 0,
-  kScanOrder = 1,   // a member of the scan team, for the leader's next order: a watch on the tick
-  kScanTaken = 2,   // the leader, for all members to take its order
-  kScanDone = 3,    // anyone of the team, for the last member's masks
-  kTickPermit = 4,  // the leader, for the host to let it run another tick
+  kScanOrder = 1,    // a member of the scan team, for the leader's next order: a watch on the tick
+  kScanTaken = 2,    // the leader, for all members to take its order
+  kScanDone = 3,     // anyone of the team, for the last member's masks
+  kTickPermit = 4,   // the leader, for the host to let it run another tick
+  kStepDone = 5,     // the leader, for the results of the step that it launched
+  kGraphLaunch = 6,  // no wait: a step's graph was refused; `observed` is the error of the launch
+  kRelaunch = 7,     // no wait: the scheduler's own graph was refused
+  kGraphIdle = 8,    // no wait: a step's graph was still busy after everything else had ended
 };
 
 SAC_HD constexpr uint64_t budget_ns(WaitSite site) {
@@ -20,6 +24,8 @@ SAC_HD constexpr uint64_t budget_ns(WaitSite site) {
       return 10 * kSecond;  // longer than a permit may take, or the members would leave first
     case WaitSite::kTickPermit:
       return 3 * kSecond;
+    case WaitSite::kStepDone:
+      return 9 * kSecond;  // shorter than the members' watch, so that the step is what is named
     default:
       return kSecond;
   }
@@ -37,6 +43,14 @@ inline const char* name_of(WaitSite site) {
       return "scan done";
     case WaitSite::kTickPermit:
       return "tick permit";
+    case WaitSite::kStepDone:
+      return "step done";
+    case WaitSite::kGraphLaunch:
+      return "graph launch";
+    case WaitSite::kRelaunch:
+      return "relaunch";
+    case WaitSite::kGraphIdle:
+      return "graph idle";
   }
   return "unknown";
 }

@@ -52,6 +52,7 @@ SAC_HD inline void seat_request(Scheduler& s, uint32_t slot, uint32_t seat_index
   Seat& seat = s.seats[seat_index];
   seat = Seat{};
   seat.arrival = r.arrival;
+  seat.moved_ns = s.tick_ns;
   seat.slot = slot;
   seat.ticket = r.ticket;
   seat.state = SAC_STATE_PREFILL_PROCESSING;
@@ -63,15 +64,22 @@ SAC_HD inline void seat_request(Scheduler& s, uint32_t slot, uint32_t seat_index
   r.state = seat.state;
 }
 
-/// Tries to seat the head of the queue. False: nothing more can be admitted in this tick.
-SAC_HD inline bool admit_head(Scheduler& s) {
-  const uint32_t slot = s.waiting_head;
+/// Puts a seat into the list of the seated, which is in order of arrival.
+SAC_HD inline void add_running(Scheduler& s, uint32_t seat_index) {
+  uint32_t at = s.num_running++;
+  for (; at > 0 && s.seats[s.running[at - 1]].arrival > s.seats[seat_index].arrival; --at)
+    s.running[at] = s.running[at - 1];
+  s.running[at] = seat_index;
+}
+
+/// Tries to seat a waiting request. False: there is no room for it in this tick.
+SAC_HD inline bool admit_slot(Scheduler& s, uint32_t slot) {
   const sac_descriptor& d = s.requests[slot].descriptor;
   if (s.num_free_seats == 0) return false;
   const uint32_t seat_index = s.free_seats[s.num_free_seats - 1];
   const uint32_t needed = s.limits.blocks_for(d.prompt_len + 1);
   while (needed > s.pool.num_free)
-    if (!preempt_stalled(s)) return false;
+    if (needed <= s.pool.num_coming() || !preempt_stalled(s)) return false;
   if (!copy_inputs(s, seat_index, d)) {
     waiting_remove(s, slot);
     --s.stats.requests_accepted;
@@ -88,7 +96,7 @@ SAC_HD inline bool admit_head(Scheduler& s) {
   }
   waiting_remove(s, slot);
   --s.num_free_seats;
-  s.running[s.num_running++] = seat_index;
+  add_running(s, seat_index);
   s.ring.write_status(slot, sac_status_word(s.seats[seat_index].ticket,
                                             SAC_STATE_PREFILL_PROCESSING, SAC_FINISH_NONE, 0));
   s.published = 1;
@@ -96,27 +104,58 @@ SAC_HD inline bool admit_head(Scheduler& s) {
   return true;
 }
 
+/// Gives a preempted request blocks again, and asks for the KV that host memory has of it. False if
+/// the blocks are not there, or copies still read the ones that it gave up.
+SAC_HD inline bool resume_seat(Scheduler& s, uint32_t seat_index) {
+  Seat& seat = s.seats[seat_index];
+  if (is_rotating_out(s, seat)) return false;
+  const uint32_t needed = s.limits.blocks_for(seat.num_tokens + 1);
+  while (!reserve_blocks(s, seat_index, seat.num_tokens + 1)) {
+    if ((needed > s.pool.num_coming()) && preempt_stalled(s)) continue;
+    release_blocks(s, seat_index);
+    return false;
+  }
+  seat.state = SAC_STATE_PREFILL_PROCESSING;
+  seat.entered_produced = seat.num_produced;
+  seat.moved_ns = s.tick_ns;
+  const uint32_t fetched = fetch_up(s, seat_index);
+  if (fetched != 0) s.log.add(s.tick, Decision::kRotateIn, seat.slot, fetched);
+  if (fetched == 0 || !is_decode(seat))
+    s.log.add(s.tick, Decision::kResume, seat.slot, seat.num_tokens - seat.num_computed);
+  return true;
+}
+
 /// Gives preempted requests their blocks back, oldest first. True if none is left that could run.
 SAC_HD inline bool resume(Scheduler& s) {
   for (uint32_t i = 0; i < s.num_running; ++i) {
-    const uint32_t seat_index = s.running[i];
-    Seat& seat = s.seats[seat_index];
+    const Seat& seat = s.seats[s.running[i]];
     if (seat.num_blocks != 0 || reader_room(s, seat) == 0) continue;
-    while (!reserve_blocks(s, seat_index, seat.num_tokens + 1)) {
-      if (preempt_stalled(s)) continue;
-      release_blocks(s, seat_index);
-      return false;
-    }
-    seat.state = SAC_STATE_PREFILL_PROCESSING;
-    s.log.add(s.tick, Decision::kResume, seat.slot, seat.num_tokens);
+    if (!resume_seat(s, s.running[i])) return false;
   }
   return true;
 }
 
-SAC_HD inline void admit(Scheduler& s) {
-  if (!resume(s)) return;
-  while (s.num_waiting != 0 && admit_head(s)) {
+/// Requests that waited for blocks in transit get them before anyone else, oldest first: those who
+/// gave them up must not take them back. False while one still waits.
+SAC_HD inline bool feed_starved(Scheduler& s) {
+  for (uint32_t i = 0; i < s.num_running; ++i) {
+    Seat& seat = s.seats[s.running[i]];
+    if (seat.starved == 0) continue;
+    if (!reserve_blocks(s, s.running[i], seat.num_tokens)) return false;
+    seat.starved = 0;
   }
+  return true;
+}
+
+/// Whoever has no blocks comes in by age.
+SAC_HD inline void admit_by_age(Scheduler& s) {
+  if (!resume(s)) return;
+  while (s.num_waiting != 0 && admit_slot(s, s.waiting_head)) {
+  }
+}
+
+SAC_HD inline void admit(Scheduler& s) {
+  if (feed_starved(s)) admit_by_age(s);
 }
 
 }  // namespace saccade

@@ -6,8 +6,6 @@
 
 namespace saccade {
 
-SAC_HD inline bool is_decode(const Seat& seat) { return seat.num_tokens == seat.num_computed + 1; }
-
 /// Prompt records still owed before the first produced token.
 SAC_HD inline uint32_t prompt_records_owed(const Scheduler& s, uint32_t seat_index) {
   const SeatParams& p = s.params[seat_index];
@@ -57,13 +55,14 @@ SAC_HD inline void add_rows(Scheduler& s, uint32_t seat_index, uint32_t rows) {
   q.prompt_logprobs = prompt_records_owed(s, seat_index) != 0 ? 1 : 0;
   batch.num_rows += rows;
   batch.num_samples += q.sample;
+  batch.num_prompt_seqs += q.prompt_logprobs;
   seat.last_step = batch.step;
   seat.state = is_decode(seat) ? SAC_STATE_DECODE_PROCESSING : SAC_STATE_PREFILL_PROCESSING;
   s.log.add(s.tick, Decision::kRun, seat.slot, rows);
 }
 
-SAC_HD inline bool can_run(const Seat& seat) {
-  return seat.num_blocks != 0 && seat.finish == SAC_FINISH_NONE;
+SAC_HD inline bool can_run(const Scheduler& s, const Seat& seat) {
+  return is_resident(s, seat) && seat.starved == 0 && seat.finish == SAC_FINISH_NONE;
 }
 
 /// A prompt that arrived before `arrival` is being computed.
@@ -71,7 +70,7 @@ SAC_HD inline bool prompts_pending(const Scheduler& s, uint64_t arrival) {
   for (uint32_t i = 0; i < s.num_running; ++i) {
     const Seat& seat = s.seats[s.running[i]];
     if (seat.arrival >= arrival) return false;  // oldest first
-    if (can_run(seat) && !is_decode(seat) && seat.state != SAC_STATE_DECODE_PAUSED) return true;
+    if (can_run(s, seat) && !is_decode(seat) && seat.state != SAC_STATE_DECODE_PAUSED) return true;
   }
   return false;
 }
@@ -92,7 +91,7 @@ SAC_HD inline void add_class(Scheduler& s, bool decodes) {
     if (budget == 0) return;
     const uint32_t seat_index = s.running[i];
     const Seat& seat = s.seats[seat_index];
-    if (!can_run(seat) || is_decode(seat) != decodes) continue;
+    if (!can_run(s, seat) || is_decode(seat) != decodes) continue;
     const uint32_t rows = rows_for(s, seat_index, budget);
     if (rows != 0) add_rows(s, seat_index, rows);
   }
@@ -101,7 +100,7 @@ SAC_HD inline void add_class(Scheduler& s, bool decodes) {
 SAC_HD inline void batch(Scheduler& s) {
   StepBatch& b = s.effects.batch;
   b.step = s.step + 1;
-  b.num_seqs = b.num_rows = b.num_samples = 0;
+  b.num_seqs = b.num_rows = b.num_samples = b.num_prompt_seqs = 0;
   const bool prompts_only = decodes_pause(s);
   if (!prompts_only) add_class(s, true);
   add_class(s, false);

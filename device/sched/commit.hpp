@@ -49,6 +49,8 @@ SAC_HD inline void commit_token(Scheduler& s, const StepSeq& q, const uint64_t* 
   const uint32_t token = static_cast<uint32_t>(record[0]);
   s.tokens(q.seat)[seat.num_tokens++] = token;
   ++seat.num_produced;
+  seat.last_token_ns = s.step_done_ns;
+  if (seat.num_produced == 1) seat.first_token_ns = s.step_done_ns;
   write_record(s, seat, record);
   seat.finish = finish_reason(s, q.seat, token);
 }

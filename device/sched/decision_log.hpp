@@ -6,13 +6,15 @@
 namespace saccade {
 
 enum class Decision : uint8_t {
-  kAdmit = 1,    // detail: blocks reserved
-  kResume = 2,   // detail: tokens to compute again
-  kPreempt = 3,  // detail: blocks taken
-  kRun = 4,      // detail: rows in this step
-  kStall = 5,    // detail: records its reader has not taken
-  kFinish = 6,   // detail: finish reason
-  kRetire = 7,   // detail: blocks freed
+  kAdmit = 1,      // detail: blocks reserved
+  kResume = 2,     // detail: tokens to compute again
+  kPreempt = 3,    // detail: blocks taken
+  kRun = 4,        // detail: rows in this step
+  kStall = 5,      // detail: records its reader has not taken
+  kFinish = 6,     // detail: finish reason
+  kRetire = 7,     // detail: blocks freed
+  kRotateOut = 8,  // detail: blocks sent to host memory for it; kPreempt follows if some were lost
+  kRotateIn = 9,   // detail: blocks fetched from host memory
 };
 
 /// Stops when full; `dropped` then counts what is missing, so that a comparison cannot pass by it.

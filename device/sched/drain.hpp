@@ -22,6 +22,13 @@ SAC_HD inline bool sampling_in_bounds(const sac_descriptor& d) {
          d.num_top_logprobs <= SAC_MAX_TOP_LOGPROBS;
 }
 
+inline constexpr float kMaxTargetS = 86400.0f;
+
+/// Targets of latency; 0 = the device's default.
+SAC_HD inline bool targets_in_bounds(const sac_descriptor& d) {
+  return within(d.slo_ttft_s, 0.0f, kMaxTargetS) && within(d.slo_tbt_s, 0.0f, kMaxTargetS);
+}
+
 /// The arena extent of a checked descriptor, in words.
 SAC_HD inline uint64_t extent_words(const sac_descriptor& d) {
   return uint64_t{d.prompt_len} + 2 * uint64_t{d.num_logit_bias} + d.num_stop_ids;
@@ -45,7 +52,7 @@ SAC_HD inline bool descriptor_in_bounds(const Scheduler& s, uint32_t slot,
                      d.max_tokens <= l.max_model_len - d.prompt_len &&
                      d.min_tokens <= d.max_tokens && d.num_logit_bias <= SAC_MAX_LOGIT_BIAS &&
                      d.num_stop_ids <= SAC_MAX_STOP_IDS && (d.flags & ~SAC_REQ_KNOWN_FLAGS) == 0;
-  return sizes && sampling_in_bounds(d) && extent_in_share(s, slot, d);
+  return sizes && sampling_in_bounds(d) && targets_in_bounds(d) && extent_in_share(s, slot, d);
 }
 
 SAC_HD inline void publish_end(Scheduler& s, uint32_t slot, uint32_t finish, uint32_t count) {
@@ -79,6 +86,7 @@ SAC_HD inline void accept(Scheduler& s, uint32_t slot, uint32_t ticket) {
     return;
   }
   r.arrival = s.next_arrival++;
+  r.arrival_ns = s.tick_ns;
   r.state = SAC_STATE_PREFILL_PENDING;
   waiting_push(s, slot);
   ++s.stats.requests_accepted;

@@ -23,20 +23,22 @@ struct NullStep {
     for (uint32_t i = 0; i < tables.params[seat].num_top_logprobs; ++i)
       record[1 + i] = record_word((token + i) % vocab_size, -1.0f - static_cast<float>(i));
   }
+  /// Sequence i of the batch.
+  SAC_HD void run_seq(const StepBatch& batch, uint32_t i) const {
+    const StepSeq& q = batch.seqs[i];
+    const uint32_t* tokens = tables.tokens(q.seat);
+    const SeatParams& p = tables.params[q.seat];
+    const uint32_t last = q.first_position + q.num_rows - 1;
+    if (q.prompt_logprobs != 0)
+      for (uint32_t r = 0; r < q.num_rows && q.first_position + r + 1 < p.prompt_len; ++r)
+        write_record(outputs.prompt_records + size_t{q.first_row + r} * kRecordWords, q.seat,
+                     tokens[q.first_position + r + 1]);
+    if (q.sample != 0)
+      write_record(outputs.sampled + size_t{i} * kRecordWords, q.seat,
+                   null_token(tokens[last], last, p.seed, vocab_size));
+  }
   SAC_HD void launch(const StepBatch& batch) const {
-    for (uint32_t i = 0; i < batch.num_seqs; ++i) {
-      const StepSeq& q = batch.seqs[i];
-      const uint32_t* tokens = tables.tokens(q.seat);
-      const SeatParams& p = tables.params[q.seat];
-      const uint32_t last = q.first_position + q.num_rows - 1;
-      if (q.prompt_logprobs != 0)
-        for (uint32_t r = 0; r < q.num_rows && q.first_position + r + 1 < p.prompt_len; ++r)
-          write_record(outputs.prompt_records + size_t{q.first_row + r} * kRecordWords, q.seat,
-                       tokens[q.first_position + r + 1]);
-      if (q.sample != 0)
-        write_record(outputs.sampled + size_t{i} * kRecordWords, q.seat,
-                     null_token(tokens[last], last, p.seed, vocab_size));
-    }
+    for (uint32_t i = 0; i < batch.num_seqs; ++i) run_seq(batch, i);
   }
   SAC_HD void wait() const {}
   SAC_HD uint64_t done_ns() const { return 0; }

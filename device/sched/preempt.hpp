@@ -1,6 +1,6 @@
 // Who gives up blocks, and how: the pieces that admit and rotate share.
 #pragma once
-#include "sched/retire.hpp"
+#include "sched/tiers.hpp"
 
 namespace saccade {
 
@@ -27,13 +27,24 @@ SAC_HD inline bool reserve_blocks(Scheduler& s, uint32_t seat_index, uint32_t to
   return true;
 }
 
-/// Takes all blocks of a seat. It keeps its tokens, and is computed again when it resumes.
+/// Takes all blocks of a seat. It keeps its tokens; its KV goes down to host memory, and what finds
+/// no room there is computed again when it resumes.
 SAC_HD inline void preempt(Scheduler& s, uint32_t seat_index) {
   Seat& seat = s.seats[seat_index];
+  const uint32_t computed = seat.num_computed;
+  const uint32_t sent = send_down(s, seat_index);
   const uint32_t freed = release_blocks(s, seat_index);
   seat.state = s.requests[seat.slot].state = SAC_STATE_DECODE_PAUSED;
-  ++s.stats.preemptions;
-  s.log.add(s.tick, Decision::kPreempt, seat.slot, freed);
+  seat.moved_ns = s.tick_ns;
+  seat.starved = 0;
+  if (seat.num_host != 0) {
+    ++s.stats.rotations;
+    s.log.add(s.tick, Decision::kRotateOut, seat.slot, sent);
+  }
+  if (seat.num_host == 0 || seat.num_computed < computed) {
+    ++s.stats.preemptions;
+    s.log.add(s.tick, Decision::kPreempt, seat.slot, freed);
+  }
   s.ring.write_progress(seat.slot, 0, 0);
   s.ring.write_status(seat.slot,
                       sac_status_word(seat.ticket, seat.state, SAC_FINISH_NONE, seat.num_records));
@@ -46,7 +57,7 @@ SAC_HD inline bool preempt_stalled(Scheduler& s) {
   for (uint32_t i = s.num_running; i > 0; --i) {
     const uint32_t seat_index = s.running[i - 1];
     const Seat& seat = s.seats[seat_index];
-    if (seat.num_blocks == 0 || reader_room(s, seat) != 0) continue;
+    if (!is_resident(s, seat) || reader_room(s, seat) != 0) continue;
     preempt(s, seat_index);
     return true;
   }
@@ -58,7 +69,7 @@ SAC_HD inline bool preempt_stalled(Scheduler& s) {
 SAC_HD inline bool preempt_younger(Scheduler& s, uint32_t keeper) {
   for (uint32_t i = s.num_running; i > keeper + 1; --i) {
     const uint32_t seat_index = s.running[i - 1];
-    if (s.seats[seat_index].num_blocks == 0) continue;
+    if (!is_resident(s, s.seats[seat_index])) continue;
     preempt(s, seat_index);
     return true;
   }

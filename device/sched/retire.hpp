@@ -4,15 +4,21 @@
 
 namespace saccade {
 
-/// Gives back the blocks of a seat; its KV is gone.
+/// Gives back the device blocks of a seat.
 SAC_HD inline uint32_t release_blocks(Scheduler& s, uint32_t seat_index) {
   Seat& seat = s.seats[seat_index];
   const uint32_t* table = s.block_table(seat_index);
-  for (uint32_t i = 0; i < seat.num_blocks; ++i) s.pool.release(table[i], seat.last_step);
+  for (uint32_t i = 0; i < seat.num_blocks; ++i) s.pool.release(table[i], seat.last_step, s.copies);
   const uint32_t freed = seat.num_blocks;
   seat.num_blocks = 0;
-  seat.num_computed = 0;
   return freed;
+}
+
+/// Gives back the host blocks of a seat but the first `keep`.
+SAC_HD inline void release_host_blocks(Scheduler& s, uint32_t seat_index, uint32_t keep) {
+  Seat& seat = s.seats[seat_index];
+  for (; seat.num_host > keep; --seat.num_host)
+    s.host_pool.release(s.host_table(seat_index)[seat.num_host - 1], 0, s.copies);
 }
 
 /// The last word on a request: state, finish reason and count. Written in the tick that ends it, so
@@ -32,6 +38,7 @@ SAC_HD inline void retire_seat(Scheduler& s, uint32_t seat_index) {
   Seat& seat = s.seats[seat_index];
   if (seat.state != SAC_STATE_DECODE_COMPLETED) publish_seat_end(s, seat);
   const uint32_t freed = release_blocks(s, seat_index);
+  release_host_blocks(s, seat_index, 0);
   s.log.add(s.tick, Decision::kRetire, seat.slot, freed);
   s.requests[seat.slot].seat = kNone;
   s.free_seats[s.num_free_seats++] = seat_index;

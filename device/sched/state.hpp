@@ -6,6 +6,7 @@
 #include "platform/layout.hpp"
 #include "ring/ring_view.hpp"
 #include "sched/decision_log.hpp"
+#include "sched/policy/policy.hpp"
 #include "sched/step.hpp"
 
 namespace saccade {
@@ -27,37 +28,57 @@ struct Limits {
   uint32_t max_model_len;           // tokens of a sequence, prompt and output
   uint32_t block_size;              // tokens
   uint32_t num_blocks;              // >= ceil(max_model_len / block_size): one request always fits
+  uint32_t num_host_blocks;  // of the second tier; 0 = none: preempted requests are recomputed
+  uint32_t eager_window;     // copies down under way that no request waits for; 0 = none is made
   uint32_t vocab_size;
   uint32_t num_eos_ids;
   uint32_t log_words;  // of the decision log; 0 = none
   PrefillPolicy prefill_policy;
+  Policy policy;
+  PolicySettings policy_settings;
+  uint64_t slo_ttft_ns;  // of requests that name no target of their own
+  uint64_t slo_tbt_ns;
 
   SAC_HD uint32_t max_blocks_per_seq() const { return ceil_div(max_model_len, block_size); }
   SAC_HD uint32_t blocks_for(uint32_t tokens) const { return ceil_div(tokens, block_size); }
 };
 
-/// One admitted request. A seat without blocks is preempted: its KV is recomputed when it resumes.
+/// One admitted request. A seat without blocks is preempted: what host memory holds of its KV comes
+/// back when it resumes, the rest is recomputed. The states of rotation follow from the fields, see
+/// tiers.hpp.
 struct Seat {
-  uint64_t arrival;    // order among all requests; the scheduler's only notion of age
-  uint64_t last_step;  // last launch that it was part of
+  uint64_t arrival;         // order among all requests; the scheduler's only notion of age
+  uint64_t last_step;       // last launch that it was part of
+  uint64_t moved_ns;        // when it last got its blocks, or gave them up
+  uint64_t first_token_ns;  // 0: none yet
+  uint64_t last_token_ns;
+  uint64_t down_fence;  // last copy of one of its blocks to host memory
+  uint64_t up_fence;    // last copy of one of its blocks from there
   uint32_t slot;
   uint32_t ticket;
-  uint32_t state;         // SAC_STATE_*
-  uint32_t finish;        // SAC_FINISH_*; not NONE: to be retired
-  uint32_t num_tokens;    // known: prompt and produced
-  uint32_t num_computed;  // positions with KV in its blocks
-  uint32_t num_blocks;
-  uint32_t num_produced;  // tokens sampled
-  uint32_t num_records;   // written to the output ring: prompt records, then produced tokens
-  uint32_t stride;        // words per record
-  uint32_t capacity;      // records the output ring holds
-  uint32_t was_computed;  // highest num_computed ever: what lies below is recomputation
+  uint32_t state;             // SAC_STATE_*
+  uint32_t finish;            // SAC_FINISH_*; not NONE: to be retired
+  uint32_t num_tokens;        // known: prompt and produced
+  uint32_t num_computed;      // positions with KV in its blocks, or in host memory if it has none
+  uint32_t num_blocks;        // of device memory
+  uint32_t num_host;          // leading blocks that host memory has too, or will have by down_fence
+  uint32_t starved;           // 1: its next token waits for a block that is in transit
+  uint32_t num_produced;      // tokens sampled
+  uint32_t entered_produced;  // num_produced when it last got its blocks
+  uint32_t num_records;       // written to the output ring: prompt records, then produced tokens
+  uint32_t stride;            // words per record
+  uint32_t capacity;          // records the output ring holds
+  uint32_t was_computed;      // highest num_computed ever: what lies below is recomputation
 };
+
+/// All but the last token are computed: the next row yields a token.
+SAC_HD inline bool is_decode(const Seat& seat) { return seat.num_tokens == seat.num_computed + 1; }
 
 /// A request that waits for a seat, or the free entry of a slot. Lists are linked through slots.
 struct Request {
   sac_descriptor descriptor;  // private, checked copy
   uint64_t arrival;
+  uint64_t arrival_ns;  // when it was accepted
   uint32_t ticket;
   uint32_t state;  // EMPTY, PREFILL_PENDING, or any later one while seated
   uint32_t seat;   // kNone unless seated
@@ -80,6 +101,7 @@ enum class Idle : uint32_t {
   kNoWork = 0,
   kForHost = 1,
   kForReaders = 2,
+  kForCopies = 3,
 };
 
 /// What one tick does to the world outside, made explicit: the step it launches.
@@ -111,11 +133,24 @@ struct Scheduler {
   SeatParams* params;
   uint32_t* history;
   uint32_t* block_tables;
+  uint32_t* host_tables;  // [num_seats][max_blocks_per_seq]: blocks of the second tier
   LogitBias* logit_bias;
   uint32_t* stop_ids;
   uint32_t eos_ids[kMaxEosIds];
 
-  BlockPool pool;
+  BlockPool pool;       // device memory
+  BlockPool host_pool;  // host memory
+  Copies copies;        // between them
+  // What the policy is shown, and where it answers; see choose.hpp. All [num_slots].
+  Candidate* candidates;
+  uint32_t* candidate_slots;
+  uint32_t* bring_in;
+  uint32_t* preempt;
+  uint32_t* policy_scratch;
+  int64_t* policy_keys;
+  uint32_t num_candidates;
+  PolicyState policy_state;
+
   FrontendWatch watch[SAC_MAX_FRONTENDS];
   Effects effects;
   DecisionLog log;
@@ -125,8 +160,11 @@ struct Scheduler {
   uint64_t tick_ns;        // when this tick began
   uint64_t idle_since_ns;  // valid unless `idle` is kNoWork
   Idle idle;
-  uint64_t step;       // number of the last launch
-  uint64_t step_done;  // number of the last committed launch
+  uint64_t step;          // number of the last launch
+  uint64_t step_done;     // number of the last committed launch
+  uint64_t step_done_ns;  // when its results stood
+  uint64_t launch_ns;     // when the last step was launched
+  uint64_t mean_step_ns;  // of recent ticks with a step, from their beginning to its results
   uint64_t next_arrival;
   uint64_t pause_before;  // inline policy: prompts older than this hold the decodes; 0 = no pause
   uint32_t published;     // something was written to the ring since the last notification
@@ -137,6 +175,9 @@ struct Scheduler {
   SAC_HD uint32_t* block_table(uint32_t seat) {
     return block_tables + static_cast<size_t>(seat) * limits.max_blocks_per_seq();
   }
+  SAC_HD uint32_t* host_table(uint32_t seat) {
+    return host_tables + static_cast<size_t>(seat) * limits.max_blocks_per_seq();
+  }
   SAC_HD bool has_work() const { return num_running != 0 || num_waiting != 0; }
   /// A request has ended whose blocks the next tick will free.
   SAC_HD bool has_finished() const {
@@ -145,6 +186,14 @@ struct Scheduler {
     return false;
   }
 };
+
+inline void lay_out(BlockPool& pool, uint32_t blocks, Layout& at) {
+  pool.free_ring = at.take<uint32_t>(blocks);
+  pool.owner = at.take<uint32_t>(blocks);
+  pool.fence = at.take<uint64_t>(blocks);
+  pool.down_fence = at.take<uint64_t>(blocks);
+  pool.up_fence = at.take<uint64_t>(blocks);
+}
 
 /// Hands out every array of `s` from `at`; call with a measuring Layout first. Limits must be set.
 /// Host only, also for memory of a device: spans are computed, not touched.
@@ -162,9 +211,19 @@ inline void lay_out(Scheduler& s, Layout& at) {
   s.block_tables = at.take<uint32_t>(seats * l.max_blocks_per_seq());
   s.logit_bias = at.take<LogitBias>(seats * SAC_MAX_LOGIT_BIAS);
   s.stop_ids = at.take<uint32_t>(seats * SAC_MAX_STOP_IDS);
-  s.pool.free_ring = at.take<uint32_t>(l.num_blocks);
-  s.pool.owner = at.take<uint32_t>(l.num_blocks);
-  s.pool.fence = at.take<uint64_t>(l.num_blocks);
+  lay_out(s.pool, l.num_blocks, at);
+  if (l.num_host_blocks != 0) {
+    s.host_tables = at.take<uint32_t>(seats * l.max_blocks_per_seq());
+    lay_out(s.host_pool, l.num_host_blocks, at);
+    s.copies.down.ring = at.take<BlockCopy>(l.num_host_blocks);
+    s.copies.up.ring = at.take<BlockCopy>(l.num_host_blocks);
+  }
+  s.candidates = at.take<Candidate>(l.num_slots);
+  s.candidate_slots = at.take<uint32_t>(l.num_slots);
+  s.bring_in = at.take<uint32_t>(l.num_slots);
+  s.preempt = at.take<uint32_t>(l.num_slots);
+  s.policy_scratch = at.take<uint32_t>(l.num_slots);
+  s.policy_keys = at.take<int64_t>(l.num_slots);
   s.effects.seqs = at.take<StepSeq>(seats);
   s.outputs.sampled = at.take<uint64_t>(seats * kRecordWords);
   s.outputs.prompt_records = at.take<uint64_t>(size_t{l.max_num_batched_tokens} * kRecordWords);
@@ -184,11 +243,16 @@ SAC_HD inline void reset(Scheduler& s, const uint32_t* eos_ids) {
   s.waiting_head = s.waiting_tail = kNone;
   s.num_waiting = 0;
   s.pool.reset(l.num_blocks);
+  s.host_pool.reset(l.num_host_blocks);
+  s.copies.down.reset(l.num_host_blocks);
+  s.copies.up.reset(l.num_host_blocks);
   s.log.reset(l.log_words);
   s.stats = sac_device_stats{};
   s.tick = s.step = s.step_done = s.next_arrival = s.pause_before = 0;
   s.published = 0;
-  s.tick_ns = s.idle_since_ns = 0;
+  s.num_candidates = 0;
+  s.policy_state = PolicyState{};
+  s.tick_ns = s.idle_since_ns = s.step_done_ns = s.launch_ns = s.mean_step_ns = 0;
   s.idle = Idle::kNoWork;
   s.tables =
       SeatTables{l.num_seats, l.max_model_len, l.max_blocks_per_seq(), l.num_eos_ids, s.params,

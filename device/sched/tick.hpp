@@ -1,8 +1,9 @@
 // The tick: what a device plane does, over and over, whatever it runs on.
 //
-//   drain -> retire -> admit -> rotate -> batch -> launch -> (scan beside the step) -> commit ->
-//   publish
+//   settle -> drain -> retire -> admit or choose -> rotate -> copy ahead -> batch ->
+//   launch (copies, step) -> (scan beside the step) -> commit -> publish
 //
+// Engine: what copies KV blocks between the tiers (kv/copies.hpp).
 // Step: launch(const StepBatch&), wait(), and done_ns(), when the last step's results stood by the
 // environment's clock (0: not known apart from the return of wait). Env: now_ns(), notify_publish()
 // (wakes sleeping readers, never blocks), scan(doorbells, seen, num_slots, changed) (as
@@ -13,6 +14,7 @@
 #pragma once
 #include "sched/admit.hpp"
 #include "sched/batch.hpp"
+#include "sched/choose.hpp"
 #include "sched/commit.hpp"
 #include "sched/drain.hpp"
 #include "sched/idle.hpp"
@@ -55,6 +57,7 @@ SAC_HD inline void go_ready(Scheduler& s) {
   store_relaxed(&line->max_model_len, s.limits.max_model_len);
   store_relaxed(&line->block_size, s.limits.block_size);
   store_relaxed(&line->num_blocks, s.limits.num_blocks);
+  store_relaxed(&line->num_host_blocks, s.limits.num_host_blocks);
   store_relaxed(&line->max_num_seqs, s.limits.num_seats);
   store_relaxed(&line->max_num_batched_tokens, s.limits.max_num_batched_tokens);
   // SYNC: release, with a frontend's acquire of phase: the limits above are visible.
@@ -66,59 +69,101 @@ SAC_HD inline void publish_stats(Scheduler& s) {
   st.ticks = s.tick;
   st.num_running = s.num_running;
   st.num_waiting = s.num_waiting;
-  st.num_paused = 0;
-  for (uint32_t i = 0; i < s.num_running; ++i)
-    st.num_paused += s.seats[s.running[i]].state == SAC_STATE_DECODE_PAUSED ? 1 : 0;
+  st.num_paused = st.num_rotated = 0;
+  for (uint32_t i = 0; i < s.num_running; ++i) {
+    const Seat& seat = s.seats[s.running[i]];
+    st.num_paused += seat.state == SAC_STATE_DECODE_PAUSED ? 1 : 0;
+    st.num_rotated += seat.num_blocks == 0 && seat.num_host != 0 ? 1 : 0;
+  }
   st.blocks_used = s.pool.used();
   st.blocks_used_max = max_u32(st.blocks_used_max, st.blocks_used);
+  st.host_blocks_used = s.host_pool.used();
+  st.host_blocks_used_max = max_u32(st.host_blocks_used_max, st.host_blocks_used);
   const auto* from = reinterpret_cast<const uint64_t*>(&st);
   auto* to = reinterpret_cast<uint64_t*>(s.ring.stats);
-  for (size_t w = 0; w < offsetof(sac_device_stats, _pad1) / 8; ++w) store_relaxed(to + w, from[w]);
+  for (size_t w = 0; w < offsetof(sac_device_stats, _pad0) / 8; ++w) store_relaxed(to + w, from[w]);
 }
 
-/// Runs the launched step, with whatever may be done meanwhile. Returns when its results stood.
-template <class Step, class Env>
-SAC_HD uint64_t run_step(Scheduler& s, Step& step, Env& env) {
-  const uint64_t launch_ns = env.now_ns();
-  end_idle(s, launch_ns, Env::kHostActs);
-  step.launch(s.effects.batch);
-  if (Env::kOverlap) scan_beside_step(s, env);
-  step.wait();
-  const uint64_t now_ns = env.now_ns();
-  uint64_t done_ns = step.done_ns();
-  if (done_ns < launch_ns || done_ns > now_ns) done_ns = now_ns;
-  s.stats.step_ns += done_ns - launch_ns;
-  return done_ns;
+SAC_HD inline void note_step_time(Scheduler& s, uint64_t done_ns) {
+  const uint64_t took_ns = done_ns > s.tick_ns ? done_ns - s.tick_ns : 0;
+  s.mean_step_ns = s.mean_step_ns == 0 ? took_ns : (7 * s.mean_step_ns + took_ns) / 8;
+  s.step_done_ns = done_ns;
 }
 
-/// One tick. Returns the number of sequences in the step that it ran, 0 if none could run.
-template <class Step, class Env>
-SAC_HD uint32_t tick(Scheduler& s, Step& step, Env& env) {
+/// First part of a tick: decides what runs next, and asks for copies. The batch stands in
+/// s.effects. Returns its number of sequences, 0 if none can run; then `end_tick` follows.
+template <class Engine, class Env>
+SAC_HD uint32_t begin_tick(Scheduler& s, Engine& engine, Env& env) {
   ++s.tick;
   s.tick_ns = env.now_ns();
   store_relaxed(&s.ring.device->heartbeat, load_relaxed(&s.ring.device->heartbeat) + 1);
+  settle(s, engine);
   drain(s, env);
   retire(s);
-  admit(s);
-  rotate(s);
-  batch(s);
-  const uint32_t num_seqs = s.effects.batch.num_seqs;
-  if (num_seqs != 0) {
-    const uint64_t done_ns = run_step(s, step, env);
-    commit(s);
-    publish(s);
-    begin_idle(s, done_ns);
+  if (s.limits.policy == Policy::kFcfs) {
+    admit(s);
   } else {
-    stay_idle(s);
+    choose(s);
   }
+  rotate(s);
+  copy_ahead(s);
+  batch(s);
+  if (!s.copies.idle()) engine.submit(s.copies.down, s.copies.up);
+  if (s.effects.batch.num_seqs == 0) stay_idle(s);
+  return s.effects.batch.num_seqs;
+}
+
+/// Second part: the batch is about to be launched.
+template <class Env>
+SAC_HD void note_launch(Scheduler& s, const Env& env) {
+  s.launch_ns = env.now_ns();
+  end_idle(s, s.launch_ns, Env::kHostActs);
+}
+
+/// Third part: the step's results stand. `done_ns`: since when, 0 if that is not known.
+template <class Env>
+SAC_HD void take_results(Scheduler& s, uint64_t done_ns, const Env& env) {
+  const uint64_t now_ns = env.now_ns();
+  if (done_ns < s.launch_ns || done_ns > now_ns) done_ns = now_ns;
+  s.stats.step_ns += done_ns - s.launch_ns;
+  note_step_time(s, done_ns);
+  commit(s);
+  publish(s);
+  begin_idle(s, done_ns);
+}
+
+/// Last part: tells readers.
+template <class Env>
+SAC_HD void end_tick(Scheduler& s, Env& env) {
   publish_stats(s);
-  if (s.published != 0) {
-    s.published = 0;
-    // SYNC: release; a reader that sees the new count sees every status written before it.
-    store_release(&s.ring.device->publish_count, load_relaxed(&s.ring.device->publish_count) + 1);
-    env.notify_publish();
+  if (s.published == 0) return;
+  s.published = 0;
+  // SYNC: release; a reader that sees the new count sees every status written before it.
+  store_release(&s.ring.device->publish_count, load_relaxed(&s.ring.device->publish_count) + 1);
+  env.notify_publish();
+}
+
+/// One tick. Returns the number of sequences in the step that it ran, 0 if none could run. Where a
+/// step outlives the code that launched it (device/cuda/launch/), the parts are called one by one.
+template <class Step, class Engine, class Env>
+SAC_HD uint32_t tick(Scheduler& s, Step& step, Engine& engine, Env& env) {
+  const uint32_t num_seqs = begin_tick(s, engine, env);
+  if (num_seqs != 0) {
+    note_launch(s, env);
+    step.launch(s.effects.batch);
+    if (Env::kOverlap) scan_beside_step(s, env);
+    step.wait();
+    take_results(s, step.done_ns(), env);
   }
+  end_tick(s, env);
   return num_seqs;
+}
+
+/// One tick of a device with one tier: limits.num_host_blocks is 0.
+template <class Step, class Env>
+SAC_HD uint32_t tick(Scheduler& s, Step& step, Env& env) {
+  NoCopies none;
+  return tick(s, step, none, env);
 }
 
 }  // namespace saccade

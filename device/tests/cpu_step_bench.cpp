@@ -46,9 +46,11 @@ double weight_bytes(const sac_model_config& c) {
   double elements = 0;
   for (uint32_t role = 0; role < SAC_NUM_TENSOR_ROLES; ++role) {
     const TensorRole& r = tensor_role(role);
-    if (r.kind != TensorKind::kMatrix || !tensor_used(c, role)) continue;
+    if (r.kind != TensorKind::kMatrix) continue;
     const TensorShape s = tensor_shape(c, role);
-    elements += static_cast<double>(s.rows * s.cols) * (r.per_layer ? c.num_layers : 1);
+    for (uint32_t layer = 0; layer < (r.per_layer ? c.num_layers : 1); ++layer) {
+      if (tensor_used(c, role, layer)) elements += static_cast<double>(s.rows * s.cols);
+    }
   }
   const double bytes_per_weight =
       c.quantization == SAC_QUANTIZATION_INT8 ? 1 + 4.0 / kQuantGroup : 2;

@@ -10,7 +10,7 @@
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   try {
-    saccade::test::HostileWorld().play(data, size);
+    saccade::test::HostileWorld(size % 2 != 0).play(data, size);
   } catch (const std::exception& e) {
     std::fprintf(stderr, "%s\n", e.what());
     std::abort();

@@ -29,8 +29,12 @@ class Choices {
 
 class HostileWorld {
  public:
-  HostileWorld()
-      : ring_(ring_shape()), device_(ring_, device_shape()), honest_(ring_, 0), foe_(ring_, 1) {
+  /// rotating: with a second tier, and every request rotated all the time.
+  explicit HostileWorld(bool rotating)
+      : ring_(ring_shape()),
+        device_(ring_, device_shape(rotating)),
+        honest_(ring_, 0),
+        foe_(ring_, 1) {
     honest_.join();
     foe_.join();
     device_.tick();
@@ -67,7 +71,7 @@ class HostileWorld {
     r.num_frontends = 2;
     return r;
   }
-  static DeviceShape device_shape() {
+  static DeviceShape device_shape(bool rotating) {
     DeviceShape d;
     d.num_seats = 40;  // more than the hostile frontend has slots: seats are not what is fought for
     d.max_num_batched_tokens = 48;
@@ -75,6 +79,10 @@ class HostileWorld {
     d.num_blocks = 30;
     d.eos_ids = {5, 6};
     d.log_words = 0;
+    if (!rotating) return d;
+    d.num_host_blocks = 60;
+    d.eager_window = 3;
+    d.scheduling = Policy::kChurn;
     return d;
   }
 

@@ -57,7 +57,7 @@ TEST_CASE("every planted bug is reported") {
       [](S& s) { s.block_table(s.running[0])[0] = s.limits.num_blocks; },
       [](S& s) { s.pool.owner[s.block_table(s.running[0])[0]] = kNoOwner; },
       [](S& s) { --s.seats[s.running[0]].num_blocks; },
-      [](S& s) { s.pool.release(s.block_table(s.running[0])[0], 0); },
+      [](S& s) { s.pool.release(s.block_table(s.running[0])[0], 0, s.copies); },
       [](S& s) { s.pool.allocate(0, s.step_done); },
       [](S& s) { s.pool.free_ring[s.pool.head] = s.pool.free_ring[s.pool.head + 1]; },
       [](S& s) { s.pool.free_ring[s.pool.head] = s.limits.num_blocks; },
@@ -97,7 +97,7 @@ TEST_CASE("a scheduler that frees a block too early is caught by the simulation"
   World world(seed, world_options(seed));
   Scheduler& s = world.device().s;
   world.device().step.during = [&s] {
-    if (s.step == 5) s.pool.release(s.block_table(s.running[0])[0], s.step);
+    if (s.step == 5) s.pool.release(s.block_table(s.running[0])[0], s.step, s.copies);
   };
   CHECK_THROWS(world.run());
 }

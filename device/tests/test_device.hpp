@@ -7,6 +7,7 @@
 #include "host/check.hpp"
 #include "sched/null_step.hpp"
 #include "sched/tick.hpp"
+#include "tests/kv_memory.hpp"
 #include "tests/test_frontend.hpp"
 
 namespace saccade::test {
@@ -29,9 +30,11 @@ struct TestEnv {
 struct HookedStep {
   NullStep null = {};
   std::function<void()> during = {};
-  uint64_t done = 0;  // what the step says of its end; 0: nothing
+  uint64_t done = 0;           // what the step says of its end; 0: nothing
+  KvMemory* memory = nullptr;  // behind the blocks, if there is any
   void launch(const StepBatch& batch) {
     null.launch(batch);
+    if (memory != nullptr) memory->run(batch, null.tables);
     if (during) during();
   }
   void wait() const {}
@@ -49,6 +52,14 @@ struct DeviceShape {
   uint32_t log_words = 1 << 16;
   PrefillPolicy policy = PrefillPolicy::kChunked;
   bool overlapped = true;
+  Policy scheduling = Policy::kFcfs;
+  PolicySettings settings = {};
+  uint64_t slo_ttft_ns = 5'000'000'000;
+  uint64_t slo_tbt_ns = 100'000'000;
+  uint32_t num_host_blocks = 0;
+  uint32_t eager_window = 0;
+  CopySpeed copies = {};
+  uint64_t copy_seed = 1;
 };
 
 inline Limits limits_of(const DeviceShape& shape, const RingShape& ring) {
@@ -64,12 +75,19 @@ inline Limits limits_of(const DeviceShape& shape, const RingShape& ring) {
   l.num_eos_ids = static_cast<uint32_t>(shape.eos_ids.size());
   l.log_words = shape.log_words;
   l.prefill_policy = shape.policy;
+  l.num_host_blocks = shape.num_host_blocks;
+  l.eager_window = shape.eager_window;
+  l.policy = shape.scheduling;
+  l.policy_settings = shape.settings;
+  l.slo_ttft_ns = shape.slo_ttft_ns;
+  l.slo_tbt_ns = shape.slo_tbt_ns;
   return l;
 }
 
 class TestDevice {
  public:
-  TestDevice(TestRing& ring, const DeviceShape& device_shape) : shape(device_shape) {
+  TestDevice(TestRing& ring, const DeviceShape& device_shape)
+      : shape(device_shape), copies(kv, shape.copies, shape.copy_seed) {
     s.limits = limits_of(shape, ring.shape);
     Layout measure(nullptr);
     lay_out(s, measure);
@@ -78,6 +96,12 @@ class TestDevice {
     lay_out(s, hand_out);
     reset(s, shape.eos_ids.data());
     step.null = NullStep{s.tables, s.outputs, shape.vocab_size};
+    if (shape.num_host_blocks != 0) {
+      kv.block_size = shape.block_size;
+      kv.device.resize(size_t{shape.num_blocks} * shape.block_size);
+      kv.host.resize(size_t{shape.num_host_blocks} * shape.block_size);
+      step.memory = &kv;
+    }
     join_ring(s, ring.view, now_ns);
     go_ready(s);
   }
@@ -86,6 +110,7 @@ class TestDevice {
 
   /// One tick; throws with the first invariant that it broke. Returns the sequences of its step.
   uint32_t tick() {
+    copies.advance();
     const uint32_t num_seqs = shape.overlapped ? tick_with<true>() : tick_with<false>();
     if (const char* wrong = check_invariants(s)) throw std::runtime_error(wrong);
     return num_seqs;
@@ -104,10 +129,12 @@ class TestDevice {
   }
   bool idle() const {
     return s.num_running == 0 && s.num_waiting == 0 && s.pool.used() == 0 &&
-           s.num_free_seats == s.limits.num_seats;
+           s.host_pool.used() == 0 && s.copies.idle() && s.num_free_seats == s.limits.num_seats;
   }
 
   const DeviceShape shape;
+  KvMemory kv = {};
+  TestCopies copies;
   Scheduler s = {};
   HookedStep step;
   uint64_t now_ns = 1'000'000'000;
@@ -116,7 +143,7 @@ class TestDevice {
   template <bool kOverlapped>
   uint32_t tick_with() {
     TestEnv<kOverlapped> env{now_ns};
-    return saccade::tick(s, step, env);
+    return saccade::tick(s, step, copies, env);
   }
   AlignedBytes memory_;
 };

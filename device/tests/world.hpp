@@ -16,11 +16,14 @@ struct WorldOptions {
   uint32_t num_requests;  // of each frontend
   uint32_t submit_odds;
   uint32_t cancel_odds;
-  uint32_t read_odds;     // that a request is looked at in a tick
-  uint32_t records_max;   // read at one look
-  uint32_t silence_odds;  // that a frontend falls silent
-  uint32_t during_odds;   // that frontends act while a step runs
-  uint32_t step_ms_max;   // the clock moves up to so far per tick
+  uint32_t read_odds;           // that a request is looked at in a tick
+  uint32_t records_max;         // read at one look
+  uint32_t silence_odds;        // that a frontend falls silent
+  uint32_t during_odds;         // that frontends act while a step runs
+  uint32_t step_ms_max;         // the clock moves up to so far per tick
+  uint32_t jump_odds = 0;       // that the clock jumps by minutes, as after a machine slept
+  uint32_t wrong_end_odds = 0;  // that a step says it ended before it began, or has yet to
+  uint32_t acting_ticks = 400;  // frontends stir at most so long, then everything is served
 };
 
 /// Swarm: each seed has its own mixture of tight and wide bounds.
@@ -56,6 +59,25 @@ inline WorldOptions world_options(uint64_t seed) {
   return o;
 }
 
+/// The same, with a second tier, and an engine that is fast or slow, steady or not.
+inline WorldOptions tiered_world_options(uint64_t seed) {
+  WorldOptions o = world_options(seed);
+  Random r(seed * 6364136223846793005u + 29);
+  const uint32_t one = ceil_div(o.device.max_model_len, o.device.block_size);
+  o.device.num_host_blocks = r.pick({1u, one, 4 * one, 40 * one, 400 * one});
+  o.device.eager_window = r.pick({0u, 1u, 5u, 1000u});
+  o.device.copies.per_tick = r.pick({one, 4 * one, UINT32_MAX});
+  o.device.copies.stop_odds = r.pick({0u, 0u, 10u, 100u});
+  o.device.copies.lie_odds = r.pick({0u, 0u, 7u});
+  o.device.copy_seed = seed;
+  o.device.scheduling = r.pick({Policy::kFcfs, Policy::kFcfs, Policy::kWf, Policy::kSf,
+                                Policy::kLvf, Policy::kGoodput, Policy::kChurn});
+  o.device.settings.min_run_ns = r.pick({0u, 100'000'000u, 2'000'000'000u});
+  o.device.settings.max_wait_ns = r.pick({100'000'000ull, 60'000'000'000ull});
+  o.device.settings.b_xfer_blocks = r.pick({1u, 10u, 2400u});
+  return o;
+}
+
 /// A request and what it must yield.
 struct Judged : Ticket {
   Expected expected;
@@ -83,14 +105,14 @@ class World {
 
   /// The whole life of the world: random acts, then an honest end. Throws what went wrong.
   void run() {
-    for (uint32_t i = 0; i < 400 && !all_submitted(); ++i) tick();
+    for (uint32_t i = 0; i < options_.acting_ticks && !all_submitted(); ++i) tick();
     settling_ = true;
     const uint64_t bound = ticks_bound();
     for (uint64_t i = 0; !all_complete(); ++i) {
       if (i > bound) throw std::runtime_error("requests did not end within the bound on ticks");
       tick();
     }
-    for (uint32_t i = 0; i < 3; ++i) tick();
+    for (uint32_t i = 0; i < 3 || (!device_.s.copies.idle() && i < 10000); ++i) tick();
     check_rest();
   }
   const TestDevice& device() const { return device_; }
@@ -109,6 +131,11 @@ class World {
 
   void tick() {
     device_.now_ns += uint64_t{random_.in(0, options_.step_ms_max)} * 1'000'000;
+    if (random_.one_in(options_.jump_odds))
+      device_.now_ns += uint64_t{random_.in(1, 600)} * 1'000'000'000;
+    device_.step.done = 0;
+    if (random_.one_in(options_.wrong_end_odds))
+      device_.step.done = random_.one_in(2) ? random_.in(1, 1000) : device_.now_ns + random_.next();
     act();
     device_.tick();
     check_statuses();
@@ -236,7 +263,10 @@ class World {
   uint64_t ticks_bound() const {
     uint64_t rows = 100;
     for (const Ticket& t : tickets_) rows += 2 * (t.ask.prompt.size() + t.ask.max_tokens + 2);
-    return rows;
+    // Rows may wait for copies, of which each takes ticks: of a whole request, both ways.
+    const uint64_t blocks =
+        options_.device.num_host_blocks == 0 ? 0 : device_.s.tables.max_blocks_per_seq;
+    return rows * (1 + 40 * blocks);
   }
 
   const WorldOptions options_;

@@ -3,12 +3,15 @@
 //! The control boundary is plain C (`device/host/saccade_device.h`); nothing here is on the path of
 //! a token. Tokens cross only through the ring.
 
+mod api;
+pub mod cuda;
+pub mod sim;
 mod sys;
 
-use std::ffi::{CStr, c_int};
 use std::ptr::NonNull;
 use std::sync::Arc;
 
+use api::{Api, LINKED};
 use saccade_model::{ModelConfig, RopeTables, Weights};
 
 /// What the device plane answered, in its own words.
@@ -22,7 +25,7 @@ pub struct DeviceError {
 type Result<T> = std::result::Result<T, DeviceError>;
 
 /// What runs the steps.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub enum DeviceKind {
     /// Real inference on CPU threads.
     Cpu,
@@ -32,6 +35,10 @@ pub enum DeviceKind {
         /// Duration of a step, microseconds.
         step_us: u32,
     },
+    /// As null, but each step takes the time that a cost model says, by the clock.
+    Sim(sim::SimConfig),
+    /// Real inference on a GPU; made by [`cuda::CudaLibrary::create`].
+    Cuda,
 }
 
 /// How prompts share the device with decodes.
@@ -41,6 +48,66 @@ pub enum PrefillPolicy {
     Chunked,
     /// Decodes pause while admitted prompts are computed.
     Inline,
+}
+
+/// Who comes onto the device, and who leaves it when KV memory is short (docs/rotation.md).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum SchedulingPolicy {
+    /// First come, first served.
+    #[default]
+    Fcfs,
+    /// Waiting requests first.
+    WaitingFirst,
+    /// Rotated-out requests first.
+    SwappedFirst,
+    /// Largest virtual lag time first.
+    Lvf,
+    /// Whoever can still meet its targets first.
+    Goodput,
+    /// For tests: rotates whatever can be rotated, at every tick.
+    Churn,
+}
+
+/// A policy and its settings; `device/sched/policy/policy.hpp` has their meanings.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct PolicyConfig {
+    /// Which.
+    pub policy: SchedulingPolicy,
+    /// Blocks that may change hands per tick.
+    pub b_xfer_blocks: u32,
+    /// Slope of the lag of rotated-out requests, 0 to 100.
+    pub alpha: f32,
+    /// Share of the TTFT target that a waiting request does not lag, -100 to 100.
+    pub beta_f: f32,
+    /// The same of the TBT target of a rotated-out request.
+    pub beta_b: f32,
+    /// One in so many blocks goes to late requests under `Goodput`; at least 2.
+    pub late_share: u32,
+    /// Seconds that a request runs before it may be preempted by choice.
+    pub min_run_s: f32,
+    /// Seconds after which a request comes in before all others.
+    pub max_wait_s: f32,
+    /// TTFT target of requests that name none, seconds.
+    pub slo_ttft_s: f32,
+    /// TBT target of requests that name none, seconds.
+    pub slo_tbt_s: f32,
+}
+
+impl Default for PolicyConfig {
+    fn default() -> Self {
+        Self {
+            policy: SchedulingPolicy::Fcfs,
+            b_xfer_blocks: 2400,
+            alpha: 3.0,
+            beta_f: 0.5,
+            beta_b: 0.0,
+            late_share: 16,
+            min_run_s: 0.5,
+            max_wait_s: 60.0,
+            slo_ttft_s: 5.0,
+            slo_tbt_s: 0.1,
+        }
+    }
 }
 
 /// How weight matrices are kept in memory.
@@ -73,6 +140,12 @@ pub struct DeviceConfig {
     pub block_size: u32,
     /// KV blocks; at least what one sequence of `max_model_len` needs.
     pub num_blocks: u32,
+    /// KV blocks of host memory, the second tier; 0: preempted requests are recomputed.
+    pub num_host_blocks: u32,
+    /// Blocks that may be on their way to host memory ahead of need; 0: none is sent so.
+    pub eager_window: u32,
+    /// Who comes onto the device, and who leaves it.
+    pub policy: PolicyConfig,
     /// Compute threads of the CPU device.
     pub num_threads: u32,
     /// Token ids that end a sequence.
@@ -81,6 +154,8 @@ pub struct DeviceConfig {
     pub log_decisions: bool,
     /// How weight matrices are kept in memory.
     pub quantization: Quantization,
+    /// Of devices on a GPU.
+    pub cuda: cuda::CudaSettings,
 }
 
 /// Bytes of KV that one block takes: `[layer][k|v][token][kv_head][head_dim]` in the model's dtype.
@@ -94,7 +169,10 @@ pub fn kv_block_bytes(model: &ModelConfig, dtype_bytes: u64, block_size: u32) ->
 }
 
 /// Owns the C++ object; shared by a device and its stop handles.
-struct Handle(NonNull<sys::SacDevice>);
+struct Handle {
+    device: NonNull<sys::SacDevice>,
+    api: &'static Api,
+}
 
 // SAFETY: the C++ object has no thread affinity; the methods that change it take &mut Device, and
 // sac_device_stop, the only one reachable through a shared handle, is an atomic store.
@@ -105,7 +183,7 @@ unsafe impl Sync for Handle {}
 impl Drop for Handle {
     fn drop(&mut self) {
         // SAFETY: the pointer came from sac_device_create and this is its last owner.
-        unsafe { sys::sac_device_destroy(self.0.as_ptr()) }
+        unsafe { (self.api.sac_device_destroy)(self.device.as_ptr()) }
     }
 }
 
@@ -122,7 +200,7 @@ impl StopHandle {
     /// `run` returns after the current tick.
     pub fn stop(&self) {
         // SAFETY: the pointer is valid while the handle lives; the call is one atomic store.
-        unsafe { sys::sac_device_stop(self.0.0.as_ptr()) }
+        unsafe { (self.0.api.sac_device_stop)(self.0.device.as_ptr()) }
     }
 }
 
@@ -171,7 +249,7 @@ pub fn report_progress(
             total_bytes,
         )
     };
-    check("report progress", code)
+    LINKED.check("report progress", code)
 }
 
 impl Device {
@@ -182,7 +260,16 @@ impl Device {
         model: Option<(&ModelConfig, saccade_model::Dtype)>,
         vocab_size: u32,
     ) -> Result<Device> {
-        if !sys::control_abi_matches() {
+        Device::create_with(&LINKED, config, model, vocab_size)
+    }
+
+    fn create_with(
+        api: &'static Api,
+        config: &DeviceConfig,
+        model: Option<(&ModelConfig, saccade_model::Dtype)>,
+        vocab_size: u32,
+    ) -> Result<Device> {
+        if !api.abi_matches() {
             return Err(error("create device", "struct sizes differ from the C++ side's".into()));
         }
         let c_config = c_device_config(config);
@@ -191,16 +278,20 @@ impl Device {
         let mut out = std::ptr::null_mut();
         // SAFETY: the structs and the arrays they point to (eos_ids, sliding_window, sparse_layers)
         // live until the call returns; the callee copies what it keeps.
-        let code = unsafe { sys::sac_device_create(&c_config, c_model_ptr, vocab_size, &mut out) };
-        check("create device", code)?;
+        let code = unsafe { (api.sac_device_create)(&c_config, c_model_ptr, vocab_size, &mut out) };
+        api.check("create device", code)?;
         match NonNull::new(out) {
-            Some(device) => Ok(Device { handle: Arc::new(Handle(device)) }),
+            Some(device) => Ok(Device { handle: Arc::new(Handle { device, api }) }),
             None => Err(error("create device", "no device came back".into())),
         }
     }
 
     fn raw(&self) -> *mut sys::SacDevice {
-        self.handle.0.as_ptr()
+        self.handle.device.as_ptr()
+    }
+
+    fn api(&self) -> &'static Api {
+        self.handle.api
     }
 
     /// Copies all tensors; `progress` is told bytes done after each.
@@ -210,7 +301,7 @@ impl Device {
             let (rows, cols) = (tensor.rows, tensor.cols);
             // SAFETY: data holds rows * cols elements of dtype, which Weights checked.
             let code = unsafe {
-                sys::sac_device_set_tensor(
+                (self.api().sac_device_set_tensor)(
                     self.raw(),
                     tensor.role.code(),
                     tensor.layer,
@@ -221,7 +312,7 @@ impl Device {
                     tensor.data.as_ptr().cast(),
                 )
             };
-            check("load weights", code)?;
+            self.api().check("load weights", code)?;
             weights.release(&tensor);
             done_bytes += tensor.data.len() as u64;
             progress(done_bytes);
@@ -232,7 +323,8 @@ impl Device {
     /// Random weights of a seed.
     pub fn fill_dummy(&mut self, seed: u64) -> Result<()> {
         // SAFETY: the handle is valid.
-        check("dummy weights", unsafe { sys::sac_device_fill_dummy(self.raw(), seed) })
+        self.api()
+            .check("dummy weights", unsafe { (self.api().sac_device_fill_dummy)(self.raw(), seed) })
     }
 
     /// Rotary tables for `max_model_len` positions.
@@ -242,20 +334,20 @@ impl Device {
         }
         // SAFETY: both tables hold `count` floats.
         let code = unsafe {
-            sys::sac_device_set_rope(
+            (self.api().sac_device_set_rope)(
                 self.raw(),
                 tables.cos.as_ptr(),
                 tables.sin.as_ptr(),
                 tables.cos.len() as u64,
             )
         };
-        check("rope tables", code)
+        self.api().check("rope tables", code)
     }
 
     /// Checks that nothing is missing.
     pub fn finish_load(&mut self) -> Result<()> {
         // SAFETY: the handle is valid.
-        check("load weights", unsafe { sys::sac_device_finish_load(self.raw()) })
+        self.api().check("load weights", unsafe { (self.api().sac_device_finish_load)(self.raw()) })
     }
 
     /// Joins a ring region. The region is kept as long as the returned value.
@@ -263,9 +355,9 @@ impl Device {
         // SAFETY: RegionMemory promises base and len until the value is dropped, and AttachedDevice
         // drops the device first.
         let code = unsafe {
-            sys::sac_device_attach(self.raw(), region.base().cast(), region.len() as u64)
+            (self.api().sac_device_attach)(self.raw(), region.base().cast(), region.len() as u64)
         };
-        check("attach region", code)?;
+        self.api().check("attach region", code)?;
         Ok(AttachedDevice { device: self, _region: region })
     }
 }
@@ -285,37 +377,46 @@ impl<R> AttachedDevice<R> {
     /// Serves until stopped. Blocks.
     pub fn run(&mut self) -> Result<()> {
         // SAFETY: the handle is valid and the region mapped.
-        check("run", unsafe { sys::sac_device_run(self.device.raw()) })
+        self.device
+            .api()
+            .check("run", unsafe { (self.device.api().sac_device_run)(self.device.raw()) })
     }
 
     /// Phase READY without a loop; ticks come from [`AttachedDevice::tick`].
     pub fn ready(&mut self) -> Result<()> {
         // SAFETY: as in run.
-        check("ready", unsafe { sys::sac_device_ready(self.device.raw()) })
+        self.device
+            .api()
+            .check("ready", unsafe { (self.device.api().sac_device_ready)(self.device.raw()) })
     }
 
     /// One tick; returns the number of sequences that ran.
     pub fn tick(&mut self) -> Result<u32> {
         // SAFETY: as in run.
-        let ran = unsafe { sys::sac_device_tick(self.device.raw()) };
-        check("tick", ran.min(0)).map(|()| ran.unsigned_abs())
+        let ran = unsafe { (self.device.api().sac_device_tick)(self.device.raw()) };
+        self.device.api().check("tick", ran.min(0)).map(|()| ran.unsigned_abs())
     }
 
     /// The log of decisions (format: `device/sched/decision_log.hpp`).
     pub fn decisions(&self) -> Vec<u64> {
         // SAFETY: a capacity of 0 copies nothing.
-        let count =
-            unsafe { sys::sac_device_decisions(self.device.raw(), std::ptr::null_mut(), 0) };
+        let count = unsafe {
+            (self.device.api().sac_device_decisions)(self.device.raw(), std::ptr::null_mut(), 0)
+        };
         let mut words = vec![0; count as usize];
         // SAFETY: `words` has room for `count`.
-        unsafe { sys::sac_device_decisions(self.device.raw(), words.as_mut_ptr(), count) };
+        unsafe {
+            (self.device.api().sac_device_decisions)(self.device.raw(), words.as_mut_ptr(), count)
+        };
         words
     }
 
     /// Every invariant of the scheduler's state.
     pub fn check(&self) -> Result<()> {
         // SAFETY: the handle is valid.
-        check("invariant", unsafe { sys::sac_device_check(self.device.raw()) })
+        self.device
+            .api()
+            .check("invariant", unsafe { (self.device.api().sac_device_check)(self.device.raw()) })
     }
 }
 
@@ -323,6 +424,8 @@ fn c_device_config(config: &DeviceConfig) -> sys::SacDeviceConfig {
     let (kind, null_step_us) = match config.kind {
         DeviceKind::Cpu => (0, 0),
         DeviceKind::Null { step_us } => (1, step_us),
+        DeviceKind::Sim(_) => (2, 0),
+        DeviceKind::Cuda => (3, 0),
     };
     sys::SacDeviceConfig {
         kind,
@@ -336,11 +439,50 @@ fn c_device_config(config: &DeviceConfig) -> sys::SacDeviceConfig {
         max_model_len: config.max_model_len,
         block_size: config.block_size,
         num_blocks: config.num_blocks,
+        num_host_blocks: config.num_host_blocks,
+        eager_window: config.eager_window,
         num_threads: config.num_threads,
         num_eos_ids: config.eos_ids.len() as u32,
         eos_ids: config.eos_ids.as_ptr(),
         log_decisions: u32::from(config.log_decisions),
         null_step_us,
+        sim: match &config.kind {
+            DeviceKind::Sim(emulated) => emulated,
+            _ => std::ptr::null(),
+        },
+        policy: c_policy(&config.policy),
+        cuda_launch: match config.cuda.launch {
+            cuda::CudaLaunch::Window => 0,
+            cuda::CudaLaunch::Loop => 1,
+            cuda::CudaLaunch::Host => 2,
+        },
+        cuda_rotation: match config.cuda.rotation {
+            cuda::CudaRotation::Vector => 0,
+            cuda::CudaRotation::Bulk => 1,
+        },
+        cuda_rotation_blocks: config.cuda.rotation_blocks,
+    }
+}
+
+fn c_policy(p: &PolicyConfig) -> sys::SacPolicyConfig {
+    sys::SacPolicyConfig {
+        policy: match p.policy {
+            SchedulingPolicy::Fcfs => 0,
+            SchedulingPolicy::WaitingFirst => 1,
+            SchedulingPolicy::SwappedFirst => 2,
+            SchedulingPolicy::Lvf => 3,
+            SchedulingPolicy::Goodput => 4,
+            SchedulingPolicy::Churn => 5,
+        },
+        b_xfer_blocks: p.b_xfer_blocks,
+        alpha: p.alpha,
+        beta_f: p.beta_f,
+        beta_b: p.beta_b,
+        late_share: p.late_share,
+        min_run_s: p.min_run_s,
+        max_wait_s: p.max_wait_s,
+        slo_ttft_s: p.slo_ttft_s,
+        slo_tbt_s: p.slo_tbt_s,
     }
 }
 
@@ -379,15 +521,4 @@ fn c_model_config(
 
 fn error(what: &'static str, sentence: String) -> DeviceError {
     DeviceError { what, sentence }
-}
-
-/// Turns a code of the C interface into a result with its sentence.
-fn check(what: &'static str, code: c_int) -> Result<()> {
-    if code >= 0 {
-        return Ok(());
-    }
-    // SAFETY: sac_last_error returns a NUL-terminated string of this thread, valid until the next
-    // call.
-    let sentence = unsafe { CStr::from_ptr(sys::sac_last_error()) };
-    Err(error(what, sentence.to_string_lossy().into_owned()))
 }

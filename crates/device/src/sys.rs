@@ -1,5 +1,5 @@
-//! Mirror of `device/host/saccade_device.h`. `control_abi_matches` compares the sizes of the
-//! structs with those that the C++ side was compiled with.
+//! Mirror of `device/host/saccade_device.h`. `control_abi` has the sizes of the structs, for
+//! comparison with those that the C++ side was compiled with.
 
 use std::ffi::{c_char, c_int, c_void};
 
@@ -41,11 +41,34 @@ pub(crate) struct SacDeviceConfig {
     pub max_model_len: u32,
     pub block_size: u32,
     pub num_blocks: u32,
+    pub num_host_blocks: u32,
+    pub eager_window: u32,
     pub num_threads: u32,
     pub num_eos_ids: u32,
     pub eos_ids: *const u32,
     pub log_decisions: u32,
     pub null_step_us: u32,
+    pub sim: *const crate::sim::SimConfig,
+    pub policy: SacPolicyConfig,
+    pub cuda_launch: u32,
+    pub cuda_rotation: u32,
+    pub cuda_rotation_blocks: u32,
+}
+
+/// `sac_policy_config`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct SacPolicyConfig {
+    pub policy: u32,
+    pub b_xfer_blocks: u32,
+    pub alpha: f32,
+    pub beta_f: f32,
+    pub beta_b: f32,
+    pub late_share: u32,
+    pub min_run_s: f32,
+    pub max_wait_s: f32,
+    pub slo_ttft_s: f32,
+    pub slo_tbt_s: f32,
 }
 
 /// The opaque `sac_device`.
@@ -98,9 +121,7 @@ unsafe extern "C" {
     pub fn sac_device_check(device: *const SacDevice) -> c_int;
 }
 
-/// Whether both sides were compiled against the same structs.
-pub(crate) fn control_abi_matches() -> bool {
-    let ours = (size_of::<SacDeviceConfig>() as u64) << 32 | size_of::<SacModelConfig>() as u64;
-    // SAFETY: takes nothing, returns a constant.
-    ours == unsafe { sac_control_abi() }
+/// What the other side must say when it was compiled against the same structs.
+pub(crate) fn control_abi() -> u64 {
+    (size_of::<SacDeviceConfig>() as u64) << 32 | size_of::<SacModelConfig>() as u64
 }

@@ -8,7 +8,10 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use saccade_device::{Device, DeviceConfig, DeviceKind, PrefillPolicy, Quantization, RegionMemory};
+use saccade_device::{
+    Device, DeviceConfig, DeviceKind, PolicyConfig, PrefillPolicy, Quantization, RegionMemory,
+    SchedulingPolicy,
+};
 use saccade_model::{Dtype, DtypeChoice, ModelConfig, ModelFolder, OpenOptions, Weights};
 use saccade_ring::{
     Finish, FrontendRing, InProcTransport, Phase, Reader, Record, RegionLimits, RequestParams,
@@ -65,12 +68,21 @@ struct Setup {
     quantization: Quantization,
     max_model_len: u32,
     num_blocks: u32,
+    num_host_blocks: u32,
+    policy: SchedulingPolicy,
 }
 
 impl Setup {
     /// Room for all prompts at once.
     fn roomy(choice: DtypeChoice) -> Self {
-        Self { choice, quantization: Quantization::None, max_model_len: 512, num_blocks: 256 }
+        Self {
+            choice,
+            quantization: Quantization::None,
+            max_model_len: 512,
+            num_blocks: 256,
+            num_host_blocks: 0,
+            policy: SchedulingPolicy::Fcfs,
+        }
     }
 }
 
@@ -84,10 +96,14 @@ fn create(model: &ModelConfig, dtype: Dtype, setup: &Setup) -> Device {
         max_model_len: setup.max_model_len.min(model.max_model_len()),
         block_size: 16,
         num_blocks: setup.num_blocks,
+        num_host_blocks: setup.num_host_blocks,
+        eager_window: 4,
+        policy: PolicyConfig { policy: setup.policy, ..PolicyConfig::default() },
         num_threads: 2,
         eos_ids: model.eos_ids.clone(),
         log_decisions: true,
         quantization: setup.quantization,
+        cuda: Default::default(),
     };
     let mut device = Device::create(&config, Some((model, dtype)), model.vocab_size).unwrap();
     device.set_rope(&model.rope_tables(config.max_model_len)).unwrap();
@@ -259,8 +275,8 @@ fn bits(records: &[Records]) -> Vec<Vec<(u32, u32, Vec<u32>)>> {
 }
 
 /// Where rows meet in experts, and where angles follow from the prompt's length: a request's
-/// records are equal to the bit alone, among others in chunks, and computed again after it had to
-/// give up its blocks.
+/// records are equal to the bit alone, among others in chunks, computed again after it had to give
+/// up its blocks, and with its KV fetched back from host memory.
 #[test]
 fn experts_and_longrope_give_a_request_the_same_in_any_company() {
     let bf16 = DtypeChoice::Fixed(Dtype::Bf16);
@@ -285,6 +301,15 @@ fn experts_and_longrope_give_a_request_the_same_in_any_company() {
             let (squeezed, preemptions) = serve(name, &tight, &[results]);
             assert!(preemptions > 0, "{what}: nobody was preempted");
             assert!(bits(&alone) == bits(&squeezed), "{what}: after preemption");
+            let turned = Setup {
+                num_blocks: 2 * num_blocks,
+                num_host_blocks: 64 * num_blocks,
+                policy: SchedulingPolicy::Churn,
+                ..tight
+            };
+            let (turned, preemptions) = serve(name, &turned, &[results]);
+            assert_eq!(preemptions, 0, "{what}: host memory had no room");
+            assert!(bits(&alone) == bits(&turned), "{what}: rotated at every step");
         }
     }
 }

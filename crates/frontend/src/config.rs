@@ -38,8 +38,8 @@ pub struct FrontendConfig {
     pub chat_template: Option<PathBuf>,
     /// Use the sampling defaults of generation_config.json. `--generation-config vllm` is `false`.
     pub generation_config: bool,
-    /// The device's scheduling policy looks at `priority`; otherwise only 0 is taken.
-    /// `--scheduling-policy priority`
+    /// The device's scheduling policy has classes; otherwise only priority 0 is taken.
+    /// `--scheduling-policy goodput`
     pub priority_scheduling: bool,
     /// Requests that may wait for a seat on the device, beyond which 429 is answered although a
     /// slot is free. `None`: as many as slots. `--max-num-queued-reqs`
@@ -48,13 +48,18 @@ pub struct FrontendConfig {
     pub slo: SloDefaults,
     /// Cross-origin requests. `--allowed-origins` and so on
     pub cors: Cors,
-    /// Threads for templates and tokenization.
+    /// Threads for templates and tokenization, and as many for long prompts alone.
+    /// `--tokenizer-threads`
     pub tokenizer_threads: usize,
-    /// Jobs that may wait for these threads, beyond which 429 is answered.
+    /// Bytes for tokens of texts that come again; 0 keeps none. `--tokenizer-cache-bytes`
+    pub tokenizer_cache_bytes: usize,
+    /// Jobs of each kind that may wait for these threads, beyond which 429 is answered.
     pub tokenizer_queue: usize,
     /// Time for which the token reader polls after the last token before it sleeps. 0 sleeps at
     /// once: right where cores are scarce.
     pub reader_spin: Duration,
+    /// Longest sleep of the token reader while requests run, where the device wakes nobody.
+    pub reader_poll: Option<Duration>,
     /// Bounds of the HTTP side.
     pub http: HttpLimits,
     /// How long requests in flight may take to end once draining has begun.
@@ -141,8 +146,10 @@ impl Default for FrontendConfig {
             slo: SloDefaults { ttft_s: 5.0, tpot_s: 0.1 },
             cors: Cors::default(),
             tokenizer_threads: 2,
+            tokenizer_cache_bytes: 64 << 20,
             tokenizer_queue: 1024,
             reader_spin: Duration::ZERO,
+            reader_poll: None,
             http: HttpLimits::default(),
             drain_timeout: Duration::from_secs(30),
             device_lost_after: Duration::from_secs(3),

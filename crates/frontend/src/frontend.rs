@@ -15,7 +15,7 @@ use crate::lifecycle::{Lifecycle, Stage};
 use crate::metrics::{Metrics, SloTargets};
 use crate::ring::{DevicePort, End, ReaderHandle, ReaderSettings, Registry, spawn_reader};
 use crate::serving::{ModelAssets, Serving};
-use crate::text::pool::WorkPool;
+use crate::text::pool::Lanes;
 use crate::validate::{
     ChatRequest, CompletionRequest, DetokenizeRequest, Fields, ModelLimits, SloHeaders,
     TokenizeRequest,
@@ -77,19 +77,22 @@ impl Frontend {
         let assets = Arc::new(ModelAssets::load(&config)?);
         let names = names(&config);
         let metrics = metrics(&names[0], &config)?;
-        let pool = WorkPool::start(config.tokenizer_threads, config.tokenizer_queue)?;
+        let lanes = Lanes::start(config.tokenizer_threads, config.tokenizer_queue)?;
         let options =
             JoinOptions { device_lost_after: config.device_lost_after, ..JoinOptions::default() };
         let ring = FrontendRing::join_with(transport, config.frontend_index, options)?;
         let (submitter, reader) = ring.split();
         let port: Arc<dyn DevicePort> = Arc::new(submitter);
         let registry = Arc::new(Registry::default());
-        let settings = ReaderSettings { spin: config.reader_spin };
+        let settings = ReaderSettings {
+            spin: config.reader_spin,
+            poll: config.reader_poll.unwrap_or(ReaderSettings::default().poll),
+        };
         let reader = spawn_reader(reader, port.clone(), registry.clone(), settings)?;
         let bound = bind(&config.listen)?;
         let app = App {
             names,
-            serving: Serving { port, registry, assets, pool, metrics },
+            serving: Serving { port, registry, assets, lanes, metrics },
             lifecycle: Lifecycle::default(),
             reader: reader.counters(),
             connections: Connections::new(config.http.max_connections),

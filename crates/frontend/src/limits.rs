@@ -37,6 +37,10 @@ pub const MAX_MODEL_NAME_BYTES: usize = 1024;
 pub const MAX_REQUEST_ID_BYTES: usize = 128;
 /// JSON text of `chat_template_kwargs`.
 pub const MAX_TEMPLATE_KWARGS_BYTES: usize = 64 * 1024;
+/// Classes lie between this below 0 and this above.
+pub const MAX_PRIORITY: i64 = 100;
+/// Shortest SLO target that a request may name.
+pub const MIN_SLO_MS: f64 = 1.0;
 /// Longest SLO target that a request may name.
 pub const MAX_SLO_MS: f64 = 3_600_000.0;
 /// Instructions that one rendering of the chat template may execute.
@@ -49,3 +53,10 @@ pub const MAILBOX_TOKENS: usize = 512;
 pub const MAX_API_KEY_BYTES: usize = 4096;
 /// Below this temperature decoding is greedy, as in vLLM.
 pub const GREEDY_TEMPERATURE: f64 = 1e-5;
+/// Bytes of text, or of a request's body, from which on it takes the lane of long prompts: about a
+/// millisecond of parsing or tokenizing.
+pub const LONG_TEXT_BYTES: usize = 64 * 1024;
+/// Nice value of the threads of that lane: a thread that has a token to deliver comes first.
+pub const LONG_TEXT_NICE: i32 = 10;
+/// Bytes of a long prompt that are worth a thread of their own.
+pub const BYTES_PER_HELPER: usize = 128 * 1024;

@@ -100,6 +100,31 @@ fn kv_bytes_are_told_by_source() {
 }
 
 #[test]
+fn copies_between_the_tiers_are_told_by_kind() {
+    let of =
+        |kind| format!("saccade:device_blocks_copied_total{{kind=\"{kind}\",model_name=\"tiny\"}}");
+    let bytes = |way| {
+        format!("vllm:kv_offload_total_bytes_total{{model_name=\"tiny\",transfer_type=\"{way}\"}}")
+    };
+    let device = FakeConfig { kv_block_bytes: 1000, num_host_blocks: 50, ..FakeConfig::default() };
+    let h = Harness::with(|_| {}, device);
+    h.device.set_stats(|s| {
+        (s.blocks_down_eager, s.blocks_down_urgent, s.blocks_up) = (7, 2, 5);
+        (s.rotations, s.num_rotated, s.host_blocks_used) = (3, 1, 10);
+        s.copy_wait_ns = 1_500_000_000;
+    });
+    h.wait_until("told", |h| h.metric("saccade:device_rotations_total") == 3.0);
+    assert_eq!(h.metric(&of("eager")), 7.0);
+    assert_eq!(h.metric(&of("urgent")), 2.0);
+    assert_eq!(h.metric(&of("up")), 5.0);
+    assert_eq!(h.metric(&bytes("GPU_to_CPU")), 9000.0);
+    assert_eq!(h.metric(&bytes("CPU_to_GPU")), 5000.0);
+    assert_eq!(h.metric("saccade:device_rotated_requests"), 1.0);
+    assert_eq!(h.metric("vllm:kv_offload_cpu_cache_usage_perc"), 0.2);
+    assert_eq!(h.metric("saccade:device_copy_wait_seconds_total"), 1.5);
+}
+
+#[test]
 fn blocks_without_memory_have_no_bytes() {
     let h = Harness::start();
     h.device.set_stats(|s| s.prefill_tokens = 100);

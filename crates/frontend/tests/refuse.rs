@@ -6,6 +6,7 @@ mod common;
 
 use common::Harness;
 use saccade_frontend::{ApiError, Endpoint, fuzz_http_body, params};
+use saccade_ring::testing::FakeConfig;
 use serde_json::{Value, json};
 
 const GENERATING: [Endpoint; 2] = [Endpoint::Chat, Endpoint::Completions];
@@ -100,6 +101,7 @@ fn every_integer_is_taken_at_its_bounds_and_refused_beyond() {
     }
     refused(Endpoint::Completions, "max_tokens", "0");
     refused(Endpoint::Chat, "priority", "1");
+    refused(Endpoint::Chat, "priority", "-1");
 }
 
 #[test]
@@ -311,9 +313,76 @@ fn slo_targets_reach_the_device_from_body_or_header() {
         one(json!({"prompt": "x", "max_tokens": 1, "slo_ttft_ms": 1500, "cache_salt": "tenant"}));
     assert_eq!(ttft, 1.5);
     assert_ne!(salt, 0);
-    let bad = [("content-type", "application/json"), ("x-slo-ttft-ms", "soon")];
-    let answer = h.request("POST", "/v1/completions", &bad, "{\"prompt\": \"x\"}");
-    assert_eq!(answer.status, 400);
+}
+
+#[test]
+fn slo_headers_are_refused_by_name_and_bound() {
+    let h = Harness::start();
+    for name in ["x-slo-ttft-ms", "x-slo-tpot-ms"] {
+        for (value, complaint) in [
+            ("soon", "must be a number"),
+            ("", "must be a number"),
+            ("0.5", "must be between 1 and 3600000"),
+            ("-1", "must be between 1 and 3600000"),
+            ("3600001", "must be between 1 and 3600000"),
+            ("1e400", "must be between 1 and 3600000"),
+        ] {
+            let headers = [("content-type", "application/json"), (name, value)];
+            let answer = h.request("POST", "/v1/completions", &headers, "{\"prompt\": \"x\"}");
+            assert_eq!(answer.status, 400, "{name}: {value}");
+            let error = &answer.json()["error"];
+            assert_eq!(error["param"], name);
+            let message = error["message"].as_str().unwrap();
+            assert!(message.contains(name) && message.contains(complaint), "{message}");
+        }
+    }
+}
+
+#[test]
+fn classes_are_taken_where_the_policy_has_them_and_counted_with_what_they_met() {
+    let h = Harness::with(|config| config.priority_scheduling = true, FakeConfig::default());
+    let seen = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
+    h.device.script(Box::new({
+        let seen = seen.clone();
+        move |request, _| {
+            seen.lock().unwrap().push(request.descriptor.priority);
+            std::thread::sleep(std::time::Duration::from_millis(3));
+            Some(97)
+        }
+    }));
+    let post = |body: Value| {
+        let headers = [("content-type", "application/json")];
+        h.request("POST", "/v1/completions", &headers, &body.to_string())
+    };
+    // Targets that every token keeps, and one that none does.
+    let easy = json!({"prompt": "x", "max_tokens": 3, "priority": -100, "slo_ttft_ms": 3.6e6,
+        "slo_tpot_ms": 3.6e6});
+    let late = json!({"prompt": "x", "max_tokens": 3, "priority": 7, "slo_ttft_ms": 1,
+        "slo_tpot_ms": 3.6e6});
+    assert_eq!(post(late).status, 200);
+    assert_eq!(post(easy).status, 200);
+    assert_eq!(post(json!({"prompt": "x", "max_tokens": 1, "priority": 101})).status, 400);
+    let classes: Vec<i32> = seen.lock().unwrap().iter().copied().collect();
+    assert!(classes.contains(&-100) && classes.contains(&7), "{classes:?}");
+    let text = h.get("/metrics").text();
+    let count = |target: &str, met: bool, priority: i32| {
+        let wanted = [
+            format!("met=\"{met}\""),
+            format!("target=\"{target}\""),
+            format!("priority=\"{priority}\""),
+        ];
+        text.lines()
+            .filter(|l| l.starts_with("saccade:slo_requests_total{"))
+            .filter(|l| wanted.iter().all(|w| l.contains(w.as_str())))
+            .map(|l| l.rsplit(' ').next().unwrap().parse::<u64>().unwrap())
+            .sum::<u64>()
+    };
+    for target in ["ttft", "tpot", "goodput"] {
+        assert_eq!((count(target, true, -100), count(target, false, -100)), (1, 0), "{target}");
+    }
+    assert_eq!((count("ttft", true, 7), count("ttft", false, 7)), (0, 1));
+    assert_eq!((count("tpot", true, 7), count("tpot", false, 7)), (1, 0));
+    assert_eq!((count("goodput", true, 7), count("goodput", false, 7)), (0, 1));
 }
 
 #[test]

@@ -84,6 +84,15 @@ impl Arrival {
         }
     }
 
+    /// The intended times of an open loop in seconds, for those that plan without sending.
+    ///
+    /// # Errors
+    /// For bounds, as a run would; and for a closed loop, whose times its answers decide.
+    pub fn schedule(&self, seed: u64) -> Result<impl Iterator<Item = f64>, LoadError> {
+        self.validate()?;
+        self.times(seed).ok_or_else(|| LoadError::spec("arrival", "is a closed loop"))
+    }
+
     /// The intended times of an open loop in seconds; `None` for a closed one.
     pub(crate) fn times(&self, seed: u64) -> Option<Times> {
         let gaps = match *self {

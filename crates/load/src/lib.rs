@@ -42,5 +42,5 @@ pub use summary::{Attainment, Latencies, Slo, Summary};
 pub use target::{Api, Target};
 pub use workload::{
     Lengths, Message, Prompt, PromptForm, Request, SharedPrefix, Source, Trace, TraceEntry,
-    Workload,
+    Workload, share_gpt_lengths,
 };

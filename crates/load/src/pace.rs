@@ -45,7 +45,8 @@ pub(crate) struct Pace {
 
 impl Pace {
     pub(crate) fn new(spec: &LoadSpec) -> Pace {
-        let source = match (&spec.arrival, spec.arrival.times(spec.seed)) {
+        let seed = spec.arrival_seed.unwrap_or(spec.seed);
+        let source = match (&spec.arrival, spec.arrival.times(seed)) {
             (_, Some(mut times)) => Source::Open { next_s: times.next(), times },
             (Arrival::Closed { concurrency }, None) => {
                 Source::Closed { free_s: vec![0.0; *concurrency].into() }
@@ -182,6 +183,18 @@ mod tests {
         assert_eq!(all.len(), 8);
         let (start, end) = pace.window_s(&arrival, 9.0);
         assert!((start - 0.3).abs() < 1e-9 && (end - 0.8).abs() < 1e-9, "{start} {end}");
+    }
+
+    #[test]
+    fn arrivals_may_have_a_seed_of_their_own() {
+        let times = |seed, arrival_seed| {
+            let spec = spec(Arrival::Poisson { rate_rps: 10.0 }, Some(50), None);
+            let due = drain(&mut Pace::new(&LoadSpec { seed, arrival_seed, ..spec }));
+            due.iter().map(|d| d.intended_s).collect::<Vec<_>>()
+        };
+        assert_eq!(times(1, Some(7)), times(2, Some(7)));
+        assert_eq!(times(7, None), times(2, Some(7)));
+        assert_ne!(times(1, None), times(2, None));
     }
 
     #[test]

@@ -36,6 +36,9 @@ pub struct LoadSpec {
     pub max_in_flight: usize,
     /// Seed of arrival times, lengths and prompts: equal seeds give equal requests.
     pub seed: u64,
+    /// Seed of arrival times alone, if it is not `seed`: the same arrivals with other prompts.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub arrival_seed: Option<u64>,
 }
 
 impl LoadSpec {
@@ -56,6 +59,7 @@ impl LoadSpec {
             drain_timeout_s: LoadSpec::DEFAULT_TIMEOUT_S,
             max_in_flight: LoadSpec::DEFAULT_MAX_IN_FLIGHT,
             seed: 0,
+            arrival_seed: None,
         }
     }
 

@@ -56,6 +56,8 @@ pub struct DeviceInfo {
     pub block_size: u32,
     /// KV blocks.
     pub num_blocks: u32,
+    /// KV blocks of host memory; 0: there is one tier.
+    pub num_host_blocks: u32,
     /// Sequences that can hold a seat.
     pub max_num_seqs: u32,
     /// Rows of a step.
@@ -89,6 +91,7 @@ impl DeviceInfo {
             max_model_len: 0,
             block_size: 0,
             num_blocks: 0,
+            num_host_blocks: 0,
             max_num_seqs: 0,
             max_num_batched_tokens: 0,
             kv_block_bytes: 0,
@@ -118,6 +121,7 @@ impl DeviceInfo {
             max_model_len: word(offset_of!(DeviceLine, max_model_len))?,
             block_size: word(offset_of!(DeviceLine, block_size))?,
             num_blocks: word(offset_of!(DeviceLine, num_blocks))?,
+            num_host_blocks: word(offset_of!(DeviceLine, num_host_blocks))?,
             max_num_seqs: word(offset_of!(DeviceLine, max_num_seqs))?,
             max_num_batched_tokens: word(offset_of!(DeviceLine, max_num_batched_tokens))?,
             kv_block_bytes: long(offset_of!(DeviceLine, kv_block_bytes))?,

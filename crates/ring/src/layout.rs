@@ -11,7 +11,7 @@ pub const SAC_MAGIC: u64 = 0x3145_4441_4343_4153;
 /// Version of the header as a whole.
 pub const SAC_ABI_VERSION: u32 = 1;
 /// FNV-1a 64 of `abi/wire.layout.txt`.
-pub const SAC_LAYOUT_HASH: u64 = 0x0f83_f9b3_11c1_314a;
+pub const SAC_LAYOUT_HASH: u64 = 0xf9e6_9e5f_0cf8_fd9d;
 
 /// One writer per line of this size.
 pub const SAC_LINE_BYTES: u32 = 128;
@@ -155,7 +155,8 @@ pub struct DeviceLine {
     pub kv_block_bytes: u64,
     pub process_start_ticks: u64,
     pub pid: u32,
-    pub _pad0: [u8; 44],
+    pub num_host_blocks: u32,
+    pub _pad0: [u8; 40],
 }
 
 /// `sac_device_stats`: writer = device; each word relaxed.
@@ -177,6 +178,11 @@ pub struct DeviceStats {
     pub step_ns: u64,
     pub host_wait_ns: u64,
     pub reader_wait_ns: u64,
+    pub copy_wait_ns: u64,
+    pub rotations: u64,
+    pub blocks_down_eager: u64,
+    pub blocks_down_urgent: u64,
+    pub blocks_up: u64,
     pub num_running: u32,
     pub num_waiting: u32,
     pub num_paused: u32,
@@ -184,8 +190,10 @@ pub struct DeviceStats {
     pub blocks_used_max: u32,
     pub last_step_tokens: u32,
     pub last_step_seqs: u32,
-    pub _pad0: u32,
-    pub _pad1: [u8; 112],
+    pub num_rotated: u32,
+    pub host_blocks_used: u32,
+    pub host_blocks_used_max: u32,
+    pub _pad0: [u8; 64],
 }
 
 /// `sac_frontend_ack`: writer = device.

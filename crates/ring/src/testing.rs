@@ -32,6 +32,8 @@ pub struct FakeConfig {
     pub records_per_tick: u32,
     /// Bytes of a KV block.
     pub kv_block_bytes: u64,
+    /// KV blocks of host memory.
+    pub num_host_blocks: u32,
     /// The process that it says it runs in, and that process' start ticks.
     pub process: (u32, u64),
 }
@@ -44,6 +46,7 @@ impl Default for FakeConfig {
             max_num_seqs: 64,
             records_per_tick: 1,
             kv_block_bytes: 0,
+            num_host_blocks: 0,
             process: (0, 0),
         }
     }
@@ -168,6 +171,7 @@ impl<T: Transport> FakeDevice<T> {
         self.put_line(offset_of!(DeviceLine, max_num_seqs), config.max_num_seqs)?;
         self.put_line(offset_of!(DeviceLine, max_num_batched_tokens), 2048)?;
         self.put_line_u64(offset_of!(DeviceLine, kv_block_bytes), config.kv_block_bytes)?;
+        self.put_line(offset_of!(DeviceLine, num_host_blocks), config.num_host_blocks)?;
         self.put_line_u64(offset_of!(DeviceLine, process_start_ticks), config.process.1)?;
         self.put_line(offset_of!(DeviceLine, pid), config.process.0)?;
         self.put_phase(SAC_PHASE_READY)

@@ -152,12 +152,14 @@ fn dump_from_rust() -> String {
         status_offset descriptors_offset out_ring_offset arena_offset arena_bytes _pad1);
     fields!(out: "sac_device_line" DeviceLine: epoch phase heartbeat publish_count sleeping
         load_done_bytes load_total_bytes vocab_size max_model_len block_size num_blocks
-        max_num_seqs max_num_batched_tokens kv_block_bytes process_start_ticks pid _pad0);
+        max_num_seqs max_num_batched_tokens kv_block_bytes process_start_ticks pid
+        num_host_blocks _pad0);
     fields!(out: "sac_device_stats" DeviceStats: ticks steps prefill_tokens decode_tokens
         preemptions recomputed_tokens requests_accepted requests_rejected requests_finished
-        requests_reclaimed reader_stalls step_ns host_wait_ns reader_wait_ns num_running
-        num_waiting num_paused blocks_used blocks_used_max last_step_tokens last_step_seqs _pad0
-        _pad1);
+        requests_reclaimed reader_stalls step_ns host_wait_ns reader_wait_ns copy_wait_ns
+        rotations blocks_down_eager blocks_down_urgent blocks_up num_running
+        num_waiting num_paused blocks_used blocks_used_max last_step_tokens last_step_seqs
+        num_rotated host_blocks_used host_blocks_used_max _pad0);
     fields!(out: "sac_frontend_ack" FrontendAck: epoch lost _pad0);
     fields!(out: "sac_status" Status: word num_computed_tokens num_cached_tokens);
     fields!(out: "sac_wake" Wake: device_kick _pad0);

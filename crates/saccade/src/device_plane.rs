@@ -2,18 +2,18 @@
 
 use anyhow::Context;
 use saccade_device::{
-    Device, DeviceConfig, DeviceKind, LoadPhase, PrefillPolicy, Quantization, RegionMemory,
-    StopHandle, kv_block_bytes, report_progress,
+    Device, DeviceConfig, DeviceKind, LoadPhase, PolicyConfig, PrefillPolicy, Quantization,
+    RegionMemory, SchedulingPolicy, StopHandle, kv_block_bytes, report_progress,
 };
 use saccade_host::CpuSet;
 use saccade_model::{Dtype, DtypeChoice, ModelConfig, ModelFolder, Weights};
 use saccade_ring::{ShmTransport, Transport};
 
-use crate::cli::{DeviceArgs, DeviceName, LoadFormat, Prefill, QuantizationArg, ServeArgs};
-use crate::{kv_budget, model_source};
+use crate::cli::{DeviceName, LoadFormat, PolicyName, Prefill, QuantizationArg, ServeArgs};
+use crate::{emulated, gpu, kv_budget, model_source};
 
 /// The shared-memory region, mapped for the life of the device.
-struct Region(ShmTransport);
+pub(crate) struct Region(ShmTransport);
 
 // SAFETY: ShmTransport keeps `region_bytes()` bytes mapped, readable and writable, at `base_ptr()`
 // until it is dropped.
@@ -25,6 +25,9 @@ unsafe impl RegionMemory for Region {
         self.0.region_bytes() as usize
     }
 }
+
+/// The device ended by itself.
+const EXIT_CRASHED: i32 = 4;
 
 /// Runs the plane until SIGTERM or SIGINT.
 pub(crate) fn run(args: &ServeArgs) -> anyhow::Result<()> {
@@ -38,7 +41,11 @@ pub(crate) fn run(args: &ServeArgs) -> anyhow::Result<()> {
     let (device, signals) = prepared?;
     let mut device = device.attach(region)?;
     stop_on_signal(signals, device.stop_handle())?;
-    device.run()?;
+    if let Err(error) = device.run() {
+        // Not a mistake in flags: starting again may help.
+        tracing::error!("{error}");
+        std::process::exit(EXIT_CRASHED);
+    }
     tracing::info!("device plane stopped");
     Ok(())
 }
@@ -74,9 +81,12 @@ fn prepare(args: &ServeArgs, region: &Region) -> anyhow::Result<(Device, libc::s
     let scratch = model_source::scratch()?;
     let folder = model_source::open(&args.model, scratch.path())?;
     let model = folder.config()?;
-    let device = match args.device.device {
+    let device = match &args.device.device {
         DeviceName::Null => null_device(args, &model)?,
+        DeviceName::Sim(name) => emulated::device(args, name, &model)?,
         DeviceName::Cpu => cpu_device(args, &model, &folder, region)?,
+        DeviceName::Cuda => gpu::device(args, &model, &folder, region)?,
+        DeviceName::CudaNull => gpu::null_device(args, &model)?,
     };
     Ok((device, signals))
 }
@@ -85,7 +95,7 @@ fn null_device(args: &ServeArgs, model: &ModelConfig) -> anyhow::Result<Device> 
     let budget =
         kv_budget::resolve(&args.device, 0, model.max_model_len(), args.model.max_model_len)?;
     let kind = DeviceKind::Null { step_us: args.device.null_step_us };
-    let config = device_config(&args.device, kind, budget, model.eos_ids.clone())?;
+    let config = device_config(args, kind, budget, model.eos_ids.clone())?;
     Ok(Device::create(&config, None, model.vocab_size)?)
 }
 
@@ -95,13 +105,7 @@ fn cpu_device(
     folder: &ModelFolder,
     region: &Region,
 ) -> anyhow::Result<Device> {
-    let weights = match args.model.load_format {
-        LoadFormat::Dummy => None,
-        LoadFormat::Auto | LoadFormat::Safetensors => Some(Weights::open(folder, model)?),
-    };
-    let choice: DtypeChoice =
-        args.model.dtype.parse().map_err(|e| anyhow::anyhow!("--dtype: {e}"))?;
-    let dtype = choice.resolve(model.dtype, weights.as_ref().and_then(Weights::stored_dtype));
+    let (weights, dtype) = open_weights(args, model, folder)?;
     let block_bytes = kv_block_bytes(model, dtype.bytes(), args.device.block_size);
     let budget = kv_budget::resolve(
         &args.device,
@@ -109,7 +113,7 @@ fn cpu_device(
         model.max_model_len(),
         args.model.max_model_len,
     )?;
-    let mut config = device_config(&args.device, DeviceKind::Cpu, budget, model.eos_ids.clone())?;
+    let mut config = device_config(args, DeviceKind::Cpu, budget, model.eos_ids.clone())?;
     config.quantization = match args.model.quantization {
         QuantizationArg::None => Quantization::None,
         QuantizationArg::Int8 => Quantization::Int8,
@@ -122,7 +126,23 @@ fn cpu_device(
     Ok(device)
 }
 
-fn load(
+/// The weights, none if they are random, and the element type that flags and files agree on.
+pub(crate) fn open_weights(
+    args: &ServeArgs,
+    model: &ModelConfig,
+    folder: &ModelFolder,
+) -> anyhow::Result<(Option<Weights>, Dtype)> {
+    let weights = match args.model.load_format {
+        LoadFormat::Dummy => None,
+        LoadFormat::Auto | LoadFormat::Safetensors => Some(Weights::open(folder, model)?),
+    };
+    let choice: DtypeChoice =
+        args.model.dtype.parse().map_err(|e| anyhow::anyhow!("--dtype: {e}"))?;
+    let dtype = choice.resolve(model.dtype, weights.as_ref().and_then(Weights::stored_dtype));
+    Ok((weights, dtype))
+}
+
+pub(crate) fn load(
     device: &mut Device,
     weights: Option<&Weights>,
     seed: u64,
@@ -144,12 +164,13 @@ fn load(
     Ok(())
 }
 
-fn device_config(
-    args: &DeviceArgs,
+pub(crate) fn device_config(
+    serve: &ServeArgs,
     kind: DeviceKind,
     budget: kv_budget::KvBudget,
     eos_ids: Vec<u32>,
 ) -> anyhow::Result<DeviceConfig> {
+    let args = &serve.device;
     let cores = CpuSet::of_task(0).context("read the cores of this process")?;
     Ok(DeviceConfig {
         kind,
@@ -163,20 +184,49 @@ fn device_config(
         max_model_len: budget.max_model_len,
         block_size: args.block_size,
         num_blocks: budget.num_blocks,
+        num_host_blocks: budget.num_host_blocks,
+        eager_window: budget.eager_window,
+        policy: policy_config(serve),
         num_threads: args.device_threads.unwrap_or(cores.len() as u32),
         eos_ids,
         log_decisions: false,
         quantization: Quantization::None,
+        cuda: gpu::settings(serve),
     })
 }
 
-fn log_ready(config: &DeviceConfig, dtype: Dtype, block_bytes: u64) {
+fn policy_config(serve: &ServeArgs) -> PolicyConfig {
+    let args = &serve.device.policy;
+    PolicyConfig {
+        policy: match args.scheduling_policy {
+            PolicyName::Fcfs => SchedulingPolicy::Fcfs,
+            PolicyName::Wf => SchedulingPolicy::WaitingFirst,
+            PolicyName::Sf => SchedulingPolicy::SwappedFirst,
+            PolicyName::Lvf => SchedulingPolicy::Lvf,
+            PolicyName::Goodput => SchedulingPolicy::Goodput,
+        },
+        b_xfer_blocks: args.b_xfer_blocks,
+        alpha: args.vlt_alpha,
+        beta_f: args.vlt_beta_f,
+        beta_b: args.vlt_beta_b,
+        late_share: args.late_share,
+        min_run_s: args.min_run_ms as f32 / 1e3,
+        max_wait_s: args.max_wait_s as f32,
+        slo_ttft_s: serve.http.slo_ttft_ms as f32 / 1e3,
+        slo_tbt_s: serve.http.slo_tpot_ms as f32 / 1e3,
+    }
+}
+
+pub(crate) fn log_ready(config: &DeviceConfig, dtype: Dtype, block_bytes: u64) {
     tracing::info!(
         ?dtype,
         quantization = ?config.quantization,
+        policy = ?config.policy.policy,
         max_model_len = config.max_model_len,
         kv_blocks = config.num_blocks,
         kv_mib = (u64::from(config.num_blocks) * block_bytes) >> 20,
+        host_kv_blocks = config.num_host_blocks,
+        host_kv_mib = (u64::from(config.num_host_blocks) * block_bytes) >> 20,
         threads = config.num_threads,
         "device plane loaded"
     );

@@ -7,7 +7,7 @@ use anyhow::Context;
 use saccade_frontend::{Cors, FrontendConfig, HttpLimits, Listen, ShutdownHandle, SloDefaults};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use crate::cli::{HttpArgs, ServeArgs};
+use crate::cli::{DeviceName, HttpArgs, SchedulerPlace, ServeArgs};
 use crate::model_source;
 
 /// Runs the plane until it has drained after SIGTERM or SIGINT; a second signal ends it at once.
@@ -54,7 +54,7 @@ fn config(args: &ServeArgs, scratch: &std::path::Path) -> anyhow::Result<Fronten
         api_keys: http.api_key.clone(),
         chat_template: model.chat_template.clone(),
         generation_config: model.generation_config == "auto",
-        priority_scheduling: false,
+        priority_scheduling: args.device.policy.has_classes(),
         max_num_queued_reqs: http.max_num_queued_reqs,
         slo: SloDefaults {
             ttft_s: http.slo_ttft_ms as f32 / 1e3,
@@ -62,7 +62,9 @@ fn config(args: &ServeArgs, scratch: &std::path::Path) -> anyhow::Result<Fronten
         },
         cors: Cors { allowed_origins: http.allowed_origins.clone(), ..Cors::default() },
         tokenizer_threads: http.tokenizer_threads,
+        tokenizer_cache_bytes: http.tokenizer_cache_bytes,
         reader_spin: Duration::from_micros(http.reader_spin_us),
+        reader_poll: reader_poll(args),
         http: HttpLimits {
             max_connections: http.max_connections,
             max_body_bytes: http.max_body_bytes,
@@ -74,6 +76,15 @@ fn config(args: &ServeArgs, scratch: &std::path::Path) -> anyhow::Result<Fronten
         ui: !http.disable_ui,
         ..FrontendConfig::default()
     })
+}
+
+/// A scheduler on a GPU makes no system call, and so wakes nobody.
+fn reader_poll(args: &ServeArgs) -> Option<Duration> {
+    const GPU_POLL: Duration = Duration::from_micros(200);
+    let asked = args.http.reader_poll_us.map(Duration::from_micros);
+    let on_gpu = matches!(args.device.device, DeviceName::Cuda | DeviceName::CudaNull)
+        && args.sim.scheduler == SchedulerPlace::Device;
+    asked.or(on_gpu.then_some(GPU_POLL))
 }
 
 /// The frontend needs no weights.

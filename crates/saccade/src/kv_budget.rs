@@ -9,11 +9,18 @@ const DEFAULT_SHARE: u64 = 4;
 const DEFAULT_CAP_BYTES: u64 = 4 << 30;
 /// Of --device null, whose blocks take no memory.
 const NULL_BLOCKS: u64 = 1 << 20;
+const GIB: f64 = (1u64 << 30) as f64;
+/// Of KV on its way to host memory ahead of need.
+const EAGER_BYTES: u64 = 16 << 20;
+const EAGER_MIN_BLOCKS: u64 = 4;
+const EAGER_MAX_BLOCKS: u64 = 256;
 
 /// What the device plane gets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct KvBudget {
     pub num_blocks: u32,
+    pub num_host_blocks: u32,
+    pub eager_window: u32,
     pub max_model_len: u32,
 }
 
@@ -49,8 +56,31 @@ pub(crate) fn resolve(
         if args.num_gpu_blocks_override.is_some() { blocks } else { blocks.min(useful) };
     Ok(KvBudget {
         num_blocks: u32::try_from(num_blocks).context("too many KV blocks: at most 2^32 - 1")?,
+        num_host_blocks: host_blocks(args, block_bytes, useful)?,
+        eager_window: eager_window(block_bytes),
         max_model_len: u32::try_from(longest).context("sequence too long")?,
     })
+}
+
+/// Blocks of --kv-offloading-size; no more than all seats at full length.
+fn host_blocks(args: &DeviceArgs, block_bytes: u64, useful: u64) -> anyhow::Result<u32> {
+    let bytes = (args.kv_offloading_size * GIB) as u64;
+    if bytes == 0 {
+        return Ok(0);
+    }
+    let blocks = bytes.checked_div(block_bytes).unwrap_or(NULL_BLOCKS).min(useful);
+    ensure!(
+        blocks > 0,
+        "--kv-offloading-size {} holds no KV block of {block_bytes} bytes",
+        args.kv_offloading_size
+    );
+    u32::try_from(blocks).context("too many KV blocks of host memory: at most 2^32 - 1")
+}
+
+/// Background copies that a request in need may have to wait for: some milliseconds of them.
+fn eager_window(block_bytes: u64) -> u32 {
+    let blocks = EAGER_BYTES.checked_div(block_bytes).unwrap_or(EAGER_MAX_BLOCKS);
+    blocks.clamp(EAGER_MIN_BLOCKS, EAGER_MAX_BLOCKS) as u32
 }
 
 fn available_blocks(args: &DeviceArgs, block_bytes: u64) -> anyhow::Result<u64> {
@@ -106,7 +136,7 @@ mod tests {
     fn length_follows_memory_unless_asked_for() {
         let a = args(&["--kv-cache-memory-bytes", "1000", "--max-num-seqs", "4"]);
         let budget = resolve(&a, 100, 4096, None).unwrap();
-        assert_eq!(budget, KvBudget { num_blocks: 10, max_model_len: 160 });
+        assert_eq!((budget.num_blocks, budget.max_model_len), (10, 160));
         let error = resolve(&a, 100, 4096, Some(161)).unwrap_err().to_string();
         assert!(error.contains("--max-model-len"), "{error}");
         assert_eq!(resolve(&a, 100, 4096, Some(160)).unwrap().max_model_len, 160);
@@ -116,6 +146,22 @@ mod tests {
     fn no_more_than_all_seats_can_use() {
         let a = args(&["--kv-cache-memory-bytes", "1000000", "--max-num-seqs", "4"]);
         assert_eq!(resolve(&a, 100, 64, None).unwrap().num_blocks, 16);
+    }
+
+    #[test]
+    fn host_memory_is_counted_in_blocks() {
+        let resolve =
+            |gib: &str, bytes| resolve(&args(&["--kv-offloading-size", gib]), bytes, 4096, None);
+        assert_eq!(resolve("0", 1 << 20).unwrap().num_host_blocks, 0);
+        assert_eq!(resolve("0.5", 1 << 20).unwrap().num_host_blocks, 512);
+        assert_eq!(resolve("0.5", 1 << 20).unwrap().eager_window, 16);
+        let error = resolve("0.0001", 1 << 20).unwrap_err().to_string();
+        assert!(error.contains("--kv-offloading-size"), "{error}");
+        for wrong in ["-1", "nan", "1e9"] {
+            assert!(
+                Cli::try_parse_from(["saccade", "serve", "--kv-offloading-size", wrong]).is_err()
+            );
+        }
     }
 
     #[test]

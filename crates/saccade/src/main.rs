@@ -5,7 +5,11 @@ mod cli;
 mod config_file;
 #[cfg(feature = "device")]
 mod device_plane;
+#[cfg(feature = "device")]
+mod emulated;
 mod frontend_plane;
+#[cfg(feature = "device")]
+mod gpu;
 #[cfg(feature = "device")]
 mod kv_budget;
 mod model_source;
@@ -38,6 +42,8 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
         #[cfg(feature = "device")]
         Command::Device(args) => device_plane::run(&args)?,
         Command::Frontend(args) => frontend_plane::run(&args)?,
+        #[cfg(feature = "plan")]
+        Command::Plan(args) => return saccade_plan::run(&args),
         #[cfg(feature = "tools")]
         Command::Top(args) => return saccade_top::run(&args),
         #[cfg(feature = "tools")]
@@ -46,6 +52,10 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Doctor(args) => return saccade_doctor::run(&args),
         #[cfg(feature = "tools")]
         Command::Audit(args) => return saccade_audit::run(&args),
+        Command::Tokenize(args) => {
+            let output = std::io::BufWriter::new(std::io::stdout().lock());
+            args.options().run(std::io::stdin().lock(), output)?;
+        }
     }
     Ok(ExitCode::SUCCESS)
 }

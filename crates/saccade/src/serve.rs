@@ -12,7 +12,7 @@ use saccade_ring::{Region, RegionLimits, default_region_dir};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::cli::{PlacementArgs, ServeArgs};
-use crate::model_source;
+use crate::{emulated, model_source};
 use child::{Exit, Plane, PlaneKind};
 
 /// Planes that die more often than --max-restarts within this window are given up, and the server
@@ -30,6 +30,8 @@ pub(crate) fn run(args: &ServeArgs) -> anyhow::Result<()> {
 
 struct Supervisor {
     planes: Vec<Plane>,
+    /// That the device is emulated, if it is.
+    notice: Option<String>,
     region: Region,
     loading: progress::Loading,
     drain_timeout: Duration,
@@ -56,6 +58,7 @@ impl Supervisor {
         let region = Region::create(&path, &limits).context("create the ring region")?;
         Ok(Supervisor {
             planes: planes(args, folder.root(), &path),
+            notice: emulated::notice(args),
             loading: progress::Loading::new(region.transport())?,
             region,
             drain_timeout: Duration::from_secs(args.http.drain_timeout_s),
@@ -88,6 +91,9 @@ impl Supervisor {
     }
 
     fn print_placement(&self) {
+        if let Some(notice) = &self.notice {
+            eprintln!("  {notice}");
+        }
         for plane in &self.planes {
             eprintln!("  {}", plane.describe());
         }

@@ -51,7 +51,7 @@ pub struct Cell {
     pub server: String,
     /// Name of the condition.
     pub condition: String,
-    /// Seed of arrivals and prompts.
+    /// Seed of prompts; arrivals have one for each repeat.
     pub seed: u64,
     /// Wall time of the start, seconds since 1970.
     pub started_unix_s: f64,
@@ -122,7 +122,7 @@ pub struct Record {
     pub command: Vec<String>,
     /// Where.
     pub machine: Machine,
-    /// What was sent in each cell; the seed differs by cell.
+    /// What was sent in each cell; prompts differ by cell, arrivals by repeat.
     pub load: LoadSpec,
     /// Who sent it.
     pub client: Client,

@@ -77,7 +77,9 @@ impl Session {
         cell.layout = Layout::of(&self.root, server.root_pid(), neighbour_pid);
         std::thread::sleep(self.settle);
         cell.started_unix_s = unix_s();
-        let load = LoadSpec { seed: cell.seed, ..self.load.clone() };
+        // The same arrivals under every condition of a repeat: it is a neighbour that is measured.
+        let arrivals = self.load.seed.wrapping_add(slot.repeat as u64);
+        let load = LoadSpec { seed: cell.seed, arrival_seed: Some(arrivals), ..self.load.clone() };
         let (run, host, work) = self.load_beside(server, &load, neighbour.as_ref())?;
         (cell.host, cell.work) = (host, work);
         cell.raw = self.keep_raw(cell, &run)?;

@@ -21,6 +21,8 @@ static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
 const READY_TIMEOUT: Duration = Duration::from_secs(60);
 /// A killed process group is gone at once; a server that is asked to end has 10 s.
 const STOP_TIMEOUT: Duration = Duration::from_secs(20);
+/// Between the end of its output and its own.
+const ENDING_TIMEOUT: Duration = Duration::from_secs(1);
 /// What its last line begins with when it ends by an error.
 const ERROR: &str = "error: ";
 
@@ -89,8 +91,21 @@ impl Kept {
             Line::Whole(line) if line == wanted => Ok(()),
             Line::Whole(line) => bail!("{}: {}", self.what, line.trim_start_matches(ERROR)),
             Line::Late => bail!("{}: not {wanted} within {} s", self.what, READY_TIMEOUT.as_secs()),
-            Line::End => bail!("{}: ended before it was {wanted}", self.what),
+            Line::End => Err(self.closed(wanted)),
         }
+    }
+
+    /// Its output is closed: most likely it is ending, and its status says how.
+    fn closed(&mut self, wanted: &str) -> anyhow::Error {
+        let patience = Instant::now() + ENDING_TIMEOUT;
+        while Instant::now() < patience {
+            match self.status() {
+                Ok(None) => std::thread::sleep(Duration::from_millis(2)),
+                Ok(Some(status)) => return self.ended(status),
+                Err(error) => return error,
+            }
+        }
+        anyhow::anyhow!("{}: closed its output before it was {wanted}", self.what)
     }
 
     /// An error if it has ended by itself, in its own words where it left some.

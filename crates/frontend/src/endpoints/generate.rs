@@ -31,10 +31,10 @@ pub struct Asked<T> {
 ///
 /// # Errors
 /// 503 while draining or without a device, 4xx for a body that is not fine.
-pub async fn ask<T>(
+pub async fn ask<T: Send + 'static>(
     app: &App,
     request: Request,
-    read: impl FnOnce(&Fields, SloHeaders, ModelLimits) -> Result<T, ApiError>,
+    read: impl FnOnce(&Fields, SloHeaders, ModelLimits) -> Result<T, ApiError> + Send + 'static,
 ) -> Result<Asked<T>, ApiError> {
     let arrived = Instant::now();
     let in_flight = app.lifecycle.enter()?;
@@ -43,14 +43,17 @@ pub async fn ask<T>(
         request.extensions().get().cloned().ok_or_else(|| ApiError::internal("no request id"))?;
     let headers = request.headers().clone();
     let body = read_body(app, request).await?;
-    let fields = Fields::parse(&body.bytes)?;
-    let parsed = read(&fields, slo_headers(&headers), limits)?;
-    let unknown = fields.unknown().count();
-    if unknown > 0 {
-        app.serving.metrics.unknown_fields(unknown);
-        tracing::debug!("ignored fields: {:?}", fields.unknown().collect::<Vec<_>>());
-    }
-    Ok(Asked { body: parsed, arrived, in_flight, request_id })
+    let metrics = app.serving.metrics.clone();
+    let parse = move |fields: &Fields| {
+        let parsed = read(fields, slo_headers(&headers), limits)?;
+        let unknown = fields.unknown().count();
+        if unknown > 0 {
+            metrics.unknown_fields(unknown);
+            tracing::debug!("ignored fields: {:?}", fields.unknown().collect::<Vec<_>>());
+        }
+        Ok(parsed)
+    };
+    Ok(Asked { body: body.fields(app, parse).await?, arrived, in_flight, request_id })
 }
 
 fn slo_headers(headers: &HeaderMap) -> SloHeaders<'_> {

@@ -41,7 +41,9 @@ pub async fn ready(State(app): State<Arc<App>>) -> Result<&'static str, ApiError
 
 /// All series.
 pub async fn metrics(State(app): State<Arc<App>>) -> Result<Response, ApiError> {
-    app.serving.metrics.device.set(&app.reading());
+    let serving = &app.serving;
+    serving.metrics.device.set(&app.reading());
+    serving.metrics.tokenizer.set(serving.assets.tokenizer.cache_counters());
     let reader = app.clone();
     let refresh = move || reader.serving.metrics.planes.refresh(&reader.serving.port.device());
     // Files of /proc are read beside the streams, not between two of their tokens.

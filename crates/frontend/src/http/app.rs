@@ -87,7 +87,7 @@ impl App {
             device: port.device(),
             stats: port.stats(),
             slots: port.slot_states(),
-            tokenizer_queue: self.serving.pool.depth(),
+            tokenizer_queue: self.serving.lanes.depth(),
             requests: self.lifecycle.in_flight(),
             connections: self.connections.open(),
             violations: self.reader.violations.load(Relaxed),

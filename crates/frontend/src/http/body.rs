@@ -9,11 +9,13 @@ use tokio::time::{Instant, timeout_at};
 
 use super::app::{App, BODY_PERMIT_BYTES};
 use crate::api_error::ApiError;
+use crate::serving::pool_error;
+use crate::text::pool::is_long;
+use crate::validate::Fields;
 
 /// A body, and its share of the memory for bodies.
 pub struct ReadBody {
-    /// The bytes.
-    pub bytes: Vec<u8>,
+    bytes: Vec<u8>,
     permit: Option<OwnedSemaphorePermit>,
 }
 
@@ -64,6 +66,24 @@ pub async fn read_body(app: &App, request: Request) -> Result<ReadBody, ApiError
 }
 
 impl ReadBody {
+    /// What `read` makes of the fields; a long body is parsed in the lane of long prompts.
+    ///
+    /// # Errors
+    /// 400 for what is no JSON object, 429 if the lane's queue is full, and those of `read`.
+    pub async fn fields<T: Send + 'static>(
+        self,
+        app: &App,
+        read: impl FnOnce(&Fields) -> Result<T, ApiError> + Send + 'static,
+    ) -> Result<T, ApiError> {
+        let len = self.bytes.len();
+        // The share of the memory goes with the bytes.
+        let parse = move || read(&Fields::parse(&self.bytes)?);
+        if !is_long(len) {
+            return parse();
+        }
+        app.serving.lanes.of(len).run(parse).await.map_err(pool_error)?
+    }
+
     fn keep(&mut self, permit: OwnedSemaphorePermit) {
         match &mut self.permit {
             Some(held) => held.merge(permit),

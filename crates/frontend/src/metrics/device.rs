@@ -1,8 +1,11 @@
 //! Series that mirror what others count: the device's statistics, the ring's slots, the reader.
 
+mod tiers;
+
 use prometheus::{Counter, Gauge, GaugeVec, IntCounter};
 use saccade_ring::{DeviceInfo, DeviceStats};
 
+use self::tiers::Tiers;
 use super::kv::KvBytes;
 use super::{Builder, raise_to};
 
@@ -63,6 +66,7 @@ pub struct DeviceMetrics {
     counters: Vec<(IntCounter, Of)>,
     seconds: Vec<(Counter, Of)>,
     kv_bytes: KvBytes,
+    tiers: Tiers,
 }
 
 impl DeviceMetrics {
@@ -94,6 +98,7 @@ impl DeviceMetrics {
             counters: counters(b)?,
             seconds: seconds(b)?,
             kv_bytes: KvBytes::new(b)?,
+            tiers: Tiers::new(b)?,
         })
     }
 
@@ -129,6 +134,7 @@ impl DeviceMetrics {
             raise_to(counter, of(stats) as f64 * 1e-9);
         }
         self.kv_bytes.set(&r.device, stats);
+        self.tiers.set(&r.device, stats);
     }
 }
 
@@ -138,7 +144,7 @@ fn kv_usage(r: &Reading) -> f64 {
 }
 
 /// Brings a counter to a total that somebody else keeps; a smaller one is a restart.
-fn raise(counter: &IntCounter, total: u64) {
+pub(super) fn raise(counter: &IntCounter, total: u64) {
     if total < counter.get() {
         counter.reset();
     }
@@ -167,7 +173,7 @@ fn counters(b: &Builder) -> prometheus::Result<Vec<(IntCounter, Of)>> {
 }
 
 fn seconds(b: &Builder) -> prometheus::Result<Vec<(Counter, Of)>> {
-    let rows: [(&str, &str, Of); 3] = [
+    let rows: [(&str, &str, Of); 4] = [
         ("saccade:device_step_seconds_total", "Time of steps, summed.", |s| s.step_ns),
         (
             "saccade:device_host_wait_seconds_total",
@@ -178,6 +184,11 @@ fn seconds(b: &Builder) -> prometheus::Result<Vec<(Counter, Of)>> {
             "saccade:device_reader_wait_seconds_total",
             "Time without a step because every request was held for a slow reader.",
             |s| s.reader_wait_ns,
+        ),
+        (
+            "saccade:device_copy_wait_seconds_total",
+            "Time without a step because requests waited for KV between device and host memory.",
+            |s| s.copy_wait_ns,
         ),
     ];
     let one = |(name, help, of): (&str, &str, Of)| {

@@ -5,6 +5,8 @@ mod device;
 mod kv;
 mod planes;
 mod recent;
+mod slo;
+mod tokenizer;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,13 +14,15 @@ use std::time::Duration;
 
 use prometheus::core::Collector;
 use prometheus::{
-    Counter, CounterVec, Encoder, Gauge, Histogram, HistogramOpts, IntCounter, IntCounterVec, Opts,
-    Registry, TextEncoder,
+    Counter, Encoder, Gauge, Histogram, HistogramOpts, IntCounter, IntCounterVec, Opts, Registry,
+    TextEncoder,
 };
 
 pub use device::{DeviceMetrics, Reading};
 pub use planes::PlaneMetrics;
 pub use recent::{Recent, RecentState};
+pub use slo::SloMetrics;
+pub use tokenizer::TokenizerMetrics;
 
 /// Buckets of vLLM 0.2x, so that dashboards made for it read right.
 const TTFT_BUCKETS_S: &[f64] = &[
@@ -47,9 +51,11 @@ pub struct Metrics {
     pub device: DeviceMetrics,
     /// What the planes get of their cores, likewise.
     pub planes: PlaneMetrics,
+    /// What the cache of tokenized texts does, likewise.
+    pub tokenizer: TokenizerMetrics,
     /// What the page shows.
     pub recent: Recent,
-    slo: SloTargets,
+    slo: SloMetrics,
     prompt_tokens: IntCounter,
     generation_tokens: IntCounter,
     finished: IntCounterVec,
@@ -70,7 +76,6 @@ pub struct Metrics {
     failed: IntCounterVec,
     cancelled: IntCounter,
     unknown_fields: IntCounter,
-    slo_requests: CounterVec,
 }
 
 /// Targets in seconds.
@@ -103,6 +108,15 @@ pub struct Finished {
     pub slo_ttft_s: f32,
     /// See `slo_ttft_s`.
     pub slo_tpot_s: f32,
+    /// Its class.
+    pub priority: i32,
+}
+
+impl Finished {
+    /// Mean seconds per token after the first; `None` for a single token.
+    pub fn tpot_s(&self) -> Option<f64> {
+        (self.tokens > 1).then(|| self.decode.as_secs_f64() / f64::from(self.tokens - 1))
+    }
 }
 
 /// Brings a counter to a total that somebody else keeps; a smaller one is a restart.
@@ -165,8 +179,9 @@ impl Metrics {
         Ok(Arc::new(Self {
             device: DeviceMetrics::new(&b)?,
             planes: PlaneMetrics::new(&b)?,
+            tokenizer: TokenizerMetrics::new(&b)?,
             recent: Recent::default(),
-            slo,
+            slo: SloMetrics::new(&b, slo)?,
             prompt_tokens: b.counter("vllm:prompt_tokens_total", "Prompt tokens processed.")?,
             generation_tokens: b.counter("vllm:generation_tokens_total", "Tokens generated.")?,
             finished: b.counters(
@@ -254,10 +269,6 @@ impl Metrics {
                 "saccade:unknown_fields_total",
                 "Fields of request bodies that no reader knows.",
             )?,
-            slo_requests: b.add(CounterVec::new(
-                b.opts("saccade:slo_requests_total", "Finished requests by target and outcome."),
-                &["target", "met"],
-            ))?,
             registry: b.registry,
         }))
     }
@@ -293,20 +304,10 @@ impl Metrics {
                 self.prefill_s.observe(ttft.saturating_sub(queued).as_secs_f64());
             }
         }
-        let mean = (f.tokens > 1).then(|| f.decode.as_secs_f64() / f64::from(f.tokens - 1));
-        if let Some(mean) = mean {
+        if let Some(mean) = f.tpot_s() {
             self.per_output_token_s.observe(mean);
-            self.slo("tpot", mean, f.slo_tpot_s, self.slo.tpot_s);
         }
-        if let Some(ttft) = f.ttft {
-            self.slo("ttft", ttft.as_secs_f64(), f.slo_ttft_s, self.slo.ttft_s);
-        }
-    }
-
-    fn slo(&self, target: &str, seconds: f64, own: f32, default: f64) {
-        let bound = if own > 0.0 { f64::from(own) } else { default };
-        let met = if seconds <= bound { "true" } else { "false" };
-        self.slo_requests.with_label_values(&[target, met]).inc();
+        self.slo.finished(f);
     }
 
     /// A prompt took so long to render and tokenize.

@@ -25,6 +25,15 @@ const STALLED_WAIT: Duration = Duration::from_millis(1);
 pub struct ReaderSettings {
     /// Time to poll after the last token before sleeping.
     pub spin: Duration,
+    /// Longest sleep while requests run. Shorter than the longest of all where the device wakes
+    /// nobody, as a GPU.
+    pub poll: Duration,
+}
+
+impl Default for ReaderSettings {
+    fn default() -> Self {
+        Self { spin: Duration::ZERO, poll: MAX_WAIT }
+    }
 }
 
 /// What the reader counts, for the metrics.
@@ -128,7 +137,8 @@ fn run<T: Transport>(
             std::hint::spin_loop();
             continue;
         }
-        reader.wait(if summary.stalled > 0 { STALLED_WAIT } else { MAX_WAIT });
+        let longest = if summary.in_flight > 0 { settings.poll.min(MAX_WAIT) } else { MAX_WAIT };
+        reader.wait(if summary.stalled > 0 { STALLED_WAIT.min(longest) } else { longest });
     }
 }
 

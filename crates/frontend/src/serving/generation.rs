@@ -19,7 +19,9 @@ use crate::validate::GenerateParams;
 pub struct Generation {
     choices: Vec<Choice>,
     prompts: Vec<usize>,
+    /// Targets in seconds, of the first token and per token; 0 is the server's default.
     slo: (f32, f32),
+    priority: i32,
     arrived: Instant,
     metrics: Arc<Metrics>,
     failed: bool,
@@ -64,6 +66,7 @@ impl Generation {
             choices,
             prompts: prompts.iter().map(|p| p.ids.len()).collect(),
             slo: (params.slo_ttft_s, params.slo_tbt_s),
+            priority: params.priority,
             arrived,
             metrics: serving.metrics.clone(),
             failed: false,
@@ -125,6 +128,7 @@ impl Generation {
             decode: choice.times().map_or(Duration::ZERO, |(first, last)| last - first),
             slo_ttft_s: self.slo.0,
             slo_tpot_s: self.slo.1,
+            priority: self.priority,
         }
     }
 

@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use crate::metrics::Metrics;
 use crate::ring::{DevicePort, Registry};
-use crate::text::pool::WorkPool;
+use crate::text::pool::Lanes;
 
 /// What every request needs.
 #[derive(Clone)]
@@ -27,7 +27,7 @@ pub struct Serving {
     /// The model's texts and defaults.
     pub assets: Arc<ModelAssets>,
     /// Threads for templates and tokenization.
-    pub pool: WorkPool,
+    pub lanes: Lanes,
     /// Counters and histograms.
     pub metrics: Arc<Metrics>,
 }

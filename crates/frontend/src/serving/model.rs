@@ -58,7 +58,8 @@ impl ModelAssets {
         let tokenizer_path = tokenizer_path(&folder, config.tokenizer.as_deref())?;
         let texts = folder.tokenizer_config()?;
         Ok(Self {
-            tokenizer: TextTokenizer::load(&tokenizer_path)?,
+            tokenizer: TextTokenizer::load(&tokenizer_path)?
+                .with_cache(config.tokenizer_cache_bytes),
             template: template(&texts, config.chat_template.as_deref())?,
             defaults: if config.generation_config {
                 defaults(&folder)?

@@ -9,6 +9,7 @@ use super::model::{ModelAssets, ModelDefaults};
 use crate::api_error::ApiError;
 use crate::text::detokenize::decode;
 use crate::text::pool::PoolError;
+use crate::text::tokenizer::EncodeParams;
 use crate::validate::{ChatInput, GenerateParams, Prompt};
 
 /// Where one prompt comes from.
@@ -17,6 +18,17 @@ pub enum PromptSource {
     Chat(ChatInput),
     /// Text or ids.
     Completion(Prompt),
+}
+
+impl PromptSource {
+    /// Bytes of the text to be tokenized, without what a template adds.
+    pub fn text_bytes(&self) -> usize {
+        match self {
+            Self::Chat(chat) => chat.text_bytes(),
+            Self::Completion(Prompt::Text(text)) => text.len(),
+            Self::Completion(Prompt::Ids(ids)) => ids.len() * size_of::<u32>(),
+        }
+    }
 }
 
 /// One prompt, ready to be submitted.
@@ -47,7 +59,7 @@ pub async fn prepare(
     if params.truncate_prompt_tokens.is_none() {
         check_bytes(serving, &source, device.max_model_len)?;
     }
-    let (ids, mut text) = tokenize(serving, source, params.add_special_tokens, echo).await?;
+    let (ids, mut text) = tokenize(serving, source, params, echo).await?;
     let whole_len = ids.len();
     let ids = truncated(ids, params, device.max_model_len);
     if echo && ids.len() < whole_len {
@@ -62,11 +74,12 @@ pub async fn prepare(
 /// Refuses text that no tokenization can bring under the length limit: the tokenizer's time is not
 /// for it.
 fn check_bytes(serving: &Serving, source: &PromptSource, limit: u32) -> Result<(), ApiError> {
-    let (param, bytes) = match source {
-        PromptSource::Chat(chat) => ("messages", chat.text_bytes()),
-        PromptSource::Completion(Prompt::Text(text)) => ("prompt", text.len()),
+    let param = match source {
+        PromptSource::Chat(_) => "messages",
+        PromptSource::Completion(Prompt::Text(_)) => "prompt",
         PromptSource::Completion(Prompt::Ids(_)) => return Ok(()),
     };
+    let bytes = source.text_bytes();
     if bytes <= serving.assets.tokenizer.vocab().max_text_bytes(limit) {
         return Ok(());
     }
@@ -83,7 +96,7 @@ fn check_bytes(serving: &Serving, source: &PromptSource, limit: u32) -> Result<(
 async fn tokenize(
     serving: &Serving,
     source: PromptSource,
-    add_special_tokens: bool,
+    params: &GenerateParams,
     echo: bool,
 ) -> Result<(Vec<u32>, String), ApiError> {
     let source = match source {
@@ -91,13 +104,17 @@ async fn tokenize(
         other => other,
     };
     let (assets, metrics) = (serving.assets.clone(), serving.metrics.clone());
+    let pool = serving.lanes.of(source.text_bytes());
+    let (crew, add_special_tokens) = (pool.crew(), params.add_special_tokens);
+    let cache_salt = params.cache_salt;
     let job = move || {
         let begun = Instant::now();
-        let encoded = encode(&assets, source, add_special_tokens);
+        let params = EncodeParams { add_special_tokens, cache_salt, crew: &crew };
+        let encoded = encode(&assets, source, params);
         metrics.tokenized(begun.elapsed());
         encoded
     };
-    serving.pool.run(job).await.map_err(pool_error)?
+    pool.run(job).await.map_err(pool_error)?
 }
 
 /// Ids and text of a prompt. Takes time: for the pool's threads.
@@ -107,7 +124,7 @@ async fn tokenize(
 pub fn encode(
     assets: &ModelAssets,
     source: PromptSource,
-    add_special_tokens: bool,
+    params: EncodeParams<'_>,
 ) -> Result<(Vec<u32>, String), ApiError> {
     match source {
         PromptSource::Chat(chat) => {
@@ -121,14 +138,14 @@ pub fn encode(
             let text = template.render(&chat).map_err(|e| ApiError::invalid("messages", e))?;
             let ids = assets
                 .tokenizer
-                .encode_chat(&text, add_special_tokens, template.bos())
+                .encode_chat(&text, params, template.bos())
                 .map_err(|e| ApiError::invalid("messages", e))?;
             Ok((ids, text))
         }
         PromptSource::Completion(Prompt::Text(text)) => {
             let ids = assets
                 .tokenizer
-                .encode(&text, add_special_tokens)
+                .encode(&text, params)
                 .map_err(|e| ApiError::invalid("prompt", e))?;
             Ok((ids, text))
         }

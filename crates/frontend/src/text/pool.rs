@@ -1,12 +1,18 @@
-//! Threads for work that may take milliseconds (templates, tokenization), behind a bounded queue:
+//! Threads for work that may take milliseconds (templates, tokenization), behind bounded queues:
 //! the reactor's threads never do it, and a full queue is an answer (429), not a wait.
+//!
+//! There are two lanes. Long texts have their own, whose threads yield to all others of the
+//! frontend: a short prompt never waits behind a long one, and neither does a token of a stream.
 
+use std::num::NonZeroUsize;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::oneshot;
+
+use crate::limits::{LONG_TEXT_BYTES, LONG_TEXT_NICE};
 
 type Job = Box<dyn FnOnce() + Send>;
 
@@ -21,28 +27,114 @@ pub enum PoolError {
     Failed,
 }
 
+/// Both lanes.
+#[derive(Clone)]
+pub struct Lanes {
+    short: WorkPool,
+    long: WorkPool,
+}
+
+impl Lanes {
+    /// Starts `threads` threads for each lane, and for each a queue of `queue` jobs.
+    ///
+    /// # Errors
+    /// If the system refuses a thread.
+    pub fn start(threads: usize, queue: usize) -> std::io::Result<Self> {
+        Ok(Self {
+            short: WorkPool::start("tokenize", threads, queue, 0)?,
+            long: WorkPool::start("tokenize-long", threads, queue, LONG_TEXT_NICE)?,
+        })
+    }
+
+    /// The lane for so many bytes of text.
+    pub fn of(&self, bytes: usize) -> &WorkPool {
+        if is_long(bytes) { &self.long } else { &self.short }
+    }
+
+    /// Jobs that wait for a thread.
+    pub fn depth(&self) -> usize {
+        self.short.depth() + self.long.depth()
+    }
+}
+
+/// Whether so many bytes of text are for the lane of long ones.
+pub fn is_long(bytes: usize) -> bool {
+    bytes >= LONG_TEXT_BYTES
+}
+
 /// A fixed number of threads and a bounded queue.
 #[derive(Clone)]
 pub struct WorkPool {
     jobs: SyncSender<Job>,
     waiting: Arc<AtomicUsize>,
+    crew: Crew,
+}
+
+/// How many threads work for a pool: its own that have a job, and those that help them.
+#[derive(Clone)]
+pub struct Crew {
+    threads: usize,
+    busy: Arc<AtomicUsize>,
+}
+
+/// Helpers of one job, until it is dropped.
+pub struct Helpers<'a> {
+    crew: &'a Crew,
+    count: usize,
+}
+
+impl Crew {
+    /// Lets the job of the calling thread start up to `wanted` threads, as many as the pool has
+    /// idle ones. Jobs that come meanwhile start all the same: for as long as the help lasts there
+    /// may be up to twice the pool's threads.
+    pub fn help(&self, wanted: usize) -> Helpers<'_> {
+        let mut count = 0;
+        // SYNC: the count alone matters; no other memory depends on it.
+        let _ = self.busy.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |busy| {
+            count = wanted.min(self.threads.saturating_sub(busy));
+            Some(busy + count)
+        });
+        Helpers { crew: self, count }
+    }
+}
+
+impl Helpers<'_> {
+    /// The calling thread and its helpers.
+    pub fn threads(&self) -> NonZeroUsize {
+        NonZeroUsize::MIN.saturating_add(self.count)
+    }
+}
+
+impl Drop for Helpers<'_> {
+    fn drop(&mut self) {
+        // SYNC: as in `Crew::help`.
+        self.crew.busy.fetch_sub(self.count, Ordering::Relaxed);
+    }
 }
 
 impl WorkPool {
-    /// Starts `threads` threads (at least one) that share a queue of `queue` jobs. They end when
-    /// the last clone of the pool is dropped.
+    /// Starts `threads` threads (at least one) that share a queue of `queue` jobs, at the nice
+    /// value `nice` if that is not 0. They end when the last clone of the pool is dropped.
     ///
     /// # Errors
     /// If the system refuses a thread.
-    pub fn start(threads: usize, queue: usize) -> std::io::Result<Self> {
+    pub fn start(name: &str, threads: usize, queue: usize, nice: i32) -> std::io::Result<Self> {
         let (jobs, receiver) = sync_channel::<Job>(queue);
         let receiver = Arc::new(Mutex::new(receiver));
-        for index in 0..threads.max(1) {
-            let receiver = receiver.clone();
-            let name = format!("tokenize-{index}");
-            std::thread::Builder::new().name(name).spawn(move || work(&receiver))?;
+        let crew = Crew { threads: threads.max(1), busy: Arc::default() };
+        for index in 0..crew.threads {
+            let (receiver, crew) = (receiver.clone(), crew.clone());
+            std::thread::Builder::new().name(format!("{name}-{index}")).spawn(move || {
+                yield_to_others(nice);
+                work(&receiver, &crew);
+            })?;
         }
-        Ok(Self { jobs, waiting: Arc::default() })
+        Ok(Self { jobs, waiting: Arc::default(), crew })
+    }
+
+    /// For jobs that other threads can help with.
+    pub fn crew(&self) -> Crew {
+        self.crew.clone()
     }
 
     /// Runs `job` on the pool. A caller that goes away before its turn costs nothing.
@@ -76,15 +168,27 @@ impl WorkPool {
     }
 }
 
-fn work(jobs: &Mutex<Receiver<Job>>) {
+/// Threads that this one starts have its nice value as well.
+fn yield_to_others(nice: i32) {
+    if nice != 0
+        && let Err(error) = rustix::process::setpriority_process(None, nice)
+    {
+        tracing::warn!("long prompts are tokenized at normal priority: {error}");
+    }
+}
+
+fn work(jobs: &Mutex<Receiver<Job>>, crew: &Crew) {
     loop {
         // A panic inside recv is impossible to leave anything half done: take the lock anyway.
         let job = jobs.lock().unwrap_or_else(PoisonError::into_inner).recv();
         let Ok(job) = job else { return };
+        // SYNC: as in `Crew::help`.
+        crew.busy.fetch_add(1, Ordering::Relaxed);
         // A panic must cost one request, not the thread; the dropped sender tells the caller.
         if catch_unwind(AssertUnwindSafe(job)).is_err() {
             tracing::error!("a tokenizer job panicked");
         }
+        crew.busy.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -94,7 +198,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_full_queue_refuses_and_a_panic_costs_one_job() {
-        let pool = WorkPool::start(1, 1).unwrap();
+        let pool = WorkPool::start("test", 1, 1, 0).unwrap();
         let (release, gate) = std::sync::mpsc::channel::<()>();
         let (started, has_started) = std::sync::mpsc::channel::<()>();
         let first = tokio::spawn({
@@ -117,5 +221,27 @@ mod tests {
         assert_eq!(first.await.unwrap(), Ok(true));
         assert_eq!(second.await.unwrap(), Err(PoolError::Failed));
         assert_eq!(pool.run(|| 7).await, Ok(7));
+    }
+
+    #[test]
+    fn help_is_bounded_by_idle_threads_and_given_back() {
+        let crew = WorkPool::start("test", 3, 1, 0).unwrap().crew();
+        let first = crew.help(2);
+        assert_eq!(first.threads().get(), 3);
+        let second = crew.help(8);
+        assert_eq!(second.threads().get(), 2);
+        assert_eq!(crew.help(8).threads().get(), 1);
+        drop(first);
+        assert_eq!(crew.help(8).threads().get(), 3);
+    }
+
+    #[tokio::test]
+    async fn long_texts_have_threads_of_lower_priority() {
+        let lanes = Lanes::start(1, 1).unwrap();
+        let nice = || rustix::process::getpriority_process(None).unwrap();
+        let short = lanes.of(LONG_TEXT_BYTES - 1).run(nice).await.unwrap();
+        let long = lanes.of(LONG_TEXT_BYTES).run(nice).await.unwrap();
+        assert_eq!(short, nice());
+        assert_eq!(long, LONG_TEXT_NICE.max(short));
     }
 }

@@ -4,10 +4,14 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use saccade_tokenizer::{LoadError, Tokenizer as OwnTokenizer};
+use saccade_tokenizer::{
+    CacheCounters, LoadError, Options, PromptCache, Tokenizer as OwnTokenizer,
+};
 use tokenizers::Tokenizer;
 
+use super::pool::Crew;
 use super::vocab::{UnsupportedDecoder, Vocab};
+use crate::limits::BYTES_PER_HELPER;
 
 /// Why a tokenizer cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -35,6 +39,19 @@ enum Encoder {
 pub struct TextTokenizer {
     encoder: Encoder,
     vocab: Arc<Vocab>,
+    /// Absent: nothing is kept.
+    cache: Option<PromptCache>,
+}
+
+/// How a prompt is to be encoded. Only `add_special_tokens` changes the ids.
+#[derive(Clone, Copy)]
+pub struct EncodeParams<'a> {
+    /// With the tokens that the tokenizer puts around a text.
+    pub add_special_tokens: bool,
+    /// Of the request; ids of texts are kept for requests with the same one.
+    pub cache_salt: u64,
+    /// Who may help with a long text.
+    pub crew: &'a Crew,
 }
 
 impl TextTokenizer {
@@ -63,7 +80,7 @@ impl TextTokenizer {
 
     fn of_own(own: OwnTokenizer) -> Self {
         let vocab = Arc::new(Vocab::of_pieces(own.pieces()));
-        Self { encoder: Encoder::Own(Box::new(own)), vocab }
+        Self { encoder: Encoder::Own(Box::new(own)), vocab, cache: None }
     }
 
     /// Takes an HF tokenizer that is already there.
@@ -75,7 +92,20 @@ impl TextTokenizer {
         let _ = tokenizer.with_truncation(None);
         tokenizer.with_padding(None);
         let vocab = Arc::new(Vocab::of(&tokenizer)?);
-        Ok(Self { encoder: Encoder::Hf(Box::new(tokenizer)), vocab })
+        Ok(Self { encoder: Encoder::Hf(Box::new(tokenizer)), vocab, cache: None })
+    }
+
+    /// Keeps the ids of texts that come again, in at most so many bytes; 0 is none. Only our own
+    /// tokenizer knows where texts can be cut.
+    pub fn with_cache(mut self, max_bytes: usize) -> Self {
+        let is_own = matches!(self.encoder, Encoder::Own(_));
+        self.cache = (is_own && max_bytes > 0).then(|| PromptCache::new(max_bytes));
+        self
+    }
+
+    /// What the cache has done so far.
+    pub fn cache_counters(&self) -> CacheCounters {
+        self.cache.as_ref().map(PromptCache::counters).unwrap_or_default()
     }
 
     /// Pieces for decoding.
@@ -83,15 +113,21 @@ impl TextTokenizer {
         &self.vocab
     }
 
-    /// Ids of `text`. Takes up to 1 µs per token: not for the reactor's threads.
+    /// Ids of `text`. Takes up to 1 µs per token: not for the reactor's threads. A long text is
+    /// shared with the crew's idle threads.
     ///
     /// # Errors
     /// What the tokenizer's model says about text that it cannot represent.
-    pub fn encode(&self, text: &str, add_special_tokens: bool) -> Result<Vec<u32>, String> {
+    pub fn encode(&self, text: &str, params: EncodeParams<'_>) -> Result<Vec<u32>, String> {
         match &self.encoder {
-            Encoder::Own(own) => Ok(own.encode(text, add_special_tokens)),
+            Encoder::Own(own) => {
+                let helpers = params.crew.help(text.len() / BYTES_PER_HELPER);
+                let cache = self.cache.as_ref().map(|cache| (cache, params.cache_salt));
+                let (add_special, threads) = (params.add_special_tokens, helpers.threads());
+                Ok(own.encode_with(text, Options { add_special, threads, cache }))
+            }
             Encoder::Hf(hf) => {
-                let encoding = hf.encode_fast(text, add_special_tokens);
+                let encoding = hf.encode_fast(text, params.add_special_tokens);
                 encoding.map(|e| e.get_ids().to_vec()).map_err(|e| e.to_string())
             }
         }
@@ -105,10 +141,10 @@ impl TextTokenizer {
     pub fn encode_chat(
         &self,
         text: &str,
-        add_special_tokens: bool,
+        params: EncodeParams<'_>,
         bos: Option<&str>,
     ) -> Result<Vec<u32>, String> {
-        let mut ids = self.encode(text, add_special_tokens)?;
+        let mut ids = self.encode(text, params)?;
         if let [first, second, ..] = ids[..]
             && first == second
             && bos.is_some()
@@ -155,6 +191,7 @@ pub mod tests_support {
 
 #[cfg(test)]
 mod tests {
+    use super::super::pool::WorkPool;
     use super::*;
     use std::path::PathBuf;
 
@@ -173,8 +210,10 @@ mod tests {
         assert!(matches!(own.encoder, Encoder::Own(_)));
         for text in ["", "the end<|im_end|> a b  x", " \u{2581}thé é\n\n123", "中文 👍🏽 <s>the"]
         {
-            let ids = own.encode(text, true).unwrap();
-            assert_eq!(ids, hf.encode(text, true).unwrap(), "{text}");
+            let crew = WorkPool::start("test", 1, 1, 0).unwrap().crew();
+            let params = EncodeParams { add_special_tokens: true, cache_salt: 0, crew: &crew };
+            let ids = own.encode(text, params).unwrap();
+            assert_eq!(ids, hf.encode(text, params).unwrap(), "{text}");
             assert_eq!(own.token_strs(&ids), hf.token_strs(&ids));
         }
         for id in 0..5_000 {
@@ -202,5 +241,23 @@ mod tests {
         std::fs::write(&path, other.to_string()).unwrap();
         let loaded = TextTokenizer::load(&path).unwrap();
         assert!(matches!(loaded.encoder, Encoder::Hf(_)));
+    }
+
+    #[test]
+    fn long_and_repeated_prompts_have_the_same_ids_under_every_salt() {
+        let plain = TextTokenizer::load(&bundled()).unwrap();
+        let cached = TextTokenizer::load(&bundled()).unwrap().with_cache(64 << 20);
+        let crew = WorkPool::start("test", 4, 1, 0).unwrap().crew();
+        let text = "<|im_start|>user\nwords between letters, and more.<|im_end|>\n".repeat(9)
+            + &"a long text of words between letters ".repeat(40_000);
+        let params =
+            |cache_salt| EncodeParams { add_special_tokens: true, cache_salt, crew: &crew };
+        let expected = plain.encode(&text, params(0)).unwrap();
+        for (salt, misses) in [(0, 1), (0, 1), (7, 2), (7, 2)] {
+            assert!(cached.encode(&text, params(salt)).unwrap() == expected, "salt {salt}");
+            assert_eq!(cached.cache_counters().misses, misses);
+        }
+        assert_eq!(cached.cache_counters().hits, 2);
+        assert_eq!(plain.cache_counters(), CacheCounters::default());
     }
 }

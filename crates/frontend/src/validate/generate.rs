@@ -122,8 +122,8 @@ impl GenerateParams {
             return_tokens_as_token_ids: fields.boolean("return_tokens_as_token_ids", false)?,
             priority: priority(fields, model)?,
             cache_salt: fields.text(&CACHE_SALT)?.map_or(0, |salt| hash_salt(&salt)),
-            slo_ttft_s: slo(fields, &SLO_TTFT_MS, headers.ttft_ms)?,
-            slo_tbt_s: slo(fields, &SLO_TPOT_MS, headers.tpot_ms)?,
+            slo_ttft_s: slo(fields, &SLO_TTFT_MS, ("x-slo-ttft-ms", headers.ttft_ms))?,
+            slo_tbt_s: slo(fields, &SLO_TPOT_MS, ("x-slo-tpot-ms", headers.tpot_ms))?,
             stream: stream(fields)?,
             request_id: fields.text(&REQUEST_ID)?.map(visible_request_id).transpose()?,
         })
@@ -161,7 +161,7 @@ fn priority(fields: &Fields, model: ModelLimits) -> Result<i32, ApiError> {
     if priority != 0 && !model.priority {
         return Err(ApiError::invalid(
             "priority",
-            format!("`priority` must be 0: the scheduling policy is not priority, got {priority}"),
+            format!("`priority` must be 0: the scheduling policy has no classes, got {priority}"),
         ));
     }
     Ok(priority)
@@ -230,15 +230,15 @@ fn logit_bias(fields: &Fields, model: ModelLimits) -> Result<Vec<(u32, f32)>, Ap
     map.into_iter().map(pair).collect()
 }
 
+/// A target in seconds, 0 if there is none. A complaint names the field or the header.
 fn slo(
     fields: &Fields,
-    bound: &super::fields::Float,
-    header: Option<&str>,
+    bound: &Float,
+    (name, header): (&'static str, Option<&str>),
 ) -> Result<f32, ApiError> {
-    let body = fields.float(bound)?;
-    let ms = match (body, header) {
+    let ms = match (fields.float(bound)?, header) {
         (Some(ms), _) => Some(ms),
-        (None, Some(text)) => Some(read_float(bound, text.trim())?),
+        (None, Some(text)) => Some(read_float(&Float { name, ..*bound }, text.trim())?),
         (None, None) => None,
     };
     Ok(ms.map_or(0.0, |ms| (ms / 1000.0) as f32))

@@ -42,16 +42,14 @@ pub const MIN_TOKENS: Int = int("min_tokens", 0, u32::MAX as i64);
 pub const TOP_LOGPROBS: Int = int("top_logprobs", 0, limits::MAX_TOP_LOGPROBS);
 /// Alternatives per token in completions.
 pub const LOGPROBS: Int = int("logprobs", 0, limits::MAX_TOP_LOGPROBS);
-/// Lower is earlier.
-pub const PRIORITY: Int = int("priority", i32::MIN as i64, i32::MAX as i64);
+/// A class, lower is earlier. Few, because metrics count by class.
+pub const PRIORITY: Int = int("priority", -limits::MAX_PRIORITY, limits::MAX_PRIORITY);
 /// Keep only the last so many prompt tokens; -1 keeps as many as the model takes.
 pub const TRUNCATE_PROMPT_TOKENS: Int = int("truncate_prompt_tokens", -1, u32::MAX as i64);
 /// Target time to the first token, milliseconds; also the header `x-slo-ttft-ms`.
-pub const SLO_TTFT_MS: Float =
-    Float { name: "slo_ttft_ms", min: 0.0, max: limits::MAX_SLO_MS, min_open: true };
+pub const SLO_TTFT_MS: Float = float("slo_ttft_ms", limits::MIN_SLO_MS, limits::MAX_SLO_MS);
 /// Target time per produced token, milliseconds; also the header `x-slo-tpot-ms`.
-pub const SLO_TPOT_MS: Float =
-    Float { name: "slo_tpot_ms", min: 0.0, max: limits::MAX_SLO_MS, min_open: true };
+pub const SLO_TPOT_MS: Float = float("slo_tpot_ms", limits::MIN_SLO_MS, limits::MAX_SLO_MS);
 /// Bias of one token in `logit_bias`.
 pub const LOGIT_BIAS: Float = float("logit_bias", -100.0, 100.0);
 /// Separates the cached prefixes of tenants.

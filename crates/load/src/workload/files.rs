@@ -58,6 +58,17 @@ pub(crate) fn share_gpt(
     shuffled(path, prompts, seed)
 }
 
+/// Prompt and output lengths of a ShareGPT file, estimated from bytes, in an order that the seed
+/// draws: what a load run of the file would ask, for those that plan without sending.
+///
+/// # Errors
+/// [`LoadError::File`] if the file cannot be read, or has no usable conversation.
+pub fn share_gpt_lengths(path: &Path, seed: u64) -> Result<Vec<(u32, u32)>, LoadError> {
+    let prompts = share_gpt(path, None, false, seed)?;
+    let lengths = |p: &FilePrompt| Some((prompt_tokens(&p.prompt), p.output_tokens?));
+    Ok(prompts.iter().filter_map(lengths).collect())
+}
+
 #[derive(Deserialize)]
 struct Conversation {
     #[serde(default)]

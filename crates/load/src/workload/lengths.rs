@@ -1,6 +1,6 @@
 //! Distributions of lengths in tokens.
 
-use rand::RngExt;
+use rand::{RngExt, SeedableRng};
 use rand_distr::Distribution as _;
 use rand_pcg::Pcg64;
 use serde::{Deserialize, Serialize};
@@ -80,6 +80,21 @@ impl Lengths {
         }
     }
 
+    /// `count` lengths, for those that plan without sending.
+    ///
+    /// # Errors
+    /// If a parameter is out of bounds; `field` names the lengths.
+    pub fn draw(
+        &self,
+        field: &'static str,
+        count: usize,
+        seed: u64,
+    ) -> Result<Vec<u32>, LoadError> {
+        self.validate(field)?;
+        let mut rng = Pcg64::seed_from_u64(seed);
+        Ok((0..count).map(|_| self.sample(&mut rng)).collect())
+    }
+
     pub(crate) fn sample(&self, rng: &mut Pcg64) -> u32 {
         let (min, max) = self.bounds();
         let drawn = match *self {
@@ -102,7 +117,6 @@ impl Lengths {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
-    use rand::SeedableRng;
 
     use super::*;
 

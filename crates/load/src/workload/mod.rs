@@ -11,6 +11,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use crate::LoadError;
+pub use files::share_gpt_lengths;
 pub(crate) use generate::Requests;
 pub use lengths::Lengths;
 pub use trace::{Trace, TraceEntry};

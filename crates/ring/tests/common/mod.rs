@@ -24,6 +24,7 @@ pub const DEVICE: FakeConfig = FakeConfig {
     max_num_seqs: 8,
     records_per_tick: 3,
     kv_block_bytes: 0,
+    num_host_blocks: 0,
     process: (0, 0),
 };
 

@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 use saccade_host::CpuSet;
 
+use super::policy::PolicyArgs;
+
 /// What is served.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Model")]
@@ -107,10 +109,10 @@ pub(crate) struct HttpArgs {
     #[arg(long, value_name = "ORIGIN", num_args = 1.., value_delimiter = ',', env = "SACCADE_ALLOWED_ORIGINS")]
     pub allowed_origins: Vec<String>,
     /// TTFT target of requests that name none, milliseconds
-    #[arg(long, value_name = "MS", default_value_t = 5000, env = "SACCADE_SLO_TTFT_MS")]
+    #[arg(long, value_name = "MS", default_value_t = 5000, value_parser = slo_ms(), env = "SACCADE_SLO_TTFT_MS")]
     pub slo_ttft_ms: u32,
     /// Target of the mean time per token of requests that name none, milliseconds
-    #[arg(long, value_name = "MS", default_value_t = 100, env = "SACCADE_SLO_TPOT_MS")]
+    #[arg(long, value_name = "MS", default_value_t = 100, value_parser = slo_ms(), env = "SACCADE_SLO_TPOT_MS")]
     pub slo_tpot_ms: u32,
     /// Do not serve the page at /
     #[arg(long, env = "SACCADE_DISABLE_UI")]
@@ -124,20 +126,48 @@ pub(crate) struct HttpArgs {
     /// Threads that serve connections
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = positive, env = "SACCADE_HTTP_THREADS")]
     pub http_threads: usize,
-    /// Threads that tokenize
+    /// Threads that tokenize, and as many of lower priority for long prompts alone
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = positive, env = "SACCADE_TOKENIZER_THREADS")]
     pub tokenizer_threads: usize,
+    /// Memory for the tokens of texts that come again, such as system prompts, bytes; 0 is none
+    #[arg(long, value_name = "BYTES", default_value_t = 64 << 20, env = "SACCADE_TOKENIZER_CACHE_BYTES")]
+    pub tokenizer_cache_bytes: usize,
     /// Microseconds for which the token reader polls before it sleeps; worth it with cores to spare
     #[arg(long, value_name = "US", default_value_t = 0, env = "SACCADE_READER_SPIN_US")]
     pub reader_spin_us: u64,
+    /// Longest sleep of the token reader while requests run, microseconds [default: until the
+    /// device wakes it; 200 with --device cuda, which wakes nobody]
+    #[arg(long, value_name = "US", env = "SACCADE_READER_POLL_US")]
+    pub reader_poll_us: Option<u64>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum DeviceName {
     /// Inference on CPU threads
     Cpu,
     /// Steps that only write tokens: to measure everything but the model
     Null,
+    /// The same, paced by a cost model of an accelerator of this name
+    Sim(String),
+    /// Inference on a GPU
+    Cuda,
+    /// Steps that only write tokens, on a GPU: to measure everything but the model there
+    CudaNull,
+}
+
+impl std::str::FromStr for DeviceName {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<DeviceName, String> {
+        match (text, text.strip_prefix("sim:")) {
+            ("cpu", _) => Ok(DeviceName::Cpu),
+            ("null", _) => Ok(DeviceName::Null),
+            ("cuda", _) => Ok(DeviceName::Cuda),
+            ("cuda:null", _) => Ok(DeviceName::CudaNull),
+            (_, Some(name)) if !name.is_empty() => Ok(DeviceName::Sim(name.to_owned())),
+            _ => Err(format!("{text:?} is not cpu, null, cuda, cuda:null or sim:NAME")),
+        }
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -148,12 +178,21 @@ pub(crate) enum Prefill {
     Inline,
 }
 
+/// 0 to 1048576 GiB.
+fn kv_offloading_gib(text: &str) -> Result<f64, String> {
+    let gib: f64 = text.parse().map_err(|e| format!("{e}"))?;
+    let bounds = 0.0..=1_048_576.0;
+    if bounds.contains(&gib) { Ok(gib) } else { Err("outside 0 .. 1048576".into()) }
+}
+
 /// The device plane.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Device plane")]
 pub(crate) struct DeviceArgs {
-    /// What runs the model
-    #[arg(long, value_enum, default_value_t = DeviceName::Cpu, env = "SACCADE_DEVICE")]
+    /// What runs the model: cpu, cuda (a GPU; docs/gpu.md says what has run on one), null or
+    /// cuda:null (steps only write tokens), or sim:NAME (EMULATED: steps only write tokens, in the
+    /// time that an accelerator of this name would take; see `saccade plan --list`)
+    #[arg(long, value_name = "DEVICE", default_value = "cpu", env = "SACCADE_DEVICE")]
     pub device: DeviceName,
     /// Requests computed together
     #[arg(long, value_name = "N", default_value_t = 256, env = "SACCADE_MAX_NUM_SEQS")]
@@ -169,9 +208,20 @@ pub(crate) struct DeviceArgs {
     /// Tokens in a KV block: 8, 16, 32, 64 or 128
     #[arg(long, value_name = "TOKENS", default_value_t = 16, env = "SACCADE_BLOCK_SIZE")]
     pub block_size: u32,
-    /// Bytes for KV blocks [default: a quarter of the memory that is free, at most 4 GiB]
+    /// Bytes for KV blocks [default: a quarter of the memory that is free, at most 4 GiB; on a GPU
+    /// what --gpu-memory-utilization leaves]
     #[arg(long, value_name = "BYTES", env = "SACCADE_KV_CACHE_MEMORY_BYTES")]
     pub kv_cache_memory_bytes: Option<u64>,
+    /// GiB of host memory for KV blocks of requests that gave up their device memory; 0: they are
+    /// computed again
+    #[arg(
+        long,
+        value_name = "GIB",
+        default_value_t = 0.0,
+        value_parser = kv_offloading_gib,
+        env = "SACCADE_KV_OFFLOADING_SIZE"
+    )]
+    pub kv_offloading_size: f64,
     /// KV blocks, whatever bytes they take
     #[arg(long, value_name = "N", env = "SACCADE_NUM_GPU_BLOCKS_OVERRIDE")]
     pub num_gpu_blocks_override: Option<u32>,
@@ -187,6 +237,8 @@ pub(crate) struct DeviceArgs {
     /// Microseconds that a step of --device null takes
     #[arg(long, value_name = "US", default_value_t = 0, env = "SACCADE_NULL_STEP_US")]
     pub null_step_us: u32,
+    #[command(flatten)]
+    pub policy: PolicyArgs,
 }
 
 /// Where the planes run.
@@ -229,6 +281,11 @@ pub(crate) struct RingArgs {
     /// Which of them this one is
     #[arg(long, hide = true, default_value_t = 0, env = "SACCADE_FRONTEND_INDEX")]
     pub frontend_index: u32,
+}
+
+/// What requests may name as well.
+fn slo_ms() -> clap::builder::RangedI64ValueParser<u32> {
+    clap::value_parser!(u32).range(1..=3_600_000)
 }
 
 /// A count of at least one.

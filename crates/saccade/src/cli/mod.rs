@@ -1,13 +1,26 @@
 //! What a person may type. Flags are vLLM's where vLLM has them; each is also an environment
 //! variable (`SACCADE_` and the flag in capitals) and a key of the file that `--config` names.
 
+mod cuda;
 mod groups;
+mod policy;
+mod sim;
+mod tokenize;
 
 use clap::{Args, Parser, Subcommand};
 
+#[cfg(not(feature = "device"))]
+pub(crate) use cuda::CudaArgs;
+#[cfg(feature = "device")]
+pub(crate) use cuda::{CudaArgs, LaunchArg, RotationArg};
+pub(crate) use groups::DeviceName;
 pub(crate) use groups::{DeviceArgs, HttpArgs, LoadFormat, ModelArgs, PlacementArgs, RingArgs};
 #[cfg(feature = "device")]
-pub(crate) use groups::{DeviceName, Prefill, QuantizationArg};
+pub(crate) use groups::{Prefill, QuantizationArg};
+#[cfg(feature = "device")]
+pub(crate) use policy::PolicyName;
+pub(crate) use sim::{SchedulerPlace, SimArgs};
+pub(crate) use tokenize::TokenizeArgs;
 
 const AFTER_HELP: &str = "\
 Examples:
@@ -45,6 +58,9 @@ pub(crate) enum Command {
     /// Watch a running server: planes, requests, KV, latencies, and what the host costs
     #[cfg(feature = "tools")]
     Top(Box<saccade_top::Args>),
+    /// Say what a load would come to on a named device (simulated), and how many it needs
+    #[cfg(feature = "plan")]
+    Plan(Box<saccade_plan::Args>),
     /// Measure servers, any with the OpenAI API, and what their hosts do to them
     #[cfg(feature = "tools")]
     #[command(subcommand)]
@@ -55,6 +71,8 @@ pub(crate) enum Command {
     /// Read a scheduler's accounting: how many cores per GPU a cluster gives out
     #[cfg(feature = "tools")]
     Audit(Box<saccade_audit::Args>),
+    /// Turn the text of the standard input into token ids, or ids into text, without a server
+    Tokenize(TokenizeArgs),
 }
 
 /// All flags; each plane reads its own, so that the supervisor can hand the same ones to all.
@@ -70,6 +88,10 @@ pub(crate) struct ServeArgs {
     pub placement: PlacementArgs,
     #[command(flatten)]
     pub ring: RingArgs,
+    #[command(flatten)]
+    pub cuda: CudaArgs,
+    #[command(flatten)]
+    pub sim: SimArgs,
     /// YAML file of flags, as `flag-name: value`
     #[arg(long, value_name = "FILE", env = "SACCADE_CONFIG", help_heading = "General")]
     pub config: Option<std::path::PathBuf>,
@@ -161,7 +183,7 @@ mod tests {
              `UPDATE_DOCS=1 cargo test -p saccade` writes it anew. What the tools are for and how \
              to read what they say: [measure.md](measure.md).\n",
         );
-        for name in ["bench", "doctor", "audit", "top"] {
+        for name in ["bench", "doctor", "audit", "top", "tokenize", "plan"] {
             let tool = command.find_subcommand(name).expect("a command of this name");
             tell(tool, &format!("saccade {name}"), &mut text);
         }

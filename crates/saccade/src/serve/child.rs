@@ -9,7 +9,7 @@ use anyhow::Context;
 use saccade_host::CpuSet;
 use tokio::process::{Child, Command};
 
-use crate::cli::ServeArgs;
+use crate::cli::{SchedulerPlace, ServeArgs};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum PlaneKind {
@@ -62,7 +62,10 @@ impl Plane {
         Plane {
             kind: PlaneKind::Device,
             index: 0,
-            cores: placement.device_cores.clone(),
+            cores: match args.sim.scheduler {
+                SchedulerPlace::Device => placement.device_cores.clone(),
+                SchedulerPlace::Host => placement.frontend_cores.clone(),
+            },
             nice: placement.device_nice,
             environment: environment(model_folder, ring),
             child: None,

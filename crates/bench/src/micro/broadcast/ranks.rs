@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use anyhow::Context;
 use saccade_device::{
-    AttachedDevice, Device, DeviceConfig, DeviceKind, PrefillPolicy, Quantization, RegionMemory,
+    AttachedDevice, Device, DeviceConfig, DeviceKind, PolicyConfig, PrefillPolicy, Quantization,
+    RegionMemory,
 };
 use saccade_ring::{ShmTransport, Transport};
 use serde::{Deserialize, Serialize};
@@ -105,10 +106,14 @@ impl DevicePlane {
             max_model_len: self.max_model_len,
             block_size: BLOCK_SIZE,
             num_blocks: self.num_seqs * blocks_per_seq,
+            num_host_blocks: 0,
+            eager_window: 0,
+            policy: PolicyConfig::default(),
             num_threads: 1,
             eos_ids: Vec::new(),
             log_decisions: true,
             quantization: Quantization::None,
+            cuda: Default::default(),
         }
     }
 

@@ -4,6 +4,7 @@
 
 #include "cuda/bench.hpp"
 #include "cuda/checks.hpp"
+#include "cuda/rotation/rotation_twin.hpp"
 #include "cuda/thread_machine.hpp"
 #include "platform/scan.hpp"
 
@@ -107,7 +108,7 @@ void check_moving_doorbells(Report& report) {
 
 /// The benchmark measures each request; its figures mean nothing here.
 void check_bench(Report& report) {
-  const Latencies l = measure<ThreadRig>(20);
+  const Latencies l = measure<WindowRig>(20, [](WindowRig&) {});
   bool ordered = true;
   for (size_t i = 0; i < l.claim_ns.size(); ++i) ordered &= l.claim_ns[i] <= l.first_token_ns[i];
   report.check(ordered && l.first_token_ns.size() == 20 && l.tick_ns.size() >= 20 * 4,
@@ -118,10 +119,20 @@ void check_bench(Report& report) {
 }  // namespace saccade::test
 
 int main() {
-  saccade::test::Report report;
-  saccade::test::check_still_doorbells(report);
-  saccade::test::check_moving_doorbells(report);
-  saccade::test::check_all<saccade::test::ThreadRig>(report, 4);
-  saccade::test::check_bench(report);
+  using namespace saccade::test;
+  Report report;
+  check_still_doorbells(report);
+  check_moving_doorbells(report);
+  check_scripts<WindowRig>(report, 2);
+  check_scripts<LoopRig>(report, 1);
+  check_scripts<HostRig>(report, 2);
+  check_crash_record<WindowRig>(report);
+  check_crash_record<LoopRig>(report);
+  check_windows<WindowRig>(report);
+  check_shares(report);
+  check_bulk_pipeline(report);
+  check_rotation<WindowRig>(report, 1);
+  check_rotation<LoopRig>(report, 2);
+  check_bench(report);
   return report.failed() == 0 ? 0 : 1;
 }

@@ -1,0 +1,66 @@
+#!/usr/bin/env bash
+# What the policies come to on named devices, SIMULATED (docs/plan.md): tables, JSON and pages of `saccade plan`.
+#   bench/plan.sh             all of it, into bench/results/<date>-<commit>-plan-simulated
+#   bench/plan.sh qwen xfer   only those: qwen bursts naive xfer capacity sustained models seeds fleet
+# qwen: Qwen2.5-32B on GH200 at 5 to 20 requests/s; bursts: the same with bursty arrivals; naive: the same with copies
+# segment by segment; xfer: LVF by blocks that may change hands per step, with both engines; capacity: by multiples of
+# the capacity; sustained: beyond it for ten minutes in place of two; models: Qwen2.5-32B, Llama-3-8B and
+# Mixtral-8x7B, ShareGPT-like and LMSYS-like, ten minutes each; seeds: the spread over five seeds; fleet: devices needed.
+#   SACCADE_BENCH_BINARY    a `saccade` that is built already
+#   SACCADE_BENCH_OUT       the folder
+#   SACCADE_PLAN_POLICIES   (fcfs,wf,sf,lvf,goodput)
+set -euo pipefail
+cd "$(dirname "$0")/.."
+out=${SACCADE_BENCH_OUT:-bench/results/$(date +%F)-$(git rev-parse --short HEAD)-plan-simulated}
+policies=${SACCADE_PLAN_POLICIES:-fcfs,wf,sf,lvf,goodput}
+saccade=${SACCADE_BENCH_BINARY:-${CARGO_TARGET_DIR:-target}/release/saccade}
+[ -n "${SACCADE_BENCH_BINARY:-}" ] || cargo build --release --quiet -p saccade
+mkdir -p "$out"
+host=(--kv-offloading-size 400)
+ladder=0.8x,0.95x,1.05x,1.15x,1.3x
+
+# plan NAME FLAGS...: one table, with its JSON and page.
+plan() {
+  local name=$1
+  shift
+  echo "== $name: saccade plan $*"
+  "$saccade" plan "${host[@]}" "$@" --json "$out/$name.json" --html "$out/$name.html" | tee "$out/$name.txt"
+}
+
+step_qwen() { plan qwen-sharegpt --policy "$policies"; }
+step_bursts() { plan qwen-sharegpt-bursts --policy "$policies" --burstiness 0.25; }
+step_naive() { plan qwen-sharegpt-naive --policy "$policies" --copies naive; }
+step_xfer() {
+  for copies in duplex naive; do
+    for blocks in 300 600 1200 2400 4800; do
+      plan "qwen-xfer-$copies-$blocks" --policy lvf --copies $copies --b-xfer-blocks $blocks --rate 1x,1.15x,1.3x
+    done
+  done
+}
+step_capacity() {
+  plan qwen-capacity --policy "$policies" --rate $ladder
+  plan qwen-capacity-bursts --policy "$policies" --rate $ladder --burstiness 0.25
+}
+step_sustained() { plan qwen-sustained --policy "$policies" --rate 1.05x,1.15x,1.3x --duration 600; }
+step_models() {
+  local model workload
+  for model in Qwen2.5-32B Llama-3-8B Mixtral-8x7B; do
+    for workload in sharegpt lmsys; do
+      plan "$model-$workload" --model $model --workload $workload --policy "$policies" --rate $ladder --duration 600 \
+        --max-num-seqs 3072 --max-num-batched-tokens 4096
+    done
+  done
+}
+step_seeds() {
+  for seed in 1 2 3 4 5; do
+    plan "qwen-seed-$seed" --policy "$policies" --rate 0.95x,1.05x,1.15x,1.3x --seed $seed
+  done
+}
+step_fleet() {
+  plan fleet --policy "$policies" --rate 50,100 --find-devices
+  plan fleet-h100 --model Llama-3-8B --device H100 --policy "$policies" --rate 100,400 --find-devices
+}
+
+steps=(qwen bursts naive xfer capacity sustained models seeds fleet)
+[ $# -eq 0 ] || steps=("$@")
+for step in "${steps[@]}"; do "step_$step"; done

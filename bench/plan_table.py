@@ -1,0 +1,84 @@
+#!/usr/bin/env python3
+"""Tables of a folder that bench/plan.sh filled, as Markdown: bench/plan_table.py FOLDER > FOLDER/README.md"""
+import json
+import pathlib
+import sys
+
+GOODPUT, TTFT = ("goodput", "Goodput, %"), ("ttft", "TTFT in time, %")
+TBT_MEAN, TBT_P99 = ("tbt_mean", "Mean TBT in time, %"), ("tbt_p99", "P99 TBT in time, %")
+TBT_TOKEN = ("tbt_per_token", "Gaps in time, %")
+
+
+def policies_of(plan):
+    return list(dict.fromkeys(row["policy"] for row in plan["rows"]))
+
+
+def cell(plan, rate, policy, value):
+    rows = [r for r in plan["rows"] if r["rate_rps"] == rate and r["policy"] == policy]
+    return value(rows[0]) if rows else "–"
+
+
+def table(plan, title, value):
+    """One row per rate, one column per policy."""
+    policies = policies_of(plan)
+    print(f"| {title} at requests/s (× capacity) | " + " | ".join(policies) + " |")
+    print("|---" * (len(policies) + 1) + "|")
+    for rate in dict.fromkeys(r["rate_rps"] for r in plan["rows"]):
+        times = rate / plan["capacity_rps"]
+        cells = [cell(plan, rate, p, value) for p in policies]
+        print(f"| {rate:.1f} ({times:.2f} ×) | " + " | ".join(cells) + " |")
+    print()
+
+
+def share(name):
+    return lambda row: f"{row['attainment'][name] * 100:.1f}"
+
+
+def show(path):
+    plan = json.loads(path.read_text())
+    print(f"### {path.stem}\n")
+    print(f"{plan['model']} on {plan['device']}, {plan['kv_tokens']:,} tokens of KV, {plan['copies']} copies, "
+          f"burstiness {plan['burstiness']}, seed {plan['seed']}; capacity {plan['capacity_rps']:.1f} requests/s.\n")
+    if "fleets" in plan:
+        print("| requests/s | policy | devices | goodput, % | with one less, % |\n|---|---|---|---|---|")
+        for f in plan["fleets"]:
+            less = "–" if f["one_less"] is None else f"{f['one_less'] * 100:.1f}"
+            goodput = f["outcome"]["attainment"]["goodput"] * 100
+            print(f"| {f['rate_rps']:.0f} | {f['policy']} | {f['devices']} | {goodput:.1f} | {less} |")
+        print()
+        return
+    for name, title in (GOODPUT, TTFT, TBT_MEAN, TBT_TOKEN, TBT_P99):
+        table(plan, title, share(name))
+    table(plan, "Output tokens/s", lambda r: f"{r['output_tokens_per_s']:,.0f}")
+    table(plan, "TTFT P99 / longest, s", lambda r: f"{r['ttft']['p99']:.1f} / {r['ttft']['max']:.1f}")
+    table(plan, "TBT P99, ms", lambda r: f"{r['tbt']['p99'] * 1e3:.0f}")
+
+
+def xfer(folder):
+    """LVF by blocks that may change hands."""
+    files = sorted(folder.glob("qwen-xfer-*.json"), key=lambda p: (p.stem.split("-")[2], int(p.stem.split("-")[3])))
+    if not files:
+        return
+    print("### LVF by B_xfer\n\n| copies | blocks | " + " | ".join(
+        f"{t} × capacity: goodput · TTFT · mean TBT, %; TTFT P99 s; TBT P99 ms" for t in (1, 1.15, 1.3)) + " |")
+    print("|---|---|---|---|---|")
+    for path in files:
+        plan = json.loads(path.read_text())
+        cells = []
+        for row in plan["rows"]:
+            a = row["attainment"]
+            shares = " · ".join(f"{a[name] * 100:.0f}" for name in ("goodput", "ttft", "tbt_mean"))
+            cells.append(f"{shares}; {row['ttft']['p99']:.1f}; {row['tbt']['p99'] * 1e3:.0f}")
+        print(f"| {plan['copies']} | {path.stem.split('-')[3]} | " + " | ".join(cells) + " |")
+    print()
+
+
+def main():
+    folder = pathlib.Path(sys.argv[1])
+    for path in sorted(folder.glob("*.json")):
+        if "-xfer-" not in path.stem:
+            show(path)
+    xfer(folder)
+
+
+main()

@@ -1,0 +1,256 @@
+//! What a run came to, from the time of each token.
+
+use saccade_device::sim::{NEVER_NS, SimRequest, SimRun};
+use saccade_load::Distribution;
+use serde::Serialize;
+
+/// Targets of a run, seconds.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub(crate) struct Slo {
+    pub ttft_s: f64,
+    pub tbt_s: f64,
+}
+
+/// Shares of what met its target; requests that did not end meet none.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
+pub(crate) struct Attainment {
+    /// Requests, by their time to first token.
+    pub ttft: f64,
+    /// Gaps between tokens, all requests together.
+    pub tbt_per_token: f64,
+    /// Requests, by the mean of their gaps.
+    pub tbt_mean: f64,
+    /// Requests, by the 99th percentile of their gaps.
+    pub tbt_p99: f64,
+    /// Requests that met TTFT and mean TBT.
+    pub goodput: f64,
+}
+
+/// One run in figures.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(crate) struct Outcome {
+    pub requests: usize,
+    pub unfinished: u64,
+    pub attainment: Attainment,
+    /// Seconds.
+    pub ttft: Distribution,
+    /// Gaps between tokens, seconds.
+    pub tbt: Distribution,
+    /// Mean gap of each request, seconds.
+    pub tpot: Distribution,
+    /// Seconds from arrival to the last token.
+    pub e2e: Distribution,
+    /// Tokens per second while requests arrived.
+    pub output_tokens_per_s: f64,
+    /// Requests that ended per second while requests arrived.
+    pub requests_per_s: f64,
+    /// Requests that met both targets, per second of arrivals.
+    pub goodput_per_s: f64,
+    /// Share of the KV blocks in use, over time.
+    pub kv_mean: f64,
+    pub kv_max: f64,
+    /// Host blocks in use at most.
+    pub host_blocks_max: u32,
+    pub preemptions: u64,
+    pub recomputed_tokens: u64,
+    pub rotations: u64,
+    pub blocks_down: u64,
+    pub blocks_up: u64,
+    pub steps: u64,
+    /// Mean seconds of a step.
+    pub step_s: f64,
+    /// Virtual seconds of the run.
+    pub simulated_s: f64,
+}
+
+/// Sums over the requests of one or several devices.
+#[derive(Debug, Default)]
+pub(crate) struct Tally {
+    ttft: Vec<f64>,
+    /// Nanoseconds: they are many, and integers sort faster.
+    gaps: Vec<u64>,
+    tpot: Vec<f64>,
+    e2e: Vec<f64>,
+    requests: usize,
+    good: usize,
+    mean_ok: usize,
+    p99_ok: usize,
+    unfinished: u64,
+    tokens_in_time: usize,
+    ended_in_time: usize,
+    occupancy: Vec<f64>,
+    results: Vec<saccade_device::sim::SimResult>,
+}
+
+impl Tally {
+    /// Adds a device's run. `until_s`: when arrivals ended.
+    pub(crate) fn add(
+        &mut self,
+        requests: &[SimRequest],
+        run: &SimRun,
+        num_blocks: u32,
+        slo: Slo,
+        until_s: f64,
+    ) {
+        let mut from = 0;
+        for request in requests {
+            let to = from + request.output_len as usize;
+            self.add_request(request, &run.token_ns[from..to], slo, until_s);
+            from = to;
+        }
+        let share = |blocks: u32| f64::from(blocks) / f64::from(num_blocks);
+        let within = |s: &&saccade_device::sim::SimSample| s.at_ns as f64 * 1e-9 <= until_s;
+        self.occupancy.extend(run.samples.iter().filter(within).map(|s| share(s.blocks_used)));
+        self.unfinished += run.result.num_unfinished;
+        self.results.push(run.result);
+    }
+
+    fn add_request(&mut self, request: &SimRequest, token_ns: &[u64], slo: Slo, until_s: f64) {
+        self.requests += 1;
+        let came = token_ns.partition_point(|t| *t != NEVER_NS);
+        let in_time = (until_s * 1e9) as u64;
+        self.tokens_in_time += token_ns.partition_point(|t| *t <= in_time);
+        let (Some(&first), Some(&last)) = (token_ns.first(), token_ns.last()) else { return };
+        if came == 0 {
+            return;
+        }
+        let ttft = (first - request.arrival_ns) as f64 * 1e-9;
+        self.ttft.push(ttft);
+        let start = self.gaps.len();
+        self.gaps.extend(token_ns[..came].windows(2).map(|t| t[1] - t[0]));
+        if came < token_ns.len() {
+            return;
+        }
+        self.e2e.push((last - request.arrival_ns) as f64 * 1e-9);
+        self.ended_in_time += usize::from(last <= in_time);
+        let mean = match self.gaps.len() - start {
+            0 => 0.0,
+            n => (last - first) as f64 * 1e-9 / n as f64,
+        };
+        self.tpot.push(mean);
+        self.mean_ok += usize::from(mean <= slo.tbt_s);
+        self.p99_ok += usize::from(p99(&self.gaps[start..]) <= ns(slo.tbt_s));
+        self.good += usize::from(mean <= slo.tbt_s && ttft <= slo.ttft_s);
+    }
+
+    /// The figures; `arrivals_s`: for how long requests arrived.
+    pub(crate) fn outcome(mut self, slo: Slo, arrivals_s: f64) -> Outcome {
+        let n = self.requests.max(1) as f64;
+        let share = |count: usize| count as f64 / n;
+        let in_time = |v: &[f64], bound: f64| v.iter().filter(|x| **x <= bound).count();
+        let attainment = Attainment {
+            ttft: share(in_time(&self.ttft, slo.ttft_s)),
+            tbt_per_token: self.gaps.iter().filter(|g| **g <= ns(slo.tbt_s)).count() as f64
+                / self.gaps.len().max(1) as f64,
+            tbt_mean: share(self.mean_ok),
+            tbt_p99: share(self.p99_ok),
+            goodput: share(self.good),
+        };
+        let sum = |f: fn(&saccade_device::sim::SimResult) -> u64| -> u64 {
+            self.results.iter().map(f).sum()
+        };
+        let steps = sum(|r| r.steps);
+        let host_blocks = self.results.iter().map(|r| r.host_blocks_used_max).max().unwrap_or(0);
+        let end = self.results.iter().map(|r| r.end_ns).max().unwrap_or(0);
+        Outcome {
+            requests: self.requests,
+            unfinished: self.unfinished,
+            attainment,
+            ttft: distribution(&mut self.ttft),
+            tbt: distribution_of_ns(&mut self.gaps),
+            tpot: distribution(&mut self.tpot),
+            e2e: distribution(&mut self.e2e),
+            output_tokens_per_s: self.tokens_in_time as f64 / arrivals_s,
+            requests_per_s: self.ended_in_time as f64 / arrivals_s,
+            goodput_per_s: self.good as f64 / arrivals_s,
+            kv_mean: self.occupancy.iter().sum::<f64>() / self.occupancy.len().max(1) as f64,
+            kv_max: self.occupancy.iter().copied().fold(0.0, f64::max),
+            host_blocks_max: host_blocks,
+            preemptions: sum(|r| r.preemptions),
+            recomputed_tokens: sum(|r| r.recomputed_tokens),
+            rotations: sum(|r| r.rotations),
+            blocks_down: sum(|r| r.blocks_down),
+            blocks_up: sum(|r| r.blocks_up),
+            steps,
+            step_s: sum(|r| r.busy_ns) as f64 * 1e-9 / steps.max(1) as f64,
+            simulated_s: end as f64 * 1e-9,
+        }
+    }
+}
+
+/// Sorted without regard to the order of equals: gaps are many.
+fn distribution(values: &mut [f64]) -> Distribution {
+    values.sort_unstable_by(f64::total_cmp);
+    Distribution::of_sorted(values)
+}
+
+fn distribution_of_ns(values: &mut [u64]) -> Distribution {
+    values.sort_unstable();
+    let seconds: Vec<f64> = values.iter().map(|ns| *ns as f64 * 1e-9).collect();
+    Distribution::of_sorted(&seconds)
+}
+
+fn ns(seconds: f64) -> u64 {
+    (seconds * 1e9).round() as u64
+}
+
+/// By nearest rank; 0 without gaps.
+fn p99(gaps: &[u64]) -> u64 {
+    if gaps.is_empty() {
+        return 0;
+    }
+    let rank = (gaps.len() * 99).div_ceil(100);
+    let mut copy = gaps.to_vec();
+    *copy.select_nth_unstable(rank - 1).1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use saccade_device::sim::SimResult;
+
+    const SLO: Slo = Slo { ttft_s: 1.0, tbt_s: 0.1 };
+
+    fn outcome(requests: &[(u64, Vec<u64>)]) -> Outcome {
+        let asked: Vec<SimRequest> = requests
+            .iter()
+            .map(|(arrival_ms, times)| SimRequest {
+                arrival_ns: arrival_ms * 1_000_000,
+                prompt_len: 1,
+                output_len: times.len() as u32,
+                ..SimRequest::default()
+            })
+            .collect();
+        let all = requests.iter().flat_map(|(_, times)| times.iter());
+        let token_ns = all.map(|ms| if *ms == u64::MAX { NEVER_NS } else { ms * 1_000_000 });
+        let run =
+            SimRun { token_ns: token_ns.collect(), samples: vec![], result: SimResult::default() };
+        let mut tally = Tally::default();
+        tally.add(&asked, &run, 1, SLO, 10.0);
+        tally.outcome(SLO, 10.0)
+    }
+
+    #[test]
+    fn each_kind_of_attainment_counts_what_it_says() {
+        let o = outcome(&[
+            (0, vec![500, 550, 600]),      // good
+            (0, vec![1500, 1550, 1600]),   // first token late
+            (0, vec![500, 510, 690]),      // mean in time, one gap late
+            (0, vec![500, 700, 900]),      // all gaps late
+            (0, vec![500, 550, u64::MAX]), // never ended
+        ]);
+        let a = o.attainment;
+        assert_eq!((a.ttft, a.tbt_mean, a.tbt_p99, a.goodput), (0.8, 0.6, 0.4, 0.4));
+        assert_eq!(a.tbt_per_token, 6.0 / 9.0);
+        assert_eq!(o.ttft.max, 1.5);
+        assert_eq!(o.output_tokens_per_s, 1.4);
+    }
+
+    #[test]
+    fn a_single_token_has_no_gaps_and_misses_none() {
+        let o = outcome(&[(100, vec![200])]);
+        assert_eq!(o.attainment.goodput, 1.0);
+        assert_eq!(o.tbt.count, 0);
+        assert!((o.ttft.mean - 0.1).abs() < 1e-9);
+    }
+}

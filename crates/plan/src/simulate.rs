@@ -1,0 +1,234 @@
+//! One cell of a plan: a load, a policy, and so many devices.
+
+use anyhow::Context;
+use saccade_device::sim::{
+    ModelShape, NamedDevice, SimConfig, SimHost, SimRequest, SimSample, device, model, run,
+};
+use saccade_device::{
+    DeviceConfig, DeviceKind, PolicyConfig, PrefillPolicy, Quantization, SchedulingPolicy,
+};
+use saccade_model::{ModelFolder, OpenOptions};
+
+use crate::args::{Args, Copies, MachineArgs, Place, Policy};
+use crate::outcome::{Outcome, Slo, Tally};
+
+/// Device memory that is neither weights nor KV: activations, workspaces, the runtime's own.
+const RESERVE_BYTES: f64 = 2e9;
+/// A run may take so many times the time of arrivals, and never less than a virtual hour.
+const LIMIT_FACTOR: f64 = 20.0;
+const MIN_LIMIT_S: f64 = 3600.0;
+/// The state is sampled so many times while requests arrive.
+const SAMPLES: f64 = 480.0;
+
+/// What the flags name.
+#[derive(Debug, Clone)]
+pub(crate) struct Machine {
+    pub device: &'static NamedDevice,
+    pub model_name: String,
+    pub shape: ModelShape,
+    pub config: SimConfig,
+    pub num_blocks: u32,
+    pub num_host_blocks: u32,
+    pub block_bytes: f64,
+}
+
+fn shape(name: &str) -> anyhow::Result<ModelShape> {
+    if let Some(known) = model(name) {
+        return Ok(known.shape);
+    }
+    let names: Vec<&str> = saccade_device::sim::models().iter().map(|m| m.name).collect();
+    let known = names.join(", ");
+    let folder = ModelFolder::open(name, &OpenOptions::default())
+        .with_context(|| format!("--model {name}: neither a folder nor one of {known}"))?;
+    Ok(ModelShape::from(&folder.config()?))
+}
+
+fn named_device(name: &str) -> anyhow::Result<&'static NamedDevice> {
+    device(name).with_context(|| {
+        let names: Vec<&str> = saccade_device::sim::devices().iter().map(|d| d.name).collect();
+        format!("--device {name}: not one of {}", names.join(", "))
+    })
+}
+
+fn kv_bytes(args: &MachineArgs, device: &NamedDevice, weights: f64) -> anyhow::Result<f64> {
+    if let Some(bytes) = args.kv_cache_memory_bytes {
+        return Ok(bytes as f64);
+    }
+    let share = args.gpu_memory_utilization;
+    anyhow::ensure!(share > 0.0 && share <= 1.0, "--gpu-memory-utilization must lie in (0, 1]");
+    let left = device.hbm_bytes * share - weights - RESERVE_BYTES;
+    anyhow::ensure!(
+        left > 0.0,
+        "the weights take {:.1} GB, and {:.1} GB of a {} can be used: nothing is left for KV",
+        weights / 1e9,
+        device.hbm_bytes * share / 1e9,
+        device.name
+    );
+    Ok(left)
+}
+
+impl Machine {
+    pub(crate) fn new(args: &Args) -> anyhow::Result<Machine> {
+        let m = &args.machine;
+        anyhow::ensure!(m.dtype_bytes > 0.0 && m.dtype_bytes <= 4.0, "--dtype-bytes: (0, 4]");
+        anyhow::ensure!(
+            (0.0..=1e6).contains(&m.kv_offloading_size),
+            "--kv-offloading-size is {} GiB, outside 0 .. 1000000",
+            m.kv_offloading_size
+        );
+        let device = named_device(&m.device)?;
+        let shape = shape(&m.model)?;
+        let hardware = match m.copies {
+            Copies::Duplex => device.hardware(),
+            Copies::Naive => device.hardware_with_naive_copies(),
+        };
+        let block_bytes =
+            shape.kv_token_bytes(m.dtype_bytes) * f64::from(args.scheduler.block_size);
+        let kv = kv_bytes(m, device, shape.params() * m.dtype_bytes)?;
+        Ok(Machine {
+            device,
+            model_name: m.model.clone(),
+            shape,
+            config: SimConfig {
+                hardware,
+                model: shape.costs(m.dtype_bytes),
+                host: host(args),
+                seed: args.load.seed,
+            },
+            num_blocks: (kv / block_bytes) as u32,
+            num_host_blocks: (m.kv_offloading_size * f64::from(1 << 30) / block_bytes) as u32,
+            block_bytes,
+        })
+    }
+}
+
+fn host(args: &Args) -> SimHost {
+    let h = &args.host;
+    match h.place {
+        Place::Device => SimHost::default(),
+        Place::Host => SimHost {
+            step_s: h.host_step_us * 1e-6,
+            seq_s: h.host_seq_us * 1e-6,
+            stall_odds: h.host_stall_odds,
+            stall_s: h.host_stall_ms * 1e-3,
+            drives: 1,
+            _pad0: 0,
+        },
+    }
+}
+
+/// Copies ahead of need that may be under way: what the link moves in this time.
+const EAGER_WINDOW_S: f64 = 0.010;
+
+fn policy_config(args: &Args, policy: Policy) -> PolicyConfig {
+    let s = &args.scheduler;
+    PolicyConfig {
+        policy: match policy {
+            Policy::Fcfs => SchedulingPolicy::Fcfs,
+            Policy::Wf => SchedulingPolicy::WaitingFirst,
+            Policy::Sf => SchedulingPolicy::SwappedFirst,
+            Policy::Lvf => SchedulingPolicy::Lvf,
+            Policy::Goodput => SchedulingPolicy::Goodput,
+        },
+        b_xfer_blocks: s.b_xfer_blocks,
+        alpha: s.alpha,
+        beta_f: s.beta_f,
+        beta_b: s.beta_b,
+        slo_ttft_s: args.load.slo_ttft as f32,
+        slo_tbt_s: args.load.slo_tbt as f32,
+        ..PolicyConfig::default()
+    }
+}
+
+fn eager_window(machine: &Machine) -> u32 {
+    let rate = machine.config.hardware.link_bytes_per_s;
+    (rate * EAGER_WINDOW_S / machine.block_bytes).ceil() as u32
+}
+
+fn device_config(
+    args: &Args,
+    machine: &Machine,
+    policy: Policy,
+    max_model_len: u32,
+) -> DeviceConfig {
+    let s = &args.scheduler;
+    DeviceConfig {
+        kind: DeviceKind::Null { step_us: 0 },
+        serial: true,
+        prefill_policy: PrefillPolicy::Chunked,
+        max_num_seqs: s.max_num_seqs,
+        max_num_batched_tokens: s.max_num_batched_tokens.max(s.max_num_seqs),
+        max_model_len,
+        block_size: s.block_size,
+        num_blocks: machine.num_blocks,
+        num_host_blocks: machine.num_host_blocks,
+        eager_window: if machine.num_host_blocks == 0 { 0 } else { eager_window(machine) },
+        policy: policy_config(args, policy),
+        num_threads: 1,
+        eos_ids: Vec::new(),
+        log_decisions: false,
+        quantization: Quantization::None,
+        cuda: Default::default(),
+    }
+}
+
+/// A finished cell.
+#[derive(Debug, Clone)]
+pub(crate) struct Cell {
+    pub outcome: Outcome,
+    /// Of the first device.
+    pub samples: Vec<SimSample>,
+}
+
+/// Runs `requests` on `devices` devices, each with every n-th of them.
+pub(crate) fn simulate(
+    args: &Args,
+    machine: &Machine,
+    policy: Policy,
+    requests: &[SimRequest],
+    devices: usize,
+) -> anyhow::Result<Cell> {
+    let slo = Slo { ttft_s: args.load.slo_ttft, tbt_s: args.load.slo_tbt };
+    let arrivals_s = args.load.duration;
+    let longest = requests.iter().map(|r| r.prompt_len + r.output_len).max().unwrap_or(2);
+    let config = device_config(args, machine, policy, longest.max(2));
+    let limit_s = (arrivals_s * LIMIT_FACTOR).max(MIN_LIMIT_S);
+    let mut tally = Tally::default();
+    let mut samples = Vec::new();
+    for first in 0..devices {
+        let share: Vec<SimRequest> =
+            requests.iter().skip(first).step_by(devices).copied().collect();
+        let sample_ns = (arrivals_s * 1e9 / SAMPLES) as u64;
+        let done = run(&config, &machine.config, &share, (limit_s * 1e9) as u64, sample_ns)?;
+        tally.add(&share, &done, machine.num_blocks, slo, arrivals_s);
+        if first == 0 {
+            samples = done.samples;
+        }
+    }
+    Ok(Cell { outcome: tally.outcome(slo, arrivals_s), samples })
+}
+
+/// Requests per second that one device completes when it never waits for one and computes nothing
+/// twice: first come, first served, over host memory without end and a link as given.
+pub(crate) fn capacity(args: &Args, machine: &Machine) -> anyhow::Result<f64> {
+    /// Enough to fill and empty the device several times.
+    const FLOOD: usize = 3000;
+    let requests = crate::workload::flood(&args.load, FLOOD)?;
+    let longest = requests.iter().map(|r| r.prompt_len + r.output_len).max().unwrap_or(2);
+    let roomy =
+        Machine { num_host_blocks: machine.num_blocks.saturating_mul(4), ..machine.clone() };
+    let config = device_config(args, &roomy, Policy::Fcfs, longest);
+    let done = run(&config, &machine.config, &requests, u64::MAX / 4, 0)?;
+    let mut at = 0;
+    let mut ends: Vec<u64> = requests
+        .iter()
+        .map(|r| {
+            at += r.output_len as usize;
+            done.token_ns[at - 1]
+        })
+        .collect();
+    ends.sort_unstable();
+    // The middle half: the batch is full, and everyone in it is of any age.
+    let (from, to) = (FLOOD / 4, FLOOD * 3 / 4);
+    Ok((to - from) as f64 / ((ends[to] - ends[from]) as f64 * 1e-9))
+}

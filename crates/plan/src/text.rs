@@ -1,0 +1,193 @@
+//! What the terminal shows.
+
+use saccade_device::sim::{devices, models};
+use saccade_report::{Best, Cell, Table};
+
+use crate::results::{Fleet, Results, Row};
+use crate::workload::LengthSource;
+
+/// Devices and models that have names.
+pub(crate) fn names() -> String {
+    let mut device_table = Table::new("Devices")
+        .column("Device")
+        .column("Memory GB")
+        .column("TB/s")
+        .column("TFLOPS bf16")
+        .column("Link GB/s")
+        .column("both ways GB/s")
+        .column("Source");
+    for d in devices() {
+        device_table.push([
+            d.name.into(),
+            Cell::Number(d.hbm_bytes / 1e9, 0),
+            Cell::Number(d.hbm_bytes_per_s / 1e12, 2),
+            Cell::Number(d.flops_per_s / 1e12, 0),
+            Cell::Number(d.link_bytes_per_s / 1e9, 0),
+            Cell::Number(d.link_both_bytes_per_s / 1e9, 0),
+            d.source.into(),
+        ]);
+    }
+    let mut model_table = Table::new("Models")
+        .column("Model")
+        .column("Parameters, billions")
+        .column("KV per token in bf16, KiB");
+    for m in models() {
+        model_table.push([
+            m.name.into(),
+            Cell::Number(m.shape.params() / 1e9, 1),
+            Cell::Number(m.shape.kv_token_bytes(2.0) / 1024.0, 0),
+        ]);
+    }
+    format!("{}\n{}", device_table.to_text(), model_table.to_text())
+}
+
+/// The lengths in one phrase.
+pub(crate) fn lengths(source: &LengthSource) -> String {
+    match source {
+        LengthSource::File { file } => format!("lengths of {file}"),
+        LengthSource::Drawn { input, output } => {
+            let phrase = |l: &saccade_load::Lengths| match l {
+                saccade_load::Lengths::LogNormal { mean, std, .. } => {
+                    format!("{mean:.0} ± {std:.0}")
+                }
+                other => format!("{other:?}"),
+            };
+            format!("log-normal lengths, {} tokens in, {} out", phrase(input), phrase(output))
+        }
+    }
+}
+
+fn head(r: &Results) -> String {
+    format!(
+        "SIMULATED: {} on {}, {} KV blocks of {:.2} MiB ({} tokens), {} host blocks, {} copies, \
+         scheduler on the {}\n{}, {} s of arrivals (burstiness {}), seed {}; targets: TTFT {} s, \
+         TBT {} ms\ncapacity, when nothing is ever waited for: {:.1} requests/s\n",
+        r.model,
+        r.device,
+        r.kv_blocks,
+        r.block_mib,
+        r.kv_tokens,
+        r.host_blocks,
+        r.copies,
+        r.scheduler,
+        lengths(&r.workload),
+        r.duration_s,
+        r.burstiness,
+        r.seed,
+        r.slo.ttft_s,
+        r.slo.tbt_s * 1e3,
+        r.capacity_rps,
+    )
+}
+
+fn percent(share: f64) -> Cell {
+    Cell::Number(share * 100.0, 1)
+}
+
+/// Attainment and what stands behind it, per rate and policy.
+pub(crate) fn attainment(rows: &[Row]) -> Table {
+    let mut table = Table::new("Attainment, %")
+        .column("Rate")
+        .column("Policy")
+        .column("Goodput")
+        .column("TTFT")
+        .column("TBT token")
+        .column("TBT mean")
+        .column("TBT P99")
+        .column("Good/s")
+        .column("Tokens/s")
+        .column("KV mean");
+    for row in rows {
+        let (o, a) = (&row.outcome, row.outcome.attainment);
+        table.push([
+            Cell::Number(row.rate_rps, 1),
+            row.policy.name().into(),
+            percent(a.goodput),
+            percent(a.ttft),
+            percent(a.tbt_per_token),
+            percent(a.tbt_mean),
+            percent(a.tbt_p99),
+            Cell::Number(o.goodput_per_s, 2),
+            Cell::Number(o.output_tokens_per_s, 0),
+            percent(o.kv_mean),
+        ]);
+    }
+    table.note(
+        "Goodput: requests that met TTFT and mean TBT. TBT token: of all gaps; mean and P99: \
+         requests whose mean gap, or 99th percentile of gaps, met it. Tokens/s: while requests \
+         arrived. Simulated.",
+    )
+}
+
+/// Latencies and what memory pressure did.
+pub(crate) fn latencies(rows: &[Row]) -> Table {
+    let mut table = Table::new("Latencies")
+        .column("Rate")
+        .column("Policy")
+        .column("TTFT P50 s")
+        .column("P99 s")
+        .column("max s")
+        .column("TBT P50 ms")
+        .column("P99 ms")
+        .column("max ms")
+        .column("last end s")
+        .column("step ms")
+        .column("preempted")
+        .column("rotated")
+        .column("speed-up");
+    for row in rows {
+        let o = &row.outcome;
+        table.push([
+            Cell::Number(row.rate_rps, 1),
+            row.policy.name().into(),
+            Cell::Number(o.ttft.p50, 2),
+            Cell::Number(o.ttft.p99, 2),
+            Cell::Number(o.ttft.max, 2),
+            Cell::Number(o.tbt.p50 * 1e3, 1),
+            Cell::Number(o.tbt.p99 * 1e3, 1),
+            Cell::Number(o.tbt.max * 1e3, 0),
+            Cell::Number(o.e2e.max, 1),
+            Cell::Number(o.step_s * 1e3, 1),
+            Cell::from(o.preemptions),
+            Cell::from(o.rotations),
+            Cell::Number(row.speedup, 0),
+        ]);
+    }
+    table.note("Preempted: computed again. Speed-up: virtual seconds per second of CPU time here. Simulated.")
+}
+
+/// How many devices each load needs.
+pub(crate) fn fleets(fleets: &[Fleet]) -> Table {
+    let mut table = Table::new("Devices needed")
+        .column("Rate")
+        .column("Policy")
+        .column_with_best("Devices", Best::None)
+        .column("Goodput %")
+        .column("with one less %")
+        .column("TTFT P99 s")
+        .column("TBT P99 ms");
+    for f in fleets {
+        table.push([
+            Cell::Number(f.rate_rps, 1),
+            f.policy.name().into(),
+            f.devices.into(),
+            percent(f.outcome.attainment.goodput),
+            f.one_less.map_or(Cell::Missing, percent),
+            Cell::Number(f.outcome.ttft.p99, 2),
+            Cell::Number(f.outcome.tbt.p99 * 1e3, 1),
+        ]);
+    }
+    table.note("Each device gets every n-th request. Simulated.")
+}
+
+/// All tables.
+pub(crate) fn summary(r: &Results) -> String {
+    let mut text = head(r);
+    if !r.rows.is_empty() {
+        text += &format!("\n{}\n{}", attainment(&r.rows).to_text(), latencies(&r.rows).to_text());
+    }
+    if !r.fleets.is_empty() {
+        text += &format!("\n{}", fleets(&r.fleets).to_text());
+    }
+    text
+}

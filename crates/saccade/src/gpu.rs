@@ -1,0 +1,149 @@
+//! `--device cuda`: the device plane of a library that is loaded when it is asked for, so that one
+//! binary, built without CUDA, serves on machines with and without a GPU.
+
+use std::path::PathBuf;
+
+use anyhow::Context;
+use saccade_device::cuda::{
+    CudaLaunch, CudaLibrary, CudaNeed, CudaRotation, CudaSettings, LIBRARY_NAME,
+};
+use saccade_device::{Device, DeviceConfig, DeviceKind};
+use saccade_model::{Dtype, ModelConfig, ModelFolder};
+
+use crate::cli::{DeviceArgs, LaunchArg, QuantizationArg, RotationArg, SchedulerPlace, ServeArgs};
+use crate::device_plane::{Region, device_config, load, log_ready, open_weights};
+use crate::kv_budget::{self, KvBudget};
+
+/// What captured steps and the driver take of the GPU's memory beside weights, workspace and KV.
+const RESERVE_BYTES: u64 = 1 << 30;
+
+/// What the flags say of the GPU.
+pub(crate) fn settings(args: &ServeArgs) -> CudaSettings {
+    CudaSettings {
+        launch: match (args.sim.scheduler, args.cuda.cuda_launch) {
+            (SchedulerPlace::Host, _) => CudaLaunch::Host,
+            (SchedulerPlace::Device, LaunchArg::Graphs) => CudaLaunch::Window,
+            (SchedulerPlace::Device, LaunchArg::Loop) => CudaLaunch::Loop,
+        },
+        rotation: match args.cuda.cuda_rotation {
+            RotationArg::Vector => CudaRotation::Vector,
+            RotationArg::Bulk => CudaRotation::Bulk,
+        },
+        rotation_blocks: args.cuda.cuda_rotation_blocks,
+    }
+}
+
+/// The library's file: as asked for, or beside this program.
+fn library_path(args: &ServeArgs) -> anyhow::Result<PathBuf> {
+    if let Some(path) = &args.cuda.cuda_library {
+        return Ok(path.clone());
+    }
+    let program = std::env::current_exe().context("find this program's file")?;
+    let beside = program.with_file_name(LIBRARY_NAME);
+    anyhow::ensure!(
+        beside.exists(),
+        "--device cuda needs {LIBRARY_NAME} beside this program, or --cuda-library PATH: there is \
+         no {} (device/cuda/build.sh builds it)",
+        beside.display()
+    );
+    Ok(beside)
+}
+
+fn open(args: &ServeArgs) -> anyhow::Result<(CudaLibrary, u64)> {
+    let library = CudaLibrary::open(&library_path(args)?)?;
+    let gpu = library.probe()?;
+    tracing::info!(
+        gpu = gpu.name,
+        compute_capability = gpu.compute_capability,
+        multiprocessors = gpu.num_multiprocessors,
+        driver = gpu.driver_version,
+        free_mib = gpu.free_bytes >> 20,
+        "GPU"
+    );
+    let allowed = (gpu.total_bytes as f64 * args.cuda.gpu_memory_utilization) as u64;
+    Ok((library, allowed.min(gpu.free_bytes)))
+}
+
+/// Steps that only write tokens, on the GPU.
+pub(crate) fn null_device(args: &ServeArgs, model: &ModelConfig) -> anyhow::Result<Device> {
+    let (library, _) = open(args)?;
+    let budget =
+        kv_budget::resolve(&args.device, 0, model.max_model_len(), args.model.max_model_len)?;
+    anyhow::ensure!(
+        budget.num_host_blocks == 0,
+        "--kv-offloading-size: the steps of --device cuda:null have no KV to offload"
+    );
+    let kind = DeviceKind::Null { step_us: args.device.null_step_us };
+    let config = device_config(args, kind, budget, model.eos_ids.clone())?;
+    Ok(library.create(&config, None, model.vocab_size)?)
+}
+
+/// Inference.
+pub(crate) fn device(
+    args: &ServeArgs,
+    model: &ModelConfig,
+    folder: &ModelFolder,
+    region: &Region,
+) -> anyhow::Result<Device> {
+    anyhow::ensure!(
+        args.model.quantization == QuantizationArg::None,
+        "--quantization: weights on a GPU are in bfloat16"
+    );
+    let (library, allowed) = open(args)?;
+    let (weights, stored) = open_weights(args, model, folder)?;
+    if stored != Dtype::Bf16 {
+        tracing::warn!(dtype = ?stored, "weights and KV on a GPU are bfloat16");
+    }
+    let config_of = |budget| device_config(args, DeviceKind::Cuda, budget, model.eos_ids.clone());
+    let need = memory_need(&library, &config_of(least(args, model))?, model)?;
+    let budget = budget(args, model, allowed, need)?;
+    let config = config_of(budget)?;
+    let mut device = library.create(&config, Some((model, Dtype::Bf16)), model.vocab_size)?;
+    load(&mut device, weights.as_ref(), args.model.seed, region)?;
+    device.set_rope(&model.rope_tables(budget.max_model_len))?;
+    device.finish_load()?;
+    log_ready(&config, Dtype::Bf16, need.kv_block_bytes);
+    Ok(device)
+}
+
+/// The fewest blocks that any budget comes to: what is fixed does not depend on them.
+fn least(args: &ServeArgs, model: &ModelConfig) -> KvBudget {
+    let max_model_len = args.model.max_model_len.unwrap_or(model.max_model_len()).max(2);
+    KvBudget {
+        num_blocks: max_model_len.div_ceil(args.device.block_size.max(1)),
+        num_host_blocks: 0,
+        eager_window: 0,
+        max_model_len,
+    }
+}
+
+fn memory_need(
+    library: &CudaLibrary,
+    config: &DeviceConfig,
+    model: &ModelConfig,
+) -> anyhow::Result<CudaNeed> {
+    Ok(library.memory_need(config, model, Dtype::Bf16)?)
+}
+
+fn budget(
+    args: &ServeArgs,
+    model: &ModelConfig,
+    allowed: u64,
+    need: CudaNeed,
+) -> anyhow::Result<KvBudget> {
+    let left = allowed.saturating_sub(need.fixed_bytes + RESERVE_BYTES);
+    anyhow::ensure!(
+        left > need.kv_block_bytes,
+        "weights and workspace take {} MiB, and leave no memory for KV of the {} MiB that \
+         --gpu-memory-utilization {} allows",
+        need.fixed_bytes >> 20,
+        allowed >> 20,
+        args.cuda.gpu_memory_utilization
+    );
+    let kv = DeviceArgs {
+        kv_cache_memory_bytes: args.device.kv_cache_memory_bytes.or(Some(left)),
+        ..args.device.clone()
+    };
+    let model_len = model.max_model_len();
+    kv_budget::resolve(&kv, need.kv_block_bytes, model_len, args.model.max_model_len)
+}

@@ -1,0 +1,54 @@
+//! `--device cuda` on a machine without a GPU, or without the library: a sentence that says so, and
+//! an end that is not tried again.
+
+#![allow(clippy::unwrap_used)] // in helpers of tests
+
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+/// What serve answers at once, without a GPU.
+fn serve(flags: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_saccade"))
+        .args(["serve", "--port", "0", "--kv-cache-memory-bytes", "1000000"])
+        .args(flags)
+        .output()
+        .unwrap()
+}
+
+#[test]
+fn without_the_library_it_says_where_it_is_looked_for() {
+    let output = serve(&["--device", "cuda"]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains("--device cuda needs libsaccade_cuda.so beside this program"), "{said}");
+}
+
+#[test]
+fn what_is_no_library_is_refused_by_name() {
+    let output = serve(&["--device", "cuda", "--cuda-library", "/dev/null"]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains("/dev/null"), "{said}");
+}
+
+/// SACCADE_TEST_CUDA_LIBRARY: the library, as device/cuda/build.sh builds it; without it there is
+/// nothing to test.
+#[test]
+fn the_library_says_that_there_is_no_gpu() {
+    let Some(library) = std::env::var_os("SACCADE_TEST_CUDA_LIBRARY").map(PathBuf::from) else {
+        eprintln!("SACCADE_TEST_CUDA_LIBRARY is not set: not tested");
+        return;
+    };
+    assert!(library.exists(), "{}", library.display());
+    if std::path::Path::new("/dev/nvidia0").exists() {
+        eprintln!("there is a GPU here: not tested");
+        return;
+    }
+    for device in ["cuda", "cuda:null"] {
+        let path = library.to_str().unwrap();
+        let output = serve(&["--device", device, "--cuda-library", path]);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(said.contains("no CUDA driver or GPU: cudaError"), "{said}");
+    }
+}

@@ -1,0 +1,78 @@
+// The ways in which steps are launched, behind one interface. What a way captures, it owns.
+#pragma once
+#include <cstdio>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "cuda/launch/step_kernels.hpp"
+#include "cuda/live.hpp"
+
+namespace saccade {
+
+enum class LaunchWay : uint32_t {
+  kWindow = 0,  // window.hpp: device graphs, fire-and-forget
+  kLoop = 1,    // loop.hpp: one graph of WHILE and SWITCH
+  kHost = 2,    // host_loop.hpp: a host thread, one copy and one launch per step
+};
+inline const char* name_of(LaunchWay way) {
+  switch (way) {
+    case LaunchWay::kWindow:
+      return "device graphs";
+    case LaunchWay::kLoop:
+      return "while and switch";
+    case LaunchWay::kHost:
+      return "host";
+  }
+  return "unknown";
+}
+
+/// What capturing took.
+struct CaptureReport {
+  uint32_t num_shapes = 0;
+  uint32_t num_executables = 0;
+  double seconds = 0;
+  size_t device_bytes = 0;  // of the GPU's memory, for all of them
+  std::string sentence() const {
+    char text[160];
+    const double mib = static_cast<double>(device_bytes) / (1 << 20);
+    std::snprintf(text, sizeof(text), "%u shapes, %u executables, %.2f s, %.1f MiB (%.3f each)",
+                  num_shapes, num_executables, seconds, mib,
+                  num_executables == 0 ? 0 : mib / num_executables);
+    return text;
+  }
+};
+/// Told after each shape: how many are done, and how many there are.
+using CaptureProgress = std::function<void(uint32_t, uint32_t)>;
+
+class Launcher {
+ public:
+  virtual ~Launcher() = default;
+  /// Captures all shapes. `kernels` outlives the launcher. Once.
+  virtual void capture(const StepKernels& kernels, const std::vector<GraphShape>& shapes,
+                       const CaptureProgress& progress, CaptureReport& report) = 0;
+  /// Begins a life; returns at once. `life` is copied.
+  virtual void start(const Life& life, bool overlapped) = 0;
+  /// Waits for a life that has ended.
+  virtual void finish() = 0;
+};
+
+/// `line`, `batch`: where the last kernel of a step finds the step's number and leaves word.
+struct SignalTarget {
+  StepLine* line;
+  const StepBatch* batch;
+};
+std::unique_ptr<Launcher> make_window_launcher(const SignalTarget& signal);
+std::unique_ptr<Launcher> make_loop_launcher(const SignalTarget& signal);
+
+/// What way (c) works with beside the life: the device's copy of the tables, and both ends of the
+/// upload.
+struct HostLink {
+  Limits limits;
+  uint32_t* copy_words;    // device: the copy's first word
+  uint32_t* upload_words;  // pinned: written by the tick
+};
+std::unique_ptr<Launcher> make_host_launcher(const HostLink& link);
+
+}  // namespace saccade

@@ -1,0 +1,105 @@
+// Way (a) on a GPU: window.hpp has the rules. Compiled as relocatable device code, because it
+// launches graphs from the device.
+#include "cuda/block_crew.cuh"
+#include "cuda/launch/capture.hpp"
+#include "cuda/launch/window.hpp"
+
+namespace saccade {
+namespace {
+
+/// Launches from the device; one thread uses it.
+struct DeviceGraphs {
+  const cudaGraphExec_t* executables;  // [shapes][kInstances]
+
+  __device__ Fired fire(uint32_t graph, uint64_t step) const {
+    // SYNC: a fence at system scope, with the begin of the step's kernels: they see the batch and
+    // the tables that this thread has written.
+    fence_seq_cst();
+    const cudaError_t error = cudaGraphLaunch(executables[graph * kInstances + step % kInstances],
+                                              cudaStreamGraphFireAndForget);
+    if (error == cudaSuccess) return {Fired::kLaunched, 0};
+    if (error == cudaErrorInvalidValue) return {Fired::kBusy, static_cast<uint32_t>(error)};
+    return {Fired::kFailed, static_cast<uint32_t>(error)};
+  }
+  __device__ uint32_t relaunch() const {
+    fence_seq_cst();
+    return static_cast<uint32_t>(
+        cudaGraphLaunch(cudaGetCurrentGraphExec(), cudaStreamGraphTailLaunch));
+  }
+};
+
+template <bool kOverlapped>
+__global__ void __launch_bounds__(kBlockThreads, 1)
+    window_kernel(const Life life, const DeviceGraphs graphs) {
+  run_block(&life.control->crash, [&](ScanBoard& board, BlockCrew& crew) {
+    DeviceGraphs mine = graphs;
+    lead_window<kOverlapped>(life, board, crew, mine);
+  });
+}
+
+class WindowLauncher : public Launcher {
+ public:
+  explicit WindowLauncher(const SignalTarget& signal) : signal_(signal) {}
+
+  void capture(const StepKernels& kernels, const std::vector<GraphShape>& shapes,
+               const CaptureProgress& progress, CaptureReport& report) override {
+    const CaptureMeter meter;
+    std::vector<cudaGraphExec_t> handles;
+    for (const GraphShape& shape : shapes) {
+      const Graph graph = capture_graph(stream_, [&](cudaStream_t stream) {
+        kernels.enqueue(stream, shape);
+        enqueue_signal(stream, signal_);
+      });
+      for (uint32_t i = 0; i < kInstances; ++i) handles.push_back(instantiate(graph));
+      progress(static_cast<uint32_t>(handles.size()) / kInstances,
+               static_cast<uint32_t>(shapes.size()));
+    }
+    handles_ = std::make_unique<DeviceMemory>(handles.size() * sizeof(handles[0]));
+    require(cudaMemcpy(handles_->data(), handles.data(), handles.size() * sizeof(handles[0]),
+                       cudaMemcpyHostToDevice),
+            "cudaMemcpy");
+    stream_.wait();
+    report.num_shapes = static_cast<uint32_t>(shapes.size());
+    report.num_executables = static_cast<uint32_t>(handles.size());
+    meter.fill(report);
+  }
+
+  void start(const Life& life, bool overlapped) override {
+    const DeviceGraphs graphs = {handles_->as<const cudaGraphExec_t>()};
+    const Graph graph = capture_graph(stream_, [&](cudaStream_t stream) {
+      if (overlapped) {
+        window_kernel<true><<<1, kBlockThreads, 0, stream>>>(life, graphs);
+      } else {
+        window_kernel<false><<<1, kBlockThreads, 0, stream>>>(life, graphs);
+      }
+      require(cudaGetLastError(), "capture of the scheduler's kernel");
+    });
+    // It launches itself, so it too must be a device graph.
+    const cudaGraphExec_t scheduler = instantiate(graph);
+    stream_.wait();
+    require(cudaGraphLaunch(scheduler, stream_.get()), "cudaGraphLaunch");
+  }
+
+  void finish() override { stream_.wait(); }
+
+ private:
+  /// For launch from the device; uploaded, as that requires.
+  cudaGraphExec_t instantiate(const Graph& graph) {
+    executables_.emplace_back(graph, cudaGraphInstantiateFlagDeviceLaunch);
+    require(cudaGraphUpload(executables_.back().get(), stream_.get()), "cudaGraphUpload");
+    return executables_.back().get();
+  }
+
+  const SignalTarget signal_;
+  const Stream stream_;
+  std::vector<Executable> executables_;
+  std::unique_ptr<DeviceMemory> handles_;
+};
+
+}  // namespace
+
+std::unique_ptr<Launcher> make_window_launcher(const SignalTarget& signal) {
+  return std::make_unique<WindowLauncher>(signal);
+}
+
+}  // namespace saccade

@@ -1,0 +1,473 @@
+// Attention over the paged KV: [block][layer][k|v][token][kv_head][head_dim], bf16.
+//
+// A query vector is a (row, head) pair; those of one kv head share K and V. A warp takes 16 of them
+// through a context as rows of mma.m16n8k16. The context is walked in tiles of kContextTile
+// positions with a running softmax, begun anew at each multiple of kContextChunk; the chunks are
+// folded together in rising order, each weighed by its greatest score. Rows that are alone in their
+// sequence (decodes) have a warp per chunk, and FoldChunksKernel folds; tiles of more rows
+// (prompts) walk all chunks in one block and fold as they go. Both do the same operations in the
+// same order for a vector, and what a vector does not see changes none of its bits: a masked
+// position has weight 0, a tile or chunk that is masked as a whole has factor 1 for what was there.
+#pragma once
+#include "cuda/model/block_ops.hpp"
+#include "cuda/model/view.hpp"
+
+namespace saccade::gpu {
+
+struct AttentionArgs {
+  StepPlan plan;
+  SeatTables seats;
+  const Half* q;  // [rows][q_stride]: [kv_heads][group][head_dim]
+  uint32_t q_stride;
+  Half* out;  // the same form
+  KvMemory kv;
+  size_t k_offset;  // halves from the start of a block to this layer's K
+  uint32_t num_heads;
+  uint32_t num_kv_heads;
+  uint32_t head_dim;   // a multiple of 16, <= kDim of the kernel
+  uint32_t window;     // positions that a row may look back, itself included; 0 = all
+  float scale;         // of scores, times log2(e)
+  float* item_sums;    // [items][heads][head_dim]
+  float* item_scales;  // [items][heads][2]
+
+  SAC_HD uint32_t group() const { return num_heads / num_kv_heads; }
+  SAC_HD uint32_t begin_of(uint32_t position) const {
+    return window != 0 && position + 1 > window ? position + 1 - window : 0;
+  }
+};
+
+/// A running softmax of kDim dimensions. A thread holds two vectors (lane / 4 and 8 further) as the
+/// mma leaves them: dimensions 8 i + 2 (lane % 4) and the next, of the first in v[i][0..1], of the
+/// second in v[i][2..3].
+template <uint32_t kDim>
+struct Walk {
+  float v[kDim / 8][4];
+  float max[2];
+  float sum[2];  // in a chunk: the thread's own positions
+
+  SAC_DEVICE void clear() {
+    SAC_UNROLL
+    for (uint32_t i = 0; i < kDim / 8; ++i) {
+      SAC_UNROLL
+      for (uint32_t e = 0; e < 4; ++e) v[i][e] = 0;
+    }
+    max[0] = max[1] = -infinity();
+    sum[0] = sum[1] = 0;
+  }
+};
+
+/// What exponents are measured from: 0 where nothing was seen, so that no difference is NaN.
+SAC_DEVICE float reference_of(float max) { return max == -infinity() ? 0.0f : max; }
+
+/// The vectors of a warp as mma rows, and what the thread's two of them see.
+template <uint32_t kDim>
+struct Queries {
+  uint32_t a[kDim / 16][4];
+  uint32_t begin[2];
+  uint32_t end[2];  // = begin: nothing
+};
+
+/// What a walk goes over: positions [begin, end) of a sequence, for one kv head.
+struct Context {
+  const uint32_t* block_table;
+  uint32_t kv_head;
+  uint32_t begin;
+  uint32_t end;
+
+  /// Where the first tile begins.
+  SAC_HD uint32_t base() const { return begin / kContextTile * kContextTile; }
+};
+
+template <uint32_t kDim>
+struct ContextTile {
+  static constexpr uint32_t kPieces = kDim / kPiece;
+  static constexpr uint32_t kHalves = kContextTile * kDim;  // of K, and as many of V
+
+  /// Starts the copies of positions [base, base + kContextTile), by `kCopiers` threads. Dimensions
+  /// from head_dim on, and positions outside [begin, end), are zero: blocks of positions that
+  /// nobody sees may be another sequence's by now.
+  template <uint32_t kCopiers, class Block>
+  SAC_DEVICE static void fetch(const Block& b, const AttentionArgs& a, const Context& c,
+                               uint32_t base, uint32_t copier, Half* to) {
+    SAC_UNROLL
+    for (uint32_t i = 0; i < kContextTile * kPieces / kCopiers; ++i) {
+      const uint32_t at = copier + i * kCopiers;
+      const uint32_t row = at / kPieces, piece = at % kPieces;
+      const uint32_t position = max_u32(c.begin, min_u32(base + row, c.end - 1));
+      const bool real = base + row == position && piece * kPiece < a.head_dim;
+      const uint32_t block = c.block_table[position / a.kv.block_size];
+      const Half* from = reinterpret_cast<const Half*>(a.kv.data + block * a.kv.block_bytes) +
+                         a.k_offset + size_t{position % a.kv.block_size} * a.kv.token_stride +
+                         c.kv_head * a.head_dim + (real ? piece * kPiece : 0);
+      Half* k = to + row * kDim + swizzle(row, piece) * kPiece;
+      b.copy16(k, from, real);
+      b.copy16(k + kHalves, from + a.kv.plane, real);
+    }
+  }
+
+  /// Scores of the warp's vectors with the tile's positions: s[j][0..1] of the thread's first
+  /// vector with positions 8 j + 2 (lane % 4) and the next, s[j][2..3] of its second.
+  template <class Block>
+  SAC_DEVICE static void score(const Block& b, const Half* k, const Queries<kDim>& q,
+                               float (&s)[kContextTile / 8][4]) {
+    SAC_UNROLL
+    for (uint32_t j = 0; j < kContextTile / 8; ++j) {
+      SAC_UNROLL
+      for (uint32_t e = 0; e < 4; ++e) s[j][e] = 0;
+      const uint32_t row = j * 8 + b.lane() % 8;
+      SAC_UNROLL
+      for (uint32_t d = 0; d < kDim / 32; ++d) {
+        uint32_t x[4];
+        b.load_matrices(x, k + row * kDim + swizzle(row, d * 4 + b.lane() / 8) * kPiece);
+        b.mma(s[j], q.a[2 * d], x[0], x[1]);
+        b.mma(s[j], q.a[2 * d + 1], x[2], x[3]);
+      }
+    }
+  }
+
+  /// Scores become weights; what was gathered before is scaled down to the new reference.
+  template <class Block>
+  SAC_DEVICE static void weigh(const Block& b, const AttentionArgs& a, const Queries<kDim>& q,
+                               uint32_t base, float (&s)[kContextTile / 8][4], Walk<kDim>& walk) {
+    SAC_UNROLL
+    for (uint32_t h = 0; h < 2; ++h) {
+      float top = -infinity();
+      SAC_UNROLL
+      for (uint32_t j = 0; j < kContextTile / 8; ++j) {
+        SAC_UNROLL
+        for (uint32_t e = 0; e < 2; ++e) {
+          const uint32_t position = base + j * 8 + b.lane() % 4 * 2 + e;
+          const bool seen = position >= q.begin[h] && position < q.end[h];
+          float& score = s[j][2 * h + e];
+          score = seen ? score * a.scale : -infinity();
+          top = max_f(top, score);
+        }
+      }
+      top = max_f(top, b.shuffle_xor(top, 1));
+      top = max_f(top, b.shuffle_xor(top, 2));
+      const float max = max_f(walk.max[h], top);
+      const float reference = reference_of(max);
+      const float factor = b.exp2(walk.max[h] - reference);
+      float sum = 0;
+      SAC_UNROLL
+      for (uint32_t j = 0; j < kContextTile / 8; ++j) {
+        SAC_UNROLL
+        for (uint32_t e = 0; e < 2; ++e) {
+          float& weight = s[j][2 * h + e];
+          weight = b.exp2(weight - reference);
+          sum += weight;
+        }
+      }
+      walk.max[h] = max;
+      walk.sum[h] = walk.sum[h] * factor + sum;
+      SAC_UNROLL
+      for (uint32_t i = 0; i < kDim / 8; ++i) {
+        walk.v[i][2 * h] *= factor;
+        walk.v[i][2 * h + 1] *= factor;
+      }
+    }
+  }
+
+  /// Adds the weighted V of the tile.
+  template <class Block>
+  SAC_DEVICE static void gather(const Block& b, const Half* v,
+                                const float (&s)[kContextTile / 8][4], Walk<kDim>& walk) {
+    SAC_UNROLL
+    for (uint32_t p = 0; p < kContextTile / 16; ++p) {
+      const uint32_t w[4] = {b.pack(s[2 * p][0], s[2 * p][1]), b.pack(s[2 * p][2], s[2 * p][3]),
+                             b.pack(s[2 * p + 1][0], s[2 * p + 1][1]),
+                             b.pack(s[2 * p + 1][2], s[2 * p + 1][3])};
+      const uint32_t row = p * 16 + b.lane() % 16;
+      SAC_UNROLL
+      for (uint32_t d = 0; d < kDim / 16; ++d) {
+        uint32_t x[4];
+        b.load_transposed(x, v + row * kDim + swizzle(row, d * 2 + b.lane() / 16) * kPiece);
+        b.mma(walk.v[2 * d], w, x[0], x[1]);
+        b.mma(walk.v[2 * d + 1], w, x[2], x[3]);
+      }
+    }
+  }
+
+  /// Takes the warp's vectors through one tile.
+  template <class Block>
+  SAC_DEVICE static void fold(const Block& b, const AttentionArgs& a, const Half* tile,
+                              const Queries<kDim>& q, uint32_t base, Walk<kDim>& walk) {
+    float s[kContextTile / 8][4];
+    score(b, tile, q, s);
+    weigh(b, a, q, base, s, walk);
+    gather(b, tile + kHalves, s, walk);
+  }
+};
+
+/// Gathers the sums of a chunk's quads: afterwards all four lanes of a vector hold its sum.
+template <uint32_t kDim, class Block>
+SAC_DEVICE void close_chunk(const Block& b, Walk<kDim>& walk) {
+  SAC_UNROLL
+  for (uint32_t h = 0; h < 2; ++h) {
+    walk.sum[h] += b.shuffle_xor(walk.sum[h], 1);
+    walk.sum[h] += b.shuffle_xor(walk.sum[h], 2);
+  }
+}
+
+/// What folds a chunk into those before it.
+struct ChunkFactors {
+  float max;
+  float before;
+  float chunk;
+};
+template <class Block>
+SAC_DEVICE ChunkFactors fold_factors(const Block& b, float max_before, float max_chunk) {
+  const float max = max_f(max_before, max_chunk);
+  const float reference = reference_of(max);
+  return {max, b.exp2(max_before - reference), b.exp2(max_chunk - reference)};
+}
+SAC_DEVICE float fold_value(const ChunkFactors& f, float before, float chunk) {
+  return before * f.before + chunk * f.chunk;
+}
+
+/// Loads the warp's 16 vectors, of which the first is `first` of the tile's rows times group.
+template <uint32_t kDim, class Block>
+SAC_DEVICE void load_queries(const Block& b, const AttentionArgs& a, const RowTile& tile,
+                             uint32_t kv_head, uint32_t first, Queries<kDim>& q) {
+  const uint32_t group = a.group();
+  SAC_UNROLL
+  for (uint32_t h = 0; h < 2; ++h) {
+    const uint32_t vector = first + b.lane() / 4 + h * 8;
+    const uint32_t row = vector / group;
+    const bool there = row < tile.num_rows;
+    const uint32_t position = tile.first_position + row;
+    q.end[h] = there ? position + 1 : 0;
+    q.begin[h] = there ? a.begin_of(position) : 0;
+    const Half* at = a.q + size_t{tile.first_row + (there ? row : 0)} * a.q_stride +
+                     size_t{kv_head * group + vector % group} * a.head_dim;
+    SAC_UNROLL
+    for (uint32_t d = 0; d < kDim / 16; ++d) {
+      SAC_UNROLL
+      for (uint32_t e = 0; e < 2; ++e) {
+        const uint32_t dim = d * 16 + e * 8 + b.lane() % 4 * 2;
+        const bool real = there && dim < a.head_dim;
+        q.a[d][e * 2 + h] = real ? *reinterpret_cast<const uint32_t*>(at + dim) : 0;
+      }
+    }
+  }
+}
+
+/// A warp per chunk of the context of a lone row, kv head by kv head. Warps walk over units, so
+/// that the grid does not depend on the contexts' lengths.
+template <uint32_t kDim>
+struct ChunkAttentionKernel {
+  using Args = AttentionArgs;
+  using Tile = ContextTile<kDim>;
+  static constexpr uint32_t kWarps = 2;  // three stages each, twice in a multiprocessor
+  static constexpr uint32_t kThreads = kWarps * kWarpThreads;
+  static constexpr uint32_t kBlocksPerSm = 2;
+  static constexpr uint32_t kStages = 3;
+  static constexpr uint32_t kStageHalves = 2 * Tile::kHalves;
+  static constexpr uint32_t kSharedBytes = kWarps * kStages * kStageHalves * sizeof(Half);
+
+  template <class Block>
+  SAC_DEVICE static void run(const Block& b, const Args& a) {
+    const uint32_t vector_tiles = ceil_div(a.group(), 16);
+    const uint32_t per_item = a.num_kv_heads * vector_tiles;
+    const uint32_t units = a.plan.counts->num_items * per_item;
+    // Neighbouring units go to different blocks: few of them still use all memory channels.
+    for (uint32_t u = b.warp() * b.grid_x() + b.x(); u < units; u += kWarps * b.grid_x()) {
+      attend(b, a, u / per_item, u % per_item / vector_tiles, u % vector_tiles * 16);
+    }
+  }
+
+ private:
+  template <class Block>
+  SAC_DEVICE static void attend(const Block& b, const Args& a, uint32_t index, uint32_t kv_head,
+                                uint32_t first_vector) {
+    const ChunkItem item = a.plan.items[index];
+    Half* stages = reinterpret_cast<Half*>(b.shared()) + b.warp() * kStages * kStageHalves;
+    Queries<kDim> q;
+    const RowTile tile = {item.seat, item.row, 1, item.position};
+    load_queries(b, a, tile, kv_head, first_vector, q);
+    // Empty where the layer's window begins behind the chunk.
+    const Context context = {a.seats.block_table(item.seat), kv_head,
+                             max_u32(item.chunk * kContextChunk, a.begin_of(item.position)),
+                             min_u32((item.chunk + 1) * kContextChunk, item.position + 1)};
+    Walk<kDim> walk;
+    walk.clear();
+    const auto fetch = [&](uint32_t base, uint32_t stage) {
+      if (base < context.end) {
+        Tile::template fetch<kWarpThreads>(b, a, context, base, b.lane(),
+                                           stages + stage * kStageHalves);
+      }
+      b.commit();
+    };
+    SAC_UNROLL
+    for (uint32_t s = 0; s + 1 < kStages; ++s) fetch(context.base() + s * kContextTile, s);
+    uint32_t stage = 0;
+    for (uint32_t base = context.base(); base < context.end; base += kContextTile) {
+      b.template wait<kStages - 2>();
+      b.warp_sync();  // this tile has arrived for every lane, and the last one's stage is free
+      fetch(base + (kStages - 1) * kContextTile, (stage + kStages - 1) % kStages);
+      Tile::fold(b, a, stages + stage * kStageHalves, q, base, walk);
+      stage = (stage + 1) % kStages;
+    }
+    b.warp_sync();  // before the next unit's copies
+    close_chunk(b, walk);
+    store(b, a, index, kv_head, first_vector, walk);
+  }
+
+  template <class Block>
+  SAC_DEVICE static void store(const Block& b, const Args& a, uint32_t index, uint32_t kv_head,
+                               uint32_t first_vector, const Walk<kDim>& walk) {
+    SAC_UNROLL
+    for (uint32_t h = 0; h < 2; ++h) {
+      const uint32_t vector = first_vector + b.lane() / 4 + h * 8;
+      if (vector >= a.group()) continue;
+      const size_t at = size_t{index} * a.num_heads + kv_head * a.group() + vector;
+      if (b.lane() % 4 == 0) {
+        a.item_scales[2 * at] = walk.max[h];
+        a.item_scales[2 * at + 1] = walk.sum[h];
+      }
+      float* sums = a.item_sums + at * a.head_dim;
+      SAC_UNROLL
+      for (uint32_t i = 0; i < kDim / 8; ++i) {
+        const uint32_t dim = i * 8 + b.lane() % 4 * 2;
+        if (dim >= a.head_dim) continue;
+        sums[dim] = walk.v[i][2 * h];
+        sums[dim + 1] = walk.v[i][2 * h + 1];
+      }
+    }
+  }
+};
+
+/// Folds the chunks of lone rows. Grid: split rows, ceil(heads / kWarps); a warp per head.
+template <uint32_t kDim>
+struct FoldChunksKernel {
+  using Args = AttentionArgs;
+  static constexpr uint32_t kWarps = 4;
+  static constexpr uint32_t kThreads = kWarps * kWarpThreads;
+  static constexpr uint32_t kBlocksPerSm = 4;
+  static constexpr uint32_t kSharedBytes = 0;
+
+  template <class Block>
+  SAC_DEVICE static void run(const Block& b, const Args& a) {
+    const uint32_t head = b.y() * kWarps + b.warp();
+    if (b.x() >= a.plan.counts->num_split_rows || head >= a.num_heads) return;
+    const SplitRow split = a.plan.split_rows[b.x()];
+    constexpr uint32_t kPerLane = kDim / kWarpThreads;
+    float total[kPerLane] = {};
+    float max = -infinity(), sum = 0;
+    for (uint32_t i = 0; i < split.num_items; ++i) {
+      const size_t at = size_t{split.first_item + i} * a.num_heads + head;
+      const ChunkFactors f = fold_factors(b, max, a.item_scales[2 * at]);
+      max = f.max;
+      sum = fold_value(f, sum, a.item_scales[2 * at + 1]);
+      SAC_UNROLL
+      for (uint32_t e = 0; e < kPerLane; ++e) {
+        const uint32_t dim = b.lane() + e * kWarpThreads;
+        const float chunk = dim < a.head_dim ? a.item_sums[at * a.head_dim + dim] : 0.0f;
+        total[e] = fold_value(f, total[e], chunk);
+      }
+    }
+    const float inverse = 1.0f / sum;
+    Half* out = a.out + size_t{split.row} * a.q_stride + size_t{head} * a.head_dim;
+    SAC_UNROLL
+    for (uint32_t e = 0; e < kPerLane; ++e) {
+      const uint32_t dim = b.lane() + e * kWarpThreads;
+      if (dim < a.head_dim) out[dim] = narrow(total[e] * inverse);
+    }
+  }
+};
+
+/// A block per tile of rows and kv head: kTileVectors vectors share each tile of K and V. Grid: row
+/// tiles, kv heads, ceil(group / kTileVectors).
+template <uint32_t kDim>
+struct TileAttentionKernel {
+  using Args = AttentionArgs;
+  using Tile = ContextTile<kDim>;
+  static constexpr uint32_t kWarps = kTileVectors / 16;
+  static constexpr uint32_t kThreads = kWarps * kWarpThreads;
+  static constexpr uint32_t kBlocksPerSm = 2;
+  static constexpr uint32_t kStages = 3;
+  static constexpr uint32_t kStageHalves = 2 * Tile::kHalves;
+  static constexpr uint32_t kSharedBytes = kStages * kStageHalves * sizeof(Half);
+
+  template <class Block>
+  SAC_DEVICE static void run(const Block& b, const Args& a) {
+    if (b.x() >= a.plan.counts->num_tiles) return;
+    const RowTile tile = a.plan.tiles[b.x()];
+    const uint32_t kv_head = b.y();
+    const uint32_t first_vector = b.z() * kTileVectors + b.warp() * 16;
+    Half* stages = reinterpret_cast<Half*>(b.shared());
+    Queries<kDim> q;
+    load_queries(b, a, tile, kv_head, first_vector, q);
+    // The first row sees the earliest position, the last the latest.
+    const Context context = {a.seats.block_table(tile.seat), kv_head,
+                             a.begin_of(tile.first_position), tile.first_position + tile.num_rows};
+    Walk<kDim> walk, total;
+    walk.clear();
+    total.clear();
+    const auto fetch = [&](uint32_t base, uint32_t stage) {
+      if (base < context.end) {
+        Tile::template fetch<kThreads>(b, a, context, base, b.thread(),
+                                       stages + stage * kStageHalves);
+      }
+      b.commit();
+    };
+    SAC_UNROLL
+    for (uint32_t s = 0; s + 1 < kStages; ++s) fetch(context.base() + s * kContextTile, s);
+    uint32_t stage = 0;
+    for (uint32_t base = context.base(); base < context.end; base += kContextTile) {
+      b.template wait<kStages - 2>();
+      b.sync();
+      fetch(base + (kStages - 1) * kContextTile, (stage + kStages - 1) % kStages);
+      Tile::fold(b, a, stages + stage * kStageHalves, q, base, walk);
+      stage = (stage + 1) % kStages;
+      if ((base + kContextTile) % kContextChunk == 0 || base + kContextTile >= context.end) {
+        fold_chunk(b, walk, total);
+      }
+    }
+    store(b, a, tile, kv_head, first_vector, total);
+  }
+
+ private:
+  template <class Block>
+  SAC_DEVICE static void fold_chunk(const Block& b, Walk<kDim>& walk, Walk<kDim>& total) {
+    close_chunk(b, walk);
+    SAC_UNROLL
+    for (uint32_t h = 0; h < 2; ++h) {
+      const ChunkFactors f = fold_factors(b, total.max[h], walk.max[h]);
+      total.max[h] = f.max;
+      total.sum[h] = fold_value(f, total.sum[h], walk.sum[h]);
+      SAC_UNROLL
+      for (uint32_t i = 0; i < kDim / 8; ++i) {
+        SAC_UNROLL
+        for (uint32_t e = 2 * h; e < 2 * h + 2; ++e) {
+          total.v[i][e] = fold_value(f, total.v[i][e], walk.v[i][e]);
+        }
+      }
+    }
+    walk.clear();
+  }
+
+  template <class Block>
+  SAC_DEVICE static void store(const Block& b, const Args& a, const RowTile& tile, uint32_t kv_head,
+                               uint32_t first_vector, const Walk<kDim>& total) {
+    const uint32_t group = a.group();
+    SAC_UNROLL
+    for (uint32_t h = 0; h < 2; ++h) {
+      const uint32_t vector = first_vector + b.lane() / 4 + h * 8;
+      const uint32_t row = vector / group;
+      if (row >= tile.num_rows) continue;
+      const float inverse = 1.0f / total.sum[h];
+      Half* out = a.out + size_t{tile.first_row + row} * a.q_stride +
+                  size_t{kv_head * group + vector % group} * a.head_dim;
+      SAC_UNROLL
+      for (uint32_t i = 0; i < kDim / 8; ++i) {
+        const uint32_t dim = i * 8 + b.lane() % 4 * 2;
+        if (dim >= a.head_dim) continue;
+        *reinterpret_cast<uint32_t*>(out + dim) =
+            b.pack(total.v[i][2 * h] * inverse, total.v[i][2 * h + 1] * inverse);
+      }
+    }
+  }
+};
+
+}  // namespace saccade::gpu

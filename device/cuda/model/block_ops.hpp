@@ -1,0 +1,74 @@
+// Sums over the threads of a block. All threads call; the first kOpsBytes of shared memory belong
+// to these functions.
+#pragma once
+#include "cuda/model/words.hpp"
+
+namespace saccade::gpu {
+
+/// A word per warp, of up to 32 warps.
+inline constexpr uint32_t kOpsBytes = 128;
+
+/// The sum over a warp, in all lanes, by one tree: the same in any company.
+template <class Block, class T>
+SAC_DEVICE T warp_sum(const Block& b, T value) {
+  SAC_UNROLL
+  for (uint32_t mask = kWarpThreads / 2; mask > 0; mask /= 2) value += b.shuffle_xor(value, mask);
+  return value;
+}
+template <class Block>
+SAC_DEVICE float warp_max(const Block& b, float value) {
+  SAC_UNROLL
+  for (uint32_t mask = kWarpThreads / 2; mask > 0; mask /= 2) {
+    value = max_f(value, b.shuffle_xor(value, mask));
+  }
+  return value;
+}
+
+/// What each warp brings, open to all threads.
+template <uint32_t kThreads, class Block, class T>
+SAC_DEVICE const T* share_by_warp(const Block& b, T value) {
+  static_assert(sizeof(T) == 4 && kThreads <= 32 * kWarpThreads);
+  T* words = reinterpret_cast<T*>(b.shared());
+  b.sync();  // nobody reads the last words any more
+  if (b.lane() == 0) words[b.warp()] = value;
+  b.sync();
+  return words;
+}
+
+/// The sum over the block, in all threads: by warps' trees, then warp after warp.
+template <uint32_t kThreads, class Block, class T>
+SAC_DEVICE T block_sum(const Block& b, T value) {
+  const T* sums = share_by_warp<kThreads>(b, warp_sum(b, value));
+  T total = sums[0];
+  for (uint32_t w = 1; w < kThreads / kWarpThreads; ++w) total += sums[w];
+  return total;
+}
+template <uint32_t kThreads, class Block>
+SAC_DEVICE float block_max(const Block& b, float value) {
+  const float* tops = share_by_warp<kThreads>(b, warp_max(b, value));
+  float top = tops[0];
+  for (uint32_t w = 1; w < kThreads / kWarpThreads; ++w) top = max_f(top, tops[w]);
+  return top;
+}
+
+/// The sum over the threads below this one; adds that over all threads to `total`.
+template <uint32_t kThreads, class Block>
+SAC_DEVICE uint32_t running_sum(const Block& b, uint32_t value, uint32_t& total) {
+  uint32_t sum = value;  // with the lanes below
+  SAC_UNROLL
+  for (uint32_t by = 1; by < kWarpThreads; by *= 2) {
+    const uint32_t below = b.shuffle_up(sum, by);
+    if (b.lane() >= by) sum += below;
+  }
+  const uint32_t of_warp = b.shuffle(sum, kWarpThreads - 1);
+  const uint32_t* warps = share_by_warp<kThreads>(b, of_warp);
+  uint32_t before = 0, all = 0;
+  for (uint32_t w = 0; w < kThreads / kWarpThreads; ++w) {
+    before += w < b.warp() ? warps[w] : 0;
+    all += warps[w];
+  }
+  total += all;
+  return before + sum - value;
+}
+
+}  // namespace saccade::gpu

@@ -1,0 +1,122 @@
+// A thread's view of its block on a GPU: thin names for the instructions that kernels use.
+#pragma once
+#include <cuda_runtime.h>
+
+#include "cuda/model/words.hpp"
+
+namespace saccade::gpu {
+
+class DeviceBlock {
+ public:
+  __device__ uint32_t thread() const { return threadIdx.x; }
+  __device__ uint32_t lane() const { return threadIdx.x % kWarpThreads; }
+  __device__ uint32_t warp() const { return threadIdx.x / kWarpThreads; }
+  __device__ uint32_t x() const { return blockIdx.x; }
+  __device__ uint32_t y() const { return blockIdx.y; }
+  __device__ uint32_t z() const { return blockIdx.z; }
+  __device__ uint32_t grid_x() const { return gridDim.x; }
+
+  /// The block's shared memory, aligned to 128 bytes, uninitialised.
+  __device__ unsigned char* shared() const {
+    extern __shared__ __align__(128) unsigned char memory[];
+    return memory;
+  }
+
+  __device__ void sync() const { __syncthreads(); }
+  __device__ void warp_sync() const { __syncwarp(); }
+
+  template <class T>
+  __device__ T shuffle_xor(T value, uint32_t mask) const {
+    return __shfl_xor_sync(kAllLanes, value, static_cast<int>(mask));
+  }
+  template <class T>
+  __device__ T shuffle(T value, uint32_t lane) const {
+    return __shfl_sync(kAllLanes, value, static_cast<int>(lane));
+  }
+  template <class T>
+  __device__ T shuffle_up(T value, uint32_t by) const {
+    return __shfl_up_sync(kAllLanes, value, by);
+  }
+  __device__ uint32_t ballot(bool vote) const { return __ballot_sync(kAllLanes, vote); }
+
+  __device__ static uint32_t popcount(uint32_t word) {
+    return static_cast<uint32_t>(__popc(static_cast<int>(word)));
+  }
+
+  // Atomics on integers only: what they leave does not depend on their order.
+  __device__ uint32_t add(uint32_t* at, uint32_t value) const { return atomicAdd(at, value); }
+  __device__ void add(uint64_t* at, uint64_t value) const {
+    atomicAdd(reinterpret_cast<unsigned long long*>(at), value);
+  }
+  __device__ void max(uint32_t* at, uint32_t value) const { atomicMax(at, value); }
+  __device__ void min(uint32_t* at, uint32_t value) const { atomicMin(at, value); }
+  __device__ uint32_t exchange(uint32_t* at, uint32_t value) const { return atomicExch(at, value); }
+
+  /// 16 bytes from global to shared memory, behind the thread's back; zeros when not `real`.
+  __device__ void copy16(void* shared_to, const void* global_from, bool real = true) const {
+    const uint32_t bytes = real ? 16 : 0;
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(address(shared_to)),
+                 "l"(global_from), "r"(bytes)
+                 : "memory");
+  }
+  /// Closes a group of copies.
+  __device__ void commit() const { asm volatile("cp.async.commit_group;" ::: "memory"); }
+  /// Waits until all but the thread's youngest kLeft groups have arrived.
+  template <uint32_t kLeft>
+  __device__ void wait() const {
+    asm volatile("cp.async.wait_group %0;" ::"n"(kLeft) : "memory");
+  }
+
+  /// Four 8x8 matrices of 16-bit elements; lane 8 m + r names row r of matrix m. Of each the lane
+  /// receives elements 2 (lane % 4) and the next of row lane / 4.
+  __device__ void load_matrices(uint32_t (&out)[4], const void* row) const {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(out[0]), "=r"(out[1]), "=r"(out[2]), "=r"(out[3])
+                 : "r"(address(row))
+                 : "memory");
+  }
+  /// The same of each matrix's transpose.
+  __device__ void load_transposed(uint32_t (&out)[4], const void* row) const {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(out[0]), "=r"(out[1]), "=r"(out[2]), "=r"(out[3])
+                 : "r"(address(row))
+                 : "memory");
+  }
+  /// d += a b, by mma.m16n8k16 on bf16 with sums in float. With g = lane / 4 and t = lane % 4:
+  /// a: (row g, k 2t..), (g + 8, 2t..), (g, 2t + 8..), (g + 8, 2t + 8..);
+  /// b: (k 2t.., column g), (2t + 8.., g); d: (g, 2t), (g, 2t + 1), (g + 8, 2t), (g + 8, 2t + 1).
+  __device__ void mma(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) const {
+    asm volatile(
+        "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
+        "{%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+  }
+  /// Two floats as a pair of bf16, the first in the low half.
+  __device__ uint32_t pack(float low, float high) const {
+    uint32_t pair;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
+    return pair;
+  }
+  /// 2^x by the special function unit: exact 1 for 0, 0 for -inf.
+  __device__ float exp2(float x) const {
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+  }
+
+ private:
+  __device__ static uint32_t address(const void* shared) {
+    return static_cast<uint32_t>(__cvta_generic_to_shared(shared));
+  }
+};
+
+/// A kernel struct as a kernel.
+template <class Kernel>
+__global__ void __launch_bounds__(Kernel::kThreads, Kernel::kBlocksPerSm)
+    entry(const __grid_constant__ typename Kernel::Args args) {
+  const DeviceBlock block;
+  Kernel::run(block, args);
+}
+
+}  // namespace saccade::gpu

@@ -1,0 +1,306 @@
+#include "cuda/model/layout.hpp"
+
+#include "cuda/model/experts.hpp"
+#include "cuda/model/sample.hpp"
+#include "cuda/model/sequence_shape.hpp"
+#include "platform/layout.hpp"
+
+namespace saccade {
+namespace gpu {
+namespace {
+
+class Planner {
+ public:
+  Planner(ModelView& model, const ModelLimits& limits)
+      : m_(model), c_(model.config), limits_(limits) {}
+
+  void lay_out_weights(Layout& at) {
+    m_.widths = {round_up(c_.hidden_size, kStep), round_up(c_.num_heads * c_.head_dim, kStep),
+                 round_up(c_.intermediate_size, kStep),
+                 round_up(max_u32(c_.moe_intermediate_size, 1), kStep),
+                 round_up(c_.vocab_size, kTileOutputs)};
+    // The sampler reads whole sums; a vocabulary has tiles enough.
+    m_.lm_head = take_matrix(at, c_.vocab_size, c_.hidden_size, 0);
+    m_.embed =
+        c_.tied_embeddings != 0 ? m_.lm_head : take_matrix(at, c_.vocab_size, c_.hidden_size, 0);
+    m_.final_norm = at.take<float>(m_.widths.hidden);
+    const size_t angles = (size_t{limits_.max_model_len} + c_.rope_switch_len) * c_.rotary_dim / 2;
+    m_.cos = at.take<float>(angles);
+    m_.sin = at.take<float>(angles);
+    m_.layers.resize(c_.num_layers);
+    for (uint32_t l = 0; l < c_.num_layers; ++l) lay_out_layer(at, l);
+  }
+
+  void lay_out_kv(Layout& at) {
+    const size_t plane = size_t{limits_.block_size} * c_.num_kv_heads * c_.head_dim;
+    const size_t block_bytes = plane * sizeof(Half) * 2 * c_.num_layers;
+    m_.kv = {at.take<unsigned char>(block_bytes * limits_.num_blocks), block_bytes, plane,
+             limits_.block_size, c_.num_kv_heads * c_.head_dim};
+  }
+
+  void lay_out_workspace(Layout& at) {
+    SpaceView& s = m_.space;
+    s.limits = plan_limits();
+    s.logit_rows = s.limits.logit_rows;
+    const size_t rows = round_up(limits_.max_num_batched_tokens, kTileOutputs);
+    s.plan.counts = at.take<PlanCounts>(1);
+    s.plan.rows = at.take<PlanRow>(rows);
+    s.plan.items = at.take<ChunkItem>(s.limits.max_items);
+    s.plan.split_rows = at.take<SplitRow>(s.limits.max_seqs);
+    s.plan.tiles = at.take<RowTile>(s.limits.max_tiles());
+    s.plan.logits = at.take<LogitsRow>(s.limits.max_logits());
+    s.plan.logits_left = at.take<uint32_t>(s.limits.logit_tiles());
+    s.x = at.take<float>(rows * m_.widths.hidden);
+    s.normed = at.take<Half>(rows * m_.widths.hidden);
+    s.q = at.take<Half>(rows * m_.widths.mixed);
+    s.mixed = at.take<Half>(rows * m_.widths.mixed);
+    const size_t slots = c_.num_experts > 0 ? rows * c_.experts_per_token : 0;
+    s.gated = at.take<Half>(max_size(rows * m_.widths.gated, slots * m_.widths.expert_gated));
+    s.partials = at.take<float>(partial_floats());
+    s.item_sums = at.take<float>(size_t{s.limits.max_items} * c_.num_heads * c_.head_dim);
+    s.item_scales = at.take<float>(size_t{s.limits.max_items} * c_.num_heads * 2);
+    const size_t logit_rows = round_up(s.logit_rows, kTileOutputs);
+    s.final_rows = at.take<Half>(logit_rows * m_.widths.hidden);
+    s.logits = at.take<float>(logit_rows * m_.widths.vocab);
+    s.sample_stride = SampleMemory::words(c_.vocab_size);
+    s.sample_words = at.take<uint32_t>(kSampleBlocks * s.sample_stride);
+    if (c_.num_experts > 0) lay_out_experts(at, slots);
+  }
+
+ private:
+  static size_t max_size(size_t a, size_t b) { return a > b ? a : b; }
+
+  /// share: how many of such matrices a small step reads at once, 0 = always sum in one slice.
+  static MatrixView take_matrix(Layout& at, uint32_t n, uint32_t k, uint32_t share,
+                                uint32_t copies = 1) {
+    MatrixView m = {};
+    m.n = round_up(n, kTileOutputs);
+    m.k = round_up(k, kStep);
+    const Slicing s = share == 0 ? Slicing{1, m.steps()} : slicing_of(m.tiles() * share, m.steps());
+    m.slices = s.slices;
+    m.slice_steps = s.slice_steps;
+    m.data = at.take<Half>(m.halves() * copies);
+    return m;
+  }
+
+  void lay_out_layer(Layout& at, uint32_t l) {
+    LayerView& w = m_.layers[l];
+    const uint32_t q = c_.num_heads * c_.head_dim, kv = c_.num_kv_heads * c_.head_dim;
+    w.has_experts = has_experts(c_, l);
+    w.window = c_.sliding_window != nullptr ? c_.sliding_window[l] : 0;
+    w.input_norm = at.take<float>(m_.widths.hidden);
+    w.post_norm = at.take<float>(m_.widths.hidden);
+    w.q_norm = c_.qk_norm != 0 ? at.take<float>(c_.head_dim) : nullptr;
+    w.k_norm = c_.qk_norm != 0 ? at.take<float>(c_.head_dim) : nullptr;
+    w.qkv_bias = at.take<float>(q + 2 * kv);
+    w.o_bias = at.take<float>(m_.widths.hidden);
+    w.qkv = take_matrix(at, q + 2 * kv, c_.hidden_size, 1);
+    w.o = take_matrix(at, c_.hidden_size, q, 1);
+    if (w.has_experts) {
+      const uint32_t picks = c_.experts_per_token;
+      w.router = take_matrix(at, c_.num_experts, c_.hidden_size, 1);
+      w.expert_gate_up =
+          take_matrix(at, 2 * m_.widths.expert_gated, c_.hidden_size, picks, c_.num_experts);
+      w.expert_down =
+          take_matrix(at, c_.hidden_size, m_.widths.expert_gated, picks, c_.num_experts);
+      return;
+    }
+    w.gate_bias = at.take<float>(m_.widths.gated);
+    w.up_bias = at.take<float>(m_.widths.gated);
+    w.down_bias = at.take<float>(m_.widths.hidden);
+    w.gate_up = take_matrix(at, 2 * m_.widths.gated, c_.hidden_size, 1);
+    w.down = take_matrix(at, c_.hidden_size, m_.widths.gated, 1);
+  }
+
+  PlanLimits plan_limits() const {
+    PlanLimits p = {};
+    p.max_rows = limits_.max_num_batched_tokens;
+    p.max_seqs = limits_.max_num_seqs;
+    // A context's chunks: its whole ones, and up to two that it has a part of. Contexts own their
+    // blocks, so that all whole chunks together are no more than there are blocks for.
+    const uint64_t chunks = ceil_div(limits_.max_model_len, kContextChunk);
+    const uint64_t owned = uint64_t{limits_.num_blocks} * limits_.block_size / kContextChunk;
+    const uint64_t all = chunks * p.max_seqs, bound = owned + 2 * uint64_t{p.max_seqs};
+    p.max_items = static_cast<uint32_t>(all < bound ? all : bound);
+    p.tile_rows = tile_rows_of(c_.num_heads / c_.num_kv_heads);
+    p.logit_rows = min_u32(p.max_logits(), kMaxLogitRows);
+    p.max_window = 0;
+    for (uint32_t l = 0; l < c_.num_layers; ++l) {
+      const uint32_t window = m_.layers[l].window;
+      if (window == 0) {
+        p.max_window = 0;
+        break;
+      }
+      p.max_window = max_u32(p.max_window, window);
+    }
+    return p;
+  }
+
+  /// Of the largest sums of any product at any number of rows.
+  size_t partial_floats() const {
+    size_t most = 0;
+    const uint32_t max_rows = limits_.max_num_batched_tokens;
+    const auto hold = [&](const MatrixView& m, uint32_t rows, uint32_t tile_rows) {
+      const size_t slices = tile_rows > kMaxSplitTile ? 1 : m.slices;
+      most = max_size(most, slices * round_up(rows, kTileOutputs) * m.n);
+    };
+    for (const LayerView& w : m_.layers) {
+      for (const uint32_t rows : {min_u32(max_rows, kMaxSplitRows), max_rows}) {
+        for (const MatrixView& m : {w.qkv, w.o, w.down, w.router}) {
+          if (m.n > 0) hold(m, rows, dense_tile_rows(rows));
+        }
+        // A gated pair of many rows is never written as sums.
+        if (w.gate_up.n > 0 && rows <= kMaxSplitRows) hold(w.gate_up, rows, dense_tile_rows(rows));
+      }
+      if (!w.has_experts) continue;
+      for (const uint32_t mean : {4u, 32u, UINT32_MAX / c_.num_experts - 1}) {
+        const uint64_t fit = (uint64_t{mean} + 1) * c_.num_experts / c_.experts_per_token;
+        const uint32_t rows = fit < max_rows ? static_cast<uint32_t>(fit) : max_rows;
+        const uint32_t picks = rows * c_.experts_per_token;
+        const uint32_t tile = expert_tile_slots(picks, c_.num_experts);
+        hold(w.expert_down, picks, tile);
+        if (tile <= kMaxSplitTile) hold(w.expert_gate_up, picks, tile);
+      }
+    }
+    return most;
+  }
+
+  void lay_out_experts(Layout& at, size_t slots) {
+    ExpertSpace& e = m_.space.experts;
+    e.picks = at.take<uint32_t>(slots);
+    e.weights = at.take<float>(slots);
+    e.slots = at.take<uint32_t>(slots);
+    e.slot_row = at.take<uint32_t>(slots);
+    e.tiles = at.take<ExpertTile>(c_.num_experts + slots / 8);
+    e.num_tiles = at.take<uint32_t>(1);
+  }
+
+  ModelView& m_;
+  const sac_model_config& c_;
+  const ModelLimits& limits_;
+};
+
+}  // namespace
+
+ModelView lay_out_model(const sac_model_config& config, const ModelLimits& limits,
+                        const StepTables& tables, const ModelMemory& memory, MemoryNeed& need) {
+  ModelView m = {};
+  m.config = config;
+  m.tables = tables;
+  m.max_model_len = limits.max_model_len;
+  Planner planner(m, limits);
+  Layout weights(memory.weights), kv(memory.kv), workspace(memory.workspace);
+  planner.lay_out_weights(weights);
+  planner.lay_out_kv(kv);
+  planner.lay_out_workspace(workspace);
+  need = {weights.bytes(), kv.bytes(), workspace.bytes()};
+  return m;
+}
+
+MatrixPlace place_of(const ModelView& m, const TensorPlace& at) {
+  const uint32_t q = m.config.num_heads * m.config.head_dim;
+  const uint32_t kv = m.config.num_kv_heads * m.config.head_dim;
+  if (at.role == SAC_TENSOR_EMBED) return {m.embed, 0, false, 0};
+  if (at.role == SAC_TENSOR_LM_HEAD) return {m.lm_head, 0, false, 0};
+  const LayerView& w = m.layers[at.layer];
+  const auto expert = [&](MatrixView matrix, bool gated, uint32_t which) {
+    matrix.data += at.expert * matrix.halves();
+    return MatrixPlace{matrix, 0, gated, which};
+  };
+  switch (at.role) {
+    case SAC_TENSOR_Q:
+      return {w.qkv, 0, false, 0};
+    case SAC_TENSOR_K:
+      return {w.qkv, q, false, 0};
+    case SAC_TENSOR_V:
+      return {w.qkv, q + kv, false, 0};
+    case SAC_TENSOR_O:
+      return {w.o, 0, false, 0};
+    case SAC_TENSOR_GATE:
+      return {w.gate_up, 0, true, 0};
+    case SAC_TENSOR_UP:
+      return {w.gate_up, 0, true, 1};
+    case SAC_TENSOR_DOWN:
+      return {w.down, 0, false, 0};
+    case SAC_TENSOR_ROUTER:
+      return {w.router, 0, false, 0};
+    case SAC_TENSOR_EXPERT_GATE:
+      return expert(w.expert_gate_up, true, 0);
+    case SAC_TENSOR_EXPERT_UP:
+      return expert(w.expert_gate_up, true, 1);
+    default:
+      return expert(w.expert_down, false, 0);
+  }
+}
+
+float* vector_of(const ModelView& m, const TensorPlace& at) {
+  if (at.role == SAC_TENSOR_FINAL_NORM) return m.final_norm;
+  const LayerView& w = m.layers[at.layer];
+  const uint32_t q = m.config.num_heads * m.config.head_dim;
+  const uint32_t kv = m.config.num_kv_heads * m.config.head_dim;
+  switch (at.role) {
+    case SAC_TENSOR_INPUT_NORM:
+      return w.input_norm;
+    case SAC_TENSOR_POST_NORM:
+      return w.post_norm;
+    case SAC_TENSOR_Q_BIAS:
+      return w.qkv_bias;
+    case SAC_TENSOR_K_BIAS:
+      return w.qkv_bias + q;
+    case SAC_TENSOR_V_BIAS:
+      return w.qkv_bias + q + kv;
+    case SAC_TENSOR_O_BIAS:
+      return w.o_bias;
+    case SAC_TENSOR_GATE_BIAS:
+      return w.gate_bias;
+    case SAC_TENSOR_UP_BIAS:
+      return w.up_bias;
+    case SAC_TENSOR_DOWN_BIAS:
+      return w.down_bias;
+    case SAC_TENSOR_Q_NORM:
+      return w.q_norm;
+    default:
+      return w.k_norm;
+  }
+}
+
+}  // namespace gpu
+
+namespace {
+
+std::string outside(const char* field, uint64_t value, const char* bound) {
+  return std::string(field) + " is " + std::to_string(value) + ", " + bound;
+}
+
+}  // namespace
+
+std::string check_gpu_model(const sac_model_config& c, const ModelLimits& limits) {
+  if (c.dtype != SAC_DTYPE_BF16) return outside("dtype", c.dtype, "not bf16 (1), as a GPU needs");
+  if (c.quantization != SAC_QUANTIZATION_NONE) {
+    return outside("quantization", c.quantization, "not 0: a GPU keeps weights in bf16");
+  }
+  if (c.head_dim % 16 != 0 || c.head_dim > gpu::kDimLimit) {
+    return outside("head_dim", c.head_dim, "not a multiple of 16 up to 128, as a GPU needs");
+  }
+  if (c.num_heads / c.num_kv_heads > gpu::kTileVectors) {
+    return outside("num_heads / num_kv_heads", c.num_heads / c.num_kv_heads, "outside 1 .. 64");
+  }
+  if (c.num_experts > gpu::kMaxExperts) {
+    return outside("num_experts", c.num_experts, "outside 0 .. 512");
+  }
+  if (c.num_experts > 0 && c.experts_per_token > gpu::kMaxPicks) {
+    return outside("experts_per_token", c.experts_per_token, "outside 1 .. 32");
+  }
+  if (limits.max_num_seqs > limits.max_num_batched_tokens) {
+    return outside("max_num_batched_tokens", limits.max_num_batched_tokens, "below max_num_seqs");
+  }
+  return "";
+}
+
+MemoryNeed gpu_memory_need(const sac_model_config& config, const ModelLimits& limits) {
+  MemoryNeed need = {};
+  gpu::lay_out_model(config, limits, {}, {}, need);
+  return need;
+}
+
+}  // namespace saccade

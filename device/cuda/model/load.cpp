@@ -1,0 +1,50 @@
+#include "cuda/model/load.hpp"
+
+#include <cstring>
+
+#include "cpu/dtype.hpp"
+
+namespace saccade::gpu {
+namespace {
+
+template <class T>
+float read_as(const void* data, size_t index) {
+  T value;
+  std::memcpy(&value, static_cast<const unsigned char*>(data) + index * sizeof(T), sizeof(T));
+  return to_float(value);
+}
+
+float read_element(const void* data, uint32_t dtype, size_t index) {
+  if (dtype == SAC_DTYPE_BF16) return read_as<Bf16>(data, index);
+  if (dtype == SAC_DTYPE_F16) return read_as<F16>(data, index);
+  return read_as<float>(data, index);
+}
+
+/// splitmix64's mixer.
+uint64_t mix(uint64_t x) {
+  x += 0x9e3779b97f4a7c15ull;
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ull;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111ebull;
+  return x ^ (x >> 31);
+}
+
+}  // namespace
+
+void read_halves(const void* data, uint32_t dtype, size_t index, size_t n, Half* out) {
+  if (dtype == SAC_DTYPE_BF16) {
+    std::memcpy(out, static_cast<const unsigned char*>(data) + index * sizeof(Half),
+                n * sizeof(Half));
+    return;
+  }
+  for (size_t i = 0; i < n; ++i) out[i] = narrow(read_element(data, dtype, index + i));
+}
+
+void read_floats(const void* data, uint32_t dtype, size_t n, float* out) {
+  for (size_t i = 0; i < n; ++i) out[i] = read_element(data, dtype, i);
+}
+
+uint64_t dummy_key(uint64_t seed, const TensorPlace& at) {
+  return mix(mix(seed) ^ (uint64_t{at.role} << 32 | at.expert << 16 | at.layer));
+}
+
+}  // namespace saccade::gpu

@@ -1,0 +1,252 @@
+// Matrix products: y[row][output] = sum over k of weight[output][k] * x[row][k], bf16 with sums in
+// f32 on the matrix units (mma.m16n8k16: weights are its rows, activations its columns).
+//
+// One block computes kTileOutputs outputs of up to kRows rows. Weights and activations pass through
+// a ring of shared-memory stages filled by asynchronous copies. Independence of company: an output
+// is the sum of slices of k whose number belongs to the matrix; a slice is one chain of mma steps,
+// 16 k each, in rising order. Small batches give each slice to a block of its own and leave the
+// slices to the kernel that reads them; large ones run all slices in one block and add them up
+// there in the same order. A column of an mma never meets another.
+#pragma once
+#include "cuda/model/rows.hpp"
+#include "cuda/model/view.hpp"
+
+namespace saccade::gpu {
+
+struct ProductArgs {
+  const uint32_t* num_rows;
+  const Half* weights;  // tiles of the matrix, or of expert 0
+  uint32_t steps;       // of kStep
+  uint32_t slice_steps;
+  const Half* x;  // [rows][x_stride]
+  uint32_t x_stride;
+  Partials y;   // slices = 1 where blocks add up
+  Half* gated;  // of gated products: [rows][gated_stride]
+  uint32_t gated_stride;
+  const float* gate_bias;  // null: none
+  const float* up_bias;
+  const ExpertTile* tiles;  // of grouped products
+  const uint32_t* num_tiles;
+  const uint32_t* slot_row;  // row of x of a slot; null: the slot itself
+  size_t expert_halves;
+};
+
+/// kRows: of a block. kSerial: one block runs all slices. kGated: the epilogue is silu(gate) * up;
+/// only where one block has the whole sum. kGrouped: rows are tiles of experts' slots.
+/// Grid: row tiles, output tiles, slices (1 when serial).
+template <uint32_t kRows, bool kSerial, bool kGated, bool kGrouped>
+struct ProductKernel {
+  using Args = ProductArgs;
+  static constexpr uint32_t kWarpRows = kRows > 64 ? 64 : kRows;
+  static constexpr uint32_t kWarpOutputs = 32;
+  static constexpr uint32_t kOutputWarps = kTileOutputs / kWarpOutputs;
+  static constexpr uint32_t kThreads = kOutputWarps * (kRows / kWarpRows) * kWarpThreads;
+  static constexpr uint32_t kBlocksPerSm = kRows > 64 ? 1 : kRows > 8 ? 2 : 3;
+  static constexpr uint32_t kStages = 4;
+  static constexpr uint32_t kStageHalves = kTileHalves + kRows * kStep;
+  static constexpr uint32_t kSharedBytes = kStages * kStageHalves * sizeof(Half);
+
+  template <class Block>
+  SAC_DEVICE static void run(const Block& b, const Args& a) {
+    Tile tile;
+    if (!find_tile(b, a, tile)) return;
+    const uint32_t begin = kSerial ? 0 : b.z() * a.slice_steps;
+    const uint32_t end = kSerial ? a.steps : min_u32(begin + a.slice_steps, a.steps);
+    Sums sums = {};
+    Sums total = {};
+    const Half* sources[kCopies];
+    SAC_UNROLL
+    for (uint32_t i = 0; i < kCopies; ++i) sources[i] = activation_source(b, a, tile, i);
+    SAC_UNROLL
+    for (uint32_t s = 0; s + 1 < kStages; ++s) fetch(b, tile, sources, begin + s, end, s);
+    uint32_t left = a.slice_steps;  // of the running slice
+    for (uint32_t step = begin; step < end; ++step) {
+      b.template wait<kStages - 2>();
+      b.sync();  // this step has arrived for everyone, and the stage of the last one is free
+      const uint32_t stage = (step - begin) % kStages;
+      fetch(b, tile, sources, step + kStages - 1, end, (stage + kStages - 1) % kStages);
+      multiply(b, stage, sums);
+      if (kSerial && (--left == 0 || step + 1 == end)) {
+        close_slice(sums, total, step < a.slice_steps);
+        left = a.slice_steps;
+      }
+    }
+    const Sums& result = kSerial ? total : sums;
+    if (kGated) {
+      store_gated(b, a, tile, result);
+    } else {
+      store(b, a, tile, result);
+    }
+  }
+
+ private:
+  static constexpr uint32_t kOutputTiles = kWarpOutputs / 16;
+  static constexpr uint32_t kRowTiles = kWarpRows / 8;
+  static constexpr uint32_t kPieces = kStep / kPiece;  // of a row of a stage
+  /// Pieces of activations that a thread copies per step.
+  static constexpr uint32_t kCopies = (kRows * kPieces + kThreads - 1) / kThreads;
+
+  struct Tile {
+    const Half* weights;  // of the output tile's first step
+    uint32_t first;       // row, or slot
+    uint32_t rows;
+  };
+  struct Sums {
+    float v[kOutputTiles][kRowTiles][4];
+  };
+
+  template <class Block>
+  SAC_DEVICE static bool find_tile(const Block& b, const Args& a, Tile& tile) {
+    tile.weights = a.weights + size_t{b.y()} * a.steps * kTileHalves;
+    if (kGrouped) {
+      if (b.x() >= *a.num_tiles) return false;
+      const ExpertTile t = a.tiles[b.x()];
+      tile.weights += t.expert * a.expert_halves;
+      tile.first = t.first_slot;
+      tile.rows = t.num_slots;
+      return true;
+    }
+    const uint32_t num_rows = *a.num_rows;
+    tile.first = b.x() * kRows;
+    if (tile.first >= num_rows) return false;
+    tile.rows = min_u32(kRows, num_rows - tile.first);
+    return true;
+  }
+
+  /// Where the i-th piece of activations of this thread comes from, at step 0. Rows beyond the tile
+  /// repeat its last one.
+  template <class Block>
+  SAC_DEVICE static const Half* activation_source(const Block& b, const Args& a, const Tile& tile,
+                                                  uint32_t i) {
+    const uint32_t piece = b.thread() + i * kThreads;
+    uint32_t row = tile.first + min_u32(piece / kPieces, tile.rows - 1);
+    if (kGrouped && a.slot_row != nullptr) row = a.slot_row[row];
+    return a.x + size_t{row} * a.x_stride + piece % kPieces * kPiece;
+  }
+
+  template <class Block>
+  SAC_DEVICE static Half* stage_memory(const Block& b, uint32_t stage) {
+    return reinterpret_cast<Half*>(b.shared()) + stage * kStageHalves;
+  }
+
+  /// Starts the copies of one step, if there is one, and closes their group.
+  template <class Block>
+  SAC_DEVICE static void fetch(const Block& b, const Tile& tile,
+                               const Half* const (&sources)[kCopies], uint32_t step, uint32_t end,
+                               uint32_t stage) {
+    if (step < end) {
+      Half* to = stage_memory(b, stage);
+      const Half* weights = tile.weights + size_t{step} * kTileHalves;
+      SAC_UNROLL
+      for (uint32_t i = 0; i < kTileHalves / kPiece / kThreads; ++i) {
+        const uint32_t at = (b.thread() + i * kThreads) * kPiece;
+        b.copy16(to + at, weights + at);
+      }
+      Half* rows = to + kTileHalves;
+      SAC_UNROLL
+      for (uint32_t i = 0; i < kCopies; ++i) {
+        const uint32_t piece = b.thread() + i * kThreads;
+        const uint32_t row = piece / kPieces;
+        if (row >= kRows) break;
+        b.copy16(rows + row * kStep + swizzle(row, piece % kPieces) * kPiece,
+                 sources[i] + step * kStep);
+      }
+    }
+    b.commit();
+  }
+
+  /// One stage: four mma steps of 16, in rising order of k.
+  template <class Block>
+  SAC_DEVICE static void multiply(const Block& b, uint32_t stage, Sums& sums) {
+    const Half* weights = stage_memory(b, stage);
+    const Half* rows = weights + kTileHalves;
+    const uint32_t lane = b.lane();
+    const uint32_t first_output = b.warp() % kOutputWarps * kWarpOutputs;
+    const uint32_t first_row = b.warp() / kOutputWarps * kWarpRows;
+    SAC_UNROLL
+    for (uint32_t k = 0; k < kPieces; k += 4) {  // pieces: 32 of k
+      uint32_t w[kOutputTiles][2][4];
+      SAC_UNROLL
+      for (uint32_t i = 0; i < kOutputTiles; ++i) {
+        SAC_UNROLL
+        for (uint32_t h = 0; h < 2; ++h) {
+          const uint32_t r = first_output + i * 16 + lane % 16;
+          const uint32_t piece = swizzle(r, k + h * 2 + lane / 16);
+          b.load_matrices(w[i][h], weights + r * kStep + piece * kPiece);
+        }
+      }
+      SAC_UNROLL
+      for (uint32_t j = 0; j < kRowTiles; ++j) {
+        uint32_t x[4];
+        const uint32_t r = first_row + j * 8 + lane % 8;
+        b.load_matrices(x, rows + r * kStep + swizzle(r, k + lane / 8) * kPiece);
+        SAC_UNROLL
+        for (uint32_t i = 0; i < kOutputTiles; ++i) {
+          b.mma(sums.v[i][j], w[i][0], x[0], x[1]);
+          b.mma(sums.v[i][j], w[i][1], x[2], x[3]);
+        }
+      }
+    }
+  }
+
+  SAC_DEVICE static void close_slice(Sums& sums, Sums& total, bool first) {
+    SAC_UNROLL
+    for (uint32_t i = 0; i < kOutputTiles; ++i) {
+      SAC_UNROLL
+      for (uint32_t j = 0; j < kRowTiles; ++j) {
+        SAC_UNROLL
+        for (uint32_t e = 0; e < 4; ++e) {
+          total.v[i][j][e] = first ? sums.v[i][j][e] : total.v[i][j][e] + sums.v[i][j][e];
+          sums.v[i][j][e] = 0;
+        }
+      }
+    }
+  }
+
+  /// f(output of the tile, row of the tile, sums of the output and of the one 8 further) for each
+  /// of the thread's results.
+  template <class Block, class F>
+  SAC_DEVICE static void for_each_pair(const Block& b, const Tile& tile, const Sums& sums, F&& f) {
+    const uint32_t g = b.lane() / 4, t = b.lane() % 4;
+    const uint32_t first_output = b.warp() % kOutputWarps * kWarpOutputs;
+    const uint32_t first_row = b.warp() / kOutputWarps * kWarpRows;
+    SAC_UNROLL
+    for (uint32_t j = 0; j < kRowTiles; ++j) {
+      SAC_UNROLL
+      for (uint32_t e = 0; e < 2; ++e) {
+        const uint32_t row = first_row + j * 8 + 2 * t + e;
+        if (row >= tile.rows) continue;
+        SAC_UNROLL
+        for (uint32_t i = 0; i < kOutputTiles; ++i) {
+          f(first_output + i * 16 + g, row, sums.v[i][j][e], sums.v[i][j][2 + e]);
+        }
+      }
+    }
+  }
+
+  template <class Block>
+  SAC_DEVICE static void store(const Block& b, const Args& a, const Tile& tile, const Sums& sums) {
+    float* y = a.y.data + size_t{b.z()} * a.y.plane + size_t{b.y()} * kTileOutputs;
+    for_each_pair(b, tile, sums, [&](uint32_t output, uint32_t row, float low, float high) {
+      float* at = y + size_t{tile.first + row} * a.y.stride + output;
+      at[0] = low;
+      at[8] = high;
+    });
+  }
+
+  /// Gate and up of one output lie in one thread: see gated_row.
+  template <class Block>
+  SAC_DEVICE static void store_gated(const Block& b, const Args& a, const Tile& tile,
+                                     const Sums& sums) {
+    for_each_pair(b, tile, sums, [&](uint32_t output, uint32_t row, float gate, float up) {
+      const uint32_t column = b.y() * (kTileOutputs / 2) + output / 16 * 8 + output % 8;
+      if (a.gate_bias != nullptr) {
+        gate += a.gate_bias[column];
+        up += a.up_bias[column];
+      }
+      a.gated[size_t{tile.first + row} * a.gated_stride + column] = narrow(gated_unit(gate, up));
+    });
+  }
+};
+
+}  // namespace saccade::gpu

@@ -1,0 +1,232 @@
+// Kernels over single rows: embedding, residual sums with RMS norm, gate activation.
+//
+// A row's sums run over fixed threads in a fixed tree, so that they depend on the row alone.
+#pragma once
+#include "cuda/model/block_ops.hpp"
+#include "cuda/model/view.hpp"
+#include "sample/exp.hpp"
+
+namespace saccade::gpu {
+
+inline constexpr uint32_t kRowThreads = 256;
+
+/// A norm's weight and what it writes.
+struct NormArgs {
+  const float* weight;
+  Half* out;  // [rows][width]
+  float eps;
+  uint32_t hidden;  // elements of a row
+  uint32_t width;   // the same rounded up; all rows are that long
+};
+
+SAC_DEVICE Float4 load4(const float* at) { return *reinterpret_cast<const Float4*>(at); }
+SAC_DEVICE void store4(float* at, const Float4& v) { *reinterpret_cast<Float4*>(at) = v; }
+
+/// out row `to` = values / rms(values) * weight. value(i) gives elements i .. i + 3; it is asked
+/// twice by the same thread.
+template <class Block, class First, class Again>
+SAC_DEVICE void norm_row(const Block& b, const NormArgs& n, uint32_t to, First&& first,
+                         Again&& again) {
+  float squares = 0;
+  for (uint32_t i = b.thread() * 4; i < n.width; i += kRowThreads * 4) {
+    const Float4 v = first(i);
+    SAC_UNROLL
+    for (uint32_t j = 0; j < 4; ++j) squares += v.v[j] * v.v[j];
+  }
+  if (n.weight == nullptr) return;
+  const float mean = block_sum<kRowThreads>(b, squares) / static_cast<float>(n.hidden);
+  const float inverse = 1.0f / __builtin_sqrtf(mean + n.eps);
+  for (uint32_t i = b.thread() * 4; i < n.width; i += kRowThreads * 4) {
+    const Float4 v = again(i);
+    const Float4 w = load4(n.weight + i);
+    Half4 out;
+    SAC_UNROLL
+    for (uint32_t j = 0; j < 4; ++j) out.v[j] = narrow(w.v[j] * (v.v[j] * inverse));
+    *reinterpret_cast<Half4*>(n.out + size_t{to} * n.width + i) = out;
+  }
+}
+
+/// x = embedding of the row's token; normed = norm(x). Grid: rows.
+struct EmbedKernel {
+  static constexpr uint32_t kThreads = kRowThreads;
+  static constexpr uint32_t kBlocksPerSm = 4;
+  static constexpr uint32_t kSharedBytes = kOpsBytes;
+  struct Args {
+    const PlanCounts* counts;
+    const PlanRow* rows;
+    const Half* embed;
+    uint32_t k;  // inputs of the embedding matrix
+    uint32_t vocab_size;
+    float* x;
+    NormArgs norm;
+  };
+
+  template <class Block>
+  SAC_DEVICE static void run(const Block& b, const Args& a) {
+    const uint32_t row = b.x();
+    if (row >= a.counts->num_rows) return;
+    const uint32_t token = min_u32(a.rows[row].token, a.vocab_size - 1);
+    float* x = a.x + size_t{row} * a.norm.width;
+    norm_row(
+        b, a.norm, row,
+        [&](uint32_t i) {
+          // Four numbers stand together: a piece is eight.
+          const Half4 h = *reinterpret_cast<const Half4*>(a.embed + weight_at(a.k, token, i));
+          const Float4 v = {{widen(h.v[0]), widen(h.v[1]), widen(h.v[2]), widen(h.v[3])}};
+          store4(x + i, v);
+          return v;
+        },
+        [&](uint32_t i) { return load4(x + i); });
+  }
+};
+
+/// Sum of a product's slices, in rising order, and the bias.
+SAC_DEVICE Float4 sum_slices(const Partials& p, uint32_t row, uint32_t i) {
+  const float* at = p.row(row) + i;
+  Float4 sum = load4(at);
+  for (uint32_t s = 1; s < p.slices; ++s) {
+    const Float4 part = load4(at + s * p.plane);
+    SAC_UNROLL
+    for (uint32_t j = 0; j < 4; ++j) sum.v[j] += part.v[j];
+  }
+  return sum;
+}
+
+SAC_DEVICE void add4(Float4& to, const Float4& v) {
+  SAC_UNROLL
+  for (uint32_t j = 0; j < 4; ++j) to.v[j] += v.v[j];
+}
+
+/// x += product + bias; normed = norm(x), if there is a weight. Grid: rows.
+struct AddNormKernel {
+  static constexpr uint32_t kThreads = kRowThreads;
+  static constexpr uint32_t kBlocksPerSm = 4;
+  static constexpr uint32_t kSharedBytes = kOpsBytes;
+  struct Args {
+    const PlanCounts* counts;
+    Partials product;
+    const float* bias;
+    float* x;
+    NormArgs norm;
+  };
+
+  template <class Block>
+  SAC_DEVICE static void run(const Block& b, const Args& a) {
+    const uint32_t row = b.x();
+    if (row >= a.counts->num_rows) return;
+    float* x = a.x + size_t{row} * a.norm.width;
+    norm_row(
+        b, a.norm, row,
+        [&](uint32_t i) {
+          Float4 v = sum_slices(a.product, row, i);
+          add4(v, load4(a.bias + i));
+          add4(v, load4(x + i));
+          store4(x + i, v);
+          return v;
+        },
+        [&](uint32_t i) { return load4(x + i); });
+  }
+};
+
+/// The same from experts: x += the sum over a row's picks, rising, of weight * product of its slot.
+struct AddExpertsKernel {
+  static constexpr uint32_t kThreads = kRowThreads;
+  static constexpr uint32_t kBlocksPerSm = 4;
+  static constexpr uint32_t kSharedBytes = kOpsBytes;
+  struct Args {
+    const PlanCounts* counts;
+    Partials product;  // rows are slots
+    const uint32_t* slots;
+    const float* weights;
+    uint32_t per_token;
+    float* x;
+    NormArgs norm;
+  };
+
+  template <class Block>
+  SAC_DEVICE static void run(const Block& b, const Args& a) {
+    const uint32_t row = b.x();
+    if (row >= a.counts->num_rows) return;
+    float* x = a.x + size_t{row} * a.norm.width;
+    const uint32_t* slots = a.slots + size_t{row} * a.per_token;
+    const float* weights = a.weights + size_t{row} * a.per_token;
+    norm_row(
+        b, a.norm, row,
+        [&](uint32_t i) {
+          Float4 sum = {};
+          for (uint32_t p = 0; p < a.per_token; ++p) {
+            const Float4 v = sum_slices(a.product, slots[p], i);
+            SAC_UNROLL
+            for (uint32_t j = 0; j < 4; ++j) sum.v[j] += v.v[j] * weights[p];
+          }
+          add4(sum, load4(x + i));
+          store4(x + i, sum);
+          return sum;
+        },
+        [&](uint32_t i) { return load4(x + i); });
+  }
+};
+
+/// Row i of out = final norm of the i-th row, from `first` on, that needs logits. Grid: rows.
+struct FinalNormKernel {
+  static constexpr uint32_t kThreads = kRowThreads;
+  static constexpr uint32_t kBlocksPerSm = 4;
+  static constexpr uint32_t kSharedBytes = kOpsBytes;
+  struct Args {
+    const PlanCounts* counts;
+    const LogitsRow* logits;
+    uint32_t first;
+    const float* x;
+    NormArgs norm;
+  };
+
+  template <class Block>
+  SAC_DEVICE static void run(const Block& b, const Args& a) {
+    const uint32_t index = a.first + b.x();
+    if (index >= a.counts->num_logits) return;
+    const float* x = a.x + size_t{a.logits[index].row} * a.norm.width;
+    const auto value = [&](uint32_t i) { return load4(x + i); };
+    norm_row(b, a.norm, b.x(), value, value);
+  }
+};
+
+/// silu(gate) * up.
+SAC_DEVICE float gated_unit(float gate, float up) { return gate / (1.0f + exp_fixed(-gate)) * up; }
+
+/// gated = silu(gate + bias) * (up + bias) of a product whose slices are not added up. Grid: rows,
+/// width / kThreads. Rows are counted by `num_rows`, or by the tiles of experts.
+struct ActivateKernel {
+  static constexpr uint32_t kThreads = kRowThreads;
+  static constexpr uint32_t kBlocksPerSm = 4;
+  static constexpr uint32_t kSharedBytes = 0;
+  struct Args {
+    const uint32_t* num_rows;
+    uint32_t per_row;        // products of a row: 1, or its experts
+    Partials product;        // [..][2 * width], gate and up by gated_row
+    const float* gate_bias;  // null: none
+    const float* up_bias;
+    Half* out;  // [rows][width]
+    uint32_t width;
+  };
+
+  template <class Block>
+  SAC_DEVICE static void run(const Block& b, const Args& a) {
+    const uint32_t row = b.x();
+    const uint32_t column = b.y() * kThreads + b.thread();
+    if (row >= *a.num_rows * a.per_row || column >= a.width) return;
+    float sums[2];
+    SAC_UNROLL
+    for (uint32_t which = 0; which < 2; ++which) {
+      const float* at = a.product.row(row) + gated_row(column, which);
+      sums[which] = at[0];
+      for (uint32_t s = 1; s < a.product.slices; ++s) sums[which] += at[s * a.product.plane];
+    }
+    if (a.gate_bias != nullptr) {
+      sums[0] += a.gate_bias[column];
+      sums[1] += a.up_bias[column];
+    }
+    a.out[size_t{row} * a.width + column] = narrow(gated_unit(sums[0], sums[1]));
+  }
+};
+
+}  // namespace saccade::gpu

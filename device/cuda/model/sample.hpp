@@ -1,0 +1,490 @@
+// From rows of logits to records, a block per row: sample/sampler.hpp by many threads, with its
+// arithmetic and, bit for bit, its results. Floats are summed in its lanes and in its order, all
+// other sums are of integers, and lists keep the order of token ids.
+#pragma once
+#include "cuda/model/block_ops.hpp"
+#include "cuda/model/plan.hpp"
+#include "sample/sampler.hpp"
+
+namespace saccade::gpu {
+
+/// A block's working memory, in device memory.
+struct SampleMemory {
+  uint32_t* counts;   // [vocab]: occurrences of tokens; zero between rows
+  float* edited;      // [vocab]: the row with bias and penalties
+  uint32_t* ids;      // [vocab]: candidates in order of id
+  uint32_t* weights;  // [vocab]
+  float* sums;        // [ceil(vocab / 1024)][64]: of exponentials
+
+  static constexpr size_t words(uint32_t vocab) {
+    return size_t{vocab} * 4 + (size_t{vocab} / 1024 + 1) * 64;
+  }
+  SAC_HD static SampleMemory at(uint32_t* words, uint32_t vocab) {
+    auto* floats = reinterpret_cast<float*>(words);
+    const size_t v = vocab;
+    return {words, floats + v, words + 2 * v, words + 3 * v, floats + 4 * v};
+  }
+};
+
+struct SampleKernel {
+  static constexpr uint32_t kThreads = 512;
+  static constexpr uint32_t kBlocksPerSm = 1;
+  static constexpr uint32_t kWarps = kThreads / kWarpThreads;
+
+  struct Args {
+    StepPlan plan;
+    SeatTables seats;
+    StepOutputs outputs;
+    uint32_t first;  // of the plan's logits: this launch does [first, first + logit_rows)
+    uint32_t logit_rows;
+    float* logits;  // [logit_rows][stride]
+    uint32_t stride;
+    uint32_t vocab_size;
+    uint32_t* memory;  // [grid][memory_words]
+    size_t memory_words;
+  };
+
+  /// Grid: as many blocks as have memory; they walk over the rows.
+  template <class Block>
+  SAC_DEVICE static void run(const Block& b, const Args& a) {
+    const uint32_t num_logits = a.plan.counts->num_logits;
+    const uint32_t rows = num_logits > a.first ? min_u32(num_logits - a.first, a.logit_rows) : 0;
+    const SampleMemory memory = SampleMemory::at(a.memory + b.x() * a.memory_words, a.vocab_size);
+    for (uint32_t i = b.x(); i < rows; i += b.grid_x()) {
+      write_record(b, a, memory, a.plan.logits[a.first + i], a.logits + size_t{i} * a.stride);
+      b.sync();  // before the memory is another row's
+    }
+  }
+
+ private:
+  /// In shared memory.
+  struct Shared {
+    unsigned char ops[kOpsBytes];
+    uint64_t bins[256];
+    double lanes[kBlock];
+    uint64_t totals[kWarps];
+    uint32_t counts[kWarps];
+    uint64_t left;
+    uint32_t key;
+    uint32_t found;
+    uint32_t top_ids[SAC_MAX_TOP_LOGPROBS];
+  };
+
+ public:
+  static constexpr uint32_t kSharedBytes = sizeof(Shared);
+
+ private:
+  template <class Block>
+  SAC_DEVICE static Shared& shared(const Block& b) {
+    return *reinterpret_cast<Shared*>(b.shared());
+  }
+
+  /// Tokens with weights, in order of id: a list, or (ids null) all tokens with weight 1 each.
+  struct Tokens {
+    const uint32_t* ids;
+    const uint32_t* weights;
+    uint32_t count;
+
+    SAC_DEVICE uint32_t id(uint32_t i) const { return ids == nullptr ? i : ids[i]; }
+    SAC_DEVICE uint64_t weight(uint32_t i, Measure measure) const {
+      return measure == Measure::kCount ? 1 : weights[i];
+    }
+  };
+
+  template <class Block>
+  SAC_DEVICE static void write_record(const Block& b, const Args& a, const SampleMemory& memory,
+                                      const LogitsRow& at, float* logits) {
+    const SeatParams& params = a.seats.params[at.seat];
+    const uint32_t* tokens = a.seats.tokens(at.seat);
+    const LogNormalizer norm = normalize_row(b, a, memory, logits);
+    uint32_t token = 0;
+    if (at.sample == 0) {
+      token = tokens[at.position + 1];
+    } else {
+      const SampleRow row = {&params,
+                             tokens,
+                             at.position + 1,
+                             a.vocab_size,
+                             a.seats.bias(at.seat),
+                             a.seats.stops(at.seat),
+                             a.seats.eos_ids,
+                             a.seats.num_eos_ids};
+      token = draw_token(b, row, memory, logits, norm.max);
+    }
+    uint64_t* record = (at.sample != 0 ? a.outputs.sampled : a.outputs.prompt_records) +
+                       size_t{at.record} * kRecordWords;
+    if (b.thread() == 0) {
+      const float logit = token < a.vocab_size ? logits[token] : -infinity();
+      record[0] = record_word(token, norm.logprob(logit));
+    }
+    write_top(b, logits, a.vocab_size, norm, record_tops(params), record + 1);
+  }
+
+  /// Cleans the row in place; its maximum.
+  template <class Block>
+  SAC_DEVICE static float clean_row(const Block& b, float* logits, uint32_t n) {
+    float max = -infinity();
+    for (uint32_t i = b.thread(); i < n; i += kThreads) {
+      const float z = clean(logits[i]);
+      logits[i] = z;
+      max = max_f(max, z);
+    }
+    return block_max<kThreads>(b, max);
+  }
+
+  /// See normalize(): sums of 16 terms per lane, gathered in double lane by lane, then one tree.
+  template <class Block>
+  SAC_DEVICE static LogNormalizer normalize_row(const Block& b, const Args& a,
+                                                const SampleMemory& memory, float* logits) {
+    const uint32_t n = a.vocab_size;
+    const float max = clean_row(b, logits, n);
+    constexpr uint32_t kSegment = kBlock * kSumBlocks;
+    const uint32_t segments = ceil_div(n, kSegment);
+    for (uint32_t t = b.thread(); t < segments * kBlock; t += kThreads) {
+      const uint32_t begin = t / kBlock * kSegment + t % kBlock;
+      const uint32_t end = min_u32((t / kBlock + 1) * kSegment, n);
+      float sum = 0;
+      for (uint32_t i = begin; i < end; i += kBlock) sum += exp_fixed(logits[i] - max);
+      memory.sums[t] = sum;
+    }
+    b.sync();
+    double* lanes = shared(b).lanes;
+    if (b.thread() < kBlock) {
+      double total = 0;
+      for (uint32_t s = 0; s < segments; ++s) total += memory.sums[s * kBlock + b.thread()];
+      lanes[b.thread()] = total;
+    }
+    for (uint32_t width = kBlock / 2; width > 0; width /= 2) {
+      b.sync();
+      if (b.thread() < width) lanes[b.thread()] += lanes[b.thread() + width];
+    }
+    b.sync();
+    return {max, static_cast<float>(::log(lanes[0]))};
+  }
+
+  template <class Block>
+  SAC_DEVICE static uint32_t draw_token(const Block& b, const SampleRow& row,
+                                        const SampleMemory& memory, const float* logits,
+                                        float max) {
+    const float* edited = logits;
+    if (has_edits(row)) {
+      for (uint32_t i = b.thread(); i < row.vocab_size; i += kThreads) memory.edited[i] = logits[i];
+      b.sync();
+      edit(b, row, memory);
+      max = clean_row(b, memory.edited, row.vocab_size);
+      edited = memory.edited;
+    }
+    const SeatParams& p = *row.params;
+    if (!(p.temperature >= kGreedyTemperature) || max == -infinity()) {
+      return first_best(b, edited, row.vocab_size, max);
+    }
+    Tokens c = gather_candidates(b, edited, row.vocab_size, max, p, memory);
+    if (p.top_k != 0 && p.top_k < c.count) keep_best_k(b, edited, p.top_k, c, memory);
+    if (p.top_p < 1.0f && c.count != 0) keep_best_p(b, edited, p.top_p, c, memory);
+    return draw_candidate(b, c, random_bits(p.seed, row.num_tokens));
+  }
+
+  // ---- edits ----------------------------------------------------------------------------------
+
+  template <class Block>
+  SAC_DEVICE static void edit(const Block& b, const SampleRow& row, const SampleMemory& memory) {
+    if (b.thread() == 0) {  // few; a token may come twice
+      mask_stops(row, memory.edited);
+      add_bias(row, memory.edited);
+    }
+    b.sync();
+    if (has_penalties(*row.params)) penalize_history(b, row, memory);
+    b.sync();
+  }
+
+  /// Marks what was seen, counts what was produced; then whoever takes a token's count first
+  /// applies it and leaves zero.
+  template <class Block>
+  SAC_DEVICE static void penalize_history(const Block& b, const SampleRow& row,
+                                          const SampleMemory& memory) {
+    constexpr uint32_t kSeen = 1u << 31;
+    const auto for_history = [&](uint32_t begin, auto&& f) {
+      for (uint32_t i = begin + b.thread(); i < row.num_tokens; i += kThreads) {
+        if (row.tokens[i] < row.vocab_size) f(row.tokens[i]);
+      }
+      b.sync();
+    };
+    for_history(0, [&](uint32_t token) { b.max(&memory.counts[token], kSeen); });
+    for_history(row.params->prompt_len, [&](uint32_t token) { b.add(&memory.counts[token], 1u); });
+    for_history(0, [&](uint32_t token) {
+      const uint32_t count = b.exchange(&memory.counts[token], 0);
+      if (count == 0) return;
+      memory.edited[token] = penalize(*row.params, memory.edited[token], count & ~kSeen);
+    });
+  }
+
+  // ---- choice ---------------------------------------------------------------------------------
+
+  template <class Block>
+  SAC_DEVICE static uint32_t first_best(const Block& b, const float* logits, uint32_t n,
+                                        float max) {
+    uint32_t& found = shared(b).found;
+    if (b.thread() == 0) found = n - 1;
+    b.sync();
+    for (uint32_t i = b.thread(); i < n; i += kThreads) {
+      if (logits[i] == max) {
+        b.min(&found, i);
+        break;
+      }
+    }
+    b.sync();
+    return found;
+  }
+
+  /// The part of n elements that a warp walks: parts stand in order.
+  struct Part {
+    uint32_t begin;
+    uint32_t end;
+  };
+  template <class Block>
+  SAC_DEVICE static Part part_of(const Block& b, uint32_t n) {
+    const uint32_t size = ceil_div(n, kWarps * kWarpThreads) * kWarpThreads;
+    return {min_u32(b.warp() * size, n), min_u32((b.warp() + 1) * size, n)};
+  }
+  template <class Block>
+  SAC_DEVICE static uint32_t lanes_below(const Block& b, uint32_t votes) {
+    return b.popcount(votes & ((1u << b.lane()) - 1));
+  }
+
+  /// Sum of what the warps before this one brought; `all` becomes that of all warps.
+  template <class Block>
+  SAC_DEVICE static uint32_t before_warp(const Block& b, uint32_t* words, uint32_t mine,
+                                         uint32_t& all) {
+    if (b.lane() == 0) words[b.warp()] = mine;
+    b.sync();
+    uint32_t before = 0;
+    all = 0;
+    for (uint32_t w = 0; w < kWarps; ++w) {
+      before += w < b.warp() ? words[w] : 0;
+      all += words[w];
+    }
+    b.sync();
+    return before;
+  }
+
+  /// See gather(): tokens with a weight that pass min_p.
+  template <class Block>
+  SAC_DEVICE static Tokens gather_candidates(const Block& b, const float* logits, uint32_t n,
+                                             float max, const SeatParams& p,
+                                             const SampleMemory& memory) {
+    const float inverse_temperature = 1.0f / p.temperature;
+    const float bound = max - (kReach + 0.1f) * p.temperature;
+    const auto weight_at = [&](uint32_t i, uint32_t end) -> uint32_t {
+      if (i >= end || !(logits[i] >= bound)) return 0;
+      const float e = exp_fixed((logits[i] - max) * inverse_temperature);
+      return e >= p.min_p ? weight_of(e) : 0;
+    };
+    const Part part = part_of(b, n);
+    uint32_t mine = 0;
+    for (uint32_t i = part.begin; i < part.end; i += kWarpThreads) {
+      mine += b.popcount(b.ballot(weight_at(i + b.lane(), part.end) != 0));
+    }
+    uint32_t count = 0;
+    uint32_t at = before_warp(b, shared(b).counts, mine, count);
+    for (uint32_t i = part.begin; i < part.end; i += kWarpThreads) {
+      const uint32_t weight = weight_at(i + b.lane(), part.end);
+      const uint32_t votes = b.ballot(weight != 0);
+      if (weight != 0) {
+        memory.ids[at + lanes_below(b, votes)] = i + b.lane();
+        memory.weights[at + lanes_below(b, votes)] = weight;
+      }
+      at += b.popcount(votes);
+    }
+    b.sync();
+    return {memory.ids, memory.weights, count};
+  }
+
+  /// See find_key(): the key at which the measure, summed from the best down, reaches `left`; what
+  /// lies above is taken from it.
+  template <class Block>
+  SAC_DEVICE static uint32_t find_cut(const Block& b, const float* logits, const Tokens& c,
+                                      Measure measure, uint64_t& left) {
+    Shared& s = shared(b);
+    uint32_t prefix = 0;
+    for (uint32_t shift = 32; shift > 0;) {
+      shift -= 8;
+      for (uint32_t i = b.thread(); i < 256; i += kThreads) s.bins[i] = 0;
+      b.sync();
+      const uint32_t above = shift == 24 ? 0 : ~uint32_t{0} << (shift + 8);
+      for (uint32_t i = b.thread(); i < c.count; i += kThreads) {
+        const uint32_t key = ordered_key(logits[c.id(i)]);
+        if (((key ^ prefix) & above) == 0) {
+          b.add(&s.bins[(key >> shift) & 255], c.weight(i, measure));
+        }
+      }
+      b.sync();
+      if (b.thread() == 0) {
+        uint32_t bin = 255;
+        for (; bin > 0 && s.bins[bin] < left; --bin) left -= s.bins[bin];
+        s.key = bin;
+        s.left = left;
+      }
+      b.sync();
+      prefix |= s.key << shift;
+      left = s.left;
+      b.sync();
+    }
+    return prefix;
+  }
+
+  /// f(i, place, stays) for each token; those above the key and the first `ties` equal to it stay,
+  /// and have places in order of id. Returns how many stay.
+  template <class Block, class F>
+  SAC_DEVICE static uint32_t for_each_token(const Block& b, const float* logits, const Tokens& c,
+                                            Cut cut, F&& f) {
+    const Part part = part_of(b, c.count);
+    const auto votes = [&](uint32_t i, uint32_t& above, uint32_t& equal) {
+      const bool there = i + b.lane() < part.end;
+      const uint32_t key = there ? ordered_key(logits[c.id(i + b.lane())]) : 0;
+      above = b.ballot(there && key > cut.key);
+      equal = b.ballot(there && key == cut.key);
+    };
+    uint32_t above = 0, equal = 0;
+    for (uint32_t i = part.begin; i < part.end; i += kWarpThreads) {
+      uint32_t up, level;
+      votes(i, up, level);
+      above += b.popcount(up);
+      equal += b.popcount(level);
+    }
+    uint32_t all_above = 0, all_equal = 0;
+    above = before_warp(b, shared(b).counts, above, all_above);
+    equal = before_warp(b, shared(b).counts, equal, all_equal);
+    for (uint32_t i = part.begin; i < part.end; i += kWarpThreads) {
+      uint32_t up, level;
+      votes(i, up, level);
+      const uint32_t bit = 1u << b.lane();
+      const uint32_t equal_before = equal + lanes_below(b, level);
+      const uint32_t place = above + lanes_below(b, up) + min_u32(equal_before, cut.ties);
+      const bool stays = (up & bit) != 0 || ((level & bit) != 0 && equal_before < cut.ties);
+      if (i + b.lane() < part.end) f(i + b.lane(), place, stays);
+      above += b.popcount(up);
+      equal += b.popcount(level);
+    }
+    b.sync();
+    return all_above + min_u32(all_equal, cut.ties);
+  }
+
+  /// Who does not stay loses its weight: nothing moves, and a weight of 0 is never drawn.
+  template <class Block>
+  SAC_DEVICE static void keep_tokens(const Block& b, const float* logits, Cut cut, const Tokens& c,
+                                     const SampleMemory& memory) {
+    for_each_token(b, logits, c, cut, [&](uint32_t i, uint32_t, bool stays) {
+      if (!stays) memory.weights[i] = 0;
+    });
+  }
+
+  /// See keep_top_k().
+  template <class Block>
+  SAC_DEVICE static void keep_best_k(const Block& b, const float* logits, uint32_t k,
+                                     const Tokens& c, const SampleMemory& memory) {
+    uint64_t left = k;
+    const uint32_t key = find_cut(b, logits, c, Measure::kCount, left);
+    keep_tokens(b, logits, {key, c.count}, c, memory);
+  }
+
+  /// See keep_top_p(). What top-k took away lies below any key that is found here.
+  template <class Block>
+  SAC_DEVICE static void keep_best_p(const Block& b, const float* logits, float p, const Tokens& c,
+                                     const SampleMemory& memory) {
+    const double reach = static_cast<double>(p) * static_cast<double>(total_weight(b, c));
+    uint64_t left = static_cast<uint64_t>(reach);
+    if (static_cast<double>(left) < reach || left == 0) ++left;
+    const uint32_t key = find_cut(b, logits, c, Measure::kWeight, left);
+    uint32_t& each = shared(b).found;  // tokens of one key have one weight
+    if (b.thread() == 0) each = 1;
+    b.sync();
+    for (uint32_t i = b.thread(); i < c.count; i += kThreads) {
+      if (ordered_key(logits[c.ids[i]]) == key) b.max(&each, c.weights[i]);
+    }
+    b.sync();
+    const Cut cut = {key, static_cast<uint32_t>((left + each - 1) / each)};
+    b.sync();
+    keep_tokens(b, logits, cut, c, memory);
+  }
+
+  /// Sum of the weights of [begin, end), in all lanes.
+  template <class Block>
+  SAC_DEVICE static uint64_t warp_weight(const Block& b, const Tokens& c, Part part) {
+    uint64_t sum = 0;
+    for (uint32_t i = part.begin + b.lane(); i < part.end; i += kWarpThreads) sum += c.weights[i];
+    return warp_sum(b, sum);
+  }
+  template <class Block>
+  SAC_DEVICE static uint64_t total_weight(const Block& b, const Tokens& c) {
+    Shared& s = shared(b);
+    const uint64_t mine = warp_weight(b, c, part_of(b, c.count));
+    if (b.lane() == 0) s.totals[b.warp()] = mine;
+    b.sync();
+    uint64_t total = 0;
+    for (uint32_t w = 0; w < kWarps; ++w) total += s.totals[w];
+    return total;
+  }
+
+  /// See draw(): the warp in whose part the draw falls walks it.
+  template <class Block>
+  SAC_DEVICE static uint32_t draw_candidate(const Block& b, const Tokens& c, uint64_t bits) {
+    Shared& s = shared(b);
+    uint64_t left = multiply_high(bits, total_weight(b, c));
+    if (b.thread() == 0) s.found = 0;  // only without candidates
+    b.sync();
+    uint32_t owner = 0;
+    for (; owner + 1 < kWarps && left >= s.totals[owner]; ++owner) left -= s.totals[owner];
+    if (b.warp() == owner) {
+      const Part part = part_of(b, c.count);
+      for (uint32_t i = part.begin; i < part.end; i += kWarpThreads) {
+        const bool there = i + b.lane() < part.end;
+        const uint64_t weight = there ? c.weights[i + b.lane()] : 0;
+        uint64_t sum = weight;  // with the lanes below
+        for (uint32_t by = 1; by < kWarpThreads; by *= 2) {
+          const uint64_t below = b.shuffle_up(sum, by);
+          if (b.lane() >= by) sum += below;
+        }
+        if (left < sum && left >= sum - weight) s.found = c.ids[i + b.lane()];
+        const uint64_t all = b.shuffle(sum, kWarpThreads - 1);
+        if (left < all) break;
+        left -= all;
+      }
+    }
+    b.sync();
+    return s.found;
+  }
+
+  // ---- logprobs -------------------------------------------------------------------------------
+
+  /// See write_top(): the best by logit, then by id, through the cut that top-k uses.
+  template <class Block>
+  SAC_DEVICE static void write_top(const Block& b, const float* logits, uint32_t n,
+                                   const LogNormalizer& norm, uint32_t num_top, uint64_t* words) {
+    num_top = min_u32(num_top, SAC_MAX_TOP_LOGPROBS);
+    if (num_top == 0) return;
+    const Tokens all = {nullptr, nullptr, n};
+    uint32_t* ids = shared(b).top_ids;
+    uint64_t left = min_u32(num_top, n);
+    const uint32_t key = find_cut(b, logits, all, Measure::kCount, left);
+    const Cut cut = {key, static_cast<uint32_t>(left)};
+    const uint32_t count =
+        for_each_token(b, logits, all, cut, [&](uint32_t i, uint32_t place, bool stays) {
+          if (stays) ids[place] = i;
+        });
+    const uint32_t j = b.thread();
+    if (j >= num_top) return;
+    if (j >= count) {
+      words[j] = record_word(0, -infinity());
+      return;
+    }
+    const float logit = logits[ids[j]];
+    uint32_t rank = 0;
+    for (uint32_t other = 0; other < count; ++other) {
+      const float z = logits[ids[other]];
+      rank += z > logit || (z == logit && other < j) ? 1 : 0;
+    }
+    words[rank] = record_word(ids[j], norm.logprob(logit));
+  }
+};
+
+}  // namespace saccade::gpu

@@ -1,0 +1,286 @@
+// One step as a sequence of kernels: which, on what, how large. The queue is a stream of a GPU
+// (model.cu), or runs each kernel at once on an emulated one (tests).
+//
+//   Queue: template <class Kernel> void launch(Grid grid, const typename Kernel::Args&)
+//
+// Grids follow from the shape, never from a batch: blocks beyond what a batch has leave at once.
+#pragma once
+#include "cuda/model/attention.hpp"
+#include "cuda/model/experts.hpp"
+#include "cuda/model/product.hpp"
+#include "cuda/model/rotate.hpp"
+#include "cuda/model/sample.hpp"
+#include "cuda/model/sequence_shape.hpp"
+#include "cuda/model/view.hpp"
+
+namespace saccade::gpu {
+
+/// What a product reads and where its sums go.
+struct ProductPlan {
+  const MatrixView* matrix;
+  const Half* x;
+  uint32_t x_stride;
+  uint32_t rows;             // of the shape
+  const uint32_t* num_rows;  // of the step
+  float* sums;
+  uint32_t sum_rows;  // that a slice has room for
+};
+
+/// Expert products: the same, by tiles.
+struct ExpertPlan {
+  ExpertSpace space;
+  uint32_t max_tiles;
+  uint32_t tile_slots;
+  const uint32_t* slot_row;  // null: x has slots
+};
+
+template <class Queue>
+class StepSequence {
+ public:
+  StepSequence(Queue& queue, const ModelView& model, const GraphShape& shape)
+      : queue_(queue), m_(model), c_(model.config), s_(model.space), shape_(shape) {}
+
+  void enqueue() {
+    plan();
+    embed();
+    for (uint32_t l = 0; l < c_.num_layers; ++l) layer(l);
+    const uint32_t logits = shape_.seqs + (shape_.has_prefill ? shape_.rows : 0);
+    for (uint32_t first = 0; first < logits; first += s_.logit_rows) {
+      sample(first, min_u32(s_.logit_rows, logits - first));
+    }
+  }
+
+ private:
+  template <class Kernel>
+  void launch(Grid grid, const typename Kernel::Args& args) {
+    queue_.template launch<Kernel>(grid, args);
+  }
+
+  void plan() {
+    launch<PlanKernel>({1 + ceil_div(shape_.rows, PlanKernel::kThreads)},
+                       {m_.tables.seats, m_.tables.batch, s_.plan, s_.limits});
+  }
+
+  NormArgs norm(const float* weight, Half* out) const {
+    return {weight, out, c_.rms_norm_eps, c_.hidden_size, m_.widths.hidden};
+  }
+
+  void embed() {
+    launch<EmbedKernel>({shape_.rows},
+                        {s_.plan.counts, s_.plan.rows, m_.embed.data, m_.embed.k, c_.vocab_size,
+                         s_.x, norm(m_.layers[0].input_norm, s_.normed)});
+  }
+
+  void layer(uint32_t l) {
+    const LayerView& w = m_.layers[l];
+    const float* next = l + 1 < c_.num_layers ? m_.layers[l + 1].input_norm : nullptr;
+    const Partials qkv = multiply(dense(w.qkv, s_.normed, m_.widths.hidden));
+    rotate(l, w, qkv);
+    attend(l, w);
+    add_norm(multiply(dense(w.o, s_.mixed, m_.widths.mixed)), w.o_bias, w.post_norm);
+    if (w.has_experts) {
+      mix_experts(w, next);
+    } else {
+      feed_forward(w, next);
+    }
+  }
+
+  ProductPlan dense(const MatrixView& matrix, const Half* x, uint32_t x_stride) const {
+    return {&matrix,
+            x,
+            x_stride,
+            shape_.rows,
+            &s_.plan.counts->num_rows,
+            s_.partials,
+            round_up(shape_.rows, kTileOutputs)};
+  }
+
+  void rotate(uint32_t l, const LayerView& w, const Partials& qkv) {
+    RotateKernel::Args a = {};
+    a.counts = s_.plan.counts;
+    a.rows = s_.plan.rows;
+    a.seats = m_.tables.seats;
+    a.qkv = qkv;
+    a.bias = w.qkv_bias;
+    a.q_norm = w.q_norm;
+    a.k_norm = w.k_norm;
+    a.cos = m_.cos;
+    a.sin = m_.sin;
+    a.eps = c_.rms_norm_eps;
+    a.num_heads = c_.num_heads;
+    a.num_kv_heads = c_.num_kv_heads;
+    a.head_dim = c_.head_dim;
+    a.rotary_dim = c_.rotary_dim;
+    a.max_model_len = m_.max_model_len;
+    a.rope_switch_len = c_.rope_switch_len;
+    a.q = s_.q;
+    a.q_stride = m_.widths.mixed;
+    a.kv = m_.kv;
+    a.k_offset = 2 * l * m_.kv.plane;
+    const uint32_t heads = c_.num_heads + 2 * c_.num_kv_heads;
+    launch<RotateKernel>({shape_.rows, ceil_div(heads, RotateKernel::kWarps)}, a);
+  }
+
+  void attend(uint32_t l, const LayerView& w) {
+    AttentionArgs a = {};
+    a.plan = s_.plan;
+    a.seats = m_.tables.seats;
+    a.q = s_.q;
+    a.q_stride = m_.widths.mixed;
+    a.out = s_.mixed;
+    a.kv = m_.kv;
+    a.k_offset = 2 * l * m_.kv.plane;
+    a.num_heads = c_.num_heads;
+    a.num_kv_heads = c_.num_kv_heads;
+    a.head_dim = c_.head_dim;
+    a.window = w.window;
+    a.scale = 1.44269504f / __builtin_sqrtf(static_cast<float>(c_.head_dim));
+    a.item_sums = s_.item_sums;
+    a.item_scales = s_.item_scales;
+    if (c_.head_dim <= 64) return attend_with<64>(a);
+    attend_with<kDimLimit>(a);
+  }
+
+  template <uint32_t kDim>
+  void attend_with(const AttentionArgs& a) {
+    const uint64_t chunks = ceil_div(m_.max_model_len, kContextChunk);
+    const uint64_t items = min_u64(shape_.seqs * chunks, s_.limits.max_items);
+    const uint64_t units = items * c_.num_kv_heads * ceil_div(a.group(), 16);
+    launch<ChunkAttentionKernel<kDim>>({static_cast<uint32_t>(min_u64(units, kChunkBlocks))}, a);
+    using Fold = FoldChunksKernel<kDim>;
+    launch<Fold>({shape_.seqs, ceil_div(c_.num_heads, Fold::kWarps)}, a);
+    if (!shape_.has_prefill) return;
+    const uint32_t tiles = ceil_div(shape_.rows, s_.limits.tile_rows) + shape_.seqs;
+    launch<TileAttentionKernel<kDim>>({tiles, c_.num_kv_heads, ceil_div(a.group(), kTileVectors)},
+                                      a);
+  }
+
+  void add_norm(const Partials& product, const float* bias, const float* weight) {
+    launch<AddNormKernel>({shape_.rows},
+                          {s_.plan.counts, product, bias, s_.x, norm(weight, s_.normed)});
+  }
+
+  void feed_forward(const LayerView& w, const float* next_norm) {
+    gate(dense(w.gate_up, s_.normed, m_.widths.hidden), nullptr, w.gate_bias, w.up_bias,
+         m_.widths.gated);
+    add_norm(multiply(dense(w.down, s_.gated, m_.widths.gated)), w.down_bias, next_norm);
+  }
+
+  void mix_experts(const LayerView& w, const float* next_norm) {
+    const Partials router = multiply(dense(w.router, s_.normed, m_.widths.hidden));
+    launch<RouteKernel>({ceil_div(shape_.rows, RouteKernel::kWarps)},
+                        {s_.plan.counts, router, c_.num_experts, c_.experts_per_token,
+                         c_.norm_topk_prob, s_.experts});
+    const uint32_t picks = shape_.rows * c_.experts_per_token;
+    ExpertPlan e = {s_.experts, 0, expert_tile_slots(picks, c_.num_experts), s_.experts.slot_row};
+    e.max_tiles = max_expert_tiles(c_.num_experts, c_.experts_per_token, shape_.rows, e.tile_slots);
+    launch<GroupKernel>(
+        {}, {s_.plan.counts, c_.num_experts, c_.experts_per_token, e.tile_slots, s_.experts});
+    ProductPlan p = dense(w.expert_gate_up, s_.normed, m_.widths.hidden);
+    p.sum_rows = round_up(picks, kTileOutputs);
+    gate(p, &e, nullptr, nullptr, m_.widths.expert_gated);
+    p.matrix = &w.expert_down;
+    p.x = s_.gated;
+    p.x_stride = m_.widths.expert_gated;
+    e.slot_row = nullptr;
+    const Partials down = multiply(p, &e);
+    launch<AddExpertsKernel>({shape_.rows},
+                             {s_.plan.counts, down, s_.experts.slots, s_.experts.weights,
+                              c_.experts_per_token, s_.x, norm(next_norm, s_.normed)});
+  }
+
+  /// gated = silu(gate) * up: by the product itself where a block has whole sums.
+  void gate(const ProductPlan& p, const ExpertPlan* experts, const float* gate_bias,
+            const float* up_bias, uint32_t width) {
+    const uint32_t tile_rows = rows_per_block(p, experts);
+    if (tile_rows > kMaxSplitTile || p.matrix->slices == 1) {
+      ProductArgs a = product_args(p, experts, 1);
+      a.gated = s_.gated;
+      a.gated_stride = width;
+      a.gate_bias = gate_bias;
+      a.up_bias = up_bias;
+      return launch_product<true>(tile_rows, p, experts, a);
+    }
+    const uint32_t per_row = experts != nullptr ? c_.experts_per_token : 1;
+    const Partials sums = multiply(p, experts);
+    launch<ActivateKernel>({p.rows * per_row, ceil_div(width, kRowThreads)},
+                           {p.num_rows, per_row, sums, gate_bias, up_bias, s_.gated, width});
+  }
+
+  /// Sums of a product, and in what form they stand.
+  Partials multiply(const ProductPlan& p, const ExpertPlan* experts = nullptr) {
+    const uint32_t tile_rows = rows_per_block(p, experts);
+    const uint32_t slices = tile_rows > kMaxSplitTile ? 1 : p.matrix->slices;
+    const ProductArgs a = product_args(p, experts, slices);
+    launch_product<false>(tile_rows, p, experts, a);
+    return a.y;
+  }
+
+  static uint32_t rows_per_block(const ProductPlan& p, const ExpertPlan* experts) {
+    if (experts != nullptr) return experts->tile_slots;
+    return dense_tile_rows(p.rows);
+  }
+
+  static ProductArgs product_args(const ProductPlan& p, const ExpertPlan* experts,
+                                  uint32_t slices) {
+    ProductArgs a = {};
+    a.num_rows = p.num_rows;
+    a.weights = p.matrix->data;
+    a.steps = p.matrix->steps();
+    a.slice_steps = p.matrix->slice_steps;
+    a.x = p.x;
+    a.x_stride = p.x_stride;
+    a.y = {p.sums, slices, p.matrix->n, size_t{p.sum_rows} * p.matrix->n};
+    if (experts == nullptr) return a;
+    a.tiles = experts->space.tiles;
+    a.num_tiles = experts->space.num_tiles;
+    a.slot_row = experts->slot_row;
+    a.expert_halves = p.matrix->halves();
+    return a;
+  }
+
+  template <bool kGated>
+  void launch_product(uint32_t tile_rows, const ProductPlan& p, const ExpertPlan* experts,
+                      const ProductArgs& a) {
+    const uint32_t tiles = experts != nullptr ? experts->max_tiles : ceil_div(p.rows, tile_rows);
+    const Grid grid = {tiles, p.matrix->tiles(), tile_rows > kMaxSplitTile ? 1 : a.y.slices};
+    if (experts != nullptr) return launch_rows<kGated, true>(tile_rows, grid, a);
+    launch_rows<kGated, false>(tile_rows, grid, a);
+  }
+  template <bool kGated, bool kGrouped>
+  void launch_rows(uint32_t tile_rows, Grid grid, const ProductArgs& a) {
+    switch (tile_rows) {
+      case 8:
+        return launch<ProductKernel<8, false, kGated, kGrouped>>(grid, a);
+      case 32:
+        return launch<ProductKernel<32, false, kGated, kGrouped>>(grid, a);
+      case 64:
+        return launch<ProductKernel<64, false, kGated, kGrouped>>(grid, a);
+      default:
+        return launch<ProductKernel<128, true, kGated, kGrouped>>(grid, a);
+    }
+  }
+
+  /// Logits and records of `rows` rows that need them, from the first-th on.
+  void sample(uint32_t first, uint32_t rows) {
+    launch<FinalNormKernel>(
+        {rows}, {s_.plan.counts, s_.plan.logits, first, s_.x, norm(m_.final_norm, s_.final_rows)});
+    const uint32_t tile = first / s_.logit_rows;
+    const Partials logits =
+        multiply({&m_.lm_head, s_.final_rows, m_.widths.hidden, rows, s_.plan.logits_left + tile,
+                  s_.logits, round_up(s_.logit_rows, kTileOutputs)});
+    launch<SampleKernel>({min_u32(rows, kSampleBlocks)},
+                         {s_.plan, m_.tables.seats, m_.tables.outputs, first, rows, logits.data,
+                          logits.stride, c_.vocab_size, s_.sample_words, s_.sample_stride});
+  }
+
+  static uint64_t min_u64(uint64_t a, uint64_t b) { return a < b ? a : b; }
+
+  Queue& queue_;
+  const ModelView& m_;
+  const sac_model_config& c_;
+  const SpaceView& s_;
+  const GraphShape shape_;
+};
+
+}  // namespace saccade::gpu

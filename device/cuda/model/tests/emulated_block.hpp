@@ -1,0 +1,282 @@
+// A block of a GPU on one host thread: device_block.cuh's counterpart, by the PTX ISA's words.
+//
+// Where hardware leaves room, the emulation takes the side that shows mistakes: shared memory
+// begins as NaN, an asynchronous copy arrives only when it is waited for, warps run in an order
+// drawn from a seed, and a thread that waits for others which never come is an error.
+#pragma once
+#include <cmath>
+#include <cstring>
+#include <utility>
+
+#include "cuda/model/sequence_shape.hpp"
+#include "cuda/model/tests/fiber.hpp"
+#include "tests/random.hpp"
+
+namespace saccade::test {
+
+/// One copy on its way.
+struct PendingCopy {
+  unsigned char* to;
+  unsigned char data[16];
+};
+
+/// What the lanes of a warp exchange. Two sets: a lane may come to the next exchange while others
+/// still read this one.
+struct WarpBoard {
+  uint64_t words[2][gpu::kWarpThreads][4];
+  uint32_t arrived = 0;
+  uint32_t generation = 0;
+};
+
+/// The state of the block that runs.
+struct BlockState {
+  gpu::Grid grid;
+  gpu::Grid at;
+  uint32_t num_threads = 0;
+  unsigned char* shared = nullptr;
+  size_t shared_bytes = 0;
+  uint32_t arrived = 0;
+  uint32_t generation = 0;
+  uint64_t steps = 0;  // of any thread: tells progress from deadlock
+  std::vector<WarpBoard> warps;
+};
+
+class EmulatedBlock {
+ public:
+  EmulatedBlock(BlockState& state, Fiber& fiber, uint32_t thread)
+      : s_(state), fiber_(fiber), thread_(thread) {}
+
+  uint32_t thread() const { return thread_; }
+  uint32_t lane() const { return thread_ % gpu::kWarpThreads; }
+  uint32_t warp() const { return thread_ / gpu::kWarpThreads; }
+  uint32_t x() const { return s_.at.x; }
+  uint32_t y() const { return s_.at.y; }
+  uint32_t z() const { return s_.at.z; }
+  uint32_t grid_x() const { return s_.grid.x; }
+  unsigned char* shared() const { return s_.shared; }
+
+  void sync() const { meet(s_.arrived, s_.generation, s_.num_threads); }
+  void warp_sync() const { meet_warp(); }
+
+  template <class T>
+  T shuffle_xor(T value, uint32_t mask) const {
+    return shuffle(value, lane() ^ mask);
+  }
+  template <class T>
+  T shuffle(T value, uint32_t lane) const {
+    return read<T>(trade(value), lane % gpu::kWarpThreads);
+  }
+  template <class T>
+  T shuffle_up(T value, uint32_t by) const {
+    const uint32_t from = lane() >= by ? lane() - by : lane();
+    return read<T>(trade(value), from);
+  }
+  uint32_t ballot(bool vote) const {
+    const uint32_t set = trade(vote ? 1u : 0u);
+    uint32_t votes = 0;
+    for (uint32_t l = 0; l < gpu::kWarpThreads; ++l) votes |= read<uint32_t>(set, l) << l;
+    return votes;
+  }
+
+  static uint32_t popcount(uint32_t word) {
+    return static_cast<uint32_t>(__builtin_popcount(word));
+  }
+
+  uint32_t add(uint32_t* at, uint32_t value) const { return std::exchange(*at, *at + value); }
+  void add(uint64_t* at, uint64_t value) const { *at += value; }
+  void max(uint32_t* at, uint32_t value) const { *at = *at > value ? *at : value; }
+  void min(uint32_t* at, uint32_t value) const { *at = *at < value ? *at : value; }
+  uint32_t exchange(uint32_t* at, uint32_t value) const { return std::exchange(*at, value); }
+
+  void copy16(void* shared_to, const void* global_from, bool real = true) const {
+    check_aligned(shared_to);
+    PendingCopy copy = {static_cast<unsigned char*>(shared_to), {}};
+    if (real) {
+      if (reinterpret_cast<uintptr_t>(global_from) % 16 != 0) fail("copy16 from unaligned memory");
+      std::memcpy(copy.data, global_from, 16);
+    }
+    std::memset(copy.to, 0xff, 16);  // until it arrives, nothing that was there before
+    open_.push_back(copy);
+  }
+  void commit() const { groups_.push_back(std::exchange(open_, {})); }
+  template <uint32_t kLeft>
+  void wait() const {
+    while (groups_.size() > kLeft) {
+      for (const PendingCopy& c : groups_.front()) std::memcpy(c.to, c.data, 16);
+      groups_.erase(groups_.begin());
+    }
+  }
+
+  void load_matrices(uint32_t (&out)[4], const void* row) const {
+    load(out, row, [](const uint16_t* const* rows, uint32_t g, uint32_t t) {
+      return pair(rows[g][2 * t], rows[g][2 * t + 1]);
+    });
+  }
+  void load_transposed(uint32_t (&out)[4], const void* row) const {
+    load(out, row, [](const uint16_t* const* rows, uint32_t g, uint32_t t) {
+      return pair(rows[2 * t][g], rows[2 * t + 1][g]);
+    });
+  }
+
+  void mma(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) const {
+    const uint32_t set = board().generation % 2;
+    uint64_t(&words)[4] = board().words[set][lane()];
+    words[0] = a[0] | uint64_t{a[1]} << 32;
+    words[1] = a[2] | uint64_t{a[3]} << 32;
+    words[2] = b0 | uint64_t{b1} << 32;
+    meet_warp();
+    const uint32_t g = lane() / 4, t = lane() % 4;
+    for (uint32_t i = 0; i < 4; ++i) d[i] += dot(set, g + i / 2 * 8, 2 * t + i % 2);
+  }
+  uint32_t pack(float low, float high) const { return pair(gpu::narrow(low), gpu::narrow(high)); }
+  float exp2(float x) const { return std::exp2(x); }
+
+ private:
+  static uint32_t pair(uint16_t low, uint16_t high) { return low | uint32_t{high} << 16; }
+  [[noreturn]] static void fail(const char* what) { throw std::runtime_error(what); }
+  WarpBoard& board() const { return s_.warps[warp()]; }
+
+  void meet(uint32_t& arrived, uint32_t& generation, uint32_t expected) const {
+    ++s_.steps;
+    const uint32_t mine = generation;
+    if (++arrived == expected) {
+      arrived = 0;
+      ++generation;
+      return;
+    }
+    while (generation == mine) fiber_.yield();
+    ++s_.steps;
+  }
+  void meet_warp() const { meet(board().arrived, board().generation, gpu::kWarpThreads); }
+
+  /// Lays a value open to the warp; returns the set it stands in.
+  template <class T>
+  uint32_t trade(T value) const {
+    static_assert(sizeof(T) <= 8);
+    const uint32_t set = board().generation % 2;
+    std::memcpy(&board().words[set][lane()][0], &value, sizeof(T));
+    meet_warp();
+    return set;
+  }
+  template <class T>
+  T read(uint32_t set, uint32_t lane) const {
+    T value;
+    std::memcpy(&value, &board().words[set][lane][0], sizeof(T));
+    return value;
+  }
+  void check_aligned(const void* row) const {
+    const auto* at = static_cast<const unsigned char*>(row);
+    if (at < s_.shared || at + 16 > s_.shared + s_.shared_bytes) fail("outside shared memory");
+    if ((at - s_.shared) % 16 != 0) fail("unaligned shared memory");
+  }
+  template <class Pick>
+  void load(uint32_t (&out)[4], const void* row, Pick pick) const {
+    check_aligned(row);
+    const uint32_t set = trade(reinterpret_cast<uintptr_t>(row));
+    for (uint32_t m = 0; m < 4; ++m) {
+      const uint16_t* rows[8];
+      for (uint32_t r = 0; r < 8; ++r) {
+        rows[r] = reinterpret_cast<const uint16_t*>(read<uintptr_t>(set, 8 * m + r));
+      }
+      out[m] = pick(rows, lane() / 4, lane() % 4);
+    }
+  }
+  /// Element `index` of a pair of bf16.
+  static float half_of(uint64_t word, uint32_t index) {
+    return gpu::widen(static_cast<uint16_t>(word >> (16 * index)));
+  }
+  /// Row of a times column of b, from the fragments of all lanes.
+  float dot(uint32_t set, uint32_t row, uint32_t column) const {
+    float sum = 0;
+    for (uint32_t k = 0; k < 16; ++k) {
+      const uint64_t* a = board().words[set][row % 8 * 4 + k % 8 / 2];
+      const uint64_t* b = board().words[set][column * 4 + k % 8 / 2];
+      // a's registers: row below 8 and k below 8 in 0, row in 1, k in 2, both in 3.
+      sum += half_of(a[k / 8], row / 8 * 2 + k % 2) * half_of(b[2], k / 8 * 2 + k % 2);
+    }
+    return sum;
+  }
+
+  BlockState& s_;
+  Fiber& fiber_;
+  const uint32_t thread_;
+  mutable std::vector<PendingCopy> open_;
+  mutable std::vector<std::vector<PendingCopy>> groups_;
+};
+
+/// Runs kernels block by block.
+class Emulator {
+ public:
+  explicit Emulator(uint64_t seed = 1) : random_(seed) {}
+
+  template <class Kernel>
+  void launch(gpu::Grid grid, size_t shared_bytes, const typename Kernel::Args& args) {
+    for (uint32_t z = 0; z < grid.z; ++z) {
+      for (uint32_t y = 0; y < grid.y; ++y) {
+        for (uint32_t x = 0; x < grid.x; ++x) run<Kernel>(grid, {x, y, z}, shared_bytes, args);
+      }
+    }
+  }
+
+ private:
+  template <class Kernel>
+  void run(gpu::Grid grid, gpu::Grid at, size_t shared_bytes, const typename Kernel::Args& args) {
+    constexpr uint32_t kThreads = Kernel::kThreads;
+    static_assert(kThreads % gpu::kWarpThreads == 0);
+    // Exactly as large as asked for, so that a sanitizer sees what lies outside.
+    std::unique_ptr<unsigned char[], void (*)(unsigned char*)> shared(
+        static_cast<unsigned char*>(std::aligned_alloc(128, (shared_bytes + 127) / 128 * 128)),
+        [](unsigned char* p) { std::free(p); });
+    std::memset(shared.get(), 0xff, shared_bytes);
+    BlockState state;
+    state.grid = grid;
+    state.at = at;
+    state.num_threads = kThreads;
+    state.shared = shared.get();
+    state.shared_bytes = shared_bytes;
+    state.warps.resize(kThreads / gpu::kWarpThreads);
+    while (fibers_.size() < kThreads) fibers_.push_back(std::make_unique<Fiber>());
+    for (uint32_t t = 0; t < kThreads; ++t) {
+      Fiber& fiber = *fibers_[t];
+      fiber.start([&state, &fiber, &args, t] {
+        const EmulatedBlock block(state, fiber, t);
+        Kernel::run(block, args);
+      });
+    }
+    run_fibers(state);
+  }
+  void run_fibers(BlockState& state) {
+    const uint32_t num_warps = state.num_threads / gpu::kWarpThreads;
+    for (uint32_t left = state.num_threads; left > 0;) {
+      const uint64_t before = state.steps;
+      const uint32_t left_before = left;
+      const uint32_t first = random_.in(0, num_warps - 1);
+      for (uint32_t i = 0; i < num_warps; ++i) {
+        left -= run_warp(state, (first + i) % num_warps, random_.in(1, 64));
+      }
+      if (state.steps == before && left == left_before) {
+        throw std::runtime_error("deadlock: a barrier that not all threads come to");
+      }
+    }
+  }
+  /// Lets a warp go on for some rounds of its lanes; returns how many of them ended.
+  uint32_t run_warp(BlockState& state, uint32_t warp, uint32_t rounds) {
+    uint32_t ended = 0;
+    for (uint32_t r = 0; r < rounds; ++r) {
+      const uint64_t before = state.steps;
+      for (uint32_t l = 0; l < gpu::kWarpThreads; ++l) {
+        Fiber& fiber = *fibers_[warp * gpu::kWarpThreads + l];
+        if (fiber.done()) continue;
+        fiber.resume();
+        ended += fiber.done() ? 1 : 0;
+      }
+      if (state.steps == before) break;
+    }
+    return ended;
+  }
+
+  Random random_;
+  std::vector<std::unique_ptr<Fiber>> fibers_;
+};
+
+}  // namespace saccade::test

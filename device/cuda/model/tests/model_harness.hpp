@@ -1,0 +1,198 @@
+// Drives a model on a GPU, real or emulated, the way the tick does: seats, block tables, histories
+// and one batch, in memory that both sides reach. And random small models of every family.
+//
+// Rig: Model (as CudaModel), Memory(bytes) with data(), run(model, shape), kName.
+#pragma once
+#include <cstring>
+#include <functional>
+#include <numeric>
+
+#include "cuda/model/shape.hpp"
+#include "tests/step_harness.hpp"
+
+namespace saccade::test {
+
+/// Tensors by place, exact in bf16, given to whatever takes them.
+struct SmallModel {
+  sac_model_config config = {};
+  std::vector<uint32_t> windows;
+  std::vector<uint32_t> sparse;
+  bool biases = false;
+  uint32_t max_len = 0;
+  std::map<std::tuple<uint32_t, uint32_t, uint32_t>, std::vector<float>> tensors;
+  std::vector<float> cos, sin;
+
+  /// The first error of `take`, a model or a step, or empty.
+  template <class Take>
+  std::string give(Take& take) const {
+    for (const auto& [key, values] : tensors) {
+      const auto [role, layer, expert] = key;
+      const TensorShape shape = tensor_shape(config, role);
+      const std::string wrong = take.set_tensor(role, layer, SAC_DTYPE_F32, shape.rows, shape.cols,
+                                                values.data(), expert);
+      if (!wrong.empty()) return wrong;
+    }
+    const std::string wrong = take.set_rope(cos.data(), sin.data(), cos.size());
+    return wrong.empty() ? take.missing_tensor() : wrong;
+  }
+};
+
+inline void fill_small(SmallModel& m, uint32_t seed) {
+  Rng rng(seed);
+  std::normal_distribution<float> normal;
+  for (uint32_t role = 0; role < SAC_NUM_TENSOR_ROLES; ++role) {
+    const TensorRole& r = tensor_role(role);
+    if (r.optional && !m.biases) continue;
+    const TensorShape shape = tensor_shape(m.config, role);
+    const bool norm = r.kind == TensorKind::kVector && !r.optional;
+    const float scale =
+        r.kind == TensorKind::kMatrix ? 1.0f / std::sqrt(static_cast<float>(shape.cols)) : 0.2f;
+    for (uint32_t l = 0; l < (r.per_layer ? m.config.num_layers : 1); ++l) {
+      if (!tensor_used(m.config, role, l)) continue;
+      for (uint32_t e = 0; e < num_copies(m.config, role); ++e) {
+        std::vector<float> values(shape.rows * shape.cols);
+        for (float& v : values) {
+          v = through_dtype((norm ? 1.0f : 0.0f) + scale * normal(rng), SAC_DTYPE_BF16);
+        }
+        m.tensors[{role, l, e}] = std::move(values);
+      }
+    }
+  }
+  // Any angles do: half of the rows beyond max_len are a second set.
+  const size_t angles = (size_t{m.max_len} + m.config.rope_switch_len) * (m.config.rotary_dim / 2);
+  for (size_t i = 0; i < angles; ++i) {
+    const float angle = std::uniform_real_distribution<float>(-3.0f, 3.0f)(rng);
+    m.cos.push_back(std::cos(angle));
+    m.sin.push_back(std::sin(angle));
+  }
+}
+
+/// A random configuration: dense or with experts, with every option of the families.
+inline SmallModel random_small(uint32_t seed, uint32_t max_len) {
+  Rng rng(seed);
+  const auto pick = [&rng](std::initializer_list<uint32_t> values) {
+    return *(values.begin() + rng() % values.size());
+  };
+  SmallModel m;
+  m.max_len = max_len;
+  sac_model_config& c = m.config;
+  c.num_layers = pick({1, 2});
+  c.num_kv_heads = pick({1, 2, 3});
+  c.num_heads = c.num_kv_heads * pick({1, 2, 3, 5, 8});
+  c.head_dim = pick({16, 32, 64, 80, 128});
+  c.rotary_dim = rng() % 2 != 0 ? c.head_dim : c.head_dim / 4 * 2;
+  c.hidden_size = pick({40, 64, 136, 520});
+  c.intermediate_size = pick({24, 64, 100, 600});
+  c.vocab_size = pick({33, 100, 259});
+  c.dtype = SAC_DTYPE_BF16;
+  c.qk_norm = pick({0, 1});
+  c.tied_embeddings = pick({0, 1});
+  c.rms_norm_eps = 1e-5f;
+  m.biases = pick({0, 1}) != 0;
+  for (uint32_t l = 0; l < c.num_layers; ++l) m.windows.push_back(pick({0, 0, 1, 5, 40, 270}));
+  c.sliding_window = m.windows.data();
+  if (rng() % 3 == 0) {
+    c.num_experts = pick({4, 9, 32});
+    c.experts_per_token = pick({1, 2, 4});
+    c.moe_intermediate_size = pick({16, 72, 130});
+    c.norm_topk_prob = pick({0, 1});
+    for (uint32_t l = 0; l < c.num_layers; ++l) m.sparse.push_back(pick({1, 1, 0}));
+    c.sparse_layers = m.sparse.data();
+  }
+  if (rng() % 4 == 0) c.rope_switch_len = 20;
+  fill_small(m, seed);
+  return m;
+}
+
+template <class Rig>
+class ModelHarness {
+ public:
+  struct Options {
+    uint32_t num_seats = 4;
+    uint32_t max_rows = 256;
+    uint32_t max_len = 256;
+    uint32_t block_size = 16;
+  };
+
+  ModelHarness(const SmallModel& model, const Options& o)
+      : options(o),
+        params(take<SeatParams>(o.num_seats)),
+        sampled(take<uint64_t>(size_t{o.num_seats} * kRecordWords)),
+        prompt_records(take<uint64_t>(size_t{o.max_rows} * kRecordWords)),
+        batch_(take<StepBatch>(1)),
+        seqs_(take<StepSeq>(o.num_seats)) {
+    const uint32_t per_seq = ceil_div(o.max_len, o.block_size);
+    const uint32_t num_blocks = o.num_seats * per_seq;
+    auto* blocks = take<uint32_t>(num_blocks);
+    // Scattered: block ids of a sequence are neither ordered nor adjacent.
+    std::iota(blocks, blocks + num_blocks, 0u);
+    Rng rng(7);
+    std::shuffle(blocks, blocks + num_blocks, rng);
+    bias = take<LogitBias>(size_t{o.num_seats} * SAC_MAX_LOGIT_BIAS);
+    stops = take<uint32_t>(size_t{o.num_seats} * SAC_MAX_STOP_IDS);
+    history_ = take<uint32_t>(size_t{o.num_seats} * o.max_len);
+    batch_->seqs = seqs_;
+    const SeatTables seats = {o.num_seats, o.max_len, per_seq, 0,     params,
+                              history_,    blocks,    bias,    stops, nullptr};
+    const ModelLimits limits = {o.num_seats, o.max_rows, o.max_len, o.block_size, num_blocks};
+    const std::string wrong = check_gpu_model(model.config, limits);
+    if (!wrong.empty()) throw std::runtime_error(wrong);
+    this->model = std::make_unique<typename Rig::Model>(
+        model.config, limits, StepTables{seats, batch_, {sampled, prompt_records}});
+  }
+
+  uint32_t* tokens(uint32_t seat) { return history_ + size_t{seat} * options.max_len; }
+  void seat_prompt(uint32_t seat, const std::vector<uint32_t>& prompt, const SeatParams& p) {
+    std::copy(prompt.begin(), prompt.end(), tokens(seat));
+    params[seat] = p;
+  }
+  /// Adds rows to the next batch.
+  void add(uint32_t seat, uint32_t first_position, uint32_t num_rows, bool sample,
+           bool prompt_logprobs = false) {
+    seqs_[batch_->num_seqs++] = {seat,
+                                 first_position,
+                                 num_rows,
+                                 batch_->num_rows,
+                                 sample ? 1u : 0u,
+                                 prompt_logprobs ? 1u : 0u};
+    batch_->num_rows += num_rows;
+    prefill_ |= num_rows > 1 || prompt_logprobs;
+  }
+  /// Runs the batch through the smallest shape, or one that is larger by so many rows and
+  /// sequences.
+  void run(uint32_t more_rows = 0, uint32_t more_seqs = 0) {
+    const GraphShape shape = {std::min(batch_->num_rows + more_rows, options.max_rows),
+                              std::min(batch_->num_seqs + more_seqs, options.num_seats),
+                              prefill_ || more_rows != more_seqs};
+    Rig::run(*model, shape);
+    batch_->num_seqs = batch_->num_rows = 0;
+    prefill_ = false;
+  }
+  const uint64_t* sampled_record(uint32_t seq) const { return sampled + seq * kRecordWords; }
+  const uint64_t* prompt_record(uint32_t row) const { return prompt_records + row * kRecordWords; }
+
+ private:
+  template <class T>
+  T* take(size_t count) {
+    memory_.push_back(std::make_unique<typename Rig::Memory>(count * sizeof(T)));
+    return static_cast<T*>(memory_.back()->data());
+  }
+  std::vector<std::unique_ptr<typename Rig::Memory>> memory_;
+
+ public:
+  const Options options;
+  SeatParams* params;
+  LogitBias* bias;
+  uint32_t* stops;
+  uint64_t* sampled;
+  uint64_t* prompt_records;
+  std::unique_ptr<typename Rig::Model> model;
+
+ private:
+  uint32_t* history_;
+  StepBatch* batch_;
+  StepSeq* seqs_;
+  bool prefill_ = false;
+};
+
+}  // namespace saccade::test

@@ -1,0 +1,170 @@
+// Addresses of everything that kernels read and write, and the forms it stands in. The same view
+// serves a GPU's memory and, in tests, the host's.
+#pragma once
+#include <vector>
+
+#include "cuda/model/plan.hpp"
+#include "cuda/model/words.hpp"
+
+namespace saccade::gpu {
+
+/// A tile of a weight matrix: outputs and, of each, inputs. A tile is one piece of memory in the
+/// form in which it stands in shared memory: rows of 128 bytes whose 16-byte pieces are exchanged
+/// by the row (piece c of row r at c ^ (r % 8)), so that eight rows of one piece lie in eight
+/// different groups of banks.
+inline constexpr uint32_t kTileOutputs = 128;
+inline constexpr uint32_t kStep = 64;
+inline constexpr uint32_t kPiece = 8;  // bf16 numbers of 16 bytes
+inline constexpr uint32_t kTileHalves = kTileOutputs * kStep;
+
+SAC_HD constexpr uint32_t swizzle(uint32_t row, uint32_t piece) { return piece ^ (row % 8); }
+
+/// A weight matrix: [n / 128][k / 64] tiles, zero where n and k are rounded up. Outputs of a gated
+/// pair stand together: each 16 rows are 8 of the gate and the 8 of the same places of up.
+struct MatrixView {
+  Half* data;
+  uint32_t n;            // a multiple of kTileOutputs
+  uint32_t k;            // a multiple of kStep
+  uint32_t slices;       // in which k is summed
+  uint32_t slice_steps;  // steps of kStep of a slice; the last may have fewer
+
+  uint32_t steps() const { return k / kStep; }
+  uint32_t tiles() const { return n / kTileOutputs; }
+  size_t halves() const { return size_t{n} * k; }
+};
+
+/// Where weight (row, column) of a matrix with k inputs stands.
+SAC_HD inline size_t weight_at(uint32_t k, uint32_t row, uint32_t column) {
+  const size_t tile = size_t{row / kTileOutputs} * (k / kStep) + column / kStep;
+  const uint32_t r = row % kTileOutputs;
+  const uint32_t piece = swizzle(r, column % kStep / kPiece);
+  return tile * kTileHalves + r * kStep + piece * kPiece + column % kPiece;
+}
+/// The row of a gated pair in which an output of the gate (0) or of up (1) stands.
+SAC_HD inline uint32_t gated_row(uint32_t output, uint32_t which) {
+  return output / 8 * 16 + which * 8 + output % 8;
+}
+
+/// Sums over k in slices: as many as give small batches enough blocks to read the weights at full
+/// speed. A function of the matrix alone, because it fixes the order of additions.
+struct Slicing {
+  uint32_t slices;
+  uint32_t slice_steps;
+};
+inline Slicing slicing_of(uint32_t tiles, uint32_t steps) {
+  constexpr uint32_t kEnoughBlocks = 192;
+  constexpr uint32_t kLeastSteps = 4;
+  constexpr uint32_t kMostSlices = 16;
+  uint32_t slices = 1;
+  while (tiles * slices < kEnoughBlocks && slices < kMostSlices &&
+         steps / (2 * slices) >= kLeastSteps) {
+    slices *= 2;
+  }
+  const uint32_t slice_steps = ceil_div(steps, slices);
+  return {ceil_div(steps, slice_steps), slice_steps};
+}
+
+/// One layer. Vectors are f32 and as long as the rows they belong to, zero in what was rounded up;
+/// absent biases are zeros, absent norms null.
+struct LayerView {
+  float* input_norm;
+  float* post_norm;
+  float* q_norm;
+  float* k_norm;
+  float* qkv_bias;
+  float* o_bias;
+  float* gate_bias;
+  float* up_bias;
+  float* down_bias;
+  MatrixView qkv;
+  MatrixView o;
+  MatrixView gate_up;  // of layers without experts
+  MatrixView down;
+  MatrixView router;          // of the others
+  MatrixView expert_gate_up;  // of expert 0; the others follow, halves() apart
+  MatrixView expert_down;
+  uint32_t window;  // positions a row may look back, itself included; 0 = all
+  bool has_experts;
+};
+
+/// Sums of a product that are not added up yet: [slices][rows][stride].
+struct Partials {
+  float* data;
+  uint32_t slices;
+  uint32_t stride;
+  size_t plane;  // floats of a slice
+
+  SAC_HD const float* row(uint32_t row) const { return data + size_t{row} * stride; }
+};
+
+/// Rows of one expert that one block computes; slots are rows of gathered activations.
+struct ExpertTile {
+  uint32_t expert;
+  uint32_t first_slot;
+  uint32_t num_slots;
+};
+
+struct ExpertSpace {
+  uint32_t* picks;     // [rows][experts_per_token], rising
+  float* weights;      // [rows][experts_per_token]
+  uint32_t* slots;     // [rows][experts_per_token]
+  uint32_t* slot_row;  // [slots]
+  ExpertTile* tiles;
+  uint32_t* num_tiles;
+};
+
+/// Activations and lists of one step; all shapes share it. Rows are rounded up to kTileOutputs, so
+/// that a block may read a whole tile.
+struct SpaceView {
+  StepPlan plan;
+  PlanLimits limits;
+  float* x;            // [rows][hidden]: the residual stream
+  Half* normed;        // [rows][hidden]
+  Half* q;             // [rows][heads * head_dim]
+  Half* mixed;         // [rows][heads * head_dim]
+  Half* gated;         // [rows or slots][intermediate]
+  float* partials;     // of whatever product comes next
+  float* item_sums;    // [items][heads][head_dim]
+  float* item_scales;  // [items][heads][2]: greatest score, sum of weights
+  Half* final_rows;    // [logit_rows][hidden]
+  float* logits;       // [logit_rows][vocab]
+  ExpertSpace experts;
+  uint32_t logit_rows;     // that are computed at once
+  uint32_t* sample_words;  // [logit_rows][sample_stride]
+  size_t sample_stride;
+};
+
+/// Rounded widths.
+struct Widths {
+  uint32_t hidden;
+  uint32_t mixed;  // heads * head_dim
+  uint32_t gated;
+  uint32_t expert_gated;
+  uint32_t vocab;
+};
+
+struct KvMemory {
+  unsigned char* data;
+  size_t block_bytes;
+  size_t plane;  // halves of K or V of one layer in a block
+  uint32_t block_size;
+  uint32_t token_stride;  // halves
+};
+
+/// All of it.
+struct ModelView {
+  sac_model_config config;
+  Widths widths;
+  StepTables tables;
+  MatrixView embed;
+  MatrixView lm_head;
+  float* final_norm;
+  float* cos;
+  float* sin;
+  uint32_t max_model_len;
+  std::vector<LayerView> layers;
+  KvMemory kv;
+  SpaceView space;
+};
+
+}  // namespace saccade::gpu

@@ -1,0 +1,54 @@
+// Words of the kernels. A kernel is a struct:
+//
+//   struct Kernel {
+//     struct Args { ... };                        // plain data, copied to the device
+//     static constexpr uint32_t kThreads, kBlocksPerSm, kSharedBytes;
+//     template <class Block> SAC_DEVICE static void run(const Block& b, const Args& a);
+//   };
+//
+// `Block` is what a thread knows of its block: device_block.cuh on a GPU, emulated_block.hpp on a
+// CPU, which runs the same source thread by thread with every barrier, warp exchange, asynchronous
+// copy and matrix fragment as the PTX ISA describes them.
+#pragma once
+#include "platform/hd.hpp"
+
+#if defined(__CUDACC__)
+#define SAC_DEVICE __device__ __forceinline__
+#define SAC_UNROLL _Pragma("unroll")
+#else
+#define SAC_DEVICE inline
+#define SAC_UNROLL
+#endif
+
+namespace saccade::gpu {
+
+inline constexpr uint32_t kWarpThreads = 32;
+inline constexpr uint32_t kAllLanes = 0xffffffffu;
+
+/// A bf16 number's bits.
+using Half = uint16_t;
+
+SAC_HD inline float widen(Half bits) {
+  return __builtin_bit_cast(float, static_cast<uint32_t>(bits) << 16);
+}
+/// Round to nearest, ties to even; NaN becomes the one that the GPU's own conversion gives.
+SAC_HD inline Half narrow(float v) {
+  const uint32_t bits = __builtin_bit_cast(uint32_t, v);
+  if ((bits & 0x7fffffffu) > 0x7f800000u) return 0x7fff;
+  return static_cast<Half>((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
+}
+
+SAC_HD constexpr uint32_t round_up(uint32_t n, uint32_t unit) { return ceil_div(n, unit) * unit; }
+SAC_HD constexpr float infinity() { return __builtin_inff(); }
+SAC_HD constexpr float max_f(float a, float b) { return a > b ? a : b; }
+
+/// Four floats, moved at once.
+struct alignas(16) Float4 {
+  float v[4];
+};
+/// Four bf16 numbers, moved at once.
+struct alignas(8) Half4 {
+  Half v[4];
+};
+
+}  // namespace saccade::gpu

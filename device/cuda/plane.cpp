@@ -1,0 +1,161 @@
+#include "cuda/plane.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <thread>
+
+#include "cuda/cuda_memory.hpp"
+#include "host/config_check.hpp"
+#include "host/process.hpp"
+
+namespace saccade {
+namespace {
+
+/// How often the host looks at the heartbeat while it sleeps.
+constexpr std::chrono::milliseconds kWatchInterval{50};
+/// Longer than every budget of the device, so that its own record says what hangs.
+constexpr std::chrono::seconds kHungAfter{20};
+
+/// A model's steps.
+class ModelKernels : public StepKernels {
+ public:
+  ModelKernels(const sac_model_config& config, const ModelLimits& limits, const StepTables& tables)
+      : model(config, limits, tables) {}
+  void enqueue(cudaStream_t stream, const GraphShape& shape) const override {
+    model.enqueue(stream, shape);
+  }
+  CudaModel model;
+};
+
+CudaDeviceSpec spec_of(const sac_device_config& c, uint32_t vocab_size) {
+  CudaDeviceSpec spec;
+  spec.limits = limits_of(c, vocab_size);
+  spec.eos_ids.assign(c.eos_ids, c.eos_ids + c.num_eos_ids);
+  spec.way = static_cast<LaunchWay>(c.cuda_launch);
+  spec.rotation_way = static_cast<RotationWay>(c.cuda_rotation);
+  spec.rotation_workers = c.cuda_rotation_blocks;
+  return spec;
+}
+
+/// One line that is written over, on a terminal; nothing elsewhere.
+void show_progress(uint32_t done, uint32_t total) {
+  if (isatty(STDERR_FILENO) == 0) return;
+  std::fprintf(stderr, "\r  capturing steps %u/%u%s", done, total, done == total ? "\r" : "");
+}
+
+}  // namespace
+
+sac_cuda_info gpu_info() {
+  sac_cuda_info info = {};
+  int device = 0, driver = 0;
+  cudaDeviceProp p;
+  require(cudaGetDevice(&device), "cudaGetDevice");
+  require(cudaDriverGetVersion(&driver), "cudaDriverGetVersion");
+  require(cudaGetDeviceProperties(&p, device), "cudaGetDeviceProperties");
+  size_t free = 0, total = 0;
+  require(cudaMemGetInfo(&free, &total), "cudaMemGetInfo");
+  info.free_bytes = free;
+  info.total_bytes = total;
+  info.compute_capability = static_cast<uint32_t>(10 * p.major + p.minor);
+  info.num_multiprocessors = static_cast<uint32_t>(p.multiProcessorCount);
+  info.driver_version = static_cast<uint32_t>(driver);
+  std::snprintf(info.name, sizeof(info.name), "%.*s", static_cast<int>(sizeof(info.name)) - 1,
+                p.name);
+  return info;
+}
+
+ModelLimits model_limits(const sac_device_config& c) {
+  return {c.max_num_seqs, c.max_num_batched_tokens, c.max_model_len, c.block_size, c.num_blocks};
+}
+
+std::string check_cuda_config(const sac_device_config& c, const sac_model_config* model,
+                              uint32_t vocab_size) {
+  if (c.kind == SAC_DEVICE_NULL) return "";
+  if (c.kind != SAC_DEVICE_CUDA) return "kind is neither SAC_DEVICE_CUDA nor SAC_DEVICE_NULL";
+  if (model == nullptr) return "model is null, but kind is SAC_DEVICE_CUDA";
+  std::string wrong = check_model_config(*model);
+  if (wrong.empty()) wrong = check_gpu_model(*model, model_limits(c));
+  if (wrong.empty() && model->vocab_size != vocab_size)
+    wrong = "vocab_size differs from the model's";
+  return wrong;
+}
+
+CudaPlane::CudaPlane(const sac_device_config& config, const sac_model_config* model,
+                     uint32_t vocab_size)
+    : config_(config), machine_(spec_of(config, vocab_size)) {
+  const StepTables tables = machine_.step_tables();
+  if (config.kind == SAC_DEVICE_NULL) {
+    kernels_ =
+        std::make_unique<NullKernels>(tables, vocab_size, uint64_t{config.null_step_us} * 1000);
+    prepare();
+    return;
+  }
+  auto kernels = std::make_unique<ModelKernels>(*model, model_limits(config), tables);
+  model_ = &kernels->model;
+  kernels_ = std::move(kernels);
+}
+CudaPlane::~CudaPlane() = default;
+
+void CudaPlane::prepare() {
+  KvBlocks kv;
+  if (model_ != nullptr) kv = {model_->kv_memory(), model_->kv_block_bytes()};
+  const CaptureReport report = machine_.prepare(std::move(kernels_), kv, show_progress);
+  std::fprintf(stderr, "  steps captured: %s\n", report.sentence().c_str());
+  prepared_ = true;
+}
+
+std::string CudaPlane::attach(void* region, uint64_t region_bytes) {
+  RingView view;
+  if (const char* wrong = open_ring(region, region_bytes, &view)) return wrong;
+  region_ = std::make_unique<RegisteredMemory>(region, region_bytes);
+  const ProcessId self = own_process();
+  // Visible to frontends with phase READY, which the tick writes.
+  store_relaxed(&view.device->kv_block_bytes,
+                model_ == nullptr ? 0 : uint64_t{model_->kv_block_bytes()});
+  store_relaxed(&view.device->process_start_ticks, self.start_ticks);
+  store_relaxed(&view.device->pid, self.pid);
+  const bool host_ticks = config_.cuda_launch == SAC_CUDA_LAUNCH_HOST;
+  machine_.attach(host_ticks ? view : moved(view, region_->offset()));
+  return "";
+}
+
+std::string CudaPlane::run() {
+  machine_.start(config_.mode == SAC_MODE_OVERLAPPED);
+  machine_.run_freely();
+  const std::string wrong = watch();
+  if (wrong.empty()) outcome_ = machine_.stop();
+  return wrong;
+}
+
+/// Sleeps until `stop`, or until the device's heartbeat stands still or its life ends.
+std::string CudaPlane::watch() {
+  uint64_t beat = machine_.heartbeat();
+  auto moved_at = std::chrono::steady_clock::now();
+  while (!stop_.load(std::memory_order_relaxed)) {
+    std::this_thread::sleep_for(kWatchInterval);
+    if (machine_.ended()) {
+      const std::string crash = machine_.crash();
+      return "the scheduler on the GPU ended by itself: " + (crash.empty() ? "no record" : crash);
+    }
+    const auto now = std::chrono::steady_clock::now();
+    if (machine_.heartbeat() != beat || config_.cuda_launch == SAC_CUDA_LAUNCH_HOST) moved_at = now;
+    beat = machine_.heartbeat();
+    if (now - moved_at > kHungAfter) {
+      std::fprintf(stderr, "the scheduler on the GPU hangs: %s\n", machine_.crash().c_str());
+      std::_Exit(CudaDevice::kExitHung);  // nothing else ends a kernel
+    }
+  }
+  return "";
+}
+
+uint64_t CudaPlane::decisions(uint64_t* words, uint64_t capacity) const {
+  const std::vector<uint64_t>& log = outcome_.decisions;
+  const size_t count = std::min<size_t>(log.size(), capacity);
+  if (count != 0) std::memcpy(words, log.data(), count * sizeof(uint64_t));
+  return log.size() + outcome_.decisions_dropped;
+}
+
+}  // namespace saccade

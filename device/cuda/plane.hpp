@@ -1,0 +1,63 @@
+// A device plane on a GPU as the C interface serves it: the machine, the model, the region.
+#pragma once
+#include <atomic>
+#include <memory>
+#include <string>
+
+#include "cuda/cuda_device.hpp"
+#include "cuda/model/model.hpp"
+#include "cuda/saccade_cuda.h"
+
+namespace saccade {
+
+sac_cuda_info gpu_info();
+ModelLimits model_limits(const sac_device_config& config);
+/// Bounds beside those of check_device_config. Empty, or a sentence with the field and the bound.
+std::string check_cuda_config(const sac_device_config& config, const sac_model_config* model,
+                              uint32_t vocab_size);
+
+class RegisteredMemory;
+
+class CudaPlane {
+ public:
+  /// Checked configurations. SAC_DEVICE_NULL runs the null step on the GPU.
+  CudaPlane(const sac_device_config& config, const sac_model_config* model, uint32_t vocab_size);
+  ~CudaPlane();
+  CudaPlane(const CudaPlane&) = delete;
+  CudaPlane& operator=(const CudaPlane&) = delete;
+
+  CudaModel* model() { return model_; }
+  bool prepared() const { return prepared_; }
+  bool attached() const { return region_ != nullptr; }
+
+  /// Captures the steps; says on the standard error how far it is and what it took.
+  void prepare();
+  /// Pins the region for the GPU. Empty, or why it does not fit.
+  std::string attach(void* region, uint64_t region_bytes);
+  /// Runs until `stop`. Empty, or how the life ended by itself.
+  std::string run();
+  /// Async-signal-safe.
+  void stop() { stop_.store(true, std::memory_order_relaxed); }
+  uint64_t decisions(uint64_t* words, uint64_t capacity) const;
+
+ private:
+  std::string watch();
+
+  const sac_device_config config_;
+  CudaDevice machine_;
+  std::unique_ptr<StepKernels> kernels_;  // until prepare
+  CudaModel* model_ = nullptr;            // the kernels', if they are a model's
+  std::unique_ptr<RegisteredMemory> region_;
+  LifeOutcome outcome_;
+  bool prepared_ = false;
+  std::atomic<bool> stop_{false};
+};
+
+}  // namespace saccade
+
+/// The opaque handle of the C interface.
+struct sac_device {
+  saccade::CudaPlane plane;
+  sac_device(const sac_device_config& config, const sac_model_config* model, uint32_t vocab_size)
+      : plane(config, model, vocab_size) {}
+};

@@ -1,0 +1,11 @@
+// Bandwidth of the rotation on a GPU against what the copy engines reach when the host asks them.
+#pragma once
+#include <string>
+
+namespace saccade {
+
+/// JSON: an array of {"way", "blocks", "down_gb_s", "up_gb_s", "both_gb_s"}, one for each way to
+/// copy and number of thread blocks per direction; "both" counts both directions together.
+std::string rotation_bench_json();
+
+}  // namespace saccade

@@ -1,0 +1,33 @@
+/* What the library of the CUDA device has beside device/host/saccade_device.h, whose every function
+ * it exports too. It is loaded at run time, so that one binary serves with and without a GPU.
+ */
+#ifndef SACCADE_CUDA_H
+#define SACCADE_CUDA_H
+#include "host/saccade_device.h"
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* The GPU that is used: the first one that the process may see. */
+typedef struct sac_cuda_info {
+  uint64_t free_bytes; /* of its memory, now */
+  uint64_t total_bytes;
+  uint32_t compute_capability; /* 10 * major + minor */
+  uint32_t num_multiprocessors;
+  uint32_t driver_version; /* of CUDA, as 13000 */
+  uint32_t _pad;
+  char name[64];
+} sac_cuda_info;
+
+/* SAC_ERR_STATE with the reason when there is no driver or no GPU. */
+int sac_cuda_probe(sac_cuda_info* out);
+
+/* Device memory that a model takes beside KV blocks, and what one block takes, in bytes.
+ * SAC_ERR_ARGUMENT names the field and the bound when a GPU cannot run the model. */
+int sac_cuda_memory_need(const sac_device_config* config, const sac_model_config* model,
+                         uint64_t* fixed_bytes, uint64_t* kv_block_bytes);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,62 @@
+#include "cuda/block_crew.cuh"
+#include "cuda/cuda_memory.hpp"
+#include "cuda/scan_bench.hpp"
+#include "platform/clock.hpp"
+
+namespace saccade {
+namespace {
+
+/// Doorbells are where a ring's would be.
+struct ScanBench {
+  const uint32_t* doorbells;  // [num_slots], pinned
+  const uint32_t* seen;       // [num_slots], device
+  uint32_t* changed;          // [num_slots], device
+  uint32_t num_slots;
+  uint32_t scans_per_sample;  // the clock is too coarse for one
+  uint32_t num_samples;
+  uint64_t* sample_ns;  // [num_samples], device
+  CrashRecord* crash;   // pinned
+};
+
+__global__ void __launch_bounds__(kBlockThreads, 1) scan_bench_kernel(const ScanBench b) {
+  run_block(b.crash, [&](ScanBoard& board, BlockCrew& crew) {
+    for (uint32_t sample = 0; sample < b.num_samples && !crew.failed(); ++sample) {
+      const uint64_t begin_ns = monotonic_ns();
+      for (uint32_t i = 0; i < b.scans_per_sample; ++i)
+        lead_scan(board, crew, b.doorbells, b.seen, b.num_slots, b.changed);
+      b.sample_ns[sample] = monotonic_ns() - begin_ns;
+    }
+    if (!crew.failed()) dismiss(board, crew);
+  });
+}
+
+}  // namespace
+
+std::vector<double> time_scans(uint32_t num_slots, uint32_t num_samples,
+                               uint32_t scans_per_sample) {
+  const PinnedMemory doorbells(num_slots * sizeof(uint32_t));
+  const PinnedMemory crash(sizeof(CrashRecord));
+  const DeviceMemory seen(num_slots * sizeof(uint32_t));
+  const DeviceMemory changed(num_slots * sizeof(uint32_t));
+  const DeviceMemory sample_ns(num_samples * sizeof(uint64_t));
+  const Stream stream;
+  const ScanBench bench = {doorbells.as<const uint32_t>(),
+                           seen.as<const uint32_t>(),
+                           changed.as<uint32_t>(),
+                           num_slots,
+                           scans_per_sample,
+                           num_samples,
+                           sample_ns.as<uint64_t>(),
+                           crash.as<CrashRecord>()};
+  scan_bench_kernel<<<1, kBlockThreads, 0, stream.get()>>>(bench);
+  require(cudaGetLastError(), "launch of the scan benchmark");
+  stream.wait();
+  if (crash.as<const CrashRecord>()->site != 0)
+    throw std::runtime_error("the scan team did not meet within its budget");
+  std::vector<double> scan_ns;
+  for (const uint64_t ns : copy_back(bench.sample_ns, num_samples))
+    scan_ns.push_back(static_cast<double>(ns) / scans_per_sample);
+  return scan_ns;
+}
+
+}  // namespace saccade

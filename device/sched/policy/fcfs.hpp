@@ -1,0 +1,21 @@
+// fcfs: first come, first served. Whoever is not on the device comes in by age, and the first that
+// finds no room holds up those behind it: nobody is overtaken, nobody is preempted by choice.
+#pragma once
+#include "sched/policy/pick.hpp"
+
+namespace saccade {
+
+SAC_HD inline void decide_fcfs(const PolicyInput& in, PolicyOutput& out) {
+  for (uint32_t i = 0; i < in.num_candidates; ++i)
+    out.keys[i] = -static_cast<int64_t>(in.candidates[i].order);
+  Ranking entrants = rank_entrants(in, out);
+  uint64_t left = spare_blocks(in);
+  while (out.num_bring_in < entrants.size()) {
+    const uint32_t blocks = in.candidates[entrants.at(out.num_bring_in)].blocks;
+    if (blocks > left) return;
+    left -= blocks;
+    ++out.num_bring_in;
+  }
+}
+
+}  // namespace saccade

@@ -1,0 +1,245 @@
+// goodput: as many requests as possible meet both of their targets. What each request needs next is
+// a deadline: its first token by arrival + TTFT target, then token n + 1 by first token + n times
+// its TBT target (targets of TBT are means, so a fast start is time in hand). Slack is the time
+// that is left until the deadline.
+//
+//   1. Those that can still make it come in by class, then by slack; a larger prompt counts as a
+//      later deadline, since under overload someone will be late and small ones are more.
+//   2. Those that cannot (late) come in behind them by age, into what room is left; but of so many
+//      blocks that come in, one is theirs (settings.late_share), so that each gets its turn.
+//   3. Nobody new comes in while steps are so long that those on the device would miss their TBT,
+//      or while the device is promised to as many as can share it.
+//   4. Rotation: an entrant whose slack runs out takes blocks of those with far more slack, who
+//      return when theirs runs out. Where requests need every step, (3) leaves nothing to rotate.
+//
+// docs/policies.md has the reasons, the bound for late requests, and where this loses.
+#pragma once
+#include "sched/policy/exchange.hpp"
+#include "sched/policy/fcfs.hpp"
+
+namespace saccade {
+
+/// Shares of the TBT target that a step may take: of one that runs in every step, and of one that
+/// shares the device by rotation, whose steps are counted as if it ran in each.
+inline constexpr double kStepShare = 0.95;
+inline constexpr double kRotationShare = 0.75;
+/// So much of the device may be promised whatever the steps take; the rest is room to grow.
+inline constexpr double kAlwaysPromised = 0.95;
+/// A TBT target below so many times the shortest step cannot be reached by letting fewer in.
+inline constexpr double kReachable = 2.0;
+/// A block of a prompt moves its deadline by one part in so many of its TTFT target.
+inline constexpr double kSizeParts = 100;
+/// An entrant claims blocks of others when less slack than this is left.
+inline constexpr int64_t kUrgentNs = 500'000'000;
+/// Those must have so much more slack: a rotation costs two transfers.
+inline constexpr int64_t kClaimNs = 1'000'000'000;
+/// For growth alone, this much slack is enough.
+inline constexpr int64_t kGrowthSlackNs = 200'000'000;
+/// So far behind its TBT target a request counts as late.
+inline constexpr int64_t kGiveUpNs = 1'000'000'000;
+
+inline constexpr int64_t kMostSlackNs = int64_t{1} << 52;  // 52 days
+inline constexpr int32_t kMostClass = 100;
+inline constexpr int64_t kLateKey = -(int64_t{1} << 61);  // below every class
+
+/// Time until the request's next deadline, ns; negative: missed. In doubles: a target of a day
+/// times many tokens is more than 64 bits hold.
+SAC_HD inline int64_t slack_ns(const PolicyInput& in, const Candidate& c) {
+  double slack = 0;
+  if (waits_for_first_token(c)) {
+    const uint32_t prompt_steps =
+        ceil_div(max_u32(c.prompt_tokens_left, 1), max_u32(in.step_rows, 1));
+    // On its path: the step under way, and those that compute its prompt.
+    slack = static_cast<double>(c.slo_ttft_ns) -
+            static_cast<double>(since(in.now_ns, c.arrival_ns)) -
+            static_cast<double>(in.step_ns) * (1.0 + prompt_steps);
+  } else {
+    slack = static_cast<double>(c.slo_tbt_ns) * c.produced -
+            static_cast<double>(since(in.now_ns, c.first_token_ns));
+  }
+  constexpr double kMost = static_cast<double>(kMostSlackNs);
+  return static_cast<int64_t>(slack < -kMost ? -kMost : slack > kMost ? kMost : slack);
+}
+
+SAC_HD inline bool is_late(const Candidate& c, int64_t slack) {
+  return slack < (waits_for_first_token(c) ? 0 : -kGiveUpNs);
+}
+
+SAC_HD inline int64_t class_key(const Candidate& c) {
+  const int32_t p = c.priority;
+  return -(int64_t{1} << 53) * (p < -kMostClass ? -kMostClass : p > kMostClass ? kMostClass : p);
+}
+
+/// Entrants: larger comes in sooner. Running: larger leaves later.
+SAC_HD inline int64_t goodput_key(const PolicyInput& in, const Candidate& c) {
+  const int64_t slack = slack_ns(in, c);
+  if (is_running(c)) return -slack;
+  if (is_late(c, slack)) return kLateKey - static_cast<int64_t>(c.order);
+  if (!waits_for_first_token(c)) return class_key(c) - slack;
+  const double size = static_cast<double>(c.slo_ttft_ns) / kSizeParts * c.blocks;
+  constexpr double kMost = static_cast<double>(kMostSlackNs / 2);
+  return class_key(c) - slack - static_cast<int64_t>(size < kMost ? size : kMost);
+}
+
+/// What the device has promised, and what that allows; gathered in one pass.
+struct DeviceLoad {
+  uint64_t total = 0;    // blocks of the device
+  uint64_t started = 0;  // blocks of everyone who is on it or was
+  double demand = 0;     // those, by the share of steps that each needs to meet its TBT
+  uint64_t reached = 0;  // blocks of those whose TBT can be met
+  uint64_t missed = 0;   // blocks of those among them whose TBT steps as long as now would miss
+  uint32_t waiting = 0;  // requests without a seat
+
+  /// Counts a request that has begun.
+  SAC_HD void add(const Candidate& c, uint64_t step_ns, uint64_t least_step_ns) {
+    const double target = static_cast<double>(c.slo_tbt_ns);
+    const double step = static_cast<double>(step_ns);
+    started += c.blocks;
+    demand += c.blocks * step / target;
+    if (target < kReachable * static_cast<double>(least_step_ns)) return;
+    reached += c.blocks;
+    if (step > kStepShare * target) missed += c.blocks;
+  }
+  /// Steps are too long for most of those that could meet their targets.
+  SAC_HD bool steps_too_long() const { return missed * 2 > reached; }
+  SAC_HD bool has_room_for(const Candidate& c, uint64_t step_ns) const {
+    const double all = static_cast<double>(total);
+    const double needs = static_cast<double>(step_ns) / static_cast<double>(c.slo_tbt_ns);
+    return started == 0 || static_cast<double>(started + c.blocks) <= kAlwaysPromised * all ||
+           demand + c.blocks * needs <= kRotationShare * all;
+  }
+};
+
+/// It came in for the first time since the last tick.
+SAC_HD inline bool is_fresh(const Candidate& c, uint64_t last_tick_ns) {
+  return is_running(c) && c.entered_ns >= last_tick_ns &&
+         (waits_for_first_token(c) || c.first_token_ns > c.entered_ns);
+}
+
+/// Follows what came in since the last tick, and whom the late line's turn belongs to.
+SAC_HD inline void follow(const PolicyInput& in, PolicyState& state) {
+  if (in.step_ns != 0) {
+    // The shortest step, forgotten over some thousand ticks.
+    if (state.least_step_ns == 0 || in.step_ns < state.least_step_ns) {
+      state.least_step_ns = in.step_ns;
+    } else {
+      state.least_step_ns += (in.step_ns - state.least_step_ns) >> 12;
+    }
+  }
+  bool still_waits = false;
+  for (uint32_t i = 0; i < in.num_candidates; ++i) {
+    const Candidate& c = in.candidates[i];
+    if (is_fresh(c, state.last_tick_ns)) state.late_credit += c.blocks;
+    still_waits |= !is_running(c) && c.order + 1 == state.late_turn;
+  }
+  if (state.late_turn != 0 && !still_waits) state.late_turn = state.late_credit = 0;
+  state.last_tick_ns = in.now_ns;
+}
+
+/// Gives the oldest late request its turn, if enough has come in since the last one had it.
+SAC_HD inline void grant_turn(const PolicyInput& in, PolicyState& state, const PolicyOutput& out) {
+  if (state.late_turn != 0) return;
+  const Candidate* oldest = nullptr;
+  for (uint32_t i = 0; i < in.num_candidates; ++i) {
+    const Candidate& c = in.candidates[i];
+    if (is_running(c) || out.keys[i] > kLateKey) continue;
+    if (oldest == nullptr || c.order < oldest->order) oldest = &c;
+  }
+  if (oldest != nullptr && state.late_credit >= uint64_t{in.settings.late_share} * oldest->blocks)
+    state.late_turn = oldest->order + 1;
+}
+
+/// Blocks that are free, or come free by preempting those with the most slack.
+struct Room {
+  int64_t blocks;     // now; negative: running requests lack so many to grow
+  uint64_t host;      // free host blocks
+  uint64_t given;     // blocks taken from running requests
+  uint32_t num_seen;  // of those who may leave, most slack first
+
+  /// Preempts, most slack first, until `needed` blocks are there; nobody with less slack than
+  /// `least_slack`.
+  SAC_HD bool make(const PolicyInput& in, Ranking& leavers, PolicyOutput& out, int64_t needed,
+                   int64_t least_slack) {
+    while (blocks < needed && num_seen < leavers.size() && given < in.settings.b_xfer_blocks) {
+      const uint32_t index = leavers.at(num_seen);
+      const Candidate& c = in.candidates[index];
+      if (-out.keys[index] < least_slack) break;
+      ++num_seen;
+      if (c.blocks_to_send > host) continue;
+      host -= c.blocks_to_send;
+      blocks += c.blocks;
+      given += c.blocks;
+      out.preempt[out.num_preempt++] = index;
+    }
+    return blocks >= needed;
+  }
+  /// The same, or nothing.
+  SAC_HD bool make_all(const PolicyInput& in, Ranking& leavers, PolicyOutput& out, int64_t needed,
+                       int64_t least_slack) {
+    const Room before = *this;
+    const uint32_t num_preempt = out.num_preempt;
+    if (make(in, leavers, out, needed, least_slack)) return true;
+    *this = before;
+    out.num_preempt = num_preempt;
+    return false;
+  }
+};
+
+/// May this entrant come in if it finds room? Only new ones are held back, never whose turn it is.
+SAC_HD inline bool is_welcome(const PolicyInput& in, const PolicyState& state,
+                              const DeviceLoad& load, const Candidate& c) {
+  if (c.state != CandidateState::kWaiting || c.order + 1 == state.late_turn) return true;
+  return !load.steps_too_long() && load.has_room_for(c, in.step_ns);
+}
+
+/// Lets entrants in by rank of out.keys, until one finds no room.
+SAC_HD inline void let_in(const PolicyInput& in, const PolicyState& state, DeviceLoad& load,
+                          PolicyOutput& out) {
+  Ranking entrants = rank_entrants(in, out);
+  Ranking leavers = rank_leavers(in, out);
+  Room room = {int64_t{in.free_blocks} - in.growth_blocks, in.free_host_blocks, 0, 0};
+  uint32_t seats = in.free_seats;
+  if (room.blocks < 0) room.make(in, leavers, out, 0, kGrowthSlackNs);
+  for (uint32_t i = 0; i < entrants.size(); ++i) {
+    const uint32_t index = entrants.at(i);
+    const Candidate& c = in.candidates[index];
+    const bool is_new = c.state == CandidateState::kWaiting;
+    if ((is_new && seats == 0) || !is_welcome(in, state, load, c)) continue;
+    const int64_t slack = slack_ns(in, c);
+    const bool claims = !is_late(c, slack) && slack < kUrgentNs;
+    if (c.blocks > room.blocks &&
+        !(claims && room.make_all(in, leavers, out, c.blocks, slack + kClaimNs)))
+      return;
+    room.blocks -= c.blocks;
+    if (is_new) {
+      --seats;
+      load.add(c, in.step_ns, state.least_step_ns);
+    }
+    out.bring_in[out.num_bring_in++] = index;
+  }
+}
+
+SAC_HD inline void decide_goodput(const PolicyInput& in, PolicyState& state, PolicyOutput& out) {
+  follow(in, state);
+  DeviceLoad load;
+  load.total = in.free_blocks;
+  for (uint32_t i = 0; i < in.num_candidates; ++i) {
+    const Candidate& c = in.candidates[i];
+    out.keys[i] = goodput_key(in, c);
+    if (is_running(c)) load.total += c.blocks;
+    if (c.state == CandidateState::kWaiting) {
+      ++load.waiting;
+    } else {
+      load.add(c, in.step_ns, state.least_step_ns);
+    }
+  }
+  const bool fits = everything_fits(in) && load.waiting <= in.free_seats;
+  if (fits && !load.steps_too_long()) return decide_fcfs(in, out);
+  grant_turn(in, state, out);
+  for (uint32_t i = 0; i < in.num_candidates; ++i)
+    if (!is_running(in.candidates[i]) && in.candidates[i].order + 1 == state.late_turn)
+      out.keys[i] = kOverdueKey;
+  let_in(in, state, load, out);
+}
+
+}  // namespace saccade

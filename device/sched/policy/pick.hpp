@@ -1,0 +1,112 @@
+// What the policies share: order, budgets, and the exchange of those on the device for those who
+// are not.
+#pragma once
+#include "sched/policy/policy.hpp"
+
+namespace saccade {
+
+SAC_HD inline bool is_running(const Candidate& c) { return c.state == CandidateState::kRunning; }
+
+/// A request that has yielded no token has not been served, whatever it once held.
+SAC_HD inline bool waits_for_first_token(const Candidate& c) { return c.first_token_ns == 0; }
+
+SAC_HD inline uint64_t since(uint64_t now_ns, uint64_t then_ns) {
+  return now_ns > then_ns ? now_ns - then_ns : 0;
+}
+
+/// How long a request that is not on the device has been without it.
+SAC_HD inline uint64_t waited_ns(const PolicyInput& in, const Candidate& c) {
+  return since(in.now_ns, waits_for_first_token(c) ? c.arrival_ns : c.last_token_ns);
+}
+
+/// Ties: the more important class, then the older request. No two candidates are equal.
+SAC_HD inline bool older(const Candidate& a, const Candidate& b) {
+  return a.priority != b.priority ? a.priority < b.priority : a.order < b.order;
+}
+
+/// Is candidate a to stand before candidate b? Larger keys first.
+SAC_HD inline bool ranks_before(const PolicyInput& in, const int64_t* keys, uint32_t a,
+                                uint32_t b) {
+  if (keys[a] != keys[b]) return keys[a] > keys[b];
+  return older(in.candidates[a], in.candidates[b]);
+}
+
+/// Candidates in rank, put in order only as far as they are asked for: items[0 .. sorted) are in
+/// place, and the others are a heap that lies backwards, its top at the end of the array. In place;
+/// n steps to make, log n for each that is asked for.
+class Ranking {
+ public:
+  /// `kFirst`: the top of the rank comes first; else its bottom.
+  enum class End : uint32_t { kFirst, kLast };
+
+  SAC_HD Ranking(const PolicyInput& in, const int64_t* keys, uint32_t* items, uint32_t count,
+                 End end)
+      : in_(&in), keys_(keys), items_(items), count_(count), end_(end) {
+    for (uint32_t i = count / 2; i > 0; --i) sink(i - 1);
+  }
+
+  SAC_HD uint32_t size() const { return count_; }
+
+  /// The i-th from the chosen end; i < size().
+  SAC_HD uint32_t at(uint32_t i) {
+    while (sorted_ <= i) {
+      const uint32_t top = items_[count_ - 1];
+      items_[count_ - 1] = items_[sorted_];
+      items_[sorted_++] = top;
+      sink(0);
+    }
+    return items_[i];
+  }
+
+ private:
+  SAC_HD uint32_t& node(uint32_t i) { return items_[count_ - 1 - i]; }
+
+  SAC_HD bool precedes(uint32_t a, uint32_t b) const {
+    return end_ == End::kFirst ? ranks_before(*in_, keys_, a, b) : ranks_before(*in_, keys_, b, a);
+  }
+
+  SAC_HD void sink(uint32_t root) {
+    const uint32_t left = count_ - sorted_;
+    for (uint32_t child = 2 * root + 1; child < left; child = 2 * root + 1) {
+      if (child + 1 < left && precedes(node(child + 1), node(child))) ++child;
+      if (!precedes(node(child), node(root))) return;
+      const uint32_t item = node(child);
+      node(child) = node(root);
+      node(root) = item;
+      root = child;
+    }
+  }
+
+  const PolicyInput* in_;
+  const int64_t* keys_;
+  uint32_t* items_;
+  uint32_t count_;
+  End end_;
+  uint32_t sorted_ = 0;
+};
+
+/// Key of age alone: older first, whatever the class.
+SAC_HD inline int64_t age_key(const Candidate& c) { return -static_cast<int64_t>(c.order); }
+
+/// Blocks to be handed out: those that running requests need for their next token are theirs.
+SAC_HD inline uint64_t spare_blocks(const PolicyInput& in) {
+  return in.free_blocks > in.growth_blocks ? in.free_blocks - in.growth_blocks : 0;
+}
+
+SAC_HD inline uint64_t blocks_of(const PolicyInput& in, const uint32_t* list, uint32_t count) {
+  uint64_t blocks = 0;
+  for (uint32_t i = 0; i < count; ++i) blocks += in.candidates[list[i]].blocks;
+  return blocks;
+}
+
+/// Everyone who is not on the device, in rank of out.keys; lies in out.bring_in, whose first i
+/// entries may be overwritten once the i-th was asked for.
+SAC_HD inline Ranking rank_entrants(const PolicyInput& in, PolicyOutput& out) {
+  uint32_t count = 0;
+  for (uint32_t i = 0; i < in.num_candidates; ++i)
+    if (!is_running(in.candidates[i])) out.bring_in[count++] = i;
+  out.num_bring_in = out.num_preempt = 0;
+  return {in, out.keys, out.bring_in, count, Ranking::End::kFirst};
+}
+
+}  // namespace saccade

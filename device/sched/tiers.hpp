@@ -1,0 +1,128 @@
+// The second tier: KV blocks of requests that gave up device memory stand in host memory, and come
+// back from there. What each seat is doing follows from its fields:
+//
+//   num_blocks  num_host, fences                 the request
+//   > 0         up_fence done                    is resident: it may run
+//   > 0         up_fence not done                is rotating in: its blocks are being written
+//   0           num_host > 0, down_fence done    is rotated out
+//   0           num_host > 0, not done           is rotating out: its blocks are being read
+//   0           num_host = 0                     holds nothing: all of it is computed again
+//
+// A block that is full never changes again, so it is copied down as soon as it fills, as background
+// traffic; a request that gives up its blocks then only sends the rest, at most the partial last
+// one unless the background is behind. The leading `num_host` blocks are the ones that host memory
+// has. When a request comes back it keeps them there, but for the partial one, which will change.
+#pragma once
+#include "sched/retire.hpp"
+
+namespace saccade {
+
+SAC_HD inline bool is_rotating_in(const Scheduler& s, const Seat& seat) {
+  return seat.num_blocks != 0 && seat.up_fence > s.copies.up.done;
+}
+SAC_HD inline bool is_rotating_out(const Scheduler& s, const Seat& seat) {
+  return seat.num_blocks == 0 && seat.down_fence > s.copies.down.done;
+}
+/// Its KV stands in device memory.
+SAC_HD inline bool is_resident(const Scheduler& s, const Seat& seat) {
+  return seat.num_blocks != 0 && !is_rotating_in(s, seat);
+}
+
+/// Takes note of the copies that are done, and frees the blocks that waited for them. A count that
+/// falls, or that exceeds what was asked for, is not believed.
+SAC_HD inline void count_done(CopyQueue& queue, uint64_t claimed) {
+  if (claimed > queue.done && claimed <= queue.asked) queue.done = claimed;
+}
+SAC_HD inline void settle_blocks(Scheduler& s, const CopyQueue& queue, uint64_t done_before) {
+  for (uint64_t n = done_before + 1; n <= queue.done; ++n) {
+    s.pool.settle(queue.at(n).device_block, s.copies);
+    s.host_pool.settle(queue.at(n).host_block, s.copies);
+  }
+}
+template <class Engine>
+SAC_HD void settle(Scheduler& s, Engine& engine) {
+  Copies& c = s.copies;
+  if (c.idle()) return;
+  const uint64_t down_before = c.down.done, up_before = c.up.done;
+  count_done(c.down, engine.down_done());
+  count_done(c.up, engine.up_done());
+  settle_blocks(s, c.down, down_before);
+  settle_blocks(s, c.up, up_before);
+}
+
+/// Asks for a copy of the first block that host memory has not. False if no host block is free.
+SAC_HD inline bool copy_down(Scheduler& s, uint32_t seat_index, bool urgent) {
+  Seat& seat = s.seats[seat_index];
+  const uint32_t to = s.host_pool.allocate(seat_index, s.step_done);
+  if (to == kNoBlock) return false;
+  const uint32_t from = s.block_table(seat_index)[seat.num_host];
+  seat.down_fence = s.copies.down.ask({from, to}, urgent);
+  s.pool.down_fence[from] = s.host_pool.down_fence[to] = seat.down_fence;
+  s.host_table(seat_index)[seat.num_host++] = to;
+  ++(urgent ? s.stats.blocks_down_urgent : s.stats.blocks_down_eager);
+  return true;
+}
+
+/// Host memory is full: gives up the last background copy of the oldest other request that is
+/// resident, since that one is the nearest to its end. False if no such copy is done.
+SAC_HD inline bool drop_background_copy(Scheduler& s, uint32_t for_seat) {
+  for (uint32_t i = 0; i < s.num_running; ++i) {
+    const uint32_t seat_index = s.running[i];
+    const Seat& seat = s.seats[seat_index];
+    if (seat_index == for_seat || seat.num_blocks == 0 || seat.num_host == 0) continue;
+    if (!s.host_pool.is_still(s.host_table(seat_index)[seat.num_host - 1], s.copies)) continue;
+    release_host_blocks(s, seat_index, seat.num_host - 1);
+    return true;
+  }
+  return false;
+}
+
+/// Sends down what host memory has not yet of a seat's KV. What finds no room is forgotten: then
+/// num_computed falls to what host memory has. Returns the blocks that were sent.
+SAC_HD inline uint32_t send_down(Scheduler& s, uint32_t seat_index) {
+  Seat& seat = s.seats[seat_index];
+  const uint32_t filled = s.limits.blocks_for(seat.num_computed);
+  const uint32_t had = seat.num_host;
+  while (seat.num_host < filled &&
+         (copy_down(s, seat_index, true) || drop_background_copy(s, seat_index))) {
+  }
+  if (seat.num_host < filled) seat.num_computed = seat.num_host * s.limits.block_size;
+  // Copies that began in the background are waited for now.
+  if (seat.down_fence > s.copies.down.urgent) s.copies.down.urgent = seat.down_fence;
+  return seat.num_host - had;
+}
+
+/// Fetches what host memory has of a seat's KV into its device blocks, which are reserved. Returns
+/// the number of blocks.
+SAC_HD inline uint32_t fetch_up(Scheduler& s, uint32_t seat_index) {
+  Seat& seat = s.seats[seat_index];
+  const uint32_t count = seat.num_host;
+  for (uint32_t i = 0; i < count; ++i) {
+    const BlockCopy copy = {s.block_table(seat_index)[i], s.host_table(seat_index)[i]};
+    seat.up_fence = s.copies.up.ask(copy, true);
+    s.pool.up_fence[copy.device_block] = s.host_pool.up_fence[copy.host_block] = seat.up_fence;
+  }
+  s.stats.blocks_up += count;
+  // The partial block will change: its copy ends with this one.
+  release_host_blocks(s, seat_index, seat.num_computed / s.limits.block_size);
+  return count;
+}
+
+/// Copies down blocks that have filled, while no request waits for copies in that direction and the
+/// window has room. An eighth of the host blocks is left to those who will need one at once.
+SAC_HD inline void copy_ahead(Scheduler& s) {
+  const CopyQueue& down = s.copies.down;
+  if (s.limits.eager_window == 0 || down.urgent > down.done) return;
+  for (uint32_t i = 0; i < s.num_running; ++i) {
+    const uint32_t seat_index = s.running[i];
+    const Seat& seat = s.seats[seat_index];
+    if (!is_resident(s, seat) || seat.finish != SAC_FINISH_NONE) continue;
+    while (seat.num_host < seat.num_computed / s.limits.block_size) {
+      if (down.in_flight() >= s.limits.eager_window) return;
+      if (s.host_pool.num_free <= s.limits.num_host_blocks / 8) return;
+      if (!copy_down(s, seat_index, false)) return;
+    }
+  }
+}
+
+}  // namespace saccade

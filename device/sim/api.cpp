@@ -1,0 +1,69 @@
+// The C interface of the simulator: argument checks, and nothing else.
+#include "host/config_check.hpp"
+#include "host/last_error.hpp"
+#include "sim/sim_check.hpp"
+#include "sim/virtual_run.hpp"
+
+namespace {
+
+using saccade::fail;
+using saccade::guarded;
+
+/// What the simulator fixes: requests end by their length, and nothing is logged.
+sac_device_config simulated(const sac_device_config& device) {
+  sac_device_config c = device;
+  c.num_eos_ids = 0;
+  c.eos_ids = nullptr;
+  c.log_decisions = 0;
+  return c;
+}
+
+std::string check_run(const sac_device_config& device, const sac_sim_config& config,
+                      const sac_sim_request* requests, uint64_t num_requests) {
+  std::string wrong = saccade::check_device_config(device, saccade::sim::VirtualRun::kVocab);
+  if (wrong.empty()) wrong = saccade::sim::check_sim_config(config);
+  if (wrong.empty())
+    wrong = saccade::sim::check_requests(requests, num_requests, device.max_model_len);
+  return wrong;
+}
+
+}  // namespace
+
+extern "C" {
+
+uint64_t sac_sim_abi(void) {
+  uint64_t mixed = sizeof(sac_sim_config);
+  for (const uint64_t bytes :
+       {sizeof(sac_sim_request), sizeof(sac_sim_sample), sizeof(sac_sim_result)})
+    mixed = mixed << 16 | bytes;
+  return mixed;
+}
+
+int sac_sim_run(const sac_device_config* device, const sac_sim_config* config,
+                const sac_sim_request* requests, uint64_t num_requests, uint64_t limit_ns,
+                uint64_t* token_ns, sac_sim_sample* samples, uint64_t sample_capacity,
+                uint64_t sample_ns, sac_sim_result* result) {
+  if (device == nullptr || config == nullptr || result == nullptr)
+    return fail(SAC_ERR_ARGUMENT, "device, config or result is null");
+  if (num_requests != 0 && (requests == nullptr || token_ns == nullptr))
+    return fail(SAC_ERR_ARGUMENT, "requests or token_ns is null");
+  if (sample_capacity != 0 && (samples == nullptr || sample_ns == 0))
+    return fail(SAC_ERR_ARGUMENT, "samples is null, or sample_ns is 0");
+  return guarded([&] {
+    const sac_device_config c = simulated(*device);
+    std::string wrong = check_run(c, *config, requests, num_requests);
+    if (!wrong.empty()) return fail(SAC_ERR_ARGUMENT, std::move(wrong));
+    const saccade::sim::RunOutput out = {token_ns, samples, sample_capacity, sample_ns};
+    saccade::sim::VirtualRun run(c, *config, requests, num_requests, out);
+    *result = run.run(limit_ns);
+    return 0;
+  });
+}
+
+double sac_sim_step_s(const sac_sim_config* config, double rows, double samples,
+                      double context_tokens, double pairs) {
+  const saccade::sim::CostModel cost(config->hardware, config->model);
+  return cost.seconds({rows, samples, context_tokens, pairs});
+}
+
+}  // extern "C"

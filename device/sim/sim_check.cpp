@@ -1,0 +1,81 @@
+#include "sim/sim_check.hpp"
+
+namespace saccade::sim {
+namespace {
+
+constexpr double kMaxRate = 1e18;  // bytes or FLOPs per second
+constexpr double kMaxBytes = 1e15;
+constexpr double kMaxFlops = 1e15;  // of one row
+constexpr double kMaxSeconds = 10;  // of one overhead
+constexpr uint32_t kMaxLayers = 1024;
+constexpr uint32_t kMaxExperts = 4096;
+constexpr uint64_t kMaxRequests = 10'000'000;
+constexpr uint64_t kMaxArrivalNs = uint64_t{1} << 60;
+
+/// Collects the first violation. Not-a-number is out of every bound.
+class RealBounds {
+ public:
+  void in(const char* field, double value, double low, double high) {
+    if (!wrong_.empty() || (value >= low && value <= high)) return;
+    wrong_ = std::string(field) + " is " + std::to_string(value) + ", outside " +
+             std::to_string(low) + " .. " + std::to_string(high);
+  }
+  std::string first() const { return wrong_; }
+
+ private:
+  std::string wrong_;
+};
+
+}  // namespace
+
+std::string check_sim_config(const sac_sim_config& c) {
+  RealBounds b;
+  const sac_sim_hardware& h = c.hardware;
+  b.in("hbm_bytes_per_s", h.hbm_bytes_per_s, 1, kMaxRate);
+  b.in("hbm_efficiency", h.hbm_efficiency, 1e-3, 1);
+  b.in("flops_per_s", h.flops_per_s, 1, kMaxRate);
+  b.in("flops_efficiency", h.flops_efficiency, 1e-3, 1);
+  b.in("attention_efficiency", h.attention_efficiency, 1e-3, 1);
+  b.in("step_overhead_s", h.step_overhead_s, 0, kMaxSeconds);
+  b.in("layer_overhead_s", h.layer_overhead_s, 0, kMaxSeconds);
+  b.in("link_bytes_per_s", h.link_bytes_per_s, 1, kMaxRate);
+  b.in("link_both_bytes_per_s", h.link_both_bytes_per_s, 1, kMaxRate);
+  const sac_sim_model& m = c.model;
+  b.in("dense_weight_bytes", m.dense_weight_bytes, 1, kMaxBytes);
+  b.in("expert_weight_bytes", m.expert_weight_bytes, 0, kMaxBytes);
+  b.in("head_weight_bytes", m.head_weight_bytes, 0, kMaxBytes);
+  b.in("row_flops", m.row_flops, 1, kMaxFlops);
+  b.in("head_flops", m.head_flops, 0, kMaxFlops);
+  b.in("attention_pair_flops", m.attention_pair_flops, 0, kMaxFlops);
+  b.in("kv_token_bytes", m.kv_token_bytes, 1, kMaxBytes);
+  b.in("num_layers", m.num_layers, 1, kMaxLayers);
+  b.in("num_experts", m.num_experts, 0, kMaxExperts);
+  if (m.num_experts != 0) b.in("experts_per_token", m.experts_per_token, 1, m.num_experts);
+  b.in("host step_s", c.host.step_s, 0, kMaxSeconds);
+  b.in("host seq_s", c.host.seq_s, 0, kMaxSeconds);
+  b.in("host stall_odds", c.host.stall_odds, 0, 1);
+  b.in("host stall_s", c.host.stall_s, 0, kMaxSeconds);
+  b.in("host drives", c.host.drives, 0, 1);
+  return b.first();
+}
+
+std::string check_requests(const sac_sim_request* requests, uint64_t count,
+                           uint32_t max_model_len) {
+  if (count > kMaxRequests)
+    return std::to_string(count) + " requests, more than " + std::to_string(kMaxRequests);
+  for (uint64_t i = 0; i < count; ++i) {
+    const sac_sim_request& r = requests[i];
+    const std::string name = "request " + std::to_string(i);
+    const uint64_t total = uint64_t{r.prompt_len} + r.output_len;
+    if (r.prompt_len == 0 || r.output_len == 0 || total > max_model_len)
+      return name + " has " + std::to_string(r.prompt_len) + " + " + std::to_string(r.output_len) +
+             " tokens, outside 1 + 1 .. max_model_len " + std::to_string(max_model_len);
+    if (r.arrival_ns > kMaxArrivalNs) return name + " arrives too late to be counted";
+    if (i > 0 && r.arrival_ns < requests[i - 1].arrival_ns)
+      return name + " arrives before the one in front of it";
+    if (!(r.slo_ttft_s >= 0 && r.slo_tbt_s >= 0)) return name + " has a target below 0";
+  }
+  return "";
+}
+
+}  // namespace saccade::sim

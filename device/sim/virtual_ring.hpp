@@ -1,0 +1,62 @@
+// A ring without a region, and the one frontend on it: what a simulated run needs of the other
+// planes. Prompts are all zeros and share one extent, since a cost model reads no token.
+#pragma once
+#include "platform/layout.hpp"
+#include "ring/ring_view.hpp"
+#include "sim/saccade_sim.h"
+
+namespace saccade::sim {
+
+/// Shape of the ring: every slot that the ABI allows, and the smallest output rings.
+struct VirtualRing {
+  static constexpr uint32_t kSlots = SAC_MAX_SLOTS;
+  RingView view = {};
+  sac_frontend_line* frontend = nullptr;
+  uint32_t* doorbells = nullptr;
+  uint32_t* cursors = nullptr;
+  sac_descriptor* descriptors = nullptr;
+
+  /// Hands out every part of the ring from `at`, which must be zeroed; measures with a null one.
+  void lay_out(Layout& at, uint32_t max_model_len) {
+    view.num_slots = kSlots;
+    view.num_frontends = 1;
+    view.out_ring_words = SAC_MIN_OUT_RING_WORDS;
+    view.arena_bytes =
+        (uint64_t{max_model_len} * 4 + SAC_LINE_BYTES - 1) / SAC_LINE_BYTES * SAC_LINE_BYTES;
+    view.device = at.take<sac_device_line>(1);
+    view.stats = at.take<sac_device_stats>(1);
+    view.acks = at.take<sac_frontend_ack>(1);
+    view.wake = at.take<sac_wake>(1);
+    view.frontends = frontend = at.take<sac_frontend_line>(1);
+    view.doorbells = doorbells = at.take<uint32_t>(kSlots);
+    view.cursors = cursors = at.take<uint32_t>(kSlots);
+    view.status = at.take<sac_status>(kSlots);
+    view.descriptors = descriptors = at.take<sac_descriptor>(kSlots);
+    view.out_rings = at.take<uint64_t>(size_t{kSlots} * view.out_ring_words);
+    view.arena = at.take<unsigned char>(view.arena_bytes);
+  }
+
+  void join() { frontend->epoch = 1; }
+  void beat() { ++frontend->heartbeat; }
+
+  /// Submits to a free slot, as a frontend does: descriptor, cursor, doorbell.
+  void submit(uint32_t slot, uint64_t sequence, const sac_sim_request& r) {
+    sac_descriptor d = {};
+    d.sequence = sequence;
+    d.device_epoch = view.device->epoch;
+    d.flags = SAC_REQ_IGNORE_EOS;
+    d.prompt_len = r.prompt_len;
+    d.max_tokens = r.output_len;
+    d.top_p = 1.0f;
+    d.repetition_penalty = 1.0f;
+    d.priority = r.priority;
+    d.slo_ttft_s = r.slo_ttft_s;
+    d.slo_tbt_s = r.slo_tbt_s;
+    descriptors[slot] = d;
+    cursors[slot] = 0;
+    const uint32_t ticket = (sac_doorbell_ticket(doorbells[slot]) + 1) & SAC_TICKET_MASK;
+    doorbells[slot] = sac_doorbell(ticket, 0);
+  }
+};
+
+}  // namespace saccade::sim

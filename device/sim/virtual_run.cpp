@@ -1,0 +1,147 @@
+#include "sim/virtual_run.hpp"
+
+#include <new>
+
+#include "host/config_check.hpp"
+
+namespace saccade::sim {
+namespace {
+
+double block_bytes(const sac_device_config& device, const sac_sim_config& config) {
+  return config.model.kv_token_bytes * device.block_size;
+}
+
+}  // namespace
+
+VirtualRun::VirtualRun(const sac_device_config& device, const sac_sim_config& config,
+                       const sac_sim_request* requests, uint64_t num_requests, const RunOutput& out)
+    : link_(config.hardware, block_bytes(device, config)),
+      copies_(link_, clock_ns_),
+      step_(config, link_, clock_ns_),
+      requests_(requests),
+      num_requests_(num_requests),
+      first_token_(num_requests),
+      request_of_(VirtualRing::kSlots),
+      out_(out) {
+  s_.limits = limits_of(device, kVocab);
+  s_.limits.num_slots = VirtualRing::kSlots;
+  s_.limits.num_frontends = 1;
+  Layout measure(nullptr);
+  lay_out(s_, measure);
+  ring_.lay_out(measure, s_.limits.max_model_len);
+  if (!memory_.map(measure.bytes())) throw std::bad_alloc();
+  Layout hand_out(memory_.data());
+  lay_out(s_, hand_out);
+  ring_.lay_out(hand_out, s_.limits.max_model_len);
+  reset(s_, device.eos_ids);
+  step_.start(NullStep{s_.tables, s_.outputs, kVocab}, block_bytes(device, config));
+  join_ring(s_, ring_.view, clock_ns_);
+  go_ready(s_);
+  // A frontend may ring once its epoch is acknowledged: one tick without work.
+  ring_.join();
+  VirtualEnv env{clock_ns_, rung_};
+  tick(s_, step_, copies_, env);
+  uint64_t tokens = 0;
+  for (uint64_t i = 0; i < num_requests; ++i) {
+    first_token_[i] = tokens;
+    tokens += requests[i].output_len;
+  }
+  for (uint64_t t = 0; t < tokens; ++t) out_.token_ns[t] = SAC_SIM_NEVER;
+  for (uint32_t slot = VirtualRing::kSlots; slot > 0; --slot) free_slots_.push_back(slot - 1);
+}
+
+sac_sim_result VirtualRun::run(uint64_t limit_ns) {
+  while (now_ns() < limit_ns && advance()) {
+  }
+  return result();
+}
+
+bool VirtualRun::advance() {
+  submit_due();
+  ring_.beat();
+  VirtualEnv env{clock_ns_, rung_};
+  const uint32_t num_seqs = tick(s_, step_, copies_, env);
+  collect();
+  sample();
+  if (num_seqs != 0 || s_.has_finished()) return true;
+  return skip_idle_time();
+}
+
+/// Rings for everyone who has arrived, while slots are free; the others queue in front.
+void VirtualRun::submit_due() {
+  while (next_request_ < num_requests_ && !free_slots_.empty() &&
+         requests_[next_request_].arrival_ns <= now_ns()) {
+    const uint32_t slot = free_slots_.back();
+    free_slots_.pop_back();
+    request_of_[slot] = next_request_;
+    ring_.submit(slot, next_request_, requests_[next_request_]);
+    ++next_request_;
+    rung_ = true;
+  }
+}
+
+/// Reads what the step's sequences published, as a token reader would.
+void VirtualRun::collect() {
+  const StepBatch& batch = s_.effects.batch;
+  for (uint32_t i = 0; i < batch.num_seqs; ++i) {
+    if (batch.seqs[i].sample == 0) continue;
+    const uint32_t slot = s_.seats[batch.seqs[i].seat].slot;
+    const uint64_t word = ring_.view.status[slot].word;
+    const uint32_t count = sac_status_count(word);
+    out_.token_ns[first_token_[request_of_[slot]] + count - 1] = now_ns();
+    ring_.cursors[slot] = count;
+    if (sac_status_state(word) != SAC_STATE_DECODE_COMPLETED) continue;
+    free_slots_.push_back(slot);
+    ++num_ended_;
+  }
+}
+
+/// Nothing could run: moves the clock to what happens next. False: nothing will.
+bool VirtualRun::skip_idle_time() {
+  uint64_t next = link_.next_arrival_ns();
+  const bool more = next_request_ < num_requests_ && !free_slots_.empty();
+  if (more) next = std::min(next, kStartNs + requests_[next_request_].arrival_ns);
+  if (s_.has_work()) next = std::min(next, clock_ns_ + kIdleNs);
+  if (next == UINT64_MAX) return false;
+  clock_ns_ = std::max(clock_ns_, next);
+  return true;
+}
+
+void VirtualRun::sample() {
+  if (num_samples_ == out_.sample_capacity || now_ns() < next_sample_ns_) return;
+  next_sample_ns_ = now_ns() + out_.sample_ns;
+  sac_sim_sample& to = out_.samples[num_samples_++];
+  to = {};
+  to.at_ns = now_ns();
+  to.num_running = s_.num_running;
+  uint64_t queued = next_request_;
+  while (queued < num_requests_ && requests_[queued].arrival_ns <= now_ns()) ++queued;
+  to.num_waiting = s_.num_waiting + static_cast<uint32_t>(queued - next_request_);
+  to.blocks_used = s_.pool.used();
+  to.host_blocks_used = s_.host_pool.used();
+  to.step_rows = s_.effects.batch.num_rows;
+  to.step_seqs = s_.effects.batch.num_seqs;
+}
+
+sac_sim_result VirtualRun::result() const {
+  sac_sim_result r = {};
+  r.end_ns = now_ns();
+  r.ticks = s_.tick;
+  r.steps = s_.stats.steps;
+  r.busy_ns = step_.busy_ns();
+  r.host_ns = step_.host_ns();
+  r.num_samples = num_samples_;
+  r.num_unfinished = num_requests_ - num_ended_;
+  r.preemptions = s_.stats.preemptions;
+  r.recomputed_tokens = s_.stats.recomputed_tokens;
+  r.prefill_tokens = s_.stats.prefill_tokens;
+  r.decode_tokens = s_.stats.decode_tokens;
+  r.rotations = s_.stats.rotations;
+  r.blocks_down = s_.stats.blocks_down_eager + s_.stats.blocks_down_urgent;
+  r.blocks_up = s_.stats.blocks_up;
+  r.blocks_used_max = s_.stats.blocks_used_max;
+  r.host_blocks_used_max = s_.stats.host_blocks_used_max;
+  return r;
+}
+
+}  // namespace saccade::sim

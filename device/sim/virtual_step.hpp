@@ -1,0 +1,96 @@
+// The step and the environment of a tick whose time is a number: a step moves the clock by what the
+// cost model says, and everything else takes no time.
+#pragma once
+#include "kv/copies.hpp"
+#include "platform/scan.hpp"
+#include "sched/null_step.hpp"
+#include "sim/cost_model.hpp"
+#include "sim/host_model.hpp"
+#include "sim/link_model.hpp"
+
+namespace saccade::sim {
+
+struct VirtualEnv {
+  static constexpr bool kOverlap = false;  // decides alike, and there is no time to win
+  static constexpr bool kHostActs = true;
+  const uint64_t& clock_ns;
+  bool& rung;  // a doorbell has changed since the last scan
+
+  uint64_t now_ns() const { return clock_ns; }
+  void notify_publish() const {}
+  uint32_t scan(const uint32_t* doorbells, const uint32_t* seen, uint32_t num_slots,
+                uint32_t* changed) const {
+    if (!rung) return 0;
+    rung = false;
+    return scan_changed(doorbells, seen, num_slots, changed);
+  }
+};
+
+/// The copy engine of kv/copies.hpp over a modelled link; moves no bytes.
+class VirtualCopies {
+ public:
+  VirtualCopies(LinkModel& link, const uint64_t& clock_ns) : link_(link), clock_ns_(clock_ns) {}
+
+  void submit(const CopyQueue& down, const CopyQueue& up) const {
+    link_.submit(Way::kDown, down.asked, clock_ns_);
+    link_.submit(Way::kUp, up.asked, clock_ns_);
+  }
+  uint64_t down_done() const { return link_.completed(Way::kDown, clock_ns_); }
+  uint64_t up_done() const { return link_.completed(Way::kUp, clock_ns_); }
+
+ private:
+  LinkModel& link_;
+  const uint64_t& clock_ns_;
+};
+
+class VirtualStep {
+ public:
+  VirtualStep(const sac_sim_config& config, LinkModel& link, uint64_t& clock_ns)
+      : cost_(config.hardware, config.model),
+        host_(config.host, config.seed),
+        link_(link),
+        clock_ns_(clock_ns) {}
+
+  /// Bytes that copies move beside a step are read or written at the device too, from the memory
+  /// that the step reads.
+  void start(const NullStep& null, double block_bytes) {
+    null_ = null;
+    block_bytes_ = block_bytes;
+  }
+
+  void launch(const StepBatch& batch) {
+    const uint64_t host_ns = host_.delay_ns(batch.num_seqs);
+    host_ns_ += host_ns;
+    clock_ns_ += host_ns;
+    uint64_t step_ns = cost_.ns(batch);
+    step_ns += beside_copies_ns(step_ns);
+    busy_ns_ += step_ns;
+    end_ns_ = clock_ns_ + step_ns;
+    null_.launch(batch);
+  }
+  void wait() { clock_ns_ = end_ns_; }
+  uint64_t done_ns() const { return end_ns_; }
+
+  uint64_t busy_ns() const { return busy_ns_; }
+  uint64_t host_ns() const { return host_ns_; }
+
+ private:
+  uint64_t beside_copies_ns(uint64_t step_ns) {
+    link_.advance(clock_ns_);
+    if (!link_.busy()) return 0;
+    const double bytes = link_.moved_within(step_ns) * block_bytes_;
+    return static_cast<uint64_t>(bytes / cost_.memory_rate() * kNsPerS);
+  }
+
+  CostModel cost_;
+  HostModel host_;
+  NullStep null_ = {};
+  LinkModel& link_;
+  uint64_t& clock_ns_;
+  double block_bytes_ = 0;
+  uint64_t end_ns_ = 0;
+  uint64_t busy_ns_ = 0;
+  uint64_t host_ns_ = 0;
+};
+
+}  // namespace saccade::sim

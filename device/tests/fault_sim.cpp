@@ -1,0 +1,232 @@
+// Fault simulation as a command: chains of random worlds until each seed has had its ticks. Every
+// world has its own mixture of bounds, tiers, dead frontends, cancels, slow readers, late and lying
+// copy engines, clocks that jump and steps that lie about their end; every invariant is checked
+// after every tick, and every token against what its request must yield.
+//
+//   fault_sim [--seeds FROM-TO] [--ticks N] [--corpus FILE] [--plant NAME]
+//
+//   --seeds 1-1000   which seeds                      --ticks 10000   of each seed, at least
+//   --corpus FILE    the seeds of a file instead: "seed ticks  what it found", a line each
+//   --plant NAME     breaks the scheduler now and then; the run must then fail (exit 0 if it does)
+//
+// Exit 1 with the seed and the violation if one is found.
+#include <chrono>
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+#include <functional>
+#include <sstream>
+
+#include "tests/world.hpp"
+
+namespace saccade::test {
+namespace {
+
+WorldOptions faulty_world_options(uint64_t seed) {
+  Random r(seed * 0xd1342543de82ef95ull + 3);
+  WorldOptions o = r.one_in(4) ? world_options(seed) : tiered_world_options(seed);
+  o.device.log_words = 0;
+  o.device.overlapped = !r.one_in(4);
+  if (o.device.num_host_blocks == 0)
+    o.device.scheduling = r.pick(
+        {Policy::kFcfs, Policy::kFcfs, Policy::kWf, Policy::kSf, Policy::kLvf, Policy::kGoodput});
+  o.device.slo_ttft_ns = r.pick({1000ull, 5'000'000'000ull, 3'600'000'000'000ull});
+  o.device.slo_tbt_ns = r.pick({1000ull, 100'000'000ull, 86'400'000'000'000ull});
+  o.jump_odds = r.pick({0u, 0u, 30u, 300u});
+  o.wrong_end_odds = r.pick({0u, 3u, 50u});
+  o.num_requests = r.in(1, 200);
+  o.acting_ticks = r.pick({100u, 1000u, 3000u});
+  return o;
+}
+
+// ---- planted bugs: each must be found, or the simulation proves nothing
+
+using Plant = std::function<bool(Scheduler&)>;  // false: nothing there to break now
+
+struct NamedPlant {
+  const char* name;
+  Plant plant;
+};
+
+bool with_seat(Scheduler& s, const std::function<bool(uint32_t, Seat&)>& act) {
+  for (uint32_t i = 0; i < s.num_running; ++i)
+    if (s.seats[s.running[i]].num_blocks > 1 && act(s.running[i], s.seats[s.running[i]]))
+      return true;
+  return false;
+}
+
+const NamedPlant kPlants[] = {
+    {"free-owned-block",
+     [](Scheduler& s) {
+       return with_seat(s, [&s](uint32_t seat, Seat&) {
+         s.pool.release(s.block_table(seat)[0], s.step, s.copies);
+         return true;
+       });
+     }},
+    {"shared-block",
+     [](Scheduler& s) {
+       return with_seat(s, [&s](uint32_t seat, Seat&) {
+         s.block_table(seat)[0] = s.block_table(seat)[1];
+         return true;
+       });
+     }},
+    {"lost-block",
+     [](Scheduler& s) {
+       return with_seat(s, [](uint32_t, Seat& seat) { return --seat.num_blocks, true; });
+     }},
+    {"copies-believed-early",
+     [](Scheduler& s) {
+       if (s.copies.up.in_flight() < 2) return false;
+       s.copies.up.done = s.copies.up.asked;
+       return true;
+     }},
+    {"wrong-token",
+     [](Scheduler& s) {
+       return with_seat(s, [&s](uint32_t index, Seat& seat) {
+         if (seat.num_produced == 0) return false;
+         s.tokens(index)[seat.num_tokens - 1] ^= 1;
+         return true;
+       });
+     }},
+    {"forgotten-request",
+     [](Scheduler& s) {
+       if (s.num_waiting == 0) return false;
+       waiting_remove(s, s.waiting_head);
+       return true;
+     }},
+    {"repeated-record",
+     [](Scheduler& s) {
+       return with_seat(s, [](uint32_t, Seat& seat) {
+         if (seat.num_produced == 0) return false;
+         --seat.num_records;
+         return true;
+       });
+     }},
+};
+
+const NamedPlant* find_plant(const char* name) {
+  for (const NamedPlant& p : kPlants)
+    if (std::strcmp(p.name, name) == 0) return &p;
+  return nullptr;
+}
+
+/// Breaks something at one step in fifty, from inside a running step.
+void plant_in(World& world, const NamedPlant& bug, uint64_t seed) {
+  auto random = std::make_shared<Random>(seed);
+  HookedStep& step = world.device().step;
+  step.during = [&bug, random, act = step.during, &s = world.device().s] {
+    if (act) act();
+    if (random->one_in(50)) bug.plant(s);
+  };
+}
+
+// ---- runs
+
+struct Totals {
+  uint64_t worlds = 0, ticks = 0, tokens = 0, preemptions = 0, rotations = 0, reclaimed = 0;
+
+  void add(const Scheduler& s) {
+    ++worlds;
+    ticks += s.tick;
+    tokens += s.stats.decode_tokens;
+    preemptions += s.stats.preemptions;
+    rotations += s.stats.rotations;
+    reclaimed += s.stats.requests_reclaimed;
+  }
+};
+
+/// Worlds of one seed until they have had `ticks` ticks together. Throws what went wrong.
+void run_seed(uint64_t seed, uint64_t ticks, const NamedPlant* bug, Totals& totals) {
+  const uint64_t end = totals.ticks + ticks;
+  for (uint64_t link = 0; totals.ticks < end; ++link) {
+    const uint64_t own = seed + (link << 32);
+    World world(own, faulty_world_options(own));
+    if (bug != nullptr) plant_in(world, *bug, own);
+    world.run();
+    totals.add(world.device().s);
+  }
+}
+
+struct Job {
+  uint64_t seed;
+  uint64_t ticks;
+};
+
+std::vector<Job> read_corpus(const char* path) {
+  std::ifstream file(path);
+  if (!file) throw std::runtime_error(std::string("cannot read ") + path);
+  std::vector<Job> jobs;
+  for (std::string line; std::getline(file, line);) {
+    std::istringstream words(line);
+    Job job = {};
+    if (words >> job.seed >> job.ticks) jobs.push_back(job);
+  }
+  return jobs;
+}
+
+struct Asked {
+  std::vector<Job> jobs;
+  const NamedPlant* bug = nullptr;
+};
+
+Asked parse(int argc, char** argv) {
+  uint64_t from = 1, to = 1000, ticks = 10000;
+  const char* corpus = nullptr;
+  Asked asked;
+  for (int i = 1; i + 1 < argc; i += 2) {
+    const std::string flag = argv[i];
+    const char* value = argv[i + 1];
+    if (flag == "--seeds" && std::sscanf(value, "%lu-%lu", &from, &to) >= 1) {
+      if (std::strchr(value, '-') == nullptr) to = from;
+    } else if (flag == "--ticks") {
+      ticks = std::strtoull(value, nullptr, 10);
+    } else if (flag == "--corpus") {
+      corpus = value;
+    } else if (flag == "--plant" && (asked.bug = find_plant(value)) != nullptr) {
+    } else {
+      throw std::runtime_error("cannot use " + flag + " " + value);
+    }
+  }
+  if (corpus != nullptr) {
+    asked.jobs = read_corpus(corpus);
+  } else {
+    for (uint64_t seed = from; seed <= to; ++seed) asked.jobs.push_back({seed, ticks});
+  }
+  return asked;
+}
+
+int run(const Asked& asked) {
+  Totals totals;
+  const auto began = std::chrono::steady_clock::now();
+  for (const Job& job : asked.jobs) {
+    try {
+      run_seed(job.seed, job.ticks, asked.bug, totals);
+    } catch (const std::exception& e) {
+      std::printf("seed %lu: %s (after %lu ticks)\n", job.seed, e.what(), totals.ticks);
+      if (asked.bug != nullptr) return 0;
+      std::printf("replay: fault_sim --seeds %lu --ticks %lu\n", job.seed, job.ticks);
+      return 1;
+    }
+  }
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - began;
+  std::printf(
+      "%zu seeds, %lu worlds, %lu ticks in %.0f s: clean. tokens %lu, preemptions %lu, rotations "
+      "%lu, requests reclaimed %lu\n",
+      asked.jobs.size(), totals.worlds, totals.ticks, took.count(), totals.tokens,
+      totals.preemptions, totals.rotations, totals.reclaimed);
+  if (asked.bug == nullptr) return 0;
+  std::printf("the planted bug %s was not found\n", asked.bug->name);
+  return 1;
+}
+
+}  // namespace
+}  // namespace saccade::test
+
+int main(int argc, char** argv) {
+  try {
+    return saccade::test::run(saccade::test::parse(argc, argv));
+  } catch (const std::exception& e) {
+    std::fprintf(stderr, "fault_sim: %s\n", e.what());
+    return 2;
+  }
+}

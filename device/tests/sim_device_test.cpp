@@ -1,0 +1,224 @@
+// The simulated device: what a step and a copy cost, computed here by hand, and whole runs in
+// virtual time.
+#include <doctest/doctest.h>
+
+#include "host/check.hpp"
+#include "sim/virtual_run.hpp"
+#include "tests/random.hpp"
+
+namespace saccade::test {
+namespace {
+
+/// Figures that make sums easy: 1 TB/s, 100 TFLOPS, a 10 GB model with 1 kB of KV per token.
+sac_sim_config easy_config() {
+  sac_sim_config c = {};
+  c.hardware.hbm_bytes_per_s = 1e12;
+  c.hardware.hbm_efficiency = 1;
+  c.hardware.flops_per_s = 1e14;
+  c.hardware.flops_efficiency = 1;
+  c.hardware.attention_efficiency = 0.5;
+  c.hardware.step_overhead_s = 100e-6;
+  c.hardware.layer_overhead_s = 10e-6;
+  c.hardware.link_bytes_per_s = 1e9;
+  c.hardware.link_both_bytes_per_s = 1.5e9;
+  c.hardware.link_duplex = 1;
+  c.model.dense_weight_bytes = 9e9;
+  c.model.head_weight_bytes = 1e9;
+  c.model.row_flops = 1e10;
+  c.model.head_flops = 1e9;
+  c.model.attention_pair_flops = 1e4;
+  c.model.kv_token_bytes = 1e3;
+  c.model.num_layers = 10;
+  return c;
+}
+
+sac_device_config device_config() {
+  sac_device_config c = {};
+  c.max_num_seqs = 8;
+  c.max_num_batched_tokens = 128;
+  c.max_model_len = 256;
+  c.block_size = 16;
+  c.num_blocks = 128;
+  c.num_threads = 1;
+  return c;
+}
+
+constexpr double kOverhead = 100e-6 + 10 * 10e-6;
+
+TEST_CASE("a step costs what its parts cost") {
+  const sac_sim_config c = easy_config();
+  // One decode over 1000 positions: all weights, and KV of 1000 + the row's own.
+  CHECK(sac_sim_step_s(&c, 1, 1, 1000, 1000) == doctest::Approx(10e-3 + 1001e3 / 1e12 + kOverhead));
+  // A chunk that samples nothing leaves the head out; 2000 rows are bound by FLOPs.
+  const double pairs = 2000.0 * 2001 / 2;
+  CHECK(sac_sim_step_s(&c, 2000, 0, 2000, pairs) ==
+        doctest::Approx(2000 * 1e10 / 1e14 + pairs * 1e4 / 0.5e14 + kOverhead));
+}
+
+TEST_CASE("few rows touch few experts") {
+  sac_sim_config c = easy_config();
+  c.model.expert_weight_bytes = 80e9;
+  c.model.num_experts = 8;
+  c.model.experts_per_token = 2;
+  const auto weights = [&](double rows) {
+    return sac_sim_step_s(&c, rows, 1, 0, 0) - kOverhead - rows * 1e3 / 1e12;
+  };
+  CHECK(weights(1) == doctest::Approx(10e-3 + 80e-3 * 2 / 8));
+  CHECK(weights(2) == doctest::Approx(10e-3 + 80e-3 * (1 - 0.75 * 0.75)));
+  CHECK(weights(64) == doctest::Approx(90e-3).epsilon(1e-4));
+}
+
+TEST_CASE("a link shares its rate, or its time") {
+  sac_sim_hardware h = easy_config().hardware;
+  constexpr double kBlock = 1e6;  // 1 ms each way alone
+  using sim::Way;
+  SUBCASE("one way alone has its full rate") {
+    sim::LinkModel link(h, kBlock);
+    link.submit(Way::kUp, 10, 5'000'000);
+    CHECK(link.next_arrival_ns() == doctest::Approx(6e6).epsilon(1e-6));
+    CHECK(link.completed(Way::kUp, 8'500'000) == 3);
+    CHECK(link.completed(Way::kUp, 15'000'000) == 10);
+    CHECK(!link.busy());
+    CHECK(link.next_arrival_ns() == UINT64_MAX);
+  }
+  SUBCASE("both ways share what both have together") {
+    sim::LinkModel link(h, kBlock);
+    link.submit(Way::kDown, 3, 0);
+    link.submit(Way::kUp, 6, 0);
+    // 0.75 blocks per ms each until the 3 are down at 4 ms; then the other 3 go up at 1 per ms.
+    CHECK(link.completed(Way::kDown, 4'000'001) == 3);
+    CHECK(link.completed(Way::kUp, 4'000'001) == 3);
+    CHECK(link.completed(Way::kUp, 6'900'000) == 5);
+    CHECK(link.completed(Way::kUp, 7'000'001) == 6);
+  }
+  SUBCASE("without duplex, up waits for down") {
+    h.link_duplex = 0;
+    sim::LinkModel link(h, kBlock);
+    link.submit(Way::kUp, 2, 0);
+    link.submit(Way::kDown, 3, 500'000);
+    CHECK(link.completed(Way::kUp, 3'400'000) == 0);
+    CHECK(link.completed(Way::kDown, 3'500'001) == 3);
+    CHECK(link.completed(Way::kUp, 4'000'001) == 1);
+    CHECK(link.completed(Way::kUp, 5'000'001) == 2);
+  }
+}
+
+struct Run {
+  std::vector<uint64_t> token_ns;
+  sac_sim_result result = {};
+};
+
+Run run(const sac_device_config& device, const sac_sim_config& config,
+        const std::vector<sac_sim_request>& requests, uint64_t limit_ns = UINT64_MAX / 4) {
+  uint64_t tokens = 0;
+  for (const sac_sim_request& r : requests) tokens += r.output_len;
+  Run out;
+  out.token_ns.resize(tokens);
+  const int code = sac_sim_run(&device, &config, requests.data(), requests.size(), limit_ns,
+                               out.token_ns.data(), nullptr, 0, 0, &out.result);
+  INFO(sac_last_error());
+  REQUIRE(code == 0);
+  return out;
+}
+
+TEST_CASE("a lone request takes the time of its own steps") {
+  const sac_sim_config c = easy_config();
+  const Run r = run(device_config(), c, {{7'000'000, 100, 3, 0, 0, 0, 0}});
+  const double prompt = sac_sim_step_s(&c, 100, 1, 100, 5050);
+  const double second = sac_sim_step_s(&c, 1, 1, 101, 101);
+  const double third = sac_sim_step_s(&c, 1, 1, 102, 102);
+  REQUIRE(r.token_ns.size() == 3);
+  CHECK(r.token_ns[0] == doctest::Approx(7e6 + prompt * 1e9).epsilon(1e-6));
+  CHECK(r.token_ns[1] - r.token_ns[0] == doctest::Approx(second * 1e9).epsilon(1e-6));
+  CHECK(r.token_ns[2] - r.token_ns[1] == doctest::Approx(third * 1e9).epsilon(1e-6));
+  CHECK(r.result.num_unfinished == 0);
+}
+
+TEST_CASE("a host on the path adds its time to each step") {
+  sac_sim_config c = easy_config();
+  c.host.drives = 1;
+  c.host.step_s = 2e-3;
+  c.host.seq_s = 1e-3;
+  const Run r = run(device_config(), c, {{0, 100, 3, 0, 0, 0, 0}});
+  const double second = sac_sim_step_s(&c, 1, 1, 101, 101);
+  CHECK(r.token_ns[1] - r.token_ns[0] == doctest::Approx((second + 3e-3) * 1e9).epsilon(1e-6));
+  CHECK(r.result.host_ns == 9'000'000);
+}
+
+std::vector<sac_sim_request> random_requests(uint64_t seed, uint32_t count) {
+  Random random(seed);
+  std::vector<sac_sim_request> requests;
+  uint64_t at = 0;
+  for (uint32_t i = 0; i < count; ++i) {
+    at += random.in(0, 40'000'000);
+    requests.push_back({at, random.in(1, 128), random.in(1, 128), 0, 0, 0, 0});
+  }
+  return requests;
+}
+
+TEST_CASE("an overloaded run ends, in order of tokens, and the same each time") {
+  sac_device_config device = device_config();
+  device.num_blocks = 20;  // about two requests
+  const std::vector<sac_sim_request> requests = random_requests(3, 60);
+  const Run first = run(device, easy_config(), requests);
+  CHECK(first.result.num_unfinished == 0);
+  CHECK(first.result.preemptions > 0);
+  size_t at = 0;
+  for (const sac_sim_request& r : requests) {
+    CHECK(first.token_ns[at] > r.arrival_ns);
+    for (uint32_t t = 1; t < r.output_len; ++t)
+      CHECK(first.token_ns[at + t - 1] < first.token_ns[at + t]);
+    at += r.output_len;
+  }
+  const Run second = run(device, easy_config(), requests);
+  CHECK(first.token_ns == second.token_ns);
+}
+
+TEST_CASE("the limit of time ends a run, and says who was left") {
+  const std::vector<sac_sim_request> requests = random_requests(5, 50);
+  const Run r = run(device_config(), easy_config(), requests, 300'000'000);
+  CHECK(r.result.num_unfinished > 0);
+  CHECK(r.token_ns.back() == SAC_SIM_NEVER);
+}
+
+TEST_CASE("more requests than the ring has slots queue in front of it") {
+  sac_sim_config c = easy_config();
+  sac_device_config device = device_config();
+  std::vector<sac_sim_request> requests(SAC_MAX_SLOTS + 500, {0, 16, 1, 0, 0, 0, 0});
+  CHECK(run(device, c, requests).result.num_unfinished == 0);
+}
+
+TEST_CASE("every invariant holds after every tick of a run") {
+  sac_device_config device = device_config();
+  device.num_blocks = 24;
+  const std::vector<sac_sim_request> requests = random_requests(11, 40);
+  std::vector<uint64_t> token_ns(64 * 1024);
+  sim::VirtualRun world(device, easy_config(), requests.data(), requests.size(),
+                        {token_ns.data(), nullptr, 0, 0});
+  const char* wrong = nullptr;
+  while (wrong == nullptr && world.advance()) wrong = check_invariants(world.scheduler());
+  CHECK(wrong == nullptr);
+}
+
+TEST_CASE("bad fields are named") {
+  const sac_device_config device = device_config();
+  sac_sim_request request = {0, 200, 57, 0, 0, 0, 0};
+  uint64_t token_ns[64];
+  sac_sim_result result;
+  const auto sentence = [&](const sac_sim_config& c) -> std::string {
+    const int code = sac_sim_run(&device, &c, &request, 1, 1, token_ns, nullptr, 0, 0, &result);
+    return code == 0 ? "" : sac_last_error();
+  };
+  sac_sim_config c = easy_config();
+  CHECK(sentence(c).find("max_model_len") != std::string::npos);
+  request.output_len = 56;
+  CHECK(sentence(c).empty());
+  c.hardware.hbm_efficiency = 1.5;
+  CHECK(sentence(c).find("hbm_efficiency") != std::string::npos);
+  c = easy_config();
+  c.model.num_experts = 4;
+  CHECK(sentence(c).find("experts_per_token") != std::string::npos);
+}
+
+}  // namespace
+}  // namespace saccade::test
