@@ -22,8 +22,10 @@ use crate::simd::Isa;
 const WINDOWS: [usize; 3] = [64, MAX_SYMBOLS, 4096];
 /// Symbols of a window before the one that is encoded with it; enough stay to find a common token.
 const STRIDE: usize = 48;
-/// How many tokens of a window the next one repeats at most.
-const OVERLAP: usize = 4;
+/// How many tokens of a window the next one repeats at most. A run of one character ends a window
+/// with a token of each length there is, which the next window will not have: larger ones go back
+/// beyond those.
+const OVERLAP: [usize; WINDOWS.len()] = [4, 8, 16];
 
 /// A token and its end, in bytes from the start of the piece.
 type Token = (u32, usize);
@@ -98,14 +100,14 @@ impl Long {
                     start = if self.join(ahead) { ahead } else { start };
                 }
                 let fresh = self.tokens.len() - self.index_of(start);
-                start = self.border_before(self.reached(), OVERLAP.min(fresh / 2));
+                start = self.border_before(self.reached(), OVERLAP[size].min(fresh / 2));
                 // Long tokens, as of spaces, would leave nothing new in a small window.
                 size = if self.reached() - start <= WINDOWS[0] / 2 { 0 } else { size };
             } else if size + 1 < WINDOWS.len() {
                 // From the start of the last window on: what it began with is certain.
                 size += 1;
                 self.window.text.clear();
-                start = self.border_before(start, OVERLAP);
+                start = self.border_before(start, OVERLAP[size]);
             } else {
                 return false;
             }
@@ -338,6 +340,15 @@ impl Heap {
         self.symbols.shrink_to(len);
         self.pairs.shrink_to(len);
     }
+}
+
+/// None where windows of all sizes do not join.
+#[cfg(test)]
+pub fn by_windows(bpe: &Bpe, piece: &[u8]) -> Option<Vec<u32>> {
+    let mut long = Long::default();
+    // SAFETY: portable code.
+    let joins = unsafe { long.windows::<crate::simd::Scalar>(bpe, piece, &mut Short::default()) };
+    joins.then(|| long.tokens.iter().map(|&(id, _)| id).collect())
 }
 
 #[cfg(test)]

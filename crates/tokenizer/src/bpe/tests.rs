@@ -121,21 +121,50 @@ fn windows_and_heap_agree_with_the_definition() {
     all_agree(4, b"abcdefgh", &["a", "bb", "cde", "abcdefgh", "h", "g"]);
 }
 
+/// Adds the token of `left` and `right`, which are tokens; its merge comes last.
+fn join(vocabulary: &mut Vocabulary, left: &[u8], right: &[u8]) {
+    let id = |part| vocabulary.pieces.iter().position(|(_, piece)| *piece == part).unwrap() as u32;
+    let (left, right, piece) = (id(left.to_vec()), id(right.to_vec()), [left, right].concat());
+    let (merged, rank) = (vocabulary.pieces.len() as u32, vocabulary.merges.len() as u32);
+    vocabulary.pieces.push((merged, piece));
+    vocabulary.merges.push(Merge { left, right, merged, rank });
+}
+
+/// Adds runs of `a` as long as 2, 4, 8 and so on.
+fn join_runs(vocabulary: &mut Vocabulary, longest: usize) {
+    let mut part = vec![b'a'];
+    while part.len() < longest {
+        join(vocabulary, &part, &part);
+        part = part.repeat(2);
+    }
+}
+
+/// As a million `=` with GPT-2's vocabulary, where the first ones belong to a space.
+#[test]
+fn windows_join_in_runs_of_one_character() {
+    for longest in [16, 32, 64, 128, 256] {
+        let mut vocabulary = random_vocabulary(&mut Random(9), b"xyz", 12);
+        join(&mut vocabulary, b"q", b"a");
+        join_runs(&mut vocabulary, longest);
+        join(&mut vocabulary, b"qa", &b"a".repeat(longest));
+        join(&mut vocabulary, &b"a".repeat(longest / 8), &b"a".repeat(longest / 16));
+        let bpe = Bpe::new(&vocabulary).unwrap();
+        for count in [1000, 20_001, 100_000] {
+            for text in ["q", "", "x"].map(|first| format!("{first}{}", "a".repeat(count))) {
+                let expected = long::by_heap(&bpe, text.as_bytes());
+                assert_eq!(long::by_windows(&bpe, text.as_bytes()), Some(expected), "{longest}");
+            }
+        }
+    }
+}
+
 /// Tokens as long as whole windows, as vocabularies have them for spaces.
 #[test]
 fn tokens_longer_than_a_window_come_to_an_end() {
     let mut random = Random(8);
     for longest in [64, 128, 1024] {
         let mut vocabulary = random_vocabulary(&mut random, b"xyz", 12);
-        let mut part = vec![b'a'];
-        while part.len() < longest {
-            let left =
-                vocabulary.pieces.iter().position(|(_, piece)| *piece == part).unwrap() as u32;
-            part = part.repeat(2);
-            let (merged, rank) = (vocabulary.pieces.len() as u32, vocabulary.merges.len() as u32);
-            vocabulary.pieces.push((merged, part.clone()));
-            vocabulary.merges.push(Merge { left, right: left, merged, rank });
-        }
+        join_runs(&mut vocabulary, longest);
         let bpe = Bpe::new(&vocabulary).unwrap();
         for count in [100, 300, 5000, 20_000] {
             let run = "a".repeat(count);
