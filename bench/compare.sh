@@ -8,6 +8,7 @@
 # The servers listen on 18100 to 18103; those that are not measured are stopped (SIGSTOP) meanwhile.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+. bench/machine.sh
 machine=${SACCADE_BENCH_MACHINE:-$(uname -m)-$(nproc)c}
 model=${SACCADE_BENCH_MODEL:-models/saccade-tiny}
 name=$(basename "$model")
@@ -25,12 +26,6 @@ llama="bench/peers/llama_cpp.sh run $model 18101 $slots"
 vllm="bench/peers/vllm.sh run $model 18102 $slots"
 servers=(--server saccade=http://127.0.0.1:18100 --server llama.cpp=http://127.0.0.1:18101
   --server vllm=http://127.0.0.1:18102 --server mock=http://127.0.0.1:18103)
-
-describe() {
-  lscpu | grep -E 'Model name|^CPU\(s\)|L[123]'
-  echo "kernel $(uname -r), sched_autogroup_enabled $(cat /proc/sys/kernel/sched_autogroup_enabled 2>/dev/null || echo absent)"
-  echo "commit $(git rev-parse HEAD), model $name, load $(cut -d' ' -f1-3 /proc/loadavg)"
-}
 
 pids=()
 start_ours() {
@@ -126,7 +121,7 @@ part_doctor() {
 }
 
 trap stop_all EXIT
-describe >"$out/machine.txt"
+describe_machine "model $name" >"$out/machine.txt"
 parts=(serve interference nice attack micro doctor)
 [ $# -eq 0 ] || parts=("$@")
 for part in "${parts[@]}"; do

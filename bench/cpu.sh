@@ -20,6 +20,7 @@
 #   SACCADE_BENCH_MACHINE, SACCADE_BENCH_OUT: name of the machine in the folder's name; the folder
 source "$(dirname "$0")/peers/common.sh"
 cd "$(dirname "$0")/.."
+. bench/machine.sh
 machine=${SACCADE_BENCH_MACHINE:-$(uname -m)-$(nproc)c}
 out=${SACCADE_BENCH_OUT:-bench/results/$(date +%F)-$machine-$(git rev-parse --short HEAD)-cpu}
 read -ra shapes <<<"${SACCADE_BENCH_SHAPES:-qwen3-0.6b llama-125m}"
@@ -126,13 +127,6 @@ prepare() {
     done
   done
 }
-describe() {
-  lscpu | grep -E 'Model name|^CPU\(s\)|L[123]'
-  local autogroup=/proc/sys/kernel/sched_autogroup_enabled
-  echo "kernel $(uname -r), sched_autogroup_enabled $(cat $autogroup 2>/dev/null || echo absent)"
-  echo "commit $(git rev-parse HEAD), load $(cut -d' ' -f1-3 /proc/loadavg)"
-  echo "servers ${servers[*]}"
-}
 limits() {
   [ -n "${SACCADE_BENCH_ROOFLINE:-}" ] || return 0
   $SACCADE_BENCH_ROOFLINE | python3 bench/cpu_table.py limits "$out" "$1"
@@ -197,7 +191,7 @@ beside() {
 part_neighbours() { beside neighbours "" ""; }
 part_priority() { beside priority "nice -n -20" "$raised"; }
 
-describe >"$out/machine.txt"
+describe_machine "servers ${servers[*]}" >"$out/machine.txt"
 prepare
 parts=(serve wave neighbours priority)
 [ $# -eq 0 ] || parts=("$@")

@@ -12,6 +12,7 @@
 #   SACCADE_BENCH_BINARY, SACCADE_BENCH_MACHINE, SACCADE_BENCH_OUT: as in bench/cpu.sh
 set -euo pipefail
 cd "$(dirname "$0")/.."
+. bench/machine.sh
 machine=${SACCADE_BENCH_MACHINE:-$(uname -m)-$(nproc)c}
 out=${SACCADE_BENCH_OUT:-bench/results/$(date +%F)-$machine-$(git rev-parse --short HEAD)-emulated}
 read -ra rates <<<"${SACCADE_BENCH_RATES:-1 2 3 4 5 6 7 8 10 12 16 24 32}"
@@ -27,10 +28,7 @@ serve+=" --max-num-seqs 256 --max-num-batched-tokens 2048"
 host="$serve --port 18120 --scheduler host --device-cores 0 --frontend-cores 0"
 device="$serve --port 18121 --scheduler device --device-cores $last --frontend-cores $last"
 
-{
-  lscpu | grep -E 'Model name|^CPU\(s\)|L[123]'
-  echo "commit $(git rev-parse HEAD), load $(cut -d' ' -f1-3 /proc/loadavg)"
-} >"$out/machine.txt"
+describe_machine >"$out/machine.txt"
 for rate in "${rates[@]}"; do
   duration=$([ "$rate" -ge 4 ] && echo "$cell_s" || echo $((cell_s * 3)))
   echo "== $rate requests/s"

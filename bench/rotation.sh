@@ -16,6 +16,7 @@
 #   SACCADE_BENCH_MACHINE, SACCADE_BENCH_OUT: name of the machine in the folder's name; the folder
 set -euo pipefail
 cd "$(dirname "$0")/.."
+. bench/machine.sh
 machine=${SACCADE_BENCH_MACHINE:-$(uname -m)-$(nproc)c}
 out=${SACCADE_BENCH_OUT:-bench/results/$(date +%F)-$machine-$(git rev-parse --short HEAD)-rotation}
 read -ra policies <<<"${SACCADE_BENCH_POLICIES:-fcfs wf sf lvf goodput}"
@@ -78,10 +79,7 @@ part_load() {
   rm -f "$out/server.log"
 }
 
-{
-  lscpu | grep -E 'Model name|^CPU\(s\)|L[123]'
-  echo "commit $(git rev-parse HEAD), model $(basename "$model"), load $(cut -d' ' -f1-3 /proc/loadavg)"
-} >"$out/machine.txt"
+describe_machine "model $(basename "$model")" >"$out/machine.txt"
 parts=(capacity load)
 [ $# -eq 0 ] || parts=("$@")
 for part in "${parts[@]}"; do "part_$part"; done

@@ -7,6 +7,7 @@
 # Machines differ and are shared: compare figures of one run with each other.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+. bench/machine.sh
 machine=${SACCADE_BENCH_MACHINE:-$(uname -m)-$(nproc)c}
 out=bench/results/$(date +%F)-$machine-$(git rev-parse --short HEAD)
 mkdir -p "$out"
@@ -35,7 +36,7 @@ load() {
     --max-concurrency "$2" --num-prompts "$3" --random-input-len "$4" --random-output-len "$5" --json "$1"
 }
 
-{ lscpu | grep -E 'Model name|^CPU\(s\)|L[123]'; uname -r; echo "commit $(git rev-parse HEAD)"; echo "load $(cut -d' ' -f1-3 /proc/loadavg)"; } >"$out/machine.txt"
+describe_machine >"$out/machine.txt"
 build/device-bench/ring_bench | tee "$out/ring.json"
 
 start --device null --max-num-seqs 512 --max-num-batched-tokens 4096
