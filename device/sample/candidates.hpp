@@ -58,10 +58,11 @@ SAC_HD inline Candidates gather(const float* logits, uint32_t n, float max, floa
                                 float min_p, uint32_t* ids, uint32_t* weights) {
   Candidates out = {ids, weights, 0, 0};
   const float inverse_temperature = 1.0f / temperature;
-  const float bound = max - (kReach + 0.1f) * temperature;  // the 0.1: whatever rounding does
+  // The 0.1: whatever rounding does. Of a large max it may make the bound the max itself.
+  const float bound = max - (kReach + 0.1f) * temperature;
   for (uint32_t i = 0; i < n; i += kBlock) {
     // Most blocks of a trained model are out of reach.
-    if (i + kBlock <= n && !any_above(logits + i, bound)) continue;
+    if (i + kBlock <= n && !any_from(logits + i, bound)) continue;
     gather_block(logits, i, n, max, inverse_temperature, min_p, out);
   }
   return out;

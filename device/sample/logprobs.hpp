@@ -78,6 +78,13 @@ SAC_HD inline bool any_above(const float* block, float bound) {
   return above != 0;
 }
 
+/// Whether any of kBlock logits is at the bound or above.
+SAC_HD inline bool any_from(const float* block, float bound) {
+  uint32_t from = 0;
+  for (uint32_t j = 0; j < kBlock; ++j) from |= block[j] >= bound ? 1u : 0u;
+  return from != 0;
+}
+
 /// What turns logits of one row into log-probabilities.
 struct LogNormalizer {
   float max;

@@ -347,6 +347,18 @@ TEST_CASE("hostile logits give a defined token and no hang") {
     z.assign(40, inf);
     CHECK(s.draw(z) < 40);
   }
+  // So far above the others that the draw's reach is lost in rounding, in whole blocks and the
+  // rest.
+  for (const float best : {inf, 1e10f, 5000.0f}) {
+    for (const uint32_t token : {3u, 64u, 127u, 140u}) {
+      Sampler s(150);
+      s.params.temperature = kGreedyTemperature;
+      std::vector<float> z(s.vocab(), 1.0f);
+      z[token] = best;
+      CHECK(s.draw(z) == token);
+      CHECK(unpack(s.record[0]).logprob == 0.0f);
+    }
+  }
   Sampler s(2);  // everything masked
   s.params.min_tokens = 5;
   s.stops = {0, 1};
