@@ -54,6 +54,10 @@ test("chat streams an answer, and the cards move", async () => {
 
 test("a long answer can be stopped", async () => {
   const { page, problems } = await open({ colorScheme: "dark" });
+  // Whatever the model would rather say, the answer is long.
+  await page.route("**/v1/chat/completions", (route) =>
+    route.continue({ postData: { ...route.request().postDataJSON(), ignore_eos: true } }),
+  );
   await page.click("summary");
   await page.fill("#max", "1500");
   await page.fill("#temperature", "1");
