@@ -5,8 +5,8 @@ cd "$(dirname "$0")/.."
 for flavour in plain asan tsan; do
   cmake -S device -B "build/device-$flavour" -G Ninja -DSACCADE_SANITIZER="$flavour" >/dev/null
   cmake --build "build/device-$flavour" --target all
-  ctest --test-dir "build/device-$flavour" --output-on-failure
+  ctest --test-dir "build/device-$flavour" --output-on-failure -j "$(nproc)"
 done
 # Benchmarks are not part of a build; they are held to its interfaces here.
-cmake --build build/device-plain --target ring_bench cpu_step_bench products_bench roofline \
+cmake --build build/device-plain --target ring_bench cpu_step_bench step_grid_bench products_bench roofline \
   copy_bench
