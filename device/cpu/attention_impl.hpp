@@ -1,4 +1,4 @@
-// Attention over the paged KV of one sequence for the query heads of one kv head.
+// Attention over the paged KV of one sequence for the query heads of some kv heads.
 //
 // KV is walked once, in groups of 16 positions that start at multiples of 16. Each query vector, a
 // (row, head) pair, has its own running softmax, updated once per group that it sees; so what a row
@@ -40,6 +40,10 @@ template <class T>
 struct GroupRows {
   const T* k[kAttentionGroup];
   const T* v[kAttentionGroup];
+
+  void next_head(uint32_t head_dim) {
+    for (uint32_t t = 0; t < kAttentionGroup; ++t) k[t] += head_dim, v[t] += head_dim;
+  }
 };
 
 template <class T>
@@ -60,15 +64,14 @@ SAC_INLINE void find_rows(const KvView& kv, uint32_t base, uint32_t begin, uint3
   }
 }
 
-/// Asks for a group's rows ahead of their use: heads are interleaved in a block, and the hardware
-/// does not foresee such strides.
+/// Asks for what all heads of a call read of a group's rows [begin, end), ahead of its use: token
+/// by token, as it stands in memory. The hardware does not foresee such strides.
 template <class T>
-SAC_INLINE void prefetch_rows(const GroupRows<T>& rows, uint32_t head_dim) {
-  for (uint32_t t = 0; t < kAttentionGroup; ++t) {
-    for (uint32_t d = 0; d < head_dim; d += 64 / sizeof(T)) {
-      __builtin_prefetch(rows.k[t] + d);
-      __builtin_prefetch(rows.v[t] + d);
-    }
+SAC_INLINE void prefetch_rows(const GroupRows<T>& rows, uint32_t begin, uint32_t end,
+                              uint32_t elements) {
+  for (uint32_t t = begin; t < end; ++t) {
+    for (uint32_t d = 0; d < elements; d += 64 / sizeof(T)) __builtin_prefetch(rows.k[t] + d);
+    for (uint32_t d = 0; d < elements; d += 64 / sizeof(T)) __builtin_prefetch(rows.v[t] + d);
   }
 }
 
@@ -165,31 +168,47 @@ SAC_INLINE float fold_scores(float (&scores)[kAttentionGroup], Part part, float 
   return factor;
 }
 
+/// Dimensions [d, d + 16 * kWide) of accumulate_group.
+template <class T, uint32_t kQueries, uint32_t kWide>
+SAC_INLINE void accumulate_part(Query* queries, const GroupRows<T>& rows, uint32_t d, Part part,
+                                const float* factors, const float (*weights)[kAttentionGroup]) {
+  constexpr uint32_t kVecs = kWide * kVecsPer16;
+  Vec sum[kQueries][kVecs];
+  for (uint32_t i = 0; i < kQueries; ++i) {
+    for (uint32_t j = 0; j < kVecs; ++j) {
+      sum[i][j] = vec_mul(vec_load(queries[i].acc + d + j * kVecLanes), vec_set(factors[i]));
+    }
+  }
+  for (uint32_t t = part.begin; t < part.end; ++t) {
+    for (uint32_t j = 0; j < kVecs; ++j) {
+      const Vec value = vec_load(rows.v[t] + d + j * kVecLanes);
+      for (uint32_t i = 0; i < kQueries; ++i) {
+        sum[i][j] = vec_fma(vec_set(weights[i][t]), value, sum[i][j]);
+      }
+    }
+  }
+  for (uint32_t i = 0; i < kQueries; ++i) {
+    for (uint32_t j = 0; j < kVecs; ++j) {
+      vec_store(queries[i].acc + d + j * kVecLanes, sum[i][j]);
+    }
+  }
+}
+
 /// acc = acc * factor + sum over t of [begin, end) of weight[t] * v[t], t ascending, for queries
-/// that see the same part of this group.
+/// that see the same part of this group. A sum waits for the one before: few queries take more
+/// dimensions at once.
 template <class T, uint32_t kQueries>
 SAC_INLINE void accumulate_group(Query* queries, const GroupRows<T>& rows, uint32_t padded,
                                  Part part, const float* factors,
                                  const float (*weights)[kAttentionGroup]) {
-  for (uint32_t d = 0; d < padded; d += 16) {
-    Vec sum[kQueries][kVecsPer16];
-    for (uint32_t i = 0; i < kQueries; ++i) {
-      for (uint32_t j = 0; j < kVecsPer16; ++j) {
-        sum[i][j] = vec_mul(vec_load(queries[i].acc + d + j * kVecLanes), vec_set(factors[i]));
-      }
-    }
-    for (uint32_t t = part.begin; t < part.end; ++t) {
-      for (uint32_t j = 0; j < kVecsPer16; ++j) {
-        const Vec value = vec_load(rows.v[t] + d + j * kVecLanes);
-        for (uint32_t i = 0; i < kQueries; ++i) {
-          sum[i][j] = vec_fma(vec_set(weights[i][t]), value, sum[i][j]);
-        }
-      }
-    }
-    for (uint32_t i = 0; i < kQueries; ++i) {
-      for (uint32_t j = 0; j < kVecsPer16; ++j) {
-        vec_store(queries[i].acc + d + j * kVecLanes, sum[i][j]);
-      }
+  constexpr uint32_t kWide = kTileQueries / kQueries;
+  uint32_t d = 0;
+  for (; d + 16 * kWide <= padded; d += 16 * kWide) {
+    accumulate_part<T, kQueries, kWide>(queries, rows, d, part, factors, weights);
+  }
+  if constexpr (kWide > 1) {
+    for (; d < padded; d += 16) {
+      accumulate_part<T, kQueries, 1>(queries, rows, d, part, factors, weights);
     }
   }
 }
@@ -228,34 +247,48 @@ SAC_INLINE void attend_group(Query* queries, uint32_t count, const GroupRows<T>&
   for (; i < count; ++i) attend_tile<T, 1>(queries + i, rows, base, padded, scale);
 }
 
-/// Sets up query `index`: row index / group, head index % group.
+/// Which query is the `index`-th of a call: [num_kv_heads][num_rows][group].
+struct QueryPlace {
+  uint32_t row;
+  uint32_t head;  // among all query heads of the call
+};
+
+SAC_INLINE QueryPlace query_place(const AttentionArgs& a, uint32_t index) {
+  const uint32_t of_head = index % (a.num_rows * a.group);
+  const uint32_t kv_head = index / (a.num_rows * a.group);
+  return {of_head / a.group, kv_head * a.group + of_head % a.group};
+}
+
 SAC_INLINE void open_query(const AttentionArgs& a, uint32_t index, uint32_t padded, float* memory,
                            Query& query) {
-  const uint32_t row = index / a.group;
-  const float* q = a.q + row * a.row_stride + index % a.group * a.head_dim;
+  const QueryPlace place = query_place(a, index);
+  const float* q = a.q + place.row * a.row_stride + place.head * a.head_dim;
   query.q = memory;
   query.acc = memory + padded;
   for (uint32_t d = 0; d < padded; ++d) {
     query.q[d] = d < a.head_dim ? q[d] : 0.0f;
     query.acc[d] = 0.0f;
   }
-  query.end = a.first_position + row + 1;
+  query.end = a.first_position + place.row + 1;
   query.begin = a.window != 0 && query.end > a.window ? query.end - a.window : 0;
   query.max = -__builtin_inff();
   query.sum = 0.0f;
 }
 
 SAC_INLINE void close_query(const AttentionArgs& a, uint32_t index, const Query& query) {
+  const QueryPlace place = query_place(a, index);
   const float inverse = 1.0f / query.sum;
   for (uint32_t d = 0; d < a.head_dim; ++d) query.acc[d] *= inverse;
-  store_activations(a.out, a.out_row + index / a.group, a.out_column + index % a.group * a.head_dim,
-                    query.acc, a.head_dim);
+  store_activations(a.out, a.out_row + place.row, a.out_column + place.head * a.head_dim, query.acc,
+                    a.head_dim);
 }
 
+/// All heads of the call go through a group before the next one: in memory a token's heads stand
+/// side by side.
 template <class T>
 void attention_typed(const AttentionArgs& a) {
   const uint32_t padded = ceil_div(a.head_dim, 16) * 16;
-  const uint32_t count = a.num_rows * a.group;
+  const uint32_t of_head = a.num_rows * a.group, count = of_head * a.num_kv_heads;
   Query* queries = reinterpret_cast<Query*>(a.scratch);
   float* vectors = a.scratch + count * (sizeof(Query) / sizeof(float));
   float* widened = vectors + size_t{count} * 2 * padded;
@@ -264,22 +297,27 @@ void attention_typed(const AttentionArgs& a) {
   }
   const uint32_t begin = queries[0].begin;      // the first row sees the earliest position,
   const uint32_t end = queries[count - 1].end;  // the last row the latest
-  const bool widen = padded != a.head_dim || count > kTileQueries;
+  const bool widen = padded != a.head_dim || of_head > kTileQueries;
   GroupRows<T> next;
   uint32_t base = begin / kAttentionGroup * kAttentionGroup;
   find_rows(a.kv, base, begin, end, next);
   for (; base < end; base += kAttentionGroup) {
-    const GroupRows<T> rows = next;
-    if (base + kAttentionGroup < end) {
-      find_rows(a.kv, base + kAttentionGroup, begin, end, next);
-      prefetch_rows(next, a.head_dim);
-    }
-    if (widen) {
-      GroupRows<float> wide;
-      widen_rows(rows, a.head_dim, padded, widened, wide);
-      attend_group(queries, count, wide, base, padded, a.scale);
-    } else {
-      attend_group(queries, count, rows, base, padded, a.scale);
+    GroupRows<T> rows = next;
+    const bool goes_on = base + kAttentionGroup < end;
+    if (goes_on) find_rows(a.kv, base + kAttentionGroup, begin, end, next);
+    for (uint32_t h = 0; h < a.num_kv_heads; ++h) {
+      if (goes_on) {
+        prefetch_rows(next, kAttentionGroup * h / a.num_kv_heads,
+                      kAttentionGroup * (h + 1) / a.num_kv_heads, a.num_kv_heads * a.head_dim);
+      }
+      if (widen) {
+        GroupRows<float> wide;
+        widen_rows(rows, a.head_dim, padded, widened, wide);
+        attend_group(queries + h * of_head, of_head, wide, base, padded, a.scale);
+      } else {
+        attend_group(queries + h * of_head, of_head, rows, base, padded, a.scale);
+      }
+      rows.next_head(a.head_dim);
     }
   }
   for (uint32_t i = 0; i < count; ++i) close_query(a, i, queries[i]);
@@ -292,17 +330,7 @@ struct Attention {
   static constexpr size_t scratch_floats(uint32_t head_dim, uint32_t group) {
     return attention_scratch_floats(head_dim, group);
   }
-  static void run(const AttentionArgs& a) {
-    AttentionArgs one = a;
-    one.num_kv_heads = 1;
-    for (uint32_t h = 0; h < a.num_kv_heads; ++h) {
-      attention_typed<T>(one);
-      one.q += size_t{a.group} * a.head_dim;
-      one.out_column += a.group * a.head_dim;
-      one.kv.k_offset += a.head_dim * sizeof(T);
-      one.kv.v_offset += a.head_dim * sizeof(T);
-    }
-  }
+  static void run(const AttentionArgs& a) { attention_typed<T>(a); }
 };
 
 }  // namespace SAC_ISA

@@ -17,37 +17,53 @@ constexpr uint32_t vecs_at_once(uint32_t rows) {
   return vecs;
 }
 
+/// One k: rows of x, a stride apart, times the weights w.
+template <uint32_t kRows, uint32_t kVecs>
+SAC_INLINE void multiply_one(const float* x, size_t x_stride, const Vec (&w)[kVecs],
+                             Vec (&acc)[kRows][kVecs]) {
+  for (uint32_t r = 0; r < kRows; ++r) {
+    const Vec value = vec_set(x[r * x_stride]);
+    for (uint32_t v = 0; v < kVecs; ++v) acc[r][v] = vec_fma(value, w[v], acc[r][v]);
+  }
+}
+
 template <class T, uint32_t kRows, uint32_t kVecs>
 SAC_INLINE void multiply_vecs(const float* x, size_t x_stride, const T* const (&at)[kVecs],
                               uint32_t k, Vec (&acc)[kRows][kVecs]) {
   for (uint32_t i = 0; i < k; ++i) {
     Vec w[kVecs];
     for (uint32_t v = 0; v < kVecs; ++v) w[v] = vec_load(at[v] + size_t{i} * kPanelOutputs);
-    for (uint32_t r = 0; r < kRows; ++r) {
-      const Vec value = vec_set(x[r * x_stride + i]);
-      for (uint32_t v = 0; v < kVecs; ++v) acc[r][v] = vec_fma(value, w[v], acc[r][v]);
-    }
+    multiply_one(x + i, x_stride, w, acc);
   }
 }
 
-/// bf16 panels hold pairs of k in one 32-bit word: one shift and one mask make two float vectors.
+/// k that a panel's row is asked for ahead of its use.
+inline constexpr uint32_t kPrefetchK = 32;
+
+/// Asks for the row of a panel that comes kPrefetchK further on: for tiles that take a part of each
+/// row, whose strides the hardware does not foresee.
+SAC_INLINE void prefetch_panel(const Bf16* at) {
+  const uint8_t* row = reinterpret_cast<const uint8_t*>(at + size_t{kPrefetchK} * kPanelOutputs);
+  for (size_t line = 0; line < 2 * kPanelOutputs * sizeof(Bf16); line += 64) {
+    __builtin_prefetch(row + line);
+  }
+}
+
+/// bf16 panels hold pairs of k in one 32-bit word: a shift makes the vector of the first, a mask
+/// that of the second. They are loaded one after the other: both at once would push an accumulator
+/// out of the registers, and every sum would wait for its way through memory.
 template <uint32_t kRows, uint32_t kVecs>
 SAC_INLINE void multiply_vecs(const float* x, size_t x_stride, const Bf16* const (&at)[kVecs],
                               uint32_t k, Vec (&acc)[kRows][kVecs]) {
   for (uint32_t i = 0; i < k; i += 2) {
-    Vec even[kVecs], odd[kVecs];
-    for (uint32_t v = 0; v < kVecs; ++v) {
-      vec_load_pairs(at[v] + size_t{i} * kPanelOutputs, even[v], odd[v]);
-    }
-    for (uint32_t r = 0; r < kRows; ++r) {
-      const Vec value = vec_set(x[r * x_stride + i]);
-      for (uint32_t v = 0; v < kVecs; ++v) acc[r][v] = vec_fma(value, even[v], acc[r][v]);
-    }
+    if constexpr (kVecs < kPanelVecs) prefetch_panel(at[0] + size_t{i} * kPanelOutputs);
+    Vec w[kVecs];
+    for (uint32_t v = 0; v < kVecs; ++v) w[v] = vec_load_even(at[v] + size_t{i} * kPanelOutputs);
+    multiply_one(x + i, x_stride, w, acc);
     if (i + 1 == k) return;
-    for (uint32_t r = 0; r < kRows; ++r) {
-      const Vec value = vec_set(x[r * x_stride + i + 1]);
-      for (uint32_t v = 0; v < kVecs; ++v) acc[r][v] = vec_fma(value, odd[v], acc[r][v]);
-    }
+    asm volatile("" ::: "memory");  // or the compiler would keep what the first loads read
+    for (uint32_t v = 0; v < kVecs; ++v) w[v] = vec_load_odd(at[v] + size_t{i} * kPanelOutputs);
+    multiply_one(x + i + 1, x_stride, w, acc);
   }
 }
 

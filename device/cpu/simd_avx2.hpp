@@ -31,10 +31,13 @@ SAC_INLINE Vec vec_load(const F16* p) {
 }
 
 /// The halves of 32-bit words: elements 0, 2, 4 ... and 1, 3, 5 ...
-SAC_INLINE void vec_load_pairs(const Bf16* p, Vec& even, Vec& odd) {
+SAC_INLINE Vec vec_load_even(const Bf16* p) {
   const __m256i w = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
-  even = _mm256_castsi256_ps(_mm256_slli_epi32(w, 16));
-  odd = _mm256_castsi256_ps(_mm256_and_si256(w, _mm256_set1_epi32(static_cast<int>(0xffff0000u))));
+  return _mm256_castsi256_ps(_mm256_slli_epi32(w, 16));
+}
+SAC_INLINE Vec vec_load_odd(const Bf16* p) {
+  const __m256i w = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
+  return _mm256_castsi256_ps(_mm256_and_si256(w, _mm256_set1_epi32(static_cast<int>(0xffff0000u))));
 }
 
 /// Lane i with lane i + 8, then + 4, + 2, + 1: the one order of every horizontal sum.

@@ -32,10 +32,12 @@ SAC_INLINE Vec vec_load(const F16* p) {
 }
 
 /// The halves of 32-bit words: elements 0, 2, 4 ... and 1, 3, 5 ...
-SAC_INLINE void vec_load_pairs(const Bf16* p, Vec& even, Vec& odd) {
-  const __m512i w = _mm512_loadu_si512(p);
-  even = _mm512_castsi512_ps(_mm512_slli_epi32(w, 16));
-  odd = _mm512_castsi512_ps(_mm512_and_si512(w, _mm512_set1_epi32(static_cast<int>(0xffff0000u))));
+SAC_INLINE Vec vec_load_even(const Bf16* p) {
+  return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_loadu_si512(p), 16));
+}
+SAC_INLINE Vec vec_load_odd(const Bf16* p) {
+  const __m512i high = _mm512_set1_epi32(static_cast<int>(0xffff0000u));
+  return _mm512_castsi512_ps(_mm512_and_si512(_mm512_loadu_si512(p), high));
 }
 
 /// Lane i with lane i + 8, then + 4, + 2, + 1: the one order of every horizontal sum.

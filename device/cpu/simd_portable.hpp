@@ -58,11 +58,15 @@ SAC_INLINE Vec vec_load(const F16* p) {
 }
 
 /// The halves of 32-bit words: elements 0, 2, 4 ... and 1, 3, 5 ...
-SAC_INLINE void vec_load_pairs(const Bf16* p, Vec& even, Vec& odd) {
+SAC_INLINE Vec vec_load_even(const Bf16* p) {
   VecBits w;
   __builtin_memcpy(&w, p, sizeof w);
-  even = __builtin_bit_cast(Vec, w << 16);
-  odd = __builtin_bit_cast(Vec, w & VecBits{0xffff0000u, 0xffff0000u, 0xffff0000u, 0xffff0000u});
+  return __builtin_bit_cast(Vec, w << 16);
+}
+SAC_INLINE Vec vec_load_odd(const Bf16* p) {
+  VecBits w;
+  __builtin_memcpy(&w, p, sizeof w);
+  return __builtin_bit_cast(Vec, w & VecBits{0xffff0000u, 0xffff0000u, 0xffff0000u, 0xffff0000u});
 }
 
 /// Lane i with lane i + 8, then + 4, + 2, + 1: the one order of every horizontal sum.

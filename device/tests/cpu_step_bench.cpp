@@ -6,12 +6,10 @@
 // Prints, from one run: memory read bandwidth, decode tokens/s at several batch sizes with a
 // context of 128 tokens (and the share of the bandwidth that reading the weights takes), prefill
 // tokens/s.
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 
-#include "tests/step_harness.hpp"
+#include "tests/bench_model.hpp"
 
 using namespace saccade;
 using namespace saccade::test;
@@ -20,70 +18,6 @@ namespace {
 
 constexpr uint32_t kMaxLen = 1024;
 constexpr uint32_t kMaxSeqs = 16;
-
-double now_s() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
-
-sac_model_config qwen3_06b() {
-  sac_model_config c = {};
-  c.num_layers = 28;
-  c.hidden_size = 1024;
-  c.intermediate_size = 3072;
-  c.num_heads = 16;
-  c.num_kv_heads = 8;
-  c.head_dim = c.rotary_dim = 128;
-  c.vocab_size = 151936;
-  c.dtype = SAC_DTYPE_BF16;
-  c.qk_norm = 1;
-  c.tied_embeddings = 1;
-  c.rms_norm_eps = 1e-6f;
-  return c;
-}
-
-/// Bytes of all matrices: what a decode step must read.
-double weight_bytes(const sac_model_config& c) {
-  double elements = 0;
-  for (uint32_t role = 0; role < SAC_NUM_TENSOR_ROLES; ++role) {
-    const TensorRole& r = tensor_role(role);
-    if (r.kind != TensorKind::kMatrix) continue;
-    const TensorShape s = tensor_shape(c, role);
-    for (uint32_t layer = 0; layer < (r.per_layer ? c.num_layers : 1); ++layer) {
-      if (tensor_used(c, role, layer)) elements += static_cast<double>(s.rows * s.cols);
-    }
-  }
-  const double bytes_per_weight =
-      c.quantization == SAC_QUANTIZATION_INT8 ? 1 + 4.0 / kQuantGroup : 2;
-  return bytes_per_weight * elements;
-}
-
-/// Best of five readings of 1 GiB by all threads, bytes/s.
-double read_bandwidth(uint32_t threads) {
-  MemoryRegion region(size_t{1} << 30, "the bandwidth test");
-  std::memset(region.data(), 1, region.bytes());
-  const uint64_t* words = static_cast<const uint64_t*>(region.data());
-  const size_t per_thread = region.bytes() / 8 / threads;
-  double best_s = 1e9;
-  for (int run = 0; run < 5; ++run) {
-    std::vector<std::thread> team;
-    std::vector<uint64_t> sums(threads * 16);
-    const double start_s = now_s();
-    for (uint32_t t = 0; t < threads; ++t) {
-      team.emplace_back([&, t] {
-        const uint64_t* at = words + t * per_thread;
-        uint64_t lanes[16] = {};
-        for (size_t i = 0; i + 16 <= per_thread; i += 16) {
-          for (size_t j = 0; j < 16; ++j) lanes[j] += at[i + j];
-        }
-        for (uint64_t lane : lanes) sums[t * 16] += lane;
-      });
-    }
-    for (std::thread& t : team) t.join();
-    best_s = std::min(best_s, now_s() - start_s);
-    if (sums[0] == 1) std::puts("");  // keeps the sums alive
-  }
-  return static_cast<double>(region.bytes()) / best_s;
-}
 
 /// Seconds per decode step of `seqs` sequences at 128 tokens of context, median of 9.
 double decode_s(StepHarness& h, uint32_t seqs) {
@@ -109,13 +43,6 @@ double prefill_s(StepHarness& h, uint32_t rows) {
   return best_s;
 }
 
-const Kernels* kernels_named(const char* name) {
-  for (const Kernels* k : available_kernels()) {
-    if (std::strcmp(k->name, name) == 0) return k;
-  }
-  return nullptr;
-}
-
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -126,7 +53,8 @@ int main(int argc, char** argv) {
   o.max_rows = 512;
   o.num_threads = threads;
   o.kernels = argc > 2 ? kernels_named(argv[2]) : nullptr;
-  const double bandwidth = read_bandwidth(threads);
+  const MemoryRegion gigabyte(size_t{1} << 30, "the bandwidth test");
+  const double bandwidth = read_bandwidth(gigabyte, threads, 5);
   std::printf("threads %u, read bandwidth %.1f GB/s\n", threads, bandwidth / 1e9);
 
   sac_model_config config = qwen3_06b();

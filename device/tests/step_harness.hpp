@@ -24,6 +24,8 @@ struct HarnessOptions {
   uint32_t max_len = 256;
   uint32_t block_size = 16;
   uint32_t num_threads = 1;
+  /// Blocks of the pool; 0: enough for all seats. With fewer, deal() says which are whose.
+  uint32_t num_blocks = 0;
   const Kernels* kernels = nullptr;
 };
 
@@ -49,15 +51,27 @@ class StepHarness {
         prompt_records(size_t{o.max_rows} * kRecordWords) {
     const uint32_t per_seq = ceil_div(o.max_len, o.block_size);
     blocks.resize(size_t{o.num_seats} * per_seq);
-    // Scattered: block ids of a sequence are neither ordered nor adjacent.
-    std::iota(blocks.begin(), blocks.end(), 0u);
-    Rng rng(7);
-    std::shuffle(blocks.begin(), blocks.end(), rng);
+    if (options.num_blocks == 0) options.num_blocks = static_cast<uint32_t>(blocks.size());
+    if (options.num_blocks == blocks.size()) deal(o.num_seats, o.max_len);
     tables = {o.num_seats,   o.max_len,   per_seq,      0,      params.data(), history.data(),
               blocks.data(), bias.data(), stops.data(), nullptr};
     step = std::make_unique<CpuStep>(config, o.num_seats, o.max_rows, o.max_len, o.block_size,
-                                     static_cast<uint32_t>(blocks.size()), o.num_threads, tables,
+                                     options.num_blocks, o.num_threads, tables,
                                      StepOutputs{sampled.data(), prompt_records.data()}, o.kernels);
+  }
+
+  /// Gives each of the first `seats` blocks for `len` tokens, which the pool must have. Scattered:
+  /// block ids of a sequence are neither ordered nor adjacent.
+  void deal(uint32_t seats, uint32_t len) {
+    const uint32_t per_seq = ceil_div(options.max_len, options.block_size);
+    std::vector<uint32_t> ids(options.num_blocks);
+    std::iota(ids.begin(), ids.end(), 0u);
+    Rng rng(7);
+    std::shuffle(ids.begin(), ids.end(), rng);
+    const uint32_t each = ceil_div(len, options.block_size);
+    for (uint32_t i = 0; i < seats * each; ++i) {
+      blocks[size_t{i / each} * per_seq + i % each] = ids.at(i);
+    }
   }
 
   uint32_t* tokens(uint32_t seat) { return history.data() + size_t{seat} * options.max_len; }

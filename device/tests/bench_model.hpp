@@ -1,0 +1,101 @@
+// What the benchmarks of the CPU step share: shapes of models, what a step must move and compute,
+// and what the memory gives.
+#pragma once
+#include <chrono>
+#include <cstring>
+#include <thread>
+
+#include "tests/step_harness.hpp"
+
+namespace saccade::test {
+
+inline double now_s() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+/// bench/models/qwen3-0.6b-shape
+inline sac_model_config qwen3_06b() {
+  sac_model_config c = {};
+  c.num_layers = 28;
+  c.hidden_size = 1024;
+  c.intermediate_size = 3072;
+  c.num_heads = 16;
+  c.num_kv_heads = 8;
+  c.head_dim = c.rotary_dim = 128;
+  c.vocab_size = 151936;
+  c.dtype = SAC_DTYPE_BF16;
+  c.qk_norm = 1;
+  c.tied_embeddings = 1;
+  c.rms_norm_eps = 1e-6f;
+  return c;
+}
+
+/// bench/models/llama-125m-shape
+inline sac_model_config llama_125m() {
+  sac_model_config c = {};
+  c.num_layers = 12;
+  c.hidden_size = 768;
+  c.intermediate_size = 2048;
+  c.num_heads = c.num_kv_heads = 12;
+  c.head_dim = c.rotary_dim = 64;
+  c.vocab_size = 50304;
+  c.dtype = SAC_DTYPE_BF16;
+  c.tied_embeddings = 1;
+  c.rms_norm_eps = 1e-5f;
+  return c;
+}
+
+/// Weights of all matrices: each is read once and multiplied once per row in a decode step.
+inline double num_weights(const sac_model_config& c) {
+  double elements = 0;
+  for (uint32_t role = 0; role < SAC_NUM_TENSOR_ROLES; ++role) {
+    const TensorRole& r = tensor_role(role);
+    if (r.kind != TensorKind::kMatrix) continue;
+    const TensorShape s = tensor_shape(c, role);
+    for (uint32_t layer = 0; layer < (r.per_layer ? c.num_layers : 1); ++layer) {
+      if (tensor_used(c, role, layer)) elements += static_cast<double>(s.rows * s.cols);
+    }
+  }
+  return elements;
+}
+
+/// Bytes of all matrices: what a decode step must read.
+inline double weight_bytes(const sac_model_config& c) {
+  const bool int8 = c.quantization == SAC_QUANTIZATION_INT8;
+  return num_weights(c) * (int8 ? 1 + 4.0 / kQuantGroup : 2);
+}
+
+/// Best of `runs` readings of `region` by all threads, bytes/s.
+inline double read_bandwidth(const MemoryRegion& region, uint32_t threads, int runs) {
+  const uint64_t* words = static_cast<const uint64_t*>(region.data());
+  const size_t per_thread = region.bytes() / 8 / threads;
+  double best_s = 1e9;
+  for (int run = 0; run < runs; ++run) {
+    std::vector<std::thread> team;
+    std::vector<uint64_t> sums(size_t{threads} * 16);
+    const double start_s = now_s();
+    for (uint32_t t = 0; t < threads; ++t) {
+      team.emplace_back([&, t] {
+        const uint64_t* at = words + t * per_thread;
+        uint64_t lanes[16] = {};
+        for (size_t i = 0; i + 16 <= per_thread; i += 16) {
+          for (size_t j = 0; j < 16; ++j) lanes[j] += at[i + j];
+        }
+        for (uint64_t lane : lanes) sums[t * 16] += lane;
+      });
+    }
+    for (std::thread& t : team) t.join();
+    best_s = std::min(best_s, now_s() - start_s);
+    if (sums[0] == 1) std::puts("");  // keeps the sums alive
+  }
+  return static_cast<double>(region.bytes()) / best_s;
+}
+
+inline const Kernels* kernels_named(const char* name) {
+  for (const Kernels* k : available_kernels()) {
+    if (std::strcmp(k->name, name) == 0) return k;
+  }
+  return nullptr;
+}
+
+}  // namespace saccade::test

@@ -1,0 +1,92 @@
+// What a decode step of the CPU device costs as work grows: streams by tokens of context.
+//
+//   step_grid_bench SHAPE KV_GIB [threads = 2] [kernels = best]     SHAPE: qwen3-0.6b | llama-125m
+//
+// Prints a JSON object a line for each point whose KV fits: {"streams", "context", "step_ms"
+// (median of steps), "read_gb_per_s" (what memory gave right before), "weight_bytes", "kv_bytes",
+// "flop"}. Bytes and operations are the least that such a step needs; weights are random, the KV is
+// zero.
+#include <cstdio>
+#include <cstdlib>
+
+#include "tests/bench_model.hpp"
+
+using namespace saccade;
+using namespace saccade::test;
+
+namespace {
+
+constexpr uint32_t kStreams[] = {1, 2, 4, 8, 16, 32, 64, 128, 256};
+constexpr uint32_t kContexts[] = {128, 512, 2048, 8192, 16384};
+constexpr uint32_t kMaxStreams = 256, kMaxLen = 16384, kBlockSize = 16;
+/// A point takes this many steps, and as many more as fit into this time.
+constexpr uint32_t kLeastSteps = 3, kMostSteps = 15;
+constexpr double kPointS = 1.0;
+
+/// Median seconds of a step that gives each of `streams` a token at position context - 1.
+double step_s(StepHarness& h, uint32_t streams, uint32_t context) {
+  std::vector<double> times;
+  const double begin_s = now_s();
+  while (times.size() < kLeastSteps || (times.size() < kMostSteps && now_s() - begin_s < kPointS)) {
+    for (uint32_t s = 0; s < streams; ++s) h.add(s, context - 1, 1, true);
+    const double start_s = now_s();
+    h.run();
+    times.push_back(now_s() - start_s);
+  }
+  std::sort(times.begin(), times.end());
+  return times[times.size() / 2];
+}
+
+/// Multiplications and additions of attention: a query's head against K, and its weights against V.
+double attention_flop(const sac_model_config& c, double streams, double context) {
+  return 4.0 * streams * context * c.num_layers * c.num_heads * c.head_dim;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc < 3) {
+    std::fputs("usage: step_grid_bench qwen3-0.6b|llama-125m KV_GIB [threads] [kernels]\n", stderr);
+    return 2;
+  }
+  const sac_model_config config =
+      std::strcmp(argv[1], "qwen3-0.6b") == 0 ? qwen3_06b() : llama_125m();
+  const double block_bytes = static_cast<double>(CpuStep::kv_block_bytes(config, kBlockSize));
+  HarnessOptions o;
+  o.num_seats = o.max_rows = kMaxStreams;
+  o.max_len = kMaxLen;
+  o.block_size = kBlockSize;
+  o.num_blocks = static_cast<uint32_t>(std::atof(argv[2]) * (1u << 30) / block_bytes);
+  o.num_threads = argc > 3 ? static_cast<uint32_t>(std::atoi(argv[3])) : 2;
+  o.kernels = argc > 4 ? kernels_named(argv[4]) : nullptr;
+  StepHarness h(config, o);
+  h.step->fill_dummy(1);
+  TestModel rope;
+  rope.config = config;
+  fill_rope(rope, kMaxLen, 1e6);
+  if (!h.step->set_rope(rope.cos.data(), rope.sin.data(), rope.cos.size()).empty()) return 1;
+  for (uint32_t s = 0; s < kMaxStreams; ++s) {
+    for (uint32_t i = 0; i < kMaxLen; ++i) h.tokens(s)[i] = (s * 977 + i * 31) % config.vocab_size;
+    h.params[s] = greedy(1);
+  }
+
+  const MemoryRegion quarter(size_t{1} << 28, "the bandwidth test");
+  for (const uint32_t context : kContexts) {
+    const uint32_t each = ceil_div(context, kBlockSize);
+    for (const uint32_t streams : kStreams) {
+      if (uint64_t{each} * streams > o.num_blocks) break;
+      h.deal(streams, context);
+      const double read = read_bandwidth(quarter, o.num_threads, 8);
+      const double step = step_s(h, streams, context);
+      std::printf(
+          "{\"shape\": \"%s\", \"kernels\": \"%s\", \"threads\": %u, \"streams\": %u, \"context\": "
+          "%u, \"step_ms\": %.3f, \"read_gb_per_s\": %.2f, \"weight_bytes\": %.0f, \"kv_bytes\": "
+          "%.0f, \"flop\": %.0f}\n",
+          argv[1], h.step->kernels_name(), o.num_threads, streams, context, step * 1e3, read / 1e9,
+          weight_bytes(config), block_bytes / kBlockSize * context * streams,
+          2 * num_weights(config) * streams + attention_flop(config, streams, context));
+      std::fflush(stdout);
+    }
+  }
+  return 0;
+}
