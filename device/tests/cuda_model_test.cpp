@@ -7,6 +7,22 @@
 using namespace saccade;
 using namespace saccade::test;
 
+namespace {
+
+/// A reference's own records of a prompt, as a device would leave them.
+RecordsByPosition reference_records(const SmallModel& m, const std::vector<uint32_t>& tokens) {
+  ModelReference reference(m, static_cast<uint32_t>(tokens.size()), 0);
+  RecordsByPosition records;
+  for (const uint32_t token : tokens) {
+    const Vector logprobs = reference.look(token, {});
+    reference.accept();
+    records.push_back({{0, static_cast<float>(logprobs[0])}, {1, static_cast<float>(logprobs[1])}});
+  }
+  return records;
+}
+
+}  // namespace
+
 TEST_CASE("small models of every family give the CPU's logprobs, within bf16") {
   Report report;
   const Seeds seeds(4);
@@ -14,5 +30,31 @@ TEST_CASE("small models of every family give the CPU's logprobs, within bf16") {
     check_against_cpu<EmulatedRig>(report, static_cast<uint32_t>(seed),
                                    3 + static_cast<uint32_t>(seed) * 7 % 90, kLogprobBound);
   }
+  // Contexts of more than one chunk; a model with experts that are chosen by a hair.
+  check_against_cpu<EmulatedRig>(report, 5, gpu::kContextChunk + 20, kLogprobBound);
+  check_against_cpu<EmulatedRig>(report, 23, 74, kLogprobBound);
   CHECK(report.failed() == 0);
+}
+
+TEST_CASE("a request has the same records alone and in company, however it is cut") {
+  Report report;
+  const Seeds seeds(3);
+  for (uint64_t seed = seeds.first; seed <= seeds.last; ++seed) {
+    check_independence<EmulatedRig>(report, 1000 + static_cast<uint32_t>(seed), 60);
+  }
+  CHECK(report.failed() == 0);
+}
+
+TEST_CASE("turned choices of experts explain no other error") {
+  const SmallModel m = random_small(23, 40);
+  REQUIRE(m.config.num_experts > 0);
+  const auto tokens = random_prompt(23, 30, m.config.vocab_size);
+  RecordsByPosition records = reference_records(m, tokens);
+  const auto explain = [&] {
+    return explain_by_swaps(m, tokens, static_cast<uint32_t>(tokens.size()), records);
+  };
+  CHECK(explain().error < 1e-4);
+  CHECK(explain().swaps == 0);
+  records[17][1].logprob += 3 * static_cast<float>(kLogprobBound);
+  CHECK(explain().error > kLogprobBound);
 }

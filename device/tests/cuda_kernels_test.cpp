@@ -1,0 +1,500 @@
+// Single kernels of the model on emulated blocks, against their formulas in double and against the
+// CPU's code where that decides, at sizes that fit no tile.
+#include <doctest/doctest.h>
+
+#include "cpu/moe.hpp"
+#include "cuda/model/attention.hpp"
+#include "cuda/model/experts.hpp"
+#include "cuda/model/product.hpp"
+#include "cuda/model/rotate.hpp"
+#include "cuda/model/tests/emulated_model.hpp"
+#include "tests/test_model.hpp"
+
+using namespace saccade;
+using namespace saccade::gpu;
+using namespace saccade::test;
+
+namespace {
+
+using Halves = std::vector<Half>;
+using Floats = std::vector<float>;
+
+constexpr Half kNan = 0x7fff;
+
+float normal(Rng& rng) { return std::normal_distribution<float>()(rng); }
+/// Random numbers that are exact in bf16.
+Halves random_halves(Rng& rng, size_t count) {
+  Halves out(count);
+  for (Half& h : out) h = narrow(normal(rng));
+  return out;
+}
+Floats random_floats(Rng& rng, size_t count) {
+  Floats out(count);
+  for (float& f : out) f = normal(rng);
+  return out;
+}
+
+template <class Kernel>
+void launch(Grid grid, const typename Kernel::Args& args) {
+  Emulator emulator;
+  emulator.launch<Kernel>(grid, Kernel::kSharedBytes, args);
+}
+
+/// Largest difference of a row of bf16 numbers from what it should be.
+double difference(const Half* got, const std::vector<double>& want) {
+  double worst = 0;
+  for (size_t i = 0; i < want.size(); ++i) {
+    const double off = std::abs(widen(got[i]) - want[i]);
+    if (!(off <= worst)) worst = off;  // NaN too
+  }
+  return worst;
+}
+
+// ---- attention --------------------------------------------------------------------------------
+
+struct AttentionShape {
+  uint32_t kv_heads;
+  uint32_t group;
+  uint32_t head_dim;
+  uint32_t window;
+  uint32_t block_size;
+};
+
+/// One sequence's paged KV of the second of two layers, and its queries.
+class AttentionRig {
+ public:
+  AttentionRig(const AttentionShape& shape, uint32_t context, uint32_t seed) : shape_(shape) {
+    Rng rng(seed);
+    const uint32_t width = shape.kv_heads * shape.head_dim;
+    const uint32_t num_blocks = ceil_div(context, shape.block_size);
+    kv_.block_size = shape.block_size;
+    kv_.token_stride = width;
+    kv_.plane = size_t{shape.block_size} * width;
+    kv_.block_bytes = kv_.plane * sizeof(Half) * 4;
+    blocks_.resize(num_blocks);
+    std::iota(blocks_.begin(), blocks_.end(), 0u);
+    std::shuffle(blocks_.begin(), blocks_.end(), rng);
+    // What no position of the sequence has written is NaN: whoever looks there shows it.
+    pool_.assign(num_blocks * kv_.block_bytes / sizeof(Half), kNan);
+    kv_.data = reinterpret_cast<unsigned char*>(pool_.data());
+    for (uint32_t p = 0; p < context; ++p) {
+      for (const bool is_v : {false, true}) {
+        const Halves row = random_halves(rng, width);
+        std::copy(row.begin(), row.end(), kv_row(p, is_v));
+      }
+    }
+    q_ = random_halves(rng, size_t{context} * q_width());
+  }
+
+  /// Rows [first, first + count) as the step cuts them: one alone by chunks, more by tiles.
+  Halves run(uint32_t first, uint32_t count) const {
+    std::vector<Half> out(size_t{count} * q_width(), kNan);
+    PlanCounts counts = {count, 0, 0, 0, 0};
+    std::vector<ChunkItem> items;
+    std::vector<RowTile> tiles;
+    SplitRow split = {};
+    if (count == 1) {
+      for (uint32_t c = 0; c <= first / kContextChunk; ++c) items.push_back({0, 0, first, c});
+      split = {0, 0, static_cast<uint32_t>(items.size())};
+      counts.num_items = split.num_items;
+      counts.num_split_rows = 1;
+    } else {
+      const uint32_t rows = tile_rows_of(shape_.group);
+      for (uint32_t r = 0; r < count; r += rows) {
+        tiles.push_back({0, r, std::min(rows, count - r), first + r});
+      }
+      counts.num_tiles = static_cast<uint32_t>(tiles.size());
+    }
+    Floats sums(items.size() * heads() * shape_.head_dim), scales(items.size() * heads() * 2);
+    gpu::AttentionArgs a = {};
+    a.plan.counts = &counts;
+    a.plan.items = items.data();
+    a.plan.split_rows = &split;
+    a.plan.tiles = tiles.data();
+    a.seats.block_tables = blocks_.data();
+    a.seats.max_blocks_per_seq = static_cast<uint32_t>(blocks_.size());
+    a.q = q_.data() + size_t{first} * q_width();
+    a.q_stride = q_width();
+    a.out = out.data();
+    a.kv = kv_;
+    a.k_offset = 2 * kv_.plane;
+    a.num_heads = heads();
+    a.num_kv_heads = shape_.kv_heads;
+    a.head_dim = shape_.head_dim;
+    a.window = shape_.window;
+    a.scale = 1.44269504f / std::sqrt(static_cast<float>(shape_.head_dim));
+    a.item_sums = sums.data();
+    a.item_scales = scales.data();
+    if (shape_.head_dim <= 64) {
+      run_with<64>(a);
+    } else {
+      run_with<kDimLimit>(a);
+    }
+    return out;
+  }
+
+  /// From the formula.
+  std::vector<double> expected(uint32_t position) const {
+    const uint32_t dim = shape_.head_dim;
+    const uint32_t begin =
+        shape_.window != 0 && position + 1 > shape_.window ? position + 1 - shape_.window : 0;
+    std::vector<double> out(q_width());
+    for (uint32_t h = 0; h < heads(); ++h) {
+      const Half* q = &q_[size_t{position} * q_width() + h * dim];
+      const uint32_t at = h / shape_.group * dim;
+      double total = 0;
+      for (uint32_t t = begin; t <= position; ++t) {
+        double score = 0;
+        for (uint32_t d = 0; d < dim; ++d) score += widen(q[d]) * widen(kv_row(t, false)[at + d]);
+        const double weight = std::exp(score / std::sqrt(static_cast<double>(dim)));
+        total += weight;
+        for (uint32_t d = 0; d < dim; ++d)
+          out[h * dim + d] += weight * widen(kv_row(t, true)[at + d]);
+      }
+      for (uint32_t d = 0; d < dim; ++d) out[h * dim + d] /= total;
+    }
+    return out;
+  }
+
+  uint32_t heads() const { return shape_.kv_heads * shape_.group; }
+  uint32_t q_width() const { return heads() * shape_.head_dim; }
+
+ private:
+  Half* kv_row(uint32_t position, bool is_v) const {
+    auto* block =
+        reinterpret_cast<Half*>(kv_.data + blocks_[position / shape_.block_size] * kv_.block_bytes);
+    return block + 2 * kv_.plane + (is_v ? kv_.plane : 0) +
+           size_t{position % shape_.block_size} * kv_.token_stride;
+  }
+
+  template <uint32_t kDim>
+  void run_with(const gpu::AttentionArgs& a) const {
+    const PlanCounts& counts = *a.plan.counts;
+    // Fewer blocks than units: they walk.
+    launch<ChunkAttentionKernel<kDim>>({3}, a);
+    using Fold = FoldChunksKernel<kDim>;
+    launch<Fold>({1, ceil_div(heads(), Fold::kWarps)}, a);
+    if (counts.num_tiles == 0) return;
+    launch<TileAttentionKernel<kDim>>(
+        {counts.num_tiles, shape_.kv_heads, ceil_div(shape_.group, kTileVectors)}, a);
+  }
+
+  const AttentionShape shape_;
+  KvMemory kv_ = {};
+  std::vector<uint32_t> blocks_;
+  Halves pool_;
+  Halves q_;
+};
+
+// ---- products ---------------------------------------------------------------------------------
+
+/// A weight matrix in tiles, with its rows as they are.
+struct TestMatrix {
+  TestMatrix(uint32_t n, uint32_t k, uint32_t slice_steps, Rng& rng)
+      : n(n), k(k), rows(random_halves(rng, size_t{n} * k)) {
+    view.n = round_up(n, kTileOutputs);
+    view.k = round_up(k, kStep);
+    view.slice_steps = slice_steps;
+    view.slices = ceil_div(view.steps(), slice_steps);
+    memory = std::make_unique<HostMemory>(view.halves() * sizeof(Half));
+    view.data = static_cast<Half*>(memory->data());
+    for (uint32_t o = 0; o < n; ++o) {
+      for (uint32_t i = 0; i < k; ++i) view.data[weight_at(view.k, o, i)] = rows[size_t{o} * k + i];
+    }
+  }
+  uint32_t n, k;
+  Halves rows;
+  std::unique_ptr<HostMemory> memory;
+  MatrixView view = {};
+};
+
+/// y[row][output], slices added in rising order.
+template <uint32_t kRows, bool kSerial>
+Floats multiply(const TestMatrix& m, const HostMemory& x, uint32_t num_rows) {
+  const uint32_t room = round_up(num_rows, kTileOutputs);
+  const uint32_t slices = kSerial ? 1 : m.view.slices;
+  const size_t plane = size_t{room} * m.view.n;
+  Floats sums(slices * plane, __builtin_nanf(""));
+  ProductArgs a = {};
+  a.num_rows = &num_rows;
+  a.weights = m.view.data;
+  a.steps = m.view.steps();
+  a.slice_steps = m.view.slice_steps;
+  a.x = static_cast<const Half*>(x.data());
+  a.x_stride = m.view.k;
+  a.y = {sums.data(), slices, m.view.n, plane};
+  launch<ProductKernel<kRows, kSerial, false, false>>(
+      {ceil_div(num_rows, kRows), m.view.tiles(), slices}, a);
+  Floats y(size_t{num_rows} * m.n);
+  for (uint32_t r = 0; r < num_rows; ++r) {
+    for (uint32_t o = 0; o < m.n; ++o) {
+      float sum = sums[size_t{r} * m.view.n + o];
+      for (uint32_t s = 1; s < slices; ++s) sum += sums[s * plane + size_t{r} * m.view.n + o];
+      y[size_t{r} * m.n + o] = sum;
+    }
+  }
+  return y;
+}
+
+/// Rows of activations, rounded up with zeros.
+std::unique_ptr<HostMemory> activations(const Halves& rows, uint32_t num_rows, uint32_t k) {
+  const uint32_t stride = round_up(k, kStep);
+  auto memory = std::make_unique<HostMemory>(size_t{round_up(num_rows, kTileOutputs)} * stride *
+                                             sizeof(Half));
+  for (uint32_t r = 0; r < num_rows; ++r) {
+    std::copy_n(&rows[size_t{r} * k], k, static_cast<Half*>(memory->data()) + size_t{r} * stride);
+  }
+  return memory;
+}
+
+}  // namespace
+
+TEST_CASE("attention by chunks and by tiles is the formula's, and the same bit for bit") {
+  const AttentionShape shapes[] = {
+      {1, 1, 16, 0, 8},     {2, 3, 80, 0, 16}, {1, 5, 64, 40, 32},
+      {1, 8, 128, 270, 16}, {2, 20, 32, 5, 8},
+  };
+  // Ends beside the borders of a tile of positions (32) and of a chunk (256).
+  const uint32_t contexts[] = {1, 2, 31, 32, 33, 65, 255, 256, 257, 301};
+  uint32_t seed = 0;
+  for (const AttentionShape& shape : shapes) {
+    for (const uint32_t context : contexts) {
+      CAPTURE(shape.group);
+      CAPTURE(shape.head_dim);
+      CAPTURE(shape.window);
+      CAPTURE(context);
+      const AttentionRig rig(shape, context, ++seed);
+      const Halves alone = rig.run(context - 1, 1);
+      // Weights are rounded to bf16 before they meet V, and so are the results.
+      CHECK(difference(alone.data(), rig.expected(context - 1)) < 0.02);
+      if (context == 1) continue;
+      const uint32_t count = std::min(context, 2 + seed * 7 % 40), first = context - count;
+      const Halves chunk = rig.run(first, count);
+      CHECK(std::equal(alone.begin(), alone.end(), chunk.end() - rig.q_width()));
+      CHECK(difference(chunk.data(), rig.expected(first)) < 0.02);
+    }
+  }
+}
+
+TEST_CASE("products are the formula's, and the same for every number of rows in a block") {
+  Rng rng(3);
+  struct Size {
+    uint32_t n, k, rows, slice_steps;
+  };
+  for (const Size size :
+       {Size{1, 8, 1, 1}, {130, 72, 9, 1}, {40, 520, 33, 4}, {257, 200, 130, 3}}) {
+    CAPTURE(size.n);
+    CAPTURE(size.k);
+    const TestMatrix m(size.n, size.k, size.slice_steps, rng);
+    const Halves rows = random_halves(rng, size_t{size.rows} * size.k);
+    const auto memory = activations(rows, size.rows, size.k);
+    const HostMemory& x = *memory;
+    const Floats y = multiply<8, false>(m, x, size.rows);
+    double worst = 0;
+    for (uint32_t r = 0; r < size.rows; ++r) {
+      for (uint32_t o = 0; o < size.n; ++o) {
+        double want = 0;
+        for (uint32_t i = 0; i < size.k; ++i) {
+          want +=
+              double{widen(m.rows[size_t{o} * size.k + i])} * widen(rows[size_t{r} * size.k + i]);
+        }
+        worst = std::max(worst, std::abs(y[size_t{r} * size.n + o] - want));
+      }
+    }
+    CHECK(worst < 1e-4 * std::sqrt(static_cast<double>(size.k)));
+    CHECK(multiply<32, false>(m, x, size.rows) == y);
+    CHECK(multiply<64, false>(m, x, size.rows) == y);
+    CHECK(multiply<128, true>(m, x, size.rows) == y);
+  }
+}
+
+TEST_CASE("a residual sum and its norm") {
+  Rng rng(5);
+  for (const uint32_t hidden : {1u, 4u, 60u, 1030u}) {
+    CAPTURE(hidden);
+    constexpr uint32_t kRowsHere = 3, kSlices = 2;
+    const uint32_t width = round_up(hidden, kStep);
+    // Zero in what was rounded up, as the products leave it.
+    const auto rows_of = [&](uint32_t rows) {
+      Floats values(size_t{rows} * width);
+      for (uint32_t r = 0; r < rows; ++r) {
+        for (uint32_t i = 0; i < hidden; ++i) values[size_t{r} * width + i] = normal(rng);
+      }
+      return values;
+    };
+    Floats sums = rows_of(kRowsHere * kSlices);
+    Floats x = rows_of(kRowsHere), bias = rows_of(1), weight = rows_of(1);
+    const Floats before = x;
+    Halves out(size_t{kRowsHere} * width, kNan);
+    const PlanCounts counts = {kRowsHere, 0, 0, 0, 0};
+    const size_t plane = size_t{kRowsHere} * width;
+    launch<AddNormKernel>({kRowsHere + 1}, {&counts,
+                                            {sums.data(), kSlices, width, plane},
+                                            bias.data(),
+                                            x.data(),
+                                            {weight.data(), out.data(), 1e-5f, hidden, width}});
+    for (uint32_t r = 0; r < kRowsHere; ++r) {
+      std::vector<double> want(width);
+      double squares = 0;
+      for (uint32_t i = 0; i < width; ++i) {
+        const size_t at = size_t{r} * width + i;
+        want[i] = double{before[at]} + sums[at] + sums[plane + at] + bias[i];
+        squares += want[i] * want[i];
+        CHECK(x[at] == doctest::Approx(want[i]).epsilon(1e-5));
+      }
+      const double scale = 1 / std::sqrt(squares / hidden + 1e-5);
+      for (uint32_t i = 0; i < width; ++i) want[i] *= scale * weight[i];
+      CHECK(difference(&out[size_t{r} * width], want) < 0.03);  // values up to 5 in bf16
+    }
+  }
+}
+
+TEST_CASE("queries and keys are normed and rotated, and stand where attention looks") {
+  Rng rng(7);
+  constexpr uint32_t kHeads = 3, kKvHeads = 2, kDim = 48, kRotary = 36, kLen = 20, kSwitch = 6;
+  constexpr uint32_t kAllHeads = kHeads + 2 * kKvHeads, kPosition = 5;
+  for (const uint32_t prompt_len : {4u, 9u}) {  // 9: beyond the switch, other angles
+    CAPTURE(prompt_len);
+    const uint32_t stride = round_up(kAllHeads * kDim, kTileOutputs);
+    Floats qkv = random_floats(rng, stride), bias = random_floats(rng, stride);
+    Floats q_norm = random_floats(rng, kDim), k_norm = random_floats(rng, kDim);
+    const size_t angles = (kLen + kSwitch) * (kRotary / 2);
+    Floats cos = random_floats(rng, angles), sin = random_floats(rng, angles);
+    SeatParams params[2] = {};
+    params[1].prompt_len = prompt_len;
+    const uint32_t blocks[2][3] = {{0, 1, 2}, {5, 3, 4}};
+    constexpr uint32_t kBlockSize = 8;
+    constexpr size_t kPlane = kBlockSize * kKvHeads * kDim;
+    Halves pool(6 * 2 * kPlane, kNan), q(kHeads * kDim, kNan);
+    gpu::PlanRow row = {0, kPosition, 1};
+    const PlanCounts counts = {1, 0, 0, 0, 0};
+    RotateKernel::Args a = {};
+    a.counts = &counts;
+    a.rows = &row;
+    a.seats.params = params;
+    a.seats.block_tables = blocks[0];
+    a.seats.max_blocks_per_seq = 3;
+    a.qkv = {qkv.data(), 1, stride, stride};
+    a.bias = bias.data();
+    a.q_norm = q_norm.data();
+    a.k_norm = k_norm.data();
+    a.cos = cos.data();
+    a.sin = sin.data();
+    a.eps = 1e-5f;
+    a.num_heads = kHeads;
+    a.num_kv_heads = kKvHeads;
+    a.head_dim = kDim;
+    a.rotary_dim = kRotary;
+    a.max_model_len = kLen;
+    a.rope_switch_len = kSwitch;
+    a.q = q.data();
+    a.q_stride = kHeads * kDim;
+    a.kv = {reinterpret_cast<unsigned char*>(pool.data()), 2 * kPlane * sizeof(Half), kPlane,
+            kBlockSize, kKvHeads * kDim};
+    launch<RotateKernel>({1, ceil_div(kAllHeads, RotateKernel::kWarps)}, a);
+    const size_t angle = (kPosition + (prompt_len > kSwitch ? kLen : 0)) * (kRotary / 2);
+    const Half* block = &pool[5 * 2 * kPlane];
+    for (uint32_t h = 0; h < kAllHeads; ++h) {
+      CAPTURE(h);
+      const bool is_q = h < kHeads, is_v = h >= kHeads + kKvHeads;
+      std::vector<double> want(kDim);
+      double squares = 0;
+      for (uint32_t d = 0; d < kDim; ++d) {
+        want[d] = double{qkv[h * kDim + d]} + bias[h * kDim + d];
+        squares += want[d] * want[d];
+      }
+      for (uint32_t d = 0; d < kDim && !is_v; ++d) {
+        want[d] *= (is_q ? q_norm : k_norm)[d] / std::sqrt(squares / kDim + 1e-5);
+      }
+      for (uint32_t i = 0; i < kRotary / 2 && !is_v; ++i) {
+        const double x = want[i], y = want[i + kRotary / 2];
+        want[i] = x * cos[angle + i] - y * sin[angle + i];
+        want[i + kRotary / 2] = y * cos[angle + i] + x * sin[angle + i];
+      }
+      const uint32_t kv_head = (h - kHeads) % kKvHeads;
+      const Half* got =
+          is_q ? &q[h * kDim]
+               : block + (is_v ? kPlane : 0) + (kPosition % kBlockSize * kKvHeads + kv_head) * kDim;
+      CHECK(difference(got, want) < 0.05);  // values up to about 10 in bf16
+    }
+    // One row was written: nothing else of the pool.
+    CHECK(std::count(pool.begin(), pool.end(), kNan) ==
+          static_cast<long>(pool.size() - 2 * kKvHeads * kDim));
+  }
+}
+
+TEST_CASE("routing picks the CPU's experts with the CPU's weights") {
+  Rng rng(11);
+  for (const uint32_t num_experts : {2u, 5u, 33u, 128u, 512u}) {
+    for (const uint32_t per_token : {1u, 2u, 8u, 32u}) {
+      if (per_token > num_experts) continue;
+      CAPTURE(num_experts);
+      CAPTURE(per_token);
+      constexpr uint32_t kRowsHere = 9;
+      const uint32_t stride = round_up(num_experts, kTileOutputs);
+      Floats logits(size_t{kRowsHere} * stride);
+      // Coarse numbers: many are equal.
+      for (float& z : logits) z = rng() % 3 == 0 ? normal(rng) : std::round(2 * normal(rng));
+      sac_model_config config = {};
+      config.num_experts = num_experts;
+      config.experts_per_token = per_token;
+      config.norm_topk_prob = rng() % 2;
+      std::vector<uint32_t> cpu_picks(kRowsHere * per_token), picks(kRowsHere * per_token);
+      Floats cpu_weights(kRowsHere * per_token), weights(kRowsHere * per_token);
+      MoeSpace cpu;
+      cpu.router_logits = logits.data();
+      cpu.router_stride = stride;
+      cpu.picks = cpu_picks.data();
+      cpu.weights = cpu_weights.data();
+      for (uint32_t r = 0; r < kRowsHere; ++r) route_row(config, cpu, r);
+      ExpertSpace space = {};
+      space.picks = picks.data();
+      space.weights = weights.data();
+      const PlanCounts counts = {kRowsHere, 0, 0, 0, 0};
+      launch<RouteKernel>({ceil_div(kRowsHere, RouteKernel::kWarps)},
+                          {&counts,
+                           {logits.data(), 1, stride, logits.size()},
+                           num_experts,
+                           per_token,
+                           config.norm_topk_prob,
+                           space});
+      CHECK(picks == cpu_picks);
+      for (size_t i = 0; i < weights.size(); ++i) {
+        CHECK(weights[i] == doctest::Approx(cpu_weights[i]).epsilon(1e-5));
+      }
+    }
+  }
+}
+
+TEST_CASE("each pick has a slot of its own, in tiles of its expert") {
+  Rng rng(13);
+  for (const uint32_t rows : {1u, 7u, 300u}) {
+    CAPTURE(rows);
+    constexpr uint32_t kExperts = 37, kPerToken = 3;
+    const uint32_t num_picks = rows * kPerToken;
+    const uint32_t tile_slots = expert_tile_slots(num_picks, kExperts);
+    std::vector<uint32_t> picks(num_picks), slots(num_picks, ~0u), slot_row(num_picks, ~0u);
+    for (uint32_t& p : picks) p = rng() % 4 == 0 ? 36 : rng() % kExperts;
+    std::vector<ExpertTile> tiles(max_expert_tiles(kExperts, kPerToken, rows, tile_slots));
+    uint32_t num_tiles = 0;
+    const ExpertSpace space = {picks.data(),    nullptr,      slots.data(),
+                               slot_row.data(), tiles.data(), &num_tiles};
+    const PlanCounts counts = {rows, 0, 0, 0, 0};
+    launch<GroupKernel>({}, {&counts, kExperts, kPerToken, tile_slots, space});
+    REQUIRE(num_tiles <= tiles.size());
+    std::vector<uint32_t> expert_of(num_picks, ~0u);
+    for (uint32_t t = 0; t < num_tiles; ++t) {
+      CHECK(tiles[t].num_slots <= tile_slots);
+      for (uint32_t s = 0; s < tiles[t].num_slots; ++s) {
+        REQUIRE(tiles[t].first_slot + s < num_picks);
+        CHECK(expert_of[tiles[t].first_slot + s] == ~0u);
+        expert_of[tiles[t].first_slot + s] = tiles[t].expert;
+      }
+    }
+    for (uint32_t i = 0; i < num_picks; ++i) {
+      REQUIRE(slots[i] < num_picks);
+      CHECK(expert_of[slots[i]] == picks[i]);
+      CHECK(slot_row[slots[i]] == i / kPerToken);
+    }
+  }
+}
