@@ -19,9 +19,9 @@ use super::{Bpe, Symbols};
 use crate::simd::Isa;
 
 /// Symbols of a window; the next size follows where windows do not agree.
-const WINDOWS: [usize; 3] = [64, MAX_SYMBOLS, 4096];
+const WINDOWS: [usize; 3] = [32, MAX_SYMBOLS, 4096];
 /// Symbols of a window before the one that is encoded with it; enough stay to find a common token.
-const STRIDE: usize = 48;
+const STRIDE: usize = 24;
 /// How many tokens of a window the next one repeats at most. A run of one character ends a window
 /// with a token of each length there is, which the next window will not have: larger ones go back
 /// beyond those.

@@ -9,7 +9,7 @@ use crate::simd::{Isa, MAX_KEYS};
 pub const MAX_SYMBOLS: usize = MAX_KEYS;
 
 /// Most symbols of each of two pieces that are merged together.
-pub const MAX_TWO: usize = 64;
+pub const MAX_TWO: usize = 32;
 
 /// Room for one piece. `keys[i]` is `rank << 8 | i` of the pair that begins at symbol `i`: the
 /// smallest key is the merge that comes next, leftmost first.
@@ -158,6 +158,7 @@ impl Short {
     /// The machine must have `S`.
     #[inline(always)]
     pub unsafe fn merge_two<S: Isa>(one: &mut Self, two: &mut Self, bpe: &Bpe) {
+        const VECTORS: usize = MAX_TWO / 16;
         let lens = [one.len, two.len].map(|len| len.clamp(1, MAX_TWO));
         // SAFETY: the caller's contract, here and below.
         unsafe {
@@ -167,20 +168,20 @@ impl Short {
         one.keys[lens[0] - 1..MAX_TWO].fill(u32::MAX);
         two.keys[lens[1] - 1..MAX_TWO].fill(u32::MAX);
         // SAFETY: as above.
-        let mut keys = unsafe { [one.load::<S, 4>(), two.load::<S, 4>()] };
+        let mut keys = unsafe { [one.load::<S, VECTORS>(), two.load::<S, VECTORS>()] };
         loop {
             // SAFETY: as above.
-            let best = unsafe { [least::<S, 4>(&keys[0]), least::<S, 4>(&keys[1])] };
+            let best = unsafe { [least::<S, VECTORS>(&keys[0]), least::<S, VECTORS>(&keys[1])] };
             if best == [u32::MAX; 2] {
                 return;
             }
             if best[0] != u32::MAX {
                 // SAFETY: as above.
-                unsafe { one.step::<S, 4>(bpe, &mut keys[0], best[0], lens[0]) };
+                unsafe { one.step::<S, VECTORS>(bpe, &mut keys[0], best[0], lens[0]) };
             }
             if best[1] != u32::MAX {
                 // SAFETY: as above.
-                unsafe { two.step::<S, 4>(bpe, &mut keys[1], best[1], lens[1]) };
+                unsafe { two.step::<S, VECTORS>(bpe, &mut keys[1], best[1], lens[1]) };
             }
         }
     }
