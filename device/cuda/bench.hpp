@@ -7,12 +7,16 @@
 
 namespace saccade::test {
 
-/// Nanoseconds per request, in order.
+/// Nanoseconds, in order: the first three of requests by the host's clock, the others of steps by
+/// the clock of whoever runs the tick. Where that is the host, results stand when its wait returns;
+/// only token_ns has what lies between the GPU and that.
 struct Latencies {
   std::vector<double> claim_ns;        // doorbell rung -> the status names the ticket
   std::vector<double> first_token_ns;  // doorbell rung -> the status counts a token
-  std::vector<double> tick_ns;         // of ticks that ran a step, by the device's clock
+  std::vector<double> token_ns;        // between two tokens of a request, as the statuses count
   std::vector<double> gap_ns;          // from the results of a step to the launch of the next
+  std::vector<double> publish_ns;      // from the results of a step to when they are published
+  std::vector<double> tick_ns;         // of ticks that ran a step
 };
 
 inline constexpr uint32_t kBenchTokens = 4;
@@ -66,19 +70,24 @@ Latencies measure(uint32_t num_requests, Made made) {
     const auto since = [&](uint64_t ns) { return static_cast<double>(ns - rung_ns); };
     l.claim_ns.push_back(since(await_status(
         rig.ring, t.slot, [&](uint64_t word) { return sac_status_ticket(word) == t.ticket; })));
-    l.first_token_ns.push_back(since(await_status(rig.ring, t.slot, [&](uint64_t word) {
+    const uint64_t first_ns = await_status(rig.ring, t.slot, [&](uint64_t word) {
       return sac_status_ticket(word) == t.ticket && sac_status_count(word) != 0;
-    })));
-    await_status(rig.ring, t.slot, [](uint64_t word) {
+    });
+    const uint64_t last_ns = await_status(rig.ring, t.slot, [](uint64_t word) {
       return sac_status_state(word) == SAC_STATE_DECODE_COMPLETED;
     });
+    l.first_token_ns.push_back(since(first_ns));
+    l.token_ns.push_back(static_cast<double>(last_ns - first_ns) / (kBenchTokens - 1));
     front.read(t);
   }
   const LifeOutcome outcome = rig.machine.stop();
-  l.tick_ns.assign(outcome.tick_ns.begin(), outcome.tick_ns.end());
-  // A request's four steps follow one another; before its first the device had no work.
-  for (size_t i = 0; i < outcome.gap_ns.size(); ++i)
-    if (i % kBenchTokens != 0) l.gap_ns.push_back(outcome.gap_ns[i]);
+  for (size_t i = 0; i < outcome.times.size(); ++i) {
+    const StepTimes& t = outcome.times[i];
+    l.publish_ns.push_back(t.publish_ns);
+    l.tick_ns.push_back(t.tick_ns);
+    // A request's steps follow one another; before its first the device had no work.
+    if (i % kBenchTokens != 0) l.gap_ns.push_back(t.gap_ns);
+  }
   return l;
 }
 
@@ -98,6 +107,8 @@ inline std::string percentiles_json(const char* name, std::vector<double> ns) {
 inline std::string latencies_json(const Latencies& l) {
   return percentiles_json("prompt_to_claim_us", l.claim_ns) + ",\n  " +
          percentiles_json("submit_to_first_token_us", l.first_token_ns) + ",\n  " +
+         percentiles_json("token_to_token_us", l.token_ns) + ",\n  " +
+         percentiles_json("step_to_publish_us", l.publish_ns) + ",\n  " +
          percentiles_json("step_to_step_us", l.gap_ns) + ",\n  " +
          percentiles_json("tick_with_step_us", l.tick_ns);
 }

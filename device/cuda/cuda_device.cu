@@ -219,12 +219,8 @@ void CudaDevice::reap() {
 LifeOutcome CudaDevice::collect() {
   const LifeState state = copy_back(impl_->life.state, 1)[0];
   const DecisionLog& log = state.scheduler.log;
-  return {copy_back(log.words, log.used),
-          log.dropped,
-          copy_back(state.tick_ns, state.num_tick_ns),
-          copy_back(state.gap_ns, state.num_tick_ns),
-          state.scheduler.stats,
-          state.relaunches};
+  return {copy_back(log.words, log.used), log.dropped, copy_back(state.times, state.num_times),
+          state.scheduler.stats, state.relaunches};
 }
 
 }  // namespace saccade

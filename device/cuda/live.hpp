@@ -18,6 +18,13 @@ namespace saccade {
 
 inline constexpr uint32_t kMaxTickTimes = 1u << 16;
 
+/// What a tick that ran a step took, nanoseconds by the clock of whoever ran it.
+struct StepTimes {
+  uint32_t gap_ns;      // from the results of the step before to this one's launch
+  uint32_t publish_ns;  // from this step's results to when all of them are published
+  uint32_t tick_ns;     // the whole tick
+};
+
 /// Where a tick stands when the code that runs it ends and begins again.
 enum class Resume : uint32_t {
   kBirth = 0,    // nothing has happened yet
@@ -31,9 +38,8 @@ enum class Resume : uint32_t {
 struct LifeState {
   Scheduler scheduler;
   Resume resume;
-  uint32_t num_tick_ns;
-  uint32_t* tick_ns;  // [kMaxTickTimes]: how long each tick took that ran a step
-  uint32_t* gap_ns;   // [kMaxTickTimes]: from a step's results to the launch of the next
+  uint32_t num_times;
+  StepTimes* times;  // [kMaxTickTimes]: the first ones suffice
   uint64_t tick_began_ns;
   uint64_t beats;
   uint64_t relaunches;  // of the scheduler's own graph
@@ -55,8 +61,7 @@ struct Life {
 inline LifeState* lay_out(LifeState& image, Layout& at) {
   auto* state = at.take<LifeState>(1);
   lay_out(image.scheduler, at);
-  image.tick_ns = at.take<uint32_t>(kMaxTickTimes);
-  image.gap_ns = at.take<uint32_t>(kMaxTickTimes);
+  image.times = at.take<StepTimes>(kMaxTickTimes);
   return state;
 }
 
@@ -114,6 +119,20 @@ SAC_HD inline void end_life(const Life& life) {
   store_release(&life.control->life.phase, kLifeLeft);
 }
 
+/// Notes how long after the results before it a step is launched.
+SAC_HD inline void note_gap(LifeState& st, uint64_t launch_ns, uint64_t results_ns) {
+  if (st.num_times < kMaxTickTimes)
+    st.times[st.num_times].gap_ns = static_cast<uint32_t>(launch_ns - results_ns);
+}
+/// Closes the entry of a tick that ran a step and has published its results.
+SAC_HD inline void note_published(LifeState& st) {
+  if (st.num_times >= kMaxTickTimes) return;
+  const uint64_t now_ns = monotonic_ns();
+  StepTimes& t = st.times[st.num_times++];
+  t.publish_ns = static_cast<uint32_t>(now_ns - st.scheduler.step_done_ns);
+  t.tick_ns = static_cast<uint32_t>(now_ns - st.tick_began_ns);
+}
+
 SAC_HD inline void report_tick(const Life& life) {
   // SYNC: release, with the host's acquire: what the tick wrote to the ring is visible.
   store_release(&life.control->life.ticks_done, life.state->scheduler.tick);
@@ -148,8 +167,7 @@ SAC_HD void begin_step(const Life& life, const Env& env) {
   LifeState& st = *life.state;
   const uint64_t results_ns = st.scheduler.step_done_ns;
   note_launch(st.scheduler, env);
-  if (st.num_tick_ns < kMaxTickTimes)
-    st.gap_ns[st.num_tick_ns] = static_cast<uint32_t>(st.scheduler.launch_ns - results_ns);
+  note_gap(st, st.scheduler.launch_ns, results_ns);
   st.resume = Resume::kResults;
 }
 
@@ -159,8 +177,7 @@ SAC_HD void finish_step(const Life& life, Env& env) {
   LifeState& st = *life.state;
   take_results(st.scheduler, load_relaxed(&st.line.done_ns), env);
   end_tick(st.scheduler, env);
-  if (st.num_tick_ns < kMaxTickTimes)  // the first ones suffice
-    st.tick_ns[st.num_tick_ns++] = static_cast<uint32_t>(monotonic_ns() - st.tick_began_ns);
+  note_published(st);
   st.resume = Resume::kTick;
   report_tick(life);
 }

@@ -17,8 +17,7 @@ namespace saccade {
 struct LifeOutcome {
   std::vector<uint64_t> decisions;  // words of the decision log
   uint64_t decisions_dropped = 0;
-  std::vector<uint32_t> tick_ns;  // of ticks that ran a step
-  std::vector<uint32_t> gap_ns;   // from the results before it to its launch; as long
+  std::vector<StepTimes> times;  // of the first ticks that ran a step
   sac_device_stats stats = {};
   uint64_t relaunches = 0;  // of the scheduler's graph, where it relaunches itself
 };

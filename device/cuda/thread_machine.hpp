@@ -239,8 +239,7 @@ class ThreadMachine : public Machine {
     const DecisionLog& log = st.scheduler.log;
     return {{log.words, log.words + log.used},
             log.dropped,
-            {st.tick_ns, st.tick_ns + st.num_tick_ns},
-            {st.gap_ns, st.gap_ns + st.num_tick_ns},
+            {st.times, st.times + st.num_times},
             st.scheduler.stats,
             st.relaunches};
   }

@@ -20,18 +20,12 @@ class HostStep {
 
   void launch(const StepBatch& batch) {
     link_.start(shapes_.find(batch), writer_.write(state_.scheduler, upload_));
-    note_gap();
+    note_gap(state_, monotonic_ns(), state_.scheduler.step_done_ns);
   }
   void wait() { link_.wait(); }
   uint64_t done_ns() const { return 0; }
 
  private:
-  void note_gap() {
-    const Scheduler& s = state_.scheduler;
-    if (state_.num_tick_ns < kMaxTickTimes)
-      state_.gap_ns[state_.num_tick_ns] = static_cast<uint32_t>(monotonic_ns() - s.step_done_ns);
-  }
-
   LifeState& state_;
   const ShapeTable& shapes_;
   PatchWriter& writer_;
@@ -60,8 +54,7 @@ void tick_on_host(const Life& life, Step& step) {
     store_relaxed(&life.control->life.heartbeat, ++st.beats);
     st.tick_began_ns = monotonic_ns();
     const uint32_t num_seqs = tick(s, step, rotation, env);
-    if (num_seqs != 0 && st.num_tick_ns < kMaxTickTimes)
-      st.tick_ns[st.num_tick_ns++] = static_cast<uint32_t>(monotonic_ns() - st.tick_began_ns);
+    if (num_seqs != 0) note_published(st);
     report_tick(life);
     const bool freely = load_relaxed(&life.control->host.permit) == kRunFreely;
     if (num_seqs == 0 && freely && !s.has_finished()) IdleWait::wait(s);
