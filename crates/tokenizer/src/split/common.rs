@@ -39,6 +39,9 @@ pub unsafe fn letters_end<S: Isa>(classes: &Classes, text: &[u8], mut pos: usize
             pos += unsafe { S::ideographs(text, pos) };
         }
         let Some(&byte) = text.get(pos) else { return text.len() };
+        if byte.is_ascii_alphabetic() {
+            continue; // behind an ideograph
+        }
         if byte < 0x80 {
             return pos;
         }
@@ -178,4 +181,41 @@ pub unsafe fn blanks_end<S: Isa>(
     }
     // A word follows: the last blank is its own piece, or part of the word's.
     if end < text.len() && last > pos { last } else { end.min(text.len()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::simd::Scalar;
+    use crate::unicode::classes;
+
+    #[test]
+    fn runs_of_letters_go_through_every_script() {
+        let units = [
+            "a",
+            "Zq",
+            "\u{4e2d}",
+            "\u{6463}\u{9a19}",
+            "\u{e9}",
+            "\u{20bb7}",
+            "\u{3042}",
+            "1",
+            "-",
+        ];
+        for seed in 0..units.len().pow(4) {
+            let text: String =
+                (0..4).map(|i| units[seed / units.len().pow(i) % units.len()]).collect();
+            let text = text.as_bytes();
+            let expected = run_end(classes(), text, 0, LETTER);
+            // SAFETY: portable code, or what the machine was asked for.
+            unsafe {
+                assert_eq!(letters_end::<Scalar>(classes(), text, 0), expected);
+                #[cfg(target_arch = "x86_64")]
+                if is_x86_feature_detected!("avx2") {
+                    use crate::simd::Avx2;
+                    assert_eq!(letters_end::<Avx2>(classes(), text, 0), expected);
+                }
+            }
+        }
+    }
 }
