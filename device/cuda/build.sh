@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
 # Builds the CUDA device with nvcc, tests its code on host threads, checks the machine code, and runs
-# what was linked: its checks where there is a GPU, its clean refusal where there is none.
+# what was linked: its checks where there is a GPU, its clean refusal where there is none. An object is
+# made again when a file that it was made from, or a flag, has changed.
 #   SACCADE_NVCC        an nvcc to use as it is, with its toolkit around it
 #   SACCADE_CUDA_VENV   otherwise: Python environment with device/cuda/requirements.txt; made if missing
 #   SACCADE_CUDA_ARCHS  GPUs to build for [90a 80 100a]
-#   SACCADE_CUDA_STEPS  steps to run, in this order; also: model [twins compile link sass run]
-# Products: build/cuda/: gpu_test, libsaccade_cuda.so.
+#   SACCADE_CUDA_STEPS  steps to run, in this order [twins compile link model sass run]
+# Products: build/cuda/: gpu_test, model_gpu_test, model_bench, libsaccade_cuda.so.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 venv=${SACCADE_CUDA_VENV:-${XDG_CACHE_HOME:-$HOME/.cache}/saccade-ci/cuda}
@@ -17,9 +18,10 @@ max_spill_bytes=0
 max_spill_bytes_elsewhere=256
 # The first is what the target machine has; the others show that nothing prevents them.
 read -ra archs <<<"${SACCADE_CUDA_ARCHS:-90a 80 100a}"
-read -ra steps <<<"${SACCADE_CUDA_STEPS:-twins compile link sass run}"
+read -ra steps <<<"${SACCADE_CUDA_STEPS:-twins compile link model sass run}"
 # Relocatable: these call the device runtime (graph launch, conditions).
 relocatable=" device/cuda/launch/window.cu device/cuda/launch/loop.cu "
+cpu=build/device-plain # what tests/device.sh builds plainly
 host_sources=(device/cuda/launch/shape_grid.cpp device/ring/open_ring.cpp device/host/check.cpp)
 warnings=(-Wall -Wextra -Werror)
 mkdir -p "$out/obj"
@@ -55,26 +57,45 @@ find_toolkit() {
   for arch in "${archs[@]}"; do gencode+=(-gencode "arch=compute_$arch,code=sm_$arch"); done
 }
 
-cuda_sources() { find device/cuda -name '*.cu' | sort; }
+# The model's first: it takes longer than all others together.
+cuda_sources() {
+  find device/cuda/model -name '*.cu' | sort
+  find device/cuda -name '*.cu' -not -path 'device/cuda/model/*' | sort
+}
 object_of() { echo "$out/obj/$(echo "${1#device/cuda/}" | tr / _).o"; }
-fresh() { [ -e "$2" ] && [ -z "$(find device abi -newer "$2" \( -name '*.h' -o -name '*.hpp' -o \
-  -name '*.cuh' -o -path "$1" \) -print -quit)" ]; }
+
+# fresh OBJECT COMMAND...: it was made by this command, from files of which none is newer.
+fresh() {
+  local object=$1 source
+  shift
+  [ -e "$object" ] && [ -e "$object.d" ] && [ "$(cat "$object.command" 2>/dev/null)" = "$*" ] || return 1
+  for source in $(sed 's/^[^:]*: *//; s/\\$//' "$object.d"); do
+    [ -e "$source" ] && [ ! "$source" -nt "$object" ] || return 1
+  done
+}
+
+# make_object OBJECT COMMAND...: unless it is fresh. COMMAND leaves OBJECT.d.
+make_object() {
+  local object=$1
+  shift
+  fresh "$object" "$@" && return
+  rm -f "$object" "$object.command"
+  "$@" -MMD -MF "$object.d" -o "$object" >"$object.log" 2>&1 || {
+    cat "$object.log" >&2
+    rm -f "$object"
+    die "$object: does not compile"
+  }
+  echo "$*" >"$object.command"
+}
 
 # compile SOURCE: all warnings are errors, a host function called from device code among them.
 compile() {
-  local object extra=()
-  object=$(object_of "$1")
-  fresh "$1" "$object" && return
+  local extra=()
   [[ $relocatable == *" $1 "* ]] && extra=(-rdc=true)
   # The numeric headers that the CPU shares give its bits only without contraction.
   [[ $1 == device/cuda/model/* ]] && extra=(-fmad=false)
-  "$nvcc" -std=c++20 -O3 "${gencode[@]}" "${extra[@]}" -Werror all-warnings \
-    -Xcompiler -Wall,-Wextra,-fPIC -Xptxas -v "${includes[@]}" -c "$1" -o "$object" \
-    >"$object.log" 2>&1 || {
-    cat "$object.log" >&2
-    rm -f "$object"
-    die "$1 does not compile"
-  }
+  make_object "$(object_of "$1")" "$nvcc" -std=c++20 -O3 "${gencode[@]}" "${extra[@]}" \
+    -Werror all-warnings -Xcompiler -Wall,-Wextra,-fPIC -Xptxas -v "${includes[@]}" -c "$1"
 }
 
 # Prints each kernel's registers and spills; too many spills are an error.
@@ -102,7 +123,7 @@ check_spills() {
       ++kernels
       kernel = ""
     }
-    END { exit (bad || kernels == 0) }' "$out"/obj/*.log >"$out/kernels.txt" || {
+    END { exit (bad || kernels == 0) }' "$out"/obj/*.cu.o.log >"$out/kernels.txt" || {
     grep -v ' 0 bytes spilled' "$out/kernels.txt" >&2
     die "a kernel spills more than $max_spill_bytes bytes for sm_${archs[0]}, or than" \
       "$max_spill_bytes_elsewhere elsewhere, or none was reported"
@@ -122,7 +143,15 @@ step_twins() {
 
 step_compile() {
   echo "nvcc for sm_{${archs[*]}}:"
-  for source in $(cuda_sources); do compile "$source"; done
+  local source
+  for source in $(cuda_sources); do
+    while [ "$(jobs -rp | wc -l)" -ge "$(nproc)" ]; do wait -n || true; done
+    compile "$source" &
+  done
+  wait
+  for source in $(cuda_sources); do
+    [ -e "$(object_of "$source")" ] || die "$source: no object"
+  done
   check_spills
 }
 
@@ -131,9 +160,9 @@ host_objects() {
   local source object
   for source in "$@"; do
     object=$out/obj/$(echo "$source" | tr / _).o
-    fresh "$source" "$object" ||
-      g++ -std=c++20 -O2 -fPIC "${warnings[@]}" "${includes[@]}" -isystem "$cuda/include" \
-        -c "$source" -o "$object"
+    # -ffp-contract=off as everywhere: results must not depend on what was fused where.
+    make_object "$object" g++ -std=c++20 -O2 -fPIC -ffp-contract=off "${warnings[@]}" "${includes[@]}" \
+      -isystem "$cuda/include" -c "$source"
     echo "$object"
   done
 }
@@ -148,15 +177,10 @@ step_link() {
     -L"$libs" -lcudadevrt
   local test_host plane_host
   test_host=$(host_objects "${host_sources[@]}" device/cuda/launch/host_launcher.cpp)
-  local runtime=(-L"$libs" -lcudadevrt -lcudart_static -ldl -lrt -pthread)
   g++ -std=c++20 -O2 "${warnings[@]}" "${includes[@]}" -isystem "$cuda/include" \
     device/cuda/gpu_test.cpp $test_host \
     $(printf '%s\n' "${objects[@]}" | grep -v '/model_') "$out/obj/dlink.o" "${runtime[@]}" \
     -o "$out/gpu_test"
-  if [ ! -e device/cuda/model/model.cu ]; then
-    echo "linked: $out/gpu_test; no library without the model's kernels"
-    return
-  fi
   plane_host=$(host_objects device/host/config_check.cpp device/host/process.cpp device/cpu/tensor_roles.cpp \
     device/cuda/plane.cpp device/cuda/api.cpp device/cuda/model/*.cpp)
   g++ -shared -static-libstdc++ -static-libgcc -Wl,--no-undefined \
@@ -165,10 +189,22 @@ step_link() {
   echo "linked: $out/gpu_test, $out/libsaccade_cuda.so ($(stat -c %s "$out/libsaccade_cuda.so") bytes)"
 }
 
-# The model's own test and benchmark, beside the CPU device that they are held against.
+# The model's own test and benchmark, beside the CPU device that the test is held against.
 step_model() {
-  [ -x device/cuda/model/build.sh ] || return 0
-  device/cuda/model/build.sh "$cuda" "$out" "${archs[@]/#/sm_}"
+  local generator=()
+  command -v ninja >/dev/null && generator=(-G Ninja)
+  [ -f "$cpu/CMakeCache.txt" ] || cmake -S device -B "$cpu" "${generator[@]}" >/dev/null
+  cmake --build "$cpu" --target saccade_device -j "$(nproc)" >/dev/null
+  local host program source kernels=()
+  for source in model/model.cu rotation/rotation.cu cuda_memory.cu; do
+    kernels+=("$(object_of "device/cuda/$source")")
+  done
+  host=$(host_objects device/cuda/model/*.cpp)
+  for program in model_gpu_test model_bench; do
+    g++ -std=c++20 -O2 $(host_objects "device/cuda/model/tests/$program.cpp") $host \
+      "${kernels[@]}" "$cpu/libsaccade_device.a" "${runtime[@]}" -o "$out/$program"
+  done
+  echo "linked: $out/model_gpu_test, $out/model_bench"
 }
 
 # What the kernels became: instructions that must and must not be in them.
@@ -187,23 +223,28 @@ step_sass() {
   PATH=$tools:$PATH python3 device/cuda/sass_check.py "$out/libsaccade_cuda.so" "sm_${archs[0]}"
 }
 
-# Sets `ran` to what the linked program showed.
+# Runs what was linked; sets `ran` to what it showed.
 step_run() {
-  local code=0
-  "$out/gpu_test" | tee "$out/gpu_test.log" || code=${PIPESTATUS[0]}
-  case $code in
-    0) ran="its checks passed on this GPU" ;;
-    3)
-      grep -q '^no CUDA driver or GPU: cudaError' "$out/gpu_test.log" ||
-        die "gpu_test: exit 3 without its reason"
-      ran="nothing ran on a GPU: there is none here"
-      ;;
-    *) die "gpu_test: exit code $code" ;;
-  esac
+  local program code
+  for program in gpu_test model_gpu_test; do
+    [ -x "$out/$program" ] || continue
+    code=0
+    "$out/$program" | tee "$out/$program.log" || code=${PIPESTATUS[0]}
+    case $code in
+      0) ran="checks passed on this GPU" ;;
+      3)
+        grep -q '^no CUDA driver or GPU: cudaError' "$out/$program.log" ||
+          die "$program: exit 3 without its reason"
+        ran="nothing ran on a GPU: there is none here"
+        ;;
+      *) die "$program: exit code $code" ;;
+    esac
+  done
 }
 
 ran="not run"
 gencode=()
 find_toolkit
+runtime=(-L"$libs" -lcudadevrt -lcudart_static -ldl -lrt -pthread)
 for step in "${steps[@]}"; do "step_$step"; done
 echo "CUDA build is good: ${steps[*]} for sm_{${archs[*]}}, in $out; $ran"

@@ -1,4 +1,5 @@
-// Bandwidth of the rotation on a GPU against what the copy engines reach when the host asks them.
+// Bandwidth of the rotation on a GPU against what the copy engines reach when the host asks them,
+// in one piece (the peak of the link) and by blocks.
 #pragma once
 #include <string>
 

@@ -1,12 +1,17 @@
 // Steps of large models with random weights on a GPU, as JSON: what a decode and a prefill step
-// take, beside what reading the weights at the measured copy bandwidth takes.
-//   model_bench [llama3-8b|qwen3-30b-a3b|qwen3-32b]
+// take, beside the roofline of each decode step, the bytes that it must read at the measured copy
+// bandwidth; and what a decode step takes while KV blocks move both ways as fast as they can.
+//   model_bench [llama3-8b|qwen3-30b-a3b|qwen3-32b]...    [all]
 // Exit codes: 0 done, 2 an error, 3 there is no driver or no GPU.
 #include <algorithm>
+#include <atomic>
+#include <cmath>
 #include <cstdio>
+#include <thread>
 #include <vector>
 
 #include "cuda/model/tests/cuda_rig.hpp"
+#include "cuda/rotation/rotation_bed.hpp"
 
 namespace saccade::test {
 namespace {
@@ -18,6 +23,7 @@ constexpr uint32_t kContext = 1024;  // positions behind each decoded row
 struct Preset {
   const char* name;
   sac_model_config config;
+  bool beside_rotation;  // costs two seconds
 };
 
 sac_model_config dense(uint32_t layers, uint32_t hidden, uint32_t mlp, uint32_t heads,
@@ -44,9 +50,9 @@ std::vector<Preset> presets() {
   moe.num_experts = 128;
   moe.experts_per_token = 8;
   moe.moe_intermediate_size = 768;
-  return {{"llama3-8b", dense(32, 4096, 14336, 32, 128256)},
-          {"qwen3-30b-a3b", moe},
-          {"qwen3-32b", qwen32}};
+  return {{"llama3-8b", dense(32, 4096, 14336, 32, 128256), true},
+          {"qwen3-30b-a3b", moe, false},
+          {"qwen3-32b", qwen32, false}};
 }
 
 class Timer {
@@ -140,13 +146,86 @@ double step_ms(const CudaModel& model, Timer& timer, cudaStream_t stream, const 
   return ms;
 }
 
-/// Weights that one row multiplies with.
-double active_weights(const sac_model_config& c) {
+/// Weights of one layer that `rows` rows multiply with. Of experts: so many as are expected where
+/// each row draws its own evenly.
+double layer_weights(const sac_model_config& c, double rows) {
   const double h = c.hidden_size, q = double{1} * c.num_heads * c.head_dim;
   const double kv = double{1} * c.num_kv_heads * c.head_dim;
-  const double mlp = c.num_experts > 0 ? double{1} * c.experts_per_token * c.moe_intermediate_size
-                                       : double{1} * c.intermediate_size;
-  return c.num_layers * (h * (q + 2 * kv) + q * h + 3 * h * mlp) + h * c.vocab_size;
+  double mlp = c.intermediate_size, router = 0;
+  if (c.num_experts > 0) {
+    const double experts = c.num_experts;
+    const double drawn = experts * (1 - std::pow(1 - c.experts_per_token / experts, rows));
+    mlp = drawn * c.moe_intermediate_size;
+    router = h * experts;
+  }
+  return h * (q + 2 * kv) + q * h + 3 * h * mlp + router;
+}
+
+/// Bytes that a decode step must read: weights, and K and V of `context` positions a row.
+double decode_bytes(const sac_model_config& c, double rows, double context) {
+  const double weights =
+      c.num_layers * layer_weights(c, rows) + double{1} * c.hidden_size * c.vocab_size;
+  const double kv = 2.0 * c.num_layers * c.num_kv_heads * c.head_dim * context * rows;
+  return 2 * (weights + kv);
+}
+
+/// Floating-point operations of a prompt's products; one row has logits. Attention is not counted.
+double prefill_flops(const sac_model_config& c, double rows) {
+  return 2 * (rows * c.num_layers * layer_weights(c, 1) + double{1} * c.hidden_size * c.vocab_size);
+}
+
+/// Copies both ways without a pause on a thread of its own, while it lives.
+class Traffic {
+ public:
+  Traffic(const Bed& bed, RotationWay way, uint32_t workers)
+      : rotation_(bed, way, workers), thread_([this] { run(); }) {}
+  ~Traffic() {
+    stop_.store(true, std::memory_order_relaxed);
+    thread_.join();
+  }
+  /// Of both directions together, so far.
+  double gb_s() const {
+    return static_cast<double>(blocks_.load(std::memory_order_relaxed) * Bed::kBlockBytes) /
+           static_cast<double>(ns_.load(std::memory_order_relaxed) + 1);
+  }
+
+ private:
+  void run() {
+    constexpr uint32_t kBatch = Bed::kBlocks / 8;
+    while (!stop_.load(std::memory_order_relaxed)) {
+      ns_.fetch_add(rotation_.run_ns(kBatch, kBatch), std::memory_order_relaxed);
+      blocks_.fetch_add(2 * kBatch, std::memory_order_relaxed);
+    }
+  }
+
+  BedRotation rotation_;
+  std::atomic<bool> stop_{false};
+  std::atomic<uint64_t> blocks_{0};
+  std::atomic<uint64_t> ns_{0};
+  std::thread thread_;  // last: it uses the others
+};
+
+/// The decode step of `seqs` sequences beside copies of each way.
+void bench_beside_rotation(const CudaModel& model, Timer& timer, cudaStream_t stream,
+                           uint32_t seqs) {
+  const Bed bed;
+  int major = 0;
+  require(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0),
+          "cudaDeviceGetAttribute");
+  const char* comma = "";
+  std::printf("],\n   \"decode_beside_rotation\": [");
+  for (const RotationWay way : {RotationWay::kVector, RotationWay::kBulk}) {
+    if (way == RotationWay::kBulk && major < 9) continue;
+    for (const uint32_t workers : {2u, 8u}) {
+      const Traffic traffic(bed, way, workers);
+      const double ms = step_ms(model, timer, stream, {seqs, seqs, false});
+      std::printf(
+          "%s{\"batch\": %u, \"way\": \"%s\", \"blocks\": %u, \"ms\": %.4f, "
+          "\"both_gb_s\": %.2f}",
+          comma, seqs, way == RotationWay::kBulk ? "bulk" : "vector", workers, ms, traffic.gb_s());
+      comma = ", ";
+    }
+  }
 }
 
 void bench_model(const Preset& preset, Timer& timer, cudaStream_t stream, double bandwidth) {
@@ -165,17 +244,37 @@ void bench_model(const Preset& preset, Timer& timer, cudaStream_t stream, double
   for (const uint32_t seqs : {1u, 16u, 64u, 256u}) {
     tables.set_batch(seqs, 1, kContext - 1);
     const double ms = step_ms(model, timer, stream, {seqs, seqs, false});
-    std::printf("%s{\"batch\": %u, \"ms\": %.4f, \"weights_at_copy_bandwidth_ms\": %.4f}", comma,
-                seqs, ms, active_weights(preset.config) * 2 / bandwidth * 1e3);
+    std::printf("%s{\"batch\": %u, \"ms\": %.4f, \"roofline_ms\": %.4f}", comma, seqs, ms,
+                decode_bytes(preset.config, seqs, kContext) / bandwidth * 1e3);
     comma = ", ";
+  }
+  if (preset.beside_rotation) {
+    constexpr uint32_t kBeside = 64;
+    tables.set_batch(kBeside, 1, kContext - 1);
+    bench_beside_rotation(model, timer, stream, kBeside);
   }
   tables.set_batch(1, kRows, 0);
   const double ms = step_ms(model, timer, stream, {kRows, 1, true});
   std::printf("],\n   \"prefill\": {\"rows\": %u, \"ms\": %.3f, \"tflops\": %.1f}}", kRows, ms,
-              2 * active_weights(preset.config) * kRows / (ms * 1e-3) * 1e-12);
+              prefill_flops(preset.config, kRows) / (ms * 1e-3) * 1e-12);
 }
 
-int run(const char* only) {
+/// The presets that `names` names; all of them if it is empty.
+std::vector<Preset> chosen(const std::vector<std::string>& names) {
+  std::vector<Preset> all = presets();
+  if (names.empty()) return all;
+  std::vector<Preset> some;
+  for (const std::string& name : names) {
+    const auto found =
+        std::find_if(all.begin(), all.end(), [&](const Preset& p) { return name == p.name; });
+    if (found == all.end()) throw std::runtime_error("no model is called " + name);
+    some.push_back(*found);
+  }
+  return some;
+}
+
+int run(const std::vector<std::string>& names) {
+  const std::vector<Preset> models = chosen(names);
   const std::string reason = no_gpu_reason();
   if (!reason.empty()) {
     std::printf("no CUDA driver or GPU: %s\n", reason.c_str());
@@ -187,8 +286,7 @@ int run(const char* only) {
   const double bandwidth = copy_bandwidth(timer, stream);
   std::printf("{\"copy_bytes_per_s\": %.4g, \"context\": %u, \"models\": [\n", bandwidth, kContext);
   const char* comma = "";
-  for (const Preset& preset : presets()) {
-    if (only != nullptr && std::string(only) != preset.name) continue;
+  for (const Preset& preset : models) {
     std::printf("%s", comma);
     bench_model(preset, timer, stream, bandwidth);
     std::fflush(stdout);
@@ -203,7 +301,7 @@ int run(const char* only) {
 
 int main(int argc, char** argv) {
   try {
-    return saccade::test::run(argc > 1 ? argv[1] : nullptr);
+    return saccade::test::run({argv + 1, argv + argc});
   } catch (const std::exception& e) {
     std::fprintf(stderr, "error: %s\n", e.what());
     return 2;

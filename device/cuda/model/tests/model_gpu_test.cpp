@@ -1,5 +1,6 @@
 // The model on a GPU against the CPU's, and against itself in other company: the checks of
 // tests/cuda_model_test.cpp with real blocks.
+//   model_gpu_test [--quick]    60 seeds, or 4 for slow tools around it
 // Exit codes: 0 all is well, 1 a check failed, 2 an error, 3 there is no driver or no GPU.
 #include "cuda/model/tests/cuda_rig.hpp"
 #include "cuda/model/tests/model_checks.hpp"
@@ -8,7 +9,7 @@ namespace {
 
 constexpr int kExitNoGpu = 3;
 
-int run() {
+int run(uint32_t seeds) {
   using namespace saccade::test;
   const std::string reason = no_gpu_reason();
   if (!reason.empty()) {
@@ -16,15 +17,20 @@ int run() {
     return kExitNoGpu;
   }
   Report report;
-  check_model<CudaRig>(report, 60);
+  check_model<CudaRig>(report, seeds);
   return report.failed() == 0 ? 0 : 1;
 }
 
 }  // namespace
 
-int main() {
+int main(int argc, char** argv) {
+  const bool quick = argc == 2 && std::string(argv[1]) == "--quick";
+  if (argc > 1 && !quick) {
+    std::fprintf(stderr, "usage: %s [--quick]\n", argv[0]);
+    return 2;
+  }
   try {
-    return run();
+    return run(quick ? 4 : 60);
   } catch (const std::exception& e) {
     std::fprintf(stderr, "error: %s\n", e.what());
     return 2;
