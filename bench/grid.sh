@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # What a decode step of the cpu device costs as work grows, next to what the machine allows: 1 to 256 streams, 128 to
 # 16,384 tokens of context, as far as their KV fits into memory. Into bench/results/<date>-<machine>-<commit>-grid:
-# grid.jsonl, limits.json, tables.md, SHAPE.svg. Needs g++, cmake and matplotlib (bench/requirements.txt).
+# grid.jsonl, limits.json, SHAPE.svg, tables on standard output. Needs g++, cmake and matplotlib (bench/requirements.txt).
 #   SACCADE_BENCH_SHAPES  (qwen3-0.6b llama-125m)
 #   SACCADE_BENCH_KV_GIB  memory of the KV pool (half of what is available)
 #   SACCADE_BENCH_MACHINE, SACCADE_BENCH_OUT: as in bench/cpu.sh
@@ -20,4 +20,4 @@ build/device-bench/roofline "$(nproc)" | tee "$out/limits.json"
 for shape in "${shapes[@]}"; do
   build/device-bench/step_grid_bench "$shape" "$kv_gib" "$(nproc)"
 done | tee "$out/grid.jsonl"
-python3 bench/grid_table.py "$out" | tee "$out/tables.md"
+python3 bench/grid_table.py "$out"
