@@ -21,7 +21,8 @@ const char* check_owners(const Scheduler& s, const Tier& tier, std::vector<bool>
       const uint32_t block = tier.tables[size_t{seat} * s.limits.max_blocks_per_seq() + b];
       if (block >= tier.pool.num_blocks) return "a block table names a block that does not exist";
       if (held[block]) return "a block has two owners";
-      if (tier.pool.owner[block] != seat) return "the pool and a block table disagree on an owner";
+      if (tier.pool.states[block].owner != seat)
+        return "the pool and a block table disagree on an owner";
       held[block] = true;
     }
   }
@@ -34,8 +35,9 @@ const char* check_free(const Scheduler& s, const BlockPool& pool, std::vector<bo
     const uint32_t block = pool.free_ring[(pool.head + i) % pool.num_blocks];
     if (block >= pool.num_blocks) return "the free list names a block that does not exist";
     if (held[block]) return "a free block has an owner, or is free twice";
-    if (pool.owner[block] != kNoOwner) return "a free block is marked as owned";
-    if (pool.fence[block] > s.step) return "a free block waits for a step that was never launched";
+    if (pool.states[block].owner != kNoOwner) return "a free block is marked as owned";
+    if (pool.states[block].fence > s.step)
+      return "a free block waits for a step that was never launched";
     if (!pool.is_still(block, s.copies)) return "a block is free while a copy touches it";
     held[block] = true;
   }
@@ -49,10 +51,11 @@ const char* check_tier(const Scheduler& s, const Tier& tier) {
   if (const char* wrong = check_free(s, pool, held)) return wrong;
   uint32_t in_transit = 0;
   for (uint32_t block = 0; block < pool.num_blocks; ++block) {
-    if (pool.down_fence[block] > s.copies.down.asked || pool.up_fence[block] > s.copies.up.asked)
+    if (pool.states[block].down_fence > s.copies.down.asked ||
+        pool.states[block].up_fence > s.copies.up.asked)
       return "a block waits for a copy that was never asked for";
     if (held[block]) continue;
-    if (pool.owner[block] != kInTransit) return "a block is neither free nor held";
+    if (pool.states[block].owner != kInTransit) return "a block is neither free nor held";
     if (pool.is_still(block, s.copies)) return "a block is in transit, but no copy touches it";
     ++in_transit;
   }
@@ -60,16 +63,17 @@ const char* check_tier(const Scheduler& s, const Tier& tier) {
 }
 
 /// Every copy under way is one that its two blocks wait for.
-const char* check_queue(const Scheduler& s, const CopyQueue& queue, const uint64_t* device_fence,
-                        const uint64_t* host_fence) {
+const char* check_queue(const Scheduler& s, const CopyQueue& queue, uint64_t BlockState::*fence) {
   if (queue.done > queue.asked || queue.urgent > queue.asked)
     return "a copy was counted that was never asked for";
   if (queue.asked - queue.done > queue.capacity) return "more copies are under way than fit";
+  if (queue.end != queue.asked % queue.capacity) return "a copy queue lost its end";
   for (uint64_t n = queue.done + 1; n <= queue.asked; ++n) {
     const BlockCopy& copy = queue.at(n);
     if (copy.device_block >= s.limits.num_blocks || copy.host_block >= s.limits.num_host_blocks)
       return "a copy names a block that does not exist";
-    if (device_fence[copy.device_block] < n || host_fence[copy.host_block] < n)
+    if (s.pool.states[copy.device_block].*fence < n ||
+        s.host_pool.states[copy.host_block].*fence < n)
       return "a block does not wait for its copy";
   }
   return nullptr;
@@ -77,9 +81,8 @@ const char* check_queue(const Scheduler& s, const CopyQueue& queue, const uint64
 
 const char* check_copies(const Scheduler& s) {
   if (s.limits.num_host_blocks == 0) return s.copies.idle() ? nullptr : "a copy without a tier";
-  if (const char* wrong = check_queue(s, s.copies.down, s.pool.down_fence, s.host_pool.down_fence))
-    return wrong;
-  return check_queue(s, s.copies.up, s.pool.up_fence, s.host_pool.up_fence);
+  if (const char* wrong = check_queue(s, s.copies.down, &BlockState::down_fence)) return wrong;
+  return check_queue(s, s.copies.up, &BlockState::up_fence);
 }
 
 /// The last step read no block that a copy was writing, and wrote none that a copy was reading.
@@ -92,9 +95,9 @@ const char* check_batch(const Scheduler& s) {
     for (uint32_t b = 0; b < end; ++b) {
       const uint32_t block = s.tables.block_table(q.seat)[b];
       const bool written = b >= q.first_position / s.limits.block_size;
-      if (s.pool.up_fence[block] > s.copies.up.done)
+      if (s.pool.states[block].up_fence > s.copies.up.done)
         return "a step ran on a block that a copy was writing";
-      if (written && s.pool.down_fence[block] > s.copies.down.done)
+      if (written && s.pool.states[block].down_fence > s.copies.down.done)
         return "a step wrote a block that a copy was reading";
     }
   }
@@ -170,6 +173,9 @@ const char* check_waiting(const Scheduler& s) {
       return "a waiting request has a seat or another state";
     if (prev != kNone && s.requests[prev].arrival >= r.arrival)
       return "the waiting list is not in order of arrival";
+    if (r.candidate >= s.num_waiting || s.candidate_slots[r.candidate] != slot ||
+        s.candidates[r.candidate].order != r.arrival)
+      return "a waiting request is not among the candidates";
     prev = slot;
   }
   if (prev != s.waiting_tail || count != s.num_waiting) return "the waiting list lost its end";

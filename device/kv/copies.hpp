@@ -35,17 +35,22 @@ struct CopyQueue {
   uint64_t asked;     // number of the last copy asked for
   uint64_t urgent;    // number of the last one that a request waits for; the others are background
   uint64_t done;      // number of the last copy done, as the tick saw it when it began
+  uint32_t end;       // place of the next copy: asked % capacity, without the division
 
   SAC_HD void reset(uint32_t host_blocks) {
     capacity = host_blocks;
-    asked = urgent = done = 0;
+    asked = urgent = done = end = 0;
   }
+  /// Where copy n stands in the ring, n of 1 .. asked + 1; and where the one behind it does.
+  SAC_HD uint32_t place(uint64_t n) const { return static_cast<uint32_t>((n - 1) % capacity); }
+  SAC_HD uint32_t next_place(uint32_t place) const { return place + 1 == capacity ? 0 : place + 1; }
   /// Copy n of done + 1 .. asked.
-  SAC_HD const BlockCopy& at(uint64_t n) const { return ring[(n - 1) % capacity]; }
+  SAC_HD const BlockCopy& at(uint64_t n) const { return ring[place(n)]; }
   SAC_HD uint32_t in_flight() const { return static_cast<uint32_t>(asked - done); }
   /// Appends a copy and returns its number. There is room: see capacity.
   SAC_HD uint64_t ask(BlockCopy copy, bool is_urgent) {
-    ring[asked % capacity] = copy;
+    ring[end] = copy;
+    end = next_place(end);
     ++asked;
     if (is_urgent) urgent = asked;
     return asked;

@@ -11,27 +11,8 @@
 
 namespace saccade {
 
-SAC_HD inline uint64_t target_ns(float seconds, uint64_t fallback_ns) {
-  return seconds > 0 ? static_cast<uint64_t>(static_cast<double>(seconds) * 1e9) : fallback_ns;
-}
-
-/// What is the same for a request in every state.
-SAC_HD inline Candidate candidate_of(const Scheduler& s, uint32_t slot) {
-  const Request& r = s.requests[slot];
-  Candidate c = {};
-  c.order = r.arrival;
-  c.arrival_ns = c.entered_ns = r.arrival_ns;
-  c.slo_ttft_ns = target_ns(r.descriptor.slo_ttft_s, s.limits.slo_ttft_ns);
-  c.slo_tbt_ns = target_ns(r.descriptor.slo_tbt_s, s.limits.slo_tbt_ns);
-  c.priority = r.descriptor.priority;
-  c.state = CandidateState::kWaiting;
-  c.blocks = s.limits.blocks_for(r.descriptor.prompt_len + 1);
-  c.prompt_tokens_left = r.descriptor.prompt_len;
-  return c;
-}
-
-SAC_HD inline Candidate seated_candidate(const Scheduler& s, const Seat& seat) {
-  Candidate c = candidate_of(s, seat.slot);
+SAC_HD inline void describe_seated(const Scheduler& s, const Seat& seat, Candidate& c) {
+  describe(s, seat.slot, c);
   c.entered_ns = seat.moved_ns;
   c.first_token_ns = seat.first_token_ns;
   c.last_token_ns = seat.last_token_ns;
@@ -41,39 +22,39 @@ SAC_HD inline Candidate seated_candidate(const Scheduler& s, const Seat& seat) {
   if (seat.num_blocks == 0) {
     c.state = CandidateState::kRotatedOut;
     c.blocks = s.limits.blocks_for(seat.num_tokens + 1);
-    return c;
+    return;
   }
   c.state = CandidateState::kRunning;
   c.fixed = is_rotating_in(s, seat) || seat.num_produced == seat.entered_produced ? 1 : 0;
   c.blocks = seat.num_blocks;
   c.blocks_to_send = s.limits.blocks_for(seat.num_computed) - seat.num_host;
-  return c;
 }
 
-SAC_HD inline void add_candidate(Scheduler& s, uint32_t slot, const Candidate& c) {
-  s.candidate_slots[s.num_candidates] = slot;
-  s.candidates[s.num_candidates++] = c;
-}
-
-/// Fills the candidates; returns the blocks that running requests need for their next tokens.
-SAC_HD inline uint32_t gather_candidates(Scheduler& s) {
-  s.num_candidates = 0;
+/// Adds the seated to the candidates, behind those who wait. Returns the blocks that running
+/// requests need for their next tokens.
+SAC_HD inline uint32_t gather_seated(Scheduler& s) {
+  s.num_candidates = s.num_waiting;
   uint32_t growth = 0;
   for (uint32_t i = 0; i < s.num_running; ++i) {
     const Seat& seat = s.seats[s.running[i]];
     if (reader_room(s, seat) == 0 || is_rotating_out(s, seat)) continue;
-    add_candidate(s, seat.slot, seated_candidate(s, seat));
+    s.candidate_slots[s.num_candidates] = seat.slot;
+    describe_seated(s, seat, s.candidates[s.num_candidates++]);
     const uint32_t needed = s.limits.blocks_for(seat.num_tokens);
     if (seat.num_blocks != 0 && needed > seat.num_blocks) growth += needed - seat.num_blocks;
   }
-  for (uint32_t slot = s.waiting_head; slot != kNone; slot = s.requests[slot].next)
-    add_candidate(s, slot, candidate_of(s, slot));
   return growth;
 }
 
+/// A list of candidates becomes one of slots, which stay what they are while requests are seated.
+SAC_HD inline void name_slots(const Scheduler& s, uint32_t* list, uint32_t count) {
+  for (uint32_t i = 0; i < count; ++i) list[i] = s.candidate_slots[list[i]];
+}
+
+/// The policy's two lists, by slots.
 SAC_HD inline PolicyOutput ask_policy(Scheduler& s) {
   PolicyInput in = {};
-  in.growth_blocks = gather_candidates(s);
+  in.growth_blocks = gather_seated(s);
   in.now_ns = s.tick_ns;
   in.step_ns = s.mean_step_ns;
   in.step_rows = s.limits.max_num_batched_tokens;
@@ -85,6 +66,8 @@ SAC_HD inline PolicyOutput ask_policy(Scheduler& s) {
   in.settings = s.limits.policy_settings;
   PolicyOutput out = {s.bring_in, s.preempt, s.policy_scratch, s.policy_keys, 0, 0};
   decide(s.limits.policy, in, s.policy_state, out);
+  name_slots(s, out.bring_in, out.num_bring_in);
+  name_slots(s, out.preempt, out.num_preempt);
   return out;
 }
 
@@ -106,11 +89,11 @@ SAC_HD inline void choose(Scheduler& s) {
   if (!feed_starved(s)) return;
   const PolicyOutput out = ask_policy(s);
   for (uint32_t i = 0; i < out.num_preempt; ++i) {
-    const uint32_t seat_index = s.requests[s.candidate_slots[out.preempt[i]]].seat;
+    const uint32_t seat_index = s.requests[out.preempt[i]].seat;
     if (seat_index != kNone && is_resident(s, s.seats[seat_index])) preempt(s, seat_index);
   }
   for (uint32_t i = 0; i < out.num_bring_in; ++i)
-    if (!bring_in(s, s.candidate_slots[out.bring_in[i]])) break;
+    if (!bring_in(s, out.bring_in[i])) break;
   if (!anyone_on_device(s)) admit_by_age(s);
 }
 

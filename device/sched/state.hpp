@@ -86,6 +86,7 @@ struct Request {
   uint32_t prev;
   uint32_t copied;  // 1 + the ticket whose descriptor was copied before it was accepted; 0 = none
   uint32_t in_bounds;  // 1: the copied descriptor keeps every bound
+  uint32_t candidate;  // while it waits: its place among the candidates
 };
 
 struct FrontendWatch {
@@ -141,7 +142,9 @@ struct Scheduler {
   BlockPool pool;       // device memory
   BlockPool host_pool;  // host memory
   Copies copies;        // between them
-  // What the policy is shown, and where it answers; see choose.hpp. All [num_slots].
+  // What the policy is shown, and where it answers; see choose.hpp. All [num_slots]. The first
+  // num_waiting candidates are those who wait for a seat, in any order; they stand here for as long
+  // as they wait, since nothing about them changes.
   Candidate* candidates;
   uint32_t* candidate_slots;
   uint32_t* bring_in;
@@ -189,10 +192,7 @@ struct Scheduler {
 
 inline void lay_out(BlockPool& pool, uint32_t blocks, Layout& at) {
   pool.free_ring = at.take<uint32_t>(blocks);
-  pool.owner = at.take<uint32_t>(blocks);
-  pool.fence = at.take<uint64_t>(blocks);
-  pool.down_fence = at.take<uint64_t>(blocks);
-  pool.up_fence = at.take<uint64_t>(blocks);
+  pool.states = at.take<BlockState>(blocks);
 }
 
 /// Hands out every array of `s` from `at`; call with a measuring Layout first. Limits must be set.

@@ -34,9 +34,11 @@ SAC_HD inline void count_done(CopyQueue& queue, uint64_t claimed) {
   if (claimed > queue.done && claimed <= queue.asked) queue.done = claimed;
 }
 SAC_HD inline void settle_blocks(Scheduler& s, const CopyQueue& queue, uint64_t done_before) {
-  for (uint64_t n = done_before + 1; n <= queue.done; ++n) {
-    s.pool.settle(queue.at(n).device_block, s.copies);
-    s.host_pool.settle(queue.at(n).host_block, s.copies);
+  uint32_t at = queue.place(done_before + 1);
+  for (uint64_t n = done_before; n < queue.done; ++n) {
+    s.pool.settle(queue.ring[at].device_block, s.copies);
+    s.host_pool.settle(queue.ring[at].host_block, s.copies);
+    at = queue.next_place(at);
   }
 }
 template <class Engine>
@@ -46,8 +48,8 @@ SAC_HD void settle(Scheduler& s, Engine& engine) {
   const uint64_t down_before = c.down.done, up_before = c.up.done;
   count_done(c.down, engine.down_done());
   count_done(c.up, engine.up_done());
-  settle_blocks(s, c.down, down_before);
-  settle_blocks(s, c.up, up_before);
+  if (c.down.done != down_before) settle_blocks(s, c.down, down_before);
+  if (c.up.done != up_before) settle_blocks(s, c.up, up_before);
 }
 
 /// Asks for a copy of the first block that host memory has not. False if no host block is free.
@@ -57,7 +59,7 @@ SAC_HD inline bool copy_down(Scheduler& s, uint32_t seat_index, bool urgent) {
   if (to == kNoBlock) return false;
   const uint32_t from = s.block_table(seat_index)[seat.num_host];
   seat.down_fence = s.copies.down.ask({from, to}, urgent);
-  s.pool.down_fence[from] = s.host_pool.down_fence[to] = seat.down_fence;
+  s.pool.states[from].down_fence = s.host_pool.states[to].down_fence = seat.down_fence;
   s.host_table(seat_index)[seat.num_host++] = to;
   ++(urgent ? s.stats.blocks_down_urgent : s.stats.blocks_down_eager);
   return true;
@@ -100,7 +102,8 @@ SAC_HD inline uint32_t fetch_up(Scheduler& s, uint32_t seat_index) {
   for (uint32_t i = 0; i < count; ++i) {
     const BlockCopy copy = {s.block_table(seat_index)[i], s.host_table(seat_index)[i]};
     seat.up_fence = s.copies.up.ask(copy, true);
-    s.pool.up_fence[copy.device_block] = s.host_pool.up_fence[copy.host_block] = seat.up_fence;
+    s.pool.states[copy.device_block].up_fence = seat.up_fence;
+    s.host_pool.states[copy.host_block].up_fence = seat.up_fence;
   }
   s.stats.blocks_up += count;
   // The partial block will change: its copy ends with this one.

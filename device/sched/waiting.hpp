@@ -1,9 +1,28 @@
 // The queue of requests without a seat: a doubly linked list through slots, oldest at the head, so
-// that a cancelled one leaves in constant time.
+// that a cancelled one leaves in constant time. Beside it stands what a policy is shown of each:
+// under overload they are thousands, and a tick that gathered them anew would do little else.
 #pragma once
 #include "sched/state.hpp"
 
 namespace saccade {
+
+SAC_HD inline uint64_t target_ns(float seconds, uint64_t fallback_ns) {
+  return seconds > 0 ? static_cast<uint64_t>(static_cast<double>(seconds) * 1e9) : fallback_ns;
+}
+
+/// A request as a policy sees it while it has no seat; also what is the same in every state.
+SAC_HD inline void describe(const Scheduler& s, uint32_t slot, Candidate& c) {
+  const Request& r = s.requests[slot];
+  c = Candidate{};
+  c.order = r.arrival;
+  c.arrival_ns = c.entered_ns = r.arrival_ns;
+  c.slo_ttft_ns = target_ns(r.descriptor.slo_ttft_s, s.limits.slo_ttft_ns);
+  c.slo_tbt_ns = target_ns(r.descriptor.slo_tbt_s, s.limits.slo_tbt_ns);
+  c.priority = r.descriptor.priority;
+  c.state = CandidateState::kWaiting;
+  c.blocks = s.limits.blocks_for(r.descriptor.prompt_len + 1);
+  c.prompt_tokens_left = r.descriptor.prompt_len;
+}
 
 SAC_HD inline void waiting_push(Scheduler& s, uint32_t slot) {
   Request& r = s.requests[slot];
@@ -15,7 +34,9 @@ SAC_HD inline void waiting_push(Scheduler& s, uint32_t slot) {
     s.requests[s.waiting_tail].next = slot;
   }
   s.waiting_tail = slot;
-  ++s.num_waiting;
+  r.candidate = s.num_waiting++;
+  s.candidate_slots[r.candidate] = slot;
+  describe(s, slot, s.candidates[r.candidate]);
 }
 
 SAC_HD inline void waiting_remove(Scheduler& s, uint32_t slot) {
@@ -30,7 +51,11 @@ SAC_HD inline void waiting_remove(Scheduler& s, uint32_t slot) {
   } else {
     s.requests[r.next].prev = r.prev;
   }
-  --s.num_waiting;
+  // The last candidate takes the place that comes free.
+  const uint32_t last = --s.num_waiting;
+  s.candidates[r.candidate] = s.candidates[last];
+  s.candidate_slots[r.candidate] = s.candidate_slots[last];
+  s.requests[s.candidate_slots[last]].candidate = r.candidate;
 }
 
 }  // namespace saccade

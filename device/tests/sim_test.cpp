@@ -55,7 +55,7 @@ TEST_CASE("every planted bug is reported") {
       // blocks
       [](S& s) { s.block_table(s.running[0])[0] = s.block_table(s.running[1])[0]; },
       [](S& s) { s.block_table(s.running[0])[0] = s.limits.num_blocks; },
-      [](S& s) { s.pool.owner[s.block_table(s.running[0])[0]] = kNoOwner; },
+      [](S& s) { s.pool.states[s.block_table(s.running[0])[0]].owner = kNoOwner; },
       [](S& s) { --s.seats[s.running[0]].num_blocks; },
       [](S& s) { s.pool.release(s.block_table(s.running[0])[0], 0, s.copies); },
       [](S& s) { s.pool.allocate(0, s.step_done); },
@@ -80,6 +80,8 @@ TEST_CASE("every planted bug is reported") {
       [](S& s) { ++s.num_waiting; },
       [](S& s) { s.requests[s.waiting_head].arrival = UINT64_MAX; },
       [](S& s) { s.requests[s.waiting_head].state = SAC_STATE_DECODE_COMPLETED; },
+      [](S& s) { s.requests[s.waiting_head].candidate = s.requests[s.waiting_tail].candidate; },
+      [](S& s) { std::swap(s.candidates[0], s.candidates[1]); },
       [](S& s) { s.requests[s.seats[s.running[0]].slot].seat = kNone; },
       [](S& s) { s.requests[40].state = SAC_STATE_PREFILL_PENDING; },
       [](S& s) { s.requests[40].seat = 0; },

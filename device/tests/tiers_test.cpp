@@ -270,7 +270,7 @@ bool some_rotating_in(const Scheduler& s) { return s.copies.up.in_flight() > 0; 
 /// The first block that a copy down under way reads and nobody owns.
 uint32_t block_in_transit(const Scheduler& s) {
   for (uint32_t block = 0; block < s.limits.num_blocks; ++block)
-    if (s.pool.owner[block] == kInTransit) return block;
+    if (s.pool.states[block].owner == kInTransit) return block;
   return kNoBlock;
 }
 
@@ -285,22 +285,22 @@ TEST_CASE("every broken fence is found by the invariants at once") {
       {some_device_block_in_transit,
        [](Scheduler& s) {
          const uint32_t block = block_in_transit(s);
-         s.pool.owner[block] = kNoOwner;
+         s.pool.states[block].owner = kNoOwner;
          --s.pool.num_in_transit;
          s.pool.free_ring[(s.pool.head + s.pool.num_free++) % s.limits.num_blocks] = block;
        }},
       // a block forgets the copy that reads it
       {some_device_block_in_transit,
-       [](Scheduler& s) { s.pool.down_fence[block_in_transit(s)] = 0; }},
+       [](Scheduler& s) { s.pool.states[block_in_transit(s)].down_fence = 0; }},
       // a host block forgets the copy that writes it
       {some_device_block_in_transit,
        [](Scheduler& s) {
-         s.host_pool.down_fence[s.copies.down.at(s.copies.down.asked).host_block] = 0;
+         s.host_pool.states[s.copies.down.at(s.copies.down.asked).host_block].down_fence = 0;
        }},
       // a free block waits for a step that nobody launched
       {some_device_block_in_transit,
        [](Scheduler& s) {
-         s.host_pool.fence[s.host_pool.free_ring[s.host_pool.head]] = s.step + 1;
+         s.host_pool.states[s.host_pool.free_ring[s.host_pool.head]].fence = s.step + 1;
        }},
       // a request forgets what it holds in host memory
       {some_rotating_in,

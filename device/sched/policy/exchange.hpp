@@ -13,10 +13,11 @@ enum class Line : uint32_t { kPass, kHold };
 
 /// Blocks of everyone who is not on the device fit: nothing to decide but the order.
 SAC_HD inline bool everything_fits(const PolicyInput& in) {
+  const uint64_t spare = spare_blocks(in);
   uint64_t needed = 0;
-  for (uint32_t i = 0; i < in.num_candidates; ++i)
+  for (uint32_t i = 0; i < in.num_candidates && needed <= spare; ++i)
     if (!is_running(in.candidates[i])) needed += in.candidates[i].blocks;
-  return needed <= spare_blocks(in);
+  return needed <= spare;
 }
 
 /// Lies above every lag: who waited longer than settings.max_wait_ns goes first and holds the line.
@@ -33,50 +34,44 @@ SAC_HD inline int64_t ran_key(const PolicyInput& in, const Candidate& c) {
   return -static_cast<int64_t>(since(in.now_ns, c.entered_ns));
 }
 
-/// May this one be preempted by choice? Not before it has yielded a token (its prompt would wait
-/// for nothing), and not before it has run for a while.
-SAC_HD inline bool may_leave(const PolicyInput& in, const Candidate& c) {
-  return is_running(c) && c.fixed == 0 && c.produced != 0 &&
-         since(in.now_ns, c.entered_ns) > in.settings.min_run_ns;
-}
-
 /// Takes entrants by rank while their blocks fit the budget. Returns the blocks that they claim.
-SAC_HD inline uint64_t take_entrants(const PolicyInput& in, PolicyOutput& out, Claim claim,
-                                     Line line) {
-  Ranking entrants = rank_entrants(in, out);
+SAC_HD inline uint64_t take_entrants(const PolicyInput& in, PolicyOutput& out, const Sides& sides,
+                                     Claim claim, Line line) {
+  Ranking entrants = rank_entrants(in, out, sides);
   const uint64_t spare = spare_blocks(in);
   const uint64_t most = spare + (claim == Claim::kNobody ? 0 : in.settings.b_xfer_blocks);
   uint64_t taken = 0;
+  const auto fits = [&](const Candidate& c) {
+    const bool claims =
+        claim == Claim::kEverybody || (claim == Claim::kFirstTokens && waits_for_first_token(c));
+    return taken + c.blocks <= (claims ? most : spare);
+  };
+  Patience patience;
   // Everyone needs a block at least: when none is left, nobody further down can fit.
   for (uint32_t i = 0; i < entrants.size() && taken < most; ++i) {
     const uint32_t index = entrants.at(i);
     const Candidate& c = in.candidates[index];
-    const bool claims =
-        claim == Claim::kEverybody || (claim == Claim::kFirstTokens && waits_for_first_token(c));
-    const uint64_t budget = spare + (claims ? in.settings.b_xfer_blocks : 0);
-    if (taken + c.blocks <= budget) {
+    if (fits(c)) {
       taken += c.blocks;
       out.bring_in[out.num_bring_in++] = index;
     } else if (line == Line::kHold || out.keys[index] >= kOverdueKey) {
       break;
+    } else if (patience.ends()) {
+      // Who does not fit now will not later: only those who hold the line are waited for.
+      entrants.thin([&](uint32_t other) {
+        return fits(in.candidates[other]) || out.keys[other] >= kOverdueKey;
+      });
     }
   }
   return taken;
 }
 
-/// Those who may leave, from the bottom of the rank of out.keys; lies in out.scratch.
-SAC_HD inline Ranking rank_leavers(const PolicyInput& in, PolicyOutput& out) {
-  uint32_t count = 0;
-  for (uint32_t i = 0; i < in.num_candidates; ++i)
-    if (may_leave(in, in.candidates[i])) out.scratch[count++] = i;
-  return {in, out.keys, out.scratch, count, Ranking::End::kLast};
-}
-
 /// Lists in out.preempt, lowest in rank first, who leaves until `missing` blocks are covered. KV
 /// that finds no room in host memory would be lost: its owner stays. Returns the blocks that come
 /// free.
-SAC_HD inline uint64_t take_victims(const PolicyInput& in, PolicyOutput& out, uint64_t missing) {
-  Ranking leavers = rank_leavers(in, out);
+SAC_HD inline uint64_t take_victims(const PolicyInput& in, PolicyOutput& out, const Sides& sides,
+                                    uint64_t missing) {
+  Ranking leavers = rank_leavers(in, out, sides);
   uint64_t host_room = in.free_host_blocks, freed = 0;
   for (uint32_t i = 0; i < leavers.size() && freed < missing; ++i) {
     const uint32_t index = leavers.at(i);
@@ -103,12 +98,15 @@ SAC_HD inline void balance(const PolicyInput& in, PolicyOutput& out, uint64_t wa
   }
 }
 
-/// out.keys: entrants come in from the top of their rank, running ones leave from the bottom.
-SAC_HD inline void exchange(const PolicyInput& in, PolicyOutput& out, Claim claim, Line line) {
-  const uint64_t wanted = take_entrants(in, out, claim, line);
+/// By rank of `key_of`: entrants come in from the top, running ones leave from the bottom.
+template <class Key>
+SAC_HD inline void exchange(const PolicyInput& in, PolicyOutput& out, Claim claim, Line line,
+                            const Key& key_of) {
+  const Sides sides = take_sides(in, out, key_of);
+  const uint64_t wanted = take_entrants(in, out, sides, claim, line);
   const uint64_t spare = spare_blocks(in);
   if (wanted <= spare) return;
-  balance(in, out, wanted, take_victims(in, out, wanted - spare));
+  balance(in, out, wanted, take_victims(in, out, sides, wanted - spare));
 }
 
 }  // namespace saccade

@@ -6,9 +6,8 @@
 namespace saccade {
 
 SAC_HD inline void decide_fcfs(const PolicyInput& in, PolicyOutput& out) {
-  for (uint32_t i = 0; i < in.num_candidates; ++i)
-    out.keys[i] = -static_cast<int64_t>(in.candidates[i].order);
-  Ranking entrants = rank_entrants(in, out);
+  const Sides sides = take_sides(in, out, [](const Candidate& c) { return age_key(c); });
+  Ranking entrants = rank_entrants(in, out, sides);
   uint64_t left = spare_blocks(in);
   while (out.num_bring_in < entrants.size()) {
     const uint32_t blocks = in.candidates[entrants.at(out.num_bring_in)].blocks;

@@ -90,6 +90,15 @@ struct DeviceLoad {
   uint64_t missed = 0;   // blocks of those among them whose TBT steps as long as now would miss
   uint32_t waiting = 0;  // requests without a seat
 
+  /// Counts a request as it stands.
+  SAC_HD void see(const Candidate& c, uint64_t step_ns, uint64_t least_step_ns) {
+    if (is_running(c)) total += c.blocks;
+    if (c.state == CandidateState::kWaiting) {
+      ++waiting;
+    } else {
+      add(c, step_ns, least_step_ns);
+    }
+  }
   /// Counts a request that has begun.
   SAC_HD void add(const Candidate& c, uint64_t step_ns, uint64_t least_step_ns) {
     const double target = static_cast<double>(c.slo_tbt_ns);
@@ -136,17 +145,25 @@ SAC_HD inline void follow(const PolicyInput& in, PolicyState& state) {
   state.last_tick_ns = in.now_ns;
 }
 
-/// Gives the oldest late request its turn, if enough has come in since the last one had it.
-SAC_HD inline void grant_turn(const PolicyInput& in, PolicyState& state, const PolicyOutput& out) {
-  if (state.late_turn != 0) return;
-  const Candidate* oldest = nullptr;
-  for (uint32_t i = 0; i < in.num_candidates; ++i) {
-    const Candidate& c = in.candidates[i];
-    if (is_running(c) || out.keys[i] > kLateKey) continue;
-    if (oldest == nullptr || c.order < oldest->order) oldest = &c;
+/// Gives the oldest late request its turn, if enough has come in since the last one had it. Whose
+/// turn it is goes before everybody.
+SAC_HD inline void grant_turn(const PolicyInput& in, PolicyState& state, PolicyOutput& out,
+                              const Sides& sides) {
+  uint32_t oldest = in.num_candidates;  // nobody
+  for (uint32_t i = 0; i < sides.num_entrants; ++i) {
+    const uint32_t index = out.bring_in[i];
+    const uint64_t order = in.candidates[index].order;
+    const bool has_turn = order + 1 == state.late_turn;
+    const bool may_have_it = state.late_turn == 0 && out.keys[index] <= kLateKey;
+    if (!has_turn && !may_have_it) continue;
+    if (oldest == in.num_candidates || order < in.candidates[oldest].order) oldest = index;
   }
-  if (oldest != nullptr && state.late_credit >= uint64_t{in.settings.late_share} * oldest->blocks)
-    state.late_turn = oldest->order + 1;
+  if (oldest == in.num_candidates) return;
+  const Candidate& c = in.candidates[oldest];
+  if (state.late_turn == 0 && state.late_credit < uint64_t{in.settings.late_share} * c.blocks)
+    return;
+  state.late_turn = c.order + 1;
+  out.keys[oldest] = kOverdueKey;
 }
 
 /// Blocks that are free, or come free by preempting those with the most slack.
@@ -194,24 +211,33 @@ SAC_HD inline bool is_welcome(const PolicyInput& in, const PolicyState& state,
 
 /// Lets entrants in by rank of out.keys, until one finds no room.
 SAC_HD inline void let_in(const PolicyInput& in, const PolicyState& state, DeviceLoad& load,
-                          PolicyOutput& out) {
-  Ranking entrants = rank_entrants(in, out);
-  Ranking leavers = rank_leavers(in, out);
+                          PolicyOutput& out, const Sides& sides) {
+  Ranking entrants = rank_entrants(in, out, sides);
+  Ranking leavers = rank_leavers(in, out, sides);
   Room room = {int64_t{in.free_blocks} - in.growth_blocks, in.free_host_blocks, 0, 0};
   uint32_t seats = in.free_seats;
   if (room.blocks < 0) room.make(in, leavers, out, 0, kGrowthSlackNs);
+  const auto may_enter = [&](uint32_t index) {
+    const Candidate& c = in.candidates[index];
+    return (c.state != CandidateState::kWaiting || seats != 0) && is_welcome(in, state, load, c);
+  };
+  Patience patience;
   for (uint32_t i = 0; i < entrants.size(); ++i) {
     const uint32_t index = entrants.at(i);
     const Candidate& c = in.candidates[index];
-    const bool is_new = c.state == CandidateState::kWaiting;
-    if ((is_new && seats == 0) || !is_welcome(in, state, load, c)) continue;
+    if (!may_enter(index)) {
+      // Who is held back now will be to the end: each that is let in leaves less room for others,
+      // and while steps are too long, nobody new is let in.
+      if (patience.ends()) entrants.thin(may_enter);
+      continue;
+    }
     const int64_t slack = slack_ns(in, c);
     const bool claims = !is_late(c, slack) && slack < kUrgentNs;
     if (c.blocks > room.blocks &&
         !(claims && room.make_all(in, leavers, out, c.blocks, slack + kClaimNs)))
       return;
     room.blocks -= c.blocks;
-    if (is_new) {
+    if (c.state == CandidateState::kWaiting) {
       --seats;
       load.add(c, in.step_ns, state.least_step_ns);
     }
@@ -223,23 +249,14 @@ SAC_HD inline void decide_goodput(const PolicyInput& in, PolicyState& state, Pol
   follow(in, state);
   DeviceLoad load;
   load.total = in.free_blocks;
-  for (uint32_t i = 0; i < in.num_candidates; ++i) {
-    const Candidate& c = in.candidates[i];
-    out.keys[i] = goodput_key(in, c);
-    if (is_running(c)) load.total += c.blocks;
-    if (c.state == CandidateState::kWaiting) {
-      ++load.waiting;
-    } else {
-      load.add(c, in.step_ns, state.least_step_ns);
-    }
-  }
+  const Sides sides = take_sides(in, out, [&](const Candidate& c) {
+    load.see(c, in.step_ns, state.least_step_ns);
+    return goodput_key(in, c);
+  });
   const bool fits = everything_fits(in) && load.waiting <= in.free_seats;
   if (fits && !load.steps_too_long()) return decide_fcfs(in, out);
-  grant_turn(in, state, out);
-  for (uint32_t i = 0; i < in.num_candidates; ++i)
-    if (!is_running(in.candidates[i]) && in.candidates[i].order + 1 == state.late_turn)
-      out.keys[i] = kOverdueKey;
-  let_in(in, state, load, out);
+  grant_turn(in, state, out, sides);
+  let_in(in, state, load, out, sides);
 }
 
 }  // namespace saccade

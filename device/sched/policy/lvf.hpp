@@ -35,12 +35,10 @@ SAC_HD inline int64_t virtual_lag_ns(const PolicyInput& in, const Candidate& c) 
 
 SAC_HD inline void decide_lvf(const PolicyInput& in, PolicyOutput& out) {
   if (everything_fits(in)) return decide_fcfs(in, out);
-  for (uint32_t i = 0; i < in.num_candidates; ++i) {
-    const Candidate& c = in.candidates[i];
+  exchange(in, out, Claim::kEverybody, Line::kPass, [&](const Candidate& c) {
     const bool goes_first = !is_running(c) && is_overdue(in, c);
-    out.keys[i] = goes_first ? overdue_key(in, c) : virtual_lag_ns(in, c);
-  }
-  exchange(in, out, Claim::kEverybody, Line::kPass);
+    return goes_first ? overdue_key(in, c) : virtual_lag_ns(in, c);
+  });
 }
 
 }  // namespace saccade

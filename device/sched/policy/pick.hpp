@@ -42,10 +42,21 @@ class Ranking {
   SAC_HD Ranking(const PolicyInput& in, const int64_t* keys, uint32_t* items, uint32_t count,
                  End end)
       : in_(&in), keys_(keys), items_(items), count_(count), end_(end) {
-    for (uint32_t i = count / 2; i > 0; --i) sink(i - 1);
+    heapify();
   }
 
   SAC_HD uint32_t size() const { return count_; }
+
+  /// Leaves out, of those that were not asked for yet, whoever `keep(candidate)` says no to. One
+  /// step for each.
+  template <class Keep>
+  SAC_HD void thin(const Keep& keep) {
+    uint32_t kept = sorted_;
+    for (uint32_t i = sorted_; i < count_; ++i)
+      if (keep(items_[i])) items_[kept++] = items_[i];
+    count_ = kept;
+    heapify();
+  }
 
   /// The i-th from the chosen end; i < size().
   SAC_HD uint32_t at(uint32_t i) {
@@ -63,6 +74,10 @@ class Ranking {
 
   SAC_HD bool precedes(uint32_t a, uint32_t b) const {
     return end_ == End::kFirst ? ranks_before(*in_, keys_, a, b) : ranks_before(*in_, keys_, b, a);
+  }
+
+  SAC_HD void heapify() {
+    for (uint32_t i = (count_ - sorted_) / 2; i > 0; --i) sink(i - 1);
   }
 
   SAC_HD void sink(uint32_t root) {
@@ -99,14 +114,62 @@ SAC_HD inline uint64_t blocks_of(const PolicyInput& in, const uint32_t* list, ui
   return blocks;
 }
 
-/// Everyone who is not on the device, in rank of out.keys; lies in out.bring_in, whose first i
-/// entries may be overwritten once the i-th was asked for.
-SAC_HD inline Ranking rank_entrants(const PolicyInput& in, PolicyOutput& out) {
-  uint32_t count = 0;
-  for (uint32_t i = 0; i < in.num_candidates; ++i)
-    if (!is_running(in.candidates[i])) out.bring_in[count++] = i;
-  out.num_bring_in = out.num_preempt = 0;
-  return {in, out.keys, out.bring_in, count, Ranking::End::kFirst};
+/// May this one be preempted by choice? Not before it has yielded a token (its prompt would wait
+/// for nothing), and not before it has run for a while.
+SAC_HD inline bool may_leave(const PolicyInput& in, const Candidate& c) {
+  return is_running(c) && c.fixed == 0 && c.produced != 0 &&
+         since(in.now_ns, c.entered_ns) > in.settings.min_run_ns;
 }
+
+/// Who may come in, listed in out.bring_in, and who may leave, listed in out.scratch.
+struct Sides {
+  uint32_t num_entrants;
+  uint32_t num_leavers;
+};
+
+/// Gives each candidate its key and lists both sides, in one pass: candidates may be thousands, and
+/// this is then most of the work.
+template <class Key>
+SAC_HD inline Sides take_sides(const PolicyInput& in, PolicyOutput& out, const Key& key_of) {
+  Sides sides = {0, 0};
+  out.num_bring_in = out.num_preempt = 0;
+  for (uint32_t i = 0; i < in.num_candidates; ++i) {
+    const Candidate& c = in.candidates[i];
+    out.keys[i] = key_of(c);
+    if (!is_running(c)) {
+      out.bring_in[sides.num_entrants++] = i;
+    } else if (may_leave(in, c)) {
+      out.scratch[sides.num_leavers++] = i;
+    }
+  }
+  return sides;
+}
+
+/// Entrants in rank of out.keys. The first i entries of out.bring_in may be overwritten once the
+/// i-th was asked for.
+SAC_HD inline Ranking rank_entrants(const PolicyInput& in, PolicyOutput& out, const Sides& sides) {
+  return {in, out.keys, out.bring_in, sides.num_entrants, Ranking::End::kFirst};
+}
+
+/// Those who may leave, from the bottom of the rank of out.keys.
+SAC_HD inline Ranking rank_leavers(const PolicyInput& in, PolicyOutput& out, const Sides& sides) {
+  return {in, out.keys, out.scratch, sides.num_leavers, Ranking::End::kLast};
+}
+
+/// When to look through all that is left of a ranking, so that it costs no more than asking for
+/// them one by one: after 1, 2, 4 .. that were of no use.
+class Patience {
+ public:
+  /// One more was of no use. True: look through.
+  SAC_HD bool ends() {
+    if (++useless_ < limit_) return false;
+    limit_ *= 2;
+    return true;
+  }
+
+ private:
+  uint32_t useless_ = 0;
+  uint32_t limit_ = 1;
+};
 
 }  // namespace saccade

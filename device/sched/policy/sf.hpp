@@ -8,14 +8,10 @@ namespace saccade {
 
 SAC_HD inline void decide_sf(const PolicyInput& in, PolicyOutput& out) {
   if (everything_fits(in)) return decide_fcfs(in, out);
-  for (uint32_t i = 0; i < in.num_candidates; ++i) {
-    const Candidate& c = in.candidates[i];
+  exchange(in, out, Claim::kNobody, Line::kHold, [&](const Candidate& c) {
     const int64_t rotated_first = c.state == CandidateState::kRotatedOut ? kOverdueKey / 2 : 0;
-    out.keys[i] = !is_running(c) && is_overdue(in, c)
-                      ? overdue_key(in, c)
-                      : rotated_first - static_cast<int64_t>(c.order);
-  }
-  exchange(in, out, Claim::kNobody, Line::kHold);
+    return !is_running(c) && is_overdue(in, c) ? overdue_key(in, c) : rotated_first + age_key(c);
+  });
 }
 
 }  // namespace saccade
