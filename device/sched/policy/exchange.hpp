@@ -34,17 +34,26 @@ SAC_HD inline int64_t ran_key(const PolicyInput& in, const Candidate& c) {
   return -static_cast<int64_t>(since(in.now_ns, c.entered_ns));
 }
 
-/// Takes entrants by rank while their blocks fit the budget. Returns the blocks that they claim.
+/// Takes entrants by rank while seats last and their blocks fit the budget. Returns the blocks that
+/// they claim.
 SAC_HD inline uint64_t take_entrants(const PolicyInput& in, PolicyOutput& out, const Sides& sides,
                                      Claim claim, Line line) {
   Ranking entrants = rank_entrants(in, out, sides);
   const uint64_t spare = spare_blocks(in);
   const uint64_t most = spare + (claim == Claim::kNobody ? 0 : in.settings.b_xfer_blocks);
   uint64_t taken = 0;
+  uint32_t seats = in.free_seats;
+  const auto has_seat = [&](const Candidate& c) {
+    return c.state != CandidateState::kWaiting || seats != 0;
+  };
   const auto fits = [&](const Candidate& c) {
     const bool claims =
         claim == Claim::kEverybody || (claim == Claim::kFirstTokens && waits_for_first_token(c));
-    return taken + c.blocks <= (claims ? most : spare);
+    return has_seat(c) && taken + c.blocks <= (claims ? most : spare);
+  };
+  const auto holds_line = [&](uint32_t index) {
+    return has_seat(in.candidates[index]) &&
+           (line == Line::kHold || out.keys[index] >= kOverdueKey);
   };
   Patience patience;
   // Everyone needs a block at least: when none is left, nobody further down can fit.
@@ -53,14 +62,14 @@ SAC_HD inline uint64_t take_entrants(const PolicyInput& in, PolicyOutput& out, c
     const Candidate& c = in.candidates[index];
     if (fits(c)) {
       taken += c.blocks;
+      if (c.state == CandidateState::kWaiting) --seats;
       out.bring_in[out.num_bring_in++] = index;
-    } else if (line == Line::kHold || out.keys[index] >= kOverdueKey) {
+    } else if (holds_line(index)) {
       break;
     } else if (patience.ends()) {
-      // Who does not fit now will not later: only those who hold the line are waited for.
-      entrants.thin([&](uint32_t other) {
-        return fits(in.candidates[other]) || out.keys[other] >= kOverdueKey;
-      });
+      // Who does not fit now will not later.
+      entrants.thin(
+          [&](uint32_t other) { return fits(in.candidates[other]) || holds_line(other); });
     }
   }
   return taken;
