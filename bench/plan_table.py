@@ -52,6 +52,7 @@ def show(path):
     table(plan, "Output tokens/s", lambda r: f"{r['output_tokens_per_s']:,.0f}")
     table(plan, "TTFT P99 / longest, s", lambda r: f"{r['ttft']['p99']:.1f} / {r['ttft']['max']:.1f}")
     table(plan, "TBT P99, ms", lambda r: f"{r['tbt']['p99'] * 1e3:.0f}")
+    table(plan, "Virtual seconds per second of CPU", lambda r: f"{r['speedup']:,.0f}")
 
 
 def xfer(folder):

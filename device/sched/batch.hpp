@@ -24,10 +24,10 @@ SAC_HD inline void stall(Scheduler& s, Seat& seat) {
   s.published = 1;
 }
 
-/// Rows that this seat may compute now: within the budget, within what its reader has room for, and
-/// within its blocks. 0: none.
-SAC_HD inline uint32_t rows_for(Scheduler& s, uint32_t seat_index, uint32_t budget) {
-  Seat& seat = s.seats[seat_index];
+/// Rows that this seat could compute now: within the budget, and within what its reader has room
+/// for.
+SAC_HD inline uint32_t rows_possible(const Scheduler& s, uint32_t seat_index, uint32_t budget) {
+  const Seat& seat = s.seats[seat_index];
   uint32_t rows = min_u32(budget, seat.num_tokens - seat.num_computed);
   const uint32_t room = reader_room(s, seat);
   const uint32_t owed = prompt_records_owed(s, seat_index);
@@ -37,8 +37,13 @@ SAC_HD inline uint32_t rows_for(Scheduler& s, uint32_t seat_index, uint32_t budg
   if (owed != 0) rows = min_u32(rows, recordless + room);
   const bool samples = seat.num_computed + rows == seat.num_tokens;
   const uint32_t writes = min_u32(owed, rows - min_u32(rows, recordless)) + (samples ? 1 : 0);
-  if (writes > room && samples) --rows;
-  if (rows == 0) stall(s, seat);
+  return writes > room && samples ? rows - 1 : rows;
+}
+
+/// The rows that this seat gets of the step; where its reader leaves it none, it is stalled.
+SAC_HD inline uint32_t rows_for(Scheduler& s, uint32_t seat_index, uint32_t budget) {
+  const uint32_t rows = rows_possible(s, seat_index, budget);
+  if (rows == 0) stall(s, s.seats[seat_index]);
   return rows;
 }
 

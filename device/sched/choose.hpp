@@ -7,6 +7,7 @@
 // oldest comes in.
 #pragma once
 #include "sched/admit.hpp"
+#include "sched/batch.hpp"
 #include "sched/policy/decide.hpp"
 
 namespace saccade {
@@ -19,6 +20,7 @@ SAC_HD inline void describe_seated(const Scheduler& s, const Seat& seat, Candida
   c.produced = seat.num_produced;
   const bool decodes = seat.num_produced != 0 && is_decode(seat);
   c.prompt_tokens_left = decodes ? 0 : seat.num_tokens - seat.num_computed;
+  c.rows = decodes ? 1 : rows_possible(s, s.requests[seat.slot].seat, c.prompt_tokens_left);
   if (seat.num_blocks == 0) {
     c.state = CandidateState::kRotatedOut;
     c.blocks = s.limits.blocks_for(seat.num_tokens + 1);

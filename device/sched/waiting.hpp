@@ -21,7 +21,7 @@ SAC_HD inline void describe(const Scheduler& s, uint32_t slot, Candidate& c) {
   c.priority = r.descriptor.priority;
   c.state = CandidateState::kWaiting;
   c.blocks = s.limits.blocks_for(r.descriptor.prompt_len + 1);
-  c.prompt_tokens_left = r.descriptor.prompt_len;
+  c.prompt_tokens_left = c.rows = r.descriptor.prompt_len;
 }
 
 SAC_HD inline void waiting_push(Scheduler& s, uint32_t slot) {

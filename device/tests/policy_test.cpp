@@ -235,6 +235,26 @@ TEST_CASE("when host memory has no room for what must be sent, its owner stays")
   CHECK(ask(Policy::kLvf, in, all) == Answer{});
 }
 
+TEST_CASE("who finds no seat claims no blocks, and does not hold the line") {
+  for (const Policy policy : {Policy::kWf, Policy::kSf, Policy::kLvf}) {
+    CAPTURE(static_cast<uint32_t>(policy));
+    PolicyInput in = published(2);
+    in.settings.b_xfer_blocks = 4;
+    in.settings.max_wait_ns = 20 * kS;
+    in.free_seats = 0;
+    // One of them waited beyond every bound.
+    CHECK(ask(policy, in, {waiting(7, 21.0, 4), waiting(8, 9.0, 3), running(0, 5.0, 4)}) ==
+          Answer{});
+    CHECK(ask(policy, in,
+              {waiting(7, 21.0, 4), waiting(8, 9.0, 3), rotated(9, 1.0, 2), running(0, 5.0, 4)}) ==
+          Answer{{9}, {}});
+    in.free_seats = 1;
+    in.free_blocks = 4;
+    CHECK(ask(policy, in, {waiting(7, 21.0, 4), waiting(8, 9.0, 3), running(0, 5.0, 4)}) ==
+          Answer{{7}, {}});
+  }
+}
+
 TEST_CASE("blocks that running requests need for their next token are theirs") {
   for (const Policy policy : kPolicies) {
     CAPTURE(static_cast<uint32_t>(policy));
@@ -282,6 +302,7 @@ std::vector<Candidate> random_candidates(Random& random) {
     c.slo_ttft_ns = random.in(1, 10000) * uint64_t{1'000'000};
     c.slo_tbt_ns = random.in(1, 500) * uint64_t{1'000'000};
     c.prompt_tokens_left = random.in(0, 4000);
+    c.rows = random.in(1, 4000);
     if (c.state == CandidateState::kRunning) {
       c.fixed = random.one_in(8) ? 1 : 0;
       c.blocks_to_send = random.in(0, 3);
@@ -330,6 +351,7 @@ TEST_CASE("any candidates that fit: all come in by age, nobody leaves") {
       if (c.state != CandidateState::kRunning) expected.bring_in.push_back(c.order);
     PolicyInput in = published(static_cast<uint32_t>(sum_blocks(all, expected.bring_in)) + 4);
     in.growth_blocks = 4;
+    in.step_rows = 1 << 20;
     for (const Policy policy : kPolicies) {
       CAPTURE(static_cast<uint32_t>(policy));
       CHECK(ask(policy, in, all) == expected);
@@ -355,6 +377,35 @@ TEST_CASE("goodput: those that can make their TTFT before those that cannot") {
   in.step_ns = kS / 10;
   CHECK(ask(Policy::kGoodput, in, {waiting(0, 4.9), waiting(1, 4.0)}).bring_in ==
         std::vector<uint64_t>{1});
+}
+
+TEST_CASE(
+    "goodput: where steps are full, not memory, requests wait where they can be put in order") {
+  PolicyInput in = published(1000);
+  std::vector<Candidate> all = {waiting(0, 1.0), waiting(1, 4.0), waiting(2, 3.0), waiting(3, 0.5)};
+  for (Candidate& c : all) c.rows = 900;
+  // By slack, until the next step is full: 2,048 rows.
+  CHECK(ask(Policy::kGoodput, in, all).bring_in == std::vector<uint64_t>{1, 2, 0});
+  Candidate prefills = running(5, 1.0, 100);
+  prefills.rows = 2047;
+  all.push_back(prefills);
+  CHECK(ask(Policy::kGoodput, in, all).bring_in == std::vector<uint64_t>{1});
+  all.back().rows = 2048;
+  CHECK(ask(Policy::kGoodput, in, all) == Answer{});
+  SUBCASE("but not who was on the device already") {
+    all.push_back(rotated(4, 0.1));
+    CHECK(ask(Policy::kGoodput, in, all).bring_in == std::vector<uint64_t>{4});
+  }
+  SUBCASE("nor the late one whose turn it is") {
+    all[0].arrival_ns = kNow - 60 * kS;
+    PolicyState state = {};
+    state.late_credit = 16;
+    CHECK(ask(Policy::kGoodput, in, all, state).bring_in == std::vector<uint64_t>{0});
+  }
+  SUBCASE("by age when all of it fits the next step") {
+    in.step_rows = 4 * 900 + 2048;
+    CHECK(ask(Policy::kGoodput, in, all).bring_in == std::vector<uint64_t>{0, 1, 2, 3});
+  }
 }
 
 TEST_CASE("goodput: where seats are short, not blocks, the late do not hold up the others") {

@@ -102,7 +102,7 @@ class PolicyWorld {
     c.slo_tbt_ns = 100'000'000;
     c.priority = priority;
     c.blocks = blocks_for(prompt + 1);
-    c.prompt_tokens_left = prompt;
+    c.prompt_tokens_left = c.rows = prompt;
     jobs.push_back({c, prompt, output});
     live.push_back(c.order);
   }
@@ -174,6 +174,7 @@ class PolicyWorld {
       Job& j = jobs[i];
       if (j.c.state != CandidateState::kRunning) return false;
       j.c.prompt_tokens_left = 0;
+      j.c.rows = 1;
       j.c.last_token_ns = now_ns;
       if (j.c.produced++ == 0) j.c.first_token_ns = now_ns;
       if (j.c.produced < j.output) return false;

@@ -8,7 +8,8 @@
 //   2. Those that cannot (late) come in behind them by age, into what room is left; but of so many
 //      blocks that come in, one is theirs (settings.late_share), so that each gets its turn.
 //   3. Nobody new comes in while steps are so long that those on the device would miss their TBT,
-//      or while the device is promised to as many as can share it.
+//      while the device is promised to as many as can share it, or while the prompts on it fill
+//      the next step: who waits can still be put in order, who is on the device cannot.
 //   4. Rotation: an entrant whose slack runs out takes blocks of those with far more slack, who
 //      return when theirs runs out. Where requests need every step, (3) leaves nothing to rotate.
 //
@@ -89,12 +90,18 @@ struct DeviceLoad {
   uint64_t reached = 0;  // blocks of those whose TBT can be met
   uint64_t missed = 0;   // blocks of those among them whose TBT steps as long as now would miss
   uint32_t waiting = 0;  // requests without a seat
+  uint64_t waiting_rows = 0;  // that they would take of the next step
+  uint64_t rows = 0;          // that those on the device would
 
   /// Counts a request as it stands.
   SAC_HD void see(const Candidate& c, uint64_t step_ns, uint64_t least_step_ns) {
-    if (is_running(c)) total += c.blocks;
+    if (is_running(c)) {
+      total += c.blocks;
+      rows += c.rows;
+    }
     if (c.state == CandidateState::kWaiting) {
       ++waiting;
+      waiting_rows += c.rows;
     } else {
       add(c, step_ns, least_step_ns);
     }
@@ -108,6 +115,15 @@ struct DeviceLoad {
     if (target < kReachable * static_cast<double>(least_step_ns)) return;
     reached += c.blocks;
     if (step > kStepShare * target) missed += c.blocks;
+  }
+  /// Counts a new request that comes in.
+  SAC_HD void let_in(const Candidate& c, uint64_t step_ns, uint64_t least_step_ns) {
+    add(c, step_ns, least_step_ns);
+    rows += c.rows;
+  }
+  /// All that waits comes onto the device, and into the next step.
+  SAC_HD bool takes_all(const PolicyInput& in) const {
+    return waiting <= in.free_seats && rows + waiting_rows <= in.step_rows && !steps_too_long();
   }
   /// Steps are too long for most of those that could meet their targets.
   SAC_HD bool steps_too_long() const { return missed * 2 > reached; }
@@ -206,7 +222,7 @@ struct Room {
 SAC_HD inline bool is_welcome(const PolicyInput& in, const PolicyState& state,
                               const DeviceLoad& load, const Candidate& c) {
   if (c.state != CandidateState::kWaiting || c.order + 1 == state.late_turn) return true;
-  return !load.steps_too_long() && load.has_room_for(c, in.step_ns);
+  return !load.steps_too_long() && load.rows < in.step_rows && load.has_room_for(c, in.step_ns);
 }
 
 /// Lets entrants in by rank of out.keys, until one finds no room.
@@ -226,8 +242,8 @@ SAC_HD inline void let_in(const PolicyInput& in, const PolicyState& state, Devic
     const uint32_t index = entrants.at(i);
     const Candidate& c = in.candidates[index];
     if (!may_enter(index)) {
-      // Who is held back now will be to the end: each that is let in leaves less room for others,
-      // and while steps are too long, nobody new is let in.
+      // Who is held back now will be to the end: each that is let in leaves less room and fewer
+      // rows for others, and while steps are too long, nobody new is let in.
       if (patience.ends()) entrants.thin(may_enter);
       continue;
     }
@@ -239,7 +255,7 @@ SAC_HD inline void let_in(const PolicyInput& in, const PolicyState& state, Devic
     room.blocks -= c.blocks;
     if (c.state == CandidateState::kWaiting) {
       --seats;
-      load.add(c, in.step_ns, state.least_step_ns);
+      load.let_in(c, in.step_ns, state.least_step_ns);
     }
     out.bring_in[out.num_bring_in++] = index;
   }
@@ -253,8 +269,7 @@ SAC_HD inline void decide_goodput(const PolicyInput& in, PolicyState& state, Pol
     load.see(c, in.step_ns, state.least_step_ns);
     return goodput_key(in, c);
   });
-  const bool fits = everything_fits(in) && load.waiting <= in.free_seats;
-  if (fits && !load.steps_too_long()) return decide_fcfs(in, out);
+  if (load.takes_all(in) && everything_fits(in)) return decide_fcfs(in, out);
   grant_turn(in, state, out, sides);
   let_in(in, state, load, out, sides);
 }

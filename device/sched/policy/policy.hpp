@@ -17,7 +17,8 @@
 //   - The blocks of `bring_in` are at most the free blocks and those held by `preempt` together.
 //   - `bring_in` is in order of preference: the scheduler may stop where something does not fit.
 //   - When everything fits, nobody is preempted and everyone comes in, in order of arrival; only
-//     goodput may hold new requests back then, while steps are longer than TBT targets allow.
+//     goodput may hold new requests back then, while steps are longer than TBT targets allow or
+//     prompts fill the next one.
 //   - Every request is brought in within a bound: docs/policies.md says which, policy by policy.
 #pragma once
 #include "platform/hd.hpp"
@@ -57,6 +58,7 @@ struct Candidate {
   uint32_t blocks_to_send;      // running: not yet in host memory, sent if it is preempted
   uint32_t produced;            // tokens
   uint32_t prompt_tokens_left;  // prompt tokens (or recomputed ones) still to be computed
+  uint32_t rows;                // that it would take of the next step, if it had all of it
 };
 
 /// What an operator may set. Bounds are checked where flags are read (crates/saccade).
