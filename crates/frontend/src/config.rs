@@ -13,14 +13,12 @@ pub enum Listen {
     Unix(PathBuf),
 }
 
-/// Everything about one frontend. `Default` is what `saccade serve` does without flags, except for
-/// [`region`](Self::region) and [`model`](Self::model), which have no default.
+/// Everything about one frontend but its ring. `Default` is what `saccade serve` does without flags,
+/// except for [`model`](Self::model), which has no default.
 #[derive(Debug, Clone)]
 pub struct FrontendConfig {
     /// Where to listen. `--host`, `--port`, `--uds`
     pub listen: Listen,
-    /// File of the ring region in shared memory.
-    pub region: PathBuf,
     /// Which of the region's frontends this is.
     pub frontend_index: u32,
     /// Model folder or hub id, for the tokenizer, the chat template and the generation defaults.
@@ -132,7 +130,6 @@ impl Default for FrontendConfig {
     fn default() -> Self {
         Self {
             listen: Listen::Tcp(SocketAddr::from(([127, 0, 0, 1], 8000))),
-            region: PathBuf::new(),
             frontend_index: 0,
             model: String::new(),
             tokenizer: None,

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use saccade_ring::{FrontendRing, JoinOptions, ShmTransport, Transport};
+use saccade_ring::{FrontendRing, JoinOptions, Transport};
 use tokio::sync::Semaphore;
 
 use crate::api_error::ApiError;
@@ -53,20 +53,8 @@ impl ShutdownHandle {
 }
 
 impl Frontend {
-    /// Loads what the model needs, joins the region file of the configuration, and binds the
-    /// socket. Blocks while it does.
-    ///
-    /// # Errors
-    /// See [`FrontendError`].
-    pub fn start(config: FrontendConfig) -> Result<Self, FrontendError> {
-        let transport = ShmTransport::open(&config.region).map_err(|e| FrontendError::File {
-            path: config.region.display().to_string(),
-            reason: e.to_string(),
-        })?;
-        Self::start_on(config, transport)
-    }
-
-    /// Like [`start`](Self::start) over a transport that is already there.
+    /// Loads what the model needs, joins the region behind the transport, and binds the socket.
+    /// Blocks while it does.
     ///
     /// # Errors
     /// See [`FrontendError`].
@@ -138,13 +126,14 @@ impl Frontend {
 ///
 /// # Errors
 /// See [`FrontendError`].
-pub async fn serve(
+pub async fn serve<T: Transport + 'static>(
     config: FrontendConfig,
+    transport: T,
     started: impl FnOnce(&str, ShutdownHandle),
 ) -> Result<(), FrontendError> {
     let joined = tokio::task::spawn_blocking(move || {
         // Binding registers the socket with the runtime that this thread belongs to.
-        Frontend::start(config)
+        Frontend::start_on(config, transport)
     });
     let frontend = joined.await.map_err(|e| FrontendError::Io(std::io::Error::other(e)))??;
     started(&frontend.address(), frontend.shutdown_handle());

@@ -104,31 +104,33 @@ impl DeviceInfo {
         t: &T,
         layout: &RegionLayout,
     ) -> Result<DeviceInfo, TransportError> {
-        let word = |field| t.get_u32(layout.device_at(field));
-        let long = |field| t.get_u64(layout.device_at(field));
-        // SYNC: acquire; pairs with the device's release of epoch and phase. The sizes are written
-        // before phase READY. A restart in between shows in the second read of the epoch.
-        let epoch = word(offset_of!(DeviceLine, epoch))?;
-        let phase = Phase::from_wire(word(offset_of!(DeviceLine, phase))?);
+        // Three transfers, because a transfer may cross a network. SYNC: acquire; the first one
+        // pairs with the device's release of epoch and phase. The sizes are written before phase
+        // READY. A restart in between shows in the third.
+        let first = t.get_u64(layout.device_at(offset_of!(DeviceLine, epoch)))?;
+        let (epoch, phase) = (first as u32, Phase::from_wire((first >> 32) as u32));
+        let mut words = [0u64; size_of::<DeviceLine>() / 8];
+        t.get_words(layout.device_at(0), &mut words)?;
+        let line: DeviceLine = bytemuck::cast(words);
         let info = DeviceInfo {
             epoch,
             phase,
             alive: false,
-            heartbeat: long(offset_of!(DeviceLine, heartbeat))?,
-            load_done_bytes: long(offset_of!(DeviceLine, load_done_bytes))?,
-            load_total_bytes: long(offset_of!(DeviceLine, load_total_bytes))?,
-            vocab_size: word(offset_of!(DeviceLine, vocab_size))?,
-            max_model_len: word(offset_of!(DeviceLine, max_model_len))?,
-            block_size: word(offset_of!(DeviceLine, block_size))?,
-            num_blocks: word(offset_of!(DeviceLine, num_blocks))?,
-            num_host_blocks: word(offset_of!(DeviceLine, num_host_blocks))?,
-            max_num_seqs: word(offset_of!(DeviceLine, max_num_seqs))?,
-            max_num_batched_tokens: word(offset_of!(DeviceLine, max_num_batched_tokens))?,
-            kv_block_bytes: long(offset_of!(DeviceLine, kv_block_bytes))?,
-            pid: word(offset_of!(DeviceLine, pid))?,
-            process_start_ticks: long(offset_of!(DeviceLine, process_start_ticks))?,
+            heartbeat: line.heartbeat,
+            load_done_bytes: line.load_done_bytes,
+            load_total_bytes: line.load_total_bytes,
+            vocab_size: line.vocab_size,
+            max_model_len: line.max_model_len,
+            block_size: line.block_size,
+            num_blocks: line.num_blocks,
+            num_host_blocks: line.num_host_blocks,
+            max_num_seqs: line.max_num_seqs,
+            max_num_batched_tokens: line.max_num_batched_tokens,
+            kv_block_bytes: line.kv_block_bytes,
+            pid: line.pid,
+            process_start_ticks: line.process_start_ticks,
         };
-        if word(offset_of!(DeviceLine, epoch))? != epoch {
+        if t.get_u32(layout.device_at(offset_of!(DeviceLine, epoch)))? != epoch {
             return Ok(DeviceInfo { phase: Phase::Loading, ..info });
         }
         Ok(info)
@@ -145,6 +147,9 @@ pub(crate) struct Monitor {
     last: Mutex<LastLook>,
     alive: AtomicBool,
 }
+
+// `read` takes both in one word.
+const _: () = assert!(offset_of!(DeviceLine, epoch) == 0 && offset_of!(DeviceLine, phase) == 4);
 
 #[derive(Clone, Copy, Debug)]
 struct LastLook {

@@ -1,7 +1,6 @@
 //! Joining a region as one of its frontends.
 
 use std::mem::offset_of;
-use std::ops::Range;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -9,7 +8,7 @@ use crate::device::{DeviceInfo, Monitor};
 use crate::layout::*;
 use crate::reader::Reader;
 use crate::region::{RegionError, RegionLayout};
-use crate::shared::Shared;
+use crate::shared::{Shared, read_doorbells};
 use crate::submitter::Submitter;
 use crate::sync::Arc;
 use crate::tracker::Tracker;
@@ -142,14 +141,6 @@ fn announce<T: Transport>(
     transport.put_u32(field(offset_of!(FrontendLine, waiting)), 0)?;
     transport.put_u32(epoch_at, epoch)?;
     Ok((epoch, heartbeat))
-}
-
-fn read_doorbells<T: Transport>(
-    transport: &T,
-    layout: &RegionLayout,
-    slots: &Range<u32>,
-) -> Result<Vec<u32>, TransportError> {
-    slots.clone().map(|slot| transport.get_u32(layout.doorbell_at(slot))).collect()
 }
 
 impl<T: Transport> Shared<T> {

@@ -19,7 +19,7 @@
 //!
 //! Invariants: nothing read from a region is used before it is validated; every ticket that
 //! [`Submitter::try_submit`] returned ends exactly once; no code here waits for the device without
-//! a bound; all unsafe code that touches a region is in `memory`, `inproc` and `shm`.
+//! a bound; all unsafe code that touches a region is in `memory`, `inproc`, `shm` and `ucx`.
 
 mod arena;
 mod device;
@@ -40,6 +40,8 @@ mod sync;
 pub mod testing;
 mod tracker;
 mod transport;
+#[cfg(feature = "ucx")]
+pub mod ucx;
 mod wake;
 
 pub use device::{DeviceInfo, Phase};

@@ -113,9 +113,35 @@ impl<T: Transport> Shared<T> {
         }
         if lock(&self.tracker).num_draining() > 0 {
             let statuses = self.read_statuses()?;
-            lock(&self.tracker).refresh(&statuses);
+            let still_draining = {
+                let mut tracker = lock(&self.tracker);
+                tracker.refresh(&statuses);
+                tracker.num_draining() > 0
+            };
+            if still_draining && self.transport.loses_puts() {
+                self.ring_again()?;
+            }
         }
         Ok(true)
+    }
+
+    /// Rings, as cancelled, the tickets of draining slots whose doorbell the transport has lost:
+    /// the device would never answer them.
+    fn ring_again(&self) -> Result<(), TransportError> {
+        let doorbells = read_doorbells(&self.transport, &self.layout, &self.slots)?;
+        let mut rung = false;
+        for (index, &doorbell) in doorbells.iter().enumerate() {
+            // Held around the write, so that nobody claims and rings the slot meanwhile.
+            let tracker = lock(&self.tracker);
+            let Some(ticket) = tracker.draining_ticket(index) else { continue };
+            if ticket == sac_doorbell_ticket(doorbell) || !self.owns_frontend() {
+                continue;
+            }
+            let slot = self.slots.start + index as u32;
+            self.ring(Ticket { slot, ticket, device_epoch: 0 }, true)?;
+            rung = true;
+        }
+        if rung { self.kick_device() } else { Ok(()) }
     }
 
     /// All statuses of this frontend's slots, `STATUS_WORDS` words each.
@@ -155,4 +181,15 @@ impl<T: Transport> Shared<T> {
     pub(crate) fn is_cancelled(&self, index: usize) -> bool {
         self.cancelled[index / 64].load(Ordering::Relaxed) & (1 << (index % 64)) != 0
     }
+}
+
+/// The doorbells of slots, whose number is a multiple of 32, in one transfer.
+pub(crate) fn read_doorbells<T: Transport>(
+    transport: &T,
+    layout: &RegionLayout,
+    slots: &Range<u32>,
+) -> Result<Vec<u32>, TransportError> {
+    let mut words = vec![0u64; slots.len() / 2];
+    transport.get_words(layout.doorbell_at(slots.start), &mut words)?;
+    Ok(words.into_iter().flat_map(|pair| [pair as u32, (pair >> 32) as u32]).collect())
 }

@@ -171,6 +171,12 @@ impl Tracker {
         self.num_free
     }
 
+    /// The ticket that a draining slot waits for.
+    pub(crate) fn draining_ticket(&self, index: usize) -> Option<u32> {
+        let entry = self.slots.get(index)?;
+        (entry.usage == SlotUse::Draining).then_some(entry.ticket)
+    }
+
     pub(crate) fn num_draining(&self) -> usize {
         self.num_draining
     }

@@ -44,6 +44,11 @@ pub enum TransportError {
 pub trait Transport: Send + Sync {
     /// Size of the region in bytes.
     fn region_bytes(&self) -> u64;
+    /// True if a put that returned may never arrive, because the connection was lost behind it (and
+    /// was made again).
+    fn loses_puts(&self) -> bool {
+        false
+    }
     /// Writes payload; visible to the peer no later than the next word put by this thread.
     fn put(&self, at: u64, bytes: &[u8]) -> Result<(), TransportError>;
     /// Writes an aligned word with release.
@@ -77,6 +82,7 @@ macro_rules! forward {
 impl<T: Transport + ?Sized> Transport for std::sync::Arc<T> {
     forward! {
         region_bytes(&self) -> u64;
+        loses_puts(&self) -> bool;
         put(&self, at: u64, bytes: &[u8]) -> Result<(), TransportError>;
         put_u32(&self, at: u64, value: u32) -> Result<(), TransportError>;
         put_u64(&self, at: u64, value: u64) -> Result<(), TransportError>;

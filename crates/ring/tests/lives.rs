@@ -2,9 +2,13 @@
 
 mod common;
 
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use common::{Ask, DEVICE, End, Ledger, PATIENT, SMALL, small_ring, submit};
+use common::{
+    Ask, Breakable, DEVICE, End, Ledger, PATIENT, SMALL, frontend_side, small_ring, submit,
+};
 use saccade_ring::layout::{SAC_PHASE_FAILED, SAC_PHASE_LOADING};
 use saccade_ring::testing::{FakeDevice, FakeDeviceThread};
 use saccade_ring::{
@@ -26,7 +30,7 @@ fn ready_device(transport: &InProcTransport) -> FakeDevice<InProcTransport> {
 fn a_frontend_may_come_first() {
     let transport = InProcTransport::create(&SMALL).expect("in bounds");
     let began = Instant::now();
-    let ring = FrontendRing::join(transport.clone(), 0).expect("no device is no error");
+    let ring = FrontendRing::join(frontend_side(&transport), 0).expect("no device is no error");
     assert!(began.elapsed() < Duration::from_millis(500), "waited for a device that is absent");
     let (submitter, mut reader) = ring.split();
     let mut ledger = Ledger::default();
@@ -139,12 +143,12 @@ fn a_silent_device_is_lost_after_the_time_that_was_set() {
     let mut device = ready_device(&transport);
     let lost_after = Duration::from_millis(100);
     let options = JoinOptions { device_lost_after: lost_after, ack_timeout: Duration::ZERO };
-    let ring = FrontendRing::join_with(transport, 0, options).expect("our region");
+    let ring = FrontendRing::join_with(frontend_side(&transport), 0, options).expect("our region");
     device.tick().expect("in process");
+    let began = Instant::now();
     let (submitter, mut reader) = ring.split();
     let mut ledger = Ledger::default();
     let ticket = submit(&submitter, &mut ledger, &ask()).expect("ready");
-    let began = Instant::now();
     while ledger.in_flight() > 0 {
         assert!(began.elapsed() < Duration::from_secs(20), "never lost");
         reader.poll(&mut ledger);
@@ -164,6 +168,35 @@ fn a_silent_device_is_lost_after_the_time_that_was_set() {
     assert_eq!(submitter.free_slots(), 32);
 }
 
+/// The connection goes right behind a ring, and comes back: the doorbell never arrived, and the slot
+/// is free again all the same.
+#[test]
+fn a_doorbell_that_was_lost_costs_no_slot() {
+    let region = InProcTransport::create(&SMALL).expect("in bounds");
+    let mut device = ready_device(&region);
+    let side = Breakable { region, cut: Arc::default() };
+    let ring = FrontendRing::join_with(side.clone(), 0, PATIENT).expect("our region");
+    device.tick().expect("in process");
+    let (submitter, mut reader) = ring.split();
+    let mut ledger = Ledger::default();
+    let ask = ask();
+    let ticket = submitter
+        .try_submit_with(&ask.submission(), |ticket| {
+            ledger.announce(ticket, ask.clone());
+            side.cut.store(true, Ordering::Relaxed);
+        })
+        .expect("a put that is lost tells nobody");
+    assert_eq!(reader.poll(&mut ledger).lost, 1);
+    assert_eq!(ledger.lines[&ticket].end, Some(End::Lost));
+    side.cut.store(false, Ordering::Relaxed);
+    device.tick().expect("in process");
+    assert_eq!(device.ended(), 0, "the device has never heard of it");
+    reader.wait(Duration::ZERO);
+    assert_eq!(submitter.free_slots(), 31);
+    device.tick().expect("in process");
+    assert_eq!(submitter.free_slots(), 32);
+}
+
 /// A frontend that was itself held up does not blame the device.
 #[test]
 fn a_frontend_that_slept_takes_no_device_for_dead() {
@@ -171,7 +204,7 @@ fn a_frontend_that_slept_takes_no_device_for_dead() {
     let _device = ready_device(&transport);
     let lost_after = Duration::from_millis(40);
     let options = JoinOptions { device_lost_after: lost_after, ack_timeout: Duration::ZERO };
-    let ring = FrontendRing::join_with(transport, 0, options).expect("our region");
+    let ring = FrontendRing::join_with(frontend_side(&transport), 0, options).expect("our region");
     let _first_look = ring.device();
     std::thread::sleep(3 * lost_after);
     assert!(ring.device().alive, "one look after a long pause is not enough");
@@ -185,7 +218,7 @@ fn a_frontend_that_was_replaced_stops() {
     let mut old = Ledger::default();
     let old_ticket = submit(&old_submitter, &mut old, &ask()).expect("ready");
     device.tick().expect("in process");
-    let ring = FrontendRing::join_with(transport, 0, PATIENT).expect("our region");
+    let ring = FrontendRing::join_with(frontend_side(&transport), 0, PATIENT).expect("our region");
     assert_eq!(submit(&old_submitter, &mut old, &ask()), Err(SubmitError::DeviceNotReady));
     old_submitter.cancel(old_ticket);
     assert_eq!(old_reader.poll(&mut old).lost, 1);
@@ -254,7 +287,9 @@ fn frontends_share_a_device_and_nothing_else() {
     let transport = InProcTransport::create(&limits).expect("in bounds");
     let mut device = ready_device(&transport);
     let mut halves: Vec<_> = (0..2)
-        .map(|i| FrontendRing::join_with(transport.clone(), i, PATIENT).expect("ours").split())
+        .map(|i| {
+            FrontendRing::join_with(frontend_side(&transport), i, PATIENT).expect("ours").split()
+        })
         .collect();
     device.tick().expect("in process");
     let mut ledgers = [Ledger::default(), Ledger::default()];
@@ -300,7 +335,7 @@ fn threads_submit_and_cancel_at_once() {
     let transport = InProcTransport::create(&SMALL).expect("in bounds");
     let device = FakeDevice::join(transport.clone(), DEVICE).expect("our region");
     let _running = FakeDeviceThread::spawn(device, Duration::ZERO);
-    let ring = FrontendRing::join_with(transport, 0, PATIENT).expect("our region");
+    let ring = FrontendRing::join_with(frontend_side(&transport), 0, PATIENT).expect("our region");
     let (submitter, mut reader) = ring.split();
     let ledger = std::sync::Mutex::new(Ledger::default());
     let began = Instant::now();

@@ -3,7 +3,10 @@
 
 mod common;
 
-use common::{Ask, DEVICE, End, Ledger, PATIENT, VOCAB, small_ring, submit};
+use common::{
+    Ask, DEVICE, End, FrontendSide, Ledger, PATIENT, VOCAB, cases, frontend_side, small_ring,
+    submit,
+};
 use proptest::prelude::*;
 use saccade_ring::testing::FakeDevice;
 use saccade_ring::{FrontendRing, InProcTransport, Reader, RequestParams, SubmitError, Submitter};
@@ -61,8 +64,8 @@ fn op() -> impl Strategy<Value = Op> {
 struct World {
     transport: InProcTransport,
     device: Option<FakeDevice<InProcTransport>>,
-    submitter: Submitter<InProcTransport>,
-    reader: Reader<InProcTransport>,
+    submitter: Submitter<FrontendSide>,
+    reader: Reader<FrontendSide>,
     ledger: Ledger,
     arena_bytes: u64,
 }
@@ -132,7 +135,8 @@ impl World {
 
     /// The old frontend dies with its tickets; its tickets count as lost.
     fn restart_frontend(&mut self) {
-        let ring = FrontendRing::join_with(self.transport.clone(), 0, PATIENT).expect("our region");
+        let ring = FrontendRing::join_with(frontend_side(&self.transport), 0, PATIENT)
+            .expect("our region");
         let open = self.ledger.lines.values_mut().filter(|line| line.end.is_none());
         open.for_each(|line| line.end = Some(End::Lost));
         (self.submitter, self.reader) = ring.split();
@@ -167,7 +171,7 @@ fn pick<V>(items: &[V], n: usize) -> Option<&V> {
 
 proptest! {
     // A failing case prints its operations and writes its seed beside this file.
-    #![proptest_config(ProptestConfig::with_cases(150))]
+    #![proptest_config(ProptestConfig::with_cases(cases(150)))]
 
     #[test]
     fn every_ticket_ends_once_and_everything_returns(ops in prop::collection::vec(op(), 1..150)) {

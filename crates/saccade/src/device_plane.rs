@@ -10,7 +10,7 @@ use saccade_model::{Dtype, DtypeChoice, ModelConfig, ModelFolder, Weights};
 use saccade_ring::{ShmTransport, Transport};
 
 use crate::cli::{DeviceName, LoadFormat, PolicyName, Prefill, QuantizationArg, ServeArgs};
-use crate::{emulated, gpu, kv_budget, model_source};
+use crate::{emulated, gpu, kv_budget, model_source, remote};
 
 /// The shared-memory region, mapped for the life of the device.
 pub(crate) struct Region(ShmTransport);
@@ -31,15 +31,18 @@ const EXIT_CRASHED: i32 = 4;
 
 /// Runs the plane until SIGTERM or SIGINT.
 pub(crate) fn run(args: &ServeArgs) -> anyhow::Result<()> {
-    let path = args.ring.ring.as_deref().context("--ring names the region to join")?;
+    let path = args.ring.file()?.context("--ring names the region to join")?;
     let region = Region(ShmTransport::open(path).with_context(|| path.display().to_string())?);
+    // Before there is a second thread.
+    let signals = block_signals()?;
+    // Frontends on other hosts join while the weights are loaded, as those of this host do.
+    let _listener = remote::listen(args, &region.0)?;
     let prepared = prepare(args, &region);
     if prepared.is_err() {
         // The error itself goes to the log of this process; frontends only need to know.
         report_progress(&region, LoadPhase::Failed, 0, 0).ok();
     }
-    let (device, signals) = prepared?;
-    let mut device = device.attach(region)?;
+    let mut device = prepared?.attach(region)?;
     stop_on_signal(signals, device.stop_handle())?;
     if let Err(error) = device.run() {
         // Not a mistake in flags: starting again may help.
@@ -76,19 +79,17 @@ fn stop_on_signal(set: libc::sigset_t, stop: StopHandle) -> anyhow::Result<()> {
 }
 
 /// Loads everything that `run` needs before it can join.
-fn prepare(args: &ServeArgs, region: &Region) -> anyhow::Result<(Device, libc::sigset_t)> {
-    let signals = block_signals()?;
+fn prepare(args: &ServeArgs, region: &Region) -> anyhow::Result<Device> {
     let scratch = model_source::scratch()?;
     let folder = model_source::open(&args.model, scratch.path())?;
     let model = folder.config()?;
-    let device = match &args.device.device {
-        DeviceName::Null => null_device(args, &model)?,
-        DeviceName::Sim(name) => emulated::device(args, name, &model)?,
-        DeviceName::Cpu => cpu_device(args, &model, &folder, region)?,
-        DeviceName::Cuda => gpu::device(args, &model, &folder, region)?,
-        DeviceName::CudaNull => gpu::null_device(args, &model)?,
-    };
-    Ok((device, signals))
+    match &args.device.device {
+        DeviceName::Null => null_device(args, &model),
+        DeviceName::Sim(name) => emulated::device(args, name, &model),
+        DeviceName::Cpu => cpu_device(args, &model, &folder, region),
+        DeviceName::Cuda => gpu::device(args, &model, &folder, region),
+        DeviceName::CudaNull => gpu::null_device(args, &model),
+    }
 }
 
 fn null_device(args: &ServeArgs, model: &ModelConfig) -> anyhow::Result<Device> {

@@ -5,15 +5,16 @@ use std::time::Duration;
 
 use anyhow::Context;
 use saccade_frontend::{Cors, FrontendConfig, HttpLimits, Listen, ShutdownHandle, SloDefaults};
+use saccade_ring::ShmTransport;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use crate::cli::{DeviceName, HttpArgs, SchedulerPlace, ServeArgs};
-use crate::model_source;
+use crate::cli::{DeviceName, HttpArgs, RingPlace, SchedulerPlace, ServeArgs};
+use crate::{model_source, remote};
 
 /// Runs the plane until it has drained after SIGTERM or SIGINT; a second signal ends it at once.
 pub(crate) fn run(args: &ServeArgs) -> anyhow::Result<()> {
     let scratch = model_source::scratch()?;
-    let config = config(args, scratch.path())?;
+    let (config, ring) = (config(args, scratch.path())?, ring(args)?);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(args.http.http_threads)
         .thread_name("http")
@@ -25,7 +26,20 @@ pub(crate) fn run(args: &ServeArgs) -> anyhow::Result<()> {
             eprintln!("  listening on     {address}");
             tokio::spawn(end_on_signals(signals, handle));
         };
-        Ok(saccade_frontend::serve(config, started).await?)
+        match ring {
+            RingPlace::File(path) => {
+                let transport = ShmTransport::open(path)
+                    .with_context(|| format!("--ring {}", path.display()))?;
+                Ok(saccade_frontend::serve(config, transport, started).await?)
+            }
+            RingPlace::Ucx(address) => {
+                let (transport, replaced) = remote::join(address)?;
+                tokio::select! {
+                    served = saccade_frontend::serve(config, transport, started) => Ok(served?),
+                    why = replaced => Err(why),
+                }
+            }
+        }
     })
 }
 
@@ -39,13 +53,15 @@ async fn end_on_signals((mut terminate, mut interrupt): (Signal, Signal), handle
     }
 }
 
+fn ring(args: &ServeArgs) -> anyhow::Result<&RingPlace> {
+    args.ring.ring.as_ref().context("--ring names the region to join")
+}
+
 fn config(args: &ServeArgs, scratch: &std::path::Path) -> anyhow::Result<FrontendConfig> {
     let (model, http) = (&args.model, &args.http);
-    let region = args.ring.ring.clone().context("--ring names the region to join")?;
     let folder = model_source::open(&without_weights(args), scratch)?;
     Ok(FrontendConfig {
         listen: listen(http)?,
-        region,
         frontend_index: args.ring.frontend_index,
         model: folder.root().display().to_string(),
         tokenizer: model.tokenizer.clone(),
@@ -78,13 +94,14 @@ fn config(args: &ServeArgs, scratch: &std::path::Path) -> anyhow::Result<Fronten
     })
 }
 
-/// A scheduler on a GPU makes no system call, and so wakes nobody.
+/// A scheduler on a GPU makes no system call, and so wakes nobody; a device on another host cannot.
 fn reader_poll(args: &ServeArgs) -> Option<Duration> {
-    const GPU_POLL: Duration = Duration::from_micros(200);
+    const WAKELESS_POLL: Duration = Duration::from_micros(200);
     let asked = args.http.reader_poll_us.map(Duration::from_micros);
     let on_gpu = matches!(args.device.device, DeviceName::Cuda | DeviceName::CudaNull)
         && args.sim.scheduler == SchedulerPlace::Device;
-    asked.or(on_gpu.then_some(GPU_POLL))
+    let remote = matches!(args.ring.ring, Some(RingPlace::Ucx(_)));
+    asked.or((on_gpu || remote).then_some(WAKELESS_POLL))
 }
 
 /// The frontend needs no weights.

@@ -13,6 +13,7 @@ mod gpu;
 #[cfg(feature = "device")]
 mod kv_budget;
 mod model_source;
+mod remote;
 #[cfg(feature = "device")]
 mod serve;
 

@@ -12,7 +12,7 @@ use saccade_ring::{Region, RegionLimits, default_region_dir};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::cli::{PlacementArgs, ServeArgs};
-use crate::{emulated, model_source};
+use crate::{emulated, model_source, remote};
 use child::{Exit, Plane, PlaneKind};
 
 /// Planes that die more often than --max-restarts within this window are given up, and the server
@@ -33,6 +33,8 @@ struct Supervisor {
     /// That the device is emulated, if it is.
     notice: Option<String>,
     region: Region,
+    /// Where the device plane hands the region out, if it does.
+    ring_listen: Option<String>,
     loading: progress::Loading,
     drain_timeout: Duration,
     restarts: Vec<Instant>,
@@ -45,22 +47,24 @@ struct Supervisor {
 impl Supervisor {
     fn start(args: &ServeArgs) -> anyhow::Result<Supervisor> {
         check_placement(&args.placement)?;
+        remote::check(&args.ring)?;
         let scratch = model_source::scratch()?;
         let folder = model_source::open(&args.model, scratch.path())?;
         folder.config()?; // a model that cannot be served is refused before anything is started
         let limits = RegionLimits {
             num_slots: args.ring.ring_slots,
-            num_frontends: args.ring.api_server_count,
+            num_frontends: args.ring.api_server_count.saturating_add(args.ring.remote_frontends),
             out_ring_words: args.ring.out_ring_words,
             arena_bytes: args.ring.arena_bytes,
         };
-        let path = ring_path(args.ring.ring.as_deref(), &limits)?;
+        let path = ring_path(args.ring.file()?, &limits)?;
         let region = Region::create(&path, &limits).context("create the ring region")?;
         Ok(Supervisor {
             planes: planes(args, folder.root(), &path),
             notice: emulated::notice(args),
             loading: progress::Loading::new(region.transport())?,
             region,
+            ring_listen: args.ring.ring_listen.clone(),
             drain_timeout: Duration::from_secs(args.http.drain_timeout_s),
             restarts: Vec::new(),
             max_restarts: args.placement.max_restarts,
@@ -98,6 +102,9 @@ impl Supervisor {
             eprintln!("  {}", plane.describe());
         }
         eprintln!("  ring             {}", self.region.path().display());
+        if let Some(address) = &self.ring_listen {
+            eprintln!("  ring for others  ucx://{address}");
+        }
     }
 
     /// Starts again whatever has died.

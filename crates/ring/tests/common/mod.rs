@@ -8,7 +8,7 @@ use std::time::Duration;
 use saccade_ring::testing::{FakeConfig, FakeDevice, scripted_token};
 use saccade_ring::{
     Finish, FrontendRing, InProcTransport, JoinOptions, Record, RegionLimits, RequestParams, Sink,
-    Submission, SubmitError, Submitter, Ticket, Transport,
+    Submission, SubmitError, Submitter, Ticket, Transport, TransportError,
 };
 
 /// The smallest region: 32 slots, 64 words of output, and an arena that a few prompts fill.
@@ -170,13 +170,145 @@ pub fn submit<T: Transport>(
     submitter.try_submit_with(&ask.submission(), |ticket| ledger.announce(ticket, ask.clone()))
 }
 
+/// A frontend's way to a region of this process.
+pub type FrontendSide = std::sync::Arc<dyn Transport>;
+
+/// Memory, or with SACCADE_TEST_RING=ucx a connection of UCX to a listener on the same memory: what
+/// these tests show holds for both.
+pub fn frontend_side(region: &InProcTransport) -> FrontendSide {
+    if over_ucx() {
+        #[cfg(feature = "ucx")]
+        return std::sync::Arc::new(over::Connected::to(region));
+        #[cfg(not(feature = "ucx"))]
+        panic!("SACCADE_TEST_RING=ucx needs the feature ucx");
+    }
+    std::sync::Arc::new(region.clone())
+}
+
+/// Cases of a property; each connects anew over UCX, which takes some ten milliseconds.
+pub fn cases(in_memory: u32) -> u32 {
+    if over_ucx() { in_memory / 10 } else { in_memory }
+}
+
+fn over_ucx() -> bool {
+    std::env::var("SACCADE_TEST_RING").is_ok_and(|ring| ring == "ucx")
+}
+
 /// A small region with a ready device and a joined frontend.
-pub fn small_ring() -> (InProcTransport, FakeDevice<InProcTransport>, FrontendRing<InProcTransport>)
-{
+pub fn small_ring() -> (InProcTransport, FakeDevice<InProcTransport>, FrontendRing<FrontendSide>) {
     let transport = InProcTransport::create(&SMALL).expect("the limits are in bounds");
     let mut device = FakeDevice::join(transport.clone(), DEVICE).expect("a fresh region");
     device.ready().expect("in process");
-    let ring = FrontendRing::join_with(transport.clone(), 0, PATIENT).expect("a fresh region");
+    let side = frontend_side(&transport);
+    let ring = FrontendRing::join_with(side, 0, PATIENT).expect("a fresh region");
     device.tick().expect("in process");
     (transport, device, ring)
+}
+
+#[cfg(feature = "ucx")]
+mod over {
+    use super::*;
+    use saccade_ring::ucx::{ListenerOptions, UcxListener, UcxTransport};
+
+    /// A transport and the listener it talks to.
+    pub struct Connected {
+        transport: UcxTransport,
+        _listener: UcxListener,
+    }
+
+    impl Connected {
+        pub fn to(region: &InProcTransport) -> Connected {
+            let options = ListenerOptions::default();
+            let listener =
+                UcxListener::start("127.0.0.1:0", region.clone(), options).expect("a free port");
+            let address = listener.address().to_string();
+            let transport = UcxTransport::connect(&address, |event| eprintln!("{event:?}"))
+                .expect("our own listener");
+            Connected { transport, _listener: listener }
+        }
+    }
+
+    macro_rules! forward {
+        ($($name:ident(&self $(, $arg:ident: $ty:ty)*) -> $out:ty;)*) => {
+            $(fn $name(&self $(, $arg: $ty)*) -> $out { self.transport.$name($($arg),*) })*
+        };
+    }
+
+    impl Transport for Connected {
+        forward! {
+            region_bytes(&self) -> u64;
+            loses_puts(&self) -> bool;
+            put(&self, at: u64, bytes: &[u8]) -> Result<(), TransportError>;
+            put_u32(&self, at: u64, value: u32) -> Result<(), TransportError>;
+            put_u64(&self, at: u64, value: u64) -> Result<(), TransportError>;
+            get(&self, at: u64, out: &mut [u8]) -> Result<(), TransportError>;
+            get_u32(&self, at: u64) -> Result<u32, TransportError>;
+            get_u64(&self, at: u64) -> Result<u64, TransportError>;
+            get_words(&self, at: u64, out: &mut [u64]) -> Result<(), TransportError>;
+            fetch_add_u32(&self, at: u64, value: u32) -> Result<u32, TransportError>;
+            fence(&self) -> ();
+            wake_word(&self, at: u64) -> Result<(), TransportError>;
+            wait_word(&self, at: u64, seen: u32, timeout: Duration) -> Result<(), TransportError>;
+        }
+    }
+}
+
+/// A region that can be cut off: puts then go nowhere without a word, as over a connection that is
+/// lost behind them, and everything else fails.
+#[derive(Clone)]
+pub struct Breakable {
+    pub region: InProcTransport,
+    pub cut: std::sync::Arc<std::sync::atomic::AtomicBool>,
+}
+
+impl Breakable {
+    fn up(&self) -> bool {
+        !self.cut.load(std::sync::atomic::Ordering::Relaxed)
+    }
+}
+
+impl Transport for Breakable {
+    fn region_bytes(&self) -> u64 {
+        self.region.region_bytes()
+    }
+    fn loses_puts(&self) -> bool {
+        true
+    }
+    fn put(&self, at: u64, bytes: &[u8]) -> Result<(), TransportError> {
+        if self.up() { self.region.put(at, bytes) } else { Ok(()) }
+    }
+    fn put_u32(&self, at: u64, value: u32) -> Result<(), TransportError> {
+        if self.up() { self.region.put_u32(at, value) } else { Ok(()) }
+    }
+    fn put_u64(&self, at: u64, value: u64) -> Result<(), TransportError> {
+        if self.up() { self.region.put_u64(at, value) } else { Ok(()) }
+    }
+    fn get(&self, at: u64, out: &mut [u8]) -> Result<(), TransportError> {
+        self.region.get(at, out)
+    }
+    fn get_u32(&self, at: u64) -> Result<u32, TransportError> {
+        if self.up() { self.region.get_u32(at) } else { Err(TransportError::Down("cut".into())) }
+    }
+    fn get_u64(&self, at: u64) -> Result<u64, TransportError> {
+        if self.up() { self.region.get_u64(at) } else { Err(TransportError::Down("cut".into())) }
+    }
+    fn get_words(&self, at: u64, out: &mut [u64]) -> Result<(), TransportError> {
+        self.region.get_words(at, out)
+    }
+    fn fetch_add_u32(&self, at: u64, value: u32) -> Result<u32, TransportError> {
+        if self.up() {
+            self.region.fetch_add_u32(at, value)
+        } else {
+            Err(TransportError::Down("cut".into()))
+        }
+    }
+    fn fence(&self) {
+        self.region.fence();
+    }
+    fn wake_word(&self, at: u64) -> Result<(), TransportError> {
+        self.region.wake_word(at)
+    }
+    fn wait_word(&self, at: u64, seen: u32, timeout: Duration) -> Result<(), TransportError> {
+        self.region.wait_word(at, seen, timeout)
+    }
 }

@@ -136,7 +136,7 @@ pub(crate) struct HttpArgs {
     #[arg(long, value_name = "US", default_value_t = 0, env = "SACCADE_READER_SPIN_US")]
     pub reader_spin_us: u64,
     /// Longest sleep of the token reader while requests run, microseconds [default: until the
-    /// device wakes it; 200 with --device cuda, which wakes nobody]
+    /// device wakes it; 200 with --device cuda, which wakes nobody, and with --ring ucx://]
     #[arg(long, value_name = "US", env = "SACCADE_READER_POLL_US")]
     pub reader_poll_us: Option<u64>,
 }
@@ -259,13 +259,52 @@ pub(crate) struct PlacementArgs {
     pub device_nice: i32,
 }
 
+/// Where a ring region is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum RingPlace {
+    /// In a file of this host's.
+    File(PathBuf),
+    /// At HOST:PORT, where a device plane with `--ring-listen` hands it out.
+    Ucx(String),
+}
+
+impl std::str::FromStr for RingPlace {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<RingPlace, String> {
+        match text.split_once("://") {
+            None if text.is_empty() => Err("names no file".into()),
+            None => Ok(RingPlace::File(text.into())),
+            Some(("ucx", address)) => host_port(address).map(RingPlace::Ucx),
+            Some((scheme, _)) => Err(format!("{scheme}:// is not ucx://, and no file")),
+        }
+    }
+}
+
+/// HOST:PORT, resolved when it is used.
+fn host_port(text: &str) -> Result<String, String> {
+    match text.rsplit_once(':') {
+        Some((host, port)) if !host.is_empty() && port.parse::<u16>().is_ok() => Ok(text.into()),
+        _ => Err(format!("{text:?} is not HOST:PORT")),
+    }
+}
+
 /// The ring between the planes.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Ring")]
 pub(crate) struct RingArgs {
-    /// File of the ring region [default: a new one in shared memory]
-    #[arg(long, value_name = "PATH", env = "SACCADE_RING")]
-    pub ring: Option<PathBuf>,
+    /// File of the ring region; for a frontend plane on another host ucx://HOST:PORT, a device plane
+    /// with --ring-listen (docs/ring.md) [default: a new file in shared memory]
+    #[arg(long, value_name = "PLACE", env = "SACCADE_RING")]
+    pub ring: Option<RingPlace>,
+    /// Address at which the device plane hands its ring out to frontend planes on other hosts, by
+    /// UCX; whoever reaches it can do anything to the device plane (docs/ring.md) [default: none]
+    #[arg(long, value_name = "HOST:PORT", value_parser = host_port, env = "SACCADE_RING_LISTEN")]
+    pub ring_listen: Option<String>,
+    /// Frontend planes that join from other hosts, beside those of --api-server-count; they have
+    /// the indices behind those
+    #[arg(long, value_name = "N", default_value_t = 0, env = "SACCADE_REMOTE_FRONTENDS")]
+    pub remote_frontends: u32,
     /// Slots: requests that are running or waiting
     #[arg(long, value_name = "N", default_value_t = 4096, env = "SACCADE_RING_SLOTS")]
     pub ring_slots: u32,
@@ -275,12 +314,29 @@ pub(crate) struct RingArgs {
     /// Bytes for prompts that wait for a seat
     #[arg(long, value_name = "BYTES", default_value_t = 32 * 1024 * 1024, env = "SACCADE_ARENA_BYTES")]
     pub arena_bytes: u64,
-    /// Frontend planes that share the device
+    /// Frontend planes of this host that share the device
     #[arg(long, value_name = "N", default_value_t = 1, env = "SACCADE_API_SERVER_COUNT")]
     pub api_server_count: u32,
-    /// Which of them this one is
-    #[arg(long, hide = true, default_value_t = 0, env = "SACCADE_FRONTEND_INDEX")]
+    /// Which of the ring's frontends a frontend plane is; from 0
+    #[arg(long, value_name = "N", default_value_t = 0, env = "SACCADE_FRONTEND_INDEX")]
     pub frontend_index: u32,
+}
+
+impl RingArgs {
+    /// The region's file, if one is named.
+    ///
+    /// # Errors
+    /// The ring is on another host.
+    #[cfg(feature = "device")]
+    pub fn file(&self) -> anyhow::Result<Option<&std::path::Path>> {
+        match &self.ring {
+            None => Ok(None),
+            Some(RingPlace::File(path)) => Ok(Some(path)),
+            Some(RingPlace::Ucx(_)) => {
+                anyhow::bail!("--ring ucx://: only a frontend plane joins a ring of another host")
+            }
+        }
+    }
 }
 
 /// What requests may name as well.

@@ -14,7 +14,9 @@ pub(crate) use cuda::CudaArgs;
 #[cfg(feature = "device")]
 pub(crate) use cuda::{CudaArgs, LaunchArg, RotationArg};
 pub(crate) use groups::DeviceName;
-pub(crate) use groups::{DeviceArgs, HttpArgs, LoadFormat, ModelArgs, PlacementArgs, RingArgs};
+pub(crate) use groups::{
+    DeviceArgs, HttpArgs, LoadFormat, ModelArgs, PlacementArgs, RingArgs, RingPlace,
+};
 #[cfg(feature = "device")]
 pub(crate) use groups::{Prefill, QuantizationArg};
 #[cfg(feature = "device")]

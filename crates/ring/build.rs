@@ -1,0 +1,27 @@
+//! With the feature `ucx`: compiles the shim over UCX that pkg-config finds. Without it: nothing.
+
+fn main() {
+    println!("cargo:rerun-if-changed=build.rs");
+    #[cfg(feature = "ucx")]
+    ucx();
+}
+
+/// 1.13 is Debian 12's; 1.14 tells which transports are in use, and so reads in bulk over RDMA.
+#[cfg(feature = "ucx")]
+fn ucx() {
+    println!("cargo:rerun-if-changed=src/ucx/shim.c");
+    println!("cargo:rerun-if-changed=src/ucx/shim.h");
+    // Before the library, so that the linker meets the symbols in the order of their use.
+    let headers = pkg_config::Config::new()
+        .atleast_version("1.13")
+        .cargo_metadata(false)
+        .probe("ucx")
+        .unwrap_or_else(|error| panic!("the feature `ucx` needs UCX 1.13 or newer: {error}"));
+    cc::Build::new()
+        .std("c11")
+        .file("src/ucx/shim.c")
+        .includes(&headers.include_paths)
+        .compile("saccade_ring_ucx");
+    let linked = pkg_config::Config::new().atleast_version("1.13").probe("ucx");
+    linked.expect("found above");
+}

@@ -1,0 +1,249 @@
+//! One way to a peer's region: an endpoint, the buffer that its operations use, and the waiting.
+//!
+//! **Order.** UCX's one-sided operations are unordered. A word that is put here is fenced from all
+//! that was put before on the lane, so that it is a release; a get returns when its data is here,
+//! so that what follows it comes after: an acquire. A [`fence`](Lane::fence) waits until the peer
+//! has everything. Where the peer's software does the operations (no RDMA) on a CPU that may
+//! reorder its stores, a fence of UCX is not enough, and each release waits as a fence does.
+//!
+//! **Words.** A NIC reads and writes aligned words whole, in transfers of any length. The software
+//! path copies a long transfer in pieces that may split a word, so there each word is an operation
+//! of its own, many at a time.
+//!
+//! **Bounds.** One operation at a time and lane (words: [`WORDS_AT_A_TIME`]), each with
+//! [`OPERATION_TIMEOUT`]; at most [`MAX_UNFLUSHED`] puts that the peer has not confirmed. Data goes
+//! through the lane's own buffer, which outlives the endpoint: an operation that was given up
+//! can touch nothing else.
+
+use std::net::TcpStream;
+use std::os::fd::{AsRawFd, RawFd};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::ffi::{Context, Endpoint, Progress, Worker};
+use super::handshake::Grant;
+use super::{UcxError, poll_readable};
+
+/// What an operation gets. A peer that takes longer is lost: RDMA takes microseconds, and the
+/// software path waits for one thread of the peer to be scheduled.
+const OPERATION_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long an operation is polled for before this thread sleeps until there is news.
+const SPIN: Duration = Duration::from_micros(50);
+/// Longest sleep between two looks at an operation.
+const LONGEST_SLEEP: Duration = Duration::from_millis(10);
+/// Bytes of one transfer: all statuses of a region of 4096 slots.
+const TRANSFER_BYTES: usize = 64 << 10;
+/// Single-word gets under way on the software path.
+const WORDS_AT_A_TIME: usize = 64;
+/// Puts that may be under way to the peer.
+const MAX_UNFLUSHED: u32 = 256;
+
+/// An endpoint and its buffer.
+#[derive(Debug)]
+pub(super) struct Lane {
+    /// Before the buffer: closed, it lets go of it.
+    endpoint: Endpoint,
+    /// [`TRANSFER_BYTES`].
+    buffer: Box<[u64]>,
+    /// Open while the peer's process lives.
+    control: Arc<TcpStream>,
+    base: u64,
+    /// A NIC does the operations, not the peer's software.
+    one_sided: bool,
+    /// A fence of UCX is a release, see the head of this file.
+    fence_suffices: bool,
+    /// Puts since the last fence.
+    unordered: bool,
+    /// Puts since the last flush.
+    unflushed: u32,
+}
+
+impl Lane {
+    pub(super) fn connect(
+        context: &Arc<Context>,
+        grant: &Grant,
+        control: Arc<TcpStream>,
+    ) -> Result<Lane, UcxError> {
+        let endpoint = Endpoint::connect(Worker::new(context)?, &grant.address, &grant.key)?;
+        let mut lane = Lane {
+            endpoint,
+            buffer: vec![0; TRANSFER_BYTES / 8].into(),
+            control,
+            base: grant.base,
+            one_sided: false,
+            fence_suffices: false,
+            unordered: false,
+            unflushed: 0,
+        };
+        // The first exchange also connects the transports, whose names are known only then.
+        lane.flush().map_err(UcxError::Lost)?;
+        lane.one_sided = lane.transports().split(',').any(is_one_sided);
+        lane.fence_suffices = lane.one_sided || grant.stores_in_order;
+        Ok(lane)
+    }
+
+    /// Names of the transports in use, comma-separated; empty where UCX does not tell.
+    pub(super) fn transports(&self) -> String {
+        self.endpoint.transports()
+    }
+
+    /// Writes payload, ordered by the next word that is put.
+    pub(super) fn put(&mut self, at: u64, bytes: &[u8]) -> Result<(), String> {
+        for (chunk, at) in bytes.chunks(TRANSFER_BYTES).zip((at..).step_by(TRANSFER_BYTES)) {
+            self.count_put()?;
+            bytemuck::cast_slice_mut(&mut self.buffer[..])[..chunk.len()].copy_from_slice(chunk);
+            // SAFETY: the buffer is the lane's and is not touched before `finish` returns; after a
+            // failure, the lane is used no more and its endpoint goes before its buffer.
+            let put = unsafe {
+                self.endpoint.put(self.buffer.as_ptr().cast(), chunk.len(), self.base + at)
+            };
+            self.finish(put)?;
+        }
+        Ok(())
+    }
+
+    /// Writes a word of 4 or 8 bytes, behind everything that was put before.
+    pub(super) fn put_word(&mut self, at: u64, bytes: &[u8]) -> Result<(), String> {
+        self.release()?;
+        self.put(at, bytes)
+    }
+
+    /// Reads payload.
+    pub(super) fn get(&mut self, at: u64, out: &mut [u8]) -> Result<(), String> {
+        for (chunk, at) in out.chunks_mut(TRANSFER_BYTES).zip((at..).step_by(TRANSFER_BYTES)) {
+            // SAFETY: as in `put`.
+            let get = unsafe {
+                self.endpoint.get(self.buffer.as_mut_ptr().cast(), chunk.len(), self.base + at)
+            };
+            self.finish(get)?;
+            let bytes = bytemuck::cast_slice(&self.buffer[..]);
+            chunk.copy_from_slice(&bytes[..chunk.len()]);
+        }
+        Ok(())
+    }
+
+    /// Reads aligned words, none of them split.
+    pub(super) fn get_words(&mut self, at: u64, out: &mut [u64]) -> Result<(), String> {
+        if self.one_sided {
+            return self.get(at, bytemuck::cast_slice_mut(out));
+        }
+        for (chunk, at) in out.chunks_mut(WORDS_AT_A_TIME).zip((at..).step_by(8 * WORDS_AT_A_TIME))
+        {
+            let mut gets: [Progress; WORDS_AT_A_TIME] = std::array::from_fn(|_| Progress::Done);
+            for (i, get) in gets.iter_mut().enumerate().take(chunk.len()) {
+                // SAFETY: as in `put`; each get has a word of its own.
+                *get = unsafe {
+                    let word = self.buffer.as_mut_ptr().add(i);
+                    self.endpoint.get(word.cast(), 8, self.base + at + 8 * i as u64)
+                };
+            }
+            gets.into_iter().try_for_each(|get| self.finish(get))?;
+            chunk.copy_from_slice(&self.buffer[..chunk.len()]);
+        }
+        Ok(())
+    }
+
+    /// Adds to a word, behind everything that was put before; returns what it was.
+    pub(super) fn fetch_add_u32(&mut self, at: u64, value: u32) -> Result<u32, String> {
+        self.release()?;
+        let words: &mut [u32] = bytemuck::cast_slice_mut(&mut self.buffer[..1]);
+        words[0] = value;
+        // SAFETY: as in `put`.
+        let add =
+            unsafe { self.endpoint.fetch_add_u32(self.buffer.as_mut_ptr().cast(), self.base + at) };
+        self.finish(add)?;
+        let words: &[u32] = bytemuck::cast_slice(&self.buffer[..1]);
+        Ok(words[1])
+    }
+
+    /// Everything that was put before is at the peer when this returns.
+    pub(super) fn fence(&mut self) -> Result<(), String> {
+        if self.unflushed == 0 { Ok(()) } else { self.flush() }
+    }
+
+    /// Asks the peer's process to wake who sleeps on a word.
+    pub(super) fn wake(&mut self, at: u64) -> Result<(), String> {
+        self.buffer[0] = at;
+        // SAFETY: as in `put`.
+        let wake = unsafe { self.endpoint.wake(self.buffer.as_ptr()) };
+        self.finish(wake)
+    }
+
+    /// Orders what was put before ahead of what is put next.
+    fn release(&mut self) -> Result<(), String> {
+        if !self.unordered {
+            return Ok(());
+        }
+        // SYNC: partner is the acquire of the device, or of whoever reads the word that is put
+        // next (abi/README.md): the peer's memory changes in this order.
+        if self.fence_suffices {
+            let fence = self.endpoint.fence();
+            self.finish(fence)?;
+            self.unordered = false;
+            return Ok(());
+        }
+        self.flush()
+    }
+
+    fn flush(&mut self) -> Result<(), String> {
+        let flush = self.endpoint.flush();
+        self.finish(flush)?;
+        (self.unordered, self.unflushed) = (false, 0);
+        Ok(())
+    }
+
+    fn count_put(&mut self) -> Result<(), String> {
+        if self.unflushed == MAX_UNFLUSHED {
+            self.flush()?;
+        }
+        self.unordered = true;
+        self.unflushed += 1;
+        Ok(())
+    }
+
+    /// Waits for an operation: looks for a while, then sleeps until there is news.
+    fn finish(&self, mut operation: Progress) -> Result<(), String> {
+        let began = Instant::now();
+        loop {
+            match operation {
+                Progress::Done => return Ok(()),
+                Progress::Failed(why) => return Err(why),
+                Progress::UnderWay(_) => {}
+            }
+            let busy = self.endpoint.worker().progress();
+            operation = operation.again();
+            if !matches!(operation, Progress::UnderWay(_)) {
+                continue;
+            }
+            if let Some(why) = self.endpoint.failure() {
+                return Err(why);
+            }
+            let waited = began.elapsed();
+            if waited > OPERATION_TIMEOUT {
+                return Err(format!("no answer within {OPERATION_TIMEOUT:?}"));
+            }
+            if waited > SPIN && !busy {
+                self.sleep()?;
+            }
+        }
+    }
+
+    /// Until the worker has news, the peer's process ends, or a little time has passed.
+    fn sleep(&self) -> Result<(), String> {
+        let worker = self.endpoint.worker();
+        if !worker.arm().map_err(|error| error.to_string())? {
+            return Ok(());
+        }
+        let fds: [RawFd; 2] = [worker.event_fd(), self.control.as_raw_fd()];
+        match poll_readable(&fds, LONGEST_SLEEP) {
+            // The peer says nothing after the grant: what can be read is its end.
+            [_, true] => Err("the peer's process ended".into()),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Transports whose operations a NIC does without the peer's software.
+fn is_one_sided(transport: &str) -> bool {
+    transport.starts_with("rc_") || transport.starts_with("dc_")
+}

@@ -1,0 +1,466 @@
+//! The device's side: hands a region out, and lends the software path a thread.
+
+use std::ffi::c_void;
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
+use std::os::fd::{AsRawFd, RawFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use super::ffi::{Context, MappedMemory, WakeHandler, Worker};
+use super::handshake::{self, Grant, HELLO_BYTES, HandshakeError};
+use super::{HANDSHAKE_TIMEOUT, UcxError, poll};
+use crate::inproc::InProcTransport;
+use crate::region::RegionLayout;
+use crate::shm::ShmTransport;
+use crate::transport::Transport;
+
+/// Connections, granted and not yet: twice the frontends of a region, so that a frontend that comes
+/// back finds room beside its own past.
+const MAX_CONNECTIONS: usize = 32;
+/// Longest sleep of the listener's thread; every connection's end and message wakes it.
+const LONGEST_SLEEP: Duration = Duration::from_secs(1);
+/// Rounds of work for the frontends between two looks at their sockets.
+const PROGRESS_ROUNDS: usize = 256;
+/// A failing `accept` (no descriptors left) is tried again after this.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// Where exported memory lies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MemoryKind {
+    /// Memory of the host.
+    Host,
+    /// Memory of a CUDA device, registered for GPUDirect RDMA. Not yet run on a GPU.
+    Cuda,
+}
+
+/// A region that a [`UcxListener`] hands out.
+///
+/// # Safety
+/// `len` bytes at `base` stay mapped, at that address and of that kind, until the value is dropped;
+/// they are accessed by atomics only, because peers change them at any time.
+pub unsafe trait ExportedRegion: Send + 'static {
+    /// First byte.
+    fn base(&self) -> *mut u8;
+    /// Bytes.
+    fn len(&self) -> usize;
+    /// Whether nothing is exported.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+    /// Where the memory lies.
+    fn kind(&self) -> MemoryKind;
+    /// `instance_id` of the region's header: tells it apart from the next one at this address.
+    ///
+    /// # Errors
+    /// What is wrong with the header.
+    fn instance_id(&self) -> Result<u64, UcxError>;
+    /// Wakes who sleeps on the word at `at`, which a peer named: anything but an aligned word of
+    /// the region is to be ignored.
+    fn wake(&self, at: u64);
+}
+
+// SAFETY: a `ShmTransport` keeps its bytes mapped at `base_ptr` while it lives, and gives only
+// atomic access to them.
+unsafe impl ExportedRegion for ShmTransport {
+    fn base(&self) -> *mut u8 {
+        self.base_ptr()
+    }
+    fn len(&self) -> usize {
+        self.region_bytes() as usize
+    }
+    fn kind(&self) -> MemoryKind {
+        MemoryKind::Host
+    }
+    fn instance_id(&self) -> Result<u64, UcxError> {
+        Ok(RegionLayout::read(self)?.instance_id())
+    }
+    fn wake(&self, at: u64) {
+        // An offset that is none is refused there.
+        let _ = self.wake_word(at);
+    }
+}
+
+// SAFETY: as for `ShmTransport`.
+unsafe impl ExportedRegion for InProcTransport {
+    fn base(&self) -> *mut u8 {
+        self.base_ptr()
+    }
+    fn len(&self) -> usize {
+        self.region_bytes() as usize
+    }
+    fn kind(&self) -> MemoryKind {
+        MemoryKind::Host
+    }
+    fn instance_id(&self) -> Result<u64, UcxError> {
+        Ok(RegionLayout::read(self)?.instance_id())
+    }
+    fn wake(&self, at: u64) {
+        // As above.
+        let _ = self.wake_word(at);
+    }
+}
+
+/// Takes lines for a log.
+pub type Log = Box<dyn Fn(&str) + Send>;
+
+/// What a listener's user may choose.
+#[derive(Default)]
+pub struct ListenerOptions {
+    /// Called first on the listener's thread, to place it on cores.
+    pub on_thread: Option<Box<dyn FnOnce() + Send>>,
+    /// Told of connections that come, go or are refused, for a log.
+    pub log: Option<Log>,
+}
+
+/// Hands a region out to frontends on other hosts until it is dropped.
+///
+/// One thread, which sleeps while nothing needs software: RDMA does not wake it. Over transports
+/// that a NIC does not serve by itself (TCP, shared memory) it does the peers' puts and gets.
+#[derive(Debug)]
+pub struct UcxListener {
+    address: SocketAddr,
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl UcxListener {
+    /// Registers the region and listens at `HOST:PORT` (port 0: a free one).
+    ///
+    /// # Errors
+    /// [`UcxError`]: the header of the region, what UCX says of its memory, or the address.
+    pub fn start(
+        address: &str,
+        region: impl ExportedRegion,
+        options: ListenerOptions,
+    ) -> Result<UcxListener, UcxError> {
+        let io = |step| move |error: io::Error| UcxError::Io { step, why: error.to_string() };
+        let addresses: Vec<_> = address.to_socket_addrs().map_err(io("resolve"))?.collect();
+        let socket = TcpListener::bind(&addresses[..]).map_err(io("listen"))?;
+        socket.set_nonblocking(true).map_err(io("listen"))?;
+        let address = socket.local_addr().map_err(io("listen"))?;
+        let context = Context::new()?;
+        // SAFETY: the region is kept by the service beside its registration, which goes first.
+        let memory =
+            unsafe { MappedMemory::new(&context, region.base(), region.len(), region.kind())? };
+        let stop = Arc::new(AtomicBool::new(false));
+        let mut service = Service {
+            key: memory.key()?,
+            instance_id: region.instance_id()?,
+            connections: Vec::new(),
+            socket,
+            stop: Arc::clone(&stop),
+            log: options.log.unwrap_or_else(|| Box::new(|_| ())),
+            _memory: memory,
+            context,
+            region: Box::new(region),
+        };
+        let on_thread = options.on_thread;
+        let thread = std::thread::Builder::new()
+            .name("ring-listener".into())
+            .spawn(move || {
+                on_thread.into_iter().for_each(|place| place());
+                service.run();
+            })
+            .map_err(io("start a thread"))?;
+        Ok(UcxListener { address, stop, thread: Some(thread) })
+    }
+
+    /// Where it listens.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+}
+
+impl Drop for UcxListener {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        // Its thread looks at `stop` whenever it wakes: a connection wakes it. If none can be made
+        // it wakes by itself within `LONGEST_SLEEP`.
+        let _ = TcpStream::connect_timeout(&self.address, Duration::from_millis(100));
+        if let Some(thread) = self.thread.take() {
+            // A panic there has been printed, and took the region's peers with it.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// The state of the listener's thread. Fields are dropped in order: workers, registration, context,
+/// memory.
+struct Service {
+    connections: Vec<Connection>,
+    key: Vec<u8>,
+    instance_id: u64,
+    socket: TcpListener,
+    stop: Arc<AtomicBool>,
+    log: Log,
+    _memory: MappedMemory,
+    context: Arc<Context>,
+    region: Box<dyn ErasedRegion>,
+}
+
+/// `ExportedRegion` without its safety contract, which the constructor has consumed.
+trait ErasedRegion: Send {
+    fn bounds(&self) -> (u64, u64);
+    fn wake(&self, at: u64);
+}
+
+impl<R: ExportedRegion> ErasedRegion for R {
+    fn bounds(&self) -> (u64, u64) {
+        (self.base() as u64, self.len() as u64)
+    }
+    fn wake(&self, at: u64) {
+        ExportedRegion::wake(self, at);
+    }
+}
+
+/// One frontend's socket, and once it was granted the worker that its lanes talk to. A worker of its
+/// own: it is destroyed with the connection, and with it whatever the network still holds of that
+/// life of the frontend, before the next life is granted anything.
+struct Connection {
+    socket: TcpStream,
+    peer: SocketAddr,
+    stage: Stage,
+}
+
+enum Stage {
+    /// Bytes of the hello so far.
+    Hello {
+        bytes: [u8; HELLO_BYTES],
+        got: usize,
+        deadline: Instant,
+    },
+    Granted {
+        client: u64,
+        worker: WakingWorker,
+    },
+}
+
+/// A worker and the handler that it calls, which must outlive it.
+struct WakingWorker {
+    worker: Worker,
+    _handler: Box<WakeHandler>,
+    _region: Box<*const dyn ErasedRegion>,
+}
+
+// SAFETY: the pointer is to the service's own region; the worker and its handler are used on the
+// service's thread only.
+unsafe impl Send for WakingWorker {}
+
+/// Called by UCX within `Worker::progress`, for a peer's message.
+unsafe extern "C" fn wake(argument: *mut c_void, at: u64) {
+    // SAFETY: `argument` is the `_region` of the worker that calls, whose pointee, the service's
+    // region, is dropped behind all connections.
+    let region = unsafe { &**argument.cast::<*const dyn ErasedRegion>() };
+    region.wake(at);
+}
+
+impl WakingWorker {
+    fn new(context: &Arc<Context>, region: &dyn ErasedRegion) -> Result<WakingWorker, UcxError> {
+        let region: *const dyn ErasedRegion = std::ptr::from_ref(region);
+        // SAFETY: only the lifetime is forgotten; `Service` keeps the region in a box behind its
+        // connections.
+        let region: *const (dyn ErasedRegion + 'static) = unsafe { std::mem::transmute(region) };
+        let mut region = Box::new(region);
+        let argument = std::ptr::from_mut(&mut *region).cast();
+        let handler = Box::new(WakeHandler { wake, argument });
+        let worker = Worker::new(context)?;
+        // SAFETY: both boxes are fields behind the worker.
+        unsafe { worker.on_wake(&*handler)? };
+        Ok(WakingWorker { worker, _handler: handler, _region: region })
+    }
+}
+
+impl Service {
+    fn run(&mut self) {
+        let mut accept_at = Instant::now();
+        while !self.stop.load(Ordering::Relaxed) {
+            self.progress();
+            let armed = self.workers().all(|worker| worker.arm().unwrap_or(true));
+            let timeout = if armed { self.next_deadline() } else { Duration::ZERO };
+            let accepting = Instant::now() >= accept_at;
+            let mut fds = self.descriptors(accepting);
+            poll(&mut fds, timeout);
+            // The workers' descriptors come last: they are for the next round of `progress`.
+            let sockets = usize::from(accepting) + self.connections.len();
+            let hurry = self.connections.iter().any(|c| matches!(c.stage, Stage::Hello { .. }));
+            if hurry || fds[..sockets].iter().any(|fd| fd.revents != 0) {
+                // Ends before hellos: a frontend that comes back must not meet its own past.
+                self.read_sockets();
+                if accepting && !self.accept_all() {
+                    accept_at = Instant::now() + ACCEPT_PAUSE;
+                }
+            }
+        }
+    }
+
+    /// Does what frontends have asked for, until nothing is left or it is time to look elsewhere.
+    fn progress(&self) {
+        for _ in 0..PROGRESS_ROUNDS {
+            let mut busy = false;
+            self.workers().for_each(|worker| busy |= worker.progress());
+            if !busy {
+                return;
+            }
+        }
+    }
+
+    fn workers(&self) -> impl Iterator<Item = &Worker> {
+        self.connections.iter().filter_map(|connection| match &connection.stage {
+            Stage::Granted { worker, .. } => Some(&worker.worker),
+            Stage::Hello { .. } => None,
+        })
+    }
+
+    fn next_deadline(&self) -> Duration {
+        let now = Instant::now();
+        let deadlines = self.connections.iter().filter_map(|connection| match connection.stage {
+            Stage::Hello { deadline, .. } => Some(deadline.saturating_duration_since(now)),
+            Stage::Granted { .. } => None,
+        });
+        deadlines.min().unwrap_or(LONGEST_SLEEP).min(LONGEST_SLEEP)
+    }
+
+    fn descriptors(&self, accepting: bool) -> Vec<libc::pollfd> {
+        let sockets = self.connections.iter().map(|connection| connection.socket.as_raw_fd());
+        let events = self.workers().map(Worker::event_fd);
+        let listening = accepting.then(|| self.socket.as_raw_fd());
+        let readable = |fd: RawFd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
+        listening.into_iter().chain(sockets).chain(events).map(readable).collect()
+    }
+
+    /// False when the system refuses connections for now.
+    fn accept_all(&mut self) -> bool {
+        loop {
+            match self.socket.accept() {
+                Ok((socket, peer)) => self.admit(socket, peer),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return true,
+                Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
+                Err(error) => {
+                    (self.log)(&format!("cannot accept: {error}"));
+                    return false;
+                }
+            }
+        }
+    }
+
+    fn admit(&mut self, mut socket: TcpStream, peer: SocketAddr) {
+        if self.stop.load(Ordering::Relaxed) || socket.set_nonblocking(true).is_err() {
+            return;
+        }
+        if self.connections.len() == MAX_CONNECTIONS {
+            (self.log)(&format!("{peer}: refused, {MAX_CONNECTIONS} connections are open"));
+            let refusal = handshake::refusal("too many connections");
+            // Whoever does not read it sees the connection's end.
+            let _ = socket.write_all(&refusal);
+            return;
+        }
+        let deadline = Instant::now() + HANDSHAKE_TIMEOUT;
+        let stage = Stage::Hello { bytes: [0; HELLO_BYTES], got: 0, deadline };
+        self.connections.push(Connection { socket, peer, stage });
+        let last = self.connections.len() - 1;
+        self.read_hello(last);
+    }
+
+    /// Looks at every socket: drops what has ended, answers whole hellos.
+    fn read_sockets(&mut self) {
+        let mut i = 0;
+        while i < self.connections.len() {
+            if self.has_ended(i) {
+                self.drop_connection(i, "ended");
+            } else {
+                i += 1;
+            }
+        }
+        for i in (0..self.connections.len()).rev() {
+            self.read_hello(i);
+        }
+    }
+
+    fn has_ended(&self, i: usize) -> bool {
+        let Connection { socket, stage, .. } = &self.connections[i];
+        if matches!(stage, Stage::Hello { .. }) {
+            return false;
+        }
+        // A granted frontend says nothing more: bytes are an end too.
+        !matches!(socket.peek(&mut [0]), Err(e) if e.kind() == io::ErrorKind::WouldBlock)
+    }
+
+    fn drop_connection(&mut self, i: usize, why: &str) {
+        let connection = self.connections.swap_remove(i);
+        (self.log)(&format!("{}: {why}", connection.peer));
+    }
+
+    /// Reads what has come of a hello; grants or refuses a whole one, and one that is too late.
+    fn read_hello(&mut self, i: usize) {
+        let Connection { socket, stage: Stage::Hello { bytes, got, deadline }, .. } =
+            &mut self.connections[i]
+        else {
+            return;
+        };
+        let late = Instant::now() >= *deadline;
+        match socket.read(&mut bytes[*got..]) {
+            Ok(0) => return self.drop_connection(i, "ended before its hello"),
+            Ok(more) => *got += more,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(error) => return self.drop_connection(i, &error.to_string()),
+        }
+        if *got < HELLO_BYTES {
+            if late {
+                self.refuse(i, &format!("no whole hello within {HANDSHAKE_TIMEOUT:?}"));
+            }
+            return;
+        }
+        match handshake::read_hello(bytes) {
+            Ok(client) => self.grant(i, client),
+            Err(error) => self.refuse(i, &error.to_string()),
+        }
+    }
+
+    fn refuse(&mut self, i: usize, why: &str) {
+        // Whoever does not read it sees the connection's end.
+        let _ = self.connections[i].socket.write_all(&handshake::refusal(why));
+        self.drop_connection(i, &format!("refused: {why}"));
+    }
+
+    fn grant(&mut self, i: usize, client: u64) {
+        let peer = self.connections[i].peer;
+        // An earlier connection of the same process goes first, with all that it still had under
+        // way: nothing of it may land behind what the new one does.
+        self.connections.retain(|connection| {
+            !matches!(connection.stage, Stage::Granted { client: earlier, .. } if earlier == client)
+        });
+        let Some(i) = self.connections.iter().position(|connection| connection.peer == peer) else {
+            return;
+        };
+        match self.answer() {
+            Ok((worker, answer)) => {
+                let Connection { socket, stage, .. } = &mut self.connections[i];
+                *stage = Stage::Granted { client, worker };
+                match socket.write_all(&answer) {
+                    Ok(()) => (self.log)(&format!("{peer}: connected")),
+                    Err(error) => self.drop_connection(i, &error.to_string()),
+                }
+            }
+            Err(error) => self.refuse(i, &error.to_string()),
+        }
+    }
+
+    fn answer(&self) -> Result<(WakingWorker, Vec<u8>), UcxError> {
+        let worker = WakingWorker::new(&self.context, &*self.region)?;
+        let (base, region_bytes) = self.region.bounds();
+        let grant = Grant {
+            region_bytes,
+            base,
+            instance_id: self.instance_id,
+            stores_in_order: cfg!(target_arch = "x86_64"),
+            address: worker.worker.address()?,
+            key: self.key.clone(),
+        };
+        let answer = handshake::grant(&grant).map_err(|error: HandshakeError| error)?;
+        Ok((worker, answer))
+    }
+}

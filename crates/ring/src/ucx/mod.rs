@@ -1,0 +1,74 @@
+//! A region that is reached through UCX (cargo feature `ucx`): RDMA where there is a NIC for it, TCP
+//! or shared memory else.
+//!
+//! The device's side hands its region out with a [`UcxListener`]; a frontend on another host joins
+//! through a [`UcxTransport`]. They meet on a plain socket (`handshake`), which then stays open as
+//! sign of life; all data goes through UCX (`lane` says in which order).
+//!
+//! UCX's software path (no RDMA) does at the listener what a peer's messages say, **without a
+//! check**: whoever reaches UCX's ports can read and write that process. So can an RDMA peer within
+//! the region. Both belong into a network of one's own; see docs/ring.md.
+
+mod ffi;
+mod handshake;
+mod lane;
+mod listener;
+mod transport;
+
+use std::os::fd::RawFd;
+use std::time::Duration;
+
+use crate::region::RegionError;
+
+pub use handshake::HandshakeError;
+pub use listener::{ExportedRegion, ListenerOptions, MemoryKind, UcxListener};
+pub use transport::{UcxEvent, UcxTransport};
+
+/// What either side gives the other for the handshake as a whole.
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Why a connection cannot be made.
+#[derive(Debug, thiserror::Error)]
+pub enum UcxError {
+    /// UCX refused.
+    #[error("cannot {step}: {why} (UCX {})", ffi::version())]
+    Ucx {
+        /// What was tried.
+        step: &'static str,
+        /// UCX's sentence.
+        why: String,
+    },
+    /// The operating system refused.
+    #[error("cannot {step}: {why}")]
+    Io {
+        /// What was tried.
+        step: &'static str,
+        /// Its sentence.
+        why: String,
+    },
+    /// The other side is not one that this build can work with.
+    #[error("handshake: {0}")]
+    Handshake(HandshakeError),
+    /// The peer was lost while the connection was made.
+    #[error("lost the listener: {0}")]
+    Lost(String),
+    /// The region that is to be handed out is none.
+    #[error(transparent)]
+    Region(#[from] RegionError),
+}
+
+/// Waits until one of the descriptors can be read or has ended, at most `timeout`; says which.
+fn poll_readable<const N: usize>(fds: &[RawFd; N], timeout: Duration) -> [bool; N] {
+    let mut polled =
+        fds.map(|fd| libc::pollfd { fd, events: libc::POLLIN | libc::POLLRDHUP, revents: 0 });
+    poll(&mut polled, timeout);
+    polled.map(|fd| fd.revents != 0)
+}
+
+/// As `poll_readable`, for any number of descriptors; an interruption counts as a time-out.
+fn poll(fds: &mut [libc::pollfd], timeout: Duration) {
+    // Rounded up, so that a short time-out is a sleep and not a spin.
+    let timeout_ms = timeout.as_micros().div_ceil(1000).min(3_600_000) as libc::c_int;
+    // SAFETY: the slice is valid for the call, which writes its `revents` only.
+    unsafe { libc::poll(fds.as_mut_ptr(), fds.len() as libc::nfds_t, timeout_ms) };
+}

@@ -1,0 +1,413 @@
+//! The frontend's side: a [`Transport`] over lanes, and the thread that connects again.
+
+use std::cell::Cell;
+use std::fmt;
+use std::net::{TcpStream, ToSocketAddrs};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, RwLock};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use super::ffi::Context;
+use super::handshake::{self, Grant, HandshakeError};
+use super::lane::Lane;
+use super::{HANDSHAKE_TIMEOUT, UcxError};
+use crate::region::random_u64;
+use crate::sync::lock;
+use crate::transport::{Transport, TransportError};
+use std::io::Write;
+
+/// Endpoints of a transport. A thread keeps to one, because order is kept within an endpoint; with
+/// several, a token reader does not wait for submissions of other threads.
+const LANES: usize = 4;
+/// Pause between two attempts to reach a listener that is gone.
+const REDIAL_INTERVAL: Duration = Duration::from_millis(250);
+
+/// What happens to a connection after it was made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum UcxEvent {
+    /// The listener is gone: accesses fail until it is back.
+    Lost(String),
+    /// It is back, with the same region.
+    Back,
+    /// Another region is served at the address: this transport stays down, and who joined through
+    /// it has to join anew.
+    Replaced,
+}
+
+type Notice = Box<dyn Fn(UcxEvent) + Send + Sync>;
+
+/// A region of another process, on this host or another, by UCX: RDMA where there is a NIC for it,
+/// TCP or shared memory else (`UCX_TLS` and the like choose).
+///
+/// While the connection is lost, every access fails with [`TransportError::Down`]; it is made again
+/// in the background as long as the same region can be reached at the address.
+pub struct UcxTransport {
+    shared: Arc<Shared>,
+    redial: Option<JoinHandle<()>>,
+}
+
+impl fmt::Debug for UcxTransport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("UcxTransport").field("address", &self.shared.address).finish()
+    }
+}
+
+/// A connection: lanes to one life of a listener.
+struct Link {
+    lanes: Vec<Mutex<Lane>>,
+    control: Arc<TcpStream>,
+}
+
+#[derive(Debug, Clone)]
+enum State {
+    Up,
+    Down(String),
+    Stopping,
+}
+
+struct Shared {
+    address: String,
+    context: Arc<Context>,
+    /// Tells the listener that a new connection replaces an older one.
+    client: u64,
+    region_bytes: u64,
+    instance_id: u64,
+    link: RwLock<Option<Arc<Link>>>,
+    state: Mutex<State>,
+    state_changed: Condvar,
+    /// Counts what this process did that the device may answer, for threads in `wait_word`.
+    activity: Mutex<u64>,
+    active: Condvar,
+    notice: Notice,
+}
+
+impl UcxTransport {
+    /// Connects to a listener at `HOST:PORT`. `notice` is told what becomes of the connection, on a
+    /// thread of the transport's or of its user's; it must not block.
+    ///
+    /// # Errors
+    /// [`UcxError`]: an address that does not resolve, a listener that does not answer in time or
+    /// refuses, an answer that breaks a bound, or what UCX says.
+    pub fn connect(
+        address: &str,
+        notice: impl Fn(UcxEvent) + Send + Sync + 'static,
+    ) -> Result<UcxTransport, UcxError> {
+        let context = Context::new()?;
+        let client = random_u64();
+        let (link, grant) = Link::dial(address, &context, client)?;
+        let shared = Arc::new(Shared {
+            address: address.into(),
+            context,
+            client,
+            region_bytes: grant.region_bytes,
+            instance_id: grant.instance_id,
+            link: RwLock::new(Some(Arc::new(link))),
+            state: Mutex::new(State::Up),
+            state_changed: Condvar::new(),
+            activity: Mutex::new(0),
+            active: Condvar::new(),
+            notice: Box::new(notice),
+        });
+        let watched = Arc::clone(&shared);
+        let redial = std::thread::Builder::new()
+            .name("ring-redial".into())
+            .spawn(move || watched.keep_connected())
+            .map_err(|error| UcxError::Io { step: "start a thread", why: error.to_string() })?;
+        Ok(UcxTransport { shared, redial: Some(redial) })
+    }
+
+    /// Names of the transports that UCX chose, comma-separated; empty where UCX does not tell
+    /// (before 1.14), or while the connection is lost.
+    #[must_use]
+    pub fn transports(&self) -> String {
+        let link = self.shared.link();
+        link.map_or_else(|_| String::new(), |link| lock(&link.lanes[0]).transports())
+    }
+}
+
+impl Drop for UcxTransport {
+    fn drop(&mut self) {
+        *lock(&self.shared.state) = State::Stopping;
+        self.shared.state_changed.notify_all();
+        if let Some(thread) = self.redial.take() {
+            // A panic there has been printed, and there is nothing left to connect.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Link {
+    fn dial(address: &str, context: &Arc<Context>, client: u64) -> Result<(Link, Grant), UcxError> {
+        let (control, grant) = shake_hands(address, client)?;
+        let control = Arc::new(control);
+        let lane = || Lane::connect(context, &grant, Arc::clone(&control)).map(Mutex::new);
+        let lanes = (0..LANES).map(|_| lane()).collect::<Result<_, _>>()?;
+        Ok((Link { lanes, control }, grant))
+    }
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        // The listener drops its side of the lanes when the socket ends. An error means that it
+        // has ended already.
+        let _ = self.control.shutdown(std::net::Shutdown::Both);
+    }
+}
+
+fn shake_hands(address: &str, client: u64) -> Result<(TcpStream, Grant), UcxError> {
+    let io = |step| move |error: std::io::Error| UcxError::Io { step, why: error.to_string() };
+    let deadline = Instant::now() + HANDSHAKE_TIMEOUT;
+    let mut last = UcxError::Io { step: "resolve", why: format!("{address} has no address") };
+    for resolved in address.to_socket_addrs().map_err(io("resolve"))? {
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            break;
+        }
+        match TcpStream::connect_timeout(&resolved, left) {
+            Ok(mut socket) => {
+                socket.set_nodelay(true).map_err(io("set up the connection"))?;
+                socket.set_write_timeout(Some(left)).map_err(io("set up the connection"))?;
+                socket.write_all(&handshake::hello(client)).map_err(io("send the hello"))?;
+                let grant = handshake::read_answer(&mut Until { socket: &socket, deadline })?;
+                return Ok((socket, grant));
+            }
+            Err(error) => last = io("connect")(error),
+        }
+    }
+    Err(last)
+}
+
+/// Reads until a deadline for everything, however slowly the bytes come.
+struct Until<'a> {
+    socket: &'a TcpStream,
+    deadline: Instant,
+}
+
+impl std::io::Read for Until<'_> {
+    fn read(&mut self, out: &mut [u8]) -> std::io::Result<usize> {
+        let left = self.deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(std::io::ErrorKind::TimedOut.into());
+        }
+        self.socket.set_read_timeout(Some(left))?;
+        let mut socket = self.socket;
+        socket.read(out)
+    }
+}
+
+/// The lane of this thread: the threads take turns in the order in which they first come.
+fn lane_of_thread() -> usize {
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    thread_local! {
+        static LANE: Cell<Option<usize>> = const { Cell::new(None) };
+    }
+    LANE.with(|lane| {
+        let index = lane.get().unwrap_or_else(|| NEXT.fetch_add(1, Ordering::Relaxed) % LANES);
+        lane.set(Some(index));
+        index
+    })
+}
+
+impl Shared {
+    fn link(&self) -> Result<Arc<Link>, TransportError> {
+        let link = self.link.read().unwrap_or_else(std::sync::PoisonError::into_inner);
+        link.clone().ok_or_else(|| match &*lock(&self.state) {
+            State::Down(why) => TransportError::Down(why.clone()),
+            State::Up | State::Stopping => TransportError::Down("stopping".into()),
+        })
+    }
+
+    /// Runs an operation on this thread's lane.
+    fn run<V>(
+        &self,
+        operation: impl FnOnce(&mut Lane) -> Result<V, String>,
+    ) -> Result<V, TransportError> {
+        let link = self.link()?;
+        let mut lane = lock(&link.lanes[lane_of_thread()]);
+        // Whoever waited for the lane while another lost it must not use it.
+        if !self.is_current(&link) {
+            return self.link().and(Err(TransportError::Down("connected anew".into())));
+        }
+        operation(&mut lane).map_err(|why| {
+            drop(lane);
+            self.lose(&link, &why);
+            TransportError::Down(why)
+        })
+    }
+
+    fn is_current(&self, link: &Arc<Link>) -> bool {
+        let current = self.link.read().unwrap_or_else(std::sync::PoisonError::into_inner);
+        current.as_ref().is_some_and(|current| Arc::ptr_eq(current, link))
+    }
+
+    /// Takes a link out of use, once.
+    fn lose(&self, link: &Arc<Link>, why: &str) {
+        let mut current = self.link.write().unwrap_or_else(std::sync::PoisonError::into_inner);
+        if !current.as_ref().is_some_and(|current| Arc::ptr_eq(current, link)) {
+            return;
+        }
+        // Operations of other threads, asleep in `poll`, see the end of this socket.
+        let _ = link.control.shutdown(std::net::Shutdown::Both);
+        *current = None;
+        {
+            let mut state = lock(&self.state);
+            if !matches!(*state, State::Stopping) {
+                *state = State::Down(why.into());
+            }
+        }
+        drop(current);
+        self.state_changed.notify_all();
+        (self.notice)(UcxEvent::Lost(why.into()));
+    }
+
+    /// The redial thread: connects again whenever the link is lost, until it is told to stop or
+    /// finds another region.
+    fn keep_connected(&self) {
+        while self.wait_while_up() {
+            let Ok((link, grant)) = Link::dial(&self.address, &self.context, self.client) else {
+                continue;
+            };
+            let same =
+                grant.instance_id == self.instance_id && grant.region_bytes == self.region_bytes;
+            if !same {
+                let why = "another region is served at this address".into();
+                let mut state = lock(&self.state);
+                if !matches!(*state, State::Stopping) {
+                    *state = State::Down(why);
+                }
+                drop(state);
+                (self.notice)(UcxEvent::Replaced);
+                return;
+            }
+            let mut current = self.link.write().unwrap_or_else(std::sync::PoisonError::into_inner);
+            let mut state = lock(&self.state);
+            if matches!(*state, State::Stopping) {
+                return;
+            }
+            *state = State::Up;
+            *current = Some(Arc::new(link));
+            drop((state, current));
+            (self.notice)(UcxEvent::Back);
+        }
+    }
+
+    /// Sleeps while the link is up, and a little after it was lost. False when it is time to stop.
+    fn wait_while_up(&self) -> bool {
+        let mut state = lock(&self.state);
+        while matches!(*state, State::Up) {
+            state =
+                self.state_changed.wait(state).unwrap_or_else(std::sync::PoisonError::into_inner);
+        }
+        let paused = self
+            .state_changed
+            .wait_timeout_while(state, REDIAL_INTERVAL, |state| matches!(state, State::Down(_)))
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        !matches!(*paused.0, State::Stopping)
+    }
+
+    fn check(&self, at: u64, len: usize, align: u64) -> Result<(), TransportError> {
+        if !at.is_multiple_of(align) {
+            return Err(TransportError::Misaligned { at, align });
+        }
+        let region_bytes = self.region_bytes;
+        if at.checked_add(len as u64).is_none_or(|end| end > region_bytes) {
+            return Err(TransportError::OutOfRegion { at, len: len as u64, region_bytes });
+        }
+        Ok(())
+    }
+}
+
+thread_local! {
+    /// Activity that this thread's last wait has seen.
+    static SEEN_ACTIVITY: Cell<u64> = const { Cell::new(0) };
+}
+
+impl Transport for UcxTransport {
+    fn region_bytes(&self) -> u64 {
+        self.shared.region_bytes
+    }
+
+    fn loses_puts(&self) -> bool {
+        true
+    }
+
+    fn put(&self, at: u64, bytes: &[u8]) -> Result<(), TransportError> {
+        self.shared.check(at, bytes.len(), 1)?;
+        self.shared.run(|lane| lane.put(at, bytes))
+    }
+
+    fn put_u32(&self, at: u64, value: u32) -> Result<(), TransportError> {
+        self.shared.check(at, 4, 4)?;
+        self.shared.run(|lane| lane.put_word(at, &value.to_le_bytes()))
+    }
+
+    fn put_u64(&self, at: u64, value: u64) -> Result<(), TransportError> {
+        self.shared.check(at, 8, 8)?;
+        self.shared.run(|lane| lane.put_word(at, &value.to_le_bytes()))
+    }
+
+    fn get(&self, at: u64, out: &mut [u8]) -> Result<(), TransportError> {
+        self.shared.check(at, out.len(), 1)?;
+        self.shared.run(|lane| lane.get(at, out))
+    }
+
+    fn get_u32(&self, at: u64) -> Result<u32, TransportError> {
+        self.shared.check(at, 4, 4)?;
+        let mut word = [0; 4];
+        self.shared.run(|lane| lane.get(at, &mut word))?;
+        Ok(u32::from_le_bytes(word))
+    }
+
+    fn get_u64(&self, at: u64) -> Result<u64, TransportError> {
+        self.shared.check(at, 8, 8)?;
+        let mut word = [0; 8];
+        self.shared.run(|lane| lane.get(at, &mut word))?;
+        Ok(u64::from_le_bytes(word))
+    }
+
+    fn get_words(&self, at: u64, out: &mut [u64]) -> Result<(), TransportError> {
+        self.shared.check(at, size_of_val(out), 8)?;
+        self.shared.run(|lane| lane.get_words(at, out))
+    }
+
+    fn fetch_add_u32(&self, at: u64, value: u32) -> Result<u32, TransportError> {
+        self.shared.check(at, 4, 4)?;
+        let before = self.shared.run(|lane| lane.fetch_add_u32(at, value))?;
+        *lock(&self.shared.activity) += 1;
+        self.shared.active.notify_all();
+        Ok(before)
+    }
+
+    fn fence(&self) {
+        // A failure takes the link out of use, so that the access behind the fence fails.
+        let _ = self.shared.run(Lane::fence);
+    }
+
+    fn wake_word(&self, at: u64) -> Result<(), TransportError> {
+        self.shared.check(at, 4, 4)?;
+        self.shared.run(|lane| lane.wake(at))
+    }
+
+    /// Sleeps for `timeout`, or until another thread of this process has kicked the device: the
+    /// device itself cannot wake anybody over a network.
+    fn wait_word(&self, at: u64, _seen: u32, timeout: Duration) -> Result<(), TransportError> {
+        self.shared.check(at, 4, 4)?;
+        self.shared.link()?;
+        let seen = SEEN_ACTIVITY.get();
+        let activity = lock(&self.shared.activity);
+        let (activity, _) = self
+            .shared
+            .active
+            .wait_timeout_while(activity, timeout, |now| *now == seen)
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        SEEN_ACTIVITY.set(*activity);
+        Ok(())
+    }
+}
+
+impl From<HandshakeError> for UcxError {
+    fn from(error: HandshakeError) -> UcxError {
+        UcxError::Handshake(error)
+    }
+}

@@ -1,0 +1,472 @@
+//! Regions over UCX: what the transport promises, processes that die, and peers that talk nonsense.
+//!
+//! Which of UCX's transports is under test says `UCX_TLS`; `tests/ucx.sh` goes through them. The
+//! tests of the ring itself run over UCX with SACCADE_TEST_RING=ucx (`tests/common`).
+#![cfg(feature = "ucx")]
+
+mod common;
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use common::{Ask, DEVICE, End, Ledger, PATIENT, SMALL, submit};
+use saccade_ring::testing::{FakeDevice, FakeDeviceThread};
+use saccade_ring::ucx::{ListenerOptions, UcxEvent, UcxListener, UcxTransport};
+use saccade_ring::{
+    Finish, FrontendRing, InProcTransport, Region, RegionLimits, ShmTransport, Transport,
+    TransportError, default_region_dir,
+};
+
+/// Long enough for a busy machine; nothing that is tested takes a tenth of it.
+const SOON: Duration = Duration::from_secs(20);
+
+fn listen(region: &InProcTransport) -> UcxListener {
+    UcxListener::start("127.0.0.1:0", region.clone(), ListenerOptions::default())
+        .expect("free port")
+}
+
+fn connect(address: SocketAddr) -> UcxTransport {
+    UcxTransport::connect(&address.to_string(), |_| ()).expect("our listener")
+}
+
+fn until(what: &str, mut done: impl FnMut() -> bool) {
+    let began = Instant::now();
+    while !done() {
+        assert!(began.elapsed() < SOON, "{what}: not within {SOON:?}");
+        std::thread::sleep(Duration::from_micros(200));
+    }
+}
+
+// ---- what a transport promises -----------------------------------------------------------------
+
+#[test]
+fn bytes_and_words_arrive_whatever_their_place_and_length() {
+    let region = InProcTransport::create(&RegionLimits { arena_bytes: 1 << 20, ..SMALL })
+        .expect("in bounds");
+    let (listener, end) = (listen(&region), region.region_bytes());
+    let remote = connect(listener.address());
+    assert_eq!(remote.region_bytes(), end);
+    for (at, len) in [(end - 300, 0), (end - 299, 7), (end - 293, 64), (end - 500_001, 200_001)] {
+        let bytes: Vec<u8> = (0..len).map(|i| (i * 7 + 3) as u8).collect();
+        remote.put(at, &bytes).expect("in bounds");
+        remote.fence();
+        let (mut here, mut there) = (vec![0; len], vec![0; len]);
+        region.get(at, &mut here).expect("in bounds");
+        remote.get(at, &mut there).expect("in bounds");
+        assert!(here == bytes && there == bytes, "{len} bytes at {at}");
+    }
+    let at = end - 128 * 1024;
+    remote.put_u32(at, 7).expect("in bounds");
+    remote.put_u64(at + 8, u64::MAX - 1).expect("in bounds");
+    assert_eq!(remote.get_u32(at), Ok(7));
+    assert_eq!(remote.get_u64(at + 8), Ok(u64::MAX - 1));
+    assert_eq!(remote.fetch_add_u32(at, u32::MAX), Ok(7));
+    assert_eq!(region.get_u32(at), Ok(6));
+    for words in [1, 63, 64, 65, 9000] {
+        let expected: Vec<u64> = (0..words).map(|i| i * 0x0101_0101_0101).collect();
+        remote.put(at, bytemuck::cast_slice(&expected)).expect("in bounds");
+        let mut got = vec![0; words as usize];
+        remote.get_words(at, &mut got).expect("in bounds");
+        assert!(got == expected, "{words} words");
+    }
+}
+
+#[test]
+fn no_access_leaves_the_region() {
+    let region = InProcTransport::create(&SMALL).expect("in bounds");
+    let listener = listen(&region);
+    let (t, end) = (connect(listener.address()), region.region_bytes());
+    let outside = |result: Result<(), TransportError>| {
+        assert!(matches!(result, Err(TransportError::OutOfRegion { .. })), "{result:?}");
+    };
+    outside(t.put(end - 3, &[0; 4]));
+    outside(t.get(u64::MAX, &mut [0; 4]));
+    outside(t.put_u64(end, 0));
+    outside(t.put_u32(u64::MAX - 3, 0));
+    outside(t.get_u64(end).map(|_| ()));
+    outside(t.get_u32(end).map(|_| ()));
+    outside(t.fetch_add_u32(end, 1).map(|_| ()));
+    outside(t.get_words(end - 8, &mut [0; 2]));
+    outside(t.wake_word(end));
+    outside(t.wait_word(end, 0, Duration::ZERO));
+    let crooked = Err(TransportError::Misaligned { at: 4, align: 8 });
+    assert_eq!(t.get_u64(4).map(|_| ()), crooked);
+    assert_eq!(t.put_u64(4, 0), crooked);
+    assert_eq!(t.get_words(4, &mut [0]), crooked);
+    assert_eq!(t.get_u64(0), region.get_u64(0), "and it still works");
+}
+
+/// A word that is put comes behind the payload before it, a word that is got ahead of the payload
+/// behind it, and neither is ever seen half.
+#[test]
+fn words_are_whole_and_order_their_payload() {
+    const ROUNDS: u64 = 100;
+    const WORDS: usize = 24;
+    /// Long enough for a copy that is made in pieces.
+    const MANY: usize = 500;
+    let region = InProcTransport::create(&RegionLimits { arena_bytes: 1 << 16, ..SMALL })
+        .expect("in bounds");
+    let listener = listen(&region);
+    let remote = connect(listener.address());
+    let base = region.region_bytes() - (1 << 15);
+    let (there, here, acknowledged) = (base, base + 1024, base + 512);
+    // Both halves equal: a torn word shows.
+    let word = |round: u64| round << 32 | round;
+    let whole = |word: u64| {
+        assert_eq!(word >> 32, word & 0xffff_ffff, "torn");
+        word >> 32
+    };
+    std::thread::scope(|scope| {
+        // The device's side: payload, then a word, as fast as it goes; and looks at the other's.
+        scope.spawn(|| {
+            let began = Instant::now();
+            for round in 1.. {
+                for i in 1..=MANY as u64 {
+                    region.put_u64(here + 8 * i, word(round)).expect("in bounds");
+                }
+                region.put_u64(here, word(round)).expect("in bounds");
+                // What came behind this word does not change before it is acknowledged.
+                let flag = whole(region.get_u64(there).expect("in bounds"));
+                let mut payload = [0u8; 8 * WORDS];
+                region.get(there + 8, &mut payload).expect("in bounds");
+                if region.get_u64(acknowledged) != Ok(flag) {
+                    let words: &[u64] = bytemuck::cast_slice(&payload);
+                    assert!(words.iter().all(|&w| whole(w) == flag), "{flag}: {words:?}");
+                    region.put_u64(acknowledged, flag).expect("in bounds");
+                }
+                // The other thread may have failed.
+                if flag == ROUNDS || began.elapsed() > 3 * SOON {
+                    break;
+                }
+            }
+        });
+        let mut words = [0u64; MANY + 1];
+        for round in 1..=ROUNDS {
+            remote.put(there + 8, bytemuck::cast_slice(&[word(round); WORDS])).expect("up");
+            remote.put_u64(there, word(round)).expect("up");
+            let flag = whole(remote.get_u64(here).expect("up"));
+            remote.get_words(here, &mut words).expect("up");
+            assert!(words[1..].iter().all(|&w| whole(w) >= flag), "{flag}: {words:?}");
+            until("acknowledged", || remote.get_u64(acknowledged) == Ok(round));
+        }
+    });
+}
+
+#[test]
+fn additions_of_several_peers_all_count() {
+    const EACH: u32 = 100;
+    let region = InProcTransport::create(&SMALL).expect("in bounds");
+    let listener = listen(&region);
+    let at = region.region_bytes() - 64;
+    let peers: Vec<_> = (0..2).map(|_| connect(listener.address())).collect();
+    std::thread::scope(|scope| {
+        for peer in &peers {
+            for _ in 0..2 {
+                scope.spawn(move || {
+                    for _ in 0..EACH {
+                        peer.fetch_add_u32(at, 1).expect("up");
+                    }
+                });
+            }
+        }
+    });
+    assert_eq!(region.get_u32(at), Ok(4 * EACH));
+}
+
+/// The device sleeps on a word; a frontend on another host wakes it.
+#[test]
+fn a_peer_wakes_who_sleeps_on_a_word() {
+    let region = InProcTransport::create(&SMALL).expect("in bounds");
+    let listener = listen(&region);
+    let remote = connect(listener.address());
+    let at = region.region_bytes() - 64;
+    let awake = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let began = Instant::now();
+            region.wait_word(at, 0, Duration::from_secs(60)).expect("in bounds");
+            assert!(began.elapsed() < SOON, "slept on");
+            awake.store(true, Ordering::Relaxed);
+        });
+        // The sleeper may not sleep yet: a hint is repeated until it has worked.
+        until("awake", || {
+            remote.wake_word(at).expect("up");
+            awake.load(Ordering::Relaxed)
+        });
+    });
+}
+
+// ---- processes ---------------------------------------------------------------------------------
+
+/// A region's file that is removed, and its creator's mapping.
+fn region_file(name: &str) -> Region {
+    let file = format!("saccade-ucx-{}-{name}", std::process::id());
+    let path = default_region_dir(1 << 20).join(file);
+    // A leftover of a killed run with the same process id.
+    let _ = std::fs::remove_file(&path);
+    Region::create(&path, &SMALL).expect("a writable directory")
+}
+
+/// This binary again, as one of the ignored tests below.
+fn spawn(role: &str, variables: &[(&str, &str)]) -> (Child, String) {
+    let mut child = Command::new(std::env::current_exe().expect("this test"))
+        .args(["--exact", role, "--ignored", "--nocapture", "--test-threads=1"])
+        .envs(variables.iter().copied())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("this test starts again");
+    let lines = BufReader::new(child.stdout.take().expect("piped")).lines();
+    let said = lines
+        .map_while(Result::ok)
+        .find_map(|line| line.split_once("READY ").map(|(_, said)| said.to_owned()));
+    (child, said.expect("the process says that it is ready"))
+}
+
+/// SIGKILL, and gone.
+fn kill(mut child: Child) {
+    child.kill().expect("our child");
+    child.wait().expect("our child");
+}
+
+fn spawn_device(path: &Path, address: &str) -> (Child, String) {
+    let path = path.to_str().expect("an ASCII name");
+    spawn("role_device", &[("RING_FILE", path), ("RING_ADDRESS", address)])
+}
+
+#[test]
+#[ignore = "a process of other tests"]
+fn role_device() {
+    let variable = |name| std::env::var(name).expect("set by the test that starts this");
+    let region = ShmTransport::open(Path::new(&variable("RING_FILE"))).expect("made by the test");
+    let device = FakeDevice::join(region.clone(), DEVICE).expect("our region");
+    let _running = FakeDeviceThread::spawn(device, Duration::from_millis(5));
+    let options = ListenerOptions::default();
+    let listener = UcxListener::start(&variable("RING_ADDRESS"), region, options).expect("free");
+    println!("READY {}", listener.address());
+    std::thread::sleep(Duration::from_secs(120)); // killed long before
+}
+
+#[test]
+#[ignore = "a process of other tests"]
+fn role_frontend() {
+    let address = std::env::var("RING_ADDRESS").expect("set by the test that starts this");
+    let transport = UcxTransport::connect(&address, |_| ()).expect("our listener");
+    let ring = FrontendRing::join_with(transport, 0, PATIENT).expect("our region");
+    until("ready", || ring.device().ready());
+    let (submitter, mut reader) = ring.split();
+    let mut ledger = Ledger::default();
+    until("submitted", || submit(&submitter, &mut ledger, &Ask::new(vec![1], 900)).is_ok());
+    until("first token", || reader.poll(&mut ledger).records > 0);
+    println!("READY streaming");
+    loop {
+        reader.poll(&mut ledger);
+        submitter.heartbeat();
+    }
+}
+
+/// Streams until the ledger is empty.
+fn run_to_end<T: Transport>(
+    reader: &mut saccade_ring::Reader<T>,
+    submitter: &saccade_ring::Submitter<T>,
+    ledger: &mut Ledger,
+) {
+    until("every ticket ends", || {
+        reader.poll(ledger);
+        reader.wait(Duration::from_micros(200));
+        submitter.heartbeat();
+        ledger.in_flight() == 0
+    });
+}
+
+/// A device in another process: serves, dies under load, comes back, is held up. Every ticket ends,
+/// nothing hangs, and the frontend goes on.
+#[test]
+fn a_device_process_serves_dies_and_comes_back() {
+    let region = region_file("device");
+    let (device, address) = spawn_device(region.path(), "127.0.0.1:0");
+    let events = Arc::new(Mutex::new(Vec::new()));
+    let noted = Arc::clone(&events);
+    let notice = move |event| noted.lock().expect("no panic").push(event);
+    let transport = Arc::new(UcxTransport::connect(&address, notice).expect("our listener"));
+    let ring = FrontendRing::join_with(Arc::clone(&transport), 0, PATIENT).expect("our region");
+    until("ready", || ring.device().ready());
+    let (submitter, mut reader) = ring.split();
+    let mut ledger = Ledger::default();
+    until("the slots are ours", || submitter.free_slots() == 32);
+    for i in 0..32 {
+        submit(&submitter, &mut ledger, &Ask::new(vec![i, 2], 1 + i)).expect("ready");
+    }
+    run_to_end(&mut reader, &submitter, &mut ledger);
+    assert!(ledger.lines.values().all(|l| matches!(l.end, Some(End::Finished(..)))));
+
+    // Killed: what runs is lost soon, and said so.
+    for i in 0..16 {
+        submit(&submitter, &mut ledger, &Ask::new(vec![i], 900)).expect("ready");
+    }
+    until("tokens flow", || reader.poll(&mut ledger).records > 0);
+    kill(device);
+    let died = Instant::now();
+    run_to_end(&mut reader, &submitter, &mut ledger);
+    assert!(died.elapsed() < Duration::from_secs(2), "noticed after {:?}", died.elapsed());
+    assert_eq!(ledger.lines.values().filter(|l| l.end == Some(End::Lost)).count(), 16);
+    assert!(matches!(transport.get_u64(0), Err(TransportError::Down(_))));
+    assert!(matches!(events.lock().expect("no panic")[..], [UcxEvent::Lost(_)]));
+
+    // Back, with the same region: the same frontend serves, and no slot has gone.
+    let (device, _) = spawn_device(region.path(), &address);
+    until("ready again", || submitter.device().ready());
+    until("all slots are free", || {
+        reader.wait(Duration::ZERO);
+        submitter.free_slots() == 32
+    });
+    submit(&submitter, &mut ledger, &Ask::new(vec![5], 30)).expect("ready");
+    run_to_end(&mut reader, &submitter, &mut ledger);
+    assert_eq!(ledger.lines[&ledger.order[48]].end, Some(End::Finished(Finish::Length, 30)));
+
+    // Held up, with its sockets open: an operation has a bound, and afterwards all is well.
+    // SAFETY: a signal to our own child, which has not been waited for.
+    unsafe { libc::kill(device.id() as i32, libc::SIGSTOP) };
+    let began = Instant::now();
+    while transport.get_u64(0).is_ok() {
+        assert!(began.elapsed() < SOON, "answers while it is stopped");
+    }
+    assert!(began.elapsed() < Duration::from_secs(10), "hangs: {:?}", began.elapsed());
+    // SAFETY: as above.
+    unsafe { libc::kill(device.id() as i32, libc::SIGCONT) };
+    until("answers again", || transport.get_u64(0).is_ok());
+    kill(device);
+}
+
+/// A frontend that is killed takes nobody with it, and its place can be taken.
+#[test]
+fn a_frontend_process_dies_and_another_takes_its_place() {
+    let region = region_file("frontend");
+    let (device, address) = spawn_device(region.path(), "127.0.0.1:0");
+    for _ in 0..3 {
+        let (frontend, said) = spawn("role_frontend", &[("RING_ADDRESS", &address)]);
+        assert_eq!(said, "streaming");
+        kill(frontend);
+    }
+    let transport = UcxTransport::connect(&address, |_| ()).expect("the device lives");
+    let ring = FrontendRing::join_with(transport, 0, PATIENT).expect("our region");
+    until("ready", || ring.device().ready());
+    let (submitter, mut reader) = ring.split();
+    until("the slots are ours", || submitter.free_slots() == 32);
+    let mut ledger = Ledger::default();
+    submit(&submitter, &mut ledger, &Ask::new(vec![3], 50)).expect("ready");
+    run_to_end(&mut reader, &submitter, &mut ledger);
+    assert_eq!(ledger.lines[&ledger.order[0]].end, Some(End::Finished(Finish::Length, 50)));
+    kill(device);
+}
+
+/// Another region at the same address is not taken for the one that was joined.
+#[test]
+fn another_region_at_the_address_is_not_joined() {
+    let (first, second) = (region_file("first"), region_file("second"));
+    let (device, address) = spawn_device(first.path(), "127.0.0.1:0");
+    let replaced = Arc::new(AtomicBool::new(false));
+    let told = Arc::clone(&replaced);
+    let notice = move |event| told.store(event == UcxEvent::Replaced, Ordering::Relaxed);
+    let transport = UcxTransport::connect(&address, notice).expect("our listener");
+    kill(device);
+    until("lost", || transport.get_u64(0).is_err());
+    let (device, _) = spawn_device(second.path(), &address);
+    until("told", || replaced.load(Ordering::Relaxed));
+    let error = transport.get_u64(0).expect_err("another region").to_string();
+    assert!(error.contains("another region"), "{error}");
+    kill(device);
+}
+
+// ---- nonsense ----------------------------------------------------------------------------------
+
+/// What a listener answers to these bytes.
+fn answer_to(address: SocketAddr, bytes: &[u8]) -> Vec<u8> {
+    let mut socket = TcpStream::connect(address).expect("it listens");
+    socket.set_read_timeout(Some(SOON)).expect("a socket");
+    socket.write_all(bytes).expect("it reads");
+    let mut answer = Vec::new();
+    // A reset behind the answer is an end like another.
+    let _ = socket.read_to_end(&mut answer);
+    answer
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+#[test]
+fn a_listener_refuses_nonsense_and_serves_on() {
+    let region = InProcTransport::create(&SMALL).expect("in bounds");
+    let listener = listen(&region);
+    let address = listener.address();
+    for (bytes, expected) in [
+        (&[0xa5; 40][..], "hello magic"),
+        (b"GET / HTTP/1.1\r\nHost: localhost\r\nAccept: */*\r\n\r\n", "hello magic"),
+        (b"SACUCXH1\x02\0\0\0aaaaaaaaaaaaaaaaaaaaaaaaaaaa", "hello version is 0x2, must be 0x1"),
+        (b"SACUCXH1\x01\0\0\0\xff\0\0\0aaaaaaaaaaaaaaaaaaaaaaaa", "abi_version is 0xff"),
+        (b"SACUCXH1", "no whole hello within 2s"),
+    ] {
+        let answer = text(&answer_to(address, bytes));
+        assert!(answer.starts_with("SACUCXR1") && answer.contains(expected), "{answer:?}");
+    }
+    // As many as it takes, none of whom says anything; then there is room again.
+    let idle: Vec<_> = (0..32).map(|_| TcpStream::connect(address).expect("listens")).collect();
+    until("full", || text(&answer_to(address, b"")).contains("too many connections"));
+    drop(idle);
+    let mut transport = None;
+    until("room", || {
+        transport = UcxTransport::connect(&address.to_string(), |_| ()).ok();
+        transport.is_some()
+    });
+    assert_eq!(transport.map(|t| t.get_u64(0)), Some(region.get_u64(0)));
+}
+
+#[test]
+fn a_frontend_refuses_nonsense_and_says_what_is_wrong() {
+    let refusal = {
+        let region = InProcTransport::create(&SMALL).expect("in bounds");
+        answer_to(listen(&region).address(), &[0; 40])
+    };
+    let cases: [(&str, Vec<u8>); 6] = [
+        ("grant magic is", b"HTTP/1.1 400 Bad Request\r\n\r\n".to_vec()),
+        ("answer version is 0x9", b"SACUCXG1\x09\0\0\0\0\0\0\0".to_vec()),
+        ("answer bytes is", b"SACUCXG1\x01\0\0\0\xff\xff\xff\x7f".to_vec()),
+        ("answer checksum is", [&b"SACUCXG1\x01\0\0\0\0\0\0\0"[..], &[9; 8]].concat()),
+        ("refused: hello magic", refusal),
+        ("no answer", Vec::new()),
+    ];
+    for (expected, bytes) in cases {
+        let socket = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let address = socket.local_addr().expect("bound").to_string();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let (mut peer, _) = socket.accept().expect("it connects");
+                peer.read_exact(&mut [0; 40]).expect("its hello");
+                peer.write_all(&bytes).expect("it reads");
+            });
+            let error = UcxTransport::connect(&address, |_| ()).expect_err(expected).to_string();
+            assert!(error.contains(expected), "{error}: lacks {expected}");
+        });
+    }
+    let gone = UcxTransport::connect("127.0.0.1:1", |_| ()).expect_err("nobody listens there");
+    assert!(gone.to_string().starts_with("cannot connect: "), "{gone}");
+}
+
+#[test]
+fn what_is_no_region_is_not_handed_out() {
+    let region = InProcTransport::zeroed(1 << 16);
+    let options = ListenerOptions::default();
+    let error = UcxListener::start("127.0.0.1:0", region, options).expect_err("no header");
+    assert!(error.to_string().contains("magic is 0"), "{error}");
+    let taken = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = taken.local_addr().expect("bound").to_string();
+    let region = InProcTransport::create(&SMALL).expect("in bounds");
+    let error =
+        UcxListener::start(&address, region, ListenerOptions::default()).expect_err("taken");
+    assert!(error.to_string().starts_with("cannot listen: "), "{error}");
+}

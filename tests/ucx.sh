@@ -1,0 +1,128 @@
+#!/usr/bin/env bash
+# Rings over UCX, transport by transport: the ring's own tests, processes that are killed, nonsense; then two
+# hosts made of network namespaces, where the frontend plane of one serves from the device plane of the other
+# what a frontend beside the device serves through shared memory. Needs libucx-dev and pkg-config.
+#   tests/ucx.sh            all
+#   tests/ucx.sh ring       only the tests of crates/ring
+#   tests/ucx.sh hosts      only the two hosts (needs the right to make namespaces, and iproute2)
+set -euo pipefail
+cd "$(dirname "$0")/.."
+parts=("$@")
+[ $# -gt 0 ] || parts=(ring hosts)
+# Warnings about a peer that was killed are what is tested here.
+export UCX_LOG_LEVEL=${UCX_LOG_LEVEL:-fatal}
+
+ring() {
+  cargo clippy -p saccade-ring --features ucx --all-targets -- -D warnings
+  for transports in tcp posix,cma sysv; do
+    echo "UCX_TLS=$transports"
+    UCX_TLS=$transports cargo test --quiet -p saccade-ring --features ucx --test ucx
+    UCX_TLS=$transports SACCADE_TEST_RING=ucx cargo test --quiet -p saccade-ring --features ucx \
+      --test lives --test properties
+  done
+}
+
+hosts() {
+  local a=saccade-a-$$ b=saccade-b-$$ work
+  if ! ip netns add "$a" 2>/dev/null; then
+    echo "hosts: SKIPPED: this user may not make network namespaces (ip netns add)"
+    return
+  fi
+  work=$(mktemp -d)
+  pids=()
+  # shellcheck disable=SC2064  # the names are of now
+  trap "kill -KILL \${pids[*]} 2>/dev/null; wait 2>/dev/null; ip netns del $a; ip netns del $b; rm -rf $work" EXIT
+  ip netns add "$b"
+  ip link add va netns "$a" type veth peer name vb netns "$b"
+  ip -n "$a" addr add 10.201.7.1/24 dev va && ip -n "$a" link set va up && ip -n "$a" link set lo up
+  ip -n "$b" addr add 10.201.7.2/24 dev vb && ip -n "$b" link set vb up && ip -n "$b" link set lo up
+  cargo build --quiet -p saccade --features ucx
+  local saccade=target/debug/saccade ring=$work/ring
+  # Only what a network has: both hosts share this machine's memory, which two machines would not.
+  export UCX_TLS=tcp SACCADE_LOG=warn
+
+  serve() {
+    ip netns exec "$a" $saccade serve --port 8001 --ring "$ring" --ring-slots 128 --api-server-count 1 \
+      --remote-frontends 1 --ring-listen 10.201.7.1:7700 --kv-cache-memory-bytes 64000000 >"$work/a.log" 2>&1 &
+    pids+=($!)
+    served=$!
+    ready "$a" 8001
+  }
+  join() {
+    ip netns exec "$b" $saccade frontend models/saccade-tiny --ring ucx://10.201.7.1:7700 --frontend-index 1 \
+      --served-model-name saccade-tiny --port 8002 >>"$work/b.log" 2>&1 &
+    pids+=($!)
+    joined=$!
+  }
+  within() { # SECONDS WHAT CMD...: until the command succeeds
+    local end=$((SECONDS + $1)) what=$2
+    shift 2
+    until "$@"; do
+      if [ $SECONDS -ge $end ]; then
+        echo "$what: not in time" >&2
+        tail -n 30 "$work"/*.log >&2
+        return 1
+      fi
+      sleep 0.2
+    done
+  }
+  is_ready() { ip netns exec "$1" curl -sf "localhost:$2/ready" >/dev/null; }
+  is_not_ready() { ! is_ready "$1" "$2"; }
+  ready() { within 60 "port $2 is ready" is_ready "$1" "$2"; }
+  ask() {
+    ip netns exec "$1" curl -sf "localhost:$2/v1/completions" -H 'content-type: application/json' \
+      -d '{"model": "saccade-tiny", "prompt": "In the beginning", "max_tokens": 24, "temperature": 0, "logprobs": 1, "ignore_eos": true}' |
+      python3 -c 'import json, sys; c = json.load(sys.stdin)["choices"][0]; print(c["text"], c["logprobs"]["token_logprobs"])'
+  }
+  stream() { # its last line, within a time
+    ip netns exec "$b" timeout 30 curl -sN localhost:8002/v1/completions -H 'content-type: application/json' -d '{"model":
+      "saccade-tiny", "prompt": "Once", "max_tokens": 400, "ignore_eos": true, "stream": true}' >"$work/stream" || true
+  }
+  same() { # WHEN
+    local got
+    got=$(ask "$b" 8002)
+    if [ "$got" != "$expected" ]; then
+      printf '%s: over UCX\n%s\nthrough shared memory\n%s\n' "$1" "$got" "$expected" >&2
+      return 1
+    fi
+    echo "hosts: $1: the same completion over UCX as through shared memory"
+  }
+  serve
+  expected=$(ask "$a" 8001)
+  join
+  ready "$b" 8002
+  same "two network namespaces"
+
+  # The device dies under a stream: the stream ends with an error, and its frontend serves again.
+  stream &
+  local streaming=$!
+  within 20 "a first token" grep -q '"text"' "$work/stream"
+  kill -KILL "$(pgrep -P "$served" -f 'saccade device')"
+  wait $streaming
+  grep -q '"error"' "$work/stream" || { echo "no error event:" >&2; tail -c 400 "$work/stream" >&2; return 1; }
+  ready "$b" 8002
+  same "after the device was killed"
+
+  # The frontend dies under a stream: the device serves on, and another takes its place.
+  stream &
+  streaming=$!
+  within 20 "a first token" grep -q '"text"' "$work/stream"
+  kill -KILL "$joined"
+  wait $streaming
+  [ "$(ask "$a" 8001)" = "$expected" ]
+  join
+  ready "$b" 8002
+  same "after the frontend was killed"
+
+  # All of the first host starts anew: that is another ring, and the frontend says so and ends.
+  kill -TERM "$served" && wait "$served"
+  serve
+  within 20 "the frontend's end" is_gone "$joined"
+  grep -q "another ring is handed out" "$work/b.log"
+  join
+  ready "$b" 8002
+  same "after all was started anew"
+}
+is_gone() { ! kill -0 "$1" 2>/dev/null; }
+
+for part in "${parts[@]}"; do "$part"; done
