@@ -13,8 +13,8 @@ pub enum Listen {
     Unix(PathBuf),
 }
 
-/// Everything about one frontend but its ring. `Default` is what `saccade serve` does without flags,
-/// except for [`model`](Self::model), which has no default.
+/// Everything about one frontend but its ring. `Default` is what `saccade serve` does without
+/// flags, except for [`model`](Self::model), which has no default.
 #[derive(Debug, Clone)]
 pub struct FrontendConfig {
     /// Where to listen. `--host`, `--port`, `--uds`

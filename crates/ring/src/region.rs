@@ -348,7 +348,8 @@ pub(crate) fn write_header<T: Transport>(
     Ok(())
 }
 
-/// 64 bits that no other region (and no other process) has; from the keys that the standard library draws for its maps.
+/// 64 bits that no other region (and no other process) has; from the keys that the standard library
+/// draws for its maps.
 pub(crate) fn random_u64() -> u64 {
     use std::hash::{BuildHasher, Hasher};
     let mut hasher = std::hash::RandomState::new().build_hasher();

@@ -168,8 +168,8 @@ fn a_silent_device_is_lost_after_the_time_that_was_set() {
     assert_eq!(submitter.free_slots(), 32);
 }
 
-/// The connection goes right behind a ring, and comes back: the doorbell never arrived, and the slot
-/// is free again all the same.
+/// The connection goes right behind a ring, and comes back: the doorbell never arrived, and the
+/// slot is free again all the same.
 #[test]
 fn a_doorbell_that_was_lost_costs_no_slot() {
     let region = InProcTransport::create(&SMALL).expect("in bounds");

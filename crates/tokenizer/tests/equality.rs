@@ -10,7 +10,8 @@ use common::{Random, random_text, samples};
 use saccade_tokenizer::{Level, Options, Pattern, PromptCache, Tokenizer};
 use tokenizers::Tokenizer as Reference;
 
-/// Random texts per vocabulary: as many as `SACCADE_TOKENIZER_TEXTS` says, else few in a debug build.
+/// Random texts per vocabulary: as many as `SACCADE_TOKENIZER_TEXTS` says, else few in a debug
+/// build.
 fn num_texts() -> usize {
     let wanted = std::env::var("SACCADE_TOKENIZER_TEXTS").ok().map(|n| n.parse().unwrap());
     wanted.unwrap_or(if cfg!(debug_assertions) { 400 } else { 100_000 })

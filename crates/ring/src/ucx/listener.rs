@@ -217,9 +217,9 @@ impl<R: ExportedRegion> ErasedRegion for R {
     }
 }
 
-/// One frontend's socket, and once it was granted the worker that its lanes talk to. A worker of its
-/// own: it is destroyed with the connection, and with it whatever the network still holds of that
-/// life of the frontend, before the next life is granted anything.
+/// One frontend's socket, and once it was granted the worker that its lanes talk to. A worker of
+/// its own: it is destroyed with the connection, and with it whatever the network still holds of
+/// that life of the frontend, before the next life is granted anything.
 struct Connection {
     socket: TcpStream,
     peer: SocketAddr,

@@ -1,5 +1,5 @@
-//! A region that is reached through UCX (cargo feature `ucx`): RDMA where there is a NIC for it, TCP
-//! or shared memory else.
+//! A region that is reached through UCX (cargo feature `ucx`): RDMA where there is a NIC for it,
+//! TCP or shared memory else.
 //!
 //! The device's side hands its region out with a [`UcxListener`]; a frontend on another host joins
 //! through a [`UcxTransport`]. They meet on a plain socket (`handshake`), which then stays open as
