@@ -36,8 +36,11 @@ pub(crate) use with_ucx::join;
 
 /// No listener unless asked for.
 #[cfg(all(not(feature = "ucx"), feature = "device"))]
-pub(crate) fn listen(args: &ServeArgs, _: &ShmTransport) -> anyhow::Result<()> {
-    if args.ring.ring_listen.is_some() { bail!("--ring-listen {WITHOUT}") } else { Ok(()) }
+pub(crate) fn listen(
+    args: &ServeArgs,
+    _: &ShmTransport,
+) -> anyhow::Result<Option<std::convert::Infallible>> {
+    if args.ring.ring_listen.is_some() { bail!("--ring-listen {WITHOUT}") } else { Ok(None) }
 }
 
 #[cfg(not(feature = "ucx"))]
