@@ -45,12 +45,15 @@ double attention_flop(const sac_model_config& c, double streams, double context)
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc < 3) {
-    std::fputs("usage: step_grid_bench qwen3-0.6b|llama-125m KV_GIB [threads] [kernels]\n", stderr);
+  const bool is_qwen = argc > 1 && std::strcmp(argv[1], "qwen3-0.6b") == 0;
+  const bool is_llama = argc > 1 && std::strcmp(argv[1], "llama-125m") == 0;
+  if (argc < 3 || !(is_qwen || is_llama) || !(std::atof(argv[2]) > 0)) {
+    std::fputs(
+        "usage: step_grid_bench qwen3-0.6b|llama-125m KV_GIB [threads] [kernels]; KV_GIB > 0\n",
+        stderr);
     return 2;
   }
-  const sac_model_config config =
-      std::strcmp(argv[1], "qwen3-0.6b") == 0 ? qwen3_06b() : llama_125m();
+  const sac_model_config config = is_qwen ? qwen3_06b() : llama_125m();
   const double block_bytes = static_cast<double>(CpuStep::kv_block_bytes(config, kBlockSize));
   HarnessOptions o;
   o.num_seats = o.max_rows = kMaxStreams;
