@@ -5,7 +5,6 @@ use std::collections::{HashMap, HashSet};
 use super::borders::{self, Borders, Findings, Side};
 use super::pairs::{ID_BITS, NO_RANK, PairTable, RANK_BITS};
 use super::pieces::PieceTable;
-use super::short::MAX_SYMBOLS;
 use super::{Bpe, NONE, Symbols, TokenBytes, Work, begins_wide};
 use crate::simd::{Scalar, is_wide};
 
@@ -135,18 +134,21 @@ impl Bpe {
     /// For each token that the merges of its own text give: the pair that was merged last, and
     /// how many symbols there were before. None for the others.
     fn last_merges(&self, vocabulary: &Vocabulary) -> Vec<Option<Last>> {
-        let mut work = Work::default();
+        let (mut work, mut ids) = (Work::default(), Vec::new());
         let one = |&(id, ref piece): &(u32, Vec<u8>)| {
-            let (mut count, mut token) = (0, NONE);
-            let out = |id, _| {
-                count += 1;
-                token = id;
-            };
+            ids.clear();
+            let is_whole = work.short.fill(Symbols::new(self, piece, 0));
             // SAFETY: portable code runs anywhere.
-            unsafe { self.merge::<Scalar>(piece, &mut work, out) };
+            unsafe {
+                if is_whole {
+                    work.short.merge::<Scalar>(self);
+                    ids.extend(work.short.tokens().map(|(id, _)| id));
+                } else {
+                    self.merge::<Scalar>(piece, &mut work, &mut ids);
+                }
+            }
             let (symbols, pair) = (work.short.len(), work.short.last());
-            let is_whole = piece.len() <= MAX_SYMBOLS;
-            (count == 1 && token == id).then_some(Last { symbols, pair, is_whole })
+            (ids == [id]).then_some(Last { symbols, pair, is_whole })
         };
         vocabulary.pieces.iter().map(one).collect()
     }

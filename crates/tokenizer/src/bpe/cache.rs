@@ -1,9 +1,11 @@
-//! A thread's memory of pieces that needed merges: direct-mapped, of fixed size, one cache line
-//! for the piece and its tokens.
+//! A thread's memory of pieces that needed merges, of fixed size: two cache lines for the two
+//! last pieces of a hash and their tokens.
 
-/// Number of slots; 64 bytes each.
-const SLOTS: usize = 8192;
-/// Longest piece and most tokens of a slot.
+use super::Part;
+
+/// Number of sets; 128 bytes each.
+const SETS: usize = 4096;
+/// Longest piece and most tokens of a line.
 const MAX_BYTES: usize = 32;
 const MAX_IDS: usize = 7;
 
@@ -21,21 +23,25 @@ struct Line {
 
 const EMPTY: Line = Line { piece: [0; 4], ids: [0; MAX_IDS], len: 0, count: 0 };
 
+/// No piece has length 0.
+#[derive(Clone, Copy)]
+struct Set([Line; 2]);
+
 /// A piece and where it would be.
 pub struct Slot {
     piece: Words,
     len: u8,
-    index: usize,
+    set: usize,
 }
 
 /// See the module. A thread has one per vocabulary.
 pub struct Cache {
-    lines: Box<[Line]>,
+    sets: Box<[Set]>,
 }
 
 impl Default for Cache {
     fn default() -> Self {
-        Self { lines: vec![EMPTY; SLOTS].into_boxed_slice() }
+        Self { sets: vec![Set([EMPTY; 2]); SETS].into_boxed_slice() }
     }
 }
 
@@ -61,28 +67,27 @@ fn words(bytes: &[u8]) -> Words {
 }
 
 impl Cache {
-    /// The slot of `text[start..end]`, whose hash is `hash`; None for pieces that are too long to
-    /// be kept.
+    /// The slot of a piece; None if it is too long to be kept.
     #[inline(always)]
-    pub fn slot(&self, text: &[u8], start: usize, end: usize, hash: u64) -> Option<Slot> {
-        let len = end - start;
-        let index = hash as usize & (SLOTS - 1);
-        (len <= MAX_BYTES).then(|| Slot { piece: load(text, start, len), len: len as u8, index })
+    pub fn slot(&self, part: Part<'_>) -> Option<Slot> {
+        let len = part.end - part.start;
+        let set = part.hash as usize & (SETS - 1);
+        let piece = || load(part.text, part.start, len);
+        (len <= MAX_BYTES).then(|| Slot { piece: piece(), len: len as u8, set })
     }
 
     /// Where the tokens of a piece of this hash would be.
     #[inline(always)]
     pub fn place(&self, hash: u64) -> *const u8 {
-        self.lines.as_ptr().wrapping_add(hash as usize & (SLOTS - 1)).cast()
+        self.sets.as_ptr().wrapping_add(hash as usize & (SETS - 1)).cast()
     }
 
     /// Appends the tokens of the piece to `out`, if they are there.
     #[inline(always)]
     pub fn push(&self, slot: &Slot, out: &mut Vec<u32>) -> bool {
-        let line = &self.lines[slot.index & (SLOTS - 1)];
-        if line.len != slot.len || line.piece != slot.piece || line.count == 0 {
-            return false;
-        }
+        let set = &self.sets[slot.set & (SETS - 1)].0;
+        let is_it = |line: &&Line| line.piece == slot.piece && line.len == slot.len;
+        let Some(line) = set.iter().find(is_it) else { return false };
         // A copy of fixed length is two instructions; the rest is cut off again.
         let count = out.len() + usize::from(line.count);
         out.extend_from_slice(&line.ids);
@@ -90,21 +95,22 @@ impl Cache {
         true
     }
 
-    /// Keeps the tokens of a piece in place of whatever is there.
+    /// Keeps the tokens of a piece in place of the older of two.
     #[inline(always)]
     pub fn put(&mut self, slot: &Slot, ids: &[u32]) {
         if ids.len() > MAX_IDS {
             return;
         }
-        let line = &mut self.lines[slot.index & (SLOTS - 1)];
-        line.piece = slot.piece;
-        line.len = slot.len;
-        line.count = ids.len() as u8;
-        line.ids[..ids.len()].copy_from_slice(ids);
+        let [new, old] = &mut self.sets[slot.set & (SETS - 1)].0;
+        *old = *new;
+        new.piece = slot.piece;
+        new.len = slot.len;
+        new.count = ids.len() as u8;
+        new.ids[..ids.len()].copy_from_slice(ids);
     }
 
     /// Bytes of memory.
     pub fn bytes(&self) -> usize {
-        self.lines.len() * size_of::<Line>()
+        self.sets.len() * size_of::<Set>()
     }
 }

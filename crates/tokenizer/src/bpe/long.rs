@@ -4,8 +4,8 @@
 //! encoding of theirs: the first merge across the border of two tokens would also happen in the
 //! encoding of these two alone. So the encodings of two overlapping windows join wherever they
 //! have one token in common: all neighbours left of it are neighbours in one window, all right of
-//! it in the other. Windows are short pieces, which makes the whole linear; two at a time are
-//! encoded side by side, the second from a place that need not turn out a border. Where two windows
+//! it in the other. Windows are short pieces, which makes the whole linear; some at a time are
+//! encoded side by side, all but the first from places that need not turn out borders. Where windows
 //! do not agree, because tokens are as long as they are or because a text is made for that, larger
 //! ones follow, and at last one heap over the whole piece. A window like the one before, as in
 //! a million spaces, is not encoded again.
@@ -13,15 +13,21 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
+use super::lanes::{self, LANES, Lane};
 use super::pairs::NO_RANK;
-use super::short::{MAX_SYMBOLS, MAX_TWO, Short};
+use super::short::{MAX_SYMBOLS, Short};
 use super::{Bpe, Symbols};
 use crate::simd::Isa;
 
 /// Symbols of a window; the next size follows where windows do not agree.
-const WINDOWS: [usize; 3] = [32, MAX_SYMBOLS, 4096];
-/// Symbols of a window before the one that is encoded with it; enough stay to find a common token.
-const STRIDE: usize = 24;
+const WINDOWS: [usize; 3] = [lanes::MAX_SYMBOLS, MAX_SYMBOLS, 4096];
+/// Symbols of a window before the next one that is encoded with it; enough stay to find a common
+/// token.
+const STRIDE: usize = 22;
+/// Tokens that are kept until more of the piece is encoded: more than go back to a larger window.
+const KEPT: usize = 2 * WINDOWS[2];
+/// Tokens from which on those before [`KEPT`] are given out.
+const FULL: usize = 4 * KEPT;
 /// How many tokens of a window the next one repeats at most. A run of one character ends a window
 /// with a token of each length there is, which the next window will not have: larger ones go back
 /// beyond those.
@@ -30,26 +36,25 @@ const OVERLAP: [usize; WINDOWS.len()] = [4, 8, 16];
 /// A token and its end, in bytes from the start of the piece.
 type Token = (u32, usize);
 
-/// Room for long pieces; grows to the longest piece seen, and keeps some of it.
+/// Room for long pieces.
 #[derive(Default)]
 pub struct Long {
+    /// The last tokens, [`FULL`] and those of a window at most.
     tokens: Vec<Token>,
     window: Window,
-    /// The window that was encoded together with `window`, and its room.
-    ahead: Window,
-    short: Short,
+    lanes: [Lane; LANES],
     heap: Heap,
 }
 
 /// A part of a piece and its encoding; ends count from the start of the window.
 #[derive(Default)]
 struct Window {
-    text: Vec<u8>,
+    start: usize,
     tokens: Vec<Token>,
 }
 
 impl Long {
-    /// Encodes `piece`: `out` gets each token and its end.
+    /// Appends the tokens of `piece`.
     ///
     /// # Safety
     /// The machine must have `S`.
@@ -58,86 +63,116 @@ impl Long {
         bpe: &Bpe,
         piece: &[u8],
         short: &mut Short,
-        mut out: impl FnMut(u32, usize),
+        out: &mut Vec<u32>,
     ) {
-        self.tokens.clear();
-        self.window.text.clear();
+        let first = out.len();
         // SAFETY: the caller's contract.
-        if unsafe { self.windows::<S>(bpe, piece, short) } {
-            self.tokens.iter().for_each(|&(id, end)| out(id, end));
-        } else {
-            self.heap.encode(bpe, Symbols::new(bpe, piece, 0), out);
+        if !unsafe { self.windows::<S>(bpe, piece, short, out) } {
+            // A later part can change what came before it.
+            out.truncate(first);
+            self.heap.encode(bpe, Symbols::new(bpe, piece, 0), |id, _| out.push(id));
+            self.heap.shrink_to(FULL);
         }
-        const KEEP: usize = 1 << 16;
-        self.tokens.clear();
-        self.tokens.shrink_to(KEEP);
-        self.heap.shrink_to(KEEP);
     }
 
     /// False where two windows of all sizes have no token in common.
     ///
     /// # Safety
     /// The machine must have `S`.
-    unsafe fn windows<S: Isa>(&mut self, bpe: &Bpe, piece: &[u8], short: &mut Short) -> bool {
+    unsafe fn windows<S: Isa>(
+        &mut self,
+        bpe: &Bpe,
+        piece: &[u8],
+        short: &mut Short,
+        out: &mut Vec<u32>,
+    ) -> bool {
+        self.tokens.clear();
+        self.window.tokens.clear();
         let (mut start, mut size) = (0, 0);
         // Each turn reaches further or takes a larger window, so this ends.
         while self.reached() < piece.len() {
-            let is_first = size == 0 && !self.window.is_at(&piece[start..]);
-            let ahead = if is_first {
-                // SAFETY: the caller's contract, here and below.
-                unsafe { self.encode_two::<S>(bpe, piece, start, short) }
-            } else {
-                None
-            };
-            if ahead.is_none() {
-                // SAFETY: as above.
-                unsafe { self.encode_window::<S>(bpe, piece, start, size, short) };
-            }
-            if self.join(start) {
-                if let Some(ahead) = ahead {
-                    std::mem::swap(&mut self.window, &mut self.ahead);
-                    // Where the two do not agree, the next window begins at a border.
-                    start = if self.join(ahead) { ahead } else { start };
-                }
-                let fresh = self.tokens.len() - self.index_of(start);
+            // SAFETY: the caller's contract.
+            let joined = unsafe { self.turn::<S>(bpe, piece, start, size, short) };
+            if let Some(last) = joined {
+                let fresh = self.tokens.len() - index_of(&self.tokens, last);
                 start = self.border_before(self.reached(), OVERLAP[size].min(fresh / 2));
                 // Long tokens, as of spaces, would leave nothing new in a small window.
                 size = if self.reached() - start <= WINDOWS[0] / 2 { 0 } else { size };
             } else if size + 1 < WINDOWS.len() {
                 // From the start of the last window on: what it began with is certain.
                 size += 1;
-                self.window.text.clear();
+                self.window.tokens.clear();
                 start = self.border_before(start, OVERLAP[size]);
             } else {
                 return false;
             }
+            if self.tokens.len() > FULL {
+                let settled = self.tokens.len() - KEPT;
+                out.extend(self.tokens.drain(..settled).map(|(id, _)| id));
+            }
         }
+        out.extend(self.tokens.drain(..).map(|(id, _)| id));
         true
     }
 
-    /// Encodes two windows of the first size, the one at `start` and one further on, and says
-    /// where that begins; None if the piece ends with the first.
+    /// Encodes the window at `start`, or more than one, and joins it to what there is. Gives the
+    /// start of the last one that was joined.
     ///
     /// # Safety
     /// The machine must have `S`.
-    unsafe fn encode_two<S: Isa>(
+    unsafe fn turn<S: Isa>(
         &mut self,
         bpe: &Bpe,
         piece: &[u8],
         start: usize,
+        size: usize,
         short: &mut Short,
     ) -> Option<usize> {
-        fill(short, bpe, piece, start);
-        if start + short.end() == piece.len() {
-            return None;
+        if self.window.is_at(piece, start) {
+            self.window.start = start;
+        } else if size == 0 {
+            // SAFETY: the caller's contract, here and below.
+            return unsafe { self.side_by_side::<S>(bpe, piece, start) };
+        } else {
+            // SAFETY: as above.
+            unsafe { self.encode_window::<S>(bpe, piece, start, size, short) };
         }
-        let ahead = start + short.end_of(STRIDE - 1)?;
-        fill(&mut self.short, bpe, piece, ahead);
+        join(&mut self.tokens, &self.window).then_some(start)
+    }
+
+    /// Encodes as many windows of the first size as there are lanes, the first at `start`. Gives
+    /// the start of the last one that was joined: those after one that does not agree are not.
+    ///
+    /// # Safety
+    /// The machine must have `S`.
+    unsafe fn side_by_side<S: Isa>(
+        &mut self,
+        bpe: &Bpe,
+        piece: &[u8],
+        start: usize,
+    ) -> Option<usize> {
+        let mut starts = [start; LANES];
+        let mut count = 0;
+        let mut next = Some(start);
+        while let Some(start) = next.filter(|_| count < LANES) {
+            let lane = &mut self.lanes[count];
+            lane.fill(Symbols::new(bpe, piece, start).map(|(id, end)| (id, end - start)));
+            starts[count] = start;
+            count += 1;
+            let is_last = start + lane.end() == piece.len();
+            next = lane.end_of(STRIDE - 1).filter(|_| !is_last).map(|end| start + end);
+        }
         // SAFETY: the caller's contract.
-        unsafe { S::vectorize(|| Short::merge_two::<S>(short, &mut self.short, bpe)) };
-        self.window.take(&piece[start..], short);
-        self.ahead.take(&piece[ahead..], &self.short);
-        Some(ahead)
+        unsafe { lanes::merge::<S>(bpe, &mut self.lanes[..count]) };
+        let mut joined = None;
+        for (lane, &start) in self.lanes[..count].iter().zip(&starts) {
+            self.window.take(start, lane.tokens());
+            if !join(&mut self.tokens, &self.window) {
+                break;
+            }
+            joined = Some(start);
+        }
+        joined
     }
 
     /// Encodes the window of `piece` that begins at `start`.
@@ -152,104 +187,91 @@ impl Long {
         size: usize,
         short: &mut Short,
     ) {
-        let window = &mut self.window;
-        if window.is_at(&piece[start..]) {
-            return;
-        }
         let symbols = Symbols::new(bpe, piece, start).take(WINDOWS[size]);
         let symbols = symbols.map(|(id, end)| (id, end - start));
         if WINDOWS[size] <= MAX_SYMBOLS {
-            short.clear();
-            symbols.for_each(|(id, end)| _ = short.push(id, end));
+            short.fill(symbols);
             // SAFETY: the caller's contract.
             unsafe { S::vectorize(|| short.merge::<S>(bpe)) };
-            return window.take(&piece[start..], short);
+            self.window.take(start, short.tokens());
+        } else {
+            self.window.take(start, std::iter::empty());
+            self.heap.encode(bpe, symbols, |id, end| self.window.tokens.push((id, end)));
         }
-        window.tokens.clear();
-        self.heap.encode(bpe, symbols, |id, end| window.tokens.push((id, end)));
-        window.keep(&piece[start..]);
     }
 
     /// Where the last token ends.
     fn reached(&self) -> usize {
-        self.tokens.last().map_or(0, |&(_, end)| end)
+        reached(&self.tokens)
     }
 
     /// The border that lies `tokens` tokens before the border `end`.
     fn border_before(&self, end: usize, tokens: usize) -> usize {
-        self.index_of(end).checked_sub(tokens + 1).map_or(0, |i| self.tokens[i].1)
-    }
-
-    /// How many tokens end at or before `border`, which lies among the last ones.
-    fn index_of(&self, border: usize) -> usize {
-        let before = self.tokens.iter().rposition(|&(_, end)| end <= border);
-        before.map_or(0, |last| last + 1)
-    }
-
-    /// Replaces the tokens from the first one on that the window at `start` has as well; false, and
-    /// nothing changed, if there is none or the window reaches no further.
-    fn join(&mut self, start: usize) -> bool {
-        let new = &self.window.tokens;
-        if start + new.last().map_or(0, |&(_, end)| end) <= self.reached() {
-            return false;
-        }
-        if self.tokens.is_empty() || start == 0 {
-            self.tokens.clear();
-            self.tokens.extend_from_slice(new);
-            return true;
-        }
-        let mut old = self.index_of(start);
-        let mut old_start = old.checked_sub(1).map_or(0, |last| self.tokens[last].1);
-        let mut new_start = start;
-        let mut common = None;
-        for (skip, &(id, end)) in new.iter().enumerate() {
-            let new_end = start + end;
-            while old < self.tokens.len() && self.tokens[old].1 < new_end {
-                old_start = self.tokens[old].1;
-                old += 1;
-            }
-            if old == self.tokens.len() {
-                return false;
-            }
-            if self.tokens[old] == (id, new_end) && old_start == new_start {
-                common = Some(skip);
-                break;
-            }
-            new_start = new_end;
-        }
-        let Some(skip) = common else { return false };
-        self.tokens.truncate(old);
-        self.tokens.extend(new[skip..].iter().map(|&(id, end)| (id, start + end)));
-        true
+        index_of(&self.tokens, end).checked_sub(tokens + 1).map_or(0, |i| self.tokens[i].1)
     }
 }
 
-/// The symbols of a window of the first size at `start`.
-fn fill(short: &mut Short, bpe: &Bpe, piece: &[u8], start: usize) {
-    const { assert!(WINDOWS[0] <= MAX_TWO) };
-    short.clear();
-    let symbols = Symbols::new(bpe, piece, start).take(WINDOWS[0]);
-    symbols.for_each(|(id, end)| _ = short.push(id, end - start));
+/// Where the last token ends.
+fn reached(tokens: &[Token]) -> usize {
+    tokens.last().map_or(0, |&(_, end)| end)
+}
+
+/// How many tokens end at or before `border`, which lies among the last ones.
+fn index_of(tokens: &[Token], border: usize) -> usize {
+    let before = tokens.iter().rposition(|&(_, end)| end <= border);
+    before.map_or(0, |last| last + 1)
+}
+
+/// Replaces the tokens from the first one on that `window` has as well; false, and nothing changed,
+/// if there is none or the window reaches no further.
+fn join(tokens: &mut Vec<Token>, window: &Window) -> bool {
+    let Window { start, tokens: new } = window;
+    let start = *start;
+    if start + reached(new) <= reached(tokens) {
+        return false;
+    }
+    if tokens.is_empty() || start == 0 {
+        tokens.clear();
+        tokens.extend_from_slice(new);
+        return true;
+    }
+    let mut old = index_of(tokens, start);
+    let mut old_start = old.checked_sub(1).map_or(0, |last| tokens[last].1);
+    let mut new_start = start;
+    let mut common = None;
+    for (skip, &(id, end)) in new.iter().enumerate() {
+        let new_end = start + end;
+        while old < tokens.len() && tokens[old].1 < new_end {
+            old_start = tokens[old].1;
+            old += 1;
+        }
+        if old == tokens.len() {
+            return false;
+        }
+        if tokens[old] == (id, new_end) && old_start == new_start {
+            common = Some(skip);
+            break;
+        }
+        new_start = new_end;
+    }
+    let Some(skip) = common else { return false };
+    tokens.truncate(old);
+    tokens.extend(new[skip..].iter().map(|&(id, end)| (id, start + end)));
+    true
 }
 
 impl Window {
-    /// Whether `text` begins with this window.
-    fn is_at(&self, text: &[u8]) -> bool {
-        !self.text.is_empty() && text.starts_with(&self.text)
+    /// Whether `piece` has the text of this window again at `start`.
+    fn is_at(&self, piece: &[u8], start: usize) -> bool {
+        let len = reached(&self.tokens);
+        len > 0 && piece[start..].starts_with(&piece[self.start..self.start + len])
     }
 
-    /// Becomes the window at the start of `text` that `short` holds merged.
-    fn take(&mut self, text: &[u8], short: &Short) {
+    /// Becomes the window at `start` of these tokens.
+    fn take(&mut self, start: usize, tokens: impl Iterator<Item = Token>) {
+        self.start = start;
         self.tokens.clear();
-        self.tokens.extend(short.tokens());
-        self.keep(text);
-    }
-
-    /// Keeps as much of `text` as the tokens stand for.
-    fn keep(&mut self, text: &[u8]) {
-        let end = self.tokens.last().map_or(0, |&(_, end)| end);
-        self.text.clear();
-        self.text.extend_from_slice(&text[..end]);
+        self.tokens.extend(tokens);
     }
 }
 
@@ -345,10 +367,10 @@ impl Heap {
 /// None where windows of all sizes do not join.
 #[cfg(test)]
 pub fn by_windows(bpe: &Bpe, piece: &[u8]) -> Option<Vec<u32>> {
-    let mut long = Long::default();
+    let (mut long, mut short, mut ids) = (Long::default(), Short::default(), Vec::new());
     // SAFETY: portable code.
-    let joins = unsafe { long.windows::<crate::simd::Scalar>(bpe, piece, &mut Short::default()) };
-    joins.then(|| long.tokens.iter().map(|&(id, _)| id).collect())
+    let joins = unsafe { long.windows::<crate::simd::Scalar>(bpe, piece, &mut short, &mut ids) };
+    joins.then_some(ids)
 }
 
 #[cfg(test)]

@@ -1,9 +1,11 @@
 //! Byte-pair encoding of one piece.
 
+mod batch;
 mod borders;
 mod build;
 mod cache;
 mod divide;
+mod lanes;
 mod long;
 mod pairs;
 mod pieces;
@@ -11,16 +13,18 @@ mod short;
 
 use std::collections::HashMap;
 
+use batch::Batch;
 use borders::Borders;
 pub use build::{BuildError, Merge, Symbolism, Vocabulary};
 use cache::Cache;
 use divide::Run;
+use lanes::Lane;
 use long::Long;
 use pairs::PairTable;
-use pieces::{INLINE, Key, PieceTable, hash_long};
+use pieces::{INLINE, PieceTable};
 use short::Short;
 
-use crate::simd::{self, Isa, is_wide};
+use crate::simd::{Isa, is_wide};
 use crate::unicode;
 
 /// No token.
@@ -101,6 +105,7 @@ struct Room {
 /// What merges need.
 #[derive(Default)]
 struct Work {
+    lane: Lane,
     short: Short,
     long: Long,
     cache: Cache,
@@ -110,8 +115,7 @@ impl Scratch {
     /// Makes it ready for a text.
     #[inline(always)]
     pub fn begin(&mut self) {
-        self.batch.len = 0;
-        self.batch.borders[0] = 0;
+        self.batch.begin();
     }
 
     /// Bytes of memory of a fresh one.
@@ -145,31 +149,6 @@ fn begins_wide(piece: &[u8]) -> bool {
     is_wide(piece[0]) || piece.get(1).is_some_and(|&byte| is_wide(byte))
 }
 
-/// Pieces that are looked up together; a power of two.
-const BATCH: usize = 32;
-
-/// Pieces on their way through [`Bpe::add`] and [`Bpe::encode`].
-struct Batch {
-    /// Piece `i` is `borders[i]..borders[i + 1]`.
-    borders: [usize; BATCH + 1],
-    keys: [Key; BATCH],
-    hashes: [u64; BATCH],
-    ids: [u32; BATCH],
-    len: usize,
-}
-
-impl Default for Batch {
-    fn default() -> Self {
-        Self {
-            borders: [0; BATCH + 1],
-            keys: [Key::EMPTY; BATCH],
-            hashes: [0; BATCH],
-            ids: [NONE; BATCH],
-            len: 0,
-        }
-    }
-}
-
 impl Bpe {
     #[inline(always)]
     fn rank(&self, left: u32, right: u32) -> u32 {
@@ -188,7 +167,7 @@ impl Bpe {
     /// Where [`Bpe::merged`] will look.
     #[inline(always)]
     fn place_of_merged(&self, rank: u32) -> *const u32 {
-        self.merged.as_ptr().wrapping_add(rank as usize)
+        self.merged.as_ptr().wrapping_add((rank as usize).min(self.merged.len()))
     }
 
     /// How many bytes of a text the token `id` stands for.
@@ -207,83 +186,12 @@ impl Bpe {
             + (self.merged.len() + self.chars.len() + self.low_ranks.len()) * size_of::<u32>()
     }
 
-    /// Appends the tokens of the pieces that were added to `out`.
-    ///
-    /// Tables are larger than the caches near the core: what the next pieces need is asked for
-    /// while the ones before are at work.
-    ///
-    /// # Safety
-    /// The machine must have `S`.
+    /// The token of a piece that is longer than [`INLINE`].
     #[inline(always)]
-    pub unsafe fn encode<S: Isa>(&self, text: &[u8], scratch: &mut Scratch, out: &mut Vec<u32>) {
-        let Scratch { batch, room } = scratch;
-        let count = batch.len.min(BATCH);
-        for at in 0..count {
-            let (start, end) = (batch.borders[at], batch.borders[at + 1]);
-            batch.ids[at] = match end - start {
-                ..=INLINE => self.pieces.short(batch.keys[at], batch.hashes[at]).unwrap_or(NONE),
-                _ => NONE,
-            };
-            if batch.ids[at] == NONE {
-                // SAFETY: the caller's contract.
-                unsafe { S::prefetch(room.work.cache.place(batch.hashes[at])) };
-            }
-        }
-        out.reserve(BATCH);
-        for at in 0..count {
-            if batch.ids[at] != NONE {
-                out.push(batch.ids[at]);
-            } else {
-                let part = Part {
-                    text,
-                    start: batch.borders[at],
-                    end: batch.borders[at + 1],
-                    hash: batch.hashes[at],
-                };
-                // SAFETY: the caller's contract.
-                unsafe { self.encode_other::<S>(part, room, out) };
-            }
-        }
-        batch.borders[0] = batch.borders[count];
-        batch.len = 0;
-    }
-
-    /// Adds the piece of `text` that ends at `end`; false when there is room for no more.
-    ///
-    /// # Safety
-    /// The machine must have `S`.
-    #[inline(always)]
-    pub unsafe fn add<S: Isa>(&self, text: &[u8], scratch: &mut Scratch, end: usize) -> bool {
-        let batch = &mut scratch.batch;
-        let at = batch.len & (BATCH - 1);
-        let start = batch.borders[at];
-        batch.borders[at + 1] = end;
-        if end - start <= INLINE {
-            let key = Key::load(text, start, end - start);
-            let hash = key.hash();
-            // SAFETY: the caller's contract.
-            unsafe { S::prefetch(self.pieces.place(hash)) };
-            batch.keys[at] = key;
-            batch.hashes[at] = hash;
-        } else {
-            let piece = &text[start..end];
-            batch.hashes[at] = if self.is_beyond(piece) { BEYOND } else { hash_long(piece) };
-        }
-        batch.len = at + 1;
-        batch.len < BATCH
-    }
-
-    /// Whether `piece`, longer than [`INLINE`], begins wide and no token that begins as it does is
-    /// that long.
-    #[inline(always)]
-    fn is_beyond(&self, piece: &[u8]) -> bool {
-        let Some(&char) = piece.first_chunk::<3>() else { return false };
-        let longest = match char {
-            [first, ..] if is_wide(first) => self.borders.longest(simd::decode(char)),
-            [_, second, _] if is_wide(second) => self.longest_after_mark,
-            _ => return false,
-        };
-        piece.len() > longest
+    fn long(&self, part: Part<'_>) -> Option<u32> {
+        let piece = part.bytes();
+        let can_be = piece.len() > INLINE && part.hash != BEYOND;
+        can_be.then(|| self.pieces.long(piece, part.hash, |id| self.tokens.get(id)))?
     }
 
     /// A piece that is no short token.
@@ -293,10 +201,7 @@ impl Bpe {
     #[inline(never)]
     unsafe fn encode_other<S: Isa>(&self, part: Part<'_>, room: &mut Room, out: &mut Vec<u32>) {
         let piece = part.bytes();
-        if piece.len() > INLINE
-            && part.hash != BEYOND
-            && let Some(id) = self.pieces.long(piece, part.hash, |id| self.tokens.get(id))
-        {
+        if let Some(id) = self.long(part) {
             out.push(id);
             return;
         }
@@ -321,33 +226,35 @@ impl Bpe {
     /// The machine must have `S`.
     #[inline(always)]
     unsafe fn encode_merged<S: Isa>(&self, part: Part<'_>, work: &mut Work, out: &mut Vec<u32>) {
-        let slot = work.cache.slot(part.text, part.start, part.end, part.hash);
+        let slot = work.cache.slot(part);
         if slot.as_ref().is_some_and(|slot| work.cache.push(slot, out)) {
             return;
         }
         let first = out.len();
         // SAFETY: the caller's contract.
-        unsafe { self.merge::<S>(part.bytes(), work, |id, _| out.push(id)) };
+        unsafe { self.merge::<S>(part.bytes(), work, out) };
         if let Some(slot) = slot {
             work.cache.put(&slot, &out[first..]);
         }
     }
 
-    /// The encoding by merges alone: `out` gets each token and its end in the piece.
+    /// The encoding by merges alone.
     ///
     /// # Safety
     /// The machine must have `S`.
-    unsafe fn merge<S: Isa>(&self, piece: &[u8], work: &mut Work, mut out: impl FnMut(u32, usize)) {
-        let short = &mut work.short;
-        short.clear();
-        let fits = Symbols::new(self, piece, 0).all(|(id, end)| short.push(id, end));
+    unsafe fn merge<S: Isa>(&self, piece: &[u8], work: &mut Work, out: &mut Vec<u32>) {
+        let symbols = || Symbols::new(self, piece, 0);
+        let Work { lane, short, long, .. } = work;
         // SAFETY: the caller's contract.
         unsafe {
-            if fits {
+            if piece.len() <= 4 * lanes::MAX_SYMBOLS && lane.fill(symbols()) {
+                lanes::merge::<S>(self, std::slice::from_mut(lane));
+                out.extend(lane.tokens().map(|(id, _)| id));
+            } else if short.fill(symbols()) {
                 S::vectorize(|| short.merge::<S>(self));
-                short.tokens().for_each(|(id, end)| out(id, end));
+                out.extend(short.tokens().map(|(id, _)| id));
             } else {
-                work.long.encode::<S>(self, piece, short, out);
+                long.encode::<S>(self, piece, short, out);
             }
         }
     }

@@ -7,6 +7,9 @@ pub const RANK_BITS: u32 = 23;
 /// No merge. Larger than every rank.
 pub const NO_RANK: u32 = u32::MAX;
 
+/// An id that merges with nothing.
+pub const NOTHING: u32 = (1 << ID_BITS) - 1;
+
 const MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15;
 const KEY_SHIFT: u32 = RANK_BITS + 1;
 /// In the first slot of a bucket: more of its pairs are in the next one.
@@ -15,6 +18,18 @@ const OVERFLOW: u64 = 1 << RANK_BITS;
 const EMPTY: u64 = u64::MAX << KEY_SHIFT;
 /// Slots of a bucket: half a cache line.
 const SLOTS: usize = 4;
+
+/// A pair and its bucket.
+#[derive(Clone, Copy)]
+pub struct PairKey {
+    pair: u64,
+    home: usize,
+}
+
+impl PairKey {
+    /// A pair that does not merge.
+    pub const NOTHING: Self = Self { pair: (NOTHING as u64) << ID_BITS, home: 0 };
+}
 
 #[derive(Clone, Copy)]
 #[repr(C, align(32))]
@@ -32,47 +47,42 @@ impl PairTable {
     /// A table of `(left, right, rank)`. Where a pair comes twice the later one stays, as in HF.
     pub fn new(pairs: &[(u32, u32, u32)]) -> Self {
         let homes = (pairs.len() * 2 / SLOTS).max(1);
-        let empty = Bucket([EMPTY; SLOTS]);
-        let mut table = Self { buckets: vec![empty; homes + 1], homes: homes as u64 };
+        let mut buckets = vec![Bucket([EMPTY; SLOTS]); homes + 1];
         for &(left, right, rank) in pairs {
-            table.put(u64::from(left) << ID_BITS | u64::from(right), u64::from(rank));
+            let pair = u64::from(left) << ID_BITS | u64::from(right);
+            put(&mut buckets, home(pair, homes as u64), pair, u64::from(rank));
         }
-        table
+        Self { buckets, homes: homes as u64 }
     }
 
-    fn put(&mut self, key: u64, rank: u64) {
-        let mut at = self.home(key);
-        loop {
-            let bucket = &mut self.buckets[at].0;
-            let place = |slot: &u64| slot >> KEY_SHIFT == key || *slot & !OVERFLOW == EMPTY;
-            if let Some(slot) = bucket.iter_mut().find(|slot| place(slot)) {
-                *slot = key << KEY_SHIFT | *slot & OVERFLOW | rank;
-                return;
-            }
-            bucket[0] |= OVERFLOW;
-            at += 1;
-            // The last bucket never overflows, so that a search ends without a test for the end.
-            if at + 1 >= self.buckets.len() {
-                self.buckets.push(Bucket([EMPTY; SLOTS]));
-            }
-        }
-    }
-
+    /// Where the rank of `left` and `right` is.
     #[inline(always)]
-    fn home(&self, key: u64) -> usize {
-        (((key.wrapping_mul(MULTIPLIER) >> 32) * self.homes) >> 32) as usize
+    pub fn key(&self, (left, right): (u32, u32)) -> PairKey {
+        let pair = u64::from(left) << ID_BITS | u64::from(right);
+        PairKey { pair, home: home(pair, self.homes) }
+    }
+
+    /// Where [`PairTable::find`] will look.
+    #[inline(always)]
+    pub fn place(&self, key: PairKey) -> *const u8 {
+        self.buckets.as_ptr().wrapping_add(key.home).cast()
     }
 
     /// Rank of the merge of `left` and `right`, or [`NO_RANK`].
     #[inline(always)]
     pub fn rank(&self, left: u32, right: u32) -> u32 {
-        let key = u64::from(left) << ID_BITS | u64::from(right);
-        let mut at = self.home(key);
+        self.find(self.key((left, right)))
+    }
+
+    /// Rank of the merge of a pair, or [`NO_RANK`].
+    #[inline(always)]
+    pub fn find(&self, key: PairKey) -> u32 {
+        let mut at = key.home;
         loop {
             let bucket = &self.buckets[at].0;
             let mut rank = NO_RANK;
             for slot in bucket {
-                let is_it = slot >> KEY_SHIFT == key;
+                let is_it = slot >> KEY_SHIFT == key.pair;
                 rank = if is_it { *slot as u32 & (OVERFLOW as u32 - 1) } else { rank };
             }
             if rank != NO_RANK || bucket[0] & OVERFLOW == 0 {
@@ -85,6 +95,30 @@ impl PairTable {
     /// Bytes of memory.
     pub fn bytes(&self) -> usize {
         self.buckets.len() * size_of::<Bucket>()
+    }
+}
+
+/// The first bucket, of `homes`, where a pair may be.
+#[inline(always)]
+fn home(pair: u64, homes: u64) -> usize {
+    (((pair.wrapping_mul(MULTIPLIER) >> 32) * homes) >> 32) as usize
+}
+
+/// Puts a pair into the first bucket with room from `at` on.
+fn put(buckets: &mut Vec<Bucket>, mut at: usize, pair: u64, rank: u64) {
+    loop {
+        let bucket = &mut buckets[at].0;
+        let place = |slot: &u64| slot >> KEY_SHIFT == pair || *slot & !OVERFLOW == EMPTY;
+        if let Some(slot) = bucket.iter_mut().find(|slot| place(slot)) {
+            *slot = pair << KEY_SHIFT | *slot & OVERFLOW | rank;
+            return;
+        }
+        bucket[0] |= OVERFLOW;
+        at += 1;
+        // The last bucket never overflows, so that a search ends without a test for the end.
+        if at + 1 >= buckets.len() {
+            buckets.push(Bucket([EMPTY; SLOTS]));
+        }
     }
 }
 

@@ -8,9 +8,6 @@ use crate::simd::{Isa, MAX_KEYS};
 /// Most symbols of a short piece: a place fits in the low byte of a key.
 pub const MAX_SYMBOLS: usize = MAX_KEYS;
 
-/// Most symbols of each of two pieces that are merged together.
-pub const MAX_TWO: usize = 32;
-
 /// Room for one piece. `keys[i]` is `rank << 8 | i` of the pair that begins at symbol `i`: the
 /// smallest key is the merge that comes next, leftmost first.
 pub struct Short {
@@ -53,54 +50,25 @@ unsafe fn key<S: Isa>(bpe: &Bpe, rank: u32, at: usize) -> u32 {
     rank << 8 | at as u32
 }
 
-/// The smallest key.
-///
-/// # Safety
-/// The machine must have `S`.
-#[inline(always)]
-unsafe fn least<S: Isa, const N: usize>(keys: &[S::Keys; N]) -> u32 {
-    let mut lanes = keys[0];
-    for &vector in &keys[1..] {
-        // SAFETY: the caller's contract, here and below.
-        lanes = unsafe { S::min_by_lane(lanes, vector) };
-    }
-    // SAFETY: as above.
-    unsafe { S::min_of_keys(lanes) }
-}
-
 impl Short {
-    /// Forgets the last piece.
+    /// Takes the symbols; false if there are more than [`MAX_SYMBOLS`], of which the rest is left.
     #[inline(always)]
-    pub fn clear(&mut self) {
+    pub fn fill(&mut self, symbols: impl Iterator<Item = (u32, usize)>) -> bool {
         self.len = 0;
-    }
-
-    /// Appends a symbol that ends `end` bytes from the start of the piece; false if there is no
-    /// room.
-    #[inline(always)]
-    pub fn push(&mut self, id: u32, end: usize) -> bool {
-        if self.len >= MAX_SYMBOLS {
-            return false;
+        for (id, end) in symbols {
+            if self.len == MAX_SYMBOLS {
+                return false;
+            }
+            self.ids[self.len] = id;
+            self.ends[self.len] = end as u32;
+            self.len += 1;
         }
-        self.ids[self.len] = id;
-        self.ends[self.len] = end as u32;
-        self.len += 1;
         true
     }
 
     /// Number of symbols before merging.
     pub fn len(&self) -> usize {
         self.len
-    }
-
-    /// Where symbol `at` ends, before any merge.
-    pub fn end_of(&self, at: usize) -> Option<usize> {
-        self.ends[..self.len].get(at).map(|&end| end as usize)
-    }
-
-    /// Where the last symbol ends.
-    pub fn end(&self) -> usize {
-        self.len.checked_sub(1).map_or(0, |last| self.ends[last] as usize)
     }
 
     /// The pair that became a token last, if there was any.
@@ -118,14 +86,20 @@ impl Short {
         if len == 0 {
             return;
         }
-        // SAFETY: the caller's contract.
-        unsafe {
-            self.rank_all::<S>(bpe, len);
-            match len {
-                ..=16 => self.merge_in_registers::<S, 1>(bpe, len),
-                17..=32 => self.merge_in_registers::<S, 2>(bpe, len),
-                33..=64 => self.merge_in_registers::<S, 4>(bpe, len),
-                _ => self.merge_in_memory::<S>(bpe, len),
+        // SAFETY: the caller's contract, here and below.
+        unsafe { self.rank_all::<S>(bpe, len) };
+        loop {
+            // SAFETY: as above.
+            let best = unsafe { S::min_key(&self.keys, len) };
+            if best == u32::MAX {
+                return;
+            }
+            // SAFETY: as above.
+            let changed = unsafe { self.join::<S>(bpe, (best & 0xff) as usize, best >> 8, len) };
+            for (at, key) in changed {
+                if at < len {
+                    self.keys[at] = key;
+                }
             }
         }
     }
@@ -147,113 +121,7 @@ impl Short {
             self.next[at] = at as u16 + 1;
             self.prev[at] = (at as u16).wrapping_sub(1);
         }
-        let searched = if len <= 64 { len.next_power_of_two().max(16) } else { len };
-        self.keys[len - 1..searched.next_multiple_of(16)].fill(u32::MAX);
-    }
-
-    /// Merges two pieces of at most [`MAX_TWO`] symbols each. A merge waits for tables; the other
-    /// piece's goes on meanwhile.
-    ///
-    /// # Safety
-    /// The machine must have `S`.
-    #[inline(always)]
-    pub unsafe fn merge_two<S: Isa>(one: &mut Self, two: &mut Self, bpe: &Bpe) {
-        const VECTORS: usize = MAX_TWO / 16;
-        let lens = [one.len, two.len].map(|len| len.clamp(1, MAX_TWO));
-        // SAFETY: the caller's contract, here and below.
-        unsafe {
-            one.rank_all::<S>(bpe, lens[0]);
-            two.rank_all::<S>(bpe, lens[1]);
-        }
-        one.keys[lens[0] - 1..MAX_TWO].fill(u32::MAX);
-        two.keys[lens[1] - 1..MAX_TWO].fill(u32::MAX);
-        // SAFETY: as above.
-        let mut keys = unsafe { [one.load::<S, VECTORS>(), two.load::<S, VECTORS>()] };
-        loop {
-            // SAFETY: as above.
-            let best = unsafe { [least::<S, VECTORS>(&keys[0]), least::<S, VECTORS>(&keys[1])] };
-            if best == [u32::MAX; 2] {
-                return;
-            }
-            if best[0] != u32::MAX {
-                // SAFETY: as above.
-                unsafe { one.step::<S, VECTORS>(bpe, &mut keys[0], best[0], lens[0]) };
-            }
-            if best[1] != u32::MAX {
-                // SAFETY: as above.
-                unsafe { two.step::<S, VECTORS>(bpe, &mut keys[1], best[1], lens[1]) };
-            }
-        }
-    }
-
-    /// # Safety
-    /// The machine must have `S`.
-    #[inline(always)]
-    unsafe fn merge_in_memory<S: Isa>(&mut self, bpe: &Bpe, len: usize) {
-        loop {
-            // SAFETY: the caller's contract, here and below.
-            let best = unsafe { S::min_key(&self.keys, len) };
-            if best == u32::MAX {
-                return;
-            }
-            // SAFETY: as above.
-            let changed = unsafe { self.join::<S>(bpe, (best & 0xff) as usize, best >> 8, len) };
-            for (at, key) in changed {
-                if at < len {
-                    self.keys[at] = key;
-                }
-            }
-        }
-    }
-
-    /// At most `16 * N` symbols: no key waits on its way through memory.
-    ///
-    /// # Safety
-    /// The machine must have `S`.
-    #[inline(always)]
-    unsafe fn merge_in_registers<S: Isa, const N: usize>(&mut self, bpe: &Bpe, len: usize) {
-        // SAFETY: the caller's contract, here and below.
-        let mut keys = unsafe { self.load::<S, N>() };
-        loop {
-            // SAFETY: as above.
-            let best = unsafe { least::<S, N>(&keys) };
-            if best == u32::MAX {
-                return;
-            }
-            // SAFETY: as above.
-            unsafe { self.step::<S, N>(bpe, &mut keys, best, len) };
-        }
-    }
-
-    /// # Safety
-    /// The machine must have `S`.
-    #[inline(always)]
-    unsafe fn load<S: Isa, const N: usize>(&self) -> [S::Keys; N] {
-        let (chunks, _) = self.keys.as_chunks::<16>();
-        // SAFETY: the caller's contract.
-        std::array::from_fn(|i| unsafe { S::load_keys(&chunks[i]) })
-    }
-
-    /// Does the merge of the key `best`.
-    ///
-    /// # Safety
-    /// The machine must have `S`.
-    #[inline(always)]
-    unsafe fn step<S: Isa, const N: usize>(
-        &mut self,
-        bpe: &Bpe,
-        keys: &mut [S::Keys; N],
-        best: u32,
-        len: usize,
-    ) {
-        // SAFETY: the caller's contract, here and below.
-        let changed = unsafe { self.join::<S>(bpe, (best & 0xff) as usize, best >> 8, len) };
-        for (at, key) in changed {
-            for (i, vector) in keys.iter_mut().enumerate() {
-                // SAFETY: as above.
-                *vector = unsafe { S::set_key(*vector, at.wrapping_sub(16 * i), key) };
-            }
-        }
+        self.keys[len - 1..len.next_multiple_of(16)].fill(u32::MAX);
     }
 
     /// Joins the symbol at `at` with the next one. Gives the three keys that change; a place

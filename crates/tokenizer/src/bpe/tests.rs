@@ -1,5 +1,6 @@
 //! Every way to merge gives what merging by the definition gives.
 
+use super::pieces::{Key, hash_long};
 use super::*;
 use crate::simd::{Level, Scalar};
 
@@ -102,7 +103,7 @@ fn all_agree(seed: u64, alphabet: &[u8], units: &[&str]) {
         let merges = 5 + random.below(80) as usize;
         let vocabulary = random_vocabulary(&mut random, alphabet, merges);
         let bpe = Bpe::new(&vocabulary).unwrap();
-        for length in [1, 2, 5, 13, 40, 200, 257, 600, 1500] {
+        for length in [1, 2, 5, 13, 29, 30, 31, 32, 40, 200, 257, 600, 1500] {
             let text: String =
                 (0..length).map(|_| units[random.below(units.len() as u64) as usize]).collect();
             let expected = by_definition(&bpe, text.as_bytes());
@@ -174,6 +175,19 @@ fn tokens_longer_than_a_window_come_to_an_end() {
             }
         }
     }
+}
+
+/// The windows of a long piece agree, and are given out, until some of all sizes do not.
+#[test]
+fn a_piece_whose_windows_stop_to_join_is_encoded_anew() {
+    let mut random = Random(10);
+    let mut vocabulary = random_vocabulary(&mut random, b"xyz", 12);
+    join_runs(&mut vocabulary, 1 << 14);
+    let bpe = Bpe::new(&vocabulary).unwrap();
+    let letters = (0..100_000).map(|_| char::from(b'x' + random.below(3) as u8));
+    let text = letters.collect::<String>() + &"a".repeat(50_000);
+    assert_eq!(long::by_windows(&bpe, text.as_bytes()), None);
+    assert_eq!(encode(&bpe, text.as_bytes()), long::by_heap(&bpe, text.as_bytes()));
 }
 
 #[test]

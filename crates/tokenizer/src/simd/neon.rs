@@ -1,6 +1,6 @@
 //! NEON.
 
-use super::{Isa, MAX_KEYS, Scalar, Wide};
+use super::{Isa, MAX_KEYS, SLOTS, Scalar, Wide};
 use std::arch::aarch64::*;
 
 /// Advanced SIMD, which every aarch64 Linux machine has.
@@ -103,57 +103,22 @@ unsafe impl Isa for Neon {
         scan!(text, pos, 16, Scalar::spaces, |p| outside(within(vld1q_u8(p), b' ', b' ')))
     }
 
-    type Keys = [uint32x4_t; 4];
-
-    #[inline(always)]
-    unsafe fn load_keys(keys: &[u32; 16]) -> Self::Keys {
-        // SAFETY: each chunk is 16 bytes; the trait's contract, here and below.
-        unsafe { [0, 4, 8, 12].map(|at| vld1q_u32(keys.as_ptr().add(at))) }
-    }
-
-    #[inline(always)]
-    unsafe fn set_key(keys: Self::Keys, at: usize, key: u32) -> Self::Keys {
-        // SAFETY: as above.
-        unsafe {
-            [
-                set_neon(keys[0], at, 0, key),
-                set_neon(keys[1], at, 4, key),
-                set_neon(keys[2], at, 8, key),
-                set_neon(keys[3], at, 12, key),
-            ]
-        }
-    }
-
-    #[inline(always)]
-    unsafe fn min_by_lane(a: Self::Keys, b: Self::Keys) -> Self::Keys {
-        // SAFETY: as above.
-        std::array::from_fn(|i| unsafe { vminq_u32(a[i], b[i]) })
-    }
-
-    #[inline(always)]
-    unsafe fn min_of_keys(keys: Self::Keys) -> u32 {
-        // SAFETY: as above.
-        unsafe {
-            let low = vminq_u32(keys[0], keys[1]);
-            vminvq_u32(vminq_u32(low, vminq_u32(keys[2], keys[3])))
-        }
-    }
-
     #[inline(always)]
     unsafe fn min_key(keys: &[u32; MAX_KEYS], len: usize) -> u32 {
         // SAFETY: the trait's contract.
         unsafe { min_key_neon(keys, len) }
     }
-}
 
-/// Replaces lane `at - first` of `keys`.
-#[target_feature(enable = "neon")]
-#[inline]
-fn set_neon(keys: uint32x4_t, at: usize, first: u32, key: u32) -> uint32x4_t {
-    const LANES: [u32; 4] = [0, 1, 2, 3];
-    // SAFETY: the lanes are 16 bytes.
-    let lanes = unsafe { vaddq_u32(vld1q_u32(LANES.as_ptr()), vdupq_n_u32(first)) };
-    vbslq_u32(vceqq_u32(lanes, vdupq_n_u32(at as u32)), vdupq_n_u32(key), keys)
+    #[inline(always)]
+    unsafe fn min_of_slots(keys: &[u32; SLOTS]) -> u32 {
+        // SAFETY: as above; 8 times 16 bytes.
+        unsafe {
+            let [a, b, c, d] = [0, 8, 16, 24].map(|at| {
+                vminq_u32(vld1q_u32(keys.as_ptr().add(at)), vld1q_u32(keys.as_ptr().add(at + 4)))
+            });
+            vminvq_u32(vminq_u32(vminq_u32(a, b), vminq_u32(c, d)))
+        }
+    }
 }
 
 #[target_feature(enable = "neon")]

@@ -1,6 +1,6 @@
 //! AVX2 and AVX-512.
 
-use super::{Isa, MAX_KEYS, Scalar};
+use super::{Isa, MAX_KEYS, SLOTS, Scalar};
 use std::arch::x86_64::*;
 
 /// AVX2, BMI2 and LZCNT.
@@ -93,47 +93,20 @@ unsafe impl Isa for Avx2 {
         scan!(text, pos, 32, Scalar::spaces, |p| outside(within(load(p), b' ', b' ')))
     }
 
-    type Keys = [__m256i; 2];
-
-    #[inline(always)]
-    unsafe fn load_keys(keys: &[u32; 16]) -> Self::Keys {
-        // SAFETY: the keys are 64 bytes; the trait's contract, here and below.
-        unsafe { [load(keys.as_ptr().cast()), load(keys.as_ptr().add(8).cast())] }
-    }
-
-    #[inline(always)]
-    unsafe fn set_key(keys: Self::Keys, at: usize, key: u32) -> Self::Keys {
-        // SAFETY: as above.
-        unsafe { [set_avx2(keys[0], at, 0, key), set_avx2(keys[1], at, 8, key)] }
-    }
-
-    #[inline(always)]
-    unsafe fn min_by_lane(a: Self::Keys, b: Self::Keys) -> Self::Keys {
-        // SAFETY: as above.
-        unsafe { [_mm256_min_epu32(a[0], b[0]), _mm256_min_epu32(a[1], b[1])] }
-    }
-
-    #[inline(always)]
-    unsafe fn min_of_keys(keys: Self::Keys) -> u32 {
-        // SAFETY: as above.
-        unsafe { least_avx2(_mm256_min_epu32(keys[0], keys[1])) }
-    }
-
     #[inline(always)]
     unsafe fn min_key(keys: &[u32; MAX_KEYS], len: usize) -> u32 {
         // SAFETY: the trait's contract.
         unsafe { min_key_avx2(keys, len) }
     }
-}
 
-/// Replaces lane `at - first` of `keys`.
-#[target_feature(enable = "avx2")]
-#[inline]
-fn set_avx2(keys: __m256i, at: usize, first: i32, key: u32) -> __m256i {
-    let lanes =
-        _mm256_add_epi32(_mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7), _mm256_set1_epi32(first));
-    let here = _mm256_cmpeq_epi32(lanes, _mm256_set1_epi32(at as i32));
-    _mm256_blendv_epi8(keys, _mm256_set1_epi32(key as i32), here)
+    #[inline(always)]
+    unsafe fn min_of_slots(keys: &[u32; SLOTS]) -> u32 {
+        // SAFETY: 4 times 32 bytes; the trait's contract.
+        unsafe {
+            let [a, b, c, d] = [0, 8, 16, 24].map(|at| load(keys.as_ptr().add(at).cast()));
+            least_avx2(_mm256_min_epu32(_mm256_min_epu32(a, b), _mm256_min_epu32(c, d)))
+        }
+    }
 }
 
 #[target_feature(enable = "avx2")]
@@ -255,37 +228,19 @@ unsafe impl Isa for Avx512 {
         unsafe { scan_512(text, pos, |v| within_512(v, b' ', b' ')) }
     }
 
-    type Keys = __m512i;
-
-    #[inline(always)]
-    unsafe fn load_keys(keys: &[u32; 16]) -> Self::Keys {
-        // SAFETY: the keys are 64 bytes; otherwise as above.
-        unsafe { _mm512_loadu_si512(keys.as_ptr().cast()) }
-    }
-
-    #[inline(always)]
-    unsafe fn set_key(keys: Self::Keys, at: usize, key: u32) -> Self::Keys {
-        let lane = if at < 16 { 1 << at } else { 0 };
-        // SAFETY: as above.
-        unsafe { _mm512_mask_set1_epi32(keys, lane, key as i32) }
-    }
-
-    #[inline(always)]
-    unsafe fn min_by_lane(a: Self::Keys, b: Self::Keys) -> Self::Keys {
-        // SAFETY: as above.
-        unsafe { _mm512_min_epu32(a, b) }
-    }
-
-    #[inline(always)]
-    unsafe fn min_of_keys(keys: Self::Keys) -> u32 {
-        // SAFETY: as above.
-        unsafe { _mm512_reduce_min_epu32(keys) }
-    }
-
     #[inline(always)]
     unsafe fn min_key(keys: &[u32; MAX_KEYS], len: usize) -> u32 {
         // SAFETY: as above; every machine with AVX-512 has AVX2.
         unsafe { min_key_512(keys, len) }
+    }
+
+    #[inline(always)]
+    unsafe fn min_of_slots(keys: &[u32; SLOTS]) -> u32 {
+        // SAFETY: 2 times 64 bytes; as above.
+        unsafe {
+            let [a, b] = [0, 16].map(|at| _mm512_loadu_si512(keys.as_ptr().add(at).cast()));
+            _mm512_reduce_min_epu32(_mm512_min_epu32(a, b))
+        }
     }
 }
 

@@ -17,28 +17,51 @@ struct Subject {
     encode: Box<dyn Fn(&str) -> Vec<u32>>,
 }
 
-fn subjects(folder: &Path) -> Vec<Subject> {
-    let json = std::fs::read_to_string(folder.join("phi4.json")).expect("phi4.json");
-    let ours = Tokenizer::from_json(&json).expect("ours loads");
-    let reference: tokenizers::Tokenizer = json.parse().expect("HF loads");
-    let tiktoken = tiktoken_rs::cl100k_base().expect("tiktoken loads");
-    let bpe = bpe_openai::cl100k_base();
-    let subject = |name, encode| Subject { name, encode };
-    let mut subjects: Vec<Subject> = vec![
-        subject("saccade", Box::new(move |text| ours.encode(text, false))),
-        subject(
-            "hf",
-            Box::new(move |text| {
-                reference.encode_fast(text, false).expect("encodes").get_ids().to_vec()
-            }),
-        ),
-        subject("tiktoken-rs", Box::new(move |text| tiktoken.encode_ordinary(text))),
-        subject("bpe-openai", Box::new(move |text| bpe.encode(text))),
-    ];
-    if let Some(llama) = Llama::open() {
-        subjects.push(subject("llama.cpp", Box::new(move |text| llama.encode(text))));
+/// The tokenizers, in the order of the tables.
+const SUBJECTS: [&str; 5] = ["saccade", "hf", "tiktoken-rs", "bpe-openai", "llama.cpp"];
+
+/// None for llama.cpp where it is not built.
+fn subject(folder: &Path, name: &'static str) -> Option<Subject> {
+    let json = || std::fs::read_to_string(folder.join("phi4.json")).expect("phi4.json");
+    let encode: Box<dyn Fn(&str) -> Vec<u32>> = match name {
+        "saccade" => {
+            let ours = Tokenizer::from_json(&json()).expect("ours loads");
+            Box::new(move |text| ours.encode(text, false))
+        }
+        "hf" => {
+            let hf: tokenizers::Tokenizer = json().parse().expect("HF loads");
+            Box::new(move |text| hf.encode_fast(text, false).expect("encodes").get_ids().to_vec())
+        }
+        "tiktoken-rs" => {
+            let tiktoken = tiktoken_rs::cl100k_base().expect("tiktoken loads");
+            Box::new(move |text| tiktoken.encode_ordinary(text))
+        }
+        "bpe-openai" => {
+            let bpe = bpe_openai::cl100k_base();
+            Box::new(move |text| bpe.encode(text))
+        }
+        _ => {
+            let llama = Llama::open()?;
+            Box::new(move |text| llama.encode(text))
+        }
+    };
+    Some(Subject { name, encode })
+}
+
+/// Encodes 10 prompts of 2,048 tokens of a text `passes` times, and nothing else: for a program that
+/// counts instructions (instructions.py).
+fn passes(folder: &Path, name: &str, text: &str, passes: usize) {
+    let name = SUBJECTS.into_iter().find(|known| *known == name).expect("a tokenizer's name");
+    let ours = Tokenizer::from_file(folder.join("phi4.json")).expect("ours loads");
+    let text = std::fs::read_to_string(folder.join(format!("{text}.txt"))).expect("a text");
+    let prompts = texts::prompts(&ours, &text, 2_048, 10);
+    let subject = subject(folder, name).expect("the tokenizer is built");
+    for _ in 0..passes {
+        for prompt in &prompts {
+            std::hint::black_box((subject.encode)(prompt));
+        }
     }
-    subjects
+    println!("{}", prompts.iter().map(String::len).sum::<usize>());
 }
 
 fn median(mut values: Vec<f64>) -> f64 {
@@ -121,10 +144,15 @@ fn agree(subjects: &[Subject], text: &str) {
 
 pub fn main() {
     let arguments: Vec<String> = std::env::args().collect();
-    let folder = Path::new(arguments.get(1).expect("usage: FOLDER [worst]"));
+    let usage = "usage: FOLDER [text | worst | passes TOKENIZER TEXT COUNT]";
+    let folder = Path::new(arguments.get(1).expect(usage));
     let only = arguments.get(2).map(String::as_str);
+    if let Some("passes") = only {
+        let [name, text, count] = &arguments[3..] else { panic!("{usage}") };
+        return passes(folder, name, text, count.parse().expect(usage));
+    }
     let counter = Counter::open();
-    let subjects = subjects(folder);
+    let subjects: Vec<Subject> = SUBJECTS.iter().filter_map(|name| subject(folder, name)).collect();
     let ours = Tokenizer::from_file(folder.join("phi4.json")).expect("ours loads");
     if only != Some("worst") {
         let others = subjects[1..].iter().map(|subject| subject.name).collect::<Vec<_>>();
