@@ -14,6 +14,11 @@ inline constexpr uint32_t kNoOwner = UINT32_MAX;
 /// Owner of a block that was given back while a copy still touches it.
 inline constexpr uint32_t kInTransit = UINT32_MAX - 1;
 
+/// Whoever walks over the blocks of a request, or over copies, asks for the state of the block that
+/// lies so many further on: the states of a tier are more than caches near the core hold, and the
+/// blocks of a request are scattered over them.
+inline constexpr uint32_t kBlocksAhead = 8;
+
 /// What stands between a block and its next use: side by side, because whoever touches one of them
 /// needs the others.
 struct BlockState {
@@ -45,6 +50,13 @@ struct BlockPool {
   /// Free now, or as soon as copies are done that were asked for already.
   SAC_HD uint32_t num_coming() const { return num_free + num_in_transit; }
 
+  /// The state of this block will be needed soon.
+  SAC_HD void expect(uint32_t block) const { fetch_line(states + block); }
+  /// Its state will be looked at if any block waits for copies.
+  SAC_HD void expect_settling(uint32_t block) const {
+    if (num_in_transit != 0) expect(block);
+  }
+
   /// No copy that was asked for touches the block any more.
   SAC_HD bool is_still(uint32_t block, const Copies& copies) const {
     const BlockState& b = states[block];
@@ -57,8 +69,9 @@ struct BlockPool {
     if (num_free == 0) return kNoBlock;
     const uint32_t block = free_ring[head];
     if (states[block].fence > completed_step) return kNoBlock;
-    head = head + 1 == num_blocks ? 0 : head + 1;
+    head = next(head, 1);
     --num_free;
+    if (num_free > kBlocksAhead) expect(free_ring[next(head, kBlocksAhead)]);
     states[block].owner = seat;
     return block;
   }
@@ -74,15 +87,19 @@ struct BlockPool {
   }
   /// One of the block's copies was counted: frees the block if it waits for no other.
   SAC_HD void settle(uint32_t block, const Copies& copies) {
-    if (states[block].owner != kInTransit || !is_still(block, copies)) return;
+    if (num_in_transit == 0 || states[block].owner != kInTransit || !is_still(block, copies))
+      return;
     --num_in_transit;
     add_free(block);
   }
 
  private:
+  /// Place of the ring that lies `count` behind `place`; count <= num_blocks.
+  SAC_HD uint32_t next(uint32_t place, uint32_t count) const {
+    return place + count >= num_blocks ? place + count - num_blocks : place + count;
+  }
   SAC_HD void add_free(uint32_t block) {
-    const uint32_t tail = head + num_free;
-    free_ring[tail >= num_blocks ? tail - num_blocks : tail] = block;
+    free_ring[next(head, num_free)] = block;
     ++num_free;
     states[block].owner = kNoOwner;
   }

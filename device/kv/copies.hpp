@@ -43,7 +43,11 @@ struct CopyQueue {
   }
   /// Where copy n stands in the ring, n of 1 .. asked + 1; and where the one behind it does.
   SAC_HD uint32_t place(uint64_t n) const { return static_cast<uint32_t>((n - 1) % capacity); }
-  SAC_HD uint32_t next_place(uint32_t place) const { return place + 1 == capacity ? 0 : place + 1; }
+  SAC_HD uint32_t next_place(uint32_t place) const { return place_behind(place, 1); }
+  /// `count` places on; count <= capacity.
+  SAC_HD uint32_t place_behind(uint32_t place, uint32_t count) const {
+    return place + count >= capacity ? place + count - capacity : place + count;
+  }
   /// Copy n of done + 1 .. asked.
   SAC_HD const BlockCopy& at(uint64_t n) const { return ring[place(n)]; }
   SAC_HD uint32_t in_flight() const { return static_cast<uint32_t>(asked - done); }

@@ -12,24 +12,28 @@
 
 namespace saccade {
 
-SAC_HD inline void describe_seated(const Scheduler& s, const Seat& seat, Candidate& c) {
-  describe(s, seat.slot, c);
+/// A seated request as a policy sees it. Called for everyone at every tick: touches nothing but the
+/// seat and its wishes.
+SAC_HD inline void describe_seated(const Scheduler& s, uint32_t seat_index, Candidate& c) {
+  const Seat& seat = s.seats[seat_index];
+  const Wishes& wishes = s.wishes[seat_index];
+  const bool runs = seat.num_blocks != 0;
+  const bool decodes = seat.num_produced != 0 && is_decode(seat);
+  c.order = seat.arrival;
+  c.arrival_ns = wishes.arrival_ns;
   c.entered_ns = seat.moved_ns;
   c.first_token_ns = seat.first_token_ns;
   c.last_token_ns = seat.last_token_ns;
+  c.slo_ttft_ns = wishes.slo_ttft_ns;
+  c.slo_tbt_ns = wishes.slo_tbt_ns;
+  c.state = runs ? CandidateState::kRunning : CandidateState::kRotatedOut;
+  c.fixed = runs && (is_rotating_in(s, seat) || seat.num_produced == seat.entered_produced) ? 1 : 0;
+  c.priority = wishes.priority;
+  c.blocks = runs ? seat.num_blocks : s.limits.blocks_for(seat.num_tokens + 1);
+  c.blocks_to_send = runs ? s.limits.blocks_for(seat.num_computed) - seat.num_host : 0;
   c.produced = seat.num_produced;
-  const bool decodes = seat.num_produced != 0 && is_decode(seat);
   c.prompt_tokens_left = decodes ? 0 : seat.num_tokens - seat.num_computed;
-  c.rows = decodes ? 1 : rows_possible(s, s.requests[seat.slot].seat, c.prompt_tokens_left);
-  if (seat.num_blocks == 0) {
-    c.state = CandidateState::kRotatedOut;
-    c.blocks = s.limits.blocks_for(seat.num_tokens + 1);
-    return;
-  }
-  c.state = CandidateState::kRunning;
-  c.fixed = is_rotating_in(s, seat) || seat.num_produced == seat.entered_produced ? 1 : 0;
-  c.blocks = seat.num_blocks;
-  c.blocks_to_send = s.limits.blocks_for(seat.num_computed) - seat.num_host;
+  c.rows = decodes ? 1 : rows_possible(s, seat_index, c.prompt_tokens_left);
 }
 
 /// Adds the seated to the candidates, behind those who wait. Returns the blocks that running
@@ -41,7 +45,7 @@ SAC_HD inline uint32_t gather_seated(Scheduler& s) {
     const Seat& seat = s.seats[s.running[i]];
     if (reader_room(s, seat) == 0 || is_rotating_out(s, seat)) continue;
     s.candidate_slots[s.num_candidates] = seat.slot;
-    describe_seated(s, seat, s.candidates[s.num_candidates++]);
+    describe_seated(s, s.running[i], s.candidates[s.num_candidates++]);
     const uint32_t needed = s.limits.blocks_for(seat.num_tokens);
     if (seat.num_blocks != 0 && needed > seat.num_blocks) growth += needed - seat.num_blocks;
   }

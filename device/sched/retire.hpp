@@ -8,7 +8,10 @@ namespace saccade {
 SAC_HD inline uint32_t release_blocks(Scheduler& s, uint32_t seat_index) {
   Seat& seat = s.seats[seat_index];
   const uint32_t* table = s.block_table(seat_index);
-  for (uint32_t i = 0; i < seat.num_blocks; ++i) s.pool.release(table[i], seat.last_step, s.copies);
+  for (uint32_t i = 0; i < seat.num_blocks; ++i) {
+    if (i + kBlocksAhead < seat.num_blocks) s.pool.expect(table[i + kBlocksAhead]);
+    s.pool.release(table[i], seat.last_step, s.copies);
+  }
   const uint32_t freed = seat.num_blocks;
   seat.num_blocks = 0;
   return freed;
@@ -17,8 +20,12 @@ SAC_HD inline uint32_t release_blocks(Scheduler& s, uint32_t seat_index) {
 /// Gives back the host blocks of a seat but the first `keep`.
 SAC_HD inline void release_host_blocks(Scheduler& s, uint32_t seat_index, uint32_t keep) {
   Seat& seat = s.seats[seat_index];
-  for (; seat.num_host > keep; --seat.num_host)
-    s.host_pool.release(s.host_table(seat_index)[seat.num_host - 1], 0, s.copies);
+  const uint32_t* table = s.host_table(seat_index);
+  for (; seat.num_host > keep; --seat.num_host) {
+    if (seat.num_host > keep + kBlocksAhead)
+      s.host_pool.expect(table[seat.num_host - 1 - kBlocksAhead]);
+    s.host_pool.release(table[seat.num_host - 1], 0, s.copies);
+  }
 }
 
 /// The last word on a request: state, finish reason and count. Written in the tick that ends it, so

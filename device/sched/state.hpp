@@ -74,6 +74,14 @@ struct Seat {
 /// All but the last token are computed: the next row yields a token.
 SAC_HD inline bool is_decode(const Seat& seat) { return seat.num_tokens == seat.num_computed + 1; }
 
+/// What a seated request asks of the policy: the same for as long as it lives.
+struct Wishes {
+  uint64_t arrival_ns;
+  uint64_t slo_ttft_ns;
+  uint64_t slo_tbt_ns;
+  int32_t priority;
+};
+
 /// A request that waits for a seat, or the free entry of a slot. Lists are linked through slots.
 struct Request {
   sac_descriptor descriptor;  // private, checked copy
@@ -127,6 +135,7 @@ struct Scheduler {
 
   // Seats.
   Seat* seats;           // [num_seats]
+  Wishes* wishes;        // [num_seats]
   uint32_t* free_seats;  // stack
   uint32_t num_free_seats;
   uint32_t* running;  // [num_seats]: seated, oldest first
@@ -204,6 +213,7 @@ inline void lay_out(Scheduler& s, Layout& at) {
   s.changed = at.take<uint32_t>(l.num_slots);
   s.requests = at.take<Request>(l.num_slots);
   s.seats = at.take<Seat>(seats);
+  s.wishes = at.take<Wishes>(seats);
   s.free_seats = at.take<uint32_t>(seats);
   s.running = at.take<uint32_t>(seats);
   s.params = at.take<SeatParams>(seats);

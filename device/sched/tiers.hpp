@@ -36,6 +36,11 @@ SAC_HD inline void count_done(CopyQueue& queue, uint64_t claimed) {
 SAC_HD inline void settle_blocks(Scheduler& s, const CopyQueue& queue, uint64_t done_before) {
   uint32_t at = queue.place(done_before + 1);
   for (uint64_t n = done_before; n < queue.done; ++n) {
+    if (n + kBlocksAhead < queue.done) {
+      const BlockCopy& later = queue.ring[queue.place_behind(at, kBlocksAhead)];
+      s.pool.expect_settling(later.device_block);
+      s.host_pool.expect_settling(later.host_block);
+    }
     s.pool.settle(queue.ring[at].device_block, s.copies);
     s.host_pool.settle(queue.ring[at].host_block, s.copies);
     at = queue.next_place(at);
@@ -99,8 +104,11 @@ SAC_HD inline uint32_t send_down(Scheduler& s, uint32_t seat_index) {
 SAC_HD inline uint32_t fetch_up(Scheduler& s, uint32_t seat_index) {
   Seat& seat = s.seats[seat_index];
   const uint32_t count = seat.num_host;
+  const uint32_t* device_blocks = s.block_table(seat_index);
+  const uint32_t* host_blocks = s.host_table(seat_index);
   for (uint32_t i = 0; i < count; ++i) {
-    const BlockCopy copy = {s.block_table(seat_index)[i], s.host_table(seat_index)[i]};
+    if (i + kBlocksAhead < count) s.host_pool.expect(host_blocks[i + kBlocksAhead]);
+    const BlockCopy copy = {device_blocks[i], host_blocks[i]};
     seat.up_fence = s.copies.up.ask(copy, true);
     s.pool.states[copy.device_block].up_fence = seat.up_fence;
     s.host_pool.states[copy.host_block].up_fence = seat.up_fence;

@@ -10,15 +10,21 @@ SAC_HD inline uint64_t target_ns(float seconds, uint64_t fallback_ns) {
   return seconds > 0 ? static_cast<uint64_t>(static_cast<double>(seconds) * 1e9) : fallback_ns;
 }
 
-/// A request as a policy sees it while it has no seat; also what is the same in every state.
+SAC_HD inline Wishes wishes_of(const Scheduler& s, const Request& r) {
+  return {r.arrival_ns, target_ns(r.descriptor.slo_ttft_s, s.limits.slo_ttft_ns),
+          target_ns(r.descriptor.slo_tbt_s, s.limits.slo_tbt_ns), r.descriptor.priority};
+}
+
+/// A request as a policy sees it while it has no seat.
 SAC_HD inline void describe(const Scheduler& s, uint32_t slot, Candidate& c) {
   const Request& r = s.requests[slot];
+  const Wishes wishes = wishes_of(s, r);
   c = Candidate{};
   c.order = r.arrival;
-  c.arrival_ns = c.entered_ns = r.arrival_ns;
-  c.slo_ttft_ns = target_ns(r.descriptor.slo_ttft_s, s.limits.slo_ttft_ns);
-  c.slo_tbt_ns = target_ns(r.descriptor.slo_tbt_s, s.limits.slo_tbt_ns);
-  c.priority = r.descriptor.priority;
+  c.arrival_ns = c.entered_ns = wishes.arrival_ns;
+  c.slo_ttft_ns = wishes.slo_ttft_ns;
+  c.slo_tbt_ns = wishes.slo_tbt_ns;
+  c.priority = wishes.priority;
   c.state = CandidateState::kWaiting;
   c.blocks = s.limits.blocks_for(r.descriptor.prompt_len + 1);
   c.prompt_tokens_left = c.rows = r.descriptor.prompt_len;
