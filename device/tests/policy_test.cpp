@@ -479,7 +479,7 @@ TEST_CASE("goodput: nobody new while steps are longer than the targets of those 
   PolicyState state = {};
   state.least_step_ns = kS / 50;
   in.step_ns = s(0.097);
-  const std::vector<Candidate> all = {waiting(1, 1.0, 2), ahead(0, 1.0, 4)};
+  const std::vector<Candidate> all = {waiting(1, 1.0, 2), ahead(0, 2.0, 4)};
   CHECK(ask(Policy::kGoodput, in, all, state) == Answer{});
   in.step_ns = s(0.09);
   CHECK(ask(Policy::kGoodput, in, all, state).bring_in == std::vector<uint64_t>{1});
@@ -487,6 +487,22 @@ TEST_CASE("goodput: nobody new while steps are longer than the targets of those 
   state.least_step_ns = s(0.06);
   in.step_ns = s(0.097);
   CHECK(ask(Policy::kGoodput, in, all, state).bring_in == std::vector<uint64_t>{1});
+}
+
+TEST_CASE("goodput: nobody new while those inside are behind the mean that their target allows") {
+  PolicyInput in = published(100);
+  PolicyState state = {};
+  state.least_step_ns = kS / 50;
+  in.step_ns = s(0.05);
+  // 200 tokens may take 20 s; so many seconds are in hand.
+  const auto brought = [&](double hand_s) {
+    return ask(Policy::kGoodput, in, {waiting(1, 1.0, 2), ahead(0, hand_s, 4)}, state).bring_in;
+  };
+  const std::vector<uint64_t> nobody, the_new = {1};
+  CHECK(brought(1.1) == the_new);
+  CHECK(brought(0.9) == nobody);
+  CHECK(brought(-0.5) == nobody);
+  CHECK(brought(-1.5) == the_new);  // lost already: it holds nobody back
 }
 
 // --- small worlds -------------------------------------------------------------------------------

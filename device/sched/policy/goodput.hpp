@@ -7,9 +7,9 @@
 //      later deadline, since under overload someone will be late and small ones are more.
 //   2. Those that cannot (late) come in behind them by age, into what room is left; but of so many
 //      blocks that come in, one is theirs (settings.late_share), so that each gets its turn.
-//   3. Nobody new comes in while steps are so long that those on the device would miss their TBT,
-//      while the device is promised to as many as can share it, or while the prompts on it fill
-//      the next step: who waits can still be put in order, who is on the device cannot.
+//   3. Nobody new comes in while steps are so long, or were, that those on the device would miss
+//      their TBT, while the device is promised to as many as can share it, or while the prompts on
+//      it fill the next step: who waits can still be put in order, who is on the device cannot.
 //   4. Rotation: an entrant whose slack runs out takes blocks of those with far more slack, who
 //      return when theirs runs out. Where requests need every step, (3) leaves nothing to rotate.
 //
@@ -82,19 +82,29 @@ SAC_HD inline int64_t goodput_key(const PolicyInput& in, const Candidate& c) {
   return class_key(c) - slack - static_cast<int64_t>(size < kMost ? size : kMost);
 }
 
+/// Its mean time between tokens is above what steps may take of its target, and it can still be
+/// helped.
+SAC_HD inline bool lags(const PolicyInput& in, const Candidate& c) {
+  if (waits_for_first_token(c)) return false;
+  const double took = static_cast<double>(since(in.now_ns, c.first_token_ns));
+  const double allowed = static_cast<double>(c.slo_tbt_ns) * c.produced;
+  return took > kStepShare * allowed && took < allowed + static_cast<double>(kGiveUpNs);
+}
+
 /// What the device has promised, and what that allows; gathered in one pass.
 struct DeviceLoad {
   uint64_t total = 0;    // blocks of the device
   uint64_t started = 0;  // blocks of everyone who is on it or was
   double demand = 0;     // those, by the share of steps that each needs to meet its TBT
   uint64_t reached = 0;  // blocks of those whose TBT can be met
-  uint64_t missed = 0;   // blocks of those among them whose TBT steps as long as now would miss
+  uint64_t missed = 0;   // blocks of those among them whose TBT steps as long as now would miss, or
+                         // whose tokens have come too slowly so far
   uint32_t waiting = 0;  // requests without a seat
   uint64_t waiting_rows = 0;  // that they would take of the next step
   uint64_t rows = 0;          // that those on the device would
 
   /// Counts a request as it stands.
-  SAC_HD void see(const Candidate& c, uint64_t step_ns, uint64_t least_step_ns) {
+  SAC_HD void see(const PolicyInput& in, const Candidate& c, uint64_t least_step_ns) {
     if (is_running(c)) {
       total += c.blocks;
       rows += c.rows;
@@ -103,22 +113,22 @@ struct DeviceLoad {
       ++waiting;
       waiting_rows += c.rows;
     } else {
-      add(c, step_ns, least_step_ns);
+      add(in, c, least_step_ns);
     }
   }
   /// Counts a request that has begun.
-  SAC_HD void add(const Candidate& c, uint64_t step_ns, uint64_t least_step_ns) {
+  SAC_HD void add(const PolicyInput& in, const Candidate& c, uint64_t least_step_ns) {
     const double target = static_cast<double>(c.slo_tbt_ns);
-    const double step = static_cast<double>(step_ns);
+    const double step = static_cast<double>(in.step_ns);
     started += c.blocks;
     demand += c.blocks * step / target;
     if (target < kReachable * static_cast<double>(least_step_ns)) return;
     reached += c.blocks;
-    if (step > kStepShare * target) missed += c.blocks;
+    if (step > kStepShare * target || lags(in, c)) missed += c.blocks;
   }
   /// Counts a new request that comes in.
-  SAC_HD void let_in(const Candidate& c, uint64_t step_ns, uint64_t least_step_ns) {
-    add(c, step_ns, least_step_ns);
+  SAC_HD void let_in(const PolicyInput& in, const Candidate& c, uint64_t least_step_ns) {
+    add(in, c, least_step_ns);
     rows += c.rows;
   }
   /// All that waits comes onto the device, and into the next step.
@@ -255,7 +265,7 @@ SAC_HD inline void let_in(const PolicyInput& in, const PolicyState& state, Devic
     room.blocks -= c.blocks;
     if (c.state == CandidateState::kWaiting) {
       --seats;
-      load.let_in(c, in.step_ns, state.least_step_ns);
+      load.let_in(in, c, state.least_step_ns);
     }
     out.bring_in[out.num_bring_in++] = index;
   }
@@ -266,7 +276,7 @@ SAC_HD inline void decide_goodput(const PolicyInput& in, PolicyState& state, Pol
   DeviceLoad load;
   load.total = in.free_blocks;
   const Sides sides = take_sides(in, out, [&](const Candidate& c) {
-    load.see(c, in.step_ns, state.least_step_ns);
+    load.see(in, c, state.least_step_ns);
     return goodput_key(in, c);
   });
   if (load.takes_all(in) && everything_fits(in)) return decide_fcfs(in, out);
