@@ -190,8 +190,7 @@ pub(crate) fn simulate(
 ) -> anyhow::Result<Cell> {
     let slo = Slo { ttft_s: args.load.slo_ttft, tbt_s: args.load.slo_tbt };
     let arrivals_s = args.load.duration;
-    let longest = requests.iter().map(|r| r.prompt_len + r.output_len).max().unwrap_or(2);
-    let config = device_config(args, machine, policy, longest.max(2));
+    let config = device_config(args, machine, policy, longest(requests));
     let limit_s = (arrivals_s * LIMIT_FACTOR).max(MIN_LIMIT_S);
     let mut tally = Tally::default();
     let mut samples = Vec::new();
@@ -208,13 +207,28 @@ pub(crate) fn simulate(
     Ok(Cell { outcome: tally.outcome(slo, arrivals_s), samples })
 }
 
+fn longest(requests: &[SimRequest]) -> u32 {
+    requests.iter().map(|r| r.prompt_len + r.output_len).max().unwrap_or(2)
+}
+
+/// Requests that fill and empty the device several times. Of fewer, most would be there from the
+/// start, and the middle half would end without any prompts computed beside it.
+fn flood_size(args: &Args, machine: &Machine) -> anyhow::Result<usize> {
+    const LEAST: usize = 3000;
+    const FILLS: usize = 8;
+    let some = crate::workload::flood(&args.load, LEAST)?;
+    let tokens: usize = some.iter().map(|r| (r.prompt_len + r.output_len) as usize).sum();
+    let in_memory =
+        machine.num_blocks as usize * args.scheduler.block_size as usize * LEAST / tokens;
+    Ok(LEAST.max(FILLS * in_memory.min(args.scheduler.max_num_seqs as usize)))
+}
+
 /// Requests per second that one device completes when it never waits for one and computes nothing
 /// twice: first come, first served, over host memory without end and a link as given.
 pub(crate) fn capacity(args: &Args, machine: &Machine) -> anyhow::Result<f64> {
-    /// Enough to fill and empty the device several times.
-    const FLOOD: usize = 3000;
-    let requests = crate::workload::flood(&args.load, FLOOD)?;
-    let longest = requests.iter().map(|r| r.prompt_len + r.output_len).max().unwrap_or(2);
+    let flood = flood_size(args, machine)?;
+    let requests = crate::workload::flood(&args.load, flood)?;
+    let longest = longest(&requests);
     let roomy =
         Machine { num_host_blocks: machine.num_blocks.saturating_mul(4), ..machine.clone() };
     let config = device_config(args, &roomy, Policy::Fcfs, longest);
@@ -229,6 +243,6 @@ pub(crate) fn capacity(args: &Args, machine: &Machine) -> anyhow::Result<f64> {
         .collect();
     ends.sort_unstable();
     // The middle half: the batch is full, and everyone in it is of any age.
-    let (from, to) = (FLOOD / 4, FLOOD * 3 / 4);
+    let (from, to) = (flood / 4, flood * 3 / 4);
     Ok((to - from) as f64 / ((ends[to] - ends[from]) as f64 * 1e-9))
 }
