@@ -20,6 +20,7 @@ SAC_HD inline uint32_t release_blocks(Scheduler& s, uint32_t seat_index) {
 /// Gives back the host blocks of a seat but the first `keep`.
 SAC_HD inline void release_host_blocks(Scheduler& s, uint32_t seat_index, uint32_t keep) {
   Seat& seat = s.seats[seat_index];
+  if (seat.num_host <= keep) return;  // and there may be no table
   const uint32_t* table = s.host_table(seat_index);
   for (; seat.num_host > keep; --seat.num_host) {
     if (seat.num_host > keep + kBlocksAhead)

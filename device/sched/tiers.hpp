@@ -104,6 +104,7 @@ SAC_HD inline uint32_t send_down(Scheduler& s, uint32_t seat_index) {
 SAC_HD inline uint32_t fetch_up(Scheduler& s, uint32_t seat_index) {
   Seat& seat = s.seats[seat_index];
   const uint32_t count = seat.num_host;
+  if (count == 0) return 0;  // and there may be no table
   const uint32_t* device_blocks = s.block_table(seat_index);
   const uint32_t* host_blocks = s.host_table(seat_index);
   for (uint32_t i = 0; i < count; ++i) {
