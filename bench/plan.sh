@@ -5,8 +5,8 @@
 # qwen: Qwen2.5-32B on GH200 at 5 to 20 requests/s; bursts: the same with bursty arrivals; naive: the same with copies
 # segment by segment; xfer: LVF by blocks that may change hands per step, with both engines; capacity: by multiples of
 # the capacity; sustained: beyond it for ten and for twenty minutes in place of two; one_tier: for ten minutes, without
-# host memory for KV; models: Qwen2.5-32B, Llama-3-8B and Mixtral-8x7B, ShareGPT-like and LMSYS-like, ten minutes each;
-# seeds: the spread over five seeds; fleet: devices needed.
+# host memory for KV; models: Qwen2.5-32B, Llama-3-8B and Mixtral-8x7B, ShareGPT-like for ten and LMSYS-like for five
+# minutes; seeds: the spread over five seeds; fleet: devices needed.
 #   SACCADE_BENCH_BINARY    a `saccade` that is built already
 #   SACCADE_BENCH_OUT       the folder
 #   SACCADE_PLAN_POLICIES   (fcfs,wf,sf,lvf,goodput)
@@ -54,14 +54,16 @@ step_one_tier() {
   plan qwen-one-tier --policy "$policies" --rate $ladder --duration 600
 }
 step_models() {
-  local model workload rows
-  for model in Qwen2.5-32B Llama-3-8B Mixtral-8x7B; do
-    # A step of Llama-3-8B with the sequences that fit beside 4,096 rows is longer than the target of 100 ms: whoever
-    # fills more steps would be measured by that. With 2,560 rows a full step keeps it.
-    rows=$([ "$model" = Llama-3-8B ] && echo 2560 || echo 4096)
-    for workload in sharegpt lmsys; do
-      plan "$model-$workload" --model $model --workload $workload --policy "$policies" --rate $ladder --duration 600 \
-        --max-num-seqs $((rows < 3072 ? rows : 3072)) --max-num-batched-tokens "$rows"
+  local model workload rows duration
+  for workload in sharegpt lmsys; do
+    # Requests of LMSYS-like lengths are three times as many a second: five minutes of them are as long a load.
+    duration=$([ "$workload" = lmsys ] && echo 300 || echo 600)
+    for model in Llama-3-8B Mixtral-8x7B Qwen2.5-32B; do
+      # A step of Llama-3-8B with the sequences that fit beside 4,096 rows is longer than the target of 100 ms: whoever
+      # fills more steps would be measured by that. With 2,560 rows a full step keeps it.
+      rows=$([ "$model" = Llama-3-8B ] && echo 2560 || echo 4096)
+      plan "$model-$workload" --model $model --workload $workload --policy "$policies" --rate $ladder \
+        --duration "$duration" --max-num-seqs $((rows < 3072 ? rows : 3072)) --max-num-batched-tokens "$rows"
     done
   done
 }

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Tables of a folder that bench/plan.sh filled, as Markdown: bench/plan_table.py FOLDER > FOLDER/README.md"""
+"""Tables of a folder that bench/plan.sh filled, as Markdown: a summary, and the tables of each file, or of those named:
+bench/plan_table.py FOLDER [NAME...] > FOLDER/README.md"""
 import json
 import pathlib
 import sys
@@ -55,6 +56,44 @@ def show(path):
     table(plan, "Virtual seconds per second of CPU", lambda r: f"{r['speedup']:,.0f}")
 
 
+def speed(rows):
+    """Virtual seconds per second of CPU, of all rows together."""
+    return sum(r["simulated_s"] for r in rows) / sum(r["simulated_s"] / r["speedup"] for r in rows)
+
+
+def summary(plans):
+    """goodput beside the best of the others, one line per file and rate."""
+    print("### `goodput` beside the best of the others\n")
+    print("| file | requests/s (× capacity) | goodput, %: `goodput` | best other"
+          " | 0.9 of capacity ÷ rate | mean TBT in time, %: `goodput` / `fcfs` | gaps in time | longest TTFT, s |")
+    print("|---|---|---|---|---|---|---|---|")
+    for name, plan in plans:
+        for rate in dict.fromkeys(r["rate_rps"] for r in plan["rows"]):
+            rows = {r["policy"]: r for r in plan["rows"] if r["rate_rps"] == rate}
+            if not {"goodput", "fcfs"} <= rows.keys():
+                continue
+            ours, fcfs, times = rows.pop("goodput"), rows["fcfs"], rate / plan["capacity_rps"]
+            best = max(rows.values(), key=lambda r: r["attainment"]["goodput"])
+            wanted = f"{90 / times:.0f}" if times > 1 else "–"
+            cells = [f"{share('goodput')(ours)}", f"{share('goodput')(best)} (`{best['policy']}`)", wanted]
+            cells += [f"{share(what)(ours)} / {share(what)(fcfs)}" for what in ("tbt_mean", "tbt_per_token")]
+            cells.append(f"{ours['ttft']['max']:.0f} / {fcfs['ttft']['max']:.0f}")
+            print(f"| {name} | {rate:.1f} ({times:.2f} ×) | " + " | ".join(cells) + " |")
+    print()
+
+
+def speeds(plans):
+    """How fast each file was simulated, by policy."""
+    print("### Virtual seconds per second of CPU, all rates of a file together\n")
+    policies = list(dict.fromkeys(p for _, plan in plans for p in policies_of(plan)))
+    print("| file | all | " + " | ".join(policies) + " |\n" + "|---" * (len(policies) + 2) + "|")
+    for name, plan in plans:
+        by_policy = [[r for r in plan["rows"] if r["policy"] == p] for p in policies]
+        cells = [f"{speed(rows):,.0f}" if rows else "–" for rows in (plan["rows"], *by_policy)]
+        print(f"| {name} | " + " | ".join(cells) + " |")
+    print()
+
+
 def xfer(folder):
     """LVF by blocks that may change hands."""
     files = sorted(folder.glob("qwen-xfer-*.json"), key=lambda p: (p.stem.split("-")[2], int(p.stem.split("-")[3])))
@@ -76,8 +115,13 @@ def xfer(folder):
 
 def main():
     folder = pathlib.Path(sys.argv[1])
-    for path in sorted(folder.glob("*.json")):
-        if "-xfer-" not in path.stem:
+    paths = [path for path in sorted(folder.glob("*.json")) if "-xfer-" not in path.stem]
+    plans = [(path.stem, json.loads(path.read_text())) for path in paths]
+    compared = [(name, plan) for name, plan in plans if "rows" in plan]
+    summary(compared)
+    speeds(compared)
+    for path in paths:
+        if path.stem in sys.argv[2:] or len(sys.argv) == 2:
             show(path)
     xfer(folder)
 

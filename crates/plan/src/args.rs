@@ -135,7 +135,7 @@ pub(crate) enum Workload {
 #[command(next_help_heading = "Scheduler")]
 pub(crate) struct SchedulerArgs {
     /// Who gets memory first; several are run one by one
-    #[arg(long, value_enum, value_delimiter = ',', default_value = "fcfs")]
+    #[arg(long, value_enum, value_delimiter = ',', default_value = "goodput")]
     pub policy: Vec<Policy>,
     /// Blocks that may change hands per step (not fcfs)
     #[arg(long, value_name = "BLOCKS", default_value_t = 2400)]

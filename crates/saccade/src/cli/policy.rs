@@ -33,7 +33,7 @@ fn share(text: &str) -> Result<f32, String> {
 #[command(next_help_heading = "Scheduling policy")]
 pub(crate) struct PolicyArgs {
     /// Who comes onto the device, and who leaves it, when KV memory is short
-    #[arg(long, value_enum, default_value_t = PolicyName::Fcfs, env = "SACCADE_SCHEDULING_POLICY")]
+    #[arg(long, value_enum, default_value_t = PolicyName::Goodput, env = "SACCADE_SCHEDULING_POLICY")]
     pub scheduling_policy: PolicyName,
     /// wf, lvf, goodput: KV blocks that requests on the device may give up per tick
     #[arg(long, value_name = "BLOCKS", default_value_t = 2400, env = "SACCADE_B_XFER_BLOCKS")]
