@@ -59,10 +59,12 @@ class AmxAttention {
  public:
   static constexpr uint32_t kRows = 128;
 
-  static constexpr size_t scratch_floats(uint32_t head_dim, uint32_t group) {
+  static constexpr bool kByRanges = false;
+
+  static constexpr size_t scratch_floats(uint32_t head_dim, uint32_t group, uint32_t num_kv_heads) {
     const size_t depth = ceil_div(head_dim, kPanelStep) * kPanelStep;
-    // Either many rows of one head or few rows of many: each head begins a tile.
-    const size_t tiles = kRows * ceil_div(group, kQueries);
+    // Either many rows of one head or one row of many: each head begins a tile.
+    const size_t tiles = size_t{max_u32(kRows, num_kv_heads)} * ceil_div(group, kQueries);
     return tiles * tile_floats(depth) + shared_floats(depth);
   }
 

@@ -1,9 +1,11 @@
 // Attention over the paged KV of one sequence for the query heads of some kv heads.
 //
-// KV is walked once, in groups of 16 positions that start at multiples of 16. Each query vector, a
-// (row, head) pair, has its own running softmax, updated once per group that it sees; so what a row
-// computes depends on its position alone. Query vectors go through a group in tiles that share
-// loads.
+// KV is walked in groups of 16 positions that start at multiples of 16, all heads of the call in a
+// group before the next: a token's heads stand side by side in memory. Each query vector, a (row,
+// head) pair, has its own running softmax, updated once per group that it sees and begun anew at
+// every multiple of kAttentionRange; the ranges' results are merged in ascending order, here or by
+// merge_attention(). So what a row computes depends on its position alone, and ranges of one row
+// can be computed by different workers. Query vectors go through a group in tiles that share loads.
 #pragma once
 #include "cpu/activations_impl.hpp"
 #include "sample/exp.hpp"
@@ -13,38 +15,60 @@ inline namespace SAC_ISA {
 
 /// Positions whose scores are folded into the running softmax at once.
 inline constexpr uint32_t kAttentionGroup = 16;
+static_assert(kAttentionRange % kAttentionGroup == 0);
 /// Most rows of one call: enough to reuse each load of K and V, few enough to spread the work.
 inline constexpr uint32_t kAttentionRows = 8;
 inline constexpr uint32_t kTileQueries = 4;
 inline constexpr uint32_t kVecsPer16 = 16 / kVecLanes;
 
-/// One query vector's running softmax, kept in the scratch of an attention call.
+/// One query vector's softmax over a range, and what the ranges before it came to. Vectors are in
+/// the order of load16().
 struct Query {
   float* q;        // [padded head_dim], zero beyond head_dim
   float* acc;      // [padded head_dim]
+  float* total;    // [padded head_dim]
   uint32_t begin;  // it sees positions [begin, end)
   uint32_t end;
-  float max;
+  float max;  // -infinity: nothing seen in this range
   float sum;
+  float total_max;
+  float total_sum;
 };
 
 /// Room for all queries of a call, and for one group's K and V as floats. head_dim is padded to 16.
-constexpr size_t attention_scratch_floats(uint32_t head_dim, uint32_t group) {
+constexpr size_t attention_scratch_floats(uint32_t head_dim, uint32_t group,
+                                          uint32_t num_kv_heads) {
   const size_t padded = ceil_div(head_dim, 16) * 16;
-  const size_t queries = size_t{kAttentionRows} * group;
-  return queries * (2 * padded + sizeof(Query) / sizeof(float)) + padded * 2 * kAttentionGroup;
+  const size_t queries = size_t{max_u32(kAttentionRows, num_kv_heads)} * group;
+  return queries * (3 * padded + sizeof(Query) / sizeof(float)) + padded * 2 * kAttentionGroup;
 }
 
-/// Pointers to one group's K and V rows; positions nobody sees repeat a seen one and are masked.
+/// Pointers to one group's K and V rows, of the first head of the call; positions nobody sees
+/// repeat a seen one and are masked.
 template <class T>
 struct GroupRows {
   const T* k[kAttentionGroup];
   const T* v[kAttentionGroup];
-
-  void next_head(uint32_t head_dim) {
-    for (uint32_t t = 0; t < kAttentionGroup; ++t) k[t] += head_dim, v[t] += head_dim;
-  }
 };
+
+/// 16 elements of a row of KV as floats, in the order that costs least: a query's vectors are kept
+/// in the same.
+template <class T>
+SAC_INLINE void load16(const T* p, Vec (&out)[kVecsPer16]) {
+  if constexpr (kHalvesApart<T>) {
+    out[0] = vec_load_even(p);
+    out[1] = vec_load_odd(p);
+  } else {
+    for (uint32_t j = 0; j < kVecsPer16; ++j) out[j] = vec_load(p + j * kVecLanes);
+  }
+}
+
+/// Where load16() puts element d of a row.
+template <class T>
+constexpr uint32_t place16(uint32_t d) {
+  if constexpr (kHalvesApart<T>) return d / 16 * 16 + d % 2 * 8 + d % 16 / 2;
+  return d;
+}
 
 template <class T>
 SAC_INLINE const T* kv_row(const KvView& kv, size_t offset, uint32_t position) {
@@ -64,43 +88,55 @@ SAC_INLINE void find_rows(const KvView& kv, uint32_t base, uint32_t begin, uint3
   }
 }
 
-/// Asks for what all heads of a call read of a group's rows [begin, end), ahead of its use: token
-/// by token, as it stands in memory. The hardware does not foresee such strides.
+/// Asks for a part of what will be read next: a line each time that one is read. In bursts such
+/// requests wait for each other, and what the hardware foresees of rows that are read head by head
+/// is not enough.
 template <class T>
-SAC_INLINE void prefetch_rows(const GroupRows<T>& rows, uint32_t begin, uint32_t end,
-                              uint32_t elements) {
-  for (uint32_t t = begin; t < end; ++t) {
-    for (uint32_t d = 0; d < elements; d += 64 / sizeof(T)) __builtin_prefetch(rows.k[t] + d);
-    for (uint32_t d = 0; d < elements; d += 64 / sizeof(T)) __builtin_prefetch(rows.v[t] + d);
-  }
+SAC_INLINE void prefetch_line(const T* ahead, uint32_t d) {
+  if (d % (64 / sizeof(T)) == 0) __builtin_prefetch(ahead + d);
 }
 
+/// A row as floats in the order of load16(), zero beyond head_dim.
 template <class T>
-SAC_INLINE void widen_row(const T* in, uint32_t head_dim, uint32_t padded, float* out) {
+SAC_INLINE void widen_row(const T* in, const T* ahead, uint32_t head_dim, uint32_t padded,
+                          float* out) {
   uint32_t d = 0;
-  for (; d + kVecLanes <= head_dim; d += kVecLanes) vec_store(out + d, vec_load(in + d));
-  for (; d < padded; ++d) out[d] = d < head_dim ? to_float(in[d]) : 0.0f;
+  for (; d + 16 <= head_dim; d += 16) {
+    prefetch_line(ahead, d);
+    Vec v[kVecsPer16];
+    load16(in + d, v);
+    for (uint32_t j = 0; j < kVecsPer16; ++j) vec_store(out + d + j * kVecLanes, v[j]);
+  }
+  for (; d < padded; ++d) out[place16<T>(d)] = d < head_dim ? to_float(in[d]) : 0.0f;
 }
 
-/// Copies a group's rows into zero-padded, adjacent floats: for head sizes that are no multiple of
-/// 16, and where several tiles use them.
+/// Copies a head of a group's rows into zero-padded, adjacent floats: for head sizes that are no
+/// multiple of 16, and where several tiles use them.
 template <class T>
-void widen_rows(const GroupRows<T>& in, uint32_t head_dim, uint32_t padded, float* scratch,
-                GroupRows<float>& out) {
+void widen_rows(const GroupRows<T>& in, const GroupRows<T>& ahead, uint32_t head_dim,
+                uint32_t padded, float* scratch, GroupRows<float>& out) {
   for (uint32_t t = 0; t < kAttentionGroup; ++t) {
     float* k = scratch + t * padded;
     float* v = scratch + (kAttentionGroup + t) * padded;
-    widen_row(in.k[t], head_dim, padded, k);
-    widen_row(in.v[t], head_dim, padded, v);
+    widen_row(in.k[t], ahead.k[t], head_dim, padded, k);
+    widen_row(in.v[t], ahead.v[t], head_dim, padded, v);
     out.k[t] = k;
     out.v[t] = v;
   }
 }
 
+/// How a tile reads a head of a group: rows of Row in the order of load16<Kv>. Where it reads them
+/// from memory it asks for those of `ahead` as well.
+template <class Kv, class Row, bool kAhead>
+struct HeadRows {
+  const GroupRows<Row>& rows;
+  const GroupRows<Row>& ahead;
+};
+
 /// Dot products of kQueries query vectors with the 16 keys of a group. Each is 16 lanes of chains
 /// over ascending dimensions, then the tree of vec16_sum.
-template <class T, uint32_t kQueries>
-SAC_INLINE void score_group(const Query* queries, const GroupRows<T>& rows, uint32_t padded,
+template <uint32_t kQueries, class Kv, class Row, bool kAhead>
+SAC_INLINE void score_group(const Query* queries, HeadRows<Kv, Row, kAhead> head, uint32_t padded,
                             float (*scores)[kAttentionGroup]) {
   constexpr uint32_t kKeys = kScoreVectors / kQueries;
   for (uint32_t t = 0; t < kAttentionGroup; t += kKeys) {
@@ -109,19 +145,20 @@ SAC_INLINE void score_group(const Query* queries, const GroupRows<T>& rows, uint
       for (uint32_t j = 0; j < kVecsPer16; ++j) acc[i][j] = vec_zero();
     }
     for (uint32_t d = 0; d < padded; d += 16) {
-      for (uint32_t j = 0; j < kVecsPer16; ++j) {
-        Vec q[kQueries];
-        for (uint32_t i = 0; i < kQueries; ++i) q[i] = vec_load(queries[i].q + d + j * kVecLanes);
-        for (uint32_t s = 0; s < kKeys; ++s) {
-          const Vec key = vec_load(rows.k[t + s] + d + j * kVecLanes);
-          for (uint32_t i = 0; i < kQueries; ++i) {
-            acc[i * kKeys + s][j] = vec_fma(q[i], key, acc[i * kKeys + s][j]);
+      for (uint32_t s = 0; s < kKeys; ++s) {
+        Vec key[kVecsPer16];
+        load16(head.rows.k[t + s] + d, key);
+        if constexpr (kAhead) prefetch_line(head.ahead.k[t + s], d);
+        for (uint32_t i = 0; i < kQueries; ++i) {
+          for (uint32_t j = 0; j < kVecsPer16; ++j) {
+            acc[i * kKeys + s][j] =
+                vec_fma(vec_load(queries[i].q + d + j * kVecLanes), key[j], acc[i * kKeys + s][j]);
           }
         }
       }
     }
     float sums[kScoreVectors];
-    vec16_sums(acc, sums);
+    vec16_sums<kHalvesApart<Kv>>(acc, sums);
     for (uint32_t i = 0; i < kQueries; ++i) {
       for (uint32_t s = 0; s < kKeys; ++s) scores[i][t + s] = sums[i * kKeys + s];
     }
@@ -159,37 +196,48 @@ SAC_INLINE float fold_scores(float (&scores)[kAttentionGroup], Part part, float 
   for (uint32_t t = part.end; t < kAttentionGroup; ++t) scores[t] = -__builtin_inff();
   for (uint32_t t = 0; t < kAttentionGroup; ++t) tree[t] = scores[t];
   const float top = fold16(tree, [](float a, float b) { return a > b ? a : b; });
-  const float best = top > query.max ? top : query.max;
-  const float factor = exp_fixed(query.max - best);
-  for (uint32_t t = 0; t < kAttentionGroup; ++t) scores[t] = exp_fixed(scores[t] - best);
+  float factor = 1.0f;
+  if (top > query.max) {  // seldom, once a context is long
+    factor = exp_fixed(query.max - top);
+    query.max = top;
+  }
+  for (uint32_t t = 0; t < kAttentionGroup; ++t) scores[t] = exp_fixed(scores[t] - query.max);
   for (uint32_t t = 0; t < kAttentionGroup; ++t) tree[t] = scores[t];
-  query.max = best;
   query.sum = query.sum * factor + fold16(tree, [](float a, float b) { return a + b; });
   return factor;
 }
 
 /// Dimensions [d, d + 16 * kWide) of accumulate_group.
-template <class T, uint32_t kQueries, uint32_t kWide>
-SAC_INLINE void accumulate_part(Query* queries, const GroupRows<T>& rows, uint32_t d, Part part,
-                                const float* factors, const float (*weights)[kAttentionGroup]) {
-  constexpr uint32_t kVecs = kWide * kVecsPer16;
-  Vec sum[kQueries][kVecs];
+template <uint32_t kQueries, uint32_t kWide, class Kv, class Row, bool kAhead>
+SAC_INLINE void accumulate_part(Query* queries, HeadRows<Kv, Row, kAhead> head, uint32_t d,
+                                Part part, const float* factors,
+                                const float (*weights)[kAttentionGroup]) {
+  Vec sum[kQueries][kWide][kVecsPer16];
+  const auto at = [&](uint32_t i, uint32_t w, uint32_t j) __attribute__((always_inline)) {
+    return queries[i].acc + d + w * 16 + j * kVecLanes;
+  };
   for (uint32_t i = 0; i < kQueries; ++i) {
-    for (uint32_t j = 0; j < kVecs; ++j) {
-      sum[i][j] = vec_mul(vec_load(queries[i].acc + d + j * kVecLanes), vec_set(factors[i]));
+    for (uint32_t w = 0; w < kWide; ++w) {
+      for (uint32_t j = 0; j < kVecsPer16; ++j) {
+        sum[i][w][j] = vec_mul(vec_load(at(i, w, j)), vec_set(factors[i]));
+      }
     }
   }
   for (uint32_t t = part.begin; t < part.end; ++t) {
-    for (uint32_t j = 0; j < kVecs; ++j) {
-      const Vec value = vec_load(rows.v[t] + d + j * kVecLanes);
+    for (uint32_t w = 0; w < kWide; ++w) {
+      Vec value[kVecsPer16];
+      load16(head.rows.v[t] + d + w * 16, value);
+      if constexpr (kAhead) prefetch_line(head.ahead.v[t] + d, w * 16);
       for (uint32_t i = 0; i < kQueries; ++i) {
-        sum[i][j] = vec_fma(vec_set(weights[i][t]), value, sum[i][j]);
+        for (uint32_t j = 0; j < kVecsPer16; ++j) {
+          sum[i][w][j] = vec_fma(vec_set(weights[i][t]), value[j], sum[i][w][j]);
+        }
       }
     }
   }
   for (uint32_t i = 0; i < kQueries; ++i) {
-    for (uint32_t j = 0; j < kVecs; ++j) {
-      vec_store(queries[i].acc + d + j * kVecLanes, sum[i][j]);
+    for (uint32_t w = 0; w < kWide; ++w) {
+      for (uint32_t j = 0; j < kVecsPer16; ++j) vec_store(at(i, w, j), sum[i][w][j]);
     }
   }
 }
@@ -197,25 +245,25 @@ SAC_INLINE void accumulate_part(Query* queries, const GroupRows<T>& rows, uint32
 /// acc = acc * factor + sum over t of [begin, end) of weight[t] * v[t], t ascending, for queries
 /// that see the same part of this group. A sum waits for the one before: few queries take more
 /// dimensions at once.
-template <class T, uint32_t kQueries>
-SAC_INLINE void accumulate_group(Query* queries, const GroupRows<T>& rows, uint32_t padded,
+template <uint32_t kQueries, class Kv, class Row, bool kAhead>
+SAC_INLINE void accumulate_group(Query* queries, HeadRows<Kv, Row, kAhead> head, uint32_t padded,
                                  Part part, const float* factors,
                                  const float (*weights)[kAttentionGroup]) {
   constexpr uint32_t kWide = kTileQueries / kQueries;
   uint32_t d = 0;
   for (; d + 16 * kWide <= padded; d += 16 * kWide) {
-    accumulate_part<T, kQueries, kWide>(queries, rows, d, part, factors, weights);
+    accumulate_part<kQueries, kWide>(queries, head, d, part, factors, weights);
   }
   if constexpr (kWide > 1) {
     for (; d < padded; d += 16) {
-      accumulate_part<T, kQueries, 1>(queries, rows, d, part, factors, weights);
+      accumulate_part<kQueries, 1>(queries, head, d, part, factors, weights);
     }
   }
 }
 
 /// Takes kQueries queries through the group at `base`.
-template <class T, uint32_t kQueries>
-void attend_tile(Query* queries, const GroupRows<T>& rows, uint32_t base, uint32_t padded,
+template <uint32_t kQueries, class Kv, class Row, bool kAhead>
+void attend_tile(Query* queries, HeadRows<Kv, Row, kAhead> head, uint32_t base, uint32_t padded,
                  float scale) {
   Part parts[kQueries];
   bool same = true, any = false;
@@ -227,24 +275,25 @@ void attend_tile(Query* queries, const GroupRows<T>& rows, uint32_t base, uint32
   if (!any) return;
   float scores[kQueries][kAttentionGroup];
   float factors[kQueries];
-  score_group<T, kQueries>(queries, rows, padded, scores);
+  score_group<kQueries>(queries, head, padded, scores);
   for (uint32_t i = 0; i < kQueries; ++i) {
     if (parts[i].begin >= parts[i].end) continue;
     factors[i] = fold_scores(scores[i], parts[i], scale, queries[i]);
     if (!same) {
-      accumulate_group<T, 1>(queries + i, rows, padded, parts[i], factors + i, scores + i);
+      accumulate_group<1>(queries + i, head, padded, parts[i], factors + i, scores + i);
     }
   }
-  if (same) accumulate_group<T, kQueries>(queries, rows, padded, parts[0], factors, scores);
+  if (same) accumulate_group<kQueries>(queries, head, padded, parts[0], factors, scores);
 }
 
-template <class T>
-SAC_INLINE void attend_group(Query* queries, uint32_t count, const GroupRows<T>& rows,
-                             uint32_t base, uint32_t padded, float scale) {
+/// Takes the queries of a head through the group at `base`.
+template <class Kv, class Row, bool kAhead>
+SAC_INLINE void attend_head(Query* queries, uint32_t count, HeadRows<Kv, Row, kAhead> head,
+                            uint32_t base, uint32_t padded, float scale) {
   uint32_t i = 0;
-  for (; i + 4 <= count; i += 4) attend_tile<T, 4>(queries + i, rows, base, padded, scale);
-  for (; i + 2 <= count; i += 2) attend_tile<T, 2>(queries + i, rows, base, padded, scale);
-  for (; i < count; ++i) attend_tile<T, 1>(queries + i, rows, base, padded, scale);
+  for (; i + 4 <= count; i += 4) attend_tile<4>(queries + i, head, base, padded, scale);
+  for (; i + 2 <= count; i += 2) attend_tile<2>(queries + i, head, base, padded, scale);
+  for (; i < count; ++i) attend_tile<1>(queries + i, head, base, padded, scale);
 }
 
 /// Which query is the `index`-th of a call: [num_kv_heads][num_rows][group].
@@ -259,78 +308,189 @@ SAC_INLINE QueryPlace query_place(const AttentionArgs& a, uint32_t index) {
   return {of_head / a.group, kv_head * a.group + of_head % a.group};
 }
 
-SAC_INLINE void open_query(const AttentionArgs& a, uint32_t index, uint32_t padded, float* memory,
-                           Query& query) {
+/// `memory`: [3][padded], the query's vectors.
+template <class T>
+void open_query(const AttentionArgs& a, uint32_t index, uint32_t padded, float* memory,
+                Query& query) {
   const QueryPlace place = query_place(a, index);
   const float* q = a.q + place.row * a.row_stride + place.head * a.head_dim;
   query.q = memory;
   query.acc = memory + padded;
+  query.total = memory + 2 * padded;
   for (uint32_t d = 0; d < padded; ++d) {
-    query.q[d] = d < a.head_dim ? q[d] : 0.0f;
-    query.acc[d] = 0.0f;
+    query.q[place16<T>(d)] = d < a.head_dim ? q[d] : 0.0f;
+    query.total[d] = 0.0f;
   }
   query.end = a.first_position + place.row + 1;
   query.begin = a.window != 0 && query.end > a.window ? query.end - a.window : 0;
-  query.max = -__builtin_inff();
-  query.sum = 0.0f;
+  query.total_max = -__builtin_inff();
+  query.total_sum = 0.0f;
 }
 
-SAC_INLINE void close_query(const AttentionArgs& a, uint32_t index, const Query& query) {
-  const QueryPlace place = query_place(a, index);
-  const float inverse = 1.0f / query.sum;
-  for (uint32_t d = 0; d < a.head_dim; ++d) query.acc[d] *= inverse;
-  store_activations(a.out, a.out_row + place.row, a.out_column + place.head * a.head_dim, query.acc,
-                    a.head_dim);
-}
-
-/// All heads of the call go through a group before the next one: in memory a token's heads stand
-/// side by side.
+/// Writes a query's result, which stands in `total` in the order of load16<T>. `values`: [padded].
 template <class T>
-void attention_typed(const AttentionArgs& a) {
-  const uint32_t padded = ceil_div(a.head_dim, 16) * 16;
-  const uint32_t of_head = a.num_rows * a.group, count = of_head * a.num_kv_heads;
-  Query* queries = reinterpret_cast<Query*>(a.scratch);
-  float* vectors = a.scratch + count * (sizeof(Query) / sizeof(float));
-  float* widened = vectors + size_t{count} * 2 * padded;
-  for (uint32_t i = 0; i < count; ++i) {
-    open_query(a, i, padded, vectors + size_t{i} * 2 * padded, queries[i]);
+void write_attention(const float* total, float sum, const Activations& out, uint32_t row,
+                     uint32_t column, uint32_t head_dim, float* values) {
+  const float inverse = 1.0f / sum;
+  for (uint32_t d = 0; d < head_dim; ++d) values[d] = total[place16<T>(d)] * inverse;
+  store_activations(out, row, column, values, head_dim);
+}
+
+/// Adds a range's softmax to that of the ranges before it.
+SAC_INLINE void merge_range(const float* acc, float max, float sum, uint32_t padded, float* total,
+                            float& total_max, float& total_sum) {
+  if (max == -__builtin_inff()) return;
+  const float best = max > total_max ? max : total_max;
+  const float before = exp_fixed(total_max - best), now = exp_fixed(max - best);
+  for (uint32_t d = 0; d < padded; d += kVecLanes) {
+    const Vec part = vec_mul(vec_load(acc + d), vec_set(now));
+    vec_store(total + d, vec_fma(vec_load(total + d), vec_set(before), part));
   }
-  const uint32_t begin = queries[0].begin;      // the first row sees the earliest position,
-  const uint32_t end = queries[count - 1].end;  // the last row the latest
-  const bool widen = padded != a.head_dim || of_head > kTileQueries;
-  GroupRows<T> next;
-  uint32_t base = begin / kAttentionGroup * kAttentionGroup;
-  find_rows(a.kv, base, begin, end, next);
-  for (; base < end; base += kAttentionGroup) {
-    GroupRows<T> rows = next;
-    const bool goes_on = base + kAttentionGroup < end;
-    if (goes_on) find_rows(a.kv, base + kAttentionGroup, begin, end, next);
-    for (uint32_t h = 0; h < a.num_kv_heads; ++h) {
-      if (goes_on) {
-        prefetch_rows(next, kAttentionGroup * h / a.num_kv_heads,
-                      kAttentionGroup * (h + 1) / a.num_kv_heads, a.num_kv_heads * a.head_dim);
-      }
-      if (widen) {
-        GroupRows<float> wide;
-        widen_rows(rows, a.head_dim, padded, widened, wide);
-        attend_group(queries + h * of_head, of_head, wide, base, padded, a.scale);
-      } else {
-        attend_group(queries + h * of_head, of_head, rows, base, padded, a.scale);
-      }
-      rows.next_head(a.head_dim);
+  total_sum = total_sum * before + sum * now;
+  total_max = best;
+}
+
+/// One call of attention.
+template <class T>
+class PagedAttention {
+ public:
+  explicit PagedAttention(const AttentionArgs& args)
+      : a_(args),
+        padded_(ceil_div(args.head_dim, 16) * 16),
+        of_head_(args.num_rows * args.group),
+        count_(of_head_ * args.num_kv_heads),
+        widen_(padded_ != args.head_dim || of_head_ > kTileQueries),
+        widened_(args.scratch + size_t{count_} * 3 * padded_),
+        queries_(reinterpret_cast<Query*>(widened_ + size_t{padded_} * 2 * kAttentionGroup)) {}
+
+  void run() {
+    for (uint32_t i = 0; i < count_; ++i) {
+      open_query<T>(a_, i, padded_, a_.scratch + size_t{i} * 3 * padded_, queries_[i]);
+    }
+    // The first row sees the earliest position, the last row the latest.
+    begin_ = max_u32(queries_[0].begin, a_.first_range * kAttentionRange);
+    end_ = queries_[count_ - 1].end;
+    if (a_.end_range < ceil_div(end_, kAttentionRange)) end_ = a_.end_range * kAttentionRange;
+    if (begin_ < end_) walk();
+    if (a_.parts != nullptr) return;
+    for (uint32_t i = 0; i < count_; ++i) {
+      const QueryPlace place = query_place(a_, i);
+      const Query& query = queries_[i];
+      write_attention<T>(query.total, query.total_sum, a_.out, a_.out_row + place.row,
+                         a_.out_column + place.head * a_.head_dim, a_.head_dim, query.acc);
     }
   }
-  for (uint32_t i = 0; i < count; ++i) close_query(a, i, queries[i]);
+
+ private:
+  void walk() {
+    uint32_t base = begin_ / kAttentionGroup * kAttentionGroup;
+    begin_range(base / kAttentionRange);
+    GroupRows<T> next;
+    find_rows(a_.kv, base, begin_, end_, next);
+    while (base < end_) {
+      const GroupRows<T> rows = next;
+      const uint32_t later = base + kAttentionGroup;
+      if (later < end_) {
+        find_rows(a_.kv, later, begin_, end_, next);
+      } else if (a_.ahead_begin < a_.ahead_end) {
+        const uint32_t first = a_.ahead_begin / kAttentionGroup * kAttentionGroup;
+        find_rows(a_.ahead, first, a_.ahead_begin, a_.ahead_end, next);
+      }
+      for (uint32_t h = 0; h < a_.num_kv_heads; ++h) attend(h, rows, next, base);
+      if (later >= end_ || later % kAttentionRange == 0) end_range(base / kAttentionRange);
+      if (later < end_ && later % kAttentionRange == 0) begin_range(later / kAttentionRange);
+      base = later;
+    }
+  }
+
+  void attend(uint32_t head, const GroupRows<T>& of_group, const GroupRows<T>& next,
+              uint32_t base) {
+    GroupRows<T> rows, ahead;
+    // Ahead are all heads of the next group, in the order in which they stand in memory: this head
+    // of many asks for its share of them.
+    uint32_t row = head * kAttentionGroup / a_.num_kv_heads;
+    uint32_t of_row = head * kAttentionGroup % a_.num_kv_heads;
+    for (uint32_t t = 0; t < kAttentionGroup; ++t) {
+      rows.k[t] = of_group.k[t] + head * a_.head_dim;
+      rows.v[t] = of_group.v[t] + head * a_.head_dim;
+      ahead.k[t] = next.k[row] + of_row * a_.head_dim;
+      ahead.v[t] = next.v[row] + of_row * a_.head_dim;
+      if (++of_row == a_.num_kv_heads) row += 1, of_row = 0;
+    }
+    Query* queries = queries_ + head * of_head_;
+    if (widen_) {
+      GroupRows<float> wide;
+      widen_rows(rows, ahead, a_.head_dim, padded_, widened_, wide);
+      attend_head(queries, of_head_, HeadRows<T, float, false>{wide, wide}, base, padded_,
+                  a_.scale);
+    } else {
+      attend_head(queries, of_head_, HeadRows<T, T, true>{rows, ahead}, base, padded_, a_.scale);
+    }
+  }
+
+  float* part(uint32_t range, uint32_t query) const {
+    return a_.parts + range * a_.part_stride + query * attention_part_floats(a_.head_dim);
+  }
+
+  void begin_range(uint32_t range) {
+    for (uint32_t i = 0; i < count_; ++i) {
+      Query& query = queries_[i];
+      if (a_.parts != nullptr) query.acc = part(range, i);
+      for (uint32_t d = 0; d < padded_; d += kVecLanes) vec_store(query.acc + d, vec_zero());
+      query.max = -__builtin_inff();
+      query.sum = 0.0f;
+    }
+  }
+
+  void end_range(uint32_t range) {
+    for (uint32_t i = 0; i < count_; ++i) {
+      Query& query = queries_[i];
+      if (a_.parts != nullptr) {
+        part(range, i)[padded_] = query.max;
+        part(range, i)[padded_ + 1] = query.sum;
+      } else {
+        merge_range(query.acc, query.max, query.sum, padded_, query.total, query.total_max,
+                    query.total_sum);
+      }
+    }
+  }
+
+  const AttentionArgs& a_;
+  const uint32_t padded_;   // head_dim
+  const uint32_t of_head_;  // queries of one kv head
+  const uint32_t count_;    // queries
+  const bool widen_;
+  float* widened_;
+  Query* queries_;
+  uint32_t begin_ = 0;  // positions of the walk
+  uint32_t end_ = 0;
+};
+
+/// merge_attention() of parts that were made from KV of T.
+template <class T>
+void merge_typed(const MergeArgs& a) {
+  const uint32_t padded = ceil_div(a.head_dim, 16) * 16;
+  for (uint32_t h = 0; h < a.num_heads; ++h) {
+    float* total = a.scratch;
+    for (uint32_t d = 0; d < padded; ++d) total[d] = 0.0f;
+    float max = -__builtin_inff(), sum = 0.0f;
+    for (uint32_t r = a.first_range; r < a.end_range; ++r) {
+      const float* part = a.parts + r * a.part_stride + h * attention_part_floats(a.head_dim);
+      merge_range(part, part[padded], part[padded + 1], padded, total, max, sum);
+    }
+    write_attention<T>(total, sum, a.out, a.out_row, h * a.head_dim, a.head_dim, total + padded);
+  }
 }
 
 /// How a kernel set attends to KV of T. Sets with matrix instructions specialise it.
 template <class T>
 struct Attention {
   static constexpr uint32_t kRows = kAttentionRows;
-  static constexpr size_t scratch_floats(uint32_t head_dim, uint32_t group) {
-    return attention_scratch_floats(head_dim, group);
+  static constexpr bool kByRanges = true;
+  static constexpr size_t scratch_floats(uint32_t head_dim, uint32_t group, uint32_t num_kv_heads) {
+    return attention_scratch_floats(head_dim, group, num_kv_heads);
   }
-  static void run(const AttentionArgs& a) { attention_typed<T>(a); }
+  static void run(const AttentionArgs& a) { PagedAttention<T>(a).run(); }
 };
 
 }  // namespace SAC_ISA

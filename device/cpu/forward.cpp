@@ -38,7 +38,8 @@ class Forward {
         scratch_(context.space.workers[worker.index()]),
         worker_(worker),
         num_rows_(context.plan.num_rows()),
-        num_chunks_(context.plan.num_chunks()),
+        num_items_(context.plan.num_items()),
+        num_cut_rows_(context.plan.num_cut_rows()),
         num_logits_(context.plan.num_logits()) {}
 
   void run() {
@@ -189,70 +190,76 @@ class Forward {
     });
   }
 
-  /// How attention is cut into items: some kv heads of a chunk each.
-  struct AttentionItems {
-    uint32_t heads;  // of an item
-    uint32_t parts;  // items of a chunk
-    uint32_t num_chunks;
-    bool by_head;
-
-    uint32_t count() const { return num_chunks * parts; }
-    // Chunks of a prompt share their heads' KV, which then comes from the second-level cache;
-    // decodes share nothing, and a token's heads stand together in memory.
-    uint32_t chunk(uint32_t item) const { return by_head ? item % num_chunks : item / parts; }
-    uint32_t head(uint32_t item) const {
-      return (by_head ? item / num_chunks : item % parts) * heads;
-    }
-  };
-
-  /// Decodes go by as many heads as leave work for everybody, since a token's heads stand together;
-  /// prompts head by head.
-  AttentionItems attention_items() const {
-    const bool decodes = num_chunks_ == num_rows_;
-    uint32_t heads = 1;
-    if (decodes) {
-      const uint32_t parts = ceil_div(kItemsPerWorker * worker_.num_threads(), num_chunks_);
-      heads = max_u32(1, min_u32(c_.num_kv_heads / parts, k_.attention_rows(c_.dtype)));
-    }
-    return {heads, ceil_div(c_.num_kv_heads, heads), num_chunks_, !decodes};
-  }
-
   void attend(uint32_t l, const LayerWeights& layer) {
     const uint32_t group = c_.num_heads / c_.num_kv_heads;
     const uint32_t group_width = group * c_.head_dim;
-    const AttentionItems items = attention_items();
-    worker_.for_each(items.count(), [&](uint32_t item) {
-      const PlanChunk& chunk = plan_.chunk(items.chunk(item));
-      const uint32_t head = items.head(item);
+    worker_.for_each(num_items_, [&](uint32_t i) {
+      const AttentionItem& item = plan_.item(i);
+      const PlanChunk& chunk = plan_.chunk(item.chunk);
       AttentionArgs a = {};
-      a.q = qkv(chunk.first_row) + head * group_width;
+      a.q = qkv(chunk.first_row) + item.first_head * group_width;
       a.row_stride = s_.qkv_width;
       a.out = s_.mixed;
       a.out_row = chunk.first_row;
-      a.out_column = head * group_width;
+      a.out_column = item.first_head * group_width;
       a.num_rows = chunk.num_rows;
       a.first_position = chunk.first_position;
-      a.num_kv_heads = min_u32(items.heads, c_.num_kv_heads - head);
+      a.num_kv_heads = item.num_heads;
       a.group = group;
       a.head_dim = c_.head_dim;
       a.window = layer.window;
       a.scale = 1.0f / __builtin_sqrtf(static_cast<float>(c_.head_dim));
-      a.kv = kv_.view(l, head, tables_.block_table(chunk.seat));
+      a.kv = kv_.view(l, item.first_head, tables_.block_table(chunk.seat));
+      if (item.part != StepPlan::kNotCut) {
+        a.first_range = item.first_range;
+        a.end_range = item.end_range;
+        a.parts = s_.part(item.part, item.first_head * group);
+        a.part_stride = s_.part_stride;
+      }
       a.scratch = scratch_.attention;
-      const uint32_t next = item + worker_.num_threads();
-      if (!items.by_head && next < items.count()) look_ahead(l, layer, items, next, a);
+      const uint32_t next = i + worker_.num_threads();
+      if (next < num_items_) look_ahead(l, layer, plan_.item(next), a);
       k_.attention(a);
     });
+    merge_cut_rows(layer);
   }
 
-  /// Names the positions that the worker's next item will most likely begin with.
-  void look_ahead(uint32_t l, const LayerWeights& layer, const AttentionItems& items, uint32_t item,
+  /// Names the positions that the worker's next item will most likely begin with, if it is a row's
+  /// and so reads KV that nobody else does.
+  void look_ahead(uint32_t l, const LayerWeights& layer, const AttentionItem& item,
                   AttentionArgs& a) const {
-    const PlanChunk& chunk = plan_.chunk(items.chunk(item));
-    const uint32_t end = chunk.first_position + chunk.num_rows;
-    a.ahead = kv_.view(l, items.head(item), tables_.block_table(chunk.seat));
-    a.ahead_begin = layer.window != 0 && end > layer.window ? end - layer.window : 0;
+    const PlanChunk& chunk = plan_.chunk(item.chunk);
+    if (chunk.num_rows > 1 || item.num_heads != a.num_kv_heads) return;
+    const uint32_t end = min_u32(chunk.first_position + 1, item.end_range * kAttentionRange);
+    const uint32_t seen = window_begin(layer, chunk);
+    a.ahead = kv_.view(l, item.first_head, tables_.block_table(chunk.seat));
+    a.ahead_begin = min_u32(max_u32(seen, item.first_range * kAttentionRange), end);
     a.ahead_end = end;
+  }
+
+  /// The first position that a chunk's first row sees.
+  static uint32_t window_begin(const LayerWeights& layer, const PlanChunk& chunk) {
+    const uint32_t end = chunk.first_position + 1;
+    return layer.window != 0 && end > layer.window ? end - layer.window : 0;
+  }
+
+  void merge_cut_rows(const LayerWeights& layer) {
+    worker_.for_each(num_cut_rows_, [&](uint32_t i) {
+      const CutRow& row = plan_.cut_row(i);
+      const PlanChunk& chunk = plan_.chunk(row.chunk);
+      MergeArgs a = {};
+      a.parts = s_.part(row.part, 0);
+      a.part_stride = s_.part_stride;
+      a.first_range = window_begin(layer, chunk) / kAttentionRange;
+      a.end_range = chunk.first_position / kAttentionRange + 1;
+      a.num_heads = c_.num_heads;
+      a.head_dim = c_.head_dim;
+      a.kv_dtype = c_.dtype;
+      a.out = s_.mixed;
+      a.out_row = chunk.first_row;
+      a.scratch = scratch_.attention;
+      k_.merge_attention(a);
+    });
   }
 
   void project_out(const LayerWeights& layer) {
@@ -365,7 +372,8 @@ class Forward {
   WorkerScratch& scratch_;
   WorkerPool::Worker& worker_;
   const uint32_t num_rows_;
-  const uint32_t num_chunks_;
+  const uint32_t num_items_;
+  const uint32_t num_cut_rows_;
   const uint32_t num_logits_;
 };
 

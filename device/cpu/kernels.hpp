@@ -2,9 +2,9 @@
 //
 // Independence of company holds here by construction. Every output of a matrix product is one sum
 // over k in an order that the kernel set fixes, whatever tile or thread computes it; attention
-// walks the KV of a row in groups of positions that begin at multiples of the group; every
-// horizontal sum is one tree over 16 lanes. Nothing depends on how many rows, sequences or threads
-// there are.
+// walks the KV of a row in groups of positions that begin at multiples of the group, and what it
+// merges begins at multiples of kAttentionRange; every horizontal sum is one tree over 16 lanes.
+// Nothing depends on how many rows, sequences or threads there are.
 #pragma once
 #include <vector>
 
@@ -108,6 +108,16 @@ struct KvView {
   uint32_t dtype;
 };
 
+/// Positions of a context whose attention is one softmax, merged with that of the other ranges in
+/// ascending order; ranges begin at multiples of it. Every row is computed so, whoever computes it:
+/// a longer range would leave less to share out, a shorter one more to merge.
+inline constexpr uint32_t kAttentionRange = 256;
+
+/// Floats of one query head's part, the softmax of one range: weighted values, maximum, sum.
+constexpr size_t attention_part_floats(uint32_t head_dim) {
+  return (ceil_div(head_dim, 16) + 1) * 16;
+}
+
 /// Attention of consecutive positions of one sequence, for the query heads of some kv heads.
 struct AttentionArgs {
   const float* q;  // [num_rows][row_stride]: [num_kv_heads][group][head_dim]
@@ -117,17 +127,38 @@ struct AttentionArgs {
   uint32_t out_column;
   uint32_t num_rows;  // <= Kernels::attention_rows
   uint32_t first_position;
-  uint32_t num_kv_heads;  // num_rows * num_kv_heads <= Kernels::attention_rows
+  uint32_t num_kv_heads;  // one, unless num_rows is 1
   uint32_t group;         // query heads per kv head
   uint32_t head_dim;
   uint32_t window;  // positions that a row may look back, itself included; 0 = all
   float scale;
   KvView kv;  // of the first of the kv heads; they are head_dim apart
+  // Of kernels that go by ranges: which of a row's to compute, and where their parts go instead of
+  // `out`, [range][query heads of the call] of attention_part_floats. num_rows is 1 then. A part
+  // is written for each of these ranges of which the row sees something.
+  uint32_t first_range = 0;
+  uint32_t end_range = ~0u;
+  float* parts = nullptr;  // null: all ranges, merged into `out`
+  size_t part_stride = 0;  // floats from range to range
   // What the caller will most likely ask for next, the same number of heads: positions to prefetch.
   KvView ahead;
   uint32_t ahead_begin;
   uint32_t ahead_end;  // = ahead_begin: nothing is known
   float* scratch;      // of Kernels::attention_scratch_floats, aligned to 64 bytes
+};
+
+/// All of one row's parts, made by attention with the same KV type.
+struct MergeArgs {
+  const float* parts;  // [range][num_heads] of attention_part_floats
+  size_t part_stride;  // floats from range to range
+  uint32_t first_range;
+  uint32_t end_range;
+  uint32_t num_heads;  // query heads
+  uint32_t head_dim;
+  uint32_t kv_dtype;
+  Activations out;
+  uint32_t out_row;
+  float* scratch;  // of Kernels::attention_scratch_floats, aligned to 64 bytes
 };
 
 /// Finishes one row after the q/k/v products: per-head norms, rotation, and the KV write.
@@ -171,8 +202,13 @@ struct Kernels {
   void (*finish)(const MatmulArgs&);
   /// Most rows of one call, by the dtype of the KV.
   uint32_t (*attention_rows)(uint32_t dtype);
-  size_t (*attention_scratch_floats)(uint32_t dtype, uint32_t head_dim, uint32_t group);
+  /// Whether attention to KV of a dtype takes ranges and makes parts of them.
+  bool (*attention_by_ranges)(uint32_t dtype);
+  /// Room for attention_rows of one kv head, and for one row of num_kv_heads.
+  size_t (*attention_scratch_floats)(uint32_t dtype, uint32_t head_dim, uint32_t group,
+                                     uint32_t num_kv_heads);
   void (*attention)(const AttentionArgs&);
+  void (*merge_attention)(const MergeArgs&);
   /// Row `row` of out = x / rms(x) * weight, over out.k elements.
   void (*rms_norm)(const float* x, const float* weight, float eps, Activations out, uint32_t row);
   void (*rotate)(const RotateArgs&);

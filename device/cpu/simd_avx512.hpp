@@ -40,6 +40,10 @@ SAC_INLINE Vec vec_load_odd(const Bf16* p) {
   return _mm512_castsi512_ps(_mm512_and_si512(_mm512_loadu_si512(p), high));
 }
 
+/// Whether 16 elements of T cost less as even and odd ones: not here.
+template <class T>
+inline constexpr bool kHalvesApart = false;
+
 /// Lane i with lane i + 8, then + 4, + 2, + 1: the one order of every horizontal sum.
 SAC_INLINE float vec16_sum(const Vec (&v)[1]) {
   const __m256 a = _mm256_add_ps(_mm512_castps512_ps256(v[0]), _mm512_extractf32x8_ps(v[0], 1));
@@ -52,7 +56,9 @@ SAC_INLINE float vec16_sum(const Vec (&v)[1]) {
 inline constexpr uint32_t kScoreVectors = 16;
 
 /// vec16_sum of 16 vectors, out[i] of v[i]: each step adds the halves of two vectors into one.
+template <bool kApart>
 SAC_INLINE void vec16_sums(const Vec (&v)[16][1], float* out) {
+  static_assert(!kApart);
   Vec a[8], b[4], c[2];
   for (uint32_t i = 0; i < 8; ++i) {  // quarters: 0 1 of v[i], 0 1 of v[i + 8]
     a[i] = _mm512_add_ps(_mm512_shuffle_f32x4(v[i][0], v[i + 8][0], 0x44),

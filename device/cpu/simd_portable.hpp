@@ -69,6 +69,10 @@ SAC_INLINE Vec vec_load_odd(const Bf16* p) {
   return __builtin_bit_cast(Vec, w & VecBits{0xffff0000u, 0xffff0000u, 0xffff0000u, 0xffff0000u});
 }
 
+/// Whether 16 elements of T cost less as even and odd ones: not here.
+template <class T>
+inline constexpr bool kHalvesApart = false;
+
 /// Lane i with lane i + 8, then + 4, + 2, + 1: the one order of every horizontal sum.
 SAC_INLINE float vec16_sum(const Vec (&v)[4]) {
   const Vec b = (v[0] + v[2]) + (v[1] + v[3]);
@@ -78,7 +82,9 @@ SAC_INLINE float vec16_sum(const Vec (&v)[4]) {
 /// Vectors that score_group sums up at once: more would not fit into the registers.
 inline constexpr uint32_t kScoreVectors = 4;
 
+template <bool kApart>
 SAC_INLINE void vec16_sums(const Vec (&v)[kScoreVectors][16 / kVecLanes], float* out) {
+  static_assert(!kApart);
   for (uint32_t i = 0; i < kScoreVectors; ++i) out[i] = vec16_sum(v[i]);
 }
 

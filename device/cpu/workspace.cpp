@@ -3,13 +3,18 @@
 namespace saccade {
 
 Workspace::Workspace(const sac_model_config& config, const Kernels& kernels, uint32_t max_num_seqs,
-                     uint32_t max_rows, uint32_t num_threads)
+                     uint32_t max_rows, uint32_t max_len, uint32_t num_threads)
     : qkv_width((config.num_heads + 2 * config.num_kv_heads) * config.head_dim),
+      part_stride(config.num_heads * attention_part_floats(config.head_dim)),
+      head_part(attention_part_floats(config.head_dim)),
       logits_stride(ceil_div(config.vocab_size, kPanelOutputs) * kPanelOutputs),
       logit_rows(min_u32(max_num_seqs, kMaxLogitRows)),
       workers(num_threads),
       kernels_(kernels),
       tiled_(kernels.bf16_activations && config.dtype == SAC_DTYPE_BF16),
+      max_parts_(kernels.attention_by_ranges(config.dtype)
+                     ? min_u32(kMaxCutRows, max_num_seqs) * ceil_div(max_len, kAttentionRange)
+                     : 0),
       region_(lay_out(Layout(nullptr), config, max_rows), "activations") {
   lay_out(Layout(region_.data()), config, max_rows);
 }
@@ -20,6 +25,7 @@ size_t Workspace::lay_out(Layout layout, const sac_model_config& c, uint32_t max
   normed = take_activations(layout, max_rows, c.hidden_size);
   qkv = layout.take<float>(rows * qkv_width);
   mixed = take_activations(layout, max_rows, c.num_heads * c.head_dim);
+  parts = layout.take<float>(max_parts_ * part_stride);
   gated = take_activations(layout, max_rows, c.intermediate_size);
   final_rows = take_activations(layout, logit_rows, c.hidden_size);
   if (c.num_experts > 0) lay_out_moe(layout, c, max_rows);
@@ -33,8 +39,8 @@ size_t Workspace::lay_out(Layout layout, const sac_model_config& c, uint32_t max
   }
   for (WorkerScratch& w : workers) {
     w.tiles = layout.take<float>(2 * kTileFloats);
-    w.attention = layout.take<float>(
-        kernels_.attention_scratch_floats(c.dtype, c.head_dim, c.num_heads / c.num_kv_heads));
+    w.attention = layout.take<float>(kernels_.attention_scratch_floats(
+        c.dtype, c.head_dim, c.num_heads / c.num_kv_heads, c.num_kv_heads));
     w.sample.counts = layout.take<uint32_t>(c.vocab_size);
     w.sample.logits = layout.take<float>(c.vocab_size);
     w.sample.ids = layout.take<uint32_t>(c.vocab_size);

@@ -2,6 +2,8 @@
 // and what the memory gives.
 #pragma once
 #include <chrono>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <thread>
 
@@ -91,11 +93,16 @@ inline double read_bandwidth(const MemoryRegion& region, uint32_t threads, int r
   return static_cast<double>(region.bytes()) / best_s;
 }
 
+/// The named kernel set, "best" for the widest. Ends the program where it does not run here.
 inline const Kernels* kernels_named(const char* name) {
+  if (std::strcmp(name, "best") == 0) return &best_kernels();
   for (const Kernels* k : available_kernels()) {
     if (std::strcmp(k->name, name) == 0) return k;
   }
-  return nullptr;
+  std::fprintf(stderr, "kernels %s: not one of best", name);
+  for (const Kernels* k : available_kernels()) std::fprintf(stderr, ", %s", k->name);
+  std::fputs(" (those that run here)\n", stderr);
+  std::exit(2);
 }
 
 }  // namespace saccade::test

@@ -5,7 +5,7 @@
 //
 // Prints, from one run: memory read bandwidth, decode tokens/s at several batch sizes with a
 // context of 128 tokens (and the share of the bandwidth that reading the weights takes), prefill
-// tokens/s.
+// tokens/s, and what that is in products with weights: `roofline` says what those reach alone.
 #include <cstdio>
 #include <cstdlib>
 
@@ -16,7 +16,7 @@ using namespace saccade::test;
 
 namespace {
 
-constexpr uint32_t kMaxLen = 1024;
+constexpr uint32_t kMaxLen = 2048;
 constexpr uint32_t kMaxSeqs = 16;
 
 /// Seconds per decode step of `seqs` sequences at 128 tokens of context, median of 9.
@@ -47,10 +47,15 @@ double prefill_s(StepHarness& h, uint32_t rows) {
 
 int main(int argc, char** argv) {
   const uint32_t threads = argc > 1 ? static_cast<uint32_t>(std::atoi(argv[1])) : 2;
+  const bool int8 = argc > 3 && std::strcmp(argv[3], "int8") == 0;
+  if (threads == 0 || argc > 4 || (argc > 3 && !int8 && std::strcmp(argv[3], "bf16") != 0)) {
+    std::fputs("usage: cpu_step_bench [threads > 0] [kernels | best] [bf16 | int8]\n", stderr);
+    return 2;
+  }
   HarnessOptions o;
   o.num_seats = kMaxSeqs;
   o.max_len = kMaxLen;
-  o.max_rows = 512;
+  o.max_rows = kMaxLen;
   o.num_threads = threads;
   o.kernels = argc > 2 ? kernels_named(argv[2]) : nullptr;
   const MemoryRegion gigabyte(size_t{1} << 30, "the bandwidth test");
@@ -58,7 +63,7 @@ int main(int argc, char** argv) {
   std::printf("threads %u, read bandwidth %.1f GB/s\n", threads, bandwidth / 1e9);
 
   sac_model_config config = qwen3_06b();
-  if (argc > 3 && std::strcmp(argv[3], "int8") == 0) config.quantization = SAC_QUANTIZATION_INT8;
+  if (int8) config.quantization = SAC_QUANTIZATION_INT8;
   const double start_s = now_s();
   StepHarness h(config, o);
   h.step->fill_dummy(1);
@@ -73,8 +78,13 @@ int main(int argc, char** argv) {
     for (uint32_t i = 0; i < kMaxLen; ++i) h.tokens(s)[i] = (s * 977 + i * 31) % config.vocab_size;
     h.params[s] = greedy(128);
   }
-  for (uint32_t rows : {16u, 128u, 512u}) {
-    std::printf("prefill %4u rows: %7.1f tokens/s\n", rows, rows / prefill_s(h, rows));
+  // The projection to logits is made for the last row only.
+  const double head = double(config.vocab_size) * config.hidden_size;
+  for (uint32_t rows : {16u, 128u, 512u, 2048u}) {
+    const double s = prefill_s(h, rows);
+    const double flop = 2 * (num_weights(config) - head) * rows + 2 * head;
+    std::printf("prefill %4u rows: %7.1f tokens/s, %5.0f GFLOP/s in products\n", rows, rows / s,
+                flop / s / 1e9);
   }
   for (uint32_t seqs : {1u, 4u, 8u, 16u}) {
     const double s = decode_s(h, seqs);

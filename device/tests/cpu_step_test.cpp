@@ -237,6 +237,34 @@ TEST_CASE("prefill at once, in chunks and token by token give the same bytes") {
   }
 }
 
+TEST_CASE("contexts of several attention ranges are byte-equal alone and in any company") {
+  constexpr uint32_t kLongLen = 4 * kAttentionRange;
+  for (const Kernels* kernels : available_kernels()) {
+    for (uint32_t seed = 81; seed <= 84; ++seed) {
+      CAPTURE(std::string(kernels->name));
+      CAPTURE(seed);
+      TestModel m = random_model(seed, seed % 2 == 0 ? SAC_DTYPE_BF16 : SAC_DTYPE_F32);
+      m.cos.clear();
+      m.sin.clear();
+      fill_rope(m, kLongLen, 10000.0);
+      for (uint32_t& window : m.windows) window *= 9;  // of up to 360 positions
+      HarnessOptions o = options_of(kernels);
+      o.max_len = o.max_rows = kLongLen;
+      Rng rng(seed);
+      std::vector<Traveller> all(3);
+      for (uint32_t s = 0; s < all.size(); ++s) {
+        const uint32_t length = s == 0 ? kLongLen - 20 : 1 + rng() % (2 * kAttentionRange);
+        all[s].prompt = random_tokens(seed * 100 + s, length, m.config.vocab_size);
+        all[s].steps = s == 0 ? 15 : 40;
+      }
+      HarnessOptions together = o;
+      together.num_threads = 1 + seed % 3;
+      mixed_run(m, together, all, seed);
+      for (const Traveller& t : all) CHECK(t.records == lone_run(m, o, t.prompt, t.steps));
+    }
+  }
+}
+
 TEST_CASE("every instruction set with fused multiply-add gives the same bytes") {
   if (avx2_kernels() == nullptr || avx512_kernels() == nullptr) return;
   for (uint32_t seed = 41; seed <= 46; ++seed) {

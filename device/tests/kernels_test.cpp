@@ -291,7 +291,8 @@ TEST_CASE("attention of a row has the same bytes alone and among its neighbours"
       a.kv = pool.view(0, rng() % c.num_kv_heads, table.data());
       const std::vector<float> q = random_floats(rng, a.num_rows * a.row_stride, SAC_DTYPE_F32);
       std::vector<float> together(q.size()), alone(q.size());
-      const size_t scratch_floats = k->attention_scratch_floats(c.dtype, c.head_dim, group);
+      const size_t scratch_floats =
+          k->attention_scratch_floats(c.dtype, c.head_dim, group, c.num_kv_heads);
       std::vector<float> memory(scratch_floats + 17);
       float* scratch = memory.data();
       while (reinterpret_cast<uintptr_t>(scratch) % 64 != 0) ++scratch;
@@ -341,7 +342,8 @@ TEST_CASE("the kv heads of a row have the same bytes at once and one by one") {
       a.row_stride = size_t{c.num_kv_heads} * group * c.head_dim;
       const std::vector<float> q = random_floats(rng, a.row_stride, SAC_DTYPE_F32);
       std::vector<float> together(q.size()), alone(q.size());
-      std::vector<float> memory(k->attention_scratch_floats(c.dtype, c.head_dim, group) + 16);
+      std::vector<float> memory(
+          k->attention_scratch_floats(c.dtype, c.head_dim, group, c.num_kv_heads) + 16);
       a.scratch = memory.data();
       while (reinterpret_cast<uintptr_t>(a.scratch) % 64 != 0) ++a.scratch;
       a.q = q.data();
@@ -357,6 +359,76 @@ TEST_CASE("the kv heads of a row have the same bytes at once and one by one") {
         k->attention(a);
       }
       CHECK(together == alone);
+    }
+  }
+}
+
+TEST_CASE("a row has the same bytes at once and from parts of its context, however they are cut") {
+  for (const Kernels* k : available_kernels()) {
+    for (uint32_t seed = 1; seed <= 30; ++seed) {
+      CAPTURE(std::string(k->name));
+      CAPTURE(seed);
+      Rng rng(seed);
+      sac_model_config c = {};
+      c.num_layers = 1;
+      c.num_kv_heads = 1 + rng() % 10;
+      c.head_dim = 2 * (1 + rng() % 70);
+      c.dtype = rng() % 3;
+      if (!k->attention_by_ranges(c.dtype)) continue;
+      const uint32_t group = 1 + rng() % 5, block_size = 8u << rng() % 4;
+      const uint32_t positions = 1 + rng() % (4 * kAttentionRange);
+      const KvPool pool(c, block_size, ceil_div(positions, block_size));
+      std::vector<uint32_t> table(ceil_div(positions, block_size));
+      for (uint32_t i = 0; i < table.size(); ++i) table[i] = i;
+      fill_kv(*k, rng, c, pool, table, positions);
+      const uint32_t num_heads = c.num_kv_heads * group, num_ranges = positions / kAttentionRange;
+      AttentionArgs a = {};
+      a.num_rows = 1;
+      a.first_position = positions - 1;
+      a.num_kv_heads = c.num_kv_heads;
+      a.group = group;
+      a.head_dim = c.head_dim;
+      a.window = rng() % 2 == 0 ? 0 : 1 + rng() % positions;
+      a.scale = 0.3f;
+      a.row_stride = size_t{num_heads} * c.head_dim;
+      const std::vector<float> q = random_floats(rng, a.row_stride, SAC_DTYPE_F32);
+      a.q = q.data();
+      std::vector<float> at_once(q.size()), merged(q.size());
+      std::vector<float> memory(
+          k->attention_scratch_floats(c.dtype, c.head_dim, group, c.num_kv_heads) + 16);
+      a.scratch = memory.data();
+      while (reinterpret_cast<uintptr_t>(a.scratch) % 64 != 0) ++a.scratch;
+      a.out = {at_once.data(), static_cast<uint32_t>(q.size()), false};
+      a.kv = pool.view(0, 0, table.data());
+      k->attention(a);
+
+      const size_t head_part = attention_part_floats(c.head_dim);
+      std::vector<float> parts((num_ranges + 1) * num_heads * head_part, __builtin_nanf(""));
+      a.part_stride = num_heads * head_part;
+      const uint32_t heads = 1 + rng() % c.num_kv_heads;
+      for (uint32_t r = 0; r <= num_ranges; r = a.end_range) {
+        a.first_range = r;
+        a.end_range = r + 1 + rng() % 3;
+        for (uint32_t h = 0; h < c.num_kv_heads; h += heads) {
+          a.num_kv_heads = std::min(heads, c.num_kv_heads - h);
+          a.kv = pool.view(0, h, table.data());
+          a.q = q.data() + size_t{h} * group * c.head_dim;
+          a.parts = parts.data() + h * group * head_part;
+          k->attention(a);
+        }
+      }
+      MergeArgs m = {};
+      m.parts = parts.data();
+      m.part_stride = a.part_stride;
+      m.first_range = a.window == 0 ? 0 : (positions - a.window) / kAttentionRange;
+      m.end_range = (positions - 1) / kAttentionRange + 1;
+      m.num_heads = num_heads;
+      m.head_dim = c.head_dim;
+      m.kv_dtype = c.dtype;
+      m.out = {merged.data(), static_cast<uint32_t>(q.size()), false};
+      m.scratch = a.scratch;
+      k->merge_attention(m);
+      CHECK(at_once == merged);
     }
   }
 }
