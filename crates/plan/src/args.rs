@@ -30,8 +30,9 @@ pub(crate) struct MachineArgs {
     /// Share of the device's memory for weights and KV
     #[arg(long, value_name = "SHARE", default_value_t = 0.9)]
     pub gpu_memory_utilization: f64,
-    /// Bytes for KV blocks [default: what weights and activations leave of that share]
-    #[arg(long, value_name = "BYTES")]
+    /// Bytes for KV blocks, also as 4G (GiB) or 4g (10^9) [default: what weights and activations
+    /// leave of that share]
+    #[arg(long, value_name = "BYTES", value_parser = saccade_model::byte_size)]
     pub kv_cache_memory_bytes: Option<u64>,
     /// GiB of host memory for KV blocks that are rotated out; 0 = none
     #[arg(long, value_name = "GIB", default_value_t = 0.0)]

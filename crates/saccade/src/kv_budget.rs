@@ -144,7 +144,7 @@ mod tests {
 
     #[test]
     fn no_more_than_all_seats_can_use() {
-        let a = args(&["--kv-cache-memory-bytes", "1000000", "--max-num-seqs", "4"]);
+        let a = args(&["--kv-cache-memory-bytes", "1m", "--max-num-seqs", "4"]);
         assert_eq!(resolve(&a, 100, 64, None).unwrap().num_blocks, 16);
     }
 

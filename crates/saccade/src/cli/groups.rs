@@ -208,9 +208,14 @@ pub(crate) struct DeviceArgs {
     /// Tokens in a KV block: 8, 16, 32, 64 or 128
     #[arg(long, value_name = "TOKENS", default_value_t = 16, env = "SACCADE_BLOCK_SIZE")]
     pub block_size: u32,
-    /// Bytes for KV blocks [default: a quarter of the memory that is free, at most 4 GiB; on a GPU
-    /// what --gpu-memory-utilization leaves]
-    #[arg(long, value_name = "BYTES", env = "SACCADE_KV_CACHE_MEMORY_BYTES")]
+    /// Bytes for KV blocks, also as 4G (GiB) or 4g (10^9) [default: a quarter of the memory that is
+    /// free, at most 4 GiB; on a GPU what --gpu-memory-utilization leaves]
+    #[arg(
+        long,
+        value_name = "BYTES",
+        value_parser = saccade_model::byte_size,
+        env = "SACCADE_KV_CACHE_MEMORY_BYTES"
+    )]
     pub kv_cache_memory_bytes: Option<u64>,
     /// GiB of host memory for KV blocks of requests that gave up their device memory; 0: they are
     /// computed again
