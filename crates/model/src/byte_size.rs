@@ -1,8 +1,8 @@
 //! Sizes in bytes as people write them.
 
 /// Bytes from a number, or from a number with a suffix: `k`, `m`, `g`, `t` count in thousands, and
-/// take fractions (`1.5g`); `K`, `M`, `G`, `T`, also written `Ki`, `Mi`, `Gi`, `Ti`, count in 1,024s
-/// and take none. The letters mean what they do in vLLM.
+/// take fractions (`1.5g`); `K`, `M`, `G`, `T`, also written `Ki`, `Mi`, `Gi`, `Ti`, count in
+/// 1,024s and take none. The letters mean what they do in vLLM.
 ///
 /// # Errors
 /// A sentence with the text and the forms that are taken; sizes from 2^64 bytes on are refused.

@@ -48,8 +48,8 @@ fn subject(folder: &Path, name: &'static str) -> Option<Subject> {
     Some(Subject { name, encode })
 }
 
-/// Encodes 10 prompts of 2,048 tokens of a text `passes` times, and nothing else: for a program that
-/// counts instructions (instructions.py).
+/// Encodes 10 prompts of 2,048 tokens of a text `passes` times, and nothing else: for a program
+/// that counts instructions (instructions.py).
 fn passes(folder: &Path, name: &str, text: &str, passes: usize) {
     let name = SUBJECTS.into_iter().find(|known| *known == name).expect("a tokenizer's name");
     let ours = Tokenizer::from_file(folder.join("phi4.json")).expect("ours loads");
