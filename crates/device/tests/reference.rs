@@ -15,7 +15,7 @@ use saccade_device::{
 use saccade_model::{Dtype, DtypeChoice, ModelConfig, ModelFolder, OpenOptions, Weights};
 use saccade_ring::{
     Finish, FrontendRing, InProcTransport, Phase, Reader, Record, RegionLimits, RequestParams,
-    Sink, Submission, Submitter, Ticket, Transport,
+    Sink, Submission, SubmitError, Submitter, Ticket, Transport,
 };
 use serde_json::Value;
 
@@ -132,7 +132,15 @@ fn submit(submitter: &Submitter<InProcTransport>, result: &Value) -> Ticket {
         ..RequestParams::default()
     };
     let submission = Submission { prompt: &prompt, logit_bias: &[], stop_ids: &[], params };
-    submitter.try_submit(&submission).unwrap()
+    // A device that is ready has not always acknowledged this frontend yet.
+    for _ in 0..1000 {
+        match submitter.try_submit(&submission) {
+            Err(SubmitError::DeviceNotReady) => std::thread::sleep(Duration::from_millis(5)),
+            other => return other.unwrap(),
+        }
+        submitter.heartbeat();
+    }
+    panic!("the device does not acknowledge the frontend");
 }
 
 fn ids(list: &Value) -> Vec<u32> {
