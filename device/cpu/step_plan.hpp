@@ -29,8 +29,8 @@ struct AttentionItem {
   uint32_t num_heads;
   uint32_t first_range;
   uint32_t end_range;
-  uint32_t
-      part;  // where the row's parts begin, in ranges; kNotCut: the item does the whole context
+  /// Where the row's parts begin, in ranges; kNotCut: the item does the whole context.
+  uint32_t part;
 };
 
 /// A row whose ranges are different items' work.

@@ -15,7 +15,7 @@ use saccade_device::{
 use saccade_model::{Dtype, DtypeChoice, ModelConfig, ModelFolder, OpenOptions, Weights};
 use saccade_ring::{
     Finish, FrontendRing, InProcTransport, Phase, Reader, Record, RegionLimits, RequestParams,
-    Sink, Submission, SubmitError, Submitter, Ticket, Transport,
+    Sink, Submission, Submitter, Ticket, Transport,
 };
 use serde_json::Value;
 
@@ -132,15 +132,7 @@ fn submit(submitter: &Submitter<InProcTransport>, result: &Value) -> Ticket {
         ..RequestParams::default()
     };
     let submission = Submission { prompt: &prompt, logit_bias: &[], stop_ids: &[], params };
-    // A device that is ready has not always acknowledged this frontend yet.
-    for _ in 0..1000 {
-        match submitter.try_submit(&submission) {
-            Err(SubmitError::DeviceNotReady) => std::thread::sleep(Duration::from_millis(5)),
-            other => return other.unwrap(),
-        }
-        submitter.heartbeat();
-    }
-    panic!("the device does not acknowledge the frontend");
+    submitter.try_submit(&submission).unwrap()
 }
 
 fn ids(list: &Value) -> Vec<u32> {
@@ -212,7 +204,8 @@ fn serve(name: &str, setup: &Setup, groups: &[&[Value]]) -> (Vec<Records>, usize
     let ring = FrontendRing::join(transport, 0).unwrap();
     let (submitter, mut reader) = ring.split();
     for _ in 0..1000 {
-        if submitter.heartbeat().phase == Phase::Ready {
+        // A device that is ready has not always acknowledged this frontend: slots say that.
+        if submitter.heartbeat().phase == Phase::Ready && submitter.free_slots() > 0 {
             break;
         }
         std::thread::sleep(Duration::from_millis(5));

@@ -6,9 +6,9 @@
 //! have one token in common: all neighbours left of it are neighbours in one window, all right of
 //! it in the other. Windows are short pieces, which makes the whole linear; some at a time are
 //! encoded side by side, all but the first from places that need not turn out borders. Where
-//! windows do not agree, because tokens are as long as they are or because a text is made for that, larger
-//! ones follow, and at last one heap over the whole piece. A window like the one before, as in
-//! a million spaces, is not encoded again.
+//! windows do not agree, because tokens are as long as they are or because a text is made for
+//! that, larger ones follow, and at last one heap over the whole piece. A window like the one
+//! before, as in a million spaces, is not encoded again.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
