@@ -1,12 +1,13 @@
 // Attention over paged bf16 KV by AMX tiles.
 //
-// KV is walked once, in groups of 64 positions that start at multiples of 64, and within a group
-// head by head: all heads of a token stand together in memory. The query vectors of a kv head,
-// (row, head) pairs, go in tiles of 16. Scores come out transposed, [position][query], so that K is
-// read where it stands in its block and the softmax runs with one query per lane: each query's
+// KV is walked once, in groups of 256 positions that start at multiples of 256, and within a group
+// head by head: all heads of a token stand together in memory. Prompts take two groups at a time,
+// so that results move between the caches half as often. The query vectors of a kv head,
+// (row, head) pairs, go in tiles of 16, two at a time. Everything is transposed, one query per
+// lane: scores are [position][query], so that K is read where it stands in its block, and the
+// results [dimension][query], so that weights are used as the softmax makes them. Each query's
 // maximum, sum and weights are a function of its own scores. Weights become bf16 for the second
-// product, as in the other engines' bf16 attention; V is interleaved by pairs of positions once per
-// group.
+// product, as in the other engines' bf16 attention; V is transposed once per group.
 #pragma once
 #include "cpu/attention_impl.hpp"
 #include "cpu/products_amx.hpp"
@@ -57,7 +58,7 @@ SAC_INLINE void transpose_words(__m512i (&v)[16]) {
 
 class AmxAttention {
  public:
-  static constexpr uint32_t kRows = 128;
+  static constexpr uint32_t kRows = 256;
 
   static constexpr bool kByRanges = false;
 
@@ -74,16 +75,20 @@ class AmxAttention {
   }
 
  private:
-  static constexpr uint32_t kQueries = 16;  // of a tile
-  static constexpr uint32_t kGroup = 64;    // positions
-  static constexpr uint32_t kSubtile = 16;  // positions of one tile of scores
-  static constexpr uint32_t kSubtiles = kGroup / kSubtile;
-  static constexpr size_t kWordRow = 64;  // bytes of a row of 16 words
-  /// With more tiles of queries than this a group's K is put together first: its rows stand so far
-  /// apart that they share few sets of the first-level cache.
+  static constexpr uint32_t kQueries = 16;   // of a tile
+  static constexpr uint32_t kTogether = 2;   // tiles of queries that share what is loaded of KV
+  static constexpr uint32_t kGroup = 256;    // positions
+  static constexpr uint32_t kSubtile = 16;   // positions of one tile of scores
+  static constexpr size_t kWordRow = 64;     // bytes of a row of 16 words
+  static constexpr size_t kTileWords = 256;  // of a whole tile
+  /// With more tiles of queries than this, K is put into tiles first: its rows stand so far apart
+  /// that they share few sets of the caches, and only what is read in order is there in time.
   static constexpr uint32_t kInPlaceTiles = 4;
+  /// Groups at a time of one head, and elements of what is made of their K or V.
+  static constexpr uint32_t kGroups = 2;
+  static constexpr size_t block_elements(size_t depth) { return kGroups * kGroup * depth; }
 
-  /// Positions of a group that somebody sees.
+  /// Part of what stands at consecutive places: positions or steps that somebody sees.
   struct Seen {
     uint32_t begin;
     uint32_t end;
@@ -93,23 +98,25 @@ class AmxAttention {
   /// What is kept of 16 queries. Lanes beyond the last query see nothing.
   struct QueryTile {
     Bf16* q;     // [depth / 2][16][2]
-    float* acc;  // [16][depth]
+    float* acc;  // [depth][16]
     float* max;  // [16]
     float* sum;
     uint32_t* begin;  // they see positions [begin, end)
     uint32_t* end;
-    float* scores;  // [64 positions][16], of one group
-    Bf16* weights;  // [2][16][32 positions]
   };
 
   static constexpr size_t tile_floats(size_t depth) {
-    return depth / 2 * kQueries + kQueries * depth + 4 * kQueries + kGroup * kQueries +
-           kGroup * kQueries / 2;
+    return depth / 2 * kQueries + depth * kQueries + 4 * kQueries;
   }
-  /// A group's V in pairs, a group's K where it cannot be read in place.
+  /// Scores of the tiles at work, and a tile's results as rows.
+  static constexpr size_t score_floats(size_t depth) {
+    return max_size(size_t{kTogether} * kGroup, depth) * kQueries;
+  }
+  /// Those, the weights, V, and K where it is not read in place.
   static constexpr size_t shared_floats(size_t depth) {
-    return kGroup / 2 * depth + kGroup * depth / 2;
+    return score_floats(depth) + kTogether * kGroup * kQueries / 2 + block_elements(depth);
   }
+  static constexpr size_t max_size(size_t a, size_t b) { return a > b ? a : b; }
 
   explicit AmxAttention(const AttentionArgs& args)
       : a_(args),
@@ -118,9 +125,10 @@ class AmxAttention {
         tiles_(ceil_div(count_, kQueries)),  // of one kv head
         in_place_(tiles_ <= kInPlaceTiles && depth_ == args.head_dim &&
                   args.kv.block_size >= kSubtile) {
-    values_ =
-        reinterpret_cast<Bf16*>(args.scratch + args.num_kv_heads * tiles_ * tile_floats(depth_));
-    keys_ = values_ + size_t{kGroup} * depth_;
+    scores_ = args.scratch + args.num_kv_heads * tiles_ * tile_floats(depth_);
+    weights_ = reinterpret_cast<Bf16*>(scores_ + score_floats(depth_));
+    values_ = weights_ + size_t{kTogether} * kGroup * kQueries;
+    keys_ = values_ + block_elements(depth_);
   }
 
   QueryTile tile(uint32_t head, uint32_t index) const {
@@ -128,45 +136,61 @@ class AmxAttention {
     QueryTile t;
     t.q = reinterpret_cast<Bf16*>(at);
     t.acc = at + depth_ / 2 * kQueries;
-    t.max = t.acc + kQueries * depth_;
+    t.max = t.acc + depth_ * kQueries;
     t.sum = t.max + kQueries;
     t.begin = reinterpret_cast<uint32_t*>(t.sum + kQueries);
     t.end = t.begin + kQueries;
-    t.scores = reinterpret_cast<float*>(t.end + kQueries);
-    t.weights = reinterpret_cast<Bf16*>(t.scores + kGroup * kQueries);
     return t;
   }
+
+  float* scores(uint32_t i) const { return scores_ + size_t{i} * kGroup * kQueries; }
+  Bf16* weights(uint32_t i) const { return weights_ + size_t{i} * kGroup * kQueries; }
+
+  /// Positions [begin, end) of a sequence, all heads of the call.
+  struct Rows {
+    const KvView* kv;
+    uint32_t begin;
+    uint32_t end;
+  };
 
   void walk() {
     const uint32_t end = a_.first_position + a_.num_rows;
     const uint32_t first = begin_of(0);
+    const uint32_t length = (a_.num_kv_heads == 1 ? kGroups : 1) * kGroup;
     const auto seen_at = [&](uint32_t base) {
-      return Seen{max_u32(first, base) - base, min_u32(kGroup, end - base)};
+      return Seen{max_u32(first, base) - base, min_u32(length, end - base)};
     };
     uint32_t base = first / kGroup * kGroup;
     prefetch(Rows{&a_.kv, base + seen_at(base).begin, base + seen_at(base).end}, 0, 1);
     configure_tiles(kQueries, kQueries);
     for_each_tile([this](uint32_t head, uint32_t i) { open(head, i); });
-    for (; base < end; base += kGroup) {
+    for (; base < end; base += length) {
       const Seen seen = seen_at(base);
-      const uint32_t later = min_u32(base + 2 * kGroup, end);
-      const Rows next = base + kGroup < end ? Rows{&a_.kv, base + kGroup, later}
+      const uint32_t later = min_u32(base + 2 * length, end);
+      const Rows next = base + length < end ? Rows{&a_.kv, base + length, later}
                                             : Rows{&a_.ahead, a_.ahead_begin,
-                                                   min_u32(a_.ahead_begin + kGroup, a_.ahead_end)};
-      for (uint32_t head = 0; head < a_.num_kv_heads; ++head) {
-        pair_values(head, base, seen);
-        if (!in_place_) copy_keys(head, base, seen);
-        // One kind of work for all tiles, then the next: what one leaves in memory is there when
-        // the next loads it, which a tile's load does not get from the store before it.
-        for_each_seeing(head, base, [&](const QueryTile& t) { score(t, head, base, seen); });
-        for (uint32_t i = 0; i < tiles_; ++i) {
-          prefetch(next, head * tiles_ + i, a_.num_kv_heads * tiles_);
-          if (sees(i, base)) weigh(tile(head, i), base);
-        }
-        for_each_seeing(head, base, [&](const QueryTile& t) { accumulate(t); });
-      }
+                                                   min_u32(a_.ahead_begin + length, a_.ahead_end)};
+      for (uint32_t head = 0; head < a_.num_kv_heads; ++head) attend(head, base, seen, next);
     }
     for_each_tile([this](uint32_t head, uint32_t i) { close(head, i); });
+  }
+
+  /// All of a head's queries and the positions of some groups.
+  void attend(uint32_t head, uint32_t base, Seen seen, const Rows& next) {
+    const uint32_t parts = ceil_div(tiles_, kTogether);
+    transpose_values(head, base, seen);
+    if (!in_place_) copy_keys(head, base, seen);
+    for (uint32_t p = 0; p < parts; ++p) {
+      prefetch(next, head * parts + p, a_.num_kv_heads * parts);
+      for (uint32_t at = 0; at < seen.end; at += kGroup) {
+        const uint32_t i = p * kTogether;
+        if (i + 1 < tiles_) {
+          fold<2>(head, i, base, at, seen);
+        } else {
+          fold<1>(head, i, base, at, seen);
+        }
+      }
+    }
   }
 
   template <class F>
@@ -176,11 +200,24 @@ class AmxAttention {
     }
   }
 
-  /// Whether any query of a tile sees a position of the group.
-  bool sees(uint32_t index, uint32_t base) const {
-    const uint32_t first = index * kQueries / a_.group;
-    const uint32_t last = (min_u32((index + 1) * kQueries, count_) - 1) / a_.group;
-    return a_.first_position + last >= base && begin_of(first) < base + kGroup;
+  /// Folds the group `at` positions behind the base into the results of kTiles tiles. What nobody
+  /// of them sees is left out by whole steps, which adds nothing to anybody's sums.
+  template <uint32_t kTiles>
+  void fold(uint32_t head, uint32_t index, uint32_t base, uint32_t at, Seen seen) {
+    const uint32_t last = min_u32((index + kTiles) * kQueries, count_) - 1;
+    const uint32_t end = a_.first_position + last / a_.group + 1;
+    const uint32_t begin = begin_of(index * kQueries / a_.group);
+    const uint32_t group = base + at;
+    if (end <= group || begin >= group + kGroup) return;
+    const Seen steps = {(max_u32(begin, group) - group) / kPanelStep,
+                        ceil_div(min_u32(end - group, kGroup), kPanelStep)};
+    QueryTile tiles[kTiles];
+    for (uint32_t i = 0; i < kTiles; ++i) tiles[i] = tile(head, index + i);
+    for (uint32_t s = steps.begin; s < steps.end; ++s) {
+      score<kTiles>(tiles, keys_at(head, base, at + s * kPanelStep, seen), s);
+    }
+    for (uint32_t i = 0; i < kTiles; ++i) weigh(tiles[i], i, group, steps);
+    accumulate<kTiles>(tiles, values_ + at * depth_, steps);
   }
 
   uint32_t begin_of(uint32_t row) const {
@@ -209,7 +246,7 @@ class AmxAttention {
         _mm512_storeu_si512(t.q + (d / 2 + pair) * (2 * kQueries), words[pair]);
       }
     }
-    for (uint32_t i = 0; i < kQueries * depth_; ++i) t.acc[i] = 0.0f;
+    for (uint32_t i = 0; i < depth_ * kQueries; ++i) t.acc[i] = 0.0f;
   }
 
   /// 32 dimensions of a query as bf16, zero beyond the head and beyond the last query.
@@ -223,13 +260,6 @@ class AmxAttention {
     const __m512 high = _mm512_maskz_loadu_ps(static_cast<__mmask16>(mask >> 16), q + 16);
     return (__m512i)_mm512_cvtne2ps_pbh(high, low);
   }
-
-  /// Positions [begin, end) of a sequence, all heads of the call.
-  struct Rows {
-    const KvView* kv;
-    uint32_t begin;
-    uint32_t end;
-  };
 
   /// Asks for one of several parts of what comes next, in the order in which it stands: memory and
   /// arithmetic work at the same time.
@@ -252,21 +282,39 @@ class AmxAttention {
     return kv_row<Bf16>(a_.kv, a_.kv.k_offset, position) + head * a_.head_dim;
   }
 
-  /// values_ = [32 pairs of positions][depth][2]; zero where nobody looks: what stands there may be
-  /// anything, and a weight of zero would not silence it.
-  void pair_values(uint32_t head, uint32_t base, Seen seen) {
-    for (uint32_t t = 0; t < kGroup; t += 2) {
-      const Bf16* even = seen.has(t) ? value(head, base + t) : nullptr;
-      const Bf16* odd = seen.has(t + 1) ? value(head, base + t + 1) : nullptr;
-      Bf16* out = values_ + size_t{t} * depth_;
-      for (uint32_t d = 0; d < depth_; d += kPanelStep) {
-        interleave(load_step(even, d), load_step(odd, d), out + size_t{d} * 2);
+  const Bf16* value(uint32_t head, uint32_t position) const {
+    return kv_row<Bf16>(a_.kv, a_.kv.v_offset, position) + head * a_.head_dim;
+  }
+
+  /// values_ = [group][depth / 32][8 steps of 32 positions][2] tiles of [16 dimensions][32
+  /// positions]; zero where nobody looks: what stands there may be anything, and a weight of zero
+  /// would not silence it.
+  void transpose_values(uint32_t head, uint32_t base, Seen seen) const {
+    const uint32_t end = ceil_div(seen.end, kPanelStep) * kPanelStep;
+    for (uint32_t at = seen.begin / kPanelStep * kPanelStep; at < end; at += kPanelStep) {
+      const Bf16* rows[kPanelStep];
+      for (uint32_t i = 0; i < kPanelStep; ++i) {
+        rows[i] = seen.has(at + i) ? value(head, base + at + i) : nullptr;
+      }
+      for (uint32_t d = 0; d < depth_; d += 16) {
+        __m512i words[16];
+        for (uint32_t i = 0; i < 16; ++i) {
+          const __m512i low = load_words(rows[2 * i], d), high = load_words(rows[2 * i + 1], d);
+          words[i] = _mm512_or_si512(low, _mm512_slli_epi32(high, 16));
+        }
+        transpose_words(words);
+        Bf16* out = values_ + at / kGroup * kGroup * depth_ + d / kPanelStep * kPanelStep * kGroup +
+                    at % kGroup * kPanelStep + d % kPanelStep * kPanelStep;
+        for (uint32_t i = 0; i < 16; ++i) _mm512_storeu_si512(out + i * kPanelStep, words[i]);
       }
     }
   }
 
-  const Bf16* value(uint32_t head, uint32_t position) const {
-    return kv_row<Bf16>(a_.kv, a_.kv.v_offset, position) + head * a_.head_dim;
+  /// 16 dimensions of a row, a word each, zero beyond the head.
+  __m512i load_words(const Bf16* row, uint32_t d) const {
+    if (row == nullptr || d >= a_.head_dim) return _mm512_setzero_si512();
+    const uint32_t mask = (1u << min_u32(16, a_.head_dim - d)) - 1;
+    return _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(static_cast<__mmask16>(mask), row + d));
   }
 
   /// 32 dimensions of a row, zero beyond the head.
@@ -277,70 +325,79 @@ class AmxAttention {
     return _mm512_maskz_loadu_epi16(mask, row + d);
   }
 
-  SAC_INLINE void interleave(__m512i even, __m512i odd, Bf16* out) {
-    // Unpacking works within quarters: their order is put right before.
-    const __m512i order = _mm512_setr_epi64(0, 4, 1, 5, 2, 6, 3, 7);
-    even = _mm512_permutexvar_epi64(order, even);
-    odd = _mm512_permutexvar_epi64(order, odd);
-    _mm512_storeu_si512(out, _mm512_unpacklo_epi16(even, odd));
-    _mm512_storeu_si512(out + kPanelStep, _mm512_unpackhi_epi16(even, odd));
-  }
-
-  void copy_keys(uint32_t head, uint32_t base, Seen seen) {
-    for (uint32_t t = 0; t < kGroup; ++t) {
+  /// keys_ = [step of 32 positions][depth / 32][2] tiles of [16 positions][32 dimensions].
+  /// Positions that nobody sees repeat one that is seen.
+  void copy_keys(uint32_t head, uint32_t base, Seen seen) const {
+    const uint32_t end = ceil_div(seen.end, kPanelStep) * kPanelStep;
+    for (uint32_t t = seen.begin / kPanelStep * kPanelStep; t < end; ++t) {
       const Bf16* row = key(head, base + max_u32(seen.begin, min_u32(t, seen.end - 1)));
+      Bf16* out = keys_ + t / kPanelStep * kPanelStep * depth_ + t % kPanelStep * kPanelStep;
       for (uint32_t d = 0; d < depth_; d += kPanelStep) {
-        _mm512_storeu_si512(keys_ + t * depth_ + d, load_step(row, d));
+        _mm512_storeu_si512(out + d * kPanelStep, load_step(row, d));
       }
     }
   }
 
-  /// f(tile) for the tiles of a head with a query that sees a position of the group.
-  template <class F>
-  void for_each_seeing(uint32_t head, uint32_t base, F&& f) const {
-    for (uint32_t i = 0; i < tiles_; ++i) {
-      if (sees(i, base)) f(tile(head, i));
+  /// The tiles of K of 32 positions: where the two halves begin, bytes from row to row, and
+  /// elements from one step of the depth to the next.
+  struct KeyTiles {
+    const Bf16* half[2];
+    size_t stride;
+    size_t step;
+  };
+
+  /// Halves that nobody sees repeat one that is seen.
+  KeyTiles keys_at(uint32_t head, uint32_t base, uint32_t t, Seen seen) const {
+    if (!in_place_) {
+      const Bf16* k = keys_ + t * depth_;
+      return {{k, k + 2 * kTileWords}, kWordRow, 4 * kTileWords};
     }
+    const uint32_t first = seen.begin / kSubtile * kSubtile;
+    const uint32_t last = (seen.end - 1) / kSubtile * kSubtile;
+    const auto half = [&](uint32_t at) {
+      return key(head, base + max_u32(first, min_u32(at, last)));
+    };
+    return {{half(t), half(t + kSubtile)}, a_.kv.token_stride * sizeof(Bf16), kPanelStep};
   }
 
-  /// scores = K q, [64 positions][16 queries]. Subtiles that nobody sees repeat one that is seen.
-  void score(const QueryTile& t, uint32_t head, uint32_t base, Seen seen) {
-    const Bf16* k[kSubtiles];
-    for (uint32_t s = 0; s < kSubtiles; ++s) {
-      const uint32_t first = seen.begin / kSubtile * kSubtile,
-                     last = (seen.end - 1) / kSubtile * kSubtile;
-      const uint32_t at = max_u32(first, min_u32(s * kSubtile, last));
-      k[s] = in_place_ ? key(head, base + at) : keys_ + at * depth_;
-    }
-    const size_t stride = (in_place_ ? a_.kv.token_stride : depth_) * sizeof(Bf16);
+  /// scores = K q, [position][16 queries], of step s of the group.
+  template <uint32_t kTiles>
+  void score(const QueryTile* tiles, const KeyTiles& k, uint32_t s) {
     _tile_zero(0);
     _tile_zero(1);
     _tile_zero(2);
     _tile_zero(3);
     for (uint32_t d = 0; d < depth_; d += kPanelStep) {
-      _tile_loadd(7, t.q + size_t{d} * kQueries, kWordRow);
-      _tile_loadd(4, k[0] + d, stride);
-      _tile_dpbf16ps(0, 4, 7);
-      _tile_loadd(5, k[1] + d, stride);
-      _tile_dpbf16ps(1, 5, 7);
-      _tile_loadd(6, k[2] + d, stride);
-      _tile_dpbf16ps(2, 6, 7);
-      _tile_loadd(4, k[3] + d, stride);
-      _tile_dpbf16ps(3, 4, 7);
+      const size_t at = d / kPanelStep * k.step;
+      _tile_loadd(4, k.half[0] + at, k.stride);
+      _tile_loadd(6, tiles[0].q + size_t{d} * kQueries, kWordRow);
+      _tile_dpbf16ps(0, 4, 6);
+      _tile_loadd(5, k.half[1] + at, k.stride);
+      _tile_dpbf16ps(1, 5, 6);
+      if constexpr (kTiles == 2) {
+        _tile_loadd(7, tiles[1].q + size_t{d} * kQueries, kWordRow);
+        _tile_dpbf16ps(2, 4, 7);
+        _tile_dpbf16ps(3, 5, 7);
+      }
     }
-    _tile_stored(0, t.scores, kWordRow);
-    _tile_stored(1, t.scores + kSubtile * kQueries, kWordRow);
-    _tile_stored(2, t.scores + 2 * kSubtile * kQueries, kWordRow);
-    _tile_stored(3, t.scores + 3 * kSubtile * kQueries, kWordRow);
+    float* out = scores(0) + s * 2 * kTileWords;
+    _tile_stored(0, out, kWordRow);
+    _tile_stored(1, out + kTileWords, kWordRow);
+    if constexpr (kTiles == 2) {
+      out = scores(1) + s * 2 * kTileWords;
+      _tile_stored(2, out, kWordRow);
+      _tile_stored(3, out + kTileWords, kWordRow);
+    }
   }
 
-  /// Folds the scores into the running softmax; weights = [2][16 queries][32 positions].
-  void weigh(const QueryTile& t, uint32_t base) {
+  /// Folds the scores into the running softmax; weights = [position / 2][16 queries][2].
+  void weigh(const QueryTile& t, uint32_t i, uint32_t base, Seen steps) {
     const __m512i begin = _mm512_loadu_si512(t.begin), end = _mm512_loadu_si512(t.end);
-    if (_mm512_reduce_min_epu32(end) >= base + kGroup && _mm512_reduce_max_epu32(begin) <= base) {
-      weigh_seen(t, [](uint32_t) { return static_cast<__mmask16>(0xffff); });
+    if (_mm512_reduce_min_epu32(end) >= base + steps.end * kPanelStep &&
+        _mm512_reduce_max_epu32(begin) <= base + steps.begin * kPanelStep) {
+      weigh_seen(t, i, steps, [](uint32_t) { return static_cast<__mmask16>(0xffff); });
     } else {
-      weigh_seen(t, [&](uint32_t p) {
+      weigh_seen(t, i, steps, [&](uint32_t p) {
         const __m512i at = _mm512_set1_epi32(static_cast<int>(base + p));
         return static_cast<__mmask16>(_mm512_cmple_epu32_mask(begin, at) &
                                       _mm512_cmplt_epu32_mask(at, end));
@@ -350,36 +407,35 @@ class AmxAttention {
 
   /// sees(p): the queries that see position p of the group.
   template <class Sees>
-  void weigh_seen(const QueryTile& t, Sees&& sees) {
+  void weigh_seen(const QueryTile& t, uint32_t i, Seen steps, Sees&& sees) {
+    const uint32_t first = steps.begin * kPanelStep, last = steps.end * kPanelStep;
+    const float* scores = this->scores(i);
     const __m512 low = _mm512_set1_ps(-__builtin_inff());
-    __m512 top = _mm512_loadu_ps(t.max);
-    for (uint32_t p = 0; p < kGroup; ++p) {
-      const __m512 s = _mm512_loadu_ps(t.scores + p * kQueries);
-      top = _mm512_mask_max_ps(top, sees(p), top, s);
+    const __m512 before = _mm512_loadu_ps(t.max);
+    __m512 tops[4] = {before, before, before, before};
+    for (uint32_t p = first; p < last; p += 4) {
+      for (uint32_t j = 0; j < 4; ++j) {
+        const __m512 s = _mm512_loadu_ps(scores + (p + j) * kQueries);
+        tops[j] = _mm512_mask_max_ps(tops[j], sees(p + j), tops[j], s);
+      }
     }
+    const __m512 top =
+        _mm512_max_ps(_mm512_max_ps(tops[0], tops[1]), _mm512_max_ps(tops[2], tops[3]));
     const __m512 scale = _mm512_set1_ps(a_.scale * 1.44269504f);
     // A query that has seen nothing yet keeps -inf; zero in its place harms nobody.
     const __mmask16 blind = _mm512_cmp_ps_mask(top, low, _CMP_EQ_OQ);
     const __m512 shift =
         _mm512_mask_blend_ps(blind, _mm512_mul_ps(top, scale), _mm512_setzero_ps());
-    rescale(t, exp2_lanes(_mm512_sub_ps(_mm512_mul_ps(_mm512_loadu_ps(t.max), scale), shift)));
+    rescale(t, exp2_lanes(_mm512_sub_ps(_mm512_mul_ps(before, scale), shift)));
     const auto weight = [&](uint32_t p) __attribute__((always_inline)) {
-      const __m512 s = _mm512_loadu_ps(t.scores + p * kQueries);
+      const __m512 s = _mm512_loadu_ps(scores + p * kQueries);
       return _mm512_maskz_mov_ps(sees(p), exp2_lanes(_mm512_fmsub_ps(s, scale, shift)));
     };
     __m512 sum = _mm512_setzero_ps();
-    for (uint32_t half = 0; half < 2; ++half) {
-      __m512i words[kQueries];
-      for (uint32_t pair = 0; pair < kGroup / 4; ++pair) {
-        const uint32_t p = half * kGroup / 2 + pair * 2;
-        const __m512 even = weight(p), odd = weight(p + 1);
-        sum = _mm512_add_ps(sum, _mm512_add_ps(even, odd));
-        words[pair] = pair_words(even, odd);
-      }
-      transpose_words(words);
-      for (uint32_t i = 0; i < kQueries; ++i) {
-        _mm512_storeu_si512(t.weights + (half * kQueries + i) * kPanelStep, words[i]);
-      }
+    for (uint32_t p = first; p < last; p += 2) {
+      const __m512 even = weight(p), odd = weight(p + 1);
+      sum = _mm512_add_ps(sum, _mm512_add_ps(even, odd));
+      _mm512_storeu_si512(weights(i) + p * kQueries, pair_words(even, odd));
     }
     _mm512_storeu_ps(t.sum, _mm512_add_ps(_mm512_loadu_ps(t.sum), sum));
     _mm512_storeu_ps(t.max, top);
@@ -393,55 +449,69 @@ class AmxAttention {
     return _mm512_permutexvar_epi16(order, (__m512i)_mm512_cvtne2ps_pbh(odd, even));
   }
 
-  /// Applies the factors of queries whose maximum has moved.
+  /// Applies the factors where the maximum of a query has moved; elsewhere they are one.
   void rescale(const QueryTile& t, __m512 factor) {
+    if (_mm512_cmp_ps_mask(factor, _mm512_set1_ps(1.0f), _CMP_NEQ_OQ) == 0) return;
     _mm512_storeu_ps(t.sum, _mm512_mul_ps(_mm512_loadu_ps(t.sum), factor));
-    __mmask16 moved = _mm512_cmp_ps_mask(factor, _mm512_set1_ps(1.0f), _CMP_NEQ_OQ);
-    alignas(64) float factors[kQueries];
-    _mm512_store_ps(factors, factor);
-    for (; moved != 0; moved = moved & (moved - 1)) {
-      const uint32_t lane = static_cast<uint32_t>(__builtin_ctz(moved));
-      float* acc = t.acc + lane * depth_;
-      const __m512 by = _mm512_set1_ps(factors[lane]);
-      for (uint32_t d = 0; d < depth_; d += 16) {
-        _mm512_storeu_ps(acc + d, _mm512_mul_ps(_mm512_loadu_ps(acc + d), by));
-      }
+    for (uint32_t d = 0; d < depth_; ++d) {
+      float* acc = t.acc + d * kQueries;
+      _mm512_storeu_ps(acc, _mm512_mul_ps(_mm512_loadu_ps(acc), factor));
     }
   }
 
-  /// acc += weights V, 32 dimensions at a time.
-  void accumulate(const QueryTile& t) {
-    const size_t acc_row = depth_ * sizeof(float);
-    const size_t pair_row = depth_ * 2 * sizeof(Bf16);
-    const Bf16* later = values_ + size_t{kGroup / 2} * depth_;
-    _tile_loadd(6, t.weights, kWordRow);
-    _tile_loadd(7, t.weights + kQueries * kPanelStep, kWordRow);
-    for (uint32_t d = 0; d < depth_; d += kPanelStep) {
-      _tile_loadd(0, t.acc + d, acc_row);
-      _tile_loadd(1, t.acc + d + 16, acc_row);
-      _tile_loadd(4, values_ + size_t{d} * 2, pair_row);
-      _tile_dpbf16ps(0, 6, 4);
-      _tile_loadd(5, values_ + size_t{d} * 2 + kPanelStep, pair_row);
-      _tile_dpbf16ps(1, 6, 5);
-      _tile_loadd(4, later + size_t{d} * 2, pair_row);
-      _tile_dpbf16ps(0, 7, 4);
-      _tile_loadd(5, later + size_t{d} * 2 + kPanelStep, pair_row);
-      _tile_dpbf16ps(1, 7, 5);
-      _tile_stored(0, t.acc + d, acc_row);
-      _tile_stored(1, t.acc + d + 16, acc_row);
+  /// acc += V^T weights, 32 dimensions at a time.
+  template <uint32_t kTiles>
+  void accumulate(const QueryTile* tiles, const Bf16* values, Seen steps) {
+    for (uint32_t d = 0; d < depth_; d += 2 * kQueries) {
+      float* acc0 = tiles[0].acc + d * kQueries;
+      float* acc1 = tiles[kTiles - 1].acc + d * kQueries;
+      _tile_loadd(0, acc0, kWordRow);
+      _tile_loadd(1, acc0 + kTileWords, kWordRow);
+      if constexpr (kTiles == 2) {
+        _tile_loadd(2, acc1, kWordRow);
+        _tile_loadd(3, acc1 + kTileWords, kWordRow);
+      }
+      for (uint32_t s = steps.begin; s < steps.end; ++s) {
+        const Bf16* v = values + size_t{d} * kGroup + s * 4 * kTileWords;
+        _tile_loadd(4, v, kWordRow);
+        _tile_loadd(6, weights(0) + size_t{s} * 2 * kTileWords, kWordRow);
+        _tile_dpbf16ps(0, 4, 6);
+        _tile_loadd(5, v + 2 * kTileWords, kWordRow);
+        _tile_dpbf16ps(1, 5, 6);
+        if constexpr (kTiles == 2) {
+          _tile_loadd(7, weights(1) + size_t{s} * 2 * kTileWords, kWordRow);
+          _tile_dpbf16ps(2, 4, 7);
+          _tile_dpbf16ps(3, 5, 7);
+        }
+      }
+      _tile_stored(0, acc0, kWordRow);
+      _tile_stored(1, acc0 + kTileWords, kWordRow);
+      if constexpr (kTiles == 2) {
+        _tile_stored(2, acc1, kWordRow);
+        _tile_stored(3, acc1 + kTileWords, kWordRow);
+      }
     }
   }
 
   void close(uint32_t head, uint32_t index) const {
     const QueryTile t = tile(head, index);
+    const __m512 inverse = _mm512_div_ps(_mm512_set1_ps(1.0f), _mm512_loadu_ps(t.sum));
+    for (uint32_t d = 0; d < depth_; d += 16) {
+      __m512i words[16];
+      for (uint32_t i = 0; i < 16; ++i) {
+        const __m512 acc = _mm512_loadu_ps(t.acc + (d + i) * kQueries);
+        words[i] = _mm512_castps_si512(_mm512_mul_ps(acc, inverse));
+      }
+      transpose_words(words);
+      for (uint32_t lane = 0; lane < kQueries; ++lane) {
+        _mm512_storeu_si512(scores_ + lane * depth_ + d, words[lane]);
+      }
+    }
     for (uint32_t lane = 0; lane < kQueries && index * kQueries + lane < count_; ++lane) {
       const uint32_t query = index * kQueries + lane;
-      float* acc = t.acc + lane * depth_;
-      const float inverse = 1.0f / t.sum[lane];
-      for (uint32_t d = 0; d < a_.head_dim; ++d) acc[d] *= inverse;
       store_activations(a_.out, a_.out_row + query / a_.group,
-                        a_.out_column + (head * a_.group + query % a_.group) * a_.head_dim, acc,
-                        a_.head_dim);
+                        a_.out_column + (head * a_.group + query % a_.group) * a_.head_dim,
+                        scores_ + lane * depth_, a_.head_dim);
     }
   }
 
@@ -450,6 +520,8 @@ class AmxAttention {
   const uint32_t count_;  // queries
   const uint32_t tiles_;
   const bool in_place_;  // K is read where it stands
+  float* scores_;        // [2][256 positions][16], of the tiles at work
+  Bf16* weights_;        // [2][256 positions][16]
   Bf16* values_;
   Bf16* keys_;
 };

@@ -35,8 +35,10 @@ struct AmxProducts {
   static constexpr uint32_t kRows = kTileRows;
   static constexpr bool kTiledActivations = true;
   static constexpr uint32_t kPanels = 1;
-  /// Steps of k in one go: a panel of this depth is re-read from the second-level cache at most.
-  static constexpr uint32_t kStepsAtOnce = 32;
+  /// Steps of k in one go: so much of a panel stays in the first-level cache for all rows, which
+  /// stream past it. Twice as much comes from the second level as often as the rows do, and that
+  /// alone takes longer than the products; half as much, and the results are moved too often.
+  static constexpr uint32_t kStepsAtOnce = 16;
   static constexpr size_t kPanelStepElements = size_t{kPanelStep} * kPanelOutputs;
   static constexpr size_t kResultBytes = kPanelOutputs * sizeof(float);
   static constexpr size_t kWeightBytes = 2 * kPanelOutputs * sizeof(Bf16);
@@ -70,10 +72,10 @@ struct AmxProducts {
     for (uint32_t s = 0; s < steps; ++s) {
       const Bf16* weights = panel + s * kPanelStepElements;
       ahead.fetch();
-      _tile_loadd(4, x0 + s * kActivationTile, kRowBytes);
+      _tile_stream_loadd(4, x0 + s * kActivationTile, kRowBytes);
       _tile_loadd(6, weights, kWeightBytes);
       _tile_loadd(7, weights + kPanelOutputs, kWeightBytes);
-      _tile_loadd(5, x1 + s * kActivationTile, kRowBytes);
+      _tile_stream_loadd(5, x1 + s * kActivationTile, kRowBytes);
       _tile_dpbf16ps(0, 4, 6);
       _tile_dpbf16ps(1, 4, 7);
       _tile_dpbf16ps(2, 5, 6);

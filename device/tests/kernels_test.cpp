@@ -272,7 +272,7 @@ TEST_CASE("attention of a row has the same bytes alone and among its neighbours"
       c.num_kv_heads = 1 + rng() % 3;
       c.head_dim = 2 * (1 + rng() % 70);
       c.dtype = rng() % 3;
-      const uint32_t group = 1 + rng() % 9, block_size = 8u << rng() % 4, positions = 300;
+      const uint32_t group = 1 + rng() % 9, block_size = 8u << rng() % 4, positions = 700;
       const KvPool pool(c, block_size, ceil_div(positions, block_size));
       std::vector<uint32_t> table(ceil_div(positions, block_size));
       for (uint32_t i = 0; i < table.size(); ++i) {
