@@ -35,6 +35,12 @@ class CpuStep {
   std::string set_rope(const float* cos, const float* sin, uint64_t count) {
     return weights_.set_rope(cos, sin, count);
   }
+  /// See Weights; a step may run on what was adopted once missing_tensor() is empty.
+  PackedWeights packed_weights() const { return weights_.packed(); }
+  std::string adopt_packed(const void* data, size_t bytes) {
+    return weights_.adopt_packed(data, bytes);
+  }
+  bool adopted() const { return weights_.adopted(); }
   /// Empty when a step can run, else the name of the first tensor that was not given.
   std::string missing_tensor() const { return weights_.missing_tensor(); }
 

@@ -13,7 +13,7 @@ constexpr size_t kPageBytes = 4096;
 
 }  // namespace
 
-MemoryRegion::MemoryRegion(size_t bytes, const char* purpose)
+MemoryRegion::MemoryRegion(size_t bytes, const char* purpose, FirstTouch touch)
     : bytes_((bytes + kHugePageBytes - 1) / kHugePageBytes * kHugePageBytes) {
   data_ = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (data_ == MAP_FAILED) {
@@ -22,6 +22,7 @@ MemoryRegion::MemoryRegion(size_t bytes, const char* purpose)
 #if defined(MADV_HUGEPAGE)
   madvise(data_, bytes_, MADV_HUGEPAGE);  // a hint: without it everything is only slower
 #endif
+  if (touch == FirstTouch::kOwner) return;
   volatile unsigned char* at = static_cast<unsigned char*>(data_);
   for (size_t i = 0; i < bytes_; i += kPageBytes) at[i] = 0;
 }

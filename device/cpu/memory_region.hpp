@@ -4,12 +4,18 @@
 
 namespace saccade {
 
-/// Zeroed, page-aligned memory, asked for as huge pages where the kernel has them, and touched at
-/// once: nothing is paged in later, so no step pays for a fault.
+/// Who writes a region's pages first, and so makes them be there.
+enum class FirstTouch {
+  kConstructor,
+  kOwner,  // before any step: what is never written takes no memory
+};
+
+/// Zeroed, page-aligned memory, asked for as huge pages where the kernel has them, and touched
+/// before the first step: nothing is paged in later, so no step pays for a fault.
 class MemoryRegion {
  public:
   /// Throws std::runtime_error naming `purpose` and the size.
-  MemoryRegion(size_t bytes, const char* purpose);
+  MemoryRegion(size_t bytes, const char* purpose, FirstTouch touch = FirstTouch::kConstructor);
   ~MemoryRegion();
   MemoryRegion(const MemoryRegion&) = delete;
   MemoryRegion& operator=(const MemoryRegion&) = delete;

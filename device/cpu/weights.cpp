@@ -5,6 +5,12 @@
 namespace saccade {
 namespace {
 
+/// Raised by whoever changes what packing writes: packed weights of before are then packed anew. A
+/// test holds the bytes of each panel form to this number.
+constexpr uint64_t kPackedVersion = 1;
+/// The packed form ends with a page, so that a file of it can be mapped to the end.
+constexpr size_t kPackedPageBytes = 4096;
+
 size_t element_bytes(uint32_t dtype) {
   if (dtype == SAC_DTYPE_INT8) return 1;
   return dtype == SAC_DTYPE_F32 ? 4 : 2;
@@ -19,8 +25,12 @@ uint64_t mix(uint64_t x) {
 }
 
 /// Layers and experts are below 2^16 (config_check.cpp).
+uint64_t place_number(const TensorPlace& at) {
+  return uint64_t{at.role} << 32 | at.expert << 16 | at.layer;
+}
+
 uint64_t dummy_key(uint64_t seed, const TensorPlace& at) {
-  return mix(mix(seed) ^ (uint64_t{at.role} << 32 | at.expert << 16 | at.layer));
+  return mix(mix(seed) ^ place_number(at));
 }
 
 std::vector<uint32_t> flags_of(const sac_model_config& c) {
@@ -45,20 +55,30 @@ Weights::Weights(const sac_model_config& config, uint32_t max_model_len, const K
       pool_(pool),
       layers_(config.num_layers),
       experts_given_(size_t{config.num_layers} * config.num_experts * 3),
-      region_(lay_out(Layout(nullptr)), "weights") {
-  lay_out(Layout(region_.data()));
+      packed_bytes_(lay_out(nullptr)),
+      region_(std::in_place, packed_bytes_, "weights", FirstTouch::kOwner),
+      packed_(region_->data()),
+      rope_region_(lay_out_rope(Layout(nullptr)), "rope tables") {
+  lay_out(region_->data());
+  lay_out_rope(Layout(rope_region_.data()));
   for (uint32_t l = 0; l < config.num_layers && config.sliding_window != nullptr; ++l) {
     layers_[l].window = config.sliding_window[l];
   }
 }
 
-size_t Weights::lay_out(Layout layout) {
-  if (config_.tied_embeddings == 0) take_matrix(layout, SAC_TENSOR_EMBED, embed_);
-  take_matrix(layout, SAC_TENSOR_LM_HEAD, lm_head_);
-  final_norm_ = layout.take<float>(config_.hidden_size);
+size_t Weights::lay_out(void* packed) {
+  Layout layout(packed);
+  layout_ = mix(kPackedVersion);
+  if (config_.tied_embeddings == 0) take_matrix(layout, {SAC_TENSOR_EMBED, 0, 0}, embed_);
+  take_matrix(layout, {SAC_TENSOR_LM_HEAD, 0, 0}, lm_head_);
+  final_norm_ = take_vector(layout, SAC_TENSOR_FINAL_NORM, 0);
+  for (uint32_t l = 0; l < config_.num_layers; ++l) lay_out_layer(layout, l);
+  return (layout.bytes() + kPackedPageBytes - 1) / kPackedPageBytes * kPackedPageBytes;
+}
+
+size_t Weights::lay_out_rope(Layout layout) {
   cos_ = layout.take<float>(rope_entries());
   sin_ = layout.take<float>(rope_entries());
-  for (uint32_t l = 0; l < config_.num_layers; ++l) lay_out_layer(layout, l);
   return layout.bytes();
 }
 
@@ -67,16 +87,32 @@ void Weights::lay_out_layer(Layout& layout, uint32_t l) {
   for (uint32_t role = SAC_TENSOR_INPUT_NORM; role < SAC_NUM_TENSOR_ROLES; ++role) {
     if (!tensor_used(config_, role, l)) continue;
     if (tensor_role(role).kind == TensorKind::kVector) {
-      layers_[l].vectors[role] = layout.take<float>(tensor_shape(config_, role).cols);
+      layers_[l].vectors[role] = take_vector(layout, role, l);
       continue;
     }
     for (uint32_t e = 0; e < num_copies(config_, role); ++e) {
-      take_matrix(layout, role, *matrix_of({role, l, e}));
+      take_matrix(layout, {role, l, e}, *matrix_of({role, l, e}));
     }
   }
 }
 
-void Weights::take_matrix(Layout& layout, uint32_t role, Matrix& matrix) {
+float* Weights::take_vector(Layout& layout, uint32_t role, uint32_t layer) {
+  float* vector = layout.take<float>(tensor_shape(config_, role).cols);
+  fold_into_layout({role, layer, 0}, layout.bytes(), SAC_DTYPE_F32);
+  return vector;
+}
+
+/// `end` is where the tensor's bytes end.
+void Weights::fold_into_layout(const TensorPlace& at, size_t end, uint32_t dtype) {
+  const TensorShape shape = tensor_shape(config_, at.role);
+  for (const uint64_t part :
+       {place_number(at), uint64_t{dtype}, shape.rows, shape.cols, uint64_t{end}}) {
+    layout_ = mix(layout_ ^ part);
+  }
+}
+
+void Weights::take_matrix(Layout& layout, const TensorPlace& at, Matrix& matrix) {
+  const uint32_t role = at.role;
   const TensorShape shape = tensor_shape(config_, role);
   matrix.n = static_cast<uint32_t>(shape.rows);
   matrix.k = static_cast<uint32_t>(shape.cols);
@@ -85,6 +121,22 @@ void Weights::take_matrix(Layout& layout, uint32_t role, Matrix& matrix) {
   matrix.dtype = quantized ? SAC_DTYPE_INT8 : config_.dtype;
   matrix.panels = layout.take<uint8_t>(
       matrix.num_panels() * panel_elements(matrix.dtype, matrix.k) * element_bytes(matrix.dtype));
+  fold_into_layout(at, layout.bytes(), matrix.dtype);
+}
+
+std::string Weights::adopt_packed(const void* data, size_t bytes) {
+  if (data == nullptr) return "packed weights: data is null";
+  if (reinterpret_cast<uintptr_t>(data) % SAC_LINE_BYTES != 0) {
+    return "packed weights: data is not aligned to " + std::to_string(SAC_LINE_BYTES) + " bytes";
+  }
+  if (bytes != packed_bytes_) {
+    return "packed weights have " + std::to_string(bytes) + " bytes, expected " +
+           std::to_string(packed_bytes_);
+  }
+  lay_out(const_cast<void*>(data));  // nothing writes through it: set_tensor only checks
+  packed_ = data;
+  region_.reset();
+  return "";
 }
 
 Matrix* Weights::matrix_of(const TensorPlace& at) {
@@ -190,6 +242,7 @@ std::string Weights::set_tensor(const TensorPlace& place, uint32_t dtype, uint64
   const std::string wrong = check_tensor(config_, place, dtype, rows, cols);
   if (!wrong.empty()) return wrong;
   if (data == nullptr) return tensor_name(place) + ": data is null";
+  if (adopted()) return mark(place), "";
   if (tensor_role(place.role).kind == TensorKind::kMatrix) {
     PackArgs args = {};
     args.source = data;

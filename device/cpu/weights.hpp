@@ -1,5 +1,6 @@
 // The model's weights in the form that the kernels read.
 #pragma once
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -41,9 +42,18 @@ struct LayerWeights {
   bool given[SAC_NUM_TENSOR_ROLES] = {};
 };
 
+/// All matrices and vectors of a model in one span, as the kernels read them.
+struct PackedWeights {
+  const void* data;
+  size_t bytes;     // whole pages
+  uint64_t layout;  // of what the bytes mean: equal where one model's span can stand for another's
+};
+
 class Weights {
  public:
-  /// Allocates for the whole model. `pool` does the conversions; it is not used before the first.
+  /// Maps memory for the whole model; it is there once it is packed, tensor by tensor, so that the
+  /// process never holds both a large tensor's source and all of what it becomes. `pool` does the
+  /// conversions; it is not used before the first.
   /// Throws std::runtime_error when memory cannot be had.
   Weights(const sac_model_config& config, uint32_t max_model_len, const Kernels& kernels,
           WorkerPool& pool);
@@ -54,6 +64,14 @@ class Weights {
   void fill_dummy(uint64_t seed);
   std::string set_rope(const float* cos, const float* sin, uint64_t count);
   std::string missing_tensor() const;
+
+  /// Complete once every tensor is set.
+  PackedWeights packed() const { return {packed_, packed_bytes_, layout_}; }
+  /// From now on weights are read from `data`, which some device packed with the same layout and
+  /// nobody changes any more; set_tensor then only checks and marks. Gives back the memory that
+  /// would have been packed into. Empty, or what is wrong.
+  std::string adopt_packed(const void* data, size_t bytes);
+  bool adopted() const { return !region_.has_value(); }
 
   const LayerWeights& layer(uint32_t index) const { return layers_[index]; }
   const Matrix& embed() const { return config_.tied_embeddings != 0 ? lm_head_ : embed_; }
@@ -77,12 +95,16 @@ class Weights {
   size_t rope_entries() const {
     return (size_t{max_model_len_} + config_.rope_switch_len) * half_rotary();
   }
-  size_t lay_out(Layout layout);
+  /// Places everything from `packed` on and returns the bytes; null only measures.
+  size_t lay_out(void* packed);
   void lay_out_layer(Layout& layout, uint32_t layer);
+  size_t lay_out_rope(Layout layout);
+  float* take_vector(Layout& layout, uint32_t role, uint32_t layer);
   /// f(place) for each tensor that a model must have, until one returns false.
   template <class F>
   void for_each_needed(F&& f) const;
-  void take_matrix(Layout& layout, uint32_t role, Matrix& matrix);
+  void take_matrix(Layout& layout, const TensorPlace& place, Matrix& matrix);
+  void fold_into_layout(const TensorPlace& place, size_t end, uint32_t dtype);
   Matrix* matrix_of(const TensorPlace& place);
   float* vector_of(const TensorPlace& place);
   void pack_matrix(const Matrix& matrix, PackArgs args, const uint64_t* dummy_key);
@@ -105,7 +127,11 @@ class Weights {
   bool model_given_[3] = {};         // of the roles without a layer
   std::vector<bool> experts_given_;  // [layer][expert][gate, up, down]
   bool rope_given_ = false;
-  MemoryRegion region_;
+  uint64_t layout_ = 0;  // of lay_out, which comes next
+  const size_t packed_bytes_;
+  std::optional<MemoryRegion> region_;  // none if the packed form is another's
+  const void* packed_;
+  MemoryRegion rope_region_;
 };
 
 }  // namespace saccade

@@ -52,8 +52,22 @@ int sac_device_set_tensor(sac_device* d, uint32_t role, uint32_t layer, uint32_t
       [&] { return result(d->cpu->set_tensor(role, layer, dtype, rows, cols, data, expert)); });
 }
 
+int sac_device_packed_weights(const sac_device* d, sac_packed_weights* out) {
+  if (d == nullptr || out == nullptr) return fail(SAC_ERR_ARGUMENT, "device or out is null");
+  if (d->cpu == nullptr) return fail(SAC_ERR_STATE, "this kind of device packs no weights");
+  const saccade::PackedWeights packed = d->cpu->packed_weights();
+  *out = {packed.data, packed.bytes, packed.layout};
+  return 0;
+}
+
+int sac_device_adopt_packed(sac_device* d, const void* data, uint64_t bytes) {
+  if (int code = check_loading(d)) return code;
+  return guarded([&] { return result(d->cpu->adopt_packed(data, bytes)); });
+}
+
 int sac_device_fill_dummy(sac_device* d, uint64_t seed) {
   if (int code = check_loading(d)) return code;
+  if (d->cpu->adopted()) return fail(SAC_ERR_STATE, "packed weights are adopted already");
   return guarded([&] { return d->cpu->fill_dummy(seed), 0; });
 }
 

@@ -160,6 +160,19 @@ void sac_device_destroy(sac_device* device);
  * tensors have rows = 1. layer is 0 for the first three roles, expert for all but an expert's. */
 int sac_device_set_tensor(sac_device* device, uint32_t role, uint32_t layer, uint32_t expert,
                           uint32_t dtype, uint64_t rows, uint64_t cols, const void* data);
+/* All tensors as the CPU device keeps them, in one span: what set_tensor made of them, once each
+ * was set. The same bytes serve any device whose layout is the same, from the same source. */
+typedef struct sac_packed_weights {
+  const void* data; /* the device's */
+  uint64_t bytes;   /* whole pages of 4096 */
+  uint64_t layout;  /* of shapes, element types, places and the packing itself */
+} sac_packed_weights;
+/* SAC_DEVICE_CPU only. */
+int sac_device_packed_weights(const sac_device* device, sac_packed_weights* out);
+/* Weights are read from data from now on: aligned to a page, and as it is until the device is
+ * destroyed. sac_device_set_tensor then checks its arguments and marks the tensor as given, and
+ * copies nothing. */
+int sac_device_adopt_packed(sac_device* device, const void* data, uint64_t bytes);
 /* Random weights from a seed (--load-format dummy), the same for any number of threads. */
 int sac_device_fill_dummy(sac_device* device, uint64_t seed);
 /* Rotary tables, [max_model_len + rope_switch_len][rotary_dim / 2] each, attention scaling already

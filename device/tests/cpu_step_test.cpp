@@ -1,5 +1,6 @@
 // The CPU step against a naive decoder in double, and against itself in other company.
 #include <doctest/doctest.h>
+#include <sys/mman.h>
 
 #include "tests/reference_decoder.hpp"
 #include "tests/step_harness.hpp"
@@ -86,10 +87,25 @@ double prompt_error(const TestModel& m, const Kernels* kernels, uint32_t seed) {
   return error;
 }
 
+/// A copy of a step's packed weights, as a mapped file would be: on a page, never written again.
+struct PackedCopy {
+  explicit PackedCopy(const PackedWeights& packed) : bytes(packed.bytes) {
+    data = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    REQUIRE(data != MAP_FAILED);
+    std::memcpy(data, packed.data, bytes);
+    mprotect(data, bytes, PROT_READ);
+  }
+  ~PackedCopy() { munmap(data, bytes); }
+  void* data;
+  size_t bytes;
+};
+
 /// All records of one request computed alone and at once: prompt records, then `steps` greedy ones.
 std::vector<uint64_t> lone_run(const TestModel& m, const HarnessOptions& o,
-                               const std::vector<uint32_t>& prompt, uint32_t steps) {
+                               const std::vector<uint32_t>& prompt, uint32_t steps,
+                               const PackedCopy* packed = nullptr) {
   StepHarness h(m.config, o);
+  if (packed != nullptr) REQUIRE(h.step->adopt_packed(packed->data, packed->bytes) == "");
   REQUIRE(load(m, *h.step) == "");
   const uint32_t n = static_cast<uint32_t>(prompt.size());
   h.seat_prompt(0, prompt, logprob_params(n));
@@ -318,6 +334,61 @@ TEST_CASE("dummy weights depend on the seed, not on threads") {
   }
   CHECK(runs[0] == runs[1]);
   CHECK(runs[0] != runs[2]);
+}
+
+TEST_CASE("a step on packed weights of another gives the same bytes, and packs nothing") {
+  for (uint32_t seed = 70; seed < 76; ++seed) {
+    TestModel m = random_model(seed, seed % 3);
+    m.config.quantization = seed % 2 == 0 ? SAC_QUANTIZATION_INT8 : SAC_QUANTIZATION_NONE;
+    CAPTURE(seed);
+    const std::vector<uint32_t> prompt = random_tokens(seed, 30, m.config.vocab_size);
+    StepHarness packer(m.config, options_of(nullptr));
+    REQUIRE(load(m, *packer.step) == "");
+    const PackedCopy copy(packer.step->packed_weights());
+    const std::vector<uint64_t> want = lone_run(m, options_of(nullptr), prompt, 4);
+
+    HarnessOptions o = options_of(nullptr, 2);
+    CHECK(lone_run(m, o, prompt, 4, &copy) == want);  // a write to the copy would be a crash
+    StepHarness other(m.config, o);
+    CHECK(other.step->packed_weights().layout == packer.step->packed_weights().layout);
+    CHECK(other.step->adopt_packed(copy.data, copy.bytes) == "");
+    CHECK(other.step->adopted());
+    CHECK(other.step->packed_weights().data == copy.data);
+    CHECK(other.step->missing_tensor() == "embed");  // which are given is told as ever
+  }
+}
+
+TEST_CASE("the layout of packed weights tells apart what differs in memory") {
+  const TestModel m = random_model(4, SAC_DTYPE_BF16);
+  const auto layout_of = [&m](auto change) {
+    sac_model_config c = m.config;
+    change(c);
+    HarnessOptions o = options_of(nullptr);
+    return StepHarness(c, o).step->packed_weights().layout;
+  };
+  const uint64_t base = layout_of([](auto&) {});
+  CHECK(layout_of([](auto& c) { c.rms_norm_eps = 1e-6f; }) == base);  // not in the packed bytes
+  CHECK(layout_of([](auto& c) { c.sliding_window = nullptr; }) == base);
+  CHECK(layout_of([](auto& c) { c.dtype = SAC_DTYPE_F16; }) != base);
+  CHECK(layout_of([](auto& c) { c.quantization = SAC_QUANTIZATION_INT8; }) != base);
+  CHECK(layout_of([](auto& c) { c.tied_embeddings ^= 1; }) != base);
+  CHECK(layout_of([](auto& c) { c.qk_norm ^= 1; }) != base);
+  CHECK(layout_of([](auto& c) { c.vocab_size += 1; }) != base);  // of the same number of panels
+  CHECK(layout_of([](auto& c) { c.num_layers += 1; }) != base);
+  CHECK(layout_of([](auto& c) { c.intermediate_size += 1; }) != base);
+}
+
+TEST_CASE("packed weights that cannot be another's are refused with a sentence") {
+  const TestModel m = random_model(4, SAC_DTYPE_F32);
+  StepHarness h(m.config, options_of(nullptr));
+  const PackedCopy copy(h.step->packed_weights());
+  const std::string bytes = std::to_string(copy.bytes);
+  CHECK(h.step->adopt_packed(nullptr, copy.bytes) == "packed weights: data is null");
+  CHECK(h.step->adopt_packed(copy.data, copy.bytes - 4096) ==
+        "packed weights have " + std::to_string(copy.bytes - 4096) + " bytes, expected " + bytes);
+  CHECK(h.step->adopt_packed(static_cast<char*>(copy.data) + 32, copy.bytes) ==
+        "packed weights: data is not aligned to 128 bytes");
+  CHECK_FALSE(h.step->adopted());
 }
 
 TEST_CASE("a wrong tensor is refused with a sentence that names it") {

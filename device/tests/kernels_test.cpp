@@ -261,6 +261,36 @@ TEST_CASE("packing keeps every weight, from every source type, and a row comes b
   }
 }
 
+TEST_CASE("the bytes of packed panels are those that kPackedVersion stands for, on every set") {
+  // Whoever changes what packing writes changes these numbers and raises kPackedVersion
+  // (cpu/weights.cpp): a file of packed weights outlives the program that wrote it.
+  constexpr uint64_t kWanted[4] = {0x318491d318934fa1u, 0x2105ed4f07fb8200u, 0x6da09b1dcf164f78u,
+                                   0x9bf07d7e41c23787u};  // by dtype
+  constexpr uint32_t kOutputs = 70, kDepth = 200;
+  Rng rng(5);
+  std::vector<float> source(size_t{kOutputs} * kDepth);  // no distribution: libraries differ there
+  for (float& v : source) v = static_cast<float>(static_cast<int32_t>(rng())) * 0x1p-31f;
+  for (const Kernels* k : available_kernels()) {
+    for (uint32_t dtype = SAC_DTYPE_F32; dtype <= SAC_DTYPE_INT8; ++dtype) {
+      CAPTURE(std::string(k->name));
+      CAPTURE(dtype);
+      const size_t num_panels = ceil_div(kOutputs, kPanelOutputs);
+      const size_t elements = num_panels * panel_elements(dtype, kDepth);
+      std::vector<uint32_t> panels(elements, 0xababababu);  // room for four bytes each
+      for (uint32_t p = 0; p < num_panels; ++p) {
+        k->pack({source.data(), SAC_DTYPE_F32, kOutputs, kDepth, dtype, p, panels.data()});
+      }
+      const auto* bytes = reinterpret_cast<const uint8_t*>(panels.data());
+      const size_t element_bytes[] = {4, 2, 2, 1};
+      uint64_t hash = 0xcbf29ce484222325ull;  // FNV-1a
+      for (size_t i = 0; i < elements * element_bytes[dtype]; ++i) {
+        hash = (hash ^ bytes[i]) * 0x100000001b3ull;
+      }
+      CHECK(hash == kWanted[dtype]);
+    }
+  }
+}
+
 TEST_CASE("attention of a row has the same bytes alone and among its neighbours") {
   for (const Kernels* k : available_kernels()) {
     for (uint32_t seed = 1; seed <= 40; ++seed) {

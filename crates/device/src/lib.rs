@@ -5,14 +5,18 @@
 
 mod api;
 pub mod cuda;
+mod packed;
 pub mod sim;
 mod sys;
 
+use std::path::Path;
 use std::ptr::NonNull;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use api::{Api, LINKED};
-use saccade_model::{ModelConfig, RopeTables, Weights};
+use saccade_model::{ModelConfig, RopeTables, TensorRef, Weights};
+
+pub use packed::PackedUse;
 
 /// What the device plane answered, in its own words.
 #[derive(Debug, thiserror::Error)]
@@ -172,6 +176,8 @@ pub fn kv_block_bytes(model: &ModelConfig, dtype_bytes: u64, block_size: u32) ->
 struct Handle {
     device: NonNull<sys::SacDevice>,
     api: &'static Api,
+    /// What the device's weights are read from, if they were not packed; dropped after it.
+    packed: OnceLock<memmap2::Mmap>,
 }
 
 // SAFETY: the C++ object has no thread affinity; the methods that change it take &mut Device, and
@@ -281,7 +287,9 @@ impl Device {
         let code = unsafe { (api.sac_device_create)(&c_config, c_model_ptr, vocab_size, &mut out) };
         api.check("create device", code)?;
         match NonNull::new(out) {
-            Some(device) => Ok(Device { handle: Arc::new(Handle { device, api }) }),
+            Some(device) => {
+                Ok(Device { handle: Arc::new(Handle { device, api, packed: OnceLock::new() }) })
+            }
             None => Err(error("create device", "no device came back".into())),
         }
     }
@@ -298,26 +306,96 @@ impl Device {
     pub fn load(&mut self, weights: &Weights, mut progress: impl FnMut(u64)) -> Result<()> {
         let mut done_bytes = 0;
         for tensor in weights.iter() {
-            let (rows, cols) = (tensor.rows, tensor.cols);
-            // SAFETY: data holds rows * cols elements of dtype, which Weights checked.
-            let code = unsafe {
-                (self.api().sac_device_set_tensor)(
-                    self.raw(),
-                    tensor.role.code(),
-                    tensor.layer,
-                    tensor.expert,
-                    tensor.dtype.code(),
-                    rows,
-                    cols,
-                    tensor.data.as_ptr().cast(),
-                )
-            };
-            self.api().check("load weights", code)?;
+            self.set_tensor(&tensor)?;
             weights.release(&tensor);
             done_bytes += tensor.data.len() as u64;
             progress(done_bytes);
         }
         Ok(())
+    }
+
+    /// Loads all tensors through a folder of packed weights: from its file for this model and this
+    /// layout if there is one, else as [`Device::load`] does, and writes that file for the next
+    /// start. Trouble with the folder costs the time of packing, never an answer. `progress` is
+    /// told bytes done, and of how many.
+    pub fn load_packed(
+        &mut self,
+        weights: &Weights,
+        dir: &Path,
+        mut progress: impl FnMut(u64, u64),
+    ) -> Result<PackedUse> {
+        let own = self.packed_weights()?;
+        let entry = packed::Entry::new(dir, weights, own.layout, own.bytes);
+        let mut refused = None;
+        if let Ok(entry) = &entry {
+            match entry.open(|done_bytes| progress(done_bytes, own.bytes)) {
+                Ok(Some(mapped)) => return self.adopt(weights, entry, mapped),
+                Ok(None) => {}
+                Err(reason) => refused = Some(format!("{} {reason}", entry.path().display())),
+            }
+        }
+        let total_bytes = weights.total_bytes();
+        self.load(weights, |done_bytes| progress(done_bytes, total_bytes))?;
+        let kept = match entry {
+            Ok(entry) => {
+                // SAFETY: the device's own memory, packed by now and not written again; it stays
+                // while the handle lives, and nothing is kept of it.
+                let payload =
+                    unsafe { std::slice::from_raw_parts(own.data.cast(), own.bytes as usize) };
+                let written = entry.write(payload);
+                written.map(|()| (entry.path().to_owned(), entry.file_bytes()))
+            }
+            Err(error) => Err(format!("the model's files cannot be identified: {error}")),
+        };
+        Ok(PackedUse::Packed { refused, kept })
+    }
+
+    /// Reads weights from a mapped file from now on.
+    fn adopt(
+        &mut self,
+        weights: &Weights,
+        entry: &packed::Entry,
+        mapped: packed::Mapped,
+    ) -> Result<PackedUse> {
+        let locked = mapped.locked;
+        let map = self.handle.packed.get_or_init(|| mapped.map);
+        let payload = &map[mapped.payload];
+        let (data, bytes) = (payload.as_ptr().cast(), payload.len() as u64);
+        // SAFETY: the map belongs to the handle, which drops it after the device.
+        let code = unsafe { sys::sac_device_adopt_packed(self.raw(), data, bytes) };
+        self.api().check("adopt packed weights", code)?;
+        for tensor in weights.iter() {
+            self.set_tensor(&tensor)?; // marks it as given; its data is not looked at
+        }
+        let (path, bytes) = (entry.path().to_owned(), entry.file_bytes());
+        Ok(PackedUse::Mapped { path, bytes, locked })
+    }
+
+    fn packed_weights(&self) -> Result<sys::SacPackedWeights> {
+        if !std::ptr::eq(self.api(), &LINKED) {
+            return Err(error("packed weights", "are the cpu device's only".into()));
+        }
+        let mut out = sys::SacPackedWeights { data: std::ptr::null(), bytes: 0, layout: 0 };
+        // SAFETY: the handle is valid and of the linked library; `out` is writable.
+        let code = unsafe { sys::sac_device_packed_weights(self.raw(), &mut out) };
+        self.api().check("packed weights", code).map(|()| out)
+    }
+
+    fn set_tensor(&mut self, tensor: &TensorRef<'_>) -> Result<()> {
+        // SAFETY: data holds rows * cols elements of dtype, which Weights checked.
+        let code = unsafe {
+            (self.api().sac_device_set_tensor)(
+                self.raw(),
+                tensor.role.code(),
+                tensor.layer,
+                tensor.expert,
+                tensor.dtype.code(),
+                tensor.rows,
+                tensor.cols,
+                tensor.data.as_ptr().cast(),
+            )
+        };
+        self.api().check("load weights", code)
     }
 
     /// Random weights of a seed.

@@ -71,6 +71,15 @@ pub(crate) struct SacPolicyConfig {
     pub slo_tbt_s: f32,
 }
 
+/// `sac_packed_weights`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct SacPackedWeights {
+    pub data: *const c_void,
+    pub bytes: u64,
+    pub layout: u64,
+}
+
 /// The opaque `sac_device`.
 #[repr(C)]
 pub(crate) struct SacDevice {
@@ -96,6 +105,13 @@ unsafe extern "C" {
         rows: u64,
         cols: u64,
         data: *const c_void,
+    ) -> c_int;
+    pub fn sac_device_packed_weights(device: *const SacDevice, out: *mut SacPackedWeights)
+    -> c_int;
+    pub fn sac_device_adopt_packed(
+        device: *mut SacDevice,
+        data: *const c_void,
+        bytes: u64,
     ) -> c_int;
     pub fn sac_device_fill_dummy(device: *mut SacDevice, seed: u64) -> c_int;
     pub fn sac_device_set_rope(

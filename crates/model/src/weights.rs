@@ -3,6 +3,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
+use std::io;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 
 use memmap2::{Advice, Mmap, UncheckedAdvice};
@@ -19,6 +21,8 @@ const SINGLE_FILE: &str = "model.safetensors";
 const INDEX_FILE: &str = "model.safetensors.index.json";
 /// Tensors that old checkpoints have and nobody reads.
 const IGNORED_SUFFIX: &str = "rotary_emb.inv_freq";
+/// What [`Weights::identify`] reads of each tensor.
+const SAMPLE_BYTES: usize = 4096;
 
 /// One tensor of the model, borrowed from the mapped file.
 #[derive(Clone, Copy, Debug)]
@@ -49,6 +53,7 @@ pub struct Weights {
 /// One mapped file.
 struct Shard {
     name: String,
+    file: File,
     map: Mmap,
     tensors: BTreeMap<String, HeaderTensor>,
 }
@@ -118,6 +123,43 @@ impl Weights {
             // Only a hint: where it fails, pages stay.
             unsafe { shard.map.unchecked_advise_range(advice, offset, len) }.ok();
         }
+    }
+
+    /// Gives `sink` everything that the tensors are recognised by, wherever the folder stands:
+    /// of each file its length and the time of its last change; of each tensor its role, type,
+    /// shape and place in its file, and 4 KiB from its middle.
+    ///
+    /// Files of another training, of another format or changed in place differ in this. What it
+    /// does not tell apart: files of the same length and time, to the nanosecond, whose tensors
+    /// differ only outside of the samples. Reading all of them would take as long as what
+    /// recognising them saves.
+    ///
+    /// # Errors
+    /// A file that cannot be read.
+    pub fn identify(&self, mut sink: impl FnMut(&[u8])) -> io::Result<()> {
+        for shard in &self.shards {
+            let metadata = shard.file.metadata()?;
+            sink(&metadata.len().to_le_bytes());
+            sink(&metadata.mtime().to_le_bytes());
+            sink(&metadata.mtime_nsec().to_le_bytes());
+        }
+        let mut sample = [0; SAMPLE_BYTES];
+        for entry in &self.entries {
+            let (role, dtype) = (entry.role.code(), entry.dtype.code());
+            for number in [role, entry.layer, entry.expert, dtype, entry.shard as u32] {
+                sink(&number.to_le_bytes());
+            }
+            for number in [entry.rows, entry.cols, entry.bytes.start as u64] {
+                sink(&number.to_le_bytes());
+            }
+            let len = entry.bytes.len().min(SAMPLE_BYTES);
+            let middle = entry.bytes.start + (entry.bytes.len() - len) / 2;
+            // Not through the map, which reads ahead some megabytes at each place.
+            let sample = &mut sample[..len];
+            self.shards[entry.shard].file.read_exact_at(sample, middle as u64)?;
+            sink(sample);
+        }
+        Ok(())
     }
 
     /// Bytes of all tensors of [`Weights::iter`], for a progress bar.
@@ -278,7 +320,7 @@ impl Shard {
         let tensors = parse_safetensors_header(name, &map)?;
         // Read-ahead is a hint: a kernel that refuses it only loads more slowly.
         map.advise(Advice::Sequential).ok();
-        Ok(Self { name: name.to_owned(), map, tensors })
+        Ok(Self { name: name.to_owned(), file, map, tensors })
     }
 }
 

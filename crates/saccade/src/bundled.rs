@@ -13,7 +13,12 @@ pub(crate) fn unpack(parent: &std::path::Path) -> anyhow::Result<std::path::Path
     std::fs::create_dir_all(&folder).with_context(|| format!("create {}", folder.display()))?;
     for (name, bytes) in FILES {
         let path = folder.join(name);
-        std::fs::write(&path, bytes).with_context(|| format!("write {}", path.display()))?;
+        let unpacked = std::fs::write(&path, bytes).and_then(|()| {
+            // The same time at each start: files are recognised by it (--packed-weights-cache).
+            let file = std::fs::File::options().write(true).open(&path)?;
+            file.set_modified(std::time::UNIX_EPOCH)
+        });
+        unpacked.with_context(|| format!("write {}", path.display()))?;
     }
     Ok(folder)
 }

@@ -1,9 +1,12 @@
 //! A device plane process: read the model, join the ring, tick until told to stop.
 
+use std::path::Path;
+use std::time::Instant;
+
 use anyhow::Context;
 use saccade_device::{
-    Device, DeviceConfig, DeviceKind, LoadPhase, PolicyConfig, PrefillPolicy, Quantization,
-    RegionMemory, SchedulingPolicy, StopHandle, kv_block_bytes, report_progress,
+    Device, DeviceConfig, DeviceKind, LoadPhase, PackedUse, PolicyConfig, PrefillPolicy,
+    Quantization, RegionMemory, SchedulingPolicy, StopHandle, kv_block_bytes, report_progress,
 };
 use saccade_host::CpuSet;
 use saccade_model::{Dtype, DtypeChoice, ModelConfig, ModelFolder, Weights};
@@ -83,6 +86,7 @@ fn prepare(args: &ServeArgs, region: &Region) -> anyhow::Result<Device> {
     let scratch = model_source::scratch()?;
     let folder = model_source::open(&args.model, scratch.path())?;
     let model = folder.config()?;
+    check_packed_weights_cache(args)?;
     match &args.device.device {
         DeviceName::Null => null_device(args, &model),
         DeviceName::Sim(name) => emulated::device(args, name, &model),
@@ -90,6 +94,22 @@ fn prepare(args: &ServeArgs, region: &Region) -> anyhow::Result<Device> {
         DeviceName::Cuda => gpu::device(args, &model, &folder, region),
         DeviceName::CudaNull => gpu::null_device(args, &model),
     }
+}
+
+/// Refuses the flag where nothing would be packed.
+fn check_packed_weights_cache(args: &ServeArgs) -> anyhow::Result<()> {
+    if args.model.packed_weights_cache.is_none() {
+        return Ok(());
+    }
+    anyhow::ensure!(
+        args.device.device == DeviceName::Cpu,
+        "--packed-weights-cache: only --device cpu packs weights"
+    );
+    anyhow::ensure!(
+        args.model.load_format != LoadFormat::Dummy,
+        "--packed-weights-cache: weights of --load-format dummy are never kept"
+    );
+    Ok(())
 }
 
 fn null_device(args: &ServeArgs, model: &ModelConfig) -> anyhow::Result<Device> {
@@ -120,7 +140,12 @@ fn cpu_device(
         QuantizationArg::Int8 => Quantization::Int8,
     };
     let mut device = Device::create(&config, Some((model, dtype)), model.vocab_size)?;
-    load(&mut device, weights.as_ref(), args.model.seed, region)?;
+    let started = Instant::now();
+    match (&args.model.packed_weights_cache, &weights) {
+        (Some(dir), Some(weights)) => load_packed(&mut device, weights, dir, region)?,
+        _ => load(&mut device, weights.as_ref(), args.model.seed, region)?,
+    }
+    tracing::info!(took = ?started.elapsed(), "weights loaded");
     device.set_rope(&model.rope_tables(budget.max_model_len))?;
     device.finish_load()?;
     log_ready(&config, dtype, block_bytes);
@@ -153,9 +178,7 @@ pub(crate) fn load(
         tracing::warn!(seed, "weights are random (--load-format dummy)");
         return Ok(device.fill_dummy(seed)?);
     };
-    for name in weights.unexpected() {
-        tracing::warn!(tensor = name, "not used by this architecture");
-    }
+    warn_of_unexpected(weights);
     let total = weights.total_bytes();
     report_progress(region, LoadPhase::Loading, 0, total)?;
     device.load(weights, |done| {
@@ -163,6 +186,46 @@ pub(crate) fn load(
         report_progress(region, LoadPhase::Loading, done, total).ok();
     })?;
     Ok(())
+}
+
+/// Loads through the folder of --packed-weights-cache, and says what came of it.
+fn load_packed(
+    device: &mut Device,
+    weights: &Weights,
+    dir: &Path,
+    region: &Region,
+) -> anyhow::Result<()> {
+    warn_of_unexpected(weights);
+    report_progress(region, LoadPhase::Loading, 0, weights.total_bytes())?;
+    let outcome = device.load_packed(weights, dir, |done, total| {
+        // As in load.
+        report_progress(region, LoadPhase::Loading, done, total).ok();
+    })?;
+    match outcome {
+        PackedUse::Mapped { path, bytes, locked } => {
+            let (path, mib) = (path.display(), bytes >> 20);
+            tracing::info!(%path, mib, locked, "packed weights mapped; nothing was packed");
+        }
+        PackedUse::Packed { refused, kept } => {
+            if let Some(reason) = refused {
+                tracing::warn!(%reason, "packed weights not used; packed anew");
+            }
+            match kept {
+                Ok((path, bytes)) => {
+                    let (path, mib) = (path.display(), bytes >> 20);
+                    tracing::info!(%path, mib, "packed weights written for the next start");
+                }
+                Err(reason) => tracing::warn!(%reason, "packed weights not kept"),
+            }
+        }
+    }
+    Ok(())
+}
+
+fn warn_of_unexpected(weights: &Weights) {
+    for name in weights.unexpected() {
+        tracing::warn!(tensor = name, "not used by this architecture");
+    }
 }
 
 pub(crate) fn device_config(

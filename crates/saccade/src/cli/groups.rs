@@ -32,6 +32,10 @@ pub(crate) struct ModelArgs {
     /// Where weights come from
     #[arg(long, value_enum, default_value_t = LoadFormat::Auto, env = "SACCADE_LOAD_FORMAT")]
     pub load_format: LoadFormat,
+    /// Folder for packed weights (--device cpu): the first start with a model writes them, as much
+    /// again as they take in memory, and later ones map them instead of packing [default: none]
+    #[arg(long, value_name = "DIR", env = "SACCADE_PACKED_WEIGHTS_CACHE")]
+    pub packed_weights_cache: Option<PathBuf>,
     /// Tokens of a sequence, prompt and output [default: the model's, or what the KV memory holds]
     #[arg(long, value_name = "TOKENS", env = "SACCADE_MAX_MODEL_LEN")]
     pub max_model_len: Option<u32>,
