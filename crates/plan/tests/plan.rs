@@ -78,7 +78,7 @@ fn who_finds_no_slot_is_refused_and_counts_as_missed() {
         let attained = |name: &str| row["attainment"][name].as_f64().expect("a share");
         assert!(share > 0.5, "{share}");
         assert_eq!(row["unfinished"], 0);
-        assert!(attained("goodput") <= attained("ttft") && attained("ttft") <= 1.0 - share);
+        assert!(attained("goodput") <= attained("ttft") && attained("ttft") <= 1.0 - share + 1e-12);
         // 64 at once are few: whoever was taken keeps its TBT.
         assert_eq!(attained("tbt_mean"), 1.0);
     }
