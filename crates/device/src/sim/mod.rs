@@ -255,7 +255,8 @@ fn abi_matches() -> bool {
 }
 
 /// Runs `requests` over `ring` on a device of `device`'s bounds and policies (its kind is ignored)
-/// until all have ended or `limit_ns` of virtual time have passed; the state is sampled every `sample_ns`.
+/// until all have ended or `limit_ns` of virtual time have passed; the state is sampled every
+/// `sample_ns`.
 ///
 /// # Errors
 /// If a field of a configuration or of a request is out of bounds, or memory runs out.
