@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # What the policies come to on named devices, SIMULATED (docs/plan.md): tables, JSON and pages of `saccade plan`.
 #   bench/plan.sh             all of it, into bench/results/<date>-<commit>-plan-simulated
-#   bench/plan.sh qwen xfer   only those: qwen bursts naive xfer capacity sustained one_tier models seeds fleet
+#   bench/plan.sh qwen xfer   only those: qwen bursts naive xfer capacity one_tier models sustained seeds fleet
 # qwen: Qwen2.5-32B on GH200 at 5 to 20 requests/s; bursts: the same with bursty arrivals; naive: the same with copies
 # segment by segment; xfer: LVF by blocks that may change hands per step, with both engines; capacity: by multiples of
-# the capacity; sustained: beyond it for ten and for twenty minutes in place of two; one_tier: for ten minutes, without
-# host memory for KV; models: Qwen2.5-32B, Llama-3-8B and Mixtral-8x7B, ShareGPT-like for ten and LMSYS-like for five
-# minutes; seeds: the spread over five seeds; fleet: devices needed.
+# the capacity, for two minutes; one_tier: for ten minutes, without host memory for KV; models: Qwen2.5-32B, Llama-3-8B
+# and Mixtral-8x7B, ShareGPT-like and LMSYS-like, below the capacity for five minutes; sustained: the same beyond it, for
+# ten and for twenty minutes; seeds: the spread over five seeds; fleet: devices needed.
 #   SACCADE_BENCH_BINARY    a `saccade` that is built already
 #   SACCADE_BENCH_OUT       the folder
 #   SACCADE_PLAN_POLICIES   (fcfs,wf,sf,lvf,goodput)
@@ -42,29 +42,30 @@ step_capacity() {
   plan qwen-capacity --policy "$policies" --rate $ladder
   plan qwen-capacity-bursts --policy "$policies" --rate $ladder --burstiness 0.25
 }
-step_sustained() {
-  local seconds
-  for seconds in 600 1200; do
-    plan "qwen-sustained-$seconds" --policy "$policies" --rate 1.05x,1.15x,1.3x --duration "$seconds"
-  done
-}
 # What a device without host memory makes of it: who gives up blocks is computed again.
 step_one_tier() {
   local host=(--kv-offloading-size 0)
   plan qwen-one-tier --policy "$policies" --rate $ladder --duration 600
 }
-step_models() {
-  local model workload rows duration
+# each_model SUFFIX FLAGS...: every model with both kinds of lengths.
+each_model() {
+  local suffix=$1 model workload rows
+  shift
   for workload in sharegpt lmsys; do
-    # Requests of LMSYS-like lengths are three times as many a second: five minutes of them are as long a load.
-    duration=$([ "$workload" = lmsys ] && echo 300 || echo 600)
     for model in Llama-3-8B Mixtral-8x7B Qwen2.5-32B; do
       # A step of Llama-3-8B with the sequences that fit beside 4,096 rows is longer than the target of 100 ms: whoever
       # fills more steps would be measured by that. With 2,560 rows a full step keeps it.
       rows=$([ "$model" = Llama-3-8B ] && echo 2560 || echo 4096)
-      plan "$model-$workload" --model $model --workload $workload --policy "$policies" --rate $ladder \
-        --duration "$duration" --max-num-seqs $((rows < 3072 ? rows : 3072)) --max-num-batched-tokens "$rows"
+      plan "$model-$workload-$suffix" --model $model --workload $workload --policy "$policies" \
+        --max-num-seqs $((rows < 3072 ? rows : 3072)) --max-num-batched-tokens "$rows" "$@"
     done
+  done
+}
+step_models() { each_model below --rate 0.8x,0.95x --duration 300; }
+step_sustained() {
+  local seconds
+  for seconds in 600 1200; do
+    each_model "$seconds" --rate 1.05x,1.15x,1.3x --duration "$seconds"
   done
 }
 step_seeds() {
@@ -77,6 +78,6 @@ step_fleet() {
   plan fleet-h100 --model Llama-3-8B --device H100 --policy "$policies" --rate 100,400 --find-devices
 }
 
-steps=(qwen bursts naive xfer capacity sustained one_tier models seeds fleet)
+steps=(qwen bursts naive xfer capacity one_tier models sustained seeds fleet)
 [ $# -eq 0 ] || steps=("$@")
 for step in "${steps[@]}"; do "step_$step"; done

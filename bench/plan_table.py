@@ -35,11 +35,24 @@ def share(name):
     return lambda row: f"{row['attainment'][name] * 100:.1f}"
 
 
+def refused(row):
+    return f"{row.get('refused', 0) / row['requests'] * 100:.1f}"
+
+
+def capacity(plan):
+    found = plan.get("capacity")  # not in saccade-plan/1
+    text = f"capacity {plan['capacity_rps']:.1f} requests/s"
+    if found is None:
+        return text
+    seqs = f"at most {found['num_seqs']} at once keep it" if found["num_seqs"] else "nobody keeps it"
+    return f"{text} within the TBT target ({seqs}), all at once {found['flood_rps']:.1f}"
+
+
 def show(path):
     plan = json.loads(path.read_text())
     print(f"### {path.stem}\n")
     print(f"{plan['model']} on {plan['device']}, {plan['kv_tokens']:,} tokens of KV, {plan['copies']} copies, "
-          f"burstiness {plan['burstiness']}, seed {plan['seed']}; capacity {plan['capacity_rps']:.1f} requests/s.\n")
+          f"burstiness {plan['burstiness']}, seed {plan['seed']}; {capacity(plan)}.\n")
     if "fleets" in plan:
         print("| requests/s | policy | devices | goodput, % | with one less, % |\n|---|---|---|---|---|")
         for f in plan["fleets"]:
@@ -50,6 +63,7 @@ def show(path):
         return
     for name, title in (GOODPUT, TTFT, TBT_MEAN, TBT_TOKEN, TBT_P99):
         table(plan, title, share(name))
+    table(plan, "Refused, %", refused)
     table(plan, "Output tokens/s", lambda r: f"{r['output_tokens_per_s']:,.0f}")
     table(plan, "TTFT P99 / longest, s", lambda r: f"{r['ttft']['p99']:.1f} / {r['ttft']['max']:.1f}")
     table(plan, "TBT P99, ms", lambda r: f"{r['tbt']['p99'] * 1e3:.0f}")
@@ -64,9 +78,10 @@ def speed(rows):
 def summary(plans):
     """goodput beside the best of the others, one line per file and rate."""
     print("### `goodput` beside the best of the others\n")
-    print("| file | requests/s (× capacity) | goodput, %: `goodput` | best other"
-          " | 0.9 of capacity ÷ rate | mean TBT in time, %: `goodput` / `fcfs` | gaps in time | longest TTFT, s |")
-    print("|---|---|---|---|---|---|---|---|")
+    print("| file | requests/s (× capacity) | goodput, %: `goodput` | best other | ahead by"
+          " | 0.9 of capacity ÷ rate | mean TBT in time, %: `goodput` / `fcfs` | gaps in time | longest TTFT, s"
+          " | refused, % |")
+    print("|---" * 10 + "|")
     for name, plan in plans:
         for rate in dict.fromkeys(r["rate_rps"] for r in plan["rows"]):
             rows = {r["policy"]: r for r in plan["rows"] if r["rate_rps"] == rate}
@@ -75,9 +90,11 @@ def summary(plans):
             ours, fcfs, times = rows.pop("goodput"), rows["fcfs"], rate / plan["capacity_rps"]
             best = max(rows.values(), key=lambda r: r["attainment"]["goodput"])
             wanted = f"{90 / times:.0f}" if times > 1 else "–"
-            cells = [f"{share('goodput')(ours)}", f"{share('goodput')(best)} (`{best['policy']}`)", wanted]
+            ahead = (ours["attainment"]["goodput"] - best["attainment"]["goodput"]) * 100
+            cells = [share("goodput")(ours), f"{share('goodput')(best)} (`{best['policy']}`)", f"{ahead:.1f}", wanted]
             cells += [f"{share(what)(ours)} / {share(what)(fcfs)}" for what in ("tbt_mean", "tbt_per_token")]
             cells.append(f"{ours['ttft']['max']:.0f} / {fcfs['ttft']['max']:.0f}")
+            cells.append(f"{refused(ours)} / {refused(fcfs)}")
             print(f"| {name} | {rate:.1f} ({times:.2f} ×) | " + " | ".join(cells) + " |")
     print()
 

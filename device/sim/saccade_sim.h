@@ -57,6 +57,15 @@ typedef struct sac_sim_config {
   uint64_t seed; /* of the host's stalls */
 } sac_sim_config;
 
+#define SAC_SIM_QUEUE 0u  /* who finds every slot taken waits in front of the ring */
+#define SAC_SIM_REFUSE 1u /* who finds every slot taken is refused and gone, as with a 429 */
+
+/* The ring of a run in virtual time, and what its frontend does when it is full. */
+typedef struct sac_sim_ring {
+  uint32_t num_slots; /* SAC_SLOT_GRANULE .. SAC_MAX_SLOTS, a multiple of SAC_SLOT_GRANULE */
+  uint32_t when_full; /* SAC_SIM_QUEUE or SAC_SIM_REFUSE */
+} sac_sim_ring;
+
 /* One request of a workload. Ordered by arrival. */
 typedef struct sac_sim_request {
   uint64_t arrival_ns;
@@ -87,6 +96,7 @@ typedef struct sac_sim_result {
   uint64_t host_ns; /* host time on the path of steps, summed */
   uint64_t num_samples;
   uint64_t num_unfinished; /* requests that had not ended at the limit of time */
+  uint64_t num_refused;    /* requests that found no free slot */
   uint64_t preemptions;    /* blocks taken, KV computed again later */
   uint64_t recomputed_tokens;
   uint64_t prefill_tokens;
@@ -103,14 +113,14 @@ typedef struct sac_sim_result {
 /* Lets another language check its mirror of the structs above: their sizes, mixed. */
 uint64_t sac_sim_abi(void);
 
-/* Runs `requests` through the scheduler of `device` (kind is ignored) in virtual time, until all
- * have ended or limit_ns has passed. token_ns[] gets the time of each token: request i's tokens
- * stand behind those of requests 0 .. i-1, output_len each; SAC_SIM_NEVER where none came. samples
- * gets one entry per sample_ns of virtual time, at most sample_capacity; 0: none. */
+/* Runs `requests` over `ring` through the scheduler of `device` (kind is ignored) in virtual time,
+ * until all have ended or limit_ns has passed. token_ns[] gets the time of each token: request i's
+ * tokens stand behind those of requests 0 .. i-1, output_len each; SAC_SIM_NEVER where none came.
+ * samples gets one entry per sample_ns of virtual time, at most sample_capacity; 0: none. */
 int sac_sim_run(const sac_device_config* device, const sac_sim_config* config,
-                const sac_sim_request* requests, uint64_t num_requests, uint64_t limit_ns,
-                uint64_t* token_ns, sac_sim_sample* samples, uint64_t sample_capacity,
-                uint64_t sample_ns, sac_sim_result* result);
+                const sac_sim_ring* ring, const sac_sim_request* requests, uint64_t num_requests,
+                uint64_t limit_ns, uint64_t* token_ns, sac_sim_sample* samples,
+                uint64_t sample_capacity, uint64_t sample_ns, sac_sim_result* result);
 
 /* Seconds that a step takes: rows of all sequences, sampled rows, positions that each sequence
  * reads (summed), and pairs of row and position (summed). */

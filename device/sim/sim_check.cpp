@@ -1,5 +1,7 @@
 #include "sim/sim_check.hpp"
 
+#include "abi/wire.h"
+
 namespace saccade::sim {
 namespace {
 
@@ -56,6 +58,16 @@ std::string check_sim_config(const sac_sim_config& c) {
   b.in("host stall_odds", c.host.stall_odds, 0, 1);
   b.in("host stall_s", c.host.stall_s, 0, kMaxSeconds);
   b.in("host drives", c.host.drives, 0, 1);
+  return b.first();
+}
+
+std::string check_sim_ring(const sac_sim_ring& ring) {
+  RealBounds b;
+  b.in("num_slots", ring.num_slots, SAC_SLOT_GRANULE, SAC_MAX_SLOTS);
+  b.in("when_full", ring.when_full, SAC_SIM_QUEUE, SAC_SIM_REFUSE);
+  if (b.first().empty() && ring.num_slots % SAC_SLOT_GRANULE != 0)
+    return "num_slots is " + std::to_string(ring.num_slots) + ", not a multiple of " +
+           std::to_string(SAC_SLOT_GRANULE);
   return b.first();
 }
 

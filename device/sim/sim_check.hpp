@@ -9,6 +9,9 @@ namespace saccade::sim {
 /// Empty, or a sentence that names the field and the bound.
 std::string check_sim_config(const sac_sim_config& c);
 
+/// As above.
+std::string check_sim_ring(const sac_sim_ring& ring);
+
 /// As above; max_model_len: of the device that the requests are for.
 std::string check_requests(const sac_sim_request* requests, uint64_t count, uint32_t max_model_len);
 

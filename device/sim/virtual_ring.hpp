@@ -7,9 +7,8 @@
 
 namespace saccade::sim {
 
-/// Shape of the ring: every slot that the ABI allows, and the smallest output rings.
+/// The output rings are the smallest that there are.
 struct VirtualRing {
-  static constexpr uint32_t kSlots = SAC_MAX_SLOTS;
   RingView view = {};
   sac_frontend_line* frontend = nullptr;
   uint32_t* doorbells = nullptr;
@@ -17,8 +16,8 @@ struct VirtualRing {
   sac_descriptor* descriptors = nullptr;
 
   /// Hands out every part of the ring from `at`, which must be zeroed; measures with a null one.
-  void lay_out(Layout& at, uint32_t max_model_len) {
-    view.num_slots = kSlots;
+  void lay_out(Layout& at, uint32_t num_slots, uint32_t max_model_len) {
+    view.num_slots = num_slots;
     view.num_frontends = 1;
     view.out_ring_words = SAC_MIN_OUT_RING_WORDS;
     view.arena_bytes =
@@ -28,11 +27,11 @@ struct VirtualRing {
     view.acks = at.take<sac_frontend_ack>(1);
     view.wake = at.take<sac_wake>(1);
     view.frontends = frontend = at.take<sac_frontend_line>(1);
-    view.doorbells = doorbells = at.take<uint32_t>(kSlots);
-    view.cursors = cursors = at.take<uint32_t>(kSlots);
-    view.status = at.take<sac_status>(kSlots);
-    view.descriptors = descriptors = at.take<sac_descriptor>(kSlots);
-    view.out_rings = at.take<uint64_t>(size_t{kSlots} * view.out_ring_words);
+    view.doorbells = doorbells = at.take<uint32_t>(num_slots);
+    view.cursors = cursors = at.take<uint32_t>(num_slots);
+    view.status = at.take<sac_status>(num_slots);
+    view.descriptors = descriptors = at.take<sac_descriptor>(num_slots);
+    view.out_rings = at.take<uint64_t>(size_t{num_slots} * view.out_ring_words);
     view.arena = at.take<unsigned char>(view.arena_bytes);
   }
 

@@ -14,25 +14,27 @@ double block_bytes(const sac_device_config& device, const sac_sim_config& config
 }  // namespace
 
 VirtualRun::VirtualRun(const sac_device_config& device, const sac_sim_config& config,
-                       const sac_sim_request* requests, uint64_t num_requests, const RunOutput& out)
+                       const sac_sim_ring& ring, const sac_sim_request* requests,
+                       uint64_t num_requests, const RunOutput& out)
     : link_(config.hardware, block_bytes(device, config)),
       copies_(link_, clock_ns_),
       step_(config, link_, clock_ns_),
       requests_(requests),
       num_requests_(num_requests),
+      refuses_(ring.when_full == SAC_SIM_REFUSE),
       first_token_(num_requests),
-      request_of_(VirtualRing::kSlots),
+      request_of_(ring.num_slots),
       out_(out) {
   s_.limits = limits_of(device, kVocab);
-  s_.limits.num_slots = VirtualRing::kSlots;
+  s_.limits.num_slots = ring.num_slots;
   s_.limits.num_frontends = 1;
   Layout measure(nullptr);
   lay_out(s_, measure);
-  ring_.lay_out(measure, s_.limits.max_model_len);
+  ring_.lay_out(measure, ring.num_slots, s_.limits.max_model_len);
   if (!memory_.map(measure.bytes())) throw std::bad_alloc();
   Layout hand_out(memory_.data());
   lay_out(s_, hand_out);
-  ring_.lay_out(hand_out, s_.limits.max_model_len);
+  ring_.lay_out(hand_out, ring.num_slots, s_.limits.max_model_len);
   reset(s_, device.eos_ids);
   step_.start(NullStep{s_.tables, s_.outputs, kVocab}, block_bytes(device, config));
   join_ring(s_, ring_.view, clock_ns_);
@@ -47,7 +49,7 @@ VirtualRun::VirtualRun(const sac_device_config& device, const sac_sim_config& co
     tokens += requests[i].output_len;
   }
   for (uint64_t t = 0; t < tokens; ++t) out_.token_ns[t] = SAC_SIM_NEVER;
-  for (uint32_t slot = VirtualRing::kSlots; slot > 0; --slot) free_slots_.push_back(slot - 1);
+  for (uint32_t slot = ring.num_slots; slot > 0; --slot) free_slots_.push_back(slot - 1);
 }
 
 sac_sim_result VirtualRun::run(uint64_t limit_ns) {
@@ -61,16 +63,24 @@ bool VirtualRun::advance() {
   ring_.beat();
   VirtualEnv env{clock_ns_, rung_};
   const uint32_t num_seqs = tick(s_, step_, copies_, env);
+  // Who came during the step found the slots of those that it ended still taken.
+  submit_due();
   collect();
   sample();
   if (num_seqs != 0 || s_.has_finished()) return true;
   return skip_idle_time();
 }
 
-/// Rings for everyone who has arrived, while slots are free; the others queue in front.
+/// Rings for everyone who has arrived, while slots are free; what becomes of the others is said by
+/// `refuses_`.
 void VirtualRun::submit_due() {
-  while (next_request_ < num_requests_ && !free_slots_.empty() &&
-         requests_[next_request_].arrival_ns <= now_ns()) {
+  while (next_request_ < num_requests_ && requests_[next_request_].arrival_ns <= now_ns()) {
+    if (free_slots_.empty()) {
+      if (!refuses_) return;
+      ++num_refused_;
+      ++next_request_;
+      continue;
+    }
     const uint32_t slot = free_slots_.back();
     free_slots_.pop_back();
     request_of_[slot] = next_request_;
@@ -131,7 +141,8 @@ sac_sim_result VirtualRun::result() const {
   r.busy_ns = step_.busy_ns();
   r.host_ns = step_.host_ns();
   r.num_samples = num_samples_;
-  r.num_unfinished = num_requests_ - num_ended_;
+  r.num_unfinished = num_requests_ - num_ended_ - num_refused_;
+  r.num_refused = num_refused_;
   r.preemptions = s_.stats.preemptions;
   r.recomputed_tokens = s_.stats.recomputed_tokens;
   r.prefill_tokens = s_.stats.prefill_tokens;

@@ -24,9 +24,10 @@ class VirtualRun {
   /// Token ids of simulated requests lie below this; nobody reads them.
   static constexpr uint32_t kVocab = 2;
 
-  /// Both configurations are checked already.
+  /// The configurations are checked already.
   VirtualRun(const sac_device_config& device, const sac_sim_config& config,
-             const sac_sim_request* requests, uint64_t num_requests, const RunOutput& out);
+             const sac_sim_ring& ring, const sac_sim_request* requests, uint64_t num_requests,
+             const RunOutput& out);
   VirtualRun(const VirtualRun&) = delete;
   VirtualRun& operator=(const VirtualRun&) = delete;
 
@@ -60,11 +61,13 @@ class VirtualRun {
   VirtualStep step_;
   const sac_sim_request* requests_;
   uint64_t num_requests_;
+  bool refuses_;  // who finds every slot taken, in place of letting it queue in front
   std::vector<uint64_t> first_token_;  // [num_requests]: index of its first token in token_ns
   std::vector<uint64_t> request_of_;   // [slots]: of the ticket that stands there
   std::vector<uint32_t> free_slots_;
   uint64_t next_request_ = 0;
   uint64_t num_ended_ = 0;
+  uint64_t num_refused_ = 0;
   RunOutput out_;
   uint64_t num_samples_ = 0;
   uint64_t next_sample_ns_ = 0;

@@ -489,6 +489,22 @@ TEST_CASE("goodput: nobody new while steps are longer than the targets of those 
   CHECK(ask(Policy::kGoodput, in, all, state).bring_in == std::vector<uint64_t>{1});
 }
 
+TEST_CASE("goodput: what steps can be at the shortest is not forgotten under load") {
+  PolicyInput in = published(10);
+  PolicyState state = {};
+  state.least_step_ns = kS / 50;
+  in.step_ns = s(0.097);
+  const auto after_an_hour = [&](uint32_t held) {
+    const std::vector<Candidate> all = {waiting(1, 1.0, 2), ahead(0, 2.0, held)};
+    for (uint32_t tick = 0; tick < 36'000; ++tick) ask(Policy::kGoodput, in, all, state);
+    return ask(Policy::kGoodput, in, all, state).bring_in;
+  };
+  CHECK(after_an_hour(90).empty());
+  // With next to nothing on the device steps are as short as they can be: the target is out of
+  // reach.
+  CHECK(after_an_hour(1) == std::vector<uint64_t>{1});
+}
+
 TEST_CASE("goodput: nobody new while those inside are behind the mean that their target allows") {
   PolicyInput in = published(100);
   PolicyState state = {};

@@ -108,13 +108,16 @@ struct Run {
   sac_sim_result result = {};
 };
 
+constexpr sac_sim_ring kQueueing = {SAC_MAX_SLOTS, SAC_SIM_QUEUE};
+
 Run run(const sac_device_config& device, const sac_sim_config& config,
-        const std::vector<sac_sim_request>& requests, uint64_t limit_ns = UINT64_MAX / 4) {
+        const std::vector<sac_sim_request>& requests, uint64_t limit_ns = UINT64_MAX / 4,
+        const sac_sim_ring& ring = kQueueing) {
   uint64_t tokens = 0;
   for (const sac_sim_request& r : requests) tokens += r.output_len;
   Run out;
   out.token_ns.resize(tokens);
-  const int code = sac_sim_run(&device, &config, requests.data(), requests.size(), limit_ns,
+  const int code = sac_sim_run(&device, &config, &ring, requests.data(), requests.size(), limit_ns,
                                out.token_ns.data(), nullptr, 0, 0, &out.result);
   INFO(sac_last_error());
   REQUIRE(code == 0);
@@ -185,7 +188,32 @@ TEST_CASE("more requests than the ring has slots queue in front of it") {
   sac_sim_config c = easy_config();
   sac_device_config device = device_config();
   std::vector<sac_sim_request> requests(SAC_MAX_SLOTS + 500, {0, 16, 1, 0, 0, 0, 0});
-  CHECK(run(device, c, requests).result.num_unfinished == 0);
+  const Run r = run(device, c, requests);
+  CHECK(r.result.num_unfinished == 0);
+  CHECK(r.result.num_refused == 0);
+}
+
+TEST_CASE("a frontend that refuses sends away who finds no slot, and nobody else") {
+  sac_device_config device = device_config();
+  device.max_num_seqs = 1;
+  const sac_sim_ring ring = {SAC_SLOT_GRANULE, SAC_SIM_REFUSE};
+  // One at a time of two tokens each: the second step of the first frees its slot.
+  std::vector<sac_sim_request> requests(SAC_SLOT_GRANULE + 3, {0, 16, 2, 0, 0, 0, 0});
+  const Run full = run(device, easy_config(), requests, UINT64_MAX / 4, ring);
+  CHECK(full.result.num_refused == 3);
+  CHECK(full.result.num_unfinished == 0);
+  CHECK(full.token_ns[2 * SAC_SLOT_GRANULE - 1] != SAC_SIM_NEVER);
+  CHECK(full.token_ns[2 * SAC_SLOT_GRANULE] == SAC_SIM_NEVER);
+  // While that step runs its slot is taken; when it is over one more finds room.
+  const uint64_t freed_ns = full.token_ns[1];
+  requests[SAC_SLOT_GRANULE].arrival_ns = freed_ns - 1;
+  requests[SAC_SLOT_GRANULE + 1].arrival_ns = freed_ns + 1;
+  requests[SAC_SLOT_GRANULE + 2].arrival_ns = freed_ns + 1;
+  const Run later = run(device, easy_config(), requests, UINT64_MAX / 4, ring);
+  CHECK(later.result.num_refused == 2);
+  CHECK(later.token_ns[2 * SAC_SLOT_GRANULE] == SAC_SIM_NEVER);
+  CHECK(later.token_ns[2 * SAC_SLOT_GRANULE + 2] != SAC_SIM_NEVER);
+  CHECK(later.token_ns.back() == SAC_SIM_NEVER);
 }
 
 TEST_CASE("every invariant holds after every tick of a run") {
@@ -193,7 +221,7 @@ TEST_CASE("every invariant holds after every tick of a run") {
   device.num_blocks = 24;
   const std::vector<sac_sim_request> requests = random_requests(11, 40);
   std::vector<uint64_t> token_ns(64 * 1024);
-  sim::VirtualRun world(device, easy_config(), requests.data(), requests.size(),
+  sim::VirtualRun world(device, easy_config(), kQueueing, requests.data(), requests.size(),
                         {token_ns.data(), nullptr, 0, 0});
   const char* wrong = nullptr;
   while (wrong == nullptr && world.advance()) wrong = check_invariants(world.scheduler());
@@ -205,8 +233,10 @@ TEST_CASE("bad fields are named") {
   sac_sim_request request = {0, 200, 57, 0, 0, 0, 0};
   uint64_t token_ns[64];
   sac_sim_result result;
+  sac_sim_ring ring = kQueueing;
   const auto sentence = [&](const sac_sim_config& c) -> std::string {
-    const int code = sac_sim_run(&device, &c, &request, 1, 1, token_ns, nullptr, 0, 0, &result);
+    const int code =
+        sac_sim_run(&device, &c, &ring, &request, 1, 1, token_ns, nullptr, 0, 0, &result);
     return code == 0 ? "" : sac_last_error();
   };
   sac_sim_config c = easy_config();
@@ -218,6 +248,13 @@ TEST_CASE("bad fields are named") {
   c = easy_config();
   c.model.num_experts = 4;
   CHECK(sentence(c).find("experts_per_token") != std::string::npos);
+  c = easy_config();
+  for (const uint32_t n : {0u, SAC_SLOT_GRANULE + 1, SAC_MAX_SLOTS + SAC_SLOT_GRANULE}) {
+    ring.num_slots = n;
+    CHECK(sentence(c).find("num_slots") != std::string::npos);
+  }
+  ring = {SAC_MAX_SLOTS, 2};
+  CHECK(sentence(c).find("when_full") != std::string::npos);
 }
 
 }  // namespace

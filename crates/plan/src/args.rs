@@ -159,6 +159,10 @@ pub(crate) struct SchedulerArgs {
     /// Tokens of a KV block
     #[arg(long, value_name = "TOKENS", default_value_t = 16)]
     pub block_size: u32,
+    /// Slots of the ring: requests that are running or waiting; who finds none free is refused, as
+    /// with a 429
+    #[arg(long, value_name = "N", default_value_t = saccade_device::sim::SimRing::MAX_SLOTS)]
+    pub ring_slots: u32,
 }
 
 /// A policy of the scheduler.

@@ -2,6 +2,7 @@
 //! cost model, in virtual time. Everything it prints is simulated, and says so.
 
 mod args;
+mod capacity;
 mod outcome;
 mod page;
 mod results;
@@ -31,12 +32,12 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let machine = Machine::new(args)?;
-    let capacity_rps = simulate::capacity(args, &machine)?;
-    let mut results = Results::new(args, &machine, capacity_rps);
+    let capacity = capacity::capacity(args, &machine)?;
+    let mut results = Results::new(args, &machine, capacity);
     if args.output.find_devices {
-        results.fleets = fleets(args, &machine, capacity_rps)?;
+        results.fleets = fleets(args, &machine, capacity.rps)?;
     } else {
-        results.rows = rows(args, &machine, capacity_rps)?;
+        results.rows = rows(args, &machine, capacity.rps)?;
     }
     if args.output.json.as_deref() != Some(Path::new("-")) {
         print!("{}", text::summary(&results));

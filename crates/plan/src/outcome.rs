@@ -11,7 +11,8 @@ pub(crate) struct Slo {
     pub tbt_s: f64,
 }
 
-/// Shares of what met its target; requests that did not end meet none.
+/// Shares of what met its target; requests that did not end meet none. Refused ones have no gaps:
+/// TBT is counted over the others.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
 pub(crate) struct Attainment {
     /// Requests, by their time to first token.
@@ -31,6 +32,8 @@ pub(crate) struct Attainment {
 pub(crate) struct Outcome {
     pub requests: usize,
     pub unfinished: u64,
+    /// Requests that found no free slot.
+    pub refused: u64,
     pub attainment: Attainment,
     /// Seconds.
     pub ttft: Distribution,
@@ -76,6 +79,7 @@ pub(crate) struct Tally {
     mean_ok: usize,
     p99_ok: usize,
     unfinished: u64,
+    refused: u64,
     tokens_in_time: usize,
     ended_in_time: usize,
     occupancy: Vec<f64>,
@@ -102,6 +106,7 @@ impl Tally {
         let within = |s: &&saccade_device::sim::SimSample| s.at_ns as f64 * 1e-9 <= until_s;
         self.occupancy.extend(run.samples.iter().filter(within).map(|s| share(s.blocks_used)));
         self.unfinished += run.result.num_unfinished;
+        self.refused += run.result.num_refused;
         self.results.push(run.result);
     }
 
@@ -123,10 +128,7 @@ impl Tally {
         }
         self.e2e.push((last - request.arrival_ns) as f64 * 1e-9);
         self.ended_in_time += usize::from(last <= in_time);
-        let mean = match self.gaps.len() - start {
-            0 => 0.0,
-            n => (last - first) as f64 * 1e-9 / n as f64,
-        };
+        let mean = mean_gap_s(token_ns);
         self.tpot.push(mean);
         self.mean_ok += usize::from(mean <= slo.tbt_s);
         self.p99_ok += usize::from(p99(&self.gaps[start..]) <= ns(slo.tbt_s));
@@ -135,15 +137,16 @@ impl Tally {
 
     /// The figures; `arrivals_s`: for how long requests arrived.
     pub(crate) fn outcome(mut self, slo: Slo, arrivals_s: f64) -> Outcome {
-        let n = self.requests.max(1) as f64;
-        let share = |count: usize| count as f64 / n;
+        let share_of = |count: usize, n: usize| count as f64 / n.max(1) as f64;
+        let share = |count: usize| share_of(count, self.requests);
+        let taken = self.requests - self.refused as usize;
         let in_time = |v: &[f64], bound: f64| v.iter().filter(|x| **x <= bound).count();
         let attainment = Attainment {
             ttft: share(in_time(&self.ttft, slo.ttft_s)),
             tbt_per_token: self.gaps.iter().filter(|g| **g <= ns(slo.tbt_s)).count() as f64
                 / self.gaps.len().max(1) as f64,
-            tbt_mean: share(self.mean_ok),
-            tbt_p99: share(self.p99_ok),
+            tbt_mean: share_of(self.mean_ok, taken),
+            tbt_p99: share_of(self.p99_ok, taken),
             goodput: share(self.good),
         };
         let sum = |f: fn(&saccade_device::sim::SimResult) -> u64| -> u64 {
@@ -155,6 +158,7 @@ impl Tally {
         Outcome {
             requests: self.requests,
             unfinished: self.unfinished,
+            refused: self.refused,
             attainment,
             ttft: distribution(&mut self.ttft),
             tbt: distribution_of_ns(&mut self.gaps),
@@ -175,6 +179,14 @@ impl Tally {
             step_s: sum(|r| r.busy_ns) as f64 * 1e-9 / steps.max(1) as f64,
             simulated_s: end as f64 * 1e-9,
         }
+    }
+}
+
+/// Of a request that ended; 0 if it yielded one token.
+pub(crate) fn mean_gap_s(token_ns: &[u64]) -> f64 {
+    match token_ns {
+        [first, .., last] => (last - first) as f64 * 1e-9 / (token_ns.len() - 1) as f64,
+        _ => 0.0,
     }
 }
 
@@ -244,6 +256,19 @@ mod tests {
         assert_eq!(a.tbt_per_token, 6.0 / 9.0);
         assert_eq!(o.ttft.max, 1.5);
         assert_eq!(o.output_tokens_per_s, 1.4);
+    }
+
+    #[test]
+    fn refused_requests_miss_all_but_a_time_between_tokens() {
+        let mut tally = Tally::default();
+        let asked = [SimRequest { output_len: 2, ..SimRequest::default() }; 4];
+        let token_ns = (0..8).map(|i| if i < 2 { i + 1 } else { NEVER_NS }).collect();
+        let result = SimResult { num_refused: 2, num_unfinished: 1, ..SimResult::default() };
+        tally.add(&asked, &SimRun { token_ns, samples: vec![], result }, 1, SLO, 10.0);
+        let o = tally.outcome(SLO, 10.0);
+        let a = o.attainment;
+        assert_eq!((a.ttft, a.goodput, a.tbt_mean, a.tbt_p99), (0.25, 0.25, 0.5, 0.5));
+        assert_eq!((o.refused, o.unfinished), (2, 1));
     }
 
     #[test]

@@ -21,7 +21,7 @@ pub(crate) fn report(r: &Results) -> anyhow::Result<Report> {
         .fact("workload", text::lengths(&r.workload))
         .fact("arrivals", format!("{} s, burstiness {}", r.duration_s, r.burstiness))
         .fact("targets", format!("TTFT {} s, TBT {} ms", r.slo.ttft_s, r.slo.tbt_s * 1e3))
-        .fact("capacity", format!("{:.1} requests/s", r.capacity_rps))
+        .fact("capacity", text::capacity(r))
         .fact("seed", r.seed.to_string());
     if !r.rows.is_empty() {
         report = report.section(by_rate(r)).section(over_time(r));

@@ -6,12 +6,13 @@ use saccade_device::sim::SimSample;
 use serde::Serialize;
 
 use crate::args::{Args, Place, Policy};
+use crate::capacity::Capacity;
 use crate::outcome::{Outcome, Slo};
 use crate::simulate::{Cell, Machine};
 use crate::workload::{LengthSource, length_source};
 
 /// Of the JSON; changes with its fields.
-const SCHEMA: &str = "saccade-plan/1";
+const SCHEMA: &str = "saccade-plan/2";
 
 /// A plan's inputs and outcomes.
 #[derive(Debug, Clone, Serialize)]
@@ -34,8 +35,12 @@ pub(crate) struct Results {
     pub duration_s: f64,
     pub burstiness: f64,
     pub seed: u64,
-    /// Requests per second that a device completes when it never waits for one.
+    /// Of the ring.
+    pub slots: u32,
+    /// Requests per second that a device can serve within the TBT target.
     pub capacity_rps: f64,
+    /// How that was found.
+    pub capacity: Capacity,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub rows: Vec<Row>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -43,7 +48,7 @@ pub(crate) struct Results {
 }
 
 impl Results {
-    pub(crate) fn new(args: &Args, machine: &Machine, capacity_rps: f64) -> Results {
+    pub(crate) fn new(args: &Args, machine: &Machine, capacity: Capacity) -> Results {
         Results {
             schema: SCHEMA,
             simulated: true,
@@ -66,7 +71,9 @@ impl Results {
             duration_s: args.load.duration,
             burstiness: args.load.burstiness,
             seed: args.load.seed,
-            capacity_rps,
+            slots: args.scheduler.ring_slots,
+            capacity_rps: capacity.rps,
+            capacity,
             rows: Vec::new(),
             fleets: Vec::new(),
         }

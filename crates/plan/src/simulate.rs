@@ -2,7 +2,8 @@
 
 use anyhow::Context;
 use saccade_device::sim::{
-    ModelShape, NamedDevice, SimConfig, SimHost, SimRequest, SimSample, device, model, run,
+    ModelShape, NamedDevice, SimConfig, SimHost, SimRequest, SimRing, SimSample, WhenFull, device,
+    model, run,
 };
 use saccade_device::{
     DeviceConfig, DeviceKind, PolicyConfig, PrefillPolicy, Quantization, SchedulingPolicy,
@@ -145,7 +146,7 @@ fn eager_window(machine: &Machine) -> u32 {
     (rate * EAGER_WINDOW_S / machine.block_bytes).ceil() as u32
 }
 
-fn device_config(
+pub(crate) fn device_config(
     args: &Args,
     machine: &Machine,
     policy: Policy,
@@ -191,6 +192,7 @@ pub(crate) fn simulate(
     let slo = Slo { ttft_s: args.load.slo_ttft, tbt_s: args.load.slo_tbt };
     let arrivals_s = args.load.duration;
     let config = device_config(args, machine, policy, longest(requests));
+    let ring = SimRing { num_slots: args.scheduler.ring_slots, when_full: WhenFull::Refuse };
     let limit_s = (arrivals_s * LIMIT_FACTOR).max(MIN_LIMIT_S);
     let mut tally = Tally::default();
     let mut samples = Vec::new();
@@ -198,7 +200,8 @@ pub(crate) fn simulate(
         let share: Vec<SimRequest> =
             requests.iter().skip(first).step_by(devices).copied().collect();
         let sample_ns = (arrivals_s * 1e9 / SAMPLES) as u64;
-        let done = run(&config, &machine.config, &share, (limit_s * 1e9) as u64, sample_ns)?;
+        let limit_ns = (limit_s * 1e9) as u64;
+        let done = run(&config, &machine.config, &ring, &share, limit_ns, sample_ns)?;
         tally.add(&share, &done, machine.num_blocks, slo, arrivals_s);
         if first == 0 {
             samples = done.samples;
@@ -207,42 +210,6 @@ pub(crate) fn simulate(
     Ok(Cell { outcome: tally.outcome(slo, arrivals_s), samples })
 }
 
-fn longest(requests: &[SimRequest]) -> u32 {
+pub(crate) fn longest(requests: &[SimRequest]) -> u32 {
     requests.iter().map(|r| r.prompt_len + r.output_len).max().unwrap_or(2)
-}
-
-/// Requests that fill and empty the device several times. Of fewer, most would be there from the
-/// start, and the middle half would end without any prompts computed beside it.
-fn flood_size(args: &Args, machine: &Machine) -> anyhow::Result<usize> {
-    const LEAST: usize = 3000;
-    const FILLS: usize = 8;
-    let some = crate::workload::flood(&args.load, LEAST)?;
-    let tokens: usize = some.iter().map(|r| (r.prompt_len + r.output_len) as usize).sum();
-    let in_memory =
-        machine.num_blocks as usize * args.scheduler.block_size as usize * LEAST / tokens;
-    Ok(LEAST.max(FILLS * in_memory.min(args.scheduler.max_num_seqs as usize)))
-}
-
-/// Requests per second that one device completes when it never waits for one and computes nothing
-/// twice: first come, first served, over host memory without end and a link as given.
-pub(crate) fn capacity(args: &Args, machine: &Machine) -> anyhow::Result<f64> {
-    let flood = flood_size(args, machine)?;
-    let requests = crate::workload::flood(&args.load, flood)?;
-    let longest = longest(&requests);
-    let roomy =
-        Machine { num_host_blocks: machine.num_blocks.saturating_mul(4), ..machine.clone() };
-    let config = device_config(args, &roomy, Policy::Fcfs, longest);
-    let done = run(&config, &machine.config, &requests, u64::MAX / 4, 0)?;
-    let mut at = 0;
-    let mut ends: Vec<u64> = requests
-        .iter()
-        .map(|r| {
-            at += r.output_len as usize;
-            done.token_ns[at - 1]
-        })
-        .collect();
-    ends.sort_unstable();
-    // The middle half: the batch is full, and everyone in it is of any age.
-    let (from, to) = (flood / 4, flood * 3 / 4);
-    Ok((to - from) as f64 / ((ends[to] - ends[from]) as f64 * 1e-9))
 }

@@ -61,7 +61,7 @@ fn head(r: &Results) -> String {
     format!(
         "SIMULATED: {} on {}, {} KV blocks of {:.2} MiB ({} tokens), {} host blocks, {} copies, \
          scheduler on the {}\n{}, {} s of arrivals (burstiness {}), seed {}; targets: TTFT {} s, \
-         TBT {} ms\ncapacity, when nothing is ever waited for: {:.1} requests/s\n",
+         TBT {} ms; {} slots\n{}\n",
         r.model,
         r.device,
         r.kv_blocks,
@@ -76,8 +76,19 @@ fn head(r: &Results) -> String {
         r.seed,
         r.slo.ttft_s,
         r.slo.tbt_s * 1e3,
-        r.capacity_rps,
+        r.slots,
+        capacity(r),
     )
+}
+
+/// The capacity in one phrase.
+pub(crate) fn capacity(r: &Results) -> String {
+    let c = &r.capacity;
+    let flood = format!("capacity {:.1} requests/s; all at once {:.1}", c.rps, c.flood_rps);
+    match c.num_seqs {
+        Some(n) => format!("{flood}, at most {n} at once keep the TBT target"),
+        None => format!("{flood}, and not even one keeps the TBT target"),
+    }
 }
 
 fn percent(share: f64) -> Cell {
@@ -96,7 +107,8 @@ pub(crate) fn attainment(rows: &[Row]) -> Table {
         .column("TBT P99")
         .column("Good/s")
         .column("Tokens/s")
-        .column("KV mean");
+        .column("KV mean")
+        .column("Refused");
     for row in rows {
         let (o, a) = (&row.outcome, row.outcome.attainment);
         table.push([
@@ -110,12 +122,13 @@ pub(crate) fn attainment(rows: &[Row]) -> Table {
             Cell::Number(o.goodput_per_s, 2),
             Cell::Number(o.output_tokens_per_s, 0),
             percent(o.kv_mean),
+            percent(o.refused as f64 / o.requests.max(1) as f64),
         ]);
     }
     table.note(
         "Goodput: requests that met TTFT and mean TBT. TBT token: of all gaps; mean and P99: \
          requests whose mean gap, or 99th percentile of gaps, met it. Tokens/s: while requests \
-         arrived. Simulated.",
+         arrived. Refused: no slot was free. Simulated.",
     )
 }
 

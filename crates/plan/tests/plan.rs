@@ -68,6 +68,43 @@ fn every_policy_serves_everyone_to_the_end() {
 }
 
 #[test]
+fn who_finds_no_slot_is_refused_and_counts_as_missed() {
+    let flags = ["--rate", "40", "--ring-slots", "64", "--policy", "fcfs,goodput"];
+    let (results, _) = plan(&[&SMALL[..4], &flags].concat()).expect("a plan");
+    assert_eq!(results["slots"], 64);
+    for row in results["rows"].as_array().expect("rows") {
+        let refused = row["refused"].as_f64().expect("refused");
+        let share = refused / row["requests"].as_f64().expect("requests");
+        let attained = |name: &str| row["attainment"][name].as_f64().expect("a share");
+        assert!(share > 0.5, "{share}");
+        assert_eq!(row["unfinished"], 0);
+        assert!(attained("goodput") <= attained("ttft") && attained("ttft") <= 1.0 - share + 1e-12);
+        // 64 at once are few: whoever was taken keeps its TBT.
+        assert_eq!(attained("tbt_mean"), 1.0);
+    }
+}
+
+#[test]
+fn the_capacity_keeps_the_tbt_target() {
+    let capacity = |tbt: &str| {
+        let flags = ["--rate", "1x", "--slo-tbt", tbt];
+        let (results, _) = plan(&[&SMALL[..4], &flags].concat()).expect("a plan");
+        let c = &results["capacity"];
+        assert_eq!(c["rps"], results["capacity_rps"]);
+        let of = |name: &str| c[name].as_f64();
+        (of("rps").expect("rps"), of("flood_rps").expect("flood_rps"), of("num_seqs"))
+    };
+    // A step of this model is never below 23 ms on this device.
+    let (unbound, flood, seqs) = capacity("10s");
+    assert_eq!((unbound, seqs), (flood, Some(1024.0)));
+    let (bound, flood, seqs) = capacity("40ms");
+    assert!(bound < 0.95 * flood, "{bound} of {flood}");
+    assert!(seqs.is_some_and(|n| (8.0..512.0).contains(&n)), "{seqs:?}");
+    let (nobody, flood, seqs) = capacity("10ms");
+    assert_eq!((nobody, seqs), (flood, None));
+}
+
+#[test]
 fn a_host_on_the_path_costs_time_between_tokens() {
     let tpot = |flags: &[&str]| {
         let (results, _) = plan(&[&SMALL[..4], &["--rate", "2"], flags].concat()).expect("a plan");
@@ -100,6 +137,8 @@ fn flags_out_of_bounds_are_named() {
         (vec!["--kv-offloading-size=-1"], "kv-offloading-size"),
         (vec!["--rate", "0"], "rate"),
         (vec!["--block-size", "17"], "block_size"),
+        (vec!["--ring-slots", "33"], "num_slots"),
+        (vec!["--ring-slots", "8192"], "num_slots"),
     ] {
         let error = format!("{:#}", plan(&flags).expect_err("out of bounds"));
         assert!(error.contains(named), "{flags:?}: {error}");

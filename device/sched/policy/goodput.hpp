@@ -28,6 +28,8 @@ inline constexpr double kRotationShare = 0.75;
 inline constexpr double kAlwaysPromised = 0.95;
 /// A TBT target below so many times the shortest step cannot be reached by letting fewer in.
 inline constexpr double kReachable = 2.0;
+/// Steps are as short as they can be while at most one in so many blocks is held.
+inline constexpr uint64_t kLittle = 8;
 /// A block of a prompt moves its deadline by one part in so many of its TTFT target.
 inline constexpr double kSizeParts = 100;
 /// An entrant claims blocks of others when less slack than this is left.
@@ -151,22 +153,29 @@ SAC_HD inline bool is_fresh(const Candidate& c, uint64_t last_tick_ns) {
          (waits_for_first_token(c) || c.first_token_ns > c.entered_ns);
 }
 
-/// Follows what came in since the last tick, and whom the late line's turn belongs to.
-SAC_HD inline void follow(const PolicyInput& in, PolicyState& state) {
-  if (in.step_ns != 0) {
-    // The shortest step, forgotten over some thousand ticks.
-    if (state.least_step_ns == 0 || in.step_ns < state.least_step_ns) {
-      state.least_step_ns = in.step_ns;
-    } else {
-      state.least_step_ns += (in.step_ns - state.least_step_ns) >> 12;
-    }
+/// The shortest step, forgotten over some hundred ticks with little on the device. Of longer ones
+/// under load it says nothing: letting fewer in is what would make them shorter.
+SAC_HD inline void note_step(const PolicyInput& in, uint64_t held, PolicyState& state) {
+  if (in.step_ns == 0) return;
+  if (state.least_step_ns == 0 || in.step_ns < state.least_step_ns) {
+    state.least_step_ns = in.step_ns;
+  } else if (held * kLittle <= in.free_blocks + held) {
+    state.least_step_ns += (in.step_ns - state.least_step_ns) >> 8;
   }
+}
+
+/// Follows what came in since the last tick, the shortest step, and whom the late line's turn
+/// belongs to.
+SAC_HD inline void follow(const PolicyInput& in, PolicyState& state) {
   bool still_waits = false;
+  uint64_t held = 0;
   for (uint32_t i = 0; i < in.num_candidates; ++i) {
     const Candidate& c = in.candidates[i];
+    if (is_running(c)) held += c.blocks;
     if (is_fresh(c, state.last_tick_ns)) state.late_credit += c.blocks;
     still_waits |= !is_running(c) && c.order + 1 == state.late_turn;
   }
+  note_step(in, held, state);
   if (state.late_turn != 0 && !still_waits) state.late_turn = state.late_credit = 0;
   state.last_tick_ns = in.now_ns;
 }

@@ -78,7 +78,7 @@ struct PolicyState {
   uint64_t late_credit;    // goodput: blocks that came in since a late request last had its turn
   uint64_t late_turn;      // goodput: 1 + order of the late request whose turn it is; 0 = nobody's
   uint64_t last_tick_ns;   // goodput: when it decided last
-  uint64_t least_step_ns;  // goodput: the shortest step_ns, slowly forgotten
+  uint64_t least_step_ns;  // goodput: the shortest step_ns, forgotten under little load
 };
 
 struct PolicyInput {

@@ -100,6 +100,33 @@ pub struct SimConfig {
     pub seed: u64,
 }
 
+/// What becomes of a request that finds every slot of the ring taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u32)]
+pub enum WhenFull {
+    /// It waits in front of the ring.
+    Queue = 0,
+    /// It is refused and gone, as with a 429.
+    Refuse = 1,
+}
+
+/// The ring of a run, and its frontend: `sac_sim_ring`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SimRing {
+    /// Slots; a multiple of 32, at most [`SimRing::MAX_SLOTS`].
+    pub num_slots: u32,
+    /// What happens when they are taken.
+    pub when_full: WhenFull,
+}
+
+impl SimRing {
+    /// Slots of the largest ring: `SAC_MAX_SLOTS`.
+    pub const MAX_SLOTS: u32 = 4096;
+    /// The largest ring, and requests that do not fit it wait in front.
+    pub const ENDLESS: SimRing = SimRing { num_slots: Self::MAX_SLOTS, when_full: WhenFull::Queue };
+}
+
 /// One request of a workload: `sac_sim_request`.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
@@ -158,6 +185,8 @@ pub struct SimResult {
     pub num_samples: u64,
     /// Requests that had not ended at the limit.
     pub num_unfinished: u64,
+    /// Requests that found no free slot.
+    pub num_refused: u64,
     /// Requests whose blocks were taken, to be computed again.
     pub preemptions: u64,
     /// Tokens computed again.
@@ -199,6 +228,7 @@ unsafe extern "C" {
     fn sac_sim_run(
         device: *const sys::SacDeviceConfig,
         config: *const SimConfig,
+        ring: *const SimRing,
         requests: *const SimRequest,
         num_requests: u64,
         limit_ns: u64,
@@ -224,14 +254,16 @@ fn abi_matches() -> bool {
     LINKED.abi_matches() && ours == unsafe { sac_sim_abi() }
 }
 
-/// Runs `requests` on a device of `device`'s bounds and policies (its kind is ignored) until all
-/// have ended or `limit_ns` of virtual time have passed; the state is sampled every `sample_ns`.
+/// Runs `requests` over `ring` on a device of `device`'s bounds and policies (its kind is ignored)
+/// until all have ended or `limit_ns` of virtual time have passed; the state is sampled every
+/// `sample_ns`.
 ///
 /// # Errors
 /// If a field of a configuration or of a request is out of bounds, or memory runs out.
 pub fn run(
     device: &DeviceConfig,
     config: &SimConfig,
+    ring: &SimRing,
     requests: &[SimRequest],
     limit_ns: u64,
     sample_ns: u64,
@@ -254,6 +286,7 @@ pub fn run(
         sac_sim_run(
             &c_config,
             config,
+            ring,
             requests.as_ptr(),
             requests.len() as u64,
             limit_ns,
