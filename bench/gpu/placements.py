@@ -17,6 +17,7 @@ import contextlib
 import json
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -30,7 +31,9 @@ BATCH = 16  # Blink's, of figure 3
 WORKLOADS = [(32, 128, 16), (32, 128, 128), (16, 1024, 32), (16, 128, 256)]
 # Of every shape in bench/models: ids that a byte-level tokenizer has.
 VOCAB = 256
-NEIGHBOURS = ("cpu", "memory-bandwidth")
+# Always there, and those that need a program of the machine: its name.
+NEIGHBOURS = ("cpu",)
+NEIGHBOURS_BY_PROGRAM = {"compile": "c++", "pbzip2": "pbzip2"}
 SERVER_STARTS_S = 60
 
 
@@ -97,13 +100,19 @@ def start_of(args, placement, port):
     return " ".join([server.binary(), "serve", *flags])
 
 
+def neighbours(find=shutil.which):
+    """What the machine can do; memory traffic where it has nothing that is in use."""
+    found = [name for name, program in NEIGHBOURS_BY_PROGRAM.items() if find(program)]
+    return [*NEIGHBOURS, *(found or ["memory-bandwidth"])]
+
+
 def interference_record(args, work):
     flags = []
     for placement in PLACEMENTS:
         port = server.free_port()
         flags += ["--server", f"{placement}=http://127.0.0.1:{port}",
                   "--start", f"{placement}={start_of(args, placement, port)}"]
-    for neighbour in args.neighbour or NEIGHBOURS:
+    for neighbour in args.neighbour or neighbours():
         flags += ["--neighbour", neighbour]
     record = work / "interference.json"
     run_tool("interference", *flags, "--log-dir", str(work), "--vocab", str(VOCAB), "--repeats", "1",
@@ -157,7 +166,8 @@ def main() -> int:
     parser.add_argument("--rate", type=float, default=8, help="interference: requests per second")
     parser.add_argument("--seconds", type=float, default=5, help="interference: of arrivals, a cell")
     parser.add_argument("--neighbour", action="append",
-                        help=f"interference: as of `saccade bench interference` {NEIGHBOURS}")
+                        help="interference: as of `saccade bench interference` [cpu, and of compile and pbzip2 "
+                        "what the machine has, else memory-bandwidth]")
     args = parser.parse_args()
     args.model = args.model or {"makespan": "qwen3-32b-shape", "interference": "llama3-8b-shape"}[args.what]
     with tempfile.TemporaryDirectory() as work:

@@ -67,6 +67,16 @@ def rotation(record):
                  rows)
 
 
+def ways_of_products(mma, wgmma):
+    """Both ways of computing products side by side; the decision is made by this table."""
+    rows = [[f"decode, batch {d['batch']}", f"{d['ms']:.3f}", f"{w['ms']:.3f}", f"{d['ms'] / w['ms']:.2f}"]
+            for d, w in zip(mma["decode"], wgmma["decode"], strict=True)]
+    p, w = mma["prefill"], wgmma["prefill"]
+    rows.append([f"prefill, {p['rows']:,} rows", f"{p['ms']:.3f} ({p['tflops']:.0f} TFLOP/s)",
+                 f"{w['ms']:.3f} ({w['tflops']:.0f} TFLOP/s)", f"{p['ms'] / w['ms']:.2f}"])
+    return table(["step, ms", "products by mma", "by wgmma", "mma ÷ wgmma"], rows)
+
+
 def model(record, torch):
     theirs = {d["batch"]: d["ms"] for d in torch["decode"]} if torch else {}
     gb_per_s = record["copy_bytes_per_s"] * 1e-9
@@ -95,6 +105,8 @@ def model(record, torch):
         if compared:
             text += f"; PyTorch {torch['prefill']['ms']:.1f} ms, {torch['prefill']['tflops']:.0f} TFLOP/s"
         text += "."
+        if "wgmma" in m:
+            text += f"\n\n{ways_of_products(m, m['wgmma'])}"
         beside = m.get("decode_beside_rotation")
         if beside:
             alone = next(d["ms"] for d in m["decode"] if d["batch"] == beside[0]["batch"])

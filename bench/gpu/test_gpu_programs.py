@@ -37,6 +37,11 @@ class TableTest(unittest.TestCase):
         self.assertEqual(self.row("64"), "| 64 | 20.000 | 10.000 | 0.50 |  |  |")
         self.assertIn("| 1 | 50.000 | 25.000 | 0.50 |\n", self.text)
 
+    def test_both_ways_of_products_stand_side_by_side(self):
+        self.assertEqual(self.row("decode, batch 1"), "| decode, batch 1 | 10.000 | 12.500 | 0.80 |")
+        self.assertEqual(self.row("prefill, 4,096 rows"),
+                         "| prefill, 4,096 rows | 100.000 (500 TFLOP/s) | 80.000 (625 TFLOP/s) | 1.25 |")
+
     def test_rotation_is_a_share_of_the_peak_and_costs_steps(self):
         self.assertEqual(self.row("vector"), "| vector | 2 | 5.0 | 5.0 | 20.0 | 0.80 |")
         self.assertIn("| vector | 2 | 15.0 | 30.000 | 1.50 |", self.text)
@@ -103,6 +108,11 @@ class CellTest(unittest.TestCase):
         self.assertAlmostEqual(row["joules_per_token"], 4.0)
         self.assertAlmostEqual(row["watts"], 100.0)
         self.assertEqual(row["failed"], 1)
+
+    def test_neighbours_are_those_that_the_machine_has(self):
+        self.assertEqual(placements.neighbours(lambda program: f"/usr/bin/{program}"), ["cpu", "compile", "pbzip2"])
+        self.assertEqual(placements.neighbours({"c++": "/usr/bin/c++"}.get), ["cpu", "compile"])
+        self.assertEqual(placements.neighbours({}.get), ["cpu", "memory-bandwidth"])
 
     def test_a_failed_cell_is_an_error(self):
         with self.assertRaises(RuntimeError):

@@ -122,7 +122,7 @@ class BlockCrew {
 /// Sets the team up and lets everyone do his part: `lead_with(board, crew)` runs on the first
 /// thread. All threads of the block must call it.
 template <class LeadWith>
-__device__ void run_block(CrashRecord* crash, LeadWith lead_with) {
+__device__ __forceinline__ void run_block(CrashRecord* crash, LeadWith lead_with) {
   __shared__ BlockShared shared;
   if (threadIdx.x == 0) BlockCrew::prepare(shared);
   __syncthreads();

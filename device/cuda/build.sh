@@ -12,10 +12,6 @@ cd "$(dirname "$0")/../.."
 venv=${SACCADE_CUDA_VENV:-${XDG_CACHE_HOME:-$HOME/.cache}/saccade-ci/cuda}
 out=build/cuda
 includes=(-I. -Idevice)
-# A kernel of one block may use 255 registers a thread; what does not fit is spilled to memory. For the
-# first GPU nothing is; for the others, which are compiled but not tuned for, a little may be.
-max_spill_bytes=0
-max_spill_bytes_elsewhere=256
 # The first is what the target machine has; the others show that nothing prevents them.
 read -ra archs <<<"${SACCADE_CUDA_ARCHS:-90a 80 100a}"
 read -ra steps <<<"${SACCADE_CUDA_STEPS:-twins compile link model sass run}"
@@ -98,9 +94,14 @@ compile() {
     -Werror all-warnings -Xcompiler -Wall,-Wextra,-fPIC -Xptxas -v "${includes[@]}" -c "$1"
 }
 
-# Prints each kernel's registers and spills; too many spills are an error.
+# Lists each kernel's registers, and what it or a function that it calls spills, in kernels.txt. A spill is
+# an error, and so are products of warpgroups that the assembler ran one by one (C7510).
 check_spills() {
-  awk -v first="sm_${archs[0]}" -v most="$max_spill_bytes" -v elsewhere="$max_spill_bytes_elsewhere" '
+  awk '
+    function bytes_before(word,   i) {
+      for (i = 1; i < NF; ++i) if ($(i + 2) == word) return $i
+      return 0
+    }
     /Compiling entry function/ {
       kernel = $0
       sub(/.*entry function ./, "", kernel)
@@ -112,25 +113,24 @@ check_spills() {
     }
     /Function properties for/ { function_name = $NF }
     /spill stores/ {
-      for (i = 1; i < NF; ++i) if ($(i + 2) == "spill") spill = $i
+      spill = bytes_before("spill")
       # What a kernel calls out of line comes before it, and has no line of registers.
       if (kernel == "" && spill > 0) called = called sprintf(" %d bytes spilled: %s\n", spill, function_name)
+      spills += spill
     }
     /Used [0-9]+ registers/ && kernel != "" {
       for (i = 1; i < NF; ++i) if ($i == "Used") registers = $(i + 1)
       printf "%s %d registers, %d bytes spilled: %s\n", arch, registers, spill, kernel
-      if (spill > (arch == first ? most : elsewhere)) bad = 1
       ++kernels
       kernel = ""
     }
-    END { exit (bad || kernels == 0) }' "$out"/obj/*.cu.o.log >"$out/kernels.txt" || {
+    END { exit (spills > 0 || kernels == 0) }' "$out"/obj/*.cu.o.log >"$out/kernels.txt" || {
     grep -v ' 0 bytes spilled' "$out/kernels.txt" >&2
-    die "a kernel spills more than $max_spill_bytes bytes for sm_${archs[0]}, or than" \
-      "$max_spill_bytes_elsewhere elsewhere, or none was reported"
+    die "registers are spilled, or no kernel was reported"
   }
-  grep -v ' 0 bytes spilled' "$out/kernels.txt" | sed 's/^/  /' || true
-  echo "  $(grep -c registers, "$out/kernels.txt") kernels over sm_{${archs[*]}}, none spills for sm_${archs[0]} but in" \
-    "what it calls, as shown; registers at most $(awk '$3 == "registers," && $2 > most { most = $2 } END { print most }' "$out/kernels.txt")"
+  ! grep -h 'wgmma.*serialized' "$out"/obj/*.cu.o.log >&2 || die "products of warpgroups do not overlap"
+  echo "  $(grep -c registers, "$out/kernels.txt") kernels over sm_{${archs[*]}}, none spills, nor does what they" \
+    "call; registers at most $(awk '$3 == "registers," && $2 > most { most = $2 } END { print most }' "$out/kernels.txt")"
 }
 
 step_twins() {
@@ -220,7 +220,7 @@ step_sass() {
     (cd "$tools" && python3 -m zipfile -e triton-*.whl all && mv all/triton/backends/nvidia/bin/* . &&
       rm -rf all triton-*.whl && chmod +x cuobjdump nvdisasm)
   fi
-  PATH=$tools:$PATH python3 device/cuda/sass_check.py "$out/libsaccade_cuda.so" "sm_${archs[0]}"
+  PATH=$tools:$PATH python3 device/cuda/sass_check.py "$out/libsaccade_cuda.so" "${archs[@]/#/sm_}"
 }
 
 # Runs what was linked; sets `ran` to what it showed.

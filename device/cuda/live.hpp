@@ -140,7 +140,7 @@ SAC_HD inline void report_tick(const Life& life) {
 
 /// Runs ticks until one has a batch to launch. False: the life is over.
 template <class Env, class Crew>
-SAC_HD bool find_batch(const Life& life, Env& env, Crew& crew) {
+SAC_HD_INLINE bool find_batch(const Life& life, Env& env, Crew& crew) {
   LifeState& st = *life.state;
   RotationEngine rotation = life.rotation;
   while (!crew.failed() && await_permit(life, crew)) {

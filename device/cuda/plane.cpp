@@ -22,12 +22,16 @@ constexpr std::chrono::seconds kHungAfter{20};
 /// A model's steps.
 class ModelKernels : public StepKernels {
  public:
-  ModelKernels(const sac_model_config& config, const ModelLimits& limits, const StepTables& tables)
-      : model(config, limits, tables) {}
+  ModelKernels(const sac_model_config& config, const ModelLimits& limits, const StepTables& tables,
+               ProductWay way)
+      : model(config, limits, tables), way_(way) {}
   void enqueue(cudaStream_t stream, const GraphShape& shape) const override {
-    model.enqueue(stream, shape);
+    model.enqueue(stream, shape, way_);
   }
   CudaModel model;
+
+ private:
+  const ProductWay way_;
 };
 
 CudaDeviceSpec spec_of(const sac_device_config& c, uint32_t vocab_size) {
@@ -93,7 +97,8 @@ CudaPlane::CudaPlane(const sac_device_config& config, const sac_model_config* mo
     prepare();
     return;
   }
-  auto kernels = std::make_unique<ModelKernels>(*model, model_limits(config), tables);
+  auto kernels = std::make_unique<ModelKernels>(*model, model_limits(config), tables,
+                                                static_cast<ProductWay>(config.cuda_products));
   model_ = &kernels->model;
   kernels_ = std::move(kernels);
 }

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Holds a library's machine code to what its kernels are meant to be.
 
-    sass_check.py LIBRARY ARCH
+    sass_check.py LIBRARY ARCH...
 
 Each rule names kernels by a pattern and says which instructions one of them must have and which none
 may have. A rule that no kernel matches is an error, so that a renamed kernel is noticed. Prints one
@@ -18,6 +18,11 @@ RULES = [
     # name, kernels, architectures, all of these, one of these, none of these
     ("bulk copies by the copy engine", r"bulk_rotation_kernel", r"sm_(90|100)", {"UBLKCP"}, set(), LOCAL),
     ("vector copies, 16 bytes at a time", r"vector_rotation_kernel", r"", {"LDG", "STG"}, set(), LOCAL),
+    ("products of warpgroups, fed by bulk copies", r"WarpgroupProductKernel", r"sm_90a", {"HGMMA", "UBLKCP", "SYNCS"},
+     set(), LOCAL | {"HMMA"}),
+    ("products of warps, fed by asynchronous copies", r"gpu13ProductKernel", r"", {"HMMA", "LDSM", "LDGSTS"}, set(),
+     LOCAL | {"HGMMA"}),
+    ("attention on matrix units", r"(Chunk|Tile)AttentionKernel", r"", {"HMMA", "LDGSTS"}, set(), LOCAL),
     ("the scheduler launches graphs", r"window_kernel", r"", set(), {"CALL", "BAR"}, set()),
     ("conditions are set, nothing is launched", r"round_kernel", r"", set(), {"CALL", "BAR"}, set()),
 ]
@@ -72,12 +77,12 @@ def check_width(code: dict[str, str]) -> list[str]:
     ]
 
 
-def main() -> int:
-    library, arch = sys.argv[1:3]
+def check_arch(library: str, arch: str) -> bool:
+    """Prints what holds for one architecture, and what does not."""
     code = kernels(library, arch)
     if not code:
         print(f"no machine code for {arch} in {library}", file=sys.stderr)
-        return 1
+        return False
     wrong = check_width(code)
     for rule in RULES:
         if re.match(rule[2], arch):
@@ -85,7 +90,12 @@ def main() -> int:
     for line in wrong:
         print(line, file=sys.stderr)
     print(f"machine code of {len(code)} kernels for {arch}: {'wrong' if wrong else 'as meant'}")
-    return 1 if wrong else 0
+    return not wrong
+
+
+def main() -> int:
+    library, *archs = sys.argv[1:]
+    return 0 if all([check_arch(library, arch) for arch in archs]) else 1
 
 
 if __name__ == "__main__":

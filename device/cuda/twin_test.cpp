@@ -4,6 +4,7 @@
 
 #include "cuda/bench.hpp"
 #include "cuda/checks.hpp"
+#include "cuda/model/tests/ring_twin.hpp"
 #include "cuda/rotation/rotation_twin.hpp"
 #include "cuda/thread_machine.hpp"
 #include "platform/scan.hpp"
@@ -132,6 +133,7 @@ int main() {
   check_windows<WindowRig>(report);
   check_shares(report);
   check_bulk_pipeline(report);
+  check_stage_ring(report);
   check_rotation<WindowRig>(report, 1);
   check_rotation<LoopRig>(report, 2);
   check_bench(report);

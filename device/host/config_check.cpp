@@ -58,6 +58,7 @@ void check_cuda(Bounds& b, const sac_device_config& c) {
   b.in("cuda_launch", c.cuda_launch, 0, SAC_CUDA_LAUNCH_HOST);
   b.in("cuda_rotation", c.cuda_rotation, 0, SAC_CUDA_ROTATION_BULK);
   b.in("cuda_rotation_blocks", c.cuda_rotation_blocks, 1, kMaxRotationBlocks);
+  b.in("cuda_products", c.cuda_products, 0, SAC_CUDA_PRODUCTS_WGMMA);
 }
 
 uint64_t ns_of(float seconds) { return static_cast<uint64_t>(static_cast<double>(seconds) * 1e9); }

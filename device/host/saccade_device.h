@@ -35,6 +35,9 @@ extern "C" {
 #define SAC_CUDA_ROTATION_VECTOR 0u /* KV copies between the tiers by vector loads and stores */
 #define SAC_CUDA_ROTATION_BULK 1u   /* by bulk copies; needs compute capability 9.0 */
 
+#define SAC_CUDA_PRODUCTS_MMA 0u   /* products of dense matrices by mma.sync */
+#define SAC_CUDA_PRODUCTS_WGMMA 1u /* by wgmma; needs compute capability 9.0 */
+
 #define SAC_PREFILL_CHUNKED 0u /* chunks mixed with decodes under max_num_batched_tokens */
 #define SAC_PREFILL_INLINE 1u  /* decodes pause while a newly admitted prompt is computed */
 
@@ -109,9 +112,10 @@ typedef struct sac_device_config {
   uint32_t null_step_us;  /* SAC_DEVICE_NULL: time that a step takes */
   const struct sac_sim_config* sim; /* SAC_DEVICE_SIM: what it emulates; copied */
   sac_policy_config policy;
-  uint32_t cuda_launch;   /* SAC_CUDA_LAUNCH_*; this and the next two: SAC_DEVICE_CUDA only */
-  uint32_t cuda_rotation; /* SAC_CUDA_ROTATION_* */
+  uint32_t cuda_launch;          /* SAC_CUDA_LAUNCH_*; this and the rest: SAC_DEVICE_CUDA only */
+  uint32_t cuda_rotation;        /* SAC_CUDA_ROTATION_* */
   uint32_t cuda_rotation_blocks; /* thread blocks that copy, per direction: 1 .. 16 */
+  uint32_t cuda_products;        /* SAC_CUDA_PRODUCTS_* */
 } sac_device_config;
 
 /* Tensors by role. Weights are row-major [out_features][in_features], as in safetensors. */

@@ -5,10 +5,15 @@
 
 namespace saccade {
 
+__device__ inline uint32_t shared_address(const void* at) {
+  return static_cast<uint32_t>(__cvta_generic_to_shared(at));
+}
+
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
 
 inline constexpr bool kHasBulkCopy = false;
-__device__ inline void bulk_barrier_init(uint64_t*) {}
+__device__ inline void bulk_barrier_init(uint64_t*, uint32_t = 1) {}
+__device__ inline void bulk_barrier_arrive(uint64_t*) {}
 __device__ inline void bulk_barrier_expect(uint64_t*, uint32_t) {}
 __device__ inline bool bulk_barrier_passed(uint64_t*, uint32_t) { return true; }
 __device__ inline void bulk_load(void*, const void*, uint32_t, uint64_t*) {}
@@ -22,12 +27,16 @@ __device__ inline void bulk_fence() {}
 
 inline constexpr bool kHasBulkCopy = true;
 
-__device__ inline uint32_t shared_address(const void* at) {
-  return static_cast<uint32_t>(__cvta_generic_to_shared(at));
+/// `arrivals` a phase: by default one, of the thread that expects the bytes.
+__device__ inline void bulk_barrier_init(uint64_t* barrier, uint32_t arrivals = 1) {
+  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(barrier)),
+               "r"(arrivals)
+               : "memory");
 }
-/// One arrival per phase: the thread that expects the bytes.
-__device__ inline void bulk_barrier_init(uint64_t* barrier) {
-  asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(shared_address(barrier)) : "memory");
+/// SYNC: release, with the passing of whoever waits for the phase.
+__device__ inline void bulk_barrier_arrive(uint64_t* barrier) {
+  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(barrier))
+               : "memory");
 }
 __device__ inline void bulk_barrier_expect(uint64_t* barrier, uint32_t bytes) {
   asm volatile(

@@ -6,6 +6,14 @@
 
 #include "abi/wire.h"
 
+// A function that becomes part of its caller. Out of line it would begin by saving registers that
+// belong to its caller, which the assembler counts as spills.
+#if defined(__CUDACC__)
+#define SAC_HD_INLINE SAC_HD __forceinline__
+#else
+#define SAC_HD_INLINE SAC_HD inline
+#endif
+
 namespace saccade {
 
 /// n / d rounded up; d > 0.

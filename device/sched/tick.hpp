@@ -93,7 +93,7 @@ SAC_HD inline void note_step_time(Scheduler& s, uint64_t done_ns) {
 /// First part of a tick: decides what runs next, and asks for copies. The batch stands in
 /// s.effects. Returns its number of sequences, 0 if none can run; then `end_tick` follows.
 template <class Engine, class Env>
-SAC_HD uint32_t begin_tick(Scheduler& s, Engine& engine, Env& env) {
+SAC_HD_INLINE uint32_t begin_tick(Scheduler& s, Engine& engine, Env& env) {
   ++s.tick;
   s.tick_ns = env.now_ns();
   store_relaxed(&s.ring.device->heartbeat, load_relaxed(&s.ring.device->heartbeat) + 1);

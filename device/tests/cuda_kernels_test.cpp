@@ -8,6 +8,7 @@
 #include "cuda/model/product.hpp"
 #include "cuda/model/rotate.hpp"
 #include "cuda/model/tests/emulated_model.hpp"
+#include "cuda/model/warpgroup_product.hpp"
 #include "tests/test_model.hpp"
 
 using namespace saccade;
@@ -50,6 +51,29 @@ double difference(const Half* got, const std::vector<double>& want) {
   return worst;
 }
 
+/// Activations in memory of their own, zeros or NaN to begin with.
+class TestActivations {
+ public:
+  TestActivations(uint32_t rows, uint32_t width, bool nan)
+      : width_(round_up(width, kStep)),
+        rows_(round_up(rows, kTileOutputs)),
+        memory_(std::make_unique<HostMemory>(size_t{rows_} * width_ * sizeof(Half))) {
+    if (nan) std::fill_n(view().data, size_t{rows_} * width_, kNan);
+  }
+  gpu::Activations view() const { return {static_cast<Half*>(memory_->data()), rows_}; }
+  /// `count` columns of a row, in their order.
+  Halves row(uint32_t row, uint32_t count) const {
+    Halves out(count);
+    for (uint32_t i = 0; i < count; ++i) out[i] = *view().at(row, i);
+    return out;
+  }
+
+ private:
+  uint32_t width_;
+  uint32_t rows_;
+  std::unique_ptr<HostMemory> memory_;
+};
+
 // ---- attention --------------------------------------------------------------------------------
 
 struct AttentionShape {
@@ -88,7 +112,7 @@ class AttentionRig {
 
   /// Rows [first, first + count) as the step cuts them: one alone by chunks, more by tiles.
   Halves run(uint32_t first, uint32_t count) const {
-    std::vector<Half> out(size_t{count} * q_width(), kNan);
+    const TestActivations out(count, q_width(), true);
     PlanCounts counts = {count, 0, 0, 0, 0};
     std::vector<ChunkItem> items;
     std::vector<RowTile> tiles;
@@ -115,7 +139,7 @@ class AttentionRig {
     a.seats.max_blocks_per_seq = static_cast<uint32_t>(blocks_.size());
     a.q = q_.data() + size_t{first} * q_width();
     a.q_stride = q_width();
-    a.out = out.data();
+    a.out = out.view();
     a.kv = kv_;
     a.k_offset = 2 * kv_.plane;
     a.num_heads = heads();
@@ -130,7 +154,12 @@ class AttentionRig {
     } else {
       run_with<kDimLimit>(a);
     }
-    return out;
+    Halves rows;
+    for (uint32_t r = 0; r < count; ++r) {
+      const Halves row = out.row(r, q_width());
+      rows.insert(rows.end(), row.begin(), row.end());
+    }
+    return rows;
   }
 
   /// From the formula.
@@ -208,9 +237,14 @@ struct TestMatrix {
   MatrixView view = {};
 };
 
-/// y[row][output], slices added in rising order.
 template <uint32_t kRows, bool kSerial>
-Floats multiply(const TestMatrix& m, const HostMemory& x, uint32_t num_rows) {
+using Mma = ProductKernel<kRows, kSerial, false, false>;
+template <uint32_t kRows, bool kSerial>
+using Wgmma = WarpgroupProductKernel<kRows, kSerial, false>;
+
+/// y[row][output], slices added in rising order.
+template <template <uint32_t, bool> class Kernel, uint32_t kRows, bool kSerial>
+Floats multiply(const TestMatrix& m, const TestActivations& x, uint32_t num_rows) {
   const uint32_t room = round_up(num_rows, kTileOutputs);
   const uint32_t slices = kSerial ? 1 : m.view.slices;
   const size_t plane = size_t{room} * m.view.n;
@@ -220,11 +254,9 @@ Floats multiply(const TestMatrix& m, const HostMemory& x, uint32_t num_rows) {
   a.weights = m.view.data;
   a.steps = m.view.steps();
   a.slice_steps = m.view.slice_steps;
-  a.x = static_cast<const Half*>(x.data());
-  a.x_stride = m.view.k;
+  a.x = x.view();
   a.y = {sums.data(), slices, m.view.n, plane};
-  launch<ProductKernel<kRows, kSerial, false, false>>(
-      {ceil_div(num_rows, kRows), m.view.tiles(), slices}, a);
+  launch<Kernel<kRows, kSerial>>({ceil_div(num_rows, kRows), m.view.tiles(), slices}, a);
   Floats y(size_t{num_rows} * m.n);
   for (uint32_t r = 0; r < num_rows; ++r) {
     for (uint32_t o = 0; o < m.n; ++o) {
@@ -236,15 +268,33 @@ Floats multiply(const TestMatrix& m, const HostMemory& x, uint32_t num_rows) {
   return y;
 }
 
+/// What silu(gate) * up makes of a matrix whose rows are gated pairs; `width` columns of each row.
+template <class Kernel>
+std::vector<Halves> multiply_gated(const TestMatrix& m, const TestActivations& x, uint32_t num_rows,
+                                   uint32_t width) {
+  const TestActivations out(num_rows, m.view.n / 2, true);
+  const Floats bias(m.view.n / 2, 0.25f);
+  ProductArgs a = {};
+  a.num_rows = &num_rows;
+  a.weights = m.view.data;
+  a.steps = m.view.steps();
+  a.slice_steps = m.view.slice_steps;
+  a.x = x.view();
+  a.gated = out.view();
+  a.gate_bias = a.up_bias = bias.data();
+  launch<Kernel>({ceil_div(num_rows, 128), m.view.tiles(), 1}, a);
+  std::vector<Halves> rows;
+  for (uint32_t r = 0; r < num_rows; ++r) rows.push_back(out.row(r, width));
+  return rows;
+}
+
 /// Rows of activations, rounded up with zeros.
-std::unique_ptr<HostMemory> activations(const Halves& rows, uint32_t num_rows, uint32_t k) {
-  const uint32_t stride = round_up(k, kStep);
-  auto memory = std::make_unique<HostMemory>(size_t{round_up(num_rows, kTileOutputs)} * stride *
-                                             sizeof(Half));
+TestActivations activations(const Halves& rows, uint32_t num_rows, uint32_t k) {
+  TestActivations x(num_rows, k, false);
   for (uint32_t r = 0; r < num_rows; ++r) {
-    std::copy_n(&rows[size_t{r} * k], k, static_cast<Half*>(memory->data()) + size_t{r} * stride);
+    for (uint32_t i = 0; i < k; ++i) *x.view().at(r, i) = rows[size_t{r} * k + i];
   }
-  return memory;
+  return x;
 }
 
 }  // namespace
@@ -287,9 +337,8 @@ TEST_CASE("products are the formula's, and the same for every number of rows in 
     CAPTURE(size.k);
     const TestMatrix m(size.n, size.k, size.slice_steps, rng);
     const Halves rows = random_halves(rng, size_t{size.rows} * size.k);
-    const auto memory = activations(rows, size.rows, size.k);
-    const HostMemory& x = *memory;
-    const Floats y = multiply<8, false>(m, x, size.rows);
+    const TestActivations x = activations(rows, size.rows, size.k);
+    const Floats y = multiply<Mma, 8, false>(m, x, size.rows);
     double worst = 0;
     for (uint32_t r = 0; r < size.rows; ++r) {
       for (uint32_t o = 0; o < size.n; ++o) {
@@ -302,9 +351,84 @@ TEST_CASE("products are the formula's, and the same for every number of rows in 
       }
     }
     CHECK(worst < 1e-4 * std::sqrt(static_cast<double>(size.k)));
-    CHECK(multiply<32, false>(m, x, size.rows) == y);
-    CHECK(multiply<64, false>(m, x, size.rows) == y);
-    CHECK(multiply<128, true>(m, x, size.rows) == y);
+    CHECK(multiply<Mma, 32, false>(m, x, size.rows) == y);
+    CHECK(multiply<Mma, 64, false>(m, x, size.rows) == y);
+    CHECK(multiply<Mma, 128, true>(m, x, size.rows) == y);
+    // Emulated, both ways round alike; hardware promises it of neither.
+    CHECK(multiply<Wgmma, 8, false>(m, x, size.rows) == y);
+    CHECK(multiply<Wgmma, 32, false>(m, x, size.rows) == y);
+    CHECK(multiply<Wgmma, 64, false>(m, x, size.rows) == y);
+    CHECK(multiply<Wgmma, 128, true>(m, x, size.rows) == y);
+  }
+}
+
+TEST_CASE("products by warpgroups: many slices, more steps than stages, the highest tiles") {
+  Rng rng(17);
+  // 20 steps in slices of 3, of 7 and of one; 256 rows in a block are for a single slice.
+  for (const uint32_t slice_steps : {3u, 7u, 20u}) {
+    CAPTURE(slice_steps);
+    constexpr uint32_t kOutputs = 70, kInputs = 20 * kStep - 3, kRowsHere = 265;
+    const TestMatrix m(kOutputs, kInputs, slice_steps, rng);
+    const auto rows = random_halves(rng, size_t{kRowsHere} * kInputs);
+    const TestActivations x = activations(rows, kRowsHere, kInputs);
+    const Floats y = multiply<Mma, 128, true>(m, x, kRowsHere);
+    CHECK(multiply<Wgmma, 128, true>(m, x, kRowsHere) == y);
+    CHECK(multiply<Wgmma, 64, false>(m, x, kRowsHere) == y);
+    CHECK(multiply<Wgmma, 8, false>(m, x, kRowsHere) == y);
+    if (m.view.slices == 1) CHECK(multiply<Wgmma, 256, false>(m, x, kRowsHere) == y);
+  }
+}
+
+TEST_CASE("gated products are alike by warps and by warpgroups") {
+  Rng rng(19);
+  constexpr uint32_t kWidth = 100, kInputs = 200, kRowsHere = 131;
+  const TestMatrix m(2 * round_up(kWidth, kStep), kInputs, 2, rng);
+  const auto rows = random_halves(rng, size_t{kRowsHere} * kInputs);
+  const TestActivations x = activations(rows, kRowsHere, kInputs);
+  const auto want = multiply_gated<ProductKernel<128, true, true, false>>(m, x, kRowsHere, kWidth);
+  CHECK(multiply_gated<WarpgroupProductKernel<128, true, true>>(m, x, kRowsHere, kWidth) == want);
+  // Pairs as the layout has them: eight of the gate, eight of up.
+  for (const uint32_t row : {0u, 130u}) {
+    std::vector<double> expected(kWidth);
+    for (uint32_t o = 0; o < kWidth; ++o) {
+      double sums[2] = {0.25, 0.25};
+      for (uint32_t which = 0; which < 2; ++which) {
+        for (uint32_t i = 0; i < kInputs; ++i) {
+          sums[which] += double{widen(m.rows[size_t{gated_row(o, which)} * kInputs + i])} *
+                         widen(rows[size_t{row} * kInputs + i]);
+        }
+      }
+      expected[o] = sums[0] / (1 + std::exp(-sums[0])) * sums[1];
+    }
+    for (uint32_t o = 0; o < kWidth; ++o) {
+      CHECK(widen(want[row][o]) == doctest::Approx(expected[o]).epsilon(0.01));
+    }
+  }
+}
+
+TEST_CASE("descriptors of a packed tile name its elements, as the PTX ISA counts addresses") {
+  // Of a tile that stands in shared memory as in global memory; 1024: of its address space.
+  constexpr uint32_t kTileAt = 5 * 1024;
+  for (uint32_t first : {0u, 64u}) {
+    for (uint32_t k = 0; k < kStep; k += 16) {
+      const uint64_t descriptor =
+          matrix_descriptor(kTileAt + (first * kStep + k) * static_cast<uint32_t>(sizeof(Half)));
+      for (uint32_t r = 0; r < 64; ++r) {
+        for (uint32_t i = 0; i < 16; ++i) {
+          REQUIRE(operand_address(descriptor, r, i) ==
+                  kTileAt + weight_at(kStep, first + r, k + i) * sizeof(Half));
+        }
+      }
+    }
+  }
+  // Activations: any eight rows of a plane begin such a form.
+  const TestActivations memory(24, kStep, false);
+  const gpu::Activations x = memory.view();
+  for (uint32_t r = 0; r < 16; ++r) {
+    for (uint32_t i = 0; i < kStep; ++i) {
+      REQUIRE(operand_address(matrix_descriptor(kTileAt + i / 16 * 32), r, i % 16) ==
+              kTileAt + (x.at(8 + r, i) - x.at(8, 0)) * sizeof(Half));
+    }
   }
 }
 
@@ -325,14 +449,14 @@ TEST_CASE("a residual sum and its norm") {
     Floats sums = rows_of(kRowsHere * kSlices);
     Floats x = rows_of(kRowsHere), bias = rows_of(1), weight = rows_of(1);
     const Floats before = x;
-    Halves out(size_t{kRowsHere} * width, kNan);
+    const TestActivations out(kRowsHere, width, true);
     const PlanCounts counts = {kRowsHere, 0, 0, 0, 0};
     const size_t plane = size_t{kRowsHere} * width;
     launch<AddNormKernel>({kRowsHere + 1}, {&counts,
                                             {sums.data(), kSlices, width, plane},
                                             bias.data(),
                                             x.data(),
-                                            {weight.data(), out.data(), 1e-5f, hidden, width}});
+                                            {weight.data(), out.view(), 1e-5f, hidden, width}});
     for (uint32_t r = 0; r < kRowsHere; ++r) {
       std::vector<double> want(width);
       double squares = 0;
@@ -344,7 +468,7 @@ TEST_CASE("a residual sum and its norm") {
       }
       const double scale = 1 / std::sqrt(squares / hidden + 1e-5);
       for (uint32_t i = 0; i < width; ++i) want[i] *= scale * weight[i];
-      CHECK(difference(&out[size_t{r} * width], want) < 0.03);  // values up to 5 in bf16
+      CHECK(difference(out.row(r, width).data(), want) < 0.03);  // values up to 5 in bf16
     }
   }
 }

@@ -33,6 +33,10 @@ TEST_CASE("small models of every family give the CPU's logprobs, within bf16") {
   // Contexts of more than one chunk; a model with experts that are chosen by a hair.
   check_against_cpu<EmulatedRig>(report, 5, gpu::kContextChunk + 20, kLogprobBound);
   check_against_cpu<EmulatedRig>(report, 23, 74, kLogprobBound);
+  for (const uint32_t seed : {1u, 2u}) {
+    check_against_cpu<EmulatedWgmmaRig>(report, seed, 3 + seed * 7, kLogprobBound);
+    check_ways<EmulatedRig, EmulatedWgmmaRig>(report, seed, 3 + seed * 7);
+  }
   CHECK(report.failed() == 0);
 }
 
@@ -43,6 +47,8 @@ TEST_CASE("a request has the same records alone and in company, however it is cu
     check_independence<EmulatedRig>(report, 1000 + static_cast<uint32_t>(seed), 60);
   }
   check_independence<EmulatedRig>(report, 23, 40);  // with experts
+  check_independence<EmulatedWgmmaRig>(report, 1001, 60);
+  check_independence<EmulatedWgmmaRig>(report, 23, 40);
   CHECK(report.failed() == 0);
 }
 

@@ -35,6 +35,16 @@ pub enum CudaRotation {
     Bulk,
 }
 
+/// Which instructions compute the products of dense matrices.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum CudaProducts {
+    /// `mma.sync`: every GPU.
+    #[default]
+    Mma,
+    /// `wgmma`: Hopper.
+    Wgmma,
+}
+
 /// Settings of the CUDA device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CudaSettings {
@@ -44,6 +54,8 @@ pub struct CudaSettings {
     pub rotation: CudaRotation,
     /// Thread blocks that copy, per direction; 1 to 16.
     pub rotation_blocks: u32,
+    /// How products are computed.
+    pub products: CudaProducts,
 }
 
 impl Default for CudaSettings {
@@ -52,6 +64,7 @@ impl Default for CudaSettings {
             launch: CudaLaunch::default(),
             rotation: CudaRotation::default(),
             rotation_blocks: 2,
+            products: CudaProducts::default(),
         }
     }
 }

@@ -539,6 +539,10 @@ fn c_device_config(config: &DeviceConfig) -> sys::SacDeviceConfig {
             cuda::CudaRotation::Bulk => 1,
         },
         cuda_rotation_blocks: config.cuda.rotation_blocks,
+        cuda_products: match config.cuda.products {
+            cuda::CudaProducts::Mma => 0,
+            cuda::CudaProducts::Wgmma => 1,
+        },
     }
 }
 

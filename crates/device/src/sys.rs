@@ -53,6 +53,7 @@ pub(crate) struct SacDeviceConfig {
     pub cuda_launch: u32,
     pub cuda_rotation: u32,
     pub cuda_rotation_blocks: u32,
+    pub cuda_products: u32,
 }
 
 /// `sac_policy_config`.

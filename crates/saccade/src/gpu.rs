@@ -5,14 +5,19 @@ use std::path::PathBuf;
 
 use anyhow::Context;
 use saccade_device::cuda::{
-    CudaLaunch, CudaLibrary, CudaNeed, CudaRotation, CudaSettings, LIBRARY_NAME,
+    CudaLaunch, CudaLibrary, CudaNeed, CudaProducts, CudaRotation, CudaSettings, LIBRARY_NAME,
 };
 use saccade_device::{Device, DeviceConfig, DeviceKind};
 use saccade_model::{Dtype, ModelConfig, ModelFolder};
 
-use crate::cli::{DeviceArgs, LaunchArg, QuantizationArg, RotationArg, SchedulerPlace, ServeArgs};
+use crate::cli::{
+    DeviceArgs, LaunchArg, ProductsArg, QuantizationArg, RotationArg, SchedulerPlace, ServeArgs,
+};
 use crate::device_plane::{Region, device_config, load, log_ready, open_weights};
 use crate::kv_budget::{self, KvBudget};
+
+/// The only one whose GPUs have wgmma: 10 * major + minor.
+const WGMMA_CAPABILITY: u32 = 90;
 
 /// What captured steps and the driver take of the GPU's memory beside weights, workspace and KV.
 const RESERVE_BYTES: u64 = 1 << 30;
@@ -30,6 +35,10 @@ pub(crate) fn settings(args: &ServeArgs) -> CudaSettings {
             RotationArg::Bulk => CudaRotation::Bulk,
         },
         rotation_blocks: args.cuda.cuda_rotation_blocks,
+        products: match args.cuda.cuda_products {
+            ProductsArg::Mma => CudaProducts::Mma,
+            ProductsArg::Wgmma => CudaProducts::Wgmma,
+        },
     }
 }
 
@@ -59,6 +68,12 @@ fn open(args: &ServeArgs) -> anyhow::Result<(CudaLibrary, u64)> {
         driver = gpu.driver_version,
         free_mib = gpu.free_bytes >> 20,
         "GPU"
+    );
+    anyhow::ensure!(
+        args.cuda.cuda_products != ProductsArg::Wgmma || gpu.compute_capability == WGMMA_CAPABILITY,
+        "--cuda-products wgmma needs a GPU of compute capability 9.0; this one has {}.{}",
+        gpu.compute_capability / 10,
+        gpu.compute_capability % 10
     );
     let allowed = (gpu.total_bytes as f64 * args.cuda.gpu_memory_utilization) as u64;
     Ok((library, allowed.min(gpu.free_bytes)))

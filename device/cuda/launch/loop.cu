@@ -22,12 +22,18 @@ struct GraphConditions {
   }
 };
 
+/// The leader's part, in the kernel itself: see SAC_HD_INLINE.
+struct RoundLead {
+  const Life& life;
+  GraphConditions conditions;
+  __device__ __forceinline__ void operator()(ScanBoard& board, BlockCrew& crew) {
+    lead_round(life, board, crew, conditions);
+  }
+};
+
 __global__ void __launch_bounds__(kBlockThreads, 1)
     round_kernel(const Life* life, const GraphConditions conditions) {
-  run_block(&life->control->crash, [&](ScanBoard& board, BlockCrew& crew) {
-    GraphConditions mine = conditions;
-    lead_round(*life, board, crew, mine);
-  });
+  run_block(&life->control->crash, RoundLead{*life, conditions});
 }
 
 /// A conditional node, behind the given one if there is any. Returns its bodies.

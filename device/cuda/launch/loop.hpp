@@ -24,7 +24,8 @@ namespace saccade {
 
 /// The leader's part of one round.
 template <class Crew, class Conditions>
-SAC_HD void lead_round(const Life& life, ScanBoard& board, Crew& crew, Conditions& conditions) {
+SAC_HD_INLINE void lead_round(const Life& life, ScanBoard& board, Crew& crew,
+                              Conditions& conditions) {
   LifeState& st = *life.state;
   TeamEnv<false, Crew> env{board, crew};
   if (st.resume == Resume::kBirth) begin_life(life);

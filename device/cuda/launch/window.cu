@@ -28,13 +28,20 @@ struct DeviceGraphs {
   }
 };
 
+/// The leader's part, in the kernel itself: see SAC_HD_INLINE.
+template <bool kOverlapped>
+struct WindowLead {
+  const Life& life;
+  DeviceGraphs graphs;
+  __device__ __forceinline__ void operator()(ScanBoard& board, BlockCrew& crew) {
+    lead_window<kOverlapped>(life, board, crew, graphs);
+  }
+};
+
 template <bool kOverlapped>
 __global__ void __launch_bounds__(kBlockThreads, 1)
     window_kernel(const Life life, const DeviceGraphs graphs) {
-  run_block(&life.control->crash, [&](ScanBoard& board, BlockCrew& crew) {
-    DeviceGraphs mine = graphs;
-    lead_window<kOverlapped>(life, board, crew, mine);
-  });
+  run_block(&life.control->crash, WindowLead<kOverlapped>{life, graphs});
 }
 
 class WindowLauncher : public Launcher {

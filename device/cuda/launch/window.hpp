@@ -58,7 +58,7 @@ SAC_HD void run_fired_step(const Life& life, Env& env, Crew& crew) {
 /// Launches steps until the window is used up (true: the scheduler must be launched again) or the
 /// life is over (false).
 template <class Env, class Crew, class Graphs>
-SAC_HD bool fire_steps(const Life& life, Env& env, Crew& crew, Graphs& graphs) {
+SAC_HD_INLINE bool fire_steps(const Life& life, Env& env, Crew& crew, Graphs& graphs) {
   LifeState& st = *life.state;
   for (uint32_t fires = 0; !crew.failed(); ++fires) {
     if (st.resume == Resume::kTick && !find_batch(life, env, crew)) return false;
@@ -81,7 +81,7 @@ SAC_HD bool fire_steps(const Life& life, Env& env, Crew& crew, Graphs& graphs) {
 
 /// The leader's part of one execution of the scheduler's graph.
 template <bool kOverlapped, class Crew, class Graphs>
-SAC_HD void lead_window(const Life& life, ScanBoard& board, Crew& crew, Graphs& graphs) {
+SAC_HD_INLINE void lead_window(const Life& life, ScanBoard& board, Crew& crew, Graphs& graphs) {
   LifeState& st = *life.state;
   TeamEnv<kOverlapped, Crew> env{board, crew};
   if (st.resume == Resume::kBirth) begin_life(life);

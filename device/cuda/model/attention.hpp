@@ -19,7 +19,7 @@ struct AttentionArgs {
   SeatTables seats;
   const Half* q;  // [rows][q_stride]: [kv_heads][group][head_dim]
   uint32_t q_stride;
-  Half* out;  // the same form
+  Activations out;  // the same columns
   KvMemory kv;
   size_t k_offset;  // halves from the start of a block to this layer's K
   uint32_t num_heads;
@@ -367,11 +367,12 @@ struct FoldChunksKernel {
       }
     }
     const float inverse = 1.0f / sum;
-    Half* out = a.out + size_t{split.row} * a.q_stride + size_t{head} * a.head_dim;
     SAC_UNROLL
     for (uint32_t e = 0; e < kPerLane; ++e) {
       const uint32_t dim = b.lane() + e * kWarpThreads;
-      if (dim < a.head_dim) out[dim] = narrow(total[e] * inverse);
+      if (dim < a.head_dim) {
+        *a.out.at(split.row, head * a.head_dim + dim) = narrow(total[e] * inverse);
+      }
     }
   }
 };
@@ -457,13 +458,12 @@ struct TileAttentionKernel {
       const uint32_t row = vector / group;
       if (row >= tile.num_rows) continue;
       const float inverse = 1.0f / total.sum[h];
-      Half* out = a.out + size_t{tile.first_row + row} * a.q_stride +
-                  size_t{kv_head * group + vector % group} * a.head_dim;
+      const uint32_t first_column = (kv_head * group + vector % group) * a.head_dim;
       SAC_UNROLL
       for (uint32_t i = 0; i < kDim / 8; ++i) {
         const uint32_t dim = i * 8 + b.lane() % 4 * 2;
         if (dim >= a.head_dim) continue;
-        *reinterpret_cast<uint32_t*>(out + dim) =
+        *reinterpret_cast<uint32_t*>(a.out.at(tile.first_row + row, first_column + dim)) =
             b.pack(total.v[i][2 * h] * inverse, total.v[i][2 * h + 1] * inverse);
       }
     }

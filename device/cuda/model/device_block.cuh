@@ -3,6 +3,8 @@
 #include <cuda_runtime.h>
 
 #include "cuda/model/words.hpp"
+#include "platform/bulk_copy.cuh"
+#include "platform/warpgroup_mma.cuh"
 
 namespace saccade::gpu {
 
@@ -16,10 +18,14 @@ class DeviceBlock {
   __device__ uint32_t z() const { return blockIdx.z; }
   __device__ uint32_t grid_x() const { return gridDim.x; }
 
-  /// The block's shared memory, aligned to 128 bytes, uninitialised.
+  /// The block's shared memory, aligned to the 1,024 bytes after which wgmma's exchange of pieces
+  /// begins anew, uninitialised.
   __device__ unsigned char* shared() const {
-    extern __shared__ __align__(128) unsigned char memory[];
+    extern __shared__ __align__(1024) unsigned char memory[];
     return memory;
+  }
+  __device__ static uint32_t shared_address(const void* shared) {
+    return saccade::shared_address(shared);
   }
 
   __device__ void sync() const { __syncthreads(); }
@@ -55,7 +61,7 @@ class DeviceBlock {
   /// 16 bytes from global to shared memory, behind the thread's back; zeros when not `real`.
   __device__ void copy16(void* shared_to, const void* global_from, bool real = true) const {
     const uint32_t bytes = real ? 16 : 0;
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(address(shared_to)),
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(shared_to)),
                  "l"(global_from), "r"(bytes)
                  : "memory");
   }
@@ -67,19 +73,56 @@ class DeviceBlock {
     asm volatile("cp.async.wait_group %0;" ::"n"(kLeft) : "memory");
   }
 
+  // Barriers in shared memory, and bulk copies that they count: sm_90 and later.
+  /// `arrivals` a phase.
+  __device__ void barrier_init(uint64_t* barrier, uint32_t arrivals) const {
+    bulk_barrier_init(barrier, arrivals);
+  }
+  /// Behind the inits, before the block's sync().
+  __device__ void barrier_fence() const { bulk_fence(); }
+  __device__ void barrier_arrive(uint64_t* barrier) const { bulk_barrier_arrive(barrier); }
+  /// Arrives, and says how many bytes belong to the phase.
+  __device__ void barrier_expect(uint64_t* barrier, uint32_t bytes) const {
+    bulk_barrier_expect(barrier, bytes);
+  }
+  /// Waits until the phase of this parity is over; the next one may be, the one behind it not.
+  __device__ void barrier_wait(uint64_t* barrier, uint32_t parity) const {
+    for (uint32_t looks = 0; !bulk_barrier_passed(barrier, parity); ++looks) {
+      if (looks == kMostLooks) __trap();
+    }
+  }
+  /// From global to shared memory; addresses and size are multiples of 16.
+  __device__ void bulk_copy(void* shared_to, const void* global_from, uint32_t bytes,
+                            uint64_t* barrier) const {
+    bulk_load(shared_to, global_from, bytes, barrier);
+  }
+
+  // Products of a warpgroup: warpgroup_mma.cuh. Its four warps come together.
+  static constexpr bool kHasWarpgroupMma = saccade::kHasWarpgroupMma;
+  __device__ void warpgroup_fence() const { saccade::warpgroup_fence(); }
+  __device__ void warpgroup_commit() const { saccade::warpgroup_commit(); }
+  template <int kLeft>
+  __device__ void warpgroup_wait() const {
+    saccade::warpgroup_wait<kLeft>();
+  }
+  template <uint32_t kEights>
+  __device__ void warpgroup_mma(float (&d)[kEights][4], uint64_t a, uint64_t b, bool add) const {
+    saccade::warpgroup_mma(d, a, b, add);
+  }
+
   /// Four 8x8 matrices of 16-bit elements; lane 8 m + r names row r of matrix m. Of each the lane
   /// receives elements 2 (lane % 4) and the next of row lane / 4.
   __device__ void load_matrices(uint32_t (&out)[4], const void* row) const {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
                  : "=r"(out[0]), "=r"(out[1]), "=r"(out[2]), "=r"(out[3])
-                 : "r"(address(row))
+                 : "r"(shared_address(row))
                  : "memory");
   }
   /// The same of each matrix's transpose.
   __device__ void load_transposed(uint32_t (&out)[4], const void* row) const {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
                  : "=r"(out[0]), "=r"(out[1]), "=r"(out[2]), "=r"(out[3])
-                 : "r"(address(row))
+                 : "r"(shared_address(row))
                  : "memory");
   }
   /// d += a b, by mma.m16n8k16 on bf16 with sums in float. With g = lane / 4 and t = lane % 4:
@@ -106,9 +149,9 @@ class DeviceBlock {
   }
 
  private:
-  __device__ static uint32_t address(const void* shared) {
-    return static_cast<uint32_t>(__cvta_generic_to_shared(shared));
-  }
+  /// Of a barrier; one look may suspend the thread for some microseconds. Only a copy that was lost
+  /// takes so many; then the process must end.
+  static constexpr uint32_t kMostLooks = 1u << 27;
 };
 
 /// A kernel struct as a kernel.

@@ -51,16 +51,16 @@ class Planner {
     s.plan.logits = at.take<LogitsRow>(s.limits.max_logits());
     s.plan.logits_left = at.take<uint32_t>(s.limits.logit_tiles());
     s.x = at.take<float>(rows * m_.widths.hidden);
-    s.normed = at.take<Half>(rows * m_.widths.hidden);
+    s.normed = take_activations(at, rows, m_.widths.hidden);
     s.q = at.take<Half>(rows * m_.widths.mixed);
-    s.mixed = at.take<Half>(rows * m_.widths.mixed);
+    s.mixed = take_activations(at, rows, m_.widths.mixed);
     const size_t slots = c_.num_experts > 0 ? rows * c_.experts_per_token : 0;
-    s.gated = at.take<Half>(max_size(rows * m_.widths.gated, slots * m_.widths.expert_gated));
+    lay_out_gated(at, rows, slots);
     s.partials = at.take<float>(partial_floats());
     s.item_sums = at.take<float>(size_t{s.limits.max_items} * c_.num_heads * c_.head_dim);
     s.item_scales = at.take<float>(size_t{s.limits.max_items} * c_.num_heads * 2);
     const size_t logit_rows = round_up(s.logit_rows, kTileOutputs);
-    s.final_rows = at.take<Half>(logit_rows * m_.widths.hidden);
+    s.final_rows = take_activations(at, logit_rows, m_.widths.hidden);
     s.logits = at.take<float>(logit_rows * m_.widths.vocab);
     s.sample_stride = SampleMemory::words(c_.vocab_size);
     s.sample_words = at.take<uint32_t>(kSampleBlocks * s.sample_stride);
@@ -81,6 +81,18 @@ class Planner {
     m.slice_steps = s.slice_steps;
     m.data = at.take<Half>(m.halves() * copies);
     return m;
+  }
+
+  static Activations take_activations(Layout& at, size_t rows, uint32_t width) {
+    return {at.take<Half>(rows * width), static_cast<uint32_t>(rows)};
+  }
+
+  /// Of layers with experts and of those without, which never meet.
+  void lay_out_gated(Layout& at, size_t rows, size_t slots) {
+    const size_t dense = rows * m_.widths.gated, experts = slots * m_.widths.expert_gated;
+    Half* memory = at.take<Half>(max_size(dense, experts));
+    m_.space.gated = {memory, static_cast<uint32_t>(rows)};
+    m_.space.expert_gated = {memory, static_cast<uint32_t>(slots)};
   }
 
   void lay_out_layer(Layout& at, uint32_t l) {

@@ -84,6 +84,19 @@ struct OwnConfig {
   std::vector<uint32_t> sparse;
 };
 
+void require_way(ProductWay way) {
+  if (way == ProductWay::kMma) return;
+  int device = 0, major = 0, minor = 0;
+  require(cudaGetDevice(&device), "cudaGetDevice");
+  require(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device),
+          "cudaDeviceGetAttribute");
+  require(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device),
+          "cudaDeviceGetAttribute");
+  if (major == 9 && minor == 0) return;
+  throw std::runtime_error("products by wgmma need a GPU of compute capability 9.0, this one has " +
+                           std::to_string(major) + "." + std::to_string(minor));
+}
+
 }  // namespace
 
 struct CudaModel::Impl {
@@ -128,9 +141,10 @@ std::string CudaModel::set_rope(const float* cos, const float* sin, uint64_t cou
 }
 std::string CudaModel::missing_tensor() const { return impl_->loader.missing_tensor(); }
 
-void CudaModel::enqueue(cudaStream_t stream, const GraphShape& shape) const {
+void CudaModel::enqueue(cudaStream_t stream, const GraphShape& shape, ProductWay way) const {
+  require_way(way);
   StreamQueue queue(stream);
-  gpu::StepSequence<StreamQueue>(queue, impl_->view, shape).enqueue();
+  gpu::StepSequence<StreamQueue>(queue, impl_->view, shape, way).enqueue();
 }
 
 unsigned char* CudaModel::kv_memory() const { return impl_->view.kv.data; }

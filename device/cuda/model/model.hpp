@@ -11,7 +11,8 @@
 //   products    an output is a sum over k in fixed slices, whose number follows from the matrix;
 //               in a slice the matrix unit adds 16 k after 16 k, and the slices are added in
 //               rising order, by one block or by the kernel that reads them. Rows are columns of
-//               the matrix unit's operand and do not meet.
+//               the matrix unit's operand and do not meet. Which instruction multiplies a matrix
+//               is said once, for all shapes (ProductWay).
 //   attention   the context is cut at multiples of kContextChunk, a chunk is walked in tiles that
 //               begin at multiples of kContextTile, and chunks are folded in rising order; the same
 //               code walks for one row and for many. What a row does not see has weight zero.
@@ -47,8 +48,8 @@ class CudaModel {
   std::string missing_tensor() const;
 
   /// Puts one step onto the stream. shape.rows and shape.seqs are within the limits. Throws
-  /// std::runtime_error when a launch is refused.
-  void enqueue(cudaStream_t stream, const GraphShape& shape) const;
+  /// std::runtime_error when a launch is refused, or when the GPU lacks what the way needs.
+  void enqueue(cudaStream_t stream, const GraphShape& shape, ProductWay way) const;
 
   /// The KV blocks, block b at kv_memory() + b * kv_block_bytes().
   unsigned char* kv_memory() const;

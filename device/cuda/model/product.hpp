@@ -1,5 +1,6 @@
 // Matrix products: y[row][output] = sum over k of weight[output][k] * x[row][k], bf16 with sums in
-// f32 on the matrix units (mma.m16n8k16: weights are its rows, activations its columns).
+// f32 on the matrix units. Two kernels: here by mma.m16n8k16, on every GPU (weights are its rows,
+// activations its columns); in warpgroup_product.hpp by wgmma.
 //
 // One block computes kTileOutputs outputs of up to kRows rows. Weights and activations pass through
 // a ring of shared-memory stages filled by asynchronous copies. Independence of company: an output
@@ -18,11 +19,9 @@ struct ProductArgs {
   const Half* weights;  // tiles of the matrix, or of expert 0
   uint32_t steps;       // of kStep
   uint32_t slice_steps;
-  const Half* x;  // [rows][x_stride]
-  uint32_t x_stride;
-  Partials y;   // slices = 1 where blocks add up
-  Half* gated;  // of gated products: [rows][gated_stride]
-  uint32_t gated_stride;
+  Activations x;
+  Partials y;              // slices = 1 where blocks add up
+  Activations gated;       // of gated products
   const float* gate_bias;  // null: none
   const float* up_bias;
   const ExpertTile* tiles;  // of grouped products
@@ -30,6 +29,54 @@ struct ProductArgs {
   const uint32_t* slot_row;  // row of x of a slot; null: the slot itself
   size_t expert_halves;
 };
+
+/// What one block computes.
+struct ProductTile {
+  const Half* weights;  // of the output tile's first step
+  uint32_t first;       // row, or slot
+  uint32_t rows;
+};
+
+/// False: there is nothing for this block.
+template <class Block>
+SAC_DEVICE bool find_row_tile(const Block& b, const ProductArgs& a, uint32_t max_rows,
+                              ProductTile& tile) {
+  const uint32_t num_rows = *a.num_rows;
+  tile.weights = a.weights + size_t{b.y()} * a.steps * kTileHalves;
+  tile.first = b.x() * max_rows;
+  if (tile.first >= num_rows) return false;
+  tile.rows = min_u32(max_rows, num_rows - tile.first);
+  return true;
+}
+template <class Block>
+SAC_DEVICE bool find_expert_tile(const Block& b, const ProductArgs& a, ProductTile& tile) {
+  if (b.x() >= *a.num_tiles) return false;
+  const ExpertTile t = a.tiles[b.x()];
+  tile.weights = a.weights + size_t{b.y()} * a.steps * kTileHalves + t.expert * a.expert_halves;
+  tile.first = t.first_slot;
+  tile.rows = t.num_slots;
+  return true;
+}
+
+/// What becomes of two results of one thread: the sums of `output` of the tile and of the one 8
+/// further, in one row of the tile.
+template <bool kGated, class Block>
+SAC_DEVICE void store_pair(const Block& b, const ProductArgs& a, const ProductTile& tile,
+                           uint32_t output, uint32_t row, float low, float high) {
+  if (kGated) {  // gate and up of one output: see gated_row
+    const uint32_t column = b.y() * (kTileOutputs / 2) + output / 16 * 8 + output % 8;
+    if (a.gate_bias != nullptr) {
+      low += a.gate_bias[column];
+      high += a.up_bias[column];
+    }
+    *a.gated.at(tile.first + row, column) = narrow(gated_unit(low, high));
+    return;
+  }
+  float* at = a.y.data + size_t{b.z()} * a.y.plane + size_t{tile.first + row} * a.y.stride +
+              size_t{b.y()} * kTileOutputs + output;
+  at[0] = low;
+  at[8] = high;
+}
 
 /// kRows: of a block. kSerial: one block runs all slices. kGated: the epilogue is silu(gate) * up;
 /// only where one block has the whole sum. kGrouped: rows are tiles of experts' slots.
@@ -48,35 +95,41 @@ struct ProductKernel {
 
   template <class Block>
   SAC_DEVICE static void run(const Block& b, const Args& a) {
-    Tile tile;
-    if (!find_tile(b, a, tile)) return;
+    ProductTile tile;
+    const bool work = kGrouped ? find_expert_tile(b, a, tile) : find_row_tile(b, a, kRows, tile);
+    if (!work) return;
     const uint32_t begin = kSerial ? 0 : b.z() * a.slice_steps;
     const uint32_t end = kSerial ? a.steps : min_u32(begin + a.slice_steps, a.steps);
-    Sums sums = {};
-    Sums total = {};
     const Half* sources[kCopies];
     SAC_UNROLL
     for (uint32_t i = 0; i < kCopies; ++i) sources[i] = activation_source(b, a, tile, i);
+    const auto fetch = [&](uint32_t step, uint32_t stage) {
+      if (step < end) copy_step(b, a, tile, sources, step, stage);
+      b.commit();
+    };
     SAC_UNROLL
-    for (uint32_t s = 0; s + 1 < kStages; ++s) fetch(b, tile, sources, begin + s, end, s);
-    uint32_t left = a.slice_steps;  // of the running slice
-    for (uint32_t step = begin; step < end; ++step) {
-      b.template wait<kStages - 2>();
-      b.sync();  // this step has arrived for everyone, and the stage of the last one is free
-      const uint32_t stage = (step - begin) % kStages;
-      fetch(b, tile, sources, step + kStages - 1, end, (stage + kStages - 1) % kStages);
-      multiply(b, stage, sums);
-      if (kSerial && (--left == 0 || step + 1 == end)) {
-        close_slice(sums, total, step < a.slice_steps);
-        left = a.slice_steps;
+    for (uint32_t s = 0; s + 1 < kStages; ++s) fetch(begin + s, s);
+    // Steps [from, to), which no other sums than these need: so the compiler keeps them in place.
+    const auto add_steps = [&](uint32_t from, uint32_t to, Sums& sums) {
+      for (uint32_t step = from; step < to; ++step) {
+        b.template wait<kStages - 2>();
+        b.sync();  // this step has arrived for everyone, and the stage of the last one is free
+        const uint32_t stage = (step - begin) % kStages;
+        fetch(step + kStages - 1, (stage + kStages - 1) % kStages);
+        multiply(b, stage, sums);
       }
-    }
-    const Sums& result = kSerial ? total : sums;
-    if (kGated) {
-      store_gated(b, a, tile, result);
+    };
+    Sums total = {};
+    if (kSerial) {
+      for (uint32_t step = 0; step < end; step += a.slice_steps) {
+        Sums sums = {};
+        add_steps(step, min_u32(step + a.slice_steps, end), sums);
+        add_slice(sums, total, step == 0);
+      }
     } else {
-      store(b, a, tile, result);
+      add_steps(begin, end, total);
     }
+    store(b, a, tile, total);
   }
 
  private:
@@ -86,42 +139,19 @@ struct ProductKernel {
   /// Pieces of activations that a thread copies per step.
   static constexpr uint32_t kCopies = (kRows * kPieces + kThreads - 1) / kThreads;
 
-  struct Tile {
-    const Half* weights;  // of the output tile's first step
-    uint32_t first;       // row, or slot
-    uint32_t rows;
-  };
   struct Sums {
     float v[kOutputTiles][kRowTiles][4];
   };
 
-  template <class Block>
-  SAC_DEVICE static bool find_tile(const Block& b, const Args& a, Tile& tile) {
-    tile.weights = a.weights + size_t{b.y()} * a.steps * kTileHalves;
-    if (kGrouped) {
-      if (b.x() >= *a.num_tiles) return false;
-      const ExpertTile t = a.tiles[b.x()];
-      tile.weights += t.expert * a.expert_halves;
-      tile.first = t.first_slot;
-      tile.rows = t.num_slots;
-      return true;
-    }
-    const uint32_t num_rows = *a.num_rows;
-    tile.first = b.x() * kRows;
-    if (tile.first >= num_rows) return false;
-    tile.rows = min_u32(kRows, num_rows - tile.first);
-    return true;
-  }
-
   /// Where the i-th piece of activations of this thread comes from, at step 0. Rows beyond the tile
   /// repeat its last one.
   template <class Block>
-  SAC_DEVICE static const Half* activation_source(const Block& b, const Args& a, const Tile& tile,
-                                                  uint32_t i) {
+  SAC_DEVICE static const Half* activation_source(const Block& b, const Args& a,
+                                                  const ProductTile& tile, uint32_t i) {
     const uint32_t piece = b.thread() + i * kThreads;
     uint32_t row = tile.first + min_u32(piece / kPieces, tile.rows - 1);
     if (kGrouped && a.slot_row != nullptr) row = a.slot_row[row];
-    return a.x + size_t{row} * a.x_stride + piece % kPieces * kPiece;
+    return a.x.at(row, piece % kPieces * kPiece);
   }
 
   template <class Block>
@@ -129,30 +159,27 @@ struct ProductKernel {
     return reinterpret_cast<Half*>(b.shared()) + stage * kStageHalves;
   }
 
-  /// Starts the copies of one step, if there is one, and closes their group.
+  /// Starts the copies of one step.
   template <class Block>
-  SAC_DEVICE static void fetch(const Block& b, const Tile& tile,
-                               const Half* const (&sources)[kCopies], uint32_t step, uint32_t end,
-                               uint32_t stage) {
-    if (step < end) {
-      Half* to = stage_memory(b, stage);
-      const Half* weights = tile.weights + size_t{step} * kTileHalves;
-      SAC_UNROLL
-      for (uint32_t i = 0; i < kTileHalves / kPiece / kThreads; ++i) {
-        const uint32_t at = (b.thread() + i * kThreads) * kPiece;
-        b.copy16(to + at, weights + at);
-      }
-      Half* rows = to + kTileHalves;
-      SAC_UNROLL
-      for (uint32_t i = 0; i < kCopies; ++i) {
-        const uint32_t piece = b.thread() + i * kThreads;
-        const uint32_t row = piece / kPieces;
-        if (row >= kRows) break;
-        b.copy16(rows + row * kStep + swizzle(row, piece % kPieces) * kPiece,
-                 sources[i] + step * kStep);
-      }
+  SAC_DEVICE static void copy_step(const Block& b, const Args& a, const ProductTile& tile,
+                                   const Half* const (&sources)[kCopies], uint32_t step,
+                                   uint32_t stage) {
+    Half* to = stage_memory(b, stage);
+    const Half* weights = tile.weights + size_t{step} * kTileHalves;
+    SAC_UNROLL
+    for (uint32_t i = 0; i < kTileHalves / kPiece / kThreads; ++i) {
+      const uint32_t at = (b.thread() + i * kThreads) * kPiece;
+      b.copy16(to + at, weights + at);
     }
-    b.commit();
+    Half* rows = to + kTileHalves;
+    SAC_UNROLL
+    for (uint32_t i = 0; i < kCopies; ++i) {
+      const uint32_t piece = b.thread() + i * kThreads;
+      const uint32_t row = piece / kPieces;
+      if (row >= kRows) break;
+      b.copy16(rows + row * kStep + swizzle(row, piece % kPieces) * kPiece,
+               sources[i] + step * a.x.plane());
+    }
   }
 
   /// One stage: four mma steps of 16, in rising order of k.
@@ -189,7 +216,7 @@ struct ProductKernel {
     }
   }
 
-  SAC_DEVICE static void close_slice(Sums& sums, Sums& total, bool first) {
+  SAC_DEVICE static void add_slice(const Sums& sums, Sums& total, bool first) {
     SAC_UNROLL
     for (uint32_t i = 0; i < kOutputTiles; ++i) {
       SAC_UNROLL
@@ -197,16 +224,14 @@ struct ProductKernel {
         SAC_UNROLL
         for (uint32_t e = 0; e < 4; ++e) {
           total.v[i][j][e] = first ? sums.v[i][j][e] : total.v[i][j][e] + sums.v[i][j][e];
-          sums.v[i][j][e] = 0;
         }
       }
     }
   }
 
-  /// f(output of the tile, row of the tile, sums of the output and of the one 8 further) for each
-  /// of the thread's results.
-  template <class Block, class F>
-  SAC_DEVICE static void for_each_pair(const Block& b, const Tile& tile, const Sums& sums, F&& f) {
+  template <class Block>
+  SAC_DEVICE static void store(const Block& b, const Args& a, const ProductTile& tile,
+                               const Sums& sums) {
     const uint32_t g = b.lane() / 4, t = b.lane() % 4;
     const uint32_t first_output = b.warp() % kOutputWarps * kWarpOutputs;
     const uint32_t first_row = b.warp() / kOutputWarps * kWarpRows;
@@ -218,34 +243,11 @@ struct ProductKernel {
         if (row >= tile.rows) continue;
         SAC_UNROLL
         for (uint32_t i = 0; i < kOutputTiles; ++i) {
-          f(first_output + i * 16 + g, row, sums.v[i][j][e], sums.v[i][j][2 + e]);
+          store_pair<kGated>(b, a, tile, first_output + i * 16 + g, row, sums.v[i][j][e],
+                             sums.v[i][j][2 + e]);
         }
       }
     }
-  }
-
-  template <class Block>
-  SAC_DEVICE static void store(const Block& b, const Args& a, const Tile& tile, const Sums& sums) {
-    float* y = a.y.data + size_t{b.z()} * a.y.plane + size_t{b.y()} * kTileOutputs;
-    for_each_pair(b, tile, sums, [&](uint32_t output, uint32_t row, float low, float high) {
-      float* at = y + size_t{tile.first + row} * a.y.stride + output;
-      at[0] = low;
-      at[8] = high;
-    });
-  }
-
-  /// Gate and up of one output lie in one thread: see gated_row.
-  template <class Block>
-  SAC_DEVICE static void store_gated(const Block& b, const Args& a, const Tile& tile,
-                                     const Sums& sums) {
-    for_each_pair(b, tile, sums, [&](uint32_t output, uint32_t row, float gate, float up) {
-      const uint32_t column = b.y() * (kTileOutputs / 2) + output / 16 * 8 + output % 8;
-      if (a.gate_bias != nullptr) {
-        gate += a.gate_bias[column];
-        up += a.up_bias[column];
-      }
-      a.gated[size_t{tile.first + row} * a.gated_stride + column] = narrow(gated_unit(gate, up));
-    });
   }
 };
 

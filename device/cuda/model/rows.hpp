@@ -13,7 +13,7 @@ inline constexpr uint32_t kRowThreads = 256;
 /// A norm's weight and what it writes.
 struct NormArgs {
   const float* weight;
-  Half* out;  // [rows][width]
+  Activations out;  // width
   float eps;
   uint32_t hidden;  // elements of a row
   uint32_t width;   // the same rounded up; all rows are that long
@@ -42,7 +42,7 @@ SAC_DEVICE void norm_row(const Block& b, const NormArgs& n, uint32_t to, First&&
     Half4 out;
     SAC_UNROLL
     for (uint32_t j = 0; j < 4; ++j) out.v[j] = narrow(w.v[j] * (v.v[j] * inverse));
-    *reinterpret_cast<Half4*>(n.out + size_t{to} * n.width + i) = out;
+    *reinterpret_cast<Half4*>(n.out.at(to, i)) = out;  // half of a piece
   }
 }
 
@@ -205,7 +205,7 @@ struct ActivateKernel {
     Partials product;        // [..][2 * width], gate and up by gated_row
     const float* gate_bias;  // null: none
     const float* up_bias;
-    Half* out;  // [rows][width]
+    Activations out;  // width
     uint32_t width;
   };
 
@@ -225,7 +225,7 @@ struct ActivateKernel {
       sums[0] += a.gate_bias[column];
       sums[1] += a.up_bias[column];
     }
-    a.out[size_t{row} * a.width + column] = narrow(gated_unit(sums[0], sums[1]));
+    *a.out.at(row, column) = narrow(gated_unit(sums[0], sums[1]));
   }
 };
 

@@ -12,14 +12,14 @@
 #include "cuda/model/sample.hpp"
 #include "cuda/model/sequence_shape.hpp"
 #include "cuda/model/view.hpp"
+#include "cuda/model/warpgroup_product.hpp"
 
 namespace saccade::gpu {
 
 /// What a product reads and where its sums go.
 struct ProductPlan {
   const MatrixView* matrix;
-  const Half* x;
-  uint32_t x_stride;
+  Activations x;
   uint32_t rows;             // of the shape
   const uint32_t* num_rows;  // of the step
   float* sums;
@@ -37,8 +37,8 @@ struct ExpertPlan {
 template <class Queue>
 class StepSequence {
  public:
-  StepSequence(Queue& queue, const ModelView& model, const GraphShape& shape)
-      : queue_(queue), m_(model), c_(model.config), s_(model.space), shape_(shape) {}
+  StepSequence(Queue& queue, const ModelView& model, const GraphShape& shape, ProductWay way)
+      : queue_(queue), m_(model), c_(model.config), s_(model.space), shape_(shape), way_(way) {}
 
   void enqueue() {
     plan();
@@ -61,7 +61,7 @@ class StepSequence {
                        {m_.tables.seats, m_.tables.batch, s_.plan, s_.limits});
   }
 
-  NormArgs norm(const float* weight, Half* out) const {
+  NormArgs norm(const float* weight, const Activations& out) const {
     return {weight, out, c_.rms_norm_eps, c_.hidden_size, m_.widths.hidden};
   }
 
@@ -74,10 +74,10 @@ class StepSequence {
   void layer(uint32_t l) {
     const LayerView& w = m_.layers[l];
     const float* next = l + 1 < c_.num_layers ? m_.layers[l + 1].input_norm : nullptr;
-    const Partials qkv = multiply(dense(w.qkv, s_.normed, m_.widths.hidden));
+    const Partials qkv = multiply(dense(w.qkv, s_.normed));
     rotate(l, w, qkv);
     attend(l, w);
-    add_norm(multiply(dense(w.o, s_.mixed, m_.widths.mixed)), w.o_bias, w.post_norm);
+    add_norm(multiply(dense(w.o, s_.mixed)), w.o_bias, w.post_norm);
     if (w.has_experts) {
       mix_experts(w, next);
     } else {
@@ -85,14 +85,10 @@ class StepSequence {
     }
   }
 
-  ProductPlan dense(const MatrixView& matrix, const Half* x, uint32_t x_stride) const {
-    return {&matrix,
-            x,
-            x_stride,
-            shape_.rows,
-            &s_.plan.counts->num_rows,
-            s_.partials,
-            round_up(shape_.rows, kTileOutputs)};
+  ProductPlan dense(const MatrixView& matrix, const Activations& x) const {
+    return {&matrix,     x,
+            shape_.rows, &s_.plan.counts->num_rows,
+            s_.partials, round_up(shape_.rows, kTileOutputs)};
   }
 
   void rotate(uint32_t l, const LayerView& w, const Partials& qkv) {
@@ -161,13 +157,12 @@ class StepSequence {
   }
 
   void feed_forward(const LayerView& w, const float* next_norm) {
-    gate(dense(w.gate_up, s_.normed, m_.widths.hidden), nullptr, w.gate_bias, w.up_bias,
-         m_.widths.gated);
-    add_norm(multiply(dense(w.down, s_.gated, m_.widths.gated)), w.down_bias, next_norm);
+    gate(dense(w.gate_up, s_.normed), nullptr, w.gate_bias, w.up_bias, s_.gated, m_.widths.gated);
+    add_norm(multiply(dense(w.down, s_.gated)), w.down_bias, next_norm);
   }
 
   void mix_experts(const LayerView& w, const float* next_norm) {
-    const Partials router = multiply(dense(w.router, s_.normed, m_.widths.hidden));
+    const Partials router = multiply(dense(w.router, s_.normed));
     launch<RouteKernel>({ceil_div(shape_.rows, RouteKernel::kWarps)},
                         {s_.plan.counts, router, c_.num_experts, c_.experts_per_token,
                          c_.norm_topk_prob, s_.experts});
@@ -176,12 +171,11 @@ class StepSequence {
     e.max_tiles = max_expert_tiles(c_.num_experts, c_.experts_per_token, shape_.rows, e.tile_slots);
     launch<GroupKernel>(
         {}, {s_.plan.counts, c_.num_experts, c_.experts_per_token, e.tile_slots, s_.experts});
-    ProductPlan p = dense(w.expert_gate_up, s_.normed, m_.widths.hidden);
+    ProductPlan p = dense(w.expert_gate_up, s_.normed);
     p.sum_rows = round_up(picks, kTileOutputs);
-    gate(p, &e, nullptr, nullptr, m_.widths.expert_gated);
+    gate(p, &e, nullptr, nullptr, s_.expert_gated, m_.widths.expert_gated);
     p.matrix = &w.expert_down;
-    p.x = s_.gated;
-    p.x_stride = m_.widths.expert_gated;
+    p.x = s_.expert_gated;
     e.slot_row = nullptr;
     const Partials down = multiply(p, &e);
     launch<AddExpertsKernel>({shape_.rows},
@@ -191,12 +185,11 @@ class StepSequence {
 
   /// gated = silu(gate) * up: by the product itself where a block has whole sums.
   void gate(const ProductPlan& p, const ExpertPlan* experts, const float* gate_bias,
-            const float* up_bias, uint32_t width) {
+            const float* up_bias, const Activations& gated, uint32_t width) {
     const uint32_t tile_rows = rows_per_block(p, experts);
     if (tile_rows > kMaxSplitTile || p.matrix->slices == 1) {
       ProductArgs a = product_args(p, experts, 1);
-      a.gated = s_.gated;
-      a.gated_stride = width;
+      a.gated = gated;
       a.gate_bias = gate_bias;
       a.up_bias = up_bias;
       return launch_product<true>(tile_rows, p, experts, a);
@@ -204,7 +197,7 @@ class StepSequence {
     const uint32_t per_row = experts != nullptr ? c_.experts_per_token : 1;
     const Partials sums = multiply(p, experts);
     launch<ActivateKernel>({p.rows * per_row, ceil_div(width, kRowThreads)},
-                           {p.num_rows, per_row, sums, gate_bias, up_bias, s_.gated, width});
+                           {p.num_rows, per_row, sums, gate_bias, up_bias, gated, width});
   }
 
   /// Sums of a product, and in what form they stand.
@@ -216,8 +209,9 @@ class StepSequence {
     return a.y;
   }
 
-  static uint32_t rows_per_block(const ProductPlan& p, const ExpertPlan* experts) {
+  uint32_t rows_per_block(const ProductPlan& p, const ExpertPlan* experts) const {
     if (experts != nullptr) return experts->tile_slots;
+    if (way_ == ProductWay::kWgmma) return warpgroup_tile_rows(p.rows, p.matrix->slices);
     return dense_tile_rows(p.rows);
   }
 
@@ -229,7 +223,6 @@ class StepSequence {
     a.steps = p.matrix->steps();
     a.slice_steps = p.matrix->slice_steps;
     a.x = p.x;
-    a.x_stride = p.x_stride;
     a.y = {p.sums, slices, p.matrix->n, size_t{p.sum_rows} * p.matrix->n};
     if (experts == nullptr) return a;
     a.tiles = experts->space.tiles;
@@ -245,6 +238,7 @@ class StepSequence {
     const uint32_t tiles = experts != nullptr ? experts->max_tiles : ceil_div(p.rows, tile_rows);
     const Grid grid = {tiles, p.matrix->tiles(), tile_rows > kMaxSplitTile ? 1 : a.y.slices};
     if (experts != nullptr) return launch_rows<kGated, true>(tile_rows, grid, a);
+    if (way_ == ProductWay::kWgmma) return launch_warpgroups<kGated>(tile_rows, grid, a);
     launch_rows<kGated, false>(tile_rows, grid, a);
   }
   template <bool kGated, bool kGrouped>
@@ -261,14 +255,29 @@ class StepSequence {
     }
   }
 
+  template <bool kGated>
+  void launch_warpgroups(uint32_t tile_rows, Grid grid, const ProductArgs& a) {
+    switch (tile_rows) {
+      case 8:
+        return launch<WarpgroupProductKernel<8, false, kGated>>(grid, a);
+      case 32:
+        return launch<WarpgroupProductKernel<32, false, kGated>>(grid, a);
+      case 64:
+        return launch<WarpgroupProductKernel<64, false, kGated>>(grid, a);
+      case 128:
+        return launch<WarpgroupProductKernel<128, true, kGated>>(grid, a);
+      default:  // the matrix has one slice
+        return launch<WarpgroupProductKernel<256, false, kGated>>(grid, a);
+    }
+  }
+
   /// Logits and records of `rows` rows that need them, from the first-th on.
   void sample(uint32_t first, uint32_t rows) {
     launch<FinalNormKernel>(
         {rows}, {s_.plan.counts, s_.plan.logits, first, s_.x, norm(m_.final_norm, s_.final_rows)});
     const uint32_t tile = first / s_.logit_rows;
-    const Partials logits =
-        multiply({&m_.lm_head, s_.final_rows, m_.widths.hidden, rows, s_.plan.logits_left + tile,
-                  s_.logits, round_up(s_.logit_rows, kTileOutputs)});
+    const Partials logits = multiply({&m_.lm_head, s_.final_rows, rows, s_.plan.logits_left + tile,
+                                      s_.logits, round_up(s_.logit_rows, kTileOutputs)});
     launch<SampleKernel>({min_u32(rows, kSampleBlocks)},
                          {s_.plan, m_.tables.seats, m_.tables.outputs, first, rows, logits.data,
                           logits.stride, c_.vocab_size, s_.sample_words, s_.sample_stride});
@@ -281,6 +290,7 @@ class StepSequence {
   const sac_model_config& c_;
   const SpaceView& s_;
   const GraphShape shape_;
+  const ProductWay way_;
 };
 
 }  // namespace saccade::gpu

@@ -30,6 +30,12 @@ inline uint32_t dense_tile_rows(uint32_t rows) {
   return rows <= 8 ? 8 : rows <= 32 ? 32 : kMaxSplitTile;
 }
 
+/// The same of the products by warpgroups: tiles as high as registers allow. Where a block runs all
+/// slices it holds the running slice beside the sum of those before.
+inline uint32_t warpgroup_tile_rows(uint32_t rows, uint32_t slices) {
+  return rows > kMaxSplitRows && slices == 1 ? 256 : dense_tile_rows(rows);
+}
+
 /// Slots of a tile: few where experts have few rows each, so that no matrix unit works for rows
 /// that are not there.
 inline uint32_t expert_tile_slots(uint32_t picks, uint32_t num_experts) {

@@ -17,6 +17,13 @@ struct ModelLimits {
   uint32_t num_blocks;              // KV blocks in device memory
 };
 
+/// Which instructions compute the products of dense matrices. Their sums may differ in the last
+/// bits, so all steps of one life use the same. Products by experts use mma either way.
+enum class ProductWay : uint32_t {
+  kMma = 0,    // mma.sync: every GPU
+  kWgmma = 1,  // wgmma fed by bulk copies: compute capability 9.0 alone
+};
+
 /// Where the tick leaves a step for the device, and where the step leaves its records. All of it is
 /// device memory that stays where it is for life: addresses are captured into graphs. The step's
 /// first kernel reads `batch` and what it points to; nothing else of a step comes from the host.

@@ -40,6 +40,20 @@ SAC_HD inline size_t weight_at(uint32_t k, uint32_t row, uint32_t column) {
   const uint32_t piece = swizzle(r, column % kStep / kPiece);
   return tile * kTileHalves + r * kStep + piece * kPiece + column % kPiece;
 }
+/// Activations that a product reads: planes of kStep columns; in a plane, rows in the form of a
+/// tile's. Any rows of a plane that begin at a multiple of 8 are one piece of memory, as they stand
+/// in shared memory.
+struct Activations {
+  Half* data;
+  uint32_t rows;  // that there is room for: a multiple of 8
+
+  SAC_HD size_t plane() const { return size_t{rows} * kStep; }
+  SAC_HD Half* at(uint32_t row, uint32_t column) const {
+    const uint32_t piece = swizzle(row, column % kStep / kPiece);
+    return data + column / kStep * plane() + size_t{row} * kStep + piece * kPiece + column % kPiece;
+  }
+};
+
 /// The row of a gated pair in which an output of the gate (0) or of up (1) stands.
 SAC_HD inline uint32_t gated_row(uint32_t output, uint32_t which) {
   return output / 8 * 16 + which * 8 + output % 8;
@@ -118,16 +132,17 @@ struct ExpertSpace {
 struct SpaceView {
   StepPlan plan;
   PlanLimits limits;
-  float* x;            // [rows][hidden]: the residual stream
-  Half* normed;        // [rows][hidden]
-  Half* q;             // [rows][heads * head_dim]
-  Half* mixed;         // [rows][heads * head_dim]
-  Half* gated;         // [rows or slots][intermediate]
-  float* partials;     // of whatever product comes next
-  float* item_sums;    // [items][heads][head_dim]
-  float* item_scales;  // [items][heads][2]: greatest score, sum of weights
-  Half* final_rows;    // [logit_rows][hidden]
-  float* logits;       // [logit_rows][vocab]
+  float* x;                  // [rows][hidden]: the residual stream
+  Activations normed;        // hidden
+  Half* q;                   // [rows][heads * head_dim]
+  Activations mixed;         // heads * head_dim
+  Activations gated;         // intermediate
+  Activations expert_gated;  // of experts: rows are slots; the same memory
+  float* partials;           // of whatever product comes next
+  float* item_sums;          // [items][heads][head_dim]
+  float* item_scales;        // [items][heads][2]: greatest score, sum of weights
+  Activations final_rows;    // hidden
+  float* logits;             // [logit_rows][vocab]
   ExpertSpace experts;
   uint32_t logit_rows;     // that are computed at once
   uint32_t* sample_words;  // [logit_rows][sample_stride]

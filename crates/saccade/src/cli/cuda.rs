@@ -14,6 +14,9 @@ pub(crate) struct CudaArgs {
     /// How the scheduler on the GPU launches steps (--scheduler host: the host does)
     #[arg(long, value_enum, default_value_t = LaunchArg::Graphs, env = "SACCADE_CUDA_LAUNCH")]
     pub cuda_launch: LaunchArg,
+    /// Which instructions compute the products of dense matrices
+    #[arg(long, value_enum, default_value_t = ProductsArg::Mma, env = "SACCADE_CUDA_PRODUCTS")]
+    pub cuda_products: ProductsArg,
     /// Share of the GPU's memory that weights, workspace and KV blocks may take
     #[arg(long, value_name = "SHARE", default_value_t = 0.9, value_parser = share, env = "SACCADE_GPU_MEMORY_UTILIZATION")]
     pub gpu_memory_utilization: f64,
@@ -39,6 +42,14 @@ pub(crate) enum RotationArg {
     Vector,
     /// Bulk copies; needs a Hopper GPU or a later one
     Bulk,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ProductsArg {
+    /// Warp by warp, on every GPU
+    Mma,
+    /// By warpgroups; needs a Hopper GPU
+    Wgmma,
 }
 
 /// Above 0, at most 1.

@@ -12,7 +12,7 @@ use clap::{Args, Parser, Subcommand};
 #[cfg(not(feature = "device"))]
 pub(crate) use cuda::CudaArgs;
 #[cfg(feature = "device")]
-pub(crate) use cuda::{CudaArgs, LaunchArg, RotationArg};
+pub(crate) use cuda::{CudaArgs, LaunchArg, ProductsArg, RotationArg};
 pub(crate) use groups::DeviceName;
 pub(crate) use groups::{
     DeviceArgs, HttpArgs, LoadFormat, ModelArgs, PlacementArgs, RingArgs, RingPlace,

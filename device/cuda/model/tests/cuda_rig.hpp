@@ -42,8 +42,9 @@ class PinnedBytes {
 };
 
 /// Each step as a captured graph, as it is launched when serving.
-struct CudaRig {
-  static constexpr const char* kName = "GPU";
+template <ProductWay kWay>
+struct CudaRigOf {
+  static constexpr const char* kName = kWay == ProductWay::kMma ? "GPU, mma" : "GPU, wgmma";
   using Model = CudaModel;
   using Memory = PinnedBytes;
 
@@ -52,7 +53,7 @@ struct CudaRig {
     cudaGraph_t graph = nullptr;
     require_cuda(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal),
                  "cudaStreamBeginCapture");
-    model.enqueue(stream, shape);
+    model.enqueue(stream, shape, kWay);
     require_cuda(cudaStreamEndCapture(stream, &graph), "cudaStreamEndCapture");
     cudaGraphExec_t exec = nullptr;
     // Refused if any node were of a kind that a device may not launch.
@@ -71,5 +72,16 @@ struct CudaRig {
     cudaStreamDestroy(stream);
   }
 };
+using CudaRig = CudaRigOf<ProductWay::kMma>;
+using CudaWgmmaRig = CudaRigOf<ProductWay::kWgmma>;
+
+/// Whether this GPU has wgmma.
+inline bool gpu_has_wgmma() {
+  int device = 0, major = 0;
+  require_cuda(cudaGetDevice(&device), "cudaGetDevice");
+  require_cuda(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device),
+               "cudaDeviceGetAttribute");
+  return major == 9;
+}
 
 }  // namespace saccade::test

@@ -2,10 +2,14 @@
 //
 // Where hardware leaves room, the emulation takes the side that shows mistakes: shared memory
 // begins as NaN, an asynchronous copy arrives only when it is waited for, warps run in an order
-// drawn from a seed, and a thread that waits for others which never come is an error.
+// drawn from a seed, bulk copies arrive in any order, a product of a warpgroup reads its operands
+// only when it is waited for, and a thread that waits for others which never come is an error.
 #pragma once
+#include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstring>
+#include <map>
 #include <utility>
 
 #include "cuda/model/sequence_shape.hpp"
@@ -19,6 +23,44 @@ struct PendingCopy {
   unsigned char* to;
   unsigned char data[16];
 };
+
+/// A barrier in shared memory. A phase ends when nobody is awaited and no byte is on its way.
+struct EmulatedBarrier {
+  uint16_t arrivals;
+  uint16_t awaited;
+  int32_t bytes : 31;
+  uint32_t parity : 1;  // of the running phase
+};
+static_assert(sizeof(EmulatedBarrier) == sizeof(uint64_t));
+
+/// A bulk copy on its way.
+struct BulkCopy {
+  unsigned char* to;
+  const unsigned char* from;
+  uint32_t bytes;
+  EmulatedBarrier* barrier;
+};
+
+/// A product of a warpgroup, of which this thread has a part, that was not waited for.
+struct PendingProduct {
+  float (*d)[4];
+  uint32_t eights;
+  uint64_t a;
+  uint64_t b;
+  bool add;
+};
+
+/// Where an element of an operand of wgmma stands: PTX ISA, "matrix descriptor" and "swizzling
+/// modes", for rows along which k runs. The exchange is of address bits 4 to 6 with bits 7 to 9.
+inline uint32_t operand_address(uint64_t descriptor, uint32_t row, uint32_t k) {
+  const auto field = [descriptor](uint32_t bit) {
+    return static_cast<uint32_t>(descriptor >> bit & 0x3fff) << 4;
+  };
+  if (descriptor >> 62 != 1) throw std::runtime_error("operand without the exchange of 128 bytes");
+  if ((descriptor >> 49 & 7) != 0) throw std::runtime_error("operand with a base offset");
+  const uint32_t address = field(0) + row / 8 * field(32) + row % 8 * 128 + k * 2;
+  return address ^ (address >> 7 & 7) << 4;
+}
 
 /// What the lanes of a warp exchange. Two sets: a lane may come to the next exchange while others
 /// still read this one.
@@ -39,6 +81,8 @@ struct BlockState {
   uint32_t generation = 0;
   uint64_t steps = 0;  // of any thread: tells progress from deadlock
   std::vector<WarpBoard> warps;
+  std::vector<BulkCopy> copies;
+  Random* random = nullptr;
 };
 
 class EmulatedBlock {
@@ -54,6 +98,13 @@ class EmulatedBlock {
   uint32_t z() const { return s_.at.z; }
   uint32_t grid_x() const { return s_.grid.x; }
   unsigned char* shared() const { return s_.shared; }
+  uint32_t shared_address(const void* at) const {
+    return kSharedBase + static_cast<uint32_t>(static_cast<const unsigned char*>(at) - s_.shared);
+  }
+  /// Before the thread leaves.
+  void check_end() const {
+    if (!open_products_.empty() || !product_groups_.empty()) fail("a product nobody waited for");
+  }
 
   void sync() const { meet(s_.arrived, s_.generation, s_.num_threads); }
   void warp_sync() const { meet_warp(); }
@@ -105,6 +156,67 @@ class EmulatedBlock {
       for (const PendingCopy& c : groups_.front()) std::memcpy(c.to, c.data, 16);
       groups_.erase(groups_.begin());
     }
+  }
+
+  void barrier_init(uint64_t* barrier, uint32_t arrivals) const {
+    const auto expected = static_cast<uint16_t>(arrivals);
+    *at(barrier) = {expected, expected, 0, 0};
+  }
+  void barrier_fence() const {}
+  void barrier_arrive(uint64_t* barrier) const {
+    EmulatedBarrier& e = *at(barrier);
+    if (e.awaited == 0) fail("an arrival beyond those of a phase");
+    --e.awaited;
+    end_phase(e);
+  }
+  void barrier_expect(uint64_t* barrier, uint32_t bytes) const {
+    at(barrier)->bytes += static_cast<int32_t>(bytes);
+    barrier_arrive(barrier);
+  }
+  void barrier_wait(uint64_t* barrier, uint32_t parity) const {
+    ++s_.steps;
+    while (at(barrier)->parity == parity) {
+      if (!s_.copies.empty() && s_.random->one_in(2)) deliver();
+      fiber_.yield();
+    }
+    ++s_.steps;
+  }
+  void bulk_copy(void* shared_to, const void* global_from, uint32_t bytes,
+                 uint64_t* barrier) const {
+    auto* to = static_cast<unsigned char*>(shared_to);
+    check_aligned(to);
+    check_aligned(to + bytes - 16);
+    const auto* from = static_cast<const unsigned char*>(global_from);
+    if (reinterpret_cast<uintptr_t>(from) % 16 != 0 || bytes % 16 != 0) fail("unaligned bulk copy");
+    std::memset(to, 0xff, bytes);
+    s_.copies.push_back({to, from, bytes, at(barrier)});
+  }
+
+  static constexpr bool kHasWarpgroupMma = true;
+  void warpgroup_fence() const {}
+  /// The sums are nobody's until they are waited for.
+  template <uint32_t kEights>
+  void warpgroup_mma(float (&d)[kEights][4], uint64_t a, uint64_t b, bool add) const {
+    open_products_.push_back({d, kEights, a, b, add});
+    std::vector<float>& kept = kept_sums_[&d[0][0]];
+    if (!kept.empty()) return;
+    kept.assign(&d[0][0], &d[0][0] + 4 * kEights);
+    std::fill_n(&d[0][0], 4 * kEights, std::nanf(""));
+  }
+  void warpgroup_commit() const {
+    product_groups_.push_back(std::exchange(open_products_, {}));
+    meet_warp();
+  }
+  template <uint32_t kLeft>
+  void warpgroup_wait() const {
+    while (product_groups_.size() > kLeft) {
+      for (const PendingProduct& p : product_groups_.front()) multiply(p);
+      product_groups_.erase(product_groups_.begin());
+    }
+    meet_warp();  // of a warp none is ahead: what one releases, all have read
+    if (!product_groups_.empty()) return;
+    for (const auto& [d, kept] : kept_sums_) std::copy(kept.begin(), kept.end(), d);
+    kept_sums_.clear();
   }
 
   void load_matrices(uint32_t (&out)[4], const void* row) const {
@@ -197,11 +309,67 @@ class EmulatedBlock {
     return sum;
   }
 
+  static EmulatedBarrier* at(uint64_t* barrier) {
+    return reinterpret_cast<EmulatedBarrier*>(barrier);
+  }
+  void end_phase(EmulatedBarrier& e) const {
+    ++s_.steps;
+    if (e.awaited != 0 || e.bytes != 0) return;
+    e.awaited = e.arrivals;
+    e.parity ^= 1u;
+  }
+  /// One of the copies, whichever, arrives.
+  void deliver() const {
+    const uint32_t i = s_.random->in(0, static_cast<uint32_t>(s_.copies.size()) - 1);
+    const BulkCopy copy = s_.copies[i];
+    s_.copies.erase(s_.copies.begin() + i);
+    std::memcpy(copy.to, copy.from, copy.bytes);
+    copy.barrier->bytes -= static_cast<int32_t>(copy.bytes);
+    end_phase(*copy.barrier);
+  }
+
+  using Sixteen = std::array<float, 16>;
+  Sixteen operand_row(uint64_t descriptor, uint32_t row) const {
+    Sixteen values;
+    for (uint32_t k = 0; k < 16; ++k) {
+      const uint32_t offset = operand_address(descriptor, row, k) - kSharedBase;
+      if (offset + sizeof(gpu::Half) > s_.shared_bytes) fail("an operand outside shared memory");
+      gpu::Half half;
+      std::memcpy(&half, s_.shared + offset, sizeof(half));
+      values[k] = gpu::widen(half);
+    }
+    return values;
+  }
+  /// This thread's part: two rows of the warp's sixteen, two columns of each eight.
+  void multiply(const PendingProduct& p) const {
+    std::vector<float>& kept = kept_sums_[&p.d[0][0]];
+    const uint32_t row = warp() % 4 * 16 + lane() / 4;
+    const Sixteen a[2] = {operand_row(p.a, row), operand_row(p.a, row + 8)};
+    for (uint32_t j = 0; j < p.eights; ++j) {
+      for (uint32_t c = 0; c < 2; ++c) {
+        const Sixteen b = operand_row(p.b, 8 * j + lane() % 4 * 2 + c);
+        for (uint32_t r = 0; r < 2; ++r) {
+          float sum = 0;
+          for (uint32_t k = 0; k < 16; ++k) sum += a[r][k] * b[k];
+          float& d = kept[4 * j + 2 * r + c];
+          d = (p.add ? d : 0.0f) + sum;
+        }
+      }
+    }
+  }
+
+  /// Where shared memory begins in its own address space: not at 0, and where no exchange of pieces
+  /// is cut.
+  static constexpr uint32_t kSharedBase = 1024;
+
   BlockState& s_;
   Fiber& fiber_;
   const uint32_t thread_;
   mutable std::vector<PendingCopy> open_;
   mutable std::vector<std::vector<PendingCopy>> groups_;
+  mutable std::vector<PendingProduct> open_products_;
+  mutable std::vector<std::vector<PendingProduct>> product_groups_;
+  mutable std::map<float*, std::vector<float>> kept_sums_;
 };
 
 /// Runs kernels block by block.
@@ -235,15 +403,18 @@ class Emulator {
     state.shared = shared.get();
     state.shared_bytes = shared_bytes;
     state.warps.resize(kThreads / gpu::kWarpThreads);
+    state.random = &random_;
     while (fibers_.size() < kThreads) fibers_.push_back(std::make_unique<Fiber>());
     for (uint32_t t = 0; t < kThreads; ++t) {
       Fiber& fiber = *fibers_[t];
       fiber.start([&state, &fiber, &args, t] {
         const EmulatedBlock block(state, fiber, t);
         Kernel::run(block, args);
+        block.check_end();
       });
     }
     run_fibers(state);
+    if (!state.copies.empty()) throw std::runtime_error("a bulk copy nobody waited for");
   }
   void run_fibers(BlockState& state) {
     const uint32_t num_warps = state.num_threads / gpu::kWarpThreads;

@@ -43,7 +43,9 @@ class EmulatedModel {
     return loader_.set_rope(cos, sin, count);
   }
   std::string missing_tensor() const { return loader_.missing_tensor(); }
-  void run(const GraphShape& shape) { gpu::StepSequence<Queue>(queue_, view_, shape).enqueue(); }
+  void run(const GraphShape& shape, ProductWay way) {
+    gpu::StepSequence<Queue>(queue_, view_, shape, way).enqueue();
+  }
   const gpu::ModelView& view() const { return view_; }
 
  private:
@@ -69,11 +71,14 @@ class EmulatedModel {
 };
 
 /// What model_checks.hpp runs on.
-struct EmulatedRig {
-  static constexpr const char* kName = "emulated";
+template <ProductWay kWay>
+struct EmulatedRigOf {
+  static constexpr const char* kName = kWay == ProductWay::kMma ? "emulated mma" : "emulated wgmma";
   using Model = EmulatedModel;
   using Memory = HostMemory;
-  static void run(Model& model, const GraphShape& shape) { model.run(shape); }
+  static void run(Model& model, const GraphShape& shape) { model.run(shape, kWay); }
 };
+using EmulatedRig = EmulatedRigOf<ProductWay::kMma>;
+using EmulatedWgmmaRig = EmulatedRigOf<ProductWay::kWgmma>;
 
 }  // namespace saccade::test

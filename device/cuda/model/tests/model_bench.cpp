@@ -1,6 +1,7 @@
 // Steps of large models with random weights on a GPU, as JSON: what a decode and a prefill step
 // take, beside the roofline of each decode step, the bytes that it must read at the measured copy
 // bandwidth; and what a decode step takes while KV blocks move both ways as fast as they can.
+// Each with products by mma and, where the GPU has it, by wgmma.
 //   model_bench [llama3-8b|qwen3-30b-a3b|qwen3-32b]...    [all]
 // Exit codes: 0 done, 2 an error, 3 there is no driver or no GPU.
 #include <algorithm>
@@ -18,7 +19,8 @@ namespace {
 
 constexpr int kExitNoGpu = 3;
 constexpr uint32_t kRepeats = 20;
-constexpr uint32_t kContext = 1024;  // positions behind each decoded row
+constexpr uint32_t kPrefillRepeats = 7;  // a step of them may take a second
+constexpr uint32_t kContext = 1024;      // positions behind each decoded row
 
 struct Preset {
   const char* name;
@@ -63,10 +65,10 @@ class Timer {
   }
   /// Median milliseconds of f(stream).
   template <class F>
-  double median_ms(cudaStream_t stream, F&& f) {
-    for (uint32_t i = 0; i < 3; ++i) f(stream);
+  double median_ms(cudaStream_t stream, uint32_t repeats, F&& f) {
+    for (uint32_t i = 0; i < 2; ++i) f(stream);
     std::vector<float> times;
-    for (uint32_t i = 0; i < kRepeats; ++i) {
+    for (uint32_t i = 0; i < repeats; ++i) {
       require_cuda(cudaEventRecord(begin_, stream), "cudaEventRecord");
       f(stream);
       require_cuda(cudaEventRecord(end_, stream), "cudaEventRecord");
@@ -76,7 +78,7 @@ class Timer {
       times.push_back(ms);
     }
     std::sort(times.begin(), times.end());
-    return times[kRepeats / 2];
+    return times[repeats / 2];
   }
 
  private:
@@ -91,7 +93,7 @@ double copy_bandwidth(Timer& timer, cudaStream_t stream) {
   void* to = nullptr;
   require_cuda(cudaMalloc(&from, kBytes), "cudaMalloc");
   require_cuda(cudaMalloc(&to, kBytes), "cudaMalloc");
-  const double ms = timer.median_ms(stream, [&](cudaStream_t s) {
+  const double ms = timer.median_ms(stream, kRepeats, [&](cudaStream_t s) {
     require_cuda(cudaMemcpyAsync(to, from, kBytes, cudaMemcpyDeviceToDevice, s), "cudaMemcpyAsync");
   });
   cudaFree(from);
@@ -137,9 +139,11 @@ struct BenchTables {
   StepTables tables = {};
 };
 
-double step_ms(const CudaModel& model, Timer& timer, cudaStream_t stream, const GraphShape& shape) {
-  const cudaGraphExec_t exec = CudaRig::capture(model, stream, shape);
-  const double ms = timer.median_ms(stream, [exec](cudaStream_t s) {
+template <class Rig = CudaRig>
+double step_ms(const CudaModel& model, Timer& timer, cudaStream_t stream, const GraphShape& shape,
+               uint32_t repeats = kRepeats) {
+  const cudaGraphExec_t exec = Rig::capture(model, stream, shape);
+  const double ms = timer.median_ms(stream, repeats, [exec](cudaStream_t s) {
     require_cuda(cudaGraphLaunch(exec, s), "cudaGraphLaunch");
   });
   cudaGraphExecDestroy(exec);
@@ -213,7 +217,7 @@ void bench_beside_rotation(const CudaModel& model, Timer& timer, cudaStream_t st
   require(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0),
           "cudaDeviceGetAttribute");
   const char* comma = "";
-  std::printf("],\n   \"decode_beside_rotation\": [");
+  std::printf(",\n   \"decode_beside_rotation\": [");
   for (const RotationWay way : {RotationWay::kVector, RotationWay::kBulk}) {
     if (way == RotationWay::kBulk && major < 9) continue;
     for (const uint32_t workers : {2u, 8u}) {
@@ -226,10 +230,37 @@ void bench_beside_rotation(const CudaModel& model, Timer& timer, cudaStream_t st
       comma = ", ";
     }
   }
+  std::printf("]");
+}
+
+constexpr uint32_t kSeqs = 256, kRows = 4096, kBlockSize = 16, kMaxLen = kRows;
+
+/// Decode steps of some batches, as members of an object.
+template <class Rig>
+void bench_decode(const CudaModel& model, BenchTables& tables, const sac_model_config& config,
+                  Timer& timer, cudaStream_t stream, double bandwidth) {
+  std::printf("\"decode\": [");
+  const char* comma = "";
+  for (const uint32_t seqs : {1u, 16u, 64u, kSeqs}) {
+    tables.set_batch(seqs, 1, kContext - 1);
+    const double ms = step_ms<Rig>(model, timer, stream, {seqs, seqs, false});
+    std::printf("%s{\"batch\": %u, \"ms\": %.4f, \"roofline_ms\": %.4f}", comma, seqs, ms,
+                decode_bytes(config, seqs, kContext) / bandwidth * 1e3);
+    comma = ", ";
+  }
+  std::printf("]");
+}
+
+template <class Rig>
+void bench_prefill(const CudaModel& model, BenchTables& tables, const sac_model_config& config,
+                   Timer& timer, cudaStream_t stream) {
+  tables.set_batch(1, kRows, 0);
+  const double ms = step_ms<Rig>(model, timer, stream, {kRows, 1, true}, kPrefillRepeats);
+  std::printf(",\n   \"prefill\": {\"rows\": %u, \"ms\": %.3f, \"tflops\": %.1f}", kRows, ms,
+              prefill_flops(config, kRows) / (ms * 1e-3) * 1e-12);
 }
 
 void bench_model(const Preset& preset, Timer& timer, cudaStream_t stream, double bandwidth) {
-  constexpr uint32_t kSeqs = 256, kRows = 4096, kBlockSize = 16, kMaxLen = kRows;
   const ModelLimits limits = {kSeqs, kRows, kMaxLen, kBlockSize, kSeqs * kContext / kBlockSize / 2};
   BenchTables tables(kSeqs, kRows, kMaxLen, kBlockSize);
   // Two sequences share a block here: only time is measured.
@@ -239,24 +270,22 @@ void bench_model(const Preset& preset, Timer& timer, cudaStream_t stream, double
   model.fill_dummy(1);
   const std::vector<float> angles(size_t{kMaxLen} * preset.config.rotary_dim / 2, 0.5f);
   model.set_rope(angles.data(), angles.data(), angles.size());
-  std::printf("  {\"model\": \"%s\",\n   \"decode\": [", preset.name);
-  const char* comma = "";
-  for (const uint32_t seqs : {1u, 16u, 64u, 256u}) {
-    tables.set_batch(seqs, 1, kContext - 1);
-    const double ms = step_ms(model, timer, stream, {seqs, seqs, false});
-    std::printf("%s{\"batch\": %u, \"ms\": %.4f, \"roofline_ms\": %.4f}", comma, seqs, ms,
-                decode_bytes(preset.config, seqs, kContext) / bandwidth * 1e3);
-    comma = ", ";
-  }
+  const sac_model_config& c = preset.config;
+  std::printf("  {\"model\": \"%s\",\n   ", preset.name);
+  bench_decode<CudaRig>(model, tables, c, timer, stream, bandwidth);
   if (preset.beside_rotation) {
     constexpr uint32_t kBeside = 64;
     tables.set_batch(kBeside, 1, kContext - 1);
     bench_beside_rotation(model, timer, stream, kBeside);
   }
-  tables.set_batch(1, kRows, 0);
-  const double ms = step_ms(model, timer, stream, {kRows, 1, true});
-  std::printf("],\n   \"prefill\": {\"rows\": %u, \"ms\": %.3f, \"tflops\": %.1f}}", kRows, ms,
-              prefill_flops(preset.config, kRows) / (ms * 1e-3) * 1e-12);
+  bench_prefill<CudaRig>(model, tables, c, timer, stream);
+  if (gpu_has_wgmma()) {
+    std::printf(",\n   \"wgmma\": {");
+    bench_decode<CudaWgmmaRig>(model, tables, c, timer, stream, bandwidth);
+    bench_prefill<CudaWgmmaRig>(model, tables, c, timer, stream);
+    std::printf("}");
+  }
+  std::printf("}");
 }
 
 /// The presets that `names` names; all of them if it is empty.

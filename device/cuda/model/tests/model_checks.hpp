@@ -183,6 +183,30 @@ void check_against_cpu(Report& report, uint32_t seed, uint32_t prompt_len, doubl
   report.check(ok, std::string(Rig::kName) + text + describe(m));
 }
 
+/// The same tokens through two ways of computing products: how far their logprobs are apart. Models
+/// without experts: a choice that is turned is no error.
+template <class One, class Other>
+void check_ways(Report& report, uint32_t seed, uint32_t prompt_len) {
+  const uint32_t max_len = prompt_len + kCheckedSteps + 2;
+  const SmallModel m = random_small(seed, max_len);
+  if (m.config.num_experts > 0) return;
+  auto tokens = random_prompt(seed, prompt_len, m.config.vocab_size);
+  const auto records_of = [&]<class Rig>(Rig) {
+    typename ModelHarness<Rig>::Options options;
+    options.max_len = options.max_rows = max_len;
+    ModelHarness<Rig> h(m, options);
+    if (!m.give(*h.model).empty()) throw std::runtime_error("a tensor was refused");
+    return run_request(h, tokens, prompt_len, [](uint32_t left) { return left; });
+  };
+  const RecordsByPosition want = records_of(One{});
+  const double error = record_error(want, records_of(Other{}));
+  char text[120];
+  std::snprintf(text, sizeof(text), ": logprobs within %.4f of each other (bound %.2f), seed %u, ",
+                error, kLogprobBound, seed);
+  report.check(error < kLogprobBound,
+               std::string(One::kName) + " and " + Other::kName + text + describe(m));
+}
+
 /// One request: a prompt, then tokens that the model draws.
 struct Traveller {
   std::vector<uint32_t> prompt;

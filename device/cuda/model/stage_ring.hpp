@@ -1,0 +1,45 @@
+// A ring of stages in shared memory between one thread that has them filled by bulk copies and
+// warpgroups that multiply what is in them. Each stage has two barriers: `full` (its bytes have
+// arrived) and `empty` (every warp that multiplies has read it). The order is here; the barriers
+// are a block's (device_block.cuh, emulated_block.hpp), or threads' (tests/ring_twin.hpp).
+//
+//   Filler: await_empty(stage, parity), fill(stage, step) (begins; `full` counts the bytes)
+//   Reader: slice_steps, await_full(stage, parity), read(stage, step) (begins), await_other_reads()
+//           (all but the youngest are over), await_all_reads(), release(stage), close(step) (the
+//           slice that began there: its reads are over)
+#pragma once
+#include "cuda/model/words.hpp"
+
+namespace saccade::gpu {
+
+/// The parity of the phase that a use of a stage ends; uses are counted from 0.
+SAC_HD constexpr uint32_t phase_parity(uint32_t use) { return use % 2; }
+
+template <uint32_t kStages, class Filler>
+SAC_DEVICE void fill_stages(uint32_t steps, Filler& filler) {
+  for (uint32_t step = 0; step < steps; ++step) {
+    const uint32_t stage = step % kStages, use = step / kStages;
+    if (use > 0) filler.await_empty(stage, phase_parity(use - 1));
+    filler.fill(stage, step);
+  }
+}
+
+/// In a slice reads overlap by one step: a stage is released when the step behind it has begun, the
+/// slice's last one when it is over itself.
+template <uint32_t kStages, class Reader>
+SAC_DEVICE void read_stages(uint32_t steps, Reader& reader) {
+  for (uint32_t step = 0; step < steps;) {
+    const uint32_t first = step, end = min_u32(first + reader.slice_steps, steps);
+    for (; step < end; ++step) {
+      reader.await_full(step % kStages, phase_parity(step / kStages));
+      reader.read(step % kStages, step);
+      reader.await_other_reads();
+      if (step > first) reader.release((step - 1) % kStages);
+    }
+    reader.await_all_reads();
+    reader.release((end - 1) % kStages);
+    reader.close(first);
+  }
+}
+
+}  // namespace saccade::gpu
