@@ -20,7 +20,7 @@ RULES = [
     ("vector copies, 16 bytes at a time", r"vector_rotation_kernel", r"", {"LDG", "STG"}, set(), LOCAL),
     ("products of warpgroups, fed by bulk copies", r"WarpgroupProductKernel", r"sm_90a", {"HGMMA", "UBLKCP", "SYNCS"},
      set(), LOCAL | {"HMMA"}),
-    ("products of warps, fed by asynchronous copies", r"gpu13ProductKernel", r"", {"HMMA", "LDSM", "LDGSTS"}, set(),
+    ("products of warps, fed by asynchronous copies", r"_13ProductKernelI", r"", {"HMMA", "LDSM", "LDGSTS"}, set(),
      LOCAL | {"HGMMA"}),
     ("attention on matrix units", r"(Chunk|Tile)AttentionKernel", r"", {"HMMA", "LDGSTS"}, set(), LOCAL),
     ("the scheduler launches graphs", r"window_kernel", r"", set(), {"CALL", "BAR"}, set()),
