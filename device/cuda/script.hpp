@@ -4,13 +4,17 @@
 #pragma once
 #include <functional>
 
+#include "platform/clock.hpp"
 #include "tests/random.hpp"
 #include "tests/test_device.hpp"
 
 namespace saccade::test {
 
 inline constexpr uint32_t kScriptRounds = 120;
+/// Both must be over before requests that have not ended are a failure: ticks may pass while what
+/// copies blocks beside them has no core.
 inline constexpr uint32_t kSettleTicks = 4000;
+inline constexpr uint64_t kSettleNs = 30ull * 1000 * 1000 * 1000;
 /// Serves the ring for so many ticks, and returns when they are done.
 using RunTicks = std::function<void(uint64_t)>;
 
@@ -66,10 +70,11 @@ inline void act(Random& random, const DeviceShape& d, uint32_t index, TestFronte
   }
 }
 
-/// Reads everything until all have ended; throws if they do not within kSettleTicks.
+/// Reads everything until all have ended; throws if they do not within kSettleTicks and kSettleNs.
 inline void settle(std::vector<TestFrontend>& fronts, std::vector<Scripted>& all,
                    const RunTicks& run_ticks) {
-  for (uint32_t i = 0; i < kSettleTicks; ++i) {
+  const uint64_t begin_ns = monotonic_ns();
+  for (uint32_t i = 0; i < kSettleTicks || monotonic_ns() - begin_ns < kSettleNs; ++i) {
     bool complete = true;
     for (TestFrontend& f : fronts) f.beat();
     for (Scripted& s : all) {
