@@ -414,13 +414,12 @@ struct TileAttentionKernel {
     };
     SAC_UNROLL
     for (uint32_t s = 0; s + 1 < kStages; ++s) fetch(context.base() + s * kContextTile, s);
-    uint32_t stage = 0;
     for (uint32_t base = context.base(); base < context.end; base += kContextTile) {
       b.template wait<kStages - 2>();
       b.sync();
+      const uint32_t stage = (base - context.base()) / kContextTile % kStages;
       fetch(base + (kStages - 1) * kContextTile, (stage + kStages - 1) % kStages);
       Tile::fold(b, a, stages + stage * kStageHalves, q, base, walk);
-      stage = (stage + 1) % kStages;
       if ((base + kContextTile) % kContextChunk == 0 || base + kContextTile >= context.end) {
         fold_chunk(b, walk, total);
       }
