@@ -26,6 +26,9 @@ import time
 import urllib.request
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT / "bench/peers"))
+from model_shapes import TOKENIZER_FILES, shapes  # noqa: E402
+
 DROP_CACHES = pathlib.Path("/proc/sys/vm/drop_caches")
 READY_TIMEOUT_S = 300
 DECODED_TOKENS = 33
@@ -34,27 +37,6 @@ STARTS = ("packed", "written", "mapped")
 # High bytes of bf16 numbers of 2^-7 to 2^-5, by a byte that is random.
 HIGH_BYTES = bytes(0x3C if byte < 128 else 0xBC for byte in range(256))
 CHUNK_ELEMENTS = 1 << 22
-
-
-def shapes(config):
-    """Name and shape of each tensor of a Qwen3 folder with tied embeddings."""
-    hidden, inner, head = config["hidden_size"], config["intermediate_size"], config["head_dim"]
-    q, kv = config["num_attention_heads"] * head, config["num_key_value_heads"] * head
-    yield "model.embed_tokens.weight", [config["vocab_size"], hidden]
-    yield "model.norm.weight", [hidden]
-    for layer in range(config["num_hidden_layers"]):
-        name = f"model.layers.{layer}"
-        yield f"{name}.input_layernorm.weight", [hidden]
-        yield f"{name}.post_attention_layernorm.weight", [hidden]
-        yield f"{name}.self_attn.q_proj.weight", [q, hidden]
-        yield f"{name}.self_attn.k_proj.weight", [kv, hidden]
-        yield f"{name}.self_attn.v_proj.weight", [kv, hidden]
-        yield f"{name}.self_attn.o_proj.weight", [hidden, q]
-        yield f"{name}.self_attn.q_norm.weight", [head]
-        yield f"{name}.self_attn.k_norm.weight", [head]
-        yield f"{name}.mlp.gate_proj.weight", [inner, hidden]
-        yield f"{name}.mlp.up_proj.weight", [inner, hidden]
-        yield f"{name}.mlp.down_proj.weight", [hidden, inner]
 
 
 def random_elements(count):
@@ -68,8 +50,8 @@ def random_elements(count):
 def write_model(folder, shape):
     """A folder that the server opens; its tokens mean nothing."""
     config = json.loads((ROOT / f"bench/models/{shape}-shape/config.json").read_text())
-    if config["model_type"] != "qwen3" or not config["tie_word_embeddings"]:
-        sys.exit(f"--shape {shape}: not a Qwen3 with tied embeddings")
+    if config["model_type"] not in ("llama", "qwen3"):
+        sys.exit(f"--shape {shape}: not a Llama or Qwen3")
     header, end = {}, 0
     for name, dims in shapes(config):
         elements = dims[0] * (dims[1] if len(dims) > 1 else 1)
@@ -84,7 +66,7 @@ def write_model(folder, shape):
         file.write(len(text).to_bytes(8, "little") + text)
         for start in range(0, end // 2, CHUNK_ELEMENTS):
             file.write(random_elements(min(CHUNK_ELEMENTS, end // 2 - start)))
-    for name in ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja"):
+    for name in TOKENIZER_FILES:
         shutil.copy(ROOT / "models/saccade-tiny" / name, folder / name)
     (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n")
     part.rename(folder / "model.safetensors")

@@ -242,6 +242,17 @@ using Mma = ProductKernel<kRows, kSerial, false, false>;
 template <uint32_t kRows, bool kSerial>
 using Wgmma = WarpgroupProductKernel<kRows, kSerial, false>;
 
+/// What any product of a matrix reads; `num_rows` must outlive it.
+ProductArgs product_args(const TestMatrix& m, const TestActivations& x, const uint32_t& num_rows) {
+  ProductArgs a = {};
+  a.num_rows = &num_rows;
+  a.weights = m.view.data;
+  a.steps = m.view.steps();
+  a.slice_steps = m.view.slice_steps;
+  a.x = x.view();
+  return a;
+}
+
 /// y[row][output], slices added in rising order.
 template <template <uint32_t, bool> class Kernel, uint32_t kRows, bool kSerial>
 Floats multiply(const TestMatrix& m, const TestActivations& x, uint32_t num_rows) {
@@ -249,12 +260,7 @@ Floats multiply(const TestMatrix& m, const TestActivations& x, uint32_t num_rows
   const uint32_t slices = kSerial ? 1 : m.view.slices;
   const size_t plane = size_t{room} * m.view.n;
   Floats sums(slices * plane, __builtin_nanf(""));
-  ProductArgs a = {};
-  a.num_rows = &num_rows;
-  a.weights = m.view.data;
-  a.steps = m.view.steps();
-  a.slice_steps = m.view.slice_steps;
-  a.x = x.view();
+  ProductArgs a = product_args(m, x, num_rows);
   a.y = {sums.data(), slices, m.view.n, plane};
   launch<Kernel<kRows, kSerial>>({ceil_div(num_rows, kRows), m.view.tiles(), slices}, a);
   Floats y(size_t{num_rows} * m.n);
@@ -274,12 +280,7 @@ std::vector<Halves> multiply_gated(const TestMatrix& m, const TestActivations& x
                                    uint32_t width) {
   const TestActivations out(num_rows, m.view.n / 2, true);
   const Floats bias(m.view.n / 2, 0.25f);
-  ProductArgs a = {};
-  a.num_rows = &num_rows;
-  a.weights = m.view.data;
-  a.steps = m.view.steps();
-  a.slice_steps = m.view.slice_steps;
-  a.x = x.view();
+  ProductArgs a = product_args(m, x, num_rows);
   a.gated = out.view();
   a.gate_bias = a.up_bias = bias.data();
   launch<Kernel>({ceil_div(num_rows, 128), m.view.tiles(), 1}, a);

@@ -2,9 +2,9 @@
 //! nothing is packed again and processes share one copy in the page cache.
 //!
 //! The file is mapped rather than copied into memory of our own: kernels that keep files in large
-//! folios (ext4 from Linux 6.16, XFS from 5.18) map it in huge pages, and reading it is then as
-//! fast as reading the anonymous huge pages that packing fills; copying costs a first touch of all
-//! of it.
+//! folios (ext4 from Linux 6.16, XFS from 5.18) map it in huge pages, as packing's own memory has
+//! them; copying costs a first touch of all of it. `bench/start.py` measures starts that pack and
+//! that map.
 //!
 //! A file is only ever made whole: written under another name by whoever holds the lock on that
 //! name, synced, and renamed. It is never changed afterwards, and a reader trusts it only after its
@@ -25,7 +25,7 @@ use twox_hash::{XxHash3_64, XxHash3_128};
 
 use header::{FORMAT_VERSION, Key, Wanted};
 
-/// Threads that read and check a file: more than this is no faster than memory.
+/// Threads that read and check a file, at most.
 const MAX_CHECKERS: usize = 8;
 
 /// What came of a folder for packed weights at a start.
@@ -96,7 +96,7 @@ impl Entry {
             header::parse(&[], metadata.len(), &self.wanted)?;
         }
         // SAFETY: the mapping is read-only. Writers rename a new file into place and never change
-        // one (the flag's text asks the same of everybody else), so its bytes and length stay.
+        // one (ADR 13 asks the same of everybody else), so its bytes and length stay.
         let map = unsafe { Mmap::map(&file) }.map_err(|error| format!("not mapped: {error}"))?;
         // Hints: huge pages where the file system has them, and for what is read from disk.
         map.advise(Advice::HugePage).ok();
