@@ -1,13 +1,15 @@
 // Attention over paged bf16 KV by AMX tiles.
 //
-// KV is walked once, in groups of 256 positions that start at multiples of 256, and within a group
-// head by head: all heads of a token stand together in memory. Prompts take two groups at a time,
-// so that results move between the caches half as often. The query vectors of a kv head,
-// (row, head) pairs, go in tiles of 16, two at a time. Everything is transposed, one query per
-// lane: scores are [position][query], so that K is read where it stands in its block, and the
-// results [dimension][query], so that weights are used as the softmax makes them. Each query's
-// maximum, sum and weights are a function of its own scores. Weights become bf16 for the second
-// product, as in the other engines' bf16 attention; V is transposed once per group.
+// KV is walked once, range by range (kAttentionRange), and within a range head by head: all heads
+// of a token stand together in memory. Prompts take two ranges at a time, so that what is kept of
+// the queries moves between the caches half as often. The query vectors of a kv head, (row, head)
+// pairs, go in tiles of 16, two at a time. Everything is transposed, one query per lane: scores are
+// [position][query], so that K is read where it stands in its block, and the results
+// [dimension][query], so that weights are used as the softmax makes them. A range is one softmax,
+// a function of the query's own scores, and is merged with those before it in ascending order, here
+// or by merge_amx(): both compute each element alike, so that ranges of one row can be computed by
+// different workers. Weights become bf16 for the second product, as in the other engines' bf16
+// attention; V is transposed once per range.
 #pragma once
 #include "cpu/attention_impl.hpp"
 #include "cpu/products_amx.hpp"
@@ -56,11 +58,56 @@ SAC_INLINE void transpose_words(__m512i (&v)[16]) {
   }
 }
 
+/// Softmaxes merged so far: their greatest score, in powers of two, and the sum of their weights.
+/// One query per lane.
+struct Merged {
+  __m512 max;
+  __m512 sum;
+
+  /// Adds one of (max, sum). What was accumulated before is to be scaled by the first factor, the
+  /// new part by the second. Nothing seen is a maximum of -inf and a sum of zero; its factor does
+  /// not matter then, but is finite.
+  void add(__m512 part_max, __m512 part_sum, __m512& before, __m512& now) {
+    const __m512 best = _mm512_max_ps(max, part_max);
+    before = exp2_lanes(_mm512_sub_ps(max, best));
+    now = exp2_lanes(_mm512_sub_ps(part_max, best));
+    sum = _mm512_fmadd_ps(sum, before, _mm512_mul_ps(part_sum, now));
+    max = best;
+  }
+};
+
+SAC_INLINE __m512 merge_values(__m512 total, __m512 before, __m512 part, __m512 now) {
+  return _mm512_fmadd_ps(total, before, _mm512_mul_ps(part, now));
+}
+
+/// merge_attention() of parts that AmxAttention made.
+inline void merge_amx(const MergeArgs& a) {
+  const uint32_t padded = ceil_div(a.head_dim, 16) * 16;
+  for (uint32_t h = 0; h < a.num_heads; ++h) {
+    float* total = a.scratch;
+    for (uint32_t d = 0; d < padded; ++d) total[d] = 0.0f;
+    Merged merged = {_mm512_set1_ps(-__builtin_inff()), _mm512_setzero_ps()};
+    for (uint32_t r = a.first_range; r < a.end_range; ++r) {
+      const float* part = a.parts + r * a.part_stride + h * attention_part_floats(a.head_dim);
+      __m512 before, now;
+      merged.add(_mm512_set1_ps(part[padded]), _mm512_set1_ps(part[padded + 1]), before, now);
+      for (uint32_t d = 0; d < padded; d += 16) {
+        const __m512 of_part = _mm512_loadu_ps(part + d);
+        const __m512 so_far = _mm512_loadu_ps(total + d);
+        _mm512_storeu_ps(total + d, merge_values(so_far, before, of_part, now));
+      }
+    }
+    const __m512 inverse = _mm512_div_ps(_mm512_set1_ps(1.0f), merged.sum);
+    for (uint32_t d = 0; d < padded; d += 16) {
+      _mm512_storeu_ps(total + d, _mm512_mul_ps(_mm512_loadu_ps(total + d), inverse));
+    }
+    store_activations(a.out, a.out_row, h * a.head_dim, total, a.head_dim);
+  }
+}
+
 class AmxAttention {
  public:
   static constexpr uint32_t kRows = 256;
-
-  static constexpr bool kByRanges = false;
 
   static constexpr size_t scratch_floats(uint32_t head_dim, uint32_t group, uint32_t num_kv_heads) {
     const size_t depth = ceil_div(head_dim, kPanelStep) * kPanelStep;
@@ -75,12 +122,12 @@ class AmxAttention {
   }
 
  private:
-  static constexpr uint32_t kQueries = 16;   // of a tile
-  static constexpr uint32_t kTogether = 2;   // tiles of queries that share what is loaded of KV
-  static constexpr uint32_t kGroup = 256;    // positions
-  static constexpr uint32_t kSubtile = 16;   // positions of one tile of scores
-  static constexpr size_t kWordRow = 64;     // bytes of a row of 16 words
-  static constexpr size_t kTileWords = 256;  // of a whole tile
+  static constexpr uint32_t kQueries = 16;  // of a tile
+  static constexpr uint32_t kTogether = 2;  // tiles of queries that share what is loaded of KV
+  static constexpr uint32_t kGroup = kAttentionRange;  // positions of one softmax
+  static constexpr uint32_t kSubtile = 16;             // positions of one tile of scores
+  static constexpr size_t kWordRow = 64;               // bytes of a row of 16 words
+  static constexpr size_t kTileWords = 256;            // of a whole tile
   /// With more tiles of queries than this, K is put into tiles first: its rows stand so far apart
   /// that they share few sets of the caches, and only what is read in order is there in time.
   static constexpr uint32_t kInPlaceTiles = 4;
@@ -97,9 +144,9 @@ class AmxAttention {
 
   /// What is kept of 16 queries. Lanes beyond the last query see nothing.
   struct QueryTile {
-    Bf16* q;     // [depth / 2][16][2]
-    float* acc;  // [depth][16]
-    float* max;  // [16]
+    Bf16* q;       // [depth / 2][16][2]
+    float* total;  // [depth][16]: the ranges so far
+    float* max;    // [16]
     float* sum;
     uint32_t* begin;  // they see positions [begin, end)
     uint32_t* end;
@@ -112,9 +159,10 @@ class AmxAttention {
   static constexpr size_t score_floats(size_t depth) {
     return max_size(size_t{kTogether} * kGroup, depth) * kQueries;
   }
-  /// Those, the weights, V, and K where it is not read in place.
+  /// Those, the weights, the range's results, V, and K where it is not read in place.
   static constexpr size_t shared_floats(size_t depth) {
-    return score_floats(depth) + kTogether * kGroup * kQueries / 2 + block_elements(depth);
+    return score_floats(depth) + kTogether * (kGroup * kQueries / 2 + depth * kQueries) +
+           block_elements(depth);
   }
   static constexpr size_t max_size(size_t a, size_t b) { return a > b ? a : b; }
 
@@ -127,7 +175,8 @@ class AmxAttention {
                   args.kv.block_size >= kSubtile) {
     scores_ = args.scratch + args.num_kv_heads * tiles_ * tile_floats(depth_);
     weights_ = reinterpret_cast<Bf16*>(scores_ + score_floats(depth_));
-    values_ = weights_ + size_t{kTogether} * kGroup * kQueries;
+    results_ = reinterpret_cast<float*>(weights_ + size_t{kTogether} * kGroup * kQueries);
+    values_ = reinterpret_cast<Bf16*>(results_ + size_t{kTogether} * depth_ * kQueries);
     keys_ = values_ + block_elements(depth_);
   }
 
@@ -135,8 +184,8 @@ class AmxAttention {
     float* at = a_.scratch + (head * tiles_ + index) * tile_floats(depth_);
     QueryTile t;
     t.q = reinterpret_cast<Bf16*>(at);
-    t.acc = at + depth_ / 2 * kQueries;
-    t.max = t.acc + depth_ * kQueries;
+    t.total = at + depth_ / 2 * kQueries;
+    t.max = t.total + depth_ * kQueries;
     t.sum = t.max + kQueries;
     t.begin = reinterpret_cast<uint32_t*>(t.sum + kQueries);
     t.end = t.begin + kQueries;
@@ -145,6 +194,7 @@ class AmxAttention {
 
   float* scores(uint32_t i) const { return scores_ + size_t{i} * kGroup * kQueries; }
   Bf16* weights(uint32_t i) const { return weights_ + size_t{i} * kGroup * kQueries; }
+  float* results(uint32_t i) const { return results_ + size_t{i} * depth_ * kQueries; }
 
   /// Positions [begin, end) of a sequence, all heads of the call.
   struct Rows {
@@ -154,8 +204,10 @@ class AmxAttention {
   };
 
   void walk() {
-    const uint32_t end = a_.first_position + a_.num_rows;
-    const uint32_t first = begin_of(0);
+    const uint32_t first = max_u32(begin_of(0), a_.first_range * kGroup);
+    uint32_t end = a_.first_position + a_.num_rows;
+    if (a_.end_range < ceil_div(end, kGroup)) end = a_.end_range * kGroup;
+    if (first >= end) return;
     const uint32_t length = (a_.num_kv_heads == 1 ? kGroups : 1) * kGroup;
     const auto seen_at = [&](uint32_t base) {
       return Seen{max_u32(first, base) - base, min_u32(length, end - base)};
@@ -172,6 +224,7 @@ class AmxAttention {
                                                    min_u32(a_.ahead_begin + length, a_.ahead_end)};
       for (uint32_t head = 0; head < a_.num_kv_heads; ++head) attend(head, base, seen, next);
     }
+    if (a_.parts != nullptr) return;
     for_each_tile([this](uint32_t head, uint32_t i) { close(head, i); });
   }
 
@@ -200,8 +253,8 @@ class AmxAttention {
     }
   }
 
-  /// Folds the group `at` positions behind the base into the results of kTiles tiles. What nobody
-  /// of them sees is left out by whole steps, which adds nothing to anybody's sums.
+  /// The range `at` positions behind the base for kTiles tiles. What nobody of them sees is left
+  /// out by whole steps, which adds nothing to anybody's sums.
   template <uint32_t kTiles>
   void fold(uint32_t head, uint32_t index, uint32_t base, uint32_t at, Seen seen) {
     const uint32_t last = min_u32((index + kTiles) * kQueries, count_) - 1;
@@ -216,8 +269,16 @@ class AmxAttention {
     for (uint32_t s = steps.begin; s < steps.end; ++s) {
       score<kTiles>(tiles, keys_at(head, base, at + s * kPanelStep, seen), s);
     }
-    for (uint32_t i = 0; i < kTiles; ++i) weigh(tiles[i], i, group, steps);
-    accumulate<kTiles>(tiles, values_ + at * depth_, steps);
+    Merged parts[kTiles];
+    for (uint32_t i = 0; i < kTiles; ++i) parts[i] = weigh(tiles[i], i, group, steps);
+    accumulate<kTiles>(values_ + at * depth_, steps);
+    for (uint32_t i = 0; i < kTiles; ++i) {
+      if (a_.parts == nullptr) {
+        merge(tiles[i], parts[i], results(i));
+      } else {
+        write_parts(head, index + i, group / kGroup, parts[i], results(i));
+      }
+    }
   }
 
   uint32_t begin_of(uint32_t row) const {
@@ -246,7 +307,7 @@ class AmxAttention {
         _mm512_storeu_si512(t.q + (d / 2 + pair) * (2 * kQueries), words[pair]);
       }
     }
-    for (uint32_t i = 0; i < depth_ * kQueries; ++i) t.acc[i] = 0.0f;
+    for (uint32_t i = 0; i < depth_ * kQueries; ++i) t.total[i] = 0.0f;
   }
 
   /// 32 dimensions of a query as bf16, zero beyond the head and beyond the last query.
@@ -390,43 +451,39 @@ class AmxAttention {
     }
   }
 
-  /// Folds the scores into the running softmax; weights = [position / 2][16 queries][2].
-  void weigh(const QueryTile& t, uint32_t i, uint32_t base, Seen steps) {
+  /// The softmax of a range; weights = [position / 2][16 queries][2].
+  Merged weigh(const QueryTile& t, uint32_t i, uint32_t base, Seen steps) {
     const __m512i begin = _mm512_loadu_si512(t.begin), end = _mm512_loadu_si512(t.end);
     if (_mm512_reduce_min_epu32(end) >= base + steps.end * kPanelStep &&
         _mm512_reduce_max_epu32(begin) <= base + steps.begin * kPanelStep) {
-      weigh_seen(t, i, steps, [](uint32_t) { return static_cast<__mmask16>(0xffff); });
-    } else {
-      weigh_seen(t, i, steps, [&](uint32_t p) {
-        const __m512i at = _mm512_set1_epi32(static_cast<int>(base + p));
-        return static_cast<__mmask16>(_mm512_cmple_epu32_mask(begin, at) &
-                                      _mm512_cmplt_epu32_mask(at, end));
-      });
+      return weigh_seen(i, steps, [](uint32_t) { return static_cast<__mmask16>(0xffff); });
     }
+    return weigh_seen(i, steps, [&](uint32_t p) {
+      const __m512i at = _mm512_set1_epi32(static_cast<int>(base + p));
+      return static_cast<__mmask16>(_mm512_cmple_epu32_mask(begin, at) &
+                                    _mm512_cmplt_epu32_mask(at, end));
+    });
   }
 
-  /// sees(p): the queries that see position p of the group.
+  /// sees(p): the queries that see position p of the range.
   template <class Sees>
-  void weigh_seen(const QueryTile& t, uint32_t i, Seen steps, Sees&& sees) {
+  Merged weigh_seen(uint32_t i, Seen steps, Sees&& sees) {
     const uint32_t first = steps.begin * kPanelStep, last = steps.end * kPanelStep;
     const float* scores = this->scores(i);
     const __m512 low = _mm512_set1_ps(-__builtin_inff());
-    const __m512 before = _mm512_loadu_ps(t.max);
-    __m512 tops[4] = {before, before, before, before};
+    __m512 tops[4] = {low, low, low, low};
     for (uint32_t p = first; p < last; p += 4) {
       for (uint32_t j = 0; j < 4; ++j) {
         const __m512 s = _mm512_loadu_ps(scores + (p + j) * kQueries);
         tops[j] = _mm512_mask_max_ps(tops[j], sees(p + j), tops[j], s);
       }
     }
-    const __m512 top =
-        _mm512_max_ps(_mm512_max_ps(tops[0], tops[1]), _mm512_max_ps(tops[2], tops[3]));
     const __m512 scale = _mm512_set1_ps(a_.scale * 1.44269504f);
-    // A query that has seen nothing yet keeps -inf; zero in its place harms nobody.
+    const __m512 top = _mm512_mul_ps(
+        _mm512_max_ps(_mm512_max_ps(tops[0], tops[1]), _mm512_max_ps(tops[2], tops[3])), scale);
+    // A query that sees nothing here keeps -inf; zero in its place harms nobody.
     const __mmask16 blind = _mm512_cmp_ps_mask(top, low, _CMP_EQ_OQ);
-    const __m512 shift =
-        _mm512_mask_blend_ps(blind, _mm512_mul_ps(top, scale), _mm512_setzero_ps());
-    rescale(t, exp2_lanes(_mm512_sub_ps(_mm512_mul_ps(before, scale), shift)));
+    const __m512 shift = _mm512_mask_blend_ps(blind, top, _mm512_setzero_ps());
     const auto weight = [&](uint32_t p) __attribute__((always_inline)) {
       const __m512 s = _mm512_loadu_ps(scores + p * kQueries);
       return _mm512_maskz_mov_ps(sees(p), exp2_lanes(_mm512_fmsub_ps(s, scale, shift)));
@@ -437,8 +494,7 @@ class AmxAttention {
       sum = _mm512_add_ps(sum, _mm512_add_ps(even, odd));
       _mm512_storeu_si512(weights(i) + p * kQueries, pair_words(even, odd));
     }
-    _mm512_storeu_ps(t.sum, _mm512_add_ps(_mm512_loadu_ps(t.sum), sum));
-    _mm512_storeu_ps(t.max, top);
+    return {top, sum};
   }
 
   /// Lane i: the words' low half from `even`, the high half from `odd`, as bf16.
@@ -449,27 +505,15 @@ class AmxAttention {
     return _mm512_permutexvar_epi16(order, (__m512i)_mm512_cvtne2ps_pbh(odd, even));
   }
 
-  /// Applies the factors where the maximum of a query has moved; elsewhere they are one.
-  void rescale(const QueryTile& t, __m512 factor) {
-    if (_mm512_cmp_ps_mask(factor, _mm512_set1_ps(1.0f), _CMP_NEQ_OQ) == 0) return;
-    _mm512_storeu_ps(t.sum, _mm512_mul_ps(_mm512_loadu_ps(t.sum), factor));
-    for (uint32_t d = 0; d < depth_; ++d) {
-      float* acc = t.acc + d * kQueries;
-      _mm512_storeu_ps(acc, _mm512_mul_ps(_mm512_loadu_ps(acc), factor));
-    }
-  }
-
-  /// acc += V^T weights, 32 dimensions at a time.
+  /// results = V^T weights, 32 dimensions at a time.
   template <uint32_t kTiles>
-  void accumulate(const QueryTile* tiles, const Bf16* values, Seen steps) {
+  void accumulate(const Bf16* values, Seen steps) {
     for (uint32_t d = 0; d < depth_; d += 2 * kQueries) {
-      float* acc0 = tiles[0].acc + d * kQueries;
-      float* acc1 = tiles[kTiles - 1].acc + d * kQueries;
-      _tile_loadd(0, acc0, kWordRow);
-      _tile_loadd(1, acc0 + kTileWords, kWordRow);
+      _tile_zero(0);
+      _tile_zero(1);
       if constexpr (kTiles == 2) {
-        _tile_loadd(2, acc1, kWordRow);
-        _tile_loadd(3, acc1 + kTileWords, kWordRow);
+        _tile_zero(2);
+        _tile_zero(3);
       }
       for (uint32_t s = steps.begin; s < steps.end; ++s) {
         const Bf16* v = values + size_t{d} * kGroup + s * 4 * kTileWords;
@@ -484,29 +528,68 @@ class AmxAttention {
           _tile_dpbf16ps(3, 5, 7);
         }
       }
-      _tile_stored(0, acc0, kWordRow);
-      _tile_stored(1, acc0 + kTileWords, kWordRow);
+      float* out = results(0) + d * kQueries;
+      _tile_stored(0, out, kWordRow);
+      _tile_stored(1, out + kTileWords, kWordRow);
       if constexpr (kTiles == 2) {
-        _tile_stored(2, acc1, kWordRow);
-        _tile_stored(3, acc1 + kTileWords, kWordRow);
+        out = results(1) + d * kQueries;
+        _tile_stored(2, out, kWordRow);
+        _tile_stored(3, out + kTileWords, kWordRow);
       }
     }
   }
 
-  void close(uint32_t head, uint32_t index) const {
-    const QueryTile t = tile(head, index);
-    const __m512 inverse = _mm512_div_ps(_mm512_set1_ps(1.0f), _mm512_loadu_ps(t.sum));
+  /// Adds a range's results to those of the ranges before it.
+  void merge(const QueryTile& t, Merged part, const float* results) const {
+    Merged merged = {_mm512_loadu_ps(t.max), _mm512_loadu_ps(t.sum)};
+    __m512 before, now;
+    merged.add(part.max, part.sum, before, now);
+    for (uint32_t d = 0; d < depth_; ++d) {
+      const __m512 so_far = _mm512_loadu_ps(t.total + d * kQueries);
+      const __m512 of_part = _mm512_loadu_ps(results + d * kQueries);
+      _mm512_storeu_ps(t.total + d * kQueries, merge_values(so_far, before, of_part, now));
+    }
+    _mm512_storeu_ps(t.max, merged.max);
+    _mm512_storeu_ps(t.sum, merged.sum);
+  }
+
+  /// Leaves a range's results to merge_amx().
+  void write_parts(uint32_t head, uint32_t index, uint32_t range, Merged part,
+                   const float* results) const {
+    const uint32_t padded = ceil_div(a_.head_dim, 16) * 16;
+    transpose(results, _mm512_set1_ps(1.0f));
+    alignas(64) float max[kQueries], sum[kQueries];
+    _mm512_store_ps(max, part.max);
+    _mm512_store_ps(sum, part.sum);
+    for (uint32_t lane = 0; lane < kQueries && index * kQueries + lane < count_; ++lane) {
+      const uint32_t query = head * count_ + index * kQueries + lane;
+      float* out = a_.parts + range * a_.part_stride + query * attention_part_floats(a_.head_dim);
+      for (uint32_t d = 0; d < padded; d += 16) {
+        _mm512_storeu_ps(out + d, _mm512_loadu_ps(scores_ + lane * depth_ + d));
+      }
+      out[padded] = max[lane];
+      out[padded + 1] = sum[lane];
+    }
+  }
+
+  /// [dimension][query] times a factor for each query, into [query][dimension] in place of scores.
+  void transpose(const float* in, __m512 factor) const {
     for (uint32_t d = 0; d < depth_; d += 16) {
       __m512i words[16];
       for (uint32_t i = 0; i < 16; ++i) {
-        const __m512 acc = _mm512_loadu_ps(t.acc + (d + i) * kQueries);
-        words[i] = _mm512_castps_si512(_mm512_mul_ps(acc, inverse));
+        const __m512 value = _mm512_loadu_ps(in + (d + i) * kQueries);
+        words[i] = _mm512_castps_si512(_mm512_mul_ps(value, factor));
       }
       transpose_words(words);
       for (uint32_t lane = 0; lane < kQueries; ++lane) {
         _mm512_storeu_si512(scores_ + lane * depth_ + d, words[lane]);
       }
     }
+  }
+
+  void close(uint32_t head, uint32_t index) const {
+    const QueryTile t = tile(head, index);
+    transpose(t.total, _mm512_div_ps(_mm512_set1_ps(1.0f), _mm512_loadu_ps(t.sum)));
     for (uint32_t lane = 0; lane < kQueries && index * kQueries + lane < count_; ++lane) {
       const uint32_t query = index * kQueries + lane;
       store_activations(a_.out, a_.out_row + query / a_.group,
@@ -522,12 +605,15 @@ class AmxAttention {
   const bool in_place_;  // K is read where it stands
   float* scores_;        // [2][256 positions][16], of the tiles at work
   Bf16* weights_;        // [2][256 positions][16]
+  float* results_;       // [2][depth][16], of one range
   Bf16* values_;
   Bf16* keys_;
 };
 
 template <>
-struct Attention<Bf16> : AmxAttention {};
+struct Attention<Bf16> : AmxAttention {
+  static void merge(const MergeArgs& a) { merge_amx(a); }
+};
 
 }  // namespace SAC_ISA
 }  // namespace saccade

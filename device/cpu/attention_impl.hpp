@@ -486,11 +486,11 @@ void merge_typed(const MergeArgs& a) {
 template <class T>
 struct Attention {
   static constexpr uint32_t kRows = kAttentionRows;
-  static constexpr bool kByRanges = true;
   static constexpr size_t scratch_floats(uint32_t head_dim, uint32_t group, uint32_t num_kv_heads) {
     return attention_scratch_floats(head_dim, group, num_kv_heads);
   }
   static void run(const AttentionArgs& a) { PagedAttention<T>(a).run(); }
+  static void merge(const MergeArgs& a) { merge_typed<T>(a); }
 };
 
 }  // namespace SAC_ISA

@@ -133,9 +133,9 @@ struct AttentionArgs {
   uint32_t window;  // positions that a row may look back, itself included; 0 = all
   float scale;
   KvView kv;  // of the first of the kv heads; they are head_dim apart
-  // Of kernels that go by ranges: which of a row's to compute, and where their parts go instead of
-  // `out`, [range][query heads of the call] of attention_part_floats. num_rows is 1 then. A part
-  // is written for each of these ranges of which the row sees something.
+  // Which of a row's ranges to compute, and where their parts go instead of `out`, [range][query
+  // heads of the call] of attention_part_floats. num_rows is 1 then. A part is written for each of
+  // these ranges of which the row sees something.
   uint32_t first_range = 0;
   uint32_t end_range = ~0u;
   float* parts = nullptr;  // null: all ranges, merged into `out`
@@ -202,8 +202,6 @@ struct Kernels {
   void (*finish)(const MatmulArgs&);
   /// Most rows of one call, by the dtype of the KV.
   uint32_t (*attention_rows)(uint32_t dtype);
-  /// Whether attention to KV of a dtype takes ranges and makes parts of them.
-  bool (*attention_by_ranges)(uint32_t dtype);
   /// Room for attention_rows of one kv head, and for one row of num_kv_heads.
   size_t (*attention_scratch_floats)(uint32_t dtype, uint32_t head_dim, uint32_t group,
                                      uint32_t num_kv_heads);

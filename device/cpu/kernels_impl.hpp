@@ -14,10 +14,6 @@ inline uint32_t attention_rows(uint32_t dtype) {
   return dtype == SAC_DTYPE_BF16 ? Attention<Bf16>::kRows : Attention<float>::kRows;
 }
 
-inline bool attention_by_ranges(uint32_t dtype) {
-  return dtype == SAC_DTYPE_BF16 ? Attention<Bf16>::kByRanges : Attention<float>::kByRanges;
-}
-
 inline size_t attention_scratch(uint32_t dtype, uint32_t head_dim, uint32_t group,
                                 uint32_t num_kv_heads) {
   return dtype == SAC_DTYPE_BF16 ? Attention<Bf16>::scratch_floats(head_dim, group, num_kv_heads)
@@ -38,11 +34,11 @@ inline void attention(const AttentionArgs& a) {
 inline void merge_attention(const MergeArgs& a) {
   switch (a.kv_dtype) {
     case SAC_DTYPE_BF16:
-      return merge_typed<Bf16>(a);
+      return Attention<Bf16>::merge(a);
     case SAC_DTYPE_F16:
-      return merge_typed<F16>(a);
+      return Attention<F16>::merge(a);
     default:
-      return merge_typed<float>(a);
+      return Attention<float>::merge(a);
   }
 }
 
@@ -54,7 +50,6 @@ constexpr Kernels make_kernels(const char* name) {
   k.multiply = multiply;
   k.finish = finish;
   k.attention_rows = attention_rows;
-  k.attention_by_ranges = attention_by_ranges;
   k.attention_scratch_floats = attention_scratch;
   k.attention = attention;
   k.merge_attention = merge_attention;

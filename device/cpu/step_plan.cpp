@@ -64,13 +64,9 @@ void StepPlan::cut_rows() {
   const uint32_t per_item = ceil_div(ranges, wanted);
   for (uint32_t c = 0; c < num_chunks_; ++c) {
     if (chunks_[c].num_rows != 1) continue;
-    if (cut_.max_parts == 0) {
-      cut_by_heads(c, max_u32(1, cut_.num_kv_heads / ceil_div(wanted, num_chunks_)));
-    } else {
-      // A token's heads stand together in memory: they part only where workers had nothing to do.
-      const uint32_t heads = ceil_div(cut_.num_kv_heads, ceil_div(cut_.num_workers, ranges));
-      cut_by_ranges(c, per_item, heads);
-    }
+    // A token's heads stand together in memory: they part only where workers had nothing to do.
+    const uint32_t heads = ceil_div(cut_.num_kv_heads, ceil_div(cut_.num_workers, ranges));
+    cut_by_ranges(c, per_item, heads);
   }
 }
 

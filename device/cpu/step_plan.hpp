@@ -44,7 +44,7 @@ struct AttentionCut {
   uint32_t chunk_rows;  // most rows of a chunk
   uint32_t num_kv_heads;
   uint32_t num_workers;
-  uint32_t max_parts;  // ranges that there is room for; 0: the kernels do not go by ranges
+  uint32_t max_parts;  // ranges that there is room for
 };
 
 /// A row that needs logits, and where its record goes.

@@ -12,9 +12,7 @@ Workspace::Workspace(const sac_model_config& config, const Kernels& kernels, uin
       workers(num_threads),
       kernels_(kernels),
       tiled_(kernels.bf16_activations && config.dtype == SAC_DTYPE_BF16),
-      max_parts_(kernels.attention_by_ranges(config.dtype)
-                     ? min_u32(kMaxCutRows, max_num_seqs) * ceil_div(max_len, kAttentionRange)
-                     : 0),
+      max_parts_(min_u32(kMaxCutRows, max_num_seqs) * ceil_div(max_len, kAttentionRange)),
       region_(lay_out(Layout(nullptr), config, max_rows), "activations") {
   lay_out(Layout(region_.data()), config, max_rows);
 }

@@ -21,7 +21,7 @@ class Workspace {
   Workspace(const sac_model_config& config, const Kernels& kernels, uint32_t max_num_seqs,
             uint32_t max_rows, uint32_t max_len, uint32_t num_threads);
 
-  /// Ranges of attention whose parts there is room for; 0 where the kernels make none.
+  /// Ranges of attention whose parts there is room for.
   uint32_t max_parts() const { return max_parts_; }
   /// One range's part of a query head.
   float* part(uint32_t range, uint32_t head) const {

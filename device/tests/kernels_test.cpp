@@ -404,7 +404,6 @@ TEST_CASE("a row has the same bytes at once and from parts of its context, howev
       c.num_kv_heads = 1 + rng() % 10;
       c.head_dim = 2 * (1 + rng() % 70);
       c.dtype = rng() % 3;
-      if (!k->attention_by_ranges(c.dtype)) continue;
       const uint32_t group = 1 + rng() % 5, block_size = 8u << rng() % 4;
       const uint32_t positions = 1 + rng() % (4 * kAttentionRange);
       const KvPool pool(c, block_size, ceil_div(positions, block_size));
