@@ -5,10 +5,11 @@
 #   tests/ucx.sh            all
 #   tests/ucx.sh ring       only the tests of crates/ring
 #   tests/ucx.sh hosts      only the two hosts (needs the right to make namespaces, and iproute2)
+#   tests/ucx.sh memory     only a ring that is not in the host's file but where a GPU's would be (needs CMake)
 set -euo pipefail
 cd "$(dirname "$0")/.."
 parts=("$@")
-[ $# -gt 0 ] || parts=(ring hosts)
+[ $# -gt 0 ] || parts=(ring hosts memory)
 # Warnings about a peer that was killed are what is tested here.
 export UCX_LOG_LEVEL=${UCX_LOG_LEVEL:-fatal}
 
@@ -21,6 +22,20 @@ ring() {
       --test lives --test properties
   done
 }
+
+within() { # SECONDS WHAT CMD...: until the command succeeds
+  local end=$((SECONDS + $1)) what=$2
+  shift 2
+  until "$@"; do
+    if [ $SECONDS -ge $end ]; then
+      echo "$what: not in time" >&2
+      tail -n 30 "$work"/*.log >&2
+      return 1
+    fi
+    sleep 0.2
+  done
+}
+is_gone() { ! kill -0 "$1" 2>/dev/null; }
 
 hosts() {
   local a=saccade-a-$$ b=saccade-b-$$ work
@@ -53,18 +68,6 @@ hosts() {
       --served-model-name saccade-tiny --port 8002 >>"$work/b.log" 2>&1 &
     pids+=($!)
     joined=$!
-  }
-  within() { # SECONDS WHAT CMD...: until the command succeeds
-    local end=$((SECONDS + $1)) what=$2
-    shift 2
-    until "$@"; do
-      if [ $SECONDS -ge $end ]; then
-        echo "$what: not in time" >&2
-        tail -n 30 "$work"/*.log >&2
-        return 1
-      fi
-      sleep 0.2
-    done
   }
   is_ready() { ip netns exec "$1" curl -sf "localhost:$2/ready" >/dev/null; }
   is_not_ready() { ! is_ready "$1" "$2"; }
@@ -123,6 +126,70 @@ hosts() {
   ready "$b" 8002
   same "after all was started anew"
 }
-is_gone() { ! kill -0 "$1" 2>/dev/null; }
 
-for part in "${parts[@]}"; do "$part"; done
+# A ring where the GPU's memory would be, in a library that stands in for the GPU's: only the frontends of
+# --ring-listen reach it, the region's file stays empty.
+memory() {
+  local work
+  work=$(mktemp -d)
+  pids=()
+  # shellcheck disable=SC2064  # the name is of now
+  trap "kill -KILL \${pids[*]} 2>/dev/null; wait 2>/dev/null; rm -rf $work" EXIT
+  cargo build --quiet -p saccade --features ucx
+  cmake -S device -B build/device-plain >/dev/null
+  cmake --build build/device-plain --target gpu_stand_in -j "$(nproc)" >/dev/null
+  local saccade=target/debug/saccade
+  export UCX_TLS=tcp SACCADE_LOG=info
+  local serve=("$saccade" serve --device cuda:null --cuda-library build/device-plain/tests/libgpu_stand_in.so
+    --ring "$work/ring" --ring-slots 128 --ring-memory device --remote-frontends 1)
+
+  refused() { # SENTENCE FLAG...
+    local sentence=$1 said code=0
+    shift
+    said=$("${serve[@]}" "$@" 2>&1) || code=$?
+    [ $code -eq 2 ] && grep -qF -- "$sentence" <<<"$said" || { echo "$*: $code: $said" >&2; return 1; }
+  }
+  refused "--api-server-count 0" --ring-listen 127.0.0.1:7701
+  refused "--remote-frontends: nobody can join without --ring-listen" --api-server-count 0
+  refused "--scheduler host" --ring-listen 127.0.0.1:7701 --api-server-count 0 --scheduler host
+
+  "${serve[@]}" --ring-listen 127.0.0.1:7701 --api-server-count 0 >"$work/a.log" 2>&1 &
+  pids+=($!)
+  local served=$!
+  join() {
+    $saccade frontend models/saccade-tiny --ring ucx://127.0.0.1:7701 --served-model-name saccade-tiny --port 8003 \
+      >>"$work/b.log" 2>&1 &
+    pids+=($!)
+    joined=$!
+  }
+  is_ready() { curl -sf localhost:8003/ready >/dev/null; }
+  answers() { # WHEN
+    local got
+    got=$(curl -sf localhost:8003/v1/completions -H 'content-type: application/json' \
+      -d '{"model": "saccade-tiny", "prompt": "Once", "max_tokens": 24, "ignore_eos": true}' |
+      python3 -c 'import json, sys; print(json.load(sys.stdin)["usage"]["completion_tokens"])')
+    [ "$got" = 24 ] || { echo "$1: got '$got' tokens" >&2; return 1; }
+    echo "memory: $1: answers from a ring that is in no file"
+  }
+  within 20 "the listener" grep -q "handed out by UCX" "$work/a.log"
+  join
+  within 20 "port 8003 is ready" is_ready
+  answers "at first"
+  # Nothing of a request stands in the file: its doorbells are those of a region that nobody has joined.
+  python3 - "$work/ring" <<'PYTHON'
+import struct, sys
+region = open(sys.argv[1], "rb").read()
+doorbells, cursors = struct.unpack_from("<QQ", region, 56 + 5 * 8)
+assert not any(region[doorbells:cursors]), "a doorbell was rung in the file"
+PYTHON
+
+  # What a device that dies takes with it is the ring: the next one has another.
+  kill -KILL "$(pgrep -P "$served" -f 'saccade device')"
+  within 20 "the frontend's end" is_gone "$joined"
+  grep -q "another ring is handed out" "$work/b.log"
+  join
+  within 20 "port 8003 is ready" is_ready
+  answers "after the device was killed"
+}
+
+for part in "${parts[@]}"; do ("$part"); done

@@ -1,5 +1,6 @@
 // The C interface of the CUDA device: argument checks, error sentences, and the order of calls.
 #include "cuda/cuda_memory.hpp"
+#include "cuda/gpu_ring.hpp"
 #include "cuda/plane.hpp"
 #include "cuda/saccade_cuda.h"
 #include "host/config_check.hpp"
@@ -15,6 +16,11 @@ int check_loading(sac_device* d) {
   if (d->plane.model() == nullptr) return fail(SAC_ERR_STATE, "this kind of device has no weights");
   if (d->plane.prepared()) return fail(SAC_ERR_STATE, "weights are loaded already");
   return 0;
+}
+
+int check_attaching(sac_device* d) {
+  if (d == nullptr) return fail(SAC_ERR_ARGUMENT, "device is null");
+  return d->plane.attached() ? fail(SAC_ERR_STATE, "a region is attached already") : 0;
 }
 
 int result(const std::string& wrong) { return wrong.empty() ? 0 : fail(SAC_ERR_ARGUMENT, wrong); }
@@ -99,10 +105,35 @@ int sac_device_finish_load(sac_device* d) {
 }
 
 int sac_device_attach(sac_device* d, void* region, uint64_t region_bytes) {
-  if (d == nullptr) return fail(SAC_ERR_ARGUMENT, "device is null");
-  if (d->plane.attached()) return fail(SAC_ERR_STATE, "a region is attached already");
+  if (const int code = check_attaching(d)) return code;
   return guarded([&] {
     const std::string wrong = d->plane.attach(region, region_bytes);
+    return wrong.empty() ? 0 : fail(SAC_ERR_REGION, wrong);
+  });
+}
+
+int sac_cuda_ring_create(const void* image, uint64_t bytes, sac_cuda_ring* out) {
+  if (image == nullptr || out == nullptr) return fail(SAC_ERR_ARGUMENT, "image or out is null");
+  if (const int code = check_gpu()) return code;
+  return guarded([&] {
+    auto ring = std::make_unique<saccade::GpuRing>(image, bytes);
+    *out = {ring->data(), bytes, SAC_RING_MEMORY_CUDA, 0, ring.get()};
+    ring.release();
+    return 0;
+  });
+}
+
+void sac_cuda_ring_destroy(sac_cuda_ring* ring) {
+  delete static_cast<saccade::GpuRing*>(ring->owner);
+}
+
+int sac_cuda_attach(sac_device* d, void* region, uint64_t region_bytes, const sac_cuda_ring* ring) {
+  if (const int code = check_attaching(d)) return code;
+  if (ring == nullptr || ring->bytes != region_bytes)
+    return fail(SAC_ERR_ARGUMENT, "ring is null, or not as long as the region");
+  return guarded([&] {
+    auto* on_gpu = static_cast<unsigned char*>(ring->base);
+    const std::string wrong = d->plane.attach(region, region_bytes, on_gpu);
     return wrong.empty() ? 0 : fail(SAC_ERR_REGION, wrong);
   });
 }

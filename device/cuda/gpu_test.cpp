@@ -12,6 +12,7 @@
 #include "cuda/checks.hpp"
 #include "cuda/cuda_device.hpp"
 #include "cuda/cuda_memory.hpp"
+#include "cuda/gpu_ring.hpp"
 #include "cuda/kv_step.hpp"
 #include "cuda/rotation/rotation_bench.hpp"
 #include "cuda/scan_bench.hpp"
@@ -82,6 +83,75 @@ void check_rotation(Report& report, uint64_t seed, LaunchWay way, RotationWay ro
   report_rotation(report, name.c_str(), seed, run, outcome.stats);
 }
 
+/// What a NIC does between the ticks: both sides' areas from one memory to the other.
+class Relay {
+ public:
+  Relay(const TestRing& ring, unsigned char* on_gpu) : ring_(ring), on_gpu_(on_gpu) {
+    std::memcpy(&header_, ring.region(), sizeof(header_));
+  }
+  /// What frontends have written; a NIC would deliver doorbells last.
+  void bring() const {
+    copy(header_.wake_offset, header_.status_offset, cudaMemcpyHostToDevice);
+    copy(header_.descriptors_offset, header_.out_ring_offset, cudaMemcpyHostToDevice);
+    copy(header_.arena_offset, header_.region_bytes, cudaMemcpyHostToDevice);
+  }
+  /// What the device has written.
+  void fetch() const {
+    copy(header_.device_offset, header_.wake_offset, cudaMemcpyDeviceToHost);
+    copy(header_.status_offset, header_.descriptors_offset, cudaMemcpyDeviceToHost);
+    copy(header_.out_ring_offset, header_.arena_offset, cudaMemcpyDeviceToHost);
+  }
+
+ private:
+  void copy(uint64_t begin, uint64_t end, cudaMemcpyKind kind) const {
+    auto* host = static_cast<unsigned char*>(ring_.region());
+    const bool up = kind == cudaMemcpyHostToDevice;
+    require(cudaMemcpyAsync((up ? on_gpu_ : host) + begin, (up ? host : on_gpu_) + begin,
+                            end - begin, kind, stream_.get()),
+            "cudaMemcpyAsync");
+    stream_.wait();
+  }
+
+  const TestRing& ring_;
+  unsigned char* on_gpu_;
+  sac_region_header header_;
+  Stream stream_;
+};
+
+/// The script with the ring in the GPU's memory, where frontends reach it by copies only.
+void check_gpu_ring(Report& report, uint64_t seed, LaunchWay way) {
+  const DeviceShape shape = script_device(seed);
+  const Limits limits = limits_of(shape, script_ring());
+  TestRing ring(script_ring());
+  std::unique_ptr<GpuRing> on_gpu;
+  try {
+    on_gpu = std::make_unique<GpuRing>(ring.region(), ring.region_bytes());
+  } catch (const std::runtime_error& e) {
+    std::printf("skipped  a ring in the GPU's memory: %s\n", e.what());
+    return;
+  }
+  CudaDevice machine(spec_of(limits, shape.eos_ids, way));
+  auto kernels = std::make_unique<NullKernels>(machine.step_tables(), limits.vocab_size, 0);
+  machine.prepare(std::move(kernels), {}, [](uint32_t, uint32_t) {});
+  const RingView there =
+      moved(ring.view, on_gpu->data() - static_cast<unsigned char*>(ring.region()));
+  machine.attach(there);
+  const Relay relay(ring, on_gpu->data());
+  machine.start(false);
+  ScriptRun run;
+  run.requests = play(seed, ring, [&](uint64_t ticks) {
+    relay.bring();
+    machine.run_ticks(ticks);
+    relay.fetch();
+  });
+  run.decisions = machine.stop().decisions;
+  const ScriptRun expected = run_reference(seed);
+  report.check(equal_words(expected, run) && run.decisions == expected.decisions,
+               std::string("GPU, ") + name_of(way) +
+                   ", ring in its memory: " + std::to_string(run.requests.size()) + " requests, " +
+                   std::to_string(run.decisions.size() / 2) + " decisions as on the CPU");
+}
+
 template <class Rig>
 std::string bench_way(const char* name) {
   std::string captured;
@@ -110,6 +180,7 @@ int test(bool quick) {
   for (const LaunchWay way : {LaunchWay::kWindow, LaunchWay::kLoop, LaunchWay::kHost})
     for (const RotationWay rotation : {RotationWay::kVector, RotationWay::kBulk})
       check_rotation(report, 1 + static_cast<uint64_t>(way), way, rotation);
+  for (const LaunchWay way : {LaunchWay::kWindow, LaunchWay::kLoop}) check_gpu_ring(report, 3, way);
   if (!quick) {
     check_crash_record<WindowRig>(report);
     check_crash_record<LoopRig>(report);

@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "cuda/cuda_memory.hpp"
+#include "cuda/gpu_ring.hpp"
 #include "host/config_check.hpp"
 #include "host/process.hpp"
 
@@ -16,6 +17,8 @@ namespace {
 
 /// How often the host looks at the heartbeat while it sleeps.
 constexpr std::chrono::milliseconds kWatchInterval{50};
+/// How often it looks at a ring in the GPU's memory, for the supervisor.
+constexpr std::chrono::seconds kMirrorInterval{1};
 /// Longer than every budget of the device, so that its own record says what hangs.
 constexpr std::chrono::seconds kHungAfter{20};
 
@@ -112,18 +115,38 @@ void CudaPlane::prepare() {
   prepared_ = true;
 }
 
+sac_device_line CudaPlane::told() const {
+  const ProcessId self = own_process();
+  sac_device_line line = {};
+  line.kv_block_bytes = model_ == nullptr ? 0 : uint64_t{model_->kv_block_bytes()};
+  line.process_start_ticks = self.start_ticks;
+  line.pid = self.pid;
+  return line;
+}
+
 std::string CudaPlane::attach(void* region, uint64_t region_bytes) {
   RingView view;
   if (const char* wrong = open_ring(region, region_bytes, &view)) return wrong;
   region_ = std::make_unique<RegisteredMemory>(region, region_bytes);
-  const ProcessId self = own_process();
-  // Visible to frontends with phase READY, which the tick writes.
-  store_relaxed(&view.device->kv_block_bytes,
-                model_ == nullptr ? 0 : uint64_t{model_->kv_block_bytes()});
-  store_relaxed(&view.device->process_start_ticks, self.start_ticks);
-  store_relaxed(&view.device->pid, self.pid);
+  const sac_device_line line = told();
+  store_relaxed(&view.device->kv_block_bytes, line.kv_block_bytes);
+  store_relaxed(&view.device->process_start_ticks, line.process_start_ticks);
+  store_relaxed(&view.device->pid, line.pid);
   const bool host_ticks = config_.cuda_launch == SAC_CUDA_LAUNCH_HOST;
   machine_.attach(host_ticks ? view : moved(view, region_->offset()));
+  return "";
+}
+
+std::string CudaPlane::attach(void* region, uint64_t region_bytes, unsigned char* on_gpu) {
+  if (config_.cuda_launch == SAC_CUDA_LAUNCH_HOST)
+    return "cuda_launch is SAC_CUDA_LAUNCH_HOST: a host does not tick on a ring in the GPU's "
+           "memory";
+  RingView view;
+  if (const char* wrong = open_ring(region, region_bytes, &view)) return wrong;
+  const RingView there = moved(view, on_gpu - static_cast<unsigned char*>(region));
+  mirror_ = std::make_unique<RingMirror>(there, view);
+  mirror_->introduce(told());
+  machine_.attach(there);
   return "";
 }
 
@@ -139,6 +162,7 @@ std::string CudaPlane::run() {
 std::string CudaPlane::watch() {
   uint64_t beat = machine_.heartbeat();
   auto moved_at = std::chrono::steady_clock::now();
+  auto mirrored_at = moved_at;
   while (!stop_.load(std::memory_order_relaxed)) {
     std::this_thread::sleep_for(kWatchInterval);
     if (machine_.ended()) {
@@ -148,6 +172,10 @@ std::string CudaPlane::watch() {
     const auto now = std::chrono::steady_clock::now();
     if (machine_.heartbeat() != beat || config_.cuda_launch == SAC_CUDA_LAUNCH_HOST) moved_at = now;
     beat = machine_.heartbeat();
+    if (mirror_ != nullptr && now - mirrored_at >= kMirrorInterval) {
+      mirror_->update();
+      mirrored_at = now;
+    }
     if (now - moved_at > kHungAfter) {
       std::fprintf(stderr, "the scheduler on the GPU hangs: %s\n", machine_.crash().c_str());
       std::_Exit(CudaDevice::kExitHung);  // nothing else ends a kernel

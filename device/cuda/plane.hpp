@@ -17,6 +17,7 @@ std::string check_cuda_config(const sac_device_config& config, const sac_model_c
                               uint32_t vocab_size);
 
 class RegisteredMemory;
+class RingMirror;
 
 class CudaPlane {
  public:
@@ -28,12 +29,15 @@ class CudaPlane {
 
   CudaModel* model() { return model_; }
   bool prepared() const { return prepared_; }
-  bool attached() const { return region_ != nullptr; }
+  bool attached() const { return region_ != nullptr || mirror_ != nullptr; }
 
   /// Captures the steps; says on the standard error how far it is and what it took.
   void prepare();
   /// Pins the region for the GPU. Empty, or why it does not fit.
   std::string attach(void* region, uint64_t region_bytes);
+  /// The same with the ring in the GPU's memory, at `on_gpu`; `region`, with the same header, shows
+  /// the host what the device says of itself.
+  std::string attach(void* region, uint64_t region_bytes, unsigned char* on_gpu);
   /// Runs until `stop`. Empty, or how the life ended by itself.
   std::string run();
   /// Async-signal-safe.
@@ -41,6 +45,8 @@ class CudaPlane {
   uint64_t decisions(uint64_t* words, uint64_t capacity) const;
 
  private:
+  /// What frontends learn of the device with phase READY.
+  sac_device_line told() const;
   std::string watch();
 
   const sac_device_config config_;
@@ -48,6 +54,7 @@ class CudaPlane {
   std::unique_ptr<StepKernels> kernels_;  // until prepare
   CudaModel* model_ = nullptr;            // the kernels', if they are a model's
   std::unique_ptr<RegisteredMemory> region_;
+  std::unique_ptr<RingMirror> mirror_;  // of a ring in the GPU's memory
   LifeOutcome outcome_;
   bool prepared_ = false;
   std::atomic<bool> stop_{false};

@@ -27,6 +27,31 @@ int sac_cuda_probe(sac_cuda_info* out);
 int sac_cuda_memory_need(const sac_device_config* config, const sac_model_config* model,
                          uint64_t* fixed_bytes, uint64_t* kv_block_bytes);
 
+/* Where memory of a ring lies, as a network registers it. */
+#define SAC_RING_MEMORY_HOST 0u
+#define SAC_RING_MEMORY_CUDA 1u
+
+/* A ring in the GPU's memory, for frontends whose NIC reaches it there. */
+typedef struct sac_cuda_ring {
+  void* base;
+  uint64_t bytes;
+  uint32_t memory; /* SAC_RING_MEMORY_* */
+  uint32_t _pad;
+  void* owner; /* the library's own */
+} sac_cuda_ring;
+
+/* A copy of `image`, a region with its header. SAC_ERR_MEMORY with the reason where no NIC reaches
+ * the GPU, or a kernel that runs would not see its writes in their order. */
+int sac_cuda_ring_create(const void* image, uint64_t bytes, sac_cuda_ring* out);
+
+/* After the device that is attached to it, and after whoever has registered it. */
+void sac_cuda_ring_destroy(sac_cuda_ring* ring);
+
+/* As sac_device_attach, but with the ring in the GPU's memory. `region` has the same limits; the
+ * device's line and statistics are shown in it once a second, and it has no other use. */
+int sac_cuda_attach(sac_device* device, void* region, uint64_t region_bytes,
+                    const sac_cuda_ring* ring);
+
 #ifdef __cplusplus
 }
 #endif

@@ -1,14 +1,18 @@
 //! The library of the CUDA device, which is loaded at run time: the program itself needs neither
 //! CUDA nor a GPU.
 
-use std::ffi::{CStr, c_char, c_int};
+use std::ffi::{CStr, c_char, c_int, c_void};
 use std::path::Path;
+use std::sync::Arc;
 
 use saccade_model::{Dtype, ModelConfig};
 
 use crate::api::Api;
-use crate::sys::{SacDeviceConfig, SacModelConfig};
-use crate::{Device, DeviceConfig, Result, c_device_config, c_model_config, error};
+use crate::sys::{SacDevice, SacDeviceConfig, SacModelConfig};
+use crate::{
+    AttachedDevice, Device, DeviceConfig, RegionMemory, Result, c_device_config, c_model_config,
+    error,
+};
 
 /// File name of the library.
 pub const LIBRARY_NAME: &str = "libsaccade_cuda.so";
@@ -115,9 +119,67 @@ type MemoryNeed = unsafe extern "C" fn(
     *mut u64,
 ) -> c_int;
 
+/// `sac_cuda_ring`.
+#[repr(C)]
+struct SacCudaRing {
+    base: *mut c_void,
+    bytes: u64,
+    memory: u32,
+    _pad: u32,
+    owner: *mut c_void,
+}
+
+type RingCreate = unsafe extern "C" fn(*const c_void, u64, *mut SacCudaRing) -> c_int;
+type RingDestroy = unsafe extern "C" fn(*mut SacCudaRing);
+type Attach = unsafe extern "C" fn(*mut SacDevice, *mut c_void, u64, *const SacCudaRing) -> c_int;
+
+/// A ring region in the GPU's memory, for frontends whose NIC reaches it there.
+pub struct GpuRing {
+    ring: SacCudaRing,
+    api: &'static Api,
+    destroy: RingDestroy,
+    attach: Attach,
+}
+
+// SAFETY: the pointers name memory of the GPU, which belongs to the value; the library's functions
+// may be called from any thread.
+unsafe impl Send for GpuRing {}
+// SAFETY: shared references only read the addresses.
+unsafe impl Sync for GpuRing {}
+
+impl GpuRing {
+    /// First byte. The host may not be able to access it.
+    pub fn base(&self) -> *mut u8 {
+        self.ring.base.cast()
+    }
+
+    /// Bytes.
+    pub fn len(&self) -> usize {
+        self.ring.bytes as usize
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Whether a network registers it as memory of a CUDA device.
+    pub fn is_cuda(&self) -> bool {
+        self.ring.memory == 1
+    }
+}
+
+impl Drop for GpuRing {
+    fn drop(&mut self) {
+        // SAFETY: made by sac_cuda_ring_create, given back once.
+        unsafe { (self.destroy)(&mut self.ring) };
+    }
+}
+
 /// The loaded library. It stays loaded for the life of the process.
 pub struct CudaLibrary {
     api: &'static Api,
+    library: &'static libloading::Library,
     probe: Probe,
     memory_need: MemoryNeed,
 }
@@ -137,7 +199,7 @@ impl CudaLibrary {
                 *library.get::<MemoryNeed>(b"sac_cuda_memory_need\0").map_err(failed)?,
             )
         };
-        Ok(CudaLibrary { api, probe, memory_need })
+        Ok(CudaLibrary { api, library, probe, memory_need })
     }
 
     /// The GPU that would be used.
@@ -199,5 +261,51 @@ impl CudaLibrary {
         vocab_size: u32,
     ) -> Result<Device> {
         Device::create_with(self.api, config, model, vocab_size)
+    }
+
+    /// A ring in the GPU's memory, as `image`, a region in the host's, is now.
+    ///
+    /// # Errors
+    /// If no NIC reaches the GPU's memory, or it does not suffice.
+    pub fn ring(&self, image: &dyn RegionMemory) -> Result<GpuRing> {
+        let failed = |e: libloading::Error| error("load library", e.to_string());
+        // SAFETY: the functions have the types that saccade_cuda.h says; the version was checked.
+        let (create, destroy, attach) = unsafe {
+            (
+                *self.library.get::<RingCreate>(b"sac_cuda_ring_create\0").map_err(failed)?,
+                *self.library.get::<RingDestroy>(b"sac_cuda_ring_destroy\0").map_err(failed)?,
+                *self.library.get::<Attach>(b"sac_cuda_attach\0").map_err(failed)?,
+            )
+        };
+        let null = std::ptr::null_mut();
+        let mut ring = SacCudaRing { base: null, bytes: 0, memory: 0, _pad: 0, owner: null };
+        // SAFETY: RegionMemory promises base and len; `ring` has the C struct's layout.
+        let code = unsafe { create(image.base().cast(), image.len() as u64, &mut ring) };
+        self.api.check("put the ring into the GPU's memory", code)?;
+        Ok(GpuRing { ring, api: self.api, destroy, attach })
+    }
+}
+
+impl Device {
+    /// As [`Device::attach`], but with the ring in the GPU's memory. `region` has the same limits;
+    /// it shows what the device says of itself, and has no other use.
+    ///
+    /// # Errors
+    /// If the ring is another library's, or does not fit the region.
+    pub fn attach_on_gpu<R: RegionMemory>(
+        self,
+        region: R,
+        ring: Arc<GpuRing>,
+    ) -> Result<AttachedDevice<(R, Arc<GpuRing>)>> {
+        let (ours, its) = (self.api().sac_device_attach, ring.api.sac_device_attach);
+        if !std::ptr::fn_addr_eq(ours, its) {
+            return Err(error("attach region", "the ring is another library's".into()));
+        }
+        // SAFETY: as in `attach`; the ring is kept beside the region.
+        let code = unsafe {
+            (ring.attach)(self.raw(), region.base().cast(), region.len() as u64, &ring.ring)
+        };
+        self.api().check("attach region", code)?;
+        Ok(AttachedDevice { device: self, _region: (region, ring) })
     }
 }

@@ -1,12 +1,14 @@
 //! A region on the heap, shared by planes in one process: tests, fuzzing, and a device in a thread.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::mem::offset_of;
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::layout::DeviceLine;
 use crate::memory::{Memory, memory_transport};
-use crate::region::{RegionError, RegionLimits, write_header};
+use crate::region::{RegionError, RegionLayout, RegionLimits, write_header};
 use crate::transport::{Transport, TransportError};
 
 const PAGE_BYTES: usize = 4096;
@@ -41,6 +43,19 @@ impl InProcTransport {
         let transport = InProcTransport::zeroed(layout.region_bytes() as usize);
         write_header(&transport, &layout)?;
         Ok(transport)
+    }
+
+    /// An empty region with the limits of `region`, for a device's next life elsewhere: another
+    /// instance, in which the device's epochs go on.
+    ///
+    /// # Errors
+    /// What is wrong with the header of `region`.
+    pub fn successor<T: Transport>(region: &T) -> Result<InProcTransport, RegionError> {
+        let layout = RegionLayout::read(region)?;
+        let next = InProcTransport::create(&layout.limits())?;
+        let epoch = layout.device_at(offset_of!(DeviceLine, epoch));
+        next.put_u32(epoch, region.get_u32(epoch)?)?;
+        Ok(next)
     }
 
     /// `len` zero bytes without a header: what a joiner must refuse.

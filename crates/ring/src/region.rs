@@ -235,6 +235,17 @@ impl RegionLayout {
         Ok(())
     }
 
+    /// What another region of this layout is made with.
+    #[must_use]
+    pub fn limits(&self) -> RegionLimits {
+        RegionLimits {
+            num_slots: self.header.num_slots,
+            num_frontends: self.header.num_frontends,
+            out_ring_words: self.header.out_ring_words,
+            arena_bytes: self.header.arena_bytes,
+        }
+    }
+
     /// Bytes of the whole region.
     #[must_use]
     pub fn region_bytes(&self) -> u64 {

@@ -5,8 +5,9 @@ use std::time::Instant;
 
 use anyhow::Context;
 use saccade_device::{
-    Device, DeviceConfig, DeviceKind, LoadPhase, PackedUse, PolicyConfig, PrefillPolicy,
-    Quantization, RegionMemory, SchedulingPolicy, StopHandle, kv_block_bytes, report_progress,
+    AttachedDevice, Device, DeviceConfig, DeviceKind, LoadPhase, PackedUse, PolicyConfig,
+    PrefillPolicy, Quantization, RegionMemory, SchedulingPolicy, StopHandle, kv_block_bytes,
+    report_progress,
 };
 use saccade_host::CpuSet;
 use saccade_model::{Dtype, DtypeChoice, ModelConfig, ModelFolder, Weights};
@@ -16,7 +17,7 @@ use crate::cli::{DeviceName, LoadFormat, PolicyName, Prefill, QuantizationArg, S
 use crate::{emulated, gpu, kv_budget, model_source, remote};
 
 /// The shared-memory region, mapped for the life of the device.
-pub(crate) struct Region(ShmTransport);
+pub(crate) struct Region(pub ShmTransport);
 
 // SAFETY: ShmTransport keeps `region_bytes()` bytes mapped, readable and writable, at `base_ptr()`
 // until it is dropped.
@@ -38,14 +39,24 @@ pub(crate) fn run(args: &ServeArgs) -> anyhow::Result<()> {
     let region = Region(ShmTransport::open(path).with_context(|| path.display().to_string())?);
     // Before there is a second thread.
     let signals = block_signals()?;
+    let on_gpu = gpu::ring(args, &region)?;
     // Frontends on other hosts join while the weights are loaded, as those of this host do.
-    let _listener = remote::listen(args, &region.0)?;
+    let _listener = match &on_gpu {
+        Some(ring) => remote::listen(args, ring.clone())?,
+        None => remote::listen(args, region.0.clone())?,
+    };
     let prepared = prepare(args, &region);
     if prepared.is_err() {
         // The error itself goes to the log of this process; frontends only need to know.
         report_progress(&region, LoadPhase::Failed, 0, 0).ok();
     }
-    let mut device = prepared?.attach(region)?;
+    match on_gpu {
+        Some(ring) => tick(prepared?.attach_on_gpu(region, ring.memory)?, signals),
+        None => tick(prepared?.attach(region)?, signals),
+    }
+}
+
+fn tick<R>(mut device: AttachedDevice<R>, signals: libc::sigset_t) -> anyhow::Result<()> {
     stop_on_signal(signals, device.stop_handle())?;
     if let Err(error) = device.run() {
         // Not a mistake in flags: starting again may help.

@@ -2,19 +2,24 @@
 //! binary, built without CUDA, serves on machines with and without a GPU.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use anyhow::Context;
 use saccade_device::cuda::{
-    CudaLaunch, CudaLibrary, CudaNeed, CudaProducts, CudaRotation, CudaSettings, LIBRARY_NAME,
+    CudaLaunch, CudaLibrary, CudaNeed, CudaProducts, CudaRotation, CudaSettings, GpuRing,
+    LIBRARY_NAME,
 };
-use saccade_device::{Device, DeviceConfig, DeviceKind};
+use saccade_device::{Device, DeviceConfig, DeviceKind, RegionMemory};
 use saccade_model::{Dtype, ModelConfig, ModelFolder};
+use saccade_ring::{InProcTransport, RegionLayout, Transport};
 
 use crate::cli::{
-    DeviceArgs, LaunchArg, ProductsArg, QuantizationArg, RotationArg, SchedulerPlace, ServeArgs,
+    DeviceArgs, LaunchArg, ProductsArg, QuantizationArg, RingMemory, RotationArg, SchedulerPlace,
+    ServeArgs,
 };
 use crate::device_plane::{Region, device_config, load, log_ready, open_weights};
 use crate::kv_budget::{self, KvBudget};
+use crate::remote;
 
 /// The only one whose GPUs have wgmma: 10 * major + minor.
 const WGMMA_CAPABILITY: u32 = 90;
@@ -77,6 +82,42 @@ fn open(args: &ServeArgs) -> anyhow::Result<(CudaLibrary, u64)> {
     );
     let allowed = (gpu.total_bytes as f64 * args.cuda.gpu_memory_utilization) as u64;
     Ok((library, allowed.min(gpu.free_bytes)))
+}
+
+/// A ring in the GPU's memory.
+#[derive(Clone)]
+pub(crate) struct RingOnGpu {
+    pub memory: Arc<GpuRing>,
+    /// Tells it apart from the next device's, at whatever address.
+    #[cfg_attr(not(feature = "ucx"), allow(dead_code, reason = "nobody reaches it"))]
+    pub instance_id: u64,
+}
+
+/// If --ring-memory asks for one: empty, and with the limits of the region's file.
+pub(crate) fn ring(args: &ServeArgs, region: &Region) -> anyhow::Result<Option<RingOnGpu>> {
+    if args.ring.ring_memory == RingMemory::Host {
+        return Ok(None);
+    }
+    remote::check_ring_memory(args)?;
+    let image = InProcTransport::successor(&region.0)?;
+    let instance_id = RegionLayout::read(&image)?.instance_id();
+    let (library, _) = open(args)?;
+    let memory = Arc::new(library.ring(&Image(image))?);
+    tracing::info!(mib = memory.len() >> 20, "the ring is in the GPU's memory");
+    Ok(Some(RingOnGpu { memory, instance_id }))
+}
+
+/// What the ring is at first.
+struct Image(InProcTransport);
+
+// SAFETY: InProcTransport keeps `region_bytes()` bytes at `base_ptr()` until it is dropped.
+unsafe impl RegionMemory for Image {
+    fn base(&self) -> *mut u8 {
+        self.0.base_ptr()
+    }
+    fn len(&self) -> usize {
+        self.0.region_bytes() as usize
+    }
 }
 
 /// Steps that only write tokens, on the GPU.

@@ -3,18 +3,15 @@
 use anyhow::bail;
 
 #[cfg(feature = "device")]
-use crate::cli::RingArgs;
-#[cfg(all(not(feature = "ucx"), feature = "device"))]
-use crate::cli::ServeArgs;
-#[cfg(all(not(feature = "ucx"), feature = "device"))]
-use saccade_ring::ShmTransport;
+use crate::cli::{DeviceName, RingMemory, SchedulerPlace, ServeArgs};
 
 #[cfg(not(feature = "ucx"))]
 const WITHOUT: &str = "needs a build with UCX: cargo build --features ucx (docs/ring.md)";
 
 /// Refuses flags that mean nothing together, before anything is started.
 #[cfg(feature = "device")]
-pub(crate) fn check(ring: &RingArgs) -> anyhow::Result<()> {
+pub(crate) fn check(args: &ServeArgs) -> anyhow::Result<()> {
+    let ring = &args.ring;
     if ring.remote_frontends > 0 && ring.ring_listen.is_none() {
         bail!("--remote-frontends: nobody can join without --ring-listen");
     }
@@ -25,7 +22,27 @@ pub(crate) fn check(ring: &RingArgs) -> anyhow::Result<()> {
     if ring.ring_listen.is_some() {
         bail!("--ring-listen {WITHOUT}");
     }
-    Ok(())
+    check_ring_memory(args)
+}
+
+/// Refuses a ring that nobody would reach, or that the scheduler would not.
+#[cfg(feature = "device")]
+pub(crate) fn check_ring_memory(args: &ServeArgs) -> anyhow::Result<()> {
+    if args.ring.ring_memory == RingMemory::Host {
+        return Ok(());
+    }
+    let broken = if !matches!(args.device.device, DeviceName::Cuda | DeviceName::CudaNull) {
+        "only --device cuda has memory of its own"
+    } else if args.sim.scheduler == SchedulerPlace::Host {
+        "--scheduler host reads the ring from a thread of the host, which cannot reach it there"
+    } else if args.ring.api_server_count > 0 {
+        "frontend planes of this host cannot reach it there: --api-server-count 0"
+    } else if args.ring.ring_listen.is_none() {
+        "nobody could reach it there without --ring-listen"
+    } else {
+        return Ok(());
+    };
+    bail!("--ring-memory device: {broken}")
 }
 
 #[cfg(all(feature = "ucx", feature = "device"))]
@@ -36,9 +53,9 @@ pub(crate) use with_ucx::join;
 
 /// No listener unless asked for.
 #[cfg(all(not(feature = "ucx"), feature = "device"))]
-pub(crate) fn listen(
+pub(crate) fn listen<R>(
     args: &ServeArgs,
-    _: &ShmTransport,
+    _: R,
 ) -> anyhow::Result<Option<std::convert::Infallible>> {
     if args.ring.ring_listen.is_some() { bail!("--ring-listen {WITHOUT}") } else { Ok(None) }
 }
@@ -57,11 +74,35 @@ mod with_ucx {
     use anyhow::Context;
     use saccade_ring::ucx::{UcxEvent, UcxTransport};
 
+    #[cfg(feature = "device")]
+    use saccade_ring::ucx::{ExportedRegion, MemoryKind, UcxError};
+
+    // SAFETY: a `GpuRing` keeps its memory where it is while it lives. This process does not access
+    // it, and the GPU does by atomics.
+    #[cfg(feature = "device")]
+    unsafe impl ExportedRegion for crate::gpu::RingOnGpu {
+        fn base(&self) -> *mut u8 {
+            self.memory.base()
+        }
+        fn len(&self) -> usize {
+            self.memory.len()
+        }
+        fn kind(&self) -> MemoryKind {
+            if self.memory.is_cuda() { MemoryKind::Cuda } else { MemoryKind::Host }
+        }
+        fn instance_id(&self) -> Result<u64, UcxError> {
+            Ok(self.instance_id)
+        }
+        fn wake(&self, _: u64) {
+            // The scheduler on a GPU polls: nobody sleeps on the ring's words.
+        }
+    }
+
     /// Hands the region out at --ring-listen, if that is given, until the value is dropped.
     #[cfg(feature = "device")]
     pub(crate) fn listen(
         args: &crate::cli::ServeArgs,
-        region: &saccade_ring::ShmTransport,
+        region: impl ExportedRegion,
     ) -> anyhow::Result<Option<saccade_ring::ucx::UcxListener>> {
         use saccade_ring::ucx::{ListenerOptions, UcxListener};
         let Some(address) = &args.ring.ring_listen else { return Ok(None) };
@@ -76,7 +117,7 @@ mod with_ucx {
             on_thread: Some(Box::new(place)),
             log: Some(Box::new(|event| tracing::info!("ring: {event}"))),
         };
-        let listener = UcxListener::start(address, region.clone(), options)
+        let listener = UcxListener::start(address, region, options)
             .with_context(|| format!("--ring-listen {address}"))?;
         tracing::info!(address = %listener.address(), "the ring is handed out by UCX");
         Ok(Some(listener))

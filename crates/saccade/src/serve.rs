@@ -47,7 +47,7 @@ struct Supervisor {
 impl Supervisor {
     fn start(args: &ServeArgs) -> anyhow::Result<Supervisor> {
         check_placement(&args.placement)?;
-        remote::check(&args.ring)?;
+        remote::check(args)?;
         let scratch = model_source::scratch()?;
         let folder = model_source::open(&args.model, scratch.path())?;
         folder.config()?; // a model that cannot be served is refused before anything is started

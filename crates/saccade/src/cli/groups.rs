@@ -290,6 +290,14 @@ impl std::str::FromStr for RingPlace {
     }
 }
 
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum RingMemory {
+    /// Of this host
+    Host,
+    /// Of the GPU: a NIC writes and reads it by GPUDirect RDMA
+    Device,
+}
+
 /// HOST:PORT, resolved when it is used.
 fn host_port(text: &str) -> Result<String, String> {
     match text.rsplit_once(':') {
@@ -314,6 +322,10 @@ pub(crate) struct RingArgs {
     /// the indices behind those
     #[arg(long, value_name = "N", default_value_t = 0, env = "SACCADE_REMOTE_FRONTENDS")]
     pub remote_frontends: u32,
+    /// Where frontend planes meet the device plane: in this host's memory, or in the GPU's, which
+    /// only those of --ring-listen reach (docs/ring.md)
+    #[arg(long, value_enum, default_value_t = RingMemory::Host, env = "SACCADE_RING_MEMORY")]
+    pub ring_memory: RingMemory,
     /// Slots: requests that are running or waiting
     #[arg(long, value_name = "N", default_value_t = 4096, env = "SACCADE_RING_SLOTS")]
     pub ring_slots: u32,

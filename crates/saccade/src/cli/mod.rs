@@ -18,7 +18,7 @@ pub(crate) use groups::{
     DeviceArgs, HttpArgs, LoadFormat, ModelArgs, PlacementArgs, RingArgs, RingPlace,
 };
 #[cfg(feature = "device")]
-pub(crate) use groups::{Prefill, QuantizationArg};
+pub(crate) use groups::{Prefill, QuantizationArg, RingMemory};
 #[cfg(feature = "device")]
 pub(crate) use policy::PolicyName;
 pub(crate) use sim::{SchedulerPlace, SimArgs};
