@@ -31,6 +31,21 @@ fn what_is_no_library_is_refused_by_name() {
     assert!(said.contains("/dev/null"), "{said}");
 }
 
+#[test]
+fn a_ring_that_nobody_would_reach_is_refused() {
+    for (flags, reason) in [
+        (vec!["--device", "cpu"], "only --device cuda has memory of its own"),
+        (vec!["--device", "cuda", "--scheduler", "host"], "--scheduler host reads the ring"),
+        (vec!["--device", "cuda"], "--api-server-count 0"),
+        (vec!["--device", "cuda", "--api-server-count", "0"], "without --ring-listen"),
+    ] {
+        let output = serve(&[&flags[..], &["--ring-memory", "device"]].concat());
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(said.contains("--ring-memory device: ") && said.contains(reason), "{said}");
+    }
+}
+
 /// SACCADE_TEST_CUDA_LIBRARY: the library, as device/cuda/build.sh builds it; without it there is
 /// nothing to test.
 #[test]
