@@ -5,7 +5,7 @@
 #   tests/ucx.sh            all
 #   tests/ucx.sh ring       only the tests of crates/ring
 #   tests/ucx.sh hosts      only the two hosts (needs the right to make namespaces, and iproute2)
-#   tests/ucx.sh memory     only a ring that is not in the host's file but where a GPU's would be (needs CMake)
+#   tests/ucx.sh memory     only a ring that is not in the host's file but where a GPU's would be (needs CMake, Ninja)
 set -euo pipefail
 cd "$(dirname "$0")/.."
 parts=("$@")
@@ -136,7 +136,7 @@ memory() {
   # shellcheck disable=SC2064  # the name is of now
   trap "kill -KILL \${pids[*]} 2>/dev/null; wait 2>/dev/null; rm -rf $work" EXIT
   cargo build --quiet -p saccade --features ucx
-  cmake -S device -B build/device-plain >/dev/null
+  cmake -S device -B build/device-plain -G Ninja >/dev/null # as tests/device.sh does, which shares the folder
   cmake --build build/device-plain --target gpu_stand_in -j "$(nproc)" >/dev/null
   local saccade=target/debug/saccade
   export UCX_TLS=tcp SACCADE_LOG=info
@@ -146,7 +146,7 @@ memory() {
   refused() { # SENTENCE FLAG...
     local sentence=$1 said code=0
     shift
-    said=$("${serve[@]}" "$@" 2>&1) || code=$?
+    said=$(timeout 20 "${serve[@]}" "$@" 2>&1) || code=$?
     [ $code -eq 2 ] && grep -qF -- "$sentence" <<<"$said" || { echo "$*: $code: $said" >&2; return 1; }
   }
   refused "--api-server-count 0" --ring-listen 127.0.0.1:7701

@@ -119,6 +119,9 @@ type MemoryNeed = unsafe extern "C" fn(
     *mut u64,
 ) -> c_int;
 
+/// `SAC_RING_MEMORY_CUDA`.
+const RING_MEMORY_CUDA: u32 = 1;
+
 /// `sac_cuda_ring`.
 #[repr(C)]
 struct SacCudaRing {
@@ -165,7 +168,7 @@ impl GpuRing {
 
     /// Whether a network registers it as memory of a CUDA device.
     pub fn is_cuda(&self) -> bool {
-        self.ring.memory == 1
+        self.ring.memory == RING_MEMORY_CUDA
     }
 }
 
