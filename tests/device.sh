@@ -2,8 +2,12 @@
 # The device plane's own tests: plain, under ASan and UBSan, and under TSan.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+# clang compiles ASan's and UBSan's checks in two thirds of g++'s time, and reads the same code once more.
+clang=$(command -v clang++-14 || command -v clang++ || true)
 for flavour in plain asan tsan; do
-  cmake -S device -B "build/device-$flavour" -G Ninja -DSACCADE_SANITIZER="$flavour" >/dev/null
+  compiler=()
+  [ $flavour != asan ] || [ -z "$clang" ] || compiler=(-DCMAKE_CXX_COMPILER="$clang")
+  cmake -S device -B "build/device-$flavour" -G Ninja -DSACCADE_SANITIZER="$flavour" "${compiler[@]}" >/dev/null
   cmake --build "build/device-$flavour" --target all
   ctest --test-dir "build/device-$flavour" --output-on-failure -j "$(nproc)"
 done

@@ -4,18 +4,15 @@
 #include <math.h>
 
 #include "cpu/kernels.hpp"
+#include "cpu/target.hpp"
 
 #if defined(__x86_64__)
-// g++ 12 takes the "undefined" operands of its own AVX-512 header for uninitialised variables.
-#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
-#pragma GCC diagnostic ignored "-Wuninitialized"
 #include <cpuid.h>
 #include <immintrin.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#pragma GCC target( \
-    "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,amx-tile,amx-bf16,amx-int8")
+SAC_TARGET("avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,amx-tile,amx-bf16,amx-int8")
 #define SAC_ISA amx
 #include "cpu/simd_avx512.hpp"
 //
@@ -33,6 +30,7 @@ using Int8Products = AmxInt8Products;
 }  // namespace saccade
 //
 #include "cpu/kernels_impl.hpp"
+SAC_TARGET_END
 
 namespace saccade {
 

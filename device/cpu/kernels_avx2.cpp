@@ -4,11 +4,12 @@
 #include <math.h>
 
 #include "cpu/kernels.hpp"
+#include "cpu/target.hpp"
 
 #if defined(__x86_64__)
 #include <immintrin.h>
 
-#pragma GCC target("avx2,fma,f16c")
+SAC_TARGET("avx2,fma,f16c")
 #define SAC_ISA avx2
 #include "cpu/simd_avx2.hpp"
 //
@@ -22,6 +23,7 @@ using Int8Products = PlainInt8Products;
 }  // namespace saccade
 //
 #include "cpu/kernels_impl.hpp"
+SAC_TARGET_END
 
 namespace saccade {
 

@@ -4,14 +4,12 @@
 #include <math.h>
 
 #include "cpu/kernels.hpp"
+#include "cpu/target.hpp"
 
 #if defined(__x86_64__)
-// g++ 12 takes the "undefined" operands of its own AVX-512 header for uninitialised variables.
-#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
-#pragma GCC diagnostic ignored "-Wuninitialized"
 #include <immintrin.h>
 
-#pragma GCC target("avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512bf16")
+SAC_TARGET("avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512bf16")
 #define SAC_ISA avx512_bf16
 #include "cpu/simd_avx512.hpp"
 //
@@ -28,6 +26,7 @@ using Int8Products = PlainInt8Products;
 }  // namespace saccade
 //
 #include "cpu/kernels_impl.hpp"
+SAC_TARGET_END
 
 namespace saccade {
 
