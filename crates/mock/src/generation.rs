@@ -117,11 +117,11 @@ impl Generation {
         place: OwnedSemaphorePermit,
     ) -> Self {
         let seat = shared.gate.seat().await;
+        let base = now(); // before the engine knows of it, and may begin its first step
         let source = match &shared.engine {
             None => Source::Script,
             Some(engine) => Source::Engine(engine.submit(request.prompt_tokens, plan.tokens)),
         };
-        let base = now();
         Self { plan, request, source, base, tokens: 0, events: 0, _seat: seat, _place: place }
     }
 
