@@ -13,7 +13,10 @@ constexpr uint64_t kNow = 100 * kS;
 constexpr Policy kPolicies[] = {Policy::kFcfs, Policy::kWf, Policy::kSf, Policy::kLvf,
                                 Policy::kGoodput};
 
-uint64_t s(double seconds) { return static_cast<uint64_t>(seconds * 1e9 + 0.5); }
+/// Negative seconds wrap around, so that subtracting them adds.
+uint64_t s(double seconds) {
+  return static_cast<uint64_t>(static_cast<int64_t>(__builtin_round(seconds * 1e9)));
+}
 
 /// `ago`: since arrival, since the last token, or since it came onto the device.
 Candidate at(CandidateState state, uint64_t order, double ago, uint32_t blocks = 1) {
