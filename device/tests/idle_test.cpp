@@ -1,8 +1,5 @@
-// Whom the step engine waits for: the two sums of sched/idle.hpp, under clocks of the tests.
+// Whom the step engine waits for: the two sums of sched/idle.hpp, under a clock of the tests.
 #include <doctest/doctest.h>
-
-#include <algorithm>
-#include <ctime>
 
 #include "tests/test_device.hpp"
 
@@ -125,100 +122,6 @@ TEST_CASE("a request that arrives while another is held runs on the host's time"
   CHECK(t.complete());
   CHECK(c.stats().host_wait_ns - before.host_wait_ns == kGapNs);
   CHECK(c.stats().reader_wait_ns - before.reader_wait_ns == kGapNs);
-}
-
-// ---- under a clock of work done
-// ------------------------------------------------------------------------------------------
-
-constexpr uint32_t kBurst = 1024;
-constexpr uint32_t kBursts = 50;
-
-/// Moves with the work of this thread, so that whatever else this machine does is left out, and
-/// over the rest of a step at once.
-class WorkClock {
- public:
-  uint64_t now_ns() const {
-    timespec t;
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-    return static_cast<uint64_t>(t.tv_sec) * 1000000000u + static_cast<uint64_t>(t.tv_nsec) +
-           skipped_ns_;
-  }
-  void advance_to(uint64_t ns) {
-    const uint64_t now = now_ns();
-    if (now < ns) skipped_ns_ += ns - now;
-  }
-
- private:
-  uint64_t skipped_ns_ = 0;
-};
-
-template <bool kOverlapped>
-struct WorkEnv : TestEnv<kOverlapped> {
-  const WorkClock& clock;
-  uint64_t now_ns() const { return clock.now_ns(); }
-};
-
-/// A step of known length. What `during` does has happened when the scan beside the step begins.
-struct LongStep {
-  static constexpr uint64_t kLengthNs = 1000 * 1000 * kUs;
-  NullStep null;
-  WorkClock& clock;
-  std::function<void()> during = {};
-  uint64_t done = 0;
-  void launch(const StepBatch& batch) {
-    null.launch(batch);
-    if (during) during();
-    done = clock.now_ns() + kLengthNs;
-  }
-  void wait() const { clock.advance_to(done); }
-  uint64_t done_ns() const { return done; }
-};
-
-/// Bursts of requests arrive when a step begins. Returns the least host wait of the ticks that take
-/// one up: caches and interrupts can only add to it.
-template <bool kOverlapped>
-uint64_t least_wait_ns() {
-  DeviceShape shape;
-  shape.num_seats = 1;  // the bursts wait: what differs is when their descriptors are copied
-  shape.max_model_len = shape.max_num_batched_tokens = 512;
-  Bench b(shape, {2 * kBurst, 1, 512, 1 << 20});
-  WorkClock clock;
-  WorkEnv<kOverlapped> env{{b.device.now_ns}, clock};
-  LongStep step{b.device.step.null, clock};
-  const auto tick = [&] {
-    b.front.beat();
-    saccade::tick(b.device.s, step, env);
-  };
-  Ticket running = b.front.submit(ask_of(4, 500));
-  tick();
-  uint64_t least = UINT64_MAX;
-  for (uint32_t i = 0; i < kBursts; ++i) {
-    std::vector<Ticket> burst;
-    step.during = [&] {
-      for (uint32_t k = 0; k < kBurst; ++k) burst.push_back(b.front.submit(ask_of(4, 1, k)));
-    };
-    tick();
-    step.during = nullptr;
-    const uint64_t before_ns = b.device.s.stats.host_wait_ns;
-    tick();
-    least = std::min(least, b.device.s.stats.host_wait_ns - before_ns);
-    REQUIRE(b.device.s.num_waiting == kBurst);
-    for (Ticket& t : burst) b.front.cancel(t);
-    tick();
-    for (Ticket& t : burst) b.front.read(t);
-  }
-  b.front.read(running);
-  CHECK(running.records() > kBursts);
-  return least;
-}
-
-TEST_CASE("overlapping leaves the host less to do between two steps") {
-  const uint64_t serial_ns = least_wait_ns<false>();
-  const uint64_t overlapped_ns = least_wait_ns<true>();
-  MESSAGE("least host wait with a burst of " << kBurst << " requests: serial " << serial_ns
-                                             << " ns, overlapped " << overlapped_ns << " ns");
-  CHECK(overlapped_ns > 0);
-  CHECK(overlapped_ns < serial_ns);
 }
 
 }  // namespace

@@ -83,6 +83,46 @@ TEST_CASE("arrivals of several frontends, during a step and after it, are ordere
 }
 
 /// A request that is cancelled, or whose descriptor changes, after the scan beside the step saw it.
+/// A step during which a burst arrives; `waiting` runs when the host begins to wait for its end.
+struct BurstStep {
+  NullStep null;
+  std::function<void()> during;
+  std::function<void()> waiting;
+  void launch(const StepBatch& batch) {
+    null.launch(batch);
+    during();
+  }
+  void wait() const { waiting(); }
+  uint64_t done_ns() const { return 0; }
+};
+
+/// Of `burst` requests that arrive while a step runs, how many are copied and checked before the
+/// host waits for the step: they are no work between it and the next one.
+template <bool kOverlapped>
+uint32_t copied_beside_step(uint32_t burst) {
+  Bench b;
+  b.front.submit(ask_of(4, 20));
+  std::vector<Ticket> arrived;
+  uint32_t copied = 0;
+  BurstStep step{b.device.step.null, {}, {}};
+  step.during = [&] {
+    while (arrived.size() < burst) arrived.push_back(b.front.submit(ask_of(4, 1)));
+  };
+  step.waiting = [&] {
+    for (const Ticket& t : arrived) {
+      copied += b.device.s.requests[t.slot].copied == t.ticket + 1 ? 1 : 0;
+    }
+  };
+  TestEnv<kOverlapped> env{b.device.now_ns};
+  CHECK(saccade::tick(b.device.s, step, env) == 1);
+  return copied;
+}
+
+TEST_CASE("what arrives during a step is copied beside it, if overlapped") {
+  CHECK(copied_beside_step<false>(16) == 0);
+  CHECK(copied_beside_step<true>(16) == 16);
+}
+
 TEST_CASE("what was copied beside a step is not used for another ticket") {
   Bench b;
   const uint32_t slot = b.front.first_slot() + 5;
