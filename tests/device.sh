@@ -2,7 +2,7 @@
 # The device plane's own tests: plain, under ASan and UBSan, and under TSan.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-# clang compiles ASan's and UBSan's checks in two thirds of g++'s time, and reads the same code once more.
+# clang compiles ASan's and UBSan's checks sooner than g++, and reads the same code once more.
 clang=$(command -v clang++-14 || command -v clang++ || true)
 for flavour in plain asan tsan; do
   compiler=()

@@ -82,7 +82,6 @@ TEST_CASE("arrivals of several frontends, during a step and after it, are ordere
   CHECK(serial.size() > 100);
 }
 
-/// A request that is cancelled, or whose descriptor changes, after the scan beside the step saw it.
 /// A step during which a burst arrives; `waiting` runs when the host begins to wait for its end.
 struct BurstStep {
   NullStep null;
@@ -123,6 +122,7 @@ TEST_CASE("what arrives during a step is copied beside it, if overlapped") {
   CHECK(copied_beside_step<true>(16) == 16);
 }
 
+/// A request that is cancelled, or whose descriptor changes, after the scan beside the step saw it.
 TEST_CASE("what was copied beside a step is not used for another ticket") {
   Bench b;
   const uint32_t slot = b.front.first_slot() + 5;
