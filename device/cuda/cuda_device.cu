@@ -31,6 +31,8 @@ T* shifted(T* pointer, ptrdiff_t offset) {
 }  // namespace
 
 std::string cuda_error_name() {
+  // Kernels that never end keep a lazy load waiting; all are loaded with the context instead.
+  setenv("CUDA_MODULE_LOADING", "EAGER", 0);
   int count = 0;
   const cudaError_t error = cudaGetDeviceCount(&count);
   if (error != cudaSuccess) return cudaGetErrorName(error);
@@ -204,10 +206,12 @@ void CudaDevice::launch(bool overlapped) {
   if (d.launcher == nullptr || d.life.ring.device == nullptr)
     throw std::runtime_error("prepare and attach come before start");
   require(cudaMemcpy(d.life.state, &d.image, sizeof(d.image), cudaMemcpyDefault), "cudaMemcpy");
+  d.launcher->load(d.life, overlapped);
   require(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
-  if (d.rotation != nullptr) d.rotation->start();
-  d.launcher->start(d.life, overlapped);
   d.running = true;
+  // From here on kernels spin: nothing may be loaded, allocated or freed until they have ended.
+  if (d.rotation != nullptr) d.rotation->start();
+  d.launcher->start();
 }
 
 void CudaDevice::reap() {

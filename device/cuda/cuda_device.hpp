@@ -41,7 +41,6 @@ class CudaDevice : public Machine {
   /// Stops the life. One that does not end cannot be ended but with its process: then the crash
   /// record is printed and the process exits with kExitHung.
   ~CudaDevice() override;
-  static constexpr int kExitHung = 4;
 
   /// What steps read and write; the same for life.
   StepTables step_tables() const;

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "cuda/live.hpp"
+#include "cuda/watchdog.hpp"
 
 namespace saccade {
 
@@ -30,7 +31,10 @@ class Machine {
 
   /// Begins the life, without permission for any tick. Once per machine.
   void start(bool overlapped) {
-    launch(overlapped);
+    {
+      const Watchdog watchdog("launching a life", kDriverBudget, [this] { return crash(); });
+      launch(overlapped);
+    }
     await("the life to begin", [this] { return phase() != kLifeUnborn; });
   }
   /// Lets `count` more ticks run and waits until they are done.
@@ -44,13 +48,13 @@ class Machine {
   LifeOutcome stop() {
     permit(kStop);
     await("the life to end", [this] { return phase() == kLifeLeft; });
-    reap();
+    guarded_reap();
     return collect();
   }
   /// Waits until the life ends by itself. Empty, or the crash record as a sentence.
   std::string await_end() {
     await("the life to end", [this] { return phase() == kLifeLeft; });
-    reap();
+    guarded_reap();
     return crash();
   }
 
@@ -93,6 +97,13 @@ class Machine {
  private:
   /// Longer than any budget of the device, so that its record can explain the failure.
   static constexpr uint64_t kAnswerBudgetNs = 20ull * 1000 * 1000 * 1000;
+  /// Of calls that wait for the driver, and may wait for kernels in it.
+  static constexpr std::chrono::seconds kDriverBudget{30};
+
+  void guarded_reap() {
+    const Watchdog watchdog("ending a life", kDriverBudget, [this] { return crash(); });
+    reap();
+  }
 
   template <class Done>
   void await(const char* what, Done done) const {

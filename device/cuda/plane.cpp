@@ -173,12 +173,14 @@ std::string CudaPlane::watch() {
     if (machine_.heartbeat() != beat || config_.cuda_launch == SAC_CUDA_LAUNCH_HOST) moved_at = now;
     beat = machine_.heartbeat();
     if (mirror_ != nullptr && now - mirrored_at >= kMirrorInterval) {
+      const Watchdog watchdog("copying the ring's page", kHungAfter,
+                              [this] { return machine_.crash(); });
       mirror_->update();
       mirrored_at = now;
     }
     if (now - moved_at > kHungAfter) {
       std::fprintf(stderr, "the scheduler on the GPU hangs: %s\n", machine_.crash().c_str());
-      std::_Exit(CudaDevice::kExitHung);  // nothing else ends a kernel
+      std::_Exit(kExitHung);  // nothing else ends a kernel
     }
   }
   return "";

@@ -34,12 +34,15 @@ class HostLauncher : public Launcher {
     meter.fill(report);
   }
 
-  void start(const Life& life, bool overlapped) override {
+  void load(const Life& life, bool overlapped) override {
     life_ = life;
-    thread_ = std::thread([this, overlapped] {
+    overlapped_ = overlapped;
+  }
+  void start() override {
+    thread_ = std::thread([this] {
       HostStep<HostLauncher> step(*life_.state, life_.shapes, writer_, link_.upload_words, *this);
       try {
-        live_on_host(life_, overlapped, step);
+        live_on_host(life_, overlapped_, step);
       } catch (const std::exception& e) {
         std::fprintf(stderr, "the scheduler on the host ended: %s\n", e.what());
         end_life(life_);
@@ -69,6 +72,7 @@ class HostLauncher : public Launcher {
   const Stream stream_;
   std::vector<Executable> executables_;
   Life life_ = {};
+  bool overlapped_ = false;
   std::thread thread_;
 };
 

@@ -52,8 +52,12 @@ class Launcher {
   /// Captures all shapes. `kernels` outlives the launcher. Once.
   virtual void capture(const StepKernels& kernels, const std::vector<GraphShape>& shapes,
                        const CaptureProgress& progress, CaptureReport& report) = 0;
-  /// Begins a life; returns at once. `life` is copied.
-  virtual void start(const Life& life, bool overlapped) = 0;
+  /// Loads whatever a life launches: captured, instantiated and uploaded, waited for. `life` is
+  /// copied. Comes before anything on the GPU spins: under lazy loading the first load of a kernel
+  /// may wait for all running ones. Once.
+  virtual void load(const Life& life, bool overlapped) = 0;
+  /// Begins the loaded life: launches, and no more. Returns at once.
+  virtual void start() = 0;
   /// Waits for a life that has ended.
   virtual void finish() = 0;
 };

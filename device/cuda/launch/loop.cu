@@ -86,8 +86,10 @@ class LoopLauncher : public Launcher {
     meter.fill(report);
   }
 
-  void start(const Life& life, bool) override {
+  void load(const Life& life, bool) override {
     require(cudaMemcpy(life_.data(), &life, sizeof(life), cudaMemcpyHostToDevice), "cudaMemcpy");
+  }
+  void start() override {
     require(cudaGraphLaunch(executable_->get(), stream_.get()), "cudaGraphLaunch");
   }
   void finish() override { stream_.wait(); }

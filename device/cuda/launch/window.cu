@@ -71,7 +71,7 @@ class WindowLauncher : public Launcher {
     meter.fill(report);
   }
 
-  void start(const Life& life, bool overlapped) override {
+  void load(const Life& life, bool overlapped) override {
     const DeviceGraphs graphs = {handles_->as<const cudaGraphExec_t>()};
     const Graph graph = capture_graph(stream_, [&](cudaStream_t stream) {
       if (overlapped) {
@@ -82,10 +82,10 @@ class WindowLauncher : public Launcher {
       require(cudaGetLastError(), "capture of the scheduler's kernel");
     });
     // It launches itself, so it too must be a device graph.
-    const cudaGraphExec_t scheduler = instantiate(graph);
+    scheduler_ = instantiate(graph);
     stream_.wait();
-    require(cudaGraphLaunch(scheduler, stream_.get()), "cudaGraphLaunch");
   }
+  void start() override { require(cudaGraphLaunch(scheduler_, stream_.get()), "cudaGraphLaunch"); }
 
   void finish() override { stream_.wait(); }
 
@@ -100,6 +100,7 @@ class WindowLauncher : public Launcher {
   const SignalTarget signal_;
   const Stream stream_;
   std::vector<Executable> executables_;
+  cudaGraphExec_t scheduler_ = nullptr;  // one of them
   std::unique_ptr<DeviceMemory> handles_;
 };
 

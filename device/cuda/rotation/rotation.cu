@@ -155,6 +155,18 @@ struct Rotation::Impl {
       : spec(s),
         device_lanes(s.host_ticks ? 0 : sizeof(RotationLanes)),
         pinned_lanes(s.host_ticks ? sizeof(RotationLanes) : 0) {}
+  /// Asking for its attributes loads a kernel, so that start() has nothing to load.
+  void load() const {
+    const bool bulk = spec.way == RotationWay::kBulk;
+    const void* kernel = bulk ? reinterpret_cast<const void*>(bulk_rotation_kernel)
+                              : reinterpret_cast<const void*>(vector_rotation_kernel);
+    cudaFuncAttributes attributes;
+    require(cudaFuncGetAttributes(&attributes, kernel), "cudaFuncGetAttributes");
+    if (bulk)
+      require(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                   static_cast<int>(sizeof(BulkShared))),
+              "cudaFuncSetAttribute");
+  }
   RotationLanes* lanes() const {
     return spec.host_ticks ? pinned_lanes.as<RotationLanes>() : device_lanes.as<RotationLanes>();
   }
@@ -168,6 +180,7 @@ struct Rotation::Impl {
 Rotation::Rotation(const RotationSpec& spec) {
   check(spec);
   impl_ = std::make_unique<Impl>(spec);
+  impl_->load();
 }
 Rotation::~Rotation() = default;
 
@@ -179,11 +192,8 @@ void Rotation::start() {
   if (impl_->spec.way == RotationWay::kVector) {
     vector_rotation_kernel<<<blocks, kVectorThreads, 0, impl_->stream.get()>>>(down, up);
   } else {
-    constexpr int kBytes = sizeof(BulkShared);
-    require(cudaFuncSetAttribute(bulk_rotation_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                 kBytes),
-            "cudaFuncSetAttribute");
-    bulk_rotation_kernel<<<blocks, kBulkThreads, kBytes, impl_->stream.get()>>>(down, up);
+    bulk_rotation_kernel<<<blocks, kBulkThreads, sizeof(BulkShared), impl_->stream.get()>>>(down,
+                                                                                            up);
   }
   require(cudaGetLastError(), "launch of the rotation's workers");
 }

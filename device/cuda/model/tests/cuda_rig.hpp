@@ -2,6 +2,7 @@
 #pragma once
 #include <cuda_runtime_api.h>
 
+#include <cstdlib>
 #include <cstring>
 #include <stdexcept>
 #include <string>
@@ -18,6 +19,8 @@ inline void require_cuda(cudaError_t error, const char* call) {
 
 /// Empty, or why no GPU can be used.
 inline std::string no_gpu_reason() {
+  // As in cuda_error_name(): nothing may be loaded while the rotation's workers spin.
+  setenv("CUDA_MODULE_LOADING", "EAGER", 0);
   int count = 0;
   const cudaError_t error = cudaGetDeviceCount(&count);
   if (error != cudaSuccess) return cudaGetErrorName(error);

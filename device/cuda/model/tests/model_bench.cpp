@@ -1,12 +1,14 @@
-// Steps of large models with random weights on a GPU, as JSON: what a decode and a prefill step
-// take, beside the roofline of each decode step, the bytes that it must read at the measured copy
-// bandwidth; and what a decode step takes while KV blocks move both ways as fast as they can.
-// Each with products by mma and, where the GPU has it, by wgmma.
-//   model_bench [llama3-8b|qwen3-30b-a3b|qwen3-32b]...    [all]
+// Steps of one large model with random weights on a GPU, as one JSON object, printed whole or not
+// at all: what decode and prefill steps take, beside the roofline of each decode step, the bytes
+// that it must read at the measured copy bandwidth; and what a decode step takes while KV blocks
+// move both ways as fast as they can. Each with products by mma and, where the GPU has it, by
+// wgmma.
+//   model_bench llama3-8b|qwen3-30b-a3b|qwen3-32b
 // Exit codes: 0 done, 2 an error, 3 there is no driver or no GPU.
 #include <algorithm>
 #include <atomic>
 #include <cmath>
+#include <cstdarg>
 #include <cstdio>
 #include <thread>
 #include <vector>
@@ -21,6 +23,30 @@ constexpr int kExitNoGpu = 3;
 constexpr uint32_t kRepeats = 20;
 constexpr uint32_t kPrefillRepeats = 7;  // a step of them may take a second
 constexpr uint32_t kContext = 1024;      // positions behind each decoded row
+constexpr uint32_t kBatches[] = {1, 4, 16, 64, 128, 256};
+constexpr uint32_t kPrompts[] = {128, 512, 1024, 4096};  // rows of a prefill step
+constexpr uint32_t kRows = 4096, kBlockSize = 16, kMaxLen = kRows;
+/// What the context, the graphs and the beds of the rotation take beside the model.
+constexpr size_t kSpareBytes = size_t{6} << 30;
+
+/// Text that grows by printf's rules.
+class Json {
+ public:
+  __attribute__((format(printf, 2, 3))) void add(const char* format, ...) {
+    char text[512];
+    va_list values;
+    va_start(values, format);
+    const int length = std::vsnprintf(text, sizeof(text), format, values);
+    va_end(values);
+    if (length < 0 || static_cast<size_t>(length) >= sizeof(text))
+      throw std::runtime_error("a piece of JSON is too long");
+    text_ += text;
+  }
+  const std::string& text() const { return text_; }
+
+ private:
+  std::string text_;
+};
 
 struct Preset {
   const char* name;
@@ -101,54 +127,77 @@ double copy_bandwidth(Timer& timer, cudaStream_t stream) {
   return 2.0 * kBytes / (ms * 1e-3);
 }
 
-/// Tables of `seqs` sequences in memory that the GPU reaches.
-struct BenchTables {
-  BenchTables(uint32_t num_seqs, uint32_t max_rows, uint32_t max_len, uint32_t block_size)
-      : per_seq(max_len / block_size),
-        params(num_seqs * sizeof(SeatParams)),
-        history(size_t{num_seqs} * max_len * 4),
-        blocks(size_t{num_seqs} * per_seq * 4),
-        seqs(num_seqs * sizeof(StepSeq)),
-        batch(sizeof(StepBatch)),
-        sampled(size_t{num_seqs} * kRecordWords * 8),
-        prompt_records(size_t{max_rows} * kRecordWords * 8) {
-    auto* table = static_cast<uint32_t*>(blocks.data());
-    for (uint32_t i = 0; i < num_seqs * per_seq; ++i) table[i] = i;
-    auto* tokens = static_cast<uint32_t*>(history.data());
-    for (size_t i = 0; i < size_t{num_seqs} * max_len; ++i) tokens[i] = i * 7919 % 32000;
-    tables.seats = {num_seqs, max_len, per_seq, 0,       static_cast<SeatParams*>(params.data()),
-                    tokens,   table,   nullptr, nullptr, nullptr};
-    tables.batch = static_cast<StepBatch*>(batch.data());
-    tables.outputs = {static_cast<uint64_t*>(sampled.data()),
-                      static_cast<uint64_t*>(prompt_records.data())};
-    for (uint32_t s = 0; s < num_seqs; ++s) {
-      SeatParams& p = static_cast<SeatParams*>(params.data())[s];
-      p.top_p = p.repetition_penalty = 1.0f;
-      p.prompt_len = max_len;
-    }
+/// Tables of sequences where production has them: in the GPU's memory.
+class BenchTables {
+ public:
+  BenchTables(uint32_t num_seqs, uint32_t num_blocks)
+      : params_(num_seqs * sizeof(SeatParams)),
+        history_(size_t{num_seqs} * kMaxLen * sizeof(uint32_t)),
+        blocks_(size_t{num_seqs} * kPerSeq * sizeof(uint32_t)),
+        seqs_(num_seqs * sizeof(StepSeq)),
+        batch_(sizeof(StepBatch)),
+        sampled_(size_t{num_seqs} * kRecordWords * sizeof(uint64_t)),
+        prompt_records_(size_t{kRows} * kRecordWords * sizeof(uint64_t)) {
+    // Contexts of kContext have blocks of their own; a longer prompt stands alone.
+    std::vector<uint32_t> table(size_t{num_seqs} * kPerSeq);
+    constexpr uint32_t kOwn = kContext / kBlockSize;
+    for (uint32_t s = 0; s < num_seqs; ++s)
+      for (uint32_t i = 0; i < kPerSeq; ++i) table[s * kPerSeq + i] = (s * kOwn + i) % num_blocks;
+    upload(blocks_, table);
+    std::vector<uint32_t> tokens(size_t{num_seqs} * kMaxLen);
+    for (size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<uint32_t>(i * 7919 % 32000);
+    upload(history_, tokens);
+    SeatParams p = {};
+    p.top_p = p.repetition_penalty = 1.0f;
+    p.prompt_len = kMaxLen;
+    upload(params_, std::vector<SeatParams>(num_seqs, p));
+  }
+  StepTables tables(uint32_t num_seqs) const {
+    return {{num_seqs, kMaxLen, kPerSeq, 0, params_.as<SeatParams>(), history_.as<uint32_t>(),
+             blocks_.as<uint32_t>(), nullptr, nullptr, nullptr},
+            batch_.as<StepBatch>(),
+            {sampled_.as<uint64_t>(), prompt_records_.as<uint64_t>()}};
   }
   /// Every sequence brings `rows` rows from `position` on, the last one drawing.
   void set_batch(uint32_t num_seqs, uint32_t rows, uint32_t position) {
-    auto* q = static_cast<StepSeq*>(seqs.data());
-    for (uint32_t s = 0; s < num_seqs; ++s) q[s] = {s, position, rows, s * rows, 1, 0};
-    *static_cast<StepBatch*>(batch.data()) = {1, num_seqs, num_seqs * rows, num_seqs, 0, q};
+    std::vector<StepSeq> q;
+    for (uint32_t s = 0; s < num_seqs; ++s) q.push_back({s, position, rows, s * rows, 1, 0});
+    upload(seqs_, q);
+    const StepBatch batch = {1, num_seqs, num_seqs * rows, num_seqs, 0, seqs_.as<StepSeq>()};
+    upload(batch_, std::vector<StepBatch>{batch});
   }
 
-  uint32_t per_seq;
-  PinnedBytes params, history, blocks, seqs, batch, sampled, prompt_records;
-  StepTables tables = {};
+ private:
+  static constexpr uint32_t kPerSeq = kMaxLen / kBlockSize;
+
+  template <class T>
+  static void upload(const DeviceMemory& to, const std::vector<T>& from) {
+    require(cudaMemcpy(to.data(), from.data(), from.size() * sizeof(T), cudaMemcpyHostToDevice),
+            "cudaMemcpy");
+  }
+
+  const DeviceMemory params_, history_, blocks_, seqs_, batch_, sampled_, prompt_records_;
 };
 
-template <class Rig = CudaRig>
-double step_ms(const CudaModel& model, Timer& timer, cudaStream_t stream, const GraphShape& shape,
-               uint32_t repeats = kRepeats) {
-  const cudaGraphExec_t exec = Rig::capture(model, stream, shape);
-  const double ms = timer.median_ms(stream, repeats, [exec](cudaStream_t s) {
-    require_cuda(cudaGraphLaunch(exec, s), "cudaGraphLaunch");
-  });
-  cudaGraphExecDestroy(exec);
-  return ms;
-}
+/// A captured step. Made and destroyed while nothing spins on the GPU.
+template <class Rig>
+class Step {
+ public:
+  Step(const CudaModel& model, cudaStream_t stream, const GraphShape& shape)
+      : exec_(Rig::capture(model, stream, shape)) {}
+  ~Step() { cudaGraphExecDestroy(exec_); }
+  Step(const Step&) = delete;
+  Step& operator=(const Step&) = delete;
+
+  double median_ms(Timer& timer, cudaStream_t stream, uint32_t repeats = kRepeats) const {
+    return timer.median_ms(stream, repeats, [this](cudaStream_t s) {
+      require_cuda(cudaGraphLaunch(exec_, s), "cudaGraphLaunch");
+    });
+  }
+
+ private:
+  const cudaGraphExec_t exec_;
+};
 
 /// Weights of one layer that `rows` rows multiply with. Of experts: so many as are expected where
 /// each row draws its own evenly.
@@ -209,128 +258,144 @@ class Traffic {
   std::thread thread_;  // last: it uses the others
 };
 
-/// The decode step of `seqs` sequences beside copies of each way.
-void bench_beside_rotation(const CudaModel& model, Timer& timer, cudaStream_t stream,
-                           uint32_t seqs) {
-  const Bed bed;
-  int major = 0;
-  require(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0),
-          "cudaDeviceGetAttribute");
-  const char* comma = "";
-  std::printf(",\n   \"decode_beside_rotation\": [");
-  for (const RotationWay way : {RotationWay::kVector, RotationWay::kBulk}) {
-    if (way == RotationWay::kBulk && major < 9) continue;
-    for (const uint32_t workers : {2u, 8u}) {
-      const Traffic traffic(bed, way, workers);
-      const double ms = step_ms(model, timer, stream, {seqs, seqs, false});
-      std::printf(
-          "%s{\"batch\": %u, \"way\": \"%s\", \"blocks\": %u, \"ms\": %.4f, "
-          "\"both_gb_s\": %.2f}",
-          comma, seqs, way == RotationWay::kBulk ? "bulk" : "vector", workers, ms, traffic.gb_s());
+/// One model on the GPU, and what its steps are timed with.
+class Bench {
+ public:
+  Bench(const Preset& preset, double bandwidth)
+      : preset_(preset),
+        bandwidth_(bandwidth),
+        limits_(fitting(preset.config)),
+        tables_(limits_.max_num_seqs, limits_.num_blocks),
+        model_(preset.config, limits_, tables_.tables(limits_.max_num_seqs)) {
+    model_.fill_dummy(1);
+    const std::vector<float> angles(size_t{kMaxLen} * preset.config.rotary_dim / 2, 0.5f);
+    model_.set_rope(angles.data(), angles.data(), angles.size());
+  }
+
+  /// The steps by one way of products, as members of an object.
+  template <class Rig>
+  void add_steps(Json& json) {
+    json.add("\"decode\": [");
+    const char* comma = "";
+    for (const uint32_t seqs : kBatches) {
+      if (seqs > limits_.max_num_seqs) break;
+      tables_.set_batch(seqs, 1, kContext - 1);
+      const double ms = time<Rig>({seqs, seqs, false}, kRepeats);
+      json.add("%s{\"batch\": %u, \"ms\": %.4f, \"roofline_ms\": %.4f}", comma, seqs, ms,
+               decode_bytes(preset_.config, seqs, kContext) / bandwidth_ * 1e3);
       comma = ", ";
     }
+    json.add("],\n  \"prefill\": [");
+    comma = "";
+    for (const uint32_t rows : kPrompts) {
+      tables_.set_batch(1, rows, 0);
+      const double ms = time<Rig>({rows, 1, true}, kPrefillRepeats);
+      json.add("%s{\"rows\": %u, \"ms\": %.4f, \"tflops\": %.1f}", comma, rows, ms,
+               prefill_flops(preset_.config, rows) / (ms * 1e-3) * 1e-12);
+      comma = ", ";
+    }
+    json.add("]");
   }
-  std::printf("]");
-}
 
-constexpr uint32_t kSeqs = 256, kRows = 4096, kBlockSize = 16, kMaxLen = kRows;
-
-/// Decode steps of some batches, as members of an object.
-template <class Rig>
-void bench_decode(const CudaModel& model, BenchTables& tables, const sac_model_config& config,
-                  Timer& timer, cudaStream_t stream, double bandwidth) {
-  std::printf("\"decode\": [");
-  const char* comma = "";
-  for (const uint32_t seqs : {1u, 16u, 64u, kSeqs}) {
-    tables.set_batch(seqs, 1, kContext - 1);
-    const double ms = step_ms<Rig>(model, timer, stream, {seqs, seqs, false});
-    std::printf("%s{\"batch\": %u, \"ms\": %.4f, \"roofline_ms\": %.4f}", comma, seqs, ms,
-                decode_bytes(config, seqs, kContext) / bandwidth * 1e3);
-    comma = ", ";
+  /// The decode step of `seqs` sequences beside copies of each way.
+  void add_beside_rotation(Json& json, uint32_t seqs) {
+    tables_.set_batch(seqs, 1, kContext - 1);
+    const Bed bed;
+    const Step<CudaRig> step(model_, stream_.get(), {seqs, seqs, false});
+    const char* comma = "";
+    json.add(",\n  \"decode_beside_rotation\": [");
+    for (const RotationWay way : {RotationWay::kVector, RotationWay::kBulk}) {
+      if (way == RotationWay::kBulk && !gpu_has_wgmma()) continue;
+      for (const uint32_t workers : {2u, 8u}) {
+        const Traffic traffic(bed, way, workers);
+        const double ms = step.median_ms(timer_, stream_.get());
+        json.add(
+            "%s{\"batch\": %u, \"way\": \"%s\", \"blocks\": %u, \"ms\": %.4f, "
+            "\"both_gb_s\": %.2f}",
+            comma, seqs, way == RotationWay::kBulk ? "bulk" : "vector", workers, ms,
+            traffic.gb_s());
+        comma = ", ";
+      }
+    }
+    json.add("]");
   }
-  std::printf("]");
-}
 
-template <class Rig>
-void bench_prefill(const CudaModel& model, BenchTables& tables, const sac_model_config& config,
-                   Timer& timer, cudaStream_t stream) {
-  tables.set_batch(1, kRows, 0);
-  const double ms = step_ms<Rig>(model, timer, stream, {kRows, 1, true}, kPrefillRepeats);
-  std::printf(",\n   \"prefill\": {\"rows\": %u, \"ms\": %.3f, \"tflops\": %.1f}", kRows, ms,
-              prefill_flops(config, kRows) / (ms * 1e-3) * 1e-12);
-}
+  uint32_t max_seqs() const { return limits_.max_num_seqs; }
 
-void bench_model(const Preset& preset, Timer& timer, cudaStream_t stream, double bandwidth) {
-  const ModelLimits limits = {kSeqs, kRows, kMaxLen, kBlockSize, kSeqs * kContext / kBlockSize / 2};
-  BenchTables tables(kSeqs, kRows, kMaxLen, kBlockSize);
-  // Two sequences share a block here: only time is measured.
-  auto* blocks = static_cast<uint32_t*>(tables.blocks.data());
-  for (uint32_t i = 0; i < kSeqs * tables.per_seq; ++i) blocks[i] = i % limits.num_blocks;
-  CudaModel model(preset.config, limits, tables.tables);
-  model.fill_dummy(1);
-  const std::vector<float> angles(size_t{kMaxLen} * preset.config.rotary_dim / 2, 0.5f);
-  model.set_rope(angles.data(), angles.data(), angles.size());
-  const sac_model_config& c = preset.config;
-  std::printf("  {\"model\": \"%s\",\n   ", preset.name);
-  bench_decode<CudaRig>(model, tables, c, timer, stream, bandwidth);
-  if (preset.beside_rotation) {
-    constexpr uint32_t kBeside = 64;
-    tables.set_batch(kBeside, 1, kContext - 1);
-    bench_beside_rotation(model, timer, stream, kBeside);
+ private:
+  /// The largest batch whose contexts fit beside the weights.
+  static ModelLimits fitting(const sac_model_config& config) {
+    const size_t free = free_device_bytes();
+    for (uint32_t i = std::size(kBatches); i-- > 0;) {
+      const uint32_t seqs = kBatches[i];
+      const uint32_t blocks = std::max(seqs * kContext, kMaxLen) / kBlockSize;
+      const ModelLimits limits = {seqs, kRows, kMaxLen, kBlockSize, blocks};
+      if (gpu_memory_need(config, limits).total() + kSpareBytes <= free) return limits;
+    }
+    throw std::runtime_error("the GPU's memory is too small for one sequence of this model");
   }
-  bench_prefill<CudaRig>(model, tables, c, timer, stream);
+  template <class Rig>
+  double time(const GraphShape& shape, uint32_t repeats) {
+    return Step<Rig>(model_, stream_.get(), shape).median_ms(timer_, stream_.get(), repeats);
+  }
+
+  const Preset& preset_;
+  const double bandwidth_;
+  const ModelLimits limits_;
+  Stream stream_;
+  Timer timer_;
+  BenchTables tables_;
+  CudaModel model_;
+};
+
+std::string bench_model(const Preset& preset) {
+  double bandwidth = 0;
+  {
+    const Stream stream;
+    Timer timer;
+    bandwidth = copy_bandwidth(timer, stream.get());
+  }
+  Bench bench(preset, bandwidth);
+  Json json;
+  json.add("{\"model\": \"%s\", \"copy_bytes_per_s\": %.4g, \"context\": %u,\n  ", preset.name,
+           bandwidth, kContext);
+  bench.add_steps<CudaRig>(json);
+  constexpr uint32_t kBeside = 64;
+  if (preset.beside_rotation && bench.max_seqs() >= kBeside)
+    bench.add_beside_rotation(json, kBeside);
   if (gpu_has_wgmma()) {
-    std::printf(",\n   \"wgmma\": {");
-    bench_decode<CudaWgmmaRig>(model, tables, c, timer, stream, bandwidth);
-    bench_prefill<CudaWgmmaRig>(model, tables, c, timer, stream);
-    std::printf("}");
+    json.add(",\n  \"wgmma\": {");
+    bench.add_steps<CudaWgmmaRig>(json);
+    json.add("}");
   }
-  std::printf("}");
+  json.add("}\n");
+  return json.text();
 }
 
-/// The presets that `names` names; all of them if it is empty.
-std::vector<Preset> chosen(const std::vector<std::string>& names) {
-  std::vector<Preset> all = presets();
-  if (names.empty()) return all;
-  std::vector<Preset> some;
-  for (const std::string& name : names) {
-    const auto found =
-        std::find_if(all.begin(), all.end(), [&](const Preset& p) { return name == p.name; });
-    if (found == all.end()) throw std::runtime_error("no model is called " + name);
-    some.push_back(*found);
-  }
-  return some;
-}
-
-int run(const std::vector<std::string>& names) {
-  const std::vector<Preset> models = chosen(names);
+int run(const std::string& name) {
+  const std::vector<Preset> all = presets();
+  const auto found =
+      std::find_if(all.begin(), all.end(), [&](const Preset& p) { return name == p.name; });
+  if (found == all.end()) throw std::runtime_error("no model is called \"" + name + "\"");
   const std::string reason = no_gpu_reason();
   if (!reason.empty()) {
     std::printf("no CUDA driver or GPU: %s\n", reason.c_str());
     return kExitNoGpu;
   }
-  cudaStream_t stream = nullptr;
-  require_cuda(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cudaStreamCreate");
-  Timer timer;
-  const double bandwidth = copy_bandwidth(timer, stream);
-  std::printf("{\"copy_bytes_per_s\": %.4g, \"context\": %u, \"models\": [\n", bandwidth, kContext);
-  const char* comma = "";
-  for (const Preset& preset : models) {
-    std::printf("%s", comma);
-    bench_model(preset, timer, stream, bandwidth);
-    std::fflush(stdout);
-    comma = ",\n";
-  }
-  std::printf("\n]}\n");
-  return 0;
+  const std::string json = bench_model(*found);
+  return std::fwrite(json.data(), 1, json.size(), stdout) == json.size() ? 0 : 2;
 }
 
 }  // namespace
 }  // namespace saccade::test
 
 int main(int argc, char** argv) {
+  if (argc != 2) {
+    std::fprintf(stderr, "usage: %s llama3-8b|qwen3-30b-a3b|qwen3-32b\n", argv[0]);
+    return 2;
+  }
   try {
-    return saccade::test::run({argv + 1, argv + argc});
+    return saccade::test::run(argv[1]);
   } catch (const std::exception& e) {
     std::fprintf(stderr, "error: %s\n", e.what());
     return 2;
