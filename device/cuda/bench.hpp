@@ -91,6 +91,49 @@ Latencies measure(uint32_t num_requests, Made made) {
   return l;
 }
 
+/// A device as it serves by default, with `seats` of them.
+inline DeviceShape batch_device(uint32_t seats) {
+  DeviceShape shape = bench_device();
+  shape.num_seats = seats;
+  shape.num_blocks = seats * ceil_div(shape.max_model_len, shape.block_size);
+  shape.scheduling = Policy::kGoodput;
+  return shape;
+}
+
+/// `seats` requests at once that run to the end of their lengths: what ticks take beside a batch.
+/// Only the times of steps are filled in.
+template <class Rig>
+Latencies measure_batch(uint32_t seats) {
+  constexpr uint32_t kPrompt = 16;
+  const DeviceShape shape = batch_device(seats);
+  Rig rig(limits_of(shape, bench_ring()), shape.eos_ids, bench_ring());
+  rig.machine.start(true);
+  TestFrontend front(rig.ring, 0);
+  front.join();
+  rig.machine.run_ticks(2);
+  std::vector<Ticket> tickets;
+  for (uint32_t i = 0; i < seats; ++i)
+    tickets.push_back(front.submit(ask_of(kPrompt, shape.max_model_len - kPrompt, i)));
+  rig.machine.run_freely();
+  for (bool complete = false; !complete;) {
+    complete = true;
+    front.beat();
+    for (Ticket& t : tickets) {
+      front.read(t);
+      complete &= t.complete();
+    }
+    if (rig.machine.ended()) throw std::runtime_error(rig.machine.crash());
+  }
+  Latencies l;
+  const LifeOutcome outcome = rig.machine.stop();
+  for (size_t i = 1; i < outcome.times.size(); ++i) {
+    l.gap_ns.push_back(outcome.times[i].gap_ns);
+    l.publish_ns.push_back(outcome.times[i].publish_ns);
+    l.tick_ns.push_back(outcome.times[i].tick_ns);
+  }
+  return l;
+}
+
 /// "name": {"count": n, "p50": a, "p99": b} with the percentiles in microseconds.
 inline std::string percentiles_json(const char* name, std::vector<double> ns) {
   std::sort(ns.begin(), ns.end());
@@ -102,6 +145,14 @@ inline std::string percentiles_json(const char* name, std::vector<double> ns) {
   std::snprintf(text, sizeof(text), "\"%s\": {\"count\": %zu, \"p50\": %.3f, \"p99\": %.3f}", name,
                 ns.size(), at(0.50), at(0.99));
   return text;
+}
+
+/// {"seats": n, ...} of measure_batch.
+inline std::string batch_json(uint32_t seats, const Latencies& l) {
+  return "{\"seats\": " + std::to_string(seats) + ", " +
+         percentiles_json("step_to_publish_us", l.publish_ns) + ", " +
+         percentiles_json("step_to_step_us", l.gap_ns) + ", " +
+         percentiles_json("tick_with_step_us", l.tick_ns) + "}";
 }
 
 inline std::string latencies_json(const Latencies& l) {

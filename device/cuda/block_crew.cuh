@@ -1,6 +1,6 @@
-// A block of threads as a scan team: the first thread leads, the warps but the first are members.
-// The other lanes of the first warp have nothing to do and leave at once, so that the tick never
-// runs in a warp whose lanes must come together again.
+// A block of threads as a team that reads the ring: the first thread leads, the warps but the first
+// are members. The other lanes of the first warp have nothing to do and leave at once, so that the
+// tick never runs in a warp whose lanes must come together again.
 #pragma once
 #include <cuda/barrier>
 #include <cuda/std/chrono>
@@ -21,7 +21,7 @@ using BlockBarrier = cuda::barrier<cuda::thread_scope_block>;
 /// The team's shared memory.
 struct BlockShared {
   alignas(BlockBarrier) unsigned char barrier[sizeof(BlockBarrier)];
-  ScanBoard board;
+  TeamBoard board;
   uint32_t reached[kMembers + 1];  // meetings that each rank has come to; [kMembers]: the leader
   uint32_t crashed;                // 1: a crash record is being written or stands
   uint64_t tick;
@@ -29,13 +29,13 @@ struct BlockShared {
 
 class BlockCrew {
  public:
-  using Look = uint32_t;
+  using Granule = uint32_t;  // a lane's doorbell
 
   /// By the first thread, before the others use it.
   __device__ static void prepare(BlockShared& shared) {
     init(reinterpret_cast<BlockBarrier*>(shared.barrier), kMembers + 1);
     for (uint32_t r = 0; r <= kMembers; ++r) shared.reached[r] = 0;
-    shared.board.dismissed = shared.crashed = 0;
+    shared.crashed = 0;
     shared.tick = 0;
   }
   __device__ BlockCrew(BlockShared& shared, CrashRecord* crash)
@@ -46,16 +46,23 @@ class BlockCrew {
 
   __device__ uint32_t rank() const { return rank_; }
   __device__ uint32_t size() const { return kMembers; }
+  __device__ uint32_t width() const { return kWarp; }
+  __device__ uint32_t lane() const { return lane_; }
   __device__ bool is_scribe() const { return lane_ == 0; }
   __device__ bool failed() const { return failed_; }
   __device__ void set_tick(uint64_t tick) { shared_.tick = tick; }
   __device__ void nap() const { __nanosleep(kNapNs); }
 
-  /// One lane's slot of a granule.
-  __device__ Look look(const uint32_t* doorbells, const uint32_t* seen) const {
-    return load_relaxed(doorbells + lane_) ^ seen[lane_];
+  __device__ Granule look(const uint32_t* doorbells) const {
+    return load_relaxed(doorbells + lane_);
   }
-  __device__ uint32_t mask(Look look) const { return __ballot_sync(kAllLanes, look != 0); }
+  __device__ uint32_t note(Granule rung_now, const uint32_t* seen, uint32_t* rung) const {
+    const bool changed = rung_now != seen[lane_];
+    if (changed) rung[lane_] = rung_now;
+    return __ballot_sync(kAllLanes, changed);
+  }
+  __device__ bool any(bool here) const { return __any_sync(kAllLanes, here); }
+  __device__ uint32_t most(uint32_t word) const { return __reduce_max_sync(kAllLanes, word); }
 
   __device__ bool meet(WaitSite site) {
     if (rank_ == kMembers) return arrive(site);
@@ -130,7 +137,7 @@ __device__ __forceinline__ void run_block(CrashRecord* crash, LeadWith lead_with
   if (threadIdx.x == 0) {
     lead_with(shared.board, crew);
   } else if (threadIdx.x >= kWarp) {
-    serve_scans(shared.board, crew);
+    serve_team(shared.board, crew);
   }
 }
 

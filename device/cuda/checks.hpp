@@ -95,6 +95,27 @@ void check_script(Report& report, uint64_t seed, bool overlapped) {
       name + std::to_string(run.decisions.size() / 2) + " decisions as on the CPU" + run.broken);
 }
 
+/// The same requests against a machine that is not held in step with them: whatever a tick has read
+/// of the ring and when, their tokens are what their own words say.
+template <class Rig>
+void check_free_run(Report& report, uint64_t seed) {
+  const DeviceShape shape = script_device(seed);
+  Rig rig(limits_of(shape, script_ring()), shape.eos_ids, script_ring());
+  rig.machine.start(true);
+  rig.machine.run_freely();
+  ScriptRun run;
+  run.requests = play(seed, rig.ring, [&](uint64_t ticks) {
+    const uint64_t until = rig.machine.ticks_done() + ticks + 1;  // the first may be half over
+    while (rig.machine.ticks_done() < until && !rig.machine.ended()) std::this_thread::yield();
+  });
+  rig.machine.stop();
+  run.broken = rig.machine.broken();
+  report.check(words_as_expected(seed, run) && run.requests.size() > 20 && run.broken.empty(),
+               std::string(Rig::kName) + ", seed " + std::to_string(seed) + ", running freely: " +
+                   std::to_string(run.requests.size()) + " requests yield their tokens" +
+                   run.broken);
+}
+
 /// A life that is given no permit ends by itself, and says what it waited for.
 template <class Rig>
 void check_crash_record(Report& report) {

@@ -23,6 +23,7 @@ namespace {
 constexpr int kExitNoGpu = 3;
 constexpr uint64_t kSeeds = 4;
 constexpr uint32_t kBenchRequests = 2000;
+constexpr uint32_t kBenchSeats[] = {1, 64, 256};
 constexpr uint32_t kScanSamples = 500;
 constexpr uint32_t kScansPerSample = 64;  // the GPU's clock may step by a microsecond
 
@@ -157,8 +158,12 @@ std::string bench_way(const char* name) {
   std::string captured;
   const Latencies l =
       measure<Rig>(kBenchRequests, [&](const Rig& rig) { captured = rig.captured.sentence(); });
+  std::string batches;
+  for (const uint32_t seats : kBenchSeats)
+    batches +=
+        (batches.empty() ? "\n    " : ",\n    ") + batch_json(seats, measure_batch<Rig>(seats));
   return std::string("  \"") + name + "\": {\n    \"captured\": \"" + captured + "\",\n    " +
-         latencies_json(l) + "\n  }";
+         latencies_json(l) + ",\n  \"batches\": [" + batches + "]\n  }";
 }
 
 int bench() {
@@ -176,6 +181,8 @@ int test(bool quick) {
   check_scripts<WindowRig>(report, seeds);
   check_scripts<LoopRig>(report, seeds);
   check_scripts<HostRig>(report, seeds);
+  check_free_run<WindowRig>(report, 3);
+  check_free_run<LoopRig>(report, 4);
   check_windows<WindowRig>(report);
   for (const LaunchWay way : {LaunchWay::kWindow, LaunchWay::kLoop, LaunchWay::kHost})
     for (const RotationWay rotation : {RotationWay::kVector, RotationWay::kBulk})

@@ -2,7 +2,7 @@
 // leave. The same source is the body of the scheduler's kernels and of their twins made of host
 // threads. How a step is launched, and what becomes of the team meanwhile, is in launch/.
 //
-// Crew, beside what team_scan.hpp asks for: failed() (a wait of the leader ran out),
+// Crew, beside what ring/team.hpp asks for: failed() (a wait of the leader ran out),
 // report(site, late, expected, observed, waited_ns) (leaves the crash record), set_tick(tick), and
 // nap() (a short pause when there was nothing to do).
 #pragma once
@@ -11,12 +11,16 @@
 #include "cuda/launch/step_line.hpp"
 #include "cuda/rotation/lanes.hpp"
 #include "platform/clock.hpp"
-#include "platform/team_scan.hpp"
+#include "ring/team.hpp"
 #include "sched/tick.hpp"
 
 namespace saccade {
 
 inline constexpr uint32_t kMaxTickTimes = 1u << 16;
+/// How often the ring is read while a step runs: 16 KiB of doorbells, 0.8 GB/s of the bus.
+inline constexpr uint64_t kReadIntervalNs = 20 * 1000;
+/// Age up to which a tick takes such a reading: an interval, and the time of a reading.
+inline constexpr uint64_t kReadAheadNs = 30 * 1000;
 
 /// What a tick that ran a step took, nanoseconds by the clock of whoever ran it.
 struct StepTimes {
@@ -42,6 +46,7 @@ struct LifeState {
   StepTimes* times;  // [kMaxTickTimes]: the first ones suffice
   uint64_t tick_began_ns;
   uint64_t beats;
+  uint64_t permit;      // as read last; permits only grow
   uint64_t relaunches;  // of the scheduler's own graph
   StepLine line;
 };
@@ -71,33 +76,48 @@ template <bool kOverlapped, class Crew>
 struct TeamEnv {
   static constexpr bool kOverlap = kOverlapped;
   static constexpr bool kHostActs = false;  // the tick runs where the steps do
-  ScanBoard& board;
+  const Life& life;
+  TeamBoard& board;
   Crew& crew;
 
   SAC_HD uint64_t now_ns() const { return monotonic_ns(); }
   SAC_HD void notify_publish() const {}
-  SAC_HD uint32_t scan(const uint32_t* doorbells, const uint32_t* seen, uint32_t num_slots,
-                       uint32_t* changed) const {
-    return lead_scan(board, crew, doorbells, seen, num_slots, changed);
+  SAC_HD bool takes(const ReadAhead& ahead) const {
+    return ahead.at_ns != 0 && now_ns() - ahead.at_ns < kReadAheadNs;
+  }
+  /// Reads the host's permit along.
+  SAC_HD uint32_t read_peers(const PeerReading& reading, uint32_t* changed) const {
+    board.word_at = &life.control->host.permit;
+    board.word = life.state->permit;
+    const uint32_t found = read_peers_by_team(board, crew, reading, changed);
+    if (!crew.failed()) life.state->permit = board.word;
+    return found;
+  }
+  SAC_HD void fetch(Fetch* fetches, uint32_t count) const {
+    fetch_by_team(board, crew, fetches, count);
   }
 };
 
 /// True: one more tick may run. False: told to stop, or the host did not answer within the budget.
+/// A permit that was read for an earlier tick is as good as a new one: what the host writes to the
+/// ring before it grants a tick, it writes before it grants a later one.
 template <class Crew>
 SAC_HD bool await_permit(const Life& life, Crew& crew) {
+  LifeState& st = *life.state;
   Control& control = *life.control;
-  const uint64_t ticks_done = life.state->scheduler.tick;
+  const uint64_t ticks_done = st.scheduler.tick;
   const uint64_t begin_ns = monotonic_ns();
   for (;;) {
-    store_relaxed(&control.life.heartbeat, ++life.state->beats);
+    store_relaxed(&control.life.heartbeat, ++st.beats);
+    if (st.permit == kStop) return false;
+    if (ticks_done < st.permit) return true;
     // SYNC: acquire, with the host's release of its permit: what it wrote to the ring before is
     // seen by this tick.
-    const uint64_t permit = load_acquire(&control.host.permit);
-    if (permit == kStop) return false;
-    if (ticks_done < permit) return true;
+    st.permit = load_acquire(&control.host.permit);
+    st.scheduler.ahead = ReadAhead{};  // the host may have written to the ring since
     const uint64_t waited_ns = monotonic_ns() - begin_ns;
-    if (waited_ns <= budget_ns(WaitSite::kTickPermit)) continue;
-    crew.report(WaitSite::kTickPermit, crew.rank(), ticks_done + 1, permit, waited_ns);
+    if (ticks_done < st.permit || waited_ns <= budget_ns(WaitSite::kTickPermit)) continue;
+    crew.report(WaitSite::kTickPermit, crew.rank(), ticks_done + 1, st.permit, waited_ns);
     return false;
   }
 }
@@ -134,8 +154,9 @@ SAC_HD inline void note_published(LifeState& st) {
 }
 
 SAC_HD inline void report_tick(const Life& life) {
-  // SYNC: release, with the host's acquire: what the tick wrote to the ring is visible.
-  store_release(&life.control->life.ticks_done, life.state->scheduler.tick);
+  // SYNC: released by end_tick's fence, with the host's acquire: what the tick wrote to the ring is
+  // visible.
+  store_relaxed(&life.control->life.ticks_done, life.state->scheduler.tick);
 }
 
 /// Runs ticks until one has a batch to launch. False: the life is over.

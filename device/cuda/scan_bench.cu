@@ -8,10 +8,8 @@ namespace {
 
 /// Doorbells are where a ring's would be.
 struct ScanBench {
-  const uint32_t* doorbells;  // [num_slots], pinned
-  const uint32_t* seen;       // [num_slots], device
+  PeerReading reading;        // doorbells pinned, the rest on the device
   uint32_t* changed;          // [num_slots], device
-  uint32_t num_slots;
   uint32_t scans_per_sample;  // the clock is too coarse for one
   uint32_t num_samples;
   uint64_t* sample_ns;  // [num_samples], device
@@ -19,11 +17,11 @@ struct ScanBench {
 };
 
 __global__ void __launch_bounds__(kBlockThreads, 1) scan_bench_kernel(const ScanBench b) {
-  run_block(b.crash, [&](ScanBoard& board, BlockCrew& crew) {
+  run_block(b.crash, [&](TeamBoard& board, BlockCrew& crew) {
     for (uint32_t sample = 0; sample < b.num_samples && !crew.failed(); ++sample) {
       const uint64_t begin_ns = monotonic_ns();
       for (uint32_t i = 0; i < b.scans_per_sample; ++i)
-        lead_scan(board, crew, b.doorbells, b.seen, b.num_slots, b.changed);
+        read_peers_by_team(board, crew, b.reading, b.changed);
       b.sample_ns[sample] = monotonic_ns() - begin_ns;
     }
     if (!crew.failed()) dismiss(board, crew);
@@ -37,17 +35,21 @@ std::vector<double> time_scans(uint32_t num_slots, uint32_t num_samples,
   const PinnedMemory doorbells(num_slots * sizeof(uint32_t));
   const PinnedMemory crash(sizeof(CrashRecord));
   const DeviceMemory seen(num_slots * sizeof(uint32_t));
+  const DeviceMemory rung(num_slots * sizeof(uint32_t));
+  const DeviceMemory peers(sizeof(Peers));
   const DeviceMemory changed(num_slots * sizeof(uint32_t));
   const DeviceMemory sample_ns(num_samples * sizeof(uint64_t));
   const Stream stream;
-  const ScanBench bench = {doorbells.as<const uint32_t>(),
-                           seen.as<const uint32_t>(),
-                           changed.as<uint32_t>(),
-                           num_slots,
-                           scans_per_sample,
-                           num_samples,
-                           sample_ns.as<uint64_t>(),
-                           crash.as<CrashRecord>()};
+  Peers image = {};  // no seats: doorbells alone
+  image.rung = rung.as<uint32_t>();
+  require(cudaMemcpy(peers.data(), &image, sizeof(image), cudaMemcpyHostToDevice), "cudaMemcpy");
+  PeerReading reading = {};
+  reading.ring.num_slots = num_slots;
+  reading.ring.doorbells = doorbells.as<const uint32_t>();
+  reading.peers = peers.as<Peers>();
+  reading.seen = seen.as<const uint32_t>();
+  const ScanBench bench = {reading,     changed.as<uint32_t>(),   scans_per_sample,
+                           num_samples, sample_ns.as<uint64_t>(), crash.as<CrashRecord>()};
   scan_bench_kernel<<<1, kBlockThreads, 0, stream.get()>>>(bench);
   require(cudaGetLastError(), "launch of the scan benchmark");
   stream.wait();

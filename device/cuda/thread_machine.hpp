@@ -2,6 +2,7 @@
 // graph is a job that another thread runs, and CUDA's rules for graphs are checked as they are
 // used. Meant to be run under ThreadSanitizer.
 #pragma once
+#include <array>
 #include <barrier>
 #include <chrono>
 #include <condition_variable>
@@ -25,18 +26,20 @@ struct ThreadTeam {
       : size(num_members), barrier(static_cast<std::ptrdiff_t>(num_members) + 1) {}
   const uint32_t size;
   std::barrier<> barrier;
-  ScanBoard board = {};
+  TeamBoard board = {};
 };
 
 /// A thread that plays a whole warp; rank `size` leads.
 class ThreadCrew {
  public:
-  using Look = uint32_t;
+  using Granule = std::array<uint32_t, SAC_SLOT_GRANULE>;
   ThreadCrew(ThreadTeam& team, uint32_t rank, CrashRecord* crash)
       : team_(team), rank_(rank), crash_(crash) {}
 
   uint32_t rank() const { return rank_; }
   uint32_t size() const { return team_.size; }
+  uint32_t width() const { return 1; }
+  uint32_t lane() const { return 0; }
   bool is_scribe() const { return true; }
   bool failed() const { return failed_; }
   void set_tick(uint64_t tick) { tick_ = tick; }
@@ -45,13 +48,22 @@ class ThreadCrew {
     team_.barrier.arrive_and_wait();
     return true;
   }
-  Look look(const uint32_t* doorbells, const uint32_t* seen) const {
+  Granule look(const uint32_t* doorbells) const {
+    Granule words;
+    for (uint32_t i = 0; i < SAC_SLOT_GRANULE; ++i) words[i] = load_relaxed(doorbells + i);
+    return words;
+  }
+  uint32_t note(const Granule& rung_now, const uint32_t* seen, uint32_t* rung) const {
     uint32_t mask = 0;
-    for (uint32_t i = 0; i < SAC_SLOT_GRANULE; ++i)
-      mask |= (load_relaxed(doorbells + i) != seen[i] ? 1u : 0u) << i;
+    for (uint32_t i = 0; i < SAC_SLOT_GRANULE; ++i) {
+      if (rung_now[i] == seen[i]) continue;
+      rung[i] = rung_now[i];
+      mask |= 1u << i;
+    }
     return mask;
   }
-  uint32_t mask(Look look) const { return look; }
+  bool any(bool here) const { return here; }
+  uint32_t most(uint32_t word) const { return word; }
   void report(WaitSite site, uint32_t late, uint64_t expected, uint64_t observed,
               uint64_t waited_ns) {
     failed_ = true;
@@ -67,7 +79,7 @@ class ThreadCrew {
   bool failed_ = false;
 };
 
-/// A block: the members serve scans, `lead_with(board, crew)` runs on this thread.
+/// A block: the members serve its orders, `lead_with(board, crew)` runs on this thread.
 template <class LeadWith>
 void run_team(uint32_t num_members, CrashRecord* crash, LeadWith lead_with) {
   ThreadTeam team(num_members);
@@ -75,7 +87,7 @@ void run_team(uint32_t num_members, CrashRecord* crash, LeadWith lead_with) {
   for (uint32_t rank = 0; rank < num_members; ++rank)
     members.emplace_back([&team, rank, crash] {
       ThreadCrew crew(team, rank, crash);
-      serve_scans(team.board, crew);
+      serve_team(team.board, crew);
     });
   ThreadCrew leader(team, num_members, crash);
   lead_with(team.board, leader);
@@ -265,7 +277,7 @@ class WindowTwin : public ThreadMachine {
   void run_gpu(bool overlapped) override {
     TwinGraphs graphs(step_, 1);
     do {
-      run_team(kMembers, &control_.crash, [&](ScanBoard& board, ThreadCrew& crew) {
+      run_team(kMembers, &control_.crash, [&](TeamBoard& board, ThreadCrew& crew) {
         if (overlapped) {
           lead_window<true>(life_, board, crew, graphs);
         } else {
@@ -300,7 +312,7 @@ class LoopTwin : public ThreadMachine {
   void run_gpu(bool) override {
     Conditions conditions{static_cast<uint32_t>(grid_.shapes().size())};
     while (conditions.again != 0) {
-      run_team(kMembers, &control_.crash, [&](ScanBoard& board, ThreadCrew& crew) {
+      run_team(kMembers, &control_.crash, [&](TeamBoard& board, ThreadCrew& crew) {
         lead_round(life_, board, crew, conditions);
       });
       if (conditions.body < conditions.size) run_body(conditions.body);

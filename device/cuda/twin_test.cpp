@@ -1,5 +1,5 @@
-// The persistent kernel's code on threads of the host: the team's scan against the plain one, and
-// whole lives against the specification. Meant to be run under ThreadSanitizer.
+// The persistent kernel's code on threads of the host: what a team reads against what one thread
+// reads, and whole lives against the specification. Meant to be run under ThreadSanitizer.
 #include <atomic>
 
 #include "cuda/bench.hpp"
@@ -7,46 +7,67 @@
 #include "cuda/model/tests/ring_twin.hpp"
 #include "cuda/rotation/rotation_twin.hpp"
 #include "cuda/thread_machine.hpp"
-#include "platform/scan.hpp"
 
 namespace saccade::test {
 namespace {
 
-/// Doorbells, what was seen of them, and a team that scans them.
-class ScanRig {
+/// What peers write, in plain memory, and a team that reads it.
+class ReadRig {
  public:
-  explicit ScanRig(uint32_t num_slots, uint32_t num_members)
+  ReadRig(uint32_t num_slots, uint32_t num_seats, uint32_t num_members)
       : doorbells(num_slots),
         seen(num_slots),
+        rung(num_slots),
+        cursors(num_slots),
+        seat_slots(num_seats, kNoSlotOfSeat),
+        seat_cursors(num_seats),
         team_(num_members),
         leader_(team_, num_members, &crash_) {
+    peers.rung = rung.data();
+    peers.cursors = seat_cursors.data();
+    peers.seat_slots = seat_slots.data();
+    peers.num_seats = num_seats;
     for (uint32_t rank = 0; rank < num_members; ++rank)
       members_.emplace_back([this, rank] {
         ThreadCrew crew(team_, rank, &crash_);
-        serve_scans(team_.board, crew);
+        serve_team(team_.board, crew);
       });
   }
-  ~ScanRig() {
+  ~ReadRig() {
     dismiss(team_.board, leader_);
     for (std::thread& t : members_) t.join();
   }
-  std::vector<uint32_t> scan() {
+  std::vector<uint32_t> read() {
     std::vector<uint32_t> changed(doorbells.size());
-    changed.resize(lead_scan(team_.board, leader_, doorbells.data(), seen.data(),
-                             static_cast<uint32_t>(doorbells.size()), changed.data()));
+    changed.resize(read_peers_by_team(team_.board, leader_, reading(), changed.data()));
     return changed;
   }
-  std::vector<uint32_t> plain_scan() {
+  std::vector<uint32_t> read_alone() {
     std::vector<uint32_t> changed(doorbells.size());
-    changed.resize(scan_changed(doorbells.data(), seen.data(),
-                                static_cast<uint32_t>(doorbells.size()), changed.data()));
+    changed.resize(read_peers_alone(reading(), changed.data()));
     return changed;
+  }
+  void fetch(std::vector<Fetch>& fetches) {
+    fetch_by_team(team_.board, leader_, fetches.data(), static_cast<uint32_t>(fetches.size()));
   }
 
-  std::vector<uint32_t> doorbells;
-  std::vector<uint32_t> seen;
+  std::vector<uint32_t> doorbells, seen, rung, cursors, seat_slots, seat_cursors;
+  sac_frontend_line frontends[SAC_MAX_FRONTENDS] = {};
+  Peers peers = {};
 
  private:
+  PeerReading reading() {
+    PeerReading r = {};
+    r.ring.num_slots = static_cast<uint32_t>(doorbells.size());
+    r.ring.num_frontends = SAC_MAX_FRONTENDS;
+    r.ring.doorbells = doorbells.data();
+    r.ring.cursors = cursors.data();
+    r.ring.frontends = frontends;
+    r.peers = &peers;
+    r.seen = seen.data();
+    return r;
+  }
+
   ThreadTeam team_;
   CrashRecord crash_ = {};
   ThreadCrew leader_;
@@ -59,18 +80,19 @@ void check_still_doorbells(Report& report) {
   bool equal = true;
   for (const uint32_t num_slots : {32u, 64u, 96u, 4096u - 32u, 4096u})
     for (const uint32_t members : {1u, 3u, 7u}) {
-      ScanRig rig(num_slots, members);
+      ReadRig rig(num_slots, 0, members);
       Random random(num_slots + members);
       for (uint32_t round = 0; round < 20; ++round) {
         for (uint32_t& d : rig.doorbells)
           if (random.one_in(1 + round * 20)) ++d;
-        const std::vector<uint32_t> changed = rig.scan();
-        equal &= changed == rig.plain_scan();
+        const std::vector<uint32_t> changed = rig.read();
+        for (const uint32_t slot : changed) equal &= rig.rung[slot] == rig.doorbells[slot];
+        equal &= changed == rig.read_alone();
         found += changed.size();
         if (round % 3 == 0) rig.seen = rig.doorbells;
       }
     }
-  report.check(equal && found > 10000, "team scan: " + std::to_string(found) +
+  report.check(equal && found > 10000, "team reading: " + std::to_string(found) +
                                            " changed slots found as the plain scan finds them");
 }
 
@@ -78,7 +100,7 @@ void check_still_doorbells(Report& report) {
 void check_moving_doorbells(Report& report) {
   constexpr uint32_t kSlots = 4096;
   constexpr uint32_t kRings = 20000;
-  ScanRig rig(kSlots, 3);
+  ReadRig rig(kSlots, 0, 3);
   std::atomic<bool> done = false;
   std::thread frontend([&] {
     Random random(7);
@@ -92,19 +114,74 @@ void check_moving_doorbells(Report& report) {
   uint64_t hits = 0;
   for (bool last = false; !last;) {
     last = done;
-    const std::vector<uint32_t> changed = rig.scan();
+    const std::vector<uint32_t> changed = rig.read();
     ok &= std::is_sorted(changed.begin(), changed.end());
     for (const uint32_t slot : changed) {
-      const uint32_t now = load_acquire(&rig.doorbells[slot]);
-      ok &= now != rig.seen[slot];
-      rig.seen[slot] = now;
+      ok &= rig.rung[slot] != rig.seen[slot];
+      rig.seen[slot] = rig.rung[slot];
     }
     hits += changed.size();
   }
   frontend.join();
-  report.check(ok && rig.seen == rig.doorbells, "team scan: " + std::to_string(kRings) +
+  report.check(ok && rig.seen == rig.doorbells, "team reading: " + std::to_string(kRings) +
                                                     " rings meanwhile, " + std::to_string(hits) +
                                                     " hits, none false, none lost");
+}
+
+/// Cursors of seated requests and the frontends' lines, for more seats than threads.
+void check_lines(Report& report) {
+  constexpr uint32_t kSlots = 128, kSeats = 60;
+  bool equal = true;
+  for (const uint32_t members : {1u, 3u, 7u}) {
+    ReadRig rig(kSlots, kSeats, members);
+    Random random(members);
+    for (uint32_t round = 0; round < 50; ++round) {
+      for (uint32_t& cursor : rig.cursors) cursor = random.in(0, 9);
+      for (uint32_t seat = 0; seat < kSeats; ++seat)
+        rig.seat_slots[seat] = random.one_in(4) ? kNoSlotOfSeat : random.in(0, kSlots - 1);
+      for (sac_frontend_line& line : rig.frontends) {
+        line.epoch = random.in(0, 99);
+        line.heartbeat = random.next();
+      }
+      rig.read();
+      for (uint32_t seat = 0; seat < kSeats; ++seat)
+        if (const uint32_t slot = rig.seat_slots[seat]; slot != kNoSlotOfSeat)
+          equal &= rig.seat_cursors[seat] == rig.cursors[slot];
+      for (uint32_t f = 0; f < SAC_MAX_FRONTENDS; ++f)
+        equal &= rig.peers.epochs[f] == rig.frontends[f].epoch &&
+                 rig.peers.heartbeats[f] == rig.frontends[f].heartbeat;
+    }
+  }
+  report.check(equal, "team reading: cursors of seats and lines of frontends as they are");
+}
+
+/// Many short spans and a few long ones.
+void check_fetches(Report& report) {
+  bool equal = true;
+  uint64_t words = 0;
+  for (const uint32_t members : {1u, 3u, 7u}) {
+    ReadRig rig(SAC_SLOT_GRANULE, 0, members);
+    Random random(members);
+    for (uint32_t round = 0; round < 40; ++round) {
+      std::vector<std::vector<uint32_t>> from(random.in(1, 30)), to(from.size());
+      std::vector<Fetch> fetches;
+      for (size_t i = 0; i < from.size(); ++i) {
+        from[i].resize(random.one_in(5) ? random.in(0, 3000) : random.in(0, 70));
+        for (uint32_t& word : from[i]) word = static_cast<uint32_t>(random.next());
+        to[i].resize(from[i].size());
+        fetches.push_back({to[i].data(), from[i].data(), static_cast<uint32_t>(from[i].size()), 7});
+        words += from[i].size();
+      }
+      rig.fetch(fetches);
+      for (size_t i = 0; i < from.size(); ++i) {
+        uint32_t most = 0;
+        for (const uint32_t word : from[i]) most = std::max(most, word);
+        equal &= to[i] == from[i] && fetches[i].most == most;
+      }
+    }
+  }
+  report.check(equal && words > 10000, "team fetches: " + std::to_string(words) +
+                                           " words as they were written, the largest of each span");
 }
 
 /// The benchmark measures each request; its figures mean nothing here.
@@ -125,9 +202,13 @@ int main() {
   Report report;
   check_still_doorbells(report);
   check_moving_doorbells(report);
+  check_lines(report);
+  check_fetches(report);
   check_scripts<WindowRig>(report, 2);
   check_scripts<LoopRig>(report, 1);
   check_scripts<HostRig>(report, 2);
+  check_free_run<WindowRig>(report, 3);
+  check_free_run<LoopRig>(report, 4);
   check_crash_record<WindowRig>(report);
   check_crash_record<LoopRig>(report);
   check_windows<WindowRig>(report);

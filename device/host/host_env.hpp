@@ -8,16 +8,14 @@ namespace saccade {
 
 /// kOverlapped: see tick.hpp.
 template <bool kOverlapped>
-struct HostEnv {
+struct HostEnv : ReadsAlone {
   static constexpr bool kOverlap = kOverlapped;
   static constexpr bool kHostActs = true;
   RingView ring;
 
+  explicit HostEnv(const RingView& view) : ring(view) {}
   uint64_t now_ns() const { return monotonic_ns(); }
-  uint32_t scan(const uint32_t* doorbells, const uint32_t* seen, uint32_t num_slots,
-                uint32_t* changed) const {
-    return scan_changed(doorbells, seen, num_slots, changed);
-  }
+  bool takes(const ReadAhead&) const { return false; }  // its own caches are no trip
 
   void notify_publish() const {
     // SYNC: with the token reader, which sets `waiting`, fences, and reads publish_count again

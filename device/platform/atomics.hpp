@@ -33,8 +33,21 @@ SAC_HD inline void store_relaxed(T* at, T value) {
 SAC_HD inline void fence_seq_cst() {
   cuda::atomic_thread_fence(cuda::memory_order_seq_cst, cuda::thread_scope_system);
 }
+/// With a relaxed load before it: that load acquires.
+SAC_HD inline void fence_acquire() {
+  cuda::atomic_thread_fence(cuda::memory_order_acquire, cuda::thread_scope_system);
+}
+/// With a relaxed store after it: that store releases.
+SAC_HD inline void fence_release() {
+  cuda::atomic_thread_fence(cuda::memory_order_release, cuda::thread_scope_system);
+}
 /// Makes the compiler read memory again; orders nothing else.
 SAC_HD inline void compiler_reload() { asm volatile("" ::: "memory"); }
+/// Raises a word that several threads of one block raise.
+SAC_HD inline void raise_to(uint32_t* at, uint32_t value) {
+  cuda::atomic_ref<uint32_t, cuda::thread_scope_block>(*at).fetch_max(value,
+                                                                      cuda::memory_order_relaxed);
+}
 
 #else
 
@@ -55,14 +68,16 @@ inline void store_relaxed(T* at, T value) {
   __atomic_store_n(at, value, __ATOMIC_RELAXED);
 }
 inline void fence_seq_cst() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
+inline void fence_acquire() { __atomic_thread_fence(__ATOMIC_ACQUIRE); }
+inline void fence_release() { __atomic_thread_fence(__ATOMIC_RELEASE); }
 inline void compiler_reload() { asm volatile("" ::: "memory"); }
+inline void raise_to(uint32_t* at, uint32_t value) {
+  uint32_t now = __atomic_load_n(at, __ATOMIC_RELAXED);
+  while (now < value &&
+         !__atomic_compare_exchange_n(at, &now, value, true, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
+  }
+}
 
 #endif
-
-/// Copies `count` 32-bit words that the other side may be writing: each word is untorn, the whole
-/// is checked by the caller after the copy (what was checked is what is used).
-SAC_HD inline void copy_words(uint32_t* to, const uint32_t* from, size_t count) {
-  for (size_t i = 0; i < count; ++i) to[i] = load_relaxed(from + i);
-}
 
 }  // namespace saccade

@@ -7,9 +7,9 @@ namespace saccade {
 
 enum class WaitSite : uint32_t {
   kNone = 0,
-  kScanOrder = 1,    // a member of the scan team, for the leader's next order: a watch on the tick
-  kScanTaken = 2,    // the leader, for all members to take its order
-  kScanDone = 3,     // anyone of the team, for the last member's masks
+  kTeamOrder = 1,    // a member of the team, for the leader's next order: a watch on the tick
+  kTeamTaken = 2,    // the leader, for all members to take its order
+  kTeamDone = 3,     // anyone of the team, for the last member's share
   kTickPermit = 4,   // the leader, for the host to let it run another tick
   kStepDone = 5,     // the leader, for the results of the step that it launched
   kGraphLaunch = 6,  // no wait: a step's graph was refused; `observed` is the error of the launch
@@ -20,7 +20,7 @@ enum class WaitSite : uint32_t {
 SAC_HD constexpr uint64_t budget_ns(WaitSite site) {
   constexpr uint64_t kSecond = 1000000000;
   switch (site) {
-    case WaitSite::kScanOrder:
+    case WaitSite::kTeamOrder:
       return 10 * kSecond;  // longer than a permit may take, or the members would leave first
     case WaitSite::kTickPermit:
       return 3 * kSecond;
@@ -35,12 +35,12 @@ inline const char* name_of(WaitSite site) {
   switch (site) {
     case WaitSite::kNone:
       return "none";
-    case WaitSite::kScanOrder:
-      return "scan order";
-    case WaitSite::kScanTaken:
-      return "scan taken";
-    case WaitSite::kScanDone:
-      return "scan done";
+    case WaitSite::kTeamOrder:
+      return "team order";
+    case WaitSite::kTeamTaken:
+      return "team taken";
+    case WaitSite::kTeamDone:
+      return "team done";
     case WaitSite::kTickPermit:
       return "tick permit";
     case WaitSite::kStepDone:
@@ -59,7 +59,7 @@ inline const char* name_of(WaitSite site) {
 /// while the device hangs.
 struct CrashRecord {
   SAC_ALIGNAS(128) uint32_t site;  // WaitSite, written last with release; kNone: no crash
-  uint32_t who;                    // rank in the scan team; its size for the leader
+  uint32_t who;                    // rank in the team; its size for the leader
   uint32_t late;  // rank of the first one that was missing; `who` if it is not one of the team
   uint32_t _pad0;
   uint64_t expected;  // number of the meeting, or of the tick, that was waited for

@@ -1,5 +1,6 @@
-// The device's side of the ring: where things are, and the ordered reads and writes of each field
-// (abi/README.md has the table). Nothing read here is trusted; callers check what they copied.
+// The device's side of the ring: where things are. What peers write is read by ring/peers.hpp, what
+// they wait for is written by ring/outbox.hpp (abi/README.md has the table of orders). Nothing read
+// is trusted; callers check what they copied.
 #pragma once
 #include "platform/atomics.hpp"
 #include "platform/hd.hpp"
@@ -37,21 +38,6 @@ struct RingView {
     return min_u32(slot / share, num_frontends - 1);
   }
 
-  SAC_HD uint32_t doorbell(uint32_t slot) const {
-    // SYNC: acquire, with the release of the frontend's doorbell: descriptor and arena are visible.
-    return load_acquire(doorbells + slot);
-  }
-  SAC_HD uint32_t cursor(uint32_t slot) const {
-    // SYNC: acquire, with the frontend's release of its cursor: its reads of the records came
-    // before.
-    return load_acquire(cursors + slot);
-  }
-  SAC_HD sac_descriptor copy_descriptor(uint32_t slot) const {
-    sac_descriptor copy;
-    copy_words(reinterpret_cast<uint32_t*>(&copy),
-               reinterpret_cast<const uint32_t*>(descriptors + slot), sizeof(copy) / 4);
-    return copy;
-  }
   SAC_HD const uint32_t* arena_words(uint64_t extent) const {
     return reinterpret_cast<const uint32_t*>(arena + extent);
   }
@@ -62,11 +48,6 @@ struct RingView {
   SAC_HD void write_progress(uint32_t slot, uint32_t computed, uint32_t cached) const {
     store_relaxed(&status[slot].num_computed_tokens, computed);
     store_relaxed(&status[slot].num_cached_tokens, cached);
-  }
-  SAC_HD void write_status(uint32_t slot, uint64_t word) const {
-    // SYNC: release, with the token reader's acquire of the status word: records before it are
-    // visible.
-    store_release(&status[slot].word, word);
   }
 };
 

@@ -9,20 +9,21 @@
 namespace saccade {
 
 /// Copies a request's arena extent into the seat's tables. False if a token id is out of range.
-SAC_HD inline bool copy_inputs(Scheduler& s, uint32_t seat_index, const sac_descriptor& d) {
+template <class Env>
+SAC_HD bool copy_inputs(Scheduler& s, Env& env, uint32_t seat_index, const sac_descriptor& d) {
   const uint32_t vocab = s.limits.vocab_size;
   const uint32_t* from = s.ring.arena_words(d.arena_extent);
   uint32_t* tokens = s.tokens(seat_index);
   LogitBias* bias = s.logit_bias + static_cast<size_t>(seat_index) * SAC_MAX_LOGIT_BIAS;
   uint32_t* stops = s.stop_ids + static_cast<size_t>(seat_index) * SAC_MAX_STOP_IDS;
-  copy_words(tokens, from, d.prompt_len);
-  copy_words(reinterpret_cast<uint32_t*>(bias), from + d.prompt_len, 2 * size_t{d.num_logit_bias});
-  copy_words(stops, from + d.prompt_len + 2 * size_t{d.num_logit_bias}, d.num_stop_ids);
-  bool ok = true;
-  for (uint32_t i = 0; i < d.prompt_len; ++i) ok &= tokens[i] < vocab;
+  s.fetches[0] = {tokens, from, d.prompt_len, 0};
+  from += d.prompt_len;
+  s.fetches[1] = {stops, from + 2 * size_t{d.num_logit_bias}, d.num_stop_ids, 0};
+  s.fetches[2] = {reinterpret_cast<uint32_t*>(bias), from, 2 * d.num_logit_bias, 0};
+  env.fetch(s.fetches, 3);
+  bool ok = s.fetches[0].most < vocab && s.fetches[1].most < vocab;
   for (uint32_t i = 0; i < d.num_logit_bias; ++i)
     ok &= bias[i].token < vocab && within(bias[i].bias, -1e4f, 1e4f);
-  for (uint32_t i = 0; i < d.num_stop_ids; ++i) ok &= stops[i] < vocab;
   return ok;
 }
 
@@ -61,6 +62,8 @@ SAC_HD inline void seat_request(Scheduler& s, uint32_t slot, uint32_t seat_index
   seat.capacity = s.ring.out_ring_words / seat.stride;
   s.params[seat_index] = seat_params(d);
   s.wishes[seat_index] = wishes_of(s, r);
+  s.peers.seat_slots[seat_index] = slot;
+  s.peers.cursors[seat_index] = 0;  // as its frontend wrote before it rang
   r.seat = seat_index;
   r.state = seat.state;
 }
@@ -74,14 +77,15 @@ SAC_HD inline void add_running(Scheduler& s, uint32_t seat_index) {
 }
 
 /// Tries to seat a waiting request. False: there is no room for it in this tick.
-SAC_HD inline bool admit_slot(Scheduler& s, uint32_t slot) {
+template <class Env>
+SAC_HD bool admit_slot(Scheduler& s, Env& env, uint32_t slot) {
   const sac_descriptor& d = s.requests[slot].descriptor;
   if (s.num_free_seats == 0) return false;
   const uint32_t seat_index = s.free_seats[s.num_free_seats - 1];
   const uint32_t needed = s.limits.blocks_for(d.prompt_len + 1);
   while (needed > s.pool.num_free)
     if (needed <= s.pool.num_coming() || !preempt_stalled(s)) return false;
-  if (!copy_inputs(s, seat_index, d)) {
+  if (!copy_inputs(s, env, seat_index, d)) {
     waiting_remove(s, slot);
     --s.stats.requests_accepted;
     ++s.stats.requests_rejected;
@@ -91,6 +95,7 @@ SAC_HD inline bool admit_slot(Scheduler& s, uint32_t slot) {
   seat_request(s, slot, seat_index);
   if (!reserve_blocks(s, seat_index, d.prompt_len + 1)) {  // free, but a step still touches them
     release_blocks(s, seat_index);
+    s.peers.seat_slots[seat_index] = kNoSlotOfSeat;
     s.requests[slot].seat = kNone;
     s.requests[slot].state = SAC_STATE_PREFILL_PENDING;
     return false;
@@ -98,9 +103,9 @@ SAC_HD inline bool admit_slot(Scheduler& s, uint32_t slot) {
   waiting_remove(s, slot);
   --s.num_free_seats;
   add_running(s, seat_index);
-  s.ring.write_status(slot, sac_status_word(s.seats[seat_index].ticket,
-                                            SAC_STATE_PREFILL_PROCESSING, SAC_FINISH_NONE, 0));
-  s.published = 1;
+  post_status(s, slot,
+              sac_status_word(s.seats[seat_index].ticket, SAC_STATE_PREFILL_PROCESSING,
+                              SAC_FINISH_NONE, 0));
   s.log.add(s.tick, Decision::kAdmit, slot, s.seats[seat_index].num_blocks);
   return true;
 }
@@ -149,14 +154,16 @@ SAC_HD inline bool feed_starved(Scheduler& s) {
 }
 
 /// Whoever has no blocks comes in by age.
-SAC_HD inline void admit_by_age(Scheduler& s) {
+template <class Env>
+SAC_HD void admit_by_age(Scheduler& s, Env& env) {
   if (!resume(s)) return;
-  while (s.num_waiting != 0 && admit_slot(s, s.waiting_head)) {
+  while (s.num_waiting != 0 && admit_slot(s, env, s.waiting_head)) {
   }
 }
 
-SAC_HD inline void admit(Scheduler& s) {
-  if (feed_starved(s)) admit_by_age(s);
+template <class Env>
+SAC_HD void admit(Scheduler& s, Env& env) {
+  if (feed_starved(s)) admit_by_age(s, env);
 }
 
 }  // namespace saccade

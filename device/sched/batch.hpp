@@ -19,9 +19,8 @@ SAC_HD inline void stall(Scheduler& s, Seat& seat) {
   seat.state = s.requests[seat.slot].state = SAC_STATE_DECODE_PAUSED;
   ++s.stats.reader_stalls;
   s.log.add(s.tick, Decision::kStall, seat.slot, seat.capacity);
-  s.ring.write_status(seat.slot,
-                      sac_status_word(seat.ticket, seat.state, SAC_FINISH_NONE, seat.num_records));
-  s.published = 1;
+  post_status(s, seat.slot,
+              sac_status_word(seat.ticket, seat.state, SAC_FINISH_NONE, seat.num_records));
 }
 
 /// Rows that this seat could compute now: within the budget, and within what its reader has room

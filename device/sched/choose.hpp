@@ -78,11 +78,13 @@ SAC_HD inline PolicyOutput ask_policy(Scheduler& s) {
 }
 
 /// Brings a candidate in. False: there is no room for it now, and what comes behind it waits too.
-SAC_HD inline bool bring_in(Scheduler& s, uint32_t slot) {
+template <class Env>
+SAC_HD bool bring_in(Scheduler& s, Env& env, uint32_t slot) {
   const Request& r = s.requests[slot];
   if (r.seat != kNone) return s.seats[r.seat].num_blocks != 0 || resume_seat(s, r.seat);
   if (r.state != SAC_STATE_PREFILL_PENDING) return true;
-  return s.num_free_seats == 0 || admit_slot(s, slot);  // without a seat it does not hold the rest
+  return s.num_free_seats == 0 ||
+         admit_slot(s, env, slot);  // without a seat it does not hold the rest
 }
 
 SAC_HD inline bool anyone_on_device(const Scheduler& s) {
@@ -91,7 +93,8 @@ SAC_HD inline bool anyone_on_device(const Scheduler& s) {
   return false;
 }
 
-SAC_HD inline void choose(Scheduler& s) {
+template <class Env>
+SAC_HD void choose(Scheduler& s, Env& env) {
   if (!feed_starved(s)) return;
   const PolicyOutput out = ask_policy(s);
   for (uint32_t i = 0; i < out.num_preempt; ++i) {
@@ -99,8 +102,8 @@ SAC_HD inline void choose(Scheduler& s) {
     if (seat_index != kNone && is_resident(s, s.seats[seat_index])) preempt(s, seat_index);
   }
   for (uint32_t i = 0; i < out.num_bring_in; ++i)
-    if (!bring_in(s, out.bring_in[i])) break;
-  if (!anyone_on_device(s)) admit_by_age(s);
+    if (!bring_in(s, env, out.bring_in[i])) break;
+  if (!anyone_on_device(s)) admit_by_age(s, env);
 }
 
 }  // namespace saccade

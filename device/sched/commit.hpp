@@ -97,10 +97,10 @@ SAC_HD inline void publish(Scheduler& s) {
         is_decode(seat) ? SAC_STATE_DECODE_PROCESSING : SAC_STATE_PREFILL_PROCESSING;
     seat.state = s.requests[seat.slot].state = state;
     s.ring.write_progress(seat.slot, seat.num_computed, 0);
-    s.ring.write_status(seat.slot,
-                        sac_status_word(seat.ticket, state, SAC_FINISH_NONE, seat.num_records));
+    post_status(s, seat.slot,
+                sac_status_word(seat.ticket, state, SAC_FINISH_NONE, seat.num_records));
   }
-  if (b.num_seqs != 0) s.published = 1;
+  send_statuses(s);
 }
 
 }  // namespace saccade

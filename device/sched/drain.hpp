@@ -1,7 +1,6 @@
 // drain: what frontends asked for since the last look. New tickets join the waiting queue in order
 // of arrival, cancels mark their request, slots of frontends that went away are taken back.
 #pragma once
-#include "platform/scan.hpp"
 #include "sched/waiting.hpp"
 
 namespace saccade {
@@ -58,28 +57,50 @@ SAC_HD inline bool descriptor_in_bounds(const Scheduler& s, uint32_t slot,
 SAC_HD inline void publish_end(Scheduler& s, uint32_t slot, uint32_t finish, uint32_t count) {
   Request& r = s.requests[slot];
   r.state = SAC_STATE_DECODE_COMPLETED;
-  s.ring.write_status(slot, sac_status_word(r.ticket, r.state, finish, count));
-  s.published = 1;
+  post_status(s, slot, sac_status_word(r.ticket, r.state, finish, count));
 }
 
-/// Takes a private copy of the descriptor of a new ticket and checks it, unless that is done
-/// already.
-SAC_HD inline void copy_request(Scheduler& s, uint32_t slot, uint32_t ticket) {
-  Request& r = s.requests[slot];
-  if (r.copied == ticket + 1) return;
-  r.descriptor = s.ring.copy_descriptor(slot);
-  r.in_bounds = descriptor_in_bounds(s, slot, r.descriptor) ? 1 : 0;
-  r.copied = ticket + 1;
+/// A request of this slot waits or holds a seat; a new ticket must not be rung.
+SAC_HD inline bool is_busy(const Request& r) {
+  return r.state != SAC_STATE_EMPTY && r.state != SAC_STATE_DECODE_COMPLETED;
+}
+
+/// The slot rang a new ticket whose descriptor is to be copied.
+SAC_HD inline bool wants_copy(const Scheduler& s, uint32_t slot) {
+  const Request& r = s.requests[slot];
+  const uint32_t ticket = sac_doorbell_ticket(s.peers.rung[slot]);
+  return !is_busy(r) && ticket != sac_doorbell_ticket(s.seen[slot]) && r.copied != ticket + 1;
+}
+
+/// Takes private copies of the descriptors of new tickets among `slots`, and checks them.
+template <class Env>
+SAC_HD void copy_requests(Scheduler& s, Env& env, const uint32_t* slots, uint32_t count) {
+  uint32_t wanted = 0;
+  for (uint32_t i = 0; i < count; ++i) {
+    if (!wants_copy(s, slots[i])) continue;
+    const auto* from = reinterpret_cast<const uint32_t*>(s.ring.descriptors + slots[i]);
+    auto* to = reinterpret_cast<uint32_t*>(&s.requests[slots[i]].descriptor);
+    s.fetches[wanted++] = {to, from, sizeof(sac_descriptor) / 4, 0};
+  }
+  if (wanted == 0) return;
+  env.fetch(s.fetches, wanted);
+  for (uint32_t i = 0; i < count; ++i) {
+    if (!wants_copy(s, slots[i])) continue;
+    Request& r = s.requests[slots[i]];
+    r.in_bounds = descriptor_in_bounds(s, slots[i], r.descriptor) ? 1 : 0;
+    r.copied = sac_doorbell_ticket(s.peers.rung[slots[i]]) + 1;
+  }
 }
 
 /// A slot rang a ticket that is new: let it wait, or refuse it.
-SAC_HD inline void accept(Scheduler& s, uint32_t slot, uint32_t ticket) {
+template <class Env>
+SAC_HD void accept(Scheduler& s, Env& env, uint32_t slot, uint32_t ticket) {
   Request& r = s.requests[slot];
-  copy_request(s, slot, ticket);
+  copy_requests(s, env, &slot, 1);  // unless that is done
   r.copied = 0;
   r.ticket = ticket;
   r.seat = kNone;
-  const bool stale = r.descriptor.device_epoch != load_relaxed(&s.ring.device->epoch);
+  const bool stale = r.descriptor.device_epoch != s.epoch;
   if (stale || r.in_bounds == 0) {
     ++s.stats.requests_rejected;
     publish_end(s, slot, stale ? SAC_FINISH_STALE_EPOCH : SAC_FINISH_INVALID, 0);
@@ -91,8 +112,7 @@ SAC_HD inline void accept(Scheduler& s, uint32_t slot, uint32_t ticket) {
   waiting_push(s, slot);
   ++s.stats.requests_accepted;
   s.ring.write_progress(slot, 0, 0);
-  s.ring.write_status(slot, sac_status_word(ticket, r.state, SAC_FINISH_NONE, 0));
-  s.published = 1;
+  post_status(s, slot, sac_status_word(ticket, r.state, SAC_FINISH_NONE, 0));
 }
 
 /// Ends a request before its time; a seated one is retired in this tick. False if it has ended
@@ -118,8 +138,8 @@ SAC_HD inline bool cancel(Scheduler& s, uint32_t slot) {
 SAC_HD inline bool rang_before(const Scheduler& s, uint32_t a, uint32_t b) {
   const uint32_t fa = s.ring.frontend_of(a), fb = s.ring.frontend_of(b);
   if (fa != fb) return fa < fb;
-  const uint64_t sa = load_relaxed(&s.ring.descriptors[a].sequence);
-  const uint64_t sb = load_relaxed(&s.ring.descriptors[b].sequence);
+  const uint64_t sa = s.requests[a].descriptor.sequence;
+  const uint64_t sb = s.requests[b].descriptor.sequence;
   return sa == sb ? a < b : static_cast<int64_t>(sa - sb) < 0;
 }
 
@@ -135,8 +155,8 @@ SAC_HD inline void sift_down(Scheduler& s, uint32_t root, uint32_t count) {
   }
 }
 
-/// Puts the slots found by a scan in order of arrival. Heapsort: in place, and n log n even when a
-/// hostile frontend chooses the sequences or changes them meanwhile.
+/// Puts slots in order of arrival. Heapsort: in place, and n log n even when a hostile frontend
+/// chooses the sequences.
 SAC_HD inline void order_by_arrival(Scheduler& s, uint32_t count) {
   for (uint32_t i = count / 2; i > 0; --i) sift_down(s, i - 1, count);
   for (uint32_t end = count; end > 1; --end) {
@@ -147,14 +167,10 @@ SAC_HD inline void order_by_arrival(Scheduler& s, uint32_t count) {
   }
 }
 
-/// A request of this slot waits or holds a seat; a new ticket must not be rung.
-SAC_HD inline bool is_busy(const Request& r) {
-  return r.state != SAC_STATE_EMPTY && r.state != SAC_STATE_DECODE_COMPLETED;
-}
-
 /// Acts upon a doorbell that changed: a new ticket, a cancel, or both at once.
-SAC_HD inline void answer_doorbell(Scheduler& s, uint32_t slot) {
-  const uint32_t rung = s.ring.doorbell(slot);
+template <class Env>
+SAC_HD void answer_doorbell(Scheduler& s, Env& env, uint32_t slot) {
+  const uint32_t rung = s.peers.rung[slot];
   const uint32_t ticket = sac_doorbell_ticket(rung);
   const bool is_new = ticket != sac_doorbell_ticket(s.seen[slot]);
   Request& r = s.requests[slot];
@@ -164,8 +180,8 @@ SAC_HD inline void answer_doorbell(Scheduler& s, uint32_t slot) {
     cancel(s, slot);
     if (r.seat != kNone) return;
   }
+  if (is_new) accept(s, env, slot, ticket);
   s.seen[slot] = rung;
-  if (is_new) accept(s, slot, ticket);
   if ((rung & SAC_DOORBELL_CANCEL) != 0) cancel(s, slot);
 }
 
@@ -180,12 +196,11 @@ SAC_HD inline bool reclaim_slots(Scheduler& s, uint32_t frontend) {
       done = false;
       continue;
     }
-    s.seen[slot] = s.ring.doorbell(slot);
+    s.seen[slot] = s.peers.rung[slot];
     r.state = SAC_STATE_EMPTY;
     r.ticket = sac_doorbell_ticket(s.seen[slot]);
-    s.ring.write_status(slot, sac_status_word(r.ticket, r.state, SAC_FINISH_NONE, 0));
+    post_status(s, slot, sac_status_word(r.ticket, r.state, SAC_FINISH_NONE, 0));
   }
-  s.published = 1;
   return done;
 }
 
@@ -200,10 +215,8 @@ SAC_HD inline void give_up(Scheduler& s, uint32_t frontend) {
 /// seats are retired between them.
 SAC_HD inline void watch_frontend(Scheduler& s, uint32_t frontend, uint64_t now_ns) {
   FrontendWatch& w = s.watch[frontend];
-  const sac_frontend_line& line = s.ring.frontends[frontend];
-  const uint64_t heartbeat = load_relaxed(&line.heartbeat);
-  // SYNC: acquire, with the frontend's release of its epoch when it joins.
-  const uint32_t epoch = load_acquire(&line.epoch);
+  const uint64_t heartbeat = s.peers.heartbeats[frontend];
+  const uint32_t epoch = s.peers.epochs[frontend];
   if (heartbeat != w.heartbeat) {
     w.heartbeat = heartbeat;
     w.changed_ns = now_ns;
@@ -213,6 +226,7 @@ SAC_HD inline void watch_frontend(Scheduler& s, uint32_t frontend, uint64_t now_
     if (!reclaim_slots(s, frontend)) return;
     // Its first heartbeat may come after its epoch: the time to give it up starts here.
     w = FrontendWatch{heartbeat, now_ns, epoch, 0, 0};
+    send_statuses(s);
     // SYNC: release, with the joining frontend's acquire of the ack: its slots read EMPTY.
     store_release(&s.ring.acks[frontend].epoch, epoch);
     return;
@@ -225,8 +239,7 @@ SAC_HD inline void watch_frontend(Scheduler& s, uint32_t frontend, uint64_t now_
 /// Slots whose frontend waits for an ack or was given up are left alone.
 SAC_HD inline bool is_served(const Scheduler& s, uint32_t slot) {
   const uint32_t frontend = s.ring.frontend_of(slot);
-  return s.watch[frontend].lost == 0 &&
-         s.watch[frontend].acked_epoch == load_relaxed(&s.ring.frontends[frontend].epoch);
+  return s.watch[frontend].lost == 0 && s.watch[frontend].acked_epoch == s.peers.epochs[frontend];
 }
 
 /// A doorbell waits for an answer. For hosts, which sleep when none does.
@@ -237,27 +250,47 @@ inline bool doorbell_pending(Scheduler& s) {
   return false;
 }
 
+template <class Env>
+SAC_HD uint32_t read_peers(Scheduler& s, Env& env) {
+  return env.read_peers(PeerReading{s.ring, &s.peers, s.seen}, s.changed);
+}
+
 /// The part of drain that may run beside a step: new requests are copied and checked. All
 /// decisions, also the order of arrival, are left to the tick, so that overlapping changes none.
 template <class Env>
-SAC_HD void scan_beside_step(Scheduler& s, Env& env) {
-  const uint32_t found = env.scan(s.ring.doorbells, s.seen, s.limits.num_slots, s.changed);
-  for (uint32_t i = 0; i < found; ++i) {
-    const uint32_t slot = s.changed[i];
-    const uint32_t ticket = sac_doorbell_ticket(s.ring.doorbell(slot));
-    const Request& r = s.requests[slot];
-    if (!is_busy(r) && ticket != sac_doorbell_ticket(s.seen[slot])) copy_request(s, slot, ticket);
-  }
+SAC_HD void read_beside_step(Scheduler& s, Env& env) {
+  s.ahead.at_ns = env.now_ns();
+  s.ahead.found = read_peers(s, env);
+  copy_requests(s, env, s.changed, s.ahead.found);
+}
+
+/// What was read beside the last step, where the environment takes that for what it would read now:
+/// then no trip to the ring lies between two steps. Each reading is used once.
+template <class Env>
+SAC_HD uint32_t read_for_tick(Scheduler& s, Env& env) {
+  const ReadAhead ahead = s.ahead;
+  s.ahead = ReadAhead{};
+  return env.takes(ahead) ? ahead.found : read_peers(s, env);
+}
+
+/// A frontend has begun a new life that was not acknowledged yet.
+SAC_HD inline bool any_rejoined(const Scheduler& s) {
+  for (uint32_t f = 0; f < s.ring.num_frontends; ++f)
+    if (s.peers.epochs[f] != s.watch[f].acked_epoch) return true;
+  return false;
 }
 
 template <class Env>
 SAC_HD void drain(Scheduler& s, Env& env) {
+  uint32_t found = read_for_tick(s, env);
+  // The doorbells of its earlier lives are certain only in a reading that follows the epoch's.
+  if (any_rejoined(s)) found = read_peers(s, env);
   for (uint32_t f = 0; f < s.ring.num_frontends; ++f) watch_frontend(s, f, s.tick_ns);
-  const uint32_t found = env.scan(s.ring.doorbells, s.seen, s.limits.num_slots, s.changed);
   if (found == 0) return;
+  copy_requests(s, env, s.changed, found);
   order_by_arrival(s, found);
   for (uint32_t i = 0; i < found; ++i)
-    if (is_served(s, s.changed[i])) answer_doorbell(s, s.changed[i]);
+    if (is_served(s, s.changed[i])) answer_doorbell(s, env, s.changed[i]);
 }
 
 }  // namespace saccade

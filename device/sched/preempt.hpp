@@ -7,7 +7,7 @@ namespace saccade {
 /// Records that may still be written before the reader must take some. A cursor that claims more
 /// than was written, or lags by more than the ring holds, is not believed: no room.
 SAC_HD inline uint32_t reader_room(const Scheduler& s, const Seat& seat) {
-  const uint32_t unread = seat.num_records - s.ring.cursor(seat.slot);
+  const uint32_t unread = seat.num_records - s.peers.cursors[&seat - s.seats];
   return unread <= seat.capacity ? seat.capacity - unread : 0;
 }
 
@@ -46,9 +46,8 @@ SAC_HD inline void preempt(Scheduler& s, uint32_t seat_index) {
     s.log.add(s.tick, Decision::kPreempt, seat.slot, freed);
   }
   s.ring.write_progress(seat.slot, 0, 0);
-  s.ring.write_status(seat.slot,
-                      sac_status_word(seat.ticket, seat.state, SAC_FINISH_NONE, seat.num_records));
-  s.published = 1;
+  post_status(s, seat.slot,
+              sac_status_word(seat.ticket, seat.state, SAC_FINISH_NONE, seat.num_records));
 }
 
 /// Takes the blocks of the youngest request whose reader is behind, whatever its age: a slow reader

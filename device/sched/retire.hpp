@@ -35,11 +35,10 @@ SAC_HD inline void publish_seat_end(Scheduler& s, Seat& seat) {
   seat.state = SAC_STATE_DECODE_COMPLETED;
   s.requests[seat.slot].state = seat.state;
   s.ring.write_progress(seat.slot, seat.num_computed, 0);
-  s.ring.write_status(seat.slot,
-                      sac_status_word(seat.ticket, seat.state, seat.finish, seat.num_records));
+  post_status(s, seat.slot,
+              sac_status_word(seat.ticket, seat.state, seat.finish, seat.num_records));
   s.log.add(s.tick, Decision::kFinish, seat.slot, seat.finish);
   ++s.stats.requests_finished;
-  s.published = 1;
 }
 
 SAC_HD inline void retire_seat(Scheduler& s, uint32_t seat_index) {
@@ -49,6 +48,7 @@ SAC_HD inline void retire_seat(Scheduler& s, uint32_t seat_index) {
   release_host_blocks(s, seat_index, 0);
   s.log.add(s.tick, Decision::kRetire, seat.slot, freed);
   s.requests[seat.slot].seat = kNone;
+  s.peers.seat_slots[seat_index] = kNoSlotOfSeat;
   s.free_seats[s.num_free_seats++] = seat_index;
 }
 

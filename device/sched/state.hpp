@@ -4,7 +4,8 @@
 #include "kv/block_pool.hpp"
 #include "platform/hd.hpp"
 #include "platform/layout.hpp"
-#include "ring/ring_view.hpp"
+#include "ring/outbox.hpp"
+#include "ring/peers.hpp"
 #include "sched/decision_log.hpp"
 #include "sched/policy/policy.hpp"
 #include "sched/step.hpp"
@@ -113,10 +114,18 @@ enum class Idle : uint32_t {
   kForCopies = 3,
 };
 
-/// What one tick does to the world outside, made explicit: the step it launches.
+/// What one tick does to the world outside, made explicit: the step it launches, and what it tells
+/// frontends of their requests.
 struct Effects {
   StepBatch batch;
   StepSeq* seqs;  // [num_seats]
+  Outbox statuses;
+};
+
+/// A reading of the peers that was made beside a step.
+struct ReadAhead {
+  uint64_t at_ns;  // when it began; 0: there is none
+  uint32_t found;  // slots in `changed`
 };
 
 struct Scheduler {
@@ -125,9 +134,17 @@ struct Scheduler {
   SeatTables tables;  // read-only view of the arrays below, for the step
   StepOutputs outputs;
 
+  // What the device has said of itself; nothing of it is read back from the ring.
+  uint64_t heartbeat;
+  uint32_t epoch;
+  uint32_t publish_count;
+
   // Slots.
+  Peers peers;        // what frontends wrote, as read in this tick
   uint32_t* seen;     // [num_slots]: doorbell word acted upon
-  uint32_t* changed;  // [num_slots]: scratch of the scan
+  uint32_t* changed;  // [num_slots]: slots whose doorbell differs from that, by the last reading
+  ReadAhead ahead;
+  Fetch* fetches;     // [num_slots]: scratch
   Request* requests;  // [num_slots]
   uint32_t waiting_head;
   uint32_t waiting_tail;
@@ -204,6 +221,13 @@ inline void lay_out(BlockPool& pool, uint32_t blocks, Layout& at) {
   pool.states = at.take<BlockState>(blocks);
 }
 
+/// Tells the frontend of a slot where its request is, with the next send_statuses.
+SAC_HD inline void post_status(Scheduler& s, uint32_t slot, uint64_t word) {
+  post(s.ring, s.effects.statuses, slot, word);
+  s.published = 1;
+}
+SAC_HD inline void send_statuses(Scheduler& s) { send(s.ring, s.effects.statuses); }
+
 /// Hands out every array of `s` from `at`; call with a measuring Layout first. Limits must be set.
 /// Host only, also for memory of a device: spans are computed, not touched.
 inline void lay_out(Scheduler& s, Layout& at) {
@@ -211,6 +235,11 @@ inline void lay_out(Scheduler& s, Layout& at) {
   const size_t seats = l.num_seats;
   s.seen = at.take<uint32_t>(l.num_slots);
   s.changed = at.take<uint32_t>(l.num_slots);
+  s.fetches = at.take<Fetch>(l.num_slots);
+  s.peers.rung = at.take<uint32_t>(l.num_slots);
+  s.peers.cursors = at.take<uint32_t>(seats);
+  s.peers.seat_slots = at.take<uint32_t>(seats);
+  s.effects.statuses.writes = at.take<StatusWrite>(l.num_slots);
   s.requests = at.take<Request>(l.num_slots);
   s.seats = at.take<Seat>(seats);
   s.wishes = at.take<Wishes>(seats);
@@ -247,7 +276,13 @@ SAC_HD inline void reset(Scheduler& s, const uint32_t* eos_ids) {
   for (uint32_t i = 0; i < l.num_seats; ++i) {
     s.seats[i] = Seat{};
     s.free_seats[i] = l.num_seats - 1 - i;
+    s.peers.seat_slots[i] = kNoSlotOfSeat;
+    s.peers.cursors[i] = 0;
   }
+  s.peers.num_seats = l.num_seats;
+  s.ahead = ReadAhead{};
+  s.effects.statuses.capacity = l.num_slots;
+  s.effects.statuses.count = 0;
   s.num_free_seats = l.num_seats;
   s.num_running = 0;
   s.waiting_head = s.waiting_tail = kNone;

@@ -6,11 +6,12 @@
 // Engine: what copies KV blocks between the tiers (kv/copies.hpp).
 // Step: launch(const StepBatch&), wait(), and done_ns(), when the last step's results stood by the
 // environment's clock (0: not known apart from the return of wait). Env: now_ns(), notify_publish()
-// (wakes sleeping readers, never blocks), scan(doorbells, seen, num_slots, changed) (as
-// scan_changed, with whatever threads there are), kHostActs, which says whether the tick runs on a
-// host that a device waits for, and kOverlap, which says whether new requests are copied and
-// checked while the step runs. Without it this is the readable specification; with it the same
-// decisions are made, and less is left to do between two steps.
+// (wakes sleeping readers, never blocks), read_peers(reading, changed) and fetch(fetches, count)
+// (as those of ring/peers.hpp, with whatever threads there are), takes(ahead) (is that reading as
+// good as one made now), kHostActs, which says whether the
+// tick runs on a host that a device waits for, and kOverlap, which says whether new requests are
+// copied and checked while the step runs. Without it this is the readable specification; with it
+// the same decisions are made, and less is left to do between two steps.
 #pragma once
 #include "sched/admit.hpp"
 #include "sched/batch.hpp"
@@ -29,22 +30,28 @@ namespace saccade {
 SAC_HD inline void join_ring(Scheduler& s, const RingView& ring, uint64_t now_ns) {
   s.ring = ring;
   store_relaxed(&ring.device->phase, SAC_PHASE_LOADING);
+  s.epoch = load_relaxed(&ring.device->epoch) + 1;
+  s.heartbeat = load_relaxed(&ring.device->heartbeat);
+  s.publish_count = load_relaxed(&ring.device->publish_count);
   // SYNC: release; requests that read the epoch before this point carry the old one and are
   // refused.
-  store_release(&ring.device->epoch, load_relaxed(&ring.device->epoch) + 1);
+  store_release(&ring.device->epoch, s.epoch);
   fence_seq_cst();
   for (uint32_t slot = 0; slot < ring.num_slots; ++slot) {
-    s.seen[slot] = ring.doorbell(slot);
+    s.seen[slot] = s.peers.rung[slot] = load_acquire(ring.doorbells + slot);
     Request& r = s.requests[slot];
     r = Request{};
     r.ticket = sac_doorbell_ticket(s.seen[slot]);
     r.seat = kNone;
     ring.write_progress(slot, 0, 0);
-    ring.write_status(slot, sac_status_word(r.ticket, SAC_STATE_EMPTY, SAC_FINISH_NONE, 0));
+    post_status(s, slot, sac_status_word(r.ticket, SAC_STATE_EMPTY, SAC_FINISH_NONE, 0));
   }
+  send_statuses(s);
   for (uint32_t f = 0; f < ring.num_frontends; ++f) {
     const uint32_t epoch = load_acquire(&ring.frontends[f].epoch);
-    s.watch[f] = FrontendWatch{load_relaxed(&ring.frontends[f].heartbeat), now_ns, epoch, 0, 0};
+    s.peers.epochs[f] = epoch;
+    s.peers.heartbeats[f] = load_relaxed(&ring.frontends[f].heartbeat);
+    s.watch[f] = FrontendWatch{s.peers.heartbeats[f], now_ns, epoch, 0, 0};
     // SYNC: release, with the joining frontend's acquire: the statuses above are visible.
     store_release(&ring.acks[f].epoch, epoch);
   }
@@ -96,18 +103,19 @@ template <class Engine, class Env>
 SAC_HD_INLINE uint32_t begin_tick(Scheduler& s, Engine& engine, Env& env) {
   ++s.tick;
   s.tick_ns = env.now_ns();
-  store_relaxed(&s.ring.device->heartbeat, load_relaxed(&s.ring.device->heartbeat) + 1);
+  store_relaxed(&s.ring.device->heartbeat, ++s.heartbeat);
   settle(s, engine);
   drain(s, env);
   retire(s);
   if (s.limits.policy == Policy::kFcfs) {
-    admit(s);
+    admit(s, env);
   } else {
-    choose(s);
+    choose(s, env);
   }
   rotate(s);
   copy_ahead(s);
   batch(s);
+  send_statuses(s);
   if (!s.copies.idle()) engine.submit(s.copies.down, s.copies.up);
   if (s.effects.batch.num_seqs == 0) stay_idle(s);
   return s.effects.batch.num_seqs;
@@ -136,10 +144,12 @@ SAC_HD void take_results(Scheduler& s, uint64_t done_ns, const Env& env) {
 template <class Env>
 SAC_HD void end_tick(Scheduler& s, Env& env) {
   publish_stats(s);
+  // SYNC: release; a reader that sees the new count, or a host that sees the tick done, sees every
+  // status written before.
+  fence_release();
   if (s.published == 0) return;
   s.published = 0;
-  // SYNC: release; a reader that sees the new count sees every status written before it.
-  store_release(&s.ring.device->publish_count, load_relaxed(&s.ring.device->publish_count) + 1);
+  store_relaxed(&s.ring.device->publish_count, ++s.publish_count);
   env.notify_publish();
 }
 
@@ -151,7 +161,7 @@ SAC_HD uint32_t tick(Scheduler& s, Step& step, Engine& engine, Env& env) {
   if (num_seqs != 0) {
     note_launch(s, env);
     step.launch(s.effects.batch);
-    if (Env::kOverlap) scan_beside_step(s, env);
+    if (Env::kOverlap) read_beside_step(s, env);
     step.wait();
     take_results(s, step.done_ns(), env);
   }

@@ -41,7 +41,7 @@ VirtualRun::VirtualRun(const sac_device_config& device, const sac_sim_config& co
   go_ready(s_);
   // A frontend may ring once its epoch is acknowledged: one tick without work.
   ring_.join();
-  VirtualEnv env{clock_ns_, rung_};
+  VirtualEnv env(clock_ns_, rung_);
   tick(s_, step_, copies_, env);
   uint64_t tokens = 0;
   for (uint64_t i = 0; i < num_requests; ++i) {
@@ -61,7 +61,7 @@ sac_sim_result VirtualRun::run(uint64_t limit_ns) {
 bool VirtualRun::advance() {
   submit_due();
   ring_.beat();
-  VirtualEnv env{clock_ns_, rung_};
+  VirtualEnv env(clock_ns_, rung_);
   const uint32_t num_seqs = tick(s_, step_, copies_, env);
   // Who came during the step found the slots of those that it ended still taken.
   submit_due();

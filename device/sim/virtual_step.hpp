@@ -2,7 +2,7 @@
 // cost model says, and everything else takes no time.
 #pragma once
 #include "kv/copies.hpp"
-#include "platform/scan.hpp"
+#include "ring/peers.hpp"
 #include "sched/null_step.hpp"
 #include "sim/cost_model.hpp"
 #include "sim/host_model.hpp"
@@ -10,19 +10,23 @@
 
 namespace saccade::sim {
 
-struct VirtualEnv {
+struct VirtualEnv : ReadsAlone {
   static constexpr bool kOverlap = false;  // decides alike, and there is no time to win
   static constexpr bool kHostActs = true;
   const uint64_t& clock_ns;
-  bool& rung;  // a doorbell has changed since the last scan
+  bool& rung;  // a doorbell has changed since the last reading
 
+  VirtualEnv(const uint64_t& clock, bool& has_rung) : clock_ns(clock), rung(has_rung) {}
   uint64_t now_ns() const { return clock_ns; }
   void notify_publish() const {}
-  uint32_t scan(const uint32_t* doorbells, const uint32_t* seen, uint32_t num_slots,
-                uint32_t* changed) const {
-    if (!rung) return 0;
+  bool takes(const ReadAhead&) const { return false; }
+  uint32_t read_peers(const PeerReading& reading, uint32_t* changed) const {
+    if (!rung) {
+      read_lines_alone(reading);
+      return 0;
+    }
     rung = false;
-    return scan_changed(doorbells, seen, num_slots, changed);
+    return read_peers_alone(reading, changed);
   }
 };
 

@@ -13,17 +13,15 @@
 namespace saccade::test {
 
 template <bool kOverlapped>
-struct TestEnv {
+struct TestEnv : ReadsAlone {
   static constexpr bool kOverlap = kOverlapped;
   static constexpr bool kHostActs = true;
   const uint64_t& ns;  // the test may move it while a step runs
   uint32_t notified = 0;
+  explicit TestEnv(const uint64_t& now) : ns(now) {}
   uint64_t now_ns() const { return ns; }
   void notify_publish() { ++notified; }
-  uint32_t scan(const uint32_t* doorbells, const uint32_t* seen, uint32_t num_slots,
-                uint32_t* changed) const {
-    return scan_changed(doorbells, seen, num_slots, changed);
-  }
+  bool takes(const ReadAhead&) const { return false; }
 };
 
 /// The null step with a hook that runs where a real step would be computing.

@@ -26,7 +26,7 @@ struct GraphConditions {
 struct RoundLead {
   const Life& life;
   GraphConditions conditions;
-  __device__ __forceinline__ void operator()(ScanBoard& board, BlockCrew& crew) {
+  __device__ __forceinline__ void operator()(TeamBoard& board, BlockCrew& crew) {
     lead_round(life, board, crew, conditions);
   }
 };

@@ -24,10 +24,10 @@ namespace saccade {
 
 /// The leader's part of one round.
 template <class Crew, class Conditions>
-SAC_HD_INLINE void lead_round(const Life& life, ScanBoard& board, Crew& crew,
+SAC_HD_INLINE void lead_round(const Life& life, TeamBoard& board, Crew& crew,
                               Conditions& conditions) {
   LifeState& st = *life.state;
-  TeamEnv<false, Crew> env{board, crew};
+  TeamEnv<false, Crew> env{life, board, crew};
   if (st.resume == Resume::kBirth) begin_life(life);
   crew.set_tick(st.scheduler.tick);
   if (st.resume == Resume::kResults) {

@@ -33,7 +33,7 @@ template <bool kOverlapped>
 struct WindowLead {
   const Life& life;
   DeviceGraphs graphs;
-  __device__ __forceinline__ void operator()(ScanBoard& board, BlockCrew& crew) {
+  __device__ __forceinline__ void operator()(TeamBoard& board, BlockCrew& crew) {
     lead_window<kOverlapped>(life, board, crew, graphs);
   }
 };

@@ -32,27 +32,23 @@ struct Fired {
   uint32_t error;  // of the CUDA runtime, when failed
 };
 
-/// Waits for the results of the step that runs. False: they did not come within the budget.
-template <class Crew>
-SAC_HD bool await_step(const Life& life, Crew& crew) {
-  const uint64_t step = life.state->scheduler.effects.batch.step;
+/// Waits for the results of the step that runs, and reads the ring meanwhile. False: they did not
+/// come within the budget.
+template <class Env, class Crew>
+SAC_HD bool await_step(const Life& life, Env& env, Crew& crew) {
+  Scheduler& s = life.state->scheduler;
+  const uint64_t step = s.effects.batch.step;
   const uint64_t begin_ns = monotonic_ns();
-  for (;;) {
+  while (!crew.failed()) {
+    const uint64_t now_ns = monotonic_ns();
+    if (Env::kOverlap && now_ns - s.ahead.at_ns >= kReadIntervalNs) read_beside_step(s, env);
     // SYNC: acquire, with the release of signal_step: the step's results are visible.
     const uint64_t done = load_acquire(&life.state->line.done);
     if (done == step) return true;
-    const uint64_t waited_ns = monotonic_ns() - begin_ns;
-    if (waited_ns <= budget_ns(WaitSite::kStepDone)) continue;
-    crew.report(WaitSite::kStepDone, crew.rank(), step, done, waited_ns);
-    return false;
+    if (now_ns - begin_ns <= budget_ns(WaitSite::kStepDone)) continue;
+    crew.report(WaitSite::kStepDone, crew.rank(), step, done, now_ns - begin_ns);
   }
-}
-
-/// One step: its launch, what is done beside it, its results.
-template <class Env, class Crew>
-SAC_HD void run_fired_step(const Life& life, Env& env, Crew& crew) {
-  if (Env::kOverlap) scan_beside_step(life.state->scheduler, env);
-  if (!crew.failed() && await_step(life, crew)) finish_step(life, env);
+  return false;
 }
 
 /// Launches steps until the window is used up (true: the scheduler must be launched again) or the
@@ -67,7 +63,7 @@ SAC_HD_INLINE bool fire_steps(const Life& life, Env& env, Crew& crew, Graphs& gr
     begin_step(life, env);
     const Fired fired = graphs.fire(graph_of(life), step);
     if (fired.outcome == Fired::kLaunched) {
-      run_fired_step(life, env, crew);
+      if (await_step(life, env, crew)) finish_step(life, env);
       continue;
     }
     st.resume = Resume::kLaunch;
@@ -81,9 +77,9 @@ SAC_HD_INLINE bool fire_steps(const Life& life, Env& env, Crew& crew, Graphs& gr
 
 /// The leader's part of one execution of the scheduler's graph.
 template <bool kOverlapped, class Crew, class Graphs>
-SAC_HD_INLINE void lead_window(const Life& life, ScanBoard& board, Crew& crew, Graphs& graphs) {
+SAC_HD_INLINE void lead_window(const Life& life, TeamBoard& board, Crew& crew, Graphs& graphs) {
   LifeState& st = *life.state;
-  TeamEnv<kOverlapped, Crew> env{board, crew};
+  TeamEnv<kOverlapped, Crew> env{life, board, crew};
   if (st.resume == Resume::kBirth) begin_life(life);
   const bool again = fire_steps(life, env, crew, graphs);
   dismiss(board, crew);

@@ -1,0 +1,196 @@
+// A team that reads the ring for the tick: a leader, which runs the tick, and members that wait for
+// its orders. The tick stays one logical thread: members touch nothing but the board and what the
+// order names, and only between two meetings.
+//
+//   leader:  writes the order   meet             meet   goes on with what was read
+//   member:                     meet   its share meet
+//
+// Crew: rank() (0 .. size() - 1 of a member), size() (members, without the leader, at most
+// kMaxTeam), width() and lane() (threads of a member, and which of them this is), meet(site)
+// (returns when the leader and all members have come, false when the budget of the site ran out),
+// look(doorbells) and note(granule, seen, rung) (one granule: reading apart from comparing, so that
+// many reads are on their way at once; note returns the mask of changed doorbells and writes their
+// words to rung), any(bool), most(word) (over the threads of a member), is_scribe() (true for the
+// one thread of a member that writes). A member is a warp on a GPU and a thread on a host.
+#pragma once
+#include "platform/bits.hpp"
+#include "platform/wait_site.hpp"
+#include "ring/peers.hpp"
+
+namespace saccade {
+
+inline constexpr uint32_t kMaxTeam = 16;
+inline constexpr uint32_t kMaxGranules = SAC_MAX_SLOTS / SAC_SLOT_GRANULE;
+/// Granules whose doorbells a member reads before it compares the first: with 7 members, one round
+/// trip to the memory of the ring for 4096 slots.
+inline constexpr uint32_t kLooks = 19;
+static_assert(7 * kLooks >= kMaxGranules);
+/// Cursors that each thread asks for before it compares the first: 448 seats in the same trip.
+inline constexpr uint32_t kCursorsAhead = 2;
+/// Words of a fetch that each thread has on their way at once.
+inline constexpr uint32_t kFetchAhead = 8;
+
+enum class TeamOrder : uint32_t {
+  kDismissed = 0,  // members leave
+  kRead = 1,       // a PeerReading
+  kFetch = 2,      // Fetches
+};
+
+/// Where the team meets; in shared memory on a GPU. Writer of the order: leader. Writer of found[r]
+/// and of every size()-th mask from r on: member r.
+struct TeamBoard {
+  TeamOrder order;
+  PeerReading reading;
+  const uint64_t* word_at;  // read along by the first thread; null: none
+  uint64_t word;
+  Fetch* fetches;
+  uint32_t num_fetches;
+  uint32_t found[kMaxTeam];      // all masks of a member, or-ed
+  uint32_t masks[kMaxGranules];  // bit i of mask g: slot 32 * g + i changed
+};
+
+/// Compares the doorbells of a member's granules; all masks or-ed. `meanwhile` runs when the first
+/// of them are on their way.
+template <class Crew, class Meanwhile>
+SAC_HD_INLINE uint32_t read_doorbells(TeamBoard& board, Crew& crew, Meanwhile meanwhile) {
+  const PeerReading& r = board.reading;
+  const uint32_t num_granules = r.ring.num_slots / SAC_SLOT_GRANULE;
+  uint32_t found = 0;
+  bool begun = false;
+  for (uint32_t first = crew.rank(); first < num_granules || !begun;
+       first += kLooks * crew.size()) {
+    typename Crew::Granule looks[kLooks] = {};
+    for (uint32_t i = 0; i < kLooks; ++i) {
+      const uint32_t granule = first + i * crew.size();
+      if (granule < num_granules)
+        looks[i] = crew.look(r.ring.doorbells + granule * SAC_SLOT_GRANULE);
+    }
+    if (!begun) meanwhile();
+    begun = true;
+    for (uint32_t i = 0; i < kLooks; ++i) {
+      const uint32_t granule = first + i * crew.size();
+      if (granule >= num_granules) break;
+      const uint32_t slot = granule * SAC_SLOT_GRANULE;
+      const uint32_t mask = crew.note(looks[i], r.seen + slot, r.peers->rung + slot);
+      found |= mask;
+      if (crew.is_scribe()) board.masks[granule] = mask;
+    }
+  }
+  return found;
+}
+
+/// A member's share of a reading.
+template <class Crew>
+SAC_HD void read_share(TeamBoard& board, Crew& crew) {
+  const PeerReading& r = board.reading;
+  const uint32_t thread = crew.rank() * crew.width() + crew.lane();
+  const uint32_t threads = crew.size() * crew.width();
+  Look cursors[kCursorsAhead];
+  for (uint32_t i = 0; i < kCursorsAhead; ++i) cursors[i] = look_at_cursor(r, thread + i * threads);
+  bool moved = false;
+  const uint32_t found = read_doorbells(board, crew, [&] {
+    for (uint32_t f = thread; f < r.ring.num_frontends; f += threads) moved |= read_frontend(r, f);
+    if (thread == 0 && board.word_at != nullptr) {
+      const uint64_t word = load_relaxed(board.word_at);
+      moved |= word != board.word;
+      board.word = word;
+    }
+    for (uint32_t i = 0; i < kCursorsAhead; ++i) moved |= note_cursor(r, cursors[i]);
+  });
+  for (uint32_t seat = thread + kCursorsAhead * threads; seat < r.peers->num_seats; seat += threads)
+    moved |= note_cursor(r, look_at_cursor(r, seat));
+  if (crew.is_scribe()) board.found[crew.rank()] = found;
+  // SYNC: acquire, as in read_peers_alone; where nothing moved, nothing new is ordered.
+  if (crew.any(moved || found != 0)) fence_acquire();
+}
+
+/// A member's share of a span: every size()-th piece from its rank on.
+template <class Crew>
+SAC_HD uint32_t fetch_pieces(const Fetch& f, uint32_t first_piece, Crew& crew) {
+  const uint32_t piece_words = crew.width() * kFetchAhead;
+  const uint32_t skip = (crew.rank() + crew.size() - first_piece % crew.size()) % crew.size();
+  uint32_t most = 0;
+  for (uint32_t begin = skip * piece_words; begin < f.words; begin += crew.size() * piece_words) {
+    uint32_t words[kFetchAhead] = {};
+    for (uint32_t i = 0; i < kFetchAhead; ++i) {
+      const uint32_t w = begin + i * crew.width() + crew.lane();
+      if (w < f.words) words[i] = load_relaxed(f.from + w);
+    }
+    for (uint32_t i = 0; i < kFetchAhead; ++i) {
+      const uint32_t w = begin + i * crew.width() + crew.lane();
+      if (w < f.words) f.to[w] = words[i];
+      most = max_u32(most, words[i]);
+    }
+  }
+  return most;
+}
+
+/// Pieces are numbered through all fetches, so that many short ones are shared out as well.
+template <class Crew>
+SAC_HD void fetch_share(TeamBoard& board, Crew& crew) {
+  uint32_t piece = 0;
+  for (uint32_t i = 0; i < board.num_fetches; ++i) {
+    Fetch& f = board.fetches[i];
+    const uint32_t most = crew.most(fetch_pieces(f, piece, crew));
+    if (crew.is_scribe() && most != 0) raise_to(&f.most, most);
+    piece += ceil_div(f.words, crew.width() * kFetchAhead);
+  }
+}
+
+/// A member's life: takes orders until it is dismissed or a wait runs out.
+template <class Crew>
+SAC_HD void serve_team(TeamBoard& board, Crew& crew) {
+  while (crew.meet(WaitSite::kTeamOrder) && board.order != TeamOrder::kDismissed) {
+    if (board.order == TeamOrder::kRead) {
+      read_share(board, crew);
+    } else {
+      fetch_share(board, crew);
+    }
+    if (!crew.meet(WaitSite::kTeamDone)) return;
+  }
+}
+
+/// Has an order carried out. False when the team did not come; the crew then says so by itself.
+template <class Crew>
+SAC_HD bool lead(TeamBoard& board, Crew& crew, TeamOrder order) {
+  board.order = order;
+  return crew.meet(WaitSite::kTeamTaken) && crew.meet(WaitSite::kTeamDone);
+}
+
+/// Writes to `changed` the slots that the masks name, lowest first; returns how many.
+SAC_HD inline uint32_t gather_masks(const TeamBoard& board, uint32_t* changed) {
+  uint32_t count = 0;
+  for (uint32_t g = 0; g < board.reading.ring.num_slots / SAC_SLOT_GRANULE; ++g)
+    for (uint32_t mask = board.masks[g]; mask != 0; mask &= mask - 1)
+      changed[count++] = g * SAC_SLOT_GRANULE + lowest_bit(mask);
+  return count;
+}
+
+/// As read_peers_alone, by the team. Finds nothing when the team did not come.
+template <class Crew>
+SAC_HD uint32_t read_peers_by_team(TeamBoard& board, Crew& crew, const PeerReading& reading,
+                                   uint32_t* changed) {
+  board.reading = reading;
+  if (!lead(board, crew, TeamOrder::kRead)) return 0;
+  uint32_t any = 0;
+  for (uint32_t rank = 0; rank < crew.size(); ++rank) any |= board.found[rank];
+  return any == 0 ? 0 : gather_masks(board, changed);
+}
+
+/// As fetch_alone, by the team.
+template <class Crew>
+SAC_HD void fetch_by_team(TeamBoard& board, Crew& crew, Fetch* fetches, uint32_t count) {
+  for (uint32_t i = 0; i < count; ++i) fetches[i].most = 0;
+  board.fetches = fetches;
+  board.num_fetches = count;
+  lead(board, crew, TeamOrder::kFetch);
+}
+
+/// Lets the members go; the leader must not give orders afterwards.
+template <class Crew>
+SAC_HD void dismiss(TeamBoard& board, Crew& crew) {
+  board.order = TeamOrder::kDismissed;
+  crew.meet(WaitSite::kTeamTaken);
+}
+
+}  // namespace saccade
