@@ -2,11 +2,11 @@
 // are members. The other lanes of the first warp have nothing to do and leave at once, so that the
 // tick never runs in a warp whose lanes must come together again.
 #pragma once
-#include <cuda/barrier>
-#include <cuda/std/chrono>
+#include <cuda/atomic>
 
 #include "cuda/control.hpp"
-#include "cuda/live.hpp"
+#include "cuda/cuda_memory.hpp"
+#include "cuda/residence.hpp"
 
 namespace saccade {
 
@@ -16,12 +16,10 @@ inline constexpr uint32_t kBlockThreads = 256;
 inline constexpr uint32_t kMembers = kBlockThreads / kWarp - 1;
 static_assert(kMembers <= kMaxTeam && kMembers * kLooks >= kMaxGranules);
 
-using BlockBarrier = cuda::barrier<cuda::thread_scope_block>;
-
 /// The team's shared memory.
 struct BlockShared {
-  alignas(BlockBarrier) unsigned char barrier[sizeof(BlockBarrier)];
   TeamBoard board;
+  uint32_t arrived;                // arrivals at all meetings so far, modulo 2^32
   uint32_t reached[kMembers + 1];  // meetings that each rank has come to; [kMembers]: the leader
   uint32_t crashed;                // 1: a crash record is being written or stands
   uint64_t tick;
@@ -29,11 +27,15 @@ struct BlockShared {
 
 class BlockCrew {
  public:
-  using Granule = uint32_t;  // a lane's doorbell
+  /// A lane's doorbell.
+  struct Granule {
+    uint32_t now;
+    uint32_t seen;
+  };
 
   /// By the first thread, before the others use it.
   __device__ static void prepare(BlockShared& shared) {
-    init(reinterpret_cast<BlockBarrier*>(shared.barrier), kMembers + 1);
+    shared.arrived = 0;
     for (uint32_t r = 0; r <= kMembers; ++r) shared.reached[r] = 0;
     shared.crashed = 0;
     shared.tick = 0;
@@ -53,12 +55,12 @@ class BlockCrew {
   __device__ void set_tick(uint64_t tick) { shared_.tick = tick; }
   __device__ void nap() const { __nanosleep(kNapNs); }
 
-  __device__ Granule look(const uint32_t* doorbells) const {
-    return load_relaxed(doorbells + lane_);
+  __device__ Granule look(const uint32_t* doorbells, const uint32_t* seen) const {
+    return {load_relaxed(doorbells + lane_), seen[lane_]};
   }
-  __device__ uint32_t note(Granule rung_now, const uint32_t* seen, uint32_t* rung) const {
-    const bool changed = rung_now != seen[lane_];
-    if (changed) rung[lane_] = rung_now;
+  __device__ uint32_t note(const Granule& granule, uint32_t* rung) const {
+    const bool changed = granule.now != granule.seen;
+    if (changed) rung[lane_] = granule.now;
     return __ballot_sync(kAllLanes, changed);
   }
   __device__ bool any(bool here) const { return __any_sync(kAllLanes, here); }
@@ -93,16 +95,19 @@ class BlockCrew {
   static constexpr unsigned kAllLanes = 0xffffffffu;
   static constexpr unsigned kNapNs = 200;  // an idle device leaves the bus to others meanwhile
 
+  /// A counter that all raise and all watch: in shared memory that takes a fraction of what the
+  /// library's barrier takes to wake a warp that it has suspended.
   __device__ bool arrive(WaitSite site) {
-    auto& barrier = *reinterpret_cast<BlockBarrier*>(shared_.barrier);
+    using Arrivals = cuda::atomic_ref<uint32_t, cuda::thread_scope_block>;
+    const Arrivals arrived(shared_.arrived);
     const uint32_t meeting = ++meetings_;
     store_relaxed(&shared_.reached[rank_], meeting);
     const uint64_t begin_ns = monotonic_ns();
-    (void)barrier.arrive();
-    // The wait of no duration suspends the warp for as long as the hardware likes; the budget is
-    // ours, because the library's timed wait uses an elapsed time that it has not read yet (sm_90).
-    const bool parity = (meeting - 1) % 2 != 0;  // of the phase that this meeting ends
-    while (!barrier.try_wait_parity_for(parity, cuda::std::chrono::nanoseconds(0))) {
+    // SYNC: release and acquire within the block, with everyone who meets: what each wrote before
+    // is visible to all after.
+    arrived.fetch_add(1, cuda::memory_order_release);
+    const uint32_t all = meeting * (kMembers + 1);
+    while (static_cast<int32_t>(arrived.load(cuda::memory_order_acquire) - all) < 0) {
       if (monotonic_ns() - begin_ns <= budget_ns(site)) continue;
       return miss(site, meeting, monotonic_ns() - begin_ns);
     }
@@ -125,6 +130,18 @@ class BlockCrew {
   uint32_t meetings_ = 0;
   bool failed_ = false;
 };
+
+/// The block's dynamic shared memory.
+__device__ inline OwnMemory& own_memory() {
+  extern __shared__ __align__(16) unsigned char own_words[];
+  return *reinterpret_cast<OwnMemory*>(own_words);
+}
+/// Before `kernel` is launched with more of it than every kernel may have.
+inline void allow_own_memory(const void* kernel) {
+  require(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                               static_cast<int>(kMostOwnBytes)),
+          "cudaFuncSetAttribute");
+}
 
 /// Sets the team up and lets everyone do his part: `lead_with(board, crew)` runs on the first
 /// thread. All threads of the block must call it.

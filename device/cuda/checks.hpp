@@ -111,9 +111,9 @@ void check_free_run(Report& report, uint64_t seed) {
   rig.machine.stop();
   run.broken = rig.machine.broken();
   report.check(words_as_expected(seed, run) && run.requests.size() > 20 && run.broken.empty(),
-               std::string(Rig::kName) + ", seed " + std::to_string(seed) + ", running freely: " +
-                   std::to_string(run.requests.size()) + " requests yield their tokens" +
-                   run.broken);
+               std::string(Rig::kName) + ", seed " + std::to_string(seed) +
+                   ", running freely: " + std::to_string(run.requests.size()) +
+                   " requests yield their tokens" + run.broken);
 }
 
 /// A life that is given no permit ends by itself, and says what it waited for.

@@ -4,6 +4,7 @@
 #include "cuda/cuda_device.hpp"
 #include "cuda/cuda_memory.hpp"
 #include "cuda/launch/patches.hpp"
+#include "cuda/residence.hpp"
 
 namespace saccade {
 namespace {
@@ -110,25 +111,19 @@ struct CudaDevice::Impl {
     if (host_ticks) return copy_of_tables().seats(spec.limits);
     const Scheduler& s = image.scheduler;
     const Limits& l = s.limits;
-    return {l.num_seats,
-            l.max_model_len,
-            l.max_blocks_per_seq(),
-            l.num_eos_ids,
-            s.params,
-            s.history,
-            s.block_tables,
-            s.logit_bias,
-            s.stop_ids,
-            life.state->scheduler.eos_ids};
+    return {l.num_seats, l.max_model_len,    l.max_blocks_per_seq(), l.num_eos_ids,
+            s.params,    s.history,          s.block_tables,         s.logit_bias,
+            s.stop_ids,  image.mail->eos_ids};
   }
   const StepBatch* batch() const {
-    return host_ticks ? copy_of_tables().batch : &life.state->scheduler.effects.batch;
+    return host_ticks ? copy_of_tables().batch : &image.mail->batch;
   }
   std::unique_ptr<Launcher> make_launcher() {
     if (!host_ticks) {
-      const SignalTarget signal = {&life.state->line, batch()};
-      return spec.way == LaunchWay::kLoop ? make_loop_launcher(signal)
-                                          : make_window_launcher(signal);
+      const SignalTarget signal = {&image.mail->line, batch()};
+      const auto own = static_cast<uint32_t>(own_bytes(spec.limits));
+      return spec.way == LaunchWay::kLoop ? make_loop_launcher(signal, own)
+                                          : make_window_launcher(signal, own);
     }
     const size_t words = PatchWriter(spec.limits, copy_of_tables()).max_words();
     upload = std::make_unique<PinnedMemory>(words * sizeof(uint32_t));
@@ -206,6 +201,9 @@ void CudaDevice::launch(bool overlapped) {
   if (d.launcher == nullptr || d.life.ring.device == nullptr)
     throw std::runtime_error("prepare and attach come before start");
   require(cudaMemcpy(d.life.state, &d.image, sizeof(d.image), cudaMemcpyDefault), "cudaMemcpy");
+  require(
+      cudaMemcpy(d.image.mail->eos_ids, d.life.eos_ids, sizeof(d.life.eos_ids), cudaMemcpyDefault),
+      "cudaMemcpy");
   d.launcher->load(d.life, overlapped);
   require(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
   d.running = true;

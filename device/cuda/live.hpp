@@ -37,10 +37,19 @@ enum class Resume : uint32_t {
   kResults = 3,  // a step was launched whose results are to be taken
 };
 
+/// What the scheduler and the kernels of steps tell each other; in device memory.
+struct StepMail {
+  StepLine line;                 // writer: the last kernel of a step
+  StepBatch batch;               // writer: the leader, before it launches
+  uint32_t eos_ids[kMaxEosIds];  // writer: host, before the life
+};
+
 /// The state that only the leader writes; read by the host before and after a life. It outlives
 /// each run of the code that works on it.
 struct LifeState {
   Scheduler scheduler;
+  StepMail* mail;
+  StepSeq* step_seqs;  // [num_seats]: of mail->batch
   Resume resume;
   uint32_t num_times;
   StepTimes* times;  // [kMaxTickTimes]: the first ones suffice
@@ -48,7 +57,6 @@ struct LifeState {
   uint64_t beats;
   uint64_t permit;      // as read last; permits only grow
   uint64_t relaunches;  // of the scheduler's own graph
-  StepLine line;
 };
 
 /// What a life is given. Copied to the device as it is.
@@ -67,6 +75,8 @@ inline LifeState* lay_out(LifeState& image, Layout& at) {
   auto* state = at.take<LifeState>(1);
   lay_out(image.scheduler, at);
   image.times = at.take<StepTimes>(kMaxTickTimes);
+  image.mail = at.take<StepMail>(1);
+  image.step_seqs = at.take<StepSeq>(image.scheduler.limits.num_seats);
   return state;
 }
 
@@ -182,10 +192,19 @@ SAC_HD inline uint32_t graph_of(const Life& life) {
   return life.shapes.find(life.state->scheduler.effects.batch);
 }
 
+/// Leaves the batch where the step's kernels find it.
+SAC_HD inline void mail_batch(LifeState& st) {
+  const StepBatch& batch = st.scheduler.effects.batch;
+  st.mail->batch = batch;
+  st.mail->batch.seqs = st.step_seqs;
+  for (uint32_t i = 0; i < batch.num_seqs; ++i) st.step_seqs[i] = st.scheduler.effects.seqs[i];
+}
+
 /// To be called when a batch's launch is certain, before it.
 template <class Env>
 SAC_HD void begin_step(const Life& life, const Env& env) {
   LifeState& st = *life.state;
+  mail_batch(st);
   const uint64_t results_ns = st.scheduler.step_done_ns;
   note_launch(st.scheduler, env);
   note_gap(st, st.scheduler.launch_ns, results_ns);
@@ -196,7 +215,7 @@ SAC_HD void begin_step(const Life& life, const Env& env) {
 template <class Env>
 SAC_HD void finish_step(const Life& life, Env& env) {
   LifeState& st = *life.state;
-  take_results(st.scheduler, load_relaxed(&st.line.done_ns), env);
+  take_results(st.scheduler, load_relaxed(&st.mail->line.done_ns), env);
   end_tick(st.scheduler, env);
   note_published(st);
   st.resume = Resume::kTick;

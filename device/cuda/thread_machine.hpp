@@ -32,7 +32,10 @@ struct ThreadTeam {
 /// A thread that plays a whole warp; rank `size` leads.
 class ThreadCrew {
  public:
-  using Granule = std::array<uint32_t, SAC_SLOT_GRANULE>;
+  struct Granule {
+    std::array<uint32_t, SAC_SLOT_GRANULE> now;
+    const uint32_t* seen;
+  };
   ThreadCrew(ThreadTeam& team, uint32_t rank, CrashRecord* crash)
       : team_(team), rank_(rank), crash_(crash) {}
 
@@ -48,16 +51,16 @@ class ThreadCrew {
     team_.barrier.arrive_and_wait();
     return true;
   }
-  Granule look(const uint32_t* doorbells) const {
-    Granule words;
-    for (uint32_t i = 0; i < SAC_SLOT_GRANULE; ++i) words[i] = load_relaxed(doorbells + i);
-    return words;
+  Granule look(const uint32_t* doorbells, const uint32_t* seen) const {
+    Granule granule = {{}, seen};
+    for (uint32_t i = 0; i < SAC_SLOT_GRANULE; ++i) granule.now[i] = load_relaxed(doorbells + i);
+    return granule;
   }
-  uint32_t note(const Granule& rung_now, const uint32_t* seen, uint32_t* rung) const {
+  uint32_t note(const Granule& granule, uint32_t* rung) const {
     uint32_t mask = 0;
     for (uint32_t i = 0; i < SAC_SLOT_GRANULE; ++i) {
-      if (rung_now[i] == seen[i]) continue;
-      rung[i] = rung_now[i];
+      if (granule.now[i] == granule.seen[i]) continue;
+      rung[i] = granule.now[i];
       mask |= 1u << i;
     }
     return mask;
@@ -96,14 +99,27 @@ void run_team(uint32_t num_members, CrashRecord* crash, LeadWith lead_with) {
 
 /// What runs where a step's kernels would: the null step, and KV memory behind the blocks.
 struct TwinStep {
-  LifeState* state = nullptr;
+  StepMail* mail = nullptr;
+  SeatTables tables = {};
+  StepOutputs outputs = {};
+  uint32_t vocab_size = 0;
   KvMemory* kv = nullptr;
+
+  /// `image`: the state as it is laid out; of it steps know addresses only.
+  void look_at(const LifeState& image) {
+    const Scheduler& s = image.scheduler;
+    const Limits& l = s.limits;
+    mail = image.mail;
+    tables = {l.num_seats, l.max_model_len, l.max_blocks_per_seq(), l.num_eos_ids, s.params,
+              s.history,   s.block_tables,  s.logit_bias,           s.stop_ids,    mail->eos_ids};
+    outputs = s.outputs;
+    vocab_size = l.vocab_size;
+  }
   void run() {
-    Scheduler& s = state->scheduler;
-    NullStep null{s.tables, s.outputs, s.limits.vocab_size};
-    null.launch(s.effects.batch);
-    if (kv != nullptr) kv->run(s.effects.batch, s.tables);
-    signal_step(state->line, s.effects.batch.step);
+    NullStep null{tables, outputs, vocab_size};
+    null.launch(mail->batch);
+    if (kv != nullptr) kv->run(mail->batch, tables);
+    signal_step(mail->line, mail->batch.step);
   }
 };
 
@@ -223,8 +239,10 @@ class ThreadMachine : public Machine {
     life_.ring = ring;
     life_.control = &control_;
     life_.shapes = grid_.table(grid_.words().data());
-    for (size_t i = 0; i < eos_ids.size(); ++i) life_.eos_ids[i] = eos_ids[i];
-    step_.state = life_.state;
+    for (size_t i = 0; i < eos_ids.size(); ++i)
+      life_.eos_ids[i] = image.mail->eos_ids[i] = eos_ids[i];
+    step_.look_at(image);
+    own_memory_ = aligned_bytes(own_bytes(limits));
   }
   const LifeState& state() const { return *life_.state; }
   /// Before start: copies between the tiers, and what steps write and read behind the blocks.
@@ -256,9 +274,13 @@ class ThreadMachine : public Machine {
             st.relaunches};
   }
 
+  OwnMemory& own() const { return *reinterpret_cast<OwnMemory*>(own_memory_.get()); }
+  size_t own_size() const { return own_bytes(life_.state->scheduler.limits); }
+
   Control control_ = {};
   ShapeGrid grid_;
   AlignedBytes memory_;
+  AlignedBytes own_memory_;  // of the block
   Life life_ = {};
   TwinStep step_;
   std::string broken_;
@@ -278,10 +300,11 @@ class WindowTwin : public ThreadMachine {
     TwinGraphs graphs(step_, 1);
     do {
       run_team(kMembers, &control_.crash, [&](TeamBoard& board, ThreadCrew& crew) {
+        Residence<ThreadCrew> here(life_, own(), own_size(), board, crew);
         if (overlapped) {
-          lead_window<true>(life_, board, crew, graphs);
+          lead_window<true>(here, board, crew, graphs);
         } else {
-          lead_window<false>(life_, board, crew, graphs);
+          lead_window<false>(here, board, crew, graphs);
         }
       });
     } while (graphs.end_execution());
@@ -313,13 +336,14 @@ class LoopTwin : public ThreadMachine {
     Conditions conditions{static_cast<uint32_t>(grid_.shapes().size())};
     while (conditions.again != 0) {
       run_team(kMembers, &control_.crash, [&](TeamBoard& board, ThreadCrew& crew) {
-        lead_round(life_, board, crew, conditions);
+        Residence<ThreadCrew> here(life_, own(), own_size(), board, crew);
+        lead_round(here, board, crew, conditions);
       });
       if (conditions.body < conditions.size) run_body(conditions.body);
     }
   }
   void run_body(uint32_t body) {
-    const StepBatch& b = life_.state->scheduler.effects.batch;
+    const StepBatch& b = life_.state->mail->batch;
     if (!serves(grid_.shapes()[body], b)) broken_ = "a graph is too small";
     try {
       step_.run();

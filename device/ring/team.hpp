@@ -8,7 +8,7 @@
 // Crew: rank() (0 .. size() - 1 of a member), size() (members, without the leader, at most
 // kMaxTeam), width() and lane() (threads of a member, and which of them this is), meet(site)
 // (returns when the leader and all members have come, false when the budget of the site ran out),
-// look(doorbells) and note(granule, seen, rung) (one granule: reading apart from comparing, so that
+// look(doorbells, seen) and note(granule, rung) (one granule: reading apart from comparing, so that
 // many reads are on their way at once; note returns the mask of changed doorbells and writes their
 // words to rung), any(bool), most(word) (over the threads of a member), is_scribe() (true for the
 // one thread of a member that writes). A member is a warp on a GPU and a thread on a host.
@@ -63,7 +63,8 @@ SAC_HD_INLINE uint32_t read_doorbells(TeamBoard& board, Crew& crew, Meanwhile me
     for (uint32_t i = 0; i < kLooks; ++i) {
       const uint32_t granule = first + i * crew.size();
       if (granule < num_granules)
-        looks[i] = crew.look(r.ring.doorbells + granule * SAC_SLOT_GRANULE);
+        looks[i] = crew.look(r.ring.doorbells + granule * SAC_SLOT_GRANULE,
+                             r.seen + granule * SAC_SLOT_GRANULE);
     }
     if (!begun) meanwhile();
     begun = true;
@@ -71,7 +72,7 @@ SAC_HD_INLINE uint32_t read_doorbells(TeamBoard& board, Crew& crew, Meanwhile me
       const uint32_t granule = first + i * crew.size();
       if (granule >= num_granules) break;
       const uint32_t slot = granule * SAC_SLOT_GRANULE;
-      const uint32_t mask = crew.note(looks[i], r.seen + slot, r.peers->rung + slot);
+      const uint32_t mask = crew.note(looks[i], r.peers->rung + slot);
       found |= mask;
       if (crew.is_scribe()) board.masks[granule] = mask;
     }

@@ -60,6 +60,7 @@ SAC_HD inline void seat_request(Scheduler& s, uint32_t slot, uint32_t seat_index
   seat.num_tokens = d.prompt_len;
   seat.stride = sac_record_stride(d.flags, d.num_top_logprobs);
   seat.capacity = s.ring.out_ring_words / seat.stride;
+  seat.asked = {d.flags, d.prompt_len, d.max_tokens, d.min_tokens, d.num_stop_ids};
   s.params[seat_index] = seat_params(d);
   s.wishes[seat_index] = wishes_of(s, r);
   s.peers.seat_slots[seat_index] = slot;

@@ -8,8 +8,8 @@ namespace saccade {
 
 /// Prompt records still owed before the first produced token.
 SAC_HD inline uint32_t prompt_records_owed(const Scheduler& s, uint32_t seat_index) {
-  const SeatParams& p = s.params[seat_index];
   const Seat& seat = s.seats[seat_index];
+  const Asked& p = seat.asked;
   if ((p.flags & SAC_REQ_PROMPT_LOGPROBS) == 0 || seat.num_produced != 0) return 0;
   return p.prompt_len - 1 - seat.num_records;
 }

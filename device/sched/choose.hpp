@@ -57,19 +57,42 @@ SAC_HD inline void name_slots(const Scheduler& s, uint32_t* list, uint32_t count
   for (uint32_t i = 0; i < count; ++i) list[i] = s.candidate_slots[list[i]];
 }
 
-/// The policy's two lists, by slots.
-SAC_HD inline PolicyOutput ask_policy(Scheduler& s) {
+/// What a policy sees beside the candidates.
+SAC_HD inline PolicyInput describe_device(const Scheduler& s) {
   PolicyInput in = {};
-  in.growth_blocks = gather_seated(s);
   in.now_ns = s.tick_ns;
   in.step_ns = s.mean_step_ns;
   in.step_rows = s.limits.max_num_batched_tokens;
   in.free_blocks = s.pool.num_coming();
   in.free_host_blocks = s.host_pool.num_free;
   in.free_seats = s.num_free_seats;
-  in.num_candidates = s.num_candidates;
   in.candidates = s.candidates;
   in.settings = s.limits.policy_settings;
+  return in;
+}
+
+/// Everyone who has a seat runs on and finds room to grow, and nobody waits: every policy's answer
+/// would be empty. The common tick, which must not cost what a decision costs.
+SAC_HD inline bool is_quiet(const Scheduler& s) {
+  if (s.num_waiting != 0 || !s.copies.idle()) return false;
+  uint64_t entered_ns = 0;
+  uint32_t growth = 0;
+  for (uint32_t i = 0; i < s.num_running; ++i) {
+    const Seat& seat = s.seats[s.running[i]];
+    if (seat.num_blocks == 0 || seat.starved != 0 || reader_room(s, seat) == 0) return false;
+    if (seat.moved_ns > entered_ns) entered_ns = seat.moved_ns;
+    const uint32_t needed = s.limits.blocks_for(seat.num_tokens);
+    if (needed > seat.num_blocks) growth += needed - seat.num_blocks;
+  }
+  return growth <= s.pool.num_coming() && may_pass(s.limits.policy, s.policy_state, entered_ns);
+}
+
+/// The policy's two lists, by slots.
+SAC_HD inline PolicyOutput ask_policy(Scheduler& s) {
+  const uint32_t growth_blocks = gather_seated(s);
+  PolicyInput in = describe_device(s);
+  in.growth_blocks = growth_blocks;
+  in.num_candidates = s.num_candidates;
   PolicyOutput out = {s.bring_in, s.preempt, s.policy_scratch, s.policy_keys, 0, 0};
   decide(s.limits.policy, in, s.policy_state, out);
   name_slots(s, out.bring_in, out.num_bring_in);
@@ -95,6 +118,7 @@ SAC_HD inline bool anyone_on_device(const Scheduler& s) {
 
 template <class Env>
 SAC_HD void choose(Scheduler& s, Env& env) {
+  if (is_quiet(s)) return pass(s.limits.policy, describe_device(s), s.pool.used(), s.policy_state);
   if (!feed_starved(s)) return;
   const PolicyOutput out = ask_policy(s);
   for (uint32_t i = 0; i < out.num_preempt; ++i) {

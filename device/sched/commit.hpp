@@ -6,8 +6,11 @@
 
 namespace saccade {
 
+/// Records of a step are asked for so many before they are read.
+inline constexpr uint32_t kRecordsAhead = 4;
+
 SAC_HD inline bool is_stop(const Scheduler& s, uint32_t seat_index, uint32_t token) {
-  const SeatParams& p = s.params[seat_index];
+  const Asked& p = s.seats[seat_index].asked;
   if ((p.flags & SAC_REQ_IGNORE_EOS) == 0)
     for (uint32_t i = 0; i < s.limits.num_eos_ids; ++i)
       if (s.eos_ids[i] == token) return true;
@@ -18,8 +21,8 @@ SAC_HD inline bool is_stop(const Scheduler& s, uint32_t seat_index, uint32_t tok
 }
 
 SAC_HD inline uint32_t finish_reason(const Scheduler& s, uint32_t seat_index, uint32_t token) {
-  const SeatParams& p = s.params[seat_index];
   const Seat& seat = s.seats[seat_index];
+  const Asked& p = seat.asked;
   if (seat.num_produced > p.min_tokens && is_stop(s, seat_index, token)) return SAC_FINISH_STOP;
   if (seat.num_produced >= p.max_tokens || seat.num_tokens >= s.limits.max_model_len)
     return SAC_FINISH_LENGTH;
@@ -35,7 +38,7 @@ SAC_HD inline void write_record(Scheduler& s, Seat& seat, const uint64_t* record
 /// Records of prompt tokens that these rows computed for the first time.
 SAC_HD inline void write_prompt_records(Scheduler& s, const StepSeq& q) {
   Seat& seat = s.seats[q.seat];
-  const uint32_t last = s.params[q.seat].prompt_len - 1;
+  const uint32_t last = seat.asked.prompt_len - 1;
   for (uint32_t r = 0; r < q.num_rows; ++r) {
     const uint32_t position = q.first_position + r;
     if (position < seat.num_records || position >= last) continue;
@@ -53,6 +56,7 @@ SAC_HD inline void commit_token(Scheduler& s, const StepSeq& q, const uint64_t* 
   if (seat.num_produced == 1) seat.first_token_ns = s.step_done_ns;
   write_record(s, seat, record);
   seat.finish = finish_reason(s, q.seat, token);
+  if (seat.finish != SAC_FINISH_NONE) ++s.num_ended;
 }
 
 /// One sequence of a finished step. Records reach the ring here; nobody reads them before publish
@@ -77,7 +81,10 @@ SAC_HD inline void commit_seq(Scheduler& s, uint32_t index) {
 
 SAC_HD inline void commit(Scheduler& s) {
   const StepBatch& b = s.effects.batch;
-  for (uint32_t i = 0; i < b.num_seqs; ++i) commit_seq(s, i);
+  for (uint32_t i = 0; i < b.num_seqs; ++i) {
+    fetch_line(s.outputs.sampled + size_t{i + kRecordsAhead} * kRecordWords);
+    commit_seq(s, i);
+  }
   s.step_done = b.step;
   ++s.stats.steps;
   s.stats.last_step_tokens = b.num_rows;

@@ -123,6 +123,7 @@ SAC_HD inline bool cancel(Scheduler& s, uint32_t slot) {
     Seat& seat = s.seats[r.seat];
     if (seat.finish != SAC_FINISH_NONE) return false;
     seat.finish = SAC_FINISH_CANCELLED;
+    ++s.num_ended;
     return true;
   }
   if (r.state != SAC_STATE_PREFILL_PENDING) return false;

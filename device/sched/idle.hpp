@@ -21,10 +21,7 @@ namespace saccade {
 
 /// A request waits for a seat, or holds one and has not ended.
 SAC_HD inline bool has_unfinished(const Scheduler& s) {
-  if (s.num_waiting != 0) return true;
-  for (uint32_t i = 0; i < s.num_running; ++i)
-    if (s.seats[s.running[i]].finish == SAC_FINISH_NONE) return true;
-  return false;
+  return s.num_waiting != 0 || s.num_running != s.num_ended;
 }
 
 /// A request could run, were it not for a copy.

@@ -53,6 +53,7 @@ SAC_HD inline void retire_seat(Scheduler& s, uint32_t seat_index) {
 }
 
 SAC_HD inline void retire(Scheduler& s) {
+  if (s.num_ended == 0) return;
   uint32_t kept = 0;
   for (uint32_t i = 0; i < s.num_running; ++i) {
     const uint32_t seat_index = s.running[i];
@@ -63,6 +64,7 @@ SAC_HD inline void retire(Scheduler& s) {
     }
   }
   s.num_running = kept;
+  s.num_ended = 0;
 }
 
 }  // namespace saccade

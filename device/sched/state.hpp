@@ -14,6 +14,8 @@ namespace saccade {
 
 inline constexpr uint32_t kNone = UINT32_MAX;
 inline constexpr uint32_t kMaxEosIds = 16;
+/// Statuses that wait for one fence; more are sent in several goes.
+inline constexpr uint32_t kOutboxWrites = 256;
 
 enum class PrefillPolicy : uint32_t {
   kChunked = 0,  // chunks of prompts ride with the decodes under the token budget
@@ -44,6 +46,15 @@ struct Limits {
   SAC_HD uint32_t blocks_for(uint32_t tokens) const { return ceil_div(tokens, block_size); }
 };
 
+/// What of a request's parameters every token of it is held against.
+struct Asked {
+  uint32_t flags;  // SAC_REQ_*
+  uint32_t prompt_len;
+  uint32_t max_tokens;
+  uint32_t min_tokens;
+  uint32_t num_stop_ids;
+};
+
 /// One admitted request. A seat without blocks is preempted: what host memory holds of its KV comes
 /// back when it resumes, the rest is recomputed. The states of rotation follow from the fields, see
 /// tiers.hpp.
@@ -70,6 +81,7 @@ struct Seat {
   uint32_t stride;            // words per record
   uint32_t capacity;          // records the output ring holds
   uint32_t was_computed;      // highest num_computed ever: what lies below is recomputation
+  Asked asked;
 };
 
 /// All but the last token are computed: the next row yields a token.
@@ -157,6 +169,7 @@ struct Scheduler {
   uint32_t num_free_seats;
   uint32_t* running;  // [num_seats]: seated, oldest first
   uint32_t num_running;
+  uint32_t num_ended;  // of those: finish is set, to be retired in the next tick
   SeatParams* params;
   uint32_t* history;
   uint32_t* block_tables;
@@ -209,11 +222,7 @@ struct Scheduler {
   }
   SAC_HD bool has_work() const { return num_running != 0 || num_waiting != 0; }
   /// A request has ended whose blocks the next tick will free.
-  SAC_HD bool has_finished() const {
-    for (uint32_t i = 0; i < num_running; ++i)
-      if (seats[running[i]].finish != SAC_FINISH_NONE) return true;
-    return false;
-  }
+  SAC_HD bool has_finished() const { return num_ended != 0; }
 };
 
 inline void lay_out(BlockPool& pool, uint32_t blocks, Layout& at) {
@@ -239,7 +248,8 @@ inline void lay_out(Scheduler& s, Layout& at) {
   s.peers.rung = at.take<uint32_t>(l.num_slots);
   s.peers.cursors = at.take<uint32_t>(seats);
   s.peers.seat_slots = at.take<uint32_t>(seats);
-  s.effects.statuses.writes = at.take<StatusWrite>(l.num_slots);
+  s.effects.statuses.writes = at.take<StatusWrite>(kOutboxWrites);
+  s.effects.statuses.capacity = kOutboxWrites;
   s.requests = at.take<Request>(l.num_slots);
   s.seats = at.take<Seat>(seats);
   s.wishes = at.take<Wishes>(seats);
@@ -281,10 +291,9 @@ SAC_HD inline void reset(Scheduler& s, const uint32_t* eos_ids) {
   }
   s.peers.num_seats = l.num_seats;
   s.ahead = ReadAhead{};
-  s.effects.statuses.capacity = l.num_slots;
   s.effects.statuses.count = 0;
   s.num_free_seats = l.num_seats;
-  s.num_running = 0;
+  s.num_running = s.num_ended = 0;
   s.waiting_head = s.waiting_tail = kNone;
   s.num_waiting = 0;
   s.pool.reset(l.num_blocks);

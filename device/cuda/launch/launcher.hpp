@@ -67,8 +67,9 @@ struct SignalTarget {
   StepLine* line;
   const StepBatch* batch;
 };
-std::unique_ptr<Launcher> make_window_launcher(const SignalTarget& signal);
-std::unique_ptr<Launcher> make_loop_launcher(const SignalTarget& signal);
+/// `own_bytes`: of the scheduler's block, see residence.hpp.
+std::unique_ptr<Launcher> make_window_launcher(const SignalTarget& signal, uint32_t own_bytes);
+std::unique_ptr<Launcher> make_loop_launcher(const SignalTarget& signal, uint32_t own_bytes);
 
 /// What way (c) works with beside the life: the device's copy of the tables, and both ends of the
 /// upload.

@@ -25,15 +25,17 @@ struct GraphConditions {
 /// The leader's part, in the kernel itself: see SAC_HD_INLINE.
 struct RoundLead {
   const Life& life;
+  uint32_t own_bytes;
   GraphConditions conditions;
   __device__ __forceinline__ void operator()(TeamBoard& board, BlockCrew& crew) {
-    lead_round(life, board, crew, conditions);
+    Residence<BlockCrew> here(life, own_memory(), own_bytes, board, crew);
+    lead_round(here, board, crew, conditions);
   }
 };
 
 __global__ void __launch_bounds__(kBlockThreads, 1)
-    round_kernel(const Life* life, const GraphConditions conditions) {
-  run_block(&life->control->crash, RoundLead{*life, conditions});
+    round_kernel(const Life* life, uint32_t own_bytes, const GraphConditions conditions) {
+  run_block(&life->control->crash, RoundLead{*life, own_bytes, conditions});
 }
 
 /// A conditional node, behind the given one if there is any. Returns its bodies.
@@ -53,7 +55,8 @@ cudaGraph_t* add_conditional(cudaGraph_t graph, const cudaGraphNode_t* after,
 
 class LoopLauncher : public Launcher {
  public:
-  explicit LoopLauncher(const SignalTarget& signal) : signal_(signal), life_(sizeof(Life)) {}
+  LoopLauncher(const SignalTarget& signal, uint32_t own_bytes)
+      : signal_(signal), own_bytes_(own_bytes), life_(sizeof(Life)) {}
 
   void capture(const StepKernels& kernels, const std::vector<GraphShape>& shapes,
                const CaptureProgress& progress, CaptureReport& report) override {
@@ -99,12 +102,15 @@ class LoopLauncher : public Launcher {
   cudaGraphNode_t add_round(cudaGraph_t body, const GraphConditions& conditions) const {
     const Life* life = life_.as<const Life>();
     GraphConditions copy = conditions;
-    void* arguments[] = {&life, &copy};
+    uint32_t own_bytes = own_bytes_;
+    void* arguments[] = {&life, &own_bytes, &copy};
     cudaKernelNodeParams params = {};
     params.func = reinterpret_cast<void*>(round_kernel);
     params.gridDim = dim3(1);
     params.blockDim = dim3(kBlockThreads);
+    params.sharedMemBytes = own_bytes_;
     params.kernelParams = arguments;
+    allow_own_memory(params.func);
     cudaGraphNode_t node = nullptr;
     require(cudaGraphAddKernelNode(&node, body, nullptr, 0, &params), "cudaGraphAddKernelNode");
     return node;
@@ -125,6 +131,7 @@ class LoopLauncher : public Launcher {
   }
 
   const SignalTarget signal_;
+  const uint32_t own_bytes_;
   const Stream stream_;
   const DeviceMemory life_;
   Graph graph_;
@@ -133,8 +140,8 @@ class LoopLauncher : public Launcher {
 
 }  // namespace
 
-std::unique_ptr<Launcher> make_loop_launcher(const SignalTarget& signal) {
-  return std::make_unique<LoopLauncher>(signal);
+std::unique_ptr<Launcher> make_loop_launcher(const SignalTarget& signal, uint32_t own_bytes) {
+  return std::make_unique<LoopLauncher>(signal, own_bytes);
 }
 
 }  // namespace saccade

@@ -18,21 +18,22 @@
 //
 // Conditions: run(graph) (one more round, with this step), stop() (none).
 #pragma once
-#include "cuda/live.hpp"
+#include "cuda/residence.hpp"
 
 namespace saccade {
 
 /// The leader's part of one round.
 template <class Crew, class Conditions>
-SAC_HD_INLINE void lead_round(const Life& life, TeamBoard& board, Crew& crew,
+SAC_HD_INLINE void lead_round(Residence<Crew>& here, TeamBoard& board, Crew& crew,
                               Conditions& conditions) {
+  const Life& life = here.life();
   LifeState& st = *life.state;
   TeamEnv<false, Crew> env{life, board, crew};
   if (st.resume == Resume::kBirth) begin_life(life);
   crew.set_tick(st.scheduler.tick);
   if (st.resume == Resume::kResults) {
     const uint64_t step = st.scheduler.effects.batch.step;
-    const uint64_t done = load_acquire(&st.line.done);
+    const uint64_t done = load_acquire(&st.mail->line.done);
     if (done == step) {
       finish_step(life, env);
     } else {  // the graph ran another body than the one that was named
@@ -41,6 +42,7 @@ SAC_HD_INLINE void lead_round(const Life& life, TeamBoard& board, Crew& crew,
   }
   const bool again = !crew.failed() && find_batch(life, env, crew);
   if (again) begin_step(life, env);
+  here.check_in();
   dismiss(board, crew);
   if (again && !crew.failed()) {
     conditions.run(graph_of(life));

@@ -32,21 +32,24 @@ struct DeviceGraphs {
 template <bool kOverlapped>
 struct WindowLead {
   const Life& life;
+  uint32_t own_bytes;
   DeviceGraphs graphs;
   __device__ __forceinline__ void operator()(TeamBoard& board, BlockCrew& crew) {
-    lead_window<kOverlapped>(life, board, crew, graphs);
+    Residence<BlockCrew> here(life, own_memory(), own_bytes, board, crew);
+    lead_window<kOverlapped>(here, board, crew, graphs);
   }
 };
 
 template <bool kOverlapped>
 __global__ void __launch_bounds__(kBlockThreads, 1)
-    window_kernel(const Life life, const DeviceGraphs graphs) {
-  run_block(&life.control->crash, WindowLead<kOverlapped>{life, graphs});
+    window_kernel(const Life life, uint32_t own_bytes, const DeviceGraphs graphs) {
+  run_block(&life.control->crash, WindowLead<kOverlapped>{life, own_bytes, graphs});
 }
 
 class WindowLauncher : public Launcher {
  public:
-  explicit WindowLauncher(const SignalTarget& signal) : signal_(signal) {}
+  WindowLauncher(const SignalTarget& signal, uint32_t own_bytes)
+      : signal_(signal), own_bytes_(own_bytes) {}
 
   void capture(const StepKernels& kernels, const std::vector<GraphShape>& shapes,
                const CaptureProgress& progress, CaptureReport& report) override {
@@ -73,12 +76,10 @@ class WindowLauncher : public Launcher {
 
   void load(const Life& life, bool overlapped) override {
     const DeviceGraphs graphs = {handles_->as<const cudaGraphExec_t>()};
+    const auto kernel = overlapped ? window_kernel<true> : window_kernel<false>;
+    allow_own_memory(reinterpret_cast<const void*>(kernel));
     const Graph graph = capture_graph(stream_, [&](cudaStream_t stream) {
-      if (overlapped) {
-        window_kernel<true><<<1, kBlockThreads, 0, stream>>>(life, graphs);
-      } else {
-        window_kernel<false><<<1, kBlockThreads, 0, stream>>>(life, graphs);
-      }
+      kernel<<<1, kBlockThreads, own_bytes_, stream>>>(life, own_bytes_, graphs);
       require(cudaGetLastError(), "capture of the scheduler's kernel");
     });
     // It launches itself, so it too must be a device graph.
@@ -98,6 +99,7 @@ class WindowLauncher : public Launcher {
   }
 
   const SignalTarget signal_;
+  const uint32_t own_bytes_;
   const Stream stream_;
   std::vector<Executable> executables_;
   cudaGraphExec_t scheduler_ = nullptr;  // one of them
@@ -106,8 +108,8 @@ class WindowLauncher : public Launcher {
 
 }  // namespace
 
-std::unique_ptr<Launcher> make_window_launcher(const SignalTarget& signal) {
-  return std::make_unique<WindowLauncher>(signal);
+std::unique_ptr<Launcher> make_window_launcher(const SignalTarget& signal, uint32_t own_bytes) {
+  return std::make_unique<WindowLauncher>(signal, own_bytes);
 }
 
 }  // namespace saccade

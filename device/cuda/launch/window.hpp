@@ -17,7 +17,7 @@
 //
 // Graphs: fire(graph, step) launches a step; relaunch() puts the scheduler's own graph at the tail.
 #pragma once
-#include "cuda/live.hpp"
+#include "cuda/residence.hpp"
 
 namespace saccade {
 
@@ -43,7 +43,7 @@ SAC_HD bool await_step(const Life& life, Env& env, Crew& crew) {
     const uint64_t now_ns = monotonic_ns();
     if (Env::kOverlap && now_ns - s.ahead.at_ns >= kReadIntervalNs) read_beside_step(s, env);
     // SYNC: acquire, with the release of signal_step: the step's results are visible.
-    const uint64_t done = load_acquire(&life.state->line.done);
+    const uint64_t done = load_acquire(&life.state->mail->line.done);
     if (done == step) return true;
     if (now_ns - begin_ns <= budget_ns(WaitSite::kStepDone)) continue;
     crew.report(WaitSite::kStepDone, crew.rank(), step, done, now_ns - begin_ns);
@@ -77,14 +77,17 @@ SAC_HD_INLINE bool fire_steps(const Life& life, Env& env, Crew& crew, Graphs& gr
 
 /// The leader's part of one execution of the scheduler's graph.
 template <bool kOverlapped, class Crew, class Graphs>
-SAC_HD_INLINE void lead_window(const Life& life, TeamBoard& board, Crew& crew, Graphs& graphs) {
+SAC_HD_INLINE void lead_window(Residence<Crew>& here, TeamBoard& board, Crew& crew,
+                               Graphs& graphs) {
+  const Life& life = here.life();
   LifeState& st = *life.state;
   TeamEnv<kOverlapped, Crew> env{life, board, crew};
   if (st.resume == Resume::kBirth) begin_life(life);
   const bool again = fire_steps(life, env, crew, graphs);
+  if (again) ++st.relaunches;
+  here.check_in();
   dismiss(board, crew);
   if (again && !crew.failed()) {
-    ++st.relaunches;
     const uint32_t error = graphs.relaunch();
     if (error == 0) return;
     crew.report(WaitSite::kRelaunch, crew.rank(), st.relaunches, error, 0);

@@ -180,6 +180,13 @@ SAC_HD inline void follow(const PolicyInput& in, PolicyState& state) {
   state.last_tick_ns = in.now_ns;
 }
 
+/// A tick in which nothing is to be decided: no entrants, nobody fresh, nobody's turn. `held`:
+/// blocks of all running requests.
+SAC_HD inline void pass_goodput(const PolicyInput& in, uint64_t held, PolicyState& state) {
+  note_step(in, held, state);
+  state.last_tick_ns = in.now_ns;
+}
+
 /// Gives the oldest late request its turn, if enough has come in since the last one had it. Whose
 /// turn it is goes before everybody.
 SAC_HD inline void grant_turn(const PolicyInput& in, PolicyState& state, PolicyOutput& out,
