@@ -66,6 +66,9 @@ class BlockCrew {
   __device__ bool any(bool here) const { return __any_sync(kAllLanes, here); }
   __device__ uint32_t most(uint32_t word) const { return __reduce_max_sync(kAllLanes, word); }
 
+  __device__ uint32_t merge(uint32_t mask) const { return __reduce_or_sync(kAllLanes, mask); }
+  __device__ void settle() const { __syncwarp(); }
+
   __device__ bool meet(WaitSite site) {
     if (rank_ == kMembers) return arrive(site);
     __syncwarp();  // all lanes have read and written before the scribe says so

@@ -2,7 +2,7 @@
 // leave. The same source is the body of the scheduler's kernels and of their twins made of host
 // threads. How a step is launched, and what becomes of the team meanwhile, is in launch/.
 //
-// Crew, beside what ring/team.hpp asks for: failed() (a wait of the leader ran out),
+// Crew, beside what cuda/team.hpp asks for: failed() (a wait of the leader ran out),
 // report(site, late, expected, observed, waited_ns) (leaves the crash record), set_tick(tick), and
 // nap() (a short pause when there was nothing to do).
 #pragma once
@@ -10,13 +10,15 @@
 #include "cuda/launch/shape_grid.hpp"
 #include "cuda/launch/step_line.hpp"
 #include "cuda/rotation/lanes.hpp"
+#include "cuda/team.hpp"
 #include "platform/clock.hpp"
-#include "ring/team.hpp"
 #include "sched/tick.hpp"
 
 namespace saccade {
 
 inline constexpr uint32_t kMaxTickTimes = 1u << 16;
+/// Up to so many seats the leader is done sooner than the team has met.
+inline constexpr uint32_t kAloneUpTo = 2;
 /// How often the ring is read while a step runs: 16 KiB of doorbells, 0.8 GB/s of the bus.
 inline constexpr uint64_t kReadIntervalNs = 20 * 1000;
 /// Age up to which a tick takes such a reading: an interval, and the time of a reading.
@@ -85,6 +87,7 @@ inline LifeState* lay_out(LifeState& image, Layout& at) {
 template <bool kOverlapped, class Crew>
 struct TeamEnv {
   static constexpr bool kOverlap = kOverlapped;
+  static constexpr bool kSteady = true;
   static constexpr bool kHostActs = false;  // the tick runs where the steps do
   const Life& life;
   TeamBoard& board;
@@ -105,6 +108,10 @@ struct TeamEnv {
   }
   SAC_HD void fetch(Fetch* fetches, uint32_t count) const {
     fetch_by_team(board, crew, fetches, count);
+  }
+  SAC_HD void each_seat(Scheduler& s, SeatVerb verb, uint32_t count) const {
+    if (count <= kAloneUpTo) return each_seat_alone(s, verb, count);
+    each_seat_by_team(board, crew, s, verb, count);
   }
 };
 
@@ -193,18 +200,26 @@ SAC_HD inline uint32_t graph_of(const Life& life) {
 }
 
 /// Leaves the batch where the step's kernels find it.
-SAC_HD inline void mail_batch(LifeState& st) {
-  const StepBatch& batch = st.scheduler.effects.batch;
-  st.mail->batch = batch;
+template <class Env>
+SAC_HD void mail_batch(LifeState& st, Env& env) {
+  Scheduler& s = st.scheduler;
+  st.mail->batch = s.effects.batch;
   st.mail->batch.seqs = st.step_seqs;
-  for (uint32_t i = 0; i < batch.num_seqs; ++i) st.step_seqs[i] = st.scheduler.effects.seqs[i];
+  if (s.effects.batch.num_seqs <= kAloneUpTo) {
+    for (uint32_t i = 0; i < s.effects.batch.num_seqs; ++i) st.step_seqs[i] = s.effects.seqs[i];
+    return;
+  }
+  const auto words = static_cast<uint32_t>(s.effects.batch.num_seqs * sizeof(StepSeq) / 4);
+  s.fetches[0] = {reinterpret_cast<uint32_t*>(st.step_seqs),
+                  reinterpret_cast<const uint32_t*>(s.effects.seqs), words, 0};
+  env.fetch(s.fetches, 1);
 }
 
 /// To be called when a batch's launch is certain, before it.
 template <class Env>
-SAC_HD void begin_step(const Life& life, const Env& env) {
+SAC_HD void begin_step(const Life& life, Env& env) {
   LifeState& st = *life.state;
-  mail_batch(st);
+  mail_batch(st, env);
   const uint64_t results_ns = st.scheduler.step_done_ns;
   note_launch(st.scheduler, env);
   note_gap(st, st.scheduler.launch_ns, results_ns);

@@ -9,7 +9,7 @@
 
 namespace saccade {
 
-inline constexpr uint32_t kMaxHotArrays = 8;
+inline constexpr uint32_t kMaxHotArrays = 10;
 /// Of a block's own memory; above, the arrays stay at home.
 inline constexpr size_t kMostOwnBytes = 96 * 1024;
 
@@ -34,6 +34,8 @@ SAC_HD void for_each_hot(Scheduler& s, F& f) {
   f(s.peers.seat_slots, seats);
   f(s.effects.seqs, seats);
   f(s.effects.statuses.writes, s.effects.statuses.capacity);
+  f(s.marks[0], ceil_div(seats, 32));
+  f(s.marks[1], ceil_div(seats, 32));
 }
 
 SAC_HD constexpr size_t own_room(size_t bytes) { return (bytes + 15) / 16 * 16; }

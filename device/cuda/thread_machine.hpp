@@ -67,6 +67,8 @@ class ThreadCrew {
   }
   bool any(bool here) const { return here; }
   uint32_t most(uint32_t word) const { return word; }
+  uint32_t merge(uint32_t mask) const { return mask; }
+  void settle() const {}
   void report(WaitSite site, uint32_t late, uint64_t expected, uint64_t observed,
               uint64_t waited_ns) {
     failed_ = true;

@@ -8,8 +8,9 @@ namespace saccade {
 
 /// kOverlapped: see tick.hpp.
 template <bool kOverlapped>
-struct HostEnv : ReadsAlone {
+struct HostEnv : ReadsAlone, SeatsAlone {
   static constexpr bool kOverlap = kOverlapped;
+  static constexpr bool kSteady = kOverlapped;
   static constexpr bool kHostActs = true;
   RingView ring;
 

@@ -13,4 +13,13 @@ SAC_HD inline uint32_t lowest_bit(uint32_t x) {
 #endif
 }
 
+/// Bits that are set.
+SAC_HD inline uint32_t popcount(uint32_t x) {
+#if defined(__CUDA_ARCH__)
+  return static_cast<uint32_t>(__popc(x));
+#else
+  return static_cast<uint32_t>(__builtin_popcount(x));
+#endif
+}
+
 }  // namespace saccade

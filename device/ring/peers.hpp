@@ -1,6 +1,6 @@
 // What peers write into the ring, as the device reads it: all of it once per tick, at one moment,
 // into memory of the device's own. Where the ring is across a bus, that is one round trip instead
-// of one per word; a team of threads shares it (ring/team.hpp), a host reads alone.
+// of one per word; a team of threads shares it (cuda/team.hpp), a host reads alone.
 #pragma once
 #include "platform/scan.hpp"
 #include "ring/ring_view.hpp"

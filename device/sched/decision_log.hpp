@@ -34,9 +34,21 @@ struct DecisionLog {
       ++dropped;
       return;
     }
-    words[used++] = (tick << 8) | static_cast<uint64_t>(kind);
-    words[used++] = (static_cast<uint64_t>(slot) << 32) | detail;
+    put(0, tick, kind, slot, detail);
+    keep(1);
   }
+  /// Room for so many entries, or none are kept.
+  SAC_HD bool has_room(uint64_t entries) const {
+    return capacity == 0 || used + 2 * entries <= capacity;
+  }
+  /// Writes the n-th of several entries for which there is room, in any order; `keep` then adds
+  /// all.
+  SAC_HD void put(uint64_t n, uint64_t tick, Decision kind, uint32_t slot, uint32_t detail) const {
+    if (capacity == 0) return;
+    words[used + 2 * n] = (tick << 8) | static_cast<uint64_t>(kind);
+    words[used + 2 * n + 1] = (static_cast<uint64_t>(slot) << 32) | detail;
+  }
+  SAC_HD void keep(uint64_t entries) { used += capacity == 0 ? 0 : 2 * entries; }
 };
 
 }  // namespace saccade

@@ -195,6 +195,8 @@ struct Scheduler {
 
   FrontendWatch watch[SAC_MAX_FRONTENDS];
   Effects effects;
+  uint32_t* marks[2];  // [ceil(num_seats / 32)]: what the last SeatVerb said of each seat
+  bool steady;         // this tick was decided by steady.hpp
   DecisionLog log;
   sac_device_stats stats;  // own copy; published once per tick
 
@@ -274,6 +276,7 @@ inline void lay_out(Scheduler& s, Layout& at) {
   s.policy_scratch = at.take<uint32_t>(l.num_slots);
   s.policy_keys = at.take<int64_t>(l.num_slots);
   s.effects.seqs = at.take<StepSeq>(seats);
+  for (uint32_t*& line : s.marks) line = at.take<uint32_t>(ceil_div(l.num_seats, 32));
   s.outputs.sampled = at.take<uint64_t>(seats * kRecordWords);
   s.outputs.prompt_records = at.take<uint64_t>(size_t{l.max_num_batched_tokens} * kRecordWords);
   s.log.words = at.take<uint64_t>(l.log_words);
@@ -304,6 +307,7 @@ SAC_HD inline void reset(Scheduler& s, const uint32_t* eos_ids) {
   s.stats = sac_device_stats{};
   s.tick = s.step = s.step_done = s.next_arrival = s.pause_before = 0;
   s.published = 0;
+  s.steady = false;
   s.num_candidates = 0;
   s.policy_state = PolicyState{};
   s.tick_ns = s.idle_since_ns = s.step_done_ns = s.launch_ns = s.mean_step_ns = 0;

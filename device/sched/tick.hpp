@@ -8,10 +8,11 @@
 // environment's clock (0: not known apart from the return of wait). Env: now_ns(), notify_publish()
 // (wakes sleeping readers, never blocks), read_peers(reading, changed) and fetch(fetches, count)
 // (as those of ring/peers.hpp, with whatever threads there are), takes(ahead) (is that reading as
-// good as one made now), kHostActs, which says whether the
-// tick runs on a host that a device waits for, and kOverlap, which says whether new requests are
-// copied and checked while the step runs. Without it this is the readable specification; with it
-// the same decisions are made, and less is left to do between two steps.
+// good as one made now), each_seat(s, verb, count) (as that of sched/seatwise.hpp), kHostActs,
+// which says whether the tick runs on a host that a device waits for, kOverlap, which says whether
+// new requests are copied and checked while the step runs, and kSteady, which says whether steady
+// ticks are decided by steady.hpp. Without the last two this is the readable specification; with
+// them the same decisions are made, and less is left to do between two steps.
 #pragma once
 #include "sched/admit.hpp"
 #include "sched/batch.hpp"
@@ -21,6 +22,7 @@
 #include "sched/idle.hpp"
 #include "sched/retire.hpp"
 #include "sched/rotate.hpp"
+#include "sched/steady.hpp"
 
 namespace saccade {
 
@@ -77,7 +79,7 @@ SAC_HD inline void publish_stats(Scheduler& s) {
   st.num_running = s.num_running;
   st.num_waiting = s.num_waiting;
   st.num_paused = st.num_rotated = 0;
-  for (uint32_t i = 0; i < s.num_running; ++i) {
+  for (uint32_t i = 0; i < s.num_running && !s.steady; ++i) {
     const Seat& seat = s.seats[s.running[i]];
     st.num_paused += seat.state == SAC_STATE_DECODE_PAUSED ? 1 : 0;
     st.num_rotated += seat.num_blocks == 0 && seat.num_host != 0 ? 1 : 0;
@@ -97,6 +99,19 @@ SAC_HD inline void note_step_time(Scheduler& s, uint64_t done_ns) {
   s.step_done_ns = done_ns;
 }
 
+/// The general way from who is there to what runs.
+template <class Env>
+SAC_HD void decide(Scheduler& s, Env& env) {
+  if (s.limits.policy == Policy::kFcfs) {
+    admit(s, env);
+  } else {
+    choose(s, env);
+  }
+  rotate(s);
+  copy_ahead(s);
+  batch(s);
+}
+
 /// First part of a tick: decides what runs next, and asks for copies. The batch stands in
 /// s.effects. Returns its number of sequences, 0 if none can run; then `end_tick` follows.
 template <class Engine, class Env>
@@ -106,15 +121,10 @@ SAC_HD_INLINE uint32_t begin_tick(Scheduler& s, Engine& engine, Env& env) {
   store_relaxed(&s.ring.device->heartbeat, ++s.heartbeat);
   settle(s, engine);
   drain(s, env);
+  send_statuses(s);  // a claim does not wait for the decision
   retire(s);
-  if (s.limits.policy == Policy::kFcfs) {
-    admit(s, env);
-  } else {
-    choose(s, env);
-  }
-  rotate(s);
-  copy_ahead(s);
-  batch(s);
+  s.steady = Env::kSteady && decide_steady(s, env);
+  if (!s.steady) decide(s, env);
   send_statuses(s);
   if (!s.copies.idle()) engine.submit(s.copies.down, s.copies.up);
   if (s.effects.batch.num_seqs == 0) stay_idle(s);
@@ -130,12 +140,12 @@ SAC_HD void note_launch(Scheduler& s, const Env& env) {
 
 /// Third part: the step's results stand. `done_ns`: since when, 0 if that is not known.
 template <class Env>
-SAC_HD void take_results(Scheduler& s, uint64_t done_ns, const Env& env) {
+SAC_HD void take_results(Scheduler& s, uint64_t done_ns, Env& env) {
   const uint64_t now_ns = env.now_ns();
   if (done_ns < s.launch_ns || done_ns > now_ns) done_ns = now_ns;
   s.stats.step_ns += done_ns - s.launch_ns;
   note_step_time(s, done_ns);
-  commit(s);
+  commit(s, env);
   publish(s);
   begin_idle(s, done_ns);
 }

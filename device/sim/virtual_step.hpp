@@ -4,14 +4,16 @@
 #include "kv/copies.hpp"
 #include "ring/peers.hpp"
 #include "sched/null_step.hpp"
+#include "sched/seatwise.hpp"
 #include "sim/cost_model.hpp"
 #include "sim/host_model.hpp"
 #include "sim/link_model.hpp"
 
 namespace saccade::sim {
 
-struct VirtualEnv : ReadsAlone {
+struct VirtualEnv : ReadsAlone, SeatsAlone {
   static constexpr bool kOverlap = false;  // decides alike, and there is no time to win
+  static constexpr bool kSteady = true;
   static constexpr bool kHostActs = true;
   const uint64_t& clock_ns;
   bool& rung;  // a doorbell has changed since the last reading

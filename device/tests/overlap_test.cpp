@@ -10,6 +10,7 @@ namespace {
 struct Outcome {
   std::vector<uint64_t> decisions;
   uint64_t dropped = 0;
+  uint64_t steady_ticks = 0;
   std::vector<std::vector<uint64_t>> words;
   std::vector<uint32_t> finishes;
 };
@@ -21,11 +22,49 @@ Outcome outcome_of(uint64_t seed, WorldOptions options, bool overlapped) {
   Outcome o;
   o.decisions = world.device().log();
   o.dropped = world.device().s.log.dropped;
+  o.steady_ticks = world.device().steady_ticks;
   for (const Ticket& t : world.tickets()) {
     o.words.push_back(t.words);
     o.finishes.push_back(t.finish);
   }
   return o;
+}
+
+/// Worlds in which most ticks are steady: room for nearly all, long answers, readers that keep up.
+WorldOptions calm_options(uint64_t seed) {
+  WorldOptions o = seed % 2 == 0 ? tiered_world_options(seed) : world_options(seed);
+  Random r(seed * 1181783497276652981u + 5);
+  o.device.num_seats = r.pick({1u, 3u, 33u, 100u});
+  o.device.max_num_batched_tokens = o.device.num_seats + r.pick({0u, 64u});
+  o.device.max_model_len = r.in(40, 120);
+  const uint32_t one = ceil_div(o.device.max_model_len, o.device.block_size);
+  o.device.num_blocks = one * r.in(2, 8);
+  o.device.eos_ids.clear();
+  if (seed % 4 == 3) o.device.scheduling = Policy::kGoodput;
+  o.read_odds = r.pick({1u, 1u, 3u});
+  o.records_max = 1000;
+  o.cancel_odds = r.pick({0u, 400u});
+  o.step_ms_max = r.pick({1u, 50u});
+  const uint64_t words = o.device.max_model_len + 2 * 4 + 4;
+  o.ring.arena_bytes = 3 * o.ring.num_slots * ((4 * words + 127) / 128 * 128);
+  return o;
+}
+
+TEST_CASE("steady ticks decide as the general way does") {
+  const Seeds seeds(100);
+  uint64_t steady = 0;
+  for (uint64_t seed = seeds.first; seed <= seeds.last; ++seed) {
+    CAPTURE(seed);
+    const Outcome general = outcome_of(seed, calm_options(seed), false);
+    const Outcome quick = outcome_of(seed, calm_options(seed), true);
+    CHECK(general.dropped == 0);
+    CHECK(general.steady_ticks == 0);
+    CHECK(general.decisions == quick.decisions);
+    CHECK(general.words == quick.words);
+    CHECK(general.finishes == quick.finishes);
+    steady += quick.steady_ticks;
+  }
+  CHECK(steady > 5 * (seeds.last - seeds.first));
 }
 
 TEST_CASE("both modes give equal tokens and equal decision logs") {

@@ -13,8 +13,9 @@
 namespace saccade::test {
 
 template <bool kOverlapped>
-struct TestEnv : ReadsAlone {
+struct TestEnv : ReadsAlone, SeatsAlone {
   static constexpr bool kOverlap = kOverlapped;
+  static constexpr bool kSteady = kOverlapped;
   static constexpr bool kHostActs = true;
   const uint64_t& ns;  // the test may move it while a step runs
   uint32_t notified = 0;
@@ -110,6 +111,7 @@ class TestDevice {
   uint32_t tick() {
     copies.advance();
     const uint32_t num_seqs = shape.overlapped ? tick_with<true>() : tick_with<false>();
+    steady_ticks += s.steady ? 1 : 0;
     if (const char* wrong = check_invariants(s)) throw std::runtime_error(wrong);
     return num_seqs;
   }
@@ -136,6 +138,7 @@ class TestDevice {
   Scheduler s = {};
   HookedStep step;
   uint64_t now_ns = 1'000'000'000;
+  uint64_t steady_ticks = 0;
 
  private:
   template <bool kOverlapped>

@@ -1,6 +1,6 @@
-// A team that reads the ring for the tick: a leader, which runs the tick, and members that wait for
-// its orders. The tick stays one logical thread: members touch nothing but the board and what the
-// order names, and only between two meetings.
+// A team that reads the ring for the tick, and does what is done seat by seat: a leader, which runs
+// the tick, and members that wait for its orders. The tick stays one logical thread: members touch
+// nothing but the board and what the order names, and only between two meetings.
 //
 //   leader:  writes the order   meet             meet   goes on with what was read
 //   member:                     meet   its share meet
@@ -10,12 +10,15 @@
 // (returns when the leader and all members have come, false when the budget of the site ran out),
 // look(doorbells, seen) and note(granule, rung) (one granule: reading apart from comparing, so that
 // many reads are on their way at once; note returns the mask of changed doorbells and writes their
-// words to rung), any(bool), most(word) (over the threads of a member), is_scribe() (true for the
-// one thread of a member that writes). A member is a warp on a GPU and a thread on a host.
+// words to rung), any(bool), most(word), merge(mask) (over the threads of a member: or, largest,
+// all bits), is_scribe() (true for the one thread of a member that writes), settle() (what the
+// scribe wrote is visible to the other threads of the member). A member is a warp on a GPU and a
+// thread on a host.
 #pragma once
 #include "platform/bits.hpp"
 #include "platform/wait_site.hpp"
 #include "ring/peers.hpp"
+#include "sched/seatwise.hpp"
 
 namespace saccade {
 
@@ -34,6 +37,7 @@ enum class TeamOrder : uint32_t {
   kDismissed = 0,  // members leave
   kRead = 1,       // a PeerReading
   kFetch = 2,      // Fetches
+  kSeats = 3,      // a SeatVerb
 };
 
 /// Where the team meets; in shared memory on a GPU. Writer of the order: leader. Writer of found[r]
@@ -45,6 +49,9 @@ struct TeamBoard {
   uint64_t word;
   Fetch* fetches;
   uint32_t num_fetches;
+  Scheduler* scheduler;
+  SeatVerb verb;
+  uint32_t num_seats;
   uint32_t found[kMaxTeam];      // all masks of a member, or-ed
   uint32_t masks[kMaxGranules];  // bit i of mask g: slot 32 * g + i changed
 };
@@ -52,8 +59,8 @@ struct TeamBoard {
 /// Compares the doorbells of a member's granules; all masks or-ed. `meanwhile` runs when the first
 /// of them are on their way.
 template <class Crew, class Meanwhile>
-SAC_HD_INLINE uint32_t read_doorbells(TeamBoard& board, Crew& crew, Meanwhile meanwhile) {
-  const PeerReading& r = board.reading;
+SAC_HD_INLINE uint32_t read_doorbells(TeamBoard& board, const PeerReading& r, Crew& crew,
+                                      Meanwhile meanwhile) {
   const uint32_t num_granules = r.ring.num_slots / SAC_SLOT_GRANULE;
   uint32_t found = 0;
   bool begun = false;
@@ -83,14 +90,16 @@ SAC_HD_INLINE uint32_t read_doorbells(TeamBoard& board, Crew& crew, Meanwhile me
 /// A member's share of a reading.
 template <class Crew>
 SAC_HD void read_share(TeamBoard& board, Crew& crew) {
-  const PeerReading& r = board.reading;
+  const PeerReading r = board.reading;  // each access to the ring would read it from there again
   const uint32_t thread = crew.rank() * crew.width() + crew.lane();
   const uint32_t threads = crew.size() * crew.width();
   Look cursors[kCursorsAhead];
   for (uint32_t i = 0; i < kCursorsAhead; ++i) cursors[i] = look_at_cursor(r, thread + i * threads);
   bool moved = false;
-  const uint32_t found = read_doorbells(board, crew, [&] {
-    for (uint32_t f = thread; f < r.ring.num_frontends; f += threads) moved |= read_frontend(r, f);
+  const uint32_t found = read_doorbells(board, r, crew, [&] {
+    // From the last thread on: each thread waits for one of these trips at most.
+    for (uint32_t f = threads - 1 - thread; f < r.ring.num_frontends; f += threads)
+      moved |= read_frontend(r, f);
     if (thread == 0 && board.word_at != nullptr) {
       const uint64_t word = load_relaxed(board.word_at);
       moved |= word != board.word;
@@ -131,21 +140,48 @@ template <class Crew>
 SAC_HD void fetch_share(TeamBoard& board, Crew& crew) {
   uint32_t piece = 0;
   for (uint32_t i = 0; i < board.num_fetches; ++i) {
-    Fetch& f = board.fetches[i];
+    const Fetch f = board.fetches[i];
     const uint32_t most = crew.most(fetch_pieces(f, piece, crew));
-    if (crew.is_scribe() && most != 0) raise_to(&f.most, most);
+    if (crew.is_scribe() && most != 0) raise_to(&board.fetches[i].most, most);
     piece += ceil_div(f.words, crew.width() * kFetchAhead);
   }
+}
+
+/// A member's share of the seats: those of every size()-th word of the marks.
+template <class Crew>
+SAC_HD void seats_share(TeamBoard& board, Crew& crew) {
+  Scheduler& s = *board.scheduler;
+  const SeatVerb verb = board.verb;
+  const uint32_t count = board.num_seats, words = ceil_div(count, 32);
+  for (uint32_t w = crew.rank(); w < words; w += crew.size()) {
+    uint32_t signs[2] = {};
+    do_seats(s, verb, w, crew.lane(), crew.width(), count, signs);
+    for (uint32_t line = 0; line < 2; ++line) {
+      const uint32_t merged = crew.merge(signs[line]);
+      if (crew.is_scribe()) s.marks[line][w] = merged;
+    }
+  }
+  if (verb != SeatVerb::kCommit || crew.rank() >= words) return;
+  crew.settle();
+  // SYNC: release, as in each_seat_alone; a fence for each thread's own records.
+  fence_release();
+  for (uint32_t w = crew.rank(); w < words; w += crew.size())
+    publish_seats(s, w, crew.lane(), crew.width(), count);
 }
 
 /// A member's life: takes orders until it is dismissed or a wait runs out.
 template <class Crew>
 SAC_HD void serve_team(TeamBoard& board, Crew& crew) {
   while (crew.meet(WaitSite::kTeamOrder) && board.order != TeamOrder::kDismissed) {
-    if (board.order == TeamOrder::kRead) {
-      read_share(board, crew);
-    } else {
-      fetch_share(board, crew);
+    switch (board.order) {
+      case TeamOrder::kRead:
+        read_share(board, crew);
+        break;
+      case TeamOrder::kFetch:
+        fetch_share(board, crew);
+        break;
+      default:
+        seats_share(board, crew);
     }
     if (!crew.meet(WaitSite::kTeamDone)) return;
   }
@@ -185,6 +221,16 @@ SAC_HD void fetch_by_team(TeamBoard& board, Crew& crew, Fetch* fetches, uint32_t
   board.fetches = fetches;
   board.num_fetches = count;
   lead(board, crew, TeamOrder::kFetch);
+}
+
+/// As each_seat_alone, by the team.
+template <class Crew>
+SAC_HD void each_seat_by_team(TeamBoard& board, Crew& crew, Scheduler& s, SeatVerb verb,
+                              uint32_t count) {
+  board.scheduler = &s;
+  board.verb = verb;
+  board.num_seats = count;
+  lead(board, crew, TeamOrder::kSeats);
 }
 
 /// Lets the members go; the leader must not give orders afterwards.

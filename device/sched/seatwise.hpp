@@ -1,0 +1,184 @@
+// seatwise: what a tick does to each seat apart from all others. A host does it one after the
+// other; where threads are many they share it, a seat each (cuda/team.hpp). The functions are the
+// same, and so is what they leave behind.
+#pragma once
+#include "platform/bits.hpp"
+#include "sched/batch.hpp"
+#include "sched/retire.hpp"
+
+namespace saccade {
+
+enum class SeatVerb : uint32_t {
+  kSurvey = 0,  // of each seated request: does it decode on, does it need a block
+  kDecode = 1,  // each seated request gets its one row of the batch
+  kCommit = 2,  // of each sequence of a finished step: its token, its record, its status
+};
+
+/// What a verb says of one seat: a bit of each line of Scheduler::marks.
+struct SeatSigns {
+  bool first;
+  bool second;
+};
+
+// ---- survey: first = it is more than a decode that runs on, second = it needs a block ----------
+
+SAC_HD inline SeatSigns survey(const Scheduler& s, uint32_t i) {
+  const Seat& seat = s.seats[s.running[i]];
+  const bool decodes = seat.num_blocks != 0 && seat.starved == 0 && seat.num_produced != 0 &&
+                       is_decode(seat) && seat.finish == SAC_FINISH_NONE;
+  // Who came in since the policy was asked last is still news to it.
+  const bool settled =
+      s.limits.policy != Policy::kGoodput || seat.moved_ns < s.policy_state.last_tick_ns;
+  const uint32_t held = seat.num_blocks * s.limits.block_size;  // tokens
+  const bool copied =
+      s.limits.eager_window == 0 || (seat.num_host + 1) * s.limits.block_size > seat.num_computed;
+  const bool fits = seat.num_tokens <= held + s.limits.block_size;
+  const bool steady = decodes && settled && copied && fits && reader_room(s, seat) != 0;
+  return {!steady, seat.num_tokens > held};
+}
+
+// ---- decode -------------------------------------------------------------------------------------
+
+/// As add_rows for the i-th of a batch of decodes alone.
+SAC_HD inline void add_decode(Scheduler& s, uint32_t i) {
+  const uint32_t seat_index = s.running[i];
+  Seat& seat = s.seats[seat_index];
+  s.effects.seqs[i] = {seat_index, seat.num_computed, 1, i, 1, 0};
+  seat.last_step = s.effects.batch.step;
+  seat.state = SAC_STATE_DECODE_PROCESSING;
+  s.log.put(i, s.tick, Decision::kRun, seat.slot, 1);
+}
+
+// ---- commit: first = left to the general way, second = its token was the last ------------------
+
+SAC_HD inline bool is_stop(const Scheduler& s, uint32_t seat_index, uint32_t token) {
+  const Asked& p = s.seats[seat_index].asked;
+  if ((p.flags & SAC_REQ_IGNORE_EOS) == 0)
+    for (uint32_t i = 0; i < s.limits.num_eos_ids; ++i)
+      if (s.eos_ids[i] == token) return true;
+  const uint32_t* stops = s.tables.stops(seat_index);
+  for (uint32_t i = 0; i < p.num_stop_ids; ++i)
+    if (stops[i] == token) return true;
+  return false;
+}
+
+SAC_HD inline uint32_t finish_reason(const Scheduler& s, uint32_t seat_index, uint32_t token) {
+  const Seat& seat = s.seats[seat_index];
+  const Asked& p = seat.asked;
+  if (seat.num_produced > p.min_tokens && is_stop(s, seat_index, token)) return SAC_FINISH_STOP;
+  if (seat.num_produced >= p.max_tokens || seat.num_tokens >= s.limits.max_model_len)
+    return SAC_FINISH_LENGTH;
+  return SAC_FINISH_NONE;
+}
+
+SAC_HD inline void write_record(Scheduler& s, Seat& seat, const uint64_t* record) {
+  uint64_t* to = s.ring.record(seat.slot, seat.num_records, seat.stride, seat.capacity);
+  for (uint32_t w = 0; w < seat.stride; ++w) store_relaxed(to + w, record[w]);
+  ++seat.num_records;
+}
+
+SAC_HD inline void commit_token(Scheduler& s, const StepSeq& q, const uint64_t* record) {
+  Seat& seat = s.seats[q.seat];
+  const uint32_t token = static_cast<uint32_t>(record[0]);
+  s.tokens(q.seat)[seat.num_tokens++] = token;
+  ++seat.num_produced;
+  seat.last_token_ns = s.step_done_ns;
+  if (seat.num_produced == 1) seat.first_token_ns = s.step_done_ns;
+  write_record(s, seat, record);
+  seat.finish = finish_reason(s, q.seat, token);
+}
+
+/// The record that a step left for the i-th of its sequences.
+SAC_HD inline const uint64_t* sampled_record(const Scheduler& s, uint32_t i) {
+  return s.outputs.sampled + size_t{i} * kRecordWords;
+}
+
+/// A decode that computed nothing twice. Whatever else a sequence is, commit_seq takes.
+SAC_HD inline bool is_plain_decode(const Seat& seat, const StepSeq& q) {
+  return q.num_rows == 1 && q.sample != 0 && q.prompt_logprobs == 0 && seat.num_produced != 0 &&
+         is_decode(seat) && seat.was_computed <= q.first_position;
+}
+
+SAC_HD inline SeatSigns commit_decode(Scheduler& s, uint32_t i) {
+  const StepSeq& q = s.effects.seqs[i];
+  Seat& seat = s.seats[q.seat];
+  if (!is_plain_decode(seat, q)) return {true, false};
+  seat.was_computed = ++seat.num_computed;
+  commit_token(s, q, sampled_record(s, i));
+  if (seat.finish != SAC_FINISH_NONE) return {false, true};
+  seat.state = s.requests[seat.slot].state = SAC_STATE_DECODE_PROCESSING;
+  s.ring.write_progress(seat.slot, seat.num_computed, 0);
+  return {false, false};
+}
+
+/// After a release fence that follows its commit.
+SAC_HD inline void publish_decode(Scheduler& s, uint32_t i) {
+  const Seat& seat = s.seats[s.effects.seqs[i].seat];
+  store_relaxed(&s.ring.status[seat.slot].word,
+                sac_status_word(seat.ticket, seat.state, SAC_FINISH_NONE, seat.num_records));
+}
+
+// ---- all of them --------------------------------------------------------------------------------
+
+SAC_HD inline SeatSigns do_seat(Scheduler& s, SeatVerb verb, uint32_t i) {
+  switch (verb) {
+    case SeatVerb::kSurvey:
+      return survey(s, i);
+    case SeatVerb::kDecode:
+      add_decode(s, i);
+      return {};
+    case SeatVerb::kCommit:
+      return commit_decode(s, i);
+  }
+  return {};
+}
+
+/// The seats of one word of the marks, from bit `first` on, every `stride`-th; their signs are
+/// or-ed into the two words.
+SAC_HD inline void do_seats(Scheduler& s, SeatVerb verb, uint32_t word, uint32_t first,
+                            uint32_t stride, uint32_t count, uint32_t (&signs)[2]) {
+  for (uint32_t bit = first; bit < 32 && word * 32 + bit < count; bit += stride) {
+    const SeatSigns of_seat = do_seat(s, verb, word * 32 + bit);
+    signs[0] |= (of_seat.first ? 1u : 0u) << bit;
+    signs[1] |= (of_seat.second ? 1u : 0u) << bit;
+  }
+}
+
+/// The statuses of those that commit_decode took to their next token.
+SAC_HD inline void publish_seats(Scheduler& s, uint32_t word, uint32_t first, uint32_t stride,
+                                 uint32_t count) {
+  const uint32_t marked = s.marks[0][word] | s.marks[1][word];
+  for (uint32_t bit = first; bit < 32 && word * 32 + bit < count; bit += stride)
+    if ((marked >> bit & 1) == 0) publish_decode(s, word * 32 + bit);
+}
+
+/// One verb for `count` seats, by one thread.
+SAC_HD inline void each_seat_alone(Scheduler& s, SeatVerb verb, uint32_t count) {
+  const uint32_t words = ceil_div(count, 32);
+  for (uint32_t w = 0; w < words; ++w) {
+    uint32_t signs[2] = {};
+    do_seats(s, verb, w, 0, 1, count, signs);
+    s.marks[0][w] = signs[0];
+    s.marks[1][w] = signs[1];
+  }
+  if (verb != SeatVerb::kCommit) return;
+  // SYNC: release, with the token reader's acquire of the status: the record is visible.
+  fence_release();
+  for (uint32_t w = 0; w < words; ++w) publish_seats(s, w, 0, 1, count);
+}
+
+/// What an environment of one thread has of them.
+struct SeatsAlone {
+  void each_seat(Scheduler& s, SeatVerb verb, uint32_t count) const {
+    each_seat_alone(s, verb, count);
+  }
+};
+
+/// Marked seats of `count`, by either line.
+SAC_HD inline uint32_t count_marks(const uint32_t* line, uint32_t count) {
+  uint32_t sum = 0;
+  for (uint32_t w = 0; w < ceil_div(count, 32); ++w) sum += popcount(line[w]);
+  return sum;
+}
+
+}  // namespace saccade
