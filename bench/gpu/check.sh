@@ -23,8 +23,8 @@ budget_s=${SACCADE_GPU_BUDGET_S:-540}
 first=(env test micro rotation model torch sanitizer table)
 second=(logprobs makespan interference table)
 models=(llama3-8b qwen3-32b qwen3-30b-a3b)
-declare -A part_s=([unpack]=10 [env]=5 [test]=60 [micro]=15 [rotation]=15 [model]=140 [torch]=45
-  [sanitizer]=150 [logprobs]=20 [makespan]=165 [interference]=335 [table]=5)
+declare -A part_s=([unpack]=15 [env]=5 [test]=60 [micro]=15 [rotation]=15 [model]=140 [torch]=45
+  [sanitizer]=150 [logprobs]=20 [makespan]=160 [interference]=340 [table]=5)
 declare -A model_s=([llama3-8b]=45 [qwen3-32b]=60 [qwen3-30b-a3b]=35)
 no_gpu=3
 unpacked=""
