@@ -255,7 +255,10 @@ def main() -> int:
         pathlib.Path(args.json).write_text(text)
     for failure in result["failures"]:
         print(failure)
-    return 1 if result["failures"] else 0
+    nothing = not result.get("models", result.get("loads"))
+    if nothing:
+        print("nothing was measured within the time")
+    return 1 if nothing or result["failures"] else 0
 
 
 if __name__ == "__main__":

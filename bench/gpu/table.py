@@ -150,7 +150,8 @@ def checks(folder):
         path = folder / name
         if path.exists():
             lines = path.read_text().splitlines()
-            ok, failed, skipped = (sum(line.startswith(word) for line in lines) for word in ("ok ", "FAILED", "skipped"))
+            ok, failed, skipped = (sum(line.startswith(word) for line in lines)
+                                   for word in ("ok ", "FAILED", "skipped"))
             early = [f"**{line}**" for line in lines if line.startswith("ENDED EARLY")]
             counts = f"{ok} passed, {f'**{failed} failed**' if failed else '0 failed'}"
             rows.append([name, ", ".join([counts] + [f"{skipped} skipped"] * bool(skipped) + early)])
@@ -232,7 +233,8 @@ def beside_rotation(record):
     if not beside:
         return ""
     alone = next(d["ms"] for d in record["decode"] if d["batch"] == beside[0]["batch"])
-    rows = [[b["way"], b["blocks"], f"{b['both_gb_s']:.1f}", f"{b['ms']:.3f}", f"{b['ms'] / alone:.2f}"] for b in beside]
+    rows = [[b["way"], b["blocks"], f"{b['both_gb_s']:.1f}", f"{b['ms']:.3f}", f"{b['ms'] / alone:.2f}"]
+            for b in beside]
     return (f"\n\nDecode by mma at batch {beside[0]['batch']} while KV blocks move both ways without a pause (alone "
             f"{alone:.3f} ms):\n\n" + table(["way", "blocks a direction", "both, GB/s", "step, ms", "× alone"], rows))
 
@@ -260,8 +262,8 @@ def makespan(record):
         rows = [[f"{w['requests']} × {w['input_tokens']:,} → {w['output_tokens']}",
                  *(" ".join(f"{s:.2f}" for s in listed(w[side])) for side in ("device_s", "host_s")),
                  f"{w['device_over_host']:.4f}"] for w in m["workloads"]]
-        sections.append(f"{m['model']}, batch {m['batch']}, random weights; each repeat is one figure, the quotient their "
-                        "median.\n\n" + table(["requests × in → out", "scheduler on the device, s", "on the host, s",
+        sections.append(f"{m['model']}, batch {m['batch']}, random weights; each repeat is one figure, the quotient "
+                        "their median.\n\n" + table(["requests × in → out", "scheduler on the device, s", "on the host, s",
                                                "device ÷ host"], rows))
     return "\n\n".join(sections) + remarks(record)
 
