@@ -8,7 +8,7 @@
 
     --device   cuda; any other of `saccade serve`, to try the programs without a GPU
     --model    a folder of bench/models, repeatable for makespan; the weights are random
-    --within   seconds: a repeat or a load that would not fit any more is left out, and named in the result
+    --within   seconds: what does not fit any more is left out, and named in the result
 
 Exit codes: 0 done, 1 a server or a request failed (what did not is in the JSON), 2 an error, 3 no GPU.
 """
@@ -39,6 +39,8 @@ HOGS_PER_CORE = (1, 4)
 # Of every shape in bench/models: ids that a byte-level tokenizer has.
 VOCAB = 256
 SERVER_STARTS_S = 60
+TOO_LITTLE_S = 5  # nothing is begun that has no more
+RECORD = "interference.json"
 
 
 class OutOfTime(Exception):
@@ -83,6 +85,8 @@ def server_flags(args, model, placement, *more):
 def run_tool(clock, *flags):
     """`saccade bench` with these flags; its output only if it fails. Servers that it started end with it."""
     command = [server.binary(), "bench", *flags]
+    if clock.left() is not None and clock.left() < TOO_LITTLE_S:
+        raise OutOfTime
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=clock.left())
     except subprocess.TimeoutExpired:
@@ -165,7 +169,8 @@ def start_of(args, model, placement, port):
     return " ".join([server.binary(), "serve", *flags])
 
 
-def interference_record(args, model, rate, seed, work, clock):
+def interference_run(args, model, rate, seed, work, clock):
+    """Its record is in `work`; what it has after each cell if the time runs out."""
     flags = []
     for placement in PLACEMENTS:
         port = server.free_port()
@@ -174,12 +179,31 @@ def interference_record(args, model, rate, seed, work, clock):
     for neighbour in args.neighbour or ["cpu"]:
         flags += ["--neighbour", neighbour]
     hogs = ",".join(str(times * os.cpu_count()) for times in HOGS_PER_CORE)
-    record = work / "interference.json"
     run_tool(clock, "interference", *flags, "--neighbour-threads", hogs, "--log-dir", str(work), "--vocab", str(VOCAB),
              "--repeats", "1", "--seed", str(seed), "--request-rate", str(rate), "--duration", str(args.seconds),
              "--num-warmups", "0", "--settle", "0.5", "--random-input-len", "512", "--random-output-len", "128",
-             "--json", str(record))
-    return json.loads(record.read_text())
+             "--json", str(work / RECORD))
+
+
+def load_of(args, model, rate, seed, work, clock, sampler):
+    """Cells of one load, and whether there was time for all: it is begun in any case, and its cells count."""
+    (work / RECORD).unlink(missing_ok=True)
+    try:
+        interference_run(args, model, rate, seed, work, clock)
+    except OutOfTime:
+        return cells_of(work, sampler), False
+    return cells_of(work, sampler), True
+
+
+def cells_of(work, sampler):
+    """What the run left, of placements whose isolation is there: everything is compared with that."""
+    try:
+        cells = json.loads((work / RECORD).read_text())["cells"]
+    except (FileNotFoundError, ValueError):
+        return []
+    rows = [cell_of(cell, sampler) for cell in cells]
+    alone = {row["placement"] for row in rows if row["condition"] == "isolation"}
+    return [row for row in rows if row["placement"] in alone]
 
 
 def cell_of(cell, sampler):
@@ -218,13 +242,14 @@ def interference(args, work, clock):
     with energy_sampler(args.device) as sampler:
         for number, rate in enumerate(rates * REPEATS):
             try:
-                with clock.timed("load"):
-                    record = interference_record(args, model, rate, number, work, clock)
-                loads.append({"rate_rps": rate, "cells": [cell_of(cell, sampler) for cell in record["cells"]]})
-            except OutOfTime:
-                left_out.append(f"{rate:g} requests/s, repeat {number // len(rates) + 1}")
+                cells, whole = load_of(args, model, rate, number, work, clock, sampler)
             except RuntimeError as error:
                 failures.append(f"{rate:g} requests/s: {error}")
+                continue
+            if not whole:
+                left_out.append(f"{rate:g} requests/s, repeat {number // len(rates) + 1}")
+            if cells:
+                loads.append({"rate_rps": rate, "cells": cells})
     return {"device": args.device, "model": model, "cores": os.cpu_count(), "seconds": args.seconds, "loads": loads,
             "failures": failures, "left_out": left_out}
 

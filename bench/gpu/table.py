@@ -314,7 +314,7 @@ def remarks(record):
     """What failed, and what there was no time for."""
     text = "".join(f"\n\n**Failed:** {failure}" for failure in record.get("failures", []))
     left_out = record.get("left_out")
-    return text + (f"\n\nNo time was left for: {'; '.join(left_out)}." if left_out else "")
+    return text + (f"\n\nNo time was left for (the rest of): {'; '.join(left_out)}." if left_out else "")
 
 
 # --- The page --------------------------------------------------------------------------------------------------------

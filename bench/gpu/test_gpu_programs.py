@@ -70,7 +70,7 @@ class TableTest(unittest.TestCase):
 
     def test_what_failed_and_what_was_left_out_is_said(self):
         self.assertIn("**Failed:** 24 requests/s: the server is down", self.text)
-        self.assertIn("No time was left for: 2 requests/s, repeat 2.", self.text)
+        self.assertIn("No time was left for (the rest of): 2 requests/s, repeat 2.", self.text)
 
     def test_what_is_not_there_is_named(self):
         self.assertIn("Not in this run: Makespan, scheduler on the device and on the host; steps of qwen3-30b-a3b.",
@@ -188,6 +188,21 @@ class CellTest(unittest.TestCase):
         self.assertAlmostEqual(row["joules_per_token"], 4.0)
         self.assertAlmostEqual(row["watts"], 100.0)
         self.assertEqual(row["failed"], 1)
+
+    def test_a_run_that_was_cut_off_has_the_cells_of_placements_with_an_isolation(self):
+        def cell(server, condition):
+            return {**self.CELL, "server": server, "condition": condition}
+
+        with tempfile.TemporaryDirectory() as folder:
+            work = pathlib.Path(folder)
+            self.assertEqual(placements.cells_of(work, None), [])
+            record = work / placements.RECORD
+            record.write_text(json.dumps({"cells": [cell("device", "cpu x16"), cell("device", "isolation"),
+                                                    cell("host", "cpu x16")]}))
+            rows = [(row["placement"], row["condition"]) for row in placements.cells_of(work, None)]
+            self.assertEqual(rows, [("device", "cpu x16"), ("device", "isolation")])
+            record.write_text(record.read_text()[:-9])
+            self.assertEqual(placements.cells_of(work, None), [])
 
     def test_a_failed_cell_is_an_error(self):
         with self.assertRaises(RuntimeError):
