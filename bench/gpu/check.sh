@@ -23,7 +23,7 @@ budget_s=${SACCADE_GPU_BUDGET_S:-540}
 first=(env test micro rotation model torch sanitizer table)
 second=(logprobs makespan interference table)
 models=(llama3-8b qwen3-32b qwen3-30b-a3b)
-declare -A part_s=([unpack]=15 [env]=5 [test]=60 [micro]=15 [rotation]=15 [model]=140 [torch]=45
+declare -A part_s=([unpack]=15 [env]=10 [test]=60 [micro]=15 [rotation]=15 [model]=140 [torch]=45
   [sanitizer]=150 [logprobs]=20 [makespan]=160 [interference]=340 [table]=5)
 declare -A model_s=([llama3-8b]=45 [qwen3-32b]=60 [qwen3-30b-a3b]=35)
 no_gpu=3
@@ -65,13 +65,17 @@ keep() {
 
 is_json() { python3 -c 'import json, sys; json.load(open(sys.argv[1]))' "$1" 2>/dev/null; }
 
-# program SECONDS PROGRAM FILE ARGS...: what a program says, into a file. Its exit code 3 is "no GPU".
+# program SECONDS PROGRAM FILE ARGS...: what a program says, into a file, and its errors into another. Its exit
+# code 3 is "no GPU".
 program() {
   local seconds=$1 path=$binaries/$2 file=$3 code=0
+  local errors=$results/${file%.*}.errors
   shift 3
+  rm -f "$results/$file" "$errors"
   [ -x "$path" ] || { echo "no $path" && return 2; }
-  within "$seconds" "$path" "$@" >"$results/$file.partial" || code=$?
-  [ $code -eq 0 ] || tail -3 "$results/$file.partial"
+  within "$seconds" "$path" "$@" >"$results/$file.partial" 2>"$errors" || code=$?
+  [ $code -eq 0 ] || tail -qn 3 "$results/$file.partial" "$errors"
+  [ -s "$errors" ] || rm "$errors"
   keep "$file" $code
 }
 
@@ -79,6 +83,7 @@ program() {
 script() {
   local part=$1 script=$2 code=0
   shift 2
+  rm -f "$results/$part.json" "$results/$part.log"
   need_gpu || return
   within "$(part_left "$part")" python3 "bench/gpu/$script" "$@" --json "$results/$part.json.partial" \
     >"$results/$part.log" 2>&1 || code=$?
@@ -102,7 +107,7 @@ part_env() {
     echo "$(nproc) cores,$(grep -m1 'model name' /proc/cpuinfo | cut -d: -f2), $(grep MemTotal /proc/meminfo)"
     echo "programs: $(head -2 "$results/commit.txt" | paste -sd, -)"
     command -v nvcc >/dev/null && nvcc --version | tail -2
-    python3 -c 'import torch; print("torch", torch.__version__)' 2>&1 | tail -1
+    python3 -c 'from importlib.metadata import version; print("torch", version("torch"))' 2>&1 | tail -1
   } >"$results/environment.txt"
   command -v nvidia-smi >/dev/null || { echo "no GPU: there is no nvidia-smi" && return $no_gpu; }
   within "$(part_left env)" nvidia-smi -q >"$results/nvidia-smi.txt" 2>&1 ||
@@ -140,13 +145,14 @@ part_model() {
 # Each run has an even share of the time that is left. The model's kernels first: they end by themselves.
 part_sanitizer() {
   need_gpu || return
-  command -v compute-sanitizer >/dev/null || { echo "no compute-sanitizer" && return 2; }
-  local tool name log runs=6 code worst=0
+  local sanitizer tool name log runs=6 code worst=0
+  sanitizer=$(PATH=$PATH:/usr/local/cuda/bin command -v compute-sanitizer) ||
+    { echo "no compute-sanitizer" && return 2; }
   for name in model_gpu_test gpu_test; do
     for tool in memcheck racecheck synccheck; do
       log=sanitizer-$tool-$name.txt
       code=0
-      within $(($(part_left sanitizer) / runs)) compute-sanitizer --tool $tool --error-exitcode 9 \
+      within $(($(part_left sanitizer) / runs)) "$sanitizer" --tool $tool --error-exitcode 9 \
         "$binaries/$name" --quick >"$results/$log.partial" 2>&1 || code=$?
       runs=$((runs - 1))
       shorten "$results/$log.partial"
@@ -250,6 +256,7 @@ find_results() {
 # All results in one file, whole or not at all.
 write_archive() {
   [ -n "$archive" ] || return 0
+  mkdir -p "$(dirname "$archive")"
   tar -C "$results" --exclude='*.partial' -czf "$archive.partial" . || return 1
   local bytes
   bytes=$(stat -c %s "$archive.partial")

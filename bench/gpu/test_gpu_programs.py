@@ -353,6 +353,20 @@ class CheckTest(unittest.TestCase):
             self.assertIn(f"micro: {said}", done.stdout)
             self.assertFalse((self.results / "micro.json").exists())
 
+    def test_a_part_that_fails_leaves_no_earlier_result_of_its_own(self):
+        flag = self.machine.folder / "fails"
+        self.machine.program("gpu_test", f"[ ! -e {flag} ] || exit 2; cat MADE_UP/micro.json")
+        self.machine.check("micro")
+        self.assertTrue((self.results / "micro.json").exists())
+        flag.touch()
+        self.assertEqual(self.machine.check("micro").returncode, 1)
+        self.assertFalse((self.results / "micro.json").exists())
+
+    def test_what_a_program_says_of_its_error_is_kept(self):
+        self.machine.program("model_bench", "echo 'error: out of memory' >&2; exit 2")
+        self.assertIn("error: out of memory", self.machine.check("model").stdout)
+        self.assertEqual((self.results / "model-qwen3-32b.errors").read_text(), "error: out of memory\n")
+
     def test_a_report_of_checks_that_is_cut_off_says_so(self):
         self.machine.program("gpu_test", "echo 'ok      one'; exit 4")
         self.assertEqual(self.machine.check("test").returncode, 1)
