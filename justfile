@@ -34,8 +34,12 @@ format:
 cuda:
     device/cuda/build.sh
 
-# On a machine with a GPU: build, tests, sanitizer, benchmarks; all PARTS within nine minutes.
-gpu-check *parts:
+# Pack what a machine with a GPU runs: the CUDA programs and a release build, into build/gpu-pack.tar.xz.
+gpu-pack:
+    bench/gpu/pack.sh
+
+# On a machine with a GPU: `first` (tests, kernels, sanitizer), `second` (servers), or parts; nine minutes each.
+gpu-check +parts:
     bench/gpu/check.sh {{parts}}
 
 # All fuzz targets, SECONDS each.

@@ -2,39 +2,70 @@
 """The scheduler on the GPU against the same scheduler on a host thread, over HTTP.
 
     placements.py makespan      [--json FILE]   how long batches of requests take from the first to the last token
-    placements.py interference  [--json FILE]   a steady load, alone and with every core of the host taken by hogs:
-                                                P99 TTFT, P99 TPOT, throughput, and energy per token by the driver's
-                                                counter
+    placements.py interference  [--json FILE]   steady loads, alone and beside hogs on every core of the host, one a
+                                                core and four: P99 TTFT, P99 TPOT, throughput, and energy per token by
+                                                the driver's counter
 
     --device   cuda; any other of `saccade serve`, to try the programs without a GPU
-    --model    a folder of bench/models [qwen3-32b-shape for makespan, llama3-8b-shape for interference]; the weights
-               are random
+    --model    a folder of bench/models, repeatable for makespan; the weights are random
+    --within   seconds: what does not fit any more is left out, and named in the result
 
-Exit codes: 0 done, 1 a server or a request failed, 2 an error, 3 no GPU.
+Exit codes: 0 done, 1 a server or a request failed (what did not is in the JSON), 2 an error, 3 no GPU.
 """
 import argparse
 import contextlib
 import json
 import os
 import pathlib
-import shutil
+import statistics
 import subprocess
 import sys
 import tempfile
+import time
 
 import nvml
 import server
 
 PLACEMENTS = ("device", "host")
-BATCH = 16  # Blink's, of figure 3
-# Requests x tokens in -> tokens out: short and long of both. The text of Blink's figure 3 does not name its four.
-WORKLOADS = [(32, 128, 16), (32, 128, 128), (16, 1024, 32), (16, 128, 256)]
+# Requests that decode together; 64 contexts of Qwen3-32B do not fit beside its weights in 80 GB.
+BATCHES = {"llama3-8b-shape": 64, "qwen3-32b-shape": 16}
+BATCH = 16  # of other models, and Blink's in figure 3
+# Batches x tokens in -> tokens out: short and long of both. The text of Blink's figure 3 does not name its four.
+WORKLOADS = [(2, 128, 16), (2, 128, 128), (1, 1024, 32), (1, 128, 256)]
+REPEATS = 2
+# Requests per second of 512 tokens in, 128 out: first the one that the first run had.
+RATES = [8, 24, 16, 2]
+HOGS_PER_CORE = (1, 4)
 # Of every shape in bench/models: ids that a byte-level tokenizer has.
 VOCAB = 256
-# Always there, and those that need a program of the machine: its name.
-NEIGHBOURS = ("cpu",)
-NEIGHBOURS_BY_PROGRAM = {"compile": "c++", "pbzip2": "pbzip2"}
 SERVER_STARTS_S = 60
+TOO_LITTLE_S = 5  # nothing is begun that has no more
+RECORD = "interference.json"
+
+
+class OutOfTime(Exception):
+    """The seconds of --within are over."""
+
+
+class Clock:
+    """What fits into the seconds that are left; without a limit everything does."""
+
+    def __init__(self, within_s, now=time.monotonic):
+        self.now = now
+        self.end = None if within_s is None else now() + within_s
+        self.longest = {}
+
+    def left(self):
+        return None if self.end is None else max(self.end - self.now(), 0.0)
+
+    @contextlib.contextmanager
+    def timed(self, kind):
+        """Raises OutOfTime for what would not fit, by the longest of its kind so far; the first one is tried."""
+        if self.end is not None and self.longest.get(kind, 0) > self.left():
+            raise OutOfTime
+        began = self.now()
+        yield
+        self.longest[kind] = max(self.longest.get(kind, 0), self.now() - began)
 
 
 def model_folder(name):
@@ -44,81 +75,135 @@ def model_folder(name):
     return folder
 
 
-def server_flags(args, placement, *more):
+def server_flags(args, model, placement, *more):
     tokenizer = server.ROOT / "models/saccade-tiny"
-    return [str(model_folder(args.model)), "--load-format", "dummy", "--tokenizer", str(tokenizer),
+    return [str(model_folder(model)), "--load-format", "dummy", "--tokenizer", str(tokenizer),
             "--served-model-name", "m", "--dtype", "bfloat16", "--scheduler", placement, "--log", "warn",
             *server.device_flags(args.device), *more]
 
 
-def run_tool(*flags):
-    """`saccade bench` with these flags; its output only if it fails."""
-    done = subprocess.run([server.binary(), "bench", *flags], capture_output=True, text=True)
+def run_tool(clock, *flags):
+    """`saccade bench` with these flags; its output only if it fails. Servers that it started end with it."""
+    command = [server.binary(), "bench", *flags]
+    if clock.left() is not None and clock.left() < TOO_LITTLE_S:
+        raise OutOfTime
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=clock.left())
+    except subprocess.TimeoutExpired:
+        raise OutOfTime from None
     if done.returncode != 0:
         said = done.stdout[-800:] + done.stderr[-800:]
         raise RuntimeError(f"saccade bench {flags[0]} ended with {done.returncode}: {said}")
 
 
-def span_of(url, workload, path):
-    """Seconds from the first request to the last token, and how many output tokens."""
-    requests, prompt, output = workload
-    run_tool("serve", "--base-url", url, "--model", "m", "--vocab", str(VOCAB), "--num-prompts", str(requests),
-             "--random-input-len", str(prompt), "--random-output-len", str(output), "--num-warmups", "2",
-             "--json", str(path))
+def span_of(clock, url, batch, workload, seed, path):
+    """Seconds from the first request to the last token. Prompts by `seed`: none of them is in a cache."""
+    batches, prompt, output = workload
+    run_tool(clock, "serve", "--base-url", url, "--model", "m", "--vocab", str(VOCAB), "--num-prompts",
+             str(batches * batch), "--random-input-len", str(prompt), "--random-output-len", str(output),
+             "--seed", str(seed), "--json", str(path))
     summary = json.loads(path.read_text())["runs"][0]["summary"]
-    if summary["ok"] != requests:
-        raise RuntimeError(f"{requests - summary['ok']} of {requests} requests failed")
-    return {"span_s": summary["span_s"], "output_tokens": summary["output_tokens"]}
+    if summary["ok"] != batches * batch:
+        raise RuntimeError(f"{batches * batch - summary['ok']} of {batches * batch} requests failed")
+    return summary["span_s"]
 
 
-def makespan(args, work):
-    spans = {}
+def spans_of(args, model, placement, repeat, work, clock):
+    """Of each workload, by one server. What warms it up is over before they begin: it would share their batches."""
+    batch = BATCHES.get(model, BATCH)
     longest = max(prompt + output for _, prompt, output in WORKLOADS)
-    limits = ("--max-num-seqs", str(BATCH), "--max-num-batched-tokens", "1024", "--max-model-len", str(longest + 8))
-    for placement in PLACEMENTS:
-        flags = server_flags(args, placement, *limits)
-        with server.serve(*flags, log=work / "server.log", ready_within_s=SERVER_STARTS_S) as url:
-            spans[placement] = [span_of(url, workload, work / "serve.json") for workload in WORKLOADS]
+    flags = server_flags(args, model, placement, "--max-num-seqs", str(batch), "--max-num-batched-tokens", "1024",
+                         "--max-model-len", str(longest + 8))
+    with server.serve(*flags, log=work / "server.log", ready_within_s=SERVER_STARTS_S) as url:
+        first_seed = repeat * (1 + len(WORKLOADS))
+        span_of(clock, url, batch, (1, 64, 4), first_seed, work / "serve.json")
+        return [span_of(clock, url, batch, workload, first_seed + 1 + i, work / "serve.json")
+                for i, workload in enumerate(WORKLOADS)]
+
+
+def makespan(args, work, clock):
+    models = args.model or list(BATCHES)
+    spans = {model: {placement: [] for placement in PLACEMENTS} for model in models}
+    failures, left_out = [], []
+    for repeat in range(REPEATS):
+        for model in models:
+            # Each placement is first as often as it is second.
+            order = PLACEMENTS if repeat % 2 == 0 else PLACEMENTS[::-1]
+            try:
+                with clock.timed(model):
+                    pair = {placement: spans_of(args, model, placement, repeat, work, clock) for placement in order}
+            except OutOfTime:
+                left_out.append(f"{model}, repeat {repeat + 1}")
+                continue
+            except RuntimeError as error:
+                failures.append(f"{model}, repeat {repeat + 1}: {error}")
+                continue
+            for placement in PLACEMENTS:
+                spans[model][placement].append(pair[placement])
+    measured = [model for model in models if spans[model]["device"]]
+    return {"device": args.device, "models": [makespans_of(model, spans[model]) for model in measured],
+            "failures": failures, "left_out": left_out}
+
+
+def makespans_of(model, spans):
+    """Each workload's seconds by repeat, and the median of the quotients within the repeats."""
+    batch = BATCHES.get(model, BATCH)
     rows = []
-    for workload, device, host in zip(WORKLOADS, spans["device"], spans["host"]):
-        rows.append({"requests": workload[0], "input_tokens": workload[1], "output_tokens": workload[2],
-                     "device_s": device["span_s"], "host_s": host["span_s"],
-                     "device_over_host": device["span_s"] / host["span_s"]})
-    return {"device": args.device, "model": args.model, "batch": BATCH, "workloads": rows}
+    for i, (batches, prompt, output) in enumerate(WORKLOADS):
+        device, host = ([repeat[i] for repeat in spans[placement]] for placement in PLACEMENTS)
+        rows.append({"requests": batches * batch, "input_tokens": prompt, "output_tokens": output, "device_s": device,
+                     "host_s": host, "device_over_host": statistics.median(map(float.__truediv__, device, host))})
+    return {"model": model, "batch": batch, "workloads": rows}
 
 
-def probe(args, work):
+def probe(args, model, work):
     """Raises what keeps a server from starting: the tool below would only say that it did not."""
-    flags = server_flags(args, "device", "--max-num-seqs", "1", "--max-num-batched-tokens", "16")
+    flags = server_flags(args, model, "device", "--max-num-seqs", "1", "--max-num-batched-tokens", "16")
     with server.serve(*flags, log=work / "server.log", ready_within_s=SERVER_STARTS_S):
         pass
 
 
-def start_of(args, placement, port):
-    flags = server_flags(args, placement, "--port", str(port), "--max-num-seqs", "64",
+def start_of(args, model, placement, port):
+    flags = server_flags(args, model, placement, "--port", str(port), "--max-num-seqs", "64",
                          "--max-num-batched-tokens", "1024", "--max-model-len", "1024")
     return " ".join([server.binary(), "serve", *flags])
 
 
-def neighbours(find=shutil.which):
-    """What the machine can do; memory traffic where it has nothing that is in use."""
-    found = [name for name, program in NEIGHBOURS_BY_PROGRAM.items() if find(program)]
-    return [*NEIGHBOURS, *(found or ["memory-bandwidth"])]
-
-
-def interference_record(args, work):
+def interference_run(args, model, rate, seed, work, clock):
+    """Its record is in `work`; what it has after each cell if the time runs out."""
     flags = []
     for placement in PLACEMENTS:
         port = server.free_port()
         flags += ["--server", f"{placement}=http://127.0.0.1:{port}",
-                  "--start", f"{placement}={start_of(args, placement, port)}"]
-    for neighbour in args.neighbour or neighbours():
+                  "--start", f"{placement}={start_of(args, model, placement, port)}"]
+    for neighbour in args.neighbour or ["cpu"]:
         flags += ["--neighbour", neighbour]
-    record = work / "interference.json"
-    run_tool("interference", *flags, "--log-dir", str(work), "--vocab", str(VOCAB), "--repeats", "1",
-             "--request-rate", str(args.rate), "--duration", str(args.seconds), "--num-warmups", "0", "--settle", "1",
-             "--random-input-len", "512", "--random-output-len", "128", "--json", str(record))
-    return json.loads(record.read_text())
+    hogs = ",".join(str(times * os.cpu_count()) for times in HOGS_PER_CORE)
+    run_tool(clock, "interference", *flags, "--neighbour-threads", hogs, "--log-dir", str(work), "--vocab", str(VOCAB),
+             "--repeats", "1", "--seed", str(seed), "--request-rate", str(rate), "--duration", str(args.seconds),
+             "--num-warmups", "0", "--settle", "0.5", "--random-input-len", "512", "--random-output-len", "128",
+             "--json", str(work / RECORD))
+
+
+def load_of(args, model, rate, seed, work, clock, sampler):
+    """Cells of one load, and whether there was time for all: it is begun in any case, and its cells count."""
+    (work / RECORD).unlink(missing_ok=True)
+    try:
+        interference_run(args, model, rate, seed, work, clock)
+    except OutOfTime:
+        return cells_of(work, sampler), False
+    return cells_of(work, sampler), True
+
+
+def cells_of(work, sampler):
+    """What the run left, of placements whose isolation is there: everything is compared with that."""
+    try:
+        cells = json.loads((work / RECORD).read_text())["cells"]
+    except (FileNotFoundError, ValueError):
+        return []
+    rows = [cell_of(cell, sampler) for cell in cells]
+    alone = {row["placement"] for row in rows if row["condition"] == "isolation"}
+    return [row for row in rows if row["placement"] in alone]
 
 
 def cell_of(cell, sampler):
@@ -149,41 +234,56 @@ def energy_sampler(device):
         return contextlib.nullcontext()
 
 
-def interference(args, work):
-    probe(args, work)
+def interference(args, work, clock):
+    model = args.model[0] if args.model else "llama3-8b-shape"
+    probe(args, model, work)
+    rates = args.rate or RATES
+    loads, failures, left_out = [], [], []
     with energy_sampler(args.device) as sampler:
-        record = interference_record(args, work)
-    return {"device": args.device, "model": args.model, "rate_rps": args.rate, "cores": os.cpu_count(),
-            "cells": [cell_of(cell, sampler) for cell in record["cells"]]}
+        for number, rate in enumerate(rates * REPEATS):
+            try:
+                cells, whole = load_of(args, model, rate, number, work, clock, sampler)
+            except RuntimeError as error:
+                failures.append(f"{rate:g} requests/s: {error}")
+                continue
+            if not whole:
+                left_out.append(f"{rate:g} requests/s, repeat {number // len(rates) + 1}")
+            if cells:
+                loads.append({"rate_rps": rate, "cells": cells})
+    return {"device": args.device, "model": model, "cores": os.cpu_count(), "seconds": args.seconds, "loads": loads,
+            "failures": failures, "left_out": left_out}
 
 
 def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("what", choices=["makespan", "interference"])
     parser.add_argument("--device", default="cuda")
-    parser.add_argument("--model")
+    parser.add_argument("--model", action="append")
     parser.add_argument("--json")
-    parser.add_argument("--rate", type=float, default=8, help="interference: requests per second")
-    parser.add_argument("--seconds", type=float, default=5, help="interference: of arrivals, a cell")
+    parser.add_argument("--within", type=float, help="seconds")
+    parser.add_argument("--rate", type=float, action="append",
+                        help=f"interference: requests per second, repeatable {RATES}")
+    parser.add_argument("--seconds", type=float, default=15, help="interference: of arrivals, a cell")
     parser.add_argument("--neighbour", action="append",
-                        help="interference: as of `saccade bench interference` [cpu, and of compile and pbzip2 "
-                        "what the machine has, else memory-bandwidth]")
+                        help="interference: as of `saccade bench interference`, repeatable [cpu]")
     args = parser.parse_args()
-    args.model = args.model or {"makespan": "qwen3-32b-shape", "interference": "llama3-8b-shape"}[args.what]
+    clock = Clock(args.within)
     with tempfile.TemporaryDirectory() as work:
         try:
-            result = {"makespan": makespan, "interference": interference}[args.what](args, pathlib.Path(work))
+            result = {"makespan": makespan, "interference": interference}[args.what](args, pathlib.Path(work), clock)
         except server.NoGpu as error:
             print(f"no GPU: {error}")
             return server.NO_GPU
-        except RuntimeError as error:
-            print(error)
-            return 1
     text = json.dumps(result, indent=1) + "\n"
     print(text, end="")
     if args.json:
         pathlib.Path(args.json).write_text(text)
-    return 0
+    for failure in result["failures"]:
+        print(failure)
+    nothing = not result.get("models", result.get("loads"))
+    if nothing:
+        print("nothing was measured within the time")
+    return 1 if nothing or result["failures"] else 0
 
 
 if __name__ == "__main__":

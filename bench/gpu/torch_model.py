@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """The Llama-3-8B shape in PyTorch, its steps as CUDA graphs: what model_bench is held against, in the same run.
 
-    torch_model.py [--json FILE] [--device cuda|cpu] [--layers 32] [--context 1024] [--rows 4096] [--batch N]...
+    torch_model.py [--json FILE] [--device cuda|cpu] [--layers 32] [--context 1024] [--rows N]... [--batch N]...
 
 Random bfloat16 weights; attention by scaled_dot_product_attention over KV that stands in one piece; greedy sampling in
-the step, as in ours. Decode at --batch rows behind --context positions each, then a prompt of --rows. With --device
+the step, as in ours. Decode at --batch rows behind --context positions each, then prompts of --rows. With --device
 cpu it runs without graphs, to try the program without a GPU.
 Exit codes: 0 done, 2 an error (no PyTorch), 3 no GPU.
 """
@@ -105,11 +105,21 @@ def median_ms(torch, device, run):
 
 
 def measure(torch, model, device, batch, rows, position):
+    if device == "cuda":
+        torch.cuda.empty_cache()  # of the measurement before: nothing can be freed while a graph is captured
     ids = torch.randint(0, VOCAB, (batch, rows), device=device)
     caches = model.cache(batch, position + rows)
     angles = torch.rand(rows, HEAD_DIM // 2, device=device)
     cos, sin = angles.cos().to(torch.bfloat16), angles.sin().to(torch.bfloat16)
     return median_ms(torch, device, lambda: model.step(ids, position, caches, cos, sin))
+
+
+def prefill_of(torch, model, args, rows):
+    ms = measure(torch, model, args.device, 1, rows, 0)
+    per_layer = HIDDEN * (HEADS + 2 * KV_HEADS) * HEAD_DIM + HEADS * HEAD_DIM * HIDDEN + 3 * HIDDEN * MLP
+    # As model_bench counts: products, one row of logits, no attention.
+    flops = 2 * (rows * args.layers * per_layer + HIDDEN * VOCAB)
+    return {"rows": rows, "ms": ms, "tflops": flops / ms * 1e-9}
 
 
 def main() -> int:
@@ -118,8 +128,8 @@ def main() -> int:
     parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda")
     parser.add_argument("--layers", type=int, default=32)
     parser.add_argument("--context", type=int, default=1024)
-    parser.add_argument("--rows", type=int, default=4096)
-    parser.add_argument("--batch", type=int, action="append")
+    parser.add_argument("--rows", type=int, action="append", help="[128 512 1024 4096]")
+    parser.add_argument("--batch", type=int, action="append", help="[1 4 16 64 128 256]")
     args = parser.parse_args()
     try:
         import torch
@@ -131,16 +141,11 @@ def main() -> int:
         return NO_GPU
     with torch.inference_mode():
         model = Model(torch, args.layers, args.device)
-        decode = []
-        for batch in args.batch or [1, 16, 64, 256]:
-            ms = measure(torch, model, args.device, batch, 1, args.context - 1)
-            decode.append({"batch": batch, "ms": ms})
-        ms = measure(torch, model, args.device, 1, args.rows, 0)
-    per_layer = HIDDEN * (HEADS + 2 * KV_HEADS) * HEAD_DIM + HEADS * HEAD_DIM * HIDDEN + 3 * HIDDEN * MLP
-    # As model_bench counts: products, one row of logits, no attention.
-    flops = 2 * (args.rows * args.layers * per_layer + HIDDEN * VOCAB)
+        decode = [{"batch": batch, "ms": measure(torch, model, args.device, batch, 1, args.context - 1)}
+                  for batch in args.batch or [1, 4, 16, 64, 128, 256]]
+        prefill = [prefill_of(torch, model, args, rows) for rows in args.rows or [128, 512, 1024, 4096]]
     result = {"torch": torch.__version__, "device": args.device, "layers": args.layers, "context": args.context,
-              "decode": decode, "prefill": {"rows": args.rows, "ms": ms, "tflops": flops / ms * 1e-9}}
+              "decode": decode, "prefill": prefill}
     text = json.dumps(result, indent=1) + "\n"
     print(text, end="")
     if args.json:
