@@ -136,7 +136,7 @@ check_spills() {
 step_twins() {
   echo "host threads in place of warps, under ThreadSanitizer:"
   # -Wno-tsan: a fence is not modelled; the orders that matter here are those of the words.
-  g++ -std=c++20 -O1 -g -fsanitize=thread -Wno-tsan "${warnings[@]}" "${includes[@]}" \
+  g++ -std=c++20 -O1 -g -DSACCADE_COUNT_ACCESSES -fsanitize=thread -Wno-tsan "${warnings[@]}" "${includes[@]}" \
     device/cuda/twin_test.cpp "${host_sources[@]}" -o "$out/twin_test" -pthread
   "$out/twin_test"
 }

@@ -204,12 +204,9 @@ void CudaDevice::launch(bool overlapped) {
   require(
       cudaMemcpy(d.image.mail->eos_ids, d.life.eos_ids, sizeof(d.life.eos_ids), cudaMemcpyDefault),
       "cudaMemcpy");
-  d.launcher->load(d.life, overlapped);
   require(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
   d.running = true;
-  // From here on kernels spin: nothing may be loaded, allocated or freed until they have ended.
-  if (d.rotation != nullptr) d.rotation->start();
-  d.launcher->start();
+  start_life(*d.launcher, d.rotation.get(), d.life, overlapped);
 }
 
 void CudaDevice::reap() {

@@ -237,4 +237,13 @@ SAC_HD void finish_step(const Life& life, Env& env) {
   report_tick(life);
 }
 
+/// Begins a life, and the copies beside it where there are any. From the first start on kernels
+/// spin: nothing may be loaded, allocated or freed on the GPU until they have ended.
+template <class Way, class Copying>
+void start_life(Way& way, Copying* copying, const Life& life, bool overlapped) {
+  way.load(life, overlapped);
+  if (copying != nullptr) copying->start();
+  way.start();
+}
+
 }  // namespace saccade

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <mutex>
 
@@ -141,7 +142,11 @@ class TwinGraphs {
     for (std::thread& t : runners_) t.join();
   }
 
+  /// Called by the leader, from step to step.
+  std::function<void(uint64_t step)> at_fire;
+
   Fired fire(uint32_t graph, uint64_t step) {
+    if (at_fire) at_fire(step);
     const std::lock_guard lock(mutex_);
     const uint64_t executable = graph * kInstances + step % kInstances;
     for (const Job& j : jobs_)
@@ -296,10 +301,13 @@ class WindowTwin : public ThreadMachine {
  public:
   using ThreadMachine::ThreadMachine;
   ~WindowTwin() override { end(); }
+  /// Before start: called by the leader whenever it launches a step.
+  std::function<void(uint64_t step)> at_fire;
 
  protected:
   void run_gpu(bool overlapped) override {
     TwinGraphs graphs(step_, 1);
+    graphs.at_fire = at_fire;
     do {
       run_team(kMembers, &control_.crash, [&](TeamBoard& board, ThreadCrew& crew) {
         Residence<ThreadCrew> here(life_, own(), own_size(), board, crew);

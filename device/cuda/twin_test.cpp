@@ -184,6 +184,102 @@ void check_fetches(Report& report) {
                                            " words as they were written, the largest of each span");
 }
 
+/// What the leader does across the bus from step to step while `seats` requests decode: the least
+/// of all steps, which is that of steady ticks in which no reader's cursor or doorbell moved.
+AccessCounts accesses_of_a_tick(uint32_t seats) {
+  const DeviceShape shape = batch_device(seats);
+  WindowRig rig(limits_of(shape, bench_ring()), shape.eos_ids, bench_ring());
+  AccessCounts before = {}, least = {UINT64_MAX, UINT64_MAX};
+  uint64_t last_step = 0;
+  rig.machine.at_fire = [&](uint64_t step) {
+    if (step == last_step + 1 && step > 20) {
+      least.loads = std::min(least.loads, access_counts.loads - before.loads);
+      least.fences = std::min(least.fences, access_counts.fences - before.fences);
+    }
+    before = access_counts;
+    last_step = step;
+  };
+  rig.machine.start(true);
+  TestFrontend front(rig.ring, 0);
+  front.join();
+  rig.machine.run_ticks(2);
+  std::vector<Ticket> tickets;
+  for (uint32_t i = 0; i < seats; ++i) tickets.push_back(front.submit(ask_of(4, 60, i)));
+  for (uint32_t i = 0; i < 50; ++i) {
+    rig.machine.run_ticks(1);
+    front.beat();
+    for (Ticket& t : tickets) front.read(t);
+  }
+  rig.machine.stop();
+  return least;
+}
+
+void check_accesses(Report& report) {
+  const AccessCounts few = accesses_of_a_tick(4), many = accesses_of_a_tick(64),
+                     most = accesses_of_a_tick(256);
+  report.check(many.loads == few.loads && most.loads == few.loads && few.loads <= 4,
+               "a tick's own loads at 4, 64 and 256 seats: " + std::to_string(few.loads) + ", " +
+                   std::to_string(many.loads) + ", " + std::to_string(most.loads));
+  report.check(many.fences == few.fences && most.fences == few.fences && few.fences <= 4,
+               "a tick's own fences at 4, 64 and 256 seats: " + std::to_string(few.fences) + ", " +
+                   std::to_string(many.fences) + ", " + std::to_string(most.fences));
+}
+
+/// A GPU that loads lazily: a load waits for what runs, and what spins never ends.
+struct LazyGpu {
+  bool spins = false;
+  std::string hangs;
+  std::vector<std::string> did;
+  void load(const char* what) {
+    if (spins) hangs = what;
+    did.push_back(what);
+  }
+};
+struct LazyWay {
+  LazyGpu& gpu;
+  void load(const Life&, bool) { gpu.load("the scheduler"); }
+  void start() { gpu.spins = true; }
+};
+struct LazyCopies {
+  LazyGpu& gpu;
+  void start() { gpu.spins = true; }
+};
+
+void check_start(Report& report) {
+  LazyGpu gpu;
+  LazyWay way = {gpu};
+  LazyCopies copies = {gpu};
+  start_life(way, &copies, Life{}, true);
+  report.check(gpu.hangs.empty() && gpu.spins && gpu.did.size() == 1,
+               "a life starts: all is loaded before anything spins" + gpu.hangs);
+}
+
+void check_watchdog(Report& report) {
+  std::mutex mutex;
+  std::string text;
+  const auto hears = [&](const std::string& sentence) {
+    const std::lock_guard lock(mutex);
+    text = sentence;
+  };
+  const auto said = [&] {
+    const std::lock_guard lock(mutex);
+    return text;
+  };
+  {
+    const Watchdog watchdog(
+        "quick", std::chrono::seconds(60), [] { return ""; }, hears);
+  }
+  const bool silent = said().empty();
+  {
+    const Watchdog watchdog(
+        "a call", std::chrono::milliseconds(1), [] { return "who waited for whom"; }, hears);
+    while (said().empty()) std::this_thread::yield();
+  }
+  report.check(
+      silent && said().find("a call") == 0 && said().find("who waited for whom") != text.npos,
+      "watchdog: " + said());
+}
+
 /// The benchmark measures each request; its figures mean nothing here.
 void check_bench(Report& report) {
   const Latencies l = measure<WindowRig>(20, [](WindowRig&) {});
@@ -217,6 +313,9 @@ int main() {
   check_stage_ring(report);
   check_rotation<WindowRig>(report, 1);
   check_rotation<LoopRig>(report, 2);
+  check_accesses(report);
+  check_start(report);
+  check_watchdog(report);
   check_bench(report);
   return report.failed() == 0 ? 0 : 1;
 }

@@ -51,25 +51,51 @@ SAC_HD inline void raise_to(uint32_t* at, uint32_t value) {
 
 #else
 
+/// What one thread has done under these names; kept where SACCADE_COUNT_ACCESSES is defined. On a
+/// GPU a load is a trip across the bus, a fence or a release is one too, and a store is neither.
+struct AccessCounts {
+  uint64_t loads;   // relaxed; of loads that acquire, a wait makes as many as it likes
+  uint64_t fences;  // of any kind, and stores that release
+};
+#if defined(SACCADE_COUNT_ACCESSES)
+inline thread_local AccessCounts access_counts = {};
+inline void count_load() { ++access_counts.loads; }
+inline void count_fence() { ++access_counts.fences; }
+#else
+inline void count_load() {}
+inline void count_fence() {}
+#endif
+
 template <class T>
 inline T load_acquire(const T* at) {
   return __atomic_load_n(at, __ATOMIC_ACQUIRE);
 }
 template <class T>
 inline T load_relaxed(const T* at) {
+  count_load();
   return __atomic_load_n(at, __ATOMIC_RELAXED);
 }
 template <class T>
 inline void store_release(T* at, T value) {
+  count_fence();
   __atomic_store_n(at, value, __ATOMIC_RELEASE);
 }
 template <class T>
 inline void store_relaxed(T* at, T value) {
   __atomic_store_n(at, value, __ATOMIC_RELAXED);
 }
-inline void fence_seq_cst() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
-inline void fence_acquire() { __atomic_thread_fence(__ATOMIC_ACQUIRE); }
-inline void fence_release() { __atomic_thread_fence(__ATOMIC_RELEASE); }
+inline void fence_seq_cst() {
+  count_fence();
+  __atomic_thread_fence(__ATOMIC_SEQ_CST);
+}
+inline void fence_acquire() {
+  count_fence();
+  __atomic_thread_fence(__ATOMIC_ACQUIRE);
+}
+inline void fence_release() {
+  count_fence();
+  __atomic_thread_fence(__ATOMIC_RELEASE);
+}
 inline void compiler_reload() { asm volatile("" ::: "memory"); }
 inline void raise_to(uint32_t* at, uint32_t value) {
   uint32_t now = __atomic_load_n(at, __ATOMIC_RELAXED);

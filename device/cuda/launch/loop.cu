@@ -91,6 +91,7 @@ class LoopLauncher : public Launcher {
 
   void load(const Life& life, bool) override {
     require(cudaMemcpy(life_.data(), &life, sizeof(life), cudaMemcpyHostToDevice), "cudaMemcpy");
+    stream_.wait();
   }
   void start() override {
     require(cudaGraphLaunch(executable_->get(), stream_.get()), "cudaGraphLaunch");
