@@ -14,6 +14,7 @@
 #include "cuda/cuda_memory.hpp"
 #include "cuda/gpu_ring.hpp"
 #include "cuda/kv_step.hpp"
+#include "cuda/latency_bench.hpp"
 #include "cuda/rotation/rotation_bench.hpp"
 #include "cuda/scan_bench.hpp"
 
@@ -168,7 +169,8 @@ std::string bench_way(const char* name) {
 
 int bench() {
   const std::vector<double> scan_ns = time_scans(SAC_MAX_SLOTS, kScanSamples, kScansPerSample);
-  std::printf("{\n  \"gpu\": %s,\n  %s,\n%s,\n%s,\n%s\n}\n", cuda_device_json().c_str(),
+  std::printf("{\n  \"gpu\": %s,\n  \"access_ns\": %s,\n  %s,\n%s,\n%s,\n%s\n}\n",
+              cuda_device_json().c_str(), access_ns_json().c_str(),
               percentiles_json("scan_4096_slots_us", scan_ns).c_str(),
               bench_way<WindowRig>("device_graphs").c_str(),
               bench_way<LoopRig>("while_switch").c_str(), bench_way<HostRig>("host").c_str());

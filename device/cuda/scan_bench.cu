@@ -54,7 +54,7 @@ std::vector<double> time_scans(uint32_t num_slots, uint32_t num_samples,
   require(cudaGetLastError(), "launch of the scan benchmark");
   stream.wait();
   if (crash.as<const CrashRecord>()->site != 0)
-    throw std::runtime_error("the scan team did not meet within its budget");
+    throw std::runtime_error("the team did not meet within its budget");
   std::vector<double> scan_ns;
   for (const uint64_t ns : copy_back(bench.sample_ns, num_samples))
     scan_ns.push_back(static_cast<double>(ns) / scans_per_sample);

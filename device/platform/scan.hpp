@@ -1,5 +1,5 @@
 // The scan of all doorbells: the one loop whose length is the number of slots and not of requests.
-// This is the host's; a device divides it among its threads (team_scan.hpp).
+// This is the host's; a device divides it among its threads (cuda/team.hpp).
 #pragma once
 #include "platform/atomics.hpp"
 
