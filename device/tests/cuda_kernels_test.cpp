@@ -223,8 +223,7 @@ struct TestMatrix {
       : n(n), k(k), rows(random_halves(rng, size_t{n} * k)) {
     view.n = round_up(n, kTileOutputs);
     view.k = round_up(k, kStep);
-    view.slice_steps = slice_steps;
-    view.slices = ceil_div(view.steps(), slice_steps);
+    view.by_mma = view.by_wgmma = {ceil_div(view.steps(), slice_steps), slice_steps};
     memory = std::make_unique<HostMemory>(view.halves() * sizeof(Half));
     view.data = static_cast<Half*>(memory->data());
     for (uint32_t o = 0; o < n; ++o) {
@@ -237,10 +236,15 @@ struct TestMatrix {
   MatrixView view = {};
 };
 
+/// Kernels, and the outputs of a block.
 template <uint32_t kRows, bool kSerial>
-using Mma = ProductKernel<kRows, kSerial, false, false>;
+struct Mma : ProductKernel<kRows, kSerial, false, false> {
+  static constexpr uint32_t kOutputs = kTileOutputs;
+};
 template <uint32_t kRows, bool kSerial>
-using Wgmma = WarpgroupProductKernel<kRows, kSerial, false>;
+using Wgmma = WarpgroupProductKernel<kRows, 2, kSerial, ProductEnd::kSums>;
+template <uint32_t kRows, bool kSerial>
+using NarrowWgmma = WarpgroupProductKernel<kRows, 1, kSerial, ProductEnd::kSums>;
 
 /// What any product of a matrix reads; `num_rows` must outlive it.
 ProductArgs product_args(const TestMatrix& m, const TestActivations& x, const uint32_t& num_rows) {
@@ -248,7 +252,7 @@ ProductArgs product_args(const TestMatrix& m, const TestActivations& x, const ui
   a.num_rows = &num_rows;
   a.weights = m.view.data;
   a.steps = m.view.steps();
-  a.slice_steps = m.view.slice_steps;
+  a.slice_steps = m.view.by_mma.slice_steps;
   a.x = x.view();
   return a;
 }
@@ -257,12 +261,13 @@ ProductArgs product_args(const TestMatrix& m, const TestActivations& x, const ui
 template <template <uint32_t, bool> class Kernel, uint32_t kRows, bool kSerial>
 Floats multiply(const TestMatrix& m, const TestActivations& x, uint32_t num_rows) {
   const uint32_t room = round_up(num_rows, kTileOutputs);
-  const uint32_t slices = kSerial ? 1 : m.view.slices;
+  const uint32_t slices = kSerial ? 1 : m.view.by_mma.slices;
   const size_t plane = size_t{room} * m.view.n;
   Floats sums(slices * plane, __builtin_nanf(""));
   ProductArgs a = product_args(m, x, num_rows);
   a.y = {sums.data(), slices, m.view.n, plane};
-  launch<Kernel<kRows, kSerial>>({ceil_div(num_rows, kRows), m.view.tiles(), slices}, a);
+  using OneKernel = Kernel<kRows, kSerial>;
+  launch<OneKernel>({ceil_div(num_rows, kRows), m.view.n / OneKernel::kOutputs, slices}, a);
   Floats y(size_t{num_rows} * m.n);
   for (uint32_t r = 0; r < num_rows; ++r) {
     for (uint32_t o = 0; o < m.n; ++o) {
@@ -275,7 +280,7 @@ Floats multiply(const TestMatrix& m, const TestActivations& x, uint32_t num_rows
 }
 
 /// What silu(gate) * up makes of a matrix whose rows are gated pairs; `width` columns of each row.
-template <class Kernel>
+template <class Kernel, uint32_t kOutputs>
 std::vector<Halves> multiply_gated(const TestMatrix& m, const TestActivations& x, uint32_t num_rows,
                                    uint32_t width) {
   const TestActivations out(num_rows, m.view.n / 2, true);
@@ -283,7 +288,7 @@ std::vector<Halves> multiply_gated(const TestMatrix& m, const TestActivations& x
   ProductArgs a = product_args(m, x, num_rows);
   a.gated = out.view();
   a.gate_bias = a.up_bias = bias.data();
-  launch<Kernel>({ceil_div(num_rows, 128), m.view.tiles(), 1}, a);
+  launch<Kernel>({ceil_div(num_rows, 128), m.view.n / kOutputs, 1}, a);
   std::vector<Halves> rows;
   for (uint32_t r = 0; r < num_rows; ++r) rows.push_back(out.row(r, width));
   return rows;
@@ -376,8 +381,44 @@ TEST_CASE("products by warpgroups: many slices, more steps than stages, the high
     CHECK(multiply<Wgmma, 128, true>(m, x, kRowsHere) == y);
     CHECK(multiply<Wgmma, 64, false>(m, x, kRowsHere) == y);
     CHECK(multiply<Wgmma, 8, false>(m, x, kRowsHere) == y);
-    if (m.view.slices == 1) CHECK(multiply<Wgmma, 256, false>(m, x, kRowsHere) == y);
+    CHECK(multiply<NarrowWgmma, 8, false>(m, x, kRowsHere) == y);
+    CHECK(multiply<NarrowWgmma, 128, true>(m, x, kRowsHere) == y);
+    if (m.view.by_mma.slices == 1) CHECK(multiply<Wgmma, 256, false>(m, x, kRowsHere) == y);
   }
+}
+
+TEST_CASE("products by warpgroups add whole sums to the residual stream, and nothing beside it") {
+  Rng rng(23);
+  // A width that fills no tile; rows beyond the step's, and the width's end, stay as they were.
+  constexpr uint32_t kOutputs = 190, kWidth = 192, kInputs = 150, kRowsHere = 21, kRoom = 24;
+  const TestMatrix m(kOutputs, kInputs, 3, rng);
+  const auto rows = random_halves(rng, size_t{kRowsHere} * kInputs);
+  const TestActivations x = activations(rows, kRowsHere, kInputs);
+  const Floats y = multiply<Mma, 64, false>(m, x, kRowsHere);
+  Floats stream(size_t{kRoom} * kWidth), bias(kWidth);
+  for (float& v : stream) v = normal(rng);
+  for (uint32_t o = 0; o < kOutputs; ++o) bias[o] = normal(rng);
+  const auto add = [&](auto kernel) {
+    using Kernel = decltype(kernel);
+    Floats sums = stream;
+    ProductArgs a = product_args(m, x, kRowsHere);
+    a.x_sums = sums.data();
+    a.x_width = kWidth;
+    a.x_bias = bias.data();
+    launch<Kernel>({ceil_div(kRowsHere, 8), m.view.n / Kernel::kOutputs, 1}, a);
+    return sums;
+  };
+  const Floats sums = add(WarpgroupProductKernel<8, 1, false, ProductEnd::kAdded>{});
+  for (uint32_t r = 0; r < kRoom; ++r) {
+    for (uint32_t o = 0; o < kWidth; ++o) {
+      const size_t at = size_t{r} * kWidth + o;
+      const float product = o < kOutputs ? y[size_t{r} * kOutputs + o] : 0.0f;
+      REQUIRE(sums[at] == (r < kRowsHere ? (product + bias[o]) + stream[at] : stream[at]));
+    }
+  }
+  CHECK(add(WarpgroupProductKernel<32, 1, false, ProductEnd::kAdded>{}) == sums);
+  CHECK(add(WarpgroupProductKernel<64, 2, false, ProductEnd::kAdded>{}) == sums);
+  CHECK(add(WarpgroupProductKernel<256, 2, false, ProductEnd::kAdded>{}) == sums);
 }
 
 TEST_CASE("gated products are alike by warps and by warpgroups") {
@@ -386,8 +427,12 @@ TEST_CASE("gated products are alike by warps and by warpgroups") {
   const TestMatrix m(2 * round_up(kWidth, kStep), kInputs, 2, rng);
   const auto rows = random_halves(rng, size_t{kRowsHere} * kInputs);
   const TestActivations x = activations(rows, kRowsHere, kInputs);
-  const auto want = multiply_gated<ProductKernel<128, true, true, false>>(m, x, kRowsHere, kWidth);
-  CHECK(multiply_gated<WarpgroupProductKernel<128, true, true>>(m, x, kRowsHere, kWidth) == want);
+  const auto want =
+      multiply_gated<ProductKernel<128, true, true, false>, 128>(m, x, kRowsHere, kWidth);
+  using Wide = WarpgroupProductKernel<128, 2, true, ProductEnd::kGated>;
+  CHECK(multiply_gated<Wide, Wide::kOutputs>(m, x, kRowsHere, kWidth) == want);
+  using Narrow = WarpgroupProductKernel<128, 1, true, ProductEnd::kGated>;
+  CHECK(multiply_gated<Narrow, Narrow::kOutputs>(m, x, kRowsHere, kWidth) == want);
   // Pairs as the layout has them: eight of the gate, eight of up.
   for (const uint32_t row : {0u, 130u}) {
     std::vector<double> expected(kWidth);

@@ -2,7 +2,7 @@
 #pragma once
 #include <cuda_runtime.h>
 
-#include "cuda/model/words.hpp"
+#include "cuda/model/block_ops.hpp"
 #include "platform/bulk_copy.cuh"
 #include "platform/warpgroup_mma.cuh"
 
@@ -26,6 +26,21 @@ class DeviceBlock {
   }
   __device__ static uint32_t shared_address(const void* shared) {
     return saccade::shared_address(shared);
+  }
+
+  // Between kernels of one stream whose launches may overlap: sm_90 and later. A kernel behind this
+  // one begins as soon as all blocks of this one have begun, and waits before it reads what others
+  // write.
+  __device__ static void launch_next() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+  }
+  /// The kernel before this one is over, and, because each waits for the one before, all others.
+  __device__ static void await_previous() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
   }
 
   __device__ void sync() const { __syncthreads(); }
@@ -159,7 +174,7 @@ template <class Kernel>
 __global__ void __launch_bounds__(Kernel::kThreads, Kernel::kBlocksPerSm)
     entry(const __grid_constant__ typename Kernel::Args args) {
   const DeviceBlock block;
-  Kernel::run(block, args);
+  run_kernel<Kernel>(block, args);
 }
 
 }  // namespace saccade::gpu

@@ -128,6 +128,27 @@ struct AddNormKernel {
   }
 };
 
+/// normed = norm(x), if there is a weight, where products have added to x themselves. Grid: rows.
+struct NormKernel {
+  static constexpr uint32_t kThreads = kRowThreads;
+  static constexpr uint32_t kBlocksPerSm = 4;
+  static constexpr uint32_t kSharedBytes = kOpsBytes;
+  struct Args {
+    const PlanCounts* counts;
+    const float* x;
+    NormArgs norm;
+  };
+
+  template <class Block>
+  SAC_DEVICE static void run(const Block& b, const Args& a) {
+    const uint32_t row = b.x();
+    if (row >= a.counts->num_rows) return;
+    const float* x = a.x + size_t{row} * a.norm.width;
+    const auto value = [&](uint32_t i) { return load4(x + i); };
+    norm_row(b, a.norm, row, value, value);
+  }
+};
+
 /// The same from experts: x += the sum over a row's picks, rising, of weight * product of its slot.
 struct AddExpertsKernel {
   static constexpr uint32_t kThreads = kRowThreads;

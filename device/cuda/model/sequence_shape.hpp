@@ -30,10 +30,27 @@ inline uint32_t dense_tile_rows(uint32_t rows) {
   return rows <= 8 ? 8 : rows <= 32 ? 32 : kMaxSplitTile;
 }
 
-/// The same of the products by warpgroups: tiles as high as registers allow. Where a block runs all
-/// slices it holds the running slice beside the sum of those before.
-inline uint32_t warpgroup_tile_rows(uint32_t rows, uint32_t slices) {
-  return rows > kMaxSplitRows && slices == 1 ? 256 : dense_tile_rows(rows);
+/// A tile of the products by warpgroups.
+struct WarpgroupTile {
+  uint32_t rows;
+  uint32_t groups;  // of 64 outputs
+  bool whole;       // one block has the whole sum
+};
+/// By the rows of the shape, and the tiles and slices of the matrix. Few rows: many small blocks,
+/// which all read. Many: tiles as large as registers allow, so that weights and activations are
+/// read seldom; where a block runs several slices it holds the running one beside the sum of those
+/// before.
+inline WarpgroupTile warpgroup_tile(uint32_t rows, uint32_t tiles, uint32_t slices) {
+  const bool narrow = tiles <= 66;  // blocks of 64 outputs: no more than multiprocessors
+  const bool whole = slices == 1;
+  if (rows <= 8) return {8, 1, whole};
+  if (rows <= 32) return {32, 1, whole};
+  if (!whole)
+    return rows <= kMaxSplitRows ? WarpgroupTile{64, 1, false} : WarpgroupTile{128, 2, true};
+  if (rows <= 64) return {64, narrow ? 1u : 2u, true};
+  if (rows <= 128) return {128, narrow ? 1u : 2u, true};
+  if (rows <= 256) return {narrow ? 128u : 256u, 2, true};
+  return {256, 2, true};
 }
 
 /// Slots of a tile: few where experts have few rows each, so that no matrix unit works for rows

@@ -22,47 +22,59 @@ SAC_HD constexpr uint64_t matrix_descriptor(uint32_t shared_address) {
          uint64_t{1} << 62;
 }
 
-/// kRows: of a block. kSerial: one block runs all slices, and has room for the sum of those before;
-/// otherwise a block runs one. kGated: the epilogue is silu(gate) * up; only where one block has
-/// the whole sum. Grid: row tiles, output tiles, slices (1 when serial).
-template <uint32_t kRows, bool kSerial, bool kGated>
+/// kRows and kGroups: a block computes kGroups * 64 outputs of so many rows, a warpgroup for
+/// each 64. kSerial: one block runs all slices, and has room for the sum of those before; otherwise
+/// a block runs one. Grid: row tiles, tiles of kGroups * 64 outputs, slices (1 when serial).
+template <uint32_t kRows, uint32_t kGroups, bool kSerial, ProductEnd kEnd>
 struct WarpgroupProductKernel {
   using Args = ProductArgs;
   static constexpr uint32_t kGroupWarps = 4;
   static constexpr uint32_t kGroupOutputs = 64;
-  static constexpr uint32_t kReaderWarps = kTileOutputs / kGroupOutputs * kGroupWarps;
+  static constexpr uint32_t kOutputs = kGroups * kGroupOutputs;
+  static constexpr uint32_t kReaderWarps = kGroups * kGroupWarps;
   static constexpr uint32_t kThreads = (kReaderWarps + 1) * kWarpThreads;
   static constexpr uint32_t kBlocksPerSm = kRows > 64 ? 1 : 2;
-  static constexpr uint32_t kStageHalves = kTileHalves + kRows * kStep;
+  static constexpr uint32_t kWeightHalves = kOutputs * kStep;
+  static constexpr uint32_t kStageHalves = kWeightHalves + kRows * kStep;
   static constexpr uint32_t kStageBytes = kStageHalves * sizeof(Half) + 2 * sizeof(uint64_t);
   /// As many as there is shared memory for: 228 KiB, of which each block costs one.
   static constexpr uint32_t kStages = (228 / kBlocksPerSm - 1) * 1024 / kStageBytes;
   static constexpr uint32_t kSharedBytes = kStages * kStageBytes;
-  static_assert(kStages >= 3);
+  static_assert(kStages >= 3 && kTileOutputs % kOutputs == 0);
+  static constexpr bool kAwaitsPrevious = true;
 
   template <class Block>
   SAC_DEVICE static void run(const Block& b, const Args& a) {
     if constexpr (Block::kHasWarpgroupMma) {
-      ProductTile tile;
-      if (!find_row_tile(b, a, kRows, tile)) return;
       const uint32_t begin = kSerial ? 0 : b.z() * a.slice_steps;
       const uint32_t end = kSerial ? a.steps : min_u32(begin + a.slice_steps, a.steps);
+      ProductTile tile = {};
+      tile.first_output = b.y() * kOutputs;
+      tile.weights = a.weights + size_t{tile.first_output / kTileOutputs} * a.steps * kTileHalves +
+                     tile.first_output % kTileOutputs * kStep;
       if (b.thread() == 0) {
         for (uint32_t s = 0; s < kStages; ++s) {
-          b.barrier_init(full(b, s), 1);
+          b.barrier_init(full(b, s), 2);
           b.barrier_init(empty(b, s), kReaderWarps);
         }
         b.barrier_fence();
       }
       b.sync();
+      Filler<Block> filler = {b, a, tile, begin};
+      // Weights come while the kernel before still runs; of several row tiles' blocks one asks.
+      uint32_t early = 0;
+      if (b.thread() == kReaderWarps * kWarpThreads && b.x() == 0) {
+        early = fill_early_stages<kStages>(end - begin, filler);
+      }
+      b.await_previous();
+      if (!find_row_tile(b, a, kRows, tile)) return await_stages(b, early);
       // Asked of one lane, so that the compiler knows that a warp goes one way as a whole.
       if (b.shuffle(b.warp(), 0) < kReaderWarps) {
         Reader<Block> reader = {b, kSerial ? a.slice_steps : end - begin};
         read_stages<kStages>(end - begin, reader);
         store(b, a, tile, kSerial ? reader.total : reader.sums);
       } else if (b.lane() == 0) {
-        Filler<Block> filler = {b, a, tile, begin};
-        fill_stages<kStages>(end - begin, filler);
+        fill_stages<kStages>(end - begin, early, filler);
       }
     }
   }
@@ -85,6 +97,15 @@ struct WarpgroupProductKernel {
     return full(b, kStages + stage);
   }
 
+  /// Of a block that has nothing to do, but asked for weights.
+  template <class Block>
+  SAC_DEVICE static void await_stages(const Block& b, uint32_t early) {
+    for (uint32_t s = 0; s < early; ++s) {
+      b.barrier_arrive(full(b, s));
+      b.barrier_wait(full(b, s), 0);
+    }
+  }
+
   template <class Block>
   struct Filler {
     const Block& b;
@@ -95,18 +116,20 @@ struct WarpgroupProductKernel {
     SAC_DEVICE void await_empty(uint32_t stage, uint32_t parity) const {
       b.barrier_wait(empty(b, stage), parity);
     }
+    SAC_DEVICE void fill_early(uint32_t stage, uint32_t step) const {
+      copy(stage, stage_memory(b, stage), tile.weights + size_t{begin + step} * kTileHalves,
+           kWeightHalves * sizeof(Half));
+    }
     /// Of the rows, those that there are, in whole eights; what lies behind them in the stage meets
     /// no result that is kept.
     SAC_DEVICE void fill(uint32_t stage, uint32_t step) const {
-      const uint32_t weight_bytes = kTileHalves * sizeof(Half);
-      const uint32_t row_bytes = round_up(tile.rows, 8) * kStep * sizeof(Half);
-      const size_t k = size_t{begin} + step;
-      b.barrier_expect(full(b, stage), weight_bytes + row_bytes);
-      b.bulk_copy(stage_memory(b, stage), tile.weights + k * kTileHalves, weight_bytes,
-                  full(b, stage));
-      b.bulk_copy(stage_memory(b, stage) + kTileHalves,
-                  a.x.data + k * a.x.plane() + size_t{tile.first} * kStep, row_bytes,
-                  full(b, stage));
+      copy(stage, stage_memory(b, stage) + kWeightHalves,
+           a.x.data + (begin + step) * a.x.plane() + size_t{tile.first} * kStep,
+           round_up(tile.rows, 8) * kStep * sizeof(Half));
+    }
+    SAC_DEVICE void copy(uint32_t stage, Half* to, const Half* from, uint32_t bytes) const {
+      b.barrier_expect(full(b, stage), bytes);
+      b.bulk_copy(to, from, bytes, full(b, stage));
     }
   };
 
@@ -124,7 +147,7 @@ struct WarpgroupProductKernel {
     }
     /// One stage: four steps of 16, in rising order of k.
     SAC_DEVICE void read(uint32_t stage, uint32_t) {
-      const uint32_t rows = b.shared_address(stage_memory(b, stage) + kTileHalves);
+      const uint32_t rows = b.shared_address(stage_memory(b, stage) + kWeightHalves);
       const uint32_t weights =
           b.shared_address(stage_memory(b, stage) + b.warp() / kGroupWarps * kGroupOutputs * kStep);
       b.warpgroup_fence();
@@ -159,6 +182,7 @@ struct WarpgroupProductKernel {
   template <class Block>
   SAC_DEVICE static void store(const Block& b, const Args& a, const ProductTile& tile,
                                const Sums& sums) {
+    if constexpr (kEnd == ProductEnd::kAdded) return add(b, a, tile, sums);
     const uint32_t output = b.warp() * 16 + b.lane() / 4;
     SAC_UNROLL
     for (uint32_t j = 0; j < kRows / 8; ++j) {
@@ -166,7 +190,45 @@ struct WarpgroupProductKernel {
       for (uint32_t e = 0; e < 2; ++e) {
         const uint32_t row = j * 8 + b.lane() % 4 * 2 + e;
         if (row >= tile.rows) continue;
-        store_pair<kGated>(b, a, tile, output, row, sums.v[j][e], sums.v[j][2 + e]);
+        if constexpr (kEnd != ProductEnd::kAdded) {
+          store_pair<kEnd>(b, a, tile, output, row, sums.v[j][e], sums.v[j][2 + e]);
+        }
+      }
+    }
+  }
+
+  /// x += sum + bias. Eight or sixteen rows at a time, as registers allow, so that loads wait for
+  /// few stores.
+  template <class Block>
+  SAC_DEVICE static void add(const Block& b, const Args& a, const ProductTile& tile,
+                             const Sums& sums) {
+    constexpr uint32_t kAtOnce = kRows == 8 || kRows == 256 ? 1 : 2;
+    const uint32_t output = tile.first_output + b.warp() * 16 + b.lane() / 4;
+    const bool there[2] = {output < a.x_width, output + 8 < a.x_width};
+    const float bias[2] = {there[0] ? a.x_bias[output] : 0.0f,
+                           there[1] ? a.x_bias[output + 8] : 0.0f};
+    SAC_UNROLL
+    for (uint32_t first = 0; first < kRows / 8; first += kAtOnce) {
+      float* to[kAtOnce][4];
+      float before[kAtOnce][4];
+      SAC_UNROLL
+      for (uint32_t j = 0; j < kAtOnce; ++j) {
+        SAC_UNROLL
+        for (uint32_t e = 0; e < 4; ++e) {
+          const uint32_t row = (first + j) * 8 + b.lane() % 4 * 2 + e % 2;
+          const bool real = row < tile.rows && there[e / 2];
+          to[j][e] =
+              real ? a.x_sums + size_t{tile.first + row} * a.x_width + output + e / 2 * 8 : nullptr;
+          before[j][e] = real ? *to[j][e] : 0.0f;
+        }
+      }
+      SAC_UNROLL
+      for (uint32_t j = 0; j < kAtOnce; ++j) {
+        SAC_UNROLL
+        for (uint32_t e = 0; e < 4; ++e) {
+          if (to[j][e] == nullptr) continue;
+          *to[j][e] = (sums.v[first + j][e] + bias[e / 2]) + before[j][e];
+        }
       }
     }
   }
