@@ -205,7 +205,7 @@ class AttentionRig {
     launch<Fold>({1, ceil_div(heads(), Fold::kWarps)}, a);
     if (counts.num_tiles == 0) return;
     launch<TileAttentionKernel<kDim>>(
-        {counts.num_tiles, shape_.kv_heads, ceil_div(shape_.group, kTileVectors)}, a);
+        {shape_.kv_heads, counts.num_tiles, ceil_div(shape_.group, kTileVectors)}, a);
   }
 
   const AttentionShape shape_;

@@ -85,20 +85,26 @@ struct ContextTile {
 
   /// Starts the copies of positions [base, base + kContextTile), by `kCopiers` threads. Dimensions
   /// from head_dim on, and positions outside [begin, end), are zero: blocks of positions that
-  /// nobody sees may be another sequence's by now.
+  /// nobody sees may be another sequence's by now. Each lane finds one position's place for its
+  /// warp.
   template <uint32_t kCopiers, class Block>
   SAC_DEVICE static void fetch(const Block& b, const AttentionArgs& a, const Context& c,
                                uint32_t base, uint32_t copier, Half* to) {
+    static_assert(kContextTile == kWarpThreads && kCopiers % kPieces == 0);
+    const uint32_t position = max_u32(c.begin, min_u32(base + b.lane(), c.end - 1));
+    const uint32_t seen = b.ballot(base + b.lane() == position);
+    const uint32_t block = c.block_table[position >> b.popcount(a.kv.block_size - 1)];
+    const size_t place = block * (a.kv.block_bytes / sizeof(Half)) +
+                         (position & (a.kv.block_size - 1)) * a.kv.token_stride;
+    const uint32_t piece = copier % kPieces;
+    const bool inside = piece * kPiece < a.head_dim;
+    const Half* first = reinterpret_cast<const Half*>(a.kv.data) + a.k_offset +
+                        c.kv_head * a.head_dim + (inside ? piece * kPiece : 0);
     SAC_UNROLL
     for (uint32_t i = 0; i < kContextTile * kPieces / kCopiers; ++i) {
-      const uint32_t at = copier + i * kCopiers;
-      const uint32_t row = at / kPieces, piece = at % kPieces;
-      const uint32_t position = max_u32(c.begin, min_u32(base + row, c.end - 1));
-      const bool real = base + row == position && piece * kPiece < a.head_dim;
-      const uint32_t block = c.block_table[position / a.kv.block_size];
-      const Half* from = reinterpret_cast<const Half*>(a.kv.data + block * a.kv.block_bytes) +
-                         a.k_offset + size_t{position % a.kv.block_size} * a.kv.token_stride +
-                         c.kv_head * a.head_dim + (real ? piece * kPiece : 0);
+      const uint32_t row = copier / kPieces + i * (kCopiers / kPieces);
+      const bool real = inside && (seen >> row & 1) != 0;
+      const Half* from = first + b.shuffle(place, row);
       Half* k = to + row * kDim + swizzle(row, piece) * kPiece;
       b.copy16(k, from, real);
       b.copy16(k + kHalves, from + a.kv.plane, real);
@@ -125,23 +131,37 @@ struct ContextTile {
     }
   }
 
+  /// Positions that the thread's h-th vector does not see.
+  template <class Block>
+  SAC_DEVICE static void hide(const Block& b, const Queries<kDim>& q, uint32_t base, uint32_t h,
+                              float (&s)[kContextTile / 8][4]) {
+    SAC_UNROLL
+    for (uint32_t j = 0; j < kContextTile / 8; ++j) {
+      SAC_UNROLL
+      for (uint32_t e = 0; e < 2; ++e) {
+        const uint32_t position = base + j * 8 + b.lane() % 4 * 2 + e;
+        if (position < q.begin[h] || position >= q.end[h]) s[j][2 * h + e] = -infinity();
+      }
+    }
+  }
+
   /// Scores become weights; what was gathered before is scaled down to the new reference.
   template <class Block>
   SAC_DEVICE static void weigh(const Block& b, const AttentionArgs& a, const Queries<kDim>& q,
                                uint32_t base, float (&s)[kContextTile / 8][4], Walk<kDim>& walk) {
     SAC_UNROLL
     for (uint32_t h = 0; h < 2; ++h) {
+      SAC_UNROLL
+      for (uint32_t j = 0; j < kContextTile / 8; ++j) {
+        s[j][2 * h] *= a.scale;
+        s[j][2 * h + 1] *= a.scale;
+      }
+      // Most tiles are seen as a whole.
+      if (base < q.begin[h] || base + kContextTile > q.end[h]) hide(b, q, base, h, s);
       float top = -infinity();
       SAC_UNROLL
       for (uint32_t j = 0; j < kContextTile / 8; ++j) {
-        SAC_UNROLL
-        for (uint32_t e = 0; e < 2; ++e) {
-          const uint32_t position = base + j * 8 + b.lane() % 4 * 2 + e;
-          const bool seen = position >= q.begin[h] && position < q.end[h];
-          float& score = s[j][2 * h + e];
-          score = seen ? score * a.scale : -infinity();
-          top = max_f(top, score);
-        }
+        top = max_f(top, max_f(s[j][2 * h], s[j][2 * h + 1]));
       }
       top = max_f(top, b.shuffle_xor(top, 1));
       top = max_f(top, b.shuffle_xor(top, 2));
@@ -160,6 +180,7 @@ struct ContextTile {
       }
       walk.max[h] = max;
       walk.sum[h] = walk.sum[h] * factor + sum;
+      if (factor == 1.0f) continue;  // which changes nothing, and is the rule
       SAC_UNROLL
       for (uint32_t i = 0; i < kDim / 8; ++i) {
         walk.v[i][2 * h] *= factor;
@@ -377,8 +398,9 @@ struct FoldChunksKernel {
   }
 };
 
-/// A block per tile of rows and kv head: kTileVectors vectors share each tile of K and V. Grid: row
-/// tiles, kv heads, ceil(group / kTileVectors).
+/// A block per tile of rows and kv head: kTileVectors vectors share each tile of K and V. Grid: kv
+/// heads, row tiles, ceil(group / kTileVectors); the last rows, whose contexts are the longest, go
+/// first, so that no long block is left alone at the end.
 template <uint32_t kDim>
 struct TileAttentionKernel {
   using Args = AttentionArgs;
@@ -392,9 +414,10 @@ struct TileAttentionKernel {
 
   template <class Block>
   SAC_DEVICE static void run(const Block& b, const Args& a) {
-    if (b.x() >= a.plan.counts->num_tiles) return;
-    const RowTile tile = a.plan.tiles[b.x()];
-    const uint32_t kv_head = b.y();
+    const uint32_t num_tiles = a.plan.counts->num_tiles;
+    if (b.y() >= num_tiles) return;
+    const RowTile tile = a.plan.tiles[num_tiles - 1 - b.y()];
+    const uint32_t kv_head = b.x();
     const uint32_t first_vector = b.z() * kTileVectors + b.warp() * 16;
     Half* stages = reinterpret_cast<Half*>(b.shared());
     Queries<kDim> q;

@@ -147,7 +147,7 @@ class StepSequence {
     launch<Fold>({shape_.seqs, ceil_div(c_.num_heads, Fold::kWarps)}, a);
     if (!shape_.has_prefill) return;
     const uint32_t tiles = ceil_div(shape_.rows, s_.limits.tile_rows) + shape_.seqs;
-    launch<TileAttentionKernel<kDim>>({tiles, c_.num_kv_heads, ceil_div(a.group(), kTileVectors)},
+    launch<TileAttentionKernel<kDim>>({c_.num_kv_heads, tiles, ceil_div(a.group(), kTileVectors)},
                                       a);
   }
 
