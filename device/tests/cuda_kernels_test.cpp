@@ -5,6 +5,7 @@
 #include "cpu/moe.hpp"
 #include "cuda/model/attention.hpp"
 #include "cuda/model/experts.hpp"
+#include "cuda/model/narrow_product.hpp"
 #include "cuda/model/product.hpp"
 #include "cuda/model/rotate.hpp"
 #include "cuda/model/tests/emulated_model.hpp"
@@ -245,6 +246,10 @@ template <uint32_t kRows, bool kSerial>
 using Wgmma = WarpgroupProductKernel<kRows, 2, kSerial, ProductEnd::kSums>;
 template <uint32_t kRows, bool kSerial>
 using NarrowWgmma = WarpgroupProductKernel<kRows, 1, kSerial, ProductEnd::kSums>;
+template <uint32_t kRows, bool kSerial>
+using Narrow = NarrowProductKernel<kRows, 32, ProductEnd::kSums>;
+template <uint32_t kRows, bool kSerial>
+using WiderNarrow = NarrowProductKernel<kRows, 64, ProductEnd::kSums>;
 
 /// What any product of a matrix reads; `num_rows` must outlive it.
 ProductArgs product_args(const TestMatrix& m, const TestActivations& x, const uint32_t& num_rows) {
@@ -253,6 +258,7 @@ ProductArgs product_args(const TestMatrix& m, const TestActivations& x, const ui
   a.weights = m.view.data;
   a.steps = m.view.steps();
   a.slice_steps = m.view.by_mma.slice_steps;
+  a.early = num_rows % 2 != 0;
   a.x = x.view();
   return a;
 }
@@ -383,7 +389,11 @@ TEST_CASE("products by warpgroups: many slices, more steps than stages, the high
     CHECK(multiply<Wgmma, 8, false>(m, x, kRowsHere) == y);
     CHECK(multiply<NarrowWgmma, 8, false>(m, x, kRowsHere) == y);
     CHECK(multiply<NarrowWgmma, 128, true>(m, x, kRowsHere) == y);
-    if (m.view.by_mma.slices == 1) CHECK(multiply<Wgmma, 256, false>(m, x, kRowsHere) == y);
+    if (m.view.by_mma.slices > 1) continue;
+    CHECK(multiply<Wgmma, 256, false>(m, x, kRowsHere) == y);
+    CHECK(multiply<Narrow, 8, false>(m, x, kRowsHere) == y);
+    CHECK(multiply<Narrow, 32, false>(m, x, kRowsHere) == y);
+    CHECK(multiply<WiderNarrow, 8, false>(m, x, kRowsHere) == y);
   }
 }
 
@@ -416,6 +426,8 @@ TEST_CASE("products by warpgroups add whole sums to the residual stream, and not
       REQUIRE(sums[at] == (r < kRowsHere ? (product + bias[o]) + stream[at] : stream[at]));
     }
   }
+  CHECK(add(NarrowProductKernel<8, 32, ProductEnd::kAdded>{}) == sums);
+  CHECK(add(NarrowProductKernel<32, 64, ProductEnd::kAdded>{}) == sums);
   CHECK(add(WarpgroupProductKernel<32, 1, false, ProductEnd::kAdded>{}) == sums);
   CHECK(add(WarpgroupProductKernel<64, 2, false, ProductEnd::kAdded>{}) == sums);
   CHECK(add(WarpgroupProductKernel<256, 2, false, ProductEnd::kAdded>{}) == sums);
@@ -431,8 +443,8 @@ TEST_CASE("gated products are alike by warps and by warpgroups") {
       multiply_gated<ProductKernel<128, true, true, false>, 128>(m, x, kRowsHere, kWidth);
   using Wide = WarpgroupProductKernel<128, 2, true, ProductEnd::kGated>;
   CHECK(multiply_gated<Wide, Wide::kOutputs>(m, x, kRowsHere, kWidth) == want);
-  using Narrow = WarpgroupProductKernel<128, 1, true, ProductEnd::kGated>;
-  CHECK(multiply_gated<Narrow, Narrow::kOutputs>(m, x, kRowsHere, kWidth) == want);
+  using Half128 = WarpgroupProductKernel<128, 1, true, ProductEnd::kGated>;
+  CHECK(multiply_gated<Half128, Half128::kOutputs>(m, x, kRowsHere, kWidth) == want);
   // Pairs as the layout has them: eight of the gate, eight of up.
   for (const uint32_t row : {0u, 130u}) {
     std::vector<double> expected(kWidth);

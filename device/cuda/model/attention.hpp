@@ -83,19 +83,31 @@ struct ContextTile {
   static constexpr uint32_t kPieces = kDim / kPiece;
   static constexpr uint32_t kHalves = kContextTile * kDim;  // of K, and as many of V
 
-  /// Starts the copies of positions [base, base + kContextTile), by `kCopiers` threads. Dimensions
-  /// from head_dim on, and positions outside [begin, end), are zero: blocks of positions that
-  /// nobody sees may be another sequence's by now. Each lane finds one position's place for its
-  /// warp.
+  /// Where the lane's one of the positions [base, base + kContextTile) stands, for its whole warp;
+  /// asked for a tile ahead, because a block table is far away.
+  struct Place {
+    uint32_t block;
+    uint32_t token;  // of the block
+    bool seen;
+  };
+  template <class Block>
+  SAC_DEVICE static Place locate(const Block& b, const AttentionArgs& a, const Context& c,
+                                 uint32_t base) {
+    const uint32_t position = max_u32(c.begin, min_u32(base + b.lane(), c.end - 1));
+    return {c.block_table[position >> b.popcount(a.kv.block_size - 1)],
+            position & (a.kv.block_size - 1), base + b.lane() == position};
+  }
+
+  /// Starts the copies of the positions that were located, by `kCopiers` threads. Dimensions from
+  /// head_dim on, and positions outside [begin, end), are zero: blocks of positions that nobody
+  /// sees may be another sequence's by now.
   template <uint32_t kCopiers, class Block>
   SAC_DEVICE static void fetch(const Block& b, const AttentionArgs& a, const Context& c,
-                               uint32_t base, uint32_t copier, Half* to) {
+                               const Place& of_lane, uint32_t copier, Half* to) {
     static_assert(kContextTile == kWarpThreads && kCopiers % kPieces == 0);
-    const uint32_t position = max_u32(c.begin, min_u32(base + b.lane(), c.end - 1));
-    const uint32_t seen = b.ballot(base + b.lane() == position);
-    const uint32_t block = c.block_table[position >> b.popcount(a.kv.block_size - 1)];
-    const size_t place = block * (a.kv.block_bytes / sizeof(Half)) +
-                         (position & (a.kv.block_size - 1)) * a.kv.token_stride;
+    const uint32_t seen = b.ballot(of_lane.seen);
+    const size_t place =
+        of_lane.block * (a.kv.block_bytes / sizeof(Half)) + of_lane.token * a.kv.token_stride;
     const uint32_t piece = copier % kPieces;
     const bool inside = piece * kPiece < a.head_dim;
     const Half* first = reinterpret_cast<const Half*>(a.kv.data) + a.k_offset +
@@ -312,10 +324,12 @@ struct ChunkAttentionKernel {
                              min_u32((item.chunk + 1) * kContextChunk, item.position + 1)};
     Walk<kDim> walk;
     walk.clear();
+    auto place = Tile::locate(b, a, context, context.base());
     const auto fetch = [&](uint32_t base, uint32_t stage) {
       if (base < context.end) {
-        Tile::template fetch<kWarpThreads>(b, a, context, base, b.lane(),
+        Tile::template fetch<kWarpThreads>(b, a, context, place, b.lane(),
                                            stages + stage * kStageHalves);
+        place = Tile::locate(b, a, context, base + kContextTile);
       }
       b.commit();
     };
@@ -407,10 +421,11 @@ struct TileAttentionKernel {
   using Tile = ContextTile<kDim>;
   static constexpr uint32_t kWarps = kTileVectors / 16;
   static constexpr uint32_t kThreads = kWarps * kWarpThreads;
-  static constexpr uint32_t kBlocksPerSm = 2;
-  static constexpr uint32_t kStages = 3;
+  static constexpr uint32_t kBlocksPerSm = 3;
+  static constexpr uint32_t kStages = 2;
   static constexpr uint32_t kStageHalves = 2 * Tile::kHalves;
-  static constexpr uint32_t kSharedBytes = kStages * kStageHalves * sizeof(Half);
+  static constexpr uint32_t kSharedBytes =
+      kStages * kStageHalves * sizeof(Half) + kDim / 2 * kThreads * sizeof(float);
 
   template <class Block>
   SAC_DEVICE static void run(const Block& b, const Args& a) {
@@ -425,13 +440,16 @@ struct TileAttentionKernel {
     // The first row sees the earliest position, the last the latest.
     const Context context = {a.seats.block_table(tile.seat), kv_head,
                              a.begin_of(tile.first_position), tile.first_position + tile.num_rows};
-    Walk<kDim> walk, total;
+    Walk<kDim> walk;
     walk.clear();
+    Total total = {reinterpret_cast<float*>(stages + kStages * kStageHalves) + b.thread(), {}, {}};
     total.clear();
+    auto place = Tile::locate(b, a, context, context.base());
     const auto fetch = [&](uint32_t base, uint32_t stage) {
       if (base < context.end) {
-        Tile::template fetch<kThreads>(b, a, context, base, b.thread(),
+        Tile::template fetch<kThreads>(b, a, context, place, b.thread(),
                                        stages + stage * kStageHalves);
+        place = Tile::locate(b, a, context, base + kContextTile);
       }
       b.commit();
     };
@@ -451,8 +469,24 @@ struct TileAttentionKernel {
   }
 
  private:
+  /// The chunks so far, of the thread's two vectors. It is needed once a chunk, and so its values
+  /// stand in shared memory, kThreads apart: registers for one more block are worth more.
+  struct Total {
+    float* v;
+    float max[2];
+    float sum[2];
+
+    SAC_DEVICE float& at(uint32_t i, uint32_t e) const { return v[(i * 4 + e) * kThreads]; }
+    SAC_DEVICE void clear() {
+      SAC_UNROLL
+      for (uint32_t i = 0; i < kDim / 2; ++i) v[i * kThreads] = 0;
+      max[0] = max[1] = -infinity();
+      sum[0] = sum[1] = 0;
+    }
+  };
+
   template <class Block>
-  SAC_DEVICE static void fold_chunk(const Block& b, Walk<kDim>& walk, Walk<kDim>& total) {
+  SAC_DEVICE static void fold_chunk(const Block& b, Walk<kDim>& walk, Total& total) {
     close_chunk(b, walk);
     SAC_UNROLL
     for (uint32_t h = 0; h < 2; ++h) {
@@ -463,7 +497,7 @@ struct TileAttentionKernel {
       for (uint32_t i = 0; i < kDim / 8; ++i) {
         SAC_UNROLL
         for (uint32_t e = 2 * h; e < 2 * h + 2; ++e) {
-          total.v[i][e] = fold_value(f, total.v[i][e], walk.v[i][e]);
+          total.at(i, e) = fold_value(f, total.at(i, e), walk.v[i][e]);
         }
       }
     }
@@ -472,7 +506,7 @@ struct TileAttentionKernel {
 
   template <class Block>
   SAC_DEVICE static void store(const Block& b, const Args& a, const RowTile& tile, uint32_t kv_head,
-                               uint32_t first_vector, const Walk<kDim>& total) {
+                               uint32_t first_vector, const Total& total) {
     const uint32_t group = a.group();
     SAC_UNROLL
     for (uint32_t h = 0; h < 2; ++h) {
@@ -486,7 +520,7 @@ struct TileAttentionKernel {
         const uint32_t dim = i * 8 + b.lane() % 4 * 2;
         if (dim >= a.head_dim) continue;
         *reinterpret_cast<uint32_t*>(a.out.at(tile.first_row + row, first_column + dim)) =
-            b.pack(total.v[i][2 * h] * inverse, total.v[i][2 * h + 1] * inverse);
+            b.pack(total.at(i, 2 * h) * inverse, total.at(i, 2 * h + 1) * inverse);
       }
     }
   }

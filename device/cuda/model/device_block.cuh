@@ -69,6 +69,8 @@ class DeviceBlock {
   __device__ void add(uint64_t* at, uint64_t value) const {
     atomicAdd(reinterpret_cast<unsigned long long*>(at), value);
   }
+  /// Nor does what this leaves where only one thread adds to a place; it does not wait for it.
+  __device__ void add(float* at, float value) const { atomicAdd(at, value); }
   __device__ void max(uint32_t* at, uint32_t value) const { atomicMax(at, value); }
   __device__ void min(uint32_t* at, uint32_t value) const { atomicMin(at, value); }
   __device__ uint32_t exchange(uint32_t* at, uint32_t value) const { return atomicExch(at, value); }

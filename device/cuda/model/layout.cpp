@@ -62,6 +62,9 @@ class Planner {
     const size_t logit_rows = round_up(s.logit_rows, kTileOutputs);
     s.final_rows = take_activations(at, logit_rows, m_.widths.hidden);
     s.logits = at.take<float>(logit_rows * m_.widths.vocab);
+    const size_t parts = s.logit_rows * size_t{LogitRows::parts_of(c_.vocab_size)};
+    s.logit_tops = at.take<float>(parts);
+    s.logit_sums = at.take<float>(parts * LogitRows::kPartSums);
     s.sample_stride = SampleMemory::words(c_.vocab_size);
     s.sample_words = at.take<uint32_t>(kSampleBlocks * s.sample_stride);
     if (c_.num_experts > 0) lay_out_experts(at, slots);

@@ -54,7 +54,8 @@ class StreamQueue {
     config.dynamicSmemBytes = Kernel::kSharedBytes;
     config.stream = stream_;
     config.attrs = &overlap;
-    config.numAttrs = overlapping_ && launched_ ? 1 : 0;
+    constexpr bool kEarly = !requires { Kernel::kBeginsAlone; };
+    config.numAttrs = kEarly && overlapping_ && launched_ ? 1 : 0;
     require(cudaLaunchKernelEx(&config, gpu::entry<Kernel>, args),
             "launch of a kernel of the step");
     launched_ = true;

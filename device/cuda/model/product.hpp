@@ -19,6 +19,7 @@ struct ProductArgs {
   const Half* weights;  // tiles of the matrix, or of expert 0
   uint32_t steps;       // of kStep
   uint32_t slice_steps;
+  bool early;  // whether weights are worth asking for before it is known if there are rows
   Activations x;
   Partials y;              // slices = 1 where blocks add up
   Activations gated;       // of gated products
@@ -103,7 +104,8 @@ struct ProductKernel {
   static constexpr uint32_t kStageHalves = kTileHalves + kRows * kStep;
   static constexpr uint32_t kSharedBytes = kStages * kStageHalves * sizeof(Half);
 
-  static constexpr bool kAwaitsPrevious = true;
+  /// Begun early, blocks would crowd where others have left first.
+  static constexpr bool kBeginsAlone = true;
 
   template <class Block>
   SAC_DEVICE static void run(const Block& b, const Args& a) {
@@ -112,21 +114,13 @@ struct ProductKernel {
     ProductTile tile = {};
     tile.weights = a.weights + size_t{b.y()} * a.steps * kTileHalves;
     tile.first_output = b.y() * kTileOutputs;
-    // Weights come while the kernel before still runs; of several row tiles' blocks one asks.
-    uint32_t early = begin;
-    if (!kGrouped && b.x() == 0) early = min_u32(begin + kStages - 1, end);
-    for (uint32_t step = begin; step < early; ++step) copy_weights(b, tile, step, step - begin);
-    b.await_previous();
     const bool work = kGrouped ? find_expert_tile(b, a, tile) : find_row_tile(b, a, kRows, tile);
-    if (!work) return await_copies(b);
+    if (!work) return;
     const Half* sources[kCopies];
     SAC_UNROLL
     for (uint32_t i = 0; i < kCopies; ++i) sources[i] = activation_source(b, a, tile, i);
     const auto fetch = [&](uint32_t step, uint32_t stage) {
-      if (step < end) {
-        if (step >= early) copy_weights(b, tile, step, stage);
-        copy_rows(b, a, sources, step, stage);
-      }
+      if (step < end) copy_step(b, a, tile, sources, step, stage);
       b.commit();
     };
     SAC_UNROLL
@@ -181,16 +175,11 @@ struct ProductKernel {
     return reinterpret_cast<Half*>(b.shared()) + stage * kStageHalves;
   }
 
+  /// Starts the copies of one step.
   template <class Block>
-  SAC_DEVICE static void await_copies(const Block& b) {
-    b.commit();
-    b.template wait<0>();
-  }
-
-  /// Starts the copies of one step's weights.
-  template <class Block>
-  SAC_DEVICE static void copy_weights(const Block& b, const ProductTile& tile, uint32_t step,
-                                      uint32_t stage) {
+  SAC_DEVICE static void copy_step(const Block& b, const Args& a, const ProductTile& tile,
+                                   const Half* const (&sources)[kCopies], uint32_t step,
+                                   uint32_t stage) {
     Half* to = stage_memory(b, stage);
     const Half* weights = tile.weights + size_t{step} * kTileHalves;
     SAC_UNROLL
@@ -198,13 +187,7 @@ struct ProductKernel {
       const uint32_t at = (b.thread() + i * kThreads) * kPiece;
       b.copy16(to + at, weights + at);
     }
-  }
-  /// Starts the copies of one step's activations.
-  template <class Block>
-  SAC_DEVICE static void copy_rows(const Block& b, const Args& a,
-                                   const Half* const (&sources)[kCopies], uint32_t step,
-                                   uint32_t stage) {
-    Half* rows = stage_memory(b, stage) + kTileHalves;
+    Half* rows = to + kTileHalves;
     SAC_UNROLL
     for (uint32_t i = 0; i < kCopies; ++i) {
       const uint32_t piece = b.thread() + i * kThreads;

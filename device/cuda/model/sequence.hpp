@@ -5,8 +5,10 @@
 //
 // Grids follow from the shape, never from a batch: blocks beyond what a batch has leave at once.
 #pragma once
+
 #include "cuda/model/attention.hpp"
 #include "cuda/model/experts.hpp"
+#include "cuda/model/narrow_product.hpp"
 #include "cuda/model/product.hpp"
 #include "cuda/model/rotate.hpp"
 #include "cuda/model/sample.hpp"
@@ -24,6 +26,7 @@ struct ProductPlan {
   const uint32_t* num_rows;  // of the step
   float* sums;
   uint32_t sum_rows;  // that a slice has room for
+  bool early = true;  // see ProductArgs
 };
 
 /// Expert products: the same, by tiles.
@@ -223,8 +226,8 @@ class StepSequence {
   /// How a product is cut into blocks.
   struct Cut {
     uint32_t tile_rows;
-    uint32_t groups;  // of warpgroups, by wgmma
-    bool whole;       // one block has the whole sum
+    uint32_t outputs;  // of a block
+    bool whole;        // one block has the whole sum
     Slicing slicing;
 
     uint32_t blocks_of_slices() const { return whole ? 1 : slicing.slices; }
@@ -233,11 +236,11 @@ class StepSequence {
     if (experts == nullptr && way_ == ProductWay::kWgmma) {
       const Slicing& s = p.matrix->by_wgmma;
       const WarpgroupTile t = warpgroup_tile(p.rows, p.matrix->tiles(), s.slices);
-      return {t.rows, t.groups, t.whole, s};
+      return {t.rows, t.outputs, t.whole, s};
     }
     const Slicing& s = p.matrix->by_mma;
     const uint32_t rows = experts != nullptr ? experts->tile_slots : dense_tile_rows(p.rows);
-    return {rows, 0, rows > kMaxSplitTile || s.slices == 1, s};
+    return {rows, kTileOutputs, rows > kMaxSplitTile || s.slices == 1, s};
   }
 
   static ProductArgs product_args(const ProductPlan& p, const ExpertPlan* experts, const Cut& cut) {
@@ -246,6 +249,7 @@ class StepSequence {
     a.weights = p.matrix->data;
     a.steps = p.matrix->steps();
     a.slice_steps = cut.slicing.slice_steps;
+    a.early = p.early;
     a.x = p.x;
     a.y = {p.sums, cut.blocks_of_slices(), p.matrix->n, size_t{p.sum_rows} * p.matrix->n};
     if (experts == nullptr) return a;
@@ -286,21 +290,30 @@ class StepSequence {
   /// The tiles of warpgroup_tile.
   template <ProductEnd kEnd>
   void launch_warpgroups(const Cut& cut, const ProductPlan& p, const ProductArgs& a) {
-    const uint32_t halves = 2 / cut.groups;
-    const Grid grid = {ceil_div(p.rows, cut.tile_rows), p.matrix->tiles() * halves,
+    const Grid grid = {ceil_div(p.rows, cut.tile_rows), p.matrix->n / cut.outputs,
                        cut.blocks_of_slices()};
-    switch (cut.tile_rows * 4 + cut.groups) {
-      case 8 * 4 + 1:
-        return launch<WarpgroupProductKernel<8, 1, false, kEnd>>(grid, a);
-      case 32 * 4 + 1:
-        return launch<WarpgroupProductKernel<32, 1, false, kEnd>>(grid, a);
-      case 64 * 4 + 1:
+    switch (cut.tile_rows * 256 + cut.outputs) {
+      case 8 * 256 + 32:
+        return launch<NarrowProductKernel<8, 32, kEnd>>(grid, a);
+      case 32 * 256 + 32:
+        return launch<NarrowProductKernel<32, 32, kEnd>>(grid, a);
+      case 8 * 256 + 64:
+        if (!cut.whole) return launch<WarpgroupProductKernel<8, 1, false, kEnd>>(grid, a);
+        return launch<NarrowProductKernel<8, 64, kEnd>>(grid, a);
+      case 32 * 256 + 64:
+        if (!cut.whole) return launch<WarpgroupProductKernel<32, 1, false, kEnd>>(grid, a);
+        return launch<NarrowProductKernel<32, 64, kEnd>>(grid, a);
+      case 8 * 256 + 128:
+        return launch<WarpgroupProductKernel<8, 2, false, kEnd>>(grid, a);
+      case 32 * 256 + 128:
+        return launch<WarpgroupProductKernel<32, 2, false, kEnd>>(grid, a);
+      case 64 * 256 + 64:
         return launch<WarpgroupProductKernel<64, 1, false, kEnd>>(grid, a);
-      case 64 * 4 + 2:
+      case 64 * 256 + 128:
         return launch<WarpgroupProductKernel<64, 2, false, kEnd>>(grid, a);
-      case 128 * 4 + 1:
+      case 128 * 256 + 64:
         return launch<WarpgroupProductKernel<128, 1, false, kEnd>>(grid, a);
-      case 128 * 4 + 2:
+      case 128 * 256 + 128:
         if (cut.slicing.slices == 1) {
           return launch<WarpgroupProductKernel<128, 2, false, kEnd>>(grid, a);
         }
@@ -315,11 +328,17 @@ class StepSequence {
     launch<FinalNormKernel>(
         {rows}, {s_.plan.counts, s_.plan.logits, first, s_.x, norm(m_.final_norm, s_.final_rows)});
     const uint32_t tile = first / s_.logit_rows;
-    const Partials logits = multiply({&m_.lm_head, s_.final_rows, rows, s_.plan.logits_left + tile,
-                                      s_.logits, round_up(s_.logit_rows, kTileOutputs)});
+    const Partials logits =
+        multiply({&m_.lm_head, s_.final_rows, rows, s_.plan.logits_left + tile, s_.logits,
+                  round_up(s_.logit_rows, kTileOutputs), first == 0});
+    const LogitRows all = {s_.plan.counts, first,         rows,          logits.data,
+                           logits.stride,  c_.vocab_size, s_.logit_tops, s_.logit_sums};
+    const Grid parts = {min_u32(rows, kLogitRowBlocks), LogitRows::parts_of(c_.vocab_size)};
+    launch<CleanLogitsKernel>(parts, all);
+    launch<SumLogitsKernel>(parts, all);
     launch<SampleKernel>({min_u32(rows, kSampleBlocks)},
-                         {s_.plan, m_.tables.seats, m_.tables.outputs, first, rows, logits.data,
-                          logits.stride, c_.vocab_size, s_.sample_words, s_.sample_stride});
+                         {s_.plan, m_.tables.seats, m_.tables.outputs, all, c_.vocab_size,
+                          s_.sample_words, s_.sample_stride});
   }
 
   static uint64_t min_u64(uint64_t a, uint64_t b) { return a < b ? a : b; }

@@ -21,7 +21,7 @@ SAC_HD constexpr uint32_t phase_parity(uint32_t use) { return use % 2; }
 
 /// The early parts of the first stages; returns of how many.
 template <uint32_t kStages, class Filler>
-SAC_DEVICE uint32_t fill_early_stages(uint32_t steps, Filler& filler) {
+SAC_DEVICE uint32_t fill_early_stages(uint32_t steps, const Filler& filler) {
   const uint32_t early = min_u32(steps, kStages);
   for (uint32_t step = 0; step < early; ++step) filler.fill_early(step, step);
   return early;

@@ -148,6 +148,8 @@ struct SpaceView {
   float* item_scales;        // [items][heads][2]: greatest score, sum of weights
   Activations final_rows;    // hidden
   float* logits;             // [logit_rows][vocab]
+  float* logit_tops;         // of rows of logits: see LogitRows
+  float* logit_sums;
   ExpertSpace experts;
   uint32_t logit_rows;     // that are computed at once
   uint32_t* sample_words;  // [logit_rows][sample_stride]

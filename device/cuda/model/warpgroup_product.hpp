@@ -7,8 +7,7 @@
 // Independence of company: a slice is one chain of wgmma steps, 16 k each, in rising order; slices
 // and who adds them are product.hpp's. Rows are wgmma's columns.
 #pragma once
-#include "cuda/model/product.hpp"
-#include "cuda/model/stage_ring.hpp"
+#include "cuda/model/bulk_stages.hpp"
 
 namespace saccade::gpu {
 
@@ -33,14 +32,11 @@ struct WarpgroupProductKernel {
   static constexpr uint32_t kOutputs = kGroups * kGroupOutputs;
   static constexpr uint32_t kReaderWarps = kGroups * kGroupWarps;
   static constexpr uint32_t kThreads = (kReaderWarps + 1) * kWarpThreads;
-  static constexpr uint32_t kBlocksPerSm = kRows > 64 ? 1 : 2;
-  static constexpr uint32_t kWeightHalves = kOutputs * kStep;
-  static constexpr uint32_t kStageHalves = kWeightHalves + kRows * kStep;
-  static constexpr uint32_t kStageBytes = kStageHalves * sizeof(Half) + 2 * sizeof(uint64_t);
-  /// As many as there is shared memory for: 228 KiB, of which each block costs one.
-  static constexpr uint32_t kStages = (228 / kBlocksPerSm - 1) * 1024 / kStageBytes;
-  static constexpr uint32_t kSharedBytes = kStages * kStageBytes;
-  static_assert(kStages >= 3 && kTileOutputs % kOutputs == 0);
+  /// Narrow blocks are few, and so have many stages on their way.
+  static constexpr uint32_t kBlocksPerSm = kRows > 64 || kGroups == 1 ? 1 : 2;
+  using Ring = BulkStages<kOutputs, kRows, kReaderWarps, kBlocksPerSm>;
+  static constexpr uint32_t kStages = Ring::kStages;
+  static constexpr uint32_t kSharedBytes = Ring::kBytes;
   static constexpr bool kAwaitsPrevious = true;
 
   template <class Block>
@@ -48,31 +44,17 @@ struct WarpgroupProductKernel {
     if constexpr (Block::kHasWarpgroupMma) {
       const uint32_t begin = kSerial ? 0 : b.z() * a.slice_steps;
       const uint32_t end = kSerial ? a.steps : min_u32(begin + a.slice_steps, a.steps);
-      ProductTile tile = {};
-      tile.first_output = b.y() * kOutputs;
-      tile.weights = a.weights + size_t{tile.first_output / kTileOutputs} * a.steps * kTileHalves +
-                     tile.first_output % kTileOutputs * kStep;
-      if (b.thread() == 0) {
-        for (uint32_t s = 0; s < kStages; ++s) {
-          b.barrier_init(full(b, s), 2);
-          b.barrier_init(empty(b, s), kReaderWarps);
-        }
-        b.barrier_fence();
-      }
-      b.sync();
-      Filler<Block> filler = {b, a, tile, begin};
-      // Weights come while the kernel before still runs; of several row tiles' blocks one asks.
-      uint32_t early = 0;
-      if (b.thread() == kReaderWarps * kWarpThreads && b.x() == 0) {
-        early = fill_early_stages<kStages>(end - begin, filler);
-      }
+      ProductTile tile = Ring::output_tile(b, a);
+      Ring::init(b);
+      typename Ring::template Filler<Block> filler = {b, a, tile, begin};
+      const uint32_t early = Ring::begin_early(b, filler, end - begin);
       b.await_previous();
-      if (!find_row_tile(b, a, kRows, tile)) return await_stages(b, early);
+      if (!find_row_tile(b, a, kRows, tile)) return Ring::await_early(b, early);
       // Asked of one lane, so that the compiler knows that a warp goes one way as a whole.
       if (b.shuffle(b.warp(), 0) < kReaderWarps) {
         Reader<Block> reader = {b, kSerial ? a.slice_steps : end - begin};
         read_stages<kStages>(end - begin, reader);
-        store(b, a, tile, kSerial ? reader.total : reader.sums);
+        end_sums<kEnd>(b, a, tile, b.warp() * 16, kSerial ? reader.total.v : reader.sums.v);
       } else if (b.lane() == 0) {
         fill_stages<kStages>(end - begin, early, filler);
       }
@@ -85,55 +67,6 @@ struct WarpgroupProductKernel {
   };
 
   template <class Block>
-  SAC_DEVICE static Half* stage_memory(const Block& b, uint32_t stage) {
-    return reinterpret_cast<Half*>(b.shared()) + stage * kStageHalves;
-  }
-  template <class Block>
-  SAC_DEVICE static uint64_t* full(const Block& b, uint32_t stage) {
-    return reinterpret_cast<uint64_t*>(stage_memory(b, kStages)) + stage;
-  }
-  template <class Block>
-  SAC_DEVICE static uint64_t* empty(const Block& b, uint32_t stage) {
-    return full(b, kStages + stage);
-  }
-
-  /// Of a block that has nothing to do, but asked for weights.
-  template <class Block>
-  SAC_DEVICE static void await_stages(const Block& b, uint32_t early) {
-    for (uint32_t s = 0; s < early; ++s) {
-      b.barrier_arrive(full(b, s));
-      b.barrier_wait(full(b, s), 0);
-    }
-  }
-
-  template <class Block>
-  struct Filler {
-    const Block& b;
-    const Args& a;
-    const ProductTile& tile;
-    const uint32_t begin;  // step of the matrix at which the slice begins
-
-    SAC_DEVICE void await_empty(uint32_t stage, uint32_t parity) const {
-      b.barrier_wait(empty(b, stage), parity);
-    }
-    SAC_DEVICE void fill_early(uint32_t stage, uint32_t step) const {
-      copy(stage, stage_memory(b, stage), tile.weights + size_t{begin + step} * kTileHalves,
-           kWeightHalves * sizeof(Half));
-    }
-    /// Of the rows, those that there are, in whole eights; what lies behind them in the stage meets
-    /// no result that is kept.
-    SAC_DEVICE void fill(uint32_t stage, uint32_t step) const {
-      copy(stage, stage_memory(b, stage) + kWeightHalves,
-           a.x.data + (begin + step) * a.x.plane() + size_t{tile.first} * kStep,
-           round_up(tile.rows, 8) * kStep * sizeof(Half));
-    }
-    SAC_DEVICE void copy(uint32_t stage, Half* to, const Half* from, uint32_t bytes) const {
-      b.barrier_expect(full(b, stage), bytes);
-      b.bulk_copy(to, from, bytes, full(b, stage));
-    }
-  };
-
-  template <class Block>
   struct Reader {
     const Block& b;
     const uint32_t slice_steps;
@@ -142,14 +75,14 @@ struct WarpgroupProductKernel {
     Sums total = {};
 
     SAC_DEVICE void await_full(uint32_t stage, uint32_t parity) const {
-      b.barrier_wait(full(b, stage), parity);
+      b.barrier_wait(Ring::full(b, stage), parity);
       b.warp_sync();
     }
     /// One stage: four steps of 16, in rising order of k.
     SAC_DEVICE void read(uint32_t stage, uint32_t) {
-      const uint32_t rows = b.shared_address(stage_memory(b, stage) + kWeightHalves);
-      const uint32_t weights =
-          b.shared_address(stage_memory(b, stage) + b.warp() / kGroupWarps * kGroupOutputs * kStep);
+      const uint32_t rows = b.shared_address(Ring::rows(b, stage));
+      const uint32_t weights = b.shared_address(Ring::weights(b, stage) +
+                                                b.warp() / kGroupWarps * kGroupOutputs * kStep);
       b.warpgroup_fence();
       SAC_UNROLL
       for (uint32_t k = 0; k < kStep; k += 16) {
@@ -163,7 +96,7 @@ struct WarpgroupProductKernel {
     SAC_DEVICE void await_other_reads() const { b.template warpgroup_wait<1>(); }
     SAC_DEVICE void await_all_reads() const { b.template warpgroup_wait<0>(); }
     SAC_DEVICE void release(uint32_t stage) const {
-      if (b.lane() == 0) b.barrier_arrive(empty(b, stage));
+      if (b.lane() == 0) b.barrier_arrive(Ring::empty(b, stage));
     }
     SAC_DEVICE void close(uint32_t step) {
       if (!kSerial) return;
@@ -178,60 +111,6 @@ struct WarpgroupProductKernel {
       adds = false;
     }
   };
-
-  template <class Block>
-  SAC_DEVICE static void store(const Block& b, const Args& a, const ProductTile& tile,
-                               const Sums& sums) {
-    if constexpr (kEnd == ProductEnd::kAdded) return add(b, a, tile, sums);
-    const uint32_t output = b.warp() * 16 + b.lane() / 4;
-    SAC_UNROLL
-    for (uint32_t j = 0; j < kRows / 8; ++j) {
-      SAC_UNROLL
-      for (uint32_t e = 0; e < 2; ++e) {
-        const uint32_t row = j * 8 + b.lane() % 4 * 2 + e;
-        if (row >= tile.rows) continue;
-        if constexpr (kEnd != ProductEnd::kAdded) {
-          store_pair<kEnd>(b, a, tile, output, row, sums.v[j][e], sums.v[j][2 + e]);
-        }
-      }
-    }
-  }
-
-  /// x += sum + bias. Eight or sixteen rows at a time, as registers allow, so that loads wait for
-  /// few stores.
-  template <class Block>
-  SAC_DEVICE static void add(const Block& b, const Args& a, const ProductTile& tile,
-                             const Sums& sums) {
-    constexpr uint32_t kAtOnce = kRows == 8 || kRows == 256 ? 1 : 2;
-    const uint32_t output = tile.first_output + b.warp() * 16 + b.lane() / 4;
-    const bool there[2] = {output < a.x_width, output + 8 < a.x_width};
-    const float bias[2] = {there[0] ? a.x_bias[output] : 0.0f,
-                           there[1] ? a.x_bias[output + 8] : 0.0f};
-    SAC_UNROLL
-    for (uint32_t first = 0; first < kRows / 8; first += kAtOnce) {
-      float* to[kAtOnce][4];
-      float before[kAtOnce][4];
-      SAC_UNROLL
-      for (uint32_t j = 0; j < kAtOnce; ++j) {
-        SAC_UNROLL
-        for (uint32_t e = 0; e < 4; ++e) {
-          const uint32_t row = (first + j) * 8 + b.lane() % 4 * 2 + e % 2;
-          const bool real = row < tile.rows && there[e / 2];
-          to[j][e] =
-              real ? a.x_sums + size_t{tile.first + row} * a.x_width + output + e / 2 * 8 : nullptr;
-          before[j][e] = real ? *to[j][e] : 0.0f;
-        }
-      }
-      SAC_UNROLL
-      for (uint32_t j = 0; j < kAtOnce; ++j) {
-        SAC_UNROLL
-        for (uint32_t e = 0; e < 4; ++e) {
-          if (to[j][e] == nullptr) continue;
-          *to[j][e] = (sums.v[first + j][e] + bias[e / 2]) + before[j][e];
-        }
-      }
-    }
-  }
 };
 
 }  // namespace saccade::gpu

@@ -140,6 +140,7 @@ class EmulatedBlock {
 
   uint32_t add(uint32_t* at, uint32_t value) const { return std::exchange(*at, *at + value); }
   void add(uint64_t* at, uint64_t value) const { *at += value; }
+  void add(float* at, float value) const { *at += value; }
   void max(uint32_t* at, uint32_t value) const { *at = *at > value ? *at : value; }
   void min(uint32_t* at, uint32_t value) const { *at = *at < value ? *at : value; }
   uint32_t exchange(uint32_t* at, uint32_t value) const { return std::exchange(*at, value); }

@@ -82,9 +82,9 @@ class RingTwin {
   struct Filler {
     RingTwin& twin;
     void await_empty(uint32_t stage, uint32_t parity) { twin.empty_[stage]->wait(parity); }
-    void fill_early(uint32_t stage, uint32_t step) { copy(stage, 0, step); }
+    void fill_early(uint32_t stage, uint32_t step) const { copy(stage, 0, step); }
     void fill(uint32_t stage, uint32_t step) { copy(stage, kWords / 2, step); }
-    void copy(uint32_t stage, uint32_t word, uint32_t step) {
+    void copy(uint32_t stage, uint32_t word, uint32_t step) const {
       ThreadBarrier& full = *twin.full_[stage];
       full.expect(kBytes);
       const std::lock_guard lock(twin.mutex_);
