@@ -5,6 +5,7 @@
 #include "cpu/moe.hpp"
 #include "cuda/model/attention.hpp"
 #include "cuda/model/experts.hpp"
+#include "cuda/model/narrow_product.hpp"
 #include "cuda/model/product.hpp"
 #include "cuda/model/rotate.hpp"
 #include "cuda/model/tests/emulated_model.hpp"
@@ -205,7 +206,7 @@ class AttentionRig {
     launch<Fold>({1, ceil_div(heads(), Fold::kWarps)}, a);
     if (counts.num_tiles == 0) return;
     launch<TileAttentionKernel<kDim>>(
-        {counts.num_tiles, shape_.kv_heads, ceil_div(shape_.group, kTileVectors)}, a);
+        {shape_.kv_heads, counts.num_tiles, ceil_div(shape_.group, kTileVectors)}, a);
   }
 
   const AttentionShape shape_;
@@ -223,8 +224,7 @@ struct TestMatrix {
       : n(n), k(k), rows(random_halves(rng, size_t{n} * k)) {
     view.n = round_up(n, kTileOutputs);
     view.k = round_up(k, kStep);
-    view.slice_steps = slice_steps;
-    view.slices = ceil_div(view.steps(), slice_steps);
+    view.by_mma = view.by_wgmma = {ceil_div(view.steps(), slice_steps), slice_steps};
     memory = std::make_unique<HostMemory>(view.halves() * sizeof(Half));
     view.data = static_cast<Half*>(memory->data());
     for (uint32_t o = 0; o < n; ++o) {
@@ -237,10 +237,19 @@ struct TestMatrix {
   MatrixView view = {};
 };
 
+/// Kernels, and the outputs of a block.
 template <uint32_t kRows, bool kSerial>
-using Mma = ProductKernel<kRows, kSerial, false, false>;
+struct Mma : ProductKernel<kRows, kSerial, false, false> {
+  static constexpr uint32_t kOutputs = kTileOutputs;
+};
 template <uint32_t kRows, bool kSerial>
-using Wgmma = WarpgroupProductKernel<kRows, kSerial, false>;
+using Wgmma = WarpgroupProductKernel<kRows, 2, kSerial, ProductEnd::kSums>;
+template <uint32_t kRows, bool kSerial>
+using NarrowWgmma = WarpgroupProductKernel<kRows, 1, kSerial, ProductEnd::kSums>;
+template <uint32_t kRows, bool kSerial>
+using Narrow = NarrowProductKernel<kRows, 32, ProductEnd::kSums>;
+template <uint32_t kRows, bool kSerial>
+using WiderNarrow = NarrowProductKernel<kRows, 64, ProductEnd::kSums>;
 
 /// What any product of a matrix reads; `num_rows` must outlive it.
 ProductArgs product_args(const TestMatrix& m, const TestActivations& x, const uint32_t& num_rows) {
@@ -248,7 +257,8 @@ ProductArgs product_args(const TestMatrix& m, const TestActivations& x, const ui
   a.num_rows = &num_rows;
   a.weights = m.view.data;
   a.steps = m.view.steps();
-  a.slice_steps = m.view.slice_steps;
+  a.slice_steps = m.view.by_mma.slice_steps;
+  a.early = num_rows % 2 != 0;
   a.x = x.view();
   return a;
 }
@@ -257,12 +267,13 @@ ProductArgs product_args(const TestMatrix& m, const TestActivations& x, const ui
 template <template <uint32_t, bool> class Kernel, uint32_t kRows, bool kSerial>
 Floats multiply(const TestMatrix& m, const TestActivations& x, uint32_t num_rows) {
   const uint32_t room = round_up(num_rows, kTileOutputs);
-  const uint32_t slices = kSerial ? 1 : m.view.slices;
+  const uint32_t slices = kSerial ? 1 : m.view.by_mma.slices;
   const size_t plane = size_t{room} * m.view.n;
   Floats sums(slices * plane, __builtin_nanf(""));
   ProductArgs a = product_args(m, x, num_rows);
   a.y = {sums.data(), slices, m.view.n, plane};
-  launch<Kernel<kRows, kSerial>>({ceil_div(num_rows, kRows), m.view.tiles(), slices}, a);
+  using OneKernel = Kernel<kRows, kSerial>;
+  launch<OneKernel>({ceil_div(num_rows, kRows), m.view.n / OneKernel::kOutputs, slices}, a);
   Floats y(size_t{num_rows} * m.n);
   for (uint32_t r = 0; r < num_rows; ++r) {
     for (uint32_t o = 0; o < m.n; ++o) {
@@ -275,7 +286,7 @@ Floats multiply(const TestMatrix& m, const TestActivations& x, uint32_t num_rows
 }
 
 /// What silu(gate) * up makes of a matrix whose rows are gated pairs; `width` columns of each row.
-template <class Kernel>
+template <class Kernel, uint32_t kOutputs>
 std::vector<Halves> multiply_gated(const TestMatrix& m, const TestActivations& x, uint32_t num_rows,
                                    uint32_t width) {
   const TestActivations out(num_rows, m.view.n / 2, true);
@@ -283,7 +294,7 @@ std::vector<Halves> multiply_gated(const TestMatrix& m, const TestActivations& x
   ProductArgs a = product_args(m, x, num_rows);
   a.gated = out.view();
   a.gate_bias = a.up_bias = bias.data();
-  launch<Kernel>({ceil_div(num_rows, 128), m.view.tiles(), 1}, a);
+  launch<Kernel>({ceil_div(num_rows, 128), m.view.n / kOutputs, 1}, a);
   std::vector<Halves> rows;
   for (uint32_t r = 0; r < num_rows; ++r) rows.push_back(out.row(r, width));
   return rows;
@@ -376,8 +387,50 @@ TEST_CASE("products by warpgroups: many slices, more steps than stages, the high
     CHECK(multiply<Wgmma, 128, true>(m, x, kRowsHere) == y);
     CHECK(multiply<Wgmma, 64, false>(m, x, kRowsHere) == y);
     CHECK(multiply<Wgmma, 8, false>(m, x, kRowsHere) == y);
-    if (m.view.slices == 1) CHECK(multiply<Wgmma, 256, false>(m, x, kRowsHere) == y);
+    CHECK(multiply<NarrowWgmma, 8, false>(m, x, kRowsHere) == y);
+    CHECK(multiply<NarrowWgmma, 128, true>(m, x, kRowsHere) == y);
+    if (m.view.by_mma.slices > 1) continue;
+    CHECK(multiply<Wgmma, 256, false>(m, x, kRowsHere) == y);
+    CHECK(multiply<Narrow, 8, false>(m, x, kRowsHere) == y);
+    CHECK(multiply<Narrow, 32, false>(m, x, kRowsHere) == y);
+    CHECK(multiply<WiderNarrow, 8, false>(m, x, kRowsHere) == y);
   }
+}
+
+TEST_CASE("products by warpgroups add whole sums to the residual stream, and nothing beside it") {
+  Rng rng(23);
+  // A width that fills no tile; rows beyond the step's, and the width's end, stay as they were.
+  constexpr uint32_t kOutputs = 190, kWidth = 192, kInputs = 150, kRowsHere = 21, kRoom = 24;
+  const TestMatrix m(kOutputs, kInputs, 3, rng);
+  const auto rows = random_halves(rng, size_t{kRowsHere} * kInputs);
+  const TestActivations x = activations(rows, kRowsHere, kInputs);
+  const Floats y = multiply<Mma, 64, false>(m, x, kRowsHere);
+  Floats stream(size_t{kRoom} * kWidth), bias(kWidth);
+  for (float& v : stream) v = normal(rng);
+  for (uint32_t o = 0; o < kOutputs; ++o) bias[o] = normal(rng);
+  const auto add = [&](auto kernel) {
+    using Kernel = decltype(kernel);
+    Floats sums = stream;
+    ProductArgs a = product_args(m, x, kRowsHere);
+    a.x_sums = sums.data();
+    a.x_width = kWidth;
+    a.x_bias = bias.data();
+    launch<Kernel>({ceil_div(kRowsHere, 8), m.view.n / Kernel::kOutputs, 1}, a);
+    return sums;
+  };
+  const Floats sums = add(WarpgroupProductKernel<8, 1, false, ProductEnd::kAdded>{});
+  for (uint32_t r = 0; r < kRoom; ++r) {
+    for (uint32_t o = 0; o < kWidth; ++o) {
+      const size_t at = size_t{r} * kWidth + o;
+      const float product = o < kOutputs ? y[size_t{r} * kOutputs + o] : 0.0f;
+      REQUIRE(sums[at] == (r < kRowsHere ? (product + bias[o]) + stream[at] : stream[at]));
+    }
+  }
+  CHECK(add(NarrowProductKernel<8, 32, ProductEnd::kAdded>{}) == sums);
+  CHECK(add(NarrowProductKernel<32, 64, ProductEnd::kAdded>{}) == sums);
+  CHECK(add(WarpgroupProductKernel<32, 1, false, ProductEnd::kAdded>{}) == sums);
+  CHECK(add(WarpgroupProductKernel<64, 2, false, ProductEnd::kAdded>{}) == sums);
+  CHECK(add(WarpgroupProductKernel<256, 2, false, ProductEnd::kAdded>{}) == sums);
 }
 
 TEST_CASE("gated products are alike by warps and by warpgroups") {
@@ -386,8 +439,12 @@ TEST_CASE("gated products are alike by warps and by warpgroups") {
   const TestMatrix m(2 * round_up(kWidth, kStep), kInputs, 2, rng);
   const auto rows = random_halves(rng, size_t{kRowsHere} * kInputs);
   const TestActivations x = activations(rows, kRowsHere, kInputs);
-  const auto want = multiply_gated<ProductKernel<128, true, true, false>>(m, x, kRowsHere, kWidth);
-  CHECK(multiply_gated<WarpgroupProductKernel<128, true, true>>(m, x, kRowsHere, kWidth) == want);
+  const auto want =
+      multiply_gated<ProductKernel<128, true, true, false>, 128>(m, x, kRowsHere, kWidth);
+  using Wide = WarpgroupProductKernel<128, 2, true, ProductEnd::kGated>;
+  CHECK(multiply_gated<Wide, Wide::kOutputs>(m, x, kRowsHere, kWidth) == want);
+  using Half128 = WarpgroupProductKernel<128, 1, true, ProductEnd::kGated>;
+  CHECK(multiply_gated<Half128, Half128::kOutputs>(m, x, kRowsHere, kWidth) == want);
   // Pairs as the layout has them: eight of the gate, eight of up.
   for (const uint32_t row : {0u, 130u}) {
     std::vector<double> expected(kWidth);

@@ -15,7 +15,8 @@ namespace {
 /// One row of random logits and whatever a request may ask for.
 struct Case {
   explicit Case(uint32_t seed) : rng(seed) {
-    vocab = 1 + rng() % (seed % 4 == 0 ? 3000 : 300);
+    // Up to three parts of a row: see LogitRows.
+    vocab = 1 + rng() % (seed % 16 == 8 ? 12000 : seed % 4 == 0 ? 3000 : 300);
     logits.resize(vocab);
     std::normal_distribution<float> normal;
     const float spread = pick({0.1f, 1.0f, 5.0f});
@@ -97,12 +98,16 @@ Records on_gpu(Case c, bool sample) {
   a.seats.logit_bias = c.bias.data();
   a.seats.stop_ids = c.stops.data();
   a.outputs = {records.data(), records.data()};
-  a.logit_rows = 2;
-  a.logits = logits.data();
-  a.stride = a.vocab_size = c.vocab;
+  a.vocab_size = c.vocab;
+  const uint32_t parts = gpu::LogitRows::parts_of(c.vocab);
+  std::vector<float> tops(2 * parts), sums(2 * parts * gpu::LogitRows::kPartSums);
+  a.rows = {&counts, 0, 2, logits.data(), c.vocab, c.vocab, tops.data(), sums.data()};
   a.memory = memory.data();
   a.memory_words = memory.size();
   Emulator emulator;
+  const gpu::Grid grid = {c.vocab % 3 + 1, parts};  // more than there are rows, or fewer
+  emulator.launch<gpu::CleanLogitsKernel>(grid, gpu::CleanLogitsKernel::kSharedBytes, a.rows);
+  emulator.launch<gpu::SumLogitsKernel>(grid, gpu::SumLogitsKernel::kSharedBytes, a.rows);
   emulator.launch<gpu::SampleKernel>({}, gpu::SampleKernel::kSharedBytes, a);
   const std::vector<uint32_t> left(memory.begin(), memory.begin() + c.vocab);
   CHECK(left == std::vector<uint32_t>(c.vocab));  // counts are zero between rows

@@ -31,8 +31,9 @@ struct AttentionArgs {
   float* item_scales;  // [items][heads][2]
 
   SAC_HD uint32_t group() const { return num_heads / num_kv_heads; }
-  SAC_HD uint32_t begin_of(uint32_t position) const {
-    return window != 0 && position + 1 > window ? position + 1 - window : 0;
+  SAC_HD uint32_t begin_of(uint32_t position) const { return begin_before(position + 1); }
+  SAC_HD uint32_t begin_before(uint32_t end) const {
+    return window != 0 && end > window ? end - window : 0;
   }
 };
 
@@ -63,13 +64,12 @@ SAC_DEVICE float reference_of(float max) { return max == -infinity() ? 0.0f : ma
 template <uint32_t kDim>
 struct Queries {
   uint32_t a[kDim / 16][4];
-  uint32_t begin[2];
-  uint32_t end[2];  // = begin: nothing
+  uint32_t end[2];  // of the positions that they see, which begin at begin_before(end); 0: none
 };
 
 /// What a walk goes over: positions [begin, end) of a sequence, for one kv head.
 struct Context {
-  const uint32_t* block_table;
+  uint32_t seat;
   uint32_t kv_head;
   uint32_t begin;
   uint32_t end;
@@ -83,22 +83,40 @@ struct ContextTile {
   static constexpr uint32_t kPieces = kDim / kPiece;
   static constexpr uint32_t kHalves = kContextTile * kDim;  // of K, and as many of V
 
-  /// Starts the copies of positions [base, base + kContextTile), by `kCopiers` threads. Dimensions
-  /// from head_dim on, and positions outside [begin, end), are zero: blocks of positions that
-  /// nobody sees may be another sequence's by now.
+  /// Where the lane's one of the positions [base, base + kContextTile) stands, for its whole warp;
+  /// asked for a tile ahead, because a block table is far away.
+  struct Place {
+    uint32_t block;
+    uint32_t token;  // of the block; kHidden where nobody sees the position
+  };
+  static constexpr uint32_t kHidden = 1u << 31;
+  template <class Block>
+  SAC_DEVICE static Place locate(const Block& b, const AttentionArgs& a, const Context& c,
+                                 uint32_t base) {
+    const uint32_t position = max_u32(c.begin, min_u32(base + b.lane(), c.end - 1));
+    return {a.seats.block_table(c.seat)[position >> b.popcount(a.kv.block_size - 1)],
+            (position & (a.kv.block_size - 1)) | (base + b.lane() == position ? 0 : kHidden)};
+  }
+
+  /// Starts the copies of the positions that were located, by `kCopiers` threads. Dimensions from
+  /// head_dim on, and positions outside [begin, end), are zero: blocks of positions that nobody
+  /// sees may be another sequence's by now.
   template <uint32_t kCopiers, class Block>
   SAC_DEVICE static void fetch(const Block& b, const AttentionArgs& a, const Context& c,
-                               uint32_t base, uint32_t copier, Half* to) {
+                               const Place& of_lane, uint32_t copier, Half* to) {
+    static_assert(kContextTile == kWarpThreads && kCopiers % kPieces == 0);
+    const uint32_t seen = b.ballot((of_lane.token & kHidden) == 0);
+    const size_t place = of_lane.block * (a.kv.block_bytes / sizeof(Half)) +
+                         (of_lane.token & ~kHidden) * a.kv.token_stride;
+    const uint32_t piece = copier % kPieces;
+    const bool inside = piece * kPiece < a.head_dim;
+    const Half* first = reinterpret_cast<const Half*>(a.kv.data) + a.k_offset +
+                        c.kv_head * a.head_dim + (inside ? piece * kPiece : 0);
     SAC_UNROLL
     for (uint32_t i = 0; i < kContextTile * kPieces / kCopiers; ++i) {
-      const uint32_t at = copier + i * kCopiers;
-      const uint32_t row = at / kPieces, piece = at % kPieces;
-      const uint32_t position = max_u32(c.begin, min_u32(base + row, c.end - 1));
-      const bool real = base + row == position && piece * kPiece < a.head_dim;
-      const uint32_t block = c.block_table[position / a.kv.block_size];
-      const Half* from = reinterpret_cast<const Half*>(a.kv.data + block * a.kv.block_bytes) +
-                         a.k_offset + size_t{position % a.kv.block_size} * a.kv.token_stride +
-                         c.kv_head * a.head_dim + (real ? piece * kPiece : 0);
+      const uint32_t row = copier / kPieces + i * (kCopiers / kPieces);
+      const bool real = inside && (seen >> row & 1) != 0;
+      const Half* from = first + b.shuffle(place, row);
       Half* k = to + row * kDim + swizzle(row, piece) * kPiece;
       b.copy16(k, from, real);
       b.copy16(k + kHalves, from + a.kv.plane, real);
@@ -125,23 +143,38 @@ struct ContextTile {
     }
   }
 
+  /// Positions that the thread's h-th vector does not see.
+  template <class Block>
+  SAC_DEVICE static void hide(const Block& b, uint32_t begin, uint32_t end, uint32_t base,
+                              uint32_t h, float (&s)[kContextTile / 8][4]) {
+    SAC_UNROLL
+    for (uint32_t j = 0; j < kContextTile / 8; ++j) {
+      SAC_UNROLL
+      for (uint32_t e = 0; e < 2; ++e) {
+        const uint32_t position = base + j * 8 + b.lane() % 4 * 2 + e;
+        if (position < begin || position >= end) s[j][2 * h + e] = -infinity();
+      }
+    }
+  }
+
   /// Scores become weights; what was gathered before is scaled down to the new reference.
   template <class Block>
   SAC_DEVICE static void weigh(const Block& b, const AttentionArgs& a, const Queries<kDim>& q,
                                uint32_t base, float (&s)[kContextTile / 8][4], Walk<kDim>& walk) {
     SAC_UNROLL
     for (uint32_t h = 0; h < 2; ++h) {
+      SAC_UNROLL
+      for (uint32_t j = 0; j < kContextTile / 8; ++j) {
+        s[j][2 * h] *= a.scale;
+        s[j][2 * h + 1] *= a.scale;
+      }
+      // Most tiles are seen as a whole.
+      const uint32_t begin = a.begin_before(q.end[h]);
+      if (base < begin || base + kContextTile > q.end[h]) hide(b, begin, q.end[h], base, h, s);
       float top = -infinity();
       SAC_UNROLL
       for (uint32_t j = 0; j < kContextTile / 8; ++j) {
-        SAC_UNROLL
-        for (uint32_t e = 0; e < 2; ++e) {
-          const uint32_t position = base + j * 8 + b.lane() % 4 * 2 + e;
-          const bool seen = position >= q.begin[h] && position < q.end[h];
-          float& score = s[j][2 * h + e];
-          score = seen ? score * a.scale : -infinity();
-          top = max_f(top, score);
-        }
+        top = max_f(top, max_f(s[j][2 * h], s[j][2 * h + 1]));
       }
       top = max_f(top, b.shuffle_xor(top, 1));
       top = max_f(top, b.shuffle_xor(top, 2));
@@ -160,6 +193,7 @@ struct ContextTile {
       }
       walk.max[h] = max;
       walk.sum[h] = walk.sum[h] * factor + sum;
+      if (factor == 1.0f) continue;  // which changes nothing, and is the rule
       SAC_UNROLL
       for (uint32_t i = 0; i < kDim / 8; ++i) {
         walk.v[i][2 * h] *= factor;
@@ -237,7 +271,6 @@ SAC_DEVICE void load_queries(const Block& b, const AttentionArgs& a, const RowTi
     const bool there = row < tile.num_rows;
     const uint32_t position = tile.first_position + row;
     q.end[h] = there ? position + 1 : 0;
-    q.begin[h] = there ? a.begin_of(position) : 0;
     const Half* at = a.q + size_t{tile.first_row + (there ? row : 0)} * a.q_stride +
                      size_t{kv_head * group + vector % group} * a.head_dim;
     SAC_UNROLL
@@ -286,15 +319,17 @@ struct ChunkAttentionKernel {
     const RowTile tile = {item.seat, item.row, 1, item.position};
     load_queries(b, a, tile, kv_head, first_vector, q);
     // Empty where the layer's window begins behind the chunk.
-    const Context context = {a.seats.block_table(item.seat), kv_head,
+    const Context context = {item.seat, kv_head,
                              max_u32(item.chunk * kContextChunk, a.begin_of(item.position)),
                              min_u32((item.chunk + 1) * kContextChunk, item.position + 1)};
     Walk<kDim> walk;
     walk.clear();
+    auto place = Tile::locate(b, a, context, context.base());
     const auto fetch = [&](uint32_t base, uint32_t stage) {
       if (base < context.end) {
-        Tile::template fetch<kWarpThreads>(b, a, context, base, b.lane(),
+        Tile::template fetch<kWarpThreads>(b, a, context, place, b.lane(),
                                            stages + stage * kStageHalves);
+        place = Tile::locate(b, a, context, base + kContextTile);
       }
       b.commit();
     };
@@ -377,38 +412,43 @@ struct FoldChunksKernel {
   }
 };
 
-/// A block per tile of rows and kv head: kTileVectors vectors share each tile of K and V. Grid: row
-/// tiles, kv heads, ceil(group / kTileVectors).
+/// A block per tile of rows and kv head: kTileVectors vectors share each tile of K and V. Grid: kv
+/// heads, row tiles, ceil(group / kTileVectors); the last rows, whose contexts are the longest, go
+/// first, so that no long block is left alone at the end.
 template <uint32_t kDim>
 struct TileAttentionKernel {
   using Args = AttentionArgs;
   using Tile = ContextTile<kDim>;
   static constexpr uint32_t kWarps = kTileVectors / 16;
   static constexpr uint32_t kThreads = kWarps * kWarpThreads;
-  static constexpr uint32_t kBlocksPerSm = 2;
-  static constexpr uint32_t kStages = 3;
+  static constexpr uint32_t kBlocksPerSm = 3;
+  static constexpr uint32_t kStages = 2;
   static constexpr uint32_t kStageHalves = 2 * Tile::kHalves;
-  static constexpr uint32_t kSharedBytes = kStages * kStageHalves * sizeof(Half);
+  static constexpr uint32_t kSharedBytes =
+      kStages * kStageHalves * sizeof(Half) + (kDim / 2 + 4) * kThreads * sizeof(float);
 
   template <class Block>
   SAC_DEVICE static void run(const Block& b, const Args& a) {
-    if (b.x() >= a.plan.counts->num_tiles) return;
-    const RowTile tile = a.plan.tiles[b.x()];
-    const uint32_t kv_head = b.y();
+    if (b.y() >= a.plan.counts->num_tiles) return;
+    const RowTile tile = tile_of(b, a);
+    const uint32_t kv_head = b.x();
     const uint32_t first_vector = b.z() * kTileVectors + b.warp() * 16;
     Half* stages = reinterpret_cast<Half*>(b.shared());
     Queries<kDim> q;
     load_queries(b, a, tile, kv_head, first_vector, q);
     // The first row sees the earliest position, the last the latest.
-    const Context context = {a.seats.block_table(tile.seat), kv_head,
-                             a.begin_of(tile.first_position), tile.first_position + tile.num_rows};
-    Walk<kDim> walk, total;
+    const Context context = {tile.seat, kv_head, a.begin_of(tile.first_position),
+                             tile.first_position + tile.num_rows};
+    Walk<kDim> walk;
     walk.clear();
+    Total total = {reinterpret_cast<float*>(stages + kStages * kStageHalves) + b.thread()};
     total.clear();
+    auto place = Tile::locate(b, a, context, context.base());
     const auto fetch = [&](uint32_t base, uint32_t stage) {
       if (base < context.end) {
-        Tile::template fetch<kThreads>(b, a, context, base, b.thread(),
+        Tile::template fetch<kThreads>(b, a, context, place, b.thread(),
                                        stages + stage * kStageHalves);
+        place = Tile::locate(b, a, context, base + kContextTile);
       }
       b.commit();
     };
@@ -424,23 +464,43 @@ struct TileAttentionKernel {
         fold_chunk(b, walk, total);
       }
     }
-    store(b, a, tile, kv_head, first_vector, total);
+    store(b, a, tile_of(b, a), kv_head, first_vector, total);  // asked for again: registers
   }
 
  private:
   template <class Block>
-  SAC_DEVICE static void fold_chunk(const Block& b, Walk<kDim>& walk, Walk<kDim>& total) {
+  SAC_DEVICE static RowTile tile_of(const Block& b, const Args& a) {
+    return a.plan.tiles[a.plan.counts->num_tiles - 1 - b.y()];
+  }
+
+  /// The chunks so far, of the thread's two vectors. They are needed once a chunk, and so stand in
+  /// shared memory, kThreads apart: registers for one more block are worth more.
+  struct Total {
+    float* v;
+
+    SAC_DEVICE float& at(uint32_t i, uint32_t e) const { return v[(i * 4 + e) * kThreads]; }
+    SAC_DEVICE float& max(uint32_t h) const { return at(kDim / 8, h); }
+    SAC_DEVICE float& sum(uint32_t h) const { return at(kDim / 8, 2 + h); }
+    SAC_DEVICE void clear() {
+      SAC_UNROLL
+      for (uint32_t i = 0; i < kDim / 2 + 4; ++i) v[i * kThreads] = 0;
+      max(0) = max(1) = -infinity();
+    }
+  };
+
+  template <class Block>
+  SAC_DEVICE static void fold_chunk(const Block& b, Walk<kDim>& walk, Total& total) {
     close_chunk(b, walk);
     SAC_UNROLL
     for (uint32_t h = 0; h < 2; ++h) {
-      const ChunkFactors f = fold_factors(b, total.max[h], walk.max[h]);
-      total.max[h] = f.max;
-      total.sum[h] = fold_value(f, total.sum[h], walk.sum[h]);
+      const ChunkFactors f = fold_factors(b, total.max(h), walk.max[h]);
+      total.max(h) = f.max;
+      total.sum(h) = fold_value(f, total.sum(h), walk.sum[h]);
       SAC_UNROLL
       for (uint32_t i = 0; i < kDim / 8; ++i) {
         SAC_UNROLL
         for (uint32_t e = 2 * h; e < 2 * h + 2; ++e) {
-          total.v[i][e] = fold_value(f, total.v[i][e], walk.v[i][e]);
+          total.at(i, e) = fold_value(f, total.at(i, e), walk.v[i][e]);
         }
       }
     }
@@ -449,21 +509,21 @@ struct TileAttentionKernel {
 
   template <class Block>
   SAC_DEVICE static void store(const Block& b, const Args& a, const RowTile& tile, uint32_t kv_head,
-                               uint32_t first_vector, const Walk<kDim>& total) {
+                               uint32_t first_vector, const Total& total) {
     const uint32_t group = a.group();
     SAC_UNROLL
     for (uint32_t h = 0; h < 2; ++h) {
       const uint32_t vector = first_vector + b.lane() / 4 + h * 8;
       const uint32_t row = vector / group;
       if (row >= tile.num_rows) continue;
-      const float inverse = 1.0f / total.sum[h];
+      const float inverse = 1.0f / total.sum(h);
       const uint32_t first_column = (kv_head * group + vector % group) * a.head_dim;
       SAC_UNROLL
       for (uint32_t i = 0; i < kDim / 8; ++i) {
         const uint32_t dim = i * 8 + b.lane() % 4 * 2;
         if (dim >= a.head_dim) continue;
         *reinterpret_cast<uint32_t*>(a.out.at(tile.first_row + row, first_column + dim)) =
-            b.pack(total.v[i][2 * h] * inverse, total.v[i][2 * h + 1] * inverse);
+            b.pack(total.at(i, 2 * h) * inverse, total.at(i, 2 * h + 1) * inverse);
       }
     }
   }

@@ -8,6 +8,15 @@ namespace saccade::gpu {
 /// A word per warp, of up to 32 warps.
 inline constexpr uint32_t kOpsBytes = 128;
 
+/// A kernel begins while the one before it still runs, and waits for it here. One that has
+/// something to do before says so (kAwaitsPrevious) and waits itself, in each thread.
+template <class Kernel, class Block>
+SAC_DEVICE void run_kernel(const Block& b, const typename Kernel::Args& args) {
+  b.launch_next();
+  if constexpr (!requires { Kernel::kAwaitsPrevious; }) b.await_previous();
+  Kernel::run(b, args);
+}
+
 /// The sum over a warp, in all lanes, by one tree: the same in any company.
 template <class Block, class T>
 SAC_DEVICE T warp_sum(const Block& b, T value) {

@@ -2,7 +2,7 @@
 #pragma once
 #include <cuda_runtime.h>
 
-#include "cuda/model/words.hpp"
+#include "cuda/model/block_ops.hpp"
 #include "platform/bulk_copy.cuh"
 #include "platform/warpgroup_mma.cuh"
 
@@ -26,6 +26,21 @@ class DeviceBlock {
   }
   __device__ static uint32_t shared_address(const void* shared) {
     return saccade::shared_address(shared);
+  }
+
+  // Between kernels of one stream whose launches may overlap: sm_90 and later. A kernel behind this
+  // one begins as soon as all blocks of this one have begun, and waits before it reads what others
+  // write.
+  __device__ static void launch_next() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+  }
+  /// The kernel before this one is over, and, because each waits for the one before, all others.
+  __device__ static void await_previous() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
   }
 
   __device__ void sync() const { __syncthreads(); }
@@ -54,6 +69,8 @@ class DeviceBlock {
   __device__ void add(uint64_t* at, uint64_t value) const {
     atomicAdd(reinterpret_cast<unsigned long long*>(at), value);
   }
+  /// Nor does what this leaves where only one thread adds to a place; it does not wait for it.
+  __device__ void add(float* at, float value) const { atomicAdd(at, value); }
   __device__ void max(uint32_t* at, uint32_t value) const { atomicMax(at, value); }
   __device__ void min(uint32_t* at, uint32_t value) const { atomicMin(at, value); }
   __device__ uint32_t exchange(uint32_t* at, uint32_t value) const { return atomicExch(at, value); }
@@ -159,7 +176,7 @@ template <class Kernel>
 __global__ void __launch_bounds__(Kernel::kThreads, Kernel::kBlocksPerSm)
     entry(const __grid_constant__ typename Kernel::Args args) {
   const DeviceBlock block;
-  Kernel::run(block, args);
+  run_kernel<Kernel>(block, args);
 }
 
 }  // namespace saccade::gpu

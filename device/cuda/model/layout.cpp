@@ -62,6 +62,9 @@ class Planner {
     const size_t logit_rows = round_up(s.logit_rows, kTileOutputs);
     s.final_rows = take_activations(at, logit_rows, m_.widths.hidden);
     s.logits = at.take<float>(logit_rows * m_.widths.vocab);
+    const size_t parts = s.logit_rows * size_t{LogitRows::parts_of(c_.vocab_size)};
+    s.logit_tops = at.take<float>(parts);
+    s.logit_sums = at.take<float>(parts * LogitRows::kPartSums);
     s.sample_stride = SampleMemory::words(c_.vocab_size);
     s.sample_words = at.take<uint32_t>(kSampleBlocks * s.sample_stride);
     if (c_.num_experts > 0) lay_out_experts(at, slots);
@@ -76,9 +79,11 @@ class Planner {
     MatrixView m = {};
     m.n = round_up(n, kTileOutputs);
     m.k = round_up(k, kStep);
-    const Slicing s = share == 0 ? Slicing{1, m.steps()} : slicing_of(m.tiles() * share, m.steps());
-    m.slices = s.slices;
-    m.slice_steps = s.slice_steps;
+    const auto sliced = [&](uint32_t enough) {
+      return share == 0 ? Slicing{1, m.steps()} : slicing_of(m.tiles() * share, m.steps(), enough);
+    };
+    m.by_mma = sliced(kEnoughTiles);
+    m.by_wgmma = sliced(kEnoughBulkTiles);
     m.data = at.take<Half>(m.halves() * copies);
     return m;
   }
@@ -153,7 +158,8 @@ class Planner {
     size_t most = 0;
     const uint32_t max_rows = limits_.max_num_batched_tokens;
     const auto hold = [&](const MatrixView& m, uint32_t rows, uint32_t tile_rows) {
-      const size_t slices = tile_rows > kMaxSplitTile ? 1 : m.slices;
+      // By wgmma there are no more.
+      const size_t slices = tile_rows > kMaxSplitTile ? 1 : m.by_mma.slices;
       most = max_size(most, slices * round_up(rows, kTileOutputs) * m.n);
     };
     for (const LayerView& w : m_.layers) {

@@ -36,7 +36,8 @@ class DeviceMemory {
 /// Launches on a stream. A kernel may use more than 48 KiB of shared memory only once it has asked.
 class StreamQueue {
  public:
-  explicit StreamQueue(cudaStream_t stream) : stream_(stream) {}
+  /// overlapping: a kernel may begin while the one before it, of this queue, still runs.
+  StreamQueue(cudaStream_t stream, bool overlapping) : stream_(stream), overlapping_(overlapping) {}
 
   template <class Kernel>
   void launch(gpu::Grid grid, const typename Kernel::Args& args) {
@@ -44,20 +45,33 @@ class StreamQueue {
         cudaFuncSetAttribute(gpu::entry<Kernel>, cudaFuncAttributeMaxDynamicSharedMemorySize,
                              static_cast<int>(Kernel::kSharedBytes));
     require(kAllowed, "cudaFuncSetAttribute");
-    gpu::entry<Kernel>
-        <<<dim3(grid.x, grid.y, grid.z), Kernel::kThreads, Kernel::kSharedBytes, stream_>>>(args);
-    require(cudaGetLastError(), "launch of a kernel of the step");
+    cudaLaunchAttribute overlap = {};
+    overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    overlap.val.programmaticStreamSerializationAllowed = 1;
+    cudaLaunchConfig_t config = {};
+    config.gridDim = dim3(grid.x, grid.y, grid.z);
+    config.blockDim = dim3(Kernel::kThreads);
+    config.dynamicSmemBytes = Kernel::kSharedBytes;
+    config.stream = stream_;
+    config.attrs = &overlap;
+    constexpr bool kEarly = !requires { Kernel::kBeginsAlone; };
+    config.numAttrs = kEarly && overlapping_ && launched_ ? 1 : 0;
+    require(cudaLaunchKernelEx(&config, gpu::entry<Kernel>, args),
+            "launch of a kernel of the step");
+    launched_ = true;
   }
 
- protected:
+ private:
   const cudaStream_t stream_;
+  const bool overlapping_;
+  bool launched_ = false;  // a kernel, that is: what was in the stream before is not overlapped
 };
 
 /// Loads through the default stream: copies and kernels in order, nothing beside them.
 class LoadQueue : public StreamQueue {
  public:
   LoadQueue()
-      : StreamQueue(nullptr), staging_(gpu::kStagingHalves * sizeof(gpu::Half), "loading") {}
+      : StreamQueue(nullptr, false), staging_(gpu::kStagingHalves * sizeof(gpu::Half), "loading") {}
   gpu::Half* staging() const { return static_cast<gpu::Half*>(staging_.data()); }
   void copy_in(void* device, const void* host, size_t bytes) {
     require(cudaMemcpy(device, host, bytes, cudaMemcpyHostToDevice), "cudaMemcpy");
@@ -84,17 +98,25 @@ struct OwnConfig {
   std::vector<uint32_t> sparse;
 };
 
-void require_way(ProductWay way) {
-  if (way == ProductWay::kMma) return;
+/// Compute capability of the current device.
+struct Capability {
+  int major = 0;
+  int minor = 0;
+};
+Capability capability() {
   int device = 0, major = 0, minor = 0;
   require(cudaGetDevice(&device), "cudaGetDevice");
   require(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device),
           "cudaDeviceGetAttribute");
   require(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device),
           "cudaDeviceGetAttribute");
-  if (major == 9 && minor == 0) return;
+  return {major, minor};
+}
+
+void require_way(ProductWay way, const Capability& c) {
+  if (way == ProductWay::kMma || (c.major == 9 && c.minor == 0)) return;
   throw std::runtime_error("products by wgmma need a GPU of compute capability 9.0, this one has " +
-                           std::to_string(major) + "." + std::to_string(minor));
+                           std::to_string(c.major) + "." + std::to_string(c.minor));
 }
 
 }  // namespace
@@ -142,8 +164,9 @@ std::string CudaModel::set_rope(const float* cos, const float* sin, uint64_t cou
 std::string CudaModel::missing_tensor() const { return impl_->loader.missing_tensor(); }
 
 void CudaModel::enqueue(cudaStream_t stream, const GraphShape& shape, ProductWay way) const {
-  require_way(way);
-  StreamQueue queue(stream);
+  const Capability c = capability();
+  require_way(way, c);
+  StreamQueue queue(stream, c.major >= 9);
   gpu::StepSequence<StreamQueue>(queue, impl_->view, shape, way).enqueue();
 }
 

@@ -19,21 +19,33 @@ struct ProductArgs {
   const Half* weights;  // tiles of the matrix, or of expert 0
   uint32_t steps;       // of kStep
   uint32_t slice_steps;
+  bool early;  // whether weights are worth asking for before it is known if there are rows
   Activations x;
   Partials y;              // slices = 1 where blocks add up
   Activations gated;       // of gated products
   const float* gate_bias;  // null: none
   const float* up_bias;
+  float* x_sums;  // of adding products: [rows][x_width], to which sum + bias is added
+  uint32_t x_width;
+  const float* x_bias;
   const ExpertTile* tiles;  // of grouped products
   const uint32_t* num_tiles;
   const uint32_t* slot_row;  // row of x of a slot; null: the slot itself
   size_t expert_halves;
 };
 
+/// What becomes of a product's sums.
+enum class ProductEnd : uint32_t {
+  kSums,   // they are left to the kernel that reads them
+  kGated,  // silu(gate) * up; only where one block has the whole sum
+  kAdded,  // they are added to the residual stream; likewise
+};
+
 /// What one block computes.
 struct ProductTile {
-  const Half* weights;  // of the output tile's first step
-  uint32_t first;       // row, or slot
+  const Half* weights;    // of the output tile's first step
+  uint32_t first_output;  // of the matrix
+  uint32_t first;         // row, or slot
   uint32_t rows;
 };
 
@@ -42,7 +54,6 @@ template <class Block>
 SAC_DEVICE bool find_row_tile(const Block& b, const ProductArgs& a, uint32_t max_rows,
                               ProductTile& tile) {
   const uint32_t num_rows = *a.num_rows;
-  tile.weights = a.weights + size_t{b.y()} * a.steps * kTileHalves;
   tile.first = b.x() * max_rows;
   if (tile.first >= num_rows) return false;
   tile.rows = min_u32(max_rows, num_rows - tile.first);
@@ -52,7 +63,7 @@ template <class Block>
 SAC_DEVICE bool find_expert_tile(const Block& b, const ProductArgs& a, ProductTile& tile) {
   if (b.x() >= *a.num_tiles) return false;
   const ExpertTile t = a.tiles[b.x()];
-  tile.weights = a.weights + size_t{b.y()} * a.steps * kTileHalves + t.expert * a.expert_halves;
+  tile.weights += t.expert * a.expert_halves;
   tile.first = t.first_slot;
   tile.rows = t.num_slots;
   return true;
@@ -60,11 +71,13 @@ SAC_DEVICE bool find_expert_tile(const Block& b, const ProductArgs& a, ProductTi
 
 /// What becomes of two results of one thread: the sums of `output` of the tile and of the one 8
 /// further, in one row of the tile.
-template <bool kGated, class Block>
+template <ProductEnd kEnd, class Block>
 SAC_DEVICE void store_pair(const Block& b, const ProductArgs& a, const ProductTile& tile,
                            uint32_t output, uint32_t row, float low, float high) {
-  if (kGated) {  // gate and up of one output: see gated_row
-    const uint32_t column = b.y() * (kTileOutputs / 2) + output / 16 * 8 + output % 8;
+  static_assert(kEnd != ProductEnd::kAdded, "reads, and so has a form of its own");
+  output += tile.first_output;
+  if (kEnd == ProductEnd::kGated) {  // gate and up of one output: see gated_row
+    const uint32_t column = output / 16 * 8 + output % 8;
     if (a.gate_bias != nullptr) {
       low += a.gate_bias[column];
       high += a.up_bias[column];
@@ -72,15 +85,13 @@ SAC_DEVICE void store_pair(const Block& b, const ProductArgs& a, const ProductTi
     *a.gated.at(tile.first + row, column) = narrow(gated_unit(low, high));
     return;
   }
-  float* at = a.y.data + size_t{b.z()} * a.y.plane + size_t{tile.first + row} * a.y.stride +
-              size_t{b.y()} * kTileOutputs + output;
+  float* at = a.y.data + size_t{b.z()} * a.y.plane + size_t{tile.first + row} * a.y.stride + output;
   at[0] = low;
   at[8] = high;
 }
 
-/// kRows: of a block. kSerial: one block runs all slices. kGated: the epilogue is silu(gate) * up;
-/// only where one block has the whole sum. kGrouped: rows are tiles of experts' slots.
-/// Grid: row tiles, output tiles, slices (1 when serial).
+/// kRows: of a block. kSerial: one block runs all slices. kGated: see ProductEnd. kGrouped: rows
+/// are tiles of experts' slots. Grid: row tiles, output tiles, slices (1 when serial).
 template <uint32_t kRows, bool kSerial, bool kGated, bool kGrouped>
 struct ProductKernel {
   using Args = ProductArgs;
@@ -93,13 +104,18 @@ struct ProductKernel {
   static constexpr uint32_t kStageHalves = kTileHalves + kRows * kStep;
   static constexpr uint32_t kSharedBytes = kStages * kStageHalves * sizeof(Half);
 
+  /// Begun early, blocks would crowd where others have left first.
+  static constexpr bool kBeginsAlone = true;
+
   template <class Block>
   SAC_DEVICE static void run(const Block& b, const Args& a) {
-    ProductTile tile;
-    const bool work = kGrouped ? find_expert_tile(b, a, tile) : find_row_tile(b, a, kRows, tile);
-    if (!work) return;
     const uint32_t begin = kSerial ? 0 : b.z() * a.slice_steps;
     const uint32_t end = kSerial ? a.steps : min_u32(begin + a.slice_steps, a.steps);
+    ProductTile tile = {};
+    tile.weights = a.weights + size_t{b.y()} * a.steps * kTileHalves;
+    tile.first_output = b.y() * kTileOutputs;
+    const bool work = kGrouped ? find_expert_tile(b, a, tile) : find_row_tile(b, a, kRows, tile);
+    if (!work) return;
     const Half* sources[kCopies];
     SAC_UNROLL
     for (uint32_t i = 0; i < kCopies; ++i) sources[i] = activation_source(b, a, tile, i);
@@ -243,8 +259,8 @@ struct ProductKernel {
         if (row >= tile.rows) continue;
         SAC_UNROLL
         for (uint32_t i = 0; i < kOutputTiles; ++i) {
-          store_pair<kGated>(b, a, tile, first_output + i * 16 + g, row, sums.v[i][j][e],
-                             sums.v[i][j][2 + e]);
+          store_pair<kGated ? ProductEnd::kGated : ProductEnd::kSums>(
+              b, a, tile, first_output + i * 16 + g, row, sums.v[i][j][e], sums.v[i][j][2 + e]);
         }
       }
     }

@@ -42,58 +42,65 @@ struct RotateKernel {
     if (b.x() >= a.counts->num_rows || head >= a.num_heads + 2 * a.num_kv_heads) return;
     const PlanRow row = a.rows[b.x()];
     float* values = reinterpret_cast<float*>(b.shared()) + b.warp() * kDimLimit;
-    gather(b, a, head, values);
     const bool is_q = head < a.num_heads;
     const uint32_t kv_head = (head - a.num_heads) % a.num_kv_heads;  // of those that are not q
+    const uint32_t d = b.lane() * 4;                                 // the lane's dimensions
+    Float4 v = d < a.head_dim ? gather(b, a, head * a.head_dim + d) : Float4{};
     if (head < a.num_heads + a.num_kv_heads) {
-      norm_head(b, a, is_q ? a.q_norm : a.k_norm, values);
-      rotate_head(b, a, row, values);
+      norm_head(b, a, is_q ? a.q_norm : a.k_norm, d, v);
+      rotate_head(b, a, row, values, d, v);
     }
-    b.warp_sync();
     Half* out = is_q ? a.q + size_t{b.x()} * a.q_stride + head * a.head_dim
                      : kv_row(a, row, head >= a.num_heads + a.num_kv_heads, kv_head);
-    for (uint32_t d = b.lane(); d < a.head_dim; d += kWarpThreads) out[d] = narrow(values[d]);
+    if (d >= a.head_dim) return;
+    *reinterpret_cast<Half4*>(out + d) = {
+        {narrow(v.v[0]), narrow(v.v[1]), narrow(v.v[2]), narrow(v.v[3])}};
   }
 
  private:
+  static_assert(kDimLimit == 4 * kWarpThreads, "a lane has four dimensions");
+
   template <class Block>
-  SAC_DEVICE static void gather(const Block& b, const Args& a, uint32_t head, float* values) {
-    const float* from = a.qkv.row(b.x()) + head * a.head_dim;
-    const float* bias = a.bias + head * a.head_dim;
-    for (uint32_t d = b.lane(); d < a.head_dim; d += kWarpThreads) {
-      float sum = from[d];
-      for (uint32_t s = 1; s < a.qkv.slices; ++s) sum += from[s * a.qkv.plane + d];
-      values[d] = sum + bias[d];
-    }
+  SAC_DEVICE static Float4 gather(const Block& b, const Args& a, uint32_t column) {
+    Float4 sum = sum_slices(a.qkv, b.x(), column);
+    add4(sum, load4(a.bias + column));
+    return sum;
   }
 
   template <class Block>
-  SAC_DEVICE static void norm_head(const Block& b, const Args& a, const float* weight,
-                                   float* values) {
+  SAC_DEVICE static void norm_head(const Block& b, const Args& a, const float* weight, uint32_t d,
+                                   Float4& v) {
     if (weight == nullptr) return;
     float squares = 0;  // each lane's own elements
-    for (uint32_t d = b.lane(); d < a.head_dim; d += kWarpThreads) squares += values[d] * values[d];
+    SAC_UNROLL
+    for (uint32_t e = 0; e < 4; ++e) squares += v.v[e] * v.v[e];
     const float mean = warp_sum(b, squares) / static_cast<float>(a.head_dim);
     const float inverse = 1.0f / __builtin_sqrtf(mean + a.eps);
-    for (uint32_t d = b.lane(); d < a.head_dim; d += kWarpThreads) {
-      values[d] = weight[d] * (values[d] * inverse);
-    }
+    if (d >= a.head_dim) return;
+    const Float4 w = load4(weight + d);
+    SAC_UNROLL
+    for (uint32_t e = 0; e < 4; ++e) v.v[e] = w.v[e] * (v.v[e] * inverse);
   }
 
   /// Rotates pairs (i, i + half); dimensions from rotary_dim on stay.
   template <class Block>
   SAC_DEVICE static void rotate_head(const Block& b, const Args& a, const PlanRow& row,
-                                     float* values) {
+                                     float* values, uint32_t d, Float4& v) {
     const uint32_t half = a.rotary_dim / 2;
     const bool second =
         row.position < a.rope_switch_len && a.seats.params[row.seat].prompt_len > a.rope_switch_len;
     const size_t at = (size_t{row.position} + (second ? a.max_model_len : 0)) * half;
+    if (d < a.head_dim) store4(values + d, v);
     b.warp_sync();
-    for (uint32_t i = b.lane(); i < half; i += kWarpThreads) {
-      const float c = a.cos[at + i], s = a.sin[at + i];
-      const float x = values[i], y = values[i + half];
-      values[i] = x * c - y * s;
-      values[i + half] = y * c + x * s;
+    SAC_UNROLL
+    for (uint32_t e = 0; e < 4; ++e) {
+      const uint32_t i = d + e;
+      if (i >= a.rotary_dim) continue;
+      const bool low = i < half;
+      const uint32_t pair = low ? i : i - half;
+      const float c = a.cos[at + pair], s = a.sin[at + pair];
+      const float other = values[low ? i + half : pair];
+      v.v[e] = low ? v.v[e] * c - other * s : v.v[e] * c + other * s;
     }
   }
 

@@ -22,34 +22,54 @@ struct NormArgs {
 SAC_DEVICE Float4 load4(const float* at) { return *reinterpret_cast<const Float4*>(at); }
 SAC_DEVICE void store4(float* at, const Float4& v) { *reinterpret_cast<Float4*>(at) = v; }
 
-/// out row `to` = values / rms(values) * weight. value(i) gives elements i .. i + 3; it is asked
-/// twice by the same thread.
-template <class Block, class First, class Again>
-SAC_DEVICE void norm_row(const Block& b, const NormArgs& n, uint32_t to, First&& first,
-                         Again&& again) {
+/// out row `to` = values / rms(values) * weight. value(i) gives elements i .. i + 3, keep(i, v) may
+/// write them somewhere. All of a thread's elements are asked for before any is written, so that
+/// loads do not wait for each other; those of very long rows are asked for twice.
+template <class Block, class Value, class Keep>
+SAC_DEVICE void norm_row(const Block& b, const NormArgs& n, uint32_t to, Value&& value,
+                         Keep&& keep) {
+  constexpr uint32_t kHeld = 8, kBy = kRowThreads * 4;
+  Float4 held[kHeld];
+  SAC_UNROLL
+  for (uint32_t k = 0; k < kHeld; ++k) {
+    const uint32_t i = b.thread() * 4 + k * kBy;
+    held[k] = i < n.width ? value(i) : Float4{};
+  }
   float squares = 0;
-  for (uint32_t i = b.thread() * 4; i < n.width; i += kRowThreads * 4) {
-    const Float4 v = first(i);
+  const auto add = [&](const Float4& v) {
     SAC_UNROLL
     for (uint32_t j = 0; j < 4; ++j) squares += v.v[j] * v.v[j];
-  }
-  if (n.weight == nullptr) return;
+  };
+  SAC_UNROLL
+  for (uint32_t k = 0; k < kHeld; ++k) add(held[k]);
+  for (uint32_t i = b.thread() * 4 + kHeld * kBy; i < n.width; i += kBy) add(value(i));
   const float mean = block_sum<kRowThreads>(b, squares) / static_cast<float>(n.hidden);
   const float inverse = 1.0f / __builtin_sqrtf(mean + n.eps);
-  for (uint32_t i = b.thread() * 4; i < n.width; i += kRowThreads * 4) {
-    const Float4 v = again(i);
+  const auto write = [&](uint32_t i, const Float4& v) {
+    keep(i, v);
+    if (n.weight == nullptr) return;
     const Float4 w = load4(n.weight + i);
     Half4 out;
     SAC_UNROLL
     for (uint32_t j = 0; j < 4; ++j) out.v[j] = narrow(w.v[j] * (v.v[j] * inverse));
     *reinterpret_cast<Half4*>(n.out.at(to, i)) = out;  // half of a piece
+  };
+  SAC_UNROLL
+  for (uint32_t k = 0; k < kHeld; ++k) {
+    const uint32_t i = b.thread() * 4 + k * kBy;
+    if (i < n.width) write(i, held[k]);
   }
+  for (uint32_t i = b.thread() * 4 + kHeld * kBy; i < n.width; i += kBy) write(i, value(i));
 }
+/// Where nothing is to be kept.
+struct KeepNothing {
+  SAC_DEVICE void operator()(uint32_t, const Float4&) const {}
+};
 
 /// x = embedding of the row's token; normed = norm(x). Grid: rows.
 struct EmbedKernel {
   static constexpr uint32_t kThreads = kRowThreads;
-  static constexpr uint32_t kBlocksPerSm = 4;
+  static constexpr uint32_t kBlocksPerSm = 2;
   static constexpr uint32_t kSharedBytes = kOpsBytes;
   struct Args {
     const PlanCounts* counts;
@@ -72,11 +92,9 @@ struct EmbedKernel {
         [&](uint32_t i) {
           // Four numbers stand together: a piece is eight.
           const Half4 h = *reinterpret_cast<const Half4*>(a.embed + weight_at(a.k, token, i));
-          const Float4 v = {{widen(h.v[0]), widen(h.v[1]), widen(h.v[2]), widen(h.v[3])}};
-          store4(x + i, v);
-          return v;
+          return Float4{{widen(h.v[0]), widen(h.v[1]), widen(h.v[2]), widen(h.v[3])}};
         },
-        [&](uint32_t i) { return load4(x + i); });
+        [&](uint32_t i, const Float4& v) { store4(x + i, v); });
   }
 };
 
@@ -100,7 +118,7 @@ SAC_DEVICE void add4(Float4& to, const Float4& v) {
 /// x += product + bias; normed = norm(x), if there is a weight. Grid: rows.
 struct AddNormKernel {
   static constexpr uint32_t kThreads = kRowThreads;
-  static constexpr uint32_t kBlocksPerSm = 4;
+  static constexpr uint32_t kBlocksPerSm = 2;
   static constexpr uint32_t kSharedBytes = kOpsBytes;
   struct Args {
     const PlanCounts* counts;
@@ -121,17 +139,37 @@ struct AddNormKernel {
           Float4 v = sum_slices(a.product, row, i);
           add4(v, load4(a.bias + i));
           add4(v, load4(x + i));
-          store4(x + i, v);
           return v;
         },
-        [&](uint32_t i) { return load4(x + i); });
+        [&](uint32_t i, const Float4& v) { store4(x + i, v); });
+  }
+};
+
+/// normed = norm(x), if there is a weight, where products have added to x themselves. Grid: rows.
+struct NormKernel {
+  static constexpr uint32_t kThreads = kRowThreads;
+  static constexpr uint32_t kBlocksPerSm = 2;
+  static constexpr uint32_t kSharedBytes = kOpsBytes;
+  struct Args {
+    const PlanCounts* counts;
+    const float* x;
+    NormArgs norm;
+  };
+
+  template <class Block>
+  SAC_DEVICE static void run(const Block& b, const Args& a) {
+    const uint32_t row = b.x();
+    if (row >= a.counts->num_rows || a.norm.weight == nullptr) return;
+    const float* x = a.x + size_t{row} * a.norm.width;
+    const auto value = [&](uint32_t i) { return load4(x + i); };
+    norm_row(b, a.norm, row, value, KeepNothing{});
   }
 };
 
 /// The same from experts: x += the sum over a row's picks, rising, of weight * product of its slot.
 struct AddExpertsKernel {
   static constexpr uint32_t kThreads = kRowThreads;
-  static constexpr uint32_t kBlocksPerSm = 4;
+  static constexpr uint32_t kBlocksPerSm = 2;
   static constexpr uint32_t kSharedBytes = kOpsBytes;
   struct Args {
     const PlanCounts* counts;
@@ -160,17 +198,16 @@ struct AddExpertsKernel {
             for (uint32_t j = 0; j < 4; ++j) sum.v[j] += v.v[j] * weights[p];
           }
           add4(sum, load4(x + i));
-          store4(x + i, sum);
           return sum;
         },
-        [&](uint32_t i) { return load4(x + i); });
+        [&](uint32_t i, const Float4& v) { store4(x + i, v); });
   }
 };
 
 /// Row i of out = final norm of the i-th row, from `first` on, that needs logits. Grid: rows.
 struct FinalNormKernel {
   static constexpr uint32_t kThreads = kRowThreads;
-  static constexpr uint32_t kBlocksPerSm = 4;
+  static constexpr uint32_t kBlocksPerSm = 2;
   static constexpr uint32_t kSharedBytes = kOpsBytes;
   struct Args {
     const PlanCounts* counts;
@@ -186,7 +223,7 @@ struct FinalNormKernel {
     if (index >= a.counts->num_logits) return;
     const float* x = a.x + size_t{a.logits[index].row} * a.norm.width;
     const auto value = [&](uint32_t i) { return load4(x + i); };
-    norm_row(b, a.norm, b.x(), value, value);
+    norm_row(b, a.norm, b.x(), value, KeepNothing{});
   }
 };
 

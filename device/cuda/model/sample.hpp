@@ -14,15 +14,119 @@ struct SampleMemory {
   float* edited;      // [vocab]: the row with bias and penalties
   uint32_t* ids;      // [vocab]: candidates in order of id
   uint32_t* weights;  // [vocab]
-  float* sums;        // [ceil(vocab / 1024)][64]: of exponentials
 
-  static constexpr size_t words(uint32_t vocab) {
-    return size_t{vocab} * 4 + (size_t{vocab} / 1024 + 1) * 64;
-  }
+  static constexpr size_t words(uint32_t vocab) { return size_t{vocab} * 4; }
   SAC_HD static SampleMemory at(uint32_t* words, uint32_t vocab) {
-    auto* floats = reinterpret_cast<float*>(words);
     const size_t v = vocab;
-    return {words, floats + v, words + 2 * v, words + 3 * v, floats + 4 * v};
+    return {words, reinterpret_cast<float*>(words) + v, words + 2 * v, words + 3 * v};
+  }
+};
+
+/// Rows of logits, which many blocks clean and sum up before one block per row draws.
+struct LogitRows {
+  /// What one block takes of a row: segments of which each lane has one sum.
+  static constexpr uint32_t kSegment = kBlock * kSumBlocks;
+  static constexpr uint32_t kPart = 4 * kSegment;
+  static constexpr uint32_t kThreads = kPart / kSumBlocks;
+  static constexpr uint32_t kPartSums = kPart / kSegment * kBlock;
+  static_assert(kThreads == kPartSums, "a thread per sum");
+
+  const PlanCounts* counts;
+  uint32_t first;  // of the plan's logits
+  uint32_t room;   // rows
+  float* logits;   // [room][stride]
+  uint32_t stride;
+  uint32_t vocab_size;
+  float* tops;  // [rows][parts]: the greatest
+  float* sums;  // [rows][parts][kPartSums]: of exponentials
+
+  SAC_HD static constexpr uint32_t parts_of(uint32_t vocab) { return ceil_div(vocab, kPart); }
+  SAC_HD uint32_t parts() const { return ceil_div(vocab_size, kPart); }
+  SAC_HD float* row(uint32_t i) const { return logits + size_t{i} * stride; }
+  SAC_HD float* row_tops(uint32_t i) const { return tops + size_t{i} * parts(); }
+  SAC_HD float* row_sums(uint32_t i) const { return sums + size_t{i} * parts() * kPartSums; }
+  SAC_HD uint32_t num_rows() const {
+    return min_u32(room, counts->num_logits - min_u32(first, counts->num_logits));
+  }
+};
+
+/// Cleans logits in place; the greatest of each part. Grid: blocks that walk over the rows, parts.
+struct CleanLogitsKernel {
+  using Args = LogitRows;
+  static constexpr uint32_t kThreads = LogitRows::kThreads;
+  static constexpr uint32_t kBlocksPerSm = 4;
+  static constexpr uint32_t kSharedBytes = kOpsBytes;
+
+  template <class Block>
+  SAC_DEVICE static void run(const Block& b, const Args& a) {
+    const uint32_t num_rows = a.num_rows();
+    for (uint32_t i = b.x(); i < num_rows; i += b.grid_x()) clean_part(b, a, i);
+  }
+
+ private:
+  template <class Block>
+  SAC_DEVICE static void clean_part(const Block& b, const Args& a, uint32_t row) {
+    constexpr uint32_t kEach = LogitRows::kPart / kThreads;
+    float* logits = a.row(row);
+    const uint32_t begin = b.y() * LogitRows::kPart + b.thread();
+    float raw[kEach];
+    SAC_UNROLL
+    for (uint32_t i = 0; i < kEach; ++i) {
+      const uint32_t at = begin + i * kThreads;
+      raw[i] = at < a.vocab_size ? logits[at] : -infinity();
+    }
+    float max = -infinity();
+    SAC_UNROLL
+    for (uint32_t i = 0; i < kEach; ++i) {
+      const float z = clean(raw[i]);
+      if (!(z == raw[i])) logits[begin + i * kThreads] = z;
+      max = max_f(max, z);
+    }
+    const float top = block_max<kThreads>(b, max);
+    if (b.thread() == 0) a.row_tops(row)[b.y()] = top;
+  }
+};
+
+/// The greatest of a row, from those of its parts; in all lanes.
+template <class Block>
+SAC_DEVICE float row_max(const Block& b, const float* tops, uint32_t parts) {
+  float max = -infinity();
+  for (uint32_t i = b.lane(); i < parts; i += kWarpThreads) max = max_f(max, tops[i]);
+  return warp_max(b, max);
+}
+
+/// See normalize(): sums of 16 terms per lane. Grid: as CleanLogitsKernel's.
+struct SumLogitsKernel {
+  using Args = LogitRows;
+  static constexpr uint32_t kThreads = LogitRows::kThreads;
+  static constexpr uint32_t kBlocksPerSm = 4;
+  static constexpr uint32_t kSharedBytes = 0;
+
+  template <class Block>
+  SAC_DEVICE static void run(const Block& b, const Args& a) {
+    const uint32_t num_rows = a.num_rows();
+    for (uint32_t i = b.x(); i < num_rows; i += b.grid_x()) sum_part(b, a, i);
+  }
+
+ private:
+  template <class Block>
+  SAC_DEVICE static void sum_part(const Block& b, const Args& a, uint32_t row) {
+    const float max = row_max(b, a.row_tops(row), a.parts());
+    const float* logits = a.row(row);
+    const uint32_t begin =
+        b.y() * LogitRows::kPart + b.thread() / kBlock * LogitRows::kSegment + b.thread() % kBlock;
+    float z[kSumBlocks];
+    SAC_UNROLL
+    for (uint32_t i = 0; i < kSumBlocks; ++i) {
+      const uint32_t at = begin + i * kBlock;
+      z[i] = at < a.vocab_size ? logits[at] : 0.0f;
+    }
+    float sum = 0;
+    SAC_UNROLL
+    for (uint32_t i = 0; i < kSumBlocks; ++i) {
+      if (begin + i * kBlock < a.vocab_size) sum += exp_fixed(z[i] - max);
+    }
+    a.row_sums(row)[b.y() * LogitRows::kPartSums + b.thread()] = sum;
   }
 };
 
@@ -35,10 +139,7 @@ struct SampleKernel {
     StepPlan plan;
     SeatTables seats;
     StepOutputs outputs;
-    uint32_t first;  // of the plan's logits: this launch does [first, first + logit_rows)
-    uint32_t logit_rows;
-    float* logits;  // [logit_rows][stride]
-    uint32_t stride;
+    LogitRows rows;  // clean and summed up
     uint32_t vocab_size;
     uint32_t* memory;  // [grid][memory_words]
     size_t memory_words;
@@ -47,11 +148,10 @@ struct SampleKernel {
   /// Grid: as many blocks as have memory; they walk over the rows.
   template <class Block>
   SAC_DEVICE static void run(const Block& b, const Args& a) {
-    const uint32_t num_logits = a.plan.counts->num_logits;
-    const uint32_t rows = num_logits > a.first ? min_u32(num_logits - a.first, a.logit_rows) : 0;
+    const uint32_t first = a.rows.first, rows = a.rows.num_rows();
     const SampleMemory memory = SampleMemory::at(a.memory + b.x() * a.memory_words, a.vocab_size);
     for (uint32_t i = b.x(); i < rows; i += b.grid_x()) {
-      write_record(b, a, memory, a.plan.logits[a.first + i], a.logits + size_t{i} * a.stride);
+      write_record(b, a, memory, a.plan.logits[first + i], i);
       b.sync();  // before the memory is another row's
     }
   }
@@ -93,10 +193,11 @@ struct SampleKernel {
 
   template <class Block>
   SAC_DEVICE static void write_record(const Block& b, const Args& a, const SampleMemory& memory,
-                                      const LogitsRow& at, float* logits) {
+                                      const LogitsRow& at, uint32_t index) {
+    float* logits = a.rows.row(index);
     const SeatParams& params = a.seats.params[at.seat];
     const uint32_t* tokens = a.seats.tokens(at.seat);
-    const LogNormalizer norm = normalize_row(b, a, memory, logits);
+    const LogNormalizer norm = normalize_row(b, a.rows, index);
     uint32_t token = 0;
     if (at.sample == 0) {
       token = tokens[at.position + 1];
@@ -109,7 +210,7 @@ struct SampleKernel {
                              a.seats.stops(at.seat),
                              a.seats.eos_ids,
                              a.seats.num_eos_ids};
-      token = draw_token(b, row, memory, logits, norm.max);
+      token = draw_token(b, row, memory, logits, norm.max, a.rows.row_tops(index));
     }
     uint64_t* record = (at.sample != 0 ? a.outputs.sampled : a.outputs.prompt_records) +
                        size_t{at.record} * kRecordWords;
@@ -134,24 +235,24 @@ struct SampleKernel {
 
   /// See normalize(): sums of 16 terms per lane, gathered in double lane by lane, then one tree.
   template <class Block>
-  SAC_DEVICE static LogNormalizer normalize_row(const Block& b, const Args& a,
-                                                const SampleMemory& memory, float* logits) {
-    const uint32_t n = a.vocab_size;
-    const float max = clean_row(b, logits, n);
-    constexpr uint32_t kSegment = kBlock * kSumBlocks;
-    const uint32_t segments = ceil_div(n, kSegment);
-    for (uint32_t t = b.thread(); t < segments * kBlock; t += kThreads) {
-      const uint32_t begin = t / kBlock * kSegment + t % kBlock;
-      const uint32_t end = min_u32((t / kBlock + 1) * kSegment, n);
-      float sum = 0;
-      for (uint32_t i = begin; i < end; i += kBlock) sum += exp_fixed(logits[i] - max);
-      memory.sums[t] = sum;
-    }
-    b.sync();
+  SAC_DEVICE static LogNormalizer normalize_row(const Block& b, const LogitRows& rows,
+                                                uint32_t index) {
+    const float max = row_max(b, rows.row_tops(index), rows.parts());
+    const uint32_t segments = ceil_div(rows.vocab_size, LogitRows::kSegment);
+    const float* sums = rows.row_sums(index) + b.thread();
     double* lanes = shared(b).lanes;
     if (b.thread() < kBlock) {
+      constexpr uint32_t kAtOnce = 16;  // loads that do not wait for each other
       double total = 0;
-      for (uint32_t s = 0; s < segments; ++s) total += memory.sums[s * kBlock + b.thread()];
+      for (uint32_t first = 0; first < segments; first += kAtOnce) {
+        float part[kAtOnce];
+        SAC_UNROLL
+        for (uint32_t s = 0; s < kAtOnce; ++s) {
+          part[s] = first + s < segments ? sums[(first + s) * kBlock] : 0.0f;
+        }
+        SAC_UNROLL
+        for (uint32_t s = 0; s < kAtOnce; ++s) total += part[s];
+      }
       lanes[b.thread()] = total;
     }
     for (uint32_t width = kBlock / 2; width > 0; width /= 2) {
@@ -164,8 +265,8 @@ struct SampleKernel {
 
   template <class Block>
   SAC_DEVICE static uint32_t draw_token(const Block& b, const SampleRow& row,
-                                        const SampleMemory& memory, const float* logits,
-                                        float max) {
+                                        const SampleMemory& memory, const float* logits, float max,
+                                        const float* tops) {
     const float* edited = logits;
     if (has_edits(row)) {
       for (uint32_t i = b.thread(); i < row.vocab_size; i += kThreads) memory.edited[i] = logits[i];
@@ -176,7 +277,8 @@ struct SampleKernel {
     }
     const SeatParams& p = *row.params;
     if (!(p.temperature >= kGreedyTemperature) || max == -infinity()) {
-      return first_best(b, edited, row.vocab_size, max);
+      if (edited != logits) tops = nullptr;
+      return first_best(b, edited, row.vocab_size, max, tops);
     }
     Tokens c = gather_candidates(b, edited, row.vocab_size, max, p, memory);
     if (p.top_k != 0 && p.top_k < c.count) keep_best_k(b, edited, p.top_k, c, memory);
@@ -220,14 +322,26 @@ struct SampleKernel {
 
   // ---- choice ---------------------------------------------------------------------------------
 
+  /// tops: of the row's parts, or null where nobody has looked.
   template <class Block>
-  SAC_DEVICE static uint32_t first_best(const Block& b, const float* logits, uint32_t n,
-                                        float max) {
+  SAC_DEVICE static uint32_t first_best(const Block& b, const float* logits, uint32_t n, float max,
+                                        const float* tops) {
+    if (tops == nullptr) return first_equal(b, logits, 0, n, max);
+    const uint32_t part = first_equal(b, tops, 0, LogitRows::parts_of(n), max);
+    b.sync();  // everyone has read what was found
+    const uint32_t begin = part * LogitRows::kPart;
+    return first_equal(b, logits, begin, min_u32(begin + LogitRows::kPart, n), max);
+  }
+
+  /// The first of [begin, end) that is `value`; the last where none is.
+  template <class Block>
+  SAC_DEVICE static uint32_t first_equal(const Block& b, const float* values, uint32_t begin,
+                                         uint32_t end, float value) {
     uint32_t& found = shared(b).found;
-    if (b.thread() == 0) found = n - 1;
+    if (b.thread() == 0) found = end - 1;
     b.sync();
-    for (uint32_t i = b.thread(); i < n; i += kThreads) {
-      if (logits[i] == max) {
+    for (uint32_t i = begin + b.thread(); i < end; i += kThreads) {
+      if (values[i] == value) {
         b.min(&found, i);
         break;
       }

@@ -5,8 +5,10 @@
 //
 // Grids follow from the shape, never from a batch: blocks beyond what a batch has leave at once.
 #pragma once
+
 #include "cuda/model/attention.hpp"
 #include "cuda/model/experts.hpp"
+#include "cuda/model/narrow_product.hpp"
 #include "cuda/model/product.hpp"
 #include "cuda/model/rotate.hpp"
 #include "cuda/model/sample.hpp"
@@ -24,6 +26,7 @@ struct ProductPlan {
   const uint32_t* num_rows;  // of the step
   float* sums;
   uint32_t sum_rows;  // that a slice has room for
+  bool early = true;  // see ProductArgs
 };
 
 /// Expert products: the same, by tiles.
@@ -77,7 +80,7 @@ class StepSequence {
     const Partials qkv = multiply(dense(w.qkv, s_.normed));
     rotate(l, w, qkv);
     attend(l, w);
-    add_norm(multiply(dense(w.o, s_.mixed)), w.o_bias, w.post_norm);
+    add_product(dense(w.o, s_.mixed), w.o_bias, w.post_norm);
     if (w.has_experts) {
       mix_experts(w, next);
     } else {
@@ -147,18 +150,30 @@ class StepSequence {
     launch<Fold>({shape_.seqs, ceil_div(c_.num_heads, Fold::kWarps)}, a);
     if (!shape_.has_prefill) return;
     const uint32_t tiles = ceil_div(shape_.rows, s_.limits.tile_rows) + shape_.seqs;
-    launch<TileAttentionKernel<kDim>>({tiles, c_.num_kv_heads, ceil_div(a.group(), kTileVectors)},
+    launch<TileAttentionKernel<kDim>>({c_.num_kv_heads, tiles, ceil_div(a.group(), kTileVectors)},
                                       a);
   }
 
-  void add_norm(const Partials& product, const float* bias, const float* weight) {
+  /// x += product + bias; normed = norm(x).
+  void add_product(const ProductPlan& p, const float* bias, const float* weight) {
+    const Cut cut = cut_of(p, nullptr);
+    if (way_ == ProductWay::kWgmma && cut.whole) {
+      ProductArgs a = product_args(p, nullptr, cut);
+      a.x_sums = s_.x;
+      a.x_width = m_.widths.hidden;
+      a.x_bias = bias;
+      launch_warpgroups<ProductEnd::kAdded>(cut, p, a);
+      launch<NormKernel>({shape_.rows}, {s_.plan.counts, s_.x, norm(weight, s_.normed)});
+      return;
+    }
+    const Partials product = multiply(p);
     launch<AddNormKernel>({shape_.rows},
                           {s_.plan.counts, product, bias, s_.x, norm(weight, s_.normed)});
   }
 
   void feed_forward(const LayerView& w, const float* next_norm) {
     gate(dense(w.gate_up, s_.normed), nullptr, w.gate_bias, w.up_bias, s_.gated, m_.widths.gated);
-    add_norm(multiply(dense(w.down, s_.gated)), w.down_bias, next_norm);
+    add_product(dense(w.down, s_.gated), w.down_bias, next_norm);
   }
 
   void mix_experts(const LayerView& w, const float* next_norm) {
@@ -186,13 +201,13 @@ class StepSequence {
   /// gated = silu(gate) * up: by the product itself where a block has whole sums.
   void gate(const ProductPlan& p, const ExpertPlan* experts, const float* gate_bias,
             const float* up_bias, const Activations& gated, uint32_t width) {
-    const uint32_t tile_rows = rows_per_block(p, experts);
-    if (tile_rows > kMaxSplitTile || p.matrix->slices == 1) {
-      ProductArgs a = product_args(p, experts, 1);
+    const Cut cut = cut_of(p, experts);
+    if (cut.whole) {
+      ProductArgs a = product_args(p, experts, cut);
       a.gated = gated;
       a.gate_bias = gate_bias;
       a.up_bias = up_bias;
-      return launch_product<true>(tile_rows, p, experts, a);
+      return launch_product<ProductEnd::kGated>(cut, p, experts, a);
     }
     const uint32_t per_row = experts != nullptr ? c_.experts_per_token : 1;
     const Partials sums = multiply(p, experts);
@@ -202,28 +217,41 @@ class StepSequence {
 
   /// Sums of a product, and in what form they stand.
   Partials multiply(const ProductPlan& p, const ExpertPlan* experts = nullptr) {
-    const uint32_t tile_rows = rows_per_block(p, experts);
-    const uint32_t slices = tile_rows > kMaxSplitTile ? 1 : p.matrix->slices;
-    const ProductArgs a = product_args(p, experts, slices);
-    launch_product<false>(tile_rows, p, experts, a);
+    const Cut cut = cut_of(p, experts);
+    const ProductArgs a = product_args(p, experts, cut);
+    launch_product<ProductEnd::kSums>(cut, p, experts, a);
     return a.y;
   }
 
-  uint32_t rows_per_block(const ProductPlan& p, const ExpertPlan* experts) const {
-    if (experts != nullptr) return experts->tile_slots;
-    if (way_ == ProductWay::kWgmma) return warpgroup_tile_rows(p.rows, p.matrix->slices);
-    return dense_tile_rows(p.rows);
+  /// How a product is cut into blocks.
+  struct Cut {
+    uint32_t tile_rows;
+    uint32_t outputs;  // of a block
+    bool whole;        // one block has the whole sum
+    Slicing slicing;
+
+    uint32_t blocks_of_slices() const { return whole ? 1 : slicing.slices; }
+  };
+  Cut cut_of(const ProductPlan& p, const ExpertPlan* experts) const {
+    if (experts == nullptr && way_ == ProductWay::kWgmma) {
+      const Slicing& s = p.matrix->by_wgmma;
+      const WarpgroupTile t = warpgroup_tile(p.rows, p.matrix->tiles(), s.slices);
+      return {t.rows, t.outputs, t.whole, s};
+    }
+    const Slicing& s = p.matrix->by_mma;
+    const uint32_t rows = experts != nullptr ? experts->tile_slots : dense_tile_rows(p.rows);
+    return {rows, kTileOutputs, rows > kMaxSplitTile || s.slices == 1, s};
   }
 
-  static ProductArgs product_args(const ProductPlan& p, const ExpertPlan* experts,
-                                  uint32_t slices) {
+  static ProductArgs product_args(const ProductPlan& p, const ExpertPlan* experts, const Cut& cut) {
     ProductArgs a = {};
     a.num_rows = p.num_rows;
     a.weights = p.matrix->data;
     a.steps = p.matrix->steps();
-    a.slice_steps = p.matrix->slice_steps;
+    a.slice_steps = cut.slicing.slice_steps;
+    a.early = p.early;
     a.x = p.x;
-    a.y = {p.sums, slices, p.matrix->n, size_t{p.sum_rows} * p.matrix->n};
+    a.y = {p.sums, cut.blocks_of_slices(), p.matrix->n, size_t{p.sum_rows} * p.matrix->n};
     if (experts == nullptr) return a;
     a.tiles = experts->space.tiles;
     a.num_tiles = experts->space.num_tiles;
@@ -232,14 +260,18 @@ class StepSequence {
     return a;
   }
 
-  template <bool kGated>
-  void launch_product(uint32_t tile_rows, const ProductPlan& p, const ExpertPlan* experts,
+  template <ProductEnd kEnd>
+  void launch_product(const Cut& cut, const ProductPlan& p, const ExpertPlan* experts,
                       const ProductArgs& a) {
-    const uint32_t tiles = experts != nullptr ? experts->max_tiles : ceil_div(p.rows, tile_rows);
-    const Grid grid = {tiles, p.matrix->tiles(), tile_rows > kMaxSplitTile ? 1 : a.y.slices};
-    if (experts != nullptr) return launch_rows<kGated, true>(tile_rows, grid, a);
-    if (way_ == ProductWay::kWgmma) return launch_warpgroups<kGated>(tile_rows, grid, a);
-    launch_rows<kGated, false>(tile_rows, grid, a);
+    constexpr bool kGated = kEnd == ProductEnd::kGated;
+    if (experts != nullptr) {
+      return launch_rows<kGated, true>(
+          cut.tile_rows, {experts->max_tiles, p.matrix->tiles(), cut.blocks_of_slices()}, a);
+    }
+    if (way_ == ProductWay::kWgmma) return launch_warpgroups<kEnd>(cut, p, a);
+    launch_rows<kGated, false>(
+        cut.tile_rows, {ceil_div(p.rows, cut.tile_rows), p.matrix->tiles(), cut.blocks_of_slices()},
+        a);
   }
   template <bool kGated, bool kGrouped>
   void launch_rows(uint32_t tile_rows, Grid grid, const ProductArgs& a) {
@@ -255,19 +287,39 @@ class StepSequence {
     }
   }
 
-  template <bool kGated>
-  void launch_warpgroups(uint32_t tile_rows, Grid grid, const ProductArgs& a) {
-    switch (tile_rows) {
-      case 8:
-        return launch<WarpgroupProductKernel<8, false, kGated>>(grid, a);
-      case 32:
-        return launch<WarpgroupProductKernel<32, false, kGated>>(grid, a);
-      case 64:
-        return launch<WarpgroupProductKernel<64, false, kGated>>(grid, a);
-      case 128:
-        return launch<WarpgroupProductKernel<128, true, kGated>>(grid, a);
+  /// The tiles of warpgroup_tile.
+  template <ProductEnd kEnd>
+  void launch_warpgroups(const Cut& cut, const ProductPlan& p, const ProductArgs& a) {
+    const Grid grid = {ceil_div(p.rows, cut.tile_rows), p.matrix->n / cut.outputs,
+                       cut.blocks_of_slices()};
+    switch (cut.tile_rows * 256 + cut.outputs) {
+      case 8 * 256 + 32:
+        return launch<NarrowProductKernel<8, 32, kEnd>>(grid, a);
+      case 32 * 256 + 32:
+        return launch<NarrowProductKernel<32, 32, kEnd>>(grid, a);
+      case 8 * 256 + 64:
+        if (!cut.whole) return launch<WarpgroupProductKernel<8, 1, false, kEnd>>(grid, a);
+        return launch<NarrowProductKernel<8, 64, kEnd>>(grid, a);
+      case 32 * 256 + 64:
+        if (!cut.whole) return launch<WarpgroupProductKernel<32, 1, false, kEnd>>(grid, a);
+        return launch<NarrowProductKernel<32, 64, kEnd>>(grid, a);
+      case 8 * 256 + 128:
+        return launch<WarpgroupProductKernel<8, 2, false, kEnd>>(grid, a);
+      case 32 * 256 + 128:
+        return launch<WarpgroupProductKernel<32, 2, false, kEnd>>(grid, a);
+      case 64 * 256 + 64:
+        return launch<WarpgroupProductKernel<64, 1, false, kEnd>>(grid, a);
+      case 64 * 256 + 128:
+        return launch<WarpgroupProductKernel<64, 2, false, kEnd>>(grid, a);
+      case 128 * 256 + 64:
+        return launch<WarpgroupProductKernel<128, 1, false, kEnd>>(grid, a);
+      case 128 * 256 + 128:
+        if (cut.slicing.slices == 1) {
+          return launch<WarpgroupProductKernel<128, 2, false, kEnd>>(grid, a);
+        }
+        return launch<WarpgroupProductKernel<128, 2, true, kEnd>>(grid, a);
       default:  // the matrix has one slice
-        return launch<WarpgroupProductKernel<256, false, kGated>>(grid, a);
+        return launch<WarpgroupProductKernel<256, 2, false, kEnd>>(grid, a);
     }
   }
 
@@ -276,11 +328,17 @@ class StepSequence {
     launch<FinalNormKernel>(
         {rows}, {s_.plan.counts, s_.plan.logits, first, s_.x, norm(m_.final_norm, s_.final_rows)});
     const uint32_t tile = first / s_.logit_rows;
-    const Partials logits = multiply({&m_.lm_head, s_.final_rows, rows, s_.plan.logits_left + tile,
-                                      s_.logits, round_up(s_.logit_rows, kTileOutputs)});
+    const Partials logits =
+        multiply({&m_.lm_head, s_.final_rows, rows, s_.plan.logits_left + tile, s_.logits,
+                  round_up(s_.logit_rows, kTileOutputs), first == 0});
+    const LogitRows all = {s_.plan.counts, first,         rows,          logits.data,
+                           logits.stride,  c_.vocab_size, s_.logit_tops, s_.logit_sums};
+    const Grid parts = {min_u32(rows, kLogitRowBlocks), LogitRows::parts_of(c_.vocab_size)};
+    launch<CleanLogitsKernel>(parts, all);
+    launch<SumLogitsKernel>(parts, all);
     launch<SampleKernel>({min_u32(rows, kSampleBlocks)},
-                         {s_.plan, m_.tables.seats, m_.tables.outputs, first, rows, logits.data,
-                          logits.stride, c_.vocab_size, s_.sample_words, s_.sample_stride});
+                         {s_.plan, m_.tables.seats, m_.tables.outputs, all, c_.vocab_size,
+                          s_.sample_words, s_.sample_stride});
   }
 
   static uint64_t min_u64(uint64_t a, uint64_t b) { return a < b ? a : b; }

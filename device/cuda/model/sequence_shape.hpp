@@ -21,6 +21,8 @@ inline constexpr uint32_t kMaxSplitTile = 64;
 inline constexpr uint32_t kMaxLogitRows = 512;
 /// Blocks of chunk attention: two for each multiprocessor of the largest GPUs.
 inline constexpr uint32_t kChunkBlocks = 264;
+/// Blocks that take each part of rows of logits.
+inline constexpr uint32_t kLogitRowBlocks = 32;
 /// Blocks of the sampler, each with its own memory.
 inline constexpr uint32_t kSampleBlocks = 128;
 
@@ -30,10 +32,29 @@ inline uint32_t dense_tile_rows(uint32_t rows) {
   return rows <= 8 ? 8 : rows <= 32 ? 32 : kMaxSplitTile;
 }
 
-/// The same of the products by warpgroups: tiles as high as registers allow. Where a block runs all
-/// slices it holds the running slice beside the sum of those before.
-inline uint32_t warpgroup_tile_rows(uint32_t rows, uint32_t slices) {
-  return rows > kMaxSplitRows && slices == 1 ? 256 : dense_tile_rows(rows);
+/// A block of the products by wgmma and, where outputs are 32, of those that go with them
+/// (narrow_product.hpp).
+struct WarpgroupTile {
+  uint32_t rows;
+  uint32_t outputs;
+  bool whole;  // one block has the whole sum
+};
+/// By the rows of the shape, and the tiles and slices of the matrix. Few rows: many small blocks,
+/// which all read. Many: tiles as large as registers allow, so that weights and activations are
+/// read seldom; where a block runs several slices it holds the running one beside the sum of those
+/// before.
+inline WarpgroupTile warpgroup_tile(uint32_t rows, uint32_t tiles, uint32_t slices) {
+  const bool narrow = tiles <= 66;  // blocks of 64 outputs: no more than multiprocessors
+  const bool whole = slices == 1;
+  const uint32_t some_rows = rows <= 8 ? 8 : rows <= 32 ? 32 : 64;
+  if (!whole) {
+    return rows <= kMaxSplitRows ? WarpgroupTile{some_rows, 64, false}
+                                 : WarpgroupTile{128, 128, true};
+  }
+  if (rows <= 32) return {some_rows, tiles <= 33 ? 32u : narrow ? 64u : 128u, true};
+  if (rows <= 128) return {rows <= 64 ? 64u : 128u, narrow ? 64u : 128u, true};
+  // Higher tiles only where they leave no half of the multiprocessors without work.
+  return {2 * tiles * ceil_div(rows, 256) <= 132 ? 128u : 256u, 128, true};
 }
 
 /// Slots of a tile: few where experts have few rows each, so that no matrix unit works for rows

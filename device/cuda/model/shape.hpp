@@ -21,7 +21,7 @@ struct ModelLimits {
 /// bits, so all steps of one life use the same. Products by experts use mma either way.
 enum class ProductWay : uint32_t {
   kMma = 0,    // mma.sync: every GPU
-  kWgmma = 1,  // wgmma fed by bulk copies: compute capability 9.0 alone
+  kWgmma = 1,  // wgmma fed by bulk copies, and what has its bits: compute capability 9.0 alone
 };
 
 /// Where the tick leaves a step for the device, and where the step leaves its records. All of it is

@@ -3,7 +3,11 @@
 // arrived) and `empty` (every warp that multiplies has read it). The order is here; the barriers
 // are a block's (device_block.cuh, emulated_block.hpp), or threads' (tests/ring_twin.hpp).
 //
-//   Filler: await_empty(stage, parity), fill(stage, step) (begins; `full` counts the bytes)
+// What fills a stage comes in two parts, each with an arrival at `full`: what does not hang on the
+// kernels before this one (weights) fills a whole ring while those still run.
+//
+//   Filler: await_empty(stage, parity), fill_early(stage, step), fill(stage, step) (both begin;
+//           `full` counts the bytes)
 //   Reader: slice_steps, await_full(stage, parity), read(stage, step) (begins), await_other_reads()
 //           (all but the youngest are over), await_all_reads(), release(stage), close(step) (the
 //           slice that began there: its reads are over)
@@ -15,11 +19,21 @@ namespace saccade::gpu {
 /// The parity of the phase that a use of a stage ends; uses are counted from 0.
 SAC_HD constexpr uint32_t phase_parity(uint32_t use) { return use % 2; }
 
+/// The early parts of the first stages; returns of how many.
 template <uint32_t kStages, class Filler>
-SAC_DEVICE void fill_stages(uint32_t steps, Filler& filler) {
+SAC_DEVICE uint32_t fill_early_stages(uint32_t steps, const Filler& filler) {
+  const uint32_t early = min_u32(steps, kStages);
+  for (uint32_t step = 0; step < early; ++step) filler.fill_early(step, step);
+  return early;
+}
+
+/// All that is left, where the first `early` steps have their early parts.
+template <uint32_t kStages, class Filler>
+SAC_DEVICE void fill_stages(uint32_t steps, uint32_t early, Filler& filler) {
   for (uint32_t step = 0; step < steps; ++step) {
     const uint32_t stage = step % kStages, use = step / kStages;
     if (use > 0) filler.await_empty(stage, phase_parity(use - 1));
+    if (step >= early) filler.fill_early(stage, step);
     filler.fill(stage, step);
   }
 }

@@ -19,14 +19,38 @@ inline constexpr uint32_t kTileHalves = kTileOutputs * kStep;
 
 SAC_HD constexpr uint32_t swizzle(uint32_t row, uint32_t piece) { return piece ^ (row % 8); }
 
+/// Sums over k in slices: as many as give small batches enough blocks to read the weights at full
+/// speed. A function of the matrix and of the way alone, because it fixes the order of additions.
+struct Slicing {
+  uint32_t slices;
+  uint32_t slice_steps;  // steps of kStep of a slice; the last may have fewer
+};
+inline Slicing slicing_of(uint32_t tiles, uint32_t steps, uint32_t enough_tiles) {
+  constexpr uint32_t kLeastSteps = 4;
+  constexpr uint32_t kMostSlices = 16;
+  uint32_t slices = 1;
+  while (tiles * slices < enough_tiles && slices < kMostSlices &&
+         steps / (2 * slices) >= kLeastSteps) {
+    slices *= 2;
+  }
+  const uint32_t slice_steps = ceil_div(steps, slices);
+  return {ceil_div(steps, slice_steps), slice_steps};
+}
+/// Tiles and slices by which all multiprocessors have work.
+inline constexpr uint32_t kEnoughTiles = 192;
+/// With bulk copies of many stages on their way a block reads so fast that these read all there is:
+/// on an H100 32 blocks took 2.8 TB/s, 132 blocks 3.1. Whole sums are written once, and where they
+/// belong.
+inline constexpr uint32_t kEnoughBulkTiles = 32;
+
 /// A weight matrix: [n / 128][k / 64] tiles, zero where n and k are rounded up. Outputs of a gated
 /// pair stand together: each 16 rows are 8 of the gate and the 8 of the same places of up.
 struct MatrixView {
   Half* data;
-  uint32_t n;            // a multiple of kTileOutputs
-  uint32_t k;            // a multiple of kStep
-  uint32_t slices;       // in which k is summed
-  uint32_t slice_steps;  // steps of kStep of a slice; the last may have fewer
+  uint32_t n;      // a multiple of kTileOutputs
+  uint32_t k;      // a multiple of kStep
+  Slicing by_mma;  // in which k is summed
+  Slicing by_wgmma;
 
   uint32_t steps() const { return k / kStep; }
   uint32_t tiles() const { return n / kTileOutputs; }
@@ -57,25 +81,6 @@ struct Activations {
 /// The row of a gated pair in which an output of the gate (0) or of up (1) stands.
 SAC_HD inline uint32_t gated_row(uint32_t output, uint32_t which) {
   return output / 8 * 16 + which * 8 + output % 8;
-}
-
-/// Sums over k in slices: as many as give small batches enough blocks to read the weights at full
-/// speed. A function of the matrix alone, because it fixes the order of additions.
-struct Slicing {
-  uint32_t slices;
-  uint32_t slice_steps;
-};
-inline Slicing slicing_of(uint32_t tiles, uint32_t steps) {
-  constexpr uint32_t kEnoughBlocks = 192;
-  constexpr uint32_t kLeastSteps = 4;
-  constexpr uint32_t kMostSlices = 16;
-  uint32_t slices = 1;
-  while (tiles * slices < kEnoughBlocks && slices < kMostSlices &&
-         steps / (2 * slices) >= kLeastSteps) {
-    slices *= 2;
-  }
-  const uint32_t slice_steps = ceil_div(steps, slices);
-  return {ceil_div(steps, slice_steps), slice_steps};
 }
 
 /// One layer. Vectors are f32 and as long as the rows they belong to, zero in what was rounded up;
@@ -143,6 +148,8 @@ struct SpaceView {
   float* item_scales;        // [items][heads][2]: greatest score, sum of weights
   Activations final_rows;    // hidden
   float* logits;             // [logit_rows][vocab]
+  float* logit_tops;         // of rows of logits: see LogitRows
+  float* logit_sums;
   ExpertSpace experts;
   uint32_t logit_rows;     // that are computed at once
   uint32_t* sample_words;  // [logit_rows][sample_stride]

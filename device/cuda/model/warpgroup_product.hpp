@@ -7,8 +7,7 @@
 // Independence of company: a slice is one chain of wgmma steps, 16 k each, in rising order; slices
 // and who adds them are product.hpp's. Rows are wgmma's columns.
 #pragma once
-#include "cuda/model/product.hpp"
-#include "cuda/model/stage_ring.hpp"
+#include "cuda/model/bulk_stages.hpp"
 
 namespace saccade::gpu {
 
@@ -22,47 +21,42 @@ SAC_HD constexpr uint64_t matrix_descriptor(uint32_t shared_address) {
          uint64_t{1} << 62;
 }
 
-/// kRows: of a block. kSerial: one block runs all slices, and has room for the sum of those before;
-/// otherwise a block runs one. kGated: the epilogue is silu(gate) * up; only where one block has
-/// the whole sum. Grid: row tiles, output tiles, slices (1 when serial).
-template <uint32_t kRows, bool kSerial, bool kGated>
+/// kRows and kGroups: a block computes kGroups * 64 outputs of so many rows, a warpgroup for
+/// each 64. kSerial: one block runs all slices, and has room for the sum of those before; otherwise
+/// a block runs one. Grid: row tiles, tiles of kGroups * 64 outputs, slices (1 when serial).
+template <uint32_t kRows, uint32_t kGroups, bool kSerial, ProductEnd kEnd>
 struct WarpgroupProductKernel {
   using Args = ProductArgs;
   static constexpr uint32_t kGroupWarps = 4;
   static constexpr uint32_t kGroupOutputs = 64;
-  static constexpr uint32_t kReaderWarps = kTileOutputs / kGroupOutputs * kGroupWarps;
+  static constexpr uint32_t kOutputs = kGroups * kGroupOutputs;
+  static constexpr uint32_t kReaderWarps = kGroups * kGroupWarps;
   static constexpr uint32_t kThreads = (kReaderWarps + 1) * kWarpThreads;
-  static constexpr uint32_t kBlocksPerSm = kRows > 64 ? 1 : 2;
-  static constexpr uint32_t kStageHalves = kTileHalves + kRows * kStep;
-  static constexpr uint32_t kStageBytes = kStageHalves * sizeof(Half) + 2 * sizeof(uint64_t);
-  /// As many as there is shared memory for: 228 KiB, of which each block costs one.
-  static constexpr uint32_t kStages = (228 / kBlocksPerSm - 1) * 1024 / kStageBytes;
-  static constexpr uint32_t kSharedBytes = kStages * kStageBytes;
-  static_assert(kStages >= 3);
+  /// Narrow blocks are few, and so have many stages on their way.
+  static constexpr uint32_t kBlocksPerSm = kRows > 64 || kGroups == 1 ? 1 : 2;
+  using Ring = BulkStages<kOutputs, kRows, kReaderWarps, kBlocksPerSm>;
+  static constexpr uint32_t kStages = Ring::kStages;
+  static constexpr uint32_t kSharedBytes = Ring::kBytes;
+  static constexpr bool kAwaitsPrevious = true;
 
   template <class Block>
   SAC_DEVICE static void run(const Block& b, const Args& a) {
     if constexpr (Block::kHasWarpgroupMma) {
-      ProductTile tile;
-      if (!find_row_tile(b, a, kRows, tile)) return;
       const uint32_t begin = kSerial ? 0 : b.z() * a.slice_steps;
       const uint32_t end = kSerial ? a.steps : min_u32(begin + a.slice_steps, a.steps);
-      if (b.thread() == 0) {
-        for (uint32_t s = 0; s < kStages; ++s) {
-          b.barrier_init(full(b, s), 1);
-          b.barrier_init(empty(b, s), kReaderWarps);
-        }
-        b.barrier_fence();
-      }
-      b.sync();
+      ProductTile tile = Ring::output_tile(b, a);
+      Ring::init(b);
+      typename Ring::template Filler<Block> filler = {b, a, tile, begin};
+      const uint32_t early = Ring::begin_early(b, filler, end - begin);
+      b.await_previous();
+      if (!find_row_tile(b, a, kRows, tile)) return Ring::await_early(b, early);
       // Asked of one lane, so that the compiler knows that a warp goes one way as a whole.
       if (b.shuffle(b.warp(), 0) < kReaderWarps) {
         Reader<Block> reader = {b, kSerial ? a.slice_steps : end - begin};
         read_stages<kStages>(end - begin, reader);
-        store(b, a, tile, kSerial ? reader.total : reader.sums);
+        end_sums<kEnd>(b, a, tile, b.warp() * 16, kSerial ? reader.total.v : reader.sums.v);
       } else if (b.lane() == 0) {
-        Filler<Block> filler = {b, a, tile, begin};
-        fill_stages<kStages>(end - begin, filler);
+        fill_stages<kStages>(end - begin, early, filler);
       }
     }
   }
@@ -70,44 +64,6 @@ struct WarpgroupProductKernel {
  private:
   struct Sums {
     float v[kRows / 8][4];
-  };
-
-  template <class Block>
-  SAC_DEVICE static Half* stage_memory(const Block& b, uint32_t stage) {
-    return reinterpret_cast<Half*>(b.shared()) + stage * kStageHalves;
-  }
-  template <class Block>
-  SAC_DEVICE static uint64_t* full(const Block& b, uint32_t stage) {
-    return reinterpret_cast<uint64_t*>(stage_memory(b, kStages)) + stage;
-  }
-  template <class Block>
-  SAC_DEVICE static uint64_t* empty(const Block& b, uint32_t stage) {
-    return full(b, kStages + stage);
-  }
-
-  template <class Block>
-  struct Filler {
-    const Block& b;
-    const Args& a;
-    const ProductTile& tile;
-    const uint32_t begin;  // step of the matrix at which the slice begins
-
-    SAC_DEVICE void await_empty(uint32_t stage, uint32_t parity) const {
-      b.barrier_wait(empty(b, stage), parity);
-    }
-    /// Of the rows, those that there are, in whole eights; what lies behind them in the stage meets
-    /// no result that is kept.
-    SAC_DEVICE void fill(uint32_t stage, uint32_t step) const {
-      const uint32_t weight_bytes = kTileHalves * sizeof(Half);
-      const uint32_t row_bytes = round_up(tile.rows, 8) * kStep * sizeof(Half);
-      const size_t k = size_t{begin} + step;
-      b.barrier_expect(full(b, stage), weight_bytes + row_bytes);
-      b.bulk_copy(stage_memory(b, stage), tile.weights + k * kTileHalves, weight_bytes,
-                  full(b, stage));
-      b.bulk_copy(stage_memory(b, stage) + kTileHalves,
-                  a.x.data + k * a.x.plane() + size_t{tile.first} * kStep, row_bytes,
-                  full(b, stage));
-    }
   };
 
   template <class Block>
@@ -119,14 +75,14 @@ struct WarpgroupProductKernel {
     Sums total = {};
 
     SAC_DEVICE void await_full(uint32_t stage, uint32_t parity) const {
-      b.barrier_wait(full(b, stage), parity);
+      b.barrier_wait(Ring::full(b, stage), parity);
       b.warp_sync();
     }
     /// One stage: four steps of 16, in rising order of k.
     SAC_DEVICE void read(uint32_t stage, uint32_t) {
-      const uint32_t rows = b.shared_address(stage_memory(b, stage) + kTileHalves);
-      const uint32_t weights =
-          b.shared_address(stage_memory(b, stage) + b.warp() / kGroupWarps * kGroupOutputs * kStep);
+      const uint32_t rows = b.shared_address(Ring::rows(b, stage));
+      const uint32_t weights = b.shared_address(Ring::weights(b, stage) +
+                                                b.warp() / kGroupWarps * kGroupOutputs * kStep);
       b.warpgroup_fence();
       SAC_UNROLL
       for (uint32_t k = 0; k < kStep; k += 16) {
@@ -140,7 +96,7 @@ struct WarpgroupProductKernel {
     SAC_DEVICE void await_other_reads() const { b.template warpgroup_wait<1>(); }
     SAC_DEVICE void await_all_reads() const { b.template warpgroup_wait<0>(); }
     SAC_DEVICE void release(uint32_t stage) const {
-      if (b.lane() == 0) b.barrier_arrive(empty(b, stage));
+      if (b.lane() == 0) b.barrier_arrive(Ring::empty(b, stage));
     }
     SAC_DEVICE void close(uint32_t step) {
       if (!kSerial) return;
@@ -155,21 +111,6 @@ struct WarpgroupProductKernel {
       adds = false;
     }
   };
-
-  template <class Block>
-  SAC_DEVICE static void store(const Block& b, const Args& a, const ProductTile& tile,
-                               const Sums& sums) {
-    const uint32_t output = b.warp() * 16 + b.lane() / 4;
-    SAC_UNROLL
-    for (uint32_t j = 0; j < kRows / 8; ++j) {
-      SAC_UNROLL
-      for (uint32_t e = 0; e < 2; ++e) {
-        const uint32_t row = j * 8 + b.lane() % 4 * 2 + e;
-        if (row >= tile.rows) continue;
-        store_pair<kGated>(b, a, tile, output, row, sums.v[j][e], sums.v[j][2 + e]);
-      }
-    }
-  }
 };
 
 }  // namespace saccade::gpu

@@ -12,6 +12,7 @@
 #include <map>
 #include <utility>
 
+#include "cuda/model/block_ops.hpp"
 #include "cuda/model/sequence_shape.hpp"
 #include "cuda/model/tests/fiber.hpp"
 #include "tests/random.hpp"
@@ -101,8 +102,12 @@ class EmulatedBlock {
   uint32_t shared_address(const void* at) const {
     return kSharedBase + static_cast<uint32_t>(static_cast<const unsigned char*>(at) - s_.shared);
   }
+  void launch_next() const {}
+  /// Blocks run one after the other: what is shown is that no thread forgets.
+  void await_previous() const { awaited_ = true; }
   /// Before the thread leaves.
   void check_end() const {
+    if (!awaited_) fail("a thread that did not wait for the kernel before");
     if (!open_products_.empty() || !product_groups_.empty()) fail("a product nobody waited for");
   }
 
@@ -135,6 +140,7 @@ class EmulatedBlock {
 
   uint32_t add(uint32_t* at, uint32_t value) const { return std::exchange(*at, *at + value); }
   void add(uint64_t* at, uint64_t value) const { *at += value; }
+  void add(float* at, float value) const { *at += value; }
   void max(uint32_t* at, uint32_t value) const { *at = *at > value ? *at : value; }
   void min(uint32_t* at, uint32_t value) const { *at = *at < value ? *at : value; }
   uint32_t exchange(uint32_t* at, uint32_t value) const { return std::exchange(*at, value); }
@@ -365,6 +371,7 @@ class EmulatedBlock {
   BlockState& s_;
   Fiber& fiber_;
   const uint32_t thread_;
+  mutable bool awaited_ = false;
   mutable std::vector<PendingCopy> open_;
   mutable std::vector<std::vector<PendingCopy>> groups_;
   mutable std::vector<PendingProduct> open_products_;
@@ -409,7 +416,7 @@ class Emulator {
       Fiber& fiber = *fibers_[t];
       fiber.start([&state, &fiber, &args, t] {
         const EmulatedBlock block(state, fiber, t);
-        Kernel::run(block, args);
+        gpu::run_kernel<Kernel>(block, args);
         block.check_end();
       });
     }

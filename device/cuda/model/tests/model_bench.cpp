@@ -3,7 +3,13 @@
 // that it must read at the measured copy bandwidth; and what a decode step takes while KV blocks
 // move both ways as fast as they can. Each with products by mma and, where the GPU has it, by
 // wgmma.
-//   model_bench llama3-8b|qwen3-30b-a3b|qwen3-32b
+//   model_bench llama3-8b|qwen3-30b-a3b|qwen3-32b [OPTION...]
+//     --way mma|wgmma    the steps of one way only
+//     --decode N         decode steps of N sequences only; may be repeated
+//     --prefill N        prefill steps of N rows only; may be repeated
+//     --beside-rotation  decode steps beside copies; with the above, those too
+//     --layers N         so many layers: for a profiler, to which all layers are alike
+//     --once             each step once, kernel by kernel on a stream, and no times: for a profiler
 // Exit codes: 0 done, 2 an error, 3 there is no driver or no GPU.
 #include <algorithm>
 #include <atomic>
@@ -28,6 +34,19 @@ constexpr uint32_t kPrompts[] = {128, 512, 1024, 4096};  // rows of a prefill st
 constexpr uint32_t kRows = 4096, kBlockSize = 16, kMaxLen = kRows;
 /// What the context, the graphs and the beds of the rotation take beside the model.
 constexpr size_t kSpareBytes = size_t{6} << 30;
+
+/// What the command line chooses.
+struct Choice {
+  std::string model;
+  std::string way;  // empty: all that the GPU has
+  std::vector<uint32_t> batches;
+  std::vector<uint32_t> prompts;
+  uint32_t layers = 0;  // 0: the model's
+  bool beside_rotation = false;
+  bool once = false;
+
+  bool has_way(const char* name) const { return way.empty() || way == name; }
+};
 
 /// Text that grows by printf's rules.
 class Json {
@@ -274,10 +293,10 @@ class Bench {
 
   /// The steps by one way of products, as members of an object.
   template <class Rig>
-  void add_steps(Json& json) {
+  void add_steps(Json& json, const Choice& choice) {
     json.add("\"decode\": [");
     const char* comma = "";
-    for (const uint32_t seqs : kBatches) {
+    for (const uint32_t seqs : choice.batches) {
       if (seqs > limits_.max_num_seqs) break;
       tables_.set_batch(seqs, 1, kContext - 1);
       const double ms = time<Rig>({seqs, seqs, false}, kRepeats);
@@ -287,7 +306,7 @@ class Bench {
     }
     json.add("],\n  \"prefill\": [");
     comma = "";
-    for (const uint32_t rows : kPrompts) {
+    for (const uint32_t rows : choice.prompts) {
       tables_.set_batch(1, rows, 0);
       const double ms = time<Rig>({rows, 1, true}, kPrefillRepeats);
       json.add("%s{\"rows\": %u, \"ms\": %.4f, \"tflops\": %.1f}", comma, rows, ms,
@@ -295,6 +314,22 @@ class Bench {
       comma = ", ";
     }
     json.add("]");
+  }
+
+  /// The same steps, each once, kernel by kernel.
+  void run_once(const Choice& choice, ProductWay way) {
+    const auto run = [&](const GraphShape& shape) {
+      model_.enqueue(stream_.get(), shape, way);
+      require_cuda(cudaStreamSynchronize(stream_.get()), "cudaStreamSynchronize");
+    };
+    for (const uint32_t seqs : choice.batches) {
+      tables_.set_batch(seqs, 1, kContext - 1);
+      run({seqs, seqs, false});
+    }
+    for (const uint32_t rows : choice.prompts) {
+      tables_.set_batch(1, rows, 0);
+      run({rows, 1, true});
+    }
   }
 
   /// The decode step of `seqs` sequences beside copies of each way.
@@ -348,54 +383,101 @@ class Bench {
   CudaModel model_;
 };
 
-std::string bench_model(const Preset& preset) {
+std::string bench_model(const Preset& preset, const Choice& choice) {
   double bandwidth = 0;
-  {
+  if (!choice.once) {
     const Stream stream;
     Timer timer;
     bandwidth = copy_bandwidth(timer, stream.get());
   }
   Bench bench(preset, bandwidth);
+  const bool mma = choice.has_way("mma"), wgmma = choice.has_way("wgmma") && gpu_has_wgmma();
+  if (choice.once) {
+    if (mma) bench.run_once(choice, ProductWay::kMma);
+    if (wgmma) bench.run_once(choice, ProductWay::kWgmma);
+    return "";
+  }
   Json json;
-  json.add("{\"model\": \"%s\", \"copy_bytes_per_s\": %.4g, \"context\": %u,\n  ", preset.name,
+  json.add("{\"model\": \"%s\", \"copy_bytes_per_s\": %.4g, \"context\": %u", preset.name,
            bandwidth, kContext);
-  bench.add_steps<CudaRig>(json);
+  if (mma) {
+    json.add(",\n  ");
+    bench.add_steps<CudaRig>(json, choice);
+  }
   constexpr uint32_t kBeside = 64;
-  if (preset.beside_rotation && bench.max_seqs() >= kBeside)
+  if (preset.beside_rotation && choice.beside_rotation && bench.max_seqs() >= kBeside)
     bench.add_beside_rotation(json, kBeside);
-  if (gpu_has_wgmma()) {
+  if (wgmma) {
     json.add(",\n  \"wgmma\": {");
-    bench.add_steps<CudaWgmmaRig>(json);
+    bench.add_steps<CudaWgmmaRig>(json, choice);
     json.add("}");
   }
   json.add("}\n");
   return json.text();
 }
 
-int run(const std::string& name) {
+int run(const Choice& choice) {
   const std::vector<Preset> all = presets();
   const auto found =
-      std::find_if(all.begin(), all.end(), [&](const Preset& p) { return name == p.name; });
-  if (found == all.end()) throw std::runtime_error("no model is called \"" + name + "\"");
+      std::find_if(all.begin(), all.end(), [&](const Preset& p) { return choice.model == p.name; });
+  if (found == all.end()) throw std::runtime_error("no model is called \"" + choice.model + "\"");
   const std::string reason = no_gpu_reason();
   if (!reason.empty()) {
     std::printf("no CUDA driver or GPU: %s\n", reason.c_str());
     return kExitNoGpu;
   }
-  const std::string json = bench_model(*found);
+  Preset preset = *found;
+  if (choice.layers != 0) preset.config.num_layers = choice.layers;
+  const std::string json = bench_model(preset, choice);
   return std::fwrite(json.data(), 1, json.size(), stdout) == json.size() ? 0 : 2;
+}
+
+/// False: the command line is not one.
+bool read_choice(int argc, char** argv, Choice& choice) {
+  if (argc < 2) return false;
+  choice.model = argv[1];
+  for (int i = 2; i < argc; ++i) {
+    const std::string option = argv[i];
+    if (option == "--once") {
+      choice.once = true;
+      continue;
+    }
+    if (option == "--beside-rotation") {
+      choice.beside_rotation = true;
+      continue;
+    }
+    if (++i == argc) return false;
+    const auto number = static_cast<uint32_t>(std::strtoul(argv[i], nullptr, 10));
+    if (option == "--way") {
+      choice.way = argv[i];
+    } else if (option == "--layers") {
+      choice.layers = number;
+    } else if (option == "--decode" && number > 0 && number <= kRows) {
+      choice.batches.push_back(number);
+    } else if (option == "--prefill" && number > 0 && number <= kRows) {
+      choice.prompts.push_back(number);
+    } else {
+      return false;
+    }
+  }
+  if (!choice.batches.empty() || !choice.prompts.empty() || choice.beside_rotation) return true;
+  choice.batches.assign(std::begin(kBatches), std::end(kBatches));
+  choice.prompts.assign(std::begin(kPrompts), std::end(kPrompts));
+  choice.beside_rotation = true;
+  return true;
 }
 
 }  // namespace
 }  // namespace saccade::test
 
 int main(int argc, char** argv) {
-  if (argc != 2) {
-    std::fprintf(stderr, "usage: %s llama3-8b|qwen3-30b-a3b|qwen3-32b\n", argv[0]);
+  saccade::test::Choice choice;
+  if (!saccade::test::read_choice(argc, argv, choice)) {
+    std::fprintf(stderr, "usage: %s llama3-8b|qwen3-30b-a3b|qwen3-32b [OPTION...]\n", argv[0]);
     return 2;
   }
   try {
-    return saccade::test::run(argv[1]);
+    return saccade::test::run(choice);
   } catch (const std::exception& e) {
     std::fprintf(stderr, "error: %s\n", e.what());
     return 2;

@@ -49,7 +49,7 @@ class RingTwin {
   RingTwin(uint32_t steps, uint32_t slice_steps, uint64_t seed)
       : steps_(steps), slice_steps_(slice_steps), random_(seed) {
     for (uint32_t s = 0; s < kStages; ++s) {
-      full_.push_back(std::make_unique<ThreadBarrier>(1));
+      full_.push_back(std::make_unique<ThreadBarrier>(2));
       empty_.push_back(std::make_unique<ThreadBarrier>(kReaders));
     }
   }
@@ -66,7 +66,8 @@ class RingTwin {
       });
     }
     Filler filler = {*this};
-    gpu::fill_stages<kStages>(steps_, filler);
+    const uint32_t early = steps_ % 2 == 0 ? 0 : gpu::fill_early_stages<kStages>(steps_, filler);
+    gpu::fill_stages<kStages>(steps_, early, filler);
     for (std::thread& t : readers) t.join();
     engine.join();
     return right == kReaders;
@@ -81,12 +82,13 @@ class RingTwin {
   struct Filler {
     RingTwin& twin;
     void await_empty(uint32_t stage, uint32_t parity) { twin.empty_[stage]->wait(parity); }
-    void fill(uint32_t stage, uint32_t step) {
+    void fill_early(uint32_t stage, uint32_t step) const { copy(stage, 0, step); }
+    void fill(uint32_t stage, uint32_t step) { copy(stage, kWords / 2, step); }
+    void copy(uint32_t stage, uint32_t word, uint32_t step) const {
       ThreadBarrier& full = *twin.full_[stage];
-      full.expect(2 * kBytes);
+      full.expect(kBytes);
       const std::lock_guard lock(twin.mutex_);
-      twin.copies_.push_back({twin.memory_[stage], step + 1, &full});
-      twin.copies_.push_back({twin.memory_[stage] + kWords / 2, step + 1, &full});
+      twin.copies_.push_back({twin.memory_[stage] + word, step + 1, &full});
     }
   };
   /// As a warp whose products read their operands no sooner than they are waited for.

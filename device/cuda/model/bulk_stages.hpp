@@ -1,0 +1,171 @@
+// What products fed by bulk copies have in common: a ring of stages, who fills it, and what becomes
+// of the sums. stage_ring.hpp has the order.
+#pragma once
+#include "cuda/model/product.hpp"
+#include "cuda/model/stage_ring.hpp"
+
+namespace saccade::gpu {
+
+/// Stages of kOutputs weights by 64 k, and the same 64 k of kRows rows: two bulk copies, because
+/// both stand in memory as they stand in shared memory (view.hpp). They fill a kBlocksPerSm-th of
+/// it.
+template <uint32_t kOutputs, uint32_t kRows, uint32_t kReaderWarps, uint32_t kBlocksPerSm>
+struct BulkStages {
+  static constexpr uint32_t kWeightHalves = kOutputs * kStep;
+  static constexpr uint32_t kStageHalves = kWeightHalves + kRows * kStep;
+  static constexpr uint32_t kStageBytes = kStageHalves * sizeof(Half) + 2 * sizeof(uint64_t);
+  /// As many as there is shared memory for: 228 KiB, of which each block costs one.
+  static constexpr uint32_t kStages = (228 / kBlocksPerSm - 1) * 1024 / kStageBytes;
+  static constexpr uint32_t kBytes = kStages * kStageBytes;
+  static_assert(kStages >= 3 && kTileOutputs % kOutputs == 0);
+
+  template <class Block>
+  SAC_DEVICE static Half* weights(const Block& b, uint32_t stage) {
+    return reinterpret_cast<Half*>(b.shared()) + stage * kStageHalves;
+  }
+  template <class Block>
+  SAC_DEVICE static Half* rows(const Block& b, uint32_t stage) {
+    return weights(b, stage) + kWeightHalves;
+  }
+  template <class Block>
+  SAC_DEVICE static uint64_t* full(const Block& b, uint32_t stage) {
+    return reinterpret_cast<uint64_t*>(weights(b, kStages)) + stage;
+  }
+  template <class Block>
+  SAC_DEVICE static uint64_t* empty(const Block& b, uint32_t stage) {
+    return full(b, kStages + stage);
+  }
+
+  template <class Block>
+  SAC_DEVICE static void init(const Block& b) {
+    if (b.thread() == 0) {
+      for (uint32_t s = 0; s < kStages; ++s) {
+        b.barrier_init(full(b, s), 2);
+        b.barrier_init(empty(b, s), kReaderWarps);
+      }
+      b.barrier_fence();
+    }
+    b.sync();
+  }
+
+  /// The outputs of the block; its rows are not known yet.
+  template <class Block>
+  SAC_DEVICE static ProductTile output_tile(const Block& b, const ProductArgs& a) {
+    ProductTile tile = {};
+    tile.first_output = b.y() * kOutputs;
+    tile.weights = a.weights + size_t{tile.first_output / kTileOutputs} * a.steps * kTileHalves +
+                   tile.first_output % kTileOutputs * kStep;
+    return tile;
+  }
+
+  template <class Block>
+  struct Filler {
+    const Block& b;
+    const ProductArgs& a;
+    const ProductTile& tile;
+    const uint32_t begin;  // step of the matrix at which the slice begins
+
+    SAC_DEVICE void await_empty(uint32_t stage, uint32_t parity) const {
+      b.barrier_wait(empty(b, stage), parity);
+    }
+    SAC_DEVICE void fill_early(uint32_t stage, uint32_t step) const {
+      copy(stage, BulkStages::weights(b, stage), tile.weights + size_t{begin + step} * kTileHalves,
+           kWeightHalves * sizeof(Half));
+    }
+    /// Of the rows, those that there are, in whole eights; what lies behind them in the stage meets
+    /// no result that is kept.
+    SAC_DEVICE void fill(uint32_t stage, uint32_t step) const {
+      copy(stage, BulkStages::rows(b, stage),
+           a.x.data + (begin + step) * a.x.plane() + size_t{tile.first} * kStep,
+           round_up(tile.rows, 8) * kStep * sizeof(Half));
+    }
+    SAC_DEVICE void copy(uint32_t stage, Half* to, const Half* from, uint32_t bytes) const {
+      b.barrier_expect(full(b, stage), bytes);
+      b.bulk_copy(to, from, bytes, full(b, stage));
+    }
+  };
+
+  /// Weights come while the kernel before still runs; of several row tiles' blocks one asks.
+  /// Returns the steps whose weights are on their way; 0 to all threads but the one that fills.
+  template <class Block>
+  SAC_DEVICE static uint32_t begin_early(const Block& b, const Filler<Block>& filler,
+                                         uint32_t steps) {
+    if (!filler.a.early || b.thread() != kReaderWarps * kWarpThreads || b.x() > 0) return 0;
+    return fill_early_stages<kStages>(steps, filler);
+  }
+  /// Of a block that has nothing to do, but asked for weights.
+  template <class Block>
+  SAC_DEVICE static void await_early(const Block& b, uint32_t early) {
+    for (uint32_t s = 0; s < early; ++s) {
+      b.barrier_arrive(full(b, s));
+      b.barrier_wait(full(b, s), 0);
+    }
+  }
+};
+
+/// x += sum + bias, of the outputs `output` and 8 further. Nothing waits for x: it is added to
+/// where it stands.
+template <uint32_t kEights, class Block>
+SAC_DEVICE void add_sums(const Block& b, const ProductArgs& a, const ProductTile& tile,
+                         uint32_t output, const float (&sums)[kEights][4]) {
+  float* x = a.x_sums + size_t{tile.first} * a.x_width + output;
+  SAC_UNROLL
+  for (uint32_t h = 0; h < 2; ++h) {
+    if (output + h * 8 >= a.x_width) continue;
+    const float bias = a.x_bias[output + h * 8];
+    SAC_UNROLL
+    for (uint32_t j = 0; j < kEights; ++j) {
+      SAC_UNROLL
+      for (uint32_t e = 0; e < 2; ++e) {
+        const uint32_t row = j * 8 + b.lane() % 4 * 2 + e;
+        if (row < tile.rows) b.add(x + size_t{row} * a.x_width + h * 8, sums[j][2 * h + e] + bias);
+      }
+    }
+  }
+}
+
+/// gated = silu(gate) * up, of the gate's output `output` and up's, 8 further: see gated_row.
+template <uint32_t kEights, class Block>
+SAC_DEVICE void gate_sums(const Block& b, const ProductArgs& a, const ProductTile& tile,
+                          uint32_t output, const float (&sums)[kEights][4]) {
+  const uint32_t column = output / 16 * 8 + output % 8;
+  const float gate_bias = a.gate_bias != nullptr ? a.gate_bias[column] : 0.0f;
+  const float up_bias = a.gate_bias != nullptr ? a.up_bias[column] : 0.0f;
+  SAC_UNROLL
+  for (uint32_t e = 0; e < 2; ++e) {
+    // A tile's rows begin at a multiple of 8, so that rows 8 apart stand alike.
+    const uint32_t row = b.lane() % 4 * 2 + e;
+    Half* to = a.gated.at(tile.first + row, column);
+    SAC_UNROLL
+    for (uint32_t j = 0; j < kEights; ++j) {
+      if (j * 8 + row >= tile.rows) continue;
+      to[j * 8 * kStep] = narrow(gated_unit(sums[j][e] + gate_bias, sums[j][2 + e] + up_bias));
+    }
+  }
+}
+
+/// What becomes of a warp's sums: 16 outputs from `first` of the block's on, kEights * 8 rows, as
+/// an mma leaves them.
+template <ProductEnd kEnd, uint32_t kEights, class Block>
+SAC_DEVICE void end_sums(const Block& b, const ProductArgs& a, const ProductTile& tile,
+                         uint32_t first, const float (&sums)[kEights][4]) {
+  const uint32_t output = first + b.lane() / 4;
+  if constexpr (kEnd == ProductEnd::kAdded) {
+    add_sums(b, a, tile, tile.first_output + output, sums);
+  } else if constexpr (kEnd == ProductEnd::kGated) {
+    gate_sums(b, a, tile, tile.first_output + output, sums);
+  } else {
+    SAC_UNROLL
+    for (uint32_t j = 0; j < kEights; ++j) {
+      SAC_UNROLL
+      for (uint32_t e = 0; e < 2; ++e) {
+        const uint32_t row = j * 8 + b.lane() % 4 * 2 + e;
+        if (row < tile.rows) {
+          store_pair<kEnd>(b, a, tile, output, row, sums[j][e], sums[j][2 + e]);
+        }
+      }
+    }
+  }
+}
+
+}  // namespace saccade::gpu
