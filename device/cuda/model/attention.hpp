@@ -129,17 +129,20 @@ struct ContextTile {
   SAC_DEVICE static void score(const Block& b, const Half* k, const Queries<kDim>& q,
                                float (&s)[kContextTile / 8][4]) {
     SAC_UNROLL
-    for (uint32_t j = 0; j < kContextTile / 8; ++j) {
-      SAC_UNROLL
-      for (uint32_t e = 0; e < 4; ++e) s[j][e] = 0;
-      const uint32_t row = j * 8 + b.lane() % 8;
-      SAC_UNROLL
-      for (uint32_t d = 0; d < kDim / 32; ++d) {
-        uint32_t x[4];
-        b.load_matrices(x, k + row * kDim + swizzle(row, d * 4 + b.lane() / 8) * kPiece);
-        b.mma(s[j], q.a[2 * d], x[0], x[1]);
-        b.mma(s[j], q.a[2 * d + 1], x[2], x[3]);
-      }
+    for (uint32_t j = 0; j < kContextTile / 8; ++j) score_eight(b, k, q, j, s[j]);
+  }
+  template <class Block>
+  SAC_DEVICE static void score_eight(const Block& b, const Half* k, const Queries<kDim>& q,
+                                     uint32_t j, float (&s)[4]) {
+    SAC_UNROLL
+    for (uint32_t e = 0; e < 4; ++e) s[e] = 0;
+    const uint32_t row = j * 8 + b.lane() % 8;
+    SAC_UNROLL
+    for (uint32_t d = 0; d < kDim / 32; ++d) {
+      uint32_t x[4];
+      b.load_matrices(x, k + row * kDim + swizzle(row, d * 4 + b.lane() / 8) * kPiece);
+      b.mma(s, q.a[2 * d], x[0], x[1]);
+      b.mma(s, q.a[2 * d + 1], x[2], x[3]);
     }
   }
 
@@ -158,9 +161,9 @@ struct ContextTile {
   }
 
   /// Scores become weights; what was gathered before is scaled down to the new reference.
-  template <class Block>
+  template <class Block, uint32_t kHeld>
   SAC_DEVICE static void weigh(const Block& b, const AttentionArgs& a, const Queries<kDim>& q,
-                               uint32_t base, float (&s)[kContextTile / 8][4], Walk<kDim>& walk) {
+                               uint32_t base, float (&s)[kContextTile / 8][4], Walk<kHeld>& walk) {
     SAC_UNROLL
     for (uint32_t h = 0; h < 2; ++h) {
       SAC_UNROLL
@@ -195,17 +198,18 @@ struct ContextTile {
       walk.sum[h] = walk.sum[h] * factor + sum;
       if (factor == 1.0f) continue;  // which changes nothing, and is the rule
       SAC_UNROLL
-      for (uint32_t i = 0; i < kDim / 8; ++i) {
+      for (uint32_t i = 0; i < kHeld / 8; ++i) {
         walk.v[i][2 * h] *= factor;
         walk.v[i][2 * h + 1] *= factor;
       }
     }
   }
 
-  /// Adds the weighted V of the tile.
-  template <class Block>
+  /// Adds the weighted V of the tile: kHeld dimensions from `first` on.
+  template <class Block, uint32_t kHeld>
   SAC_DEVICE static void gather(const Block& b, const Half* v,
-                                const float (&s)[kContextTile / 8][4], Walk<kDim>& walk) {
+                                const float (&s)[kContextTile / 8][4], uint32_t first,
+                                Walk<kHeld>& walk) {
     SAC_UNROLL
     for (uint32_t p = 0; p < kContextTile / 16; ++p) {
       const uint32_t w[4] = {b.pack(s[2 * p][0], s[2 * p][1]), b.pack(s[2 * p][2], s[2 * p][3]),
@@ -213,9 +217,10 @@ struct ContextTile {
                              b.pack(s[2 * p + 1][2], s[2 * p + 1][3])};
       const uint32_t row = p * 16 + b.lane() % 16;
       SAC_UNROLL
-      for (uint32_t d = 0; d < kDim / 16; ++d) {
+      for (uint32_t d = 0; d < kHeld / 16; ++d) {
         uint32_t x[4];
-        b.load_transposed(x, v + row * kDim + swizzle(row, d * 2 + b.lane() / 16) * kPiece);
+        const uint32_t piece = first / kPiece + d * 2 + b.lane() / 16;
+        b.load_transposed(x, v + row * kDim + swizzle(row, piece) * kPiece);
         b.mma(walk.v[2 * d], w, x[0], x[1]);
         b.mma(walk.v[2 * d + 1], w, x[2], x[3]);
       }
@@ -229,7 +234,7 @@ struct ContextTile {
     float s[kContextTile / 8][4];
     score(b, tile, q, s);
     weigh(b, a, q, base, s, walk);
-    gather(b, tile + kHalves, s, walk);
+    gather(b, tile + kHalves, s, 0, walk);
   }
 };
 
@@ -285,26 +290,34 @@ SAC_DEVICE void load_queries(const Block& b, const AttentionArgs& a, const RowTi
   }
 }
 
-/// A warp per chunk of the context of a lone row, kv head by kv head. Warps walk over units, so
-/// that the grid does not depend on the contexts' lengths.
+/// A block per chunk of the context of a lone row, kv head by kv head. Its warps share a tile: each
+/// scores eight positions, learns the other scores through shared memory, weighs them all as one
+/// warp would, and gathers its part of the dimensions. Blocks walk over units, so that the grid
+/// does not depend on the contexts' lengths.
 template <uint32_t kDim>
 struct ChunkAttentionKernel {
   using Args = AttentionArgs;
   using Tile = ContextTile<kDim>;
-  static constexpr uint32_t kWarps = 2;  // three stages each, twice in a multiprocessor
+  static constexpr uint32_t kWarps = kContextTile / 8;
   static constexpr uint32_t kThreads = kWarps * kWarpThreads;
-  static constexpr uint32_t kBlocksPerSm = 2;
+  static constexpr uint32_t kBlocksPerSm = 4;
   static constexpr uint32_t kStages = 3;
   static constexpr uint32_t kStageHalves = 2 * Tile::kHalves;
-  static constexpr uint32_t kSharedBytes = kWarps * kStages * kStageHalves * sizeof(Half);
+  static constexpr uint32_t kHeld = kDim / kWarps;  // dimensions of a warp
+  static_assert(kHeld % 16 == 0);
+  /// Of a vector's scores: rows are so far apart that a warp's pairs lie in different banks.
+  static constexpr uint32_t kScoreStride = kContextTile + 8;
+  static constexpr uint32_t kSharedBytes =
+      kStages * kStageHalves * sizeof(Half) + 16 * kScoreStride * sizeof(float);
+  /// Begun early, the few blocks of a small step would crowd where others have left first.
+  static constexpr bool kBeginsAlone = true;
 
   template <class Block>
   SAC_DEVICE static void run(const Block& b, const Args& a) {
     const uint32_t vector_tiles = ceil_div(a.group(), 16);
     const uint32_t per_item = a.num_kv_heads * vector_tiles;
     const uint32_t units = a.plan.counts->num_items * per_item;
-    // Neighbouring units go to different blocks: few of them still use all memory channels.
-    for (uint32_t u = b.warp() * b.grid_x() + b.x(); u < units; u += kWarps * b.grid_x()) {
+    for (uint32_t u = b.x(); u < units; u += b.grid_x()) {
       attend(b, a, u / per_item, u % per_item / vector_tiles, u % vector_tiles * 16);
     }
   }
@@ -314,7 +327,8 @@ struct ChunkAttentionKernel {
   SAC_DEVICE static void attend(const Block& b, const Args& a, uint32_t index, uint32_t kv_head,
                                 uint32_t first_vector) {
     const ChunkItem item = a.plan.items[index];
-    Half* stages = reinterpret_cast<Half*>(b.shared()) + b.warp() * kStages * kStageHalves;
+    Half* stages = reinterpret_cast<Half*>(b.shared());
+    auto* scores = reinterpret_cast<float*>(stages + kStages * kStageHalves);
     Queries<kDim> q;
     const RowTile tile = {item.seat, item.row, 1, item.position};
     load_queries(b, a, tile, kv_head, first_vector, q);
@@ -322,13 +336,13 @@ struct ChunkAttentionKernel {
     const Context context = {item.seat, kv_head,
                              max_u32(item.chunk * kContextChunk, a.begin_of(item.position)),
                              min_u32((item.chunk + 1) * kContextChunk, item.position + 1)};
-    Walk<kDim> walk;
+    Walk<kHeld> walk;
     walk.clear();
     auto place = Tile::locate(b, a, context, context.base());
     const auto fetch = [&](uint32_t base, uint32_t stage) {
       if (base < context.end) {
-        Tile::template fetch<kWarpThreads>(b, a, context, place, b.lane(),
-                                           stages + stage * kStageHalves);
+        Tile::template fetch<kThreads>(b, a, context, place, b.thread(),
+                                       stages + stage * kStageHalves);
         place = Tile::locate(b, a, context, base + kContextTile);
       }
       b.commit();
@@ -338,35 +352,62 @@ struct ChunkAttentionKernel {
     uint32_t stage = 0;
     for (uint32_t base = context.base(); base < context.end; base += kContextTile) {
       b.template wait<kStages - 2>();
-      b.warp_sync();  // this tile has arrived for every lane, and the last one's stage is free
+      b.sync();  // this tile has arrived for everyone, the last one's stage and scores are free
       fetch(base + (kStages - 1) * kContextTile, (stage + kStages - 1) % kStages);
-      Tile::fold(b, a, stages + stage * kStageHalves, q, base, walk);
+      const Half* k = stages + stage * kStageHalves;
+      float s[kContextTile / 8][4];
+      share_scores(b, k, q, scores, s);
+      Tile::weigh(b, a, q, base, s, walk);
+      Tile::gather(b, k + Tile::kHalves, s, b.warp() * kHeld, walk);
       stage = (stage + 1) % kStages;
     }
-    b.warp_sync();  // before the next unit's copies
+    b.sync();  // before the next unit's copies
     close_chunk(b, walk);
     store(b, a, index, kv_head, first_vector, walk);
   }
 
+  /// All scores of the tile for the thread's two vectors, where each warp computes eight positions.
+  template <class Block>
+  SAC_DEVICE static void share_scores(const Block& b, const Half* k, const Queries<kDim>& q,
+                                      float* scores, float (&s)[kContextTile / 8][4]) {
+    float mine[4];
+    Tile::score_eight(b, k, q, b.warp(), mine);
+    float* row = scores + b.lane() / 4 * kScoreStride + b.lane() % 4 * 2;
+    SAC_UNROLL
+    for (uint32_t h = 0; h < 2; ++h) {
+      *reinterpret_cast<Float2*>(row + h * 8 * kScoreStride +
+                                 b.warp() * 8) = {{mine[2 * h], mine[2 * h + 1]}};
+    }
+    b.sync();
+    SAC_UNROLL
+    for (uint32_t j = 0; j < kContextTile / 8; ++j) {
+      SAC_UNROLL
+      for (uint32_t h = 0; h < 2; ++h) {
+        const auto pair = *reinterpret_cast<const Float2*>(row + h * 8 * kScoreStride + j * 8);
+        s[j][2 * h] = pair.v[0];
+        s[j][2 * h + 1] = pair.v[1];
+      }
+    }
+  }
+
   template <class Block>
   SAC_DEVICE static void store(const Block& b, const Args& a, uint32_t index, uint32_t kv_head,
-                               uint32_t first_vector, const Walk<kDim>& walk) {
+                               uint32_t first_vector, const Walk<kHeld>& walk) {
     SAC_UNROLL
     for (uint32_t h = 0; h < 2; ++h) {
       const uint32_t vector = first_vector + b.lane() / 4 + h * 8;
       if (vector >= a.group()) continue;
       const size_t at = size_t{index} * a.num_heads + kv_head * a.group() + vector;
-      if (b.lane() % 4 == 0) {
+      if (b.warp() == 0 && b.lane() % 4 == 0) {
         a.item_scales[2 * at] = walk.max[h];
         a.item_scales[2 * at + 1] = walk.sum[h];
       }
       float* sums = a.item_sums + at * a.head_dim;
       SAC_UNROLL
-      for (uint32_t i = 0; i < kDim / 8; ++i) {
-        const uint32_t dim = i * 8 + b.lane() % 4 * 2;
+      for (uint32_t i = 0; i < kHeld / 8; ++i) {
+        const uint32_t dim = b.warp() * kHeld + i * 8 + b.lane() % 4 * 2;
         if (dim >= a.head_dim) continue;
-        sums[dim] = walk.v[i][2 * h];
-        sums[dim + 1] = walk.v[i][2 * h + 1];
+        *reinterpret_cast<Float2*>(sums + dim) = {{walk.v[i][2 * h], walk.v[i][2 * h + 1]}};
       }
     }
   }

@@ -19,8 +19,8 @@ inline constexpr uint32_t kMaxSplitRows = 256;
 inline constexpr uint32_t kMaxSplitTile = 64;
 /// Rows of logits that stand in memory at once.
 inline constexpr uint32_t kMaxLogitRows = 512;
-/// Blocks of chunk attention: two for each multiprocessor of the largest GPUs.
-inline constexpr uint32_t kChunkBlocks = 264;
+/// Blocks of chunk attention: four for each multiprocessor of the largest GPUs.
+inline constexpr uint32_t kChunkBlocks = 528;
 /// Blocks that take each part of rows of logits.
 inline constexpr uint32_t kLogitRowBlocks = 32;
 /// Blocks of the sampler, each with its own memory.

@@ -42,6 +42,10 @@ SAC_HD constexpr uint32_t round_up(uint32_t n, uint32_t unit) { return ceil_div(
 SAC_HD constexpr float infinity() { return __builtin_inff(); }
 SAC_HD constexpr float max_f(float a, float b) { return a > b ? a : b; }
 
+/// Two floats, moved at once.
+struct alignas(8) Float2 {
+  float v[2];
+};
 /// Four floats, moved at once.
 struct alignas(16) Float4 {
   float v[4];
