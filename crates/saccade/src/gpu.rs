@@ -41,7 +41,8 @@ pub(crate) fn settings(args: &ServeArgs) -> CudaSettings {
         },
         rotation_blocks: args.cuda.cuda_rotation_blocks,
         products: match args.cuda.cuda_products {
-            ProductsArg::Mma => CudaProducts::Mma,
+            // What `auto` comes to is known once there is a GPU: see Gpu::products.
+            ProductsArg::Mma | ProductsArg::Auto => CudaProducts::Mma,
             ProductsArg::Wgmma => CudaProducts::Wgmma,
         },
     }
@@ -63,7 +64,15 @@ fn library_path(args: &ServeArgs) -> anyhow::Result<PathBuf> {
     Ok(beside)
 }
 
-fn open(args: &ServeArgs) -> anyhow::Result<(CudaLibrary, u64)> {
+/// The GPU that serves.
+struct Gpu {
+    library: CudaLibrary,
+    /// Bytes of its memory that weights, workspace and KV may take.
+    allowed: u64,
+    products: CudaProducts,
+}
+
+fn open(args: &ServeArgs) -> anyhow::Result<Gpu> {
     let library = CudaLibrary::open(&library_path(args)?)?;
     let gpu = library.probe()?;
     tracing::info!(
@@ -74,14 +83,20 @@ fn open(args: &ServeArgs) -> anyhow::Result<(CudaLibrary, u64)> {
         free_mib = gpu.free_bytes >> 20,
         "GPU"
     );
+    let has_wgmma = gpu.compute_capability == WGMMA_CAPABILITY;
     anyhow::ensure!(
-        args.cuda.cuda_products != ProductsArg::Wgmma || gpu.compute_capability == WGMMA_CAPABILITY,
+        args.cuda.cuda_products != ProductsArg::Wgmma || has_wgmma,
         "--cuda-products wgmma needs a GPU of compute capability 9.0; this one has {}.{}",
         gpu.compute_capability / 10,
         gpu.compute_capability % 10
     );
     let allowed = (gpu.total_bytes as f64 * args.cuda.gpu_memory_utilization) as u64;
-    Ok((library, allowed.min(gpu.free_bytes)))
+    let products = match args.cuda.cuda_products {
+        ProductsArg::Mma => CudaProducts::Mma,
+        _ if has_wgmma => CudaProducts::Wgmma,
+        _ => CudaProducts::Mma,
+    };
+    Ok(Gpu { library, allowed: allowed.min(gpu.free_bytes), products })
 }
 
 /// A ring in the GPU's memory.
@@ -101,8 +116,7 @@ pub(crate) fn ring(args: &ServeArgs, region: &Region) -> anyhow::Result<Option<R
     remote::check_ring_memory(args)?;
     let image = InProcTransport::successor(&region.0)?;
     let instance_id = RegionLayout::read(&image)?.instance_id();
-    let (library, _) = open(args)?;
-    let memory = Arc::new(library.ring(&Image(image))?);
+    let memory = Arc::new(open(args)?.library.ring(&Image(image))?);
     tracing::info!(mib = memory.len() >> 20, "the ring is in the GPU's memory");
     Ok(Some(RingOnGpu { memory, instance_id }))
 }
@@ -122,7 +136,7 @@ unsafe impl RegionMemory for Image {
 
 /// Steps that only write tokens, on the GPU.
 pub(crate) fn null_device(args: &ServeArgs, model: &ModelConfig) -> anyhow::Result<Device> {
-    let (library, _) = open(args)?;
+    let library = open(args)?.library;
     let budget =
         kv_budget::resolve(&args.device, 0, model.max_model_len(), args.model.max_model_len)?;
     anyhow::ensure!(
@@ -145,12 +159,16 @@ pub(crate) fn device(
         args.model.quantization == QuantizationArg::None,
         "--quantization: weights on a GPU are in bfloat16"
     );
-    let (library, allowed) = open(args)?;
+    let Gpu { library, allowed, products } = open(args)?;
     let (weights, stored) = open_weights(args, model, folder)?;
     if stored != Dtype::Bf16 {
         tracing::warn!(dtype = ?stored, "weights and KV on a GPU are bfloat16");
     }
-    let config_of = |budget| device_config(args, DeviceKind::Cuda, budget, model.eos_ids.clone());
+    let config_of = |budget| -> anyhow::Result<DeviceConfig> {
+        let mut config = device_config(args, DeviceKind::Cuda, budget, model.eos_ids.clone())?;
+        config.cuda.products = products;
+        Ok(config)
+    };
     let need = memory_need(&library, &config_of(least(args, model))?, model)?;
     let budget = budget(args, model, allowed, need)?;
     let config = config_of(budget)?;

@@ -15,7 +15,7 @@ pub(crate) struct CudaArgs {
     #[arg(long, value_enum, default_value_t = LaunchArg::Graphs, env = "SACCADE_CUDA_LAUNCH")]
     pub cuda_launch: LaunchArg,
     /// Which instructions compute the products of dense matrices
-    #[arg(long, value_enum, default_value_t = ProductsArg::Mma, env = "SACCADE_CUDA_PRODUCTS")]
+    #[arg(long, value_enum, default_value_t = ProductsArg::Auto, env = "SACCADE_CUDA_PRODUCTS")]
     pub cuda_products: ProductsArg,
     /// Share of the GPU's memory that weights, workspace and KV blocks may take
     #[arg(long, value_name = "SHARE", default_value_t = 0.9, value_parser = share, env = "SACCADE_GPU_MEMORY_UTILIZATION")]
@@ -46,6 +46,8 @@ pub(crate) enum RotationArg {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ProductsArg {
+    /// wgmma on a Hopper GPU, mma on others
+    Auto,
     /// Warp by warp, on every GPU
     Mma,
     /// By warpgroups; needs a Hopper GPU
