@@ -21,7 +21,8 @@ MAKESPAN_BATCHES = (16, 64)
 KEPT_TARGET = 0.97
 COMPARED = "llama3-8b"  # the model that PyTorch has too
 MODELS = (COMPARED, "qwen3-32b", "qwen3-30b-a3b")
-WAYS = {"device_graphs": "(a) device graphs", "while_switch": "(b) WHILE and SWITCH", "host": "(c) host thread"}
+WAYS = {"device_graphs": "(a) device graphs", "device_graphs_left": "(a) steps left alone",
+        "while_switch": "(b) WHILE and SWITCH", "host": "(c) host thread"}
 GAPS = {"prompt_to_claim_us": "prompt to claim", "submit_to_first_token_us": "prompt to first token",
         "token_to_token_us": "token to token", "step_to_publish_us": "step to publish",
         "step_to_step_us": "step to step"}
@@ -173,11 +174,24 @@ def logprobs(record):
 def micro(record):
     scan = record["scan_4096_slots_us"]
     text = f"Scan of 4,096 slots: {scan['p50']:.2f} µs P50, {scan['p99']:.2f} µs P99.\n\n"
+    ways = {way: name for way, name in WAYS.items() if way in record}
     rows = [[name, *(f"{record[way][gap]['p50']:.1f} / {record[way][gap]['p99']:.1f}" for gap in GAPS)]
-            for way, name in WAYS.items()]
+            for way, name in ways.items()]
     rows = table(["µs, P50 / P99, null steps", *GAPS.values()], rows)
-    captured = "\n".join(f"- {name}: {record[way]['captured']}" for way, name in WAYS.items())
+    captured = "\n".join(f"- {name}: {record[way]['captured']}" for way, name in ways.items())
+    rows += batches(record, ways)
     return f"{text}{rows}\n\nCaptured:\n\n{captured}"
+
+
+def batches(record, ways):
+    """What a tick takes beside its null step, by seats that decode at once."""
+    measured = {way: {b["seats"]: b for b in record[way]["batches"]} for way in ways if "batches" in record[way]}
+    if not measured:
+        return ""
+    seats = sorted(set().union(*measured.values()))
+    rows = [[ways[way], *(f"{by[n]['tick_with_step_us']['p50']:.1f}" if n in by else "" for n in seats)]
+            for way, by in measured.items()]
+    return "\n\n" + table(["tick with a null step, µs, P50", *(f"{n} seats" for n in seats)], rows)
 
 
 def rotation(record):

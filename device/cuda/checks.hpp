@@ -166,6 +166,29 @@ void check_windows(Report& report) {
                    rig.machine.broken());
 }
 
+/// Where all steps are left alone, the scheduler is launched again for each but the first.
+template <class Rig>
+void check_left_steps(Report& report) {
+  constexpr uint32_t kTokens = 20;
+  const DeviceShape shape = script_device(2);
+  Rig rig(limits_of(shape, script_ring()), shape.eos_ids, script_ring());
+  rig.machine.start(true);
+  TestFrontend front(rig.ring, 0);
+  front.join();
+  rig.machine.run_ticks(1);
+  Ticket t = front.submit(ask_of(2, kTokens, 1));
+  while (!t.complete()) {
+    rig.machine.run_ticks(1);
+    front.beat();
+    front.read(t);
+  }
+  const LifeOutcome outcome = rig.machine.stop();
+  report.check(
+      t.records() == kTokens && outcome.relaunches + 2 >= kTokens && rig.machine.broken().empty(),
+      std::string(Rig::kName) + ": " + std::to_string(t.records()) + " steps, " +
+          std::to_string(outcome.relaunches) + " relaunches" + rig.machine.broken());
+}
+
 /// Few device blocks, many of the host's, and a policy that rotates whatever it can.
 inline DeviceShape rotation_device(uint64_t seed) {
   DeviceShape shape = script_device(seed);

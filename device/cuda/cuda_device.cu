@@ -100,6 +100,7 @@ struct CudaDevice::Impl {
     Layout hand_out(host_ticks ? host_state.data() : device_state.data());
     life.state = lay_out(image, hand_out);
     life.control = control.as<Control>();
+    life.leave_ns = spec.leave_ns;
     for (size_t i = 0; i < spec.eos_ids.size(); ++i) life.eos_ids[i] = spec.eos_ids[i];
   }
 

@@ -29,21 +29,23 @@ constexpr uint32_t kScanSamples = 500;
 constexpr uint32_t kScansPerSample = 64;  // the GPU's clock may step by a microsecond
 
 CudaDeviceSpec spec_of(const Limits& limits, const std::vector<uint32_t>& eos_ids, LaunchWay way,
-                       RotationWay rotation = RotationWay::kVector) {
+                       RotationWay rotation = RotationWay::kVector, uint64_t leave_ns = kLeaveNs) {
   CudaDeviceSpec spec;
   spec.limits = limits;
   spec.eos_ids = eos_ids;
   spec.way = way;
   spec.rotation_way = rotation;
+  spec.leave_ns = leave_ns;
   return spec;
 }
 
 /// A ring in pinned memory and the device that serves it with null steps.
-template <LaunchWay kWay>
+template <LaunchWay kWay, bool kLeaves = false>
 struct CudaRig {
-  static constexpr const char* kName = kWay == LaunchWay::kWindow ? "GPU, device graphs"
-                                       : kWay == LaunchWay::kLoop ? "GPU, WHILE and SWITCH"
-                                                                  : "GPU, scheduler on the host";
+  static constexpr const char* kName = kLeaves ? "GPU, device graphs left alone"
+                                       : kWay == LaunchWay::kWindow ? "GPU, device graphs"
+                                       : kWay == LaunchWay::kLoop   ? "GPU, WHILE and SWITCH"
+                                                                    : "GPU, scheduler on the host";
   PinnedMemory memory;
   TestRing ring;
   CudaDevice machine;
@@ -51,13 +53,14 @@ struct CudaRig {
   CudaRig(const Limits& limits, const std::vector<uint32_t>& eos_ids, const RingShape& shape)
       : memory(region_header(shape).region_bytes),
         ring(shape, memory.data()),
-        machine(spec_of(limits, eos_ids, kWay)) {
+        machine(spec_of(limits, eos_ids, kWay, RotationWay::kVector, kLeaves ? 1 : kLeaveNs)) {
     auto kernels = std::make_unique<NullKernels>(machine.step_tables(), limits.vocab_size, 0);
     captured = machine.prepare(std::move(kernels), {}, [](uint32_t, uint32_t) {});
     machine.attach(ring.view);
   }
 };
 using WindowRig = CudaRig<LaunchWay::kWindow>;
+using LeavingRig = CudaRig<LaunchWay::kWindow, true>;
 using LoopRig = CudaRig<LaunchWay::kLoop>;
 using HostRig = CudaRig<LaunchWay::kHost>;
 
@@ -169,10 +172,11 @@ std::string bench_way(const char* name) {
 
 int bench() {
   const std::vector<double> scan_ns = time_scans(SAC_MAX_SLOTS, kScanSamples, kScansPerSample);
-  std::printf("{\n  \"gpu\": %s,\n  \"access_ns\": %s,\n  %s,\n%s,\n%s,\n%s\n}\n",
+  std::printf("{\n  \"gpu\": %s,\n  \"access_ns\": %s,\n  %s,\n%s,\n%s,\n%s,\n%s\n}\n",
               cuda_device_json().c_str(), access_ns_json().c_str(),
               percentiles_json("scan_4096_slots_us", scan_ns).c_str(),
               bench_way<WindowRig>("device_graphs").c_str(),
+              bench_way<LeavingRig>("device_graphs_left").c_str(),
               bench_way<LoopRig>("while_switch").c_str(), bench_way<HostRig>("host").c_str());
   return 0;
 }
@@ -181,6 +185,8 @@ int test(bool quick) {
   Report report;
   const uint64_t seeds = quick ? 1 : kSeeds;
   check_scripts<WindowRig>(report, seeds);
+  check_scripts<LeavingRig>(report, seeds);
+  check_left_steps<LeavingRig>(report);
   check_scripts<LoopRig>(report, seeds);
   check_scripts<HostRig>(report, seeds);
   check_free_run<WindowRig>(report, 3);

@@ -68,6 +68,7 @@ struct Life {
   Control* control;
   ShapeTable shapes;
   RotationEngine rotation;
+  uint64_t leave_ns;  // way (a): steps expected to last so long are left alone; 0 = none is
   uint32_t eos_ids[kMaxEosIds];
 };
 

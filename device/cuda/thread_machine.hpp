@@ -301,6 +301,8 @@ class WindowTwin : public ThreadMachine {
  public:
   using ThreadMachine::ThreadMachine;
   ~WindowTwin() override { end(); }
+  /// Before start: no step is waited for.
+  void leave_all_steps() { life_.leave_ns = 1; }
   /// Before start: called by the leader whenever it launches a step.
   std::function<void(uint64_t step)> at_fire;
 
@@ -434,6 +436,14 @@ struct TwinRig {
 struct WindowRig : TwinRig<WindowTwin> {
   static constexpr const char* kName = "threads, device-launched graphs";
   using TwinRig::TwinRig;
+};
+/// Each step is left alone.
+struct LeavingRig : TwinRig<WindowTwin> {
+  static constexpr const char* kName = "threads, device-launched graphs left alone";
+  LeavingRig(const Limits& limits, const std::vector<uint32_t>& eos_ids, const RingShape& shape)
+      : TwinRig(limits, eos_ids, shape) {
+    machine.leave_all_steps();
+  }
 };
 struct LoopRig : TwinRig<LoopTwin> {
   static constexpr const char* kName = "threads, WHILE and SWITCH";

@@ -301,9 +301,12 @@ int main() {
   check_lines(report);
   check_fetches(report);
   check_scripts<WindowRig>(report, 2);
+  check_scripts<LeavingRig>(report, 2);
+  check_left_steps<LeavingRig>(report);
   check_scripts<LoopRig>(report, 1);
   check_scripts<HostRig>(report, 2);
   check_free_run<WindowRig>(report, 3);
+  check_free_run<LeavingRig>(report, 5);
   check_free_run<LoopRig>(report, 4);
   check_crash_record<WindowRig>(report);
   check_crash_record<LoopRig>(report);
