@@ -14,7 +14,6 @@ enum Access : uint32_t {
   kHostAcquire,  // the same, acquiring
   kDeviceLoad,   // relaxed, system scope, of device memory: past the first cache
   kCachedLoad,   // plain, of a word that nothing has written since
-  kRewritten,    // plain, of a word that this thread has just written
   kSharedLoad,   // of the block's shared memory
   kHostStore,    // relaxed; nothing waits for it
   kFence,        // system scope, nothing pending
@@ -23,17 +22,11 @@ enum Access : uint32_t {
   kClock,        // of %globaltimer
   kNumAccesses,
 };
-constexpr const char* kNames[kNumAccesses] = {"host_load",
-                                              "host_load_acquire",
-                                              "device_load",
-                                              "cached_load",
-                                              "rewritten",
-                                              "shared_load",
-                                              "host_store",
-                                              "system_fence",
-                                              "host_store_and_fence",
-                                              "forty_host_stores_and_fence",
-                                              "clock"};
+constexpr const char* kNames[kNumAccesses] = {
+    "host_load",    "host_load_acquire",    "device_load",
+    "cached_load",  "shared_load",          "host_store",
+    "system_fence", "host_store_and_fence", "forty_host_stores_and_fence",
+    "clock"};
 constexpr uint32_t kRepeats = 1000;
 constexpr uint32_t kStores = 40;
 constexpr size_t kWords = 1024;
@@ -57,10 +50,6 @@ __device__ uint64_t access(const Words& w, uint64_t word) {
   if constexpr (kAccess == kHostAcquire) return load_acquire(w.host + word);
   if constexpr (kAccess == kDeviceLoad) return load_relaxed(w.device + word);
   if constexpr (kAccess == kCachedLoad) return plain_load(w.device + word);
-  if constexpr (kAccess == kRewritten) {
-    asm volatile("st.global.u64 [%0], %1;" ::"l"(w.device + word), "l"(word) : "memory");
-    return plain_load(w.device + word);
-  }
   if constexpr (kAccess == kSharedLoad) return *const_cast<volatile uint64_t*>(w.shared + word);
   if constexpr (kAccess == kClock) return monotonic_ns() == 0 ? 1 : 0;
   if constexpr (kAccess == kHostStore || kAccess == kStoreFence) store_relaxed(w.host + 64, word);
@@ -88,7 +77,6 @@ __global__ void latency_kernel(uint64_t* host, uint64_t* device, uint64_t* ns) {
   time_access<kHostAcquire>(w, ns);
   time_access<kDeviceLoad>(w, ns);
   time_access<kCachedLoad>(w, ns);
-  time_access<kRewritten>(w, ns);
   time_access<kSharedLoad>(w, ns);
   time_access<kHostStore>(w, ns);
   time_access<kFence>(w, ns);

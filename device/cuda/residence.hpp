@@ -1,7 +1,7 @@
 // Where the leader works. What every tick touches stands in memory of the block's own while the
 // scheduler's code runs, and at home, in device memory, between two runs. The leader is one thread
-// of a GPU: a word of device memory costs it some 280 cycles whenever it was written since it was
-// read last, a word of its own some 30, and a tick touches thousands.
+// of a GPU: a word of device memory costs it some 280 cycles unless the first cache has it, which
+// every fence empties, a word of its own some 30, and a tick touches thousands.
 //
 // What steps read stays at home: they find it in StepMail and in the tables.
 #pragma once
