@@ -107,7 +107,7 @@ SAC_HD void read_share(TeamBoard& board, Crew& crew) {
     }
     for (uint32_t i = 0; i < kCursorsAhead; ++i) moved |= note_cursor(r, cursors[i]);
   });
-  for (uint32_t seat = thread + kCursorsAhead * threads; seat < r.peers->num_seats; seat += threads)
+  for (uint32_t seat = thread + kCursorsAhead * threads; seat < r.peers->seats_end; seat += threads)
     moved |= note_cursor(r, look_at_cursor(r, seat));
   if (crew.is_scribe()) board.found[crew.rank()] = found;
   // SYNC: acquire, as in read_peers_alone; where nothing moved, nothing new is ordered.

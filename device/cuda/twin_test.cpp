@@ -26,7 +26,7 @@ class ReadRig {
     peers.rung = rung.data();
     peers.cursors = seat_cursors.data();
     peers.seat_slots = seat_slots.data();
-    peers.num_seats = num_seats;
+    peers.seats_end = num_seats;
     for (uint32_t rank = 0; rank < num_members; ++rank)
       members_.emplace_back([this, rank] {
         ThreadCrew crew(team_, rank, &crash_);

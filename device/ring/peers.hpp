@@ -14,10 +14,21 @@ struct Peers {
   uint32_t* rung;        // [num_slots]: doorbells; equals what was seen where nothing is new
   uint32_t* cursors;     // [num_seats]: reader cursor of each seat's slot
   uint32_t* seat_slots;  // [num_seats]: whose cursor that is; kNoSlotOfSeat: a free seat
-  uint32_t num_seats;
+  uint32_t seats_end;    // all seats from here on are free
   uint32_t epochs[SAC_MAX_FRONTENDS];
   uint64_t heartbeats[SAC_MAX_FRONTENDS];
 };
+
+/// A seat is taken by the request of a slot, whose frontend wrote cursor 0 before it rang.
+SAC_HD inline void follow_cursor(Peers& p, uint32_t seat, uint32_t slot) {
+  p.seat_slots[seat] = slot;
+  p.cursors[seat] = 0;
+  p.seats_end = max_u32(p.seats_end, seat + 1);
+}
+SAC_HD inline void forget_cursor(Peers& p, uint32_t seat) {
+  p.seat_slots[seat] = kNoSlotOfSeat;
+  while (p.seats_end != 0 && p.seat_slots[p.seats_end - 1] == kNoSlotOfSeat) --p.seats_end;
+}
 
 /// One reading: from where, and to where.
 struct PeerReading {
@@ -34,7 +45,7 @@ struct Look {
 
 /// The cursor of one seat's slot; of a free seat none.
 SAC_HD inline Look look_at_cursor(const PeerReading& r, uint32_t seat) {
-  const uint32_t slot = seat < r.peers->num_seats ? r.peers->seat_slots[seat] : kNoSlotOfSeat;
+  const uint32_t slot = seat < r.peers->seats_end ? r.peers->seat_slots[seat] : kNoSlotOfSeat;
   if (slot == kNoSlotOfSeat) return {kNoSlotOfSeat, 0};
   return {seat, load_relaxed(r.ring.cursors + slot)};
 }
@@ -60,7 +71,7 @@ SAC_HD inline bool read_frontend(const PeerReading& r, uint32_t frontend) {
 /// What of a reading is not a doorbell, by one thread.
 inline void read_lines_alone(const PeerReading& r) {
   for (uint32_t f = 0; f < r.ring.num_frontends; ++f) read_frontend(r, f);
-  for (uint32_t seat = 0; seat < r.peers->num_seats; ++seat)
+  for (uint32_t seat = 0; seat < r.peers->seats_end; ++seat)
     note_cursor(r, look_at_cursor(r, seat));
 }
 

@@ -63,8 +63,7 @@ SAC_HD inline void seat_request(Scheduler& s, uint32_t slot, uint32_t seat_index
   seat.asked = {d.flags, d.prompt_len, d.max_tokens, d.min_tokens, d.num_stop_ids};
   s.params[seat_index] = seat_params(d);
   s.wishes[seat_index] = wishes_of(s, r);
-  s.peers.seat_slots[seat_index] = slot;
-  s.peers.cursors[seat_index] = 0;  // as its frontend wrote before it rang
+  follow_cursor(s.peers, seat_index, slot);
   r.seat = seat_index;
   r.state = seat.state;
 }
@@ -96,7 +95,7 @@ SAC_HD bool admit_slot(Scheduler& s, Env& env, uint32_t slot) {
   seat_request(s, slot, seat_index);
   if (!reserve_blocks(s, seat_index, d.prompt_len + 1)) {  // free, but a step still touches them
     release_blocks(s, seat_index);
-    s.peers.seat_slots[seat_index] = kNoSlotOfSeat;
+    forget_cursor(s.peers, seat_index);
     s.requests[slot].seat = kNone;
     s.requests[slot].state = SAC_STATE_PREFILL_PENDING;
     return false;

@@ -48,7 +48,7 @@ SAC_HD inline void retire_seat(Scheduler& s, uint32_t seat_index) {
   release_host_blocks(s, seat_index, 0);
   s.log.add(s.tick, Decision::kRetire, seat.slot, freed);
   s.requests[seat.slot].seat = kNone;
-  s.peers.seat_slots[seat_index] = kNoSlotOfSeat;
+  forget_cursor(s.peers, seat_index);
   s.free_seats[s.num_free_seats++] = seat_index;
 }
 

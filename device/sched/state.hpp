@@ -292,7 +292,7 @@ SAC_HD inline void reset(Scheduler& s, const uint32_t* eos_ids) {
     s.peers.seat_slots[i] = kNoSlotOfSeat;
     s.peers.cursors[i] = 0;
   }
-  s.peers.num_seats = l.num_seats;
+  s.peers.seats_end = 0;
   s.ahead = ReadAhead{};
   s.effects.statuses.count = 0;
   s.num_free_seats = l.num_seats;

@@ -8,7 +8,7 @@
 // A row's result is a function of the tokens at positions up to its own and of its seat's
 // parameters, as on the CPU, whatever else is in the batch, however the prompt was cut, and
 // whichever graph shape ran it. How each kernel keeps that:
-//   products    an output is a sum over k in fixed slices, whose number follows from matrix and way;
+//   products    an output is a sum over k in fixed slices, as many as matrix and way say;
 //               in a slice the matrix unit adds 16 k after 16 k, and the slices are added in
 //               rising order, by one block or by the kernel that reads them. Rows are columns of
 //               the matrix unit's operand and do not meet. In which way a matrix is multiplied is
