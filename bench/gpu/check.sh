@@ -9,7 +9,7 @@
 #   SACCADE_CUDA_BUILD    folder of the CUDA programs, in place of the archive's [build/cuda]
 #   SACCADE_BINARY        the server's program, in place of the archive's [target/release/saccade]
 #   SACCADE_GPU_RESULTS   folder of the results [build/gpu-results]; `first` makes it anew, and so does whatever
-#                         runs other programs than those that it has results of. What was there moves aside.
+#                         runs programs other than those of the results there. What was there moves aside.
 #   SACCADE_GPU_ARCHIVE   all results as one tar.gz, at most 16 MiB; written anew after each part [none]
 #   SACCADE_GPU_BUDGET_S  seconds for all parts [540]
 # Exit codes: 0 all parts passed, 1 one failed or ran out of time, 2 an error, 3 no GPU.

@@ -53,7 +53,7 @@ def best(steps):
 
 
 def at(record, kind, key, value):
-    """The steps of each way at one batch, or at so many rows."""
+    """The steps of each way, at one batch or one number of rows."""
     found = [(way, step) for way, steps in products_of(record).items()
              for step in listed(steps[kind]) if step[key] == value]
     return found or None

@@ -95,6 +95,7 @@ Latencies measure(uint32_t num_requests, Made made) {
 inline DeviceShape batch_device(uint32_t seats) {
   DeviceShape shape = bench_device();
   shape.num_seats = seats;
+  shape.max_num_batched_tokens = std::max(shape.max_num_batched_tokens, seats);
   shape.num_blocks = seats * ceil_div(shape.max_model_len, shape.block_size);
   shape.scheduling = Policy::kGoodput;
   return shape;

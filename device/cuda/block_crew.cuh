@@ -37,6 +37,7 @@ class BlockCrew {
   __device__ static void prepare(BlockShared& shared) {
     shared.arrived = 0;
     for (uint32_t r = 0; r <= kMembers; ++r) shared.reached[r] = 0;
+    shared.board.word_at = nullptr;
     shared.crashed = 0;
     shared.tick = 0;
   }
@@ -65,7 +66,6 @@ class BlockCrew {
   }
   __device__ bool any(bool here) const { return __any_sync(kAllLanes, here); }
   __device__ uint32_t most(uint32_t word) const { return __reduce_max_sync(kAllLanes, word); }
-
   __device__ uint32_t merge(uint32_t mask) const { return __reduce_or_sync(kAllLanes, mask); }
   __device__ void settle() const { __syncwarp(); }
 
@@ -98,8 +98,7 @@ class BlockCrew {
   static constexpr unsigned kAllLanes = 0xffffffffu;
   static constexpr unsigned kNapNs = 200;  // an idle device leaves the bus to others meanwhile
 
-  /// A counter that all raise and all watch: in shared memory that takes a fraction of what the
-  /// library's barrier takes to wake a warp that it has suspended.
+  /// A counter that all raise and all watch. The library's barrier suspends the warps that wait.
   __device__ bool arrive(WaitSite site) {
     using Arrivals = cuda::atomic_ref<uint32_t, cuda::thread_scope_block>;
     const Arrivals arrived(shared_.arrived);

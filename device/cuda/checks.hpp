@@ -135,17 +135,26 @@ void check_scripts(Report& report, uint64_t num_seeds) {
     for (const bool overlapped : {false, true}) check_script<Rig>(report, seed, overlapped);
 }
 
+/// A machine that has begun, and a frontend that it has acknowledged.
+template <class Rig>
+struct Started {
+  const DeviceShape shape = script_device(2);
+  Rig rig{limits_of(shape, script_ring()), shape.eos_ids, script_ring()};
+  TestFrontend front{rig.ring, 0};
+  Started() {
+    rig.machine.start(true);
+    front.join();
+    rig.machine.run_ticks(1);
+  }
+};
+
 /// Many steps in one go: the scheduler relaunches itself before the 120th launch, and no oftener
 /// than a window is long, but for graphs that were still busy.
 template <class Rig>
 void check_windows(Report& report) {
   constexpr uint32_t kTokens = 90;
-  const DeviceShape shape = script_device(2);
-  Rig rig(limits_of(shape, script_ring()), shape.eos_ids, script_ring());
-  rig.machine.start(true);
-  TestFrontend front(rig.ring, 0);
-  front.join();
-  rig.machine.run_ticks(1);
+  Started<Rig> started;
+  auto& [shape, rig, front] = started;
   uint64_t steps = 0;
   for (uint32_t i = 0; i < 8; ++i) {
     front.beat();
@@ -170,12 +179,8 @@ void check_windows(Report& report) {
 template <class Rig>
 void check_left_steps(Report& report) {
   constexpr uint32_t kTokens = 20;
-  const DeviceShape shape = script_device(2);
-  Rig rig(limits_of(shape, script_ring()), shape.eos_ids, script_ring());
-  rig.machine.start(true);
-  TestFrontend front(rig.ring, 0);
-  front.join();
-  rig.machine.run_ticks(1);
+  Started<Rig> started;
+  auto& [shape, rig, front] = started;
   Ticket t = front.submit(ask_of(2, kTokens, 1));
   while (!t.complete()) {
     rig.machine.run_ticks(1);

@@ -31,15 +31,6 @@ T* shifted(T* pointer, ptrdiff_t offset) {
 
 }  // namespace
 
-std::string cuda_error_name() {
-  // Kernels that never end keep a lazy load waiting; all are loaded with the context instead.
-  setenv("CUDA_MODULE_LOADING", "EAGER", 0);
-  int count = 0;
-  const cudaError_t error = cudaGetDeviceCount(&count);
-  if (error != cudaSuccess) return cudaGetErrorName(error);
-  return count == 0 ? cudaGetErrorName(cudaErrorNoDevice) : "";
-}
-
 std::string cuda_device_json() {
   int device = 0;
   int driver = 0;

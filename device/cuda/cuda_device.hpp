@@ -13,8 +13,6 @@
 
 namespace saccade {
 
-/// Name of the error that keeps kernels from running here (no driver, no GPU); empty if they can.
-std::string cuda_error_name();
 /// Name and compute capability of the GPU that is used, and the driver's version, as JSON.
 std::string cuda_device_json();
 

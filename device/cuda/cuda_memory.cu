@@ -1,6 +1,17 @@
+#include <cstdlib>
+
 #include "cuda/cuda_memory.hpp"
 
 namespace saccade {
+
+std::string cuda_error_name() {
+  // Kernels that never end keep a lazy load waiting; all are loaded with the context instead.
+  setenv("CUDA_MODULE_LOADING", "EAGER", 0);
+  int count = 0;
+  const cudaError_t error = cudaGetDeviceCount(&count);
+  if (error != cudaSuccess) return cudaGetErrorName(error);
+  return count == 0 ? cudaGetErrorName(cudaErrorNoDevice) : "";
+}
 
 PinnedMemory::PinnedMemory(size_t bytes) {
   if (bytes == 0) return;

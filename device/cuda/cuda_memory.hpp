@@ -16,6 +16,10 @@ inline void require(cudaError_t error, const std::string& call) {
                              cudaGetErrorString(error));
 }
 
+/// Name of the error that keeps kernels from running here (no driver, no GPU); empty if they can.
+/// To be called before anything else of the runtime: it says how kernels are loaded.
+std::string cuda_error_name();
+
 /// Zeroed memory of the GPU; of no bytes, null.
 class DeviceMemory {
  public:

@@ -17,7 +17,7 @@
 namespace saccade {
 
 inline constexpr uint32_t kMaxTickTimes = 1u << 16;
-/// Up to so many seats the leader is done sooner than the team has met.
+/// Up to this many seats the leader works alone: an order costs two meetings of the team.
 inline constexpr uint32_t kAloneUpTo = 2;
 /// How often the ring is read while a step runs: 16 KiB of doorbells, 0.8 GB/s of the bus.
 inline constexpr uint64_t kReadIntervalNs = 20 * 1000;
@@ -68,7 +68,7 @@ struct Life {
   Control* control;
   ShapeTable shapes;
   RotationEngine rotation;
-  uint64_t leave_ns;  // way (a): steps expected to last so long are left alone; 0 = none is
+  uint64_t leave_ns;  // way (a): steps expected to last this long are left alone; 0 = none is
   uint32_t eos_ids[kMaxEosIds];
 };
 
@@ -236,6 +236,21 @@ SAC_HD void finish_step(const Life& life, Env& env) {
   note_published(st);
   st.resume = Resume::kTick;
   report_tick(life);
+}
+
+/// Takes the results of a step whose end is certain, since this code runs behind it. False: another
+/// step than the one that was launched has left its word.
+template <class Env, class Crew>
+SAC_HD bool take_ended_step(const Life& life, Env& env, Crew& crew) {
+  const uint64_t step = life.state->scheduler.effects.batch.step;
+  // SYNC: acquire, with the release of signal_step: the step's results are visible.
+  const uint64_t done = load_acquire(&life.state->mail->line.done);
+  if (done == step) {
+    finish_step(life, env);
+    return true;
+  }
+  crew.report(WaitSite::kStepDone, crew.rank(), step, done, 0);
+  return false;
 }
 
 /// Begins a life, and the copies beside it where there are any. From the first start on kernels

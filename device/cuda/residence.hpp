@@ -1,15 +1,17 @@
-// Where the leader works. What every tick touches stands in memory of the block's own while the
+// Where the leader works. What every tick touches is in the block's own memory while the
 // scheduler's code runs, and at home, in device memory, between two runs. The leader is one thread
 // of a GPU: a word of device memory costs it some 280 cycles unless the first cache has it, which
 // every fence empties, a word of its own some 30, and a tick touches thousands.
 //
 // What steps read stays at home: they find it in StepMail and in the tables.
 #pragma once
+#include <stdexcept>
+
 #include "cuda/live.hpp"
 
 namespace saccade {
 
-inline constexpr uint32_t kMaxHotArrays = 10;
+inline constexpr uint32_t kNumHotArrays = 10;
 /// Of a block's own memory; above, the arrays stay at home.
 inline constexpr size_t kMostOwnBytes = 96 * 1024;
 
@@ -17,8 +19,8 @@ inline constexpr size_t kMostOwnBytes = 96 * 1024;
 struct OwnMemory {
   Life life;
   LifeState state;
-  Fetch spans[kMaxHotArrays];
-  void* homes[kMaxHotArrays];
+  Fetch spans[kNumHotArrays];
+  void* homes[kNumHotArrays];
   uint64_t bytes;  // of all of it
 };
 
@@ -42,19 +44,23 @@ SAC_HD constexpr size_t own_room(size_t bytes) { return (bytes + 15) / 16 * 16; 
 
 struct HotBytes {
   size_t sum;
+  uint32_t num_arrays;
   template <class T>
   SAC_HD void operator()(T*&, uint32_t count) {
     sum += own_room(count * sizeof(T));
+    ++num_arrays;
   }
 };
 
-/// Bytes of own memory that hold the arrays too; where that is too much, those that do not.
+/// Bytes of own memory with room for the arrays; above kMostOwnBytes, without it.
 inline size_t own_bytes(const Limits& limits) {
   Scheduler s = {};
   s.limits = limits;
   s.effects.statuses.capacity = kOutboxWrites;
-  HotBytes bytes = {own_room(sizeof(OwnMemory))};
+  HotBytes bytes = {own_room(sizeof(OwnMemory)), 0};
   for_each_hot(s, bytes);
+  if (bytes.num_arrays != kNumHotArrays)
+    throw std::logic_error("kNumHotArrays is not the number of hot arrays");
   return bytes.sum <= kMostOwnBytes ? bytes.sum : own_room(sizeof(OwnMemory));
 }
 

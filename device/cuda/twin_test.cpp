@@ -184,6 +184,8 @@ void check_fetches(Report& report) {
                                            " words as they were written, the largest of each span");
 }
 
+constexpr uint32_t kSeatsAtHome = 600;
+
 /// What the leader does across the bus from step to step while `seats` requests decode: the least
 /// of all steps, which is that of steady ticks in which no reader's cursor or doorbell moved.
 AccessCounts accesses_of_a_tick(uint32_t seats) {
@@ -217,6 +219,13 @@ AccessCounts accesses_of_a_tick(uint32_t seats) {
 void check_accesses(Report& report) {
   const AccessCounts few = accesses_of_a_tick(4), many = accesses_of_a_tick(64),
                      most = accesses_of_a_tick(256);
+  // The arrays of this many seats have no room in the block's own memory.
+  const AccessCounts at_home = accesses_of_a_tick(kSeatsAtHome);
+  Limits limits = {};
+  limits.num_seats = kSeatsAtHome;
+  report.check(own_bytes(limits) == own_room(sizeof(OwnMemory)) && at_home.loads == few.loads &&
+                   at_home.fences == few.fences,
+               "a tick of " + std::to_string(kSeatsAtHome) + " seats, whose arrays stay at home");
   report.check(many.loads == few.loads && most.loads == few.loads && few.loads <= 4,
                "a tick's own loads at 4, 64 and 256 seats: " + std::to_string(few.loads) + ", " +
                    std::to_string(many.loads) + ", " + std::to_string(most.loads));

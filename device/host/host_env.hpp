@@ -16,7 +16,6 @@ struct HostEnv : ReadsAlone, SeatsAlone {
 
   explicit HostEnv(const RingView& view) : ring(view) {}
   uint64_t now_ns() const { return monotonic_ns(); }
-  bool takes(const ReadAhead&) const { return false; }  // its own caches are no trip
 
   void notify_publish() const {
     // SYNC: with the token reader, which sets `waiting`, fences, and reads publish_count again

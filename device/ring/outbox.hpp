@@ -17,16 +17,15 @@ struct Outbox {
   uint32_t count;
 };
 
-/// Writes what was collected. True if there was any.
-SAC_HD inline bool send(const RingView& ring, Outbox& box) {
-  if (box.count == 0) return false;
+/// Writes what was collected.
+SAC_HD inline void send(const RingView& ring, Outbox& box) {
+  if (box.count == 0) return;
   // SYNC: release, with the token reader's acquire of a status word: the records that it counts,
   // and the progress beside it, are visible.
   fence_release();
   for (uint32_t i = 0; i < box.count; ++i)
     store_relaxed(&ring.status[box.writes[i].slot].word, box.writes[i].word);
   box.count = 0;
-  return true;
 }
 
 /// Collects one word; the words of a slot reach its reader in this order.

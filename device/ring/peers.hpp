@@ -37,6 +37,12 @@ struct PeerReading {
   const uint32_t* seen;  // [num_slots]: doorbells that were acted upon
 };
 
+/// A reading that was made beside a step.
+struct ReadAhead {
+  uint64_t at_ns;  // when it began; 0: there is none
+  uint32_t found;  // slots whose doorbell had changed
+};
+
 /// A word of a peer that was asked for, on its way while others are asked for too.
 struct Look {
   uint32_t index;
@@ -116,6 +122,8 @@ struct ReadsAlone {
     return read_peers_alone(reading, changed);
   }
   void fetch(Fetch* fetches, uint32_t count) const { fetch_alone(fetches, count); }
+  /// It reads its own caches: a fresh reading is no trip.
+  bool takes(const ReadAhead&) const { return false; }
 };
 
 }  // namespace saccade

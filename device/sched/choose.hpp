@@ -71,8 +71,8 @@ SAC_HD inline PolicyInput describe_device(const Scheduler& s) {
   return in;
 }
 
-/// Everyone who has a seat runs on and finds room to grow, and nobody waits: every policy's answer
-/// would be empty. The common tick, which must not cost what a decision costs.
+/// Every seated request runs and has room to grow, and none waits: any policy's answer would be
+/// empty. The common tick, which must not cost what a decision costs.
 SAC_HD inline bool is_quiet(const Scheduler& s) {
   if (s.num_waiting != 0 || !s.copies.idle()) return false;
   uint64_t entered_ns = 0;

@@ -38,20 +38,6 @@ SAC_HD inline void commit_seq(Scheduler& s, uint32_t index) {
   if (seat.finish != SAC_FINISH_NONE) ++s.num_ended;
 }
 
-/// Calls f(i) for each sequence of the batch that a line of the marks names, or either.
-template <class F>
-SAC_HD_INLINE void for_marked(Scheduler& s, bool first, bool second, F f) {
-  for (uint32_t w = 0; w < ceil_div(s.effects.batch.num_seqs, 32); ++w) {
-    uint32_t mask = (first ? s.marks[0][w] : 0) | (second ? s.marks[1][w] : 0);
-    for (; mask != 0; mask &= mask - 1) f(w * 32 + lowest_bit(mask));
-  }
-}
-
-struct CommitSeq {
-  Scheduler& s;
-  SAC_HD void operator()(uint32_t i) const { commit_seq(s, i); }
-};
-
 /// Decodes are committed and published seat by seat; the others follow one after the other.
 template <class Env>
 SAC_HD void commit(Scheduler& s, Env& env) {
@@ -59,7 +45,7 @@ SAC_HD void commit(Scheduler& s, Env& env) {
   env.each_seat(s, SeatVerb::kCommit, b.num_seqs);
   s.stats.decode_tokens += b.num_seqs - count_marks(s.marks[0], b.num_seqs);
   s.num_ended += count_marks(s.marks[1], b.num_seqs);
-  for_marked(s, true, false, CommitSeq{s});
+  for_marked(s.marks[0], b.num_seqs, [&](uint32_t i) { commit_seq(s, i); });
   s.step_done = b.step;
   s.published = 1;
   ++s.stats.steps;
@@ -67,23 +53,21 @@ SAC_HD void commit(Scheduler& s, Env& env) {
   s.stats.last_step_seqs = b.num_seqs;
 }
 
-struct PublishSeq {
-  Scheduler& s;
-  SAC_HD void operator()(uint32_t i) const {
-    Seat& seat = s.seats[s.effects.seqs[i].seat];
-    if (seat.finish != SAC_FINISH_NONE) return publish_seat_end(s, seat);
-    const uint32_t state =
-        is_decode(seat) ? SAC_STATE_DECODE_PROCESSING : SAC_STATE_PREFILL_PROCESSING;
-    seat.state = s.requests[seat.slot].state = state;
-    s.ring.write_progress(seat.slot, seat.num_computed, 0);
-    post_status(s, seat.slot,
-                sac_status_word(seat.ticket, state, SAC_FINISH_NONE, seat.num_records));
-  }
-};
+SAC_HD inline void publish_seq(Scheduler& s, uint32_t index) {
+  Seat& seat = s.seats[s.effects.seqs[index].seat];
+  if (seat.finish != SAC_FINISH_NONE) return publish_seat_end(s, seat);
+  const uint32_t state =
+      is_decode(seat) ? SAC_STATE_DECODE_PROCESSING : SAC_STATE_PREFILL_PROCESSING;
+  seat.state = s.requests[seat.slot].state = state;
+  s.ring.write_progress(seat.slot, seat.num_computed, 0);
+  post_status(s, seat.slot, sac_status_word(seat.ticket, state, SAC_FINISH_NONE, seat.num_records));
+}
 
-/// Status words of those that the step advanced and that were not published seat by seat.
+/// Status words of all sequences that commit did not publish seat by seat, in batch order.
 SAC_HD inline void publish(Scheduler& s) {
-  for_marked(s, true, true, PublishSeq{s});
+  const uint32_t count = s.effects.batch.num_seqs;
+  for (uint32_t w = 0; w < ceil_div(count, 32); ++w) s.marks[0][w] |= s.marks[1][w];
+  for_marked(s.marks[0], count, [&](uint32_t i) { publish_seq(s, i); });
   send_statuses(s);
 }
 

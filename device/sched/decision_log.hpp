@@ -37,7 +37,7 @@ struct DecisionLog {
     put(0, tick, kind, slot, detail);
     keep(1);
   }
-  /// Room for so many entries, or none are kept.
+  /// There is room for this many entries, or no log is kept.
   SAC_HD bool has_room(uint64_t entries) const {
     return capacity == 0 || used + 2 * entries <= capacity;
   }

@@ -144,7 +144,7 @@ SAC_HD inline void do_seats(Scheduler& s, SeatVerb verb, uint32_t word, uint32_t
   }
 }
 
-/// The statuses of those that commit_decode took to their next token.
+/// The statuses of the seats that commit_decode took to their next token.
 SAC_HD inline void publish_seats(Scheduler& s, uint32_t word, uint32_t first, uint32_t stride,
                                  uint32_t count) {
   const uint32_t marked = s.marks[0][word] | s.marks[1][word];
@@ -174,7 +174,13 @@ struct SeatsAlone {
   }
 };
 
-/// Marked seats of `count`, by either line.
+/// Calls f(i) for each of `count` seats that a line of the marks names, lowest first.
+template <class F>
+SAC_HD_INLINE void for_marked(const uint32_t* line, uint32_t count, F f) {
+  for (uint32_t w = 0; w < ceil_div(count, 32); ++w)
+    for (uint32_t mask = line[w]; mask != 0; mask &= mask - 1) f(w * 32 + lowest_bit(mask));
+}
+/// How many those are.
 SAC_HD inline uint32_t count_marks(const uint32_t* line, uint32_t count) {
   uint32_t sum = 0;
   for (uint32_t w = 0; w < ceil_div(count, 32); ++w) sum += popcount(line[w]);

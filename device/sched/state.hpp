@@ -134,12 +134,6 @@ struct Effects {
   Outbox statuses;
 };
 
-/// A reading of the peers that was made beside a step.
-struct ReadAhead {
-  uint64_t at_ns;  // when it began; 0: there is none
-  uint32_t found;  // slots in `changed`
-};
-
 struct Scheduler {
   Limits limits;
   RingView ring;

@@ -1,6 +1,6 @@
-// steady: the common tick. Everyone who has a seat decodes one token on, nobody waits, nothing is
-// copied: then there is nothing to decide but who needs a block, and most of what is left is done
-// seat by seat. Its decisions are those of the general way.
+// steady: the common tick. Every seated request decodes one token, none waits, and nothing is
+// copied. Then the tick only has to decide who needs a block, and does most of the rest seat by
+// seat. Its decisions are those of the general way.
 #pragma once
 #include "sched/choose.hpp"
 #include "sched/rotate.hpp"
@@ -10,26 +10,21 @@ namespace saccade {
 
 /// As far as that can be told without looking at each seat.
 SAC_HD inline bool may_be_steady(const Scheduler& s) {
-  const Limits& l = s.limits;
-  const bool logged = s.log.has_room(s.num_running);
-  const bool undecided = l.policy == Policy::kFcfs || may_pass(l.policy, s.policy_state, 0);
-  return s.num_running != 0 && s.num_waiting == 0 && s.copies.idle() && logged && undecided &&
-         s.num_running <= l.max_num_batched_tokens;
+  const bool calm = s.num_running != 0 && s.num_waiting == 0 && s.copies.idle();
+  return calm && s.num_running <= s.limits.max_num_batched_tokens &&
+         s.log.has_room(s.num_running) && may_pass(s.limits.policy, s.policy_state, 0);
 }
 
-/// Gives their blocks to those that the survey marked. False if someone could not get one: then
-/// the batch is not everyone's.
+/// Gives the seats that the survey marked their blocks. False if one could not get its block: then
+/// not everyone is in the batch.
 SAC_HD inline bool grow_marked(Scheduler& s) {
   uint32_t promised = 0;
   bool all = true;
-  for (uint32_t w = 0; w < ceil_div(s.num_running, 32); ++w) {
-    for (uint32_t mask = s.marks[1][w]; mask != 0; mask &= mask - 1) {
-      const uint32_t i = w * 32 + lowest_bit(mask);
-      grow(s, i, promised);
-      const Seat& seat = s.seats[s.running[i]];
-      all &= seat.num_tokens <= seat.num_blocks * s.limits.block_size;
-    }
-  }
+  for_marked(s.marks[1], s.num_running, [&](uint32_t i) {
+    grow(s, i, promised);
+    const Seat& seat = s.seats[s.running[i]];
+    all &= seat.num_tokens <= seat.num_blocks * s.limits.block_size;
+  });
   return all;
 }
 

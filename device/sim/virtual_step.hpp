@@ -21,7 +21,6 @@ struct VirtualEnv : ReadsAlone, SeatsAlone {
   VirtualEnv(const uint64_t& clock, bool& has_rung) : clock_ns(clock), rung(has_rung) {}
   uint64_t now_ns() const { return clock_ns; }
   void notify_publish() const {}
-  bool takes(const ReadAhead&) const { return false; }
   uint32_t read_peers(const PeerReading& reading, uint32_t* changed) const {
     if (!rung) {
       read_lines_alone(reading);

@@ -22,7 +22,6 @@ struct TestEnv : ReadsAlone, SeatsAlone {
   explicit TestEnv(const uint64_t& now) : ns(now) {}
   uint64_t now_ns() const { return ns; }
   void notify_publish() { ++notified; }
-  bool takes(const ReadAhead&) const { return false; }
 };
 
 /// The null step with a hook that runs where a real step would be computing.

@@ -31,15 +31,7 @@ SAC_HD_INLINE void lead_round(Residence<Crew>& here, TeamBoard& board, Crew& cre
   TeamEnv<false, Crew> env{life, board, crew};
   if (st.resume == Resume::kBirth) begin_life(life);
   crew.set_tick(st.scheduler.tick);
-  if (st.resume == Resume::kResults) {
-    const uint64_t step = st.scheduler.effects.batch.step;
-    const uint64_t done = load_acquire(&st.mail->line.done);
-    if (done == step) {
-      finish_step(life, env);
-    } else {  // the graph ran another body than the one that was named
-      crew.report(WaitSite::kStepDone, crew.rank(), step, done, 0);
-    }
-  }
+  if (st.resume == Resume::kResults) take_ended_step(life, env, crew);
   const bool again = !crew.failed() && find_batch(life, env, crew);
   if (again) begin_step(life, env);
   here.check_in();

@@ -60,25 +60,12 @@ SAC_HD inline bool leaves_step(const Life& life) {
   return life.leave_ns != 0 && life.state->scheduler.mean_step_ns >= life.leave_ns;
 }
 
-/// Takes the results of the step that was left: the tail launch has waited for it.
-template <class Env, class Crew>
-SAC_HD bool take_left_step(const Life& life, Env& env, Crew& crew) {
-  const uint64_t step = life.state->scheduler.effects.batch.step;
-  const uint64_t done = load_acquire(&life.state->mail->line.done);  // SYNC: as in await_step
-  if (done == step) {
-    finish_step(life, env);
-    return true;
-  }
-  crew.report(WaitSite::kStepDone, crew.rank(), step, done, 0);
-  return false;
-}
-
 /// Launches steps until the window is used up or a step is left alone (true: the scheduler must be
 /// launched again), or the life is over (false).
 template <class Env, class Crew, class Graphs>
 SAC_HD_INLINE bool fire_steps(const Life& life, Env& env, Crew& crew, Graphs& graphs) {
   LifeState& st = *life.state;
-  if (st.resume == Resume::kResults && !take_left_step(life, env, crew)) return false;
+  if (st.resume == Resume::kResults && !take_ended_step(life, env, crew)) return false;
   for (uint32_t fires = 0; !crew.failed(); ++fires) {
     if (st.resume == Resume::kTick && !find_batch(life, env, crew)) return false;
     if (fires == kWindow) return true;

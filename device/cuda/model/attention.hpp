@@ -83,11 +83,11 @@ struct ContextTile {
   static constexpr uint32_t kPieces = kDim / kPiece;
   static constexpr uint32_t kHalves = kContextTile * kDim;  // of K, and as many of V
 
-  /// Where the lane's one of the positions [base, base + kContextTile) stands, for its whole warp;
-  /// asked for a tile ahead, because a block table is far away.
+  /// Block and place of this lane's position of [base, base + kContextTile), for its whole warp.
+  /// Looked up one tile ahead, because a block table is far away.
   struct Place {
     uint32_t block;
-    uint32_t token;  // of the block; kHidden where nobody sees the position
+    uint32_t token;  // of the block; kHidden where no row sees the position
   };
   static constexpr uint32_t kHidden = 1u << 31;
   template <class Block>
@@ -99,7 +99,7 @@ struct ContextTile {
   }
 
   /// Starts the copies of the positions that were located, by `kCopiers` threads. Dimensions from
-  /// head_dim on, and positions outside [begin, end), are zero: blocks of positions that nobody
+  /// head_dim on, and positions outside [begin, end), are zero: blocks of positions that no row
   /// sees may be another sequence's by now.
   template <uint32_t kCopiers, class Block>
   SAC_DEVICE static void fetch(const Block& b, const AttentionArgs& a, const Context& c,

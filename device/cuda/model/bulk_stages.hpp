@@ -72,8 +72,8 @@ struct BulkStages {
       copy(stage, BulkStages::weights(b, stage), tile.weights + size_t{begin + step} * kTileHalves,
            kWeightHalves * sizeof(Half));
     }
-    /// Of the rows, those that there are, in whole eights; what lies behind them in the stage meets
-    /// no result that is kept.
+    /// Copies the rows that exist, in whole eights. What follows them in the stage reaches no
+    /// result that is kept.
     SAC_DEVICE void fill(uint32_t stage, uint32_t step) const {
       copy(stage, BulkStages::rows(b, stage),
            a.x.data + (begin + step) * a.x.plane() + size_t{tile.first} * kStep,
@@ -103,8 +103,7 @@ struct BulkStages {
   }
 };
 
-/// x += sum + bias, of the outputs `output` and 8 further. Nothing waits for x: it is added to
-/// where it stands.
+/// x += sum + bias, of the outputs `output` and 8 further. Nothing waits for x: memory adds to it.
 template <uint32_t kEights, class Block>
 SAC_DEVICE void add_sums(const Block& b, const ProductArgs& a, const ProductTile& tile,
                          uint32_t output, const float (&sums)[kEights][4]) {

@@ -322,7 +322,7 @@ struct SampleKernel {
 
   // ---- choice ---------------------------------------------------------------------------------
 
-  /// tops: of the row's parts, or null where nobody has looked.
+  /// tops: of the row's parts, or null where they were not computed.
   template <class Block>
   SAC_DEVICE static uint32_t first_best(const Block& b, const float* logits, uint32_t n, float max,
                                         const float* tops) {

@@ -32,7 +32,7 @@ inline uint32_t dense_tile_rows(uint32_t rows) {
   return rows <= 8 ? 8 : rows <= 32 ? 32 : kMaxSplitTile;
 }
 
-/// A block of the products by wgmma and, where outputs are 32, of those that go with them
+/// A block of the products by wgmma; where outputs are 32, of the narrow products
 /// (narrow_product.hpp).
 struct WarpgroupTile {
   uint32_t rows;

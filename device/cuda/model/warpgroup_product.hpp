@@ -21,7 +21,7 @@ SAC_HD constexpr uint64_t matrix_descriptor(uint32_t shared_address) {
          uint64_t{1} << 62;
 }
 
-/// kRows and kGroups: a block computes kGroups * 64 outputs of so many rows, a warpgroup for
+/// kRows and kGroups: a block computes kGroups * 64 outputs of kRows rows, a warpgroup for
 /// each 64. kSerial: one block runs all slices, and has room for the sum of those before; otherwise
 /// a block runs one. Grid: row tiles, tiles of kGroups * 64 outputs, slices (1 when serial).
 template <uint32_t kRows, uint32_t kGroups, bool kSerial, ProductEnd kEnd>

@@ -29,8 +29,8 @@ SAC_HD inline void decide(Policy policy, const PolicyInput& in, PolicyState& sta
   }
 }
 
-/// Whether a policy's answer is empty while nobody wants in, nobody has come in since it was asked
-/// last (`entered_ns` of the youngest), and running requests have room to grow.
+/// Whether a policy's answer is empty while no request wants in, none has come in since it was
+/// asked last (the youngest did at `entered_ns`), and running requests have room to grow.
 SAC_HD inline bool may_pass(Policy policy, const PolicyState& state, uint64_t entered_ns) {
   if (policy == Policy::kChurn) return false;
   return policy != Policy::kGoodput || (state.late_turn == 0 && entered_ns < state.last_tick_ns);

@@ -180,8 +180,8 @@ SAC_HD inline void follow(const PolicyInput& in, PolicyState& state) {
   state.last_tick_ns = in.now_ns;
 }
 
-/// A tick in which nothing is to be decided: no entrants, nobody fresh, nobody's turn. `held`:
-/// blocks of all running requests.
+/// A tick without a decision: no entrants, no fresh request, no late turn. `held`: blocks of all
+/// running requests.
 SAC_HD inline void pass_goodput(const PolicyInput& in, uint64_t held, PolicyState& state) {
   note_step(in, held, state);
   state.last_tick_ns = in.now_ns;

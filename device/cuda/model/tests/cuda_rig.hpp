@@ -2,11 +2,11 @@
 #pragma once
 #include <cuda_runtime_api.h>
 
-#include <cstdlib>
 #include <cstring>
 #include <stdexcept>
 #include <string>
 
+#include "cuda/cuda_memory.hpp"
 #include "cuda/model/model.hpp"
 
 namespace saccade::test {
@@ -15,16 +15,6 @@ inline void require_cuda(cudaError_t error, const char* call) {
   if (error != cudaSuccess) {
     throw std::runtime_error(std::string(call) + ": " + cudaGetErrorName(error));
   }
-}
-
-/// Empty, or why no GPU can be used.
-inline std::string no_gpu_reason() {
-  // As in cuda_error_name(): nothing may be loaded while the rotation's workers spin.
-  setenv("CUDA_MODULE_LOADING", "EAGER", 0);
-  int count = 0;
-  const cudaError_t error = cudaGetDeviceCount(&count);
-  if (error != cudaSuccess) return cudaGetErrorName(error);
-  return count == 0 ? cudaGetErrorName(cudaErrorNoDevice) : "";
 }
 
 /// Zeroed memory of the host that the GPU reads and writes at the same address.

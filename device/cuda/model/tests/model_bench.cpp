@@ -8,7 +8,7 @@
 //     --decode N         decode steps of N sequences only; may be repeated
 //     --prefill N        prefill steps of N rows only; may be repeated
 //     --beside-rotation  decode steps beside copies; with the above, those too
-//     --layers N         so many layers: for a profiler, to which all layers are alike
+//     --layers N         a model of N layers: for a profiler, to which all layers are alike
 //     --once             each step once, kernel by kernel on a stream, and no times: for a profiler
 // Exit codes: 0 done, 2 an error, 3 there is no driver or no GPU.
 #include <algorithm>
@@ -157,7 +157,7 @@ class BenchTables {
         batch_(sizeof(StepBatch)),
         sampled_(size_t{num_seqs} * kRecordWords * sizeof(uint64_t)),
         prompt_records_(size_t{kRows} * kRecordWords * sizeof(uint64_t)) {
-    // Contexts of kContext have blocks of their own; a longer prompt stands alone.
+    // Contexts of kContext have blocks of their own; a longer prompt runs alone.
     std::vector<uint32_t> table(size_t{num_seqs} * kPerSeq);
     constexpr uint32_t kOwn = kContext / kBlockSize;
     for (uint32_t s = 0; s < num_seqs; ++s)
@@ -421,7 +421,7 @@ int run(const Choice& choice) {
   const auto found =
       std::find_if(all.begin(), all.end(), [&](const Preset& p) { return choice.model == p.name; });
   if (found == all.end()) throw std::runtime_error("no model is called \"" + choice.model + "\"");
-  const std::string reason = no_gpu_reason();
+  const std::string reason = cuda_error_name();
   if (!reason.empty()) {
     std::printf("no CUDA driver or GPU: %s\n", reason.c_str());
     return kExitNoGpu;

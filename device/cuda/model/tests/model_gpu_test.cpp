@@ -12,7 +12,7 @@ constexpr int kExitNoGpu = 3;
 
 int run(uint32_t seeds) {
   using namespace saccade::test;
-  const std::string reason = no_gpu_reason();
+  const std::string reason = saccade::cuda_error_name();
   if (!reason.empty()) {
     std::printf("no CUDA driver or GPU: %s\n", reason.c_str());
     return kExitNoGpu;
