@@ -46,9 +46,9 @@ gpu-check +parts:
 fuzz seconds="20":
     fuzz/run.sh {{seconds}}
 
-# Benchmarks of this machine, into bench/results/.
+# The parts by themselves, measured on this machine, into bench/results/.
 bench:
-    bench/run.sh
+    bench/parts.sh
 
 # What CI runs.
 ci:

@@ -5,9 +5,11 @@
 # serve: closed loops of 1 to 16 streams and long prompts, every server in turn, in an order that moves with each
 # repeat; the limits of the machine are measured before each repeat. wave: OpenVINO's engine in process, without HTTP.
 # neighbours: 8 streams of the first shape beside pbzip2 and a compiler at equal priority; priority: the same with each
-# server raised (ours by its flags, the others by nice).
+# server raised (ours by its flags, the others by nice). In both a scripted server that computes nothing has its turn:
+# beside it the neighbours run as alone, which is what their own loss beside the others is measured by.
 #   SACCADE_BENCH_SHAPES    folders of bench/models without "-shape" (qwen3-0.6b llama-125m), random weights
-#   SACCADE_BENCH_SERVERS   of saccade saccade-int8 llama.cpp llama.cpp-q8 vllm openvino openvino-int8 (all that exist)
+#   SACCADE_BENCH_SERVERS   of saccade saccade-int8 llama.cpp llama.cpp-q8 llama.cpp-q4 vllm openvino openvino-int8 (all
+#                           that are installed); SACCADE_BENCH_BESIDE: those of neighbours and priority (the same)
 #   SACCADE_BENCH_REPEATS (3)
 #   SACCADE_BENCH_WAVES (3) and SACCADE_BENCH_LEAST (8): measured requests of a cell of serve, a stream and in all
 #   SACCADE_BENCH_CELL_S (30): seconds of a cell of neighbours and priority
@@ -38,7 +40,8 @@ cores=0-$(($(nproc) - 1))
 export SACCADE_PEERS_CONTEXT=${SACCADE_PEERS_CONTEXT:-2560} SACCADE_PEERS_KV_GIB=${SACCADE_PEERS_KV_GIB:-5}
 mkdir -p "$out"
 saccade=${SACCADE_BENCH_BINARY:-${CARGO_TARGET_DIR:-target}/release/saccade}
-[ -n "${SACCADE_BENCH_BINARY:-}" ] || cargo build --release --quiet -p saccade
+[ -n "${SACCADE_BENCH_BINARY:-}" ] || cargo build --release --quiet -p saccade -p saccade-mock
+mock=$(dirname "$saccade")/saccade-mock
 
 # Ids that every tokenizer here has a text for: those of models/saccade-tiny.
 load=(--vocab 256 --request-timeout 900)
@@ -47,24 +50,26 @@ quantizes() { "$saccade" serve --help | grep -q -- --quantization; }
 all_servers() {
   echo saccade
   if quantizes; then echo saccade-int8; fi
-  [ ! -x "$peers/build-llama/bin/llama-server" ] || printf 'llama.cpp\nllama.cpp-q8\n'
+  [ ! -x "$peers/build-llama/bin/llama-server" ] || printf 'llama.cpp\nllama.cpp-q8\nllama.cpp-q4\n'
   [ ! -x "$peers/vllm/bin/vllm" ] || echo vllm
   [ ! -x "$peers/openvino/bin/python" ] || printf 'openvino\nopenvino-int8\n'
 }
 mapfile -t servers < <(all_servers)
 [ -z "${SACCADE_BENCH_SERVERS:-}" ] || read -ra servers <<<"$SACCADE_BENCH_SERVERS"
+read -ra beside_servers <<<"${SACCADE_BENCH_BESIDE:-${servers[*]}}"
 
 model_of() { echo "$peers/models/$1-random"; }
 port_of() {
   case $1 in
     saccade) echo 18100 ;; saccade-int8) echo 18110 ;; llama.cpp) echo 18101 ;; llama.cpp-q8) echo 18111 ;;
+    llama.cpp-q4) echo 18121 ;; idle) echo 18130 ;;
     vllm) echo 18102 ;; openvino) echo 18104 ;; openvino-int8) echo 18114 ;; *) die "SACCADE_BENCH_SERVERS: no $1" ;;
   esac
 }
 # The command line, run by `sh -c`, that server $1 with model folder $2 is in the foreground.
 command_of() {
   local ours="$saccade serve $2 --served-model-name $(basename "$2") --port $(port_of "$1") --dtype bfloat16 --log warn"
-  ours+=" --max-model-len $SACCADE_PEERS_CONTEXT --max-num-seqs $slots --max-num-batched-tokens 512"
+  ours+=" --max-model-len $SACCADE_PEERS_CONTEXT --max-num-seqs $slots --max-num-batched-tokens $batched_tokens"
   local place
   place="$2 $(port_of "$1") $slots"
   case $1 in
@@ -72,6 +77,8 @@ command_of() {
     saccade-int8) echo "$ours --quantization int8" ;;
     llama.cpp) echo "bench/peers/llama_cpp.sh run $place" ;;
     llama.cpp-q8) echo "env SACCADE_PEERS_GGUF_TYPE=q8_0 bench/peers/llama_cpp.sh run $place" ;;
+    llama.cpp-q4) echo "env SACCADE_PEERS_GGUF_TYPE=q4_k_m bench/peers/llama_cpp.sh run $place" ;;
+    idle) echo "$mock --listen 127.0.0.1:$(port_of idle) --ttft constant:200ms --itl constant:100ms" ;;
     vllm) echo "bench/peers/vllm.sh run $place" ;;
     openvino) echo "bench/peers/openvino.sh run $place" ;;
     openvino-int8) echo "env SACCADE_PEERS_OPENVINO_WEIGHTS=int8 bench/peers/openvino.sh run $place" ;;
@@ -178,15 +185,15 @@ part_wave() {
 # neighbours are, so that no autogroup stands between them.
 beside() {
   local server command flags=()
-  for server in "${servers[@]}"; do
+  for server in idle "${beside_servers[@]}"; do
     command=$(command_of "$server" "$(model_of "${shapes[0]}")")
-    case $server in saccade*) command+=" $3" ;; *) command="$2 $command" ;; esac
+    case $server in idle) ;; saccade*) command+=" $3" ;; *) command="$2 $command" ;; esac
     flags+=(--server "$server=http://127.0.0.1:$(port_of "$server")" --start "$server=$command")
   done
   "$saccade" bench interference "${flags[@]}" "${load[@]}" --log-dir "$out" --max-concurrency 8 --random-input-len 128 \
     --random-output-len "$output_len" --duration "${SACCADE_BENCH_CELL_S:-30}" --num-warmups 8 --neighbour pbzip2 \
     --neighbour compile --neighbour-threads 2 --settle 1 --repeats "$repeats" \
-    --json "$out/$1.json" --html "$out/$1.html" | tee "$out/$1.txt"
+    --json "$out/$1.json"
 }
 part_neighbours() { beside neighbours "" ""; }
 part_priority() { beside priority "nice -n -20" "$raised"; }
@@ -199,4 +206,4 @@ for part in "${parts[@]}"; do
   echo "== $part"
   "part_$part"
 done
-python3 bench/cpu_table.py tables "$out" | tee "$out/tables.md"
+python3 bench/cpu_table.py tables "$out"

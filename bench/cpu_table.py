@@ -37,7 +37,7 @@ def cell(out, shape, server, repeat):
         "shape": shape, "server": server, "repeat": int(repeat), "streams": run["spec"]["arrival"]["concurrency"],
         "input_len": workload["input"]["tokens"], "output_len": workload["output"]["tokens"],
         "requests": summary["requests"], "ok": summary["ok"], "wrong_lengths": summary["wrong_lengths"],
-        "tokens_per_s": summary["output_tokens_per_s"],
+        "tokens_per_s": summary["achieved_tokens_per_s"],
         "ttft_ms": {p: summary["from_sent"]["ttft_ms"][p] for p in PERCENTILES},
         "tpot_ms": {p: (summary["tpot_ms"] or {}).get(p) for p in PERCENTILES},
     }
@@ -166,17 +166,36 @@ def ratio(comparison, key):
     return "-" if not found else ("≥ " if found["at_least"] else "") + f"{found['median']:.2f}"
 
 
+def work_per_s(record, server, condition):
+    """What the neighbour got done beside that server: the median over repeats; None where it does not count its work."""
+    found = [c["work"]["per_s"] for c in record["cells"]
+             if (c["server"], c["condition"]) == (server, condition) and c["work"]]
+    return statistics.median(found) if found else None
+
+
+def left_of_neighbour(record, server, condition):
+    """Its pace beside a server over that beside one that computes nothing."""
+    beside, alone = work_per_s(record, server, condition), work_per_s(record, IDLE, condition)
+    return "-" if beside is None or not alone else f"{beside / alone:.2f}"
+
+
+IDLE = "idle"  # the scripted server of bench/cpu.sh
+
+
 def beside_table(out, name):
     path = pathlib.Path(out) / f"{name}.json"
     if not path.exists():
         return
-    print(f"## {name}: retention of tok/s; inflation of TTFT p99; of TPOT p99 (medians over repeats)\n")
-    found = group(json.loads(path.read_text())["comparisons"], "server", "condition")
+    record = json.loads(path.read_text())
+    found = group(record["comparisons"], "server", "condition")
     servers, conditions = (list(dict.fromkeys(key[i] for key in found)) for i in (0, 1))
     keys = ("retention_tokens", "inflation_ttft_p99", "inflation_tpot_p99")
+    print(f"## {name}: tok/s kept; TTFT p99 ×; TPOT p99 ×; what is left of the neighbour's own pace (medians over "
+          "repeats)\n")
     table(["server", *conditions], [
-        [server, *("; ".join(ratio(found[server, c][0], key) for key in keys) if (server, c) in found else ""
-                   for c in conditions)] for server in servers
+        [server, *("; ".join([*(ratio(found[server, c][0], key) for key in keys), left_of_neighbour(record, server, c)])
+                   if (server, c) in found else "" for c in conditions)]
+        for server in servers if server != IDLE
     ])
 
 

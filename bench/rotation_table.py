@@ -1,59 +1,114 @@
 #!/usr/bin/env python3
-"""Tables of a folder that bench/rotation.sh filled, as Markdown: bench/rotation_table.py FOLDER"""
+"""What bench/rotation.sh left in a folder.
+
+    rotation_table.py tuned FOLDER     writes the best B_xfer of each policy to b-xfer-POLICY.txt
+    rotation_table.py tables FOLDER    Markdown: a table for each level of load, and what tuning found
+"""
 import collections
 import json
 import pathlib
 import statistics
 import sys
 
-COLUMNS = ("goodput, %", "TTFT in time, %", "mean TBT in time, %", "TTFT P50 / P99, ms", "TPOT P50 / P99, ms",
-           "tokens/s", "rotations")
+COLUMNS = ("B_xfer", "goodput, %: each repeat", "TTFT in time, %", "mean TBT in time, %", "TTFT P50 / P99, ms",
+           "TPOT P50 / P99, ms", "tokens/s", "rotations: each repeat")
 
 
 def share(summary, target):
     """Percent of the requests that met a target; `all` is every target at once."""
-    found = [a for a in summary["attainment"] if a["target"] == target]
-    return found[0]["share"] * 100 if found else float("nan")
+    return next(a["share"] * 100 for a in summary["attainment"] if a["target"] == target)
 
 
-def rotations(folder, times, policy, repeat):
-    path = folder / f"metrics-{times}-{policy}-{repeat}.txt"
-    lines = path.read_text().splitlines() if path.exists() else []
+def run_of(path):
+    return json.loads(path.read_text())["runs"][0]
+
+
+def rotations(path):
+    """Both directions, from the counters that the server had when the load had ended."""
+    lines = path.with_name(f"metrics-{path.stem}.txt").read_text().splitlines()
     return sum(float(line.split()[-1]) for line in lines if line.startswith("saccade:device_rotations"))
 
 
-def row(folder, path):
-    _, times, policy, repeat = path.stem.split("-")
-    run = json.loads(path.read_text())["runs"][0]
-    s = run["summary"]
-    ttft, tpot = s["from_intended"]["ttft_ms"], s["tpot_ms"]
-    values = (share(s, "all"), share(s, "ttft"), share(s, "tpot"), (ttft["p50"], ttft["p99"]),
-              (tpot["p50"], tpot["p99"]), s["output_tokens_per_s"], rotations(folder, times, policy, repeat))
-    return (float(times), run["rate_rps"]), policy, values
+def tuning(folder):
+    """(policy, blocks) -> goodput in percent."""
+    found = {}
+    for path in folder.glob("tune-*.json"):
+        _, policy, blocks = path.stem.split("-")
+        found[policy, int(blocks)] = share(run_of(path)["summary"], "all")
+    return found
 
 
-def text(values):
-    """The median over repeats; of pairs, of each half."""
-    if isinstance(values[0], tuple):
-        return " / ".join(f"{statistics.median(v):,.0f}" for v in zip(*values))
-    middle = statistics.median(values)
-    return f"{middle:,.0f}" if middle >= 1000 or middle == int(middle) else f"{middle:.1f}"
+def best(found, policy):
+    """Of equals the smaller: it moves less."""
+    return min((-goodput, blocks) for (p, blocks), goodput in found.items() if p == policy)[1]
 
 
-def main():
-    folder = pathlib.Path(sys.argv[1])
-    cells = collections.defaultdict(list)
+def tuned(folder):
+    found = tuning(folder)
+    for policy in {policy for policy, _ in found}:
+        (folder / f"b-xfer-{policy}.txt").write_text(f"{best(found, policy)}\n")
+
+
+def middle(values):
+    value = statistics.median(values)
+    return f"{value:,.0f}" if value >= 1000 else f"{value:.1f}"
+
+
+def each(values, digits=0):
+    return ", ".join(f"{value:.{digits}f}" for value in values)
+
+
+def cells(folder, runs):
+    """Of a policy at a level: medians over the repeats, but for what is shown of each."""
+    summaries = [run["summary"] for _, run in runs]
+    policy = runs[0][0].stem.split("-")[2]
+    chosen = folder / f"b-xfer-{policy}.txt"
+
+    def of(target):
+        return [share(s, target) for s in summaries]
+
+    def pair(latency):
+        return " / ".join(middle([latency(s)[p] for s in summaries]) for p in ("p50", "p99"))
+
+    return (chosen.read_text().strip() if chosen.exists() else "-", f"{middle(of('all'))}: {each(of('all'))}",
+            middle(of("ttft")), middle(of("tpot")), pair(lambda s: s["from_intended"]["ttft_ms"]),
+            pair(lambda s: s["tpot_ms"]), middle([s["output_tokens_per_s"] for s in summaries]),
+            each(rotations(path) for path, _ in runs))
+
+
+def levels(folder):
+    """times -> policy -> [(path, run)] in order of the repeats."""
+    found = collections.defaultdict(lambda: collections.defaultdict(list))
     for path in sorted(folder.glob("load-*.json")):
-        level, policy, values = row(folder, path)
-        cells[level, policy].append(values)
-    for level in sorted({level for level, _ in cells}):
-        repeats = max(len(v) for (at, _), v in cells.items() if at == level)
-        print(f"### {level[1]:.1f} requests/s, {level[0]} × the capacity; median of {repeats}\n")
-        print("| policy | " + " | ".join(COLUMNS) + " |\n" + "|---" * (len(COLUMNS) + 1) + "|")
-        for (at, policy), runs in cells.items():
-            if at == level:
-                print(f"| {policy} | " + " | ".join(text(list(column)) for column in zip(*runs)) + " |")
-        print()
+        _, times, policy, _ = path.stem.split("-")
+        found[times][policy].append((path, run_of(path)))
+    return found
 
 
-main()
+def table(head, rows):
+    print("| " + " | ".join(head) + " |\n" + "|---" * len(head) + "|")
+    for row in rows:
+        print("| " + " | ".join(row) + " |")
+    print()
+
+
+def tables(folder):
+    for times, policies in sorted(levels(folder).items(), key=lambda item: float(item[0])):
+        runs = next(iter(policies.values()))
+        offered = each((run["summary"]["offered_rps"] for _, run in runs), 1)
+        print(f"### {times} × the closed loop: {runs[0][1]['rate_rps']:.1f} requests/s asked for, {offered} offered; "
+              f"medians of {len(runs)} repeats\n")
+        table(("policy", *COLUMNS), [(policy, *cells(folder, runs)) for policy, runs in policies.items()])
+    found = tuning(folder)
+    if found:
+        blocks = sorted({b for _, b in found})
+        print("### Goodput, %, by B_xfer (blocks per tick), other arrivals, one repeat\n")
+        table(("policy", *map(str, blocks)),
+              [(policy, *(f"{found[policy, b]:.1f}" for b in blocks)) for policy in sorted({p for p, _ in found})])
+
+
+if __name__ == "__main__":
+    commands = {"tuned": tuned, "tables": tables}
+    if len(sys.argv) != 3 or sys.argv[1] not in commands:
+        sys.exit(__doc__)
+    commands[sys.argv[1]](pathlib.Path(sys.argv[2]))

@@ -212,7 +212,7 @@ def cell_of(cell, sampler):
     if cell["error"] or summary is None:
         raise RuntimeError(f"{cell['server']}, {cell['condition']}: {cell['error'] or 'no result'}")
     row = {"placement": cell["server"], "condition": cell["condition"], "requests": summary["requests"],
-           "failed": summary["requests"] - summary["ok"], "tokens_per_s": summary["output_tokens_per_s"],
+           "failed": summary["requests"] - summary["ok"], "achieved_tokens_per_s": summary["achieved_tokens_per_s"],
            "ttft_p99_ms": summary["from_intended"]["ttft_ms"]["p99"], "tpot_p99_ms": summary["tpot_ms"]["p99"],
            "distrust": cell["distrust"], "joules_per_token": None, "watts": None}
     if sampler is not None:

@@ -146,6 +146,15 @@ class TargetTest(unittest.TestCase):
         self.assertEqual(device[1:], ["≥ 0.97", "0.980", "met"])
         self.assertEqual(host[1:], ["(none)", "0.100", "for comparison"])
 
+    def test_tokens_over_arrivals_and_drain_bound_what_is_kept_from_below(self):
+        def cell(condition, tokens):
+            return {"placement": "device", "condition": condition, "requests": 1, "failed": 0, "tokens_per_s": tokens,
+                    "ttft_p99_ms": 1, "tpot_p99_ms": 1, "distrust": [], "joules_per_token": None, "watts": None}
+
+        record = {"rate_rps": 8, "model": "m", "cores": 1, "cells": [cell("isolation", 10.0), cell("cpu x16", 9.8)]}
+        self.assertEqual(table.interference_targets(record)[0][1:], ["≥ 0.97", "at least 0.980", "met"])
+        self.assertIn("the drain behind them", table.interference(record))
+
 
 class SamplerTest(unittest.TestCase):
     def test_joules_between_samples_are_interpolated(self):
@@ -180,7 +189,7 @@ class CounterTest(unittest.TestCase):
 
 class CellTest(unittest.TestCase):
     CELL = {"server": "device", "condition": "isolation", "error": None, "distrust": [], "started_unix_s": 10.0,
-            "summary": {"requests": 4, "ok": 3, "output_tokens": 50, "output_tokens_per_s": 25.0, "span_s": 2.0,
+            "summary": {"requests": 4, "ok": 3, "output_tokens": 50, "achieved_tokens_per_s": 25.0, "span_s": 2.0,
                         "from_intended": {"ttft_ms": {"p99": 7.0}}, "tpot_ms": {"p99": 3.0}}}
 
     def test_energy_is_that_of_the_cell(self):

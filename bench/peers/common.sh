@@ -2,11 +2,13 @@
 # Sourced, not run.
 #   SACCADE_PEERS        folder of everything installed (default ~/.cache/saccade-peers; some GB)
 #   SACCADE_PEERS_TORCH  a virtual environment that has torch already; saves its download
+#   SACCADE_PEERS_BATCHED_TOKENS  tokens of a step, the same for every engine (512)
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 peers=${SACCADE_PEERS:-${XDG_CACHE_HOME:-$HOME/.cache}/saccade-peers}
 torch_version=2.13.0
 ready_timeout_s=${SACCADE_PEERS_READY_TIMEOUT_S:-300}
+batched_tokens=${SACCADE_PEERS_BATCHED_TOKENS:-512}
 foreground=
 mkdir -p "$peers"
 

@@ -4,8 +4,8 @@
 #   llama_cpp.sh start MODEL_DIR PORT SLOTS CORES [more flags of llama-server]    prints the pid
 #   llama_cpp.sh run MODEL_DIR PORT SLOTS [more flags]    in the foreground, on the cores that it inherits
 #   llama_cpp.sh stop PORT
-# The model is converted to GGUF at its first start, with SACCADE_PEERS_GGUF_TYPE (bf16; or q8_0). CORES also says how
-# many threads compute.
+# The model is converted to GGUF at its first start, with SACCADE_PEERS_GGUF_TYPE (bf16; or q8_0 or q4_k_m). CORES also
+# says how many threads compute.
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 version=0.3.36
 source_dir=$peers/src/llama_cpp_python-$version/vendor/llama.cpp
@@ -29,19 +29,31 @@ install() {
     -DGGML_NATIVE=ON -DGGML_CCACHE=OFF -DLLAMA_OPENSSL=OFF -DLLAMA_BUILD_UI=OFF \
     -DLLAMA_USE_PREBUILT_UI=OFF -DLLAMA_BUILD_TESTS=OFF -DLLAMA_BUILD_EXAMPLES=OFF \
     -DLLAMA_BUILD_APP=OFF >"$peers/build-llama.log"
-  cmake --build "$build_dir" --target llama-server llama-bench -j "$jobs" >>"$peers/build-llama.log"
+  cmake --build "$build_dir" --target llama-server llama-bench llama-quantize -j "$jobs" >>"$peers/build-llama.log"
   torch_venv >/dev/null
   "$build_dir/bin/llama-server" --version
+}
+
+# to_gguf_file MODEL OUT: q4_k_m is made of bf16 by llama.cpp's own quantizer, the others by its converter.
+to_gguf_file() {
+  local from=$gguf_type
+  [ "$gguf_type" != q4_k_m ] || from=bf16
+  "$(torch_venv)/bin/python" "$here/to_gguf.py" "$source_dir" "$1" "$2" "$from" || return 1
+  [ "$gguf_type" = q4_k_m ] || return 0
+  mv "$2" "$2.$from" && "$build_dir/bin/llama-quantize" "$2.$from" "$2" Q4_K_M && rm "$2.$from"
 }
 
 # The GGUF file of model folder $1 in $gguf_type; made where it is missing or older than the weights.
 gguf() {
   local model=$1 out
+  [[ $gguf_type =~ ^(bf16|q8_0|q4_k_m)$ ]] || die "SACCADE_PEERS_GGUF_TYPE: $gguf_type is not bf16, q8_0 or q4_k_m"
   out=$peers/gguf/$(basename "$model")-$(cksum <<<"$model" | cut -d' ' -f1)-$gguf_type.gguf
   if [ ! -f "$out" ] || [ "$model/model.safetensors" -nt "$out" ]; then
     mkdir -p "$peers/gguf"
-    "$(torch_venv)/bin/python" "$here/to_gguf.py" "$source_dir" "$model" "$out.part" "$gguf_type" \
-      >"$out.log" 2>&1 || { tail -5 "$out.log" >&2; die "conversion failed; log: $out.log"; }
+    to_gguf_file "$model" "$out.part" >"$out.log" 2>&1 || {
+      tail -5 "$out.log" >&2
+      die "conversion failed; log: $out.log"
+    }
     mv "$out.part" "$out"
   fi
   echo "$out"
@@ -58,7 +70,8 @@ start() {
   start_server llama_cpp "$port" /health taskset -c "$cores" "$build_dir/bin/llama-server" \
     --model "$file" --alias "$(basename "$model")" --host 127.0.0.1 --port "$port" \
     --parallel "$slots" --ctx-size "$((context * slots))" --threads "$threads" \
-    --threads-batch "$threads" --no-cache-prompt --cache-ram 0 --metrics "$@"
+    --threads-batch "$threads" --batch-size "$batched_tokens" --ubatch-size "$batched_tokens" \
+    --no-cache-prompt --cache-ram 0 --metrics "$@"
 }
 
 case ${1:-} in

@@ -49,7 +49,8 @@ start() {
   folder=$(convert "$model")
   start_server openvino "$port" /health taskset -c "$cores" "$venv/bin/python" "$here/openvino_server.py" "$folder" \
     --name "$(basename "$model")" --host 127.0.0.1 --port "$port" --slots "$slots" \
-    --threads "$(count_cores "$cores")" --cache-gib "$kv_cache_gib" --context "$context" "$@"
+    --threads "$(count_cores "$cores")" --cache-gib "$kv_cache_gib" --context "$context" \
+    --max-num-batched-tokens "$batched_tokens" "$@"
 }
 
 wave() {

@@ -61,7 +61,7 @@ start() {
   start_server vllm "$port" /health env "LD_PRELOAD=${preload#:}" taskset -c "$cores" "$venv/bin/vllm" serve "$model" \
     --host 127.0.0.1 --port "$port" --served-model-name "$(basename "$(realpath "$model")")" \
     --dtype bfloat16 --max-model-len "$context" --max-num-seqs "$slots" \
-    --no-enable-prefix-caching --enforce-eager "$@"
+    --max-num-batched-tokens "$batched_tokens" --no-enable-prefix-caching "$@"
 }
 
 case ${1:-} in

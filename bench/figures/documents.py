@@ -1,0 +1,10 @@
+"""The documents whose figures are held against raw data."""
+import emulated_claims
+import gpu_claims
+import tokenizer_claims
+from claims import Document
+
+README = Document("README.md", [*emulated_claims.README, *gpu_claims.README, *tokenizer_claims.README], ("## Measured",))
+CHANGELOG = Document("CHANGELOG.md", tokenizer_claims.CHANGELOG)
+
+DOCUMENTS = [README, gpu_claims.GPU, gpu_claims.ACCOUNT, CHANGELOG]

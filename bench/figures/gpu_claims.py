@@ -1,0 +1,182 @@
+"""What documents say of the runs on a GPU."""
+import gpu
+from claims import Claim, Document
+from gpu import FIRST, LATER, LLAMA, NOW, TICK, named
+from raw import fixed, text
+
+QWEN, MOE = "model-qwen3-32b", "model-qwen3-30b-a3b"
+
+
+def both(digits, first, now):
+    return {"first": fixed(first, digits), "now": fixed(now, digits)}
+
+
+def compared(label, digits, figure, ending):
+    """A row of the table of targets with one figure before and one now."""
+    return Claim(f"| {label} | {{first}} | {{now}} | {ending}", both(digits, figure(FIRST), figure(NOW)))
+
+
+def several(text, digits, **figures):
+    return Claim(text, {name: fixed(value, digits) for name, value in figures.items()})
+
+
+def over_torch():
+    figures = {f"{when}{batch}": gpu.torch_over_ours(commit, batch)
+               for when, commit in (("f", FIRST), ("n", NOW)) for batch in (1, 16, 64, 256)}
+    return several("÷ ours, batch 1, 16, 64, 256 | – | {f1}, {f16}, {f64}, {f256} | {n1}, {n16}, {n64}, {n256} |", 2, **figures)
+
+
+def prefill_row():
+    first, now = gpu.prefill(FIRST)["tflops"], gpu.prefill(NOW)["tflops"]
+    return Claim("prefill of 4,096 rows, of 790 TFLOP/s | ≥ 0.60 | {first} ({ft}) | {now} ({nt}; PyTorch {torch}) |",
+                 both(2, first / 790, now / 790) | named(0, ft=first, nt=now, torch=gpu.torch_prefill_tflops(4096)))
+
+
+def checks_passed():
+    """Lines of the two test programs."""
+    passed = lambda name: sum(line.startswith("ok ") for line in text(LATER, "gpu", name).splitlines())
+    return Claim("{tests} checks of `gpu_test`, {models} of `model_gpu_test`",
+                 named(0, tests=passed("tests.txt"), models=passed("model-tests.txt")))
+
+
+def rotation_row():
+    (workers, engines), (workers_now, engines_now) = gpu.rotation(FIRST), gpu.rotation(NOW)
+    return Claim("of the copy engines | ≥ 0.94 | {first} ({fw} of {fe} GB/s) | {now} ({nw} of {ne} GB/s) |",
+                 both(2, workers / engines, workers_now / engines_now)
+                 | named(0, fw=workers, fe=engines, nw=workers_now, ne=engines_now))
+
+
+def beside_rotation_row():
+    return several("| decode at batch 64 while blocks move both ways, × alone: 2 blocks a direction, 8 | – | {f2}, {f8} | {n2}, {n8} |", 2,
+                   **{f"{when}{blocks}": gpu.beside_rotation(commit, blocks)
+                      for when, commit in (("f", FIRST), ("n", NOW)) for blocks in (2, 8)})
+
+
+def latencies():
+    claim, token = "prompt_to_claim_us", "token_to_token_us"
+    ways = {"a": "device_graphs", "b": "while_switch", "c": "host"}
+    at = lambda when, commit, gap, of: {f"{when}{w}": gpu.micro(commit, ways[w], gap) for w in of}
+    yield several("| scan of 4,096 slots | ≤ 5 µs | {first} µs | {now} µs | met |", 1,
+                  first=gpu.of(FIRST, "micro")["scan_4096_slots_us"]["p50"],
+                  now=gpu.of(NOW, "micro")["scan_4096_slots_us"]["p50"])
+    yield several("| ≤ 5 µs and the prompt's copy | {fa}, {fc} µs | {la}, {lc} µs * |", 1,
+                  **at("f", FIRST, claim, "ac"), **at("l", LATER, claim, "ac"))
+    yield several("| token to token with null steps, (a), (b), (c) | – | {fa}, {fb}, {fc} µs | {la}, {lb}, {lc} µs * |", 1,
+                  **at("f", FIRST, token, "abc"), **at("l", LATER, token, "abc"))
+    ticks = lambda way: {f"t{seats}": gpu.tick(LATER, way, seats) for seats in (1, 64, 256)}
+    yield several("| tick with a null step, (a), at 1, 64, 256 seats | – | – | {t1}, {t64}, {t256} µs * |", 1,
+                  **ticks("device_graphs"))
+    yield several("| the same, (c) | – | – | {t1}, {t64}, {t256} µs * |", 1, **ticks("host"))
+
+
+def hogs_rows():
+    for text, placement, key, digits in (
+            ("| tokens/s beside 16 and 64 hogs on 16 cores over those alone, of 8 requests/s, arrivals and drain: device | "
+             "≥ 0.97 | {first}, – | {n16}, {n64} * |", "device", "kept", 3),
+            ("| the same: host | – | {first}, – | {n16}, {n64} * | | the same |\n| P99 TPOT", "host", "kept", 3),
+            ("beside them, × isolation: device | – | {first}, – | {n16}, {n64} * |", "device", "tpot_p99_ms_ratio", 2),
+            ("| the same: host | – | {first}, – | {n16}, {n64} * | | the same |\n\nWhat these figures say", "host", "tpot_p99_ms_ratio", 2)):
+        yield Claim(text, {"first": fixed(gpu.beside_hogs(FIRST, placement, 16, key)),
+                           "n16": fixed(gpu.beside_hogs(LATER, placement, 16, key), digits),
+                           "n64": fixed(gpu.beside_hogs(LATER, placement, 64, key), digits)})
+
+
+def prose():
+    yield Claim("P99 TPOT of the scheduler on a host thread is {h} times that alone; of the scheduler on the device, "
+                "{d} times. All requests were answered in both", {
+                    "h": fixed(gpu.beside_hogs(LATER, "host", 64, "tpot_p99_ms_ratio"), 1),
+                    "d": fixed(gpu.beside_hogs(LATER, "device", 64, "tpot_p99_ms_ratio"))})
+    yield several("the load client, which shared the cores ({d} and {h} times)", 2,
+                  d=gpu.beside_hogs(LATER, "device", 64, "ttft_p99_ms_ratio"),
+                  h=gpu.beside_hogs(LATER, "host", 64, "ttft_p99_ms_ratio"))
+    access = gpu.of(NOW, "micro")["access_ns"]
+    yield Claim("A tick first cost {t64} ms at 64 seats and {t256} ms at 256", {
+        "t64": fixed(gpu.tick(TICK, "device_graphs", 64) / 1e3), "t256": fixed(gpu.tick(TICK, "device_graphs", 256) / 1e3, 1)})
+    yield Claim("host memory is a trip of {load} µs, each fence {fence} µs, each word of device memory {device} µs",
+                {"load": fixed(access["host_load"] / 1e3, 1), "fence": fixed(access["system_fence"] / 1e3, 1),
+                 "device": fixed(access["device_load"] / 1e3)})
+    yield several("takes the general way: {t64} ms at 64 seats, {t256} ms at 256 (P99 of those rows)", 2,
+                  t64=gpu.tick(LATER, "device_graphs", 64, "p99") / 1e3,
+                  t256=gpu.tick(LATER, "device_graphs", 256, "p99") / 1e3)
+    yield Claim("Llama-3-8B's steps of 9 ms at batch 64 still pay {loss} %",
+                {"loss": fixed((gpu.makespan(LATER, "llama3-8b", 64) - 1) * 100, 1)})
+    mma, wgmma = gpu.prefill(NOW, "mma"), gpu.prefill(NOW, "wgmma")
+    yield Claim("are {times} times as fast as by `mma` in prefill of 4,096 rows, and faster from batch 16 on in decode",
+                {"times": fixed(mma["ms"] / wgmma["ms"], 1)})
+    yield Claim("at batches 1 and 4 they are {slower} % slower: {share} of the bandwidth at batch 1", {
+        "slower": fixed((gpu.steps(NOW, LLAMA, "decode", "batch", 1)["wgmma"]["ms"]
+                         / gpu.steps(NOW, LLAMA, "decode", "batch", 1)["mma"]["ms"] - 1) * 100, 0),
+        "share": fixed(gpu.bandwidth(NOW, LLAMA, "wgmma"))})
+    workers, engines = gpu.rotation(NOW)
+    yield several("Copies by the GPU's threads reach {share} of the copy engines' duplex rate", 2, share=workers / engines)
+
+
+def targets():
+    yield compared("Llama-3-8B shape, decode at batch 1, of the bandwidth of the GPU's memory | ≥ 0.80", 3,
+                   lambda c: gpu.bandwidth(c, LLAMA), "**not met** |")
+    yield compared("Qwen3-32B shape, the same | ≥ 0.80", 3, lambda c: gpu.bandwidth(c, QWEN), "met |")
+    yield compared("Qwen3-30B-A3B shape, the same | ≥ 0.80", 3, lambda c: gpu.bandwidth(c, MOE), "**not met** |")
+    yield over_torch()
+    yield prefill_row()
+    yield from latencies()
+    yield rotation_row()
+    yield beside_rotation_row()
+    yield Claim("Qwen3-32B shape at batch 16 | ≤ 1.00 | {first} | {now} * | met |",
+                both(3, gpu.makespan(FIRST, "qwen3-32b", 16), gpu.makespan(LATER, "qwen3-32b", 16)))
+    yield several("| the same, Llama-3-8B shape at batch 64 | ≤ 1.00 | – | {now} * | **not met** |", 3,
+                  now=gpu.makespan(LATER, "llama3-8b", 64))
+    yield from hogs_rows()
+
+
+def settings():
+    """Numbers of the section that are no measurements."""
+    yield Claim("On one H100 (SXM, 80 GB, driver 580.159.04, 16 host cores)", {})
+    yield Claim("at 6d1e2cc;", {})
+    yield Claim("the multiprocessor that the scheduler holds while it waits: 0.76 %", {})  # one of 132
+    yield Claim("a scan is the mean of 64", {})
+    yield checks_passed()
+
+
+def account_rows():
+    """The account's table of whole steps, by wgmma."""
+    def step(kind, key, value):
+        return [gpu.steps(commit, LLAMA, kind, key, value) for commit in (FIRST, NOW)]
+
+    for batch in (1, 4, 16, 64, 128, 256):
+        before, after = step("decode", "batch", batch)
+        of_mma = " (mma {bm})", " (mma {am})"
+        with_mma = batch in (1, 4)
+        figures = {"b": before["wgmma"]["ms"], "a": after["wgmma"]["ms"], "r": after["wgmma"]["roofline_ms"]}
+        if with_mma:
+            figures |= {"bm": before["mma"]["ms"], "am": after["mma"]["ms"]}
+        yield several(f"| decode, {batch} row{'s' if batch > 1 else ''} | {{b}}{of_mma[0] if with_mma else ''} | "
+                      f"{{a}}{of_mma[1] if with_mma else ''} | {{r}} |", 2, **figures)
+    for rows in (128, 512, 1024, 4096):
+        before, after = (found["wgmma"] for found in step("prefill", "rows", rows))
+        goal = "| 120.4 (475) |" if rows == 4096 else "| |"
+        yield Claim(f"| prefill, {rows} rows | {{b}} ({{bt}}{' TFLOP/s' if rows == 128 else ''}) | {{a}} ({{at}}) {goal}",
+                    named(2, b=before["ms"], a=after["ms"]) | named(0, bt=before["tflops"], at=after["tflops"]))
+
+
+def readme():
+    mma, wgmma = gpu.bandwidth(NOW, LLAMA, "mma"), gpu.bandwidth(NOW, LLAMA, "wgmma")
+    yield several("decodes at {mma} of the memory's bandwidth at batch 1 by `mma`, at {wgmma} by `wgmma`", 2, mma=mma,
+                  wgmma=wgmma)
+    faster = [gpu.torch_over_ours(NOW, batch) for batch in (1, 4, 16, 64)]
+    yield several("the faster way of each batch is {least} to {most} times as fast as PyTorch with CUDA graphs from 1 to 64, "
+                  "and {large} times at 256", 2, least=min(faster), most=max(faster), large=gpu.torch_over_ours(NOW, 256))
+    yield several("prefill of 4,096 rows reaches {ours} TFLOP/s, PyTorch {theirs}", 0, ours=gpu.prefill(NOW)["tflops"],
+                  theirs=gpu.torch_prefill_tflops(4096))
+    yield several("Beside four hogs a core on 16 cores, at 8 requests/s, P99 TPOT is {device} times that alone with the "
+                  "scheduler on the device, {host} times with it on a host thread", 2,
+                  **{side: gpu.beside_hogs(LATER, side, 64, "tpot_p99_ms_ratio") for side in ("device", "host")})
+    yield several("makespan is {qwen} times the host's for a Qwen3-32B shape at batch 16 and {llama} times for Llama-3-8B "
+                  "at 64", 3, qwen=gpu.makespan(LATER, "qwen3-32b", 16), llama=gpu.makespan(LATER, "llama3-8b", 64))
+    workers, engines = gpu.rotation(NOW)
+    yield several("Rotation by the GPU's threads moves {workers} GB/s both ways, the copy engines {engines}", 0,
+                  workers=workers, engines=engines)
+
+
+README = list(readme())
+GPU = Document("docs/gpu.md", [*targets(), *prose(), *settings()], ("## What was measured",))
+ACCOUNT = Document("docs/gpu-account.md", list(account_rows()), ("## Whole steps",))
