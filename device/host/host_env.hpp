@@ -29,6 +29,9 @@ struct HostEnv : ReadsAlone, SeatsAlone {
   }
 };
 
+/// What ended a wait.
+enum class WaitEnd : uint8_t { kDoorbell, kWoken, kTimeRanOut };
+
 /// Waits until a doorbell wants an answer, for at most kSleepNs: first by looking, then asleep. The
 /// heartbeat moves once per tick, so this bounds its period too.
 class IdleWait {
@@ -40,24 +43,30 @@ class IdleWait {
   /// While copies between the tiers are under way: about the time of one.
   static constexpr uint64_t kCopySleepNs = 100 * 1000;
 
-  static void wait(Scheduler& s) {
+  /// idle_ns: the longest sleep without work.
+  static WaitEnd wait(Scheduler& s, uint64_t idle_ns = kSleepNs) {
     const uint64_t start_ns = monotonic_ns();
     while (monotonic_ns() - start_ns < kSpinNs)
-      if (doorbell_pending(s)) return;
+      if (doorbell_pending(s)) return WaitEnd::kDoorbell;
     sac_device_line* line = s.ring.device;
     const uint32_t kick = load_acquire(&s.ring.wake->device_kick);
     store_relaxed(&line->sleeping, 1u);
     // SYNC: with a frontend, which rings, fences, and then reads `sleeping`: either it sees that we
     // sleep and kicks, or we see its doorbell here.
     fence_seq_cst();
-    if (!doorbell_pending(s)) futex_wait(&s.ring.wake->device_kick, kick, longest_ns(s));
+    WaitEnd end = WaitEnd::kDoorbell;
+    if (!doorbell_pending(s)) {
+      const bool ran_out = futex_wait(&s.ring.wake->device_kick, kick, longest_ns(s, idle_ns));
+      end = ran_out ? WaitEnd::kTimeRanOut : WaitEnd::kWoken;
+    }
     store_relaxed(&line->sleeping, 0u);
+    return end;
   }
 
  private:
-  static uint64_t longest_ns(const Scheduler& s) {
+  static uint64_t longest_ns(const Scheduler& s, uint64_t idle_ns) {
     if (!s.copies.idle()) return kCopySleepNs;
-    return s.has_work() ? kStalledSleepNs : kSleepNs;
+    return s.has_work() ? kStalledSleepNs : idle_ns;
   }
 };
 

@@ -1,9 +1,11 @@
 // A frontend and the device loop on two threads, over one region, as in two processes. Built with
-// TSan in CI. What is timed here is only that nothing sleeps through a wake-up: bounds are seconds.
+// TSan in CI. No result hangs on how fast the machine is: sleeps that a wake-up has to end are far
+// longer than a test, and those whose time ran out are counted.
 #include <doctest/doctest.h>
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <thread>
 
 #include "host/host_env.hpp"
@@ -12,65 +14,94 @@
 namespace saccade::test {
 namespace {
 
-/// The loop of sac_device_run, on a thread of its own.
+/// Of sleeps that somebody has to end: only what was lost lets one run out.
+constexpr uint64_t kLostNs = 60ull * 1000 * 1000 * 1000;
+
+/// Looks until it holds, for a minute at most.
+template <class Holds>
+bool eventually(Holds holds) {
+  const uint64_t start_ns = monotonic_ns();
+  while (!holds()) {
+    if (monotonic_ns() - start_ns > kLostNs) return false;
+    std::this_thread::sleep_for(std::chrono::microseconds(100));
+  }
+  return true;
+}
+
+/// The loop of sac_device_run, on a thread of its own; without work it sleeps until it is woken.
 class DeviceThread {
  public:
-  DeviceThread(TestRing& ring, const DeviceShape& shape) : device_(ring, shape) {
+  DeviceThread(TestRing& ring, const DeviceShape& shape) : ring_(ring), device_(ring, shape) {
     thread_ = std::thread([this] { loop(); });
   }
   ~DeviceThread() { stop(); }
   void stop() {
+    if (!thread_.joinable()) return;
     stop_.store(true, std::memory_order_relaxed);
-    if (thread_.joinable()) thread_.join();
+    while (!ended_.load(std::memory_order_relaxed)) {
+      __atomic_fetch_add(&ring_.view.wake->device_kick, 1u, __ATOMIC_RELAXED);
+      futex_wake(&ring_.view.wake->device_kick);
+      std::this_thread::yield();
+    }
+    thread_.join();
   }
   /// Once stopped.
   const TestDevice& device() const { return device_; }
+  /// Once stopped: sleeps without work that nobody ended.
+  uint32_t slept_through() const { return slept_through_; }
 
  private:
   void loop() {
     HostEnv<true> env{device_.s.ring};
-    while (!stop_.load(std::memory_order_relaxed))
-      if (tick(device_.s, device_.step, env) == 0) IdleWait::wait(device_.s);
+    while (!stop_.load(std::memory_order_relaxed)) {
+      if (tick(device_.s, device_.step, env) != 0) continue;
+      const bool idle = device_.idle();
+      const WaitEnd end = IdleWait::wait(device_.s, kLostNs);
+      slept_through_ += idle && end == WaitEnd::kTimeRanOut ? 1 : 0;
+    }
+    ended_.store(true, std::memory_order_relaxed);
   }
 
+  TestRing& ring_;
   TestDevice device_;
+  uint32_t slept_through_ = 0;
   std::atomic<bool> stop_{false};
+  std::atomic<bool> ended_{false};
   std::thread thread_;
 };
 
-/// Sleeps until the device publishes, as a token reader does when nothing is new.
-void wait_publish(TestRing& ring, TestFrontend& front, uint32_t seen) {
+/// Sleeps until the device publishes, as a token reader does when nothing is new. Whether it had to
+/// be woken and was not.
+bool wait_publish(TestRing& ring, TestFrontend& front, uint32_t seen) {
   store_relaxed(&front.line()->waiting, 1u);
   // SYNC: with notify_publish, which counts, fences, and reads `waiting`.
   fence_seq_cst();
-  if (load_acquire(&ring.view.device->publish_count) == seen)
-    futex_wait(&ring.view.device->publish_count, seen, 2'000'000'000);
+  bool ran_out = false;
+  if (load_acquire(&ring.view.device->publish_count) == seen) {
+    ran_out = futex_wait(&ring.view.device->publish_count, seen, kLostNs);
+  }
   store_relaxed(&front.line()->waiting, 0u);
+  return ran_out;
 }
 
-/// Reads a request to its end, asleep while nothing is new. Returns how often the sleep ran out.
-uint32_t read_to_end(TestRing& ring, TestFrontend& front, Ticket& t) {
-  uint32_t timeouts = 0;
-  while (!t.complete() && timeouts < 5) {
+/// Reads a request to its end, asleep while nothing is new. False: a sleep ran out.
+bool read_to_end(TestRing& ring, TestFrontend& front, Ticket& t) {
+  while (!t.complete()) {
     const uint32_t seen = load_acquire(&ring.view.device->publish_count);
     const size_t before = t.words.size();
     const uint32_t state = t.state;
     front.read(t);
     if (t.words.size() != before || t.state != state) continue;
-    const uint64_t start = monotonic_ns();
-    wait_publish(ring, front, seen);
+    if (wait_publish(ring, front, seen)) return false;
     front.beat();
-    if (monotonic_ns() - start > 1'900'000'000) ++timeouts;
   }
-  return timeouts;
+  return true;
 }
 
 void join_and_wait(TestFrontend& front) {
   front.join();
   front.kick();
-  for (int i = 0; i < 5000 && !front.acked(); ++i)
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  REQUIRE(front.acked());
+  REQUIRE(eventually([&] { return front.acked(); }));
 }
 
 TEST_CASE("requests one by one: the device sleeps between them, the reader sleeps for each token") {
@@ -79,27 +110,18 @@ TEST_CASE("requests one by one: the device sleeps between them, the reader sleep
   DeviceThread device(ring, shape);
   TestFrontend front(ring, 0);
   join_and_wait(front);
-  std::vector<uint64_t> woken_ns;  // from ringing a sleeping device to the whole answer
   for (uint32_t i = 0; i < 200; ++i) {
-    // Every fourth time the device is given the time to fall asleep.
-    if (i % 4 == 0)
-      for (int k = 0; k < 100 && load_relaxed(&ring.view.device->sleeping) == 0; ++k)
-        std::this_thread::sleep_for(std::chrono::microseconds(100));
-    const bool asleep = load_relaxed(&ring.view.device->sleeping) != 0;
-    const uint64_t start = monotonic_ns();
+    // Every fourth time the device has fallen asleep. A kick that is lost leaves it there.
+    if (i % 4 == 0) {
+      REQUIRE(eventually([&] { return load_relaxed(&ring.view.device->sleeping) != 0; }));
+    }
     Ticket t = front.submit(ask_of(1 + i % 20, 1 + i % 30, i));
     front.kick();
-    CHECK(read_to_end(ring, front, t) == 0);
-    const uint64_t took_ns = monotonic_ns() - start;
-    CHECK(took_ns < 5'000'000'000);
-    if (asleep) woken_ns.push_back(took_ns);
+    REQUIRE(read_to_end(ring, front, t));
     CHECK(t.words == expect(t.ask, shape).words);
   }
-  // A kick that is lost costs the rest of the device's sleep. The median forgives a busy machine.
-  REQUIRE(woken_ns.size() > 10);
-  std::sort(woken_ns.begin(), woken_ns.end());
-  CHECK(woken_ns[woken_ns.size() / 2] < IdleWait::kSleepNs / 2);
   device.stop();
+  CHECK(device.slept_through() == 0);
   CHECK(check_invariants(device.device().s) == nullptr);
 }
 
@@ -108,6 +130,7 @@ void live(TestRing& ring, uint32_t index, uint32_t count, const DeviceShape& sha
           std::atomic<uint32_t>& wrong) {
   TestFrontend front(ring, index);
   front.join();
+  front.kick();
   while (!front.acked()) std::this_thread::yield();
   std::vector<Ticket> open;
   for (uint32_t submitted = 0; submitted < count || !open.empty();) {
@@ -145,26 +168,29 @@ TEST_CASE("three frontends at once, under pressure, and each gets its own tokens
   for (std::thread& t : threads) t.join();
   CHECK(wrong == 0);
   // One more tick after the last end retires its seat.
-  for (int i = 0; i < 5000 && load_relaxed(&ring.view.stats->blocks_used) != 0; ++i)
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  CHECK(eventually([&] { return load_relaxed(&ring.view.stats->blocks_used) == 0; }));
   device.stop();
+  CHECK(device.slept_through() == 0);
   CHECK(check_invariants(device.device().s) == nullptr);
   CHECK(device.device().idle());
 }
 
-TEST_CASE("an idle device uses next to no processor, and its heart beats") {
+TEST_CASE("an idle device sleeps out its time after each tick, and its heart beats at each") {
   TestRing ring(RingShape{});
-  DeviceThread device(ring, {});
-  std::this_thread::sleep_for(std::chrono::milliseconds(50));
-  timespec before, after;
-  const uint64_t beats = load_relaxed(&ring.view.device->heartbeat);
-  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &before);
-  std::this_thread::sleep_for(std::chrono::milliseconds(500));
-  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &after);
-  const double used_ms = static_cast<double>(after.tv_sec - before.tv_sec) * 1e3 +
-                         static_cast<double>(after.tv_nsec - before.tv_nsec) / 1e6;
-  CHECK(used_ms < 100);
-  CHECK(load_relaxed(&ring.view.device->heartbeat) > beats);
+  TestDevice device(ring, {});
+  HostEnv<true> env{device.s.ring};
+  for (uint32_t i = 0; i < 5; ++i) {
+    const uint64_t beats = load_relaxed(&ring.view.device->heartbeat);
+    CHECK(tick(device.s, device.step, env) == 0);
+    CHECK(load_relaxed(&ring.view.device->heartbeat) > beats);
+    CHECK(IdleWait::wait(device.s) == WaitEnd::kTimeRanOut);
+  }
+}
+
+TEST_CASE("a doorbell is not slept on") {
+  Bench b;
+  b.front.submit(ask_of(4, 2));
+  CHECK(IdleWait::wait(b.device.s, kLostNs) == WaitEnd::kDoorbell);
 }
 
 }  // namespace
