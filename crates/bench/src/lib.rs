@@ -1,27 +1,32 @@
 //! The commands of `saccade bench`: load on a server, load beside neighbours, load against a
-//! victim, and the parts of an engine that its host slows down.
+//! victim, the parts of an engine that its host slows down, and the pages of their results.
 
 pub mod attack;
 pub mod interference;
 pub mod micro;
 pub mod neighbours;
+mod output;
+pub mod page;
 mod prompt_flags;
 pub mod serve;
+mod tls_flags;
 
 use std::process::ExitCode;
 
 /// What to measure.
 #[derive(Debug, clap::Subcommand)]
 pub enum Command {
-    /// Load on one OpenAI-compatible server: latency percentiles, goodput, saturation
+    /// Send a load to one OpenAI-compatible server: latency percentiles, goodput, saturation
     Serve(Box<serve::Args>),
-    /// The same load in isolation and beside neighbours, on one or several servers, interleaved
+    /// Send the same load with and without neighbours on the host, to one or more servers in turn
     Interference(Box<interference::Args>),
-    /// Attackers with long prompts against a victim, by number of cores
+    /// Send long prompts beside short ones, and vary the number of cores of the server
     Attack(Box<attack::Args>),
-    /// Tokenization share, broadcast per step, stragglers at barriers
+    /// Measure single parts: tokenization, the broadcast of a step, stragglers at barriers
     Micro(Box<micro::Args>),
-    /// What the other commands start themselves: a neighbour, or the keeper of a server
+    /// Draw the page of a result from its JSON
+    Page(Box<page::Args>),
+    /// Run a neighbour or keep a server; the other commands start it themselves
     #[command(hide = true)]
     Neighbour(Box<neighbours::Args>),
 }
@@ -36,6 +41,7 @@ pub fn run(command: &Command) -> anyhow::Result<ExitCode> {
         Command::Interference(args) => interference::run(args),
         Command::Attack(args) => attack::run(args),
         Command::Micro(args) => micro::run(args),
+        Command::Page(args) => page::run(args),
         Command::Neighbour(args) => neighbours::run(args),
     }
 }

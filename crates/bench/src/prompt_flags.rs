@@ -5,10 +5,10 @@ use saccade_load::Workload;
 /// What prompts of a workload look like, wherever they come from.
 #[derive(Debug, Clone, clap::Args)]
 pub struct PromptFlags {
-    /// Leave out prompts of files above so many tokens, at four bytes a token
+    /// Leave out prompts of files longer than this, at four bytes a token
     #[arg(long, value_name = "N")]
     max_prompt_tokens: Option<u32>,
-    /// Send generated prompts as token ids below this, for exact lengths without a tokenizer
+    /// Send generated prompts as token ids below N: exact lengths without a tokenizer
     #[arg(long, value_name = "N")]
     vocab: Option<u32>,
 }

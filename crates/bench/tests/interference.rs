@@ -56,13 +56,15 @@ fn two_servers_side_by_side() {
     let mut words = vec!["interference", "--server", &servers[0], "--server", &servers[1]];
     words.extend(["--neighbour", "cpu", "--neighbour-threads", "1", "--repeats", "2"]);
     words.extend(["--placement", "nice=19", "--json", &json_file, "--html", &html]);
+    // On a busy machine the client may be late; that is tested by itself.
+    words.extend(["--client-tolerance", "1000"]);
     words.extend(["--raw-dir", &raw]);
     words.extend(SMALL);
     let output = tool(&words).output().unwrap();
     assert!(output.status.success(), "{}", text(&output));
 
     let record = json(&json_file);
-    assert_eq!(record["schema"], "saccade.bench-interference.v1");
+    assert_eq!(record["schema"], "saccade.bench-interference.v2");
     assert_eq!(cells(&record).len(), 2 * 2 * 2);
     for repeat in cells(&record).chunks(4) {
         let combinations: HashSet<_> =
@@ -108,7 +110,8 @@ fn check_comparisons(record: &Value) {
             cell.unwrap()["summary"].pointer(path).unwrap().as_f64().unwrap()
         };
         for (name, path) in [
-            ("retention_tokens", "/output_tokens_per_s"),
+            ("retention_tokens", "/achieved_tokens_per_s"),
+            ("retention_requests", "/achieved_rps"),
             ("inflation_ttft_p99", "/from_intended/ttft_ms/p99"),
             ("inflation_tpot_p50", "/tpot_ms/p50"),
         ] {
@@ -163,7 +166,8 @@ fn mistakes_are_named_before_anything_runs() {
         (vec!["--server", url, "--neighbour", "cpu", "--placement", "cores=8191"], "8191"),
         (vec!["--server", url, "--neighbour", "cpu", "--settle=-1"], "--settle"),
         (vec!["--server", url, "--neighbour", "cpu"], "connect"),
-        (vec!["--server", url, "--start", "s=exit 7", "--neighbour", "cpu"], "has ended"),
+        (vec!["--server", url, "--start", "s=exit 7", "--neighbour", "cpu"], "exit status: 7"),
+        (vec!["--server", url, "--neighbour", "cpu", "--html", "/nowhere/x"], "--html"),
     ] {
         let folder = Folder::new("mistakes");
         let words: Vec<&str> = ["interference"].into_iter().chain(words).collect();
@@ -180,6 +184,91 @@ impl Drop for Process {
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
+}
+
+/// Two servers in turns; one of them exits at its start.
+#[test]
+fn a_server_that_does_not_start_fails_its_cells_and_no_others() {
+    let folder = Folder::new("no-start");
+    let ports = [free_port(), free_port()];
+    let urls = [
+        format!("good=http://127.0.0.1:{}", ports[0]),
+        format!("bad=http://127.0.0.1:{}", ports[1]),
+    ];
+    let starts = [
+        format!("good={}", mock_command(ports[0], QUICK)),
+        "bad=echo tried >> tries; echo no room for the model >&2; exit 3".to_owned(),
+    ];
+    let json_file = folder.path("r.json");
+    let mut words = vec!["interference", "--server", &urls[0], "--server", &urls[1]];
+    words.extend(["--start", &starts[0], "--start", &starts[1], "--neighbour", "cpu"]);
+    words.extend(["--neighbour-threads", "1", "--repeats", "2", "--json", &json_file]);
+    words.extend(["--prime-requests", "1", "--client-tolerance", "1000"]);
+    words.extend(SMALL);
+    let output = tool(&words).current_dir(&folder.0).output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{}", text(&output));
+    let record = json(&json_file);
+    for cell in cells(&record) {
+        let error = cell["error"].as_str();
+        if cell["server"] == "good" {
+            assert_eq!(error, None, "{cell}");
+        } else {
+            let error = error.expect("it cannot be measured");
+            assert!(error.contains("exit status: 3"), "{error}");
+            assert!(
+                error.contains("no room for the model") && !error.contains("SIGKILL"),
+                "{error}"
+            );
+        }
+    }
+    let kept =
+        record["comparisons"].as_array().unwrap().iter().map(|c| c["retention_tokens"].is_object());
+    assert_eq!(kept.collect::<Vec<_>>(), [true, false]);
+    let tries = std::fs::read_to_string(folder.path("tries")).unwrap();
+    assert_eq!(tries.lines().count(), 1, "a start that failed is not tried again");
+}
+
+/// The server writes a file when it is asked to end, and takes a while over it: a shell between the
+/// tool and the server does not keep that from happening.
+#[test]
+fn a_started_server_is_asked_to_end_before_it_is_killed() {
+    let folder = Folder::new("asked");
+    let port = free_port();
+    let url = format!("s=http://127.0.0.1:{port}");
+    let mock = mock_command(port, QUICK).replace(" exec ", " ");
+    let clean_up = "trap 'sleep 0.3; echo done > cleaned; exit 0' TERM";
+    let start = format!("s=({clean_up}; ({mock}) & wait); true");
+    let json_file = folder.path("r.json");
+    let mut words = vec!["interference", "--server", &url, "--start", &start, "--neighbour", "cpu"];
+    words.extend(["--neighbour-threads", "1", "--repeats", "1", "--json", &json_file]);
+    words.extend(SMALL);
+    let output = tool(&words).current_dir(&folder.0).output().unwrap();
+    assert!(output.status.success(), "{}", text(&output));
+    let cleaned = std::fs::read_to_string(folder.path("cleaned")).unwrap_or_default();
+    assert_eq!(cleaned, "done\n");
+    assert!(std::net::TcpStream::connect(("127.0.0.1", port)).is_err(), "{port} still listens");
+}
+
+/// A tolerance that no client can keep.
+#[test]
+fn cells_of_a_late_client_are_left_out_of_the_results() {
+    let folder = Folder::new("late");
+    let server = mock(r#"{"ttft": "constant:1ms", "itl": "constant:1us"}"#);
+    let url = format!("s=http://{}", server.address());
+    let json_file = folder.path("r.json");
+    let mut words = vec!["interference", "--server", &url, "--neighbour", "cpu", "--repeats", "1"];
+    words.extend(["--neighbour-threads", "1", "--json", &json_file, "--client-priority", "normal"]);
+    // More arrivals at once than the client may have in flight.
+    words.extend(["--request-rate", "100000", "--num-prompts", "5000", "--num-warmups", "0"]);
+    words.extend(["--random-input-len", "4", "--random-output-len", "1", "--settle", "0"]);
+    let output = tool(&words).output().unwrap();
+    assert!(output.status.success(), "{}", text(&output));
+    let record = json(&json_file);
+    assert!(cells(&record).iter().all(|cell| cell["distrust"] != Value::Array(vec![])), "{record}");
+    let comparison = &record["comparisons"][0];
+    assert!(comparison["retention_tokens"].is_null(), "{comparison}");
+    assert_eq!(comparison["untrusted_cells"], 2);
+    assert!(text(&output).contains("2 cells left out"), "{}", text(&output));
 }
 
 /// One server that runs already (and is paused), one that is started, one hog; then kill -9.

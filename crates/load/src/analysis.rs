@@ -6,6 +6,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::nan_as_null;
+
 /// The share of the offered load that a serviceable rate achieves (appendix C).
 pub const SERVICEABLE_SHARE: f64 = 0.95;
 
@@ -18,8 +20,10 @@ pub const BLINK_RATES: [f64; 13] =
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Level {
     /// Requests per second that arrived.
+    #[serde(with = "nan_as_null")]
     pub offered_rps: f64,
     /// Requests per second that were answered.
+    #[serde(with = "nan_as_null")]
     pub achieved_rps: f64,
 }
 

@@ -12,7 +12,7 @@ use crate::spec::MAX_SECONDS;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "process", rename_all = "snake_case")]
 pub enum Arrival {
-    /// So many requests at all times: the next is sent when one ends.
+    /// The same number of requests at all times: the next is sent when one ends.
     Closed {
         /// Requests in flight.
         concurrency: usize,
@@ -84,7 +84,7 @@ impl Arrival {
         }
     }
 
-    /// The intended times of an open loop in seconds, for those that plan without sending.
+    /// The intended times of an open loop in seconds, for planning without sending.
     ///
     /// # Errors
     /// For bounds, as a run would; and for a closed loop, whose times its answers decide.

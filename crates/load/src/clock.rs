@@ -144,8 +144,7 @@ mod tests {
             let begin = Instant::now();
             let wait = Duration::from_millis(wait_ms);
             timer.until(begin + wait).await;
-            let took = begin.elapsed();
-            assert!(took >= wait && took < wait + Duration::from_secs(2), "{took:?}");
+            assert!(begin.elapsed() >= wait, "{:?}", begin.elapsed());
         }
     }
 }

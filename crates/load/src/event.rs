@@ -5,6 +5,8 @@ use std::borrow::Cow;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
+use crate::Outcome;
+
 /// What an event says.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Event {
@@ -83,19 +85,21 @@ impl Choice<'_> {
 }
 
 impl Event {
-    /// Reads the data of an event. The error is what the server says went wrong, or what is wrong
-    /// with the event.
-    pub(crate) fn parse(name: &[u8], data: &[u8]) -> Result<Event, String> {
+    /// Reads the data of an event. The error is what the server says went wrong
+    /// ([`Outcome::ErrorEvent`]), or what is wrong with the event ([`Outcome::Broken`]).
+    pub(crate) fn parse(name: &[u8], data: &[u8]) -> Result<Event, Outcome> {
+        let said = |words: String| Err(Outcome::ErrorEvent(words));
         if name == b"error" {
-            return Err(excerpt(data));
+            return said(message_in(data));
         }
-        let chunk: Chunk = serde_json::from_slice(data)
-            .map_err(|e| format!("an event is not a completion ({e}): {}", excerpt(data)))?;
+        let chunk: Chunk = serde_json::from_slice(data).map_err(|e| {
+            Outcome::Broken(format!("an event is not a completion ({e}): {}", excerpt(data)))
+        })?;
         if chunk.error.is_some() {
-            return Err(excerpt(data));
+            return said(message_in(data));
         }
         if chunk.object.as_deref() == Some("error") {
-            return Err(chunk.message.map_or_else(|| excerpt(data), Cow::into_owned));
+            return said(chunk.message.map_or_else(|| excerpt(data), Cow::into_owned));
         }
         let choices = chunk.choices.unwrap_or_default();
         let (prompt_tokens, output_tokens) =
@@ -108,6 +112,14 @@ impl Event {
             output_tokens,
         })
     }
+}
+
+/// The message within an error's JSON, in the forms that servers give it; else all of it.
+pub(crate) fn message_in(data: &[u8]) -> String {
+    let parsed: serde_json::Value = serde_json::from_slice(data).unwrap_or_default();
+    let places = [&parsed["error"]["message"], &parsed["error"], &parsed["message"]];
+    let message = places.into_iter().find_map(|place| place.as_str());
+    excerpt(message.map_or(data, str::as_bytes))
 }
 
 /// The beginning of a server's words, for people.
@@ -172,7 +184,11 @@ mod tests {
         ];
         for (name, data, word) in wrong {
             let error = Event::parse(name, data).expect_err("an error");
-            assert!(error.contains(word), "{error}");
+            let (Outcome::ErrorEvent(words) | Outcome::Broken(words)) = &error else {
+                panic!("{error:?}");
+            };
+            assert!(words.contains(word), "{words}");
+            assert_eq!(matches!(error, Outcome::ErrorEvent(_)), word == "no room", "{words}");
         }
     }
 }

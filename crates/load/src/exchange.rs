@@ -11,7 +11,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::clock::Epoch;
-use crate::event::{Event, excerpt};
+use crate::event::{Event, message_in};
 use crate::http::{Answer, Client, chain, read_up_to};
 use crate::sse::Parser;
 use crate::{Outcome, RequestRecord, TokenSource};
@@ -37,19 +37,12 @@ pub(crate) struct Order {
     pub max_tokens: u32,
 }
 
-/// A record, and what the server said when it refused.
-#[derive(Debug)]
-pub(crate) struct Done {
-    pub record: RequestRecord,
-    pub refusal: Option<String>,
-}
-
 /// Sends a request and reads its stream. It ends with the answer, its time-out, or `cut`.
 pub(crate) async fn exchange(
     shared: Arc<Shared>,
     order: Order,
     mut cut: watch::Receiver<bool>,
-) -> Done {
+) -> RequestRecord {
     let sent_s = shared.epoch.elapsed_s();
     let mut seen = Seen::default();
     let deadline = Instant::now() + shared.timeout;
@@ -62,8 +55,7 @@ pub(crate) async fn exchange(
         _ = cut.wait_for(|cut| *cut) => Outcome::Cut,
     };
     let end_s = seen.end_s.unwrap_or_else(|| shared.epoch.elapsed_s());
-    let refusal = seen.refusal.take();
-    Done { record: seen.record(&order, sent_s, end_s, outcome), refusal }
+    seen.record(&order, sent_s, end_s, outcome)
 }
 
 /// What has been seen of an answer: it outlives the future that is cut.
@@ -92,7 +84,7 @@ impl Seen {
         if !status.is_success() {
             self.end_s = Some(shared.epoch.elapsed_s());
             if let Ok(text) = read_up_to(response.into_body(), MAX_REFUSAL_BYTES).await {
-                self.refusal = Some(format!("HTTP {}: {}", status.as_u16(), excerpt(&text)));
+                self.refusal = Some(message_in(&text));
             }
             return Err(Outcome::HttpStatus(status.as_u16()));
         }
@@ -124,7 +116,7 @@ impl Seen {
                     result = self.event(name, data, now_s);
                 }
             });
-            result.map_err(Outcome::Broken)?;
+            result?;
             fed.map_err(|_| Outcome::Broken("an event without an end".into()))?;
         }
         let now_s = epoch.elapsed_s();
@@ -134,7 +126,7 @@ impl Seen {
                 result = self.event(name, data, now_s);
             }
         });
-        result.map_err(Outcome::Broken)?;
+        result?;
         self.end_s.get_or_insert(now_s);
         if self.done || self.finished {
             return Ok(());
@@ -142,7 +134,7 @@ impl Seen {
         Err(Outcome::Broken("the stream ended without [DONE] or a finish_reason".into()))
     }
 
-    fn event(&mut self, name: &[u8], data: &[u8], now_s: f64) -> Result<(), String> {
+    fn event(&mut self, name: &[u8], data: &[u8], now_s: f64) -> Result<(), Outcome> {
         if data == b"[DONE]" {
             self.done = true;
             self.end_s.get_or_insert(now_s);
@@ -185,9 +177,10 @@ impl Seen {
             output_tokens,
             token_source,
             outcome,
+            reason: self.refusal.filter(|words| !words.is_empty()),
         }
     }
 }
 
-/// So much of a refusal is read: its beginning says why.
+/// Bytes of a refusal that are read: its beginning says why.
 const MAX_REFUSAL_BYTES: usize = 4096;

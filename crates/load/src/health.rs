@@ -10,7 +10,7 @@ use crate::{ClientHealth, Distribution, LoadError, RequestRecord};
 
 /// Between two readings of the event loop's lag.
 const LAG_PERIOD: Duration = Duration::from_millis(10);
-/// Readings kept; when they are full, every second is dropped and half as many are taken.
+/// Readings kept; when they are full, every other one is dropped and half as many are taken.
 const MAX_LAGS: usize = 1 << 20;
 
 /// From here on the client is named in a warning.
@@ -32,7 +32,7 @@ pub(crate) struct Watch {
 #[derive(Debug, Default)]
 struct Lags {
     seconds: Vec<f64>,
-    /// Of so many readings one is kept, as a power of two.
+    /// One reading in 2^this is kept.
     stride_log2: u32,
     readings: u64,
 }

@@ -5,9 +5,9 @@
 //! percentiles, throughput and goodput; [`analysis`] reads several runs at different rates.
 //!
 //! Open-loop arrivals are sent at their intended times whatever the server does, and latencies are
-//! counted from the *intended* time: a server that stalls is charged for everyone who would have
-//! come meanwhile (coordinated omission). The same figures from the time of sending stand beside
-//! them, and the difference is the client's own lateness.
+//! counted from the *intended* time: a server that stalls is charged for every request that would
+//! have come meanwhile (coordinated omission). The same figures from the time of sending are beside
+//! them; the difference is the client's own lateness.
 
 pub mod analysis;
 mod arrival;
@@ -28,6 +28,9 @@ mod sse;
 mod stats;
 mod summary;
 mod target;
+#[cfg(test)]
+mod test_runs;
+mod throughput;
 mod workload;
 
 pub use arrival::Arrival;
@@ -37,9 +40,9 @@ pub use error::LoadError;
 pub use record::{ClientHealth, Outcome, RequestRecord, Run, TokenSource};
 pub use run::run;
 pub use spec::{LoadSpec, Observer, Warmup};
-pub use stats::{Distribution, nearest_rank};
+pub use stats::{Distribution, nan_as_null, nearest_rank, unknown};
 pub use summary::{Attainment, Latencies, Slo, Summary};
-pub use target::{Api, Target};
+pub use target::{Api, Target, Tls};
 pub use workload::{
     Lengths, Message, Prompt, PromptForm, Request, SharedPrefix, Source, Trace, TraceEntry,
     Workload, share_gpt_lengths,

@@ -39,7 +39,7 @@ pub(crate) struct Pace {
     /// The end of the warm-up, once it is known.
     window_start_s: Option<f64>,
     ended: bool,
-    /// When somebody ended it before its time.
+    /// When the observer ended it before its time.
     stopped_s: Option<f64>,
 }
 
@@ -128,24 +128,34 @@ impl Pace {
         self.ended
     }
 
+    /// Ended by [`Pace::stop`].
+    pub(crate) fn stopped(&self) -> bool {
+        self.stopped_s.is_some()
+    }
+
     /// When arrivals end by the clock.
     pub(crate) fn end_s(&self) -> Option<f64> {
         Some(self.window_start_s? + self.duration_s?)
     }
 
     /// The measured window; `last_end_s` is when the last answer ended. A run with a duration ends
-    /// its window by the clock, not with the last arrival before.
+    /// its window by the clock, not with the last arrival before. A closed loop of a number of
+    /// requests ends it when the last one is sent: from then on places stay empty. Where no place
+    /// is used twice, nothing is steady, and the window holds all.
     pub(crate) fn window_s(&self, arrival: &Arrival, last_end_s: f64) -> (f64, f64) {
         let start_s = self.window_start_s.unwrap_or(self.last_s);
         let counted = self.requests.is_some_and(|n| self.measured >= n);
-        let planned_s = match arrival {
-            Arrival::Closed { .. } if counted => last_end_s,
-            // The last of evenly spaced requests has its interval, too.
-            Arrival::Constant { rate_rps } if counted => self.last_s + 1.0 / rate_rps,
-            Arrival::Replay { .. } => self.last_s,
-            _ if counted => self.last_s,
-            _ => self.end_s().unwrap_or(self.last_s),
-        };
+        let planned_s =
+            match arrival {
+                Arrival::Closed { concurrency } if counted => {
+                    if self.measured > *concurrency as u64 { self.last_s } else { last_end_s }
+                }
+                // The last of evenly spaced requests has its interval, too.
+                Arrival::Constant { rate_rps } if counted => self.last_s + 1.0 / rate_rps,
+                Arrival::Replay { .. } => self.last_s,
+                _ if counted => self.last_s,
+                _ => self.end_s().unwrap_or(self.last_s),
+            };
         let end_s = self.stopped_s.map_or(planned_s, |stopped_s| planned_s.min(stopped_s));
         (start_s, end_s.max(start_s))
     }
@@ -234,6 +244,14 @@ mod tests {
         pace.freed(0.8);
         assert_eq!(pace.peek(), None);
         assert!(pace.ended());
+        assert_eq!(pace.window_s(&arrival, 1.5), (0.0, 0.7), "until all are sent");
+    }
+
+    #[test]
+    fn all_at_once_has_no_steady_part() {
+        let arrival = Arrival::Closed { concurrency: 3 };
+        let mut pace = Pace::new(&spec(arrival.clone(), Some(3), None));
+        assert_eq!(drain(&mut pace).len(), 3);
         assert_eq!(pace.window_s(&arrival, 1.5), (0.0, 1.5));
     }
 }

@@ -16,12 +16,14 @@ pub enum Outcome {
     Timeout,
     /// Still in flight when the run's drain ended.
     Cut,
-    /// No connection, a stream that broke off, or an error event within it.
+    /// No connection, or one that broke off: before the answer, or in the middle of its stream.
     Broken(String),
+    /// An error within the stream, after a status of 200: what the server says.
+    ErrorEvent(String),
 }
 
 impl Outcome {
-    /// The kind, without detail: `ok`, `http_503`, `timeout`, `cut`, `broken`.
+    /// The kind, without detail: `ok`, `http_503`, `timeout`, `cut`, `broken`, `error_event`.
     pub fn kind(&self) -> String {
         match self {
             Outcome::Ok => "ok".into(),
@@ -29,6 +31,7 @@ impl Outcome {
             Outcome::Timeout => "timeout".into(),
             Outcome::Cut => "cut".into(),
             Outcome::Broken(_) => "broken".into(),
+            Outcome::ErrorEvent(_) => "error_event".into(),
         }
     }
 }
@@ -73,9 +76,20 @@ pub struct RequestRecord {
     pub token_source: TokenSource,
     /// How it ended.
     pub outcome: Outcome,
+    /// What the server said when it refused, its beginning.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
 }
 
 impl RequestRecord {
+    /// Why it failed, in words, where there are any.
+    pub fn message(&self) -> Option<&str> {
+        match &self.outcome {
+            Outcome::Broken(why) | Outcome::ErrorEvent(why) => Some(why),
+            _ => self.reason.as_deref(),
+        }
+    }
+
     /// Seconds from the intended time to the first token.
     pub fn ttft_s(&self) -> Option<f64> {
         self.first_token_s.map(|t| t - self.intended_s)
@@ -136,8 +150,9 @@ pub struct Run {
     pub started_monotonic_s: f64,
     /// Before the index in the `x-request-id` of each request: finds it in the server's log.
     pub request_id_prefix: String,
-    /// The measured window: from the end of the warm-up to the end of the arrivals (closed loop:
-    /// to the last end), seconds since the start.
+    /// The measured window in seconds since the start: from the end of the warm-up to the end of
+    /// the arrivals, which in a closed loop is the time at which the last request was sent (where
+    /// all are sent at once, the last end).
     pub window_s: (f64, f64),
     /// Every request in order of `index`, warm-up included.
     pub requests: Vec<RequestRecord>,
@@ -145,6 +160,9 @@ pub struct Run {
     pub client: ClientHealth,
     /// What the server would not take and was asked without, in words.
     pub notes: Vec<String>,
+    /// The observer ended the arrivals before their time.
+    #[serde(default)]
+    pub stopped: bool,
 }
 
 impl Run {

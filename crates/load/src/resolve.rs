@@ -97,7 +97,7 @@ async fn probe(client: &Client, path: &str, body: &Bytes) -> Result<(), Refusal>
     let status = answer.response.status().as_u16();
     let mut body = answer.response.into_body();
     if status / 100 == 2 {
-        // To its end: a server must not be left with a request that nobody reads.
+        // To its end: a server must not be left with an answer that nothing reads.
         while let Some(frame) = body.frame().await {
             frame.map_err(|e| Refusal::Other(e.to_string()))?;
         }

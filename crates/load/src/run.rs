@@ -9,7 +9,7 @@ use tokio::task::{JoinError, JoinSet};
 
 use crate::body::BodyWriter;
 use crate::clock::{Epoch, Timer, monotonic_s};
-use crate::exchange::{Done, Order, Shared, exchange};
+use crate::exchange::{Order, Shared, exchange};
 use crate::health::{Counts, Watch};
 use crate::http::Client;
 use crate::pace::{Due, Pace};
@@ -20,8 +20,6 @@ use crate::{Arrival, LoadError, LoadSpec, Observer, RequestRecord, Run, Target};
 const MAX_PREPARED: usize = 256;
 /// Longest time without asking the observer whether to stop.
 const STOP_CHECK: Duration = Duration::from_millis(50);
-/// Different refusals that are kept word by word.
-const MAX_NOTES: usize = 8;
 
 /// Sends the requests of `spec` to `target` and waits for their ends.
 ///
@@ -48,8 +46,7 @@ pub async fn run(
     driver.arrive().await?;
     let last_end_s = driver.drain().await?;
     let window_s = driver.pace.window_s(&spec.arrival, last_end_s);
-    let mut notes = dialect.notes();
-    notes.append(&mut driver.notes);
+    let stopped = driver.pace.stopped();
     let (started_unix_s, started_monotonic_s) = driver.started;
     let request_id_prefix = driver.shared.id_prefix.clone();
     let (requests, client) = driver.finish();
@@ -64,7 +61,8 @@ pub async fn run(
         window_s,
         requests,
         client,
-        notes,
+        notes: dialect.notes(),
+        stopped,
     })
 }
 
@@ -105,7 +103,7 @@ struct Driver<'a> {
     prepared: mpsc::Receiver<Result<Prepared, LoadError>>,
     next: Option<Prepared>,
     timer: Timer,
-    tasks: JoinSet<Done>,
+    tasks: JoinSet<RequestRecord>,
     cut: watch::Sender<bool>,
     is_open: bool,
     max_in_flight: usize,
@@ -114,7 +112,6 @@ struct Driver<'a> {
     unblocked_s: f64,
     counts: Counts,
     records: Vec<RequestRecord>,
-    notes: Vec<String>,
     watch: Watch,
     started: (f64, f64),
 }
@@ -149,7 +146,6 @@ impl<'a> Driver<'a> {
             unblocked_s: 0.0,
             counts: Counts::default(),
             records: Vec::new(),
-            notes: Vec::new(),
             watch,
             started,
         })
@@ -213,23 +209,17 @@ impl<'a> Driver<'a> {
         Ok(self.records.iter().map(|r| r.end_s).fold(0.0, f64::max))
     }
 
-    fn record(&mut self, done: Result<Done, JoinError>) -> Result<(), LoadError> {
-        let done = done.map_err(|e| LoadError::System {
+    fn record(&mut self, done: Result<RequestRecord, JoinError>) -> Result<(), LoadError> {
+        let record = done.map_err(|e| LoadError::System {
             what: "a request's task",
             source: std::io::Error::other(e),
         })?;
         if self.tasks.len() + 1 == self.max_in_flight {
             self.unblocked_s = self.shared.epoch.elapsed_s();
         }
-        self.pace.freed(done.record.end_s);
-        self.observer.finished(&done.record);
-        self.records.push(done.record);
-        if let Some(refusal) = done.refusal
-            && self.notes.len() < MAX_NOTES
-            && !self.notes.contains(&refusal)
-        {
-            self.notes.push(refusal);
-        }
+        self.pace.freed(record.end_s);
+        self.observer.finished(&record);
+        self.records.push(record);
         Ok(())
     }
 

@@ -8,9 +8,9 @@ use crate::{Arrival, LoadError, RequestRecord, Workload};
 /// [`RequestRecord::warmup`], and excluded from every statistic. Both conditions must have passed.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct Warmup {
-    /// So many first requests.
+    /// The first requests, this many.
     pub requests: u64,
-    /// Those intended before so many seconds have passed.
+    /// Requests intended before this many seconds have passed.
     pub seconds: f64,
 }
 
@@ -27,9 +27,9 @@ pub struct LoadSpec {
     pub duration_s: Option<f64>,
     /// What is excluded.
     pub warmup: Warmup,
-    /// A request that has not ended so long after it was sent is cut and counts as a time-out.
+    /// A request that has not ended this long after it was sent is cut and counts as a time-out.
     pub request_timeout_s: f64,
-    /// What is still in flight so long after the last arrival is cut.
+    /// What is still in flight this long after the last arrival is cut.
     pub drain_timeout_s: f64,
     /// Most requests at one time. An arrival that finds it reached waits; that wait is part of the
     /// lateness and counted in [`ClientHealth::bound_hits`](crate::ClientHealth::bound_hits).
@@ -114,7 +114,7 @@ fn positive(field: &'static str, seconds: f64) -> Result<(), LoadError> {
 
 /// Watches a run. Called on the client's thread: whatever it does is the client's lateness.
 pub trait Observer: Sync {
-    /// A request was sent; so many are in flight with it.
+    /// A request was sent; `in_flight` counts it too.
     fn sent(&self, _in_flight: usize) {}
     /// A request ended, well or badly.
     fn finished(&self, _record: &RequestRecord) {}

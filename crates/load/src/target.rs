@@ -1,5 +1,7 @@
 //! Which server, and how it is asked.
 
+use std::path::PathBuf;
+
 use serde::{Deserialize, Serialize};
 
 use crate::Dialect;
@@ -24,12 +26,27 @@ impl Api {
     }
 }
 
+/// Which certificates of an `https` server are believed; by default those the system trusts.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Tls {
+    /// Any certificate.
+    pub insecure: bool,
+    /// Those that these certificates (PEM) vouch for, in place of the system's.
+    pub ca_file: Option<PathBuf>,
+}
+
+impl Tls {
+    fn is_default(&self) -> bool {
+        *self == Tls::default()
+    }
+}
+
 /// A server under load.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Target {
     /// Label in reports.
     pub name: String,
-    /// `http://host:port` or `https://host`; a trailing `/v1` is understood.
+    /// `http://host:port` or `https://host`; with or without `/v1`.
     pub base_url: String,
     /// Which API is used.
     pub api: Api,
@@ -44,6 +61,9 @@ pub struct Target {
     pub extra_body: serde_json::Map<String, serde_json::Value>,
     /// Which extensions the server takes; `None` asks it with one short request.
     pub dialect: Option<Dialect>,
+    /// How an `https` server proves who it is.
+    #[serde(default, skip_serializing_if = "Tls::is_default")]
+    pub tls: Tls,
 }
 
 impl Target {
@@ -59,6 +79,7 @@ impl Target {
             api_key: None,
             extra_body: serde_json::Map::new(),
             dialect: None,
+            tls: Tls::default(),
         }
     }
 }

@@ -191,8 +191,7 @@ impl Table {
             }
         }
         if !self.note.is_empty() {
-            out.push_str(&one_line(&self.note));
-            out.push('\n');
+            out.push_str(&wrapped(&one_line(&self.note)));
         }
         out
     }
@@ -277,6 +276,26 @@ fn aligned(cells: &[String], widths: &[usize], right: &[bool]) -> String {
 /// Without control characters, which would reach the terminal (colours, cursor moves).
 fn one_line(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+}
+
+/// Columns of a terminal: longer notes are broken between words.
+const NOTE_WIDTH: usize = 80;
+
+fn wrapped(text: &str) -> String {
+    let (mut out, mut width) = (String::new(), 0);
+    for word in text.split(' ') {
+        let breaks = width > 0 && width + 1 + word.width() > NOTE_WIDTH;
+        out.push_str(if breaks {
+            "\n"
+        } else if width > 0 {
+            " "
+        } else {
+            ""
+        });
+        width = word.width() + if breaks || width == 0 { 0 } else { width + 1 };
+        out.push_str(word);
+    }
+    out + "\n"
 }
 
 fn cell_text(cell: &Cell) -> String {

@@ -1,11 +1,11 @@
 //! What the series come to: times by cores, and what more cores give.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::record::{Attack, Record, Series};
 
 /// Victims' times of one server under one attack on one number of cores.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CellResult {
     /// Name of the server.
     pub server: String,
@@ -13,7 +13,7 @@ pub struct CellResult {
     pub attack: Option<Attack>,
     /// Cores of the server.
     pub cores: usize,
-    /// Series that were measured.
+    /// Series that were measured by a client in time.
     pub series: usize,
     /// Of them, those in which a victim timed out.
     pub timed_out_series: usize,
@@ -23,12 +23,12 @@ pub struct CellResult {
     pub ttft_std_s: Option<f64>,
     /// By position in the series, from 1: mean, standard deviation over the series, time-outs.
     pub positions: Vec<Position>,
-    /// Series in which the client itself was late.
+    /// Series that are left out because the client itself was late.
     pub untrusted_series: usize,
 }
 
 /// One position of the victims' series.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Position {
     /// From 1.
     pub position: usize,
@@ -49,7 +49,15 @@ impl CellResult {
 
     /// Of the series of one server, attack and number of cores.
     #[must_use]
-    pub fn of(server: &str, attack: Option<Attack>, cores: usize, all: &[&Series]) -> CellResult {
+    pub fn of(
+        server: &str,
+        attack: Option<Attack>,
+        cores: usize,
+        measured: &[&Series],
+    ) -> CellResult {
+        let trusted = measured.iter().copied().filter(|series| series.distrust.is_empty());
+        let all: Vec<&Series> = trusted.collect();
+        let all = all.as_slice();
         let times = |series: &&Series| -> Vec<f64> {
             series.victims.iter().filter_map(|victim| victim.ttft_s).collect()
         };
@@ -65,7 +73,7 @@ impl CellResult {
             ttft_mean_s: mean(&every),
             ttft_std_s: deviation(&means),
             positions: (1..=longest).map(|position| Position::of(position, all)).collect(),
-            untrusted_series: all.iter().filter(|series| !series.distrust.is_empty()).count(),
+            untrusted_series: measured.len() - all.len(),
         }
     }
 }
@@ -84,7 +92,7 @@ impl Position {
 }
 
 /// What the best of the other budgets gives over the least one.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Speedup {
     /// Time with the least cores ÷ the best time with more.
@@ -142,7 +150,7 @@ impl Speedup {
 }
 
 /// One field of the heatmap.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SpeedupResult {
     /// Name of the server.
     pub server: String,
@@ -242,6 +250,17 @@ mod tests {
         assert!((cell.ttft_std_s.unwrap() - 1.5 / 2f64.sqrt()).abs() < 1e-12);
         assert_eq!(cell.positions[0].ttft_mean_s, Some(2.0));
         assert_eq!((cell.positions[1].ttft_mean_s, cell.positions[1].timed_out), (Some(2.0), 1));
+    }
+
+    #[test]
+    fn a_series_whose_client_was_late_is_left_out() {
+        let (good, mut late) = (series(&[Some(1.0)]), series(&[Some(9.0), None]));
+        late.distrust.push("the client sent late".into());
+        let cell = CellResult::of("s", None, 1, &[&good, &late]);
+        assert_eq!((cell.series, cell.untrusted_series, cell.timed_out_series), (1, 1, 0));
+        assert_eq!((cell.ttft_mean_s, cell.positions.len()), (Some(1.0), 1));
+        let none = CellResult::of("s", None, 1, &[&late]);
+        assert_eq!((none.series, none.ttft_mean_s, none.timed_out()), (0, None, false));
     }
 
     #[test]

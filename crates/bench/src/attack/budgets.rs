@@ -2,7 +2,9 @@
 
 use anyhow::{bail, ensure};
 use saccade_host::CpuSet;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
+
+use crate::output::counted;
 
 /// Cores per GPU of the study's four levels; the least one is one core more than GPUs.
 const PER_GPU: [usize; 3] = [2, 4, 8];
@@ -11,16 +13,16 @@ const PER_GPU: [usize; 3] = [2, 4, 8];
 #[derive(Debug, Clone, clap::Args)]
 #[group(required = true, multiple = false)]
 pub struct BudgetFlags {
-    /// Numbers of cores for the server
+    /// Numbers of cores to give to the server
     #[arg(long, value_name = "N,…", value_delimiter = ',')]
     pub cores: Vec<usize>,
-    /// GPUs of the server: compares G+1, 2G, 4G and 8G cores, as far as there are so many
+    /// Number of GPUs of the server: compares G+1, 2G, 4G and 8G cores, where there are enough
     #[arg(long, value_name = "G")]
     pub gpus: Option<usize>,
 }
 
 /// Cores for the server.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Budget {
     /// How many.
     pub count: usize,
@@ -43,7 +45,7 @@ impl BudgetFlags {
         ensure!(counts.len() > 1, "--cores: give at least two numbers of cores to compare");
         let budget = |count| match out_of.first(count) {
             Some(cores) if count > 0 => Ok(Budget { count, cores }),
-            _ => bail!("--cores: {count} cores asked for; {out_of} are {}", out_of.len()),
+            _ => bail!("--cores: {count} must lie in 1..={}, cores {out_of}", out_of.len()),
         };
         counts.into_iter().map(budget).collect()
     }
@@ -54,9 +56,14 @@ fn levels(gpus: usize, available: usize) -> anyhow::Result<Vec<usize>> {
     let all = std::iter::once(gpus + 1).chain(PER_GPU.map(|per_gpu| per_gpu * gpus));
     let (fit, beyond): (Vec<usize>, Vec<usize>) = all.partition(|&count| count <= available);
     let distinct = fit.iter().collect::<std::collections::BTreeSet<_>>().len();
-    ensure!(distinct > 1, "--gpus {gpus}: of its levels only {fit:?} fit into {available} cores");
+    ensure!(
+        distinct > 1,
+        "--gpus {gpus}: of its levels only {fit:?} fit into {}",
+        counted(available, "core")
+    );
     if !beyond.is_empty() {
-        eprintln!("--gpus {gpus}: {beyond:?} cores are left out, there are {available}");
+        let there_are = counted(available, "core");
+        eprintln!("--gpus {gpus}: levels {beyond:?} are left out: there are {there_are}");
     }
     Ok(fit)
 }

@@ -1,6 +1,6 @@
-//! `saccade bench attack`: victims with short prompts behind attackers with long ones, by the
-//! number of cores that the server has. Where more cores bring the victims' times down, the server
-//! was short of cores and not of its accelerator.
+//! `saccade bench attack`: requests with short prompts (victims) behind many with long ones
+//! (attackers), by the number of cores that the server has. Where more cores bring the victims'
+//! times down, the server was short of cores, not of its accelerator.
 
 mod analysis;
 mod budgets;
@@ -14,13 +14,16 @@ use std::time::Duration;
 
 use anyhow::ensure;
 use saccade_host::{CpuSet, Root};
+use saccade_report::Report;
 
 use crate::interference::{
-    Client, ClientFlags, Machine, Plan, ServerFlags, ServerRecord, ServerSpec, command_line,
-    unix_s, write_json,
+    Client, ClientFlags, Machine, Plan, ServerFlags, ServerRecord, ServerSpec, command_line, told,
+    unix_s,
 };
+use crate::output;
 use budgets::BudgetFlags;
-use record::{Attack, Record, SCHEMA, Setup};
+pub(crate) use record::SCHEMAS;
+use record::{Attack, Record, Setup};
 use series::{Experiment, Unit};
 
 /// Flags of `saccade bench attack`.
@@ -30,28 +33,28 @@ pub struct Args {
     servers: ServerFlags,
     #[command(flatten, next_help_heading = "Cores")]
     budgets: BudgetFlags,
-    /// Cores that budgets are taken from, the first ones first [default: those usable here]
+    /// Cores to give to the server, the first ones first [default: the cores of this process]
     #[arg(long, value_name = "CORES", value_parser = CpuSet::from_flag, help_heading = "Cores")]
     out_of_cores: Option<CpuSet>,
     #[command(flatten, next_help_heading = "Attackers and victims")]
     load: LoadFlags,
     #[command(flatten, next_help_heading = "Client")]
     client: ClientFlags,
-    /// How often each series is measured
+    /// Measurements of each series
     #[arg(long, value_name = "N", default_value_t = 3, help_heading = "Experiment",
         value_parser = clap::value_parser!(u32).range(1..=1000))]
     repeats: u32,
-    /// Longest wait after a series until the server is quiet again; a started server that is not
-    /// is started anew
+    /// Longest wait after a series until the server is quiet; a started server that is not is
+    /// started again
     #[arg(long, value_name = "SECONDS", default_value_t = 60.0, help_heading = "Experiment")]
     drain: f64,
-    /// Of prompts and of the order of series
+    /// Seed of prompts and of the order of series
     #[arg(long, default_value_t = 0, help_heading = "Experiment")]
     seed: u64,
-    /// Write the record as JSON, anew after each series
+    /// Write the record as JSON, again after each series
     #[arg(long, value_name = "FILE", help_heading = "Results")]
     json: Option<PathBuf>,
-    /// Write a report with heatmap and curves, one file
+    /// Write a page with a heatmap and curves
     #[arg(long, value_name = "FILE", help_heading = "Results")]
     html: Option<PathBuf>,
 }
@@ -59,7 +62,7 @@ pub struct Args {
 /// The attackers' and the victims' requests. Prompts are text: tokenizing them is the attack.
 #[derive(Debug, Clone, clap::Args)]
 struct LoadFlags {
-    /// Attackers per second, evenly spaced
+    /// Attackers per second, spaced evenly
     #[arg(long, value_name = "RPS,…", value_delimiter = ',', default_value = "8,16")]
     attack_rate: Vec<f64>,
     /// Tokens of an attacker's prompt
@@ -73,7 +76,7 @@ struct LoadFlags {
     /// Tokens of an attacker's answer
     #[arg(long, value_name = "N", default_value_t = 16)]
     attack_output_len: u32,
-    /// Victims of a series, one after the other
+    /// Victims in each series, one after the other
     #[arg(long, value_name = "N", default_value_t = 5,
         value_parser = clap::value_parser!(u32).range(1..=1000))]
     victims: u32,
@@ -83,10 +86,10 @@ struct LoadFlags {
     /// Tokens of a victim's answer
     #[arg(long, value_name = "N", default_value_t = 1)]
     victim_output_len: u32,
-    /// From the first attacker to the first victim
+    /// Time from the first attacker to the first victim
     #[arg(long, value_name = "SECONDS", default_value_t = 1.0)]
     lead: f64,
-    /// A victim without its first token by then counts as timed out, which is a result
+    /// Time after which a victim without a first token counts as timed out, which is a result
     #[arg(long, value_name = "SECONDS", default_value_t = 200.0)]
     timeout: f64,
 }
@@ -112,7 +115,9 @@ impl Args {
             rates.all(|rate| *rate > 0.0 && *rate <= 1e5),
             "--attack-rate: rates must lie above 0 and at most at 100000 per second"
         );
-        ensure!(!self.load.attack_len.contains(&0), "--attack-len: 0 is no length");
+        ensure!(!self.load.attack_len.contains(&0), "--attack-len: must be at least 1");
+        output::check_writable("--json", self.json.as_deref())?;
+        output::check_writable("--html", self.html.as_deref())?;
         Ok(())
     }
 
@@ -160,22 +165,31 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         let budgets = record.budgets.len();
         let unit = Unit { server: slot.server / budgets, budget: slot.server % budgets };
         let series = experiment.measure(index, slot.repeat, unit, slot.condition);
-        eprintln!("[{}/{}] {}", index + 1, order.len(), line(&series));
+        let head = format!("[{}/{}] ", index + 1, order.len());
+        eprintln!("{}", told(&(head + &line(&series))));
         record.series.push(series);
         note_servers(&experiment, &mut record);
         analysis::analyse(&mut record);
-        args.json.as_ref().map_or(Ok(()), |path| write_json(path, &record))?;
+        args.json.as_ref().map_or(Ok(()), |path| output::write_json(path, &record))?;
     }
     experiment.end()?;
     print!("{}", present::table(&record).to_text());
     for (_, title, words) in present::warnings(&record) {
-        println!("\n{title}. {words}");
+        println!("\n{}", told(&format!("{title}. {words}")));
     }
     if let Some(path) = &args.html {
-        present::report(&record)?.write(path)?;
+        output::write_page(path, &present::report(&record)?)?;
     }
     let failed = record.series.iter().any(|series| series.error.is_some());
     Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// The page of a record, from its JSON.
+///
+/// # Errors
+/// It is not of one of [`SCHEMAS`].
+pub(crate) fn page_of(json: &str) -> anyhow::Result<Report> {
+    present::report(&serde_json::from_str(json)?)
 }
 
 fn prepare(args: &Args, specs: Vec<ServerSpec>) -> anyhow::Result<(Record, Experiment)> {
@@ -186,8 +200,8 @@ fn prepare(args: &Args, specs: Vec<ServerSpec>) -> anyhow::Result<(Record, Exper
     let client = Client::settle(&args.client)?;
     let attacks = args.attacks();
     let record = Record {
-        schema: SCHEMA,
-        version: env!("CARGO_PKG_VERSION"),
+        schema: SCHEMAS[0].into(),
+        version: env!("CARGO_PKG_VERSION").into(),
         started_unix_s: unix_s(),
         command: command_line(),
         machine: Machine::read(&Root::default()),
@@ -241,6 +255,6 @@ fn line(series: &record::Series) -> String {
             None => format!("× ({})", victim.outcome.kind()),
         })
         .collect();
-    let late = if series.distrust.is_empty() { "" } else { " (client late: not trustworthy)" };
-    format!("{head}: victims' TTFT {} s{late}", times.join(", "))
+    let late = if series.distrust.is_empty() { "" } else { " (client late: left out)" };
+    format!("{head}: TTFT of victims {} s{late}", times.join(", "))
 }

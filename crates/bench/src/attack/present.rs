@@ -7,18 +7,19 @@ use saccade_report::{
 use super::analysis::{CellResult, Speedup};
 use super::record::{Attack, Record};
 use crate::interference::shell_words;
+use crate::output::counted;
 
 /// The table of the terminal.
 pub(super) fn table(record: &Record) -> Table {
-    let mut table = Table::new(
-        "Victims' mean time to the first token, seconds, by the server's cores",
-    )
-    .column("server")
-    .column("attackers")
-    .note(
-        "×: a victim got no first token within the time-out in at least half of the series. \
-             Speed-up: least cores ÷ best of the others. !: the client itself was late.",
-    );
+    let mut table =
+        Table::new("Mean time of victims to the first token, seconds, by cores of the server")
+            .column("server")
+            .column("attackers")
+            .note(
+                "×: a victim got no first token within the time-out in at least half of the \
+                 series. Speed-up: least cores ÷ best of the others. !: series left out, because \
+                 the client itself was late.",
+            );
     for budget in &record.budgets {
         table = table.column(cores_words(budget.count));
     }
@@ -47,24 +48,23 @@ pub(super) fn table(record: &Record) -> Table {
 pub(super) fn report(record: &Record) -> anyhow::Result<Report> {
     let setup = &record.setup;
     let report = Report::new("Attackers and victims")
-        .subtitle("What more cores give a server whose tokenizer is kept busy")
+        .subtitle("What more cores give a server whose tokenizer is busy")
         .fact("machine", record.machine.words())
         .fact("command", shell_words(&record.command))
-        .fact("version", record.version)
+        .fact("version", record.version.as_str())
         .fact(
             "victims",
             format!(
-                "{} one by one, {} tokens each, time-out {} s, {} s after the first attacker; {} \
-                 repeats",
+                "{} one by one, {} each, time-out {} s, {} s after the first attacker; {}",
                 setup.victims,
-                setup.victim_prompt_tokens,
+                counted(setup.victim_prompt_tokens as usize, "token"),
                 setup.timeout_s,
                 setup.lead_s,
-                setup.repeats
+                counted(setup.repeats, "repeat")
             ),
         )
         .fact("client's priority", record.client.priority.to_string())
-        .fact("schema", record.schema);
+        .fact("schema", record.schema.as_str());
     let mut first = Section::new("Speed-up of more cores over the least");
     for (level, title, words) in warnings(record) {
         first = first.callout(level, title, words);
@@ -90,18 +90,17 @@ pub(super) fn warnings(record: &Record) -> Vec<(Level, String, String)> {
     let failed: Vec<_> = record.series.iter().filter(|series| series.error.is_some()).collect();
     if let Some(first) = failed.first() {
         let words = format!("The first: {}", first.error.as_deref().unwrap_or_default());
-        found.push((
-            Level::Bad,
-            format!("Series that could not be measured: {}", failed.len()),
-            words,
-        ));
+        found.push((Level::Bad, format!("{} series could not be measured", failed.len()), words));
     }
     let late: Vec<_> = record.series.iter().filter(|series| !series.distrust.is_empty()).collect();
     if let Some(first) = late.first() {
         let words = format!("The first: {}", first.distrust.join("; "));
         found.push((
             Level::Warning,
-            format!("Series in which the client itself was late: {}", late.len()),
+            match record.is_version_1() {
+                true => format!("The client was late in {} series, which count", late.len()),
+                false => format!("{} series left out: the client itself was late", late.len()),
+            },
             words,
         ));
     }
@@ -113,8 +112,8 @@ pub(super) fn warnings(record: &Record) -> Vec<(Level, String, String)> {
     if shared > 0 {
         found.push((
             Level::Info,
-            format!("Series in which the client shared cores with the server: {shared}"),
-            "The budget leaves no core for the client: its own work is part of the load.".into(),
+            format!("The client shared cores with the server in {shared} series"),
+            "The budget leaves no core for the client: its own work is a part of the load.".into(),
         ));
     }
     let bound: Vec<&str> = record
@@ -127,7 +126,7 @@ pub(super) fn warnings(record: &Record) -> Vec<(Level, String, String)> {
         found.push((
             Level::Info,
             format!("{} kept running and was bound to each budget", bound.join(", ")),
-            "Thread pools size themselves at start: with --start it would have known its cores."
+            "Thread pools take their size at the start: use --start to start it on its cores."
                 .into(),
         ));
     }
@@ -135,7 +134,7 @@ pub(super) fn warnings(record: &Record) -> Vec<(Level, String, String)> {
 }
 
 pub(super) fn cores_words(count: usize) -> String {
-    if count == 1 { "1 core".to_owned() } else { format!("{count} cores") }
+    counted(count, "core")
 }
 
 fn attacks(record: &Record) -> impl Iterator<Item = Option<Attack>> {
@@ -144,7 +143,8 @@ fn attacks(record: &Record) -> impl Iterator<Item = Option<Attack>> {
 
 pub(super) fn attack_words(attack: Option<Attack>) -> String {
     attack.map_or("none".to_owned(), |attack| {
-        format!("{}/s of {} tokens", attack.rate_rps, attack.prompt_tokens)
+        let tokens = counted(attack.prompt_tokens as usize, "token");
+        format!("{}/s of {tokens}", attack.rate_rps)
     })
 }
 
@@ -158,14 +158,14 @@ fn find<'a>(
         .cells
         .iter()
         .find(|cell| cell.server == server && cell.attack == attack && cell.cores == cores)
-        .filter(|cell| cell.series > 0)
+        .filter(|cell| cell.series + cell.untrusted_series > 0)
 }
 
 fn seconds(cell: &CellResult) -> String {
     let late = if cell.untrusted_series > 0 { " !" } else { "" };
     match (cell.timed_out(), cell.ttft_mean_s, cell.ttft_std_s) {
         (true, ..) => "×".to_owned(),
-        (_, None, _) => String::new(),
+        (_, None, _) => late.trim().to_owned(),
         (_, Some(mean), None) => format!("{mean:.3}{late}"),
         (_, Some(mean), Some(std)) => format!("{mean:.3} ± {std:.3}{late}"),
     }
@@ -196,8 +196,9 @@ fn heatmap(record: &Record, server: &str) -> Heatmap {
             lengths.iter().map(at).collect()
         })
         .collect();
+    let least = record.budgets.first().map_or(0, |budget| budget.count);
     Heatmap::new(
-        format!("Best speed-up over {}: {server}", cores_words(record.budgets[0].count)),
+        format!("Best speed-up over {}: {server}", cores_words(least)),
         ("attackers' prompt tokens", lengths.iter().map(u32::to_string).collect()),
         ("rate (1/s)", rates.iter().map(f64::to_string).collect()),
         values,

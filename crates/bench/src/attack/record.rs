@@ -2,16 +2,17 @@
 
 use saccade_host::CpuSet;
 use saccade_load::{ClientHealth, Outcome, RequestRecord, Run};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::budgets::Budget;
 use crate::interference::{Client, HostRecord, Machine, ServerRecord};
 
-/// Version of the schema: readers refuse what they do not know.
-pub const SCHEMA: &str = "saccade.bench-attack.v1";
+/// The schema that is written, and those that are read. Version 1 counted series that were not
+/// trustworthy, and had zeros for unknown figures.
+pub const SCHEMAS: [&str; 2] = ["saccade.bench-attack.v2", "saccade.bench-attack.v1"];
 
 /// The attackers' load: open loop, evenly spaced.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Attack {
     /// Requests per second.
     pub rate_rps: f64,
@@ -20,7 +21,7 @@ pub struct Attack {
 }
 
 /// One victim of a series.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Victim {
     /// Place in the series, from 1.
     pub position: usize,
@@ -55,7 +56,7 @@ impl Victim {
 }
 
 /// What became of the attackers' requests.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct AttackSeen {
     /// Sent until the victims were through.
     pub sent: usize,
@@ -80,7 +81,10 @@ impl AttackSeen {
         AttackSeen {
             sent: run.requests.len(),
             answered: count(|outcome| *outcome == Outcome::Ok),
-            failed: count(|o| matches!(o, Outcome::HttpStatus(_) | Outcome::Broken(_))),
+            failed: count(|outcome| match outcome {
+                Outcome::HttpStatus(_) | Outcome::Broken(_) | Outcome::ErrorEvent(_) => true,
+                Outcome::Ok | Outcome::Timeout | Outcome::Cut => false,
+            }),
             prompt_tokens: crate::interference::median(&tokens),
             client: run.client,
         }
@@ -88,7 +92,7 @@ impl AttackSeen {
 }
 
 /// One series of victims.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Series {
     /// Place in the order of measurement, from 0.
     pub index: usize,
@@ -110,7 +114,7 @@ pub struct Series {
     pub attackers: Option<AttackSeen>,
     /// The victims' client.
     pub client: Option<ClientHealth>,
-    /// Why the series is not trustworthy; empty if it is.
+    /// Why the series is not trustworthy, and left out of the results; empty if it is.
     pub distrust: Vec<String>,
     /// What the host did to the server; none if its processes are not known.
     pub host: Option<HostRecord>,
@@ -129,7 +133,7 @@ impl Series {
 }
 
 /// Victims and attackers as they were asked for.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Setup {
     /// Victims of a series.
     pub victims: usize,
@@ -150,12 +154,12 @@ pub struct Setup {
 }
 
 /// Everything.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Record {
-    /// [`SCHEMA`].
-    pub schema: &'static str,
+    /// The first of [`SCHEMAS`].
+    pub schema: String,
     /// Version of the tool.
-    pub version: &'static str,
+    pub version: String,
     /// Wall time of the start, seconds since 1970.
     pub started_unix_s: f64,
     /// How the tool was called, without the bearer token.
@@ -178,4 +182,12 @@ pub struct Record {
     pub cells: Vec<super::analysis::CellResult>,
     /// Best of the other budgets against the least one; written at the end.
     pub speedups: Vec<super::analysis::SpeedupResult>,
+}
+
+impl Record {
+    /// Whether it was written when series that were not trustworthy counted.
+    #[must_use]
+    pub fn is_version_1(&self) -> bool {
+        self.schema != SCHEMAS[0]
+    }
 }

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use saccade_host::{CpuSet, Root};
 use saccade_load::{
     Arrival, LoadError, LoadSpec, Observer, Outcome, RequestRecord, Run, Slo, Summary, Target,
@@ -16,14 +16,14 @@ use crate::interference::{Client, HostWatch, Server, ServerSpec, unix_s};
 
 /// Attackers in flight when the victims are through are cut after this.
 const ATTACK_DRAIN_S: f64 = 0.2;
-/// A probe is quick if it takes at most so many times what it takes on a quiet server …
+/// A probe is quick if it takes at most this many times what it takes on a quiet server, …
 const QUIET_FACTOR: f64 = 3.0;
-/// … and this on top.
+/// … plus this.
 const QUIET_SLACK_S: f64 = 0.02;
 const PROBE_PAUSE: Duration = Duration::from_millis(100);
 const PROBE_TOKENS: u32 = 16;
 const QUIET_PROBES: u64 = 5;
-/// Victims that a server gets before it is measured, so that nobody meets its first request.
+/// Victims that a server gets before it is measured, so that none of the measured is its first.
 const PRIMING: u64 = 2;
 
 /// Which server on which budget: the unit that is started, or bound, anew.
@@ -61,6 +61,8 @@ pub(super) struct Experiment {
     pub startups_s: Vec<Vec<f64>>,
     pub models: Vec<Option<String>>,
     up: Option<Up>,
+    /// Units that could not be brought up, and why: they are not tried again.
+    failed: Vec<(Unit, String)>,
 }
 
 impl Experiment {
@@ -85,6 +87,7 @@ impl Experiment {
             usable: CpuSet::of_task(0)?,
             drain_limit,
             up: None,
+            failed: Vec::new(),
         })
     }
 
@@ -145,12 +148,17 @@ impl Experiment {
             attack.as_ref(),
             Duration::from_secs_f64(self.setup.lead_s),
         )?;
-        series.host = watch.map(|watch| watch.finish(&self.root, &up.server.tree())).transpose()?;
+        let tree = up.server.tree();
+        if let Some(up) = &mut self.up {
+            up.server.check()?;
+        }
+        series.host = watch.map(|watch| watch.finish(&self.root, &tree)).transpose()?;
         series.distrust = client.distrust(&victims.client, &Summary::of(&victims, &Slo::default()));
         series.victims =
             victims.requests.iter().enumerate().map(|(i, r)| Victim::of(i + 1, r)).collect();
         series.client = Some(victims.client);
         series.attackers = attackers.map(AttackSeen::of);
+        let up = self.up.as_ref().context("the server is down")?;
         series.drained_s = drain(&client, up, seed, self.drain_limit)?;
         if series.drained_s.is_none() && up.server.spec.start.is_some() {
             // What is left of this attack is not to meet the next series.
@@ -190,6 +198,13 @@ impl Experiment {
             return Ok(());
         }
         self.end()?;
+        if let Some((_, why)) = self.failed.iter().find(|(failed, _)| *failed == unit) {
+            bail!("{why}");
+        }
+        self.start(unit, client).inspect_err(|error| self.failed.push((unit, format!("{error:#}"))))
+    }
+
+    fn start(&mut self, unit: Unit, client: &Client) -> anyhow::Result<()> {
         let budget = &self.budgets[unit.budget].cores;
         let spec = &self.specs[unit.server];
         let server = Server::bring_up(spec, &self.victim_spec(0).workload, Some(budget))?;

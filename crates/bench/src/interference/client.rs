@@ -2,19 +2,22 @@
 
 use saccade_host::CpuSet;
 use saccade_load::{ClientHealth, LoadError, LoadSpec, Observer, Priority, Run, Summary, Target};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
+
+use crate::output::counted;
 
 /// The client's thread.
 #[derive(Debug, Clone, clap::Args)]
 pub struct ClientFlags {
-    /// auto (the highest that is permitted), normal, nice:-20..19, fifo:1..99
+    /// Priority of the client's thread: auto (the highest that is permitted), normal, nice:-20..19
+    /// or fifo:1..99
     #[arg(long, value_name = "PRIORITY", default_value = "auto", value_parser = parse_priority)]
     pub client_priority: Wanted,
-    /// Cores for the client; best ones that neither server nor neighbour may use
+    /// Cores of the client; best are cores that neither server nor neighbour may use
     #[arg(long, value_name = "CORES", value_parser = CpuSet::from_flag)]
     pub client_cores: Option<CpuSet>,
-    /// A cell is marked as not trustworthy when the client's own delays at P99 are more than this
-    /// share of the median time to the first token (and more than 1 ms)
+    /// Leave a measurement out of the results when the client's own delays at P99 exceed this share
+    /// of the median time to the first token (and 1 ms)
     #[arg(long, value_name = "SHARE", default_value_t = 0.05)]
     pub client_tolerance: f64,
 }
@@ -35,12 +38,12 @@ fn parse_priority(text: &str) -> Result<Wanted, String> {
     }
 }
 
-/// What `auto` tries, in order. Real time by little: the client must not wait for a neighbour, and
-/// it uses a small part of a core.
+/// What `auto` tries, in order. The lowest real-time priority: the client must not wait for a
+/// neighbour, and uses a small part of a core.
 const LADDER: [Priority; 3] = [Priority::Fifo(1), Priority::Nice(-15), Priority::Normal];
 
 /// The client as it is.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Client {
     /// Priority of its thread.
     pub priority: Priority,
@@ -119,12 +122,15 @@ impl Client {
         for (what, delay) in delays {
             if delay.p99 > bound_ms {
                 let p99 = delay.p99;
-                reasons.push(format!("the client {what}: P99 {p99:.1} ms of {bound_ms:.1} ms"));
+                reasons.push(format!(
+                    "the client {what}: P99 {p99:.1} ms, at most {bound_ms:.1} ms allowed"
+                ));
             }
         }
         if health.bound_hits > 0 {
             let hits = health.bound_hits;
-            reasons.push(format!("{hits} arrivals waited for the client's in-flight bound"));
+            let arrivals = counted(hits as usize, "arrival");
+            reasons.push(format!("{arrivals} waited because the client's bound was reached"));
         }
         if health.cpu_share > BUSY_SHARE {
             reasons.push(format!("the client used {:.0} % of its core", health.cpu_share * 100.0));

@@ -2,11 +2,11 @@
 
 use saccade_host::perf::{Counters, Event, Reading};
 use saccade_host::{Delta, HostError, Root, Snapshot};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// Counters of a server's processes and of the machine over one cell, warm-up and drain included.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct HostRecord {
     /// Seconds between the two readings.
     pub seconds: f64,
@@ -28,7 +28,7 @@ pub struct HostRecord {
     pub involuntary_switches: Option<u64>,
     /// Moves to another core.
     pub migrations: Option<u64>,
-    /// Share of the time in which somebody on the machine waited for a core (PSI).
+    /// Share of the time in which a thread on the machine waited for a core (PSI).
     pub cpu_pressure: Option<f64>,
     /// The same within the server's cgroup.
     pub cgroup_cpu_pressure: Option<f64>,
@@ -36,7 +36,7 @@ pub struct HostRecord {
     pub memory_pressure: Option<f64>,
     /// Throttling of the cgroups above the server, those that were throttled.
     pub throttling: BTreeMap<String, saccade_host::Throttling>,
-    /// Cores of the machine in use, by anybody.
+    /// Cores of the machine in use, by all processes.
     pub machine_cores_busy: f64,
     /// Largest share of time that the hypervisor took from one core.
     pub steal: Option<f64>,

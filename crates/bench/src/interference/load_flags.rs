@@ -10,22 +10,22 @@ use crate::prompt_flags::PromptFlags;
 #[derive(Debug, Clone, clap::Args)]
 #[command(mut_arg("max_prompt_tokens", |arg| arg.requires("sharegpt")))]
 pub struct LoadFlags {
-    /// Requests per second, Poisson; without it a closed loop of --max-concurrency
+    /// Requests per second, with Poisson arrivals [default: --max-concurrency requests in flight]
     #[arg(long, value_name = "RPS")]
     pub request_rate: Option<f64>,
-    /// Shape of the gaps between arrivals: 1 is Poisson, below it burstier
+    /// Shape of the gaps between arrivals: 1 is Poisson, less is burstier
     #[arg(long, value_name = "SHAPE", default_value_t = 1.0, requires = "request_rate")]
     pub burstiness: f64,
-    /// Streams of the closed loop
+    /// Requests in flight, without a rate
     #[arg(long, value_name = "N", default_value_t = 8, conflicts_with = "request_rate")]
     pub max_concurrency: usize,
-    /// Measured requests of a cell
+    /// Measured requests of each cell
     #[arg(long, value_name = "N", default_value_t = 64)]
     pub num_prompts: u64,
-    /// Measured seconds of a cell, in place of a number of requests
+    /// Measured seconds of each cell, in place of a number of requests
     #[arg(long, value_name = "SECONDS", conflicts_with = "num_prompts")]
     pub duration: Option<f64>,
-    /// Requests before the measurement of each cell, excluded from it
+    /// Requests before the measurement of each cell, not measured
     #[arg(long, value_name = "N", default_value_t = 8)]
     pub num_warmups: u64,
     /// Tokens of each prompt
@@ -36,13 +36,13 @@ pub struct LoadFlags {
     pub random_output_len: u32,
     #[command(flatten)]
     pub prompts: PromptFlags,
-    /// A ShareGPT file for prompts and output lengths, instead of generated ones
+    /// Take prompts and answer lengths from this ShareGPT file
     #[arg(long, value_name = "FILE", conflicts_with_all = ["random_input_len", "vocab"])]
     pub sharegpt: Option<PathBuf>,
-    /// A request that has not ended so long after it was sent counts as timed out
+    /// Time after which a request is cut and counts as timed out
     #[arg(long, value_name = "SECONDS", default_value_t = 200.0)]
     pub request_timeout: f64,
-    /// Of arrivals and prompts, and of the order of cells
+    /// Seed of arrivals, prompts and the order of cells
     #[arg(long, default_value_t = 0)]
     pub seed: u64,
 }

@@ -1,10 +1,12 @@
 //! The machine that a record was made on.
 
 use saccade_host::{Root, machine};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
+
+use crate::output::counted;
 
 /// What a reader needs to know of the machine.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Machine {
     /// Of its processors.
     pub cpu_model: Option<String>,
@@ -43,10 +45,10 @@ impl Machine {
     #[must_use]
     pub fn words(&self) -> String {
         let unknown = || "unknown processor".to_owned();
-        let cores = self.cores.map_or("?".to_owned(), |cores| cores.to_string());
+        let cores = self.cores.map_or("? cores".to_owned(), |cores| counted(cores, "core"));
         let kernel = self.kernel.as_deref().unwrap_or("?");
         let model = self.cpu_model.clone().unwrap_or_else(unknown);
-        format!("{cores} cores of {model}, Linux {kernel}")
+        format!("{cores} of {model}, Linux {kernel}")
     }
 }
 
@@ -56,7 +58,7 @@ pub fn command_line() -> Vec<String> {
     without_secrets(std::env::args())
 }
 
-/// A command line as one would type it.
+/// A command line as it is typed.
 #[must_use]
 pub fn shell_words(words: &[String]) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_=/.,:+@%[]".contains(c);

@@ -27,7 +27,7 @@ where
     }
 }
 
-/// Names stand in file names too.
+/// Names are used in file names too.
 fn is_name(name: &str) -> bool {
     let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
     !name.is_empty() && name.len() <= 64 && !name.starts_with('.') && name.chars().all(allowed)

@@ -115,7 +115,7 @@ mod tests {
             }
         }
 
-        /// With as many repeats as slots every slot stands at every place once.
+        /// With as many repeats as slots every slot has every place once.
         #[test]
         fn places_are_shared_out(servers in 1usize..4, conditions in 1usize..4, seed: u64) {
             let each = servers * conditions;

@@ -1,16 +1,15 @@
 //! The record for people: tables and a report.
 
-use saccade_report::{Axis, BarChart, Best, Cell as TableCell, Level, Report, Section, Table};
+use saccade_report::{Axis, BarChart, Cell as TableCell, Level, Report, Section, Table};
 
 use super::ratio::{Comparison, Ratio, median};
 use super::record::{Cell, Record};
+use crate::output::counted;
 
-/// The two tables of the terminal.
+/// The tables of the terminal.
 pub(super) fn text(record: &Record) -> String {
-    let mut text = comparisons(record).to_text();
-    text.push('\n');
-    text.push_str(&conditions(record).to_text());
-    text
+    let tables = [retention(record), inflation(record), throughput(record), latencies(record)];
+    tables.map(|table| table.to_text()).join("\n")
 }
 
 /// The page.
@@ -22,25 +21,26 @@ pub(super) fn report(record: &Record) -> anyhow::Result<Report> {
         .subtitle("The same load in isolation and beside neighbours, interleaved")
         .fact("machine", record.machine.words())
         .fact("command", super::shell_words(&record.command))
-        .fact("version", record.version)
+        .fact("version", record.version.as_str())
         .fact("client", client_words(record))
-        .fact("schema", record.schema);
+        .fact("schema", record.schema.as_str());
     let mut verdicts = Section::new("What was kept");
     for (level, title, words) in warnings(record) {
         verdicts = verdicts.callout(level, title, words);
     }
     let charts = [
-        bars(record, "Retention of output tokens per second", false, |c| &c.retention_tokens),
+        bars(record, "Retention of output tokens/s", false, |c| &c.retention_tokens),
         bars(record, "Inflation of TTFT P50", true, |c| &c.inflation_ttft_p50),
         bars(record, "Inflation of TTFT P99", true, |c| &c.inflation_ttft_p99),
         bars(record, "Inflation of TPOT P50", true, |c| &c.inflation_tpot_p50),
         bars(record, "Inflation of TPOT P99", true, |c| &c.inflation_tpot_p99),
     ];
-    let mut sections = verdicts.table(comparisons(record));
+    let mut sections = verdicts.table(retention(record)).table(inflation(record));
     for chart in charts {
         sections = sections.chart(chart);
     }
-    let figures = Section::new("Figures by condition").table(conditions(record));
+    let figures =
+        Section::new("Figures by condition").table(throughput(record)).table(latencies(record));
     let host = Section::new("The host").paragraph(HOST_WORDS).table(host(record));
     report.section(sections).section(figures).section(host).data("interference", record)
 }
@@ -61,41 +61,43 @@ pub(super) fn warnings(record: &Record) -> Vec<(Level, String, String)> {
     let failed: Vec<&Cell> = record.cells.iter().filter(|cell| cell.error.is_some()).collect();
     if let Some(first) = failed.first() {
         let error = first.error.as_deref().unwrap_or_default();
-        let words = format!("The first: {} beside {}: {error}", first.server, first.condition);
-        found.push((
-            Level::Bad,
-            format!("Cells that could not be measured: {}", failed.len()),
-            words,
-        ));
+        let words = format!("The first: {}, {}: {error}", first.server, first.condition);
+        let cells = counted(failed.len(), "cell");
+        found.push((Level::Bad, format!("{cells} could not be measured"), words));
     }
     let late: Vec<&Cell> = record.cells.iter().filter(|cell| !cell.distrust.is_empty()).collect();
     if let Some(first) = late.first() {
         let reasons = first.distrust.join("; ");
-        let words = format!("The first: {} beside {}: {reasons}", first.server, first.condition);
-        let title = format!("Cells in which the client itself was late: {}", late.len());
+        let words = format!("The first: {}, {}: {reasons}", first.server, first.condition);
+        let cells = counted(late.len(), "cell");
+        let title = match record.is_version_1() {
+            true => format!("The client was late in {cells}, which the results include"),
+            false => format!("{cells} left out, because the client itself was late"),
+        };
         found.push((Level::Warning, title, words));
     }
+    if record.is_version_1() {
+        let words = "Retention is of rates up to the last answer: longer answers alone make it \
+             lower. Later versions compare what servers keep up with.";
+        found.push((Level::Info, "A record of version 1".to_owned(), words.to_owned()));
+    }
     if let Some(words) = record.cells.iter().find_map(|cell| cell.layout.warning()) {
-        found.push((Level::Warning, "Sessions decide, not threads".to_owned(), words));
+        found.push((Level::Warning, "Sessions share the cores, not threads".to_owned(), words));
     }
     found
 }
 
-fn comparisons(record: &Record) -> Table {
-    let mut table = Table::new("Beside a neighbour, as a multiple of isolation")
+fn retention(record: &Record) -> Table {
+    let mut table = Table::new("Throughput beside a neighbour, as a multiple of isolation")
         .column("neighbour")
         .column("server")
         .column("tokens/s kept")
         .column("spread")
         .column("requests/s kept")
-        .column("TTFT P50 ×")
-        .column("TTFT P99 ×")
-        .column("TPOT P50 ×")
-        .column("TPOT P99 ×")
-        .column("")
+        .column("left out")
         .note(
-            "Medians over the repeats, paired; spread: least to greatest. ≥: some requests were \
-             cut while they waited. !: the client itself was late in so many cells.",
+            "Medians over the repeats, in pairs; spread: least to greatest. Left out: cells in \
+             which the client itself was late.",
         );
     for comparison in &record.comparisons {
         table.push([
@@ -104,14 +106,29 @@ fn comparisons(record: &Record) -> Table {
             number(comparison.retention_tokens.as_ref()),
             spread(comparison.retention_tokens.as_ref()).into(),
             number(comparison.retention_requests.as_ref()),
+            comparison.untrusted_cells.into(),
+        ]);
+    }
+    table
+}
+
+fn inflation(record: &Record) -> Table {
+    let mut table = Table::new("Latency beside a neighbour, as a multiple of isolation")
+        .column("neighbour")
+        .column("server")
+        .column("TTFT P50")
+        .column("TTFT P99")
+        .column("TPOT P50")
+        .column("TPOT P99")
+        .note("≥: some requests were cut while they waited.");
+    for comparison in &record.comparisons {
+        table.push([
+            comparison.condition.as_str().into(),
+            comparison.server.as_str().into(),
             number(comparison.inflation_ttft_p50.as_ref()),
             number(comparison.inflation_ttft_p99.as_ref()),
             number(comparison.inflation_tpot_p50.as_ref()),
             number(comparison.inflation_tpot_p99.as_ref()),
-            match comparison.untrusted_cells {
-                0 => TableCell::from(""),
-                cells => TableCell::from(format!("!{cells}")),
-            },
         ]);
     }
     table
@@ -130,15 +147,12 @@ fn spread(ratio: Option<&Ratio>) -> String {
 }
 
 /// Medians of the figures themselves.
-fn conditions(record: &Record) -> Table {
-    let mut table = Table::new("Figures, medians over the repeats")
+fn throughput(record: &Record) -> Table {
+    let mut table = Table::new("Throughput, medians over the repeats")
         .column("condition")
         .column("server")
-        .column_with_best("tokens/s", Best::None)
-        .column("TTFT P50 ms")
-        .column("P99 ms")
-        .column("TPOT P50 ms")
-        .column("P99 ms")
+        .column("tokens/s")
+        .column("requests/s")
         .column("failed")
         .column("neighbour's work/s")
         .column("client late P99 ms");
@@ -151,14 +165,15 @@ fn conditions(record: &Record) -> Table {
             .filter_map(|cell| cell.summary.as_ref())
             .map(|summary| summary.requests - summary.ok)
             .sum();
+        let tokens = match record.is_version_1() {
+            true => of(|s| s.output_tokens_per_s, 1),
+            false => of(|s| s.achieved_tokens_per_s, 1),
+        };
         table.push([
             condition.into(),
             server.into(),
-            of(|s| s.output_tokens_per_s, 1),
-            of(|s| s.from_intended.ttft_ms.p50, 1),
-            of(|s| s.from_intended.ttft_ms.p99, 1),
-            of(|s| s.tpot_ms.p50, 2),
-            of(|s| s.tpot_ms.p99, 2),
+            tokens,
+            of(|s| s.achieved_rps, 2),
             failed.into(),
             work(cells),
             middle(cells, |cell| cell.client.as_ref().map(|c| c.send_lateness_ms.p99), 2),
@@ -167,10 +182,34 @@ fn conditions(record: &Record) -> Table {
     table
 }
 
+fn latencies(record: &Record) -> Table {
+    let mut table = Table::new("Latency in ms, medians over the repeats")
+        .column("condition")
+        .column("server")
+        .column("TTFT P50")
+        .column("TTFT P99")
+        .column("TPOT P50")
+        .column("TPOT P99");
+    each(record, |condition, server, cells| {
+        let of = |value: fn(&saccade_load::Summary) -> f64, decimals| {
+            middle(cells, |cell| cell.summary.as_ref().map(value), decimals)
+        };
+        table.push([
+            condition.into(),
+            server.into(),
+            of(|s| s.from_intended.ttft_ms.p50, 1),
+            of(|s| s.from_intended.ttft_ms.p99, 1),
+            of(|s| s.tpot_ms.p50, 2),
+            of(|s| s.tpot_ms.p99, 2),
+        ]);
+    });
+    table
+}
+
 fn work(cells: &[&Cell]) -> TableCell {
     let rates: Vec<f64> =
         cells.iter().filter_map(|cell| cell.work.as_ref()).map(|work| work.per_s).collect();
-    let unit = cells.iter().find_map(|cell| cell.work.as_ref()).map(|work| work.unit);
+    let unit = cells.iter().find_map(|cell| cell.work.as_ref()).map(|work| &work.unit);
     match (median(&rates), unit) {
         (Some(rate), Some(unit)) => format!("{} {unit}", saccade_report::short(rate)).into(),
         _ => TableCell::Missing,
@@ -211,18 +250,21 @@ fn host(record: &Record) -> Table {
     table
 }
 
-/// Calls for each condition and server with the cells that were measured.
+/// Calls for each condition and server with the cells that count.
 fn each(record: &Record, mut row: impl FnMut(&str, &str, &[&Cell])) {
     for condition in &record.conditions {
         for server in &record.servers {
-            let cells: Vec<&Cell> = record.measured(&server.name, &condition.name).collect();
+            let measured = record.measured(&server.name, &condition.name);
+            let cells: Vec<&Cell> =
+                measured.filter(|cell| cell.counts() || record.is_version_1()).collect();
             row(&condition.name, &server.name, &cells);
         }
     }
 }
 
 fn middle(cells: &[&Cell], value: impl Fn(&Cell) -> Option<f64>, decimals: usize) -> TableCell {
-    let values: Vec<f64> = cells.iter().filter_map(|cell| value(cell)).collect();
+    let values = cells.iter().filter_map(|cell| value(cell)).filter(|value| value.is_finite());
+    let values: Vec<f64> = values.collect();
     median(&values).map_or(TableCell::Missing, |value| TableCell::Number(value, decimals))
 }
 
@@ -232,13 +274,14 @@ fn bars(
     logarithmic: bool,
     ratio: fn(&Comparison) -> &Option<Ratio>,
 ) -> BarChart {
-    let names = record.conditions[1..].iter().map(|condition| condition.name.clone());
+    let conditions = record.conditions.get(1..).unwrap_or_default();
+    let names = conditions.iter().map(|condition| condition.name.clone());
     let axis =
         if logarithmic { Axis::log("× isolation", "") } else { Axis::linear("× isolation", "") };
     let mut chart =
         BarChart::new(title, "neighbour", names, axis).horizontal(1.0, "as in isolation");
     for (slot, server) in record.servers.iter().enumerate() {
-        let values = record.conditions[1..].iter().map(|condition| {
+        let values = conditions.iter().map(|condition| {
             let is_it = |c: &&Comparison| c.server == server.name && c.condition == condition.name;
             let found = record.comparisons.iter().find(is_it).and_then(|c| ratio(c).as_ref());
             found.map_or((f64::NAN, f64::NAN, f64::NAN), |r| (r.median, r.min, r.max))

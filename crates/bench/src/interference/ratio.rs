@@ -1,10 +1,11 @@
-//! Retention and inflation: what a condition leaves of isolation, paired by repeat.
+//! Retention and inflation: what a condition leaves of isolation, paired by repeat. Retention is of
+//! what the server kept up with, so that longer latencies alone are no lost throughput.
 
 use saccade_load::Summary;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// A quotient over the repeats.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Ratio {
     /// Median over the repeats.
     pub median: f64,
@@ -48,15 +49,16 @@ pub fn median(values: &[f64]) -> Option<f64> {
 }
 
 /// One server under one condition against the same server in isolation.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Comparison {
     /// The server's name.
     pub server: String,
     /// The condition, as it prints.
     pub condition: String,
-    /// Output tokens per second, beside ÷ isolated.
+    /// Output tokens per second that the server kept up with
+    /// ([`Summary::achieved_tokens_per_s`]), beside ÷ isolated.
     pub retention_tokens: Option<Ratio>,
-    /// Answered requests per second, beside ÷ isolated.
+    /// Answers per second that it kept up with ([`Summary::achieved_rps`]), beside ÷ isolated.
     pub retention_requests: Option<Ratio>,
     /// Time to the first token, median, beside ÷ isolated.
     pub inflation_ttft_p50: Option<Ratio>,
@@ -66,7 +68,7 @@ pub struct Comparison {
     pub inflation_tpot_p50: Option<Ratio>,
     /// Time per output token, P99.
     pub inflation_tpot_p99: Option<Ratio>,
-    /// Cells (of both kinds) in which the client itself was late.
+    /// Cells (of both kinds) that are left out because the client itself was late.
     pub untrusted_cells: usize,
 }
 
@@ -87,8 +89,8 @@ impl Comparison {
         Comparison {
             server: server.to_owned(),
             condition: condition.to_owned(),
-            retention_tokens: rate(|s| s.output_tokens_per_s),
-            retention_requests: rate(|s| s.requests_per_s),
+            retention_tokens: rate(|s| s.achieved_tokens_per_s),
+            retention_requests: rate(|s| s.achieved_rps),
             inflation_ttft_p50: latency(pairs, |s| s.from_intended.ttft_ms.p50, first_cut),
             inflation_ttft_p99: latency(pairs, |s| s.from_intended.ttft_ms.p99, first_cut),
             inflation_tpot_p50: latency(pairs, |s| s.tpot_ms.p50, cut),
@@ -104,9 +106,8 @@ fn latency(
     is_cut: fn(&Summary) -> bool,
 ) -> Option<Ratio> {
     let at_least = pairs.iter().any(|(beside, _)| is_cut(beside));
-    // An empty sample is 0 in a distribution, and that is no latency.
-    let measured = pairs.iter().map(|(beside, isolated)| (of(beside), of(isolated)));
-    Ratio::of(measured.filter(|(beside, _)| *beside > 0.0), at_least)
+    // Not-a-number of an empty sample: a pair without a quotient.
+    Ratio::of(pairs.iter().map(|(beside, isolated)| (of(beside), of(isolated))), at_least)
 }
 
 #[cfg(test)]
@@ -133,7 +134,7 @@ mod tests {
     #[test]
     fn compares_what_was_measured() {
         let isolated = summary(100.0, 10.0, 5.0);
-        let mut beside = summary(25.0, 20.0, 0.0);
+        let mut beside = summary(25.0, 20.0, f64::NAN);
         beside.from_intended.e2e_ms.censored = 1;
         let c = Comparison::of("s", "cpu x2", &[(&beside, &isolated)], 0);
         assert_eq!(c.retention_tokens.unwrap().median, 0.25);
@@ -148,7 +149,7 @@ mod tests {
 
     fn summary(tokens_per_s: f64, ttft_ms: f64, tpot_ms: f64) -> Summary {
         let mut summary = crate::interference::tests::empty_summary();
-        summary.output_tokens_per_s = tokens_per_s;
+        summary.achieved_tokens_per_s = tokens_per_s;
         summary.from_intended.ttft_ms.p50 = ttft_ms;
         summary.tpot_ms.p50 = tpot_ms;
         summary

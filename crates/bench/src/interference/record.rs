@@ -1,11 +1,7 @@
 //! What is written down: one JSON object by a versioned schema.
 
-use std::io::Write;
-use std::path::Path;
-
-use anyhow::Context;
 use saccade_load::{ClientHealth, LoadSpec, Summary};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::client::Client;
 use super::host_record::HostRecord;
@@ -14,11 +10,12 @@ use super::ratio::Comparison;
 use super::servers::ServerSpec;
 use crate::neighbours::{Layout, Spec, Work};
 
-/// Version of the schema: readers refuse what they do not know.
-pub const SCHEMA: &str = "saccade.bench-interference.v1";
+/// The schema that is written, and those that are read. Version 1 compared rates that include the
+/// drain, and cells that were not trustworthy; it had zeros for unknown figures.
+pub const SCHEMAS: [&str; 2] = ["saccade.bench-interference.v2", "saccade.bench-interference.v1"];
 
 /// A server beside which nothing, or a neighbour, runs.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Condition {
     /// As it prints.
     pub name: String,
@@ -41,7 +38,7 @@ impl Condition {
 }
 
 /// One server, one condition, once.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Cell {
     /// Place in the order of measurement, from 0.
     pub index: usize,
@@ -59,7 +56,7 @@ pub struct Cell {
     pub summary: Option<Summary>,
     /// The client's own lateness.
     pub client: Option<ClientHealth>,
-    /// Why the cell is not trustworthy; empty if it is.
+    /// Why the cell is not trustworthy, and left out of comparisons and figures; empty if it is.
     pub distrust: Vec<String>,
     /// What the host did to the server; none if its processes are not known or not here.
     pub host: Option<HostRecord>,
@@ -78,7 +75,7 @@ pub struct Cell {
 }
 
 /// A server.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct ServerRecord {
     /// Its label.
     pub name: String,
@@ -110,12 +107,12 @@ impl ServerRecord {
 }
 
 /// Everything.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Record {
-    /// [`SCHEMA`].
-    pub schema: &'static str,
+    /// The first of [`SCHEMAS`].
+    pub schema: String,
     /// Version of the tool.
-    pub version: &'static str,
+    pub version: String,
     /// Wall time of the start, seconds since 1970.
     pub started_unix_s: f64,
     /// How the tool was called, without the bearer token.
@@ -140,6 +137,14 @@ pub struct Record {
     pub comparisons: Vec<Comparison>,
 }
 
+impl Cell {
+    /// It was measured, by a client that was in time.
+    #[must_use]
+    pub fn counts(&self) -> bool {
+        self.error.is_none() && self.distrust.is_empty()
+    }
+}
+
 impl Record {
     /// Cells of a server under a condition that were measured.
     pub fn measured<'a>(
@@ -152,7 +157,13 @@ impl Record {
         })
     }
 
-    /// Makes the comparisons from the cells.
+    /// Whether it was written before retention was of what servers kept up with.
+    #[must_use]
+    pub fn is_version_1(&self) -> bool {
+        self.schema != SCHEMAS[0]
+    }
+
+    /// Makes the comparisons from the cells that count.
     pub fn compare(&mut self) {
         let mut comparisons = Vec::new();
         let isolation = &self.conditions[0].name;
@@ -162,34 +173,19 @@ impl Record {
                 let beside: Vec<&Cell> = self.measured(&server.name, &condition.name).collect();
                 let pairs: Vec<(&Summary, &Summary)> = beside
                     .iter()
+                    .filter(|cell| cell.counts())
                     .filter_map(|cell| {
-                        let alone = isolated.iter().find(|alone| alone.repeat == cell.repeat)?;
+                        let pairs = |alone: &&&Cell| alone.repeat == cell.repeat && alone.counts();
+                        let alone = isolated.iter().find(pairs)?;
                         Some((cell.summary.as_ref()?, alone.summary.as_ref()?))
                     })
                     .collect();
                 let distrusted =
-                    |cells: &[&Cell]| cells.iter().filter(|cell| !cell.distrust.is_empty()).count();
+                    |cells: &[&Cell]| cells.iter().filter(|cell| !cell.counts()).count();
                 let untrusted = distrusted(&isolated) + distrusted(&beside);
                 comparisons.push(Comparison::of(&server.name, &condition.name, &pairs, untrusted));
             }
         }
         self.comparisons = comparisons;
     }
-}
-
-/// Writes JSON so that a reader (or a kill) never meets half a file.
-///
-/// # Errors
-/// The file, or the one beside it with `.part` at its end, cannot be written.
-pub fn write_json(path: &Path, value: &impl Serialize) -> anyhow::Result<()> {
-    let mut part = path.as_os_str().to_owned();
-    part.push(".part");
-    let write = || -> anyhow::Result<()> {
-        let mut file = std::io::BufWriter::new(std::fs::File::create(&part)?);
-        serde_json::to_writer_pretty(&mut file, value)?;
-        file.write_all(b"\n")?;
-        file.into_inner().map_err(std::io::IntoInnerError::into_error)?;
-        Ok(std::fs::rename(&part, path)?)
-    };
-    write().with_context(|| format!("write {}", path.display()))
 }

@@ -1,5 +1,6 @@
 //! The servers under test: found running, or started and stopped by the tool.
 
+use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -9,6 +10,8 @@ use saccade_load::{Api, Target, Workload};
 
 use super::named::{self, Named};
 use crate::neighbours::{Kept, Setup};
+use crate::output;
+use crate::tls_flags::TlsFlags;
 
 /// Between two looks at a server that is starting.
 const READY_POLL: Duration = Duration::from_millis(200);
@@ -18,34 +21,35 @@ const INTERPRETERS: [&str; 8] = ["python", "node", "sh", "bash", "dash", "java",
 /// Which servers are measured, and how they are reached.
 #[derive(Debug, Clone, clap::Args)]
 pub struct ServerFlags {
-    /// A server: name=URL; repeat it to measure several side by side
+    /// Server to measure, as name=URL. Repeat the flag for several
     #[arg(long = "server", value_name = "NAME=URL", required = true)]
     pub servers: Vec<Named<String>>,
-    /// Command line that starts a server, run by `sh -c`; it is stopped afterwards, and ends with
-    /// the tool in any case
+    /// Command line that starts a server, run by `sh -c`; the server is stopped at the end
     #[arg(long, value_name = "NAME=COMMAND")]
     pub start: Vec<Named<String>>,
-    /// First process of a server that was not started here; found by its port if not given
+    /// First process of a server that runs already [default: found by its port]
     #[arg(long, value_name = "NAME=PID")]
     pub server_pid: Vec<Named<u32>>,
-    /// Cores for a server that is started here
+    /// Cores of a server that is started with --start
     #[arg(long, value_name = "NAME=CORES")]
     pub server_cores: Vec<Named<CpuSet>>,
-    /// Longest wait for a started server to answer
+    /// Longest wait until a started server answers
     #[arg(long, value_name = "SECONDS", default_value_t = 600)]
     pub start_timeout: u64,
-    /// Folder for the output of started servers
+    /// Folder for the logs of started servers
     #[arg(long, value_name = "FOLDER", default_value = ".")]
     pub log_dir: PathBuf,
-    /// Model name in the requests: name=MODEL for one server; asked of the server if not given
+    /// Model name in the requests to a server [default: the first that it lists]
     #[arg(long = "server-model", value_name = "NAME=MODEL")]
     pub models: Vec<Named<String>>,
-    /// Talk to /v1/chat/completions instead of /v1/completions
+    /// Use /v1/chat/completions instead of /v1/completions
     #[arg(long)]
     pub chat: bool,
     /// Bearer token for all servers
     #[arg(long, env = "OPENAI_API_KEY", hide_env_values = true)]
     pub api_key: Option<String>,
+    #[command(flatten)]
+    pub tls: TlsFlags,
 }
 
 /// One server as the flags describe it.
@@ -75,6 +79,9 @@ impl ServerFlags {
             let twice = self.servers[..i].iter().any(|other| other.name == server.name);
             ensure!(!twice, "--server {}: two servers have this name", server.name);
         }
+        if !self.start.is_empty() {
+            output::check_folder("--log-dir", &self.log_dir)?;
+        }
         self.check_names("--start", self.start.iter().map(|n| &n.name))?;
         self.check_names("--server-pid", self.server_pid.iter().map(|n| &n.name))?;
         self.check_names("--server-cores", self.server_cores.iter().map(|n| &n.name))?;
@@ -100,6 +107,7 @@ impl ServerFlags {
         target.name.clone_from(name);
         target.api = if self.chat { Api::Chat } else { Api::Completions };
         target.api_key.clone_from(&self.api_key);
+        target.tls = self.tls.tls();
         target.model = named::of(&self.models, name).cloned();
         ServerSpec {
             target,
@@ -112,6 +120,43 @@ impl ServerFlags {
     }
 }
 
+/// What a started server writes, from its start on: the file may hold earlier ones.
+#[derive(Debug, Clone)]
+struct Log {
+    path: PathBuf,
+    from_byte: u64,
+}
+
+impl Log {
+    fn at_its_end(path: &Path) -> Log {
+        let from_byte = std::fs::metadata(path).map_or(0, |file| file.len());
+        Log { path: path.to_owned(), from_byte }
+    }
+
+    /// The last lines, below each other; that there are none.
+    fn tail(&self) -> String {
+        const MOST_BYTES: u64 = 4096;
+        const MOST_LINES: usize = 10;
+        let read = || -> std::io::Result<Vec<u8>> {
+            let mut file = std::fs::File::open(&self.path)?;
+            let end = file.metadata()?.len();
+            file.seek(SeekFrom::Start(end.saturating_sub(MOST_BYTES).max(self.from_byte)))?;
+            let mut bytes = Vec::new();
+            file.take(MOST_BYTES).read_to_end(&mut bytes)?;
+            Ok(bytes)
+        };
+        let path = self.path.display();
+        let bytes = read().unwrap_or_default();
+        let text = String::from_utf8_lossy(&bytes);
+        let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
+        if lines.is_empty() {
+            return format!("it wrote nothing to {path}");
+        }
+        let last = &lines[lines.len().saturating_sub(MOST_LINES)..];
+        format!("the end of {path}:\n    {}", last.join("\n    "))
+    }
+}
+
 /// A server that answers.
 #[derive(Debug)]
 pub struct Server {
@@ -119,7 +164,7 @@ pub struct Server {
     pub spec: ServerSpec,
     /// How it is asked: model and extensions are known.
     pub target: Target,
-    kept: Option<Kept>,
+    kept: Option<(Kept, Log)>,
     root_pid: Option<u32>,
     /// Seconds from the start to the first answer, if it was started here.
     pub startup_s: Option<f64>,
@@ -143,12 +188,16 @@ impl Server {
             return Ok(Server { spec, target, kept: None, root_pid, startup_s: None });
         };
         let from = Instant::now();
-        let mut kept = start(name, command, &spec.log, cores.or(spec.cores.as_ref()))?;
-        let target = wait_until_ready(&mut kept, spec, workload)
-            .with_context(|| format!("server {name}; its output is in {}", spec.log.display()))?;
+        let log = Log::at_its_end(&spec.log);
+        let up = || -> anyhow::Result<(Kept, Target)> {
+            let mut kept = start(name, command, &spec.log, cores.or(spec.cores.as_ref()))?;
+            let target = wait_until_ready(&mut kept, spec, workload)?;
+            Ok((kept, target))
+        };
+        let (kept, target) = up().map_err(|error| with_log(&error, &log))?;
         let root_pid = children(kept.pid()).first().copied();
         let startup_s = Some(from.elapsed().as_secs_f64());
-        Ok(Server { spec: spec.clone(), target, kept: Some(kept), root_pid, startup_s })
+        Ok(Server { spec: spec.clone(), target, kept: Some((kept, log)), root_pid, startup_s })
     }
 
     /// Its label.
@@ -174,9 +223,10 @@ impl Server {
     /// An error if the tool started it and it has ended.
     ///
     /// # Errors
-    /// That it has ended.
+    /// That it has ended, how, and the last that it wrote.
     pub fn check(&mut self) -> anyhow::Result<()> {
-        self.kept.as_mut().map_or(Ok(()), Kept::check)
+        let Some((kept, log)) = &mut self.kept else { return Ok(()) };
+        kept.check().map_err(|error| with_log(&error, log))
     }
 
     /// Binds all threads of all its processes to these cores. Threads that start later inherit
@@ -202,15 +252,20 @@ impl Server {
     /// # Errors
     /// It does not end.
     pub fn stop(self) -> anyhow::Result<()> {
-        self.kept.map_or(Ok(()), Kept::stop)
+        self.kept.map_or(Ok(()), |(kept, _)| kept.stop())
     }
+}
+
+/// An error of a server with the last that the server wrote.
+fn with_log(error: &anyhow::Error, log: &Log) -> anyhow::Error {
+    anyhow::anyhow!("{error:#}; {}", log.tail())
 }
 
 fn start(name: &str, command: &str, log: &Path, cores: Option<&CpuSet>) -> anyhow::Result<Kept> {
     let mut role = vec!["server".to_owned(), "--log-file".to_owned(), log.display().to_string()];
     role.extend(cores.map(|cores| format!("--cores={cores}")));
     role.extend(["--".to_owned(), command.to_owned()]);
-    // In the tool's own session: with autogroups, beside its neighbours and not before them.
+    // In the tool's own session: with autogroups, its neighbours are in the same group.
     let mut kept = Kept::start(&format!("server {name}"), &role, &Setup::default())?;
     kept.go()?;
     Ok(kept)
@@ -228,7 +283,8 @@ fn wait_until_ready(
             Ok(target) => return Ok(target),
             Err(error) if Instant::now() >= deadline => {
                 let seconds = spec.start_timeout.as_secs();
-                return Err(error.context(format!("not ready within {seconds} s")));
+                let late = format!("server {}: not ready within {seconds} s", spec.target.name);
+                return Err(error.context(late));
             }
             Err(_) => std::thread::sleep(READY_POLL),
         }
@@ -298,6 +354,20 @@ mod tests {
         assert_eq!(host_and_port("http://[::1]:9/"), Some(("[::1]", 9)));
         assert_eq!(host_and_port("https://api.example"), Some(("api.example", 443)));
         assert_eq!(host_and_port("127.0.0.1:8000"), Some(("127.0.0.1", 8000)));
+    }
+
+    #[test]
+    fn the_tail_of_a_log_is_of_this_start() {
+        let path = std::env::temp_dir().join(format!("saccade-log-{}", std::process::id()));
+        std::fs::write(&path, "an earlier start\n").unwrap();
+        let log = Log::at_its_end(&path);
+        assert!(log.tail().starts_with("it wrote nothing"), "{}", log.tail());
+        let lines: String = (0..500).map(|i| format!("line {i}\n")).collect();
+        std::fs::write(&path, format!("an earlier start\n{lines}")).unwrap();
+        let tail = log.tail();
+        assert_eq!(tail.lines().count(), 11, "{tail}");
+        assert!(tail.ends_with("line 499") && !tail.contains("earlier"), "{tail}");
+        std::fs::remove_file(path).unwrap();
     }
 
     #[test]

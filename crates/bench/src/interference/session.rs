@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use saccade_host::Root;
 use saccade_load::{LoadSpec, Run, Slo, Summary};
 
@@ -25,12 +25,14 @@ pub(super) struct Session {
     pub settle: Duration,
     /// Stop the servers that the tool started before another one is measured.
     pub in_turns: bool,
-    /// Requests to a server that was just started, measured by nobody.
+    /// Requests to a server that was just started, not measured.
     pub prime_requests: u64,
     pub raw_dir: Option<PathBuf>,
     pub pauser: Option<Pauser>,
     pub running: Vec<Option<Server>>,
     pub startups_s: Vec<Vec<f64>>,
+    /// Why a server could not be brought up: it is not tried again.
+    pub failed: Vec<Option<String>>,
 }
 
 impl Session {
@@ -82,6 +84,9 @@ impl Session {
         let load = LoadSpec { seed: cell.seed, arrival_seed: Some(arrivals), ..self.load.clone() };
         let (run, host, work) = self.load_beside(server, &load, neighbour.as_ref())?;
         (cell.host, cell.work) = (host, work);
+        if let Some(server) = &mut self.running[slot.server] {
+            server.check()?;
+        }
         cell.raw = self.keep_raw(cell, &run)?;
         let summary = Summary::of(&run, &Slo::default());
         cell.distrust = self.client.distrust(&run.client, &summary);
@@ -111,12 +116,24 @@ impl Session {
         Ok((run, host, work))
     }
 
-    /// Starts every server that shall be resident all the time.
+    /// Starts every server that is resident all the time. One that cannot be brought up is told of,
+    /// and each of its cells fails.
+    ///
+    /// # Errors
+    /// No server at all can be brought up.
     pub fn bring_up_all(&mut self) -> anyhow::Result<()> {
         let resident = |spec: &ServerSpec| !self.in_turns || spec.start.is_none();
         let indices: Vec<usize> =
             (0..self.specs.len()).filter(|&i| resident(&self.specs[i])).collect();
-        indices.into_iter().try_for_each(|index| self.bring_up(index))
+        for index in indices {
+            if let Err(error) = self.bring_up(index) {
+                eprintln!("{error:#}");
+            }
+        }
+        match self.failed.iter().flatten().next() {
+            Some(first) if self.failed.iter().all(Option::is_some) => bail!("{first}"),
+            _ => Ok(()),
+        }
     }
 
     fn bring_up(&mut self, index: usize) -> anyhow::Result<()> {
@@ -124,12 +141,19 @@ impl Session {
             self.stop_started_except(index)?;
         }
         if let Some(server) = &mut self.running[index] {
-            if server.check().is_ok() {
-                return Ok(());
+            match server.check() {
+                Ok(()) => return Ok(()),
+                Err(error) => eprintln!("{error:#}\nserver {} is started again", server.name()),
             }
-            eprintln!("server {} has ended; it is started again", server.name());
             self.running[index] = None;
         }
+        if let Some(why) = &self.failed[index] {
+            bail!("{why}");
+        }
+        self.start(index).inspect_err(|error| self.failed[index] = Some(format!("{error:#}")))
+    }
+
+    fn start(&mut self, index: usize) -> anyhow::Result<()> {
         // A server that is starting must not compete with one that is stopped half-way.
         self.pauser.as_mut().map_or(Ok(()), |pauser| pauser.pause_only(&[]))?;
         let server = Server::bring_up(&self.specs[index], &self.load.workload, None)?;
@@ -173,7 +197,7 @@ impl Session {
     fn keep_raw(&self, cell: &Cell, run: &Run) -> anyhow::Result<Option<String>> {
         let Some(folder) = &self.raw_dir else { return Ok(None) };
         let name = format!("{:03}-{}-r{}.json", cell.index, cell.server, cell.repeat);
-        super::record::write_json(&folder.join(&name), run)?;
+        crate::output::write_json(&folder.join(&name), run)?;
         Ok(Some(name))
     }
 

@@ -6,22 +6,22 @@ use saccade_host::{CpuSet, Root};
 use super::record::Condition;
 use crate::neighbours::{Kind, Placement, QuotaGroup, Spec};
 
-/// More conditions than anybody waits for: a slip of the finger.
+/// More conditions than can be waited for are a slip of the finger.
 const MAX_CONDITIONS: usize = 1000;
 
 /// The sweep: every neighbour with every number of threads at every placement.
 #[derive(Debug, Clone, clap::Args)]
 pub struct SweepFlags {
-    /// cpu, memory-bandwidth[:SIZE], cache[:SIZE], tlb[:SIZE], fork, pbzip2, compile, or
-    /// cmd:COMMAND LINE (in which {threads} is the number of threads; without it so many copies
-    /// run); repeat it for several
+    /// Neighbour: cpu, memory-bandwidth[:SIZE], cache[:SIZE], tlb[:SIZE], fork, pbzip2, compile or
+    /// cmd:COMMAND LINE, where {threads} is replaced by the number of threads; without {threads}
+    /// that number of copies runs. Repeat the flag for several
     #[arg(long = "neighbour", value_name = "KIND", required = true)]
     pub neighbours: Vec<Kind>,
-    /// Threads, jobs or copies of each neighbour [default: as many as there are cores]
+    /// Threads, jobs or copies of each neighbour [default: one per core]
     #[arg(long, value_name = "N,…", value_delimiter = ',')]
     pub neighbour_threads: Vec<usize>,
-    /// anywhere, or some of cores=LIST, quota=CORES, nice=N, session=own joined by colons; repeat
-    /// it for several
+    /// Placement of the neighbours: anywhere, or cores=LIST, quota=CORES, nice=N, session=own,
+    /// joined by colons. Repeat the flag for several
     #[arg(long = "placement", value_name = "WHERE", default_value = "anywhere")]
     pub placements: Vec<Placement>,
 }
@@ -37,7 +37,7 @@ impl SweepFlags {
             [] => vec![usable.len()],
             given => given.to_vec(),
         };
-        ensure!(!threads.contains(&0), "--neighbour-threads: 0 is not a number of threads");
+        ensure!(!threads.contains(&0), "--neighbour-threads: must be at least 1");
         for placement in &self.placements {
             check(placement)?;
         }

@@ -4,7 +4,7 @@
 //! Sources: "Characterizing CPU-Induced Slowdowns in Multi-GPU LLM Inference" (Chung et al., 2026),
 //! sections IV-A, V-A and V-B.
 
-// Without the device plane `broadcast` only says so, and what nobody else uses lies idle.
+// Without the device plane `broadcast` only says so, and what it alone uses is not used.
 #![cfg_attr(not(feature = "device"), allow(dead_code))]
 
 mod broadcast;
@@ -21,6 +21,8 @@ use std::process::ExitCode;
 
 pub(crate) use os::crew::Part;
 use output::Document;
+pub(crate) use output::SCHEMAS;
+use saccade_report::Report;
 
 /// Flags of `saccade bench micro`.
 #[derive(Debug, clap::Args)]
@@ -31,28 +33,28 @@ pub struct Args {
 
 #[derive(Debug, clap::Subcommand)]
 enum What {
-    /// Share of tokenization in the time to the first token, by batch size and prompt length
+    /// Measure the share of tokenization in the time to the first token
     Tokenize {
         #[command(flatten)]
         flags: tokenize::Args,
         #[command(flatten)]
         output: output::Args,
     },
-    /// Deciding a step for N ranks: one scheduler that broadcasts, or every rank for itself
+    /// Compare one scheduler that broadcasts each step with ranks that each decide it
     Broadcast {
         #[command(flatten)]
         flags: broadcast::Args,
         #[command(flatten)]
         output: output::Args,
     },
-    /// Barriers of ranks that outnumber their cores
+    /// Measure barriers of ranks that outnumber their cores
     Straggler {
         #[command(flatten)]
         flags: straggler::Args,
         #[command(flatten)]
         output: output::Args,
     },
-    /// All three; the flags are those of tokenize, the others run with their defaults
+    /// Run all three: tokenize with its flags, the others with their defaults
     All {
         #[command(flatten)]
         flags: tokenize::Args,
@@ -66,21 +68,17 @@ enum What {
 /// # Errors
 /// Of the flags, of a file, of a server that cannot be reached, or of a process of the measurement.
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    let (What::Tokenize { output, .. }
+    | What::Broadcast { output, .. }
+    | What::Straggler { output, .. }
+    | What::All { output, .. }) = &args.what;
+    output.check()?;
     let mut document = Document::new();
-    let output = match &args.what {
-        What::Tokenize { flags, output } => {
-            document.tokenize = Some(tokenize::measure(flags)?);
-            output
-        }
-        What::Broadcast { flags, output } => {
-            document.broadcast = Some(broadcast::measure(flags)?);
-            output
-        }
-        What::Straggler { flags, output } => {
-            document.straggler = Some(straggler::measure(flags)?);
-            output
-        }
-        What::All { flags, output } => {
+    match &args.what {
+        What::Tokenize { flags, .. } => document.tokenize = Some(tokenize::measure(flags)?),
+        What::Broadcast { flags, .. } => document.broadcast = Some(broadcast::measure(flags)?),
+        What::Straggler { flags, .. } => document.straggler = Some(straggler::measure(flags)?),
+        What::All { flags, .. } => {
             document.tokenize = Some(tokenize::measure(flags)?);
             if cfg!(feature = "device") {
                 document.broadcast = Some(broadcast::measure(&defaults())?);
@@ -88,11 +86,18 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
                 document.skipped.push(broadcast::NO_DEVICE.into());
             }
             document.straggler = Some(straggler::measure(&defaults())?);
-            output
         }
-    };
+    }
     document.put_out(output)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// The page of a document, from its JSON.
+///
+/// # Errors
+/// It is not of one of [`SCHEMAS`].
+pub(crate) fn page_of(json: &str) -> anyhow::Result<Report> {
+    page::of(&serde_json::from_str(json)?)
 }
 
 /// Flags as if none was given.

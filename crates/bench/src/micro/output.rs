@@ -1,31 +1,45 @@
 //! Where results go: tables on the screen, one JSON document, one HTML page.
 
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::Context;
 use saccade_host::CpuSet;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::{broadcast, page, straggler, tokenize};
+use crate::output::{check_writable, is_stdout, wrapped, write_json, write_page};
 
-/// Name and version of the document. Fields may be added within a version.
-pub(crate) const SCHEMA: &str = "saccade.bench.micro/1";
+/// Name and version of the document that is written, and those that are read. Fields may be added
+/// within a version. Version 1 had no spread of tokenization, and a device-driven time that was its
+/// own parameter.
+pub(crate) const SCHEMAS: [&str; 2] = ["saccade.bench-micro.v2", "saccade.bench.micro/1"];
 
 /// Flags of where results go.
 #[derive(Debug, Clone, Default, clap::Args)]
 #[group(skip)]
 pub struct Args {
-    /// Writes a JSON document; `-` is the standard output, which then has no tables
+    /// Write the results as JSON; - writes them to the standard output, and nothing else there
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Writes a self-contained page with tables and plots
+    /// Write a page with tables and plots
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
 }
 
+impl Args {
+    /// Checks that the files can be written, before anything is measured.
+    ///
+    /// # Errors
+    /// Names the flag and the file.
+    pub(crate) fn check(&self) -> anyhow::Result<()> {
+        check_writable("--json", self.json.as_deref())?;
+        check_writable("--html", self.html.as_deref())
+    }
+}
+
 /// The machine that measured.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Host {
     pub cpu: String,
     /// Cores that this process may use.
@@ -53,10 +67,10 @@ impl Host {
 }
 
 /// All results of one call.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Document {
-    pub schema: &'static str,
-    pub version: &'static str,
+    pub schema: String,
+    pub version: String,
     pub host: Host,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tokenize: Option<tokenize::Report>,
@@ -67,7 +81,7 @@ pub(crate) struct Document {
     /// What was asked for and not measured, and why.
     pub skipped: Vec<String>,
     /// Why the figures may not mean what they seem to.
-    pub warnings: Vec<&'static str>,
+    pub warnings: Vec<String>,
 }
 
 /// Of a build with debug assertions.
@@ -77,26 +91,26 @@ const DEBUG_BUILD: &str = "a debug build measured this: encoding, decoding and t
 impl Document {
     pub(crate) fn new() -> Document {
         Document {
-            schema: SCHEMA,
-            version: env!("CARGO_PKG_VERSION"),
+            schema: SCHEMAS[0].into(),
+            version: env!("CARGO_PKG_VERSION").into(),
             host: Host::of_this_machine(),
             tokenize: None,
             broadcast: None,
             straggler: None,
             skipped: Vec::new(),
-            warnings: if cfg!(debug_assertions) { vec![DEBUG_BUILD] } else { Vec::new() },
+            warnings: cfg!(debug_assertions).then(|| DEBUG_BUILD.to_owned()).into_iter().collect(),
         }
     }
 
     fn text(&self) -> String {
         let mut blocks = Vec::new();
-        let mut add = |tables: Vec<saccade_report::Table>, notes: &[&str]| {
+        let mut add = |tables: Vec<saccade_report::Table>, notes: &[String]| {
             blocks.extend(tables.iter().map(saccade_report::Table::to_text));
-            blocks.extend(notes.iter().map(|note| format!("{note}\n")));
+            blocks.extend(notes.iter().map(|note| wrapped(note, 0) + "\n"));
         };
         if let Some(report) = &self.tokenize {
-            add([Some(report.table()), report.server_table()].into_iter().flatten().collect(), &[]);
-            add(vec![], &report.warnings.iter().map(String::as_str).collect::<Vec<_>>());
+            let tables = [Some(report.table()), report.server_table()];
+            add(tables.into_iter().flatten().collect(), &report.warnings);
             add(vec![], &report.notes);
         }
         if let Some(report) = &self.broadcast {
@@ -105,8 +119,9 @@ impl Document {
         if let Some(report) = &self.straggler {
             add(vec![report.table()], &report.notes);
         }
-        blocks.extend(self.skipped.iter().map(|why| format!("skipped: {why}\n")));
-        blocks.extend(self.warnings.iter().map(|warning| format!("warning: {warning}\n")));
+        let told = |kind: &str, words: &String| wrapped(&format!("{kind}: {words}"), 2) + "\n";
+        blocks.extend(self.skipped.iter().map(|why| told("skipped", why)));
+        blocks.extend(self.warnings.iter().map(|warning| told("warning", warning)));
         blocks.join("\n")
     }
 
@@ -115,21 +130,13 @@ impl Document {
     /// # Errors
     /// If a file cannot be written.
     pub(crate) fn put_out(&self, args: &Args) -> anyhow::Result<()> {
-        let to_stdout = args.json.as_deref() == Some(Path::new("-"));
         if let Some(path) = &args.json {
-            let json = serde_json::to_string_pretty(self)? + "\n";
-            if to_stdout {
-                std::io::stdout().write_all(json.as_bytes()).context("write to stdout")?;
-            } else {
-                std::fs::write(path, json).with_context(|| format!("--json {}", path.display()))?;
-            }
+            write_json(path, self)?;
         }
-        if !to_stdout {
-            std::io::stdout().write_all(self.text().as_bytes()).context("write to stdout")?;
+        if !args.json.as_deref().is_some_and(is_stdout) {
+            let text = self.text();
+            std::io::stdout().write_all(text.as_bytes()).context("write to the standard output")?;
         }
-        if let Some(path) = &args.html {
-            page::of(self)?.write(path).with_context(|| format!("--html {}", path.display()))?;
-        }
-        Ok(())
+        args.html.as_ref().map_or(Ok(()), |path| write_page(path, &page::of(self)?))
     }
 }

@@ -5,6 +5,7 @@ use saccade_report::{Axis, BarChart, Chart, Heatmap, Level, LineChart, Report, S
 use super::output::Document;
 use super::{broadcast, straggler, tokenize};
 use crate::micro::broadcast::Design;
+use crate::output::counted;
 
 /// The page of a document, which it carries as data.
 ///
@@ -14,13 +15,13 @@ pub(crate) fn of(document: &Document) -> anyhow::Result<Report> {
     let host = &document.host;
     let mut report = Report::new("Parts of an engine that its host slows down")
         .subtitle("saccade bench micro")
-        .fact("version", document.version)
+        .fact("version", document.version.as_str())
         .fact("cores", format!("{} of {}", host.cores, host.cpu))
         .fact("kernel", host.kernel.as_str())
         .fact("load before", format!("{:.2}", host.load_1m));
     for warning in &document.warnings {
         let section = Section::new("Read this first");
-        report = report.section(section.callout(Level::Warning, "Warning", *warning));
+        report = report.section(section.callout(Level::Warning, "Warning", warning.as_str()));
     }
     if let Some(result) = &document.tokenize {
         report = report.section(tokenize_section(result));
@@ -37,8 +38,8 @@ pub(crate) fn of(document: &Document) -> anyhow::Result<Report> {
     report.data("micro", document)
 }
 
-fn with_notes(section: Section, notes: &[&'static str]) -> Section {
-    notes.iter().fold(section, |section, note| section.paragraph(*note))
+fn with_notes(section: Section, notes: &[String]) -> Section {
+    notes.iter().fold(section, |section, note| section.paragraph(note.as_str()))
 }
 
 fn tokenize_section(result: &tokenize::Report) -> Section {
@@ -63,8 +64,8 @@ fn share_chart(result: &tokenize::Report) -> Option<Heatmap> {
     let share = |length: usize, batch: usize| {
         let of_server = result.server.iter().find(|r| (r.length, r.batch) == (length, batch));
         let here = |r: &&tokenize::Row| (r.length, r.batch, r.threads) == (length, batch, threads);
-        let computed = || result.rows.iter().find(here).and_then(|r| r.share);
-        let share = of_server.map(|r| r.share).or_else(computed);
+        let computed = || result.rows.iter().find(here).and_then(|r| r.share).map(|s| s.p50);
+        let share = of_server.map(|r| r.share.p50).or_else(computed);
         share.map_or(f64::NAN, |share| 100.0 * share)
     };
     if setup.base_url.is_none() && setup.prefill_tokens_per_s.is_none() {
@@ -75,7 +76,7 @@ fn share_chart(result: &tokenize::Report) -> Option<Heatmap> {
     });
     let what = match &setup.base_url {
         Some(url) => format!("measured on {url}"),
-        None => format!("computed, {threads} threads"),
+        None => format!("computed, {}", counted(threads, "thread")),
     };
     let labels = |numbers: &[usize]| numbers.iter().map(usize::to_string).collect::<Vec<_>>();
     let title = format!("Share of tokenization in TTFT, % ({what})");
@@ -94,7 +95,7 @@ fn broadcast_section(result: &broadcast::Report) -> Section {
     let of_hogs = |&hogs: &usize| -> Chart {
         let title = match hogs {
             0 => "Decision latency, no hogs".into(),
-            _ => format!("Decision latency beside {hogs} CPU hogs"),
+            _ => format!("Decision latency beside {}", counted(hogs, "CPU hog")),
         };
         let ranks = Axis::linear("ranks", "");
         let mut chart = LineChart::new(title, ranks, Axis::log("P50, to P99", "us"));
@@ -122,11 +123,9 @@ fn straggler_section(result: &straggler::Report) -> Section {
     let names: Vec<String> = result.rows.iter().map(name).collect();
     let microseconds = Axis::log("iteration", "us");
     let of = |value: fn(&straggler::Row) -> f64| result.rows.iter().map(value).collect::<Vec<_>>();
-    let compute_us = result.setup.compute_us as f64;
     let chart = BarChart::new("Iterations", "ranks on cores, delay", names, microseconds)
         .series("P50", of(|r| r.iteration_us.p50))
-        .series("P99", of(|r| r.iteration_us.p99))
-        .horizontal(compute_us, "without hosts, simulated device time");
+        .series("P99", of(|r| r.iteration_us.p99));
     let section =
         Section::new("Barriers when ranks outnumber cores").chart(chart).table(result.table());
     with_notes(section, &result.notes)

@@ -35,7 +35,7 @@ impl Board {
         if fd < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: a file descriptor that was just made, owned by nobody else.
+        // SAFETY: a file descriptor that was just made, owned by nothing else.
         let file = unsafe { File::from_raw_fd(fd) };
         file.set_len((threads * size_of::<Line>()) as u64)?;
         Board::map(file, threads)

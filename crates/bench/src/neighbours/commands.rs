@@ -6,11 +6,13 @@ use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 
 use super::board::Board;
+use super::descendants;
 use super::hogs::mixed;
 
 /// How a failure after the start is told.
@@ -140,8 +142,11 @@ fn text_like(bytes: usize) -> Vec<u8> {
     text
 }
 
-/// Starts a server, its output to a file; `ended` is called when it ends by itself.
-pub(super) fn server(line: &str, log: &Path, ended: fn()) -> anyhow::Result<u32> {
+/// Set once a server is being ended: then its end is no news.
+static STOPPING: AtomicBool = AtomicBool::new(false);
+
+/// Starts a server, its output to a file; `failed` is called when it ends by itself.
+pub(super) fn server(line: &str, log: &Path, failed: Failed) -> anyhow::Result<()> {
     let file = File::options().create(true).append(true).open(log);
     let file = file.with_context(|| format!("open {}", log.display()))?;
     let errors = file.try_clone().context("share the log file")?;
@@ -155,23 +160,48 @@ pub(super) fn server(line: &str, log: &Path, ended: fn()) -> anyhow::Result<u32>
             Ok(child) => child,
             Err(error) => return drop(started.send(Err(error))),
         };
-        let _ = started.send(Ok(child.id()));
-        let _ = child.wait();
-        ended();
+        let _ = started.send(Ok(()));
+        let status = child.wait();
+        // SYNC: sequentially consistent, partner `end_gracefully`: it is set before any signal.
+        if STOPPING.load(Ordering::SeqCst) {
+            return;
+        }
+        failed(match status {
+            Ok(status) => anyhow::anyhow!("it exited by itself ({status})"),
+            Err(error) => anyhow::anyhow!("it exited by itself ({error})"),
+        });
     });
     answer.recv().context("start the server")?.context("start the server")
 }
 
 /// What a server gets to end by itself before it is killed.
 const GRACE: Duration = Duration::from_secs(10);
+/// Between two looks at a server that is ending.
+const ENDING_POLL: Duration = Duration::from_millis(20);
 
-/// Asks a server to end, and waits for it a while. Its `ended` may end this process first.
-pub(super) fn end_gracefully(server: u32) {
-    // SAFETY: plain integers; a child of this process.
-    unsafe { libc::kill(server as libc::pid_t, libc::SIGTERM) };
+/// Asks a server and all its processes to end, as a service manager does (a shell that started the
+/// server would not pass the signal on), and waits for them a while: a server that is killed leaves
+/// its shared memory behind. A second caller waits for ever; the first ends this process.
+pub(super) fn end_gracefully() {
+    // SYNC: sequentially consistent, partner `server`.
+    while STOPPING.swap(true, Ordering::SeqCst) {
+        std::thread::sleep(GRACE);
+    }
+    for pid in descendants::alive() {
+        // SAFETY: plain integers; a descendant that was just read of. One that is stopped hears
+        // the first signal with the second.
+        unsafe {
+            libc::kill(pid as libc::pid_t, libc::SIGTERM);
+            libc::kill(pid as libc::pid_t, libc::SIGCONT);
+        }
+    }
     let deadline = Instant::now() + GRACE;
-    while Instant::now() < deadline && !super::descendants::alive().is_empty() {
-        std::thread::sleep(Duration::from_millis(20));
+    while Instant::now() < deadline {
+        descendants::reap();
+        if descendants::alive().is_empty() {
+            return;
+        }
+        std::thread::sleep(ENDING_POLL);
     }
 }
 

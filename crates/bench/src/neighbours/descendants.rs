@@ -21,13 +21,14 @@ pub(super) fn kill_all() {
     }
 }
 
-fn reap() {
+/// Takes the end of children that have ended.
+pub(super) fn reap() {
     let mut status = 0;
     // SAFETY: takes whatever children have ended; a place for the status.
     while unsafe { libc::waitpid(-1, &mut status, libc::WNOHANG) } > 0 {}
 }
 
-/// Processes below this one; the dead that nobody has waited for among them.
+/// Processes below this one; zombies too.
 pub(super) fn alive() -> Vec<u32> {
     let own = std::process::id();
     let tree = process::tree(&Root::default(), own).unwrap_or_default();

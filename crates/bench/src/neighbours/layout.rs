@@ -3,10 +3,10 @@
 //! group weight with its own session and hardly hurts, so results mean little without this.
 
 use saccade_host::{Cgroups, CpuSet, Root, machine};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
-/// Where one process stands.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+/// Where one process is.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Place {
     /// Process.
     pub pid: u32,
@@ -45,7 +45,7 @@ fn session(pid: u32) -> Option<i32> {
 }
 
 /// A server and its neighbour beside each other.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Layout {
     /// Whether the kernel groups by session; none where it knows no such thing.
     pub autogroup_enabled: Option<bool>,
@@ -74,10 +74,11 @@ impl Layout {
             return None;
         }
         Some(format!(
-            "sched_autogroup_enabled is 1 and the server (session {}) is in another session than \
-             its neighbour ({}): the kernel gives each session one share, however many threads it \
-             has, so the neighbour hurts less than its threads say. Start the server with --start \
-             or from the same terminal, or sysctl kernel.sched_autogroup_enabled=0",
+            "sched_autogroup_enabled is 1, and the server (session {}) and its neighbour (session \
+             {}) are in different sessions: the kernel gives each session one share, however many \
+             threads it has, and the neighbour takes less than its threads could. Start the \
+             server with --start or from the same terminal, or set \
+             kernel.sched_autogroup_enabled=0",
             server.session.unwrap_or_default(),
             neighbour.session.unwrap_or_default(),
         ))

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use anyhow::Context;
 use saccade_host::Root;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::board::Board;
 use super::cgroup::QuotaGroup;
@@ -32,10 +32,10 @@ pub struct Reading {
 }
 
 /// What a neighbour got done over a time.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Work {
     /// What is counted: `rounds`, `bytes`, `children`, …
-    pub unit: &'static str,
+    pub unit: String,
     /// How many.
     pub done: u64,
     /// In each second.
@@ -94,7 +94,7 @@ impl Neighbour {
         let seconds = now.at.duration_since(before.at).as_secs_f64();
         let done = now.work - before.work;
         let per_s = if seconds > 0.0 { done as f64 / seconds } else { 0.0 };
-        Work { unit: self.spec.kind.unit(), done, per_s }
+        Work { unit: self.spec.kind.unit().into(), done, per_s }
     }
 
     /// An error if it has ended by itself.

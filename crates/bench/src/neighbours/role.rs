@@ -1,11 +1,12 @@
 //! The process side: what the tool's own binary does when the tool starts it again as a hidden
-//! `bench neighbour`. It holds everything it starts by a tight rein: when its parent ends, in
-//! whatever way, its standard input ends, and it kills all its descendants and itself.
+//! `bench neighbour`. Nothing that it starts outlives it: when its parent ends, in whatever way, its
+//! standard input ends, and it kills all its descendants and itself. A server is asked first, and
+//! has some seconds.
 //!
 //! Lines on standard input: `go` (once placed), later `stop`. Lines on standard output: `ready`,
 //! or `error: …` and the end.
 
-use std::io::{BufRead, BufReader, Stdin, Write};
+use std::io::{BufRead, BufReader, Write};
 use std::os::fd::RawFd;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -29,9 +30,9 @@ pub struct Args {
 /// What the process is for.
 #[derive(Debug, clap::Subcommand)]
 enum Role {
-    /// Takes what a server needs
+    /// Take what a server needs
     Hog {
-        /// What it takes
+        /// What to take
         kind: Kind,
         /// Threads, jobs or copies
         #[arg(long)]
@@ -43,23 +44,23 @@ enum Role {
         #[arg(long)]
         placement: Placement,
     },
-    /// Holds a server that is to end with the tool
+    /// Hold a server that is to end with the tool
     Server {
         /// Command line, run by `sh -c`
         command: String,
-        /// Where its output goes
+        /// File for its output
         #[arg(long)]
         log_file: PathBuf,
         /// Cores it may use
         #[arg(long, value_parser = CpuSet::from_flag)]
         cores: Option<CpuSet>,
     },
-    /// Plays a part of a micro benchmark, to its end
+    /// Play a part of a micro benchmark, to its end
     Part {
         /// The part, as JSON
         part: String,
     },
-    /// Stops processes, and lets them go on when told to or when the tool ends
+    /// Stop processes, and let them go on when told to or when the tool ends
     Pauser,
 }
 
@@ -80,19 +81,25 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     // SAFETY: prctl with a plain integer; orphans of our children become ours, so that
     // `descendants` finds them.
     unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1) };
-    match set_up(&args.role) {
-        Ok(server) => {
-            say("ready");
-            std::thread::spawn(move || obey(parent, server));
-        }
-        Err(error) => {
-            say(&format!("error: {error:#}").replace('\n', " "));
-            end();
-        }
+    if let Err(error) = set_up(&args.role) {
+        fail(error);
     }
+    say("ready");
+    let holds_server = matches!(args.role, Role::Server { .. });
+    let end_all = move || {
+        if holds_server {
+            commands::end_gracefully();
+        }
+        end()
+    };
+    std::thread::spawn(move || {
+        // `stop`, or the end of the parent.
+        drop(parent.next());
+        end_all()
+    });
     let wait_for_the_end = move || {
         signals.wait();
-        end()
+        end_all()
     };
     if let Role::Part { part } = &args.role {
         std::thread::spawn(wait_for_the_end);
@@ -102,8 +109,8 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     wait_for_the_end()
 }
 
-/// Starts what the role asks for; the process id of a server.
-fn set_up(role: &Role) -> anyhow::Result<Option<u32>> {
+/// Starts what the role asks for.
+fn set_up(role: &Role) -> anyhow::Result<()> {
     match role {
         Role::Hog { kind, threads, board, placement } => {
             let board = Arc::new(Board::inherit(*board, *threads).context("open the board")?);
@@ -114,14 +121,14 @@ fn set_up(role: &Role) -> anyhow::Result<Option<u32>> {
                 Kind::Command(line) => commands::command(line, &board, fail)?,
                 _ => hogs::start(kind, &board, fail)?,
             }
-            Ok(None)
+            Ok(())
         }
         Role::Server { command, log_file, cores } => {
             let cores = cores.as_ref();
             cores.map_or(Ok(()), |c| c.bind(0)).context("bind the server to its cores")?;
-            commands::server(command, log_file, || end()).map(Some)
+            commands::server(command, log_file, fail)
         }
-        Role::Part { .. } | Role::Pauser => Ok(None),
+        Role::Part { .. } | Role::Pauser => Ok(()),
     }
 }
 
@@ -139,15 +146,8 @@ fn place(placement: &Placement) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Until the parent says stop or is gone.
-fn obey(mut parent: std::io::Lines<BufReader<Stdin>>, server: Option<u32>) {
-    if let (Some(Ok(_)), Some(server)) = (parent.next(), server) {
-        commands::end_gracefully(server);
-    }
-    end();
-}
-
-/// A hog or a command that fails ends the neighbour: a silent one would pass for a harmless one.
+/// A hog, a command or a server that fails ends this process: a silent one would pass for a
+/// harmless one.
 fn fail(error: anyhow::Error) {
     say(&format!("error: {error:#}").replace('\n', " "));
     end();

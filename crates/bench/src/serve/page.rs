@@ -1,89 +1,46 @@
 //! The report on a page.
 
-use saccade_load::{Outcome, RequestRecord, Run};
 use saccade_report::{Axis, Chart, Level, LineChart, Report, Section, Series};
 
 use super::args::Metric;
-use super::result::{Analysis, Results};
+use super::plot::Plot;
+use super::result::{Analysis, Ended, Results};
 use super::text;
 
-/// Points of one curve: more cannot be seen.
-const MAX_POINTS: usize = 400;
-
-/// What plots need of a run's requests.
-#[derive(Debug)]
-pub(super) struct Samples {
-    label: String,
-    ttft_ms: Vec<f64>,
-    tpot_ms: Vec<f64>,
-    /// Seconds from the start, TTFT in ms.
-    timeline: Vec<(f64, f64)>,
-    /// Intended times of requests without an answer.
-    failed_s: Vec<f64>,
-}
-
-impl Samples {
-    pub fn of(label: String, run: &Run) -> Samples {
-        let answered = |r: &&RequestRecord| r.outcome == Outcome::Ok;
-        let ttft = |r: &RequestRecord| r.ttft_s().map(|s| s * 1e3);
-        // Who got no answer waits for ever: the curve ends below 1.
-        let ever = |r: &RequestRecord| if answered(&r) { ttft(r) } else { Some(f64::INFINITY) };
-        let timeline: Vec<(f64, f64)> = run
-            .measured()
-            .filter(answered)
-            .filter_map(|r| Some((r.intended_s, ttft(r)?)))
-            .collect();
-        let failed = run.measured().filter(|r| !answered(r)).map(|r| r.intended_s);
-        Samples {
-            label,
-            ttft_ms: quantiles(run.measured().filter_map(ever)),
-            tpot_ms: quantiles(
-                run.measured().filter(answered).filter_map(|r| r.tpot_s().map(|s| s * 1e3)),
-            ),
-            timeline: highest_per_slice(&timeline),
-            failed_s: failed.take(MAX_POINTS).collect(),
-        }
-    }
-}
-
-/// At most [`MAX_POINTS`] values that stand evenly in the sorted sample, both ends included.
-fn quantiles(values: impl Iterator<Item = f64>) -> Vec<f64> {
-    let mut sorted: Vec<f64> = values.collect();
-    sorted.sort_by(f64::total_cmp);
-    if sorted.len() <= MAX_POINTS {
-        return sorted;
-    }
-    let last = sorted.len() - 1;
-    (0..MAX_POINTS).map(|i| sorted[i * last / (MAX_POINTS - 1)]).collect()
-}
-
-/// Of neighbours in time the worst one: thinning must not hide a stall.
-fn highest_per_slice(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
-    let size = points.len().div_ceil(MAX_POINTS).max(1);
-    points
-        .chunks(size)
-        .filter_map(|slice| slice.iter().copied().max_by(|a, b| a.1.total_cmp(&b.1)))
-        .collect()
-}
-
 /// Builds the report.
-pub(super) fn report(results: &Results, samples: &[Samples]) -> Report {
+pub(super) fn report(results: &Results) -> Report {
     let mut report = Report::new("Load on one server")
         .subtitle(format!("{} · {}", results.target.name, results.model))
         .fact("server", results.target.base_url.clone())
         .fact("model", results.model.clone())
         .fact("client", client(results))
-        .section(summary(results))
-        .section(distributions(samples));
+        .section(summary(results));
+    let plots = plots(results);
+    if !plots.is_empty() {
+        report = report.section(distributions(&plots));
+    }
     if let Some(analysis) = &results.analysis {
         report = report.section(rates(analysis));
     }
-    report.section(over_time(samples)).section(health(results))
+    if !plots.is_empty() {
+        report = report.section(over_time(&plots));
+    }
+    report.section(health(results))
+}
+
+/// Each run that has one, with its label. Results of version 1 have them where the records of all
+/// requests were kept.
+fn plots(results: &Results) -> Vec<(String, Plot)> {
+    let plot = |run: &super::result::RunResult| {
+        let of_records = || run.requests.as_deref().map(Plot::of);
+        Some((run.label(), run.plot.clone().or_else(of_records)?))
+    };
+    results.runs.iter().filter_map(plot).collect()
 }
 
 fn client(results: &Results) -> String {
     let host = &results.host;
-    let version = results.tool.version;
+    let version = &results.tool.version;
     format!(
         "saccade {version}, {} {}, {} cores, priority {}",
         host.os, host.arch, host.cores, host.client_priority
@@ -92,6 +49,9 @@ fn client(results: &Results) -> String {
 
 fn summary(results: &Results) -> Section {
     let mut section = Section::new("Results");
+    if results.ended != Ended::Complete {
+        section = section.callout(Level::Warning, "Not the whole measurement", text::end(results));
+    }
     for warning in results.analysis.iter().flat_map(|a| &a.warnings) {
         section = section.callout(Level::Warning, "Too short", warning);
     }
@@ -102,11 +62,15 @@ fn summary(results: &Results) -> Section {
         for (name, value) in text::analysis(analysis) {
             section = section.paragraph(format!("{name}: {value}"));
         }
-        return section.table(text::geometric_means(analysis)).table(text::ladder(&results.runs));
+        section = section.table(text::geometric_means(analysis));
+        return section
+            .table(text::rates(&results.runs))
+            .table(text::rate_latencies(&results.runs));
     }
     for run in &results.runs {
         for (name, value) in text::facts(run) {
-            section = section.paragraph(format!("{name}: {value}"));
+            let name = if name.is_empty() { String::new() } else { format!("{name}: ") };
+            section = section.paragraph(format!("{name}{value}"));
         }
         section = section.table(text::latencies(run, &ALL_METRICS));
     }
@@ -115,7 +79,7 @@ fn summary(results: &Results) -> Section {
 
 const ALL_METRICS: [Metric; 4] = [Metric::Ttft, Metric::Tpot, Metric::Itl, Metric::E2e];
 
-/// Where the figures may be the client's; the details are in its section.
+/// Where the figures may be those of the client; the details are in its section.
 fn client_warning(results: &Results) -> Option<String> {
     let mut unwell = results.runs.iter().filter(|r| !r.client.warnings.is_empty()).peekable();
     unwell.peek()?;
@@ -124,21 +88,21 @@ fn client_warning(results: &Results) -> Option<String> {
         0 => String::new(),
         _ => format!("At {} requests/s: ", rates.join(", ")),
     };
-    Some(format!("{at}see the section Client before you blame the server."))
+    Some(format!("{at}read the section Client before you blame the server."))
 }
 
-fn distributions(samples: &[Samples]) -> Section {
-    let chart = |title: &str, axis: &str, of: fn(&Samples) -> &Vec<f64>| -> Chart {
+fn distributions(plots: &[(String, Plot)]) -> Section {
+    let chart = |title: &str, axis: &str, of: fn(&Plot) -> Vec<f64>| -> Chart {
         let share = Axis::linear("Share of requests", "").from(0.0).to(1.0);
         let mut chart = LineChart::new(title, Axis::log(axis, "ms"), share);
-        for sample in samples {
-            chart = chart.series(Series::cdf(sample.label.clone(), of(sample).iter().copied()));
+        for (label, plot) in plots {
+            chart = chart.series(Series::cdf(label.clone(), of(plot)));
         }
         chart.into()
     };
     Section::new("Distributions").side_by_side([
-        chart("Time to first token", "TTFT", |s| &s.ttft_ms),
-        chart("Time per output token", "TPOT", |s| &s.tpot_ms),
+        chart("Time to first token", "TTFT", |plot| plot.ttft_ms().collect()),
+        chart("Time per output token", "TPOT", |plot| plot.tpot_ms.clone()),
     ])
 }
 
@@ -181,18 +145,19 @@ fn rates(analysis: &Analysis) -> Section {
     ])
 }
 
-fn over_time(samples: &[Samples]) -> Section {
+fn over_time(plots: &[(String, Plot)]) -> Section {
     let mut chart = LineChart::new(
         "Time to first token over the run",
         Axis::linear("Intended time", "s"),
         Axis::log("TTFT", "ms"),
     )
     .note(
-        "Of many neighbours in time the slowest is drawn; crosses are requests without an answer.",
+        "Where points are many, the slowest of neighbours in time is drawn. Crosses: requests \
+         without an answer.",
     );
-    for sample in samples {
-        let series = Series::new(sample.label.clone()).points(sample.timeline.iter().copied());
-        let series = sample.failed_s.iter().fold(series.scattered(), |s, at| s.timed_out(*at));
+    for (label, plot) in plots {
+        let series = Series::new(label.clone()).points(plot.timeline.iter().copied());
+        let series = plot.failed_s.iter().fold(series.scattered(), |s, at| s.timed_out(*at));
         chart = chart.series(series);
     }
     Section::new("Over time").chart(chart)

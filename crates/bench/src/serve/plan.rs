@@ -14,7 +14,7 @@ const DEFAULT_REQUESTS: u64 = 1000;
 const LEVEL_S: f64 = 60.0;
 /// Greatest default warm-up of a rate.
 const MAX_DEFAULT_WARMUP_S: f64 = 5.0;
-/// Drawn lengths stay within so many standard deviations above the mean.
+/// Standard deviations above the mean at which drawn lengths end.
 const MAX_DEVIATIONS: f64 = 6.0;
 
 /// One run to make.
@@ -83,6 +83,7 @@ fn target(args: &TargetArgs) -> anyhow::Result<Target> {
     }
     target.endpoint.clone_from(&args.endpoint);
     target.model.clone_from(&args.model);
+    target.tls = args.tls.tls();
     target.api_key = args.api_key.clone().filter(|key| !key.is_empty());
     if let Some(name) = &args.name {
         target.name.clone_from(name);

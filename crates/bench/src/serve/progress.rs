@@ -1,4 +1,5 @@
-//! A bar for people who watch, and an end for those who have seen enough.
+//! How far a run is, on the standard error: a bar on a terminal, else a line now and then. And an
+//! early end: by Ctrl-C, or because too many requests failed.
 
 use std::io::IsTerminal;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -7,19 +8,25 @@ use std::time::{Duration, Instant};
 use indicatif::{ProgressBar, ProgressStyle};
 use saccade_load::{LoadSpec, Observer, Outcome, RequestRecord};
 
-/// Between two drawings.
+/// Between two drawings of the bar, and two looks at whether the run is over.
 const REDRAW: Duration = Duration::from_millis(100);
+/// Between two lines where there is no terminal.
+const LINE_PERIOD: Duration = Duration::from_secs(10);
 
 /// Set by the first Ctrl-C.
 static STOP: AtomicBool = AtomicBool::new(false);
 
 /// Counts on the client's thread; everything slow is done elsewhere.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Counters {
     finished: AtomicU64,
     failed: AtomicU64,
+    /// Of the failed, those that are measured.
+    failed_measured: AtomicU64,
     in_flight: AtomicU64,
     tokens: AtomicU64,
+    /// With more measured failures the run stops.
+    max_failed: u64,
 }
 
 // SYNC: the counters are shown to a person; nothing else is read because of their values.
@@ -29,13 +36,15 @@ impl Observer for Counters {
     }
 
     fn finished(&self, record: &RequestRecord) {
+        let failed = record.outcome != Outcome::Ok;
         self.finished.fetch_add(1, Ordering::Relaxed);
-        self.failed.fetch_add(u64::from(record.outcome != Outcome::Ok), Ordering::Relaxed);
+        self.failed.fetch_add(u64::from(failed), Ordering::Relaxed);
+        self.failed_measured.fetch_add(u64::from(failed && !record.warmup), Ordering::Relaxed);
         self.tokens.fetch_add(u64::from(record.output_tokens), Ordering::Relaxed);
     }
 
     fn should_stop(&self) -> bool {
-        stopped()
+        stopped() || self.failed_measured.load(Ordering::Relaxed) > self.max_failed
     }
 }
 
@@ -63,15 +72,25 @@ pub(super) fn catch_interrupt() {
     }
 }
 
-/// Runs `work` with a bar on the standard error, if that is a terminal.
-pub(super) fn with_bar<T>(label: &str, spec: &LoadSpec, work: impl FnOnce(&Counters) -> T) -> T {
-    let counters = Counters::default();
-    if !std::io::stderr().is_terminal() {
-        return work(&counters);
-    }
+/// Runs `work` and shows how far it is; it is told to stop after more than `max_failed` failures.
+pub(super) fn shown<T>(
+    label: &str,
+    spec: &LoadSpec,
+    max_failed: Option<u64>,
+    work: impl FnOnce(&Counters) -> T,
+) -> T {
+    let counters = Counters {
+        finished: AtomicU64::new(0),
+        failed: AtomicU64::new(0),
+        failed_measured: AtomicU64::new(0),
+        in_flight: AtomicU64::new(0),
+        tokens: AtomicU64::new(0),
+        max_failed: max_failed.unwrap_or(u64::MAX),
+    };
     let done = AtomicBool::new(false);
+    let show = if std::io::stderr().is_terminal() { draw } else { print_lines };
     std::thread::scope(|scope| {
-        scope.spawn(|| draw(label, spec, &counters, &done));
+        scope.spawn(|| show(label, &Extent::of(spec), &counters, &done));
         let _end = EndOnDrop(&done);
         work(&counters)
     })
@@ -87,32 +106,72 @@ impl Drop for EndOnDrop<'_> {
     }
 }
 
-fn draw(label: &str, spec: &LoadSpec, counters: &Counters, done: &AtomicBool) {
-    let requests = spec.requests.map(|n| n + spec.warmup.requests);
-    let seconds = spec.duration_s.map(|s| s + spec.warmup.seconds);
-    let by_time = seconds.filter(|_| requests.is_none());
-    let length = by_time.map_or(requests.unwrap_or(0), |s| s.ceil() as u64);
-    let bar = ProgressBar::new(length);
-    let template = "{prefix} {bar:30} {pos}/{len}{msg}";
-    if let Ok(style) = ProgressStyle::with_template(template) {
+/// How long a run is: requests, or seconds where a duration alone ends it.
+struct Extent {
+    length: u64,
+    by_time: bool,
+}
+
+impl Extent {
+    fn of(spec: &LoadSpec) -> Extent {
+        let requests = spec.requests.map(|n| n + spec.warmup.requests);
+        let seconds = spec.duration_s.map(|s| (s + spec.warmup.seconds).ceil() as u64);
+        match (requests, seconds) {
+            (None, Some(length)) => Extent { length, by_time: true },
+            (requests, _) => Extent { length: requests.unwrap_or(0), by_time: false },
+        }
+    }
+
+    fn position(&self, counters: &Counters, elapsed: Duration) -> u64 {
+        if self.by_time {
+            return elapsed.as_secs().min(self.length);
+        }
+        // SYNC: as for all counters.
+        counters.finished.load(Ordering::Relaxed)
+    }
+
+    fn unit(&self) -> &'static str {
+        if self.by_time { " s" } else { " requests" }
+    }
+}
+
+impl Counters {
+    fn words(&self, elapsed: Duration) -> String {
+        // SYNC: as for all counters.
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let (finished, failed) = (read(&self.finished), read(&self.failed));
+        let rate = read(&self.tokens) as f64 / elapsed.as_secs_f64().max(1e-3);
+        let (answered, in_flight) = (finished - failed, read(&self.in_flight));
+        let end = if stopped() { " (stopping; Ctrl-C again leaves)" } else { "" };
+        format!("{answered} answered, {failed} failed, {in_flight} in flight, {rate:.0} tok/s{end}")
+    }
+}
+
+fn draw(label: &str, extent: &Extent, counters: &Counters, done: &AtomicBool) {
+    let bar = ProgressBar::new(extent.length);
+    if let Ok(style) = ProgressStyle::with_template("{prefix} {bar:20} {pos}/{len}{msg}") {
         bar.set_style(style);
     }
     bar.set_prefix(label.to_owned());
     let start = Instant::now();
     while !done.load(Ordering::Relaxed) {
-        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        let (finished, failed) = (read(&counters.finished), read(&counters.failed));
-        let elapsed = start.elapsed().as_secs();
-        bar.set_position(if by_time.is_some() { elapsed.min(length) } else { finished });
-        let unit = if by_time.is_some() { " s" } else { "" };
-        let rate = read(&counters.tokens) as f64 / start.elapsed().as_secs_f64().max(1e-3);
-        let (answered, in_flight) = (finished - failed, read(&counters.in_flight));
-        let end = if stopped() { " (stopping; again to leave)" } else { "" };
-        bar.set_message(format!(
-            "{unit} | {answered} answered, {failed} failed, {in_flight} in flight, {rate:.0} tok/s\
-             {end}"
-        ));
+        bar.set_position(extent.position(counters, start.elapsed()));
+        bar.set_message(format!("{} | {}", extent.unit(), counters.words(start.elapsed())));
         std::thread::sleep(REDRAW);
     }
     bar.finish_and_clear();
+}
+
+fn print_lines(label: &str, extent: &Extent, counters: &Counters, done: &AtomicBool) {
+    let start = Instant::now();
+    let mut due = LINE_PERIOD;
+    while !done.load(Ordering::Relaxed) {
+        if start.elapsed() >= due {
+            due += LINE_PERIOD;
+            let at = extent.position(counters, start.elapsed());
+            let words = counters.words(start.elapsed());
+            eprintln!("{label}: {at} of {}{}: {words}", extent.length, extent.unit());
+        }
+        std::thread::sleep(REDRAW);
+    }
 }

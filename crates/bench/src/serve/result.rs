@@ -1,47 +1,70 @@
-//! The JSON of results. Its form is versioned: `bench/schema/bench-serve.v1.schema.json`.
+//! The JSON of results. Its form is versioned: `bench/schema/bench-serve.v2.schema.json`.
 
+use saccade_load::analysis::{self, Level, Saturation};
 use saccade_load::{
-    ClientHealth, LoadSpec, RequestRecord, Run, Slo, Summary, Target,
-    analysis::{self, Level, Saturation},
+    Arrival, ClientHealth, LoadSpec, RequestRecord, Run, Slo, Source, Summary, Target, nan_as_null,
+    unknown,
 };
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::plan::{Plan, Planned};
+use super::plot::Plot;
 
-/// Changes with every change that could break a reader.
-pub(super) const SCHEMA: &str = "saccade.bench-serve.v1";
+/// What is written, and what is read: the version changes with every change that could break a
+/// reader. Version 1 had zeros for unknown figures, no `achieved_tokens_per_s` and no plots, and
+/// measured closed loops until their last end.
+pub(crate) const SCHEMAS: [&str; 2] = ["saccade.bench-serve.v2", "saccade.bench-serve.v1"];
 
 /// Everything that a command measured.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Results {
-    pub schema: &'static str,
+    pub schema: String,
     pub tool: Tool,
     pub host: Host,
     pub target: Target,
     pub model: String,
     pub slo: Slo,
+    /// Whether all runs were made.
+    #[serde(default)]
+    pub ended: Ended,
+    /// Runs that were asked for.
+    #[serde(default)]
+    pub planned_runs: usize,
     pub runs: Vec<RunResult>,
     /// Of a ladder of rates.
     pub analysis: Option<Analysis>,
 }
 
-#[derive(Debug, Serialize)]
+/// How a run, or all of them, ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Ended {
+    /// As planned.
+    #[default]
+    Complete,
+    /// By Ctrl-C.
+    Interrupted,
+    /// Because more requests failed than `--max-failed` allows.
+    MaxFailed,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Tool {
-    pub name: &'static str,
-    pub version: &'static str,
+    pub name: String,
+    pub version: String,
 }
 
 /// Where the client ran.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Host {
-    pub os: &'static str,
-    pub arch: &'static str,
+    pub os: String,
+    pub arch: String,
     /// Cores that the client may use.
     pub cores: usize,
     pub client_priority: String,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(super) struct RunResult {
     /// The rate that was asked for.
     pub rate_rps: Option<f64>,
@@ -54,19 +77,31 @@ pub(super) struct RunResult {
     pub summary: Summary,
     pub client: ClientHealth,
     pub notes: Vec<String>,
+    /// An early end keeps what was measured until then.
+    #[serde(default)]
+    pub ended: Ended,
+    /// What the page draws; none in results of version 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub plot: Option<Plot>,
     /// With `--save-detailed`.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub requests: Option<Vec<RequestRecord>>,
 }
 
 impl RunResult {
-    pub fn new(planned: &Planned, run: &Run, summary: Summary, detailed: bool) -> RunResult {
+    pub fn new(
+        planned: &Planned,
+        run: &Run,
+        summary: Summary,
+        ended: Ended,
+        detailed: bool,
+    ) -> RunResult {
         let mut spec = run.spec.clone();
         // Its data are those of the requests; a trace of a million lines is not settings.
-        if let saccade_load::Arrival::Replay { timestamps_s } = &mut spec.arrival {
+        if let Arrival::Replay { timestamps_s } = &mut spec.arrival {
             timestamps_s.truncate(MAX_SPEC_ENTRIES);
         }
-        if let saccade_load::Source::Trace { entries } = &mut spec.workload.source {
+        if let Source::Trace { entries } = &mut spec.workload.source {
             entries.truncate(MAX_SPEC_ENTRIES);
         }
         RunResult {
@@ -80,16 +115,33 @@ impl RunResult {
             summary,
             client: run.client.clone(),
             notes: run.notes.clone(),
+            ended,
+            plot: Some(Plot::of(&run.requests)),
             requests: detailed.then(|| run.requests.clone()),
         }
     }
+
+    /// What the run is called in tables and plots.
+    pub fn label(&self) -> String {
+        label(self.rate_rps, &self.spec, self.repeat)
+    }
+}
+
+/// What a run is called.
+pub(super) fn label(rate_rps: Option<f64>, spec: &LoadSpec, repeat: u32) -> String {
+    let load = match (rate_rps, &spec.arrival) {
+        (Some(rate), _) => format!("{rate} requests/s"),
+        (None, Arrival::Closed { concurrency }) => format!("{concurrency} in flight"),
+        (None, _) => "replay".into(),
+    };
+    if repeat > 0 { format!("{load} #{}", repeat + 1) } else { load }
 }
 
 /// Entries of a trace that are repeated in the results.
 const MAX_SPEC_ENTRIES: usize = 16;
 
 /// What a ladder says.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Analysis {
     /// One per rate, repeated runs averaged.
     pub levels: Vec<AveragedLevel>,
@@ -100,29 +152,40 @@ pub(super) struct Analysis {
     pub operating_range_rps: Option<f64>,
     /// Throughput achieved there.
     pub achieved_at_range_rps: Option<f64>,
-    /// Output tokens per second there.
-    pub output_tokens_at_range_per_s: Option<f64>,
+    /// Output tokens per second achieved there; none in results of version 1.
+    #[serde(default)]
+    pub achieved_tokens_at_range_per_s: Option<f64>,
     /// Geometric means over the operating range, of latencies in ms.
     pub geometric_means: GeometricMeans,
     pub warnings: Vec<String>,
 }
 
-#[derive(Debug, Clone, Copy, Serialize)]
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub(super) struct AveragedLevel {
     pub rate_rps: f64,
     #[serde(flatten)]
     pub throughput: Level,
+    #[serde(with = "nan_as_null", default = "unknown")]
+    pub achieved_tokens_per_s: f64,
+    #[serde(with = "nan_as_null")]
     pub output_tokens_per_s: f64,
+    #[serde(with = "nan_as_null")]
     pub ttft_p50_ms: f64,
+    #[serde(with = "nan_as_null")]
     pub ttft_p99_ms: f64,
+    #[serde(with = "nan_as_null")]
     pub tpot_p50_ms: f64,
+    #[serde(with = "nan_as_null")]
     pub tpot_p99_ms: f64,
+    #[serde(with = "nan_as_null")]
     pub itl_p99_ms: f64,
+    #[serde(with = "nan_as_null")]
     pub e2e_p50_ms: f64,
+    #[serde(with = "nan_as_null")]
     pub e2e_p99_ms: f64,
 }
 
-#[derive(Debug, Clone, Copy, Serialize)]
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub(super) struct GeometricMeans {
     pub ttft_p50_ms: Option<f64>,
     pub ttft_p99_ms: Option<f64>,
@@ -133,20 +196,25 @@ pub(super) struct GeometricMeans {
 }
 
 impl Results {
-    pub fn new(plan: &Plan, priority: String, runs: Vec<RunResult>, model: String) -> Results {
+    pub fn new(plan: &Plan, priority: String, runs: Vec<RunResult>, ended: Ended) -> Results {
         let analysis = plan.is_ladder.then(|| Analysis::of(&runs));
         Results {
-            schema: SCHEMA,
-            tool: Tool { name: "saccade bench serve", version: env!("CARGO_PKG_VERSION") },
+            schema: SCHEMAS[0].into(),
+            tool: Tool {
+                name: "saccade bench serve".into(),
+                version: env!("CARGO_PKG_VERSION").into(),
+            },
             host: Host {
-                os: std::env::consts::OS,
-                arch: std::env::consts::ARCH,
+                os: std::env::consts::OS.into(),
+                arch: std::env::consts::ARCH.into(),
                 cores: std::thread::available_parallelism().map_or(0, usize::from),
                 client_priority: priority,
             },
             target: plan.target.clone(),
-            model,
+            model: plan.target.model.clone().unwrap_or_default(),
             slo: plan.slo,
+            ended,
+            planned_runs: plan.runs.len(),
             runs,
             analysis,
         }
@@ -169,7 +237,7 @@ impl Analysis {
             }),
             operating_range_rps: top.map(|l| l.rate_rps),
             achieved_at_range_rps: top.map(|l| l.throughput.achieved_rps),
-            output_tokens_at_range_per_s: top.map(|l| l.output_tokens_per_s),
+            achieved_tokens_at_range_per_s: top.map(|l| l.achieved_tokens_per_s),
             geometric_means: GeometricMeans {
                 ttft_p50_ms: mean(|l| l.ttft_p50_ms),
                 ttft_p99_ms: mean(|l| l.ttft_p99_ms),
@@ -200,6 +268,7 @@ fn averaged(runs: &[RunResult]) -> Vec<AveragedLevel> {
                 offered_rps: mean(|s| s.offered_rps),
                 achieved_rps: mean(|s| s.achieved_rps),
             },
+            achieved_tokens_per_s: mean(|s| s.achieved_tokens_per_s),
             output_tokens_per_s: mean(|s| s.output_tokens_per_s),
             ttft_p50_ms: mean(|s| s.from_intended.ttft_ms.p50),
             ttft_p99_ms: mean(|s| s.from_intended.ttft_ms.p99),
@@ -213,7 +282,7 @@ fn averaged(runs: &[RunResult]) -> Vec<AveragedLevel> {
     rates.into_iter().map(level).collect()
 }
 
-/// One request more or less is all that tells 95 % from less, where there are few.
+/// With fewer requests, one more or less decides between 95 % and less.
 const MIN_REQUESTS: u64 = 40;
 
 fn warnings(runs: &[RunResult]) -> Vec<String> {
@@ -224,8 +293,8 @@ fn warnings(runs: &[RunResult]) -> Vec<String> {
         return Vec::new();
     }
     vec![format!(
-        "at {} requests/s fewer than {MIN_REQUESTS} requests were measured, too few to tell 95 % \
-         from less: measure longer",
+        "at {} requests/s fewer than {MIN_REQUESTS} requests were measured: too few to tell \
+         whether 95 % are served; measure longer",
         rates.join(", ")
     )]
 }

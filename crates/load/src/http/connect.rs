@@ -1,18 +1,17 @@
 //! New connections.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
 
 use hyper::client::conn::http1::handshake;
 use hyper::rt::{Read, Write};
 use hyper_util::rt::TokioIo;
 use rustls::pki_types::ServerName;
-use rustls_platform_verifier::BuilderVerifierExt;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
-use super::{Connection, Origin, chain};
-use crate::LoadError;
+use super::socket::{Peephole, Socket};
+use super::{Connection, Origin, chain, tls};
+use crate::{LoadError, Tls};
 
 /// Opens connections to one server.
 pub(crate) struct Connector {
@@ -27,7 +26,7 @@ impl std::fmt::Debug for Connector {
 }
 
 impl Connector {
-    pub(crate) async fn new(origin: &Origin) -> Result<Connector, LoadError> {
+    pub(crate) async fn new(origin: &Origin, trust: &Tls) -> Result<Connector, LoadError> {
         let url = || origin.url("");
         let mut addresses: Vec<SocketAddr> =
             tokio::net::lookup_host((origin.host.as_str(), origin.port))
@@ -38,17 +37,19 @@ impl Connector {
         if let Some(works) = first_that_answers(&addresses).await {
             addresses.swap(0, works);
         }
-        let tls = if origin.tls { Some(tls(&origin.host)?) } else { None };
+        let tls = origin.tls.then(|| tls::connector(&origin.host, trust)).transpose()?;
         Ok(Connector { addresses, tls })
     }
 
     pub(crate) async fn connect(&self) -> Result<Connection, String> {
-        let stream = self.tcp().await?;
+        let socket = Socket::new(self.tcp().await?);
+        let peephole = socket.peephole();
         match &self.tls {
-            None => start(TokioIo::new(stream)).await,
+            None => start(TokioIo::new(socket), peephole).await,
             Some((connector, name)) => {
-                let stream = connector.connect(name.clone(), stream).await;
-                start(TokioIo::new(stream.map_err(|e| format!("TLS: {}", chain(&e)))?)).await
+                let stream = connector.connect(name.clone(), socket).await;
+                let stream = stream.map_err(|e| format!("TLS: {}", chain(&e)))?;
+                start(TokioIo::new(stream), peephole).await
             }
         }
     }
@@ -80,24 +81,12 @@ async fn first_that_answers(addresses: &[SocketAddr]) -> Option<usize> {
     None
 }
 
-async fn start<T>(io: T) -> Result<Connection, String>
+async fn start<T>(io: T, peephole: Peephole) -> Result<Connection, String>
 where
     T: Read + Write + Unpin + Send + 'static,
 {
     let (sender, connection) = handshake(io).await.map_err(|e| chain(&e))?;
     // Ends with its connection; what goes wrong is reported to the request that it carries.
     tokio::spawn(connection);
-    Ok(sender)
-}
-
-fn tls(host: &str) -> Result<(TlsConnector, ServerName<'static>), LoadError> {
-    let wrong = |e: &dyn std::fmt::Display| LoadError::spec("base url", format!("TLS: {e}"));
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let config = rustls::ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .and_then(BuilderVerifierExt::with_platform_verifier)
-        .map_err(|e| wrong(&e))?
-        .with_no_client_auth();
-    let name = ServerName::try_from(host.to_owned()).map_err(|e| wrong(&e))?;
-    Ok((TlsConnector::from(Arc::new(config)), name))
+    Ok(Connection { sender, peephole })
 }

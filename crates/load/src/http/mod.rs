@@ -1,7 +1,10 @@
-//! HTTP/1.1 to one server, over kept-alive connections.
+//! HTTP/1.1 to one server, over kept-alive connections. No request is sent twice: a second attempt
+//! would load the server with what it may have done already, and hide that it dropped the first.
 
 mod connect;
 mod origin;
+mod socket;
+mod tls;
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,12 +20,27 @@ use hyper::{Request, Response};
 use crate::{LoadError, Target};
 use connect::Connector;
 pub(crate) use origin::Origin;
+use socket::Peephole;
 
 /// A connection on which one request at a time may be sent.
-pub(crate) type Connection = SendRequest<Full<Bytes>>;
+#[derive(Debug)]
+pub(crate) struct Connection {
+    sender: SendRequest<Full<Bytes>>,
+    peephole: Peephole,
+}
 
-/// Kept connections that may have died before a new one is opened instead.
+impl Connection {
+    /// Whether the next request may go out on it, by what is known at this moment.
+    fn is_alive(&self) -> bool {
+        self.sender.is_ready() && self.peephole.is_quiet()
+    }
+}
+
+/// Kept connections found dead before anything was written, until a new one is opened instead.
 const MAX_STALE: usize = 2;
+/// What an answer that never begins is called when it was asked for on a kept connection.
+const KEPT_DROPPED: &str = "the server closed a kept connection on which the request was on its \
+     way, without an answer";
 
 /// Sends requests to one server.
 #[derive(Debug)]
@@ -54,7 +72,7 @@ impl Client {
             None => None,
         };
         Ok(Client {
-            connector: Connector::new(&origin).await?,
+            connector: Connector::new(&origin, &target.tls).await?,
             origin,
             authorization,
             idle: Mutex::new(Vec::new()),
@@ -75,6 +93,9 @@ impl Client {
 
     /// Sends a POST and waits for the head of the answer. `id` goes into `x-request-id`;
     /// `connect_s` gets the seconds that a new connection took.
+    ///
+    /// A kept connection is looked at first; one that turns out dead before the request was
+    /// written is replaced. Once a byte may have been written, a drop is the request's failure.
     pub(crate) async fn post(
         &self,
         path: &str,
@@ -85,15 +106,13 @@ impl Client {
         let mut request = self.post_request(path, body, id)?;
         for _ in 0..MAX_STALE {
             let Some(mut connection) = self.take_idle() else { break };
-            match connection.try_send_request(request).await {
+            match connection.sender.try_send_request(request).await {
                 Ok(response) => return Ok(Answer { response, connection }),
-                // The server had closed it and nothing was sent: not an answer, try another.
+                // hyper gives back what it has not begun to write, and nothing else.
                 Err(mut refused) => match refused.take_message() {
                     Some(unsent) => request = unsent,
-                    // It closed it as the request was on its way, and answered nothing: what a
-                    // server may do to any kept connection (RFC 9112 §9.5) is no failure of it.
                     None if refused.error().is_incomplete_message() => {
-                        request = self.post_request(path, body, id)?;
+                        return Err(format!("{KEPT_DROPPED} ({})", chain(refused.error())));
                     }
                     None => return Err(chain(refused.error())),
                 },
@@ -104,7 +123,7 @@ impl Client {
         // SYNC: a statistic; it is read after all tasks have ended.
         self.opened.fetch_add(1, Ordering::Relaxed);
         *connect_s = Some(begin.elapsed().as_secs_f64());
-        let response = connection.send_request(request).await.map_err(|e| chain(&e))?;
+        let response = connection.sender.send_request(request).await.map_err(|e| chain(&e))?;
         Ok(Answer { response, connection })
     }
 
@@ -125,7 +144,7 @@ impl Client {
     pub(crate) async fn get_json(&self, path: &str) -> Result<serde_json::Value, String> {
         let mut connection = self.connector.connect().await?;
         let request = self.request("GET", path, Bytes::new())?;
-        let response = connection.send_request(request).await.map_err(|e| chain(&e))?;
+        let response = connection.sender.send_request(request).await.map_err(|e| chain(&e))?;
         let status = response.status();
         let body = read_up_to(response.into_body(), MAX_DOCUMENT_BYTES).await?;
         if !status.is_success() {
@@ -136,7 +155,7 @@ impl Client {
 
     /// Keeps a connection whose last answer was read to its end.
     pub(crate) fn give_back(&self, connection: Connection) {
-        if connection.is_closed() {
+        if connection.sender.is_closed() {
             return;
         }
         if let Ok(mut idle) = self.idle.lock()
@@ -146,11 +165,11 @@ impl Client {
         }
     }
 
-    /// The one used last: those that are not needed grow old and are closed by the server.
+    /// The one used last: the others grow old, and the server closes them.
     fn take_idle(&self) -> Option<Connection> {
         let mut idle = self.idle.lock().ok()?;
         while let Some(connection) = idle.pop() {
-            if connection.is_ready() {
+            if connection.is_alive() {
                 return Some(connection);
             }
         }

@@ -124,7 +124,7 @@ pub struct Workload {
     pub form: PromptForm,
     /// Ask for exactly the output length.
     pub exact: bool,
-    /// Prompts of files above so many tokens are left out, at four bytes a token.
+    /// Prompts of files longer than this many tokens are left out, at four bytes a token.
     pub max_prompt_tokens: Option<u32>,
 }
 

@@ -1,6 +1,6 @@
 //! One run: starts the processes, shows them one step after the other, and takes their times.
 //!
-//! The driver stands for what both designs have in common: the frontend that puts requests, and the
+//! The driver is what both designs have in common: the frontend that puts requests, and the
 //! device whose step ends. A step may be decided from the moment that its requests are visible and
 //! the step before has ended; that moment is shown on the board, and is where the clock starts.
 

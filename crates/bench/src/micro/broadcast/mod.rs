@@ -21,11 +21,13 @@ use std::time::Duration;
 
 use anyhow::Context;
 use saccade_host::CpuSet;
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::numbers::{self, within};
 #[cfg(feature = "device")]
 use crate::neighbours::{Kind, Neighbour, Placement, Spec};
+#[cfg(feature = "device")]
+use crate::output::counted;
 pub(crate) use report::Report;
 #[cfg(feature = "device")]
 use report::Row;
@@ -38,25 +40,25 @@ pub(crate) const NO_DEVICE: &str = "broadcast: this build has no device plane, w
 #[derive(Debug, Clone, clap::Args)]
 #[group(skip)]
 pub struct Args {
-    /// Numbers of ranks: a list of numbers and ranges
+    /// Numbers of ranks, as a list of numbers and ranges
     #[arg(long, default_value = "1-8", value_name = "LIST")]
     ranks: String,
-    /// Numbers of CPU hogs beside them: a list; default: none, and one for each core
+    /// Numbers of CPU hogs beside them, as a list [default: 0, and one per core]
     #[arg(long, value_name = "LIST")]
     hogs: Option<String>,
-    /// Measured steps for each design, number of ranks and hogs
+    /// Measured steps for each design, number of ranks and number of hogs
     #[arg(long, default_value_t = 600, value_parser = within::<u32>(10..=20_000))]
     steps: u32,
-    /// Rounds over which the steps are spread, all designs in each, so that drift hits all alike
+    /// Rounds over which the steps are spread; each has all designs, so that drift affects all
     #[arg(long, default_value_t = 2, value_parser = within::<u32>(1..=100))]
     rounds: u32,
-    /// Pause for the device's step, microseconds; nothing is computed in it
+    /// Pause for the device's step in microseconds; nothing is computed in it
     #[arg(long, default_value_t = 500, value_parser = within::<u64>(0..=1_000_000))]
     step_us: u64,
     /// Sequences that run through all steps
     #[arg(long, default_value_t = 32, value_parser = within::<u32>(1..=1024))]
     batch: u32,
-    /// New requests for each step, of one token
+    /// New requests in each step, of one token
     #[arg(long, default_value_t = 1, value_parser = within::<u32>(0..=64))]
     arrivals: u32,
     /// Tokens of each prompt
@@ -68,22 +70,22 @@ pub struct Args {
     /// Chunks of the broadcast ring
     #[arg(long, default_value_t = 10, value_parser = within::<u32>(1..=1024))]
     chunks: u32,
-    /// How long a polling process yields before it sleeps 100 ms between looks, milliseconds
+    /// Milliseconds that a polling process yields before it sleeps 100 ms between looks
     #[arg(long, default_value_t = 10_000, value_parser = within::<u64>(0..=600_000))]
     busy_loop_ms: u64,
-    /// Cores that all processes share, hogs too: a list; default: those of this process
+    /// Cores that all processes share, hogs too [default: the cores of this process]
     #[arg(long, value_name = "LIST", value_parser = CpuSet::from_flag)]
     cores: Option<CpuSet>,
-    /// Longest wait of a process for another, seconds
+    /// Longest wait of a process for another, in seconds
     #[arg(long, default_value_t = 30, value_parser = within::<u64>(1..=600))]
     limit_s: u64,
-    /// Puts every sample into the JSON document
+    /// Put every sample into the JSON
     #[arg(long)]
     samples: bool,
 }
 
 /// What runs, and how its processes wait.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Design {
     /// One scheduler broadcasts; processes poll and yield, as engines do.
@@ -131,7 +133,7 @@ impl Design {
 }
 
 /// The flags, read and checked.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Setup {
     pub ranks: Vec<usize>,
     pub hogs: Vec<usize>,
@@ -144,7 +146,7 @@ pub(crate) struct Setup {
     pub prompt_len: u32,
     pub message_bytes: usize,
     pub chunks: usize,
-    #[serde(serialize_with = "one_by_one")]
+    #[serde(serialize_with = "one_by_one", deserialize_with = "from_numbers")]
     pub cores: CpuSet,
     #[serde(skip)]
     pub busy_loop: Duration,
@@ -205,6 +207,10 @@ fn one_by_one<S: Serializer>(cores: &CpuSet, serializer: S) -> Result<S::Ok, S::
     serializer.collect_seq(cores.iter())
 }
 
+fn from_numbers<'de, D: Deserializer<'de>>(deserializer: D) -> Result<CpuSet, D::Error> {
+    Ok(CpuSet::new(Vec::<u32>::deserialize(deserializer)?))
+}
+
 /// Runs it and returns what was measured.
 ///
 /// # Errors
@@ -229,7 +235,7 @@ pub(crate) fn measure(args: &Args) -> anyhow::Result<Report> {
     anyhow::bail!(NO_DEVICE)
 }
 
-/// So many counting threads on the cores of the run; none for no threads.
+/// Counting threads on the cores of the run; none for no threads.
 #[cfg(feature = "device")]
 fn start_hogs(threads: usize, cores: &CpuSet) -> anyhow::Result<Option<Neighbour>> {
     let placement = Placement { cores: Some(cores.clone()), ..Placement::default() };
@@ -240,12 +246,13 @@ fn start_hogs(threads: usize, cores: &CpuSet) -> anyhow::Result<Option<Neighbour
 /// All designs, interleaved by rounds.
 #[cfg(feature = "device")]
 fn measure_at(setup: &Setup, num_ranks: usize, num_hogs: usize) -> anyhow::Result<Vec<Row>> {
-    eprintln!("broadcast: {num_ranks} ranks, {num_hogs} hogs");
+    let configuration = format!("{}, {}", counted(num_ranks, "rank"), counted(num_hogs, "hog"));
+    eprintln!("broadcast: {configuration}");
     let _hogs = start_hogs(num_hogs, &setup.cores)?;
     let mut times = Design::ALL.map(|_| drive::Times::default());
     for _ in 0..setup.rounds {
         for (design, times) in Design::ALL.into_iter().zip(&mut times) {
-            let context = || format!("{}, {num_ranks} ranks, {num_hogs} hogs", design.name());
+            let context = || format!("{}, {configuration}", design.name());
             times.append(drive::run(setup, design, num_ranks).with_context(context)?);
         }
     }

@@ -3,7 +3,7 @@
 //!
 //! | written | read flags | meaning |
 //! |---|---|---|
-//! | 0 | any | nobody may read; the writer may write |
+//! | 0 | any | no reader may read; the writer may write |
 //! | 1 | some are 0 | those readers may read; the writer waits |
 //! | 1 | all are 1 | everybody has read; the writer may write again |
 //!
@@ -161,7 +161,7 @@ mod model {
         chunk.payload.with_mut(|payload| unsafe { *payload = message });
     }
 
-    /// Broadcasts so many messages to one reader.
+    /// Broadcasts a number of messages to one reader.
     fn check(messages: u32, weakened: Weakened) {
         loom::model(move || {
             let chunk = Arc::new(Chunk::new(1, weakened));

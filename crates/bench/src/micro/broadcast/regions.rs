@@ -13,7 +13,7 @@ use super::ranks::VOCAB_SIZE;
 
 /// Files of this benchmark begin so, then the process that made them.
 const FILE_PREFIX: &str = "saccade-micro-";
-/// The device stands still between steps, for as long as a loaded host lets it: only the waits of
+/// The device does nothing between steps, for as long as a loaded host lets it: only the waits of
 /// the benchmark decide that something is lost.
 const DEVICE_LOST_AFTER: Duration = Duration::from_secs(600);
 
@@ -45,7 +45,7 @@ impl Sink for Discard {
     }
 }
 
-/// A request of so many tokens, the same for each region that it is put into.
+/// A request, the same for each region that it is put into.
 #[derive(Debug, Clone)]
 pub(crate) struct Ask {
     pub prompt: Vec<u32>,
@@ -160,7 +160,7 @@ fn remove_files_of_the_dead(dir: &Path) {
         let Some(rest) = name.to_str().and_then(|n| n.strip_prefix(FILE_PREFIX)) else { continue };
         let pid = rest.split('-').next().and_then(|pid| pid.parse::<u32>().ok());
         if pid.is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists()) {
-            // Another user's file stays; it is in nobody's way.
+            // Another user's file stays; it does no harm.
             let _ = std::fs::remove_file(entry.path());
         }
     }

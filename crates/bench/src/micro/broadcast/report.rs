@@ -2,7 +2,7 @@
 
 use saccade_load::Distribution;
 use saccade_report::{Cell, Table};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::{Design, Setup};
 use crate::micro::stats::number;
@@ -27,7 +27,7 @@ pub(crate) const NOTES: [&str; 5] = [
 ];
 
 /// One design at one number of ranks and hogs; times in microseconds.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Row {
     pub ranks: usize,
     pub hogs: usize,
@@ -72,7 +72,7 @@ impl Row {
 }
 
 /// Which decision latencies are divided.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Pair {
     /// Broadcast, polling, as engines do, over replicated, sleeping, as the device plane does.
@@ -106,7 +106,7 @@ impl Pair {
 }
 
 /// Decision latency of a broadcast over that of replicas.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Ratio {
     pub ranks: usize,
     pub hogs: usize,
@@ -117,21 +117,22 @@ pub(crate) struct Ratio {
 }
 
 /// All that was found.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Report {
     pub setup: Setup,
     pub rows: Vec<Row>,
     pub ratios: Vec<Ratio>,
     /// Every run ended with the same decisions on all of its ranks; a run where they differ fails.
     pub decisions_identical: bool,
-    pub notes: Vec<&'static str>,
+    pub notes: Vec<String>,
 }
 
 impl Report {
     #[cfg(feature = "device")]
     pub(crate) fn new(setup: Setup, rows: Vec<Row>) -> Report {
         let ratios = ratios(&rows);
-        Report { setup, rows, ratios, decisions_identical: true, notes: NOTES.to_vec() }
+        let notes = || NOTES.map(str::to_owned).to_vec();
+        Report { setup, rows, ratios, decisions_identical: true, notes: notes() }
     }
 
     /// A row for each measurement.

@@ -152,7 +152,7 @@ impl Ring {
         // SAFETY: in bounds by `bytes`; `may_read` gives the chunk to readers until `finish_read`.
         let len = unsafe { chunk.cast::<u64>().read() } as usize;
         anyhow::ensure!(len <= most, "message of {len} bytes, most {most}");
-        // SAFETY: as above; nobody writes these bytes while the slice lives.
+        // SAFETY: as above; nothing writes these bytes while the slice lives.
         let bytes = unsafe { std::slice::from_raw_parts(chunk.add(LENGTH_BYTES), len) };
         let used = use_bytes(bytes);
         flags.finish_read(reader);

@@ -49,7 +49,7 @@ impl SharedMap {
         if fd < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: just opened, owned by nobody else.
+        // SAFETY: just opened, owned by nothing else.
         let fd = unsafe { OwnedFd::from_raw_fd(fd) };
         let file = File::from(fd);
         file.set_len(len as u64)?;

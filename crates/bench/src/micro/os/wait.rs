@@ -35,7 +35,7 @@ impl Wait {
 /// Longest sleep in the kernel: a wake-up that was lost costs this much, never a hang.
 const FUTEX_SLEEP: Duration = Duration::from_millis(50);
 
-/// A count that moves on, and those who sleep until it does.
+/// A count that moves on, and the number of threads that sleep until it does.
 #[derive(Debug, Default)]
 #[repr(C, align(128))]
 pub(crate) struct Bell {

@@ -85,7 +85,7 @@ impl Board {
         let missing = |r: &usize| self.arrived(*r).load(Ordering::Acquire) < count;
         let ranks = 0..self.shape.num_ranks;
         let poll = || (!ranks.clone().any(|r| missing(&r))).then_some(());
-        // Nobody rings: the ways to wait here all look.
+        // No bell is rung: the ways to wait here all look.
         wait_for(how, limit, self.map.get::<Bell>(0), poll, || {
             let late: Vec<usize> = ranks.clone().filter(missing).collect();
             format!("{who}, for ranks {late:?} at barrier {iteration}")
@@ -97,6 +97,13 @@ impl Board {
     /// When a rank arrived at a barrier; to be read after all have ended.
     pub(crate) fn arrived_ns(&self, rank: usize, iteration: usize) -> u64 {
         self.times(2 * rank)[iteration].load(Ordering::Relaxed)
+    }
+
+    /// Times of a barrier, as a rank would have left them.
+    #[cfg(test)]
+    pub(super) fn script(&self, rank: usize, iteration: usize, arrived_ns: u64, released_ns: u64) {
+        self.times(2 * rank)[iteration].store(arrived_ns, Ordering::Relaxed);
+        self.times(2 * rank + 1)[iteration].store(released_ns, Ordering::Relaxed);
     }
 
     /// When it was released.
@@ -112,7 +119,7 @@ mod tests {
     const SHAPE: BoardShape = BoardShape { num_ranks: 3, num_iterations: 200 };
 
     #[test]
-    fn nobody_is_released_before_the_last_arrives() {
+    fn no_rank_is_released_before_the_last_arrives() {
         let board = Board::create(SHAPE).unwrap();
         let how = Wait::Yield { busy: Duration::MAX, sleep: Duration::ZERO };
         std::thread::scope(|scope| {
@@ -134,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_missing_is_named() {
+    fn missing_ranks_are_named() {
         let board = Board::create(SHAPE).unwrap();
         board.arrived(2).store(1, Ordering::Relaxed);
         let limit = Duration::from_millis(20);

@@ -1,7 +1,7 @@
 //! `saccade bench micro straggler`: collectives with a barrier, when ranks outnumber cores.
 //!
 //! N processes do the same fixed work (what a host does to launch the next collective) and meet at
-//! a barrier, again and again, on C cores. Whoever is not scheduled holds up all.
+//! a barrier, again and again, on C cores. A rank that has no core holds up all.
 
 mod barrier;
 mod report;
@@ -17,6 +17,7 @@ use super::numbers::{self, within};
 use super::os::crew::{Crew, Part};
 use super::os::wait::Wait;
 use super::role::Role;
+use crate::output::counted;
 use barrier::{Board, BoardShape};
 pub(crate) use report::{Report, Row};
 
@@ -27,34 +28,34 @@ const WARM_UP: usize = 8;
 #[derive(Debug, Clone, clap::Args)]
 #[group(skip)]
 pub struct Args {
-    /// Numbers of ranks: a list of numbers and ranges
+    /// Numbers of ranks, as a list of numbers and ranges
     #[arg(long, default_value = "2,4,8", value_name = "LIST")]
     ranks: String,
-    /// Numbers of cores that the ranks share: a list; default: one, and all of this process
+    /// Numbers of cores that the ranks share, as a list [default: 1, and all of this process]
     #[arg(long, value_name = "LIST")]
     num_cores: Option<String>,
-    /// Delays of one rank, microseconds: a list
+    /// Delays of one rank in microseconds, as a list
     #[arg(long, default_value = "0,1000", value_name = "LIST")]
     delay_us: String,
-    /// A rank, another one each time, is delayed in one of so many iterations
-    #[arg(long, default_value_t = 10, value_parser = within::<u32>(1..=10_000))]
+    /// Delay a rank, each time another one, in one of N iterations
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = within::<u32>(1..=10_000))]
     delay_every: u32,
-    /// Work between two barriers, microseconds of one undisturbed core
+    /// Work between two barriers, in microseconds of an undisturbed core
     #[arg(long, default_value_t = 200, value_parser = within::<u64>(1..=1_000_000))]
     compute_us: u64,
     /// Measured iterations of each configuration
     #[arg(long, default_value_t = 400, value_parser = within::<u32>(10..=100_000))]
     iterations: u32,
-    /// How ranks wait at the barrier
+    /// Way of waiting at the barrier
     #[arg(long, value_enum, default_value_t = Barrier::Spin)]
     barrier: Barrier,
-    /// Longest wait of a rank for the others, seconds
+    /// Longest wait of a rank for the others, in seconds
     #[arg(long, default_value_t = 30, value_parser = within::<u64>(1..=600))]
     limit_s: u64,
 }
 
 /// How ranks wait at the barrier.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Barrier {
     /// Without pause, as collectives do
@@ -73,7 +74,7 @@ impl Barrier {
 }
 
 /// The flags, read and checked.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Setup {
     pub ranks: Vec<usize>,
     pub num_cores: Vec<usize>,
@@ -160,11 +161,12 @@ pub(crate) fn measure(args: &Args) -> anyhow::Result<Report> {
     let mut rows = Vec::new();
     for &num_ranks in &setup.ranks {
         for &num_cores in &setup.num_cores {
-            eprintln!("straggler: {num_ranks} ranks on {num_cores} cores");
+            let configuration =
+                format!("{} on {}", counted(num_ranks, "rank"), counted(num_cores, "core"));
+            eprintln!("straggler: {configuration}");
             for &delay_us in &setup.delay_us {
-                let context = || format!("{num_ranks} ranks on {num_cores} cores");
                 let board = run(&setup, num_ranks, num_cores, delay_us, work_rounds)
-                    .with_context(context)?;
+                    .with_context(|| configuration.clone())?;
                 rows.extend(Row::of(&setup, &board, num_ranks, num_cores, delay_us));
             }
         }

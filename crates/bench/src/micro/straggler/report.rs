@@ -2,25 +2,23 @@
 
 use saccade_load::Distribution;
 use saccade_report::{Cell, Table};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::barrier::Board;
 use super::{Setup, WARM_UP, delayed_rank};
 use crate::micro::stats::{number, of_ns_in_us};
 
-pub(crate) const NOTES: [&str; 3] = [
+pub(crate) const NOTES: [&str; 2] = [
     "Ranks are CPU processes that do fixed work and meet at a barrier in shared memory; \
      iteration: from the last release of one barrier to the last of the next.",
     "wait share: time that ranks spend at the barrier. spread: from the first arrival to the last. \
      wait/delay: time that all ranks together wait more, for each unit of time that one is late; a \
      delay that holds up the whole group costs N - 1. It can be less, or below 0, where ranks \
-     outnumber cores: who sleeps leaves its core to the others.",
-    "device-driven: simulated device time, not a measurement: ranks that go from one collective to \
-     the next without their hosts take the work's own time, whatever the hosts do.",
+     outnumber cores: a rank that sleeps leaves its core to the others.",
 ];
 
 /// One configuration; times in microseconds.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Row {
     pub ranks: usize,
     pub cores: usize,
@@ -37,8 +35,6 @@ pub(crate) struct Row {
     /// Extra waiting of all ranks per time that one was delayed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub wait_per_delay: Option<f64>,
-    /// Simulated device time of an iteration without hosts.
-    pub simulated_device_driven_us: f64,
 }
 
 /// One measured iteration, nanoseconds.
@@ -98,7 +94,6 @@ impl Row {
             spread_us: of_ns_in_us(&spreads)?,
             wait_share: waiting as f64 / (total as f64 * num_ranks as f64),
             wait_per_delay: per_delay,
-            simulated_device_driven_us: setup.compute_us as f64,
         })
     }
 }
@@ -110,16 +105,16 @@ fn mean_waiting(iterations: &[&Iteration]) -> Option<f64> {
 }
 
 /// All that was found.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Report {
     pub setup: Setup,
     pub rows: Vec<Row>,
-    pub notes: Vec<&'static str>,
+    pub notes: Vec<String>,
 }
 
 impl Report {
     pub(super) fn new(setup: Setup, rows: Vec<Row>) -> Report {
-        Report { setup, rows, notes: NOTES.to_vec() }
+        Report { setup, rows, notes: NOTES.map(str::to_owned).to_vec() }
     }
 
     /// A row for each configuration.
@@ -134,8 +129,7 @@ impl Report {
             .column("spread P50")
             .column("wait share %")
             .column("delayed P50")
-            .column("wait/delay")
-            .column("device-driven us (simulated)");
+            .column("wait/delay");
         for row in &self.rows {
             table.push([
                 row.ranks.into(),
@@ -148,9 +142,53 @@ impl Report {
                 Cell::Number(100.0 * row.wait_share, 0),
                 number(row.delayed_iteration_us.as_ref().map(|d| d.p50), 0),
                 number(row.wait_per_delay, 2),
-                Cell::Number(row.simulated_device_driven_us, 0),
             ]);
         }
         table
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::barrier::BoardShape;
+    use super::super::{Args, Barrier};
+    use super::*;
+
+    /// Three ranks arrive together and are released 1 us later; before each second barrier, from
+    /// the first measured one on, one rank comes 40 us late.
+    #[test]
+    fn two_wait_for_as_long_as_one_is_late() {
+        let args = Args {
+            ranks: "3".into(),
+            num_cores: Some("1".into()),
+            delay_us: "40".into(),
+            delay_every: 2,
+            compute_us: 10,
+            iterations: 20,
+            barrier: Barrier::Spin,
+            limit_s: 1,
+        };
+        let setup = Setup::of(&args).unwrap();
+        let num_iterations = WARM_UP + setup.iterations;
+        let board = Board::create(BoardShape { num_ranks: 3, num_iterations }).unwrap();
+        let mut now_ns = 1_000_000;
+        for i in 0..num_iterations {
+            let late = delayed_rank(i, setup.delay_every, 3);
+            let waited_ns = if late.is_some() { 41_000 } else { 1_000 };
+            now_ns += 10_000;
+            for rank in 0..3 {
+                let late_ns = if late == Some(rank) { 40_000 } else { 0 };
+                board.script(rank, i, now_ns + late_ns, now_ns + waited_ns);
+            }
+            now_ns += waited_ns;
+        }
+        let row = Row::of(&setup, &board, 3, 1, 40).unwrap();
+        assert_eq!((row.iteration_us.count, row.iteration_us.p50), (10, 11.0));
+        let delayed = row.delayed_iteration_us.unwrap();
+        assert_eq!((delayed.count, delayed.p50), (10, 51.0));
+        assert_eq!(row.wait_per_delay, Some(2.0));
+        assert_eq!((row.spread_us.min, row.spread_us.max), (0.0, 40.0));
+        let waited = 10.0 * (2.0 * 41.0 + 1.0) + 10.0 * 3.0;
+        assert!((row.wait_share - waited / (3.0 * 10.0 * (51.0 + 11.0))).abs() < 1e-12);
     }
 }

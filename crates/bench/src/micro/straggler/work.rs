@@ -4,10 +4,10 @@ use std::time::{Duration, Instant};
 
 /// Rounds of the calibration; about a millisecond.
 const PROBE_ROUNDS: u64 = 1_000_000;
-/// The fastest of so many probes is the one that was not disturbed.
+/// Number of probes; the fastest is the one that was not disturbed.
 const PROBES: usize = 9;
 
-/// Does so many rounds.
+/// Does this many rounds.
 pub(super) fn work(rounds: u64) {
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
     for _ in 0..rounds {

@@ -16,7 +16,7 @@ pub(super) struct Batch {
     pub tokens: usize,
 }
 
-/// Encodes all prompts with so many threads, which stand ready when the clock starts.
+/// Encodes all prompts on this many threads, which are ready when the clock starts.
 ///
 /// # Errors
 /// What the tokenizer says of a prompt.

@@ -11,11 +11,13 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use saccade_host::CpuSet;
 use saccade_load::Target;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use tokenizers::Tokenizer;
 
 use super::numbers::{self, within};
-use super::stats::median;
+use super::stats::Spread;
+use crate::output::counted;
+use crate::tls_flags::TlsFlags;
 pub(crate) use report::{Report, Row};
 use text::Prompts;
 
@@ -27,43 +29,45 @@ const BUNDLED_NAME: &str = "saccade-tiny (bundled)";
 #[derive(Debug, Clone, clap::Args)]
 #[group(skip)]
 pub struct Args {
-    /// tokenizer.json, or a folder with one; default: that of the bundled model
+    /// File tokenizer.json, or a folder with one [default: that of the bundled model]
     #[arg(long, value_name = "PATH")]
     tokenizer: Option<PathBuf>,
-    /// Text that prompts are made of; default: the licence of this program
+    /// Text to make prompts of [default: the licence of this program]
     #[arg(long, value_name = "FILE")]
     text: Option<PathBuf>,
-    /// Prompts at one time: a list of numbers and ranges
+    /// Numbers of prompts at one time, as a list of numbers and ranges
     #[arg(long, default_value = "1,4,16", value_name = "LIST")]
     batches: String,
-    /// Tokens of a prompt: a list
+    /// Tokens of a prompt, as a list
     #[arg(long, default_value = "128,1024,8192,32768", value_name = "LIST")]
     lengths: String,
-    /// Tokenizer threads: a list; default: one, and one for each core
+    /// Numbers of tokenizer threads, as a list [default: 1, and one per core]
     #[arg(long, value_name = "LIST")]
     threads: Option<String>,
-    /// Measurements of each batch and length; the median counts
+    /// Measurements of each batch size and length
     #[arg(long, default_value_t = 5, value_parser = within::<u32>(1..=1000))]
     repeats: u32,
-    /// A device's prefill rate, tokens a second over the whole batch: gives a TTFT to compare with
+    /// Prefill rate of a device, tokens per second over the whole batch: computes a TTFT with it
     #[arg(long, value_name = "RATE", conflicts_with = "base_url")]
     prefill_tokens_per_s: Option<f64>,
-    /// A running server whose TTFT is measured, with prompts as text and as token ids
+    /// URL of a running server: measures its TTFT with prompts as text and as token ids
     #[arg(long, value_name = "URL")]
     base_url: Option<String>,
-    /// Its model; default: the first that it names. --tokenizer must be that model's
+    /// Model of the server, which --tokenizer must belong to [default: the first that it lists]
     #[arg(long, requires = "base_url")]
     model: Option<String>,
-    /// Bearer token for it
+    /// Bearer token for the server
     #[arg(long, requires = "base_url", env = "OPENAI_API_KEY", hide_env_values = true)]
     api_key: Option<String>,
-    /// A request that takes longer fails, seconds
-    #[arg(long, default_value_t = 600.0)]
+    /// Seconds after which a request fails
+    #[arg(long, value_name = "SECONDS", default_value_t = 600.0)]
     request_timeout_s: f64,
+    #[command(flatten)]
+    tls: TlsFlags,
 }
 
 /// The flags, read and checked.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Setup {
     pub tokenizer: String,
     pub batches: Vec<usize>,
@@ -144,7 +148,7 @@ pub(crate) fn measure(args: &Args) -> anyhow::Result<Report> {
     let mut rows = Vec::new();
     for &length in &setup.lengths {
         for &batch in &setup.batches {
-            eprintln!("tokenize: {batch} x {length} tokens here");
+            eprintln!("tokenize: {batch} x {} here", counted(length, "token"));
             rows.extend(measure_here(&setup, &tokenizer, &mut prompts, batch, length)?);
         }
     }
@@ -154,6 +158,7 @@ pub(crate) fn measure(args: &Args) -> anyhow::Result<Report> {
             let target = Target {
                 model: args.model.clone(),
                 api_key: args.api_key.clone(),
+                tls: args.tls.tls(),
                 ..Target::new(url.clone())
             };
             server::measure(&setup, &target, &tokenizer, &mut prompts)?
@@ -187,7 +192,7 @@ fn measure_here(
     let rows = setup.threads.iter().zip(times_ms);
     Ok(rows
         .map(|(&threads, times)| {
-            Row::of(setup, batch, length, threads, mean_tokens, median(&times))
+            Row::of(setup, batch, length, threads, mean_tokens, Spread::of(times))
         })
         .collect())
 }

@@ -6,26 +6,30 @@ use saccade_load::{
     Arrival, LoadSpec, Outcome, Priority, Prompt, Request, Run, Source, Target, Workload,
     run_on_own_thread,
 };
-use serde::Serialize;
+use saccade_load::{nan_as_null, unknown};
+use serde::{Deserialize, Serialize};
 use tokenizers::Tokenizer;
 
 use super::Setup;
 use super::text::Prompts;
-use crate::micro::stats::median;
+use crate::micro::stats::{Spread, median};
+use crate::output::counted;
 
-/// One batch size and length on a server; medians over the repeats.
-#[derive(Debug, Clone, Serialize)]
+/// One batch size and length on a server, over the repeats.
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct ServerRow {
     pub batch: usize,
     pub length: usize,
-    /// From sending a batch of texts until the last of its first tokens.
+    /// From sending a batch of texts until the last of its first tokens, median.
+    #[serde(with = "nan_as_null")]
     pub ttft_text_ms: f64,
     /// The same for a batch of token ids.
+    #[serde(with = "nan_as_null")]
     pub ttft_ids_ms: f64,
-    /// What the server spent on text: the difference.
-    pub difference_ms: f64,
-    /// The difference over the TTFT of text.
-    pub share: f64,
+    /// What the server spent on text: the difference within each repeat.
+    pub difference_ms: Spread,
+    /// The difference over the TTFT of text, of the same repeat.
+    pub share: Spread,
     /// Prompt tokens of a request by the server's count, as text and as ids, if it says.
     pub server_tokens: Option<(f64, f64)>,
     /// Why there are no times.
@@ -38,12 +42,29 @@ impl ServerRow {
         ServerRow {
             batch,
             length,
-            ttft_text_ms: f64::NAN,
-            ttft_ids_ms: f64::NAN,
-            difference_ms: f64::NAN,
-            share: f64::NAN,
+            ttft_text_ms: unknown(),
+            ttft_ids_ms: unknown(),
+            difference_ms: Spread::NONE,
+            share: Spread::NONE,
             server_tokens: None,
             failed: Some(why),
+        }
+    }
+
+    /// Of the times of both forms, one entry for each repeat.
+    fn of(batch: usize, length: usize, text: &Form, ids: &Form) -> ServerRow {
+        let pairs = || text.ttft_ms.iter().zip(&ids.ttft_ms);
+        let counted = !text.prompt_tokens.is_empty() && !ids.prompt_tokens.is_empty();
+        let tokens = || (median(&text.prompt_tokens), median(&ids.prompt_tokens));
+        ServerRow {
+            batch,
+            length,
+            ttft_text_ms: median(&text.ttft_ms),
+            ttft_ids_ms: median(&ids.ttft_ms),
+            difference_ms: Spread::of(pairs().map(|(text, ids)| text - ids)),
+            share: Spread::of(pairs().map(|(text, ids)| (text - ids) / text)),
+            server_tokens: counted.then(tokens),
+            failed: None,
         }
     }
 }
@@ -71,7 +92,8 @@ pub(super) fn measure(
     let target = first.target;
     for &length in &setup.lengths {
         for &batch in &setup.batches {
-            eprintln!("tokenize: {batch} x {length} tokens to {}", target.base_url);
+            let tokens = counted(length, "token");
+            eprintln!("tokenize: {batch} x {tokens} to {}", target.base_url);
             rows.push(measure_one(setup, &target, tokenizer, prompts, batch, length)?);
         }
     }
@@ -102,18 +124,7 @@ fn measure_one(
             }
         }
     }
-    let (of_text, of_ids) = (median(&text.ttft_ms), median(&ids.ttft_ms));
-    let counted = !text.prompt_tokens.is_empty() && !ids.prompt_tokens.is_empty();
-    Ok(ServerRow {
-        batch,
-        length,
-        ttft_text_ms: of_text,
-        ttft_ids_ms: of_ids,
-        difference_ms: of_text - of_ids,
-        share: (of_text - of_ids) / of_text,
-        server_tokens: counted.then(|| (median(&text.prompt_tokens), median(&ids.prompt_tokens))),
-        failed: None,
-    })
+    Ok(ServerRow::of(batch, length, &text, &ids))
 }
 
 impl Form {
@@ -125,7 +136,10 @@ impl Form {
             match (&request.outcome, request.first_token_s) {
                 (Outcome::Ok, Some(first_s)) => last_s = last_s.max(first_s),
                 (Outcome::Ok, None) => return Err("an answer without a token".into()),
-                (outcome, _) => return Err(outcome.kind()),
+                (outcome, _) => {
+                    let why = request.message().map(|why| format!(": {why}")).unwrap_or_default();
+                    return Err(outcome.kind() + &why);
+                }
             }
             self.prompt_tokens.extend(request.prompt_tokens.map(f64::from));
         }
@@ -152,4 +166,19 @@ fn send(setup: &Setup, target: &Target, prompts: Vec<Prompt>) -> anyhow::Result<
         ..LoadSpec::new(arrival, workload, count as u64)
     };
     run_on_own_thread(target, &spec, &(), Priority::Normal).with_context(|| target.base_url.clone())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn differences_are_taken_within_repeats() {
+        let form = |ttft_ms: &[f64]| Form { ttft_ms: ttft_ms.to_vec(), prompt_tokens: vec![] };
+        // A slow repeat is slow for both forms: it is no difference.
+        let row = ServerRow::of(1, 32, &form(&[40.0, 400.0, 50.0]), &form(&[30.0, 390.0, 30.0]));
+        assert_eq!((row.ttft_text_ms, row.ttft_ids_ms), (50.0, 30.0));
+        assert_eq!(row.difference_ms, Spread { p50: 10.0, min: 10.0, max: 20.0 });
+        assert_eq!(row.share, Spread { p50: 0.25, min: 0.025, max: 0.4 });
+    }
 }

@@ -37,7 +37,7 @@ fn refused(error: io::Error) -> anyhow::Result<u64> {
 
 fn reap(child: libc::pid_t) -> anyhow::Result<()> {
     let mut status = 0;
-    // SAFETY: waits for a child of this process that nobody else waits for.
+    // SAFETY: waits for a child of this process that nothing else waits for.
     while unsafe { libc::waitpid(child, &mut status, 0) } < 0 {
         let error = io::Error::last_os_error();
         if error.kind() != io::ErrorKind::Interrupted {

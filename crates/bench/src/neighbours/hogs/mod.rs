@@ -69,7 +69,7 @@ enum Plan {
     Fork,
 }
 
-/// Nobody needs a thread's buffer to be smaller than this to stream.
+/// Least size of a thread's buffer to stream over.
 const LEAST_STREAM_BYTES: u64 = 64 << 20;
 const TLB_RANGE_BYTES: u64 = 1 << 30;
 
