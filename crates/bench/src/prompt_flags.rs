@@ -5,7 +5,7 @@ use saccade_load::Workload;
 /// What prompts of a workload look like, wherever they come from.
 #[derive(Debug, Clone, clap::Args)]
 pub struct PromptFlags {
-    /// Leave out prompts of files longer than this, at four bytes a token
+    /// Leave out prompts from files that are longer than this, at four bytes per token
     #[arg(long, value_name = "N")]
     max_prompt_tokens: Option<u32>,
     /// Send generated prompts as token ids below N: exact lengths without a tokenizer

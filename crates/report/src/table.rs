@@ -284,16 +284,13 @@ const NOTE_WIDTH: usize = 80;
 fn wrapped(text: &str) -> String {
     let (mut out, mut width) = (String::new(), 0);
     for word in text.split(' ') {
-        let breaks = width > 0 && width + 1 + word.width() > NOTE_WIDTH;
-        out.push_str(if breaks {
-            "\n"
-        } else if width > 0 {
-            " "
-        } else {
-            ""
-        });
-        width = word.width() + if breaks || width == 0 { 0 } else { width + 1 };
+        if width > 0 {
+            let breaks = width + 1 + word.width() > NOTE_WIDTH;
+            out.push(if breaks { '\n' } else { ' ' });
+            width = if breaks { 0 } else { width + 1 };
+        }
         out.push_str(word);
+        width += word.width();
     }
     out + "\n"
 }
@@ -373,6 +370,15 @@ llama.cpp  12,345.7       7
 stuck             ∞       –
 ";
         assert_eq!(text, expected);
+    }
+
+    #[test]
+    fn long_notes_are_broken_between_words() {
+        let note = "a note of many words ".repeat(9);
+        let text = Table::new("").column("a").note(note.trim()).to_text();
+        let lines: Vec<&str> = text.lines().skip(2).collect();
+        assert!(lines.len() == 3 && lines.iter().all(|line| line.width() <= 80), "{text}");
+        assert_eq!(lines.join(" "), note.trim());
     }
 
     #[test]

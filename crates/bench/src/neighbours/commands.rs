@@ -179,29 +179,37 @@ const GRACE: Duration = Duration::from_secs(10);
 /// Between two looks at a server that is ending.
 const ENDING_POLL: Duration = Duration::from_millis(20);
 
-/// Asks a server and all its processes to end, as a service manager does (a shell that started the
-/// server would not pass the signal on), and waits for them a while: a server that is killed leaves
+/// Asks a server to end, and waits for all its processes a while: a server that is killed leaves
 /// its shared memory behind. A second caller waits for ever; the first ends this process.
 pub(super) fn end_gracefully() {
     // SYNC: sequentially consistent, partner `server`.
     while STOPPING.swap(true, Ordering::SeqCst) {
         std::thread::sleep(GRACE);
     }
-    for pid in descendants::alive() {
-        // SAFETY: plain integers; a descendant that was just read of. One that is stopped hears
-        // the first signal with the second.
-        unsafe {
-            libc::kill(pid as libc::pid_t, libc::SIGTERM);
-            libc::kill(pid as libc::pid_t, libc::SIGCONT);
-        }
-    }
     let deadline = Instant::now() + GRACE;
+    let mut asked = Vec::new();
     while Instant::now() < deadline {
         descendants::reap();
         if descendants::alive().is_empty() {
             return;
         }
+        // Again and again: what a process that has ended left behind is a child of this one now.
+        for pid in descendants::without_shells() {
+            if !asked.contains(&pid) {
+                ask_to_end(pid);
+                asked.push(pid);
+            }
+        }
         std::thread::sleep(ENDING_POLL);
+    }
+}
+
+/// One that is stopped hears the first signal with the second.
+fn ask_to_end(pid: u32) {
+    // SAFETY: plain integers; a descendant that was just read of.
+    unsafe {
+        libc::kill(pid as libc::pid_t, libc::SIGTERM);
+        libc::kill(pid as libc::pid_t, libc::SIGCONT);
     }
 }
 

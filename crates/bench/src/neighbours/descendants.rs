@@ -28,6 +28,30 @@ pub(super) fn reap() {
     while unsafe { libc::waitpid(-1, &mut status, libc::WNOHANG) } > 0 {}
 }
 
+/// Programs that start others and do not pass signals on to them.
+const SHELLS: [&str; 6] = ["sh", "dash", "bash", "ash", "zsh", "busybox"];
+
+/// The children of this process and, below shells, theirs: those that end the others.
+pub(super) fn without_shells() -> Vec<u32> {
+    let root = Root::default();
+    let own = std::process::id();
+    let is_shell = |pid: u32| {
+        let program = root.link(format!("proc/{pid}/exe")).unwrap_or_default();
+        program.file_name().and_then(|name| name.to_str()).is_some_and(|n| SHELLS.contains(&n))
+    };
+    let tree = process::tree(&root, own).unwrap_or_default();
+    let (mut parents, mut found) = (vec![own], Vec::new());
+    while let Some(parent) = parents.pop() {
+        for child in tree.iter().filter(|process| process.ppid == parent) {
+            found.push(child.pid);
+            if is_shell(child.pid) {
+                parents.push(child.pid);
+            }
+        }
+    }
+    found
+}
+
 /// Processes below this one; zombies too.
 pub(super) fn alive() -> Vec<u32> {
     let own = std::process::id();
