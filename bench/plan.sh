@@ -28,24 +28,25 @@ plan() {
   "$saccade" plan "${host[@]}" "$@" --json "$out/$name.json" --html "$out/$name.html" | tee "$out/$name.txt"
 }
 
-step_qwen() { plan qwen-sharegpt --policy "$policies"; }
-step_bursts() { plan qwen-sharegpt-bursts --policy "$policies" --burstiness 0.25; }
-step_naive() { plan qwen-sharegpt-naive --policy "$policies" --copies naive; }
+step_qwen() { plan qwen-sharegpt --scheduling-policy "$policies"; }
+step_bursts() { plan qwen-sharegpt-bursts --scheduling-policy "$policies" --burstiness 0.25; }
+step_naive() { plan qwen-sharegpt-naive --scheduling-policy "$policies" --copies naive; }
 step_xfer() {
   for copies in duplex naive; do
     for blocks in 300 600 1200 2400 4800; do
-      plan "qwen-xfer-$copies-$blocks" --policy lvf --copies $copies --b-xfer-blocks $blocks --rate 1x,1.15x,1.3x
+      plan "qwen-xfer-$copies-$blocks" --scheduling-policy lvf --copies $copies --b-xfer-blocks $blocks \
+        --request-rate 1x,1.15x,1.3x
     done
   done
 }
 step_capacity() {
-  plan qwen-capacity --policy "$policies" --rate $ladder
-  plan qwen-capacity-bursts --policy "$policies" --rate $ladder --burstiness 0.25
+  plan qwen-capacity --scheduling-policy "$policies" --request-rate $ladder
+  plan qwen-capacity-bursts --scheduling-policy "$policies" --request-rate $ladder --burstiness 0.25
 }
-# What a device without host memory makes of it: who gives up blocks is computed again.
+# A device without host memory: requests that give up blocks are computed again.
 step_one_tier() {
   local host=(--kv-offloading-size 0)
-  plan qwen-one-tier --policy "$policies" --rate $ladder --duration 600
+  plan qwen-one-tier --scheduling-policy "$policies" --request-rate $ladder --duration 600
 }
 # each_model SUFFIX FLAGS...: every model with both kinds of lengths.
 each_model() {
@@ -53,29 +54,30 @@ each_model() {
   shift
   for workload in sharegpt lmsys; do
     for model in Llama-3-8B Mixtral-8x7B Qwen2.5-32B; do
-      # A step of Llama-3-8B with the sequences that fit beside 4,096 rows is longer than the target of 100 ms: whoever
-      # fills more steps would be measured by that. With 2,560 rows a full step keeps it.
+      # A step of Llama-3-8B with the sequences that fit beside 4,096 rows is longer than the target of 100 ms: a policy
+      # that fills more steps would be measured by that. With 2,560 rows a full step keeps it.
       rows=$([ "$model" = Llama-3-8B ] && echo 2560 || echo 4096)
-      plan "$model-$workload-$suffix" --model $model --workload $workload --policy "$policies" \
+      plan "$model-$workload-$suffix" --model $model --workload $workload --scheduling-policy "$policies" \
         --max-num-seqs $((rows < 3072 ? rows : 3072)) --max-num-batched-tokens "$rows" "$@"
     done
   done
 }
-step_models() { each_model below --rate 0.8x,0.95x --duration 300; }
+step_models() { each_model below --request-rate 0.8x,0.95x --duration 300; }
 step_sustained() {
   local seconds
   for seconds in 600 1200; do
-    each_model "$seconds" --rate 1.05x,1.15x,1.3x --duration "$seconds"
+    each_model "$seconds" --request-rate 1.05x,1.15x,1.3x --duration "$seconds"
   done
 }
 step_seeds() {
   for seed in 1 2 3 4 5; do
-    plan "qwen-seed-$seed" --policy "$policies" --rate 0.95x,1.05x,1.15x,1.3x --seed $seed
+    plan "qwen-seed-$seed" --scheduling-policy "$policies" --seed $seed --request-rate 0.95x,1.05x,1.15x,1.3x
   done
 }
 step_fleet() {
-  plan fleet --policy "$policies" --rate 50,100 --find-devices
-  plan fleet-h100 --model Llama-3-8B --device H100 --policy "$policies" --rate 100,400 --find-devices
+  plan fleet --scheduling-policy "$policies" --request-rate 50,100 --find-devices
+  plan fleet-h100 --model Llama-3-8B --device H100 --scheduling-policy "$policies" --find-devices \
+    --request-rate 100,400
 }
 
 steps=(qwen bursts naive xfer capacity one_tier models sustained seeds fleet)

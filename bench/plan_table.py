@@ -44,7 +44,7 @@ def capacity(plan):
     text = f"capacity {plan['capacity_rps']:.1f} requests/s"
     if found is None:
         return text
-    seqs = f"at most {found['num_seqs']} at once keep it" if found["num_seqs"] else "nobody keeps it"
+    seqs = f"at most {found['num_seqs']} at once keep it" if found["num_seqs"] else "not even one keeps it"
     return f"{text} within the TBT target ({seqs}), all at once {found['flood_rps']:.1f}"
 
 
@@ -56,7 +56,9 @@ def show(path):
     if "fleets" in plan:
         print("| requests/s | policy | devices | goodput, % | with one less, % |\n|---|---|---|---|---|")
         for f in plan["fleets"]:
-            less = "–" if f["one_less"] is None else f"{f['one_less'] * 100:.1f}"
+            less = f["one_less"]
+            less = less["goodput"] if isinstance(less, dict) else less  # a number up to saccade-plan/2
+            less = "–" if less is None else f"{less * 100:.1f}"
             goodput = f["outcome"]["attainment"]["goodput"] * 100
             print(f"| {f['rate_rps']:.0f} | {f['policy']} | {f['devices']} | {goodput:.1f} | {less} |")
         print()

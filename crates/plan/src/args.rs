@@ -1,10 +1,15 @@
-//! Flags of `saccade plan`.
+//! Flags of `saccade plan`. Settings that `saccade serve` has too have its names.
 
 use std::path::PathBuf;
 
+use crate::outcome::Slo;
+
 /// Flags of `saccade plan`.
 #[derive(Debug, clap::Args)]
+#[command(args_conflicts_with_subcommands = true)]
 pub struct Args {
+    #[command(subcommand)]
+    pub(crate) command: Option<Command>,
     #[command(flatten)]
     pub(crate) machine: MachineArgs,
     #[command(flatten)]
@@ -17,30 +22,49 @@ pub struct Args {
     pub(crate) output: OutputArgs,
 }
 
+/// What else the command does.
+#[derive(Debug, clap::Subcommand)]
+pub(crate) enum Command {
+    /// Draw the page of a result that --json wrote, without running it again
+    Page(PageArgs),
+}
+
+/// Flags of `saccade plan page`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct PageArgs {
+    /// Result of `saccade plan --json`
+    #[arg(value_name = "RESULT.json")]
+    pub result: PathBuf,
+    /// File for the page [default: the standard output]
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
+}
+
 /// The model and what it runs on.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Machine")]
 pub(crate) struct MachineArgs {
-    /// Model: a name of --list, or a Hugging Face folder with config.json
+    /// Model: a name from --list, or a Hugging Face folder with config.json
     #[arg(long, value_name = "NAME|FOLDER", default_value = "Qwen2.5-32B")]
     pub model: String,
-    /// Device: a name of --list
+    /// Device: a name from --list
     #[arg(long, value_name = "NAME", default_value = "GH200")]
     pub device: String,
-    /// Share of the device's memory for weights and KV
+    /// Share of the device's memory that weights, workspace and KV blocks may take
     #[arg(long, value_name = "SHARE", default_value_t = 0.9)]
     pub gpu_memory_utilization: f64,
-    /// Bytes for KV blocks, also as 4G (GiB) or 4g (10^9) [default: what weights and activations
+    /// Bytes for KV blocks, also as 4G (GiB) or 4g (10^9) [default: what weights and workspace
     /// leave of that share]
     #[arg(long, value_name = "BYTES", value_parser = saccade_model::byte_size)]
     pub kv_cache_memory_bytes: Option<u64>,
-    /// GiB of host memory for KV blocks that are rotated out; 0 = none
+    /// GiB of host memory for KV blocks of requests that gave up their device memory; 0: they are
+    /// computed again
     #[arg(long, value_name = "GIB", default_value_t = 0.0)]
     pub kv_offloading_size: f64,
-    /// How blocks are copied between device and host memory
+    /// How KV blocks are copied between device and host memory
     #[arg(long, value_enum, default_value = "duplex")]
     pub copies: Copies,
-    /// Elements of weights and KV, bytes
+    /// Bytes of an element of weights and KV: 2 for bfloat16, 1 for FP8
     #[arg(long, value_name = "BYTES", default_value_t = 2.0)]
     pub dtype_bytes: f64,
 }
@@ -58,36 +82,49 @@ pub(crate) enum Copies {
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Load")]
 pub(crate) struct LoadArgs {
-    /// Requests per second, or multiples of the device's capacity as 1.15x; each is run by itself
+    /// Requests per second, or multiples of one device's capacity as 1.15x; each rate is a run of
+    /// its own
     #[arg(long, value_name = "RPS", value_delimiter = ',', default_value = "5,10,13,15,18,20", value_parser = Rate::parse)]
-    pub rate: Vec<Rate>,
-    /// Seconds for which requests arrive; those in flight are then served to their end
+    pub request_rate: Vec<Rate>,
+    /// Seconds during which requests arrive; those in flight are then served to their end
     #[arg(long, value_name = "SECONDS", default_value_t = 120.0)]
     pub duration: f64,
-    /// Shape of the gamma distribution of gaps: 1 is Poisson, below is burstier
+    /// Shape of the gamma-distributed gaps between arrivals: 1 is Poisson, below 1 is burstier
     #[arg(long, value_name = "SHAPE", default_value_t = 1.0)]
     pub burstiness: f64,
     /// Lengths of prompts and outputs
     #[arg(long, value_enum, default_value = "sharegpt")]
     pub workload: Workload,
-    /// Mean prompt tokens, instead of the workload's
+    /// Mean prompt tokens, in place of the workload's
     #[arg(long, value_name = "TOKENS")]
     pub input_len: Option<f64>,
-    /// Mean output tokens, instead of the workload's
+    /// Mean output tokens, in place of the workload's
     #[arg(long, value_name = "TOKENS")]
     pub output_len: Option<f64>,
-    /// ShareGPT file to take lengths from
+    /// ShareGPT file to take lengths from, in place of the workload's
     #[arg(long, value_name = "FILE")]
-    pub trace: Option<PathBuf>,
-    /// Target of the time to first token: 5s, 200ms
-    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = seconds)]
-    pub slo_ttft: f64,
-    /// Target of the time between tokens: 100ms
-    #[arg(long, value_name = "TIME", default_value = "100ms", value_parser = seconds)]
-    pub slo_tbt: f64,
-    /// Of arrivals, lengths and the host's stalls
+    pub dataset_path: Option<PathBuf>,
+    /// TTFT target of every request, milliseconds
+    #[arg(long, value_name = "MS", default_value_t = 5000, value_parser = slo_ms())]
+    pub slo_ttft_ms: u32,
+    /// Target of every request's mean time per token, milliseconds
+    #[arg(long, value_name = "MS", default_value_t = 100, value_parser = slo_ms())]
+    pub slo_tpot_ms: u32,
+    /// Seed of arrivals, lengths and the host's stalls
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
+}
+
+impl LoadArgs {
+    /// The targets.
+    pub(crate) fn slo(&self) -> Slo {
+        Slo { ttft_s: f64::from(self.slo_ttft_ms) / 1e3, tbt_s: f64::from(self.slo_tpot_ms) / 1e3 }
+    }
+}
+
+/// As `saccade serve` bounds them.
+fn slo_ms() -> clap::builder::RangedI64ValueParser<u32> {
+    clap::value_parser!(u32).range(1..=3_600_000)
 }
 
 /// An offered load.
@@ -123,7 +160,7 @@ impl Rate {
 /// Lengths by the name of the data set that they imitate; docs/plan.md has the parameters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Workload {
-    /// Log-normal, 300 tokens in and 400 out in the mean
+    /// Log-normal, 300 tokens in and 400 out on average
     Sharegpt,
     /// Log-normal, 161 and 338: first turns, as in vLLM's paper
     SharegptFirst,
@@ -135,38 +172,65 @@ pub(crate) enum Workload {
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Scheduler")]
 pub(crate) struct SchedulerArgs {
-    /// Who gets memory first; several are run one by one
+    /// Which requests get KV memory when it is short; each policy is a run of its own
     #[arg(long, value_enum, value_delimiter = ',', default_value = "goodput")]
-    pub policy: Vec<Policy>,
-    /// Blocks that may change hands per step (not fcfs)
+    pub scheduling_policy: Vec<Policy>,
+    /// wf, lvf, goodput: KV blocks that requests on the device may give up per tick
     #[arg(long, value_name = "BLOCKS", default_value_t = 2400)]
     pub b_xfer_blocks: u32,
-    /// Slope of the lag of rotated-out requests (lvf), 0 to 100
-    #[arg(long, value_name = "SLOPE", default_value_t = 3.0)]
-    pub alpha: f32,
-    /// Share of the TTFT target that a waiting request does not lag (lvf), -100 to 100
-    #[arg(long, value_name = "SHARE", default_value_t = 0.5, allow_hyphen_values = true)]
-    pub beta_f: f32,
-    /// Share of the TBT target that a rotated-out request does not lag (lvf), -100 to 100
-    #[arg(long, value_name = "SHARE", default_value_t = 0.0, allow_hyphen_values = true)]
-    pub beta_b: f32,
-    /// Requests computed together
+    /// lvf: how fast the lag of rotated-out requests grows, against that of waiting ones; 0 to 100
+    #[arg(long, value_name = "SLOPE", default_value_t = 3.0, value_parser = slope)]
+    pub vlt_alpha: f32,
+    /// lvf: share of its TTFT target that a request waits without lagging; -100 to 100
+    #[arg(long, value_name = "SHARE", default_value_t = 0.5, value_parser = share, allow_hyphen_values = true)]
+    pub vlt_beta_f: f32,
+    /// lvf: share of its TBT target that a request is rotated out without lagging; -100 to 100
+    #[arg(long, value_name = "SHARE", default_value_t = 0.0, value_parser = share, allow_hyphen_values = true)]
+    pub vlt_beta_b: f32,
+    /// wf, lvf, goodput: milliseconds that a request runs before the policy may rotate it out
+    #[arg(long, value_name = "MS", default_value_t = 500, value_parser = clap::value_parser!(u32).range(0..=3_600_000))]
+    pub min_run_ms: u32,
+    /// wf, sf, lvf: seconds of waiting after which a request comes in before all others
+    #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..=86_400))]
+    pub max_wait_s: u32,
+    /// goodput: one in N of the KV blocks that come in goes to requests that are late already
+    #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u32).range(2..))]
+    pub late_share: u32,
+    /// Most requests computed together
     #[arg(long, value_name = "N", default_value_t = 1024)]
     pub max_num_seqs: u32,
-    /// Tokens of one step
+    /// Most tokens of one step: decodes, and chunks of prompts
     #[arg(long, value_name = "TOKENS", default_value_t = 2048)]
     pub max_num_batched_tokens: u32,
-    /// Tokens of a KV block
+    /// Tokens in a KV block
     #[arg(long, value_name = "TOKENS", default_value_t = 16)]
     pub block_size: u32,
-    /// Slots of the ring: requests that are running or waiting; who finds none free is refused, as
+    /// Slots of the ring: requests that run or wait; a request that finds none free is refused, as
     /// with a 429
     #[arg(long, value_name = "N", default_value_t = saccade_device::sim::SimRing::MAX_SLOTS)]
     pub ring_slots: u32,
 }
 
+/// Bounds of numbers that clap reads as text.
+fn within(text: &str, min: f32, max: f32) -> Result<f32, String> {
+    match text.parse::<f32>() {
+        Ok(value) if (min..=max).contains(&value) => Ok(value),
+        _ => Err(format!("{text:?} is not a number within {min} .. {max}")),
+    }
+}
+
+fn slope(text: &str) -> Result<f32, String> {
+    within(text, 0.0, 100.0)
+}
+
+fn share(text: &str) -> Result<f32, String> {
+    within(text, -100.0, 100.0)
+}
+
 /// A policy of the scheduler.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum, serde::Serialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum, serde::Serialize, serde::Deserialize,
+)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Policy {
     /// First come, first served
@@ -177,7 +241,7 @@ pub(crate) enum Policy {
     Sf,
     /// Largest virtual lag time first
     Lvf,
-    /// Whoever can still meet its targets first
+    /// Requests that can still meet their targets first
     Goodput,
 }
 
@@ -194,23 +258,23 @@ impl Policy {
     }
 }
 
-/// Who drives the device.
+/// What drives the device.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Host")]
 pub(crate) struct HostArgs {
     /// Where the scheduler lives
     #[arg(long = "scheduler", value_enum, default_value = "device")]
     pub place: Place,
-    /// With --scheduler host: time on the path of each step
+    /// With --scheduler host: CPU time of the host on the path of each step, microseconds
     #[arg(long, value_name = "US", default_value_t = 2500.0)]
     pub host_step_us: f64,
-    /// With --scheduler host: time per sequence of a step
+    /// With --scheduler host: the same for each sequence of a step
     #[arg(long, value_name = "US", default_value_t = 5.0)]
     pub host_seq_us: f64,
-    /// With --scheduler host: share of the steps for which a neighbour has the thread's core
+    /// With --scheduler host: share of the steps in which a neighbour holds the scheduler's core
     #[arg(long, value_name = "SHARE", default_value_t = 0.0)]
     pub host_stall_odds: f64,
-    /// With --scheduler host: mean time for which it has it
+    /// With --scheduler host: mean time for which the neighbour holds it, milliseconds
     #[arg(long, value_name = "MS", default_value_t = 0.0)]
     pub host_stall_ms: f64,
 }
@@ -224,43 +288,31 @@ pub(crate) enum Place {
     Host,
 }
 
-/// What is written where.
+/// What is asked, and where the answer goes.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Output")]
 pub(crate) struct OutputArgs {
-    /// How many devices, each with an even share of the requests, meet the target?
+    /// Find the fewest devices, each with an even share of the requests, that carry the rate
+    /// without a growing queue and reach --target
     #[arg(long)]
     pub find_devices: bool,
-    /// Goodput attainment that --find-devices asks for
+    /// Share of the requests that must meet both targets, for --find-devices
     #[arg(long, value_name = "SHARE", default_value_t = 0.95)]
     pub target: f64,
-    /// File for everything as JSON; - is the standard output
+    /// Write the result as JSON; - is the standard output
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
-    /// File for a page with tables and plots
+    /// Write a page with tables and plots
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
-    /// List devices and models that have names, and their figures
+    /// List the devices and models that have names, with their figures
     #[arg(long)]
     pub list: bool,
 }
 
-/// A time in seconds: `5s`, `100ms`, `2.5`.
-fn seconds(text: &str) -> Result<f64, String> {
-    let (number, unit) = match (text.strip_suffix("ms"), text.strip_suffix('s')) {
-        (Some(number), _) => (number, 1e-3),
-        (_, Some(number)) => (number, 1.0),
-        _ => (text, 1.0),
-    };
-    match number.trim().parse::<f64>() {
-        Ok(value) if value * unit > 0.0 && value * unit <= 86_400.0 => Ok(value * unit),
-        _ => Err(format!("{text:?} is not a time above 0 and up to a day, as 5s or 100ms")),
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{Rate, seconds};
+    use super::Rate;
 
     #[test]
     fn rates_may_be_multiples_of_the_capacity() {
@@ -268,16 +320,6 @@ mod tests {
         assert_eq!(Rate::parse("1.5x").map(|r| r.rps(10.0)), Ok(15.0));
         for bad in ["", "x", "0", "-1", "nan", "inf", "2e6"] {
             assert!(Rate::parse(bad).is_err(), "{bad}");
-        }
-    }
-
-    #[test]
-    fn times_have_units() {
-        assert_eq!(seconds("5s"), Ok(5.0));
-        assert_eq!(seconds("100ms"), Ok(0.1));
-        assert_eq!(seconds("2.5"), Ok(2.5));
-        for bad in ["", "0", "-1s", "1h", "nan", "inf"] {
-            assert!(seconds(bad).is_err(), "{bad}");
         }
     }
 }

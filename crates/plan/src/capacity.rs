@@ -2,7 +2,7 @@
 
 use saccade_device::DeviceConfig;
 use saccade_device::sim::{NEVER_NS, SimRequest, SimRing, SimRun, run};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::args::{Args, Policy};
 use crate::outcome::{Slo, mean_gap_s};
@@ -10,18 +10,18 @@ use crate::simulate::{Machine, device_config, longest};
 
 /// Least number of requests in a measurement.
 const LEAST: usize = 3000;
-/// Requests that fill and empty the device so many times. Of fewer, most would be there from the
-/// start, and the middle half would end without any prompts computed beside it.
+/// How often the requests fill and empty the device. Of fewer, most would be there from the start,
+/// and the middle half would end without any prompts computed beside it.
 const FILLS: usize = 8;
-/// A TBT target is kept if so many of the requests keep it in the mean of their gaps: a short one
+/// Share of the requests that must keep the TBT target in the mean of their gaps: a short request
 /// may meet a long step under any load.
 const KEPT: f64 = 0.99;
-/// The number of requests at once is found to one part in so many.
+/// The number of requests at once is found to one part in this many.
 const PARTS: u32 = 32;
 
 /// Requests per second that one device completes when it never waits for one and computes nothing
 /// twice: first come, first served, over host memory without end and a link as given.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Capacity {
     /// The smaller of the next two.
     pub rps: f64,
@@ -29,11 +29,11 @@ pub(crate) struct Capacity {
     pub flood_rps: f64,
     /// With as many at once as keep the TBT target; none if a single one does not.
     pub within_tbt_rps: Option<f64>,
-    /// So many at most.
+    /// Most requests at once that keep it.
     pub num_seqs: Option<u32>,
 }
 
-/// What the middle half of a flood came to: the batch is full, and everyone in it is of any age.
+/// The middle half of a flood: the batch is full of requests of every age.
 #[derive(Debug, Clone, Copy)]
 struct Flood {
     rps: f64,
@@ -77,10 +77,6 @@ impl<'a> Bench<'a> {
         Ok(Bench { args, machine, in_memory: holds * LEAST / tokens })
     }
 
-    fn slo(&self) -> Slo {
-        Slo { ttft_s: self.args.load.slo_ttft, tbt_s: self.args.load.slo_tbt }
-    }
-
     /// With at most `num_seqs` requests at once.
     fn flood(&self, num_seqs: u32) -> anyhow::Result<Flood> {
         let count = LEAST.max(FILLS * self.in_memory.min(num_seqs as usize));
@@ -92,7 +88,7 @@ impl<'a> Bench<'a> {
         };
         let ring = SimRing::ENDLESS;
         let done = run(&config, &self.machine.config, &ring, &requests, u64::MAX / 4, 0)?;
-        Ok(Flood::of(&requests, &done, self.slo()))
+        Ok(Flood::of(&requests, &done, self.args.load.slo()))
     }
 
     /// The rate with the most requests at once that keep the target, and how many these are;

@@ -1,8 +1,9 @@
-//! `saccade plan`: what a load would come to on a named device, from the shipped scheduler over a
-//! cost model, in virtual time. Everything it prints is simulated, and says so.
+//! `saccade plan`: how a named device would serve a load, from the shipped scheduler over a cost
+//! model, in virtual time. Everything it prints is simulated, and says so.
 
 mod args;
 mod capacity;
+mod fleet;
 mod outcome;
 mod page;
 mod results;
@@ -10,56 +11,83 @@ mod simulate;
 mod text;
 mod workload;
 
+use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::Context;
 
 pub use args::Args;
-use results::{Fleet, Results, Row};
+use args::{Command, PageArgs};
+use fleet::{Fleet, MAX_DEVICES, Search};
+use results::{Results, Row};
 use simulate::Machine;
-
-/// Most devices that --find-devices tries.
-const MAX_DEVICES: usize = 512;
 
 /// Runs the command.
 ///
 /// # Errors
 /// For flags out of their bounds, and files that cannot be read or written.
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    if args.output.list {
-        print!("{}", text::names());
-        return Ok(ExitCode::SUCCESS);
+    match &args.command {
+        Some(Command::Page(page)) => draw(page)?,
+        None if args.output.list => print!("{}", text::names()),
+        None => plan(args)?,
     }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The page of a result that `saccade plan --json` wrote: the same that `--html` wrote beside it.
+///
+/// # Errors
+/// The text is not such a result, or one of another version's schema.
+pub fn page_of_json(json: &str) -> anyhow::Result<String> {
+    Ok(page::report(&Results::from_json(json)?)?.to_html())
+}
+
+fn plan(args: &Args) -> anyhow::Result<()> {
     let machine = Machine::new(args)?;
     let capacity = capacity::capacity(args, &machine)?;
     let mut results = Results::new(args, &machine, capacity);
     if args.output.find_devices {
         results.fleets = fleets(args, &machine, capacity.rps)?;
     } else {
-        results.rows = rows(args, &machine, capacity.rps)?;
+        results.add_rows(rows(args, &machine, capacity.rps)?);
+    }
+    let json = results.to_json()?;
+    match args.output.json.as_deref() {
+        Some(path) if path == Path::new("-") => print!("{json}"),
+        Some(path) => write("--json", path, &json)?,
+        None => {}
     }
     if args.output.json.as_deref() != Some(Path::new("-")) {
         print!("{}", text::summary(&results));
     }
-    if let Some(path) = &args.output.json {
-        write_json(path, &results)?;
+    match &args.output.html {
+        Some(path) => write("--html", path, &page_of_json(&json)?),
+        None => Ok(()),
     }
-    if let Some(path) = &args.output.html {
-        page::report(&results)?
-            .write(path)
-            .with_context(|| format!("--html {}", path.display()))?;
+}
+
+fn draw(args: &PageArgs) -> anyhow::Result<()> {
+    let name = || args.result.display().to_string();
+    let json = std::fs::read_to_string(&args.result).with_context(name)?;
+    let page = page_of_json(&json).with_context(name)?;
+    match &args.html {
+        Some(path) => write("--html", path, &page),
+        None => Ok(std::io::stdout().write_all(page.as_bytes())?),
     }
-    Ok(ExitCode::SUCCESS)
+}
+
+fn write(flag: &str, path: &Path, text: &str) -> anyhow::Result<()> {
+    std::fs::write(path, text).with_context(|| format!("{flag} {}", path.display()))
 }
 
 /// Every rate with every policy, as many at a time as there are cores.
 fn rows(args: &Args, machine: &Machine, capacity_rps: f64) -> anyhow::Result<Vec<Row>> {
     let mut jobs = Vec::new();
-    for rate in args.load.rate.iter().map(|r| r.rps(capacity_rps)) {
+    for rate in args.load.request_rate.iter().map(|r| r.rps(capacity_rps)) {
         let requests = workload::requests(&args.load, rate)?;
-        anyhow::ensure!(!requests.is_empty(), "--rate {rate}: nobody arrives");
-        for policy in &args.scheduler.policy {
+        for policy in &args.scheduler.scheduling_policy {
             jobs.push((rate, *policy, requests.clone()));
         }
     }
@@ -100,32 +128,21 @@ fn thread_cpu_time() -> std::time::Duration {
     std::time::Duration::new(t.tv_sec as u64, t.tv_nsec as u32)
 }
 
-/// The least number of devices that meets the target, for each rate and policy.
+/// The least number of devices that is enough, for each rate and policy.
 fn fleets(args: &Args, machine: &Machine, capacity_rps: f64) -> anyhow::Result<Vec<Fleet>> {
     let target = args.output.target;
     anyhow::ensure!(target > 0.0 && target <= 1.0, "--target is {target}, outside (0, 1]");
     let mut fleets = Vec::new();
-    for rate in args.load.rate.iter().map(|r| r.rps(capacity_rps)) {
-        let requests = workload::requests(&args.load, rate)?;
-        anyhow::ensure!(!requests.is_empty(), "--rate {rate}: nobody arrives");
-        for policy in &args.scheduler.policy {
+    for rate_rps in args.load.request_rate.iter().map(|r| r.rps(capacity_rps)) {
+        let requests = workload::requests(&args.load, rate_rps)?;
+        let search = Search { rate_rps, capacity_rps, target, bound: MAX_DEVICES };
+        for policy in &args.scheduler.scheduling_policy {
             let try_with = |devices| {
                 let cell = simulate::simulate(args, machine, *policy, &requests, devices)?;
                 anyhow::Ok(cell.outcome)
             };
-            // Below the capacity nothing meets a target of nearly one: start there.
-            let floor = ((rate / capacity_rps * target).floor() as usize).max(1);
-            fleets.push(Fleet::find(rate, *policy, target, floor, MAX_DEVICES, try_with)?);
+            fleets.push(search.run(*policy, try_with)?);
         }
     }
     Ok(fleets)
-}
-
-fn write_json(path: &Path, results: &Results) -> anyhow::Result<()> {
-    let text = serde_json::to_string_pretty(results)?;
-    if path == Path::new("-") {
-        println!("{text}");
-        return Ok(());
-    }
-    std::fs::write(path, text + "\n").with_context(|| format!("--json {}", path.display()))
 }

@@ -1,11 +1,18 @@
-//! What a run came to, from the time of each token.
+//! The figures of a run, from the time of each token.
 
-use saccade_device::sim::{NEVER_NS, SimRequest, SimRun};
+use saccade_device::sim::{NEVER_NS, SimRequest, SimRun, SimSample};
 use saccade_load::Distribution;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
+
+/// Parts of the time of arrivals over which the queue is averaged: around its middle, and its end.
+const MIDDLE: (f64, f64) = (0.4, 0.6);
+const END: (f64, f64) = (0.8, 1.0);
+/// A queue grows if it gained more than this many standard deviations of the number of requests
+/// that arrive between the two parts. A queue in a steady state gains far less: it is pulled back.
+const GROWTH_DEVIATIONS: f64 = 2.0;
 
 /// Targets of a run, seconds.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Slo {
     pub ttft_s: f64,
     pub tbt_s: f64,
@@ -13,7 +20,7 @@ pub(crate) struct Slo {
 
 /// Shares of what met its target; requests that did not end meet none. Refused ones have no gaps:
 /// TBT is counted over the others.
-#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub(crate) struct Attainment {
     /// Requests, by their time to first token.
     pub ttft: f64,
@@ -27,13 +34,63 @@ pub(crate) struct Attainment {
     pub goodput: f64,
 }
 
+/// How requests arrive.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Arrivals {
+    /// For how long, seconds.
+    pub seconds: f64,
+    /// Shape of the gamma-distributed gaps: the variance of a count is its mean divided by this.
+    pub burstiness: f64,
+}
+
+/// Requests that wait, on all devices together.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+pub(crate) struct Queue {
+    /// Mean around the middle of the arrivals.
+    pub middle: f64,
+    /// Mean over their last fifth.
+    pub end: f64,
+    /// The end is longer than the middle, by more than random arrivals explain: the run is not
+    /// steady, and a longer one has worse figures.
+    pub grows: bool,
+}
+
+impl Queue {
+    fn new(middle: f64, end: f64, requests: usize, burstiness: f64) -> Queue {
+        let centre = |part: (f64, f64)| (part.0 + part.1) / 2.0;
+        let between = requests as f64 * (centre(END) - centre(MIDDLE));
+        let grows = end - middle > GROWTH_DEVIATIONS * (between / burstiness).sqrt();
+        Queue { middle, end, grows }
+    }
+}
+
+/// Requests that were in no step: without a seat, or rotated out with one.
+pub(crate) fn waiting(sample: &SimSample) -> u32 {
+    sample.num_waiting + sample.num_running.saturating_sub(sample.step_seqs)
+}
+
+/// Mean number of waiting requests in a part of the time of arrivals.
+fn mean_waiting(samples: &[SimSample], part: (f64, f64), until_s: f64) -> f64 {
+    let inside = |s: &&SimSample| {
+        let share = s.at_ns as f64 * 1e-9 / until_s;
+        (part.0..=part.1).contains(&share)
+    };
+    let (mut sum, mut count) = (0.0, 0usize);
+    for sample in samples.iter().filter(inside) {
+        sum += f64::from(waiting(sample));
+        count += 1;
+    }
+    sum / count.max(1) as f64
+}
+
 /// One run in figures.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Outcome {
     pub requests: usize,
     pub unfinished: u64,
     /// Requests that found no free slot.
     pub refused: u64,
+    pub queue: Queue,
     pub attainment: Attainment,
     /// Seconds.
     pub ttft: Distribution,
@@ -83,6 +140,9 @@ pub(crate) struct Tally {
     tokens_in_time: usize,
     ended_in_time: usize,
     occupancy: Vec<f64>,
+    /// See [`Queue`].
+    waiting_middle: f64,
+    waiting_end: f64,
     results: Vec<saccade_device::sim::SimResult>,
 }
 
@@ -103,8 +163,10 @@ impl Tally {
             from = to;
         }
         let share = |blocks: u32| f64::from(blocks) / f64::from(num_blocks);
-        let within = |s: &&saccade_device::sim::SimSample| s.at_ns as f64 * 1e-9 <= until_s;
+        let within = |s: &&SimSample| s.at_ns as f64 * 1e-9 <= until_s;
         self.occupancy.extend(run.samples.iter().filter(within).map(|s| share(s.blocks_used)));
+        self.waiting_middle += mean_waiting(&run.samples, MIDDLE, until_s);
+        self.waiting_end += mean_waiting(&run.samples, END, until_s);
         self.unfinished += run.result.num_unfinished;
         self.refused += run.result.num_refused;
         self.results.push(run.result);
@@ -135,8 +197,10 @@ impl Tally {
         self.good += usize::from(mean <= slo.tbt_s && ttft <= slo.ttft_s);
     }
 
-    /// The figures; `arrivals_s`: for how long requests arrived.
-    pub(crate) fn outcome(mut self, slo: Slo, arrivals_s: f64) -> Outcome {
+    /// The figures.
+    pub(crate) fn outcome(mut self, slo: Slo, arrivals: Arrivals) -> Outcome {
+        let Arrivals { seconds: arrivals_s, burstiness } = arrivals;
+        let queue = Queue::new(self.waiting_middle, self.waiting_end, self.requests, burstiness);
         let share_of = |count: usize, n: usize| count as f64 / n.max(1) as f64;
         let share = |count: usize| share_of(count, self.requests);
         let taken = self.requests - self.refused as usize;
@@ -159,6 +223,7 @@ impl Tally {
             requests: self.requests,
             unfinished: self.unfinished,
             refused: self.refused,
+            queue,
             attainment,
             ttft: distribution(&mut self.ttft),
             tbt: distribution_of_ns(&mut self.gaps),
@@ -222,6 +287,7 @@ mod tests {
     use saccade_device::sim::SimResult;
 
     const SLO: Slo = Slo { ttft_s: 1.0, tbt_s: 0.1 };
+    const ARRIVALS: Arrivals = Arrivals { seconds: 10.0, burstiness: 1.0 };
 
     fn outcome(requests: &[(u64, Vec<u64>)]) -> Outcome {
         let asked: Vec<SimRequest> = requests
@@ -239,7 +305,7 @@ mod tests {
             SimRun { token_ns: token_ns.collect(), samples: vec![], result: SimResult::default() };
         let mut tally = Tally::default();
         tally.add(&asked, &run, 1, SLO, 10.0);
-        tally.outcome(SLO, 10.0)
+        tally.outcome(SLO, ARRIVALS)
     }
 
     #[test]
@@ -265,10 +331,41 @@ mod tests {
         let token_ns = (0..8).map(|i| if i < 2 { i + 1 } else { NEVER_NS }).collect();
         let result = SimResult { num_refused: 2, num_unfinished: 1, ..SimResult::default() };
         tally.add(&asked, &SimRun { token_ns, samples: vec![], result }, 1, SLO, 10.0);
-        let o = tally.outcome(SLO, 10.0);
+        let o = tally.outcome(SLO, ARRIVALS);
         let a = o.attainment;
         assert_eq!((a.ttft, a.goodput, a.tbt_mean, a.tbt_p99), (0.25, 0.25, 0.5, 0.5));
         assert_eq!((o.refused, o.unfinished), (2, 1));
+    }
+
+    /// 400 requests over 10 s, of which `waiting` wait at each second: half of them without a seat.
+    fn queue(waiting: impl Fn(u64) -> u32, burstiness: f64) -> Queue {
+        let asked = [SimRequest { output_len: 1, ..SimRequest::default() }; 400];
+        let sample = |s| SimSample {
+            at_ns: s * 1_000_000_000,
+            num_waiting: waiting(s) / 2,
+            num_running: 9 + waiting(s) / 2,
+            step_seqs: 9,
+            ..SimSample::default()
+        };
+        let run = SimRun {
+            token_ns: vec![1; 400],
+            samples: (0..=20).map(sample).collect(),
+            result: SimResult::default(),
+        };
+        let mut tally = Tally::default();
+        tally.add(&asked, &run, 1, SLO, 10.0);
+        tally.outcome(SLO, Arrivals { seconds: 10.0, burstiness }).queue
+    }
+
+    #[test]
+    fn a_queue_grows_if_random_arrivals_do_not_explain_it() {
+        // 160 requests arrive between the middles of both parts: two deviations are 25.3.
+        let grown = queue(|s| 10 * s as u32, 1.0);
+        assert_eq!((grown.middle, grown.end, grown.grows), (50.0, 90.0, true));
+        assert!(!queue(|s| 6 * s as u32, 1.0).grows);
+        assert!(!queue(|s| 10 * s as u32, 0.25).grows, "bursts explain more");
+        assert!(!queue(|_| 300, 1.0).grows, "long, and steady");
+        assert!(!queue(|s| 500 - 20 * s as u32, 1.0).grows, "it shrinks");
     }
 
     #[test]

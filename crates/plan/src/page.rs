@@ -27,7 +27,8 @@ pub(crate) fn report(r: &Results) -> anyhow::Result<Report> {
         report = report.section(by_rate(r)).section(over_time(r));
     }
     if !r.fleets.is_empty() {
-        report = report.section(Section::new("Devices").table(text::fleets(&r.fleets)));
+        let section = simulated(Section::new("Devices"));
+        report = report.section(section.table(text::fleets(&r.fleets)));
     }
     report.data("plan", r)
 }
@@ -69,27 +70,29 @@ fn by_rate(r: &Results) -> Section {
         })
         .into(),
     ];
-    Section::new("By rate")
-        .callout(Level::Info, "Simulated", "No figure here was measured on the device named.")
-        .side_by_side(charts)
-        .table(text::attainment(&r.rows))
-        .table(text::latencies(&r.rows))
+    let mut section = simulated(Section::new("By rate"));
+    for warning in text::unsteady(&r.rows) {
+        section = section.callout(Level::Warning, "Not steady", warning);
+    }
+    section.side_by_side(charts).table(text::attainment(&r.rows)).table(text::latencies(&r.rows))
+}
+
+fn simulated(section: Section) -> Section {
+    section.callout(Level::Info, "Simulated", "No figure here was measured on the device named.")
 }
 
 /// Memory and queue over time, at the highest rate.
 fn over_time(r: &Results) -> Section {
-    let highest = r.rows.iter().map(|row| row.rate_rps).fold(0.0, f64::max);
     let time = || Axis::linear("Time", "s");
     let mut blocks = LineChart::new("KV blocks in use", time(), Axis::linear("Blocks", ""))
         .horizontal(f64::from(r.kv_blocks), "all of the device");
-    let mut queue = LineChart::new("Requests without a seat", time(), Axis::linear("Requests", ""));
-    for row in r.rows.iter().filter(|row| row.rate_rps == highest) {
-        let at = |s: &saccade_device::sim::SimSample| s.at_ns as f64 * 1e-9;
-        let used = row.samples.iter().map(|s| (at(s), f64::from(s.blocks_used)));
-        let waiting = row.samples.iter().map(|s| (at(s), f64::from(s.num_waiting)));
-        blocks = blocks.series(Series::new(row.policy.name()).points(used).steps());
-        queue = queue.series(Series::new(row.policy.name()).points(waiting).steps());
+    let mut queue = LineChart::new("Requests that wait", time(), Axis::linear("Requests", ""));
+    for row in &r.rows {
+        let Some(series) = &row.over_time else { continue };
+        let named = || Series::new(row.policy.name());
+        blocks = blocks.series(named().points(series.points(&series.blocks_used)).steps());
+        queue = queue.series(named().points(series.points(&series.waiting)).steps());
     }
-    let title = format!("Over time, at {highest} requests/s");
+    let title = format!("Over time, at {} requests/s", r.highest_rate_rps());
     Section::new(title).side_by_side([Chart::from(blocks), Chart::from(queue)])
 }

@@ -1,4 +1,4 @@
-//! One cell of a plan: a load, a policy, and so many devices.
+//! One cell of a plan: a load, a policy, and a number of devices.
 
 use anyhow::Context;
 use saccade_device::sim::{
@@ -11,14 +11,14 @@ use saccade_device::{
 use saccade_model::{ModelFolder, OpenOptions};
 
 use crate::args::{Args, Copies, MachineArgs, Place, Policy};
-use crate::outcome::{Outcome, Slo, Tally};
+use crate::outcome::{Arrivals, Outcome, Tally};
 
 /// Device memory that is neither weights nor KV: activations, workspaces, the runtime's own.
 const RESERVE_BYTES: f64 = 2e9;
-/// A run may take so many times the time of arrivals, and never less than a virtual hour.
+/// Longest run, in times the time of arrivals, and never less than a virtual hour.
 const LIMIT_FACTOR: f64 = 20.0;
 const MIN_LIMIT_S: f64 = 3600.0;
-/// The state is sampled so many times while requests arrive.
+/// Samples of the state while requests arrive.
 const SAMPLES: f64 = 480.0;
 
 /// What the flags name.
@@ -56,7 +56,10 @@ fn kv_bytes(args: &MachineArgs, device: &NamedDevice, weights: f64) -> anyhow::R
         return Ok(bytes as f64);
     }
     let share = args.gpu_memory_utilization;
-    anyhow::ensure!(share > 0.0 && share <= 1.0, "--gpu-memory-utilization must lie in (0, 1]");
+    anyhow::ensure!(
+        share > 0.0 && share <= 1.0,
+        "--gpu-memory-utilization is {share}, outside (0, 1]"
+    );
     let left = device.hbm_bytes * share - weights - RESERVE_BYTES;
     anyhow::ensure!(
         left > 0.0,
@@ -71,7 +74,11 @@ fn kv_bytes(args: &MachineArgs, device: &NamedDevice, weights: f64) -> anyhow::R
 impl Machine {
     pub(crate) fn new(args: &Args) -> anyhow::Result<Machine> {
         let m = &args.machine;
-        anyhow::ensure!(m.dtype_bytes > 0.0 && m.dtype_bytes <= 4.0, "--dtype-bytes: (0, 4]");
+        anyhow::ensure!(
+            m.dtype_bytes > 0.0 && m.dtype_bytes <= 4.0,
+            "--dtype-bytes is {}, outside (0, 4]",
+            m.dtype_bytes
+        );
         anyhow::ensure!(
             (0.0..=1e6).contains(&m.kv_offloading_size),
             "--kv-offloading-size is {} GiB, outside 0 .. 1000000",
@@ -122,7 +129,7 @@ fn host(args: &Args) -> SimHost {
 const EAGER_WINDOW_S: f64 = 0.010;
 
 fn policy_config(args: &Args, policy: Policy) -> PolicyConfig {
-    let s = &args.scheduler;
+    let (s, slo) = (&args.scheduler, args.load.slo());
     PolicyConfig {
         policy: match policy {
             Policy::Fcfs => SchedulingPolicy::Fcfs,
@@ -132,12 +139,14 @@ fn policy_config(args: &Args, policy: Policy) -> PolicyConfig {
             Policy::Goodput => SchedulingPolicy::Goodput,
         },
         b_xfer_blocks: s.b_xfer_blocks,
-        alpha: s.alpha,
-        beta_f: s.beta_f,
-        beta_b: s.beta_b,
-        slo_ttft_s: args.load.slo_ttft as f32,
-        slo_tbt_s: args.load.slo_tbt as f32,
-        ..PolicyConfig::default()
+        alpha: s.vlt_alpha,
+        beta_f: s.vlt_beta_f,
+        beta_b: s.vlt_beta_b,
+        late_share: s.late_share,
+        min_run_s: s.min_run_ms as f32 / 1000.0,
+        max_wait_s: s.max_wait_s as f32,
+        slo_ttft_s: slo.ttft_s as f32,
+        slo_tbt_s: slo.tbt_s as f32,
     }
 }
 
@@ -189,7 +198,7 @@ pub(crate) fn simulate(
     requests: &[SimRequest],
     devices: usize,
 ) -> anyhow::Result<Cell> {
-    let slo = Slo { ttft_s: args.load.slo_ttft, tbt_s: args.load.slo_tbt };
+    let slo = args.load.slo();
     let arrivals_s = args.load.duration;
     let config = device_config(args, machine, policy, longest(requests));
     let ring = SimRing { num_slots: args.scheduler.ring_slots, when_full: WhenFull::Refuse };
@@ -207,7 +216,8 @@ pub(crate) fn simulate(
             samples = done.samples;
         }
     }
-    Ok(Cell { outcome: tally.outcome(slo, arrivals_s), samples })
+    let arrivals = Arrivals { seconds: arrivals_s, burstiness: args.load.burstiness };
+    Ok(Cell { outcome: tally.outcome(slo, arrivals), samples })
 }
 
 pub(crate) fn longest(requests: &[SimRequest]) -> u32 {

@@ -3,7 +3,8 @@
 use saccade_device::sim::{devices, models};
 use saccade_report::{Best, Cell, Table};
 
-use crate::results::{Fleet, Results, Row};
+use crate::fleet::{Fleet, MAX_DEVICES, OneLess, Shortfall};
+use crate::results::{Results, Row};
 use crate::workload::LengthSource;
 
 /// Devices and models that have names.
@@ -61,7 +62,7 @@ fn head(r: &Results) -> String {
     format!(
         "SIMULATED: {} on {}, {} KV blocks of {:.2} MiB ({} tokens), {} host blocks, {} copies, \
          scheduler on the {}\n{}, {} s of arrivals (burstiness {}), seed {}; targets: TTFT {} s, \
-         TBT {} ms; {} slots\n{}\n",
+         mean TBT {} ms; {} slots\n{}\n",
         r.model,
         r.device,
         r.kv_blocks,
@@ -84,10 +85,15 @@ fn head(r: &Results) -> String {
 /// The capacity in one phrase.
 pub(crate) fn capacity(r: &Results) -> String {
     let c = &r.capacity;
-    let flood = format!("capacity {:.1} requests/s; all at once {:.1}", c.rps, c.flood_rps);
+    let capacity = format!("capacity {:.1} requests/s per device", c.rps);
     match c.num_seqs {
-        Some(n) => format!("{flood}, at most {n} at once keep the TBT target"),
-        None => format!("{flood}, and not even one keeps the TBT target"),
+        Some(_) if c.rps == c.flood_rps => format!("{capacity}, with as many at once as fit"),
+        Some(n) => format!(
+            "{capacity}: up to {n} at once keep the TBT target ({:.1} requests/s with as many as \
+             fit)",
+            c.flood_rps
+        ),
+        None => format!("{capacity}, and not even one request at once keeps the TBT target"),
     }
 }
 
@@ -95,7 +101,7 @@ fn percent(share: f64) -> Cell {
     Cell::Number(share * 100.0, 1)
 }
 
-/// Attainment and what stands behind it, per rate and policy.
+/// Attainment and its parts, per rate and policy.
 pub(crate) fn attainment(rows: &[Row]) -> Table {
     let mut table = Table::new("Attainment, %")
         .column("Rate")
@@ -145,6 +151,8 @@ pub(crate) fn latencies(rows: &[Row]) -> Table {
         .column("max ms")
         .column("last end s")
         .column("step ms")
+        .column("queue middle")
+        .column("end")
         .column("preempted")
         .column("rotated")
         .column("speed-up");
@@ -161,12 +169,36 @@ pub(crate) fn latencies(rows: &[Row]) -> Table {
             Cell::Number(o.tbt.max * 1e3, 0),
             Cell::Number(o.e2e.max, 1),
             Cell::Number(o.step_s * 1e3, 1),
+            Cell::Number(o.queue.middle, 0),
+            Cell::Number(o.queue.end, 0),
             Cell::from(o.preemptions),
             Cell::from(o.rotations),
             Cell::Number(row.speedup, 0),
         ]);
     }
-    table.note("Preempted: computed again. Speed-up: virtual seconds per second of CPU time here. Simulated.")
+    table.note(
+        "Queue: mean number of requests that wait or are rotated out, in the middle fifth and in \
+         the last fifth of the arrivals. Preempted: computed again. Speed-up: virtual seconds per second of CPU time \
+         here. Simulated.",
+    )
+}
+
+/// What to know of runs whose queue grows, a sentence for each.
+pub(crate) fn unsteady(rows: &[Row]) -> Vec<String> {
+    let grows = rows.iter().filter(|row| row.outcome.queue.grows);
+    grows
+        .map(|row| {
+            let queue = row.outcome.queue;
+            format!(
+                "{} at {:.1} requests/s: {:.0} requests waited in the middle of the arrivals, \
+                 {:.0} at their end. The queue grows; a longer run has worse figures.",
+                row.policy.name(),
+                row.rate_rps,
+                queue.middle,
+                queue.end
+            )
+        })
+        .collect()
 }
 
 /// How many devices each load needs.
@@ -175,22 +207,38 @@ pub(crate) fn fleets(fleets: &[Fleet]) -> Table {
         .column("Rate")
         .column("Policy")
         .column_with_best("Devices", Best::None)
+        .column("Capacity/s")
         .column("Goodput %")
-        .column("with one less %")
         .column("TTFT P99 s")
-        .column("TBT P99 ms");
+        .column("TBT P99 ms")
+        .column("one less %")
+        .column("fails by");
     for f in fleets {
         table.push([
             Cell::Number(f.rate_rps, 1),
             f.policy.name().into(),
-            f.devices.into(),
+            f.devices.map_or_else(|| format!("more than {MAX_DEVICES}").into(), Cell::from),
+            Cell::Number(f.capacity_rps, 1),
             percent(f.outcome.attainment.goodput),
-            f.one_less.map_or(Cell::Missing, percent),
             Cell::Number(f.outcome.ttft.p99, 2),
             Cell::Number(f.outcome.tbt.p99 * 1e3, 1),
+            f.one_less.map_or(Cell::Missing, |less| percent(less.goodput)),
+            f.one_less.map_or(Cell::Missing, |less| shortfall(&less).into()),
         ]);
     }
-    table.note("Each device gets every n-th request. Simulated.")
+    table.note(
+        "The fewest devices whose capacity is at least the rate, whose queue does not grow, and \
+         that reach the target (--target). One less: goodput with one device less, and the first \
+         of these that it fails by. Each device gets an even share of the requests. Simulated.",
+    )
+}
+
+fn shortfall(less: &OneLess) -> String {
+    match less.fails_by {
+        Shortfall::Capacity => format!("capacity: {:.1}/s", less.capacity_rps),
+        Shortfall::Queue => "a growing queue".into(),
+        Shortfall::Goodput => "goodput".into(),
+    }
 }
 
 /// All tables.
@@ -198,6 +246,11 @@ pub(crate) fn summary(r: &Results) -> String {
     let mut text = head(r);
     if !r.rows.is_empty() {
         text += &format!("\n{}\n{}", attainment(&r.rows).to_text(), latencies(&r.rows).to_text());
+        let warnings = unsteady(&r.rows);
+        text += if warnings.is_empty() { "" } else { "\n" };
+        for sentence in warnings {
+            text += &format!("NOT STEADY: {sentence}\n");
+        }
     }
     if !r.fleets.is_empty() {
         text += &format!("\n{}", fleets(&r.fleets).to_text());

@@ -2,19 +2,19 @@
 
 use saccade_device::sim::SimRequest;
 use saccade_load::{Arrival, Lengths, share_gpt_lengths};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::args::{LoadArgs, Workload};
 
 /// Longest prompt and longest output that a workload draws, tokens.
 const MAX_LEN: u32 = 4096;
-/// Shortest, as load tools leave shorter turns out.
+/// Shortest: load tools leave shorter turns out.
 const MIN_LEN: u32 = 4;
 /// Requests of one run at most: memory for the time of every token.
 const MAX_REQUESTS: usize = 1_000_000;
 
 /// Parameters of lengths, for reports.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub(crate) enum LengthSource {
     /// Drawn.
@@ -36,8 +36,8 @@ fn lognormal(mean: f64, std: f64) -> Lengths {
 }
 
 /// Mean and deviation of prompts, then of outputs. Means: SharegptFirst is what vLLM's paper gives
-/// for first turns of ShareGPT, Lmsys what LMSYS-Chat-1M's gives for its conversations, Sharegpt
-/// has later turns with their context. Deviations follow the means as real conversations' do.
+/// for first turns of ShareGPT, Lmsys what the paper of LMSYS-Chat-1M gives for its conversations,
+/// Sharegpt has later turns with their context. Deviations follow the means as real conversations' do.
 fn moments(workload: Workload) -> [f64; 4] {
     match workload {
         Workload::Sharegpt => [300.0, 330.0, 400.0, 360.0],
@@ -48,7 +48,7 @@ fn moments(workload: Workload) -> [f64; 4] {
 
 /// How lengths are drawn under these flags.
 pub(crate) fn length_source(args: &LoadArgs) -> LengthSource {
-    if let Some(file) = &args.trace {
+    if let Some(file) = &args.dataset_path {
         return LengthSource::File { file: file.display().to_string() };
     }
     let [input, input_std, output, output_std] = moments(args.workload);
@@ -83,8 +83,8 @@ fn request(args: &LoadArgs, arrival_s: f64, (input, output): (u32, u32)) -> SimR
         arrival_ns: (arrival_s * 1e9) as u64,
         prompt_len: input,
         output_len: output,
-        slo_ttft_s: args.slo_ttft as f32,
-        slo_tbt_s: args.slo_tbt as f32,
+        slo_ttft_s: args.slo().ttft_s as f32,
+        slo_tbt_s: args.slo().tbt_s as f32,
         ..SimRequest::default()
     }
 }
@@ -95,7 +95,7 @@ pub(crate) fn requests(args: &LoadArgs, rate_rps: f64) -> anyhow::Result<Vec<Sim
     let expected = rate_rps * args.duration;
     anyhow::ensure!(
         expected <= MAX_REQUESTS as f64,
-        "--rate {rate_rps} for --duration {} s is more than {MAX_REQUESTS} requests",
+        "--request-rate {rate_rps} for --duration {} s is more than {MAX_REQUESTS} requests",
         args.duration
     );
     let times: Vec<f64> = arrival
@@ -103,6 +103,11 @@ pub(crate) fn requests(args: &LoadArgs, rate_rps: f64) -> anyhow::Result<Vec<Sim
         .take_while(|t| *t < args.duration)
         .take(MAX_REQUESTS)
         .collect();
+    anyhow::ensure!(
+        !times.is_empty(),
+        "--request-rate {rate_rps}: no request arrives in --duration {} s",
+        args.duration
+    );
     let lengths = lengths(args, times.len())?;
     Ok(times.iter().zip(lengths).map(|(t, l)| request(args, *t, l)).collect())
 }

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use clap::Parser;
 
 #[derive(Debug, Parser)]
-#[command(version, about = "What a load would come to on a named device, simulated")]
+#[command(version, about = "Simulate how a named device would serve a load")]
 struct Cli {
     #[command(flatten)]
     args: saccade_plan::Args,
