@@ -112,7 +112,7 @@ part_micro() {
 part_doctor() {
   start_all
   for port in 18100 18101 18102 18103; do
-    "$saccade" doctor --url "http://127.0.0.1:$port" --seconds 3 || true
+    "$saccade" doctor --url "http://127.0.0.1:$port" --seconds 3 --verbose || true
   done | sed "s|$PWD/||g; s|$HOME/|~/|g" | tee "$out/doctor.txt"
   for port in 18100 18101 18102 18103; do
     "$saccade" top --once --url "http://127.0.0.1:$port" 2>&1 || true

@@ -35,9 +35,7 @@ impl Case<'_> {
         let why = if processes >= rule {
             self.processes_in_words()
         } else {
-            format!(
-                "{gpus} GPUs and {PROCESSES_BESIDES_GPUS} processes more, which share each step"
-            )
+            format!("{gpus} GPUs and {PROCESSES_BESIDES_GPUS} more processes share each step")
         };
         let minimum = minimum as f64;
         let comfortable = minimum.max(CORES_PER_GPU_WARN * gpus as f64);
@@ -55,7 +53,7 @@ impl Case<'_> {
         parts.collect::<Vec<_>>().join(" + ")
     }
 
-    /// What so many more cores cost.
+    /// What more cores cost.
     pub fn cost(&self, cores: f64) -> Option<Cost> {
         if cores <= 0.0 {
             return None;
@@ -66,7 +64,8 @@ impl Case<'_> {
         let share_of_gpus = gpus.as_ref().map(|(usd, _)| high / usd);
         let range =
             if low == high { format!("{low:.2}") } else { format!("{low:.2} to {high:.2}") };
-        let mut text = format!("{cores} more cores: {range} USD per hour");
+        let more = if cores == 1.0 { "core" } else { "cores" };
+        let mut text = format!("{cores} more {more}: {range} USD per hour");
         if let (Some(share), Some((usd, _))) = (share_of_gpus, &gpus) {
             text += &format!(", at most {:.1} % of the {usd:.2} USD of its GPUs", share * 100.0);
         }
@@ -94,6 +93,12 @@ impl Case<'_> {
         let model = self.facts.gpus.iter().find_map(|gpu| gpu.model.as_deref()).unwrap_or("");
         let price = self.prices.gpu(model).filter(|_| count > 0)?;
         Some((price.price * count as f64, price.source.clone()))
+    }
+
+    /// Cores that the server's threads wanted, on average: running and waiting.
+    pub fn wanted_cores(&self) -> f64 {
+        let facts = self.facts;
+        facts.delta.tasks.iter().map(|task| facts.wanted(&task.used)).sum::<f64>().max(1.0)
     }
 
     /// Share of the time in which the server wanted a core and had none, where it wanted one for

@@ -5,6 +5,8 @@ use std::path::Path;
 use saccade_host::Process;
 use serde::Serialize;
 
+use crate::finding::Change;
+
 /// An engine that is known by its command line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -134,6 +136,42 @@ fn by_program(words: &[String]) -> Option<(Engine, Role)> {
     })
 }
 
+/// Programs that send load to servers.
+const LOAD_CLIENTS: [&str; 15] = [
+    "ab",
+    "aiperf",
+    "benchmark_serving.py",
+    "genai-perf",
+    "guidellm",
+    "hey",
+    "k6",
+    "llmperf",
+    "locust",
+    "oha",
+    "perf_analyzer",
+    "sglang.bench_serving",
+    "vegeta",
+    "wrk",
+    "wrk2",
+];
+
+/// Whether a process measures or watches servers. `saccade bench neighbour` is no client: it is
+/// what a server is measured beside.
+pub fn is_load_client(process: &Process) -> bool {
+    let words = process.cmdline.as_deref().unwrap_or_default();
+    let Some((program, arguments)) = program(words) else { return false };
+    let argument = |at: usize| arguments.get(at).map_or("", String::as_str);
+    match program {
+        "saccade" => match argument(0) {
+            "bench" => argument(1) != "neighbour",
+            "top" => true,
+            _ => false,
+        },
+        "vllm" => argument(0) == "bench",
+        other => LOAD_CLIENTS.contains(&other),
+    }
+}
+
 /// The program that runs, seen through an interpreter: `python -u /usr/bin/vllm serve` is `vllm`,
 /// `python3 -m a.b` is `a.b`.
 fn program(words: &[String]) -> Option<(&str, &[String])> {
@@ -179,15 +217,68 @@ impl Pool {
             Pool::Unnamed => "compute",
         }
     }
+}
 
-    /// The variable that bounds its threads.
-    pub fn variable(self) -> Option<&'static str> {
+/// What bounds the threads of a pool.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Bound {
+    /// A flag of the engine.
+    Flag(&'static str),
+    /// A variable of its environment.
+    Variable(&'static str),
+}
+
+impl Bound {
+    /// As it is typed.
+    pub fn name(self) -> &'static str {
         match self {
-            Pool::Tokenizer | Pool::Rayon => Some("RAYON_NUM_THREADS"),
-            Pool::OpenMp | Pool::Unnamed => Some("OMP_NUM_THREADS"),
-            Pool::Runtime => Some("TOKIO_WORKER_THREADS"),
+            Bound::Flag(name) | Bound::Variable(name) => name,
         }
     }
+
+    /// Whether it is a flag.
+    pub fn is_flag(self) -> bool {
+        matches!(self, Bound::Flag(_))
+    }
+
+    /// The change that sets it.
+    pub fn at(self, threads: f64) -> Change {
+        let (what, how) = match self {
+            Bound::Flag(name) => ("restart it with", format!("{name} {threads:.0}")),
+            Bound::Variable(name) => {
+                ("in the server's environment, then restart", format!("{name}={threads:.0}"))
+            }
+        };
+        Change { what: what.to_owned(), how }
+    }
+}
+
+impl Engine {
+    /// What bounds a pool of this engine; none that is known for some.
+    pub fn bound(self, pool: Pool) -> Option<Bound> {
+        match (self, pool) {
+            (Engine::Saccade, Pool::Unnamed) => Some(Bound::Flag("--device-threads")),
+            (Engine::Saccade, Pool::Tokenizer) => Some(Bound::Flag("--tokenizer-threads")),
+            (Engine::Saccade, Pool::Runtime) => Some(Bound::Flag("--http-threads")),
+            (Engine::LlamaCpp, Pool::Unnamed | Pool::OpenMp) => Some(Bound::Flag("--threads")),
+            (Engine::Ollama, _) => None,
+            (_, Pool::Tokenizer | Pool::Rayon) => Some(Bound::Variable("RAYON_NUM_THREADS")),
+            (_, Pool::OpenMp | Pool::Unnamed) => Some(Bound::Variable("OMP_NUM_THREADS")),
+            (_, Pool::Runtime) => Some(Bound::Variable("TOKIO_WORKER_THREADS")),
+        }
+    }
+}
+
+/// The change that keeps the computing and the tokenizing threads of an engine to `limit`.
+pub fn thread_bounds(engine: Engine, limit: &str) -> Option<Change> {
+    let mut names: Vec<&str> = Vec::new();
+    for bound in [Pool::Unnamed, Pool::Tokenizer].iter().filter_map(|pool| engine.bound(*pool)) {
+        if !names.contains(&bound.name()) {
+            names.push(bound.name());
+        }
+    }
+    let how = format!("{}: {limit}", names.join(" and "));
+    (!names.is_empty()).then(|| Change { what: "or fewer threads".to_owned(), how })
 }
 
 /// The pool of a thread. `process_name` is the name of the process's first thread.

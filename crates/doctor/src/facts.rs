@@ -8,19 +8,23 @@ use saccade_host::cgroup::CpuLevel;
 use saccade_host::gpu::{self, Driven, Gpu, Source};
 use saccade_host::numa::{self, Node, Residence};
 use saccade_host::{
-    Cgroups, Cores, Delta, Environment, HostError, LockedMemory, Process, Root, Snapshot, Task,
-    machine, process,
+    Cgroups, Cores, CpuSet, Delta, Environment, HostError, LockedMemory, Process, Root, Snapshot,
+    Task, machine, process,
 };
 
 use crate::clock::Clock;
 use crate::container::Manager;
 use crate::counters::{Counted, Counting};
-use crate::engine::{Engine, Role, recognise};
+use crate::engine::{Engine, Role, is_load_client, recognise};
 use crate::server_metrics::{self, Requests};
 use crate::target::Server;
 
 /// Neighbours that are named.
 const MAX_NEIGHBOURS: usize = 3;
+/// Cores that a process must use to be named.
+const NEIGHBOUR_MIN_CORES: f64 = 0.01;
+/// Generations over which a process is looked up as part of another server.
+const MAX_GENERATIONS: usize = 16;
 /// Processes whose memory is looked up: reading takes locks that they need.
 const MAX_RESIDENCES: usize = 4;
 
@@ -51,6 +55,21 @@ pub struct Neighbour {
     pub name: String,
     /// Cores that it used.
     pub cores: f64,
+    /// Cores that its threads may use; `None`: not readable.
+    pub cores_allowed: Option<CpuSet>,
+    /// What it does.
+    pub kind: NeighbourKind,
+}
+
+/// What a process that is not of the server does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NeighbourKind {
+    /// It belongs to another server.
+    Engine(Engine),
+    /// It sends load to a server, or watches one.
+    LoadClient,
+    /// Anything else.
+    Other,
 }
 
 /// What was read and observed of one server.
@@ -92,7 +111,7 @@ pub struct Facts {
     pub autogroup: Option<bool>,
     /// What happened while we watched.
     pub delta: Delta,
-    /// Who else used cores meanwhile, busiest first.
+    /// Other processes that used cores meanwhile and may use those of the server, busiest first.
     pub neighbours: Vec<Neighbour>,
     /// Performance counters.
     pub counters: Option<Counted>,
@@ -141,11 +160,14 @@ pub fn observe(root: &Root, server: &Server, watch: Watch, clock: &mut dyn Clock
     if delta.total.wait_s.is_none() {
         notes.texts.push(format!("/proc/{pid}/task/*/schedstat: tells nothing of waiting"));
     }
-    let neighbours = neighbours(&all_before, &process::all(root)?, &pids, delta.seconds);
+    let all_after = process::all(root)?;
     let members = members(tree, &after);
     let groups = notes.keep(Cgroups::of(root, pid));
     let tasks: Vec<Task> = after.tasks.clone();
     let cores = notes.keep(Cores::of(root, pid, &tasks));
+    let own_set = cores.as_ref().and_then(|cores| cores.set.as_ref());
+    let busy = busy_others(&all_before, &all_after, &pids, delta.seconds);
+    let neighbours = neighbours(root, busy, &all_after, own_set);
     let levels = groups.as_ref().and_then(|groups| notes.keep(groups.cpu_levels(root)));
     let nodes = numa::nodes(root).unwrap_or_default();
     let driven = notes.keep(gpu::driven(root, &pids));
@@ -269,21 +291,67 @@ fn engine_of(members: &[Member]) -> Engine {
     known.map_or(Engine::Unknown, |(engine, _)| engine)
 }
 
-fn neighbours(before: &[Process], after: &[Process], own: &[u32], s: f64) -> Vec<Neighbour> {
+/// Other processes and the cores that they used, busiest first.
+fn busy_others<'a>(
+    before: &[Process],
+    after: &'a [Process],
+    own: &[u32],
+    seconds: f64,
+) -> Vec<(&'a Process, f64)> {
     let cpu = |p: &Process| p.user_ns.saturating_add(p.system_ns);
     let then: HashMap<_, u64> = before.iter().map(|p| ((p.pid, p.start_ticks), cpu(p))).collect();
     let used = |p: &Process| {
         let since = then.get(&(p.pid, p.start_ticks)).copied().unwrap_or(0);
-        cpu(p).saturating_sub(since) as f64 / 1e9 / s
+        cpu(p).saturating_sub(since) as f64 / 1e9 / seconds
     };
-    let others = after.iter().filter(|p| !own.contains(&p.pid) && s > 0.0);
-    let mut found: Vec<Neighbour> = others
-        .map(|p| Neighbour { pid: p.pid, name: p.name.clone(), cores: used(p) })
-        .filter(|n| n.cores >= 0.01)
-        .collect();
-    found.sort_by(|a, b| b.cores.total_cmp(&a.cores));
-    found.truncate(MAX_NEIGHBOURS);
-    found
+    let others = after.iter().filter(|p| !own.contains(&p.pid) && seconds > 0.0);
+    let mut busy: Vec<(&Process, f64)> =
+        others.map(|p| (p, used(p))).filter(|(_, cores)| *cores >= NEIGHBOUR_MIN_CORES).collect();
+    busy.sort_by(|a, b| b.1.total_cmp(&a.1));
+    busy
+}
+
+/// Those of the busy processes that may run on the server's cores.
+fn neighbours(
+    root: &Root,
+    busy: Vec<(&Process, f64)>,
+    all: &[Process],
+    own_set: Option<&CpuSet>,
+) -> Vec<Neighbour> {
+    let found = busy.into_iter().filter_map(|(process, cores)| {
+        let cores_allowed = allowed(root, process.pid);
+        let meets = cores_allowed.as_ref().zip(own_set).is_none_or(|(a, b)| !a.and(b).is_empty());
+        meets.then(|| Neighbour {
+            pid: process.pid,
+            name: process.name.clone(),
+            cores,
+            cores_allowed,
+            kind: kind_of(process, all),
+        })
+    });
+    found.take(MAX_NEIGHBOURS).collect()
+}
+
+/// Cores that any of its threads may use.
+fn allowed(root: &Root, pid: u32) -> Option<CpuSet> {
+    let tasks = Task::read_all(root, pid).ok()?;
+    tasks.into_iter().filter_map(|task| task.affinity).reduce(|all, some| all.or(&some))
+}
+
+/// By its own words; part of a server also by those of the processes above it.
+fn kind_of(process: &Process, all: &[Process]) -> NeighbourKind {
+    if is_load_client(process) {
+        return NeighbourKind::LoadClient;
+    }
+    let mut at = Some(process);
+    for _ in 0..MAX_GENERATIONS {
+        let Some(process) = at else { break };
+        if let Some((engine, _)) = recognise(process) {
+            return NeighbourKind::Engine(engine);
+        }
+        at = all.iter().find(|parent| parent.pid == process.ppid);
+    }
+    NeighbourKind::Other
 }
 
 fn environments(root: &Root, members: &[Member], notes: &mut Notes) -> BTreeMap<u32, Environment> {

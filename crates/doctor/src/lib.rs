@@ -2,7 +2,7 @@
 //!
 //! Looks from outside, through /proc and /sys: any engine, nothing to install in it, no request
 //! sent (but one to /metrics with `--url`). [`observe`](facts::observe) reads and watches,
-//! [`rules`] judge by the numbers of [`thresholds`], [`report`] tells.
+//! [`rules`] judge by the numbers of [`thresholds`], [`report`] and [`text`] say it.
 //!
 //! Exit codes: 0 healthy, 1 warnings, 2 wrong usage, 3 could not look, 4 trouble.
 
@@ -21,6 +21,7 @@ pub mod server_metrics;
 pub mod target;
 pub mod text;
 pub mod thresholds;
+mod words;
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -39,7 +40,7 @@ use target::Target;
 
 /// Something will cost latency under load.
 pub const EXIT_WARNINGS: u8 = 1;
-/// Nobody to look at, or not readable. (2 is wrong usage, as everywhere.)
+/// No server, or not readable. (2 is wrong usage, as everywhere.)
 pub const EXIT_COULD_NOT_LOOK: u8 = 3;
 /// Something costs latency.
 pub const EXIT_TROUBLE: u8 = 4;
@@ -51,29 +52,32 @@ const MIN_SECONDS: f64 = 0.1;
 /// Which server, and how to look at it.
 #[derive(Debug, Clone, clap::Args)]
 #[command(after_help = "Exit codes: 0 healthy, 1 warnings, 2 wrong usage, 3 could not look, \
-                        4 trouble.\n\nWithout --pid, --url or --container, every engine that is \
-                        known by its command line is looked at.\nAs root it sees other users' \
-                        processes; what it cannot read it names.")]
+                        4 trouble.\n\nWithout --pid, --url or --container it examines every \
+                        engine that it knows by its command line.\nRun it as root to see the \
+                        processes of other users; what it cannot read it names.")]
 pub struct Args {
-    /// Process at the top of the server; its descendants belong to it
+    /// Topmost process of the server; its descendants belong to it
     #[arg(long, value_name = "PID", group = "target")]
     pub pid: Option<u32>,
-    /// Where the server listens, on this machine; its /metrics are asked too
+    /// URL where the server listens, on this machine; its /metrics is read too
     #[arg(long, value_name = "URL", group = "target")]
     pub url: Option<String>,
-    /// Name or id of the container that it runs in (Docker, Podman, containerd, lxc)
+    /// Name or id of the server's container (Docker, Podman, containerd, lxc)
     #[arg(long, value_name = "NAME|ID", group = "target")]
     pub container: Option<String>,
-    /// Watch for so long
+    /// Seconds to watch
     #[arg(long, default_value_t = 5.0, value_name = "SECONDS", value_parser = seconds)]
     pub seconds: f64,
-    /// GPUs that it drives, if the machine's answer is wrong
+    /// Number of GPUs that the server drives, in place of what was detected
     #[arg(long, value_name = "N")]
     pub gpus: Option<usize>,
+    /// Print every finding with its evidence, remedies and prices
+    #[arg(long, short, conflicts_with = "json")]
+    pub verbose: bool,
     /// Print JSON (schema saccade.doctor/1)
     #[arg(long)]
     pub json: bool,
-    /// Price table in place of the built-in one (TOML, see prices.toml in the sources)
+    /// Price table in place of the built-in one (TOML, as crates/doctor/src/prices.toml)
     #[arg(long, value_name = "FILE")]
     pub prices: Option<PathBuf>,
     /// US dollars per hour of one core
@@ -82,7 +86,7 @@ pub struct Args {
     /// US dollars per hour of one GPU
     #[arg(long, value_name = "USD")]
     pub price_gpu: Option<f64>,
-    /// Folder that holds the machine's proc and sys, e.g. /host in a container
+    /// Folder with the machine's proc and sys, such as /host in a container
     #[arg(long, value_name = "FOLDER", default_value = "/")]
     pub root: PathBuf,
 }
@@ -112,8 +116,10 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     };
     let text = if args.json {
         serde_json::to_string_pretty(&report).context("the report")? + "\n"
+    } else if args.verbose {
+        text::full(&report)
     } else {
-        text::render(&report)
+        text::brief(&report)
     };
     // A reader that has gone (`| head`) is no failure of the server.
     let _ = std::io::stdout().write_all(text.as_bytes());

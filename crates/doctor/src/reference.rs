@@ -10,13 +10,16 @@ const PRICES: &str = include_str!("prices.toml");
 /// Bytes of a user's price table.
 const MAX_PRICES_BYTES: u64 = 1 << 20;
 
-/// What somebody measured where the same thing was wrong.
+/// What was measured elsewhere where the same thing was wrong.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Curve {
     /// Findings that it belongs to.
     #[serde(skip_serializing)]
     pub finding: Vec<String>,
+    /// GPUs below which it does not apply: it was measured on servers of several.
+    #[serde(skip_serializing)]
+    pub min_gpus: usize,
     /// In words.
     pub text: String,
     /// Least factor.
@@ -34,13 +37,15 @@ struct Curves {
     curve: Vec<Curve>,
 }
 
-/// What was measured for a finding, in the order of the table.
+/// What was measured for a finding on servers like one that drives this many GPUs, in the order of
+/// the table.
 ///
 /// # Errors
 /// The table of this build is malformed (a test reads it).
-pub fn curves(finding: &str) -> Result<Vec<Curve>> {
+pub fn curves(finding: &str, gpus: usize) -> Result<Vec<Curve>> {
     let table: Curves = toml::from_str(CURVES).context("curves.toml")?;
-    let fits = |curve: &Curve| curve.finding.iter().any(|f| f == finding);
+    let fits =
+        |curve: &Curve| gpus >= curve.min_gpus && curve.finding.iter().any(|name| name == finding);
     Ok(table.curve.into_iter().filter(fits).collect())
 }
 
@@ -137,8 +142,9 @@ mod tests {
 
     #[test]
     fn the_tables_of_this_build_are_well_formed() {
-        assert!(!curves("throttled").unwrap().is_empty());
-        assert!(curves("no such finding").unwrap().is_empty());
+        assert!(!curves("throttled", 2).unwrap().is_empty());
+        assert!(curves("throttled", 1).unwrap().is_empty(), "measured on ranks that wait");
+        assert!(curves("no such finding", 8).unwrap().is_empty());
         let prices = Prices::load(None, None, None).unwrap();
         assert_eq!(prices.gpu("NVIDIA H100 80GB HBM3").unwrap().price, 6.88);
         assert!(prices.gpu("NVIDIA H200").is_none(), "no price is better than a guessed one");

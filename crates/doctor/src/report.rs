@@ -11,6 +11,7 @@ use crate::finding::{Finding, Severity};
 use crate::reference;
 use crate::rules;
 use crate::server_metrics::Requests;
+use crate::words::plural;
 
 /// Form of the JSON. Fields may be added under the same number; none changes its meaning.
 pub const SCHEMA: &str = "saccade.doctor/1";
@@ -93,7 +94,7 @@ pub struct ProcessReport {
 /// What was measured.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Measured {
-    /// For so long.
+    /// How long it was watched.
     pub seconds: f64,
     /// Cores that it used.
     pub cores_used: Option<f64>,
@@ -138,7 +139,7 @@ impl ServerReport {
         let facts = case.facts;
         let mut findings = rules::judge(case);
         for finding in findings.iter_mut().filter(|f| f.severity > Severity::Note) {
-            finding.expected_losses = reference::curves(finding.id)?;
+            finding.expected_losses = reference::curves(finding.id, facts.gpu_count.count)?;
         }
         let verdict = match findings.iter().map(|finding| finding.severity).max() {
             None | Some(Severity::Note) if blind(facts) => Verdict::Unknown,
@@ -173,7 +174,7 @@ fn blind(facts: &Facts) -> bool {
 /// The verdict in plain words.
 fn summary(facts: &Facts, verdict: Verdict, findings: &[Finding]) -> String {
     let cores = match facts.usable() {
-        Some(cores) => format!("{cores:.1} cores").replace(".0 ", " "),
+        Some(cores) => plural(cores, "core"),
         None => "an unknown number of cores".to_owned(),
     };
     let gpus = match facts.gpu_count.count {
@@ -185,15 +186,15 @@ fn summary(facts: &Facts, verdict: Verdict, findings: &[Finding]) -> String {
     let said = match (verdict, findings.first()) {
         (Verdict::Healthy, _) => "It had the cores that it wanted: the host does not slow it down.",
         (Verdict::Unknown, _) => {
-            "Nothing wrong was found, but its limits or its waiting could not be read: see below."
+            "Nothing wrong was found, but its limits or its waiting could not be read."
         }
         (_, Some(worst)) => &worst.title,
         (_, None) => "",
     };
     let load = match facts.is_idle() {
-        Some(true) => " It had no request meanwhile: look again under load.",
+        Some(true) => " It had no request meanwhile: run this again under load.",
         None if facts.delta.total.cpu_s().is_some_and(|s| s < 0.05 * facts.delta.seconds) => {
-            " It did next to nothing meanwhile: look again under load."
+            " It was nearly idle meanwhile: run this again under load."
         }
         _ => "",
     };

@@ -13,7 +13,7 @@ use crate::engine::{Engine, recognise};
 pub enum Target {
     /// A process and its descendants.
     Pid(u32),
-    /// Whoever listens there.
+    /// The server that listens there.
     Url(String),
     /// Name, id or beginning of an id.
     Container(String),
@@ -63,8 +63,8 @@ fn everything(root: &Root) -> Result<Vec<Server>> {
     let heads = engine_heads(&process::all(root)?);
     ensure!(
         !heads.is_empty(),
-        "no engine runs here that is known by its command line (vLLM, SGLang, TensorRT-LLM, \
-         llama-server, TGI, Ollama, Saccade): use --pid, --url or --container"
+        "found no engine by its command line (vLLM, SGLang, TensorRT-LLM, llama-server, TGI, \
+         Ollama, Saccade): use --pid, --url or --container"
     );
     Ok(heads.into_iter().map(|pid| Server { pid, url: None }).collect())
 }
@@ -91,8 +91,8 @@ fn of_url(root: &Root, url: &str) -> Result<u32> {
     let (host, port) = host_and_port(url)?;
     ensure!(
         is_local(&host, port),
-        "{host} is not this machine: run `saccade doctor` there (--url finds processes, it does \
-         not look through the network)"
+        "{host} is not this machine: run `saccade doctor` there (--url finds the processes of a \
+         server, which it cannot do over the network)"
     );
     let mut pids = sockets::listeners(root, port)?;
     pids.retain(|&pid| Process::read(root, pid).is_ok_and(|p| p.name != "docker-proxy"));
@@ -102,9 +102,9 @@ fn of_url(root: &Root, url: &str) -> Result<u32> {
     let head = container::heads(root, &pids).first().copied();
     let Some(pid) = head else {
         bail!(
-            "nobody listens on port {port} whose descriptors this user may read: run as root, or \
-             use --pid or --container (ports that a container runtime forwards have no listener \
-             on the host)"
+            "no process whose descriptors this user may read listens on port {port}: run as root, \
+             or use --pid or --container (ports that a container runtime forwards have no \
+             listener on the host)"
         );
     };
     Ok(climb(root, pid))

@@ -78,7 +78,7 @@ proptest! {
                 }
             });
             if let Ok(report) = report {
-                let shown = text::render(&report);
+                let shown = text::full(&report) + &text::brief(&report);
                 prop_assert!(shown.chars().all(|c| c == '\n' || !c.is_control()));
                 prop_assert!(serde_json::to_string(&report).is_ok());
             }

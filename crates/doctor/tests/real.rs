@@ -2,7 +2,7 @@
 //!
 //! A stand-in is this test binary, started again under the title of an engine's process: see
 //! `stand_in`. Quotas need a cgroup that may be made; where this user may not, the test says so,
-//! and the same case on a scripted machine (tests/scripted.rs) stands for it.
+//! and the same case on a scripted machine (tests/scripted.rs) covers it.
 
 #![cfg(target_os = "linux")]
 
@@ -189,7 +189,7 @@ impl Group {
         let parent = PathBuf::from(&own.dir);
         let dir = parent.join(format!("saccade-doctor-{name}-{}", std::process::id()));
         if let Err(error) = fs::create_dir(&dir) {
-            eprintln!("{}: {error}; the scripted case stands for this one", dir.display());
+            eprintln!("{}: {error}; the scripted case covers this one", dir.display());
             return None;
         }
         let group = Group { dir, parent };
@@ -201,10 +201,7 @@ impl Group {
         match limited {
             Ok(()) => Some(group),
             Err(error) => {
-                eprintln!(
-                    "{}: {error}; the scripted case stands for this one",
-                    group.dir.display()
-                );
+                eprintln!("{}: {error}; the scripted case covers this one", group.dir.display());
                 None
             }
         }
@@ -217,7 +214,7 @@ impl Group {
 
 impl Drop for Group {
     fn drop(&mut self) {
-        // Whoever is still inside goes back; a cgroup with processes cannot be removed.
+        // Processes that are still inside go back; a cgroup with processes cannot be removed.
         for pid in fs::read_to_string(self.dir.join("cgroup.procs")).unwrap_or_default().lines() {
             let _ = fs::write(self.parent.join("cgroup.procs"), pid);
         }
@@ -230,7 +227,7 @@ fn a_healthy_server_gives_no_alarm() {
     let mut server = StandIn::start("VLLM::APIServer", "child:VLLM::EngineCore sleep:4:pool", None);
     server.go();
     let report = server.look(1.0);
-    // Two processes need two cores: where there is one, that is rightly told.
+    // Two processes need two cores: where there is one, the doctor says so.
     if own_cores().len() >= 2 {
         assert_eq!(own_findings(&report), [""; 0], "{:#?}", report.servers[0].findings);
     }

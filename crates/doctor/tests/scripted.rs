@@ -7,7 +7,7 @@ use clap::Parser;
 use std::process::ExitCode;
 
 use saccade_doctor::finding::Severity;
-use saccade_doctor::report::Verdict;
+use saccade_doctor::report::{Report, Verdict};
 use saccade_doctor::target::Target;
 use saccade_doctor::text;
 use saccade_host::scripted::{Family, MOUNTS_V1, Thread};
@@ -22,7 +22,7 @@ fn a_healthy_server_gives_no_alarm() {
     assert_eq!((server.gpus, server.cores_per_gpu), (2, Some(8.0)));
     assert_eq!(server.processes.len(), 4);
     assert!(server.summary.contains("vLLM (pid 100) may use 16 cores and drives 2 GPUs"));
-    assert!(text::render(&report).starts_with("HEALTHY: "));
+    assert!(text::brief(&report).starts_with("HEALTHY: "));
     assert!(server.not_read.is_empty(), "{:?}", server.not_read);
 }
 
@@ -79,7 +79,7 @@ fn flags() {
     let parse =
         |words: &str| CommandLine::try_parse_from(words.split(' ')).map(|line| line.args.target());
     assert_eq!(parse("doctor").unwrap(), Target::Everything);
-    assert_eq!(parse("doctor --pid 7 --seconds 0.5").unwrap(), Target::Pid(7));
+    assert_eq!(parse("doctor --pid 7 --seconds 0.5 -v").unwrap(), Target::Pid(7));
     assert_eq!(parse("doctor --url http://x:1").unwrap(), Target::Url("http://x:1".into()));
     for wrong in ["--pid 7 --url http://x", "--seconds 0", "--seconds nan", "--seconds 9999"] {
         assert!(parse(&format!("doctor {wrong}")).is_err(), "{wrong}");
@@ -104,9 +104,19 @@ fn a_quota_below_need_in_version_2() {
     assert_eq!(cost.cores, 12.0);
     assert!((cost.usd_per_hour_high - 0.72).abs() < 1e-9);
     assert!((cost.share_of_gpus.unwrap() - 0.72 / (4.0 * 6.88)).abs() < 1e-9);
-    let shown = text::render(&report);
+    let shown = text::full(&report);
     assert!(shown.starts_with("TROUBLE: vLLM (pid 100) may use 4 cores and drives 4 GPUs."));
     assert!(shown.contains("expected: time to first token"), "{shown}");
+    let brief = text::brief(&report);
+    let lines: Vec<&str> = brief.lines().collect();
+    assert_eq!(lines.len(), 3, "{brief}");
+    assert!(shown.starts_with(lines[0]));
+    assert!(lines[1].contains("it used 0.60 cores"), "{brief}");
+    assert!(
+        lines[2].contains("limits: {cpu: \"16\"}") && lines[2].contains("--verbose"),
+        "{brief}"
+    );
+    assert!(lines[2].contains("12 more cores: 0.36 to 0.72 USD per hour"), "{brief}");
 }
 
 #[test]
@@ -152,7 +162,7 @@ fn pinned_to_one_core() {
     let report = scene.look(|_| {});
     let found = finding(&report, "pinned_to_one_core");
     assert_eq!(found.severity, Severity::Trouble);
-    assert!(found.title.contains("core 3 alone"));
+    assert!(found.title.contains("share core 3, of 16"), "{}", found.title);
     assert!(found.change[0].how.contains("for p in 100 101 102 103;"), "{:?}", found.change);
 }
 
@@ -396,7 +406,7 @@ fn servers_are_found_by_number_port_container_or_name() {
     assert_eq!(found(Target::Container("cdcdcdcd".into())), [310]);
     for (target, says) in [
         (Target::Pid(77), "no process 77"),
-        (Target::Url("http://127.0.0.1:8081".into()), "nobody listens on port 8081"),
+        (Target::Url("http://127.0.0.1:8081".into()), "listens on port 8081"),
         (Target::Url("http://192.0.2.1:8080".into()), "not this machine"),
         (Target::Container("other".into()), "no process runs in a container"),
     ] {
@@ -406,7 +416,7 @@ fn servers_are_found_by_number_port_container_or_name() {
 }
 
 #[test]
-fn nobody_there_is_an_error_that_says_what_to_do() {
+fn no_engine_is_an_error_that_says_what_to_do() {
     let mut scene = Scene::single(2, &["sleep", "9"]);
     let error = format!("{:#}", scene.examine(&Target::Everything, |_| {}).unwrap_err());
     assert!(error.contains("--pid"), "{error}");
@@ -432,7 +442,7 @@ fn names_cannot_drive_the_terminal() {
         scene.families[0].threads[1].run_ns += 1_000_000_000;
     });
     assert!(severity(&report, "run_queue_wait").is_some());
-    let shown = text::render(&report);
+    let shown = text::full(&report) + &text::brief(&report);
     assert!(shown.chars().all(|c| c == '\n' || !c.is_control()), "{shown:?}");
 }
 
@@ -447,4 +457,150 @@ fn json_says_its_schema() {
     assert_eq!(server["cores"]["set"], "0-3");
     assert_eq!(server["findings"][0]["severity"], "warning");
     assert!(server["measured"]["throttling"].is_null(), "not counted is null, not zero");
+}
+
+/// A machine of two busy cores, both of them the server's, shared with others.
+fn crowded(words: &[&str], neighbours: &[&[&str]]) -> Report {
+    let mut scene = Scene::single(2, words);
+    for (index, words) in neighbours.iter().enumerate() {
+        let mut family = Family::new(900 + index as u32, 1, words);
+        family.threads[0].affinity = "0-1".into();
+        scene.families.push(family);
+    }
+    scene.look(|scene| {
+        let own = &mut scene.families[0].threads[0];
+        own.run_ns += 2_500_000_000;
+        own.wait_ns += 2_500_000_000;
+        own.timeslices += 500;
+        own.involuntary += 400;
+        for family in &mut scene.families[1..] {
+            family.threads[0].run_ns += 2_000_000_000;
+        }
+        scene.fill_cores(1.0, 0.0);
+    })
+}
+
+fn remedies(report: &Report) -> Vec<String> {
+    let findings = report.servers.iter().flat_map(|server| &server.findings);
+    findings.flat_map(|finding| finding.change.iter().map(|change| change.how.clone())).collect()
+}
+
+#[test]
+fn only_what_is_neither_server_nor_client_is_told_to_yield() {
+    let neighbours: [&[&str]; 3] =
+        [&["vllm", "serve", "m"], &["saccade", "bench", "serve"], &["pbzip2"]];
+    let report = crowded(&["llama-server"], &neighbours);
+    let neighbours = finding(&report, "neighbours");
+    let named: Vec<&str> = neighbours.evidence.iter().map(|e| e.what.as_str()).collect();
+    assert!(named.contains(&"pid 900 \"vllm\" (vLLM server)"), "{named:?}");
+    assert!(named.contains(&"pid 901 \"saccade\" (load client)"), "{named:?}");
+    let how: Vec<&str> = neighbours.change.iter().map(|c| c.how.as_str()).collect();
+    assert_eq!(
+        how,
+        [
+            "run the other vLLM server (pid 900) on another machine",
+            "run the load client (pid 901) on another machine",
+            "chrt -ap --idle 0 902",
+        ]
+    );
+}
+
+/// The server has both cores already, and there are no others.
+#[test]
+fn what_is_so_already_is_not_proposed() {
+    let cases: [&[&[&str]]; 2] = [&[], &[&["pbzip2"]]];
+    for neighbours in cases {
+        let report = crowded(&["llama-server"], neighbours);
+        assert!(severity(&report, "run_queue_wait").is_some());
+        let remedies = remedies(&report);
+        assert!(!remedies.iter().any(|how| how.contains("taskset")), "{remedies:?}");
+        let costs = report.servers[0].findings.iter().filter(|f| f.cost.is_some()).count();
+        assert_eq!(costs, 0, "no cores to add, no price");
+    }
+}
+
+#[test]
+fn neighbours_on_cores_of_their_own_are_none() {
+    let mut scene = Scene::single(4, &["llama-server"]);
+    scene.affinity("0-1");
+    for (pid, cores) in [(900, "2-3"), (901, "1-2")] {
+        let mut family = Family::new(pid, 1, &["pbzip2"]);
+        family.threads[0].affinity = cores.into();
+        scene.families.push(family);
+    }
+    let report = scene.look(|scene| {
+        scene.families[0].threads[0].run_ns += 2_000_000_000;
+        scene.families[1].threads[0].run_ns += 5_000_000_000;
+        scene.families[2].threads[0].run_ns += 4_000_000_000;
+        scene.fill_cores(1.0, 0.0);
+    });
+    let found = finding(&report, "neighbours");
+    assert!(!found.evidence.iter().any(|e| e.what.contains("900")), "{found:?}");
+    assert!(found.evidence.iter().any(|e| e.what.contains("901")), "{found:?}");
+    // The server keeps its two cores; the other moves to the other two.
+    let how: Vec<&str> = found.change.iter().map(|c| c.how.as_str()).collect();
+    assert_eq!(how, ["taskset -acp 2-3 901"]);
+}
+
+/// What was measured on several GPUs says nothing of a process that computes on cores.
+#[test]
+fn a_server_without_gpus_gets_no_advice_for_several() {
+    let report = crowded(&["llama-server"], &[&["pbzip2"]]);
+    assert_eq!(report.verdict, Verdict::Trouble);
+    assert!(report.servers[0].findings.iter().all(|f| f.expected_losses.is_empty()));
+    let shown = text::full(&report);
+    assert!(!shown.contains("TP") && !shown.contains("rank"), "{shown}");
+}
+
+/// Threads of a pool that all compute on two cores.
+fn oversubscribed(words: &[&str], thread: &str) -> Report {
+    let mut scene = Scene::single(2, words);
+    scene.pool(thread, 8);
+    scene.look(|scene| {
+        for thread in &mut scene.families[0].threads[1..] {
+            thread.run_ns += 1_000_000_000;
+            thread.wait_ns += 3_000_000_000;
+            thread.timeslices += 500;
+        }
+    })
+}
+
+#[test]
+fn threads_are_bounded_by_the_engines_own_words() {
+    for (words, thread, how) in [
+        (&["saccade", "device"][..], "saccade", "--device-threads 2"),
+        (&["saccade", "frontend"], "tokenize-0", "--tokenizer-threads 2"),
+        (&["llama-server"], "llama-server", "--threads 2"),
+        (&["vllm", "serve", "m"], "rayon-worker", "RAYON_NUM_THREADS=2"),
+        (&["VLLM::EngineCore"], "VLLM::EngineCore", "OMP_NUM_THREADS=2"),
+    ] {
+        let report = oversubscribed(words, thread);
+        let found = finding(&report, "pool_oversubscribed");
+        assert_eq!(found.change.iter().map(|c| &c.how).collect::<Vec<_>>(), [how], "{words:?}");
+    }
+    // Its flag says so already: another number of threads is not the remedy.
+    let report = oversubscribed(&["saccade", "frontend", "--tokenizer-threads=2"], "tokenize-0");
+    let found = finding(&report, "pool_oversubscribed");
+    assert!(found.change.is_empty(), "{:?}", found.change);
+    assert!(found.evidence.iter().any(|e| e.value == "2" && e.what == "--tokenizer-threads"));
+}
+
+#[test]
+fn the_brief_report_is_three_lines_for_each_server() {
+    let mut unreadable = Scene::single(4, &["llama-server"]);
+    unreadable.rewrite("task/100/schedstat", "");
+    for report in [
+        Scene::vllm(16, 2).look(|_| {}),
+        Scene::vllm(4, 2).look(|_| {}),
+        crowded(&["llama-server"], &[&["pbzip2"]]),
+        crowded(&["llama-server"], &[]),
+        unreadable.look(|_| {}),
+    ] {
+        let brief = text::brief(&report);
+        assert_eq!(brief.lines().count(), 3, "{brief}");
+        assert!(brief.ends_with("Evidence: --verbose.\n"), "{brief}");
+    }
+    let mut failed = Scene::vllm(16, 2).look(|_| {});
+    failed.failed.push("pid 9: gone".into());
+    assert!(text::brief(&failed).contains("not examined: pid 9: gone"));
 }

@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 
 use saccade_host::{Cores, TaskDelta, Throttling};
 
-use super::{count, percent};
 use crate::case::{Case, Need};
+use crate::engine;
 use crate::finding::{Finding, Severity};
-use crate::remedy;
+use crate::remedy::{self, bound_by_quota};
 use crate::thresholds::{ACTIVE, CORES_PER_GPU_WARN, THROTTLED_TROUBLE, THROTTLED_WARN};
+use crate::words::{count, percent, plural};
 
 /// Threads that are named as evidence.
 const MAX_SHOWN: usize = 4;
@@ -40,13 +41,6 @@ fn below_need(case: &Case) -> Option<Finding> {
     Some(finding)
 }
 
-fn bound_by_quota(cores: &Cores) -> bool {
-    let (Some((quota, _)), Some(set)) = (&cores.quota, &cores.set) else {
-        return cores.quota.is_some();
-    };
-    quota.cores() < set.len() as f64
-}
-
 /// All threads on one core, of a machine that has more.
 fn is_pinned(cores: &Cores) -> bool {
     let one = cores.set.as_ref().is_some_and(|set| set.len() == 1);
@@ -56,10 +50,9 @@ fn is_pinned(cores: &Cores) -> bool {
 fn below_quota(case: &Case, cores: &Cores, need: &Need) -> Finding {
     let usable = cores.usable.unwrap_or_default();
     let title = format!(
-        "The CPU quota is {} cores, but {} processes take part in each step: some of them always \
-         wait for others.",
-        count(usable),
-        count(need.minimum)
+        "The CPU quota is {}, but {} take part in each step: some of them always wait for others.",
+        plural(usable, "core"),
+        plural(need.minimum, "process")
     );
     let mut finding = Finding::new("quota_below_need", Severity::Trouble, title);
     if let Some((quota, file)) = &cores.quota {
@@ -75,9 +68,9 @@ fn pinned(case: &Case, cores: &Cores, need: &Need) -> Finding {
     let rivals = facts.path_processes().max(active);
     let severity = if rivals > 1 { Severity::Trouble } else { Severity::Warning };
     let core = cores.set.as_ref().map(ToString::to_string).unwrap_or_default();
-    let title = format!("Everything runs on core {core} alone, one at a time.");
-    let mask = cores.affinity.as_ref().map(ToString::to_string).unwrap_or_default();
     let online = cores.online.as_ref().map_or(0, saccade_host::CpuSet::len);
+    let title = format!("All of its threads share core {core}, of {online}.");
+    let mask = cores.affinity.as_ref().map(ToString::to_string).unwrap_or_default();
     Finding::new("pinned_to_one_core", severity, title)
         .with("allowed cores", mask, format!("/proc/{}/task/*/status", facts.pid))
         .with("cores of the machine", online.to_string(), "/sys/devices/system/cpu/online")
@@ -110,15 +103,14 @@ fn stacked(case: &Case) -> Option<Finding> {
         let from = format!("/proc/{}/task/{}/status", task.pid, task.tid);
         finding = finding.with(format!("{:?} may run on", task.name), core.to_string(), from);
     }
-    Some(finding.changes(remedy::widen_set(facts, case.need().comfortable.max(2.0))))
+    Some(finding.changes(remedy::unpin(facts)))
 }
 
 fn below_set(case: &Case, cores: &Cores, need: &Need) -> Finding {
     let title = format!(
-        "It may run on {} cores, but {} processes take part in each step: some of them always \
-         wait for others.",
-        count(cores.usable.unwrap_or_default()),
-        count(need.minimum)
+        "It may run on {}, but {} take part in each step: some of them always wait for others.",
+        plural(cores.usable.unwrap_or_default(), "core"),
+        plural(need.minimum, "process")
     );
     let set = cores.set.as_ref().map(ToString::to_string).unwrap_or_default();
     Finding::new("cores_below_need", Severity::Trouble, title)
@@ -134,15 +126,13 @@ fn few_per_gpu(case: &Case) -> Option<Finding> {
     }
     let wanted = CORES_PER_GPU_WARN * gpus as f64;
     let title = format!(
-        "{} cores for each GPU: below {CORES_PER_GPU_WARN:.0}, long prompts slow the GPUs down.",
-        count(usable / gpus as f64)
+        "{} for each GPU: below {CORES_PER_GPU_WARN:.0}, long prompts slow the GPUs down.",
+        plural(usable / gpus as f64, "core")
     );
-    let by_quota = case.facts.cores.as_ref().is_some_and(bound_by_quota);
-    let widen = if by_quota { remedy::raise_quota } else { remedy::widen_set };
     let mut finding = Finding::new("few_cores_per_gpu", Severity::Warning, title)
         .with("cores", count(usable), "affinity, cpuset and quota")
         .with("GPUs", gpus.to_string(), case.facts.gpu_count.how)
-        .changes(widen(case.facts, wanted));
+        .changes(remedy::more_cores(case.facts, wanted));
     finding.cost = case.cost((wanted - usable).ceil());
     Some(finding)
 }
@@ -170,30 +160,26 @@ fn throttled(case: &Case) -> Option<Finding> {
         )
     } else {
         format!(
-            "Its quota was used up in {} of the periods; then everything stood still.",
+            "Its quota was used up in {} of the periods; then all of its threads stopped.",
             percent(share(&during))
         )
     };
     let file = format!("{}/cpu.stat", level.dir);
-    let stood_ms = during.throttled_ns as f64 / 1e6 / facts.delta.seconds;
-    let wanted = wanted_cores(case);
+    let stopped_ms = during.throttled_ns as f64 / 1e6 / facts.delta.seconds;
+    let wanted = case.wanted_cores();
+    // Less than the quota on average, and more at times: a quota that is raised must exceed it.
+    let quota = level.quota.map_or(0.0, |quota| quota.cores());
+    let enough = wanted.max(case.need().comfortable).max(quota + 1.0);
     let mut finding = Finding::new("throttled", severity, title)
         .with(
             "throttled periods",
             format!("{} of {}", during.nr_throttled, during.nr_periods),
             &file,
         )
-        .with("stood still", format!("{stood_ms:.0} ms of each second, summed over cores"), &file)
+        .with("stopped", format!("{stopped_ms:.0} ms of each second, summed over cores"), &file)
         .with("cores wanted", count(wanted), "schedstat: running and waiting")
-        .changes(remedy::raise_quota(facts, wanted.max(case.need().comfortable)))
-        .change("or fewer threads", "RAYON_NUM_THREADS, OMP_NUM_THREADS: not above the quota");
-    let usable = facts.usable().unwrap_or(wanted);
-    finding.cost = case.cost((wanted.max(case.need().comfortable) - usable).ceil());
+        .changes(remedy::raise_quota(facts, enough))
+        .changes(engine::thread_bounds(facts.engine, "not above the quota"));
+    finding.cost = case.cost((enough - quota).ceil());
     Some(finding)
-}
-
-/// Cores that the threads wanted, on average.
-fn wanted_cores(case: &Case) -> f64 {
-    let facts = case.facts;
-    facts.delta.tasks.iter().map(|task| facts.wanted(&task.used)).sum::<f64>().max(1.0)
 }

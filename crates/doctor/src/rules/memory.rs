@@ -4,12 +4,12 @@ use std::collections::BTreeSet;
 
 use saccade_host::Bound;
 
-use super::percent;
 use crate::case::Case;
 use crate::engine::Engine;
 use crate::facts::Facts;
 use crate::finding::{Finding, Severity};
 use crate::thresholds::{REMOTE_MEMORY_MIN_BYTES, REMOTE_MEMORY_WARN};
+use crate::words::percent;
 
 pub fn findings(case: &Case) -> Vec<Finding> {
     locking(case).into_iter().chain(remote_memory(case)).chain(remote_gpu(case)).collect()
@@ -97,8 +97,8 @@ fn remote_gpu(case: &Case) -> Option<Finding> {
     let first = far.first()?;
     let node = first.numa_node?;
     let title = format!(
-        "{} of its GPUs hang on memory nodes whose cores it may not use: launches and copies cross \
-         sockets.",
+        "{} of its GPUs are attached to memory nodes whose cores it may not use: launches and \
+         copies cross sockets.",
         far.len()
     );
     let from = format!("/sys/bus/pci/devices/{}/numa_node", first.bus.to_lowercase());

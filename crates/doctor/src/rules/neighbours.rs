@@ -2,14 +2,15 @@
 
 use saccade_host::CpuSet;
 
-use super::{count, percent};
 use crate::case::Case;
-use crate::finding::{Change, Finding, Severity};
+use crate::facts::{Neighbour, NeighbourKind};
+use crate::finding::{Finding, Severity};
 use crate::remedy;
 use crate::thresholds::{
     CORES_FULL, LLC_MISS_NOTE, NEIGHBOURS_NOTE, NEIGHBOURS_WARN, STEAL_TROUBLE, STEAL_WARN,
     WAIT_SHARE_TROUBLE,
 };
+use crate::words::{count, percent, plural};
 
 pub fn findings(case: &Case) -> Vec<Finding> {
     let Some(set) = case.facts.cores.as_ref().and_then(|cores| cores.set.as_ref()) else {
@@ -36,44 +37,43 @@ fn on_its_cores(case: &Case, set: &CpuSet) -> Option<Finding> {
         (true, false) => ("neighbours", Severity::Warning),
         (false, _) => ("shared_caches", Severity::Note),
     };
+    let used = format!("Others use {} of its {}", count(others), plural(size, "core"));
     let title = if full {
-        format!(
-            "Others use {} of its {} cores, and there is none left.",
-            count(others),
-            count(size)
-        )
+        format!("{used}, and none is left.")
     } else {
-        format!(
-            "Others use {} of its {} cores: cores are free, but caches and memory are shared.",
-            count(others),
-            count(size)
-        )
+        format!("{used}: cores are free, but caches and memory are shared.")
     };
     let mut finding = Finding::new(id, severity, title)
         .with("cores busy", percent(busy), "/proc/stat")
         .with("of that, others", count(others), "/proc/stat less the server's own time");
     for neighbour in &case.facts.neighbours {
-        let what = format!("pid {} {:?}", neighbour.pid, neighbour.name);
-        let from = format!("/proc/{}/stat (on any core)", neighbour.pid);
-        finding = finding.with(what, format!("{} cores", count(neighbour.cores)), from);
+        let from = format!("/proc/{}/stat{}", neighbour.pid, allowed(neighbour));
+        finding = finding.with(named(neighbour), plural(neighbour.cores, "core"), from);
     }
-    let pids: Vec<String> = case.facts.neighbours.iter().map(|n| n.pid.to_string()).collect();
-    let mut changes = remedy::own_cores(case.facts, case.need().comfortable);
-    if full && !pids.is_empty() {
-        changes.push(Change {
-            what: "until then, make them yield".to_owned(),
-            how: format!("for p in {}; do chrt -ap --idle 0 $p; done", pids.join(" ")),
-        });
+    Some(finding.changes(remedy::fence(case, case.need().comfortable)))
+}
+
+/// `pid 900 "pbzip2"`
+fn named(neighbour: &Neighbour) -> String {
+    let name = format!("pid {} {:?}", neighbour.pid, neighbour.name);
+    match neighbour.kind {
+        NeighbourKind::Engine(engine) => format!("{name} ({} server)", engine.name()),
+        NeighbourKind::LoadClient => format!("{name} (load client)"),
+        NeighbourKind::Other => name,
     }
-    Some(finding.changes(changes))
+}
+
+fn allowed(neighbour: &Neighbour) -> String {
+    let cores = neighbour.cores_allowed.as_ref();
+    cores.map(|cores| format!(" (may run on cores {cores})")).unwrap_or_default()
 }
 
 /// Cores are shared out between terminals before tasks: nice values do not reach across.
 fn autogroup(case: &Case) -> Option<Finding> {
     let on = case.facts.autogroup == Some(true) && case.facts.in_root_cgroup;
     on.then(|| {
-        let title = "Cores are shared out between login sessions, not tasks: one busy thread of \
-                     another session counts as much as all of the server's.";
+        let title = "The kernel divides cores among login sessions, not threads: one busy thread \
+                     of another session counts as much as all of the server's.";
         Finding::new("autogroup", Severity::Warning, title)
             .with("enabled", "1", "/proc/sys/kernel/sched_autogroup_enabled")
             .change("at once", "sysctl kernel.sched_autogroup_enabled=0")

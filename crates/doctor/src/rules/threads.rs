@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 
 use saccade_host::TaskDelta;
 
-use super::{count, percent};
 use crate::case::Case;
-use crate::engine::{Engine, Pool, Role, pool_of};
+use crate::engine::{Bound, Engine, Pool, Role, pool_of};
 use crate::finding::{Finding, Severity};
 use crate::thresholds::{
     ACTIVE, IDLE_POOL_RATIO, SPIN_RUN, SPIN_VOLUNTARY, THROTTLED_WARN, WAIT_SHARE_WARN,
 };
+use crate::words::{count, percent, plural};
 
 pub fn findings(case: &Case) -> Vec<Finding> {
     oversubscribed(case).into_iter().chain(spinning(case)).collect()
@@ -64,10 +64,10 @@ fn active_crowd(case: &Case, crowd: &Crowd, usable: f64) -> Finding {
     });
     let severity = if waits || throttled { Severity::Trouble } else { Severity::Warning };
     let title = format!(
-        "{} {} threads work at the same time on {} cores.",
+        "{} {} threads work at the same time on {}.",
         crowd.active,
         crowd.pool.name(),
-        count(usable)
+        plural(usable, "core")
     );
     describe(case, crowd, Finding::new("pool_oversubscribed", severity, title), usable)
 }
@@ -79,10 +79,10 @@ fn sleeping_crowd(case: &Case, crowd: &Crowd, usable: f64) -> Finding {
     });
     let severity = if by_quota { Severity::Warning } else { Severity::Note };
     let title = format!(
-        "{} {} threads wait for work, but only {} cores will be there for them.",
+        "{} {} threads wait for work that will have only {}.",
         crowd.threads.len(),
         crowd.pool.name(),
-        count(usable)
+        plural(usable, "core")
     );
     describe(case, crowd, Finding::new("pool_oversubscribed", severity, title), usable)
 }
@@ -92,22 +92,38 @@ fn describe(case: &Case, crowd: &Crowd, finding: Finding, usable: f64) -> Findin
     let mut finding = finding
         .with("threads of the pool", crowd.threads.len().to_string(), &from)
         .with("of them active", crowd.active.to_string(), format!("{from}/*/schedstat"));
-    let Some(variable) = crowd.pool.variable() else { return finding };
-    let set = case.facts.environments.get(&crowd.pid).map(|e| e.get(variable));
-    match set {
-        Some(Some(value)) => {
-            let environ = format!("/proc/{}/environ", crowd.pid);
-            finding = finding.with(variable, value, environ);
-        }
-        Some(None) => {
-            let environ = format!("/proc/{}/environ", crowd.pid);
-            finding = finding.with(variable, "not set", environ);
-        }
-        None => {}
+    let Some(bound) = case.facts.engine.bound(crowd.pool) else { return finding };
+    let set = current(case, crowd.pid, bound);
+    if let Some(known) = &set {
+        let file = if bound.is_flag() { "cmdline" } else { "environ" };
+        let value = known.as_deref().unwrap_or("not set");
+        finding = finding.with(bound.name(), value, format!("/proc/{}/{file}", crowd.pid));
     }
     // The engine's own processes need their cores too.
     let spare = (usable.floor() - case.need().minimum + 1.0).max(1.0);
-    finding.change("in the server's environment, then restart", format!("{variable}={spare:.0}"))
+    let already = set.flatten().and_then(|value| value.parse::<f64>().ok());
+    if crowd.threads.len() as f64 <= spare || already.is_some_and(|threads| threads <= spare) {
+        return finding;
+    }
+    finding.changes([bound.at(spare)])
+}
+
+/// What bounds a pool now: the value, or that there is none. `None`: not readable.
+fn current(case: &Case, pid: u32, bound: Bound) -> Option<Option<String>> {
+    if !bound.is_flag() {
+        let environment = case.facts.environments.get(&pid)?;
+        return Some(environment.get(bound.name()).map(str::to_owned));
+    }
+    let words = case.facts.member(pid)?.process.cmdline.as_ref()?;
+    let value = words.iter().enumerate().find_map(|(at, word)| {
+        let rest = word.strip_prefix(bound.name())?;
+        match rest.strip_prefix('=') {
+            Some(value) => Some(value.to_owned()),
+            None if rest.is_empty() => words.get(at + 1).cloned(),
+            None => None,
+        }
+    });
+    Some(value)
 }
 
 /// Threads that hold a core and wait for nothing.
@@ -131,9 +147,9 @@ fn spinning(case: &Case) -> Option<Finding> {
     // A core for each spinner and one for the rest is what such engines are built for.
     let severity = if spare < 1.0 { Severity::Warning } else { Severity::Note };
     let title = format!(
-        "{} of {} cores are held by threads that spin{}.",
+        "Spinning threads hold {} of {}{}.",
         spinners.len(),
-        count(usable),
+        plural(usable, "core"),
         if facts.is_idle() == Some(true) { " although no request is running" } else { "" }
     );
     let run = first.used.cpu_s().unwrap_or_default() / seconds;
@@ -157,5 +173,8 @@ fn spinning(case: &Case) -> Option<Finding> {
         finding = finding.change("sleep while idle, then restart", how);
     }
     let needed = spinners.len() as f64 + case.need().minimum;
-    Some(finding.changes(crate::remedy::own_cores(facts, needed)))
+    if usable < needed {
+        finding = finding.changes(crate::remedy::more_cores(facts, needed));
+    }
+    Some(finding)
 }

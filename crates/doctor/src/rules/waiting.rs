@@ -2,13 +2,13 @@
 
 use saccade_host::{TaskDelta, Use};
 
-use super::percent;
 use crate::case::Case;
 use crate::finding::{Finding, Severity};
 use crate::remedy;
 use crate::thresholds::{
     PREEMPTED_WARN, PRESSURE_TROUBLE, PRESSURE_WARN, WAIT_SHARE_TROUBLE, WAIT_SHARE_WARN,
 };
+use crate::words::percent;
 
 pub fn findings(case: &Case) -> Vec<Finding> {
     run_queue(case).into_iter().chain(pressure(case)).chain(preempted(case)).collect()
@@ -19,10 +19,8 @@ fn run_queue(case: &Case) -> Option<Finding> {
     let share = case.wait_share().filter(|&share| share >= WAIT_SHARE_WARN)?;
     let facts = case.facts;
     let severity = if share >= WAIT_SHARE_TROUBLE { Severity::Trouble } else { Severity::Warning };
-    let title = format!(
-        "Of the time in which it wanted a core, it waited for one {} of it.",
-        percent(share)
-    );
+    let title =
+        format!("It waited for a core in {} of the time that it wanted one.", percent(share));
     let from = format!("/proc/{}/task/*/schedstat", facts.pid);
     let total = &facts.delta.total;
     let per_second = |s: Option<f64>| s.unwrap_or_default() / facts.delta.seconds;
@@ -38,7 +36,7 @@ fn run_queue(case: &Case) -> Option<Finding> {
         let file = format!("/proc/{}/task/{}/schedstat", worst.pid, worst.tid);
         finding = finding.with("waited most", value, file);
     }
-    Some(finding.changes(remedy::own_cores(facts, case.need().comfortable)))
+    Some(finding.changes(remedy::relieve(case, case.need().comfortable)))
 }
 
 fn worst_waiter(tasks: &[TaskDelta]) -> Option<&TaskDelta> {
@@ -46,7 +44,7 @@ fn worst_waiter(tasks: &[TaskDelta]) -> Option<&TaskDelta> {
     tasks.iter().max_by(|a, b| waited(a).total_cmp(&waited(b)))
 }
 
-/// Somebody in the server's cgroup waited; or on the machine, and it was the server too.
+/// A thread of the server's cgroup waited; or one of the machine, and the server did too.
 fn pressure(case: &Case) -> Option<Finding> {
     let facts = case.facts;
     let own = facts.delta.cgroup_cpu_pressure.filter(|_| !facts.in_root_cgroup);
@@ -61,13 +59,13 @@ fn pressure(case: &Case) -> Option<Finding> {
         (false, s) if s >= PRESSURE_TROUBLE => Severity::Note,
         _ => return None,
     };
-    let title = format!("In {} of the time somebody {of} waited for a core.", percent(share));
+    let title = format!("Some thread {of} waited for a core in {} of the time.", percent(share));
     let finding = Finding::new("pressure", severity, title).with(
         "some",
         percent(share),
         format!("{from} (growth of total)"),
     );
-    Some(finding.changes(remedy::own_cores(facts, case.need().comfortable)))
+    Some(finding.changes(remedy::relieve(case, case.need().comfortable)))
 }
 
 /// Cores taken away from threads that were not done.
@@ -90,7 +88,7 @@ fn preempted(case: &Case) -> Option<Finding> {
     if let Some(migrations) = total.migrations {
         finding = finding.with("moves to another core", migrations.to_string(), "sched");
     }
-    Some(finding.changes(remedy::own_cores(case.facts, case.need().comfortable)))
+    Some(finding.changes(remedy::relieve(case, case.need().comfortable)))
 }
 
 fn shown(number: Option<u64>) -> String {
