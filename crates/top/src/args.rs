@@ -4,31 +4,31 @@ use std::time::Duration;
 
 use crate::http::Endpoint;
 
-/// Watch a running server: planes, requests, KV, latencies, and what the host costs
+/// Watch a running server: planes, requests, KV, latencies, and the cost of the host
 #[derive(Debug, Clone, clap::Args)]
 pub struct Args {
-    /// Server to watch: Saccade, or (reduced) anything with vLLM's metrics
+    /// Server to watch: Saccade, or any with vLLM's metrics, of which less is shown
     #[arg(long, default_value = "http://127.0.0.1:8000", env = "SACCADE_TOP_URL")]
     pub url: Endpoint,
-    /// Seconds between two looks
+    /// Seconds between two readings of the server's metrics
     #[arg(long, value_name = "SECONDS", default_value_t = 1.0, value_parser = interval)]
     pub interval: f64,
-    /// Seconds that percentiles and shares are taken over
+    /// Seconds over which percentiles, rates and shares are taken
     #[arg(long, value_name = "SECONDS", default_value_t = 30.0, value_parser = window)]
     pub window: f64,
-    /// Target of the time to the first token, for the attainment [default: the server's own]
+    /// TTFT target to judge by, milliseconds [default: the server's own]
     #[arg(long, value_name = "MS", value_parser = milliseconds)]
     pub slo_ttft_ms: Option<f64>,
-    /// Target of the time between two tokens, for the attainment [default: the server's own]
+    /// Target of the time between tokens to judge by, milliseconds [default: the server's own]
     #[arg(long, value_name = "MS", value_parser = milliseconds)]
     pub slo_tbt_ms: Option<f64>,
-    /// Key that is sent as a bearer token
+    /// API key, sent as a bearer token
     #[arg(long, value_name = "KEY", env = "SACCADE_API_KEY", hide_env_values = true)]
     pub api_key: Option<String>,
-    /// Print one view as text and end; it looks twice, one interval apart
+    /// Print one view as text and exit, after two readings one interval apart
     #[arg(long, conflicts_with = "json")]
     pub once: bool,
-    /// Print one view as a JSON object and end; it looks twice, one interval apart
+    /// Print one view as JSON and exit, after two readings one interval apart
     #[arg(long)]
     pub json: bool,
 }

@@ -50,14 +50,31 @@ pub fn percent(share: f64) -> String {
     }
 }
 
-/// A percentile; below the first bucket or beyond the last as a bound.
+/// A percentile: an estimate, or what the buckets tell where they are coarse.
 pub fn quantile(q: Quantile) -> String {
+    if let Some((low, high)) = q.coarse_bounds() {
+        return range(low, high);
+    }
     let value = seconds(q.seconds);
     match q.kind {
         QuantileKind::Estimate => value,
         QuantileKind::AtMost => format!("≤{value}"),
         QuantileKind::AtLeast => format!(">{value}"),
     }
+}
+
+/// Bounds of a bucket, which are round numbers, in eight columns: `10–25ms`, `.1–.25s`.
+fn range(low_s: f64, high_s: f64) -> String {
+    let (scale, unit) = match high_s {
+        x if x >= 0.1 => (1.0, "s"),
+        x if x >= 1e-4 => (1e3, "ms"),
+        _ => (1e6, "µs"),
+    };
+    let short = |s: f64| {
+        let text = ((s * scale * 1e3).round() / 1e3).to_string();
+        text.strip_prefix("0.").map_or(text.clone(), |rest| format!(".{rest}"))
+    };
+    format!("{}–{}{unit}", short(low_s), short(high_s))
 }
 
 /// A value if there is one.
@@ -97,8 +114,16 @@ mod tests {
         for (value, text) in [(0.0, "0 %"), (0.9999, "100 %"), (0.5, "50.0 %"), (0.012, "1.20 %")] {
             assert_eq!(percent(value), text);
         }
-        let q = Quantile { seconds: 0.01, kind: QuantileKind::AtMost };
-        assert_eq!(quantile(q), "≤10.0 ms");
+        let of = |seconds, kind, low_seconds, high_seconds| {
+            quantile(Quantile { seconds, kind, low_seconds, high_seconds })
+        };
+        assert_eq!(of(0.01, QuantileKind::AtMost, 0.0, Some(0.01)), "≤10.0 ms");
+        assert_eq!(of(80.0, QuantileKind::AtLeast, 80.0, None), ">80.0 s");
+        assert_eq!(of(0.014, QuantileKind::Estimate, 0.01, Some(0.015)), "14.0 ms");
+        assert_eq!(of(0.014, QuantileKind::Estimate, 0.01, Some(0.025)), "10–25ms");
+        assert_eq!(of(0.2, QuantileKind::Estimate, 0.1, Some(0.25)), ".1–.25s");
+        assert_eq!(of(0.7, QuantileKind::Estimate, 0.5, Some(1.0)), ".5–1s");
+        assert_eq!(of(7e-4, QuantileKind::Estimate, 5e-4, Some(1e-3)), ".5–1ms");
         assert_eq!(or_unknown(None, count), UNKNOWN);
     }
 }

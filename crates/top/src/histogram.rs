@@ -18,17 +18,33 @@ pub struct Quantile {
     pub seconds: f64,
     /// What `seconds` is.
     pub kind: QuantileKind,
+    /// Lower bound of its bucket, seconds.
+    pub low_seconds: f64,
+    /// Upper bound of its bucket, seconds; `None` beyond the last bound.
+    pub high_seconds: Option<f64>,
+}
+
+/// A bucket whose upper bound is this many times the lower one is shown instead of an estimate
+/// within it.
+const COARSE: f64 = 2.0;
+
+impl Quantile {
+    /// Whether an estimate may be far from the true value: the bounds of its bucket.
+    pub fn coarse_bounds(&self) -> Option<(f64, f64)> {
+        let high = self.high_seconds.filter(|high| *high >= COARSE * self.low_seconds)?;
+        (self.kind == QuantileKind::Estimate).then_some((self.low_seconds, high))
+    }
 }
 
 /// What the number of a [`Quantile`] is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum QuantileKind {
-    /// Between the bounds of its bucket, by where it lies among those in it.
+    /// Interpolated between the bounds of its bucket, as Prometheus' `histogram_quantile` does.
     Estimate,
-    /// It lies in the first bucket: all that is known is that it is no more.
+    /// In the first bucket: its upper bound.
     AtMost,
-    /// It lies beyond the last bound: all that is known is that it is more.
+    /// Beyond the last bound: that bound.
     AtLeast,
 }
 
@@ -89,14 +105,14 @@ impl Histogram {
         let (mut below, mut low) = (0.0, 0.0);
         for (at, &(bound, here)) in self.buckets.iter().enumerate() {
             if here > 0.0 && below + here >= target {
-                return Some(match (at, bound.is_finite()) {
-                    (_, false) => Quantile { seconds: low, kind: QuantileKind::AtLeast },
-                    (0, _) => Quantile { seconds: bound, kind: QuantileKind::AtMost },
-                    _ => Quantile {
-                        seconds: low + (bound - low) * ((target - below) / here).clamp(0.0, 1.0),
-                        kind: QuantileKind::Estimate,
-                    },
-                });
+                let share = ((target - below) / here).clamp(0.0, 1.0);
+                let (seconds, kind) = match (at, bound.is_finite()) {
+                    (_, false) => (low, QuantileKind::AtLeast),
+                    (0, _) => (bound, QuantileKind::AtMost),
+                    _ => (low + (bound - low) * share, QuantileKind::Estimate),
+                };
+                let high_seconds = bound.is_finite().then_some(bound);
+                return Some(Quantile { seconds, kind, low_seconds: low, high_seconds });
             }
             below += here;
             low = bound;
@@ -141,11 +157,14 @@ mod tests {
         let h = made();
         assert_eq!(h.count(), 100.0);
         let p = |q| h.quantile(q).unwrap();
-        assert_eq!(p(0.05), Quantile { seconds: 0.1, kind: QuantileKind::AtMost });
+        assert_eq!((p(0.05).seconds, p(0.05).kind), (0.1, QuantileKind::AtMost));
         assert!((p(0.2).seconds - 0.15).abs() < 1e-12);
         assert_eq!(p(0.2).kind, QuantileKind::Estimate);
         assert!((p(0.6).seconds - 0.3).abs() < 1e-12);
-        assert_eq!(p(0.99), Quantile { seconds: 0.4, kind: QuantileKind::AtLeast });
+        assert_eq!((p(0.99).seconds, p(0.99).kind), (0.4, QuantileKind::AtLeast));
+        assert_eq!((p(0.6).low_seconds, p(0.6).high_seconds), (0.2, Some(0.4)));
+        assert_eq!(p(0.6).coarse_bounds(), Some((0.2, 0.4)));
+        assert_eq!([p(0.05), p(0.99)].map(|q| q.coarse_bounds()), [None; 2]);
         assert_eq!(Histogram::default().quantile(0.5), None);
     }
 

@@ -36,7 +36,10 @@ impl FromStr for Endpoint {
         let rest = match text.split_once("://") {
             Some(("http", rest)) => rest,
             Some(("https", _)) => {
-                return Err("only http is spoken: name the server's own port, not a proxy".into());
+                return Err(
+                    "only http is supported: name the server's own port, not that of a TLS proxy"
+                        .into(),
+                );
             }
             Some((scheme, _)) => return Err(format!("unknown scheme `{scheme}`, expected http")),
             None => text,

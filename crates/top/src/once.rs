@@ -41,7 +41,7 @@ pub fn text(view: &View) -> anyhow::Result<String> {
     Ok(lines(terminal.backend().buffer()))
 }
 
-/// What stands in a buffer, without the blanks at the ends.
+/// The text of a buffer, without the blanks at the ends of lines.
 fn lines(buffer: &Buffer) -> String {
     let width = usize::from(buffer.area.width);
     let rows = buffer.content().chunks(width).map(|row| {

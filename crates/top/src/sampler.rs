@@ -117,7 +117,7 @@ struct Asker {
 }
 
 impl Asker {
-    /// Until nobody listens any more.
+    /// Until the view is gone.
     async fn run(mut self, to_view: &Sender<Report>, mut changes: Receiver<Duration>) {
         loop {
             let begun = tokio::time::Instant::now();

@@ -170,7 +170,7 @@ fn a_server_that_was_gone_is_found_again() {
 }
 
 #[test]
-fn nobody_waits_for_a_server_that_is_silent() {
+fn the_view_does_not_wait_for_a_silent_server() {
     let server = Server::start(any_port(), |_| None);
     let mut sampler = Sampler::start(&server.args(&[])).unwrap();
     assert!(sampler.set_interval(Duration::from_secs(2)));

@@ -160,7 +160,10 @@ fn vllm_is_shown_as_far_as_it_tells() {
         assert!(f.missing.contains(&what), "{what}");
     }
     let screen = screen(&view, 80, 24);
-    assert_shows(&screen, &["vLLM's metrics", "running 12  waiting 4", "not told by this server"]);
+    assert_shows(
+        &screen,
+        &["vLLM's metrics", "running 12  waiting 4", "not reported by this server"],
+    );
     assert_shows(&screen, &["93.1 % of 27648 x 16", "tokens out 20.5k/s", "prefix hits 75.0 %"]);
 }
 
@@ -177,6 +180,33 @@ fn eighty_by_twenty_four_holds_everything() {
     assert_shows(&screen, &["TTFT", "TBT", "E2E", "per token", "run queues"]);
     assert_shows(&screen, &["steps 42.5 %", "for host 1.50 %", "no work 5"]);
     assert_shows(&screen, &["TTFT p99", "TBT p99", "tokens", "host wait", "q quit"]);
+}
+
+/// What /metrics of a server with these buckets says of 1,000 gaps of 1.6 ms.
+fn gaps(bounds_s: &[f64]) -> [String; 2] {
+    let name = "vllm:inter_token_latency_seconds";
+    let text = |count: u32| {
+        let bucket = |le: &f64| {
+            let cumulative = if *le >= 0.0016 { count } else { 0 };
+            format!("{name}_bucket{{le=\"{le}\"}} {cumulative}\n")
+        };
+        let buckets: String = bounds_s.iter().map(bucket).collect();
+        format!("{buckets}{name}_bucket{{le=\"+Inf\"}} {count}\n{name}_sum {count}\n")
+    };
+    [text(0), text(1000)]
+}
+
+#[test]
+fn percentiles_say_as_much_as_the_buckets() {
+    for (bounds_s, shown) in [
+        (&[0.001, 0.0015, 0.002, 0.01][..], "TBT   1.75 ms  1.95 ms"),
+        (&[0.001, 0.01], "TBT    1–10ms   1–10ms   1–10ms"),
+        (&[0.01, 0.025], "TBT  ≤10.0 ms ≤10.0 ms ≤10.0 ms"),
+    ] {
+        let texts = gaps(bounds_s);
+        let view = seen(&[], &[&texts[0], &texts[1]]);
+        assert_shows(&screen(&view, 80, 24), &[shown]);
+    }
 }
 
 #[test]
@@ -204,7 +234,7 @@ fn a_server_that_is_gone_is_said_to_be() {
     let Link::Down { since, .. } = view.link else { panic!("{:?}", view.link) };
     view.failed("refused".into(), Duration::from_secs(2));
     assert!(matches!(view.link, Link::Down { since: s, .. } if s == since));
-    assert_shows(&screen(&view, 100, 24), &["GONE", "asked again every 2.00 s", "running 3"]);
+    assert_shows(&screen(&view, 100, 24), &["GONE", "retrying every 2.00 s", "running 3"]);
     // It is back, with new counts.
     let at = Instant::now() + Duration::from_secs(60);
     let scrape = Scrape::parse(OURS[0]);
@@ -243,7 +273,7 @@ fn tiers_and_lag_are_shown_by_name_when_they_exist() {
 #[test]
 fn strangers_and_noise_do_not_panic() {
     let view = seen(&[], &["go_goroutines 12\n", "go_goroutines 13\n"]);
-    assert_shows(&screen(&view, 80, 24), &["no known metrics", "not told by this server"]);
+    assert_shows(&screen(&view, 80, 24), &["no known metrics", "not reported by this server"]);
     let noise = "vllm:num_requests_running NaN\nvllm:kv_cache_usage_perc +Inf\nsaccade:slots{state=\"x\"} -1\n\
         vllm:time_to_first_token_seconds_bucket{le=\"oops\"} 1\nvllm:num_preemptions_total NaN\n";
     let view = seen(&[], &[noise, noise]);

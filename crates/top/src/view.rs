@@ -30,7 +30,7 @@ pub enum Link {
         since: Instant,
         /// Why not, in its last words.
         error: String,
-        /// It is asked again after so long.
+        /// Time until it is asked again.
         retry_in: Duration,
     },
 }

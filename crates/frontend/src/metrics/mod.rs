@@ -29,9 +29,12 @@ const TTFT_BUCKETS_S: &[f64] = &[
     0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0,
     20.0, 40.0, 80.0, 160.0, 640.0, 2560.0,
 ];
+/// vLLM's bounds, the first of which is 10 ms, with finer ones between them and below: gaps of a
+/// few milliseconds are told apart. A query that names a bound of vLLM's finds it.
 const TOKEN_BUCKETS_S: &[f64] = &[
-    0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0, 20.0,
-    40.0, 80.0,
+    0.0005, 0.001, 0.0015, 0.002, 0.003, 0.004, 0.005, 0.0075, 0.01, 0.015, 0.02, 0.025, 0.03,
+    0.04, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0, 20.0, 40.0,
+    80.0,
 ];
 const REQUEST_BUCKETS_S: &[f64] = &[
     0.3, 0.5, 0.8, 1.0, 1.5, 2.0, 2.5, 5.0, 10.0, 15.0, 20.0, 30.0, 40.0, 50.0, 60.0, 120.0, 240.0,
@@ -355,5 +358,35 @@ impl Metrics {
         let mut text = Vec::new();
         TextEncoder::new().encode(&self.registry.gather(), &mut text)?;
         Ok(text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Bounds of vLLM's histograms of times between tokens.
+    const VLLM_TOKEN_BUCKETS_S: [f64; 19] = [
+        0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0,
+        20.0, 40.0, 80.0,
+    ];
+
+    #[test]
+    fn gaps_of_milliseconds_are_told_apart_and_vllms_bounds_are_kept() {
+        let metrics = Metrics::new("m", SloTargets { ttft_s: 1.0, tpot_s: 1.0 }).unwrap();
+        for gap_us in [1_600, 4_200, 12_000] {
+            metrics.next_token(Duration::from_micros(gap_us));
+        }
+        let text = String::from_utf8(metrics.render().unwrap()).unwrap();
+        let within = |bound: f64| {
+            let labels = format!("{{model_name=\"m\",le=\"{bound}\"}} ");
+            let name = format!("vllm:inter_token_latency_seconds_bucket{labels}");
+            let line = text.lines().find_map(|line| line.strip_prefix(&name));
+            line.unwrap_or_else(|| panic!("no bucket {bound}")).parse::<u64>().unwrap()
+        };
+        assert_eq!([0.0015, 0.002, 0.004, 0.005, 0.01, 0.015].map(within), [0, 1, 1, 2, 2, 3]);
+        for bound in VLLM_TOKEN_BUCKETS_S {
+            assert!(within(bound) >= 2, "{bound}");
+        }
     }
 }

@@ -27,7 +27,7 @@ fn state(view: &View) -> Span<'static> {
     match &view.link {
         Link::Waiting => "…".into(),
         Link::Down { since, error, retry_in } => Span::from(format!(
-            "GONE for {:.0} s, asked again every {}: {error}",
+            "GONE for {:.0} s, retrying every {}: {error}",
             since.elapsed().as_secs_f64(),
             seconds(retry_in.as_secs_f64()),
         ))

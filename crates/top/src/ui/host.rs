@@ -17,7 +17,7 @@ pub fn lines(frame: &Frame) -> Vec<Line<'_>> {
         lines.push(device_time(h));
     }
     if !frame.missing.is_empty() {
-        let missing = format!("not told by this server: {}", frame.missing.join(", "));
+        let missing = format!("not reported by this server: {}", frame.missing.join(", "));
         lines.push(Line::from(missing).dark_gray());
     }
     lines

@@ -23,13 +23,14 @@ const MIN_COLUMNS: u16 = 80;
 /// Lines of a plot, its title included.
 const PLOT_LINES: u16 = 3;
 
-const HELP: [&str; 6] = [
+const HELP: [&str; 7] = [
     "q  quit          p  pause and go on",
     "+  longer interval   -  shorter",
     "?  this help",
     "",
-    "Percentiles, rates and shares are of the last seconds (--window);",
-    "≤ and > are bounds of the server's buckets, not estimates.",
+    "Percentiles, rates and shares cover the last seconds (--window).",
+    "Percentiles are estimates within the server's histogram buckets;",
+    "where a bucket is wide its bounds are shown: 10–25ms, ≤10 ms, >80 s.",
 ];
 
 /// Draws everything.

@@ -50,7 +50,7 @@ fn place(plane: &Plane) -> String {
     match (&plane.local, plane.pid) {
         (Some(facts), _) => local(facts),
         (None, Some(_)) => "on the server's machine".into(),
-        (None, None) => "not told".into(),
+        (None, None) => "not reported".into(),
     }
 }
 
