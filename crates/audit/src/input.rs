@@ -52,7 +52,7 @@ impl Source {
 }
 
 /// The inputs that `patterns` name: files, patterns with `*`, `?` or `[..]`, `-` for standard
-/// input; nothing stands for standard input, if that is not a terminal.
+/// input. No pattern means standard input, if that is not a terminal.
 ///
 /// # Errors
 /// A pattern is malformed or matches nothing.

@@ -41,31 +41,31 @@ pub const EXIT_NOTHING: u8 = 3;
 /// More than the allowed share of GPU hours has fewer cores than #GPUs + 1.
 pub const EXIT_STARVED: u8 = 4;
 
-/// Which accounting, and how to tell what it says.
+/// Which accounting, and how to report it.
 #[derive(Debug, Clone, clap::Args)]
 #[command(after_help = "Make the input with:\n  \
     sacct -a -X -P -S 2026-01-01 -o JobID,Partition,AllocTRES,AllocCPUS,ElapsedRaw > jobs.txt\n  \
     kubectl get nodes,pods -A -o json > cluster.json\n\n\
-    Rows are counted as often as they occur: let the periods of several files not overlap.\n\n\
+    A row that occurs twice counts twice: the periods of several files must not overlap.\n\n\
     Exit codes: 0 healthy, 1 GPU hours at risk (fewer than 4 cores per GPU), 2 wrong usage,\n\
     3 no input or no GPU job in it, 4 GPU hours starved (fewer than #GPUs + 1 cores).")]
 pub struct Args {
-    /// Files or quoted patterns; plain, gzip or zstd; '-' or none for standard input
+    /// Files or quoted patterns, plain, gzip or zstd; '-' or none for standard input
     #[arg(value_name = "FILE")]
     pub files: Vec<String>,
-    /// What the files hold; told by their first byte if not said
+    /// Format of the files; auto goes by their first byte
     #[arg(long, value_enum, default_value_t = Format::Auto)]
     pub format: Format,
-    /// Nodes (kubectl get nodes -o json), whose labels name the GPUs of pods
+    /// File of nodes (kubectl get nodes -o json) whose labels name the GPUs of pods
     #[arg(long, value_name = "FILE")]
     pub nodes: Vec<String>,
-    /// When the pods were listed: running ones count until then [default: now]
+    /// Time at which the pods were listed; running pods count until then [default: now]
     #[arg(long, value_name = "TIME", value_parser = at)]
     pub at: Option<u64>,
-    /// Share of GPU hours (0 to 1) that may be short of cores before the exit code says so
+    /// Share of GPU hours (0 to 1) that may be short of cores without a failing exit code
     #[arg(long, default_value_t = 0.05, value_name = "SHARE", value_parser = share)]
     pub allow: f64,
-    /// Partitions or namespaces in the printed table
+    /// Most partitions or namespaces in the printed table
     #[arg(long, default_value_t = 20, value_name = "N")]
     pub top: usize,
     /// Print JSON (schema saccade.audit/1)
@@ -74,7 +74,7 @@ pub struct Args {
     /// Write a self-contained HTML report
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
-    /// Price table in place of the built-in one (TOML, see doctor's prices.toml in the sources)
+    /// Price table in place of the built-in one (TOML, as crates/doctor/src/prices.toml)
     #[arg(long, value_name = "FILE")]
     pub prices: Option<PathBuf>,
     /// US dollars per hour of one core
@@ -88,7 +88,7 @@ pub struct Args {
 /// What a file holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum Format {
-    /// Told by the first byte.
+    /// By the first byte.
     Auto,
     /// `sacct --parsable2`, with its header.
     Slurm,

@@ -80,7 +80,7 @@ fn distributions(audit: &Audit) -> Section {
         chart = chart.vertical(value, format!("{name}: {}", saccade_report::short(value)));
     }
     chart = chart.note(
-        "A curve shows the share of GPU hours with at most so many cores per GPU. Jobs without \
+        "A curve shows the share of GPU hours with at most that many cores per GPU. Jobs without \
          any core count in the share, left of what a logarithmic axis shows. Vertical lines: \
          percentiles of all GPUs.",
     );

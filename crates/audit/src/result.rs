@@ -72,7 +72,7 @@ pub struct Finding {
     pub percentiles: BTreeMap<Percentile, f64>,
     /// Share of GPU hours below each rule (0 to 1).
     pub below: BTreeMap<String, f64>,
-    /// The distribution: cores per GPU and the share of GPU hours with at most so many.
+    /// The distribution: cores per GPU and the share of GPU hours with at most that many.
     pub cdf: Vec<(f64, f64)>,
 }
 
@@ -319,15 +319,15 @@ fn notes(tally: &Tally, overall: &Finding) -> Vec<String> {
     ];
     if tally.partitioned > 0 {
         notes.push(format!(
-            "{} jobs used partitions of GPUs (MIG): each counts as one device when cores are \
+            "Jobs that used partitions of GPUs (MIG): {}. Each counts as one device when cores are \
              divided, and as its share of compute slices when hours are summed.",
             tally.partitioned
         ));
     }
     if tally.coreless > 0 {
         notes.push(format!(
-            "{} jobs asked for no core at all and count as 0 cores per GPU; they run on what \
-             others leave.",
+            "Jobs that asked for no core at all: {}. They count as 0 cores per GPU, and run on \
+             what others leave.",
             tally.coreless
         ));
     }

@@ -26,7 +26,7 @@ pub fn percentiles(audit: &Audit, title: &str, groups: &[Finding], most: usize) 
     }
     match groups.len().saturating_sub(most) {
         0 => table,
-        n => table.note(format!("{n} more with fewer GPU hours are in the JSON (--json).")),
+        n => table.note(format!("Not shown, with fewer GPU hours: {n}. --json has all.")),
     }
 }
 

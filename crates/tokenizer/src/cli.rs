@@ -3,7 +3,7 @@
 use std::io::{self, Read, Write};
 use std::path::PathBuf;
 
-use crate::{LoadError, Memory, Tokenizer};
+use crate::{LoadError, Memory, Pieces, Tokenizer};
 
 /// How to call it.
 pub const USAGE: &str = "\
@@ -11,10 +11,10 @@ usage: saccade tokenize PATH [--decode | --count | --pieces | --memory] [--speci
   reads text from the standard input and writes its token ids, separated by spaces
   PATH       tokenizer.json, or the folder of a model with one
   --decode   reads ids and writes their text
-  --count    writes the number of tokens only
+  --count    writes only the number of tokens
   --pieces   writes one line per token: id and text
-  --memory   reads nothing and writes the bytes of the vocabulary's tables, and of each thread
-  --special  with the tokens that the model puts around a text";
+  --memory   reads nothing and writes the bytes that the vocabulary's tables and each thread take
+  --special  adds the tokens that the model puts around a text; with --decode, keeps them";
 
 /// Why it failed.
 #[derive(Debug, thiserror::Error)]
@@ -28,9 +28,21 @@ pub enum CliError {
     /// Reading or writing failed, or the input is no UTF-8.
     #[error(transparent)]
     Io(#[from] io::Error),
-    /// A word of the input is no id.
-    #[error("{0:?} is no token id")]
+    /// A word of the input is not a number.
+    #[error("{0:?} is not a token id")]
     Id(String),
+    /// The vocabulary has no such token.
+    #[error(
+        "there is no token {id}: the vocabulary has {tokens} tokens, with ids from 0 to {last}"
+    )]
+    UnknownId {
+        /// As in the input.
+        id: u64,
+        /// Tokens of the vocabulary, added ones included.
+        tokens: usize,
+        /// The largest id; ids below it may be unused.
+        last: usize,
+    },
 }
 
 /// What to write.
@@ -107,7 +119,7 @@ impl Options {
                 writeln!(output, "tables {shared} bytes, per thread {per_thread} bytes")?;
             }
             Mode::Decode => {
-                let ids = ids(&text)?;
+                let ids = ids(&text, tokenizer.pieces())?;
                 output.write_all(tokenizer.decode(&ids, !self.special).as_bytes())?;
             }
             Mode::Count => writeln!(output, "{}", tokenizer.encode(&text, self.special).len())?,
@@ -127,8 +139,17 @@ impl Options {
     }
 }
 
-fn ids(text: &str) -> Result<Vec<u32>, CliError> {
-    let parse = |word: &str| word.parse::<u32>().map_err(|_| CliError::Id(word.to_owned()));
+/// The ids of a text; each must be a token.
+fn ids(text: &str, pieces: &Pieces) -> Result<Vec<u32>, CliError> {
+    let parse = |word: &str| {
+        let id: u64 = word.parse().map_err(|_| CliError::Id(word.to_owned()))?;
+        let known = u32::try_from(id).ok().filter(|id| pieces.is_known(*id));
+        known.ok_or_else(|| CliError::UnknownId {
+            id,
+            tokens: pieces.num_tokens(),
+            last: pieces.num_ids().saturating_sub(1),
+        })
+    };
     text.split_whitespace().map(parse).collect()
 }
 
@@ -166,5 +187,17 @@ mod tests {
     fn mistakes_are_named() {
         assert!(matches!(call(&["--nothing"], ""), Err(CliError::Usage(_))));
         assert!(matches!(call(&["--decode"], "1 x"), Err(CliError::Id(word)) if word == "x"));
+    }
+
+    #[test]
+    fn ids_that_no_token_has_are_named_with_the_size_of_the_vocabulary() {
+        let tokens = Tokenizer::from_file(BUNDLED).unwrap().pieces().num_ids();
+        let last = tokens - 1;
+        assert!(call(&["--decode"], &last.to_string()).is_ok());
+        for id in [tokens as u64, u64::from(u32::MAX), 1 << 40] {
+            let error = call(&["--decode"], &format!("1 {id}")).unwrap_err().to_string();
+            let size = format!("the vocabulary has {tokens} tokens, with ids from 0 to {last}");
+            assert!(error.contains(&format!("no token {id}: {size}")), "{error}");
+        }
     }
 }

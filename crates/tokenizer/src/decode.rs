@@ -67,6 +67,11 @@ impl Pieces {
         self.flags.len()
     }
 
+    /// Number of tokens: ids that are used.
+    pub fn num_tokens(&self) -> usize {
+        self.flags.iter().filter(|flags| **flags & KNOWN != 0).count()
+    }
+
     /// Whether the id is a token.
     pub fn is_known(&self, id: u32) -> bool {
         self.flag(id, KNOWN)

@@ -7,7 +7,7 @@ use std::rc::Rc;
 /// Marks the error among those of the input.
 pub const TOO_LONG: &str = "object too long";
 
-/// Counts bytes into `used`, which whoever shares it sets back.
+/// Counts bytes into `used`, which the reader that shares it sets back.
 pub struct Metered<R> {
     pub input: R,
     pub used: Rc<Cell<usize>>,

@@ -90,8 +90,8 @@ pub fn read(
 
 type Each<'a> = dyn FnMut(&str) -> Result<()> + 'a;
 
-/// An object that cannot be classified is rejected by the classifier; so is an empty text, which
-/// stands for what is not even JSON.
+/// An object that cannot be classified is rejected by the classifier; so is an empty text, which is
+/// passed for what is not even JSON.
 const NOT_JSON: &str = "";
 
 fn broken(error: &serde_json::Error, each: &mut Each) -> Result<()> {

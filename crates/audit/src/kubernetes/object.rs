@@ -242,7 +242,7 @@ fn add(a: Option<u64>, b: Option<u64>) -> Option<u64> {
 }
 
 impl Resources {
-    /// The request; where there is none, the limit stands for it.
+    /// The request; the limit where there is none.
     fn amount(&self, resource: &str) -> Option<String> {
         let find = |map: &Option<BTreeMap<String, Quantity>>| {
             map.as_ref()?.get(resource).map(|quantity| match quantity {
