@@ -8,7 +8,7 @@ use anyhow::{Context, bail};
 use clap::CommandFactory;
 use serde_json::Value;
 
-use crate::cli::Cli;
+use crate::cli::{Cli, of_vllm};
 
 const FLAG: &str = "--config";
 const VARIABLE: &str = "SACCADE_CONFIG";
@@ -55,7 +55,10 @@ fn parse(text: &str) -> anyhow::Result<Vec<(String, String)>> {
         .map(|(key, value)| {
             let flag = key.replace('_', "-");
             let Some(variable) = known.get(&flag) else {
-                bail!("{key}: there is no flag --{flag}")
+                match of_vllm(&flag) {
+                    Some(answer) => bail!("{key}: {answer}"),
+                    None => bail!("{key}: there is no flag --{flag}"),
+                }
             };
             Ok((variable.clone(), plain(&key, value)?))
         })
@@ -114,6 +117,8 @@ mod tests {
         for text in ["no-such-flag: 1", "port: {a: 1}", "- 1", "port:"] {
             assert!(parse(text).is_err(), "{text}");
         }
+        let error = format!("{:#}", parse("tensor_parallel_size: 2").unwrap_err());
+        assert!(error.contains("tensor_parallel_size: Saccade runs a model on one"), "{error}");
     }
 
     #[test]

@@ -20,8 +20,7 @@ mod serve;
 use std::io::IsTerminal;
 use std::process::ExitCode;
 
-use clap::Parser;
-use cli::{Cli, Command};
+use cli::Command;
 
 /// A mistake in flags, model folder or region: starting again would not help.
 pub(crate) const EXIT_CONFIG: u8 = 2;
@@ -31,7 +30,7 @@ fn main() -> ExitCode {
     if let Err(error) = config_file::load_into_environment() {
         return report(&error);
     }
-    let cli = Cli::parse();
+    let cli = cli::parse_or_exit();
     init_log(&cli.log);
     run(cli.command).unwrap_or_else(|error| report(&error))
 }

@@ -13,10 +13,10 @@ const WITHOUT: &str = "needs a build with UCX: cargo build --features ucx (docs/
 pub(crate) fn check(args: &ServeArgs) -> anyhow::Result<()> {
     let ring = &args.ring;
     if ring.remote_frontends > 0 && ring.ring_listen.is_none() {
-        bail!("--remote-frontends: nobody can join without --ring-listen");
+        bail!("--remote-frontends: no frontend plane can join without --ring-listen");
     }
     if ring.ring_listen.is_some() && ring.remote_frontends == 0 {
-        bail!("--ring-listen: nobody may join without --remote-frontends");
+        bail!("--ring-listen: no frontend plane may join without --remote-frontends");
     }
     #[cfg(not(feature = "ucx"))]
     if ring.ring_listen.is_some() {
@@ -25,7 +25,7 @@ pub(crate) fn check(args: &ServeArgs) -> anyhow::Result<()> {
     check_ring_memory(args)
 }
 
-/// Refuses a ring that nobody would reach, or that the scheduler would not.
+/// Refuses a ring that no frontend plane would reach, or that the scheduler would not.
 #[cfg(feature = "device")]
 pub(crate) fn check_ring_memory(args: &ServeArgs) -> anyhow::Result<()> {
     if args.ring.ring_memory == RingMemory::Host {
@@ -38,7 +38,7 @@ pub(crate) fn check_ring_memory(args: &ServeArgs) -> anyhow::Result<()> {
     } else if args.ring.api_server_count > 0 {
         "frontend planes of this host cannot reach it there: --api-server-count 0"
     } else if args.ring.ring_listen.is_none() {
-        "nobody could reach it there without --ring-listen"
+        "no frontend plane could reach it there without --ring-listen"
     } else {
         return Ok(());
     };

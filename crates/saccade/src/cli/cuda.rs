@@ -8,10 +8,10 @@ use clap::{Args, ValueEnum};
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "GPU (--device cuda)")]
 pub(crate) struct CudaArgs {
-    /// The library of the CUDA device [default: libsaccade_cuda.so beside this program]
+    /// Library of the CUDA device [default: libsaccade_cuda.so beside this program]
     #[arg(long, value_name = "PATH", env = "SACCADE_CUDA_LIBRARY")]
     pub cuda_library: Option<PathBuf>,
-    /// How the scheduler on the GPU launches steps (--scheduler host: the host does)
+    /// How the scheduler on the GPU launches steps; no effect with --scheduler host
     #[arg(long, value_enum, default_value_t = LaunchArg::Graphs, env = "SACCADE_CUDA_LAUNCH")]
     pub cuda_launch: LaunchArg,
     /// Which instructions compute the products of dense matrices
@@ -23,7 +23,7 @@ pub(crate) struct CudaArgs {
     /// How KV blocks move between GPU and host memory
     #[arg(long, value_enum, default_value_t = RotationArg::Vector, env = "SACCADE_CUDA_ROTATION")]
     pub cuda_rotation: RotationArg,
-    /// Thread blocks that move them, per direction
+    /// Thread blocks that move KV blocks, per direction
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=16), env = "SACCADE_CUDA_ROTATION_BLOCKS")]
     pub cuda_rotation_blocks: u32,
 }

@@ -7,7 +7,7 @@ use saccade_host::CpuSet;
 
 use super::policy::PolicyArgs;
 
-/// What is served.
+/// The model that is served.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Model")]
 pub(crate) struct ModelArgs {
@@ -20,7 +20,7 @@ pub(crate) struct ModelArgs {
     /// Branch, tag or commit of a hub model
     #[arg(long, env = "SACCADE_REVISION")]
     pub revision: Option<String>,
-    /// Names in the API; the first is given back [default: MODEL]
+    /// Names of the model in the API; answers carry the first [default: MODEL]
     #[arg(long, value_name = "NAME", num_args = 1.., value_delimiter = ',', env = "SACCADE_SERVED_MODEL_NAME")]
     pub served_model_name: Vec<String>,
     /// Element type of weights and KV: auto, bfloat16, float16 (half), float32 (float)
@@ -32,14 +32,14 @@ pub(crate) struct ModelArgs {
     /// Where weights come from
     #[arg(long, value_enum, default_value_t = LoadFormat::Auto, env = "SACCADE_LOAD_FORMAT")]
     pub load_format: LoadFormat,
-    /// Folder for packed weights (--device cpu): the first start with a model writes them, as much
-    /// again as they take in memory, and later ones map them instead of packing [default: none]
+    /// Folder for packed weights (--device cpu): the first start with a model writes them there, as
+    /// large as in memory, and later starts map that file instead of packing [default: none]
     #[arg(long, value_name = "DIR", env = "SACCADE_PACKED_WEIGHTS_CACHE")]
     pub packed_weights_cache: Option<PathBuf>,
-    /// Tokens of a sequence, prompt and output [default: the model's, or what the KV memory holds]
+    /// Most tokens of a sequence, prompt and output [default: the model's, or what KV memory holds]
     #[arg(long, value_name = "TOKENS", env = "SACCADE_MAX_MODEL_LEN")]
     pub max_model_len: Option<u32>,
-    /// Seed of dummy weights
+    /// Seed of dummy weights (--load-format dummy)
     #[arg(long, default_value_t = 0, env = "SACCADE_SEED")]
     pub seed: u64,
     /// File with a chat template that replaces the model's
@@ -48,7 +48,7 @@ pub(crate) struct ModelArgs {
     /// tokenizer.json, or a folder with one, if not the model's
     #[arg(long, value_name = "PATH", env = "SACCADE_TOKENIZER")]
     pub tokenizer: Option<PathBuf>,
-    /// Sampling defaults: auto (the model's generation_config.json) or vllm (none)
+    /// Sampling defaults: auto (the model's generation_config.json) or vllm (none of the model)
     #[arg(long, default_value = "auto", value_parser = ["auto", "vllm"], env = "SACCADE_GENERATION_CONFIG")]
     pub generation_config: String,
     /// Local folder that the supervisor resolved MODEL to
@@ -100,13 +100,13 @@ pub(crate) struct HttpArgs {
     /// Requests that may wait for the device before others get 429 [default: the free slots]
     #[arg(long, value_name = "N", env = "SACCADE_MAX_NUM_QUEUED_REQS")]
     pub max_num_queued_reqs: Option<usize>,
-    /// Seconds that in-flight requests may go on after SIGTERM
+    /// Seconds that requests in flight get to end after SIGTERM
     #[arg(long, value_name = "SECONDS", default_value_t = 30, env = "SACCADE_DRAIN_TIMEOUT_S")]
     pub drain_timeout_s: u64,
-    /// Seconds that a client may leave its stream unread before it is cut
+    /// Seconds that a client may leave its stream unread before the stream is cut
     #[arg(long, value_name = "SECONDS", default_value_t = 30, env = "SACCADE_STALL_TIMEOUT_S")]
     pub stall_timeout_s: u64,
-    /// Seconds without a heartbeat after which the device counts as lost; more than a step takes
+    /// Seconds without a heartbeat after which the device counts as lost; must exceed a step
     #[arg(long, value_name = "SECONDS", default_value_t = 30, env = "SACCADE_DEVICE_LOST_AFTER_S")]
     pub device_lost_after_s: u64,
     /// Origins that may use the API from a browser, or * [default: none but this server's page]
@@ -130,17 +130,17 @@ pub(crate) struct HttpArgs {
     /// Threads that serve connections
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = positive, env = "SACCADE_HTTP_THREADS")]
     pub http_threads: usize,
-    /// Threads that tokenize, and as many of lower priority for long prompts alone
+    /// Threads that tokenize; as many more, of lower priority, take only long prompts
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = positive, env = "SACCADE_TOKENIZER_THREADS")]
     pub tokenizer_threads: usize,
-    /// Memory for the tokens of texts that come again, such as system prompts, bytes; 0 is none
+    /// Bytes of memory for the tokens of repeated texts, such as system prompts; 0: none
     #[arg(long, value_name = "BYTES", default_value_t = 64 << 20, env = "SACCADE_TOKENIZER_CACHE_BYTES")]
     pub tokenizer_cache_bytes: usize,
-    /// Microseconds for which the token reader polls before it sleeps; worth it with cores to spare
+    /// Microseconds that the token reader polls before it sleeps; for machines with cores to spare
     #[arg(long, value_name = "US", default_value_t = 0, env = "SACCADE_READER_SPIN_US")]
     pub reader_spin_us: u64,
     /// Longest sleep of the token reader while requests run, microseconds [default: until the
-    /// device wakes it; 200 with --device cuda, which wakes nobody, and with --ring ucx://]
+    /// device wakes it; 200 where it does not: --device cuda and --ring ucx://]
     #[arg(long, value_name = "US", env = "SACCADE_READER_POLL_US")]
     pub reader_poll_us: Option<u64>,
 }
@@ -149,7 +149,7 @@ pub(crate) struct HttpArgs {
 pub(crate) enum DeviceName {
     /// Inference on CPU threads
     Cpu,
-    /// Steps that only write tokens: to measure everything but the model
+    /// Steps that only write tokens, to measure everything but the model
     Null,
     /// The same, paced by a cost model of an accelerator of this name
     Sim(String),
@@ -198,10 +198,10 @@ pub(crate) struct DeviceArgs {
     /// time that an accelerator of this name would take; see `saccade plan --list`)
     #[arg(long, value_name = "DEVICE", default_value = "cpu", env = "SACCADE_DEVICE")]
     pub device: DeviceName,
-    /// Requests computed together
+    /// Most requests computed together
     #[arg(long, value_name = "N", default_value_t = 256, env = "SACCADE_MAX_NUM_SEQS")]
     pub max_num_seqs: u32,
-    /// Tokens of one step: decodes, and chunks of prompts
+    /// Most tokens of one step: decodes, and chunks of prompts
     #[arg(
         long,
         value_name = "TOKENS",
@@ -231,13 +231,13 @@ pub(crate) struct DeviceArgs {
         env = "SACCADE_KV_OFFLOADING_SIZE"
     )]
     pub kv_offloading_size: f64,
-    /// KV blocks, whatever bytes they take
+    /// Number of KV blocks, in place of a size in bytes
     #[arg(long, value_name = "N", env = "SACCADE_NUM_GPU_BLOCKS_OVERRIDE")]
     pub num_gpu_blocks_override: Option<u32>,
     /// How prompts share the device with decodes
     #[arg(long, value_enum, default_value_t = Prefill::Chunked, env = "SACCADE_PREFILL_POLICY")]
     pub prefill_policy: Prefill,
-    /// Overlap nothing with a step (slower; the same tokens)
+    /// Overlap nothing with a step: slower, with the same tokens
     #[arg(long, env = "SACCADE_SERIAL")]
     pub serial: bool,
     /// Compute threads [default: the cores that the device plane may use]
@@ -260,7 +260,7 @@ pub(crate) struct PlacementArgs {
     /// Cores of the frontend planes [default: all]
     #[arg(long, value_name = "CORES", value_parser = CpuSet::from_flag, env = "SACCADE_FRONTEND_CORES")]
     pub frontend_cores: Option<CpuSet>,
-    /// Times that planes may die within a minute before the server gives up
+    /// How often planes may die within a minute before the server gives up
     #[arg(long, value_name = "N", default_value_t = 8, env = "SACCADE_MAX_RESTARTS")]
     pub max_restarts: usize,
     /// Nice value of the device plane (negative needs the right to)
@@ -314,31 +314,31 @@ pub(crate) struct RingArgs {
     /// with --ring-listen (docs/ring.md) [default: a new file in shared memory]
     #[arg(long, value_name = "PLACE", env = "SACCADE_RING")]
     pub ring: Option<RingPlace>,
-    /// Address at which the device plane hands its ring out to frontend planes on other hosts, by
-    /// UCX; whoever reaches it can do anything to the device plane (docs/ring.md) [default: none]
+    /// Address at which the device plane offers its ring to frontend planes on other hosts, by UCX;
+    /// it has no access control: keep it on a private network (docs/ring.md) [default: none]
     #[arg(long, value_name = "HOST:PORT", value_parser = host_port, env = "SACCADE_RING_LISTEN")]
     pub ring_listen: Option<String>,
-    /// Frontend planes that join from other hosts, beside those of --api-server-count; they have
-    /// the indices behind those
+    /// Frontend planes that join from other hosts, beside those of --api-server-count; their
+    /// indices follow those
     #[arg(long, value_name = "N", default_value_t = 0, env = "SACCADE_REMOTE_FRONTENDS")]
     pub remote_frontends: u32,
-    /// Where frontend planes meet the device plane: in this host's memory, or in the GPU's, which
-    /// only those of --ring-listen reach (docs/ring.md)
+    /// Memory that holds the ring: this host's, or the GPU's, which only frontend planes that join
+    /// by --ring-listen reach (docs/ring.md)
     #[arg(long, value_enum, default_value_t = RingMemory::Host, env = "SACCADE_RING_MEMORY")]
     pub ring_memory: RingMemory,
-    /// Slots: requests that are running or waiting
+    /// Slots of the ring: requests that run or wait
     #[arg(long, value_name = "N", default_value_t = 4096, env = "SACCADE_RING_SLOTS")]
     pub ring_slots: u32,
-    /// 8-byte words of output that wait for a reader, per slot
+    /// 8-byte words of output per slot that may wait for the reader
     #[arg(long, value_name = "WORDS", default_value_t = 256, env = "SACCADE_OUT_RING_WORDS")]
     pub out_ring_words: u32,
-    /// Bytes for prompts that wait for a seat
+    /// Bytes for prompts of requests that wait
     #[arg(long, value_name = "BYTES", default_value_t = 32 * 1024 * 1024, env = "SACCADE_ARENA_BYTES")]
     pub arena_bytes: u64,
     /// Frontend planes of this host that share the device
     #[arg(long, value_name = "N", default_value_t = 1, env = "SACCADE_API_SERVER_COUNT")]
     pub api_server_count: u32,
-    /// Which of the ring's frontends a frontend plane is; from 0
+    /// Index of this frontend plane among those of the ring, from 0 (`saccade frontend`)
     #[arg(long, value_name = "N", default_value_t = 0, env = "SACCADE_FRONTEND_INDEX")]
     pub frontend_index: u32,
 }

@@ -1,4 +1,4 @@
-//! What a person may type. Flags are vLLM's where vLLM has them; each is also an environment
+//! The command line. Flags are vLLM's where vLLM has them; each is also an environment
 //! variable (`SACCADE_` and the flag in capitals) and a key of the file that `--config` names.
 
 mod cuda;
@@ -6,6 +6,7 @@ mod groups;
 mod policy;
 mod sim;
 mod tokenize;
+mod unknown;
 
 use clap::{Args, Parser, Subcommand};
 
@@ -23,6 +24,7 @@ pub(crate) use groups::{Prefill, QuantizationArg, RingMemory};
 pub(crate) use policy::PolicyName;
 pub(crate) use sim::{SchedulerPlace, SimArgs};
 pub(crate) use tokenize::TokenizeArgs;
+pub(crate) use unknown::{of_vllm, parse_or_exit};
 
 const AFTER_HELP: &str = "\
 Examples:
@@ -48,7 +50,7 @@ pub(crate) struct Cli {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Serve a model: starts a device plane and a frontend plane and watches over them
+    /// Serve a model: start a device plane and a frontend plane, and restart them if they die
     #[cfg(feature = "device")]
     #[command(after_help = AFTER_HELP)]
     Serve(Box<ServeArgs>),
@@ -57,23 +59,23 @@ pub(crate) enum Command {
     Device(Box<ServeArgs>),
     /// Run a frontend plane alone, on a ring that exists (on a DPU's cores, or on fenced cores)
     Frontend(Box<ServeArgs>),
-    /// Watch a running server: planes, requests, KV, latencies, and what the host costs
+    /// Watch a running server: planes, requests, KV, latencies, and the cost of the host
     #[cfg(feature = "tools")]
     Top(Box<saccade_top::Args>),
-    /// Say what a load would come to on a named device (simulated), and how many it needs
+    /// Simulate how a named device would serve a load, and how many devices it needs
     #[cfg(feature = "plan")]
     Plan(Box<saccade_plan::Args>),
-    /// Measure servers, any with the OpenAI API, and what their hosts do to them
+    /// Measure servers with the OpenAI API, and what their hosts do to them
     #[cfg(feature = "tools")]
     #[command(subcommand)]
     Bench(saccade_bench::Command),
-    /// Say whether a running engine is short of CPU, by what, and what that costs
+    /// Find out whether a running engine is short of CPU, why, and what to change
     #[cfg(feature = "tools")]
     Doctor(Box<saccade_doctor::Args>),
-    /// Read a scheduler's accounting: how many cores per GPU a cluster gives out
+    /// Read a scheduler's accounting: how many cores per GPU a cluster allocates
     #[cfg(feature = "tools")]
     Audit(Box<saccade_audit::Args>),
-    /// Turn the text of the standard input into token ids, or ids into text, without a server
+    /// Turn text from the standard input into token ids, or ids into text, without a server
     Tokenize(TokenizeArgs),
 }
 

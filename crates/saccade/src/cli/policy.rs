@@ -1,4 +1,4 @@
-//! Flags of the scheduling policy: who is on the device when KV memory is short.
+//! Flags of the scheduling policy: which requests are on the device when KV memory is short.
 
 use clap::{Args, ValueEnum};
 
@@ -12,7 +12,7 @@ pub(crate) enum PolicyName {
     Sf,
     /// Largest virtual lag time first
     Lvf,
-    /// Whoever can still meet its targets first; knows classes (`priority`)
+    /// Requests that can still meet their targets first; knows classes (`priority`)
     Goodput,
 }
 
@@ -32,7 +32,7 @@ fn share(text: &str) -> Result<f32, String> {
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Scheduling policy")]
 pub(crate) struct PolicyArgs {
-    /// Who comes onto the device, and who leaves it, when KV memory is short
+    /// Which requests come onto the device, and which leave it, when KV memory is short
     #[arg(long, value_enum, default_value_t = PolicyName::Goodput, env = "SACCADE_SCHEDULING_POLICY")]
     pub scheduling_policy: PolicyName,
     /// wf, lvf, goodput: KV blocks that requests on the device may give up per tick
@@ -47,13 +47,13 @@ pub(crate) struct PolicyArgs {
     /// lvf: share of its TBT target that a request is rotated out without lagging; -100 to 100
     #[arg(long, value_name = "SHARE", default_value_t = 0.0, value_parser = share, allow_hyphen_values = true, env = "SACCADE_VLT_BETA_B")]
     pub vlt_beta_b: f32,
-    /// wf, lvf, goodput: milliseconds that a request runs before it may be rotated out by choice
+    /// wf, lvf, goodput: milliseconds that a request runs before the policy may rotate it out
     #[arg(long, value_name = "MS", default_value_t = 500, value_parser = clap::value_parser!(u32).range(0..=3_600_000), env = "SACCADE_MIN_RUN_MS")]
     pub min_run_ms: u32,
     /// wf, sf, lvf: seconds of waiting after which a request comes in before all others
     #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..=86_400), env = "SACCADE_MAX_WAIT_S")]
     pub max_wait_s: u32,
-    /// goodput: of so many KV blocks that come in, one is for requests that are late already
+    /// goodput: one in N of the KV blocks that come in goes to requests that are late already
     #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u32).range(2..), env = "SACCADE_LATE_SHARE")]
     pub late_share: u32,
 }

@@ -5,25 +5,25 @@ use std::path::PathBuf;
 use clap::Args;
 use saccade_tokenizer::cli::{Mode, Options};
 
-/// What `saccade tokenize` may be told.
+/// Flags of `saccade tokenize`.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct TokenizeArgs {
     /// tokenizer.json, or the folder of a model with one
     #[arg(value_name = "PATH")]
     pub path: PathBuf,
-    /// Read ids, write their text
+    /// Read ids and write their text
     #[arg(long, group = "mode")]
     pub decode: bool,
-    /// Write the number of tokens only
+    /// Write only the number of tokens
     #[arg(long, group = "mode")]
     pub count: bool,
     /// Write one line for each token: id and text
     #[arg(long, group = "mode")]
     pub pieces: bool,
-    /// Read nothing, write the bytes of the vocabulary's tables, and of each thread
+    /// Read nothing; write the bytes that the vocabulary's tables and each thread take
     #[arg(long, group = "mode")]
     pub memory: bool,
-    /// With the tokens that the model puts around a text
+    /// Add the tokens that the model puts around a text; with --decode, keep them
     #[arg(long)]
     pub special: bool,
 }

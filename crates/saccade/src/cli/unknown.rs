@@ -1,0 +1,300 @@
+//! Flags that do not exist: an answer for those of vLLM that Saccade does not have, and a
+//! suggestion only where one is near.
+
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{Command, CommandFactory, Error};
+
+use super::Cli;
+
+/// Commands that take the flags of a server.
+const SERVERS: [&str; 3] = ["serve", "device", "frontend"];
+
+/// Flags of `vllm serve` and what Saccade has in their place.
+const VLLM: &[(&[&str], &str)] = &[
+    (
+        &[
+            "tensor-parallel-size",
+            "tp",
+            "pipeline-parallel-size",
+            "pp",
+            "enable-expert-parallel",
+            "decode-context-parallel-size",
+            "distributed-executor-backend",
+            "disable-custom-all-reduce",
+        ],
+        "Saccade runs a model on one device; it does not split models over several GPUs",
+    ),
+    (
+        &["data-parallel-size", "dp", "data-parallel-rank", "data-parallel-address"],
+        "one server drives one device; start a server per GPU behind a load balancer \
+         (--api-server-count adds frontends, not devices)",
+    ),
+    (
+        &["enforce-eager", "compilation-config", "max-seq-len-to-capture", "cuda-graph-sizes"],
+        "steps on a GPU are always captured graphs; --cuda-launch chooses how they are launched",
+    ),
+    (
+        &["async-scheduling", "num-scheduler-steps"],
+        "the scheduler runs on the device, so no step waits for the host (--scheduler host is the \
+         baseline that does)",
+    ),
+    (
+        &["enable-prefix-caching", "prefix-caching-hash-algo"],
+        "Saccade does not reuse KV between requests with a common prefix (it reuses their tokens: \
+         --tokenizer-cache-bytes)",
+    ),
+    (&["enable-chunked-prefill"], "the flag is --prefill-policy chunked (the default) or inline"),
+    (
+        &["long-prefill-token-threshold", "max-num-partial-prefills", "max-long-partial-prefills"],
+        "prompts share each step by --max-num-batched-tokens and --prefill-policy",
+    ),
+    (
+        &["swap-space", "preemption-mode", "kv-offloading-backend", "kv-transfer-config"],
+        "KV blocks move to host memory with --kv-offloading-size GIB; without it, requests that \
+         gave up their blocks are computed again",
+    ),
+    (&["cpu-offload-gb"], "all weights stay in device memory"),
+    (&["kv-cache-dtype", "calculate-kv-scales"], "KV has the type of --dtype"),
+    (
+        &["speculative-config", "speculative-model", "num-speculative-tokens"],
+        "Saccade has no speculative decoding",
+    ),
+    (
+        &["enable-lora", "lora-modules", "max-loras", "max-lora-rank", "max-cpu-loras"],
+        "Saccade serves no LoRA adapters; merge the adapter into the weights",
+    ),
+    (
+        &["trust-remote-code", "code-revision", "model-impl"],
+        "Saccade runs no code from model folders; docs/families.md lists the families it serves",
+    ),
+    (
+        &["task", "runner", "convert", "limit-mm-per-prompt", "mm-processor-kwargs"],
+        "Saccade generates text from text; it has no other tasks or inputs",
+    ),
+    (
+        &[
+            "enable-auto-tool-choice",
+            "tool-call-parser",
+            "tool-server",
+            "reasoning-parser",
+            "guided-decoding-backend",
+            "structured-outputs-config",
+        ],
+        "Saccade has no tool calls, reasoning parsers or structured outputs; requests that ask for \
+         them get an error",
+    ),
+    (
+        &["ssl-keyfile", "ssl-certfile", "ssl-ca-certs", "root-path"],
+        "Saccade speaks plain HTTP; put a proxy with TLS in front of it",
+    ),
+    (
+        &["allowed-methods", "allowed-headers", "allow-credentials", "middleware"],
+        "browsers of other origins are admitted by --allowed-origins",
+    ),
+    (
+        &[
+            "disable-log-requests",
+            "enable-log-requests",
+            "disable-log-stats",
+            "uvicorn-log-level",
+            "max-log-len",
+        ],
+        "what is logged is set by --log (info, debug, or a filter by module)",
+    ),
+    (
+        &["download-dir"],
+        "downloads go to the Hugging Face cache; set HF_HOME or HF_HUB_CACHE to move it",
+    ),
+    (&["max-logprobs"], "a request gets up to 20 logprobs per token"),
+    (
+        &["tokenizer-mode", "tokenizer-revision", "skip-tokenizer-init"],
+        "the tokenizer is the model's tokenizer.json, or that of --tokenizer",
+    ),
+    (
+        &["rope-scaling", "rope-theta", "hf-overrides", "disable-sliding-window"],
+        "these come from the model's config.json; edit it there",
+    ),
+    (
+        &["override-generation-config"],
+        "sampling defaults come from the model (--generation-config auto) or are none (vllm)",
+    ),
+    (&["attention-backend"], "the device chooses its attention kernels"),
+    (&["enable-sleep-mode"], "Saccade has no sleep mode; SIGTERM drains and ends the server"),
+    (&["otlp-traces-endpoint"], "Saccade sends no traces; /metrics has Prometheus series"),
+];
+
+/// Of the flags that `vllm serve` has and Saccade does not: what Saccade has in its place.
+pub(crate) fn of_vllm(flag: &str) -> Option<&'static str> {
+    let name = flag.trim_start_matches('-').replace('_', "-");
+    let positive = name.strip_prefix("no-").unwrap_or(&name);
+    let row = VLLM.iter().find(|(flags, _)| flags.contains(&positive))?;
+    Some(row.1)
+}
+
+/// The command line, or an end with what is wrong with it.
+pub(crate) fn parse_or_exit() -> Cli {
+    let words: Vec<String> =
+        std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
+    match <Cli as clap::Parser>::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => explain(error, &words).exit(),
+    }
+}
+
+/// The error with an answer in place of clap's nearest name, which shares letters and no meaning.
+pub(crate) fn explain(mut error: Error, words: &[String]) -> Error {
+    let Some(ContextValue::String(flag)) = error.get(ContextKind::InvalidArg) else { return error };
+    if error.kind() != ErrorKind::UnknownArgument {
+        return error;
+    }
+    // Of -tp clap names the first letter.
+    let is_short = !flag.starts_with("--");
+    let whole = words.iter().find(|word| is_short && word.starts_with(flag.as_str()));
+    let flag = whole.unwrap_or(flag).clone();
+    let mut root = Cli::command();
+    root.build();
+    let mut command = addressed(&root, words);
+    let answer = of_vllm(&flag).filter(|_| SERVERS.contains(&command.get_name()));
+    if let Some(answer) = answer {
+        return command.error(ErrorKind::UnknownArgument, format!("{flag}: {answer}"));
+    }
+    error.remove(ContextKind::SuggestedArg);
+    error.remove(ContextKind::Suggested);
+    error.insert(ContextKind::Usage, ContextValue::StyledStr(command.render_usage()));
+    let flags = command.get_arguments().filter(|arg| !arg.is_hide_set());
+    if let Some(near) = nearest(&flag, flags.filter_map(clap::Arg::get_long)) {
+        error.insert(ContextKind::SuggestedArg, ContextValue::String(format!("--{near}")));
+    }
+    error
+}
+
+/// The innermost command that the words name.
+fn addressed(root: &Command, words: &[String]) -> Command {
+    let mut command = root;
+    for word in words.iter().skip(1) {
+        command = command.find_subcommand(word).unwrap_or(command);
+    }
+    command.clone()
+}
+
+/// The flag that was probably meant: a slip of the fingers, or words left out.
+fn nearest<'a>(typed: &str, flags: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let typed = typed.trim_start_matches('-').replace('_', "-");
+    let slips = (typed.chars().count() / 5).max(1);
+    let mut near: Vec<(usize, &str)> = flags
+        .map(|flag| (edits(&typed, flag), flag))
+        .filter(|(edits, flag)| *edits <= slips || leaves_out_words(&typed, flag))
+        .collect();
+    near.sort_by_key(|(edits, _)| *edits);
+    match near[..] {
+        [(_, only)] => Some(only),
+        [(best, flag), (next, _), ..] if best <= slips && best < next => Some(flag),
+        _ => None,
+    }
+}
+
+/// Whether the words of `typed` are some of the flag's, in its order.
+fn leaves_out_words(typed: &str, flag: &str) -> bool {
+    let mut words = flag.split('-');
+    typed.split('-').all(|word| words.any(|of_flag| of_flag == word))
+}
+
+/// Letters to insert, drop, change or swap with a neighbour to get from one word to the other.
+fn edits(a: &str, b: &str) -> usize {
+    let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
+    let mut rows = vec![vec![0; b.len() + 1]; a.len() + 1];
+    for i in 0..=a.len() {
+        for j in 0..=b.len() {
+            rows[i][j] = match (i, j) {
+                (0, n) | (n, 0) => n,
+                _ => {
+                    let changed = rows[i - 1][j - 1] + usize::from(a[i - 1] != b[j - 1]);
+                    let least = changed.min(rows[i - 1][j] + 1).min(rows[i][j - 1] + 1);
+                    let swapped = i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1];
+                    if swapped { least.min(rows[i - 2][j - 2] + 1) } else { least }
+                }
+            };
+        }
+    }
+    rows[a.len()][b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    /// What a person reads who typed this.
+    fn said(line: &str) -> String {
+        let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
+        let error = Cli::try_parse_from(&words).expect_err(line);
+        explain(error, &words).to_string()
+    }
+
+    #[test]
+    fn flags_of_vllm_that_saccade_lacks_have_an_answer() {
+        for (line, answer) in [
+            ("saccade serve --tensor-parallel-size 2", "does not split models over several GPUs"),
+            ("saccade serve ./m --tensor_parallel_size=2", "does not split models"),
+            ("saccade serve -tp 2", "-tp: Saccade runs a model on one device"),
+            ("saccade --log debug serve --pipeline-parallel-size 2", "on one device"),
+            ("saccade serve --enforce-eager", "--cuda-launch"),
+            ("saccade serve --no-enable-prefix-caching", "does not reuse KV"),
+            ("saccade frontend --trust-remote-code", "no code from model folders"),
+        ] {
+            let said = said(line);
+            assert!(said.contains(answer), "{line}: {said}");
+            assert!(!said.contains("similar argument"), "{line}: {said}");
+            assert!(said.contains("Usage: saccade"), "{line}: {said}");
+        }
+    }
+
+    #[test]
+    fn a_slip_gets_a_suggestion_and_an_unknown_name_none() {
+        for (line, flag) in [
+            ("saccade serve --max-model-length 9", "--max-model-len"),
+            ("saccade serve --max-seqs 9", "--max-num-seqs"),
+            ("saccade serve --gpu-memory 0.5", "--gpu-memory-utilization"),
+            ("saccade serve --prot 80", "--port"),
+            ("saccade doctor --secnods 3", "--seconds"),
+            ("saccade bench serve --request-rates 3", "--request-rate"),
+        ] {
+            let said = said(line);
+            let suggested = said.contains(&format!("a similar argument exists: '{flag}'"));
+            assert!(suggested, "{line}: {said}");
+        }
+        for line in [
+            "saccade serve --tensor-threads 2",
+            "saccade serve --threads 2",
+            "saccade serve --frobnicate",
+            "saccade doctor --tensor-parallel-size 2",
+            "saccade top --refresh 2",
+        ] {
+            let said = said(line);
+            assert!(said.contains("unexpected argument"), "{line}: {said}");
+            assert!(!said.contains("similar") && !said.contains("tip:"), "{line}: {said}");
+        }
+    }
+
+    #[test]
+    fn the_table_names_no_flag_that_exists_and_none_twice() {
+        let mut root = Cli::command();
+        root.build();
+        let serve = root.find_subcommand("serve").expect("serve is a command");
+        let ours: Vec<&str> = serve.get_arguments().filter_map(clap::Arg::get_long).collect();
+        let mut named: Vec<&str> =
+            VLLM.iter().flat_map(|(flags, _)| flags.iter().copied()).collect();
+        assert!(named.iter().all(|flag| !ours.contains(flag)), "{named:?}");
+        for (_, answer) in VLLM {
+            let flags =
+                answer.split([' ', ',', ';', ':', '(', ')']).filter(|w| w.starts_with("--"));
+            for flag in flags {
+                assert!(ours.contains(&&flag[2..]), "{answer}: there is no {flag}");
+            }
+        }
+        let count = named.len();
+        named.sort_unstable();
+        named.dedup();
+        assert_eq!(named.len(), count);
+    }
+}
