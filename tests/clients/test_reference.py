@@ -4,18 +4,13 @@ import json
 import pathlib
 
 import pytest
-import requests
 
+from checks import check_alternatives, check_close, complete, token_ids
+from checks import test_alternatives_are_compared_by_token  # noqa: F401
 from conftest import serve
 
 REFERENCE = pathlib.Path(__file__).resolve().parents[1] / "reference"
 EXPECTED = sorted((REFERENCE / "expected").glob("*.json"))
-
-
-def complete(url, **body):
-    answer = requests.post(f"{url}/v1/completions", json=body, timeout=120)
-    assert answer.status_code == 200, answer.text
-    return answer.json()["choices"][0]
 
 
 @pytest.mark.parametrize("path", [p for p in EXPECTED if p.stem != "rope"], ids=lambda p: p.stem)
@@ -29,35 +24,9 @@ def test_against_transformers(path):
     with serve(str(model), "--served-model-name", "m", *flags) as url:
         for result in expected["results"]:
             prompt = result["prompt"]
-            got = complete(
-                url, model="m", prompt=prompt, max_tokens=len(result["greedy"]), temperature=0,
-                echo=True, logprobs=5, ignore_eos=True, return_tokens_as_token_ids=True,
-            )
+            got = complete(url, model="m", prompt=prompt, max_tokens=len(result["greedy"]), temperature=0)
             logprobs = got["logprobs"]["token_logprobs"]
+            assert token_ids(got) == prompt + result["greedy"]
             check_close(result["logprobs"], logprobs[: len(prompt)], tolerance, "prompt")
             check_close(result["greedy_logprobs"], logprobs[len(prompt) :], tolerance, "greedy")
-            ids = [int(t.removeprefix("token_id:")) for t in got["logprobs"]["tokens"]]
-            assert ids == prompt + result["greedy"]
             check_alternatives(result["top"], got["logprobs"]["top_logprobs"], tolerance)
-
-
-def check_close(expected, got, tolerance, what):
-    assert len(expected) == len(got), what
-    for i, (e, g) in enumerate(zip(expected, got)):
-        assert (e is None) == (g is None), (what, i)
-        assert e is None or abs(e - g) <= tolerance, (what, i, e, g)
-
-
-def check_alternatives(expected, got, tolerance):
-    """Values of the best five at each prompt position (ids may swap where they tie)."""
-    for position, alternatives in enumerate(expected):
-        if alternatives is None:
-            continue
-        values = sorted((v for _, v in pairs(alternatives)), reverse=True)
-        # The token of the text itself stands beside the five if it is not among them.
-        mine = sorted(got[position].values(), reverse=True)[: len(values)]
-        check_close(values, mine, tolerance, f"alternatives at {position}")
-
-
-def pairs(alternatives):
-    return alternatives.items() if isinstance(alternatives, dict) else alternatives

@@ -32,7 +32,9 @@ class Case:
     embed_std: float = 0.6
     logit_std: float = 5.0
     planted: float = 0.2
-    min_margin: float = 0.005  # smallest difference of the two best logits in greedy decoding
+    # Bounds of the smallest difference of the two best logits in greedy decoding.
+    min_margin: float = 0.005
+    most_margin: float = float("inf")
     drop_keys: tuple[str, ...] = field(default=())  # left out of config.json: defaults must hold
 
 
@@ -443,6 +445,31 @@ CASES = (
             "num_experts_per_tok": 4,
             "moe_intermediate_size": 40,
             "norm_topk_prob": True,
+        },
+    ),
+    Case(
+        name="llama-close-v5",
+        why="a greedy choice by a margin below 0.002",
+        family="llama",
+        style="v5",
+        min_margin=4e-4,
+        most_margin=2e-3,
+        config={"hidden_size": 120, "num_attention_heads": 6, "num_hidden_layers": 3},
+    ),
+    Case(
+        name="qwen3moe-close-v5",
+        why="experts and a greedy choice by a margin below 0.002",
+        family="qwen3_moe",
+        style="v5",
+        min_margin=4e-4,
+        most_margin=2e-3,
+        config={
+            "head_dim": 24,
+            "num_experts": 6,
+            "num_experts_per_tok": 2,
+            "moe_intermediate_size": 28,
+            "norm_topk_prob": True,
+            "tie_word_embeddings": True,
         },
     ),
 )

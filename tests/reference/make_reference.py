@@ -26,6 +26,7 @@ NUM_TOP = 5
 MAX_SEEDS = 400
 MIN_DISTINCT = 8  # different tokens in a greedy continuation, so that it is not a mere repetition
 F32_TOLERANCE = 1e-3
+MARGIN_SHARE = 4  # of the smallest margin a quarter, where that is less: then no greedy token may turn
 
 
 def prompts_of(case: Case) -> list[list[int]]:
@@ -114,14 +115,17 @@ def find_seed(case: Case) -> int:
                 break
             good += 1
         else:
-            return seed
+            if margin <= case.most_margin:
+                return seed
         best = max(best, (good, margin))
     sys.exit(f"{case.name}: no seed below {MAX_SEEDS} is good; best {best}")
 
 
-def low_precision_error(case: Case, folder: Path, results: list[dict[str, Any]]) -> float:
-    """How far transformers itself is from the f32 values when it computes in the stored type."""
-    runner = Runner(load(folder, getattr(torch, case.dtype)), case.token_by_token)
+def low_precision_error_of(
+    model: transformers.PreTrainedModel, results: list[dict[str, Any]]
+) -> float:
+    """How far `model`, which computes in the stored type, is from the f32 values."""
+    runner = Runner(model, token_by_token=False)
     worst = 0.0
     for result in results:
         logits, _ = runner.prefill(result["prompt"])
@@ -137,17 +141,19 @@ def make(case: Case) -> None:
     model_folder.write(case, seed, folder)
     runner = Runner(load(folder, torch.float32), case.token_by_token)
     results = [reference_of_prompt(runner, prompt) for prompt in prompts_of(case)]
+    min_margin = min(result["min_margin"] for result in results)
     expected = {
         "model": case.name,
         "why": case.why,
         "made_with": {"torch": torch.__version__, "transformers": transformers.__version__},
         "seed": seed,
         "stored_dtype": case.dtype,
-        "tolerance": F32_TOLERANCE,
-        "min_margin": min(result["min_margin"] for result in results),
+        "tolerance": min(F32_TOLERANCE, min_margin / MARGIN_SHARE),
+        "min_margin": min_margin,
     }
     if case.dtype != "float32":
-        expected["low_precision_error"] = low_precision_error(case, folder, results)
+        stored = load(folder, getattr(torch, case.dtype))
+        expected["low_precision_error"] = low_precision_error_of(stored, results)
     expected["results"] = results
     write_expected(case.name, expected)
     size_kb = sum(path.stat().st_size for path in folder.iterdir()) // 1000

@@ -29,8 +29,8 @@ unsafe impl RegionMemory for Memory {
     }
 }
 
-/// Of one request: token, logprob, logprobs of the alternatives.
-pub type Records = Vec<(u32, f32, Vec<f32>)>;
+/// Of one request: token, logprob, and the alternatives with theirs, best first.
+pub type Records = Vec<(u32, f32, Vec<(u32, f32)>)>;
 
 /// Collects (token, logprob, alternatives) of each ticket.
 #[derive(Default)]
@@ -44,7 +44,7 @@ impl Sink for Collected {
         7 // little, so that the output ring's backpressure is at work
     }
     fn record(&mut self, ticket: Ticket, record: Record<'_>) {
-        let top = record.top.iter().map(|(_, logprob)| *logprob).collect();
+        let top = record.top.to_vec();
         self.records.entry(ticket).or_default().push((record.token, record.logprob, top));
     }
     fn finished(&mut self, ticket: Ticket, finish: Finish, _: u32) {
@@ -202,9 +202,13 @@ pub fn expected(name: &str) -> Value {
     serde_json::from_str(&text).unwrap()
 }
 
-pub fn bits(records: &[Records]) -> Vec<Vec<(u32, u32, Vec<u32>)>> {
+/// Token, logprob and alternatives of each record, to the bit.
+type Bits = Vec<(u32, u32, Vec<(u32, u32)>)>;
+
+pub fn bits(records: &[Records]) -> Vec<Bits> {
     let of_one = |records: &Records| {
-        let top = |top: &[f32]| top.iter().map(|value| value.to_bits()).collect();
+        let top =
+            |top: &[(u32, f32)]| top.iter().map(|(id, value)| (*id, value.to_bits())).collect();
         records.iter().map(|(token, value, more)| (*token, value.to_bits(), top(more))).collect()
     };
     records.iter().map(of_one).collect()
