@@ -39,10 +39,13 @@ void check_all(const ShapeGrid& grid, uint32_t max_rows, uint32_t max_seqs) {
 }  // namespace
 
 TEST_CASE("standard grids serve every batch, tightly") {
-  for (const auto& [rows, seqs] : {std::pair{1u, 1u}, {7u, 5u}, {64u, 64u}, {130u, 17u}}) {
-    CAPTURE(rows);
-    CAPTURE(seqs);
-    check_all(ShapeGrid::standard(rows, seqs), rows, seqs);
+  struct Step {
+    uint32_t rows, seqs;
+  };
+  for (const Step most : {Step{1, 1}, {7, 5}, {64, 64}, {130, 17}}) {
+    CAPTURE(most.rows);
+    CAPTURE(most.seqs);
+    check_all(ShapeGrid::standard(most.rows, most.seqs), most.rows, most.seqs);
   }
 }
 

@@ -9,9 +9,16 @@
 #include <utility>
 #include <vector>
 
+// g++ and clang have a name each for it.
 #if defined(__SANITIZE_ADDRESS__)
-#include <sanitizer/common_interface_defs.h>
 #define SAC_FIBER_ASAN 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define SAC_FIBER_ASAN 1
+#endif
+#endif
+#if defined(SAC_FIBER_ASAN)
+#include <sanitizer/common_interface_defs.h>
 #else
 #include <csetjmp>
 #define SAC_FIBER_ASAN 0
