@@ -3,6 +3,7 @@
 
 use std::net::TcpListener;
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use futures_util::StreamExt;
@@ -152,8 +153,38 @@ fn tokens_of(logprobs: &Value) -> Vec<String> {
     (0..count).map(|i| fields.map(|f| logprobs[f][i].to_string()).join(" ")).collect()
 }
 
+/// What the clients of several streams have seen so far.
+#[derive(Default)]
+pub struct Progress {
+    /// Of text.
+    pub bytes: AtomicUsize,
+    /// Streams that ended normally.
+    pub ended: AtomicUsize,
+}
+
+impl Progress {
+    /// Until the clients have seen so much.
+    pub async fn until(&self, bytes: usize, ended: usize, within: Duration) -> Result<()> {
+        let start = Instant::now();
+        while self.bytes.load(Ordering::Relaxed) < bytes
+            || self.ended.load(Ordering::Relaxed) < ended
+        {
+            if start.elapsed() > within {
+                return Err(format!("less than {bytes} bytes and {ended} ends of streams").into());
+            }
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        Ok(())
+    }
+}
+
 /// Streams a completion to its end.
 pub async fn stream(server: &Server, body: &Value) -> Result<Streamed> {
+    watched(server, body, &Progress::default()).await
+}
+
+/// As [`stream`], and counts in `progress` what comes.
+pub async fn watched(server: &Server, body: &Value, progress: &Progress) -> Result<Streamed> {
     let mut body = body.clone();
     body["stream"] = true.into();
     let answer =
@@ -178,6 +209,7 @@ pub async fn stream(server: &Server, body: &Value) -> Result<Streamed> {
             let event = String::from_utf8(event)?;
             let Some(data) = event.trim_end().strip_prefix("data: ") else { continue };
             if data == "[DONE]" {
+                progress.ended.fetch_add(1, Ordering::Relaxed);
                 out.end = End::Done(finish);
                 return Ok(out);
             }
@@ -187,7 +219,9 @@ pub async fn stream(server: &Server, body: &Value) -> Result<Streamed> {
                 return Ok(out);
             }
             let choice = &value["choices"][0];
-            out.text.push_str(choice["text"].as_str().unwrap_or_default());
+            let text = choice["text"].as_str().unwrap_or_default();
+            progress.bytes.fetch_add(text.len(), Ordering::Relaxed);
+            out.text.push_str(text);
             out.logprobs.extend(tokens_of(&choice["logprobs"]));
             if let Some(reason) = choice["finish_reason"].as_str() {
                 finish = reason.to_owned();
