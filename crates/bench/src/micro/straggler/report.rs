@@ -43,6 +43,8 @@ struct Iteration {
     spread: u64,
     /// Sum over ranks.
     waiting: u64,
+    /// From each rank's own release before to this one, sum over ranks.
+    rank_time: u64,
     delayed: bool,
 }
 
@@ -53,12 +55,15 @@ impl Iteration {
         let arrivals = || (0..num_ranks).map(|r| board.arrived_ns(r, i));
         let waiting =
             (0..num_ranks).map(|r| board.released_ns(r, i).saturating_sub(board.arrived_ns(r, i)));
+        let since_release = (0..num_ranks)
+            .map(|r| board.released_ns(r, i).saturating_sub(board.released_ns(r, i - 1)));
         let first = arrivals().min().unwrap_or_default();
         let last = arrivals().max().unwrap_or_default();
         Iteration {
             total: last_release(i).saturating_sub(last_release(i - 1)),
             spread: last - first,
             waiting: waiting.sum(),
+            rank_time: since_release.sum(),
             delayed: delay_us > 0 && delayed_rank(i, setup.delay_every, num_ranks).is_some(),
         }
     }
@@ -80,7 +85,7 @@ impl Row {
         let totals = |of: &[&Iteration]| -> Vec<u64> { of.iter().map(|i| i.total).collect() };
         let spreads: Vec<u64> = all.iter().map(|i| i.spread).collect();
         let waiting: u64 = all.iter().map(|i| i.waiting).sum();
-        let total: u64 = all.iter().map(|i| i.total).sum();
+        let rank_time: u64 = all.iter().map(|i| i.rank_time).sum();
         // With a delay in every iteration there is nothing to compare with.
         let per_delay = mean_waiting(&delayed).zip(mean_waiting(&plain));
         let per_delay = per_delay.map(|(with, without)| (with - without) / 1e3 / delay_us as f64);
@@ -92,7 +97,7 @@ impl Row {
                 .or_else(|| of_ns_in_us(&totals(&delayed)))?,
             delayed_iteration_us: of_ns_in_us(&totals(&delayed)),
             spread_us: of_ns_in_us(&spreads)?,
-            wait_share: waiting as f64 / (total as f64 * num_ranks as f64),
+            wait_share: waiting as f64 / rank_time as f64,
             wait_per_delay: per_delay,
         })
     }
@@ -190,5 +195,31 @@ mod tests {
         assert_eq!((row.spread_us.min, row.spread_us.max), (0.0, 40.0));
         let waited = 10.0 * (2.0 * 41.0 + 1.0) + 10.0 * 3.0;
         assert!((row.wait_share - waited / (3.0 * 10.0 * (51.0 + 11.0))).abs() < 1e-12);
+    }
+
+    /// Two ranks that only wait, and are released one after the other.
+    #[test]
+    fn ranks_wait_for_no_more_than_all_of_their_time() {
+        let args = Args {
+            ranks: "2".into(),
+            num_cores: Some("1".into()),
+            delay_us: "0".into(),
+            delay_every: 10,
+            compute_us: 1,
+            iterations: 10,
+            barrier: Barrier::Spin,
+            limit_s: 1,
+        };
+        let setup = Setup::of(&args).unwrap();
+        let num_iterations = WARM_UP + setup.iterations;
+        let board = Board::create(BoardShape { num_ranks: 2, num_iterations }).unwrap();
+        for i in 0..num_iterations {
+            for rank in 0..2 {
+                let released_ns = (i as u64 + 1) * 50_000 + rank as u64 * 30_000;
+                board.script(rank, i, released_ns - 50_000, released_ns);
+            }
+        }
+        let row = Row::of(&setup, &board, 2, 1, 0).unwrap();
+        assert!((row.wait_share - 1.0).abs() < 1e-12, "{}", row.wait_share);
     }
 }
