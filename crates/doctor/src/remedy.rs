@@ -7,7 +7,7 @@ use crate::case::Case;
 use crate::container::Manager;
 use crate::facts::{Facts, Neighbour, NeighbourKind};
 use crate::finding::Change;
-use crate::thresholds::NEIGHBOURS_WARN;
+use crate::thresholds::{ACTIVE, NEIGHBOURS_WARN};
 use crate::words::{count, plural};
 
 fn change(what: impl Into<String>, how: impl Into<String>) -> Change {
@@ -165,7 +165,7 @@ pub fn fence(case: &Case, cores: f64) -> Vec<Change> {
     let list = machine.first(cores.max(case.wanted_cores()).max(all));
     let rest = machine.online.without(&list);
     if rest.is_empty() {
-        return facts.neighbours.iter().map(away).collect();
+        return facts.neighbours.iter().filter(|n| n.cores >= ACTIVE).map(away).collect();
     }
     let mut changes = Vec::new();
     if list != machine.own {

@@ -78,7 +78,8 @@ fn to_do(server: &ServerReport) -> String {
     }
     match alarms().count() - 1 {
         0 => text + ".",
-        more => format!("{text}. {} more.", plural(more as f64, "finding")),
+        1 => text + ". 1 more finding.",
+        more => format!("{text}. {more} more findings."),
     }
 }
 

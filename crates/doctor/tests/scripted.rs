@@ -321,6 +321,23 @@ fn waiting_neighbours_and_pressure() {
     assert!(others.expected_losses[0].source.contains("2604.07609"));
 }
 
+/// Threads of others wait more than the server's: the verdict is about the server.
+#[test]
+fn pressure_of_the_machine_is_as_bad_as_the_servers_own_waiting() {
+    for (wait_ns, expected) in [(0, Severity::Note), (100_000_000, Severity::Warning)] {
+        let report = Scene::vllm(8, 2).look(|scene| {
+            for family in &mut scene.families {
+                family.threads[0].wait_ns += wait_ns;
+            }
+            scene.tree.pressure(4_000_000, 0);
+        });
+        assert_eq!(severity(&report, "pressure"), Some(expected), "{wait_ns}");
+        if wait_ns > 0 {
+            assert_eq!(ids(&report)[0], "run_queue_wait");
+        }
+    }
+}
+
 /// Others at work where there is room for all.
 #[test]
 fn neighbours_on_free_cores_are_a_note() {

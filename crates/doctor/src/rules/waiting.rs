@@ -14,11 +14,20 @@ pub fn findings(case: &Case) -> Vec<Finding> {
     run_queue(case).into_iter().chain(pressure(case)).chain(preempted(case)).collect()
 }
 
+/// How bad it is to wait for this share of the time.
+fn waiting_severity(share: f64) -> Option<Severity> {
+    match share {
+        s if s >= WAIT_SHARE_TROUBLE => Some(Severity::Trouble),
+        s if s >= WAIT_SHARE_WARN => Some(Severity::Warning),
+        _ => None,
+    }
+}
+
 /// Runnable, and not running.
 fn run_queue(case: &Case) -> Option<Finding> {
-    let share = case.wait_share().filter(|&share| share >= WAIT_SHARE_WARN)?;
+    let share = case.wait_share()?;
+    let severity = waiting_severity(share)?;
     let facts = case.facts;
-    let severity = if share >= WAIT_SHARE_TROUBLE { Severity::Trouble } else { Severity::Warning };
     let title =
         format!("It waited for a core in {} of the time that it wanted one.", percent(share));
     let from = format!("/proc/{}/task/*/schedstat", facts.pid);
@@ -52,12 +61,18 @@ fn pressure(case: &Case) -> Option<Finding> {
         Some(share) => (share, "in its cgroup", "cpu.pressure"),
         None => (facts.delta.cpu_pressure?, "on the machine", "/proc/pressure/cpu"),
     };
-    let suffers = case.wait_share().is_some_and(|share| share >= WAIT_SHARE_WARN);
-    let severity = match (own.is_some() || suffers, share) {
-        (true, s) if s >= PRESSURE_TROUBLE => Severity::Trouble,
-        (true, s) if s >= PRESSURE_WARN => Severity::Warning,
-        (false, s) if s >= PRESSURE_TROUBLE => Severity::Note,
+    let severity = match share {
+        s if s >= PRESSURE_TROUBLE => Severity::Trouble,
+        s if s >= PRESSURE_WARN => Severity::Warning,
         _ => return None,
+    };
+    // Others may be those who wait on the machine: it is as bad as the server's own waiting.
+    let suffers = case.wait_share().and_then(waiting_severity);
+    let severity = match (own, suffers) {
+        (Some(_), _) => severity,
+        (None, Some(suffers)) => severity.min(suffers),
+        (None, None) if severity == Severity::Trouble => Severity::Note,
+        (None, None) => return None,
     };
     let title = format!("Some thread {of} waited for a core in {} of the time.", percent(share));
     let finding = Finding::new("pressure", severity, title).with(
