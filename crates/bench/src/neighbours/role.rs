@@ -1,7 +1,7 @@
 //! The process side: what the tool's own binary does when the tool starts it again as a hidden
-//! `bench neighbour`. Nothing that it starts outlives it: when its parent ends, in whatever way, its
-//! standard input ends, and it kills all its descendants and itself. A server is asked first, and
-//! has some seconds.
+//! `bench neighbour`. Nothing that it starts outlives it: when its parent ends, in whatever way,
+//! its standard input ends, and it kills all its descendants and itself. A server is asked first,
+//! and has some seconds.
 //!
 //! Lines on standard input: `go` (once placed), later `stop`. Lines on standard output: `ready`,
 //! or `error: …` and the end.
