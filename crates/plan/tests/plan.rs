@@ -163,6 +163,10 @@ fn the_page_from_the_json_is_the_page_that_the_run_wrote() {
     for flags in [&["--scheduling-policy", "fcfs,goodput"][..], &["--find-devices"]] {
         let (json, page) = written(&[&SMALL[..], flags].concat()).expect("a plan");
         assert!(saccade_plan::page_of_json(&json).expect("a result") == page);
+        let results: Value = serde_json::from_str(&json).expect("JSON");
+        let drawn_over_time = |row: &Value| row["over_time"]["at_s"].is_array();
+        let rows = results["rows"].as_array().map_or(&[][..], Vec::as_slice);
+        assert!(rows.iter().all(|r| drawn_over_time(r) == (r["rate_rps"] == 12.0)), "{flags:?}");
         let folder = tempfile::tempdir().expect("a folder");
         let (result, drawn) = (folder.path().join("r.json"), folder.path().join("r.html"));
         std::fs::write(&result, &json).expect("a file");
