@@ -167,7 +167,7 @@ def ratio(comparison, key):
 
 
 def work_per_s(record, server, condition):
-    """What the neighbour got done beside that server: the median over repeats; None where it does not count its work."""
+    """What the neighbour got done beside that server, median over repeats; None where it does not count its work."""
     found = [c["work"]["per_s"] for c in record["cells"]
              if (c["server"], c["condition"]) == (server, condition) and c["work"]]
     return statistics.median(found) if found else None

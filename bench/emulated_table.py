@@ -38,8 +38,8 @@ def mean(values):
 
 def ladder(server, rates):
     print(f"### --scheduler {server}, EMULATED H100\n")
-    print("| requests/s | completed/s alone | beside | kept | TTFT P99 alone, ms | beside | × | TPOT P99 alone, ms | beside "
-          "| × | failed |\n" + "|---" * 11 + "|")
+    print("| requests/s | completed/s alone | beside | kept | TTFT P99 alone, ms | beside | × | TPOT P99 alone, ms | "
+          "beside | × | failed |\n" + "|---" * 11 + "|")
     for rate, cells in sorted(rates.items()):
         a, b = cells.get((server, "alone")), cells.get((server, "beside"))
         if not a or not b:

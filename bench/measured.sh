@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# All that the README's section "Measured" says of a machine without a GPU, measured again on this one, each campaign into
-# its folder of bench/results: three to four hours of two cores with nobody else at work.
+# All that the README's section "Measured" says of a machine without a GPU, measured again on this one, each campaign
+# into its folder of bench/results: three to four hours of two cores with nothing else running.
 #   bench/measured.sh                  all of it: parts cpu rotation emulated tokenizer plan
 #   bench/measured.sh parts rotation   only those
-# cpu needs the engines of bench/peers. A campaign is what its script says; SACCADE_BENCH_MACHINE names the machine in all.
+# cpu needs the engines of bench/peers. A campaign is what its script says; SACCADE_BENCH_MACHINE names the machine.
 # Then name the new folders in bench/figures/runs.py and in the documents' links, and `python3 bench/figures write`.
 set -euo pipefail
 cd "$(dirname "$0")/.."

@@ -2,11 +2,11 @@
 # The parts of Saccade by themselves, measured on this machine.
 #   bench/parts.sh                 all of them, into bench/results/<date>-<machine>-<commit>-parts
 #   bench/parts.sh ring copies     only those: ring frontend step model copies products perplexity plan faults
-# ring: scan, tick by live requests, submit to first token; frontend: HTTP against a device whose steps only write tokens;
-# step: the CPU step on the Qwen3-0.6B shape, dummy bf16 weights, beside the memory bandwidth; model: the same over HTTP;
-# copies: KV blocks between two pools beside memcpy; products: matrix products beside oneDNN (Debian: libdnnl-dev);
-# perplexity: 16-bit and 8-bit weights of the bundled model beside 32-bit ones; plan: SIMULATED, the loads of docs/plan.md
-# that others have measured; faults: the fault simulation, 1,000 seeds.
+# ring: scan, tick by live requests, submit to first token; frontend: HTTP against a device whose steps only write
+# tokens; step: the CPU step on the Qwen3-0.6B shape, dummy bf16 weights, beside the memory bandwidth; model: the same
+# over HTTP; copies: KV blocks between two pools beside memcpy; products: matrix products beside oneDNN (Debian:
+# libdnnl-dev); perplexity: 16-bit and 8-bit weights of the bundled model beside 32-bit ones; plan: SIMULATED, the loads
+# of docs/plan.md that others have measured; faults: the fault simulation, 1,000 seeds.
 # Machines differ and are shared: compare figures of one run with each other. bench/parts_table.py makes the tables.
 #   SACCADE_BENCH_MACHINE, SACCADE_BENCH_OUT: name of the machine in the folder's name; the folder
 set -euo pipefail
@@ -77,10 +77,10 @@ part_perplexity() {
 part_plan() {
   local scheduler
   for scheduler in host device; do
-    "$saccade" plan --model Llama-3-8B --device H100 --rate 7 --input-len 1024 --output-len 512 --scheduler $scheduler \
+    "$saccade" plan --model Llama-3-8B --device H100 --request-rate 7 --input-len 1024 --output-len 512 --scheduler $scheduler \
       --json "$out/plan-llama-$scheduler.json" >/dev/null
   done
-  "$saccade" plan --model Qwen2.5-32B --device GH200 --rate 15 --kv-offloading-size 400 \
+  "$saccade" plan --model Qwen2.5-32B --device GH200 --request-rate 15 --kv-offloading-size 400 \
     --json "$out/plan-qwen.json" >/dev/null
 }
 part_faults() { { time run fault_sim --seeds 1-1000 --ticks 10000; } >"$out/faults.txt" 2>&1; }

@@ -1,10 +1,14 @@
 #!/usr/bin/env python3
-"""Tables of a folder that bench/plan.sh filled, as Markdown: a summary, and the tables of each file, or of those named:
-bench/plan_table.py FOLDER [NAME...] > FOLDER/README.md"""
+"""Tables of a folder that bench/plan.sh filled, as Markdown: bench/plan_table.py FOLDER
+
+Summaries of all files, and the tables of some (SHOWN).
+"""
 import json
 import pathlib
 import sys
 
+SHOWN = ("Qwen2.5-32B-sharegpt-1200", "Qwen2.5-32B-lmsys-1200", "qwen-sharegpt", "qwen-one-tier", "fleet", "fleet-h100")
+BEYOND = (1.05, 1.15, 1.3)  # times the capacity
 GOODPUT, TTFT = ("goodput", "Goodput, %"), ("ttft", "TTFT in time, %")
 TBT_MEAN, TBT_P99 = ("tbt_mean", "Mean TBT in time, %"), ("tbt_p99", "P99 TBT in time, %")
 TBT_TOKEN = ("tbt_per_token", "Gaps in time, %")
@@ -132,17 +136,45 @@ def xfer(folder):
     print()
 
 
+def shares_of(plan, times):
+    """(goodput, the best of the others), percent, at that multiple of the capacity."""
+    rows = {r["policy"]: r["attainment"]["goodput"] * 100 for r in plan["rows"]
+            if abs(r["rate_rps"] / plan["capacity_rps"] - times) < 0.005}
+    return rows.pop("goodput"), max(rows.values())
+
+
+def sustained(plans):
+    """`goodput` in long overloads, one line per model and kind of lengths."""
+    by_name, overloads = dict(plans), {}
+    for name in by_name:
+        if name.endswith("-600") and name.removesuffix("-600") + "-1200" in by_name:
+            overloads[name.removesuffix("-600")] = [by_name[name], by_name[name.removesuffix("-600") + "-1200"]]
+    if not overloads:
+        return
+    at = ", ".join(map(str, BEYOND))
+    print("### `goodput` in overloads of ten and of twenty minutes\n")
+    print(f"| model, lengths | goodput, % at {at} × capacity: ten minutes | twenty | points ahead of the best other: "
+          "ten minutes | twenty |\n|---|---|---|---|---|")
+    for name, both in overloads.items():
+        pairs = [[shares_of(plan, times) for times in BEYOND] for plan in both]
+        shares = [", ".join(f"{ours:.1f}" for ours, _ in each) for each in pairs]
+        ahead = [", ".join(f"{ours - other:.0f}" for ours, other in each) for each in pairs]
+        print(f"| {name} | " + " | ".join(shares + ahead) + " |")
+    print()
+
+
 def main():
     folder = pathlib.Path(sys.argv[1])
     paths = [path for path in sorted(folder.glob("*.json")) if "-xfer-" not in path.stem]
     plans = [(path.stem, json.loads(path.read_text())) for path in paths]
     compared = [(name, plan) for name, plan in plans if "rows" in plan]
+    sustained(compared)
     summary(compared)
-    speeds(compared)
-    for path in paths:
-        if path.stem in sys.argv[2:] or len(sys.argv) == 2:
-            show(path)
     xfer(folder)
+    for path in paths:
+        if path.stem in SHOWN:
+            show(path)
+    speeds(compared)
 
 
 main()

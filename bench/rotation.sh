@@ -73,7 +73,8 @@ level() { # NAME TIMES SEED POLICY FLAGS: one server under one load, into NAME.j
   echo "== ${*:4} at $rate/s ($2 x), seed $3"
   "$saccade" bench serve "${load[@]}" --name "$4" --request-rate "$rate" --duration "$level_s" --seed "$3" \
     --json "$out/$name.json" | tail -12
-  curl -sf http://127.0.0.1:18100/metrics | grep -E '^saccade:device_(rotations|blocks_copied)' >"$out/metrics-$name.txt"
+  curl -sf http://127.0.0.1:18100/metrics | grep -E '^saccade:device_(rotations|blocks_copied)' \
+    >"$out/metrics-$name.txt"
   stop
 }
 

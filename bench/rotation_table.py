@@ -72,7 +72,7 @@ def cells(folder, runs):
 
     return (chosen.read_text().strip() if chosen.exists() else "-", f"{middle(of('all'))}: {each(of('all'))}",
             middle(of("ttft")), middle(of("tpot")), pair(lambda s: s["from_intended"]["ttft_ms"]),
-            pair(lambda s: s["tpot_ms"]), middle([s["output_tokens_per_s"] for s in summaries]),
+            pair(lambda s: s["tpot_ms"]), middle([s["achieved_tokens_per_s"] for s in summaries]),
             each(rotations(path) for path, _ in runs))
 
 

@@ -1,8 +1,8 @@
 """Holds what documents say against raw data.
 
-A claim is a piece of a document's text with its figures as {names}, and what each of them is by the raw data. The text is
-found in the document whatever its line breaks. In every paragraph that links to bench/results, and in the sections that a
-document names, each number must belong to a claim: a figure that nothing recomputes is an error.
+A claim is a piece of a document's text with its figures as {names}, and what each of them is by the raw data. The text
+is found in the document whatever its line breaks. In every paragraph that links to bench/results, and in the sections
+that a document names, each number must belong to a claim: a figure that nothing recomputes is an error.
 """
 import pathlib
 import re

@@ -4,7 +4,8 @@ import gpu_claims
 import tokenizer_claims
 from claims import Document
 
-README = Document("README.md", [*emulated_claims.README, *gpu_claims.README, *tokenizer_claims.README], ("## Measured",))
+README = Document("README.md", [*emulated_claims.README, *gpu_claims.README, *tokenizer_claims.README], ("## "
+                                                                                                         "Measured",))
 CHANGELOG = Document("CHANGELOG.md", tokenizer_claims.CHANGELOG)
 
 DOCUMENTS = [README, gpu_claims.GPU, gpu_claims.ACCOUNT, CHANGELOG]

@@ -32,7 +32,8 @@ def spread(of, server, rates, digits, names=("least", "most")):
 ALL = (*WITHIN, 16, *BEYOND)
 
 README = [
-    Claim("With the scheduler on the host, requests completed per second of the steady window are {least} to {most} times those "
+    Claim("With the scheduler on the host, requests completed per second of the steady window are {least} to {most} "
+          "times those "
           "alone at 1 to 12 requests/s", spread(kept, "host", WITHIN, 2)),
     Claim("at 16 its line grows beside the hogs (P99 TTFT {beside} s, {alone} s alone)", {
         "beside": fixed(ttft_p99_s(16, "host", True), 1), "alone": fixed(ttft_p99_s(16, "host", False), 1)}),

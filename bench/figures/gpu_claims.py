@@ -23,7 +23,8 @@ def several(text, digits, **figures):
 def over_torch():
     figures = {f"{when}{batch}": gpu.torch_over_ours(commit, batch)
                for when, commit in (("f", FIRST), ("n", NOW)) for batch in (1, 16, 64, 256)}
-    return several("÷ ours, batch 1, 16, 64, 256 | – | {f1}, {f16}, {f64}, {f256} | {n1}, {n16}, {n64}, {n256} |", 2, **figures)
+    return several("÷ ours, batch 1, 16, 64, 256 | – | {f1}, {f16}, {f64}, {f256} | {n1}, {n16}, {n64}, {n256} |",
+                   2, **figures)
 
 
 def prefill_row():
@@ -47,7 +48,8 @@ def rotation_row():
 
 
 def beside_rotation_row():
-    return several("| decode at batch 64 while blocks move both ways, × alone: 2 blocks a direction, 8 | – | {f2}, {f8} | {n2}, {n8} |", 2,
+    return several("| decode at batch 64 while blocks move both ways, × alone: 2 blocks a direction, 8 | – | {f2}, "
+                   "{f8} | {n2}, {n8} |", 2,
                    **{f"{when}{blocks}": gpu.beside_rotation(commit, blocks)
                       for when, commit in (("f", FIRST), ("n", NOW)) for blocks in (2, 8)})
 
@@ -61,7 +63,8 @@ def latencies():
                   now=gpu.of(NOW, "micro")["scan_4096_slots_us"]["p50"])
     yield several("| ≤ 5 µs and the prompt's copy | {fa}, {fc} µs | {la}, {lc} µs * |", 1,
                   **at("f", FIRST, claim, "ac"), **at("l", LATER, claim, "ac"))
-    yield several("| token to token with null steps, (a), (b), (c) | – | {fa}, {fb}, {fc} µs | {la}, {lb}, {lc} µs * |", 1,
+    yield several("| token to token with null steps, (a), (b), (c) | – | {fa}, {fb}, {fc} µs | {la}, {lb}, {lc} µs "
+                  "* |", 1,
                   **at("f", FIRST, token, "abc"), **at("l", LATER, token, "abc"))
     ticks = lambda way: {f"t{seats}": gpu.tick(LATER, way, seats) for seats in (1, 64, 256)}
     yield several("| tick with a null step, (a), at 1, 64, 256 seats | – | – | {t1}, {t64}, {t256} µs * |", 1,
@@ -71,11 +74,13 @@ def latencies():
 
 def hogs_rows():
     for text, placement, key, digits in (
-            ("| tokens/s beside 16 and 64 hogs on 16 cores over those alone, of 8 requests/s, arrivals and drain: device | "
+            ("| tokens/s beside 16 and 64 hogs on 16 cores over those alone, of 8 requests/s, arrivals and drain: "
+             "device | "
              "≥ 0.97 | {first}, – | {n16}, {n64} * |", "device", "kept", 3),
             ("| the same: host | – | {first}, – | {n16}, {n64} * | | the same |\n| P99 TPOT", "host", "kept", 3),
             ("beside them, × isolation: device | – | {first}, – | {n16}, {n64} * |", "device", "tpot_p99_ms_ratio", 2),
-            ("| the same: host | – | {first}, – | {n16}, {n64} * | | the same |\n\nWhat these figures say", "host", "tpot_p99_ms_ratio", 2)):
+            ("| the same: host | – | {first}, – | {n16}, {n64} * | | the same |\n\nWhat these figures say", "host",
+             "tpot_p99_ms_ratio", 2)):
         yield Claim(text, {"first": fixed(gpu.beside_hogs(FIRST, placement, 16, key)),
                            "n16": fixed(gpu.beside_hogs(LATER, placement, 16, key), digits),
                            "n64": fixed(gpu.beside_hogs(LATER, placement, 64, key), digits)})
@@ -91,7 +96,8 @@ def prose():
                   h=gpu.beside_hogs(LATER, "host", 64, "ttft_p99_ms_ratio"))
     access = gpu.of(NOW, "micro")["access_ns"]
     yield Claim("A tick first cost {t64} ms at 64 seats and {t256} ms at 256", {
-        "t64": fixed(gpu.tick(TICK, "device_graphs", 64) / 1e3), "t256": fixed(gpu.tick(TICK, "device_graphs", 256) / 1e3, 1)})
+        "t64": fixed(gpu.tick(TICK, "device_graphs", 64) / 1e3), "t256": fixed(gpu.tick(TICK, "device_graphs",
+                                                                                        256) / 1e3, 1)})
     yield Claim("host memory is a trip of {load} µs, each fence {fence} µs, each word of device memory {device} µs",
                 {"load": fixed(access["host_load"] / 1e3, 1), "fence": fixed(access["system_fence"] / 1e3, 1),
                  "device": fixed(access["device_load"] / 1e3)})
@@ -108,7 +114,8 @@ def prose():
                          / gpu.steps(NOW, LLAMA, "decode", "batch", 1)["mma"]["ms"] - 1) * 100, 0),
         "share": fixed(gpu.bandwidth(NOW, LLAMA, "wgmma"))})
     workers, engines = gpu.rotation(NOW)
-    yield several("Copies by the GPU's threads reach {share} of the copy engines' duplex rate", 2, share=workers / engines)
+    yield several("Copies by the GPU's threads reach {share} of the copy engines' duplex rate", 2,
+                  share=workers / engines)
 
 
 def targets():
@@ -154,7 +161,8 @@ def account_rows():
     for rows in (128, 512, 1024, 4096):
         before, after = (found["wgmma"] for found in step("prefill", "rows", rows))
         goal = "| 120.4 (475) |" if rows == 4096 else "| |"
-        yield Claim(f"| prefill, {rows} rows | {{b}} ({{bt}}{' TFLOP/s' if rows == 128 else ''}) | {{a}} ({{at}}) {goal}",
+        yield Claim(f"| prefill, {rows} rows | {{b}} ({{bt}}{' TFLOP/s' if rows == 128 else ''}) | {{a}} ({{at}}) "
+                    f"{goal}",
                     named(2, b=before["ms"], a=after["ms"]) | named(0, bt=before["tflops"], at=after["tflops"]))
 
 
@@ -163,14 +171,18 @@ def readme():
     yield several("decodes at {mma} of the memory's bandwidth at batch 1 by `mma`, at {wgmma} by `wgmma`", 2, mma=mma,
                   wgmma=wgmma)
     faster = [gpu.torch_over_ours(NOW, batch) for batch in (1, 4, 16, 64)]
-    yield several("the faster way of each batch is {least} to {most} times as fast as PyTorch with CUDA graphs from 1 to 64, "
-                  "and {large} times at 256", 2, least=min(faster), most=max(faster), large=gpu.torch_over_ours(NOW, 256))
+    yield several("the faster way of each batch is {least} to {most} times as fast as PyTorch with CUDA graphs from "
+                  "1 to 64, "
+                  "and {large} times at 256", 2, least=min(faster), most=max(faster), large=gpu.torch_over_ours(NOW,
+                                                                                                                256))
     yield several("prefill of 4,096 rows reaches {ours} TFLOP/s, PyTorch {theirs}", 0, ours=gpu.prefill(NOW)["tflops"],
                   theirs=gpu.torch_prefill_tflops(4096))
-    yield several("Beside four hogs a core on 16 cores, at 8 requests/s, P99 TPOT is {device} times that alone with the "
+    yield several("Beside four hogs a core on 16 cores, at 8 requests/s, P99 TPOT is {device} times that alone with "
+                  "the "
                   "scheduler on the device, {host} times with it on a host thread", 2,
                   **{side: gpu.beside_hogs(LATER, side, 64, "tpot_p99_ms_ratio") for side in ("device", "host")})
-    yield several("makespan is {qwen} times the host's for a Qwen3-32B shape at batch 16 and {llama} times for Llama-3-8B "
+    yield several("makespan is {qwen} times the host's for a Qwen3-32B shape at batch 16 and {llama} times for "
+                  "Llama-3-8B "
                   "at 64", 3, qwen=gpu.makespan(LATER, "qwen3-32b", 16), llama=gpu.makespan(LATER, "llama3-8b", 64))
     workers, engines = gpu.rotation(NOW)
     yield several("Rotation by the GPU's threads moves {workers} GB/s both ways, the copy engines {engines}", 0,

@@ -1,4 +1,6 @@
 """READMEs of bench/results whose tables a command makes of the raw data beside them."""
+import json
+import statistics
 import subprocess
 import sys
 
@@ -10,12 +12,24 @@ TABLES = {
     "-emulated": ["bench/emulated_table.py"],
     "-rotation": ["bench/rotation_table.py", "tables"],
     "-parts": ["bench/parts_table.py"],
+    "-plan-simulated": ["bench/plan_table.py"],
 }
-# These print more than the README shows, or need libraries: each row of the README is one of theirs.
-ROWS = {
-    "-plan-simulated": lambda folder: printed(["bench/plan_table.py"], folder),
-    "-tokenizer": lambda folder: "\n".join(path.read_text() for path in sorted(folder.glob("*.txt"))),
-}
+
+
+def tokenizer_rows(folder):
+    """What the comparisons printed, and medians over the windows of bench/long_prompts.py."""
+    lines = [line for path in sorted(folder.glob("*.txt")) for line in path.read_text().splitlines()]
+    lines.append("| | P50 | P99 | P99.9 | longest |")
+    for path in sorted(folder.glob("long-prompts-*.json")):
+        for name, windows in json.loads(path.read_text())["windows"].items():
+            label = name if name == "alone" else f"beside 16 x 100,000 ({path.stem.removeprefix('long-prompts-')})"
+            cells = [statistics.median(w[key] for w in windows) for key in ("p50", "p99", "p99.9", "max")]
+            lines.append(f"| {label} | " + " | ".join(f"{cell:.2f} ms" for cell in cells) + " |")
+    return lines
+
+
+# Programs printed these tables in the run: each row of the README is one of theirs.
+ROWS = {"-tokenizer": tokenizer_rows}
 
 
 def printed(command, folder):
@@ -47,7 +61,7 @@ def stale_pages():
     errors = [f"{folder.name}/README.md is not about.md and the tables of its raw data"
               for folder, command in of_kind(TABLES) if (folder / "README.md").read_text() != page(folder, command)]
     for folder, make in of_kind(ROWS):
-        known = set(make(folder).splitlines())
+        known = set(make(folder))
         errors += [f"{folder.name}/README.md: no command prints {line}"
                    for line in (folder / "README.md").read_text().splitlines()
                    if line.startswith("|") and not line.startswith("|---") and line not in known]

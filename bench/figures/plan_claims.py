@@ -44,7 +44,8 @@ SHARES = " | {g0}, {g1}, {g2} % | {o0}, {o1}, {o2} % |"
 ADR = [
     beyond("simulated, Qwen2.5-32B on a GH200, ShareGPT-like, twenty minutes at 1.05, 1.15, 1.3 times the capacity"
            + SHARES, "Qwen2.5-32B-sharegpt-1200"),
-    beyond("simulated, the same LMSYS-like, where steps are the limit and not memory" + SHARES, "Qwen2.5-32B-lmsys-1200"),
+    beyond("simulated, the same LMSYS-like, where steps are the limit and not memory" + SHARES,
+           "Qwen2.5-32B-lmsys-1200"),
     beyond("simulated, ShareGPT-like without host memory, ten minutes" + SHARES, "qwen-one-tier"),
     Claim("simulated, six pairs of model and lengths below the capacity, five minutes | {g} % | {o} % |",
           {"g": least(MODELS, goodput), "o": least(MODELS, best_other)}),

@@ -1,4 +1,4 @@
-"""The rules by which documents are held against raw data, on documents made up for it; then the documents themselves."""
+"""The rules by which documents are held against raw data, on made-up documents; then the documents themselves."""
 import unittest
 
 import claims
@@ -35,7 +35,8 @@ class RulesTest(unittest.TestCase):
         self.assertEqual(len(errors_of(text, Claim("{n} times as fast", {"n": "3"}))), 2)
 
     def test_names_code_and_links_hold_no_figures(self):
-        self.assertEqual(errors_of(f"An H100 {LINK} has `--device-nice -20`, P99, Llama-3-8B and [0754fc8](a/12).\n"), [])
+        self.assertEqual(errors_of(f"An H100 {LINK} has `--device-nice -20`, P99, Llama-3-8B and "
+                                   f"[0754fc8](a/12).\n"), [])
 
     def test_all_figures_of_a_section_need_claims(self):
         text = "# A\n\n4 words.\n\n## B\n\n5 words.\n\n### C\n\n6 words.\n\n## D\n\n7 words.\n"
@@ -61,7 +62,8 @@ class TreeTest(unittest.TestCase):
 
     def test_documents_that_link_to_results_are_held_against_them(self):
         known = {document.path for document in DOCUMENTS}
-        for path in (*claims.ROOT.glob("*.md"), *(claims.ROOT / "docs").rglob("*.md"), *claims.ROOT.glob("crates/*/*.md")):
+        for path in (*claims.ROOT.glob("*.md"), *(claims.ROOT / "docs").rglob("*.md"),
+                     *claims.ROOT.glob("crates/*/*.md")):
             name = str(path.relative_to(claims.ROOT))
             if name not in known:
                 self.assertEqual(errors_of_file(name), [], name)

@@ -27,12 +27,14 @@ def spread(values, digits=0):
 
 
 README = [
-    Claim("{least} to {most} times as fast from 10 to 2,048 tokens once its tables are in the caches", spread(times(0))),
+    Claim("{least} to {most} times as fast from 10 to 2,048 tokens once its tables are in the caches",
+          spread(times(0))),
     Claim("and {least} to {most} times right after other tokenizers had them", spread(times(1))),
     Claim("in {least} to {most} times fewer instructions", spread(instructions())),
 ]
 CHANGELOG = [
-    Claim("with AVX2 letters at random take {least} to {most} times the time of English, {least_before} to {most_before} before",
+    Claim("with AVX2 letters at random take {least} to {most} times the time of English, {least_before} to "
+          "{most_before} before",
           spread(random_letters("worst.txt"), 1)
           | {f"{k}_before": v for k, v in spread(random_letters("worst-before.txt"), 1).items()}),
 ]
