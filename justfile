@@ -53,3 +53,7 @@ bench:
 # What CI runs.
 ci:
     bash .ci/run
+
+# What CI runs briefly, for longer: kills, seeds, texts, fuzzing; about an hour, or the given parts.
+nightly *parts:
+    tests/nightly.sh {{parts}}

@@ -7,6 +7,7 @@
 # A finding is left in fuzz/artifacts/TARGET/; give its path to the same binary to repeat it.
 set -euo pipefail
 cd "$(dirname "$0")"
+. ../tests/skip.sh
 
 seconds=${1:?usage: fuzz/run.sh SECONDS [TARGET...]}
 shift
@@ -30,13 +31,13 @@ runtime=$(rustc --print target-libdir)/librustc-stable_rt.asan.a
 if [ -e "$runtime" ]; then
   flags+=(-Zsanitizer=address)
 else
-  echo "fuzz: no address sanitizer in this toolchain ($host); running without it" >&2
+  skip "ASan in the fuzz targets" "this toolchain has none for $host"
 fi
 
 # --target keeps the flags away from build scripts and procedural macros.
 RUSTC_BOOTSTRAP=1 RUSTFLAGS="${flags[*]}" cargo build --release --target "$host" \
   "${targets[@]/#/--bin=}"
-[ -z "${FUZZ_BUILD_ONLY:-}" ] || exit 0
+[ -z "${FUZZ_BUILD_ONLY:-}" ] || { say_skipped && exit 0; }
 
 # A leak at exit is no finding: the allocation limit below catches growth.
 export ASAN_OPTIONS=${ASAN_OPTIONS:-detect_leaks=0:allocator_may_return_null=1}
@@ -49,3 +50,4 @@ for target in "${targets[@]}"; do
     -len_control=0 -verbosity=0 -print_final_stats=1 \
     -artifact_prefix="artifacts/$target/" "corpus/$target" "${seeds[@]}"
 done
+say_skipped

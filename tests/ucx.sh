@@ -1,25 +1,33 @@
 #!/usr/bin/env bash
 # Rings over UCX, transport by transport: the ring's own tests, processes that are killed, nonsense; then two
 # hosts made of network namespaces, where the frontend plane of one serves from the device plane of the other
-# what a frontend beside the device serves through shared memory. Needs libucx-dev and pkg-config.
+# what a frontend beside the device serves through shared memory. Needs libucx-dev, pkg-config and curl.
 #   tests/ucx.sh            all
 #   tests/ucx.sh ring       only the tests of crates/ring
 #   tests/ucx.sh hosts      only the two hosts (needs the right to make namespaces, and iproute2)
 #   tests/ucx.sh memory     only a ring that is not in the host's file but where a GPU's would be (needs CMake, Ninja)
 set -euo pipefail
 cd "$(dirname "$0")/.."
+. tests/skip.sh
 parts=("$@")
 [ $# -gt 0 ] || parts=(ring hosts memory)
 # Warnings about a peer that was killed are what is tested here.
 export UCX_LOG_LEVEL=${UCX_LOG_LEVEL:-fatal}
 
+# The whole workspace, as other tests take it: what does not depend on the ring is not compiled anew.
+ucx=(--quiet --workspace --features saccade/ucx,saccade-ring/ucx)
+build() {
+  cargo test "${ucx[@]}" --no-run --test ucx --test lives --test properties --test tidy
+  # The next build without the feature replaces it.
+  mkdir -p build/ucx
+  cp -f target/debug/saccade build/ucx/saccade
+}
+
 ring() {
-  cargo clippy -p saccade-ring --features ucx --all-targets -- -D warnings
   for transports in tcp posix,cma sysv; do
     echo "UCX_TLS=$transports"
-    UCX_TLS=$transports cargo test --quiet -p saccade-ring --features ucx --test ucx
-    UCX_TLS=$transports SACCADE_TEST_RING=ucx cargo test --quiet -p saccade-ring --features ucx \
-      --test lives --test properties
+    UCX_TLS=$transports cargo test "${ucx[@]}" --test ucx
+    UCX_TLS=$transports SACCADE_TEST_RING=ucx cargo test "${ucx[@]}" --test lives --test properties
   done
 }
 
@@ -40,7 +48,7 @@ is_gone() { ! kill -0 "$1" 2>/dev/null; }
 hosts() {
   local a=saccade-a-$$ b=saccade-b-$$ work
   if ! ip netns add "$a" 2>/dev/null; then
-    echo "hosts: SKIPPED: this user may not make network namespaces (ip netns add)"
+    skip hosts "this user may not make network namespaces (ip netns add)"
     return
   fi
   work=$(mktemp -d)
@@ -51,8 +59,11 @@ hosts() {
   ip link add va netns "$a" type veth peer name vb netns "$b"
   ip -n "$a" addr add 10.201.7.1/24 dev va && ip -n "$a" link set va up && ip -n "$a" link set lo up
   ip -n "$b" addr add 10.201.7.2/24 dev vb && ip -n "$b" link set vb up && ip -n "$b" link set lo up
-  cargo build --quiet -p saccade --features ucx
-  local saccade=target/debug/saccade ring=$work/ring
+  # The kernel brings them up in its own time, and UCX looks once.
+  is_up() { ip -n "$1" link show "$2" | grep -q 'state UP'; }
+  within 20 "the link of the first host" is_up "$a" va
+  within 20 "the link of the second host" is_up "$b" vb
+  local saccade=build/ucx/saccade ring=$work/ring
   # Only what a network has: both hosts share this machine's memory, which two machines would not.
   export UCX_TLS=tcp SACCADE_LOG=warn
 
@@ -135,10 +146,9 @@ memory() {
   pids=()
   # shellcheck disable=SC2064  # the name is of now
   trap "kill -KILL \${pids[*]} 2>/dev/null; wait 2>/dev/null; rm -rf $work" EXIT
-  cargo build --quiet -p saccade --features ucx
   cmake -S device -B build/device-plain -G Ninja >/dev/null # as tests/device.sh does, which shares the folder
   cmake --build build/device-plain --target gpu_stand_in -j "$(nproc)" >/dev/null
-  local saccade=target/debug/saccade
+  local saccade=build/ucx/saccade
   export UCX_TLS=tcp SACCADE_LOG=info
   local serve=("$saccade" serve --device cuda:null --cuda-library build/device-plain/tests/libgpu_stand_in.so
     --ring "$work/ring" --ring-slots 128 --ring-memory device --remote-frontends 1)
@@ -150,7 +160,7 @@ memory() {
     [ $code -eq 2 ] && grep -qF -- "$sentence" <<<"$said" || { echo "$*: $code: $said" >&2; return 1; }
   }
   refused "--api-server-count 0" --ring-listen 127.0.0.1:7701
-  refused "--remote-frontends: nobody can join without --ring-listen" --api-server-count 0
+  refused "--remote-frontends: no frontend plane can join without --ring-listen" --api-server-count 0
   refused "--scheduler host" --ring-listen 127.0.0.1:7701 --api-server-count 0 --scheduler host
 
   "${serve[@]}" --ring-listen 127.0.0.1:7701 --api-server-count 0 >"$work/a.log" 2>&1 &
@@ -192,4 +202,6 @@ PYTHON
   answers "after the device was killed"
 }
 
+build
 for part in "${parts[@]}"; do ("$part"); done
+say_skipped

@@ -9,6 +9,7 @@
 # Products: build/cuda/: gpu_test, model_gpu_test, model_bench, libsaccade_cuda.so.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
+. tests/skip.sh
 venv=${SACCADE_CUDA_VENV:-${XDG_CACHE_HOME:-$HOME/.cache}/saccade-ci/cuda}
 out=build/cuda
 includes=(-I. -Idevice)
@@ -209,10 +210,10 @@ step_model() {
 
 # What the kernels became: instructions that must and must not be in them.
 step_sass() {
-  [ -e "$out/libsaccade_cuda.so" ] || { echo "no library: machine code is not checked" && return; }
+  [ -e "$out/libsaccade_cuda.so" ] || { skip "the check of machine code" "no library was linked" && return; }
   local tools=$out/sass-tools
   if ! command -v cuobjdump >/dev/null && [ ! -x "$tools/cuobjdump" ]; then
-    [ -x "$venv/bin/pip" ] || { echo "no cuobjdump here: machine code is not checked" && return; }
+    [ -x "$venv/bin/pip" ] || { skip "the check of machine code" "neither cuobjdump nor pip" && return; }
     mkdir -p "$tools"
     # Triton's wheel carries the disassemblers of its CUDA; the toolkit's own wheels have none.
     "$venv/bin/pip" download -q --disable-pip-version-check --no-deps -d "$tools" \
@@ -248,3 +249,4 @@ find_toolkit
 runtime=(-L"$libs" -lcudadevrt -lcudart_static -ldl -lrt -pthread)
 for step in "${steps[@]}"; do "step_$step"; done
 echo "CUDA build is good: ${steps[*]} for sm_{${archs[*]}}, in $out; $ran"
+say_skipped

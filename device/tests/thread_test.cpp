@@ -56,7 +56,8 @@ class DeviceThread {
     while (!stop_.load(std::memory_order_relaxed)) {
       if (tick(device_.s, device_.step, env) != 0) continue;
       const bool idle = device_.idle();
-      const WaitEnd end = IdleWait::wait(device_.s, kLostNs);
+      // Longer than a reader waits for what a lost kick keeps back: that test ends first.
+      const WaitEnd end = IdleWait::wait(device_.s, 2 * kLostNs);
       slept_through_ += idle && end == WaitEnd::kTimeRanOut ? 1 : 0;
     }
     ended_.store(true, std::memory_order_relaxed);

@@ -1,0 +1,34 @@
+#!/usr/bin/env bash
+# What CI runs briefly, for longer: about an hour on two cores. A seed or an input that fails is printed.
+#   tests/nightly.sh [PART...]     parts: faults tokenizer seeds fuzz [all]
+set -euo pipefail
+cd "$(dirname "$0")/.."
+parts=("$@")
+[ $# -gt 0 ] || parts=(faults tokenizer seeds fuzz)
+
+# Each plane killed a hundred times under load.
+faults() { SACCADE_KILLS=${SACCADE_KILLS:-100} cargo test --workspace --test faults -- --nocapture; }
+
+# Twenty times as many texts for each vocabulary in use.
+tokenizer() {
+  local vocabularies=${XDG_CACHE_HOME:-$HOME/.cache}/saccade-ci/vocabularies
+  tests/tokenizer/fetch.py "$vocabularies"
+  SACCADE_TOKENIZER_VOCABULARIES=$vocabularies SACCADE_TOKENIZER_TEXTS=${SACCADE_TOKENIZER_TEXTS:-100000} \
+    cargo test --workspace --test equality
+}
+
+# The device plane's random tests with other seeds than CI's, twenty times as many.
+seeds() {
+  cmake -S device -B build/device-plain -G Ninja -DSACCADE_SANITIZER=plain >/dev/null
+  cmake --build build/device-plain --target all
+  build/device-plain/tests/fault_sim --seeds 101-5000 --ticks 3000
+  SACCADE_SEEDS=${SACCADE_SEEDS:-2000} ctest --test-dir build/device-plain --no-tests=error --output-on-failure \
+    --timeout 3600 -j "$(nproc)"
+}
+
+fuzz() { fuzz/run.sh "${SACCADE_FUZZ_SECONDS:-300}"; }
+
+for part in "${parts[@]}"; do
+  echo "== $part"
+  "$part"
+done
