@@ -178,8 +178,8 @@ pub(crate) fn latencies(rows: &[Row]) -> Table {
     }
     table.note(
         "Queue: mean number of requests that wait or are rotated out, in the middle fifth and in \
-         the last fifth of the arrivals. Preempted: computed again. Speed-up: virtual seconds per second of CPU time \
-         here. Simulated.",
+         the last fifth of the arrivals. Preempted: computed again. Speed-up: virtual seconds per \
+         second of CPU time here. Simulated.",
     )
 }
 

@@ -37,7 +37,8 @@ fn lognormal(mean: f64, std: f64) -> Lengths {
 
 /// Mean and deviation of prompts, then of outputs. Means: SharegptFirst is what vLLM's paper gives
 /// for first turns of ShareGPT, Lmsys what the paper of LMSYS-Chat-1M gives for its conversations,
-/// Sharegpt has later turns with their context. Deviations follow the means as real conversations' do.
+/// Sharegpt has later turns with their context. Deviations follow the means as those of real
+/// conversations do.
 fn moments(workload: Workload) -> [f64; 4] {
     match workload {
         Workload::Sharegpt => [300.0, 330.0, 400.0, 360.0],

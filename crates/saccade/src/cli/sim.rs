@@ -9,8 +9,8 @@ pub(crate) struct SimArgs {
     /// Model whose cost is emulated: a name from `saccade plan --list` [default: MODEL's shape]
     #[arg(long, value_name = "NAME", env = "SACCADE_SIM_MODEL")]
     pub sim_model: Option<String>,
-    /// Where the scheduler lives: on the device (emulated: on the cores of --device-cores) or on the
-    /// host; also for --device cuda
+    /// Where the scheduler lives: on the device (emulated: on the cores of --device-cores) or on
+    /// the host; also for --device cuda
     #[arg(long, value_enum, default_value_t = SchedulerPlace::Device, env = "SACCADE_SCHEDULER")]
     pub scheduler: SchedulerPlace,
     /// With --scheduler host: CPU time of the host on the path of each step, microseconds
