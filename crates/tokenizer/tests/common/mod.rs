@@ -17,7 +17,8 @@ pub fn fetched(name: &str) -> Option<PathBuf> {
             format!("SKIPPED {name}: set {FOLDER} to the folder of tests/tokenizer/fetch.py");
         assert!(std::env::var_os("SACCADE_CI").is_none(), "{what}");
         // Past the harness, which shows no output of tests that pass.
-        writeln!(std::io::stderr(), "{what}").unwrap();
+        let mut stderr = std::io::stderr();
+        writeln!(stderr, "{what}").unwrap();
         return None;
     };
     let path = Path::new(&folder).join(format!("{name}.json"));
