@@ -141,7 +141,7 @@ async fn clients_that_leave_hold_nothing() -> Result<()> {
     let fds_before = fds(frontend)?;
     let mut jitter = Jitter(seed());
     for _wave in 0..10 {
-        let cuts: Vec<(u64, u64)> = (0..100).map(|i| (i, jitter.below(30))).collect();
+        let cuts: Vec<(u64, u64)> = (0..100).map(|i| (i, jitter.below(8))).collect();
         futures_util::future::join_all(cuts.into_iter().map(|(i, chunks)| {
             let server = &server;
             async move {
