@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# What the policies come to on named devices, SIMULATED (docs/plan.md): tables, JSON and pages of `saccade plan`.
+# What the policies come to on named devices, SIMULATED (docs/plan.md): tables and JSON of `saccade plan`.
 #   bench/plan.sh             all of it, into bench/results/<date>-<commit>-plan-simulated
 #   bench/plan.sh qwen xfer   only those: qwen bursts naive xfer capacity one_tier models sustained seeds fleet
 # qwen: Qwen2.5-32B on GH200 at 5 to 20 requests/s; bursts: the same with bursty arrivals; naive: the same with copies
@@ -20,12 +20,13 @@ mkdir -p "$out"
 host=(--kv-offloading-size 400)
 ladder=0.8x,0.95x,1.05x,1.15x,1.3x
 
-# plan NAME FLAGS...: one table, with its JSON and page.
+# plan NAME FLAGS...: one table, and its JSON without what only plots over time need.
 plan() {
   local name=$1
   shift
   echo "== $name: saccade plan $*"
-  "$saccade" plan "${host[@]}" "$@" --json "$out/$name.json" --html "$out/$name.html" | tee "$out/$name.txt"
+  "$saccade" plan "${host[@]}" "$@" --json "$out/$name.json"
+  python3 bench/plan_table.py --thin "$out/$name.json"
 }
 
 step_qwen() { plan qwen-sharegpt --scheduling-policy "$policies"; }

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""Tables of a folder that bench/plan.sh filled, as Markdown: bench/plan_table.py FOLDER
+"""What bench/plan.sh left in a folder.
 
-Summaries of all files, and the tables of some (SHOWN).
+    plan_table.py FOLDER         Markdown: summaries of all files, and the tables of some (SHOWN)
+    plan_table.py --thin FILE    leaves out what only a page's plots over time need; one row a line
 """
 import json
 import pathlib
@@ -58,13 +59,13 @@ def show(path):
     print(f"{plan['model']} on {plan['device']}, {plan['kv_tokens']:,} tokens of KV, {plan['copies']} copies, "
           f"burstiness {plan['burstiness']}, seed {plan['seed']}; {capacity(plan)}.\n")
     if "fleets" in plan:
-        print("| requests/s | policy | devices | goodput, % | with one less, % |\n|---|---|---|---|---|")
+        print("| requests/s | policy | devices | goodput, % | with one less, % | which fails by |\n|---|---|---|---|---|---|")
         for f in plan["fleets"]:
             less = f["one_less"]
-            less = less["goodput"] if isinstance(less, dict) else less  # a number up to saccade-plan/2
-            less = "–" if less is None else f"{less * 100:.1f}"
+            goodput_less, fails_by = ("–", "–") if less is None else (f"{less['goodput'] * 100:.1f}", less["fails_by"])
             goodput = f["outcome"]["attainment"]["goodput"] * 100
-            print(f"| {f['rate_rps']:.0f} | {f['policy']} | {f['devices']} | {goodput:.1f} | {less} |")
+            print(f"| {f['rate_rps']:.0f} | {f['policy']} | {f['devices']} | {goodput:.1f} | {goodput_less} "
+                  f"| {fails_by} |")
         print()
         return
     for name, title in (GOODPUT, TTFT, TBT_MEAN, TBT_TOKEN, TBT_P99):
@@ -163,7 +164,19 @@ def sustained(plans):
     print()
 
 
+def thin(path):
+    plan = json.loads(path.read_text())
+    for row in plan.get("rows", []):
+        row.pop("over_time", None)
+    lines = [f"{json.dumps(key)}: {json.dumps(value)}" for key, value in plan.items() if key != "rows"]
+    if "rows" in plan:
+        lines.append('"rows": [\n' + ",\n".join(map(json.dumps, plan["rows"])) + "\n]")
+    path.write_text("{\n" + ",\n".join(lines) + "\n}\n")
+
+
 def main():
+    if sys.argv[1] == "--thin":
+        return thin(pathlib.Path(sys.argv[2]))
     folder = pathlib.Path(sys.argv[1])
     paths = [path for path in sorted(folder.glob("*.json")) if "-xfer-" not in path.stem]
     plans = [(path.stem, json.loads(path.read_text())) for path in paths]
@@ -177,4 +190,5 @@ def main():
     speeds(compared)
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -13,6 +13,7 @@ RESULTS = ROOT / "bench" / "results"
 
 NUMBER = r"[+-]?\d[\d,]*(?:\.\d+)?"
 FIELD = re.compile(r"\{(\w+)\}")
+LINK = "(link)"  # in a claim: any link in brackets
 # What may hold digits and is no figure: code, targets of links, names of commits and dates in the text of links.
 NO_FIGURE = re.compile(r"`[^`]*`|\]\([^)]*\)|\[[0-9a-f]{7}(?=\])|ADR \d+")
 # H100, P99, Llama-3-8B and bf16 are names.
@@ -34,6 +35,7 @@ def pattern(text):
     """The text as an expression: any white space is like any other, figures are groups."""
     pieces = FIELD.split(text)
     literal = [re.sub(r"(?:\\?\s)+", r"\\s+", re.escape(piece)) for piece in pieces[::2]]
+    literal = [piece.replace(re.escape(LINK), r"\(\[[^\]]*\]\([^)]*\)\)") for piece in literal]
     fields = [f"(?P<{name}>{NUMBER})" for name in pieces[1::2]]
     return re.compile("".join(a + b for a, b in zip(literal, [*fields, ""])))
 

@@ -42,6 +42,9 @@ class RulesTest(unittest.TestCase):
         text = "# A\n\n4 words.\n\n## B\n\n5 words.\n\n### C\n\n6 words.\n\n## D\n\n7 words.\n"
         self.assertEqual(len(errors_of(text, sections=("## B",))), 2)
 
+    def test_a_claim_may_reach_over_a_link(self):
+        self.assertEqual(errors_of(f"| so fast {LINK} | 12 % |\n", Claim("fast (link) | {n} % |", {"n": "12"})), [])
+
     def test_writing_puts_the_raw_figures_in_place(self):
         document = Document("made-up.md", [Claim("{a} and {b} µs", {"a": "1,200", "b": "0.50"})])
         self.assertEqual(claims.rewritten(document, "It takes 7 and\n10.25 µs."), "It takes 1,200 and\n0.50 µs.")
