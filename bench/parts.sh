@@ -77,11 +77,13 @@ part_perplexity() {
 part_plan() {
   local scheduler
   for scheduler in host device; do
-    "$saccade" plan --model Llama-3-8B --device H100 --request-rate 7 --input-len 1024 --output-len 512 --scheduler $scheduler \
-      --json "$out/plan-llama-$scheduler.json" >/dev/null
+    "$saccade" plan --model Llama-3-8B --device H100 --request-rate 7 --input-len 1024 --output-len 512 \
+      --scheduler $scheduler --json "$out/plan-llama-$scheduler.json" >/dev/null
+    python3 bench/plan_table.py --thin "$out/plan-llama-$scheduler.json"
   done
   "$saccade" plan --model Qwen2.5-32B --device GH200 --request-rate 15 --kv-offloading-size 400 \
     --json "$out/plan-qwen.json" >/dev/null
+  python3 bench/plan_table.py --thin "$out/plan-qwen.json"
 }
 part_faults() { { time run fault_sim --seeds 1-1000 --ticks 10000; } >"$out/faults.txt" 2>&1; }
 

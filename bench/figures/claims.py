@@ -68,10 +68,11 @@ def section(text, heading):
 
 
 def scopes(document, text):
-    """Parts of the text, (start, end), in which every figure must be a claim's."""
+    """Parts of the text, (start, end), in which every figure must be a claim's: sections, and paragraphs, items of lists
+    and rows of tables that link to results."""
     parts = [section(text, heading) for heading in document.sections]
     for paragraph in re.finditer(r"(?:^(?!\s*$).*\n?)+", text, re.MULTILINE):
-        items = [m.start() for m in re.finditer(r"^\s*- ", paragraph[0], re.MULTILINE)]
+        items = [m.start() for m in re.finditer(r"^\s*- |^\|", paragraph[0], re.MULTILINE)]
         edges = sorted({0, *items, len(paragraph[0])})
         for a, b in zip(edges, edges[1:]):
             if re.search(r"\]\([^)]*(?:bench/results|\.\./20\d\d-)[^)]*\)", paragraph[0][a:b]):

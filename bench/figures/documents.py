@@ -1,14 +1,17 @@
 """The documents whose figures are held against raw data."""
+import cpu_claims
 import emulated_claims
 import gpu_claims
 import plan_claims
 import tokenizer_claims
 from claims import Document
 
-README = Document("README.md", [*emulated_claims.README, *gpu_claims.README, *tokenizer_claims.README],
+README = Document("README.md", [*cpu_claims.README, *emulated_claims.README, *gpu_claims.README,
+                                *tokenizer_claims.README],
                   ("## Measured",))
 CHANGELOG = Document("CHANGELOG.md", tokenizer_claims.CHANGELOG)
 PLAN = Document("docs/plan.md", plan_claims.PLAN)
 DEFAULT_POLICY = Document("docs/adr/0011-goodput-by-default.md", plan_claims.ADR)
 
-DOCUMENTS = [README, gpu_claims.GPU, gpu_claims.ACCOUNT, CHANGELOG, PLAN, DEFAULT_POLICY]
+DOCUMENTS = [README, gpu_claims.GPU, gpu_claims.ACCOUNT, gpu_claims.PRODUCTS, gpu_claims.LAUNCHING, CHANGELOG, PLAN,
+             DEFAULT_POLICY]

@@ -135,6 +135,38 @@ def targets():
     yield from hogs_rows()
 
 
+def elsewhere():
+    """Outside the section of targets."""
+    access = gpu.of(NOW, "micro")["access_ns"]
+    yield Claim("a load from host memory takes {load} µs, a system fence {fence} µs whether anything is pending or "
+                "not, a "
+                "load past the first cache {device} µs, and one from shared memory {shared} µs",
+                {"load": fixed(access["host_load"] / 1e3, 1), "fence": fixed(access["system_fence"] / 1e3, 1),
+                 "device": fixed(access["device_load"] / 1e3), "shared": fixed(access["shared_load"] / 1e3, 3)})
+    yield Claim("beside the step, every 20 µs", {})
+    models = gpu.of(NOW, "logprobs")["models"]
+    yield Claim("served models give the CPU device's logprobs within {bound}",
+                {"bound": fixed(max(m["bound"] for m in models))})
+    yield Claim("shown: at most {cpu} and {others} (`bench/gpu/logprobs.py`", {
+        "cpu": fixed(max(max(m["whole"], m["drawn"]) for m in models)),
+        "others": fixed(max(m["hugging_face"] for m in models if m["hugging_face"] is not None))})
+
+
+def products_adr():
+    mma, wgmma = gpu.prefill(NOW, "mma"), gpu.prefill(NOW, "wgmma")
+    one = gpu.steps(NOW, LLAMA, "decode", "batch", 1)
+    yield several("prefill of 4,096 rows of Llama-3-8B {wgmma} TFLOP/s by wgmma, {mma} by mma", 0,
+                  wgmma=wgmma["tflops"],
+                  mma=mma["tflops"])
+    yield several("(one row: {wgmma} ms, by mma {mma})", 2, wgmma=one["wgmma"]["ms"], mma=one["mma"]["ms"])
+
+
+def launching_adr():
+    token = {way: gpu.micro(LATER, name, "token_to_token_us")
+             for way, name in (("a", "device_graphs"), ("b", "while_switch"), ("c", "host"))}
+    yield several("On an H100 (a) takes {a} µs from token to token with null steps, (b) {b} and (c) {c}", 0, **token)
+
+
 def settings():
     """Numbers of the section that are no measurements."""
     yield Claim("On one H100 (SXM, 80 GB, driver 580.159.04, 16 host cores)", {})
@@ -190,5 +222,7 @@ def readme():
 
 
 README = list(readme())
-GPU = Document("docs/gpu.md", [*targets(), *prose(), *settings()], ("## What was measured",))
+GPU = Document("docs/gpu.md", [*targets(), *prose(), *elsewhere(), *settings()], ("## What was measured",))
 ACCOUNT = Document("docs/gpu-account.md", list(account_rows()), ("## Whole steps",))
+PRODUCTS = Document("docs/adr/0012-products-on-a-gpu.md", list(products_adr()))
+LAUNCHING = Document("docs/adr/0008-launching-steps.md", list(launching_adr()))

@@ -57,9 +57,14 @@ def write_pages():
         (folder / "README.md").write_text(page(folder, command))
 
 
+def is_stale(folder, command):
+    readme = folder / "README.md"
+    return not readme.exists() or readme.read_text() != page(folder, command)
+
+
 def stale_pages():
     errors = [f"{folder.name}/README.md is not about.md and the tables of its raw data"
-              for folder, command in of_kind(TABLES) if (folder / "README.md").read_text() != page(folder, command)]
+              for folder, command in of_kind(TABLES) if is_stale(folder, command)]
     for folder, make in of_kind(ROWS):
         known = set(make(folder))
         errors += [f"{folder.name}/README.md: no command prints {line}"

@@ -66,7 +66,8 @@ PLAN = [
     Claim("beside compilers, the files of `bench/plan.sh` came to {least} to {most}", {
         "least": fixed(min(speeds()), 0), "most": fixed(max(speeds()), 0)}),
     Claim("for two minutes at 1.05 times the capacity every policy meets all targets, because memory was "
-          "empty at the start; for twenty minutes only `goodput` meets nearly all: {ours} %, the best of the others {other} %", {
+          "empty at the start; for twenty minutes only `goodput` meets nearly all: {ours} %, the best of the others "
+          "{other} %", {
         "ours": percent(goodput("Qwen2.5-32B-sharegpt-1200", 1.05)),
         "other": percent(best_other("Qwen2.5-32B-sharegpt-1200", 1.05))}),
 ]
