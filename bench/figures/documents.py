@@ -3,15 +3,17 @@ import cpu_claims
 import emulated_claims
 import gpu_claims
 import plan_claims
+import rotation_claims
 import tokenizer_claims
 from claims import Document
 
-README = Document("README.md", [*cpu_claims.README, *emulated_claims.README, *gpu_claims.README,
-                                *tokenizer_claims.README],
-                  ("## Measured",))
+README = Document("README.md", [
+    *cpu_claims.README, *rotation_claims.README, *emulated_claims.README, *gpu_claims.README, *tokenizer_claims.README,
+], ("## Measured",))
 CHANGELOG = Document("CHANGELOG.md", tokenizer_claims.CHANGELOG)
 PLAN = Document("docs/plan.md", plan_claims.PLAN)
-DEFAULT_POLICY = Document("docs/adr/0011-goodput-by-default.md", plan_claims.ADR)
+DEFAULT_POLICY = Document("docs/adr/0011-goodput-by-default.md", [*plan_claims.ADR, *rotation_claims.ADR])
+POLICIES = Document("docs/policies.md", rotation_claims.POLICIES_PAGE)
 
 DOCUMENTS = [README, gpu_claims.GPU, gpu_claims.ACCOUNT, gpu_claims.PRODUCTS, gpu_claims.LAUNCHING, CHANGELOG, PLAN,
-             DEFAULT_POLICY]
+             DEFAULT_POLICY, POLICIES]
