@@ -8,18 +8,19 @@
 # libdnnl-dev); perplexity: 16-bit and 8-bit weights of the bundled model beside 32-bit ones; plan: SIMULATED, the loads
 # of docs/plan.md that others have measured; faults: the fault simulation, 1,000 seeds.
 # Machines differ and are shared: compare figures of one run with each other. bench/parts_table.py makes the tables.
+#   SACCADE_BENCH_BINARY    a `saccade` that is built already
 #   SACCADE_BENCH_MACHINE, SACCADE_BENCH_OUT: name of the machine in the folder's name; the folder
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . bench/machine.sh
 machine=${SACCADE_BENCH_MACHINE:-$(uname -m)-$(nproc)c}
 out=${SACCADE_BENCH_OUT:-bench/results/$(date +%F)-$machine-$(git rev-parse --short HEAD)-parts}
-saccade=${CARGO_TARGET_DIR:-target}/release/saccade
+saccade=${SACCADE_BENCH_BINARY:-${CARGO_TARGET_DIR:-target}/release/saccade}
 build=build/device-bench
 shape=(bench/models/qwen3-0.6b-shape --tokenizer models/saccade-tiny --served-model-name saccade-tiny
   --load-format dummy --dtype bfloat16 --max-model-len 1024 --max-num-seqs 16 --max-num-batched-tokens 512)
 mkdir -p "$out"
-cargo build --release --quiet -p saccade
+[ -n "${SACCADE_BENCH_BINARY:-}" ] || cargo build --release --quiet -p saccade
 cmake -S device -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release >/dev/null
 
 # run TARGET ARGUMENTS...: a benchmark of the device plane.
