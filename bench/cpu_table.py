@@ -15,6 +15,8 @@ import statistics
 import struct
 import sys
 
+from markdown_table import print_table
+
 PERCENTILES = ("p50", "p99")
 
 
@@ -97,21 +99,13 @@ def group(records, *keys):
     return groups
 
 
-def table(head, rows):
-    print("| " + " | ".join(head) + " |")
-    print("|" + "---|" * len(head))
-    for row in rows:
-        print("| " + " | ".join(row) + " |")
-    print()
-
-
 def serve_table(shape, records):
     """Every cell of a shape."""
     servers = list(dict.fromkeys(r["server"] for r in records))
     loads = sorted(group(records, "input_len", "output_len", "streams"))
     cells = group(records, "input_len", "output_len", "streams", "server")
     print(f"## {shape}: output tok/s; TTFT p50/p99 ms; TPOT p50/p99 ms\n")
-    table(["load", *servers], [
+    print_table(["load", *servers], [
         [f"{load[2]} x {load[0]}/{load[1]}", *(shown(cells[(*load, s)])
               if (*load, s) in cells else "" for s in servers)]
         for load in loads
@@ -192,7 +186,7 @@ def beside_table(out, name):
     keys = ("retention_tokens", "inflation_ttft_p99", "inflation_tpot_p99")
     print(f"## {name}: tok/s kept; TTFT p99 ×; TPOT p99 ×; what is left of the neighbour's own pace (medians over "
           "repeats)\n")
-    table(["server", *conditions], [
+    print_table(["server", *conditions], [
         [server, *("; ".join([*(ratio(found[server, c][0], key) for key in keys), left_of_neighbour(record, server, c)])
                    if (server, c) in found else "" for c in conditions)]
         for server in servers if server != IDLE
@@ -212,7 +206,7 @@ def tables(out):
         print("".join(f"- {line}\n" for line in lines))
     if waves:
         print("## OpenVINO's engine in process, one wave of 128-token prompts: tok/s; median TTFT ms; median TPOT ms\n")
-        table(["shape", "streams", "weights", "figures"], [
+        print_table(["shape", "streams", "weights", "figures"], [
             [shape, str(streams), weights, "; ".join(number(median(records, key)) for key in (
                 "tokens_per_s", "ttft_ms_median", "tpot_ms_median"))]
             for (shape, streams, weights), records in group(waves, "shape", "streams", "weights").items()

@@ -8,12 +8,7 @@ import pathlib
 import re
 import sys
 
-
-def table(head, rows):
-    print("| " + " | ".join(head) + " |\n" + "|---" * len(head) + "|")
-    for row in rows:
-        print("| " + " | ".join(row) + " |")
-    print()
+from markdown_table import print_table
 
 
 def number(value):
@@ -25,7 +20,7 @@ def ring(path):
     named = {"scan": ("changed", "scan of 4,096 doorbells, {} changed"), "tick": ("live", "tick with {} live requests"),
              "latency": ("device", "submit to first token visible, device {}")}
     print("### Ring and tick, null step\n")
-    table(("µs", "P50", "P99"), [
+    print_table(("µs", "P50", "P99"), [
         (named[line["bench"]][1].format(line[named[line["bench"]][0]]), number(line["p50"]), number(line["p99"]))
         for line in lines if line["bench"] in named])
 
@@ -38,7 +33,7 @@ def streams(folder, name):
 
 def frontend(folder):
     print("### Frontend, device whose steps only write tokens, 32 tokens in, 128 out, load client on the same cores\n")
-    table(("streams", "requests/s", "streamed tokens/s", "TTFT P50 / P99, ms"), [
+    print_table(("streams", "requests/s", "streamed tokens/s", "TTFT P50 / P99, ms"), [
         (n, number(s["achieved_rps"]), number(s["achieved_tokens_per_s"]),
          f"{s['from_sent']['ttft_ms']['p50']:.2f} / {s['from_sent']['ttft_ms']['p99']:.2f}")
         for n, s in streams(folder, "frontend")])
@@ -46,7 +41,7 @@ def frontend(folder):
 
 def model(folder):
     print("### Qwen3-0.6B shape over HTTP, random bf16 weights, 128 tokens in, 64 out, prompts counted\n")
-    table(("streams", "tokens/s", "TTFT P50, ms", "TPOT P50, ms"), [
+    print_table(("streams", "tokens/s", "TTFT P50, ms", "TPOT P50, ms"), [
         (n, f"{s['achieved_tokens_per_s']:.1f}", number(s["from_sent"]["ttft_ms"]["p50"]), f"{s['tpot_ms']['p50']:.1f}")
         for n, s in streams(folder, "model")])
 
@@ -66,7 +61,7 @@ def products(path):
     found = products_of(path)
     libraries = list(dict.fromkeys(library for cells in found.values() for library in cells))
     print("### Matrix products, one thread, bf16 weights packed once, best of nine\n")
-    table(("rows", "k × n", *(f"{library}, GFLOP/s (weights, GB/s)" for library in libraries)), [
+    print_table(("rows", "k × n", *(f"{library}, GFLOP/s (weights, GB/s)" for library in libraries)), [
         (str(rows), f"{k} × {n}", *("{:.0f} ({:.1f})".format(*cells[library]) if library in cells else ""
                                     for library in libraries))
         for (rows, k, n), cells in found.items()])
@@ -74,7 +69,7 @@ def products(path):
 
 def perplexity(path):
     print("### Perplexity of the bundled model, and gaps of a token's log probability to f32, nats\n")
-    table(("weights", "tokens", "perplexity", "mean gap", "P99", "greatest"), [
+    print_table(("weights", "tokens", "perplexity", "mean gap", "P99", "greatest"), [
         (row["name"], f"{row['tokens']:,}", f"{row['perplexity']:.3f}", f"{row['mean_gap_nats']:.3f}",
          f"{row['p99_gap_nats']:.3f}", f"{row['max_gap_nats']:.3f}") for row in json.loads(path.read_text())])
 
@@ -87,7 +82,7 @@ def plans(folder):
         row = plan["rows"][0]
         rows.append((plan["model"], plan["device"], plan["scheduler"], f"{row['rate_rps']:.0f}",
                      f"{row['tpot']['mean'] * 1e3:.1f}", f"{row['tbt']['mean'] * 1e3:.1f}"))
-    table(("model", "device", "scheduler", "requests/s", "mean time per token, ms", "mean gap, ms"), rows)
+    print_table(("model", "device", "scheduler", "requests/s", "mean time per token, ms", "mean gap, ms"), rows)
 
 
 def verbatim(title, path):

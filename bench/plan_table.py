@@ -59,7 +59,7 @@ def show(path):
     print(f"{plan['model']} on {plan['device']}, {plan['kv_tokens']:,} tokens of KV, {plan['copies']} copies, "
           f"burstiness {plan['burstiness']}, seed {plan['seed']}; {capacity(plan)}.\n")
     if "fleets" in plan:
-        print("| requests/s | policy | devices | goodput, % | with one less, % | which fails by |\n|---|---|---|---|---|---|")
+        print("| requests/s | policy | devices | goodput, % | with one less, % | which fails by |\n" + "|---" * 6 + "|")
         for f in plan["fleets"]:
             less = f["one_less"]
             goodput_less, fails_by = ("–", "–") if less is None else (f"{less['goodput'] * 100:.1f}", less["fails_by"])

@@ -10,6 +10,8 @@ import pathlib
 import statistics
 import sys
 
+from markdown_table import print_table
+
 COLUMNS = ("B_xfer", "goodput, %: each repeat", "TTFT in time, %", "mean TBT in time, %", "TTFT P50 / P99, ms",
            "TPOT P50 / P99, ms", "tokens/s", "rotations: each repeat")
 
@@ -85,25 +87,18 @@ def levels(folder):
     return found
 
 
-def table(head, rows):
-    print("| " + " | ".join(head) + " |\n" + "|---" * len(head) + "|")
-    for row in rows:
-        print("| " + " | ".join(row) + " |")
-    print()
-
-
 def tables(folder):
     for times, policies in sorted(levels(folder).items(), key=lambda item: float(item[0])):
         runs = next(iter(policies.values()))
         offered = each((run["summary"]["offered_rps"] for _, run in runs), 1)
         print(f"### {times} × the closed loop: {runs[0][1]['rate_rps']:.1f} requests/s asked for, {offered} offered; "
               f"medians of {len(runs)} repeats\n")
-        table(("policy", *COLUMNS), [(policy, *cells(folder, runs)) for policy, runs in policies.items()])
+        print_table(("policy", *COLUMNS), [(policy, *cells(folder, runs)) for policy, runs in policies.items()])
     found = tuning(folder)
     if found:
         blocks = sorted({b for _, b in found})
         print("### Goodput, %, by B_xfer (blocks per tick), other arrivals, one repeat\n")
-        table(("policy", *map(str, blocks)),
+        print_table(("policy", *map(str, blocks)),
               [(policy, *(f"{found[policy, b]:.1f}" for b in blocks)) for policy in sorted({p for p, _ in found})])
 
 

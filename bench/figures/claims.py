@@ -68,8 +68,8 @@ def section(text, heading):
 
 
 def scopes(document, text):
-    """Parts of the text, (start, end), in which every figure must be a claim's: sections, and paragraphs, items of lists
-    and rows of tables that link to results."""
+    """Parts of the text, (start, end), in which every figure must be a claim's: sections, and paragraphs, items of
+    lists and rows of tables that link to results."""
     parts = [section(text, heading) for heading in document.sections]
     for paragraph in re.finditer(r"(?:^(?!\s*$).*\n?)+", text, re.MULTILINE):
         items = [m.start() for m in re.finditer(r"^\s*- |^\|", paragraph[0], re.MULTILINE)]

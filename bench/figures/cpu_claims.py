@@ -34,7 +34,8 @@ def points_led():
 
 def of_bandwidth():
     """One stream's steps over those that reading the weights allows."""
-    limit = statistics.median(line["read_gb_per_s"] for line in lines("limits")) * 1e9 / lines("models")[0]["step_bytes"]
+    read_gb_per_s = statistics.median(line["read_gb_per_s"] for line in lines("limits"))
+    limit = read_gb_per_s * 1e9 / lines("models")[0]["step_bytes"]
     return 1e3 / cell("saccade", 1, 128)["tpot_ms"]["p50"] / limit
 
 
