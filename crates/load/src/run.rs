@@ -49,6 +49,10 @@ pub async fn run(
     let stopped = driver.pace.stopped();
     let (started_unix_s, started_monotonic_s) = driver.started;
     let request_id_prefix = driver.shared.id_prefix.clone();
+    let mut notes = dialect.notes();
+    if !driver.shared.client.keeps_connections() {
+        notes.push(OWN_CONNECTIONS.into());
+    }
     let (requests, client) = driver.finish();
     let spec = spec.clone();
     Ok(Run {
@@ -61,10 +65,13 @@ pub async fn run(
         window_s,
         requests,
         client,
-        notes: dialect.notes(),
+        notes,
         stopped,
     })
 }
+
+const OWN_CONNECTIONS: &str = "the server dropped a request on a kept connection: the requests \
+     after it had a connection each";
 
 struct Prepared {
     body: Bytes,

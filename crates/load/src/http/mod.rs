@@ -7,7 +7,7 @@ mod socket;
 mod tls;
 
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
 use bytes::Bytes;
@@ -51,6 +51,8 @@ pub(crate) struct Client {
     idle: Mutex<Vec<Connection>>,
     max_idle: usize,
     opened: AtomicU64,
+    /// Until the server drops a request on a kept connection: then each has one of its own.
+    keeps: AtomicBool,
 }
 
 /// A response, and the connection to give back once its body has been read.
@@ -78,6 +80,7 @@ impl Client {
             idle: Mutex::new(Vec::new()),
             max_idle,
             opened: AtomicU64::new(0),
+            keeps: AtomicBool::new(true),
         })
     }
 
@@ -89,6 +92,13 @@ impl Client {
     pub(crate) fn opened(&self) -> u64 {
         // SYNC: a statistic; it is read after all tasks have ended.
         self.opened.load(Ordering::Relaxed)
+    }
+
+    /// Whether connections are still kept. Some servers end each one after a streamed answer
+    /// without saying so in its head: what goes out on it meanwhile is lost.
+    pub(crate) fn keeps_connections(&self) -> bool {
+        // SYNC: advice; a request that misses it meets the same drop.
+        self.keeps.load(Ordering::Relaxed)
     }
 
     /// Sends a POST and waits for the head of the answer. `id` goes into `x-request-id`;
@@ -112,6 +122,8 @@ impl Client {
                 Err(mut refused) => match refused.take_message() {
                     Some(unsent) => request = unsent,
                     None if refused.error().is_incomplete_message() => {
+                        // SYNC: advice, as in `keeps_connections`.
+                        self.keeps.store(false, Ordering::Relaxed);
                         return Err(format!("{KEPT_DROPPED} ({})", chain(refused.error())));
                     }
                     None => return Err(chain(refused.error())),
@@ -155,7 +167,7 @@ impl Client {
 
     /// Keeps a connection whose last answer was read to its end.
     pub(crate) fn give_back(&self, connection: Connection) {
-        if connection.sender.is_closed() {
+        if connection.sender.is_closed() || !self.keeps_connections() {
             return;
         }
         if let Ok(mut idle) = self.idle.lock()
@@ -168,6 +180,9 @@ impl Client {
     /// The one used last: the others grow old, and the server closes them.
     fn take_idle(&self) -> Option<Connection> {
         let mut idle = self.idle.lock().ok()?;
+        if !self.keeps_connections() {
+            idle.clear();
+        }
         while let Some(connection) = idle.pop() {
             if connection.is_alive() {
                 return Some(connection);
