@@ -144,7 +144,7 @@ cell() {
   local requests=$(($4 * waves))
   [ "$requests" -ge "$least" ] || requests=$least
   "$saccade" bench serve --base-url "http://127.0.0.1:$(port_of "$2")" --name "$2" "${load[@]}" --max-concurrency "$4" \
-    --random-input-len "$5" --random-output-len "$6" --num-warmups $(($4 * 2)) --num-prompts "$requests" --seed "$3" \
+    --random-input-len "$5" --random-output-len "$6" --num-warmups $(($4 + 1)) --num-prompts "$requests" --seed "$3" \
     --client-priority nice:-10 --json - 2>"$out/cell.log" | python3 bench/cpu_table.py cell "$out" "$1" "$2" "$3" ||
     { cat "$out/cell.log" >&2; return 1; }
 }
@@ -191,7 +191,7 @@ beside() {
     flags+=(--server "$server=http://127.0.0.1:$(port_of "$server")" --start "$server=$command")
   done
   "$saccade" bench interference "${flags[@]}" "${load[@]}" --log-dir "$out" --max-concurrency 8 --random-input-len 128 \
-    --random-output-len "$output_len" --duration "${SACCADE_BENCH_CELL_S:-30}" --num-warmups 16 --neighbour pbzip2 \
+    --random-output-len "$output_len" --duration "${SACCADE_BENCH_CELL_S:-30}" --num-warmups 9 --neighbour pbzip2 \
     --neighbour compile --neighbour-threads 2 --settle 1 --repeats "$repeats" \
     --json "$out/$1.json"
 }
