@@ -11,7 +11,8 @@
 #   SACCADE_BENCH_SERVERS   of saccade saccade-int8 llama.cpp llama.cpp-q8 llama.cpp-q4 vllm openvino openvino-int8 (all
 #                           that are installed); SACCADE_BENCH_BESIDE: those of neighbours and priority (the same)
 #   SACCADE_BENCH_REPEATS (3)
-#   SACCADE_BENCH_WAVES (3) and SACCADE_BENCH_LEAST (8): measured requests of a cell of serve, a stream and in all
+#   SACCADE_BENCH_WAVES (3) and SACCADE_BENCH_LEAST (8): measured requests of a cell of serve, a stream and in all;
+#                           SACCADE_BENCH_PROMPT_WAVES (the same): a stream, in cells of long prompts
 #   SACCADE_BENCH_CELL_S (30): seconds of a cell of neighbours and priority
 #   SACCADE_BENCH_STREAMS (1 4 8 16)   SACCADE_BENCH_PROMPTS (512 2048)   SACCADE_BENCH_PROMPT_STREAMS (1 4)
 #   SACCADE_BENCH_OUTPUT_LEN (128)
@@ -31,6 +32,7 @@ read -ra prompts <<<"${SACCADE_BENCH_PROMPTS:-512 2048}"
 read -ra prompt_streams <<<"${SACCADE_BENCH_PROMPT_STREAMS:-1 4}"
 repeats=${SACCADE_BENCH_REPEATS:-3}
 waves=${SACCADE_BENCH_WAVES:-3}
+prompt_waves=${SACCADE_BENCH_PROMPT_WAVES:-$waves}
 least=${SACCADE_BENCH_LEAST:-8}
 output_len=${SACCADE_BENCH_OUTPUT_LEN:-128}
 raised=${SACCADE_BENCH_RAISED:---device-nice -20}
@@ -139,9 +141,9 @@ limits() {
   $SACCADE_BENCH_ROOFLINE | python3 bench/cpu_table.py limits "$out" "$1"
 }
 
-# cell SHAPE SERVER REPEAT STREAMS INPUT OUTPUT
+# cell SHAPE SERVER REPEAT STREAMS INPUT OUTPUT WAVES
 cell() {
-  local requests=$(($4 * waves))
+  local requests=$(($4 * $7))
   [ "$requests" -ge "$least" ] || requests=$least
   "$saccade" bench serve --base-url "http://127.0.0.1:$(port_of "$2")" --name "$2" "${load[@]}" --max-concurrency "$4" \
     --random-input-len "$5" --random-output-len "$6" --num-warmups $(($4 + 1)) --num-prompts "$requests" --seed "$3" \
@@ -156,9 +158,11 @@ part_serve() {
       for ((turn = 0; turn < ${#servers[@]}; turn++)); do
         server=${servers[$(((turn + repeat) % ${#servers[@]}))]}
         start "$server" "$(model_of "$shape")"
-        for n in "${streams[@]}"; do cell "$shape" "$server" "$repeat" "$n" 128 "$output_len"; done
+        for n in "${streams[@]}"; do cell "$shape" "$server" "$repeat" "$n" 128 "$output_len" "$waves"; done
         for prompt in "${prompts[@]}"; do
-          for n in "${prompt_streams[@]}"; do cell "$shape" "$server" "$repeat" "$n" "$prompt" 16; done
+          for n in "${prompt_streams[@]}"; do
+            cell "$shape" "$server" "$repeat" "$n" "$prompt" 16 "$prompt_waves"
+          done
         done
         stop
       done
