@@ -14,7 +14,7 @@
 #   SACCADE_BENCH_WAVES (3) and SACCADE_BENCH_LEAST (8): measured requests of a cell of serve, a stream and in all;
 #                           SACCADE_BENCH_PROMPT_WAVES (the same): a stream, in cells of long prompts
 #   SACCADE_BENCH_CELL_S (30): seconds of a cell of neighbours and priority
-#   SACCADE_BENCH_STREAMS (1 4 8 16)   SACCADE_BENCH_PROMPTS (512 2048)   SACCADE_BENCH_PROMPT_STREAMS (1 4)
+#   SACCADE_BENCH_STREAMS (1 4 8 16)   SACCADE_BENCH_PROMPTS (1x512 4x512 1x2048 4x2048): streams x tokens
 #   SACCADE_BENCH_OUTPUT_LEN (128)
 #   SACCADE_BENCH_ROOFLINE  a command that prints {"read_gb_per_s": …, "bf16_gflop_per_s": …}; without it the tables
 #                           have no limits
@@ -28,8 +28,7 @@ machine=${SACCADE_BENCH_MACHINE:-$(uname -m)-$(nproc)c}
 out=${SACCADE_BENCH_OUT:-bench/results/$(date +%F)-$machine-$(git rev-parse --short HEAD)-cpu}
 read -ra shapes <<<"${SACCADE_BENCH_SHAPES:-qwen3-0.6b llama-125m}"
 read -ra streams <<<"${SACCADE_BENCH_STREAMS:-1 4 8 16}"
-read -ra prompts <<<"${SACCADE_BENCH_PROMPTS:-512 2048}"
-read -ra prompt_streams <<<"${SACCADE_BENCH_PROMPT_STREAMS:-1 4}"
+read -ra prompts <<<"${SACCADE_BENCH_PROMPTS:-1x512 4x512 1x2048 4x2048}"
 repeats=${SACCADE_BENCH_REPEATS:-3}
 waves=${SACCADE_BENCH_WAVES:-3}
 prompt_waves=${SACCADE_BENCH_PROMPT_WAVES:-$waves}
@@ -160,9 +159,7 @@ part_serve() {
         start "$server" "$(model_of "$shape")"
         for n in "${streams[@]}"; do cell "$shape" "$server" "$repeat" "$n" 128 "$output_len" "$waves"; done
         for prompt in "${prompts[@]}"; do
-          for n in "${prompt_streams[@]}"; do
-            cell "$shape" "$server" "$repeat" "$n" "$prompt" 16 "$prompt_waves"
-          done
+          cell "$shape" "$server" "$repeat" "${prompt%x*}" "${prompt#*x}" 16 "$prompt_waves"
         done
         stop
       done
