@@ -86,6 +86,9 @@ command_of() {
   esac
 }
 
+# What answers 200 once the server takes requests.
+ready_path_of() { case $1 in saccade*) echo /ready ;; *) echo /v1/models ;; esac; }
+
 running=
 start() {
   local command ready
@@ -93,7 +96,7 @@ start() {
   setsid sh -c "exec $command" >"$out/$1.log" 2>&1 </dev/null &
   running=$!
   for ((ready = 0; ready < ready_timeout_s; ready++)); do
-    ! curl -sf -o /dev/null --max-time 2 "http://127.0.0.1:$(port_of "$1")/v1/models" || return 0
+    ! curl -sf -o /dev/null --max-time 2 "http://127.0.0.1:$(port_of "$1")$(ready_path_of "$1")" || return 0
     if ! kill -0 "$running" 2>/dev/null; then
       tail -5 "$out/$1.log" >&2
       die "$1 ended before it was ready"
