@@ -14,11 +14,11 @@ SAC_TARGET("avx2,fma,f16c")
 #include "cpu/simd_avx2.hpp"
 //
 #include "cpu/products_float.hpp"
-#include "cpu/products_int8.hpp"
+#include "cpu/products_int8_avx2.hpp"
 
 namespace saccade {
 inline namespace SAC_ISA {
-using Int8Products = PlainInt8Products;
+using Int8Products = Avx2Int8Products;
 }  // namespace SAC_ISA
 }  // namespace saccade
 //
