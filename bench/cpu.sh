@@ -10,7 +10,7 @@
 #   SACCADE_BENCH_SHAPES    folders of bench/models without "-shape" (qwen3-0.6b llama-125m), random weights
 #   SACCADE_BENCH_SERVERS   of saccade saccade-int8 llama.cpp llama.cpp-q8 llama.cpp-q4 vllm openvino openvino-int8 (all
 #                           that are installed); SACCADE_BENCH_BESIDE: those of neighbours and priority (the same)
-#   SACCADE_BENCH_REPEATS (3)
+#   SACCADE_BENCH_REPEATS (3); SACCADE_BENCH_FIRST_REPEAT (0): of serve, to go on with a run that was cut off
 #   SACCADE_BENCH_WAVES (3) and SACCADE_BENCH_LEAST (8): measured requests of a cell of serve, a stream and in all;
 #                           SACCADE_BENCH_PROMPT_WAVES (the same): a stream, in cells of long prompts
 #   SACCADE_BENCH_CELL_S (30): seconds of a cell of neighbours and priority
@@ -30,6 +30,7 @@ read -ra shapes <<<"${SACCADE_BENCH_SHAPES:-qwen3-0.6b llama-125m}"
 read -ra streams <<<"${SACCADE_BENCH_STREAMS:-1 4 8 16}"
 read -ra prompts <<<"${SACCADE_BENCH_PROMPTS:-1x512 4x512 1x2048 4x2048}"
 repeats=${SACCADE_BENCH_REPEATS:-3}
+first_repeat=${SACCADE_BENCH_FIRST_REPEAT:-0}
 waves=${SACCADE_BENCH_WAVES:-3}
 prompt_waves=${SACCADE_BENCH_PROMPT_WAVES:-$waves}
 least=${SACCADE_BENCH_LEAST:-8}
@@ -154,7 +155,7 @@ cell() {
 }
 part_serve() {
   local repeat shape turn server n prompt
-  for ((repeat = 0; repeat < repeats; repeat++)); do
+  for ((repeat = first_repeat; repeat < repeats; repeat++)); do
     for shape in "${shapes[@]}"; do
       limits "$repeat"
       for ((turn = 0; turn < ${#servers[@]}; turn++)); do
