@@ -14,6 +14,7 @@
 #   SACCADE_BENCH_WAVES (3) and SACCADE_BENCH_LEAST (8): measured requests of a cell of serve, a stream and in all;
 #                           SACCADE_BENCH_PROMPT_WAVES (the same): a stream, in cells of long prompts
 #   SACCADE_BENCH_CELL_S (30): seconds of a cell of neighbours and priority
+#   SACCADE_BENCH_NEIGHBOURS (pbzip2 compile): those of neighbours and priority
 #   SACCADE_BENCH_STREAMS (1 4 8 16)   SACCADE_BENCH_PROMPTS (1x512 4x512 1x2048 4x2048): streams x tokens
 #   SACCADE_BENCH_OUTPUT_LEN (128)
 #   SACCADE_BENCH_ROOFLINE  a command that prints {"read_gb_per_s": …, "bf16_gflop_per_s": …}; without it the tables
@@ -28,6 +29,7 @@ machine=${SACCADE_BENCH_MACHINE:-$(uname -m)-$(nproc)c}
 out=${SACCADE_BENCH_OUT:-bench/results/$(date +%F)-$machine-$(git rev-parse --short HEAD)-cpu}
 read -ra shapes <<<"${SACCADE_BENCH_SHAPES:-qwen3-0.6b llama-125m}"
 read -ra streams <<<"${SACCADE_BENCH_STREAMS:-1 4 8 16}"
+read -ra neighbours <<<"${SACCADE_BENCH_NEIGHBOURS:-pbzip2 compile}"
 read -ra prompts <<<"${SACCADE_BENCH_PROMPTS:-1x512 4x512 1x2048 4x2048}"
 repeats=${SACCADE_BENCH_REPEATS:-3}
 first_repeat=${SACCADE_BENCH_FIRST_REPEAT:-0}
@@ -189,15 +191,15 @@ part_wave() {
 # beside NAME COMMAND-PREFIX-OF-OTHERS FLAGS-OF-OURS: servers are children of the tool, in its session, as the
 # neighbours are, so that no autogroup stands between them.
 beside() {
-  local server command flags=()
+  local server command neighbour flags=()
   for server in idle "${beside_servers[@]}"; do
     command=$(command_of "$server" "$(model_of "${shapes[0]}")")
     case $server in idle) ;; saccade*) command+=" $3" ;; *) command="$2 $command" ;; esac
     flags+=(--server "$server=http://127.0.0.1:$(port_of "$server")" --start "$server=$command")
   done
+  for neighbour in "${neighbours[@]}"; do flags+=(--neighbour "$neighbour"); done
   "$saccade" bench interference "${flags[@]}" "${load[@]}" --log-dir "$out" --max-concurrency 8 --random-input-len 128 \
-    --random-output-len "$output_len" --duration "${SACCADE_BENCH_CELL_S:-30}" --num-warmups 9 --neighbour pbzip2 \
-    --neighbour compile --neighbour-threads 2 --settle 1 --repeats "$repeats" \
+    --random-output-len "$output_len" --duration "${SACCADE_BENCH_CELL_S:-30}" --num-warmups 9 --neighbour-threads 2 --settle 1 --repeats "$repeats" \
     --json "$out/$1.json"
 }
 part_neighbours() { beside neighbours "" ""; }
