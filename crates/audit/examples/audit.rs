@@ -1,4 +1,4 @@
-//! `saccade audit` by itself, without the server around it.
+//! `saccade audit` alone, without the server around it.
 //!
 //! `cargo run -p saccade-audit --example audit -- jobs.txt --html audit.html`
 

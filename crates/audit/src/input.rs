@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 
-/// The start of an input is looked at to tell what it is, so it must fit here.
+/// The start of an input tells what it is, so it must fit here.
 const BUFFER: usize = 1 << 20;
 const GZIP: [u8; 2] = [0x1f, 0x8b];
 const ZSTD: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
@@ -85,9 +85,9 @@ fn matches(pattern: &str) -> Result<Vec<Source>> {
     Ok(files)
 }
 
-/// Zstandard frames after each other, as parallel compressors write them.
+/// Concatenated Zstandard frames, as parallel compressors write them.
 struct Zstd<R: BufRead> {
-    /// Between frames it is the input that is held.
+    /// Between frames it holds the input.
     frame: Option<ruzstd::decoding::StreamingDecoder<R, ruzstd::decoding::FrameDecoder>>,
 }
 

@@ -225,7 +225,7 @@ fn findings(groups: &HashMap<String, Group>) -> Vec<Finding> {
     all
 }
 
-/// The distribution's curve; of very many steps, those that rise most evenly.
+/// The distribution's curve; of very many steps, the ones that rise most evenly.
 fn cdf(group: &Group) -> Vec<(f64, f64)> {
     let sorted = group.distribution.sorted();
     let total = group.distribution.total();

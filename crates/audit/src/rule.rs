@@ -1,4 +1,4 @@
-//! How many cores are too few, and what it costs those who have them.
+//! How many cores are too few, and what running with them costs.
 
 use crate::job::Job;
 
@@ -21,7 +21,7 @@ pub const AT_RISK: u64 = 4;
 /// Cores per GPU of the largest configurations that were measured.
 pub const ABUNDANT: u64 = 8;
 
-/// What was measured with so few cores.
+/// What was measured with this few cores.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Expected {
     /// In a few words: the factor of the time to first token, where published.

@@ -7,11 +7,11 @@ use crate::job::{Job, Reject, Row, Skip};
 use crate::ratio::Ratio;
 use crate::rule::{ABUNDANT, AT_RISK, RULES};
 
-/// GPU types that are told apart.
+/// Most GPU types that are told apart.
 const MAX_MODELS: usize = 256;
-/// Partitions or namespaces that are told apart.
+/// Most partitions or namespaces that are told apart.
 const MAX_PLACES: usize = 512;
-/// Those beyond.
+/// The name of the rest.
 pub const OTHERS: &str = "(others)";
 
 /// Jobs of one type or place.

@@ -1,4 +1,4 @@
-"""Writes accounting of so many rows, and computes from its own numbers what the audit must find.
+"""Writes ROWS rows of accounting, and computes from its own numbers what the audit must find.
 
 Usage: independent.py ROWS FILE > expected.json
 

@@ -1,4 +1,4 @@
-//! The audit against numbers that a Python script computes by itself, and its use of memory.
+//! The audit against numbers that a Python script computes independently, and its use of memory.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -31,7 +31,7 @@ fn audit(file: &Path) -> Audit {
     Audit::new(&tally, inputs, &prices, command.args.allow)
 }
 
-/// Writes accounting of so many rows, and returns what must be found in it.
+/// Writes accounting of this many rows, and returns what must be found in it.
 fn generate(rows: u64, file: &Path) -> Value {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/independent.py");
     let output = Command::new("python3").arg(script).arg(rows.to_string()).arg(file).output();

@@ -1,4 +1,4 @@
-//! The commands of `saccade bench`: load on a server, load beside neighbours, load against a
+//! The commands of `saccade bench`: load on a server, load next to neighbours, load against a
 //! victim, the parts of an engine that its host slows down, and the pages of their results.
 
 pub mod attack;

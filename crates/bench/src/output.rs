@@ -60,7 +60,7 @@ fn part_of(path: &Path) -> PathBuf {
     part.into()
 }
 
-/// Writes a file so that a reader (or a kill) never meets half of it.
+/// Writes a file so that a reader (or a kill) never sees half of it.
 fn write_whole(
     path: &Path,
     write: impl FnOnce(&mut dyn Write) -> anyhow::Result<()>,
@@ -81,7 +81,7 @@ fn write_whole(
 /// Writes JSON: to the standard output for `-`.
 ///
 /// # Errors
-/// The file, or the one beside it with `.part` at its end, cannot be written.
+/// The file, or the one next to it with `.part` at its end, cannot be written.
 pub(crate) fn write_json(path: &Path, value: &impl Serialize) -> anyhow::Result<()> {
     let write = |mut to: &mut dyn Write| -> anyhow::Result<()> {
         serde_json::to_writer_pretty(&mut to, value)?;

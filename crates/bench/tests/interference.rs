@@ -1,5 +1,5 @@
 //! `bench interference` against scripted servers: what it writes down, in which order, and that
-//! nothing is left behind or standing still when it is killed.
+//! nothing is left behind, or left stopped, when it is killed.
 #![allow(clippy::unwrap_used)] // in helpers of tests
 
 mod common;
@@ -56,7 +56,7 @@ fn two_servers_side_by_side() {
     let mut words = vec!["interference", "--server", &servers[0], "--server", &servers[1]];
     words.extend(["--neighbour", "cpu", "--neighbour-threads", "1", "--repeats", "2"]);
     words.extend(["--placement", "nice=19", "--json", &json_file, "--html", &html]);
-    // On a busy machine the client may be late; that is tested by itself.
+    // On a busy machine the client may be late; that is tested separately.
     words.extend(["--client-tolerance", "1000"]);
     words.extend(["--raw-dir", &raw]);
     words.extend(SMALL);
@@ -96,7 +96,7 @@ fn check_cell(cell: &Value) {
     assert_eq!(cell["layout"]["neighbour"]["nice"] == 19, beside, "{cell}");
 }
 
-/// The record's quotients are those of its cells, computed here in another way.
+/// The record's quotients follow from its cells, computed here in another way.
 fn check_comparisons(record: &Value) {
     let comparisons = record["comparisons"].as_array().unwrap();
     assert_eq!(comparisons.len(), 2);

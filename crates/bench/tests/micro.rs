@@ -109,7 +109,7 @@ fn a_server_that_pays_for_text_is_found_out() {
         assert!(row["failed"].is_null(), "{row}");
         assert!(number(&row["ttft_text_ms"]) >= 300.0, "{row}");
         assert!(number(&row["ttft_ids_ms"]) >= 100.0, "{row}");
-        // How large it is depends on the machine; what it is made of is tested by itself.
+        // How large it is depends on the machine; what it is made of is tested separately.
         for figure in ["difference_ms", "share"] {
             let [min, p50, max] = ["min", "p50", "max"].map(|of| number(&row[figure][of]));
             assert!(min <= p50 && p50 <= max, "{row}");
@@ -234,7 +234,7 @@ mod broadcast {
             let pid = run.id();
             wait_until("processes to start", || children_of(pid).len() >= 4);
             if signal == "-KILL" {
-                // Which no process can hold back: the files must have gone before.
+                // No process can hold back this signal: the files must have gone before.
                 wait_until("regions to be joined", || files_of(pid).is_empty());
             }
             let children = children_of(pid);

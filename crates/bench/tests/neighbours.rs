@@ -63,7 +63,7 @@ fn commands_are_repeated_and_counted() {
     eventually("one copy runs, told its threads", || tree(once.pid()).len() > 1);
 }
 
-/// A server that cannot hear SIGTERM would always be killed instead of ending by itself.
+/// A server that cannot hear SIGTERM would always be killed instead of ending on its own.
 #[test]
 fn commands_begin_with_no_signal_blocked() {
     let line = "cmd:exec sleep 1000";

@@ -15,7 +15,7 @@ fn a_server_by_itself() {
     common::serve_by_environment();
 }
 
-/// Runs a command with --json and --html, draws the page again, and holds it against the first.
+/// Runs a command with --json and --html, draws the page again, and compares the two.
 fn assert_same_page(folder: &Folder, words: &[&str]) {
     let [json, html, again] = ["r.json", "r.html", "again.html"].map(|name| folder.path(name));
     let words = [words, &["--json", &json, "--html", &html]].concat();

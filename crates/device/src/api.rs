@@ -1,5 +1,5 @@
-//! The C interface as a table of functions: of the library that is linked in, or of one that is
-//! loaded when a device of another kind is asked for.
+//! The C interface as a table of functions: from the linked library, or from one loaded at run
+//! time for a device of another kind.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::path::Path;
@@ -9,25 +9,25 @@ use crate::{DeviceError, Result, error};
 
 macro_rules! table {
     ($($name:ident: fn($($arg:ty),*) $(-> $ret:ty)?;)*) => {
-        /// Every function that a device is driven by.
+        /// Every function that drives a device.
         pub(crate) struct Api {
             $(pub $name: unsafe extern "C" fn($($arg),*) $(-> $ret)?,)*
         }
 
-        /// Of the library that is linked in.
+        /// The functions of the linked library.
         pub(crate) static LINKED: Api = Api { $($name: sys::$name,)* };
 
         impl Api {
-            /// Takes every function from a library.
+            /// Looks up every function in a library.
             ///
             /// # Safety
-            /// The library's functions of these names have the types that saccade_device.h says,
-            /// and it stays loaded for the life of the value.
+            /// The library's functions of these names have the types in saccade_device.h, and the
+            /// library stays loaded for the life of the value.
             pub(crate) unsafe fn take(
                 library: &libloading::Library,
             ) -> std::result::Result<Api, libloading::Error> {
                 Ok(Api { $(
-                    // SAFETY: the caller answers for the type.
+                    // SAFETY: the caller vouches for the type.
                     $name: unsafe {
                         *library.get(concat!(stringify!($name), "\0").as_bytes())?
                     },
@@ -64,8 +64,8 @@ impl Api {
     pub(crate) fn load(path: &Path) -> Result<(&'static Api, &'static libloading::Library)> {
         let failed =
             |e: libloading::Error| error("load library", format!("{}: {e}", path.display()));
-        // SAFETY: the library's initialisers are those of the C++ and CUDA runtimes; it is named by
-        // whoever starts the process, like the process's own libraries.
+        // SAFETY: the library's initialisers are those of the C++ and CUDA runtimes; the user who
+        // starts the process names it, like the process's own libraries.
         let library: &'static libloading::Library =
             Box::leak(Box::new(unsafe { libloading::Library::new(path) }.map_err(failed)?));
         // SAFETY: the library is never unloaded; its functions have these types if the sizes of the
@@ -80,7 +80,7 @@ impl Api {
         sys::control_abi() == unsafe { (self.sac_control_abi)() }
     }
 
-    /// Turns a code of the C interface into a result with its sentence.
+    /// Turns a status code of the C interface into a result with its message.
     pub(crate) fn check(&self, what: &'static str, code: c_int) -> Result<()> {
         if code >= 0 {
             return Ok(());

@@ -1,5 +1,5 @@
-//! The library of the CUDA device, which is loaded at run time: the program itself needs neither
-//! CUDA nor a GPU.
+//! The CUDA device's library, loaded at run time: the program itself needs neither CUDA nor a
+//! GPU.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::path::Path;
@@ -17,7 +17,7 @@ use crate::{
 /// File name of the library.
 pub const LIBRARY_NAME: &str = "libsaccade_cuda.so";
 
-/// Who launches the steps, and how.
+/// What launches the steps, and how.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum CudaLaunch {
     /// The scheduler on the GPU launches a device graph for each step.
@@ -35,7 +35,7 @@ pub enum CudaRotation {
     /// Vector loads and stores.
     #[default]
     Vector,
-    /// Bulk copies through shared memory; from Hopper on.
+    /// Bulk copies through shared memory; Hopper and later.
     Bulk,
 }
 
@@ -52,7 +52,7 @@ pub enum CudaProducts {
 /// Settings of the CUDA device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CudaSettings {
-    /// Who launches the steps.
+    /// What launches the steps.
     pub launch: CudaLaunch,
     /// How KV blocks are copied.
     pub rotation: CudaRotation,
@@ -85,12 +85,12 @@ struct SacCudaInfo {
     name: [c_char; 64],
 }
 
-/// The GPU that is used.
+/// The GPU in use.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CudaInfo {
-    /// As the driver calls it.
+    /// Its name, as the driver reports it.
     pub name: String,
-    /// Bytes of its memory that are free.
+    /// Free bytes of its memory.
     pub free_bytes: u64,
     /// Bytes of its memory.
     pub total_bytes: u64,
@@ -233,10 +233,10 @@ impl CudaLibrary {
         })
     }
 
-    /// What a model takes of the GPU's memory.
+    /// How much of the GPU's memory a model takes.
     ///
     /// # Errors
-    /// If a GPU cannot run it; the sentence names the field and the bound.
+    /// If a GPU cannot run it; the message names the field and the bound.
     pub fn memory_need(
         &self,
         config: &DeviceConfig,
@@ -256,7 +256,7 @@ impl CudaLibrary {
     /// As [`Device::create`], on the GPU. `model` may be `None` for [`crate::DeviceKind::Null`].
     ///
     /// # Errors
-    /// If a field is out of bounds, there is no GPU, or its memory does not suffice.
+    /// If a field is out of bounds, there is no GPU, or its memory is too small.
     pub fn create(
         &self,
         config: &DeviceConfig,
@@ -266,10 +266,10 @@ impl CudaLibrary {
         Device::create_with(self.api, config, model, vocab_size)
     }
 
-    /// A ring in the GPU's memory, as `image`, a region in the host's, is now.
+    /// A ring in the GPU's memory: a copy of `image`, a region in host memory, as it is now.
     ///
     /// # Errors
-    /// If no NIC reaches the GPU's memory, or it does not suffice.
+    /// If no NIC reaches the GPU's memory, or the memory is too small.
     pub fn ring(&self, image: &dyn RegionMemory) -> Result<GpuRing> {
         let failed = |e: libloading::Error| error("load library", e.to_string());
         // SAFETY: the functions have the types that saccade_cuda.h says; the version was checked.
@@ -291,7 +291,7 @@ impl CudaLibrary {
 
 impl Device {
     /// As [`Device::attach`], but with the ring in the GPU's memory. `region` has the same limits;
-    /// it shows what the device says of itself, and has no other use.
+    /// it only shows what the device reports about itself.
     ///
     /// # Errors
     /// If the ring is another library's, or does not fit the region.
@@ -304,7 +304,7 @@ impl Device {
         if !std::ptr::fn_addr_eq(ours, its) {
             return Err(error("attach region", "the ring is another library's".into()));
         }
-        // SAFETY: as in `attach`; the ring is kept beside the region.
+        // SAFETY: as in `attach`; the ring is kept alongside the region.
         let code = unsafe {
             (ring.attach)(self.raw(), region.base().cast(), region.len() as u64, &ring.ring)
         };

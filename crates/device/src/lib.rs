@@ -18,7 +18,7 @@ use saccade_model::{ModelConfig, RopeTables, TensorRef, Weights};
 
 pub use packed::PackedUse;
 
-/// What the device plane answered, in its own words.
+/// An error, in the device plane's own words.
 #[derive(Debug, thiserror::Error)]
 #[error("{what}: {sentence}")]
 pub struct DeviceError {
@@ -33,13 +33,13 @@ type Result<T> = std::result::Result<T, DeviceError>;
 pub enum DeviceKind {
     /// Real inference on CPU threads.
     Cpu,
-    /// Steps that only write tokens, each taking `step_us` microseconds: benchmarks of the other
-    /// planes, and tests.
+    /// Steps that only write tokens, each taking `step_us` microseconds: for tests, and for
+    /// benchmarks of the other planes.
     Null {
         /// Duration of a step, microseconds.
         step_us: u32,
     },
-    /// As null, but each step takes the time that a cost model says, by the clock.
+    /// As null, but each step takes as long as a cost model says, in real time.
     Sim(sim::SimConfig),
     /// Real inference on a GPU; made by [`cuda::CudaLibrary::create`].
     Cuda,
@@ -54,7 +54,7 @@ pub enum PrefillPolicy {
     Inline,
 }
 
-/// Who comes onto the device, and who leaves it when KV memory is short (docs/rotation.md).
+/// Which requests enter the device, and which leave when KV memory is short (docs/rotation.md).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum SchedulingPolicy {
     /// First come, first served.
@@ -66,7 +66,7 @@ pub enum SchedulingPolicy {
     SwappedFirst,
     /// Largest virtual lag time first.
     Lvf,
-    /// Whoever can still meet its targets first.
+    /// Requests that can still meet their targets first.
     Goodput,
     /// For tests: rotates whatever can be rotated, at every tick.
     Churn,
@@ -75,21 +75,21 @@ pub enum SchedulingPolicy {
 /// A policy and its settings; `device/sched/policy/policy.hpp` has their meanings.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct PolicyConfig {
-    /// Which.
+    /// Which policy.
     pub policy: SchedulingPolicy,
     /// Blocks that may change hands per tick.
     pub b_xfer_blocks: u32,
     /// Slope of the lag of rotated-out requests, 0 to 100.
     pub alpha: f32,
-    /// Share of the TTFT target that a waiting request does not lag, -100 to 100.
+    /// Share of the TTFT target that a request may wait without lagging, -100 to 100.
     pub beta_f: f32,
-    /// The same of the TBT target of a rotated-out request.
+    /// Share of the TBT target that a request may be rotated out without lagging.
     pub beta_b: f32,
-    /// One in so many blocks goes to late requests under `Goodput`; at least 2.
+    /// Under `Goodput`, one block in this many goes to late requests; at least 2.
     pub late_share: u32,
     /// Seconds that a request runs before it may be preempted by choice.
     pub min_run_s: f32,
-    /// Seconds after which a request comes in before all others.
+    /// Seconds of waiting after which a request comes in before all others.
     pub max_wait_s: f32,
     /// TTFT target of requests that name none, seconds.
     pub slo_ttft_s: f32,
@@ -120,8 +120,8 @@ pub enum Quantization {
     /// In the model's dtype.
     #[default]
     None,
-    /// Symmetric 8 bits, a scale for each output and 128 inputs; activations likewise, as they
-    /// come. Norms, biases and KV keep their types.
+    /// Symmetric 8 bits, one scale per output and 128 inputs; activations likewise, on the fly.
+    /// Norms, biases and KV keep their types.
     Int8,
 }
 
@@ -130,7 +130,7 @@ pub enum Quantization {
 pub struct DeviceConfig {
     /// What runs the steps.
     pub kind: DeviceKind,
-    /// Run nothing beside a step: the readable specification.
+    /// Run nothing alongside a step: the readable specification.
     pub serial: bool,
     /// How prompts share the device with decodes.
     pub prefill_policy: PrefillPolicy,
@@ -146,9 +146,9 @@ pub struct DeviceConfig {
     pub num_blocks: u32,
     /// KV blocks of host memory, the second tier; 0: preempted requests are recomputed.
     pub num_host_blocks: u32,
-    /// Blocks that may be on their way to host memory ahead of need; 0: none is sent so.
+    /// Blocks that may be in flight to host memory ahead of need; 0: none is sent early.
     pub eager_window: u32,
-    /// Who comes onto the device, and who leaves it.
+    /// Which requests enter the device, and which leave it.
     pub policy: PolicyConfig,
     /// Compute threads of the CPU device.
     pub num_threads: u32,
@@ -158,7 +158,7 @@ pub struct DeviceConfig {
     pub log_decisions: bool,
     /// How weight matrices are kept in memory.
     pub quantization: Quantization,
-    /// Of devices on a GPU.
+    /// For devices on a GPU.
     pub cuda: cuda::CudaSettings,
 }
 
@@ -176,7 +176,7 @@ pub fn kv_block_bytes(model: &ModelConfig, dtype_bytes: u64, block_size: u32) ->
 struct Handle {
     device: NonNull<sys::SacDevice>,
     api: &'static Api,
-    /// What the device's weights are read from, if they were not packed; dropped after it.
+    /// The map that the device reads its weights from, if it did not pack them; dropped after it.
     packed: OnceLock<memmap2::Mmap>,
 }
 
@@ -225,7 +225,7 @@ pub unsafe trait RegionMemory: Send {
     }
 }
 
-/// How far loading is, as frontends and the supervisor see it in the region.
+/// Loading progress, as frontends and the supervisor see it in the region.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LoadPhase {
     /// Weights are being read.
@@ -302,7 +302,7 @@ impl Device {
         self.handle.api
     }
 
-    /// Copies all tensors; `progress` is told bytes done after each.
+    /// Copies all tensors; `progress` gets the bytes done after each.
     pub fn load(&mut self, weights: &Weights, mut progress: impl FnMut(u64)) -> Result<()> {
         let mut done_bytes = 0;
         for tensor in weights.iter() {
@@ -314,10 +314,10 @@ impl Device {
         Ok(())
     }
 
-    /// Loads all tensors through a folder of packed weights: from its file for this model and this
-    /// layout if there is one, else as [`Device::load`] does, and writes that file for the next
-    /// start. Trouble with the folder costs the time of packing, never an answer. `progress` is
-    /// told bytes done, and of how many.
+    /// Loads all tensors through a folder of packed weights: from the file for this model and
+    /// layout if there is one, else as [`Device::load`] does, writing that file for the next
+    /// start. Trouble with the folder costs packing time, never an answer. `progress` gets the
+    /// bytes done and the total.
     pub fn load_packed(
         &mut self,
         weights: &Weights,
@@ -338,8 +338,8 @@ impl Device {
         self.load(weights, |done_bytes| progress(done_bytes, total_bytes))?;
         let kept = match entry {
             Ok(entry) => {
-                // SAFETY: the device's own memory, packed by now and not written again; it stays
-                // while the handle lives, and nothing is kept of it.
+                // SAFETY: the device's own memory, already packed and not written again; it lives
+                // as long as the handle, and no reference to it is kept.
                 let payload =
                     unsafe { std::slice::from_raw_parts(own.data.cast(), own.bytes as usize) };
                 let written = entry.write(payload);
@@ -365,7 +365,7 @@ impl Device {
         let code = unsafe { sys::sac_device_adopt_packed(self.raw(), data, bytes) };
         self.api().check("adopt packed weights", code)?;
         for tensor in weights.iter() {
-            self.set_tensor(&tensor)?; // marks it as given; its data is not looked at
+            self.set_tensor(&tensor)?; // marks it as given; its data is not read
         }
         let (path, bytes) = (entry.path().to_owned(), entry.file_bytes());
         Ok(PackedUse::Mapped { path, bytes, locked })
@@ -398,7 +398,7 @@ impl Device {
         self.api().check("load weights", code)
     }
 
-    /// Random weights of a seed.
+    /// Random weights from a seed.
     pub fn fill_dummy(&mut self, seed: u64) -> Result<()> {
         // SAFETY: the handle is valid.
         self.api()
@@ -489,7 +489,7 @@ impl<R> AttachedDevice<R> {
         words
     }
 
-    /// Every invariant of the scheduler's state.
+    /// Checks every invariant of the scheduler's state.
     pub fn check(&self) -> Result<()> {
         // SAFETY: the handle is valid.
         self.device

@@ -1,5 +1,5 @@
 //! Mirror of `device/host/saccade_device.h`. `control_abi` has the sizes of the structs, for
-//! comparison with those that the C++ side was compiled with.
+//! comparison with the ones that the C++ side was compiled with.
 
 use std::ffi::{c_char, c_int, c_void};
 

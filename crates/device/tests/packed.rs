@@ -28,7 +28,7 @@ fn plain() -> Setup {
     setup(DtypeChoice::Auto, Quantization::None)
 }
 
-/// A device loaded through the folder `dir`, and what came of that.
+/// A device loaded through the folder `dir`, and the outcome.
 fn load(path: &Path, setup: &Setup, dir: &Path) -> (Device, PackedUse) {
     let folder = open(path);
     let config = folder.config().unwrap();
@@ -56,7 +56,7 @@ fn written(outcome: PackedUse) -> PathBuf {
     }
 }
 
-/// Why the file was not used; it has been written anew.
+/// Why the file was not used; it has been rewritten.
 fn refused(outcome: PackedUse) -> String {
     match outcome {
         PackedUse::Packed { refused: Some(reason), kept: Ok(_) } => reason,
@@ -91,7 +91,7 @@ fn records(device: Device, results: &[Value]) -> Vec<Records> {
     serve_on(device, &[results]).0
 }
 
-/// Every way in which tensors come: tied or not, with biases, in shards, several stored as one, of
+/// Every form in which tensors come: tied or not, with biases, in shards, several stored as one, of
 /// experts; in each element type, and in 8 bits.
 #[test]
 fn a_second_start_maps_what_the_first_packed_and_gives_the_same() {
@@ -255,14 +255,14 @@ fn what_a_killed_writer_left_is_overwritten_and_a_live_one_is_left_alone() {
     // Whole, but for the rename.
     fs::rename(&path, &temporary).unwrap();
     assert_eq!(written(outcome(&model(MODEL), &plain(), dir.path())), path);
-    // Longer than what comes, and of other bytes.
+    // Longer than the new file, with other bytes.
     fs::remove_file(&path).unwrap();
     fs::write(&temporary, vec![0x5a; good.len() + 100_000]).unwrap();
     written(outcome(&model(MODEL), &plain(), dir.path()));
     assert!(fs::read(&path).unwrap() == good);
     assert!(!temporary.exists());
 
-    // Somebody is at it.
+    // Another writer holds the lock.
     fs::remove_file(&path).unwrap();
     let writer = File::create(&temporary).unwrap();
     writer.lock().unwrap();

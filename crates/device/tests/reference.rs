@@ -42,7 +42,7 @@ fn alternative(pair: &Value) -> (u32, f64) {
 }
 
 /// Whether a record's best tokens are those of the reference, each with its value. A token may
-/// stand elsewhere, or fall out for one that the reference does not list, only where values are
+/// rank elsewhere, or give way to one that the reference does not list, only where values are
 /// within the tolerance of each other.
 fn same_alternatives(
     expected: &[(u32, f64)],
@@ -100,12 +100,12 @@ fn alternatives_are_compared_by_token() {
     }
 }
 
-/// Of a server that computes in the stored 16-bit type, as tests/reference/README.md says.
+/// For a server that computes in the stored 16-bit type, as tests/reference/README.md says.
 fn low_precision_tolerance(expected: &Value) -> f64 {
     expected["low_precision_error"].as_f64().unwrap().min(MOST_LOW_PRECISION_ERROR)
 }
 
-/// However far transformers is off.
+/// No matter how far transformers is off.
 const MOST_LOW_PRECISION_ERROR: f64 = 0.1;
 
 /// One model: load, serve all its prompts at once, compare.
@@ -153,9 +153,9 @@ fn every_family_matches_transformers() {
     }
 }
 
-/// Where rows meet in experts, and where angles follow from the prompt's length: a request's
-/// records are equal to the bit alone, among others in chunks, computed again after it had to give
-/// up its blocks, and with its KV fetched back from host memory.
+/// For models whose rows meet in experts, or whose angles depend on the prompt's length: a
+/// request's records are bit-identical alone, among others in chunks, recomputed after it had to
+/// give up its blocks, and with its KV fetched back from host memory.
 #[test]
 fn experts_and_longrope_give_a_request_the_same_in_any_company() {
     let bf16 = DtypeChoice::Fixed(Dtype::Bf16);

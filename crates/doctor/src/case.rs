@@ -1,4 +1,4 @@
-//! Facts with what the rules ask of them again and again.
+//! Facts, with the questions that the rules ask of them most.
 
 use crate::facts::Facts;
 use crate::finding::Cost;
@@ -87,7 +87,7 @@ impl Case<'_> {
         })
     }
 
-    /// US dollars per hour of the GPUs that the server drives, and who says so.
+    /// US dollars per hour of the GPUs that the server drives, and the source.
     fn gpu_price(&self) -> Option<(f64, String)> {
         let count = self.facts.gpu_count.count;
         let model = self.facts.gpus.iter().find_map(|gpu| gpu.model.as_deref()).unwrap_or("");

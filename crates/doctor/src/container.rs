@@ -92,7 +92,7 @@ pub fn members(root: &Root, wanted: &str) -> Result<Vec<u32>, HostError> {
     Ok(pids.into_iter().filter(inside).collect())
 }
 
-/// Those of `pids` whose parent is not among them.
+/// The `pids` whose parent is not among them.
 pub fn heads(root: &Root, pids: &[u32]) -> Vec<u32> {
     let has_parent_inside = |pid: u32| {
         process::Process::read(root, pid).is_ok_and(|process| pids.contains(&process.ppid))

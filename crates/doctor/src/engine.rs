@@ -156,7 +156,7 @@ const LOAD_CLIENTS: [&str; 15] = [
 ];
 
 /// Whether a process measures or watches servers. `saccade bench neighbour` is no client: it is
-/// what a server is measured beside.
+/// what a server is measured next to.
 pub fn is_load_client(process: &Process) -> bool {
     let words = process.cmdline.as_deref().unwrap_or_default();
     let Some((program, arguments)) = program(words) else { return false };

@@ -93,7 +93,7 @@ pub struct Facts {
     pub manager: Manager,
     /// GPUs of the machine.
     pub gpus: Vec<Gpu>,
-    /// Those that it drives.
+    /// The ones that it drives.
     pub driven: Option<Driven>,
     /// Their number.
     pub gpu_count: GpuCount,
@@ -311,7 +311,7 @@ fn busy_others<'a>(
     busy
 }
 
-/// Those of the busy processes that may run on the server's cores.
+/// The busy processes that may run on the server's cores.
 fn neighbours(
     root: &Root,
     busy: Vec<(&Process, f64)>,
@@ -338,7 +338,7 @@ fn allowed(root: &Root, pid: u32) -> Option<CpuSet> {
     tasks.into_iter().filter_map(|task| task.affinity).reduce(|all, some| all.or(&some))
 }
 
-/// By its own words; part of a server also by those of the processes above it.
+/// By its own command line; part of a server also by those of its ancestors.
 fn kind_of(process: &Process, all: &[Process]) -> NeighbourKind {
     if is_load_client(process) {
         return NeighbourKind::LoadClient;

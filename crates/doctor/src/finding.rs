@@ -54,13 +54,13 @@ pub struct Cost {
     pub text: String,
     /// Cores to add.
     pub cores: f64,
-    /// US dollars per hour, from.
+    /// US dollars per hour, lowest.
     pub usd_per_hour_low: f64,
-    /// US dollars per hour, to.
+    /// US dollars per hour, highest.
     pub usd_per_hour_high: f64,
     /// Of the price of the GPUs that are driven; `None`: their price is not known.
     pub share_of_gpus: Option<f64>,
-    /// Whose prices.
+    /// Source of the prices.
     pub source: String,
 }
 

@@ -159,7 +159,7 @@ pub fn exit_code(report: &Report) -> ExitCode {
 }
 
 impl Args {
-    /// What is to be looked at.
+    /// What to look at.
     pub fn target(&self) -> Target {
         match (&self.pid, &self.url, &self.container) {
             (Some(pid), _, _) => Target::Pid(*pid),

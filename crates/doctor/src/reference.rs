@@ -68,9 +68,9 @@ pub struct CorePrice {
     pub low: f64,
     /// To.
     pub high: f64,
-    /// Who says so.
+    /// Source.
     pub source: String,
-    /// When.
+    /// Its date.
     pub date: Option<String>,
 }
 
@@ -82,9 +82,9 @@ pub struct GpuPrice {
     pub model: String,
     /// US dollars per hour.
     pub price: f64,
-    /// Who says so.
+    /// Source.
     pub source: String,
-    /// When.
+    /// Its date.
     pub date: Option<String>,
 }
 

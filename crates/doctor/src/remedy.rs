@@ -1,4 +1,4 @@
-//! What to type to give a server more cores, or the ones it has for itself: each manager has its
+//! What to type to give a server more cores, or cores of its own: each manager has its
 //! own words. A change is proposed only where it changes something.
 
 use saccade_host::{Cores, CpuSet};
@@ -130,8 +130,8 @@ pub fn unpin(facts: &Facts) -> Vec<Change> {
     vec![change("at once, all threads", taskset(&own, &member_pids(facts)))]
 }
 
-/// Against waiting for cores: others that take them are moved away; where it is the server's own
-/// threads that do, it needs more cores.
+/// Against waiting for cores: moves away others that take them; if the server's own threads do,
+/// it needs more cores.
 pub fn relieve(case: &Case, cores: f64) -> Vec<Change> {
     let facts = case.facts;
     let Some(set) = facts.cores.as_ref().and_then(|bounds| bounds.set.as_ref()) else {
@@ -196,7 +196,7 @@ fn away(neighbour: &Neighbour) -> Change {
     }
 }
 
-/// The cores of the machine and those that the server may use.
+/// The cores of the machine and the ones that the server may use.
 struct Machine {
     own: CpuSet,
     online: CpuSet,
@@ -210,7 +210,7 @@ impl Machine {
         Machine { online: own.or(&online), own }
     }
 
-    /// This many cores, those first that the server has already; fewer where the machine has fewer.
+    /// This many cores, the server's own first; fewer where the machine has fewer.
     fn first(&self, cores: f64) -> CpuSet {
         let others = self.online.iter().filter(|&core| !self.own.contains(core));
         CpuSet::new(self.own.iter().chain(others).take(cores.ceil() as usize))

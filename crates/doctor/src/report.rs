@@ -114,7 +114,7 @@ pub struct Measured {
     pub cpu_pressure: Option<f64>,
     /// Share of time, in its cgroup; `None`: not counted, or it has none of its own.
     pub cgroup_cpu_pressure: Option<f64>,
-    /// Cores that others used, of those that it may use.
+    /// Cores that others used, out of the ones that it may use.
     pub others_cores: Option<f64>,
     /// Performance counters.
     pub counters: Option<Counted>,
@@ -123,7 +123,7 @@ pub struct Measured {
 }
 
 impl Report {
-    /// Of servers that were judged, and of those that could not be.
+    /// From the servers that were judged, and the ones that could not be.
     pub fn new(servers: Vec<ServerReport>, failed: Vec<String>) -> Report {
         let verdict = servers.iter().map(|s| s.verdict).max().unwrap_or(Verdict::Healthy);
         Report { schema: SCHEMA, verdict, servers, failed }
@@ -242,7 +242,7 @@ fn measured(facts: &Facts) -> Measured {
     }
 }
 
-/// Names come from the processes looked at: no control character reaches a terminal.
+/// The observed processes choose their names: no control character reaches a terminal.
 pub fn printable(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
 }

@@ -1,4 +1,4 @@
-//! Which processes are looked at.
+//! Which processes to look at.
 
 use std::net::{IpAddr, TcpListener, ToSocketAddrs};
 
@@ -174,7 +174,7 @@ fn host_and_port(url: &str) -> Result<(String, u16)> {
     Ok((host.to_owned(), port))
 }
 
-/// Whether an address of this machine: one can listen only on those.
+/// Whether this is an address of this machine: a process can listen only on those.
 fn is_local(host: &str, port: u16) -> bool {
     let addresses = (host, port).to_socket_addrs().into_iter().flatten();
     let own =

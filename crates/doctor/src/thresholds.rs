@@ -1,4 +1,4 @@
-//! From which number on something is worth telling. Each constant says where it comes from: a
+//! The numbers from which something is worth telling. Each constant says where it comes from: a
 //! paper, a practice, or our own judgement (so marked).
 
 /// Cores for each GPU below which slow-downs were measured: "ratios below 4-8 cores per GPU risk
@@ -8,8 +8,8 @@ pub const CORES_PER_GPU_WARN: f64 = 4.0;
 /// least (#GPUs + 2) concurrent processes" (Chung et al. 2026, §IV-B).
 pub const PROCESSES_BESIDES_GPUS: usize = 2;
 
-/// Share of periods throttled. A quota stands still for up to a period of 100 ms, some seven
-/// decode steps of 14 ms (Blink, arXiv 2604.07609, table 1). Our judgement.
+/// Share of periods throttled. A used-up quota stops everything for up to a period of 100 ms, some
+/// seven decode steps of 14 ms (Blink, arXiv 2604.07609, table 1). Our judgement.
 pub const THROTTLED_WARN: f64 = 0.05;
 /// The alert CPUThrottlingHigh of kubernetes-mixin fires at 25 %.
 pub const THROTTLED_TROUBLE: f64 = 0.25;
@@ -40,16 +40,16 @@ pub const SPIN_RUN: f64 = 0.90;
 /// Voluntary switches per second below which a thread "hardly ever waits". Our judgement.
 pub const SPIN_VOLUNTARY: f64 = 20.0;
 
-/// Threads of an idle pool for each usable core from which on it will hurt under load. Our
+/// Threads of an idle pool, per usable core, from which the pool will hurt under load. Our
 /// judgement: pools sized by the machine's cores instead of the quota exceed it many times.
 pub const IDLE_POOL_RATIO: f64 = 2.0;
 
-/// Cores that others use, of those that the engine may use. Our judgement.
+/// Cores that others use, out of the ones that the engine may use. Our judgement.
 pub const NEIGHBOURS_WARN: f64 = 0.10;
 /// Only where the cores are nearly full do neighbours take time; else they share caches and memory
 /// only. Our judgement.
 pub const CORES_FULL: f64 = 0.80;
-/// Others' use from which on shared caches matter even where cores are free: with 6 cores to
+/// Others' use from which shared caches matter even where cores are free: with 6 cores to
 /// itself an engine still completed 17 % fewer requests (Blink, table 3). Our judgement.
 pub const NEIGHBOURS_NOTE: f64 = 0.25;
 
@@ -58,11 +58,11 @@ pub const STEAL_WARN: f64 = 0.05;
 /// Our judgement.
 pub const STEAL_TROUBLE: f64 = 0.20;
 
-/// Share of memory on other nodes than the cores. Our judgement.
+/// Share of memory on nodes other than the cores'. Our judgement.
 pub const REMOTE_MEMORY_WARN: f64 = 0.25;
-/// Bytes below which where memory lies does not matter. Our judgement.
+/// Bytes below which it does not matter where memory is. Our judgement.
 pub const REMOTE_MEMORY_MIN_BYTES: u64 = 256 << 20;
 
-/// Loads of the last-level cache that miss: 7 % in isolation, 43 % beside 12 threads of pbzip2
+/// Loads of the last-level cache that miss: 7 % in isolation, 43 % next to 12 threads of pbzip2
 /// (Blink, table 1).
 pub const LLC_MISS_NOTE: f64 = 0.40;

@@ -37,7 +37,7 @@ const OF_THE_MACHINE: [&str; 7] = [
     "autogroup",
 ];
 
-/// Not a test of anything by itself: the body of the stand-ins.
+/// Not a test on its own: the body of the stand-ins.
 /// `burn:N:NAME` N threads that compute; `sleep:N:NAME` that wake up now and then;
 /// `child:TITLE` another stand-in below, that sleeps.
 #[test]

@@ -449,7 +449,7 @@ fn a_server_that_ends_while_watched() {
     assert!(format!("{:#}", error.unwrap_err()).contains("process 100"));
 }
 
-/// Names are chosen by those who are looked at; they must not drive the reader's terminal.
+/// The observed processes choose these names; they must not drive the reader's terminal.
 #[test]
 fn names_cannot_drive_the_terminal() {
     let mut scene = Scene::single(2, &["llama-server", "\u{1b}[2J\u{7}x\ny"]);

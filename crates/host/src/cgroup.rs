@@ -54,10 +54,10 @@ pub struct Cgroups {
     pub cpu: Option<Place>,
     /// Where the allowed cores are set.
     pub cpuset: Option<Place>,
-    /// Version 2's place, also beside version 1: pressure is kept there only.
+    /// Version 2's place, also alongside version 1: pressure is kept there only.
     pub unified: Option<Place>,
     /// Whether this process sees only a part of the hierarchy (it is itself in a container), so
-    /// that there may be limits above which it cannot read. `None`: unknown.
+    /// that limits which it cannot read may exist above. `None`: unknown.
     pub ancestors_hidden: Option<bool>,
 }
 
@@ -156,9 +156,9 @@ impl Quota {
 pub struct Throttling {
     /// Periods in which something ran.
     pub nr_periods: u64,
-    /// Those in which the quota was used up, and everything stood still until the next.
+    /// Periods in which the quota was used up, and everything stopped until the next.
     pub nr_throttled: u64,
-    /// Nanoseconds stood still, summed over cores.
+    /// Nanoseconds stopped, summed over cores.
     pub throttled_ns: u64,
 }
 
@@ -244,7 +244,7 @@ fn parse_membership(text: &str) -> Vec<Membership> {
     text.lines().filter_map(parse).collect()
 }
 
-/// The folder of `path` below that of `mounts` which shows the most specific part with it.
+/// The folder of `path` below the mount in `mounts` that shows the most specific part with it.
 fn place<'a>(
     version: Version,
     path: &str,

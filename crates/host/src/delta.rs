@@ -15,7 +15,7 @@ const NS: f64 = 1e9;
 pub struct Delta {
     /// Seconds between them.
     pub seconds: f64,
-    /// Threads that live at the end.
+    /// Threads that are alive at the end.
     pub tasks: Vec<TaskDelta>,
     /// Their sum.
     pub total: Use,
@@ -29,7 +29,7 @@ pub struct Delta {
     pub cpus: BTreeMap<u32, CpuUse>,
     /// By cgroup folder.
     pub throttling: BTreeMap<String, Throttling>,
-    /// Share of the time in which somebody on the machine waited for a core, 0 .. 1.
+    /// Share of the time in which some task on the machine waited for a core, 0 .. 1.
     pub cpu_pressure: Option<f64>,
     /// The same for memory.
     pub memory_pressure: Option<f64>,
@@ -145,7 +145,7 @@ pub struct CpuUse {
 }
 
 impl Snapshot {
-    /// What happened since an earlier snapshot. Only what both know is told.
+    /// What happened since an earlier snapshot. Covers only what both know.
     pub fn since(&self, earlier: &Snapshot) -> Delta {
         let seconds = self.at_ns.saturating_sub(earlier.at_ns) as f64 / NS;
         let identity = |task: &Task| (task.tid, task.start_ticks);

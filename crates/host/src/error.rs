@@ -32,12 +32,12 @@ pub enum HostError {
         /// What is wrong with it.
         what: String,
     },
-    /// More than what this library reads of such a file.
+    /// More than this library reads of such a file.
     #[error("{}: longer than {bound} bytes", .path.display())]
     TooLong {
         /// The file.
         path: PathBuf,
-        /// Bytes that are read at most.
+        /// Most bytes that are read.
         bound: usize,
     },
     /// Any other failure of a system call.

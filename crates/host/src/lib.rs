@@ -1,9 +1,9 @@
-//! What Linux says of a process and its cores: /proc, cgroups of both versions, schedstat,
+//! What Linux says about a process and its cores: /proc, cgroups of both versions, schedstat,
 //! pressure, affinity, throttling, memory nodes, GPUs and performance counters.
 //!
 //! Every reader takes a [`Root`], so that a scripted tree can stand in for the machine. What
 //! cannot be read is an `Option` or a [`HostError`], never zero. Reads are bounded; bytes are taken
-//! as they come, since thread names and command lines are chosen by the process that is looked at.
+//! as they are, since the observed process chooses its thread names and command line.
 //!
 //! ```no_run
 //! use saccade_host::{Root, Snapshot, process};

@@ -18,7 +18,7 @@ pub enum Bound {
 /// Memory that is or may be locked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LockedMemory {
-    /// Soft limit, which holds (`RLIMIT_MEMLOCK`).
+    /// Soft limit, the effective one (`RLIMIT_MEMLOCK`).
     pub soft: Option<Bound>,
     /// Hard limit, up to which the process may raise it.
     pub hard: Option<Bound>,

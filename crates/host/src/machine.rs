@@ -14,7 +14,7 @@ pub struct CpuTimes {
     pub busy_ns: u64,
     /// Idle, or idle with I/O outstanding.
     pub idle_ns: u64,
-    /// Wanted to run, but the hypervisor ran somebody else.
+    /// Wanted to run, but the hypervisor ran something else.
     pub steal_ns: u64,
 }
 

@@ -16,7 +16,7 @@ pub(crate) struct CgroupMount {
 
 /// Cgroup mounts that the reader of `root` sees.
 pub(crate) fn cgroup_mounts(root: &Root) -> Result<Vec<CgroupMount>, HostError> {
-    // Our own mounts, since it is we who open the files; the first process's where /proc belongs
+    // Our own mounts, since we open the files; the first process's where /proc belongs
     // to another pid namespace, in which we have no number.
     let text = root.text("proc/self/mountinfo").or_else(|_| root.text("proc/1/mountinfo"))?;
     Ok(text.lines().filter_map(parse_line).collect())

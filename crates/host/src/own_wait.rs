@@ -30,7 +30,7 @@ pub fn self_wait() -> Result<OwnWait, HostError> {
     meter.read()
 }
 
-/// A sum that only grows: what threads did that ended since is kept as of the last reading.
+/// A sum that only grows: it keeps what ended threads had done as of the last reading.
 #[derive(Debug, Default)]
 pub struct WaitMeter {
     root: Root,
@@ -39,7 +39,7 @@ pub struct WaitMeter {
 }
 
 impl WaitMeter {
-    /// Reads another tree than the machine's.
+    /// Reads a tree other than the machine's.
     pub fn at(root: Root) -> WaitMeter {
         WaitMeter { root, ..WaitMeter::default() }
     }
@@ -70,7 +70,7 @@ impl WaitMeter {
         Ok(OwnWait { run_ns: sums[0], wait_ns: sums[1], timeslices: sums[2], threads })
     }
 
-    /// Keeps what threads did that are no more; a number that runs backwards was given anew.
+    /// Keeps what ended threads did; a counter that runs backwards means a reused thread number.
     fn retire(&mut self, living: &HashMap<u32, [u64; 3]>) {
         for (tid, last) in &self.threads {
             if living.get(tid).is_none_or(|now| now[0] < last[0]) {

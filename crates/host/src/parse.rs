@@ -27,7 +27,7 @@ pub(crate) fn number<T: std::str::FromStr>(text: &str, key: &str) -> Option<T> {
     field(text, key)?.split_whitespace().next()?.parse().ok()
 }
 
-/// Paths of mountinfo and cgroup files: `\040` and its like stand for white space.
+/// Paths of mountinfo and cgroup files: white space is written as `\040` and the like.
 pub(crate) fn unescape_octal(text: &str) -> String {
     let bytes = text.as_bytes();
     let mut plain = Vec::with_capacity(bytes.len());

@@ -6,7 +6,7 @@ use std::os::fd::FromRawFd;
 
 use serde::{Deserialize, Serialize};
 
-/// Threads that are counted at most: each costs one descriptor for each event.
+/// Most threads that are counted: each costs one descriptor for each event.
 pub const MAX_THREADS: usize = 256;
 
 /// What can be counted.
@@ -131,9 +131,9 @@ impl Reading {
 }
 
 impl Counters {
-    /// Starts to count `events` of threads `tids` (the first [`MAX_THREADS`]) and of those that
+    /// Starts counting `events` of threads `tids` (the first [`MAX_THREADS`]) and of threads that
     /// they start from now on. An event that this machine or user cannot count is absent; that is
-    /// no error.
+    /// not an error.
     pub fn open(tids: &[u32], events: &[Event]) -> Counters {
         let mut counters = Counters { events: Vec::new(), absent: Vec::new() };
         for &event in events {

@@ -1,4 +1,4 @@
-//! Pressure stall information: the share of time in which somebody waited for a resource.
+//! Pressure stall information: the share of time in which some task waited for a resource.
 
 use serde::{Deserialize, Serialize};
 

@@ -72,7 +72,7 @@ fn words(bytes: &[u8]) -> Vec<String> {
     bytes[..end].split(|&b| b == 0).map(|w| String::from_utf8_lossy(w).into_owned()).collect()
 }
 
-/// Every process of the machine (or of this pid namespace). Those that end meanwhile are left out.
+/// Every process of the machine (or of this pid namespace), except any that end meanwhile.
 ///
 /// # Errors
 /// /proc cannot be listed.
@@ -90,7 +90,7 @@ pub fn tree(root: &Root, pid: u32) -> Result<Vec<Process>, HostError> {
     Ok(family(first, all(root)?))
 }
 
-/// Those of `all` that descend from `first`, after it.
+/// The descendants of `first` among `all`, after it.
 pub fn family(first: Process, all: Vec<Process>) -> Vec<Process> {
     let mut children: HashMap<u32, Vec<Process>> = HashMap::new();
     for process in all.into_iter().filter(|p| p.pid != first.pid) {

@@ -85,7 +85,7 @@ pub struct Tree {
 
 /// Mounts of a version 2 machine.
 pub const MOUNTS_V2: &str = "41 31 0:38 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw,nsdelegate\n";
-/// Mounts of a version 1 machine, with version 2 beside it, as systemd's hybrid layout has them.
+/// Mounts of a version 1 machine with version 2 alongside, as systemd's hybrid layout has them.
 pub const MOUNTS_V1: &str = "\
     32 31 0:29 / /sys/fs/cgroup/cpu,cpuacct rw - cgroup cgroup rw,cpu,cpuacct\n\
     34 31 0:31 / /sys/fs/cgroup/cpuset rw - cgroup cgroup rw,cpuset\n\

@@ -1,4 +1,4 @@
-//! Who listens on a port.
+//! Which processes listen on a port.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -33,7 +33,7 @@ pub fn listens(root: &Root, pid: u32, port: u16) -> Result<bool, HostError> {
     Ok(holds_socket(root, pid, &inodes))
 }
 
-/// Inodes of sockets that listen on `port`; empty when nobody does.
+/// Inodes of sockets that listen on `port`; empty when none does.
 fn listening_inodes(root: &Root, net: &str, port: u16) -> Result<BTreeSet<u64>, HostError> {
     let table = |name: &str| root.read_up_to(format!("{net}/{name}"), MAX_TABLE_BYTES);
     let (v4, v6) = (table("tcp"), table("tcp6"));

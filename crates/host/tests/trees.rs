@@ -139,7 +139,7 @@ fn families_follow_parents_not_numbers() {
     let found: Vec<u32> = process::tree(&tree.root(), 50).unwrap().iter().map(|p| p.pid).collect();
     assert_eq!(found, [50, 9, 60]);
     assert!(process::tree(&tree.root(), 51).unwrap_err().is_absent());
-    // Two that claim each other, as a number given anew may look like.
+    // Two that claim each other, as a reused number may look.
     tree.process(&Family::new(50, 60, &["x"]));
     assert_eq!(process::tree(&tree.root(), 50).unwrap().len(), 3);
 }
@@ -245,7 +245,7 @@ fn a_delta_is_what_both_moments_tell() {
     assert_eq!(delta.cpu_pressure, Some(0.25));
 }
 
-/// A number given to another thread must not be taken for the same one, which ran backwards.
+/// A reused thread number must not be mistaken for the same thread, running backwards.
 #[test]
 fn a_reused_number_is_another_thread() {
     let (_folder, tree) = tree(2);

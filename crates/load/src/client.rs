@@ -96,7 +96,7 @@ impl Priority {
 /// arrival wait for the work of as many streams.
 const TASKS_PER_LOOK: u32 = 7;
 
-/// As many open files as the system lets this process have: each request in flight is one.
+/// Raises the limit of open files as far as the system allows: each request in flight is one.
 fn raise_open_files() {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: `limit` is valid for both; where a call is refused, fewer connections fit.

@@ -6,8 +6,8 @@
 //!
 //! Open-loop arrivals are sent at their intended times whatever the server does, and latencies are
 //! counted from the *intended* time: a server that stalls is charged for every request that would
-//! have come meanwhile (coordinated omission). The same figures from the time of sending are beside
-//! them; the difference is the client's own lateness.
+//! have come meanwhile (coordinated omission). The same figures from the time of sending are next
+//! to them; the difference is the client's own lateness.
 
 pub mod analysis;
 mod arrival;

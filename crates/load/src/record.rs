@@ -72,7 +72,7 @@ pub struct RequestRecord {
     pub requested_tokens: u32,
     /// Output tokens that came.
     pub output_tokens: u32,
-    /// Who counted them.
+    /// Where the count comes from.
     pub token_source: TokenSource,
     /// How it ended.
     pub outcome: Outcome,
@@ -146,7 +146,7 @@ pub struct Run {
     pub spec: LoadSpec,
     /// Wall time of the start, seconds since 1970.
     pub started_unix_s: f64,
-    /// `CLOCK_MONOTONIC` of the start in seconds: places runs of one host beside each other.
+    /// `CLOCK_MONOTONIC` of the start in seconds: aligns runs of one host.
     pub started_monotonic_s: f64,
     /// Before the index in the `x-request-id` of each request: finds it in the server's log.
     pub request_id_prefix: String,
@@ -158,7 +158,7 @@ pub struct Run {
     pub requests: Vec<RequestRecord>,
     /// The client.
     pub client: ClientHealth,
-    /// What the server would not take and was asked without, in words.
+    /// Extensions that the server refused and requests were sent without, in words.
     pub notes: Vec<String>,
     /// The observer ended the arrivals before their time.
     #[serde(default)]

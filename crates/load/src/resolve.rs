@@ -18,7 +18,7 @@ impl Target {
     /// Asks for the model's name where none is given, and sends one short request to learn which
     /// extensions the server takes; a target that has both is returned as it is.
     /// [`run`](crate::run())
-    /// does this itself: call it once where several runs shall not each ask a busy server.
+    /// does this itself: call it once where several runs must not each ask a busy server.
     ///
     /// # Errors
     /// [`LoadError::Server`] when it does not answer or refuses even the plainest request,

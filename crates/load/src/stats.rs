@@ -89,7 +89,7 @@ impl Distribution {
         max: f64::NAN,
     };
 
-    /// Of these values; those that are not finite are left out.
+    /// Of these values; non-finite ones are left out.
     pub fn of(values: impl IntoIterator<Item = f64>) -> Distribution {
         let mut sorted: Vec<f64> = values.into_iter().filter(|v| v.is_finite()).collect();
         sorted.sort_by(f64::total_cmp);

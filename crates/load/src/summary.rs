@@ -49,7 +49,7 @@ pub struct Latencies {
 pub struct Summary {
     /// Measured requests.
     pub requests: u64,
-    /// Those that were answered in full.
+    /// Requests that were answered in full.
     pub ok: u64,
     /// The others, by [`Outcome::kind`].
     pub failures: BTreeMap<String, u64>,
@@ -63,17 +63,17 @@ pub struct Summary {
     /// Arrivals in the window per second of it.
     #[serde(with = "nan_as_null")]
     pub offered_rps: f64,
-    /// Answers per second that the server kept up with, to be read against `offered_rps`: those
-    /// that were completed, whenever they began, in the window moved on by the median delay of an
-    /// answer of their length. What comes in a window goes out in one that is later by an answer,
-    /// so that a server that keeps up achieves what is offered whatever its latency, and one that
-    /// does not, its capacity.
-    /// In a closed loop the window is not moved and ends when the last request is sent; requests
+    /// Answers per second that the server kept up with, to be read against `offered_rps`: answers
+    /// that completed, whenever they began, in the window shifted by the median delay of an answer
+    /// of their length. What arrives in a window leaves in one that is later by an answer, so a
+    /// server that keeps up achieves the offered rate whatever its latency, and one that does not
+    /// achieves its capacity.
+    /// In a closed loop the window is not shifted and ends when the last request is sent; requests
     /// count by the share of their time in flight that lies in it.
     #[serde(with = "nan_as_null")]
     pub achieved_rps: f64,
-    /// Output tokens per second that the server kept up with: those that came in the window moved
-    /// on by the median TTFT and, from event to event of a stream, by the median time per event.
+    /// Output tokens per second that the server kept up with: tokens that came in the window
+    /// shifted by the median TTFT and, for each further event, by the median time per event.
     /// Tokens of streams that the client cut count until then; results before version 2 have none.
     #[serde(with = "nan_as_null", default = "unknown")]
     pub achieved_tokens_per_s: f64,
@@ -91,7 +91,7 @@ pub struct Summary {
     pub output_tokens: u64,
     /// Answers whose length is not what was asked for exactly.
     pub wrong_lengths: u64,
-    /// From the intended time: what a user who comes at that time waits.
+    /// From the intended time: what a user who arrives at that time waits.
     pub from_intended: Latencies,
     /// From the time of sending: what remains without the client's lateness.
     pub from_sent: Latencies,
@@ -102,7 +102,7 @@ pub struct Summary {
     pub itl_ms: Distribution,
     /// Targets, and all of them together; empty without targets.
     pub attainment: Vec<Attainment>,
-    /// Requests that met all targets, of those that `offered_rps` counts, per second of the
+    /// Requests that met all targets, out of the ones that `offered_rps` counts, per second of the
     /// window; `None` without targets.
     pub goodput_rps: Option<f64>,
 }

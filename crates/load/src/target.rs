@@ -26,12 +26,12 @@ impl Api {
     }
 }
 
-/// Which certificates of an `https` server are believed; by default those the system trusts.
+/// Which certificates of an `https` server are believed; by default the ones the system trusts.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Tls {
     /// Any certificate.
     pub insecure: bool,
-    /// Those that these certificates (PEM) vouch for, in place of the system's.
+    /// Certificates that these (PEM) vouch for, in place of the system's.
     pub ca_file: Option<PathBuf>,
 }
 
@@ -61,7 +61,7 @@ pub struct Target {
     pub extra_body: serde_json::Map<String, serde_json::Value>,
     /// Which extensions the server takes; `None` asks it with one short request.
     pub dialect: Option<Dialect>,
-    /// How an `https` server proves who it is.
+    /// How an `https` server proves its identity.
     #[serde(default, skip_serializing_if = "Tls::is_default")]
     pub tls: Tls,
 }

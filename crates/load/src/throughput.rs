@@ -4,12 +4,12 @@
 //! throughput: the longer the answers take, the longer nothing new comes in. The rates here do not
 //! depend on latency as long as the server keeps up, and are its capacity when it does not.
 //!
-//! - **Open loop.** What comes in during the window goes out in the same window moved on by a
+//! - **Open loop.** What comes in during the window goes out in the same window shifted by a
 //!   delay: for the first token of a stream the median TTFT, for each further event the median time
 //!   per event on top, for the end of an answer that of its last event. (One delay for all answers
-//!   would take long ones for late ones.) A token counts at the time at which it came, whatever
-//!   became of its request's end; only the tokens of refused and broken answers do not count. Where
-//!   the drain cut requests, the window moves no further than that.
+//!   would mistake long ones for late ones.) A token counts at the time it came, however its
+//!   request ended; only the tokens of refused and broken answers do not count. Where
+//!   the drain cut requests, the window shifts no further than that.
 //! - **Closed loop.** The window ends when the last request is sent: until then all places are
 //!   taken, after it fewer and fewer. A request counts by the share of its time in flight that lies
 //!   in the window, so that it does not matter whether answers end one by one or all at once.
@@ -39,7 +39,7 @@ struct Delays {
     per_event_s: f64,
     /// From the last event to the end of the answer.
     end_s: f64,
-    /// The window moves no further than this: then the drain cut what was in flight.
+    /// The window shifts no further than this: then the drain cut what was in flight.
     most_s: f64,
 }
 
@@ -88,7 +88,7 @@ impl<'a> Steady<'a> {
         (self.stop_s - self.start_s).max(0.0)
     }
 
-    /// Measured requests per second that `counts` says yes to, by the time they came. In a closed
+    /// Measured requests per second for which `counts` holds, by the time they came. In a closed
     /// loop: as [`Steady::achieved_rps`] counts them.
     pub(crate) fn arrived_rps(&self, counts: impl Fn(&RequestRecord) -> bool) -> f64 {
         let wanted = self.run.requests.iter().filter(|r| counts(r));

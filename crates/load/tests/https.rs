@@ -1,4 +1,4 @@
-//! `https` targets: certificates that are trusted, those that are not, and the ways to say so.
+//! `https` targets: certificates that are trusted, others that are not, and the ways to say so.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};

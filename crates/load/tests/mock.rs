@@ -1,6 +1,6 @@
-//! The client against a scripted server that was written apart from it: what it records is what
-//! was done, and nothing that went wrong is lost. Times are held against what the script makes
-//! them at least, never at most: machines that test are busy. `bench/validate_load.py` holds them
+//! The client against an independently written scripted server: what it records is what was done,
+//! and nothing that went wrong is lost. Times are checked against the script's lower bounds, never
+//! against upper ones: test machines are busy. `bench/validate_load.py` holds them
 //! to within 1 ms or 1 %, on a machine of its own.
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -67,7 +67,7 @@ fn a_stalled_server_is_not_flattered() {
     // Half of the arrivals fall into the stall, evenly: a tenth of all waits 0.8 s or more.
     let ttft = s.from_intended.ttft_ms;
     assert!(ttft.p90 > 700.0 && ttft.max > 900.0, "{ttft:?}");
-    // The client did not wait for the server: most of those who came during the stall were sent
+    // The client did not wait for the server: most requests that came during the stall were sent
     // before its end.
     let end_s = run.requests[40].first_token_s.expect("answered");
     let sent = run.requests[41..].iter().filter(|r| r.sent_s < end_s).count();
@@ -121,7 +121,7 @@ fn what_goes_wrong_is_a_result_of_its_kind() {
         assert!(s.failures.get(kind).is_some_and(|n| *n >= 10), "{kind}: {:?}", s.failures);
     }
     assert_eq!(s.ok + s.failures.values().sum::<u64>(), 200);
-    // Those who waited in vain are in the sample, with what they waited.
+    // Requests that waited in vain are in the sample, with what they waited.
     assert_eq!(s.from_intended.ttft_ms.censored, s.failures["timeout"]);
     assert!(s.from_intended.ttft_ms.max >= 800.0, "{:?}", s.from_intended.ttft_ms);
     let first = run.requests.iter().filter(|r| r.first_token_s.is_some()).count() as u64;

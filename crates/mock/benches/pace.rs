@@ -1,5 +1,5 @@
 //! How late the mock is, by its own records, and what that costs it: streams that begin at an even
-//! rate, on connections that stay open, from one thread beside the server's.
+//! rate, on connections that stay open, from one thread next to the server's.
 //!
 //!     cargo bench -p saccade-mock --bench pace -- 1000 8 5      # requests/s, tokens, seconds
 //!

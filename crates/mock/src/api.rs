@@ -194,7 +194,7 @@ impl Answer {
         self.chunk(json!([choice]), self.usage_so_far(0))
     }
 
-    /// An event with tokens `from..to`, of which the last is the answer's if `finish` is there.
+    /// An event with tokens `from..to`; the last of them is the answer's last if `finish` is set.
     pub fn token_event(&self, from: usize, to: usize, finish: Option<&str>) -> Value {
         let text = Self::text(from, to);
         let choice = if self.request.chat {

@@ -61,7 +61,7 @@ type Key = (Nanos, u64);
 
 #[derive(Default)]
 struct Sleepers {
-    /// One for each sleeping request; those that give up take theirs away.
+    /// One for each sleeping request; a request that gives up removes its own.
     wakers: BTreeMap<Key, Waker>,
     next_number: u64,
 }
@@ -159,7 +159,7 @@ impl Pacer {
         None
     }
 
-    /// Wakes sleepers for ever.
+    /// Wakes sleepers forever.
     ///
     /// # Errors
     /// The timer cannot be waited for.

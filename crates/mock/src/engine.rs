@@ -1,4 +1,4 @@
-//! The `cpu` mode: delays that come from work, so that a busy host acts on them as on an engine's.
+//! The `cpu` mode: delays that come from work, so that a busy host affects them as an engine's.
 //!
 //! A pool of threads tokenizes prompts. One thread steps: each step serves every running request
 //! that its token budget has room for, new tokens first, prompts after; it uses processor time for
@@ -178,7 +178,7 @@ fn step(running: &mut Vec<Sequence>, script: &Cpu) {
     publish(running, &served);
 }
 
-/// Sends a token to each of the served; forgets those that are done or gone.
+/// Sends a token to each served request; drops the ones that are done or gone.
 fn publish(running: &mut Vec<Sequence>, served: &[bool]) {
     let at = now();
     let mut serves = served.iter();

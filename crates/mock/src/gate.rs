@@ -10,7 +10,7 @@ use crate::script::Capacity;
 pub struct Gate {
     /// Seats and waiting places together.
     places: Arc<Semaphore>,
-    /// Tokio's semaphore serves in the order of asking.
+    /// Tokio's semaphore serves in order of arrival.
     seats: Arc<Semaphore>,
     capacity: Capacity,
 }
@@ -30,7 +30,7 @@ impl Gate {
         Arc::clone(&self.places).try_acquire_owned().ok()
     }
 
-    /// A seat, held until it is dropped. Only for those who have a place.
+    /// A seat, held until it is dropped. Only for holders of a place.
     pub async fn seat(&self) -> Option<OwnedSemaphorePermit> {
         // The semaphore is never closed.
         Arc::clone(&self.seats).acquire_owned().await.ok()

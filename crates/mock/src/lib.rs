@@ -1,6 +1,6 @@
 //! A scripted OpenAI-compatible server whose delays are known, to validate load tools against.
 //!
-//! It was written apart from the tools that it validates and shares nothing with them. What it
+//! Written independently of the tools that it validates, it shares nothing with them. What it
 //! did, as seen from its own side, is at `/records`. See the README for the script.
 
 mod api;
@@ -66,7 +66,7 @@ impl Server {
         self.address
     }
 
-    /// Waits until it ends, which it does only by an error.
+    /// Waits until it ends, which it does only on an error.
     ///
     /// # Errors
     /// The timer or the listener failed.

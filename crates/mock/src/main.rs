@@ -143,7 +143,7 @@ fn set_priority(priority: i32) -> Result<()> {
     Ok(())
 }
 
-/// As many open files as the system lets this process have.
+/// Raises the limit of open files as far as the system allows.
 fn raise_open_files() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);

@@ -146,7 +146,7 @@ impl Records {
         self.inner().totals
     }
 
-    /// All records as JSON, those that ended first first.
+    /// All records as JSON, in the order in which requests ended.
     pub fn to_json(&self) -> Vec<u8> {
         let inner = self.inner();
         let listing = Listing {
@@ -181,8 +181,8 @@ impl Records {
     }
 }
 
-/// The record of a request under way; it is kept when this is dropped. Whoever ends the request
-/// says how; where nobody did, the client went first.
+/// The record of a request in flight; it is kept when this is dropped. The code that ends the
+/// request says how; if none did, the client went first.
 pub struct Recorder {
     records: Arc<Records>,
     epoch: u64,

@@ -1,4 +1,4 @@
-//! What the server shall do: a JSON file, flags over it.
+//! What the server does: a JSON file, flags over it.
 
 use anyhow::{Context, Result, ensure};
 use serde::Deserialize;
@@ -23,7 +23,7 @@ pub struct Script {
     pub itl: Delay,
     /// Tokens in one event.
     pub tokens_per_event: Count,
-    /// Where a generation ends by itself, unless the request has `ignore_eos`; otherwise it
+    /// Where a generation ends on its own, unless the request has `ignore_eos`; otherwise it
     /// always runs to `max_tokens`.
     pub natural_tokens: Option<Count>,
     /// A text of this many characters, or a part of it, is a token of a prompt.
@@ -107,10 +107,10 @@ pub struct Stall {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StallMode {
-    /// Nothing: everything that follows is later by as much.
+    /// Nothing: everything that follows is delayed by as much.
     #[default]
     Freeze,
-    /// It goes on, and holds back what it has: all that comes at once at the end.
+    /// It continues but holds back its output, which comes all at once at the end.
     Hold,
 }
 

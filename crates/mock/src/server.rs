@@ -33,9 +33,9 @@ use crate::stream;
 const MAX_CONNECTIONS: usize = 16_384;
 /// Until the next attempt where none could be accepted.
 const ACCEPT_PAUSE: Nanos = 10_000_000;
-/// Of a request's body.
+/// Most bytes of a request's body.
 const MAX_BODY_BYTES: usize = 64 << 20;
-/// Of a request's id that is kept in its record.
+/// Most bytes of a request's id that are kept in its record.
 const MAX_ID_BYTES: usize = 128;
 
 type Body = UnsyncBoxBody<Bytes, io::Error>;
@@ -85,7 +85,7 @@ impl Shared {
     }
 }
 
-/// Serves connections for ever.
+/// Serves connections forever.
 ///
 /// # Errors
 /// The timer or the listener fails.

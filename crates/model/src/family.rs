@@ -140,7 +140,7 @@ impl Family {
     }
 
     /// Positions of pre-training when config.json leaves them out, in classes that have a field
-    /// for them beside the rotary parameters.
+    /// for them next to the rotary parameters.
     pub(crate) fn default_original_positions(self) -> Option<u32> {
         (self == Self::Phi3).then_some(4096)
     }

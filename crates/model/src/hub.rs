@@ -101,7 +101,7 @@ struct BarState {
 impl ProgressHandler for Bar {
     fn on_progress(&self, event: &ProgressEvent) {
         let ProgressEvent::Download(event) = event else { return };
-        // A poisoned lock means that another report panicked; the bar then stands still.
+        // A poisoned lock means that another report panicked; the bar then stops moving.
         let Ok(mut state) = self.state.lock() else { return };
         match event {
             DownloadEvent::Start { total_bytes, .. } => state.total = *total_bytes,

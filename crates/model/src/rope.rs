@@ -243,7 +243,7 @@ impl Context<'_> {
         if fields.get(name).is_some() { fields } else { self.root }
     }
 
-    /// The value inside of the dictionary wins over the one beside it.
+    /// The value inside the dictionary wins over the one next to it.
     fn theta(&self, fields: &Fields<'_>) -> Result<f64> {
         const NAME: &str = "rope_theta";
         let bound = 1.0 + MIN_POSITIVE..=MAX_ROPE_THETA;

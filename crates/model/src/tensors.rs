@@ -7,7 +7,7 @@ use crate::family::Family;
 /// What a tensor is for. The numbers are `SAC_TENSOR_*` of the device plane's control header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u32)]
-#[allow(missing_docs)] // the names are the documentation; shapes stand in `expected_tensors`
+#[allow(missing_docs)] // the names are the documentation; shapes are in `expected_tensors`
 pub enum TensorRole {
     Embed = 0,
     FinalNorm = 1,
@@ -115,7 +115,7 @@ impl List {
         self.tensors.push(ExpectedTensor { role, layer, expert, name, shape, fused });
     }
 
-    /// Matrices that lie one below the other in one stored tensor.
+    /// Matrices that are stacked in one stored tensor.
     fn push_fused(&mut self, suffix: &str, cols: u64, parts: &[(TensorRole, u64)]) {
         let total = parts.iter().map(|(_, rows)| rows).sum();
         let mut first = 0;

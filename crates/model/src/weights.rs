@@ -19,7 +19,7 @@ use crate::tensors::{EMBED_NAME, ExpectedTensor, LM_HEAD_NAME, TensorRole, expec
 
 const SINGLE_FILE: &str = "model.safetensors";
 const INDEX_FILE: &str = "model.safetensors.index.json";
-/// Tensors that old checkpoints have and nobody reads.
+/// Tensors of old checkpoints that are never read.
 const IGNORED_SUFFIX: &str = "rotary_emb.inv_freq";
 /// What [`Weights::identify`] reads of each tensor.
 const SAMPLE_BYTES: usize = 4096;
@@ -108,8 +108,8 @@ impl Weights {
         })
     }
 
-    /// Gives a tensor's pages back to the system, once it has been copied: what stays of the files
-    /// in memory is then the system's to keep or to drop, and not counted as this process's.
+    /// Gives a tensor's pages back to the system, once it has been copied: the system may keep or
+    /// drop what the page cache holds of the files, and it no longer counts as this process's.
     pub fn release(&self, tensor: &TensorRef<'_>) {
         let start = tensor.data.as_ptr() as usize;
         for shard in &self.shards {
@@ -125,13 +125,13 @@ impl Weights {
         }
     }
 
-    /// Gives `sink` everything that the tensors are recognised by, wherever the folder stands:
-    /// of each file its length and the time of its last change; of each tensor its role, type,
-    /// shape and place in its file, and 4 KiB from its middle.
+    /// Gives `sink` everything that identifies the tensors, wherever the folder is: of each file
+    /// its length and modification time; of each tensor its role, type, shape and place in its
+    /// file, and 4 KiB from its middle.
     ///
-    /// Files of another training, of another format or changed in place differ in this. What it
-    /// does not tell apart: files of the same length and time, to the nanosecond, whose tensors
-    /// differ only outside of the samples. Reading all of them would take as long as what
+    /// Files of another training, of another format or changed in place differ in this. It does
+    /// not tell apart files of the same length and time, to the nanosecond, whose tensors
+    /// differ only outside the samples. Reading all of them would take as long as what
     /// recognising them saves.
     ///
     /// # Errors
@@ -314,8 +314,8 @@ impl Shard {
         let path = root.join(name);
         let io = |source| ModelError::Io { path: path.clone(), source };
         let file = File::open(&path).map_err(io)?;
-        // SAFETY: the mapping is read-only and private to this value. That nobody shortens the
-        // file meanwhile cannot be checked; `Weights::open` asks for it.
+        // SAFETY: the mapping is read-only and private to this value. We cannot check that no
+        // process shortens the file meanwhile; `Weights::open` asks for it.
         let map = unsafe { Mmap::map(&file) }.map_err(io)?;
         let tensors = parse_safetensors_header(name, &map)?;
         // Read-ahead is a hint: a kernel that refuses it only loads more slowly.

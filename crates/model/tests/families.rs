@@ -20,7 +20,7 @@ fn scaling_name(config: &ModelConfig) -> &'static str {
     }
 }
 
-/// What one reference model has beside the plain decoder.
+/// What one reference model has in addition to the plain decoder.
 fn features(config: &ModelConfig) -> Vec<String> {
     let mut list = vec![format!("{} rope", scaling_name(config))];
     if config.rope.rotary_dim < config.head_dim {

@@ -1,5 +1,5 @@
 //! No input makes a parser panic, and what is accepted is within bounds. Failing inputs are printed
-//! (and kept beside this file) by proptest.
+//! (and kept next to this file) by proptest.
 
 mod common;
 

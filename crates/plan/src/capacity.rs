@@ -10,8 +10,8 @@ use crate::simulate::{Machine, device_config, longest};
 
 /// Least number of requests in a measurement.
 const LEAST: usize = 3000;
-/// How often the requests fill and empty the device. Of fewer, most would be there from the start,
-/// and the middle half would end without any prompts computed beside it.
+/// How often the requests fill and empty the device. With fewer fills, most would be there from the
+/// start, and the middle half would end without any prompts computed alongside it.
 const FILLS: usize = 8;
 /// Share of the requests that must keep the TBT target in the mean of their gaps: a short request
 /// may meet a long step under any load.

@@ -12,7 +12,7 @@ use crate::outcome::Outcome;
 /// Most devices that are tried.
 pub(crate) const MAX_DEVICES: usize = 512;
 
-/// How many devices a load needs, with the proof that one less is not enough.
+/// How many devices a load needs, with the proof that one fewer is not enough.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Fleet {
     pub rate_rps: f64,
@@ -25,7 +25,7 @@ pub(crate) struct Fleet {
     pub outcome: Outcome,
     /// Requests per second that these devices can serve.
     pub capacity_rps: f64,
-    /// With one device less; none if one device is enough, or none is.
+    /// With one device fewer; none if one device is enough, or none is.
     pub one_less: Option<OneLess>,
 }
 

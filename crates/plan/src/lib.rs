@@ -36,7 +36,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The page of a result that `saccade plan --json` wrote: the same that `--html` wrote beside it.
+/// The page of a result that `saccade plan --json` wrote: the same page that `--html` wrote then.
 ///
 /// # Errors
 /// The text is not such a result, or one of another version's schema.

@@ -337,7 +337,7 @@ mod tests {
         assert_eq!((o.refused, o.unfinished), (2, 1));
     }
 
-    /// 400 requests over 10 s, of which `waiting` wait at each second: half of them without a seat.
+    /// 400 requests over 10 s; at each second `waiting` of them wait, half of those without a seat.
     fn queue(waiting: impl Fn(u64) -> u32, burstiness: f64) -> Queue {
         let asked = [SimRequest { output_len: 1, ..SimRequest::default() }; 400];
         let sample = |s| SimSample {

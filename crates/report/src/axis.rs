@@ -2,7 +2,7 @@
 
 use crate::numbers;
 
-/// Where ticks may stand.
+/// Where ticks may go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Steps {
     Any,

@@ -135,8 +135,8 @@ fn raw_data(report: &Report) -> String {
     out
 }
 
-/// JSON that cannot end its script element: angle brackets are spelled as escapes; in JSON they can
-/// only stand inside strings.
+/// JSON that cannot end its script element: angle brackets are written as escapes; in JSON they
+/// occur only inside strings.
 fn script_safe(json: &str) -> String {
     let json = json.replace('<', "\\u003c").replace('>', "\\u003e");
     json.replace('\u{2028}', "\\u2028").replace('\u{2029}', "\\u2029")

@@ -51,7 +51,7 @@ pub fn short(value: f64) -> String {
 }
 
 /// The label of a tick among ticks `step` apart: as many decimals as the step needs, and `M`, `G`
-/// for large numbers, which would not fit beside an axis.
+/// for large numbers, which would not fit next to an axis.
 pub(crate) fn tick(value: f64, step: f64) -> String {
     for (limit, letter) in [(1e12, "T"), (1e9, "G"), (1e6, "M")] {
         if value.abs() >= limit {

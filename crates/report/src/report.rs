@@ -80,7 +80,7 @@ impl Section {
         self.with(Block::Chart(Box::new(chart.into())))
     }
 
-    /// Adds charts beside each other, two per row where the window is wide enough.
+    /// Adds charts side by side, two per row where the window is wide enough.
     #[must_use]
     pub fn side_by_side(self, charts: impl IntoIterator<Item = Chart>) -> Section {
         self.with(Block::SideBySide(charts.into_iter().collect()))

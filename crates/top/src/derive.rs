@@ -174,7 +174,7 @@ fn attainment(settings: &Settings, total: &Increase) -> Attainment {
     }
 }
 
-/// Requests within the server's own target, of those that ended in the window.
+/// Of the requests that ended in the window, the share within the server's own target.
 fn servers_own(total: &Increase, target: &str) -> Option<f64> {
     let ended = total.slo_requests(target, None);
     (ended > 0.0).then(|| total.slo_requests(target, Some("true")) / ended)

@@ -97,7 +97,7 @@ pub struct Requests {
     pub running: Option<f64>,
     /// That wait for a seat.
     pub waiting: Option<f64>,
-    /// Of the running, those that are held.
+    /// Running requests that are held.
     pub paused: Option<f64>,
     /// Whose reader is slow.
     pub stalled: Option<f64>,

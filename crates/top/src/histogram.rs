@@ -50,7 +50,7 @@ pub enum QuantileKind {
 
 impl Histogram {
     /// From `(upper bound, cumulative count)` in any order. What is not a number is left out, and
-    /// a count below the one before is taken for it: the buckets are read one by one.
+    /// a count below the one before is raised to it: the buckets are read one by one.
     pub fn from_cumulative(mut points: Vec<(f64, f64)>, sum: f64) -> Histogram {
         points.retain(|(bound, count)| !bound.is_nan() && count.is_finite());
         points.sort_by(|a, b| a.0.total_cmp(&b.0));

@@ -22,7 +22,7 @@ pub struct Endpoint {
     /// Name or address; an IPv6 address without its brackets.
     host: String,
     port: u16,
-    /// Path below which the server's own paths stand: empty, or with a slash in front and none
+    /// Path prefix of the server's own paths: empty, or with a slash in front and none
     /// behind.
     prefix: String,
 }

@@ -4,7 +4,7 @@
 //! they get of their cores, requests, KV, latencies, and what the host costs per token. Of a server
 //! that only has vLLM's metrics it shows what those tell, and says what is missing.
 //!
-//! The way of a number: `http` fetches, `prom` parses, `window` takes differences of counters
+//! The path of a number: `http` fetches, `prom` parses, `window` takes differences of counters
 //! and histograms over the last seconds, `derive` makes a frame of them, `ui` draws
 //! it. Everything below `ui` is plain data; `--json` prints the frame.
 
@@ -49,7 +49,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Writes a text to standard output. Whoever reads it may have seen enough.
+/// Writes a text to standard output. Its reader may have seen enough and gone.
 fn print(text: &str) -> std::io::Result<()> {
     match writeln!(std::io::stdout(), "{text}") {
         Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),

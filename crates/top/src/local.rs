@@ -7,7 +7,7 @@ use saccade_host::{Cgroups, CpuSet, Process, Root, Task};
 
 use crate::frame::LocalFacts;
 
-/// How the processes of a server are called.
+/// What the processes of a server are called.
 const NAME: &str = "saccade";
 
 /// Reads the processes again and again.
@@ -18,7 +18,7 @@ pub struct Locals {
 }
 
 impl Locals {
-    /// Facts by process; without those that are none of ours, or cannot be read.
+    /// Facts by process, without processes that are not ours or cannot be read.
     pub fn read(&mut self, pids: impl IntoIterator<Item = u32>) -> BTreeMap<u32, LocalFacts> {
         let mut facts = BTreeMap::new();
         for pid in pids {

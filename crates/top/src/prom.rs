@@ -1,4 +1,4 @@
-//! Prometheus' text format, as servers write it: a line that is none is skipped and counted, and
+//! Prometheus' text format, as servers write it: a malformed line is skipped and counted, and
 //! nothing that a server sends can make this panic.
 
 use std::collections::BTreeMap;
@@ -9,7 +9,7 @@ pub type Labels = BTreeMap<String, String>;
 /// One answer of `/metrics`.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Scrape {
-    /// Series by name. Parts of a histogram stand under their own names (`_bucket`, `_sum`,
+    /// Series by name. Parts of a histogram are under their own names (`_bucket`, `_sum`,
     /// `_count`).
     series: BTreeMap<String, Vec<Series>>,
     /// `gauge`, `counter`, `histogram`, … as declared, by name.

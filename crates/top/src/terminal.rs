@@ -14,7 +14,7 @@ use crate::view::View;
 
 /// Longest wait for a key before new answers are looked for.
 const POLL: Duration = Duration::from_millis(100);
-/// A server that is gone is drawn so often, for its seconds.
+/// How often a server that is gone is redrawn, for its seconds.
 const REDRAW: Duration = Duration::from_secs(1);
 
 /// Shows a view until a key or a signal ends it.

@@ -18,7 +18,7 @@ use crate::view::{Link, View};
 const OURS: [&str; 3] = [
     include_str!("../tests/data/saccade-1.prom"),
     include_str!("../tests/data/saccade-2.prom"),
-    // The device plane has begun anew.
+    // The device plane has restarted.
     include_str!("../tests/data/saccade-3.prom"),
 ];
 const VLLM: [&str; 2] =

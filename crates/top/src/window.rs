@@ -21,7 +21,7 @@ pub struct Increase {
 }
 
 impl Increase {
-    /// What happened from one look to the next. A series that fell began anew with the server: its
+    /// What happened from one look to the next. A series that fell restarted with the server: its
     /// value is the increase.
     pub fn between(before: &Probe, now: &Probe) -> Increase {
         let counters = names::COUNTERS.map(|name| (name, grown(name, &before.scrape, &now.scrape)));
@@ -63,7 +63,7 @@ impl Increase {
         Some(series.map(|(_, value)| value).sum())
     }
 
-    /// Requests that ended with a target, all of them or those that met it or not.
+    /// Requests that ended with a target: all of them, or only the ones that met or missed it.
     pub fn slo_requests(&self, target: &str, met: Option<&str>) -> f64 {
         let is = |labels: &Labels, key: &str, value: &str| {
             labels.get(key).is_some_and(|found| found == value)
@@ -228,7 +228,7 @@ mod tests {
         };
         let mut window = Window::new(Duration::from_secs(60));
         window.push(probe(start, 0, &text(10.0, 50.0)));
-        // The device plane began anew, the frontend did not.
+        // The device plane restarted, the frontend did not.
         let step = window.push(probe(start, 1, &text(11.0, 0.5))).unwrap();
         assert_eq!(step.counter_where(names::RUN_S, "plane", "frontend"), Some(1.0));
         assert_eq!(step.counter_where(names::RUN_S, "plane", "device"), Some(0.5));

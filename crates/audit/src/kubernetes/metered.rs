@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::io::{self, BufRead, Read};
 use std::rc::Rc;
 
-/// Marks the error among those of the input.
+/// Marks the error among the input's errors.
 pub const TOO_LONG: &str = "object too long";
 
 /// Counts bytes into `used`, which the reader that shares it sets back.

@@ -1,5 +1,5 @@
 //! Kubernetes' objects: `kubectl get pods -A -o json`, lists of the API server, one object per
-//! line, several documents after each other.
+//! line, several concatenated documents.
 //!
 //! A list is never held: its items are read one by one, each at most [`MAX_OBJECT`] bytes.
 
@@ -29,7 +29,7 @@ const MAX_LINE: usize = MAX_OBJECT;
 /// Nodes whose GPU type is remembered.
 const MAX_NODES: usize = 200_000;
 
-/// What is known beside the pods.
+/// What is known besides the pods.
 pub struct Cluster {
     /// GPU type by name of node.
     models: HashMap<String, String>,
@@ -90,13 +90,13 @@ pub fn read(
 
 type Each<'a> = dyn FnMut(&str) -> Result<()> + 'a;
 
-/// An object that cannot be classified is rejected by the classifier; so is an empty text, which is
-/// passed for what is not even JSON.
+/// The classifier rejects an object that it cannot classify, and an empty text, which is passed in
+/// place of what is not even JSON.
 const NOT_JSON: &str = "";
 
 fn broken(error: &serde_json::Error, each: &mut Each) -> Result<()> {
     match error.classify() {
-        // Too long an object is told as an input error by its meter.
+        // An object that is too long is reported as an input error by its meter.
         serde_json::error::Category::Io if !error.to_string().contains(metered::TOO_LONG) => {
             bail!("cannot read: {error}")
         }
@@ -125,7 +125,7 @@ fn read_lines(input: impl BufRead, each: &mut Each) -> Result<()> {
     Ok(())
 }
 
-/// Whether the first line is a JSON value by itself, and so (by all we know) is each line.
+/// Whether the first line is a complete JSON value, and so (as far as we know) is every line.
 fn is_line_by_line(input: &mut impl BufRead) -> Result<bool> {
     let start = input.fill_buf()?;
     let Some(end) = start.iter().position(|b| *b == b'\n') else { return Ok(false) };

@@ -223,7 +223,7 @@ impl Spec {
             sum = add(sum, of(&container.resources)?);
         }
         for container in self.init_containers.iter().flatten() {
-            // Init containers that stay (sidecars) run beside the others.
+            // Init containers that stay (sidecars) run alongside the others.
             if container.restart_policy.as_deref() == Some("Always") {
                 sum = add(sum, of(&container.resources)?);
             } else {

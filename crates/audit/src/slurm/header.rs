@@ -19,7 +19,7 @@ pub enum Column {
 impl Column {
     pub const COUNT: usize = 7;
 
-    /// By Slurm's names of fields, which it prints as they were asked for, but in any case.
+    /// By Slurm's field names in any letter case: Slurm prints them as they were asked for.
     fn of(title: &str) -> Option<Column> {
         Some(match title.trim().to_ascii_lowercase().as_str() {
             "jobid" | "jobidraw" => Column::JobId,

@@ -1,4 +1,4 @@
-//! What the series come to: times by cores, and what more cores give.
+//! Results of the series: times by cores, and what more cores gain.
 
 use serde::{Deserialize, Serialize};
 
@@ -13,9 +13,9 @@ pub struct CellResult {
     pub attack: Option<Attack>,
     /// Cores of the server.
     pub cores: usize,
-    /// Series that were measured by a client in time.
+    /// Series whose client was on time.
     pub series: usize,
-    /// Of them, those in which a victim timed out.
+    /// How many of them had a victim time out.
     pub timed_out_series: usize,
     /// Mean time to the first token over all victims that got one, seconds.
     pub ttft_mean_s: Option<f64>,
@@ -23,7 +23,7 @@ pub struct CellResult {
     pub ttft_std_s: Option<f64>,
     /// By position in the series, from 1: mean, standard deviation over the series, time-outs.
     pub positions: Vec<Position>,
-    /// Series that are left out because the client itself was late.
+    /// Series left out because the client itself was late.
     pub untrusted_series: usize,
 }
 
@@ -47,7 +47,7 @@ impl CellResult {
         self.timed_out_series > 0 && self.timed_out_series * 2 >= self.series
     }
 
-    /// Of the series of one server, attack and number of cores.
+    /// From the series of one server, attack and number of cores.
     #[must_use]
     pub fn of(
         server: &str,
@@ -91,20 +91,20 @@ impl Position {
     }
 }
 
-/// What the best of the other budgets gives over the least one.
+/// What the best of the other budgets gains over the smallest one.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Speedup {
-    /// Time with the least cores ÷ the best time with more.
+    /// Time with the fewest cores ÷ the best time with more.
     Times {
         /// The quotient.
         value: f64,
-        /// The number of cores that is best.
+        /// The best number of cores.
         cores: usize,
     },
-    /// With the least cores victims time out, with more they do not: infinite.
+    /// Victims time out with the fewest cores and not with more: infinite.
     LeastTimesOut {
-        /// The number of cores that is best.
+        /// The best number of cores.
         cores: usize,
     },
     /// They time out with any number of cores.
@@ -114,7 +114,7 @@ pub enum Speedup {
 }
 
 impl Speedup {
-    /// As a heatmap takes it: infinity for a time-out with the least cores only, not-a-number
+    /// As a heatmap wants it: infinity for a time-out with the fewest cores only, not-a-number
     /// where there is nothing to compare.
     #[must_use]
     pub fn as_number(self) -> f64 {
@@ -125,7 +125,7 @@ impl Speedup {
         }
     }
 
-    /// Of the results by cores, in any order.
+    /// From the results by cores, in any order.
     #[must_use]
     pub fn of(results: &[&CellResult]) -> Speedup {
         let Some(least) = results.iter().min_by_key(|result| result.cores) else {

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::output::counted;
 
-/// Cores per GPU of the study's four levels; the least one is one core more than GPUs.
+/// Cores per GPU of the study's four levels; the lowest is one core more than GPUs.
 const PER_GPU: [usize; 3] = [2, 4, 8];
 
 /// Numbers of cores to compare.
@@ -24,9 +24,9 @@ pub struct BudgetFlags {
 /// Cores for the server.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Budget {
-    /// How many.
+    /// How many cores.
     pub count: usize,
-    /// Which.
+    /// Which cores.
     pub cores: CpuSet,
 }
 

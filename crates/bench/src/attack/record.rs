@@ -1,4 +1,4 @@
-//! What is written down: one JSON object by a versioned schema.
+//! The record: one JSON object with a versioned schema.
 
 use saccade_host::CpuSet;
 use saccade_load::{ClientHealth, Outcome, RequestRecord, Run};
@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 use super::budgets::Budget;
 use crate::interference::{Client, HostRecord, Machine, ServerRecord};
 
-/// The schema that is written, and those that are read. Version 1 counted series that were not
-/// trustworthy, and had zeros for unknown figures.
+/// The schema that is written, and all that are read. Version 1 counted untrustworthy series,
+/// and had zeros for unknown figures.
 pub const SCHEMAS: [&str; 2] = ["saccade.bench-attack.v2", "saccade.bench-attack.v1"];
 
 /// The attackers' load: open loop, evenly spaced.
@@ -16,7 +16,7 @@ pub const SCHEMAS: [&str; 2] = ["saccade.bench-attack.v2", "saccade.bench-attack
 pub struct Attack {
     /// Requests per second.
     pub rate_rps: f64,
-    /// Tokens of each prompt that are asked for; the server's own count is in the series.
+    /// Tokens requested for each prompt; the server's own count is in the series.
     pub prompt_tokens: u32,
 }
 
@@ -114,13 +114,13 @@ pub struct Series {
     pub attackers: Option<AttackSeen>,
     /// The victims' client.
     pub client: Option<ClientHealth>,
-    /// Why the series is not trustworthy, and left out of the results; empty if it is.
+    /// Why the series is untrustworthy and left out of the results; empty if it can be trusted.
     pub distrust: Vec<String>,
     /// What the host did to the server; none if its processes are not known.
     pub host: Option<HostRecord>,
     /// Seconds until the server was quiet again; none: not within the limit.
     pub drained_s: Option<f64>,
-    /// Why it failed: such a series counts for nothing.
+    /// Why it failed: such a series does not count.
     pub error: Option<String>,
 }
 
@@ -166,11 +166,11 @@ pub struct Record {
     pub command: Vec<String>,
     /// Where.
     pub machine: Machine,
-    /// Who sent the requests; on the cores that each series names.
+    /// The client; on the cores that each series names.
     pub client: Client,
     /// What was asked for.
     pub setup: Setup,
-    /// The servers; those without `start` were bound again for each budget, not started anew.
+    /// The servers; without `start`, a server was bound again for each budget, not restarted.
     pub servers: Vec<ServerRecord>,
     /// From least to most cores.
     pub budgets: Vec<Budget>,
@@ -185,7 +185,7 @@ pub struct Record {
 }
 
 impl Record {
-    /// Whether it was written when series that were not trustworthy counted.
+    /// Whether it was written when untrustworthy series still counted.
     #[must_use]
     pub fn is_version_1(&self) -> bool {
         self.schema != SCHEMAS[0]

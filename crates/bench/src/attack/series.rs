@@ -1,4 +1,4 @@
-//! One series of victims beside attackers, and the server that they meet.
+//! One series of victims alongside attackers, and the server they share.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -23,10 +23,10 @@ const QUIET_SLACK_S: f64 = 0.02;
 const PROBE_PAUSE: Duration = Duration::from_millis(100);
 const PROBE_TOKENS: u32 = 16;
 const QUIET_PROBES: u64 = 5;
-/// Victims that a server gets before it is measured, so that none of the measured is its first.
+/// Warm-up victims of a server, so that no measured victim is its first.
 const PRIMING: u64 = 2;
 
-/// Which server on which budget: the unit that is started, or bound, anew.
+/// Which server on which budget: the unit that is restarted, or bound again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Unit {
     pub server: usize,
@@ -38,7 +38,7 @@ pub(super) struct Unit {
 struct Up {
     unit: Unit,
     server: Server,
-    /// Seconds of a probe while nothing else is asked.
+    /// Seconds that a probe takes while the server is otherwise idle.
     quiet_s: f64,
     /// Cores to give back to a server that was not started here.
     own_cores: Option<CpuSet>,
@@ -161,7 +161,7 @@ impl Experiment {
         let up = self.up.as_ref().context("the server is down")?;
         series.drained_s = drain(&client, up, seed, self.drain_limit)?;
         if series.drained_s.is_none() && up.server.spec.start.is_some() {
-            // What is left of this attack is not to meet the next series.
+            // Leftovers of this attack must not reach the next series.
             self.up.take().map_or(Ok(()), |up| up.server.stop())?;
         }
         Ok(())
@@ -218,7 +218,7 @@ impl Experiment {
         if up.server.spec.start.is_none() {
             up.server.bind(budget)?;
         }
-        // Prompts that no series has.
+        // Prompts that no series uses.
         let seed = !self.setup.seed;
         let mut priming = self.victim_spec(seed);
         priming.requests = Some(PRIMING);

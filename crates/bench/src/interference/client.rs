@@ -59,7 +59,7 @@ impl Client {
     /// Settles priority and cores.
     ///
     /// # Errors
-    /// A priority or cores that are asked for and refused.
+    /// A requested priority or set of cores is refused.
     pub fn settle(flags: &ClientFlags) -> anyhow::Result<Client> {
         if let Some(cores) = &flags.client_cores {
             cores.check_usable().map_err(|e| anyhow::anyhow!("--client-cores: {e}"))?;
@@ -111,7 +111,7 @@ impl Client {
         })
     }
 
-    /// Why a cell is not trustworthy; empty if it is.
+    /// Why a cell is untrustworthy; empty if it can be trusted.
     #[must_use]
     pub fn distrust(&self, health: &ClientHealth, summary: &Summary) -> Vec<String> {
         const NEVER_BELOW_MS: f64 = 1.0;
@@ -179,7 +179,7 @@ mod tests {
         assert_eq!(distrust(4.9, 4.9), 0);
         assert_eq!(distrust(5.1, 0.0), 1);
         assert_eq!(distrust(5.1, 5.1), 2);
-        // Of a very fast server a millisecond is not held against the client.
+        // With a very fast server, a millisecond is not held against the client.
         summary.from_intended.ttft_ms.p50 = 1.0;
         assert!(client().distrust(&health(0.9, 0.9), &summary).is_empty());
         let full = ClientHealth { bound_hits: 1, cpu_share: 0.95, ..health(0.0, 0.0) };

@@ -34,13 +34,13 @@ pub struct HostRecord {
     pub cgroup_cpu_pressure: Option<f64>,
     /// The same for memory, on the machine.
     pub memory_pressure: Option<f64>,
-    /// Throttling of the cgroups above the server, those that were throttled.
+    /// Throttling of the cgroups above the server, where they were throttled.
     pub throttling: BTreeMap<String, saccade_host::Throttling>,
     /// Cores of the machine in use, by all processes.
     pub machine_cores_busy: f64,
     /// Largest share of time that the hypervisor took from one core.
     pub steal: Option<f64>,
-    /// Performance counters: those that the machine has, and why it lacks the others.
+    /// Performance counters: the ones the machine has, and why the others are missing.
     pub perf: Reading,
     /// What could not be read, and why.
     pub problems: Vec<String>,
@@ -73,7 +73,7 @@ pub struct HostWatch {
 }
 
 impl HostWatch {
-    /// Starts to watch these processes.
+    /// Starts watching these processes.
     ///
     /// # Errors
     /// None of them can be read.
@@ -83,7 +83,7 @@ impl HostWatch {
         Ok(HostWatch { before, counters: Counters::open(&tids, &Event::ALL) })
     }
 
-    /// What happened since, to the processes that there are now.
+    /// What happened since then, to the processes that exist now.
     ///
     /// # Errors
     /// None of them can be read.

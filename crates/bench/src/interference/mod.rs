@@ -1,5 +1,5 @@
-//! `saccade bench interference`: the same load in isolation and beside neighbours, on one or
-//! several servers, interleaved; what each server keeps of its throughput, and by how much its
+//! `saccade bench interference`: the same load in isolation and next to neighbours, on one or
+//! several servers, interleaved; how much of its throughput each server keeps, and by how much its
 //! latencies grow.
 
 mod client;
@@ -81,8 +81,8 @@ pub struct Args {
 /// Longest time for a neighbour to settle.
 const MAX_SETTLE_S: f64 = 3600.0;
 
-/// Runs it. The exit status is 1 if a cell could not be measured: that of a server that does not
-/// start or that exited, for instance. The other cells are measured.
+/// Runs it. The exit status is 1 if a cell could not be measured, for instance because its server
+/// did not start or exited. The other cells are measured.
 ///
 /// # Errors
 /// Flags out of bounds, a neighbour's placement that is not permitted, no server that answers, a
@@ -181,7 +181,7 @@ fn prepare(args: &Args) -> anyhow::Result<(Session, Record, Vec<Slot>)> {
     Ok((session, record, plan.order()))
 }
 
-/// What became known of the servers while they ran.
+/// What was learned about the servers while they ran.
 fn note_servers(session: &Session, record: &mut Record) {
     for (i, server) in record.servers.iter_mut().enumerate() {
         server.startup_s.clone_from(&session.startups_s[i]);
@@ -217,7 +217,7 @@ fn line(cell: &Cell) -> String {
 pub(crate) mod tests {
     use saccade_load::{Distribution, Latencies, Summary};
 
-    /// A summary of nothing, for tests to fill in.
+    /// An empty summary, for tests to fill in.
     pub(crate) fn empty_summary() -> Summary {
         let nothing = Distribution::default();
         Summary {

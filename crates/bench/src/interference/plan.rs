@@ -20,7 +20,7 @@ pub struct Plan {
     pub servers: usize,
     /// Conditions, isolation among them.
     pub conditions: usize,
-    /// How often all is measured.
+    /// How often each is measured.
     pub repeats: usize,
     /// Of the first order.
     pub seed: u64,

@@ -1,5 +1,5 @@
-//! Retention and inflation: what a condition leaves of isolation, paired by repeat. Retention is of
-//! what the server kept up with, so that longer latencies alone are no lost throughput.
+//! Retention and inflation: a condition relative to isolation, paired by repeat. Retention is of
+//! the rates that a server kept up with: longer latencies alone do not count as lost throughput.
 
 use saccade_load::Summary;
 use serde::{Deserialize, Serialize};
@@ -15,8 +15,8 @@ pub struct Ratio {
     pub max: f64,
     /// One for each repeat in which both could be measured.
     pub values: Vec<f64>,
-    /// Whether some requests beside the neighbour were cut while they waited: the true value is at
-    /// least this one.
+    /// Whether some requests next to the neighbour were cut while they waited: the true value is
+    /// at least this one.
     pub at_least: bool,
 }
 
@@ -68,7 +68,7 @@ pub struct Comparison {
     pub inflation_tpot_p50: Option<Ratio>,
     /// Time per output token, P99.
     pub inflation_tpot_p99: Option<Ratio>,
-    /// Cells (of both kinds) that are left out because the client itself was late.
+    /// Cells (of both kinds) left out because the client itself was late.
     pub untrusted_cells: usize,
 }
 

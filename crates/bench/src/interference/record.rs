@@ -1,4 +1,4 @@
-//! What is written down: one JSON object by a versioned schema.
+//! The record: one JSON object with a versioned schema.
 
 use saccade_load::{ClientHealth, LoadSpec, Summary};
 use serde::{Deserialize, Serialize};
@@ -10,11 +10,11 @@ use super::ratio::Comparison;
 use super::servers::ServerSpec;
 use crate::neighbours::{Layout, Spec, Work};
 
-/// The schema that is written, and those that are read. Version 1 compared rates that include the
-/// drain, and cells that were not trustworthy; it had zeros for unknown figures.
+/// The schema that is written, and all that are read. Version 1 compared rates that include the
+/// drain, and untrustworthy cells; it had zeros for unknown figures.
 pub const SCHEMAS: [&str; 2] = ["saccade.bench-interference.v2", "saccade.bench-interference.v1"];
 
-/// A server beside which nothing, or a neighbour, runs.
+/// What runs next to a server: nothing, or a neighbour.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Condition {
     /// As it prints.
@@ -24,13 +24,13 @@ pub struct Condition {
 }
 
 impl Condition {
-    /// Nothing beside the server.
+    /// Nothing next to the server.
     #[must_use]
     pub fn isolation() -> Condition {
         Condition { name: "isolation".to_owned(), neighbour: None }
     }
 
-    /// This neighbour beside the server.
+    /// This neighbour next to the server.
     #[must_use]
     pub fn beside(neighbour: Spec) -> Condition {
         Condition { name: neighbour.to_string(), neighbour: Some(neighbour) }
@@ -56,7 +56,7 @@ pub struct Cell {
     pub summary: Option<Summary>,
     /// The client's own lateness.
     pub client: Option<ClientHealth>,
-    /// Why the cell is not trustworthy, and left out of comparisons and figures; empty if it is.
+    /// Why the cell is untrusted, and left out of comparisons and figures; empty if it is trusted.
     pub distrust: Vec<String>,
     /// What the host did to the server; none if its processes are not known or not here.
     pub host: Option<HostRecord>,
@@ -66,11 +66,11 @@ pub struct Cell {
     pub layout: Layout,
     /// Servers that were stopped meanwhile (--pause-others).
     pub paused: Vec<String>,
-    /// What the server would not take and was asked without.
+    /// What the server refused; requests were sent without it.
     pub notes: Vec<String>,
     /// File with every request.
     pub raw: Option<String>,
-    /// Why the cell failed: such a cell counts for nothing.
+    /// Why the cell failed: such a cell does not count.
     pub error: Option<String>,
 }
 
@@ -121,7 +121,7 @@ pub struct Record {
     pub machine: Machine,
     /// What was sent in each cell; prompts differ by cell, arrivals by repeat.
     pub load: LoadSpec,
-    /// Who sent it.
+    /// The client.
     pub client: Client,
     /// Whether servers were resident one after the other.
     pub in_turns: bool,
@@ -138,7 +138,7 @@ pub struct Record {
 }
 
 impl Cell {
-    /// It was measured, by a client that was in time.
+    /// It was measured, and its client was on time.
     #[must_use]
     pub fn counts(&self) -> bool {
         self.error.is_none() && self.distrust.is_empty()
@@ -157,7 +157,7 @@ impl Record {
         })
     }
 
-    /// Whether it was written before retention was of what servers kept up with.
+    /// Whether it predates retention by what servers kept up with.
     #[must_use]
     pub fn is_version_1(&self) -> bool {
         self.schema != SCHEMAS[0]

@@ -13,9 +13,9 @@ use crate::neighbours::{Kept, Setup};
 use crate::output;
 use crate::tls_flags::TlsFlags;
 
-/// Between two looks at a server that is starting.
+/// Between two checks on a server that is starting.
 const READY_POLL: Duration = Duration::from_millis(200);
-/// Programs that run others' code: that two processes share one says nothing of their kinship.
+/// Programs that run other programs' code: sharing one does not make two processes related.
 const INTERPRETERS: [&str; 8] = ["python", "node", "sh", "bash", "dash", "java", "ruby", "perl"];
 
 /// Which servers are measured, and how they are reached.
@@ -120,7 +120,7 @@ impl ServerFlags {
     }
 }
 
-/// What a started server writes, from its start on: the file may hold earlier ones.
+/// What a started server has written since its start: the file may hold earlier runs.
 #[derive(Debug, Clone)]
 struct Log {
     path: PathBuf,
@@ -133,7 +133,7 @@ impl Log {
         Log { path: path.to_owned(), from_byte }
     }
 
-    /// The last lines, below each other; that there are none.
+    /// The last lines, one below the other, or a note that there are none.
     fn tail(&self) -> String {
         const MOST_BYTES: u64 = 4096;
         const MOST_LINES: usize = 10;
@@ -171,7 +171,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts it if it is to be started, and waits until it has answered a request.
+    /// Starts it if the tool has to, and waits until it has answered a request.
     ///
     /// # Errors
     /// The command cannot be run or ends at once, or no answer comes in time.
@@ -223,7 +223,7 @@ impl Server {
     /// An error if the tool started it and it has ended.
     ///
     /// # Errors
-    /// That it has ended, how, and the last that it wrote.
+    /// It has ended: how, and its last output.
     pub fn check(&mut self) -> anyhow::Result<()> {
         let Some((kept, log)) = &mut self.kept else { return Ok(()) };
         kept.check().map_err(|error| with_log(&error, log))
@@ -256,7 +256,7 @@ impl Server {
     }
 }
 
-/// An error of a server with the last that the server wrote.
+/// An error of a server, with the server's last output.
 fn with_log(error: &anyhow::Error, log: &Log) -> anyhow::Error {
     anyhow::anyhow!("{error:#}; {}", log.tail())
 }
@@ -310,7 +310,7 @@ fn children(pid: u32) -> Vec<u32> {
 }
 
 /// The first process of the server that listens on the port of a local URL: the listener, or its
-/// ancestor as long as that runs the same program (a supervisor with planes below it).
+/// topmost ancestor that runs the same program (a supervisor with planes below it).
 fn find_by_port(root: &Root, url: &str) -> Option<u32> {
     let (host, port) = host_and_port(url)?;
     if !matches!(host, "127.0.0.1" | "localhost" | "[::1]" | "0.0.0.0") {
@@ -333,7 +333,7 @@ fn parent_of_same_program(root: &Root, pid: u32) -> Option<u32> {
     (root.link(format!("proc/{parent}/exe")).ok()? == program).then_some(parent)
 }
 
-/// Of `http://host:port/…`; the scheme's own port where none is given.
+/// Of `http://host:port/…`; the scheme's default port where none is given.
 fn host_and_port(url: &str) -> Option<(&str, u16)> {
     let (scheme, rest) = url.split_once("://").unwrap_or(("http", url));
     let authority = rest.split(['/', '?']).next()?;
@@ -375,7 +375,7 @@ mod tests {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let found = find_by_port(&Root::default(), &url);
-        // Cargo's own test runner is another program than the test.
+        // Cargo's own test runner is not the same program as the test.
         assert_eq!(found, Some(std::process::id()));
         assert_eq!(find_by_port(&Root::default(), "http://192.0.2.1:80"), None);
     }

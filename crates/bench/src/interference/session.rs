@@ -79,7 +79,7 @@ impl Session {
         cell.layout = Layout::of(&self.root, server.root_pid(), neighbour_pid);
         std::thread::sleep(self.settle);
         cell.started_unix_s = unix_s();
-        // The same arrivals under every condition of a repeat: it is a neighbour that is measured.
+        // The same arrivals under every condition of a repeat: the neighbour is what is measured.
         let arrivals = self.load.seed.wrapping_add(slot.repeat as u64);
         let load = LoadSpec { seed: cell.seed, arrival_seed: Some(arrivals), ..self.load.clone() };
         let (run, host, work) = self.load_beside(server, &load, neighbour.as_ref())?;
@@ -116,8 +116,8 @@ impl Session {
         Ok((run, host, work))
     }
 
-    /// Starts every server that is resident all the time. One that cannot be brought up is told of,
-    /// and each of its cells fails.
+    /// Starts every server that is resident all the time. One that cannot be brought up is
+    /// reported, and each of its cells fails.
     ///
     /// # Errors
     /// No server at all can be brought up.
@@ -161,7 +161,7 @@ impl Session {
         if server.startup_s.is_some() && self.prime_requests > 0 {
             let mut prime = LoadSpec { requests: Some(self.prime_requests), ..self.load.clone() };
             (prime.duration_s, prime.warmup) = (None, saccade_load::Warmup::default());
-            // Prompts that no cell has.
+            // Prompts that no cell uses.
             prime.seed = !self.load.seed;
             self.client.run(&server.target, &prime, &())?;
         }

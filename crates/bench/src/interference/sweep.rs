@@ -6,7 +6,7 @@ use saccade_host::{CpuSet, Root};
 use super::record::Condition;
 use crate::neighbours::{Kind, Placement, QuotaGroup, Spec};
 
-/// More conditions than can be waited for are a slip of the finger.
+/// More conditions would take too long: a typo.
 const MAX_CONDITIONS: usize = 1000;
 
 /// The sweep: every neighbour with every number of threads at every placement.
@@ -65,7 +65,7 @@ fn check(placement: &Placement) -> anyhow::Result<()> {
         let usable = cores.check_usable();
         usable.map_err(|e| anyhow::anyhow!("--placement {placement}: {e}"))?;
     }
-    // Made and removed, to hear a refusal now and not an hour later.
+    // Made and removed, to hear a refusal now, not an hour later.
     placement.quota_cores.map_or(Ok(()), |cores| {
         QuotaGroup::create(&Root::default(), cores)
             .map(drop)

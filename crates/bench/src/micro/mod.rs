@@ -4,7 +4,7 @@
 //! Sources: "Characterizing CPU-Induced Slowdowns in Multi-GPU LLM Inference" (Chung et al., 2026),
 //! sections IV-A, V-A and V-B.
 
-// Without the device plane `broadcast` only says so, and what it alone uses is not used.
+// Without the device plane `broadcast` only says so, and its helpers are unused.
 #![cfg_attr(not(feature = "device"), allow(dead_code))]
 
 mod broadcast;
@@ -100,7 +100,7 @@ pub(crate) fn page_of(json: &str) -> anyhow::Result<Report> {
     page::of(&serde_json::from_str(json)?)
 }
 
-/// Flags as if none was given.
+/// Flags as if none were given.
 fn defaults<A: clap::Args>() -> A {
     #[derive(clap::Parser)]
     struct Alone<A: clap::Args> {

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::{broadcast, page, straggler, tokenize};
 use crate::output::{check_writable, is_stdout, wrapped, write_json, write_page};
 
-/// Name and version of the document that is written, and those that are read. Fields may be added
+/// Name and version of the document that is written, and all that are read. Fields may be added
 /// within a version. Version 1 had no spread of tokenization, and a device-driven time that was its
 /// own parameter.
 pub(crate) const SCHEMAS: [&str; 2] = ["saccade.bench-micro.v2", "saccade.bench.micro/1"];
@@ -50,7 +50,7 @@ pub(crate) struct Host {
 }
 
 impl Host {
-    /// What `/proc` says; what it does not say is empty.
+    /// From `/proc`; what it does not have is empty.
     pub(crate) fn of_this_machine() -> Host {
         let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
         let cpuinfo = read("/proc/cpuinfo");
@@ -84,7 +84,7 @@ pub(crate) struct Document {
     pub warnings: Vec<String>,
 }
 
-/// Of a build with debug assertions.
+/// The warning of a build with debug assertions.
 const DEBUG_BUILD: &str = "a debug build measured this: encoding, decoding and tokenizing are many \
      times slower than in a release build";
 

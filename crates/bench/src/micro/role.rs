@@ -15,7 +15,7 @@ pub(crate) enum Role {
     /// Decides for all ranks and broadcasts.
     #[cfg(feature = "device")]
     Scheduler(ranks::Scheduler),
-    /// A rank that is told.
+    /// A rank that receives the decisions.
     #[cfg(feature = "device")]
     Reader(ranks::Reader),
     /// A rank of a collective.

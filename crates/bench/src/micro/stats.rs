@@ -4,14 +4,14 @@ use saccade_load::{Distribution, nan_as_null, unknown};
 use saccade_report::{Cell, grouped};
 use serde::{Deserialize, Serialize};
 
-/// Of durations in nanoseconds, in microseconds; `None` if there is none.
+/// From durations in nanoseconds, in microseconds; `None` if there is none.
 pub(crate) fn of_ns_in_us(samples: &[u64]) -> Option<Distribution> {
     let in_us = samples.iter().map(|&ns| ns as f64 / 1e3);
     (!samples.is_empty()).then(|| Distribution::of(in_us))
 }
 
-/// A figure over repeats: its median, and from where to where it went. Not-a-number where nothing
-/// was measured. Results of version 1 have the median alone.
+/// A figure over repeats: its median and its range. Not-a-number where nothing was measured.
+/// Results of version 1 have the median alone.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(from = "Written")]
 pub(crate) struct Spread {
@@ -64,7 +64,7 @@ impl Spread {
         Cell::Number(self.p50, decimals)
     }
 
-    /// From where to where.
+    /// The range.
     pub(crate) fn range(self, decimals: usize) -> Cell {
         if self.min.is_nan() {
             return Cell::Missing;

@@ -25,7 +25,7 @@ unsafe impl Send for Board {}
 unsafe impl Sync for Board {}
 
 impl Board {
-    /// A new board. Its file is closed on exec: who starts the child clears that flag in it alone.
+    /// A new board. Its file is close-on-exec: the parent clears that flag in the one child only.
     ///
     /// # Errors
     /// Of memfd_create, ftruncate or mmap.
@@ -79,7 +79,7 @@ impl Board {
         Ok(Board { file, lines, threads })
     }
 
-    /// The number that a child opens the board by.
+    /// The descriptor number by which a child opens the board.
     #[must_use]
     pub fn fd(&self) -> RawFd {
         self.file.as_raw_fd()

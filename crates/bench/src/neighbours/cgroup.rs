@@ -23,9 +23,9 @@ impl QuotaGroup {
     /// Makes one with a quota of `cores` cores' worth of time.
     ///
     /// # Errors
-    /// No CPU controller is to be had: which file refused, and what would help.
+    /// No CPU controller is available: which file refused, and what would help.
     pub fn create(root: &Root, cores: f64) -> anyhow::Result<QuotaGroup> {
-        // Several in one process (tests, servers beside each other) must not meet.
+        // Several in one process (tests, servers side by side) must not collide.
         static NEXT: AtomicU32 = AtomicU32::new(0);
         // SYNC: relaxed, no partner: only the numbers must differ.
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -56,7 +56,7 @@ impl QuotaGroup {
         self.write("cgroup.procs", &pid.to_string())
     }
 
-    /// Where it lies.
+    /// Its folder.
     #[must_use]
     pub fn folder(&self) -> &Path {
         &self.folder

@@ -15,7 +15,7 @@ use super::board::Board;
 use super::descendants;
 use super::hogs::mixed;
 
-/// How a failure after the start is told.
+/// How a failure after the start is reported.
 type Failed = fn(anyhow::Error);
 
 /// Copies of a command line (or one copy, told the number of threads by `{threads}`), each
@@ -89,7 +89,7 @@ fn translation_unit() -> String {
 }
 
 /// `pbzip2` over endless text-like bytes; counts the bytes it has read. A stream rather than a
-/// file: its work is seen as it goes on, and no disk decides how fast.
+/// file: its progress is visible, and no disk sets the pace.
 pub(super) fn pbzip2(board: &Arc<Board>, failed: Failed) -> anyhow::Result<()> {
     let program = in_path("pbzip2").context("neighbour pbzip2: pbzip2 is not installed")?;
     let mut command = Command::new(program);
@@ -145,7 +145,7 @@ fn text_like(bytes: usize) -> Vec<u8> {
 /// Set once a server is being ended: then its end is no news.
 static STOPPING: AtomicBool = AtomicBool::new(false);
 
-/// Starts a server, its output to a file; `failed` is called when it ends by itself.
+/// Starts a server, its output to a file; `failed` is called when it ends on its own.
 pub(super) fn server(line: &str, log: &Path, failed: Failed) -> anyhow::Result<()> {
     let file = File::options().create(true).append(true).open(log);
     let file = file.with_context(|| format!("open {}", log.display()))?;
@@ -174,13 +174,13 @@ pub(super) fn server(line: &str, log: &Path, failed: Failed) -> anyhow::Result<(
     answer.recv().context("start the server")?.context("start the server")
 }
 
-/// What a server gets to end by itself before it is killed.
+/// How long a server has to end on its own before it is killed.
 const GRACE: Duration = Duration::from_secs(10);
-/// Between two looks at a server that is ending.
+/// Between two checks on a server that is ending.
 const ENDING_POLL: Duration = Duration::from_millis(20);
 
-/// Asks a server to end, and waits for all its processes a while: a server that is killed leaves
-/// its shared memory behind. A second caller waits for ever; the first ends this process.
+/// Asks a server to end, and waits a while for all its processes: a killed server leaves its
+/// shared memory behind. A second caller waits forever: the first ends this process.
 pub(super) fn end_gracefully() {
     // SYNC: sequentially consistent, partner `server`.
     while STOPPING.swap(true, Ordering::SeqCst) {
@@ -193,7 +193,7 @@ pub(super) fn end_gracefully() {
         if descendants::alive().is_empty() {
             return;
         }
-        // Again and again: what a process that has ended left behind is a child of this one now.
+        // Repeatedly: orphans of a process that has ended are children of this one now.
         for pid in descendants::without_shells() {
             if !asked.contains(&pid) {
                 ask_to_end(pid);
@@ -204,7 +204,7 @@ pub(super) fn end_gracefully() {
     }
 }
 
-/// One that is stopped hears the first signal with the second.
+/// A stopped process gets the first signal with the second.
 fn ask_to_end(pid: u32) {
     // SAFETY: plain integers; a descendant that was just read of.
     unsafe {
@@ -255,7 +255,7 @@ fn check(status: ExitStatus, what: &str) -> anyhow::Result<()> {
 }
 
 /// The child is killed when the thread of this process that started it ends. It begins with no
-/// signal blocked: this process blocks those that end it, and a server must hear SIGTERM.
+/// signal blocked: this process blocks the signals that end it, and a server must hear SIGTERM.
 fn tied_to_us(command: &mut Command) -> &mut Command {
     let parent = std::process::id();
     // SAFETY: prctl, getppid, sigemptyset, pthread_sigmask and _exit are async-signal-safe; nothing
@@ -281,7 +281,7 @@ fn tied_to_us(command: &mut Command) -> &mut Command {
     }
 }
 
-/// Where a program lies in `PATH`; a name with a slash is itself.
+/// Where a program is in `PATH`; a name with a slash is itself.
 fn in_path(name: &str) -> Option<PathBuf> {
     if name.contains('/') {
         return Path::new(name).is_file().then(|| name.into());

@@ -5,8 +5,8 @@ use saccade_host::{Root, process};
 /// Rounds of killing before giving up on a tree that forks faster than it dies.
 const MAX_ROUNDS: usize = 64;
 
-/// Kills every descendant, also those that left the process group: as a subreaper this process
-/// inherits their orphans.
+/// Kills every descendant, also outside the process group: as a subreaper this process inherits
+/// their orphans.
 pub(super) fn kill_all() {
     for _ in 0..MAX_ROUNDS {
         reap();
@@ -21,17 +21,17 @@ pub(super) fn kill_all() {
     }
 }
 
-/// Takes the end of children that have ended.
+/// Reaps children that have ended.
 pub(super) fn reap() {
     let mut status = 0;
-    // SAFETY: takes whatever children have ended; a place for the status.
+    // SAFETY: reaps any ended child; a place for the status.
     while unsafe { libc::waitpid(-1, &mut status, libc::WNOHANG) } > 0 {}
 }
 
 /// Programs that start others and do not pass signals on to them.
 const SHELLS: [&str; 6] = ["sh", "dash", "bash", "ash", "zsh", "busybox"];
 
-/// The children of this process and, below shells, theirs: those that end the others.
+/// The children of this process and, below shells, theirs: the ones that end the others.
 pub(super) fn without_shells() -> Vec<u32> {
     let root = Root::default();
     let own = std::process::id();

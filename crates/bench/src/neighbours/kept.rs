@@ -14,25 +14,25 @@ use super::lines::{Line, Lines};
 
 /// How the tool's own binary is asked for a role.
 const SELF_COMMAND: [&str; 2] = ["bench", "neighbour"];
-/// Also the right file after it was replaced by a new build.
+/// Still the right file after a new build has replaced it.
 const OWN_PROGRAM: &str = "/proc/self/exe";
 static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
-/// Buffers of gigabytes are touched before a hog is ready, perhaps beside a full load.
+/// A hog touches gigabytes of buffers before it is ready, perhaps under a full load.
 const READY_TIMEOUT: Duration = Duration::from_secs(60);
 /// A killed process group is gone at once; a server that is asked to end has 10 s.
 const STOP_TIMEOUT: Duration = Duration::from_secs(20);
-/// Between the end of its output and its own.
+/// Between the end of its output and its own end.
 const ENDING_TIMEOUT: Duration = Duration::from_secs(1);
-/// What its last line begins with when it ends by an error.
+/// Its last line begins with this when it ends with an error.
 const ERROR: &str = "error: ";
 
-/// Names a binary that has `bench neighbour`, for programs that have not: call it before the first
-/// neighbour starts, once.
+/// Names a binary that has `bench neighbour`, for programs that lack it: call it once, before the
+/// first neighbour starts.
 pub fn use_program(program: impl Into<PathBuf>) {
     PROGRAM.get_or_init(|| program.into());
 }
 
-/// What is kept beside the role's own arguments.
+/// Settings besides the role's own arguments.
 #[derive(Debug, Default)]
 pub(crate) struct Setup {
     /// A session of its own; otherwise a process group of its own in our session.
@@ -53,7 +53,7 @@ pub(crate) struct Kept {
 impl Kept {
     /// Starts the process; it does nothing before [`Kept::go`].
     ///
-    /// Call it on a thread that lives as long as the process shall: the kernel's death signal is
+    /// Call it on a thread that lives as long as the process must: the kernel's death signal is
     /// tied to the starting thread (the end of standard input is not).
     pub fn start(what: &str, role: &[String], setup: &Setup) -> anyhow::Result<Kept> {
         let mut command = Command::new(PROGRAM.get().map_or(Path::new(OWN_PROGRAM), |p| p));
@@ -73,7 +73,7 @@ impl Kept {
     /// Lets it begin, and waits until it has.
     ///
     /// # Errors
-    /// Its own words when it cannot; that it does not answer.
+    /// It cannot begin, in its own words; or it does not answer.
     pub fn go(&mut self) -> anyhow::Result<()> {
         self.tell("go")?;
         self.expect("ready")
@@ -108,7 +108,7 @@ impl Kept {
         anyhow::anyhow!("{}: closed its output before it was {wanted}", self.what)
     }
 
-    /// An error if it has ended by itself, in its own words where it left some.
+    /// An error if it has ended on its own, in its own words where it left some.
     pub fn check(&mut self) -> anyhow::Result<()> {
         match self.status()? {
             None => Ok(()),
@@ -116,7 +116,7 @@ impl Kept {
         }
     }
 
-    /// Whether it has ended as it should: by itself, with success.
+    /// Whether it has ended as it should: on its own, with success.
     ///
     /// # Errors
     /// It has ended otherwise; in its own words where it left some.
@@ -152,14 +152,14 @@ impl Kept {
         self.child.id()
     }
 
-    /// Asks it to end what it holds, in peace, and waits.
+    /// Asks it to end what it runs, gracefully, and waits.
     pub fn stop(mut self) -> anyhow::Result<()> {
         // Both fail only when it has ended already.
         let _ = self.tell("stop");
         self.wait(STOP_TIMEOUT).map(drop)
     }
 
-    /// Kills it and all that it holds, and waits.
+    /// Kills it and everything that it runs, and waits.
     pub fn kill(mut self) -> anyhow::Result<()> {
         self.input = None;
         self.wait(STOP_TIMEOUT).map(drop)

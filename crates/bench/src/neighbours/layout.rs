@@ -1,5 +1,5 @@
 //! How the kernel shares the cores out between a server and its neighbour: sessions, groups, nice
-//! values. With `sched_autogroup_enabled` a hog in another session than the server's shares one
+//! values. With `sched_autogroup_enabled` a hog in a different session than the server shares one
 //! group weight with its own session and hardly hurts, so results mean little without this.
 
 use saccade_host::{Cgroups, CpuSet, Root, machine};
@@ -44,7 +44,7 @@ fn session(pid: u32) -> Option<i32> {
     (session >= 0).then_some(session)
 }
 
-/// A server and its neighbour beside each other.
+/// A server and its neighbour, side by side.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Layout {
     /// Whether the kernel groups by session; none where it knows no such thing.

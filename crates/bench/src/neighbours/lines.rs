@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 /// Our own children write short lines.
 const MAX_LINE_BYTES: usize = 1 << 16;
 
-/// What came of a wait.
+/// The outcome of a wait.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Line {
     /// A line without its end.

@@ -11,7 +11,7 @@ use super::cgroup::QuotaGroup;
 use super::kept::{Kept, Setup};
 use super::spec::Spec;
 
-/// More threads than any machine has cores: a slip of the finger.
+/// More threads than any machine has cores: a typo.
 const MAX_THREADS: usize = 4096;
 
 /// A running neighbour. It ends when this is dropped, and when this process ends in any way.
@@ -43,7 +43,7 @@ pub struct Work {
 }
 
 impl Neighbour {
-    /// Starts one and waits until its threads are at work. Call it on a thread that lives on.
+    /// Starts one and waits until its threads are at work. Call it on a long-lived thread.
     ///
     /// # Errors
     /// Threads out of bounds, a placement that is not permitted, a program that is not installed,
@@ -97,7 +97,7 @@ impl Neighbour {
         Work { unit: self.spec.kind.unit().into(), done, per_s }
     }
 
-    /// An error if it has ended by itself.
+    /// An error if it has ended on its own.
     ///
     /// # Errors
     /// Why it has, where it said so.

@@ -1,5 +1,5 @@
-//! Stopping servers that are not being measured, so that they can never stay stopped: a small
-//! process does it, and lets them go on when it is told to or when the tool ends, however it ends.
+//! Stops servers that are not being measured, and can never leave them stopped: a small process
+//! does it, and continues them when told to or when the tool ends, however it ends.
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -23,10 +23,10 @@ impl Pauser {
         Ok(Pauser(kept))
     }
 
-    /// Stops exactly these processes; others that were stopped go on.
+    /// Stops exactly these processes; others that were stopped continue.
     ///
     /// # Errors
-    /// One of them may not be signalled: all go on. Processes that have ended are passed over.
+    /// One of them may not be signalled: all continue. Processes that have ended are skipped.
     pub fn pause_only(&mut self, pids: &[u32]) -> anyhow::Result<()> {
         let pids: Vec<String> = pids.iter().map(u32::to_string).collect();
         self.0.tell(&pids.join(" "))?;
@@ -34,10 +34,10 @@ impl Pauser {
     }
 }
 
-/// The process side: each line names the processes to be stopped.
+/// The process side: each line names the processes to stop.
 pub(super) fn serve() -> anyhow::Result<ExitCode> {
-    // SAFETY: plain integers: the parent's death signal is of no use here, the end of standard
-    // input is: it comes after everything that was written.
+    // SAFETY: plain integers. The parent's death signal is of no use here; the end of standard
+    // input is, since it comes after everything that was written.
     unsafe {
         libc::prctl(libc::PR_SET_PDEATHSIG, 0);
         libc::signal(libc::SIGTERM, libc::SIG_IGN);

@@ -31,7 +31,7 @@ impl Plot {
         let ms = |seconds: f64| rounded(seconds * 1e3);
         let timeline: Vec<(f64, f64)> =
             answered().filter_map(|r| Some((rounded(r.intended_s), ms(r.ttft_s()?)))).collect();
-        // A request without an answer waits for ever: the curve ends below 1.
+        // A request without an answer waits forever: the curve ends below 1.
         let waits = answered().filter_map(|r| r.ttft_s().map(ms));
         let ever = waits.chain(failed().map(|_| f64::INFINITY));
         Plot {

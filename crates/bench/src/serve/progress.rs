@@ -1,4 +1,4 @@
-//! How far a run is, on the standard error: a bar on a terminal, else a line now and then. And an
+//! Progress of a run, on the standard error: a bar on a terminal, else a line now and then. And an
 //! early end: by Ctrl-C, or because too many requests failed.
 
 use std::io::IsTerminal;
@@ -21,7 +21,7 @@ static STOP: AtomicBool = AtomicBool::new(false);
 pub(super) struct Counters {
     finished: AtomicU64,
     failed: AtomicU64,
-    /// Of the failed, those that are measured.
+    /// How many of the failed are measured.
     failed_measured: AtomicU64,
     in_flight: AtomicU64,
     tokens: AtomicU64,
@@ -72,7 +72,7 @@ pub(super) fn catch_interrupt() {
     }
 }
 
-/// Runs `work` and shows how far it is; it is told to stop after more than `max_failed` failures.
+/// Runs `work` and shows its progress; it is told to stop after more than `max_failed` failures.
 pub(super) fn shown<T>(
     label: &str,
     spec: &LoadSpec,

@@ -137,7 +137,7 @@ fn health(run: &RunResult) -> String {
     )
 }
 
-/// That the measurement ended before its time, and how.
+/// Says that the measurement ended early, and how.
 pub(super) fn end(results: &Results) -> String {
     let (made, planned) = (results.runs.len(), results.planned_runs);
     let last = match results.runs.last() {

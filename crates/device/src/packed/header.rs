@@ -1,27 +1,27 @@
-//! The head of a file of packed weights. It says nothing that the reader does not know already: it
-//! is compared with what the device and the model ask for, and any difference refuses the file.
+//! The header of a packed-weights file. It tells the reader nothing new: it is compared with what
+//! the device and the model need, and any difference rejects the file.
 
 use std::ops::Range;
 
 use twox_hash::XxHash3_64;
 
-/// Raised with any change of this file format. What the bytes of the weights mean is the device's
-/// `layout`, which is part of the key.
+/// Bump when this file format changes. What the weight bytes mean is the device's `layout`, which
+/// is part of the key.
 pub(super) const FORMAT_VERSION: u64 = 1;
-/// Payload bytes that one checksum stands for.
+/// Payload bytes per checksum.
 pub(super) const CHUNK_BYTES: u64 = 8 << 20;
-/// The payload begins, and the file ends, at a multiple of this: pages that can be mapped.
+/// The payload begins and the file ends at a multiple of this, so that pages can be mapped.
 pub(super) const PAGE_BYTES: u64 = 4096;
 
 const MAGIC: [u8; 8] = *b"SACPACKW";
-/// Written as a machine writes its numbers: one of the other byte order reads it backwards.
+/// In native byte order: a machine of the other order reads it backwards.
 const BYTE_ORDER: u64 = 0x0102_0304_0506_0708;
 /// Before the checksums of the chunks: magic, then eight numbers of 8 bytes.
 const FIXED_BYTES: usize = 72;
-/// Where the header's own checksum stands, of everything before and after it.
+/// Where the header's own checksum is; it covers everything before and after it.
 const CHECKSUM: Range<usize> = 64..72;
 
-/// Which packed weights: 128 bits of everything that their bytes depend on.
+/// Which packed weights: a 128-bit hash of everything that their bytes depend on.
 pub(super) type Key = u128;
 
 /// What a file must be.
@@ -45,7 +45,7 @@ impl Wanted {
         self.header_bytes() + self.payload_bytes
     }
 
-    /// Where a chunk stands in the file.
+    /// Where a chunk is in the file.
     pub fn chunk(&self, index: usize) -> Range<usize> {
         let start = index as u64 * CHUNK_BYTES;
         let end = self.payload_bytes.min(start + CHUNK_BYTES);
@@ -70,8 +70,8 @@ pub(super) fn encode(wanted: &Wanted, checksums: &[u64]) -> Vec<u8> {
     bytes
 }
 
-/// Checks the header of a file of `file_bytes`, of which `bytes` is the beginning, against what is
-/// wanted; returns the checksums of the chunks, or why the file cannot be used.
+/// Checks the header of a file of `file_bytes`, which starts with `bytes`, against what is wanted;
+/// returns the checksums of the chunks, or why the file cannot be used.
 pub(super) fn parse(bytes: &[u8], file_bytes: u64, wanted: &Wanted) -> Result<Vec<u64>, String> {
     if file_bytes != wanted.file_bytes() {
         return Err(format!("has {file_bytes} bytes, expected {}", wanted.file_bytes()));
@@ -197,13 +197,13 @@ mod tests {
             if header != good() {
                 assert!(parse(&header, WANTED.file_bytes(), &WANTED).is_err(), "seed {seed}");
             }
-            // One that somebody wrote so, with its checksum right: within bounds all the same.
+            // A crafted header with a valid checksum: within bounds all the same.
             let honest = with_checksum(header);
             if let Ok(sums) = parse(&honest, WANTED.file_bytes(), &WANTED) {
                 assert_eq!(sums.len(), 5, "seed {seed}");
                 assert_eq!(honest[..CHECKSUM.start], good()[..CHECKSUM.start], "seed {seed}");
             }
-            // Cut anywhere, and of any length that the system says.
+            // Cut anywhere, and of any length that the system reports.
             let len = random(&mut state) as usize % (honest.len() + 1);
             let file_bytes = random(&mut state) >> (random(&mut state) % 64);
             let cut = parse(&honest[..len], file_bytes, &WANTED);

@@ -2,13 +2,13 @@
 //! nothing is packed again and processes share one copy in the page cache.
 //!
 //! The file is mapped rather than copied into memory of our own: kernels that keep files in large
-//! folios (ext4 from Linux 6.16, XFS from 5.18) map it in huge pages, as packing's own memory has
-//! them; copying costs a first touch of all of it. `bench/start.py` measures starts that pack and
+//! folios (ext4 from Linux 6.16, XFS from 5.18) map it in huge pages, like the memory that packing
+//! fills; copying costs a first touch of every page. `bench/start.py` measures starts that pack and
 //! that map.
 //!
-//! A file is only ever made whole: written under another name by whoever holds the lock on that
-//! name, synced, and renamed. It is never changed afterwards, and a reader trusts it only after its
-//! header and the checksum of every chunk agree.
+//! A file is always created whole: the process that holds the lock on a temporary name writes it
+//! there, syncs it and renames it. It never changes afterwards, and a reader trusts it only after
+//! its header and the checksum of every chunk agree.
 
 mod header;
 
@@ -25,13 +25,13 @@ use twox_hash::{XxHash3_64, XxHash3_128};
 
 use header::{FORMAT_VERSION, Key, Wanted};
 
-/// Threads that read and check a file, at most.
+/// Most threads that read and check a file.
 const MAX_CHECKERS: usize = 8;
 
-/// What came of a folder for packed weights at a start.
+/// How a start used its folder of packed weights.
 #[derive(Debug)]
 pub enum PackedUse {
-    /// A file of it is used; nothing was packed.
+    /// A file in it is used; nothing was packed.
     Mapped {
         /// The file.
         path: PathBuf,
@@ -43,7 +43,7 @@ pub enum PackedUse {
     },
     /// Everything was packed from the model's own files.
     Packed {
-        /// Why a file that was there was not used.
+        /// Why an existing file was not used.
         refused: Option<String>,
         /// The file that later starts will use and its bytes, or why there is none.
         kept: std::result::Result<(PathBuf, u64), String>,
@@ -56,7 +56,7 @@ pub(crate) struct Entry {
     wanted: Wanted,
 }
 
-/// A file whose every byte was checked.
+/// A file with every byte checked.
 pub(crate) struct Mapped {
     pub map: Mmap,
     /// The packed weights within `map`.
@@ -65,7 +65,7 @@ pub(crate) struct Mapped {
 }
 
 impl Entry {
-    /// The entry of this model for a device whose packed weights have such a layout and size.
+    /// The entry of this model for a device with packed weights of this layout and size.
     pub fn new(dir: &Path, weights: &Weights, layout: u64, payload_bytes: u64) -> io::Result<Self> {
         let key = key_of(weights, layout)?;
         let path = dir.join(format!("{key:032x}.packed"));
@@ -80,8 +80,8 @@ impl Entry {
         self.wanted.file_bytes()
     }
 
-    /// Maps the file, reads all of it into memory and checks it. `Ok(None)` if there is none; why
-    /// not, if it cannot be used. `progress` is told the bytes of the payload that are checked.
+    /// Maps the file, reads all of it into memory and checks it. `Ok(None)` if there is none; an
+    /// error says why it cannot be used. `progress` gets the payload bytes checked so far.
     pub fn open(&self, progress: impl FnMut(u64)) -> Result<Option<Mapped>, String> {
         let file = match File::open(&self.path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -92,11 +92,11 @@ impl Entry {
             return Err("is not a file".into());
         }
         if metadata.len() != self.wanted.file_bytes() {
-            // Said before mapping: an empty file cannot be mapped.
+            // Checked before mapping: an empty file cannot be mapped.
             header::parse(&[], metadata.len(), &self.wanted)?;
         }
         // SAFETY: the mapping is read-only. Writers rename a new file into place and never change
-        // one (ADR 13 asks the same of everybody else), so its bytes and length stay.
+        // one (ADR 13 requires the same of other programs), so its bytes and length stay.
         let map = unsafe { Mmap::map(&file) }.map_err(|error| format!("not mapped: {error}"))?;
         // Hints: huge pages where the file system has them, and for what is read from disk.
         map.advise(Advice::HugePage).ok();
@@ -156,7 +156,7 @@ impl Entry {
         let dir = self.path.parent().unwrap_or(Path::new("."));
         fs::create_dir_all(dir).map_err(|error| format!("{}: {error}", dir.display()))?;
         let mut options = OpenOptions::new();
-        // Not truncated: somebody may be writing it.
+        // Not truncated: another process may be writing it.
         let file = options.write(true).create(true).truncate(false).open(&temporary);
         let mut file = file.map_err(failed)?;
         match file.try_lock() {
@@ -164,24 +164,24 @@ impl Entry {
             Err(TryLockError::WouldBlock) => return Err("another process is writing it".into()),
             Err(TryLockError::Error(error)) => return Err(failed(error)),
         }
-        // Between opening and locking, the one who wrote it may have renamed it into place.
+        // Between opening and locking, the previous writer may have renamed it into place.
         if !names_still(&temporary, &file) {
             return Err("another process has just written it".into());
         }
         let written = self.fill(&mut file, payload).and_then(|()| {
             fs::rename(&temporary, &self.path)?;
-            // The rename too is to outlive a power failure.
+            // The rename must survive a power failure too.
             File::open(dir)?.sync_all()
         });
         written.map_err(|error| {
-            // Our own: the lock is held. If it stays, the next writer takes it over.
+            // Ours: the lock is held. If it stays, the next writer takes it over.
             fs::remove_file(&temporary).ok();
             failed(error)
         })
     }
 
     fn fill(&self, file: &mut File, payload: &[u8]) -> io::Result<()> {
-        file.set_len(0)?; // of a writer that was killed
+        file.set_len(0)?; // left by a writer that was killed
         file.set_len(self.wanted.header_bytes())?;
         io::Seek::seek(file, io::SeekFrom::End(0))?;
         let mut checksums = Vec::with_capacity(self.wanted.num_chunks());

@@ -1,4 +1,4 @@
-//! Accelerators by name. Peaks are the vendor's; what kernels reach of them is assumed alike for
+//! Accelerators by name. Peaks are the vendor's; the share that kernels reach is assumed equal for
 //! all, and stated once below.
 
 use super::SimHardware;
@@ -6,7 +6,7 @@ use super::SimHardware;
 /// An accelerator and where its figures come from.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct NamedDevice {
-    /// As on the command line; compared without case.
+    /// As on the command line; compared ignoring case.
     pub name: &'static str,
     /// Device memory.
     pub hbm_bytes: f64,
@@ -14,7 +14,7 @@ pub struct NamedDevice {
     pub hbm_bytes_per_s: f64,
     /// Dense bf16.
     pub flops_per_s: f64,
-    /// To or from host memory, each direction alone, as copies of large blocks reach it.
+    /// To or from host memory, each direction alone, for copies of large blocks.
     pub link_bytes_per_s: f64,
     /// Both directions together.
     pub link_both_bytes_per_s: f64,
@@ -32,7 +32,7 @@ const ATTENTION_EFFICIENCY: f64 = 0.50;
 const STEP_OVERHEAD_S: f64 = 100e-6;
 /// Between the dependent kernels of a layer, summed.
 const LAYER_OVERHEAD_S: f64 = 15e-6;
-/// Of large copies over PCIe, of its nominal rate.
+/// Share of PCIe's nominal rate that large copies reach.
 const PCIE_EFFICIENCY: f64 = 0.85;
 
 /// Copies of one layer's part of a block each, one by one (SuperInfer's table 1, "Naive": 10.75
@@ -96,7 +96,7 @@ pub fn devices() -> &'static [NamedDevice] {
     &DEVICES
 }
 
-/// By name, without case.
+/// By name, ignoring case.
 pub fn device(name: &str) -> Option<&'static NamedDevice> {
     DEVICES.iter().find(|d| d.name.eq_ignore_ascii_case(name))
 }

@@ -60,9 +60,9 @@ pub struct SimModel {
     pub kv_token_bytes: f64,
     /// Decoder layers.
     pub num_layers: u32,
-    /// Of a layer; 0 = dense.
+    /// Experts of a layer; 0 = dense.
     pub num_experts: u32,
-    /// That a token goes through.
+    /// Experts that a token goes through.
     pub experts_per_token: u32,
     /// Zero.
     pub _pad0: u32,
@@ -100,7 +100,7 @@ pub struct SimConfig {
     pub seed: u64,
 }
 
-/// What becomes of a request that finds every slot of the ring taken.
+/// What happens to a request that finds every slot of the ring taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
 pub enum WhenFull {
@@ -167,7 +167,7 @@ pub struct SimSample {
     pub step_seqs: u32,
 }
 
-/// What a run came to: `sac_sim_result`.
+/// The outcome of a run: `sac_sim_result`.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct SimResult {
@@ -187,9 +187,9 @@ pub struct SimResult {
     pub num_unfinished: u64,
     /// Requests that found no free slot.
     pub num_refused: u64,
-    /// Requests whose blocks were taken, to be computed again.
+    /// Requests that lost their blocks, to be recomputed.
     pub preemptions: u64,
-    /// Tokens computed again.
+    /// Tokens recomputed.
     pub recomputed_tokens: u64,
     /// Prompt tokens computed.
     pub prefill_tokens: u64,

@@ -4,7 +4,7 @@ use saccade_model::ModelConfig;
 
 use super::SimModel;
 
-/// The sizes that cost anything.
+/// The sizes that affect the cost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ModelShape {
     /// Decoder layers.
@@ -27,7 +27,7 @@ pub struct ModelShape {
     pub sparse_layers: u32,
     /// Experts of such a layer.
     pub num_experts: u32,
-    /// That a token goes through.
+    /// Experts that a token goes through.
     pub experts_per_token: u32,
     /// Width of one expert.
     pub expert_size: u32,
@@ -36,7 +36,7 @@ pub struct ModelShape {
 /// A model by name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NamedModel {
-    /// As on the command line; compared without case.
+    /// As on the command line; compared ignoring case.
     pub name: &'static str,
     /// From its config.json.
     pub shape: ModelShape,
@@ -96,7 +96,7 @@ pub fn models() -> &'static [NamedModel] {
     &MODELS
 }
 
-/// By name, without case; a hub id's owner and a suffix such as -Instruct do not matter.
+/// By name, ignoring case; a hub id's owner and a suffix such as -Instruct do not matter.
 pub fn model(name: &str) -> Option<&'static NamedModel> {
     let last = name.rsplit('/').next().unwrap_or(name).to_ascii_lowercase();
     let bare = last.trim_end_matches("-instruct").trim_end_matches("-v0.1");

@@ -186,7 +186,7 @@ pub fn serve_on(device: Device, groups: &[&[Value]]) -> (Vec<Records>, usize) {
     let ring = FrontendRing::join(transport, 0).unwrap();
     let (submitter, mut reader) = ring.split();
     for _ in 0..1000 {
-        // A device that is ready has not always acknowledged this frontend: slots say that.
+        // A ready device may not have acknowledged this frontend yet: the slots tell.
         if submitter.heartbeat().phase == Phase::Ready && submitter.free_slots() > 0 {
             break;
         }

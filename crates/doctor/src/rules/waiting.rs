@@ -66,7 +66,7 @@ fn pressure(case: &Case) -> Option<Finding> {
         s if s >= PRESSURE_WARN => Severity::Warning,
         _ => return None,
     };
-    // Others may be those who wait on the machine: it is as bad as the server's own waiting.
+    // The threads that wait may be others': it is as bad as the server's own waiting.
     let suffers = case.wait_share().and_then(waiting_severity);
     let severity = match (own, suffers) {
         (Some(_), _) => severity,

@@ -104,7 +104,7 @@ impl Client {
     /// Sends a POST and waits for the head of the answer. `id` goes into `x-request-id`;
     /// `connect_s` gets the seconds that a new connection took.
     ///
-    /// A kept connection is looked at first; one that turns out dead before the request was
+    /// A kept connection is checked first; one that turns out dead before the request was
     /// written is replaced. Once a byte may have been written, a drop is the request's failure.
     pub(crate) async fn post(
         &self,

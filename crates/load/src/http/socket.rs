@@ -1,4 +1,4 @@
-//! A TCP connection whose other end can be looked at while hyper holds it.
+//! A TCP connection whose other end can be checked while hyper holds it.
 
 use std::io;
 use std::os::fd::AsRawFd;

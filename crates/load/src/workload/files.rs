@@ -59,7 +59,7 @@ pub(crate) fn share_gpt(
 }
 
 /// Prompt and output lengths of a ShareGPT file, estimated from bytes, in an order that the seed
-/// draws: what a load run of the file would ask, for those that plan without sending.
+/// draws: what a load run of the file would ask, for planning without sending.
 ///
 /// # Errors
 /// [`LoadError::File`] if the file cannot be read, or has no usable conversation.

@@ -80,7 +80,7 @@ impl Lengths {
         }
     }
 
-    /// `count` lengths, for those that plan without sending.
+    /// `count` lengths, for planning without sending.
     ///
     /// # Errors
     /// If a parameter is out of bounds; `field` names the lengths.

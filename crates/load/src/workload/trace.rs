@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::LoadError;
 use crate::workload::lengths::MAX_TOKENS;
 
-/// Tokens that one `hash_id` of a trace stands for (Mooncake's traces).
+/// Tokens per `hash_id` of a trace (Mooncake's traces).
 pub(crate) const BLOCK_TOKENS: u32 = 512;
 /// Longest trace.
 const MAX_ENTRIES: usize = 10_000_000;

@@ -36,7 +36,7 @@ pub struct BarChart {
 }
 
 impl BarChart {
-    /// A chart without bars; `names_title` says what the names are, `names` stand under the bars.
+    /// A chart without bars; `names_title` says what the names are, `names` go under the bars.
     #[must_use]
     pub fn new(
         title: impl Into<String>,

@@ -17,7 +17,7 @@ const LONGEST_TURNED: f64 = 130.0;
 /// Labels of horizontal lines are cut at this length.
 const LONGEST_BESIDE: f64 = 120.0;
 
-/// The drawn sample beside a name in the legend.
+/// The drawn sample next to a name in the legend.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Sample {
     Line { markers: bool },
@@ -205,7 +205,7 @@ impl Frame<'_> {
     fn marker_rows(&self, plot: &Plot) -> Vec<(usize, usize)> {
         let mut order: Vec<usize> =
             (0..self.vertical.len()).filter(|i| plot.x.contains(self.vertical[*i].value)).collect();
-        // From the right: a label stands right of its line, so a line to a higher row passes left
+        // From the right: a label sits right of its line, so a line to a higher row passes left
         // of the labels below it.
         order.sort_by(|a, b| self.vertical[*b].value.total_cmp(&self.vertical[*a].value));
         let mut taken: Vec<Vec<(f64, f64)>> = Vec::new();

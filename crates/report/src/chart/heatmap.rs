@@ -75,7 +75,7 @@ impl Heatmap {
         self
     }
 
-    /// Turns a diverging ramp round: blue below the centre.
+    /// Reverses a diverging ramp: blue below the centre.
     #[must_use]
     pub fn low_is_good(mut self) -> Heatmap {
         self.low_is_good = true;

@@ -25,7 +25,7 @@ pub struct LineChart {
     height: Option<f64>,
 }
 
-/// A point in pixels, with the values it stands for.
+/// A point in pixels, with the values it represents.
 #[derive(Clone, Copy)]
 struct Dot {
     px: (f64, f64),
@@ -171,7 +171,7 @@ impl LineChart {
         }
         draw_points(svg, series, index, &runs);
         for x in series.timeouts.iter().filter(|x| self.x.shows(**x)) {
-            // Crosses of several series at one place stand beneath each other.
+            // Crosses of several series at one place go below each other.
             marks::cross(svg, (plot.x.clamped(*x), plot.top() + 6.0 + 11.0 * index as f64), 4.5);
         }
         svg.raw("</g>");

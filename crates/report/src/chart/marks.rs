@@ -2,7 +2,7 @@
 
 use crate::svg::{Px, Svg};
 
-/// Colours, dashes and hatchings repeat after so many series; markers after one more, so that no
+/// Colours, dashes and hatchings repeat after this many series; markers after one more, so that no
 /// two series among the first 56 look alike.
 pub(crate) const SLOTS: usize = 7;
 const MARKERS: usize = 8;

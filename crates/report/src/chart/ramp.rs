@@ -1,6 +1,6 @@
 //! Colours of a heat map. Lightness alone carries the order on the sequential ramp, so that it
-//! survives black-and-white print; the diverging one is blue against orange-red, which people
-//! who confuse red and green tell apart.
+//! survives black-and-white print; the diverging one is blue against orange-red, which
+//! red-green colour-blind readers can tell apart.
 
 /// An sRGB colour.
 pub(crate) type Rgb = [u8; 3];

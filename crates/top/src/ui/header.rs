@@ -7,7 +7,7 @@ use crate::format::seconds;
 use crate::frame::Kind;
 use crate::view::{Link, View};
 
-/// Who is watched, and how it is.
+/// Which server is watched, and how it is.
 pub fn line(view: &View) -> Line<'_> {
     let mut spans = vec![Span::from("saccade top ").bold(), Span::from(view.url()), " ".into()];
     if let Some(frame) = &view.frame {

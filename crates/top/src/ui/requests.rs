@@ -11,7 +11,7 @@ use crate::frame::{Frame, Kv};
 const BAR_CELLS: usize = 10;
 /// Share of the KV in use from which on preemptions are near.
 const KV_WARNING: f64 = 0.9;
-/// States of slots and what they are called here; those that are not listed are not shown.
+/// States of slots and what they are called here; unlisted states are not shown.
 const STATES: [(&str, &str); 7] = [
     ("prefill_pending", "pending"),
     ("prefill_processing", "prefill"),

@@ -1,5 +1,5 @@
 //! The board of one run: the step that may be decided, how far each process is, and when each had
-//! what. Written by the one it belongs to, a line apart.
+//! what. Each part has one writer, and parts share no cache line.
 
 use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -56,7 +56,7 @@ pub(crate) struct Board {
 
 impl Board {
     /// # Errors
-    /// If the memory cannot be had.
+    /// If the memory cannot be allocated.
     pub(crate) fn create(shape: BoardShape) -> anyhow::Result<Board> {
         Ok(Board { shape, map: SharedMap::create(shape.times_at(shape.num_processes))? })
     }
@@ -64,7 +64,7 @@ impl Board {
     /// Maps the parent's board.
     ///
     /// # Errors
-    /// If `fd` is none.
+    /// If `fd` is not a board.
     pub(crate) fn adopt(fd: RawFd, shape: BoardShape) -> anyhow::Result<Board> {
         Ok(Board { shape, map: SharedMap::adopt(fd, shape.times_at(shape.num_processes))? })
     }

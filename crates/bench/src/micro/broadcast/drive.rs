@@ -19,9 +19,9 @@ use crate::micro::role::Role;
 
 /// Steps before the measured ones: prefills of the running sequences, page faults, caches.
 pub(crate) const WARM_UP_STEPS: usize = 32;
-/// How often the driver looks whether a step is done.
+/// How often the driver checks whether a step is done.
 const LOOK: Duration = Duration::from_micros(50);
-/// How often it looks whether a process has died.
+/// How often it checks whether a process has died.
 const CHECK: Duration = Duration::from_millis(200);
 
 /// Times of one run in nanoseconds, one entry a measured step.
@@ -188,7 +188,7 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// Puts the requests of one step, each into all rings; nanoseconds that it took.
+    /// Puts the requests of one step, each into all rings; returns the nanoseconds it took.
     fn put(&self, step: usize) -> anyhow::Result<u64> {
         let started = Instant::now();
         for arrival in 0..self.setup.arrivals {
@@ -222,7 +222,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Lets the processes end, and holds what they decided against each other.
+    /// Lets the processes end, and compares what they decided.
     fn finish(self) -> anyhow::Result<()> {
         let deciders = if self.design.broadcasts() {
             self.num_ranks..self.num_ranks + 1
@@ -235,7 +235,7 @@ impl<'a> Run<'a> {
     }
 }
 
-/// Holds the decision logs of all that decided (fingerprint and words of each) against the first.
+/// Compares all decision logs (fingerprint and words of each) with the first.
 fn check_same(logs: &[Option<(u64, u64)>]) -> anyhow::Result<()> {
     let first = logs.first().copied().flatten().context("no decision log was left")?;
     match logs.iter().position(|log| *log != Some(first)) {
@@ -246,7 +246,7 @@ fn check_same(logs: &[Option<(u64, u64)>]) -> anyhow::Result<()> {
     }
 }
 
-/// Looks every [`LOOK`] until `done`, and now and then whether a process has died.
+/// Polls every [`LOOK`] until `done`, and now and then checks whether a process has died.
 fn poll_until(
     crew: &mut Crew,
     limit: Duration,

@@ -23,7 +23,7 @@ const HEAD_BYTES: usize = 12;
 const ENTRY_BYTES: usize = 16;
 
 impl StepMessage {
-    /// Shortest message of so many sequences.
+    /// Shortest message of this many sequences.
     pub(crate) fn least_bytes(num_seqs: usize) -> usize {
         HEAD_BYTES + num_seqs * ENTRY_BYTES
     }
@@ -56,7 +56,7 @@ impl StepMessage {
         }
     }
 
-    /// Back from bytes: allocates as any deserialiser does. `None` if they are no message.
+    /// Back from bytes: allocates as any deserialiser does. `None` if they are not a message.
     pub(crate) fn decode(mut bytes: &[u8]) -> Option<StepMessage> {
         let step = u64::from_le_bytes(bytes.split_off(..8)?.try_into().ok()?);
         let num_seqs = word(&mut bytes)? as usize;

@@ -5,7 +5,7 @@
 //! |---|---|---|
 //! | 0 | any | no reader may read; the writer may write |
 //! | 1 | some are 0 | those readers may read; the writer waits |
-//! | 1 | all are 1 | everybody has read; the writer may write again |
+//! | 1 | all are 1 | all readers have read; the writer may write again |
 //!
 //! Generic over the flags, so that `loom` runs the same lines through every interleaving and every
 //! stale read that the memory model allows.
@@ -39,7 +39,7 @@ pub(crate) struct ChunkFlags<'a, F> {
 }
 
 impl<F: Flag> ChunkFlags<'_, F> {
-    /// Writer: takes the chunk if everybody has read what is in it.
+    /// Writer: takes the chunk if all readers have read what is in it.
     pub(crate) fn try_begin_write(&self) -> bool {
         // Relaxed: only the writer stores this flag.
         let in_use = self.written.is_set(Ordering::Relaxed);
@@ -56,16 +56,16 @@ impl<F: Flag> ChunkFlags<'_, F> {
     /// Writer: shows the message to all readers.
     pub(crate) fn publish(&self) {
         for flag in self.read {
-            // SYNC: release; pairs with the first acquire in `may_read`: who sees this 0 sees
-            // `written` at 0 or later, never the 1 of the last round, and the payload.
+            // SYNC: release; pairs with the first acquire in `may_read`: a reader that sees this 0
+            // sees `written` at 0 or later, never the 1 of the last round, and the payload.
             flag.set(false, Ordering::Release);
         }
         // SYNC: release; pairs with the second acquire in `may_read`: the payload is visible.
         self.written.set(true, Ordering::Release);
     }
 
-    /// Reader: a message is there that this reader has not read. The order of the two looks
-    /// matters: its own flag first.
+    /// Reader: whether there is a message that this reader has not read. The order of the two
+    /// loads matters: its own flag first.
     pub(crate) fn may_read(&self, reader: usize) -> bool {
         // SYNC: acquire; both pair with the releases in `publish`.
         !self.read[reader].is_set(Ordering::Acquire) && self.written.is_set(Ordering::Acquire)
@@ -81,8 +81,8 @@ impl<F: Flag> ChunkFlags<'_, F> {
 #[cfg(test)]
 mod model {
     //! The check also runs with one order weakened and must then fail. Not for the clearing of read
-    //! flags: that a reader sees its new 0 beside the old `written` is allowed by the language, but
-    //! loom does not come upon it.
+    //! flags: the language allows a reader to see its new 0 with the old `written`, but loom does
+    //! not find that case.
 
     use loom::cell::UnsafeCell;
     use loom::sync::Arc;
@@ -180,7 +180,7 @@ mod model {
         check(2, Weakened::Nothing);
     }
 
-    /// Everybody tries once: two that wait for each other in turns would keep loom busy for ever.
+    /// Each side tries once: two that wait for each other in turns would keep loom busy forever.
     #[test]
     fn the_writer_gets_the_chunk_when_all_have_read_it() {
         loom::model(|| {

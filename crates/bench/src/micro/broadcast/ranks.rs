@@ -19,7 +19,7 @@ use super::message::StepMessage;
 use super::ring::{Ring, RingShape};
 use crate::micro::os::wait::Wait;
 
-/// Token ids of the pretended model.
+/// Vocabulary size of the model that the run pretends to serve.
 pub(crate) const VOCAB_SIZE: u32 = 32_000;
 const BLOCK_SIZE: u32 = 16;
 
@@ -71,7 +71,7 @@ pub(crate) struct Scheduler {
     pub shown: usize,
 }
 
-/// A rank that is told.
+/// A rank that receives the decisions.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Reader {
     pub common: Common,
@@ -179,7 +179,7 @@ impl Scheduler {
         let mut ring = Ring::adopt(self.ring.fd, self.ring.shape, wait, limit).context("ring")?;
         let mut device = self.device.start()?;
         let mut bytes = Vec::with_capacity(self.ring.shape.chunk_bytes);
-        // Made once: what the tick has decided is not translated anew for the broadcast's account.
+        // Made once: translating each tick's decision would be charged to the broadcast.
         let num_seqs = self.device.num_seqs as usize;
         let mut message = StepMessage::of_size(0, num_seqs, self.message_bytes);
         board.set_ready(process);
@@ -200,7 +200,7 @@ impl Reader {
     /// Takes each step from the broadcast.
     ///
     /// # Errors
-    /// A message that is none, or a wait that took too long.
+    /// A malformed message, or a wait that took too long.
     pub(crate) fn play(&self) -> anyhow::Result<()> {
         let Common { process, wait, limit, .. } = self.common;
         let board = self.common.board()?;

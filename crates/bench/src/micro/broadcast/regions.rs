@@ -11,10 +11,10 @@ use saccade_ring::{
 
 use super::ranks::VOCAB_SIZE;
 
-/// Files of this benchmark begin so, then the process that made them.
+/// Prefix of the files of this benchmark; the id of the process that made them follows.
 const FILE_PREFIX: &str = "saccade-micro-";
-/// The device does nothing between steps, for as long as a loaded host lets it: only the waits of
-/// the benchmark decide that something is lost.
+/// The device idles between steps for as long as a loaded host makes it: only the benchmark's own
+/// waits decide that something is lost.
 const DEVICE_LOST_AFTER: Duration = Duration::from_secs(600);
 
 /// One region, and this process as its frontend.

@@ -5,7 +5,7 @@
 //! ```
 //!
 //! A chunk holds a length and a message. The flags of a chunk are adjacent bytes, as in engines:
-//! that readers and writer share their cache line is a part of what is measured.
+//! sharing their cache line between readers and writer is part of what is measured.
 
 use std::os::fd::RawFd;
 use std::sync::atomic::AtomicU8;
@@ -51,13 +51,13 @@ pub(crate) struct Ring {
     map: SharedMap,
     wait: Wait,
     limit: Duration,
-    /// Message that comes next on this side, from 0.
+    /// Next message on this side, from 0.
     next: u64,
 }
 
 impl Ring {
     /// # Errors
-    /// If the memory cannot be had.
+    /// If the memory cannot be allocated.
     pub(crate) fn create(shape: RingShape, wait: Wait, limit: Duration) -> anyhow::Result<Ring> {
         let map = SharedMap::create(shape.total_bytes())?;
         Ok(Ring { shape, map, wait, limit, next: 0 })
@@ -66,7 +66,7 @@ impl Ring {
     /// Maps a ring that another process made.
     ///
     /// # Errors
-    /// If `fd` is none.
+    /// If `fd` is not a ring.
     pub(crate) fn adopt(
         fd: RawFd,
         shape: RingShape,

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::micro::role::Role;
 use crate::neighbours::{Kept, Setup};
 
-/// How often a finished child is looked for.
+/// How often to look for finished children.
 const POLL: Duration = Duration::from_millis(2);
 
 /// What a child is told.
@@ -76,7 +76,7 @@ impl Crew {
         Ok(())
     }
 
-    /// Looks whether all are well.
+    /// Checks that all are well.
     ///
     /// # Errors
     /// Names the first that ended with an error, and what it said.
@@ -90,7 +90,7 @@ impl Crew {
     /// Waits until all have ended well.
     ///
     /// # Errors
-    /// As [`Crew::check`]; or names those that have not ended within `limit`.
+    /// As [`Crew::check`]; or names the processes that have not ended within `limit`.
     pub(crate) fn finish(mut self, limit: Duration) -> anyhow::Result<()> {
         let started = Instant::now();
         loop {

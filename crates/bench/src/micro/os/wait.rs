@@ -1,4 +1,4 @@
-//! Waits: each has a way of waiting, a limit, and a sentence that says who waited for what.
+//! Waits: each has a way of waiting, a limit, and a message naming the process and what it awaits.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -9,20 +9,20 @@ use super::shared::Shareable;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Wait {
-    /// Looks without pause, as a kernel of a collective does on a GPU.
+    /// Spins, as a kernel of a collective does on a GPU.
     Spin,
-    /// Looks and yields the core between looks; after `busy` sleeps `sleep` between looks. This is
-    /// what engines do in the workers that wait for a broadcast.
+    /// Polls and yields the core between polls; after `busy` sleeps `sleep` between polls, as
+    /// engines' workers do while they wait for a broadcast.
     Yield {
         /// How long it yields before it begins to sleep.
         busy: Duration,
         /// How long one sleep is.
         sleep: Duration,
     },
-    /// Looks without pause for `spin`, then sleeps in the kernel until it is woken: what the device
-    /// plane does on a CPU.
+    /// Spins for `spin`, then sleeps in the kernel until woken, as the device plane does on a
+    /// CPU.
     Futex {
-        /// How long it looks first.
+        /// How long it spins first.
         spin: Duration,
     },
 }
@@ -35,7 +35,7 @@ impl Wait {
 /// Longest sleep in the kernel: a wake-up that was lost costs this much, never a hang.
 const FUTEX_SLEEP: Duration = Duration::from_millis(50);
 
-/// A count that moves on, and the number of threads that sleep until it does.
+/// A count that advances, and the number of threads that sleep until it does.
 #[derive(Debug, Default)]
 #[repr(C, align(128))]
 pub(crate) struct Bell {
@@ -89,7 +89,7 @@ impl Bell {
 /// [`Wait::Futex`] sleeps on.
 ///
 /// # Errors
-/// After `limit`, with the sentence of `site`: who waited, and for what.
+/// After `limit`, with the message of `site`: which process waited, and for what.
 pub(crate) fn wait_for<T>(
     how: Wait,
     limit: Duration,

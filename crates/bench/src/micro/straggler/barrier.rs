@@ -40,7 +40,7 @@ pub(crate) struct Board {
 
 impl Board {
     /// # Errors
-    /// If the memory cannot be had.
+    /// If the memory cannot be allocated.
     pub(crate) fn create(shape: BoardShape) -> anyhow::Result<Board> {
         Ok(Board { shape, map: SharedMap::create(shape.total_bytes())? })
     }
@@ -48,7 +48,7 @@ impl Board {
     /// Maps the parent's board.
     ///
     /// # Errors
-    /// If `fd` is none.
+    /// If `fd` is not a board.
     pub(crate) fn adopt(fd: RawFd, shape: BoardShape) -> anyhow::Result<Board> {
         Ok(Board { shape, map: SharedMap::adopt(fd, shape.total_bytes())? })
     }
@@ -85,7 +85,7 @@ impl Board {
         let missing = |r: &usize| self.arrived(*r).load(Ordering::Acquire) < count;
         let ranks = 0..self.shape.num_ranks;
         let poll = || (!ranks.clone().any(|r| missing(&r))).then_some(());
-        // No bell is rung: the ways to wait here all look.
+        // No bell is rung: every way to wait here polls.
         wait_for(how, limit, self.map.get::<Bell>(0), poll, || {
             let late: Vec<usize> = ranks.clone().filter(missing).collect();
             format!("{who}, for ranks {late:?} at barrier {iteration}")
@@ -94,7 +94,7 @@ impl Board {
         Ok(())
     }
 
-    /// When a rank arrived at a barrier; to be read after all have ended.
+    /// When a rank arrived at a barrier; read it after all have ended.
     pub(crate) fn arrived_ns(&self, rank: usize, iteration: usize) -> u64 {
         self.times(2 * rank)[iteration].load(Ordering::Relaxed)
     }

@@ -1,7 +1,7 @@
 //! `saccade bench micro straggler`: collectives with a barrier, when ranks outnumber cores.
 //!
 //! N processes do the same fixed work (what a host does to launch the next collective) and meet at
-//! a barrier, again and again, on C cores. A rank that has no core holds up all.
+//! a barrier, again and again, on C cores. A rank without a core holds up all others.
 
 mod barrier;
 mod report;
@@ -202,7 +202,7 @@ fn run(
         };
         crew.start(&part, &[board.fd()])?;
     }
-    // Each iteration may take the limit at most, and a crew that fails ends itself.
+    // Each iteration takes at most the limit, and a crew that fails ends itself.
     crew.finish(setup.limit.saturating_mul(shape.num_iterations as u32))?;
     Ok(board)
 }

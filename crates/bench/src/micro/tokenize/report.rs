@@ -146,7 +146,7 @@ fn percent(share: Spread) -> Spread {
     share.map(|share| 100.0 * share)
 }
 
-/// The server counts ids otherwise than its own tokens of such texts: the forms are not the same
+/// The server counts ids unlike its own tokens of such texts: the forms are not the same
 /// work.
 fn other_tokenizer(row: &ServerRow) -> Option<String> {
     let (text, ids) = row.server_tokens?;

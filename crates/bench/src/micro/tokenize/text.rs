@@ -1,4 +1,4 @@
-//! Prompts of given lengths in tokens, none like another.
+//! Prompts of given lengths in tokens, all different.
 
 use tokenizers::Tokenizer;
 
@@ -31,8 +31,8 @@ impl Prompts {
         Ok(Prompts { parts, state: 1 })
     }
 
-    /// Parts in random order of `tokens` tokens together, to within one part; tokens that joined
-    /// parts merge or split into make a difference of some percent.
+    /// Parts in random order, `tokens` tokens in total to within one part; tokens that merge or
+    /// split where parts are joined make a difference of some percent.
     pub(super) fn next(&mut self, tokens: usize) -> String {
         let mut prompt = String::new();
         let mut so_far = 0;

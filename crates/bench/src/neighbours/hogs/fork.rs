@@ -26,7 +26,7 @@ pub(super) fn slice() -> Slice {
     })
 }
 
-/// A full process table is what this hog may well cause; it goes on when there is room.
+/// This hog may well fill the process table; it continues when there is room.
 fn refused(error: io::Error) -> anyhow::Result<u64> {
     if error.kind() != io::ErrorKind::WouldBlock {
         bail!("fork: {error}");

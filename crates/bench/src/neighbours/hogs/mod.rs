@@ -21,7 +21,7 @@ type Slice = Box<dyn FnMut() -> anyhow::Result<u64> + Send>;
 /// Starts the threads of a built-in hog; returns when all have touched their memory and begun.
 ///
 /// # Errors
-/// Too little memory for the buffers, no thread to be had. After the start: `failed` is called
+/// Too little memory for the buffers, or no thread. After the start: `failed` is called
 /// with the first error of a thread.
 pub(super) fn start(
     kind: &Kind,
