@@ -46,7 +46,7 @@ gpu-check +parts:
 fuzz seconds="20":
     fuzz/run.sh {{seconds}}
 
-# The parts by themselves, measured on this machine, into bench/results/.
+# The parts, measured separately on this machine, into bench/results/.
 bench:
     bench/parts.sh
 

@@ -182,7 +182,7 @@ static void frontend_structs(void) {
   FIELD(sac_descriptor, _pad0);
 }
 
-/* The helpers are part of the contract: two languages that pack a word differently do not meet. */
+/* The helpers are part of the contract: every language must pack a word the same way. */
 static void helpers(void) {
   SAMPLE(sac_status_word(0xabcdef, 5, 3, 0x12345678));
   SAMPLE(sac_status_word(0xffffffff, 0xff, 0xff, 1));

@@ -43,15 +43,15 @@
 #define SAC_ARENA_ALIGN_BYTES 64u /* extents start at multiples of this */
 
 /* ---- slot states --------------------------------------------------------------------------- *
- * A slot is EMPTY or DECODE_COMPLETED when status.ticket == doorbell.ticket in one of those states:
- * its frontend may then ring a new ticket. A doorbell whose ticket differs from the status is
- * PREFILL_PENDING even before the device has written so. Edges and their owners: README.md. */
+ * A slot is idle when its status is EMPTY or DECODE_COMPLETED and status.ticket == doorbell.ticket:
+ * its frontend may then ring a new ticket. A slot whose doorbell names another ticket than its
+ * status counts as PREFILL_PENDING even before the device writes it. Edges, owners: README.md. */
 #define SAC_STATE_EMPTY 0u
 #define SAC_STATE_PREFILL_PENDING 1u    /* known to the device, waiting for a seat */
 #define SAC_STATE_PREFILL_PROCESSING 2u /* holds KV blocks; prompt being computed */
 #define SAC_STATE_DECODE_PROCESSING 3u  /* produces a token per step */
 #define SAC_STATE_DECODE_PAUSED 4u      /* held: reader behind, preempted, or rotated out */
-#define SAC_STATE_DECODE_COMPLETED 5u   /* final count and finish reason stand; nothing is held */
+#define SAC_STATE_DECODE_COMPLETED 5u   /* count and finish reason are final; nothing is held */
 #define SAC_STATE_FETCH_PENDING 6u      /* prefix KV is being asked for */
 #define SAC_STATE_FETCH_PROCESSING 7u   /* prefix KV is being written into reserved blocks */
 
@@ -121,9 +121,9 @@ typedef struct sac_device_line {
   uint32_t max_num_seqs;
   uint32_t max_num_batched_tokens;
   uint64_t kv_block_bytes;      /* of all layers, K and V; 0: blocks take no memory */
-  uint64_t process_start_ticks; /* field 22 of /proc/<pid>/stat: tells a pid that was reused, or
-                                   that is of another namespace, apart */
-  uint32_t pid;                 /* of the host process behind the device; 0 = not told */
+  uint64_t process_start_ticks; /* field 22 of /proc/<pid>/stat: detects a pid that was reused or
+                                   belongs to another namespace */
+  uint32_t pid;                 /* of the host process behind the device; 0 = unknown */
   uint32_t num_host_blocks;     /* KV blocks of host memory; 0 = there is one tier */
   uint8_t _pad0[128 - 88];
 } sac_device_line;
@@ -166,8 +166,8 @@ SAC_STATIC_ASSERT(sizeof(sac_device_stats) == 256, "device statistics are two li
 
 /* ---- frontend acknowledgement: writer = device -------------------------------------------- */
 typedef struct sac_frontend_ack {
-  uint32_t epoch; /* the frontend epoch whose predecessors hold no slot any more */
-  uint32_t lost;  /* times the device gave this frontend up because its heartbeat stood still */
+  uint32_t epoch; /* the frontend epoch whose predecessors no longer hold a slot */
+  uint32_t lost;  /* times the device gave this frontend up because its heartbeat stalled */
   uint64_t _pad0;
 } sac_frontend_ack;
 SAC_STATIC_ASSERT(sizeof(sac_frontend_ack) == 16, "frontend ack is 16 bytes");
@@ -188,7 +188,7 @@ typedef struct sac_frontend_line {
 } sac_frontend_line;
 SAC_STATIC_ASSERT(sizeof(sac_frontend_line) == 128, "frontend line is one line");
 #define SAC_FRONTEND_HEARTBEAT_MS 100u
-#define SAC_FRONTEND_LOST_MS 5000u /* a heartbeat that stands still so long: slots reclaimed */
+#define SAC_FRONTEND_LOST_MS 5000u /* slots are reclaimed after a heartbeat stalls this long */
 
 /* ---- doorbell: uint32_t per slot, writer = the slot's frontend ----------------------------- *
  * (ticket << 1) | cancel. A new ticket submits what the descriptor says; the same ticket with the

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # Four servers side by side: ours, llama.cpp, vLLM (bench/peers installs them) and the scripted mock.
-# Each part looks at all of them, but for nice (ours and llama.cpp) and the micro benchmarks without a server.
+# Each part measures all of them, except nice (ours and llama.cpp) and the micro benchmarks, which need no server.
 #   bench/compare.sh                    all of it, into bench/results/<date>-<machine>-<commit>-compare
 #   bench/compare.sh serve attack       only those: serve interference nice attack micro doctor
 # SACCADE_BENCH_MODEL: folder that all engines load (default: the bundled model).
 # SACCADE_BENCH_MACHINE: name of the machine in the folder's name.
-# The servers listen on 18100 to 18103; those that are not measured are stopped (SIGSTOP) meanwhile.
+# The servers listen on 18100 to 18103; servers not being measured are stopped (SIGSTOP) meanwhile.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . bench/machine.sh
@@ -48,7 +48,7 @@ stop_all() {
   rm -f "$out"/saccade.log "$out"/mock.log
 }
 
-# One ladder of rates for each server, while the others stand still.
+# One ladder of rates for each server, while the others are stopped.
 part_serve() {
   start_all
   local label port pid
@@ -85,7 +85,7 @@ part_nice() {
     --repeats "${SACCADE_BENCH_REPEATS:-3}" --json "$out/nice.json" --html "$out/nice.html" | tee "$out/nice.txt"
 }
 
-# Each server starts anew on each number of cores, alone on the machine.
+# Each server is restarted for each number of cores, alone on the machine.
 part_attack() {
   "$saccade" bench attack "${servers[@]}" --start "saccade=$ours" --start "llama.cpp=$llama" --start "vllm=$vllm" \
     --start "mock=$mock" --cores 1,2 --attack-rate "${SACCADE_BENCH_ATTACK_RATES:-4,16}" \

@@ -113,7 +113,7 @@ def serve_table(shape, records):
 
 
 def claims(shape, records, waves, machine, sizes):
-    """What ours is worth against the machine and the others, as lines."""
+    """How ours compares with the machine and the others, as lines."""
     cells = group(records, "input_len", "output_len", "streams", "server")
     loads = sorted(group(records, "input_len", "output_len", "streams"))
     decode = [load for load in loads if load[0] == 128]
@@ -161,14 +161,14 @@ def ratio(comparison, key):
 
 
 def work_per_s(record, server, condition):
-    """What the neighbour got done beside that server, median over repeats; None where it does not count its work."""
+    """What the neighbour got done next to that server, median over repeats; None where it does not count its work."""
     found = [c["work"]["per_s"] for c in record["cells"]
              if (c["server"], c["condition"]) == (server, condition) and c["work"]]
     return statistics.median(found) if found else None
 
 
 def left_of_neighbour(record, server, condition):
-    """Its pace beside a server over that beside one that computes nothing."""
+    """Its pace next to a server over its pace next to one that computes nothing."""
     beside, alone = work_per_s(record, server, condition), work_per_s(record, IDLE, condition)
     return "-" if beside is None or not alone else f"{beside / alone:.2f}"
 

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # An EMULATED H100 that serves Llama-3-8B (docs/plan.md), with the scheduler on a host's cores and with the scheduler on
-# the device, alone and beside CPU hogs that have the host's core, at 13 loads from 1 to 32 requests/s.
+# the device, alone and with CPU hogs on the host's core, at 13 loads from 1 to 32 requests/s.
 #   bench/emulated.sh         into bench/results/<date>-<machine>-<commit>-emulated
-# The last core plays accelerator and SmartNIC, core 0 the host. Everything of the host scheduler's server, that is
-# frontend and tick, is on core 0; everything of the device scheduler's on the last core. The client is on core 0 with
+# The last core plays accelerator and SmartNIC, core 0 the host. The whole host-scheduler server (frontend and tick)
+# runs on core 0, the whole device-scheduler server on the last core. The client is on core 0 with
 # the highest priority it may have. The hogs are on core 0. bench/emulated_table.py makes the tables.
 #   SACCADE_BENCH_RATES      (1 2 3 4 5 6 7 8 10 12 16 24 32)
 #   SACCADE_BENCH_CELL_S     seconds of arrivals of a cell (6; three times as many below 4 requests/s)

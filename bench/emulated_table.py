@@ -51,7 +51,7 @@ def ladder(server, rates):
 
 
 def in_range(server, rates):
-    """P99 TTFT and TPOT, geometric means of beside over alone, and what is kept at the highest rate of the range."""
+    """P99 TTFT and TPOT, geometric means of with hogs over alone, and what is kept at the highest rate of the range."""
     rows = [(c[server, "alone"], c[server, "beside"]) for r, c in sorted(rates.items())
             if r <= RANGE_RPS and (server, "alone") in c and (server, "beside") in c]
     alone, beside = rows[-1]

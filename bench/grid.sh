@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # What a decode step of the cpu device costs as work grows, next to what the machine allows: 1 to 256 streams, 128 to
-# 16,384 tokens of context, as far as their KV fits into memory. Into bench/results/<date>-<machine>-<commit>-grid:
+# 16,384 tokens of context, as far as their KV fits in memory. Into bench/results/<date>-<machine>-<commit>-grid:
 # grid.jsonl, limits.json, SHAPE.svg, tables on standard output. Needs g++, cmake and matplotlib (bench/requirements.txt).
 #   SACCADE_BENCH_SHAPES  (qwen3-0.6b llama-125m)
 #   SACCADE_BENCH_KV_GIB  memory of the KV pool (half of what is available)

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Do long prompts of others move the tokens of running streams?
+"""Do long prompts of others delay the tokens of running streams?
 
-Starts a server whose device only writes tokens (one step per 10 ms, whatever is in it), so that all
-that is left to delay a token is the frontend: reading, parsing, tokenizing and submitting prompts.
-Streams run all the time; windows in which 16 prompts of 100,000 tokens come at once, again and
-again, take turns with windows in which nothing else comes. Prints the percentiles of the time
+Starts a server whose device only writes tokens (one step per 10 ms, whatever is in it), so that only
+the frontend can delay a token: reading, parsing, tokenizing and submitting prompts.
+Streams run all the time; windows in which bursts of 16 prompts of 100,000 tokens keep arriving
+alternate with windows in which nothing else arrives. Prints the percentiles of the time
 between two tokens in both, and their ratio.
 
     bench/long_prompts.py [--saccade target/release/saccade] [--endpoint tokenize] [--json FILE]
@@ -104,7 +104,7 @@ def long_text(port, seed):
 
 
 def go_on(poll, s, state, events):
-    """Writes and reads what is possible; whether there is more to come."""
+    """Writes and reads what it can; returns whether there is more to come."""
     try:
         if events & selectors.EVENT_WRITE:
             state[0] = state[0][s.send(state[0]) :]
@@ -120,7 +120,7 @@ def go_on(poll, s, state, events):
 
 
 def renew(bodies, number):
-    """Makes texts of all bodies that the server has not seen: nothing of them is in a cache."""
+    """Turns all bodies into texts that the server has not seen, so that no cache holds any of them."""
     for body in bodies:
         at = body.find(MARK) if number == 1 else body.find(b"%016d" % (number - 1))
         body[at : at + len(MARK)] = b"%016d" % number
@@ -144,7 +144,7 @@ def burst(port, bodies, answers):
 
 
 def attack(port, bodies, every, active, done):
-    """Bursts while `active` is set. Yields to everybody else: it is no part of the server."""
+    """Bursts while `active` is set. Yields to all other processes: it is not part of the server."""
     os.nice(19)
     answers, number = {"ok": 0, "other": 0, "seconds": []}, 0
     while active.value >= 0:
@@ -217,7 +217,7 @@ def measure(args, port):
         active.value = index % 2
         windows[kind].append(percentiles(streams.read(args.window)))
         active.value = 0
-        # What is left of the last burst is of neither kind.
+        # The rest of the last burst belongs to neither kind.
         streams.read(SETTLE_S)
     active.value = -1
     answers = result.recv()

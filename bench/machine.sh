@@ -1,4 +1,4 @@
-# What a result is told about its machine, as text. Sourced, not run; from the root of the repository.
+# What a result records about its machine, as text. Sourced, not run; from the root of the repository.
 #   describe_machine [LINE...]   processor, caches, kernel, commit, load at this moment, then the lines given
 describe_machine() {
   local autogroup=/proc/sys/kernel/sched_autogroup_enabled

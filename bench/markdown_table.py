@@ -1,4 +1,4 @@
-"""A table as Markdown, for the scripts that print those of a folder of results."""
+"""A table as Markdown, for the scripts that print the tables of a folder of results."""
 
 
 def print_table(head, rows):

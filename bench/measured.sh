@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# All that the README's section "Measured" says of a machine without a GPU, measured again on this one, each campaign
+# Repeats on this machine all that the README's section "Measured" reports for machines without a GPU, each campaign
 # into its folder of bench/results: three to four hours of two cores with nothing else running.
 #   bench/measured.sh                  all of it: parts cpu rotation emulated tokenizer plan
 #   bench/measured.sh parts rotation   only those
-# cpu needs the engines of bench/peers. A campaign is what its script says; SACCADE_BENCH_MACHINE names the machine.
-# Then name the new folders in bench/figures/runs.py and in the documents' links, and `python3 bench/figures write`.
+# cpu needs the engines of bench/peers. Each script describes its campaign; SACCADE_BENCH_MACHINE names the machine.
+# Then name the new folders in bench/figures/runs.py and in the documents' links, and run `python3 bench/figures write`.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 campaign_tokenizer() {

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# The parts of Saccade by themselves, measured on this machine.
+# The parts of Saccade, measured separately on this machine.
 #   bench/parts.sh                 all of them, into bench/results/<date>-<machine>-<commit>-parts
 #   bench/parts.sh ring copies     only those: ring frontend step model copies products perplexity plan faults
 # ring: scan, tick by live requests, submit to first token; frontend: HTTP against a device whose steps only write
-# tokens; step: the CPU step on the Qwen3-0.6B shape, dummy bf16 weights, beside the memory bandwidth; model: the same
-# over HTTP; copies: KV blocks between two pools beside memcpy; products: matrix products beside oneDNN (Debian:
-# libdnnl-dev); perplexity: 16-bit and 8-bit weights of the bundled model beside 32-bit ones; plan: SIMULATED, the loads
-# of docs/plan.md that others have measured; faults: the fault simulation, 1,000 seeds.
+# tokens; step: the CPU step on the Qwen3-0.6B shape, dummy bf16 weights, against the memory bandwidth; model: the same
+# over HTTP; copies: KV blocks between two pools against memcpy; products: matrix products against oneDNN (Debian:
+# libdnnl-dev); perplexity: 16-bit and 8-bit weights of the bundled model against 32-bit ones; plan: SIMULATED, the
+# loads of docs/plan.md that others have measured; faults: the fault simulation, 1,000 seeds.
 # Machines differ and are shared: compare figures of one run with each other. bench/parts_table.py makes the tables.
 #   SACCADE_BENCH_BINARY    a `saccade` that is built already
 #   SACCADE_BENCH_MACHINE, SACCADE_BENCH_OUT: name of the machine in the folder's name; the folder

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# What the policies come to on named devices, SIMULATED (docs/plan.md): tables and JSON of `saccade plan`.
+# What the policies achieve on named devices, SIMULATED (docs/plan.md): tables and JSON of `saccade plan`.
 #   bench/plan.sh             all of it, into bench/results/<date>-<commit>-plan-simulated
 #   bench/plan.sh qwen xfer   only those: qwen bursts naive xfer capacity one_tier models sustained seeds fleet
 # qwen: Qwen2.5-32B on GH200 at 5 to 20 requests/s; bursts: the same with bursty arrivals; naive: the same with copies
@@ -55,8 +55,8 @@ each_model() {
   shift
   for workload in sharegpt lmsys; do
     for model in Llama-3-8B Mixtral-8x7B Qwen2.5-32B; do
-      # A step of Llama-3-8B with the sequences that fit beside 4,096 rows is longer than the target of 100 ms: a policy
-      # that fills more steps would be measured by that. With 2,560 rows a full step keeps it.
+      # A step of Llama-3-8B with 4,096 rows and as many sequences as fit takes longer than the target of 100 ms: that
+      # would penalise a policy that fills more steps. With 2,560 rows a full step meets it.
       rows=$([ "$model" = Llama-3-8B ] && echo 2560 || echo 4096)
       plan "$model-$workload-$suffix" --model $model --workload $workload --scheduling-policy "$policies" \
         --max-num-seqs $((rows < 3072 ? rows : 3072)) --max-num-batched-tokens "$rows" "$@"

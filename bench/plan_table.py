@@ -83,7 +83,7 @@ def speed(rows):
 
 
 def summary(plans):
-    """goodput beside the best of the others, one line per file and rate."""
+    """goodput next to the best of the others, one line per file and rate."""
     print("### `goodput` beside the best of the others\n")
     print("| file | requests/s (× capacity) | goodput, %: `goodput` | best other | ahead by"
           " | 0.9 of capacity ÷ rate | mean TBT in time, %: `goodput` / `fcfs` | gaps in time | longest TTFT, s"

@@ -4,7 +4,7 @@
 #   bench/rotation.sh load    only those: capacity tune load
 # capacity: what a closed loop with far more streams than fit completes per second, first come, first served.
 # tune: B_xfer of each policy that uses one: the value of a list with the best goodput, at the highest multiple of the
-# capacity, with arrivals that load does not use.
+# capacity, with arrivals that the part load does not use.
 # load: open-loop arrivals at multiples of the capacity, one server per policy, the same arrivals and lengths for each,
 # in an order that moves with each repeat. bench/rotation_table.py makes the tables. A run that fails ends the script.
 # The KV pool is small, so that memory is the limit and not the processor; host memory for KV is ample.
@@ -36,7 +36,7 @@ mkdir -p "$out"
 serve=("$saccade" serve "$model" --port 18100 --log warn --max-num-seqs 512 --max-num-batched-tokens 512
   --num-gpu-blocks-override "${SACCADE_BENCH_BLOCKS:-384}" --kv-offloading-size 1
   --slo-ttft-ms "$ttft_ms" --slo-tpot-ms "$tpot_ms")
-# Lengths as ShareGPT's in shape: 150 in, 200 out in the mean, widely spread.
+# Lengths shaped like ShareGPT's: 150 in, 200 out in the mean, widely spread.
 load=(--base-url http://127.0.0.1:18100 --vocab 256 --random-input-len 150 --random-output-len 200
   --random-range-ratio 0.9 --goodput "ttft:$ttft_ms" "tpot:$tpot_ms" --client-priority nice:-10 --request-timeout 900)
 
@@ -78,7 +78,7 @@ level() { # NAME TIMES SEED POLICY FLAGS: one server under one load, into NAME.j
   stop
 }
 
-# The others send nobody out by choice.
+# The others rotate no request out by choice.
 transfers() { [ "$1" != fcfs ] && [ "$1" != sf ]; }
 
 part_tune() {

@@ -26,7 +26,7 @@ def run_of(path):
 
 
 def rotations(path):
-    """Both directions, from the counters that the server had when the load had ended."""
+    """Both directions, from the server's counters after the load."""
     lines = path.with_name(f"metrics-{path.stem}.txt").read_text().splitlines()
     return sum(float(line.split()[-1]) for line in lines if line.startswith("saccade:device_rotations"))
 
@@ -41,7 +41,7 @@ def tuning(folder):
 
 
 def best(found, policy):
-    """Of equals the smaller: it moves less."""
+    """The smaller of equals: it moves less."""
     return min((-goodput, blocks) for (p, blocks), goodput in found.items() if p == policy)[1]
 
 
@@ -61,7 +61,7 @@ def each(values, digits=0):
 
 
 def cells(folder, runs):
-    """Of a policy at a level: medians over the repeats, but for what is shown of each."""
+    """A policy at a level: medians over the repeats, except what is shown for each repeat."""
     summaries = [run["summary"] for _, run in runs]
     policy = runs[0][0].stem.split("-")[2]
     chosen = folder / f"b-xfer-{policy}.txt"

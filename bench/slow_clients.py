@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Do clients that misbehave move the latency of those that do not?
+"""Do clients that misbehave affect the latency of well-behaved ones?
 
-Runs the load generator against a running server: alone, beside clients that never read their
-streams, beside clients that send their request one byte a second, alone again, and, for scale,
-beside as many that do read. Prints the TTFT and TPOT percentiles side by side.
+Runs the load generator against a running server: alone, next to clients that never read their
+streams, next to clients that send their request one byte a second, alone again, and, for scale,
+next to as many that do read. Prints the TTFT and TPOT percentiles side by side.
 
     bench/slow_clients.py 127.0.0.1:8000
 """
@@ -49,7 +49,7 @@ def connect(server):
 
 
 def never_read(server, stop):
-    """Asks for a long stream and takes nothing of it."""
+    """Asks for a long stream and reads none of it."""
     body = {"prompt": "In the beginning", "max_tokens": 1500, "stream": True, "ignore_eos": True}
     s = connect(server)
     s.sendall(request(json.dumps(body)))
@@ -83,8 +83,8 @@ def trickle(server, stop):
 
 
 def settle(server, until_held):
-    """Some seconds; for slow readers, until every buffer on the way is full and the device has put
-    all of their requests aside."""
+    """Waits some seconds; for slow readers, until every buffer on the way is full and the device has
+    put all of their requests aside."""
     deadline = time.monotonic() + (HELD_TIMEOUT_S if until_held else SETTLE_S)
     before = held(server)
     while time.monotonic() < deadline:
@@ -94,7 +94,7 @@ def settle(server, until_held):
 
 
 def held(server):
-    """Requests that the device has put aside for a slow reader, ever."""
+    """Requests that the device has ever put aside for a slow reader."""
     with urllib.request.urlopen(f"http://{server}/metrics") as answer:
         lines = answer.read().decode().splitlines()
     name = "saccade:device_reader_stalls_total{"

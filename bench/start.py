@@ -85,7 +85,7 @@ def post(url, body):
 
 
 class Server:
-    """A server with all its planes, from its start on."""
+    """A server with all its planes, from the moment it starts."""
 
     def __init__(self, args, log, flags):
         self.url = f"http://127.0.0.1:{(port := free_port())}"
@@ -111,7 +111,7 @@ class Server:
         sys.exit(f"the server was not ready after {READY_TIMEOUT_S} s")
 
     def device_memory(self):
-        """Peak of the device plane's resident memory, and what of it is in files, bytes."""
+        """Peak of the device plane's resident memory, and how much of it is file-backed, bytes."""
         children = pathlib.Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
         plane = next(pid for pid in children if b"device" in pathlib.Path(f"/proc/{pid}/cmdline").read_bytes())
         status = pathlib.Path(f"/proc/{plane}/status").read_text()
@@ -119,7 +119,7 @@ class Server:
         return kib["VmHWM"] << 10, kib["RssFile"] << 10
 
     def token_ms(self):
-        """Mean time of a token of one stream, the first left out."""
+        """Mean time per token of one stream, without the first."""
         body = {"prompt": "a b c d", "temperature": 0, "ignore_eos": True}
         times = []
         for tokens in (1, 1, DECODED_TOKENS):
@@ -134,7 +134,7 @@ class Server:
 
 
 def seconds(text):
-    """What Rust's Debug prints of a Duration."""
+    """What Rust's Debug prints for a Duration."""
     number, unit = re.fullmatch(r"([0-9.]+)(ms|µs|s)", text).groups()
     return float(number) * {"s": 1, "ms": 1e-3, "µs": 1e-6}[unit]
 
@@ -167,7 +167,7 @@ def measure(args, start, quantization, cache):
 
 
 def spread(values, digits):
-    """Median, and least to greatest."""
+    """Median, and smallest to largest."""
     return f"{statistics.median(values):.{digits}f} ({min(values):.{digits}f}–{max(values):.{digits}f})"
 
 

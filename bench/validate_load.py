@@ -3,14 +3,14 @@
 
 Starts the scripted server (crates/mock), which records its own times, loads it, and compares every
 percentile with the one computed here from those records: within 1 ms or 1 %, at 1,000 requests/s,
-on an idle machine and beside as many CPU hogs as it has cores, and with a server that answers
+on an idle machine and next to as many CPU hogs as it has cores, and with a server that answers
 nothing for 5 s. The stall is also measured by a closed loop, to show what that would hide.
 
     cargo build --release -p saccade -p saccade-mock
     bench/validate_load.py [--json FILE]
 
-Exit code 1 if anything is off. Both sides run under SCHED_FIFO beside the hogs, where that is
-permitted: what is tested is the measurement, not the scheduler's kindness.
+Exit code 1 if anything is off. With hogs, both sides run under SCHED_FIFO where that is
+permitted: this tests the measurement, not the scheduler's kindness.
 """
 
 import argparse
@@ -180,7 +180,7 @@ def hogged(args):
 
 
 def stalled(args):
-    """Nothing for 5 s: whoever came meanwhile has waited."""
+    """Nothing for 5 s: requests that arrived meanwhile have waited."""
     script = ["--ttft", "constant:5ms", "--itl", "constant:1ms", "--stall", "2+5"]
     with mock(args.mock, *script) as url:
         reset(url)

@@ -7,9 +7,9 @@ cd "$(dirname "$0")/.."
 export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc
 export CC_aarch64_unknown_linux_gnu=aarch64-linux-gnu-gcc CXX_aarch64_unknown_linux_gnu=aarch64-linux-gnu-g++
 cargo build --quiet --target aarch64-unknown-linux-gnu -p saccade --no-default-features
-cargo test --quiet --workspace --no-run # the native program, as the other tests have it
+cargo test --quiet --workspace --no-run # the native program, as in the other tests
 
-# doctest is headers only; those of the build machine's C library must stay out of the way.
+# doctest is header-only; the headers of the build machine's C library must stay out of the way.
 doctest=build/device-aarch64-include
 mkdir -p "$doctest"
 ln -sfn /usr/include/doctest "$doctest/doctest"
@@ -20,8 +20,8 @@ for test in kernels_test cpu_step_test; do
   qemu-aarch64-static -L /usr/aarch64-linux-gnu "build/device-aarch64/tests/$test"
 done
 
-# The tokenizer's NEON code against its portable twin, and both against the definition of the merges. The judges of
-# its other tests only have to compile here.
+# The tokenizer's NEON code against its portable twin, and both against the definition of the merges. The reference
+# implementations of its other tests only have to compile here.
 CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER="qemu-aarch64-static -L /usr/aarch64-linux-gnu" \
   cargo test --quiet --target aarch64-unknown-linux-gnu -p saccade-tokenizer --lib \
   --config profile.dev.package.tokenizers.opt-level=0 --config profile.dev.package.onig_sys.opt-level=0

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # The device plane's own tests: plain, under ASan and UBSan, and under TSan. Which run where: tests/README.md,
-# whose table is held against what ctest lists (tests/flavours.py).
+# whose table is compared with what ctest lists (tests/flavours.py).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . tests/skip.sh
-# clang compiles ASan's and UBSan's checks sooner than g++, and reads the same code once more.
+# clang compiles ASan's and UBSan's checks faster than g++, and is a second compiler for the same code.
 clang=$(command -v clang++-14 || command -v clang++ || true)
 for flavour in plain asan tsan; do
   compiler=()
@@ -13,7 +13,7 @@ for flavour in plain asan tsan; do
   cmake --build "build/device-$flavour" --target all
   ctest --test-dir "build/device-$flavour" --no-tests=error --output-on-failure -j "$(nproc)"
 done
-# Benchmarks are not part of a build; they are held to its interfaces here.
+# Benchmarks are not part of a build; this keeps them compiling against its interfaces.
 cmake --build build/device-plain --target ring_bench cpu_step_bench step_grid_bench products_bench roofline \
   copy_bench
 if [ -n "$clang" ]; then

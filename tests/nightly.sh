@@ -9,7 +9,7 @@ parts=("$@")
 # Each plane killed a hundred times under load.
 faults() { SACCADE_KILLS=${SACCADE_KILLS:-100} cargo test --workspace --test faults -- --nocapture; }
 
-# Twenty times as many texts for each vocabulary in use.
+# Twenty times as many texts for each real-world vocabulary.
 tokenizer() {
   local vocabularies=${XDG_CACHE_HOME:-$HOME/.cache}/saccade-ci/vocabularies
   tests/tokenizer/fetch.py "$vocabularies"

@@ -1,5 +1,5 @@
-# What a script leaves out for want of a tool or a right; sourced. `skip` notes it, `say_skipped` makes it the
-# last line of the run. In CI (SACCADE_CI) nothing may be left out.
+# What a script skips because a tool or a permission is missing; sourced. `skip` notes it, `say_skipped` makes it the
+# last line of the run. In CI (SACCADE_CI) nothing may be skipped.
 skips=$(mktemp)
 
 skip() { # WHAT WHY

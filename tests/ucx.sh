@@ -1,20 +1,20 @@
 #!/usr/bin/env bash
-# Rings over UCX, transport by transport: the ring's own tests, processes that are killed, nonsense; then two
+# Rings over UCX, transport by transport: the ring's own tests, processes that are killed, garbled handshakes; then two
 # hosts made of network namespaces, where the frontend plane of one serves from the device plane of the other
-# what a frontend beside the device serves through shared memory. Needs libucx-dev, pkg-config and curl.
+# what a frontend next to the device serves through shared memory. Needs libucx-dev, pkg-config and curl.
 #   tests/ucx.sh            all
 #   tests/ucx.sh ring       only the tests of crates/ring
 #   tests/ucx.sh hosts      only the two hosts (needs the right to make namespaces, and iproute2)
-#   tests/ucx.sh memory     only a ring that is not in the host's file but where a GPU's would be (needs CMake, Ninja)
+#   tests/ucx.sh memory     only a ring outside the host's file, where a GPU's would be (needs CMake, Ninja)
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . tests/skip.sh
 parts=("$@")
 [ $# -gt 0 ] || parts=(ring hosts memory)
-# Warnings about a peer that was killed are what is tested here.
+# Warnings about a killed peer are part of the test.
 export UCX_LOG_LEVEL=${UCX_LOG_LEVEL:-fatal}
 
-# The whole workspace, as other tests take it: what does not depend on the ring is not compiled anew.
+# The whole workspace, as in the other tests: what does not depend on the ring is not recompiled.
 ucx=(--quiet --workspace --features saccade/ucx,saccade-ring/ucx)
 build() {
   cargo test "${ucx[@]}" --no-run --test ucx --test lives --test properties --test tidy
@@ -64,7 +64,7 @@ hosts() {
   within 20 "the link of the first host" is_up "$a" va
   within 20 "the link of the second host" is_up "$b" vb
   local saccade=build/ucx/saccade ring=$work/ring
-  # Only what a network has: both hosts share this machine's memory, which two machines would not.
+  # Only network transports: both hosts share this machine's memory, which two machines would not.
   export UCX_TLS=tcp SACCADE_LOG=warn
 
   serve() {
@@ -117,7 +117,7 @@ hosts() {
   ready "$b" 8002
   same "after the device was killed"
 
-  # The frontend dies under a stream: the device serves on, and another takes its place.
+  # The frontend dies under a stream: the device keeps serving, and another takes its place.
   stream &
   streaming=$!
   within 20 "a first token" grep -q '"text"' "$work/stream"
@@ -128,7 +128,7 @@ hosts() {
   ready "$b" 8002
   same "after the frontend was killed"
 
-  # All of the first host starts anew: that is another ring, and the frontend says so and ends.
+  # Everything on the first host is restarted: that is another ring, and the frontend says so and ends.
   kill -TERM "$served" && wait "$served"
   serve
   within 20 "the frontend's end" is_gone "$joined"
@@ -138,8 +138,8 @@ hosts() {
   same "after all was started anew"
 }
 
-# A ring where the GPU's memory would be, in a library that stands in for the GPU's: only the frontends of
-# --ring-listen reach it, the region's file stays empty.
+# A ring where the GPU's memory would be, in a stand-in for the GPU's library: only frontends that join by
+# --ring-listen reach it, and the region's file stays empty.
 memory() {
   local work
   work=$(mktemp -d)
@@ -185,7 +185,7 @@ memory() {
   join
   within 20 "port 8003 is ready" is_ready
   answers "at first"
-  # Nothing of a request stands in the file: its doorbells are those of a region that nobody has joined.
+  # The file shows no trace of a request: its doorbells are those of a region that no frontend has joined.
   python3 - "$work/ring" <<'PYTHON'
 import struct, sys
 region = open(sys.argv[1], "rb").read()
@@ -193,7 +193,7 @@ doorbells, cursors = struct.unpack_from("<QQ", region, 56 + 5 * 8)
 assert not any(region[doorbells:cursors]), "a doorbell was rung in the file"
 PYTHON
 
-  # What a device that dies takes with it is the ring: the next one has another.
+  # When a device dies, its ring dies with it: the next one has another.
   kill -KILL "$(pgrep -P "$served" -f 'saccade device')"
   within 20 "the frontend's end" is_gone "$joined"
   grep -q "another ring is handed out" "$work/b.log"

@@ -1,7 +1,7 @@
-"""Holds what documents say against raw data.
+"""Checks what documents say against raw data.
 
-A claim is a piece of a document's text with its figures as {names}, and what each of them is by the raw data. The text
-is found in the document whatever its line breaks. In every paragraph that links to bench/results, and in the sections
+A claim is a piece of a document's text with its figures as {names}, and the value of each by the raw data. The text is
+found in the document whatever its line breaks. In every paragraph that links to bench/results, and in the sections
 that a document names, each number must belong to a claim: a figure that nothing recomputes is an error.
 """
 import pathlib
@@ -14,7 +14,7 @@ RESULTS = ROOT / "bench" / "results"
 NUMBER = r"[+-]?\d[\d,]*(?:\.\d+)?"
 FIELD = re.compile(r"\{(\w+)\}")
 LINK = "(link)"  # in a claim: any link in brackets
-# What may hold digits and is no figure: code, targets of links, names of commits and dates in the text of links.
+# What may contain digits but is no figure: code, targets of links, names of commits and dates in the text of links.
 NO_FIGURE = re.compile(r"`[^`]*`|\]\([^)]*\)|\[[0-9a-f]{7}(?=\])|ADR \d+")
 # H100, P99, Llama-3-8B and bf16 are names.
 FIGURE = re.compile(r"(?<![\w.-])\d")
@@ -41,7 +41,7 @@ def pattern(text):
 
 
 def matches(document, text):
-    """(claim, match) of each claim, and errors about those that are not in the text exactly once."""
+    """(claim, match) of each claim, and errors about claims that are not in the text exactly once."""
     found, errors = [], []
     for claim in document.claims:
         if set(FIELD.findall(claim.text)) != set(claim.figures):

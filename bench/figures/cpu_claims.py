@@ -1,4 +1,4 @@
-"""What documents say of the CPU step beside other engines, and of both beside neighbours."""
+"""What documents say about the CPU step compared with other engines, and about both with neighbours."""
 import json
 import statistics
 
@@ -33,7 +33,7 @@ def points_led():
 
 
 def of_bandwidth():
-    """One stream's steps over those that reading the weights allows."""
+    """One stream's rate of steps over the rate that reading the weights allows."""
     read_gb_per_s = statistics.median(line["read_gb_per_s"] for line in lines("limits"))
     limit = read_gb_per_s * 1e9 / lines("models")[0]["step_bytes"]
     return 1e3 / cell("saccade", 1, 128)["tpot_ms"]["p50"] / limit

@@ -1,4 +1,4 @@
-"""The documents whose figures are held against raw data."""
+"""The documents whose figures are checked against raw data."""
 import cpu_claims
 import emulated_claims
 import gpu_claims

@@ -1,4 +1,4 @@
-"""What documents say of the emulated H100 beside hogs."""
+"""What documents say about the emulated H100 under CPU hogs."""
 from claims import Claim
 from raw import fixed, record
 from runs import EMULATED as COMMIT

@@ -56,7 +56,7 @@ def rotation(commit):
 
 
 def beside_rotation(commit, blocks):
-    """A decode step at batch 64 over the same alone, by the workers that ship."""
+    """A decode step at batch 64 during rotation over the same alone, with the shipped workers."""
     found = of(commit, LLAMA)
     beside = next(b for b in found["decode_beside_rotation"] if b["blocks"] == blocks and b["way"] == "vector")
     return beside["ms"] / next(d["ms"] for d in found["decode"] if d["batch"] == beside["batch"])

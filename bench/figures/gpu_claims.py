@@ -1,4 +1,4 @@
-"""What documents say of the runs on a GPU."""
+"""What documents say about the runs on a GPU."""
 import gpu
 from claims import Claim, Document
 from gpu import FIRST, LATER, LLAMA, NOW, TICK, named
@@ -168,7 +168,7 @@ def launching_adr():
 
 
 def settings():
-    """Numbers of the section that are no measurements."""
+    """Numbers of the section that are not measurements."""
     yield Claim("On one H100 (SXM, 80 GB, driver 580.159.04, 16 host cores)", {})
     yield Claim("at 6d1e2cc;", {})
     yield Claim("the multiprocessor that the scheduler holds while it waits: 0.76 %", {})  # one of 132

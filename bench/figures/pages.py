@@ -1,4 +1,4 @@
-"""READMEs of bench/results whose tables a command makes of the raw data beside them."""
+"""READMEs of bench/results whose tables a command generates from the raw data next to them."""
 import json
 import statistics
 import subprocess

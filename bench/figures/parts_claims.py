@@ -1,4 +1,4 @@
-"""What documents say of the parts by themselves."""
+"""What documents say about the parts, measured separately."""
 import json
 import re
 import sys

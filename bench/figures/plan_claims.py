@@ -1,4 +1,4 @@
-"""What documents say of the policies, simulated by `saccade plan`."""
+"""What documents say about the policies, simulated by `saccade plan`."""
 import sys
 
 from claims import ROOT, Claim

@@ -1,4 +1,4 @@
-"""What documents say of the policies under overload, with a real model on the CPU."""
+"""What documents say about the policies under overload, with a real model on the CPU."""
 import json
 import statistics
 

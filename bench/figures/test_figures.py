@@ -1,4 +1,4 @@
-"""The rules by which documents are held against raw data, on made-up documents; then the documents themselves."""
+"""The rules by which documents are checked against raw data, on made-up documents; then the documents themselves."""
 import unittest
 
 import claims

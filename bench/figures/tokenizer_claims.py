@@ -1,4 +1,4 @@
-"""What documents say of the tokenizer beside others."""
+"""What documents say about the tokenizer compared with others."""
 from claims import Claim
 from raw import fixed, numbers, table_rows, text
 from runs import TOKENIZER as COMMIT
@@ -8,7 +8,7 @@ HF = 3  # the column
 
 
 def times(pass_, most_tokens=2048):
-    """How many times our time Hugging Face takes: pass_ 0 is the second pass, 1 the first, after the others."""
+    """Hugging Face's time as a multiple of ours: pass_ 0 is the second pass, 1 the first, after the others."""
     rows = [row for run in (1, 2, 3) for row in table_rows(text(COMMIT, ABOUT, f"text-{run}.txt"))]
     short = [row for row in rows if int(row[0].split(", ")[1]) <= most_tokens]
     return [numbers(row[HF])[pass_] for row in short]

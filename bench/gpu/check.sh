@@ -1,16 +1,16 @@
 #!/usr/bin/env bash
 # What a machine with a GPU shows and measures, by two commands of at most nine minutes each. Needs Python,
 # PyTorch for the comparison and compute-sanitizer for its part; neither Rust nor a network.
-#   bench/gpu/check.sh first         tests, scheduler, rotation, model, PyTorch beside it, sanitizer
+#   bench/gpu/check.sh first         tests, scheduler, rotation, model, PyTorch for comparison, sanitizer
 #   bench/gpu/check.sh second        log probabilities, makespan, interference
 #   bench/gpu/check.sh PART...       some parts
 #   bench/gpu/check.sh --budgets     seconds of each part and their sums
 #   SACCADE_GPU_PACK      what bench/gpu/pack.sh made; empty: none is taken [build/gpu-pack.tar.xz, if there]
 #   SACCADE_CUDA_BUILD    folder of the CUDA programs, in place of the archive's [build/cuda]
 #   SACCADE_BINARY        the server's program, in place of the archive's [target/release/saccade]
-#   SACCADE_GPU_RESULTS   folder of the results [build/gpu-results]; `first` makes it anew, and so does whatever
-#                         runs programs other than those of the results there. What was there moves aside.
-#   SACCADE_GPU_ARCHIVE   all results as one tar.gz, at most 16 MiB; written anew after each part [none]
+#   SACCADE_GPU_RESULTS   folder of the results [build/gpu-results]; `first` starts a new one, and so does any part
+#                         that runs programs other than those of the results there. The old one is moved aside.
+#   SACCADE_GPU_ARCHIVE   all results as one tar.gz, at most 16 MiB; rewritten after each part [none]
 #   SACCADE_GPU_BUDGET_S  seconds for all parts [540]
 # Exit codes: 0 all parts passed, 1 one failed or ran out of time, 2 an error, 3 no GPU.
 set -uo pipefail
@@ -33,14 +33,14 @@ part_began=$SECONDS
 
 left() { echo $((budget_s - (SECONDS - began))); }
 
-# Seconds that are left to a part, and to the whole.
+# Seconds left for a part, and for the whole run.
 part_left() {
   local seconds=$((part_s[$1] - (SECONDS - part_began)))
   [ "$(left)" -ge $seconds ] || seconds=$(left)
   echo $seconds
 }
 
-# within SECONDS COMMAND...: a command and all that it started.
+# within SECONDS COMMAND...: a command and all its children.
 within() {
   local seconds=$1
   shift
@@ -128,7 +128,7 @@ part_test() {
 part_micro() { program "$(part_left micro)" gpu_test micro.json --bench; }
 part_rotation() { program "$(part_left rotation)" gpu_test rotation.json --rotation; }
 
-# Each model by itself: one that is cut off does not cost the others.
+# Each model separately: if one is cut off, the others are not lost.
 part_model() {
   local model seconds code worst=0
   for model in "${models[@]}"; do
@@ -142,7 +142,7 @@ part_model() {
   return $worst
 }
 
-# Each run has an even share of the time that is left. The model's kernels first: they end by themselves.
+# Each run gets an even share of the time left. The model's kernels first: they end on their own.
 part_sanitizer() {
   need_gpu || return
   local sanitizer tool name log runs=6 code worst=0
@@ -163,7 +163,7 @@ part_sanitizer() {
       esac
       mv "$results/$log.partial" "$results/$log"
       echo "$tool, $name: $(grep -E 'SUMMARY|RAN OUT OF TIME|^FAILED: exit' "$results/$log" | tail -1)"
-      # An error that was found outweighs time that ran out.
+      # An error outweighs running out of time.
       if [ $code -ne 0 ] && { [ $worst -eq 0 ] || [ $worst -eq 124 ]; }; then worst=$code; fi
     done
   done
@@ -207,7 +207,7 @@ die() {
   exit 2
 }
 
-# Sets `binaries`, and what the Python programs look at.
+# Sets `binaries`, and the variables that the Python programs read.
 find_programs() {
   local pack=${SACCADE_GPU_PACK-build/gpu-pack.tar.xz} cuda=build/cuda saccade=target/release/saccade
   [ -z "${SACCADE_GPU_PACK:-}" ] || [ -e "$pack" ] || die "SACCADE_GPU_PACK: no $pack"
@@ -227,7 +227,7 @@ with tarfile.open(sys.argv[1], "r:xz") as pack:
   binaries=$SACCADE_CUDA_BUILD
 }
 
-# What the results are of: the archive's word where its programs are taken.
+# The commit that the results belong to: the archive's own record if its programs are used.
 programs_commit() {
   if [ -n "$unpacked" ] && [ "$binaries" = "$unpacked/cuda" ] && [ "$SACCADE_BINARY" = "$unpacked/saccade" ]; then
     cat "$unpacked/commit.txt"

@@ -1,4 +1,4 @@
-"""The energy counter of a GPU, from the driver's own library: nothing is to be installed."""
+"""The energy counter of a GPU, from the driver's own library: nothing needs to be installed."""
 
 import ctypes
 import threading
@@ -38,7 +38,7 @@ class Counter:
 
 
 class Sampler:
-    """Reads a counter beside whatever runs inside `with`; joules between two moments afterwards."""
+    """Reads a counter while the body of `with` runs; afterwards gives the joules between two moments."""
 
     INTERVAL_S = 0.05
 

@@ -3,7 +3,7 @@
 # `saccade`, and the commit. bench/gpu/check.sh takes the archive where it finds it.
 #   bench/gpu/pack.sh
 #   SACCADE_GPU_PACK      the archive [build/gpu-pack.tar.xz]
-#   SACCADE_GPU_PACK_MIB  the most that it may take [60]
+#   SACCADE_GPU_PACK_MIB  its largest size [60]
 #   SACCADE_CUDA_BUILD    folder of the CUDA programs [build/cuda]
 #   SACCADE_BINARY        the server's program [target/release/saccade]
 #   XZ_OPT                of xz [-6 -T0]

@@ -2,13 +2,13 @@
 """The scheduler on the GPU against the same scheduler on a host thread, over HTTP.
 
     placements.py makespan      [--json FILE]   how long batches of requests take from the first to the last token
-    placements.py interference  [--json FILE]   steady loads, alone and beside hogs on every core of the host, one a
+    placements.py interference  [--json FILE]   steady loads, alone and with hogs on every core of the host, one per
                                                 core and four: P99 TTFT, P99 TPOT, throughput, and energy per token by
                                                 the driver's counter
 
     --device   cuda; any other of `saccade serve`, to try the programs without a GPU
     --model    a folder of bench/models, repeatable for makespan; the weights are random
-    --within   seconds: what does not fit any more is left out, and named in the result
+    --within   seconds: what no longer fits is left out, and named in the result
 
 Exit codes: 0 done, 1 a server or a request failed (what did not is in the JSON), 2 an error, 3 no GPU.
 """
@@ -27,7 +27,7 @@ import nvml
 import server
 
 PLACEMENTS = ("device", "host")
-# Requests that decode together; 64 contexts of Qwen3-32B do not fit beside its weights in 80 GB.
+# Requests that decode together; 64 contexts of Qwen3-32B and its weights do not fit in 80 GB.
 BATCHES = {"llama3-8b-shape": 64, "qwen3-32b-shape": 16}
 BATCH = 16  # of other models, and Blink's in figure 3
 # Batches x tokens in -> tokens out: short and long of both. The text of Blink's figure 3 does not name its four.
@@ -39,7 +39,7 @@ HOGS_PER_CORE = (1, 4)
 # Of every shape in bench/models: ids that a byte-level tokenizer has.
 VOCAB = 256
 SERVER_STARTS_S = 60
-TOO_LITTLE_S = 5  # nothing is begun that has no more
+TOO_LITTLE_S = 5  # nothing starts with less than this
 RECORD = "interference.json"
 
 
@@ -48,7 +48,7 @@ class OutOfTime(Exception):
 
 
 class Clock:
-    """What fits into the seconds that are left; without a limit everything does."""
+    """What fits in the seconds left; without a limit everything does."""
 
     def __init__(self, within_s, now=time.monotonic):
         self.now = now
@@ -157,7 +157,7 @@ def makespans_of(model, spans):
 
 
 def probe(args, model, work):
-    """Raises what keeps a server from starting: the tool below would only say that it did not."""
+    """Raises the reason why a server does not start: the tool below would only say that it did not."""
     flags = server_flags(args, model, "device", "--max-num-seqs", "1", "--max-num-batched-tokens", "16")
     with server.serve(*flags, log=work / "server.log", ready_within_s=SERVER_STARTS_S):
         pass
@@ -224,7 +224,7 @@ def cell_of(cell, sampler):
 
 
 def energy_sampler(device):
-    """None where nothing counts energy: the rest is measured all the same."""
+    """None where there is no energy counter: the rest is still measured."""
     if not device.startswith("cuda"):
         return contextlib.nullcontext()
     try:

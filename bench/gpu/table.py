@@ -185,7 +185,7 @@ def micro(record):
 
 
 def batches(record, ways):
-    """What a tick takes beside its null step, by seats that decode at once."""
+    """What a tick takes with its null step, by seats that decode at once."""
     measured = {way: {b["seats"]: b for b in record[way]["batches"]} for way in ways if "batches" in record[way]}
     if not measured:
         return ""
@@ -289,7 +289,7 @@ def cells_of_loads(record):
 
 def in_window(record):
     """Whether tokens were counted in the window of arrivals. Earlier records count them over the arrivals and the drain
-    behind them, so that answers that take longer read as fewer tokens per second: a lower bound of what is kept."""
+    after them, so that longer answers read as fewer tokens per second: a lower bound on what is kept."""
     return all("achieved_tokens_per_s" in cell for _, cell in cells_of_loads(record))
 
 

@@ -161,7 +161,7 @@ class SamplerTest(unittest.TestCase):
         sampler = nvml.Sampler(counter=None)
         sampler.samples = [(10.0, 100.0), (11.0, 300.0), (13.0, 400.0)]
         self.assertAlmostEqual(sampler.joules(10.5, 12.0), 150.0)
-        self.assertAlmostEqual(sampler.joules(9.0, 14.0), 300.0)  # no further than there are samples
+        self.assertAlmostEqual(sampler.joules(9.0, 14.0), 300.0)  # not beyond the samples
 
     def test_samples_are_taken_while_it_is_open(self):
         class Rising:
@@ -292,7 +292,7 @@ class MakespanTest(unittest.TestCase):
 
 
 class Machine:
-    """A folder of programs that play those of a GPU machine, and what check.sh makes of them."""
+    """A folder of stand-ins for a GPU machine's programs, and what check.sh makes of them."""
 
     GOOD = """
         case "$1" in

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""The Llama-3-8B shape in PyTorch, its steps as CUDA graphs: what model_bench is held against, in the same run.
+"""The Llama-3-8B shape in PyTorch, its steps as CUDA graphs: what model_bench is compared with, in the same run.
 
     torch_model.py [--json FILE] [--device cuda|cpu] [--layers 32] [--context 1024] [--rows N]... [--batch N]...
 
-Random bfloat16 weights; attention by scaled_dot_product_attention over KV that stands in one piece; greedy sampling in
-the step, as in ours. Decode at --batch rows behind --context positions each, then prompts of --rows. With --device
+Random bfloat16 weights; attention by scaled_dot_product_attention over contiguous KV; greedy sampling in
+the step, as in ours. Decode at --batch rows after --context positions each, then prompts of --rows. With --device
 cpu it runs without graphs, to try the program without a GPU.
 Exit codes: 0 done, 2 an error (no PyTorch), 3 no GPU.
 """
@@ -106,7 +106,7 @@ def median_ms(torch, device, run):
 
 def measure(torch, model, device, batch, rows, position):
     if device == "cuda":
-        torch.cuda.empty_cache()  # of the measurement before: nothing can be freed while a graph is captured
+        torch.cuda.empty_cache()  # of the previous measurement: nothing can be freed while a graph is captured
     ids = torch.randint(0, VOCAB, (batch, rows), device=device)
     caches = model.cache(batch, position + rows)
     angles = torch.rand(rows, HEAD_DIM // 2, device=device)

@@ -23,7 +23,7 @@ const FRONTEND: u32 = 1;
 const JOIN: JoinOptions =
     JoinOptions { device_lost_after: Duration::from_secs(600), ack_timeout: Duration::ZERO };
 
-/// The input as an endless supply of numbers; zeros behind its end.
+/// The input as an endless supply of numbers; zeros after its end.
 struct Bytes<'a>(&'a [u8]);
 
 impl Bytes<'_> {
@@ -149,7 +149,7 @@ fn write_device_line(world: &World, bytes: &mut Bytes<'_>) {
 }
 
 fn put(world: &World, at: u64, value: &[u8]) {
-    // Out of the region: refused, which is what is wanted.
+    // Outside the region: refused, as it should be.
     let _ = world.region.put(at, value);
 }
 
@@ -177,7 +177,7 @@ fn step(world: &mut World, device: &mut FakeDevice<InProcTransport>, bytes: &mut
         }
         10 => world.reader.wait(Duration::ZERO),
         _ => {
-            // A device in its right mind, in between: its region may be damaged, so it may fail.
+            // A well-behaved device in between: its region may be damaged, so it may fail.
             let _ = device.tick();
         }
     }

@@ -104,7 +104,7 @@ def hand_written(rng):
 
 
 def vary(rng, ask):
-    """Small changes of form, so that an answer does not hang on the exact spelling."""
+    """Small changes of form, so that an answer does not depend on the exact spelling."""
     r = rng.random()
     if r < 0.10:
         ask = ask.lower()
@@ -187,7 +187,7 @@ class Books:
         return rng.choice(STYLE_ASK).format(rng.choice(AUTHORS[name])), text
 
     def about(self, rng):
-        """Ask for a passage by a word that stands in it."""
+        """Ask for a passage by a word in it."""
         _, chapter, at = self.place(rng)
         text = self.passage(chapter, at, rng.choice([250, 400, 700]))
         words = [w for w in re.findall(r"\b[a-z]{4,10}\b", text) if w not in STOP]

@@ -79,7 +79,7 @@ def main():
     stories = [plain_story(rng) + "<|endoftext|>" for _ in range(1500)]
     sample = chat(kept, 2, 20_000)
     path = DATA / "tokenizer.json"
-    if not path.exists():  # one that is there is kept: a run can go on with other dialogues
+    if not path.exists():  # an existing one is kept: a run can continue with other dialogues
         train_tokenizer(prose(kept) + sample[:6000]).save(str(path))
     tokenizer = Tokenizer.from_file(str(path))
 

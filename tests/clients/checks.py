@@ -1,4 +1,4 @@
-"""What a server says of tokens, held against what Hugging Face transformers computed."""
+"""What a server says about tokens, compared with what Hugging Face transformers computed."""
 
 import requests
 
@@ -32,7 +32,7 @@ def check_alternatives(expected, got, tolerance):
     """The best five at each position. `expected`: [id, logprob], best first; `got`: by token."""
     for position, alternatives in enumerate(expected):
         if alternatives is not None:
-            # The token of the text itself stands beside the five if it is not among them.
+            # The text's own token is listed in addition to the five if it is not among them.
             named = {token_id(token): value for token, value in got[position].items()}
             best = sorted(named.items(), key=lambda item: -item[1])[: len(alternatives)]
             fault = alternatives_fault(alternatives, best, tolerance)
@@ -40,8 +40,8 @@ def check_alternatives(expected, got, tolerance):
 
 
 def alternatives_fault(expected, got, tolerance):
-    """Why `got` are not the reference's best tokens with their values, or None. A token may stand elsewhere, or
-    fall out for one that the reference does not list, only where values are within `tolerance` of each other."""
+    """Why `got` are not the reference's best tokens with their values, or None. A token may have another rank, or
+    give way to one that the reference does not list, only where values are within `tolerance` of each other."""
     own = dict(map(tuple, expected))
     if len(got) != len(expected):
         return f"{len(got)} alternatives"

@@ -54,7 +54,7 @@ test("chat streams an answer, and the cards move", async () => {
 
 test("a long answer can be stopped", async () => {
   const { page, problems } = await open({ colorScheme: "dark" });
-  // Whatever the model would rather say, the answer is long.
+  // Force a long answer, whatever the model would say.
   await page.route("**/v1/chat/completions", (route) =>
     route.continue({ postData: { ...route.request().postDataJSON(), ignore_eos: true } }),
   );

@@ -1,8 +1,8 @@
 """The models of the reference set: one small random model for each thing that families and
 configuration files can differ in.
 
-Every case states what it is there for. Sizes are odd on purpose where nothing forbids it, so that
-the remainders of blocked kernels are used.
+Every case states its purpose. Sizes are odd on purpose where nothing forbids it, so that
+the remainders of blocked kernels are exercised.
 """
 
 from dataclasses import dataclass, field
@@ -20,7 +20,7 @@ class Case:
     name: str
     why: str
     family: str  # a key of model_folder.CLASSES
-    config: dict[str, Any]  # beside the defaults of `full_config`
+    config: dict[str, Any]  # on top of the defaults of `full_config`
     style: str  # v4 | v5: generation of config.json
     dtype: str = "float32"  # of the stored weights
     max_shard_size: str = "5GB"

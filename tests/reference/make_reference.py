@@ -4,7 +4,7 @@
     python make_reference.py NAME ...   only these cases
     python make_reference.py --rope     only the rotary tables
 
-Writes models/NAME/ and expected/NAME.json beside this file; README.md describes both.
+Writes models/NAME/ and expected/NAME.json next to this file; README.md describes both.
 """
 
 import argparse
@@ -26,7 +26,7 @@ NUM_TOP = 5
 MAX_SEEDS = 400
 MIN_DISTINCT = 8  # different tokens in a greedy continuation, so that it is not a mere repetition
 F32_TOLERANCE = 1e-3
-MARGIN_SHARE = 4  # of the smallest margin a quarter, where that is less: then no greedy token may turn
+MARGIN_SHARE = 4  # a quarter of the smallest margin, where that is less: then no greedy token may change
 
 
 def prompts_of(case: Case) -> list[list[int]]:

@@ -64,7 +64,7 @@ def to_v4(config: dict[str, Any], case: Case) -> dict[str, Any]:
     config["rope_theta"] = rope.pop("rope_theta")
     rope_type = rope.pop("rope_type")
     if case.family == "phi3":
-        # Beside the dictionary, which has nothing else than the type and its lists.
+        # Outside the dictionary, which holds only the type and its lists.
         config["partial_rotary_factor"] = rope.pop("partial_rotary_factor")
         rope.pop("original_max_position_embeddings", None)
     is_default = rope_type == "default"

@@ -17,7 +17,7 @@ SHAPE = {
     "num_key_value_heads": 4,
 }
 
-# Fields of config.json as they stand in files, of both generations.
+# Fields of config.json as they appear in files, of both generations.
 CONFIGS: dict[str, dict[str, Any]] = {
     "default": {"head_dim": 64, "max_position_embeddings": 131072, "rope_theta": 1000000.0},
     "no theta": {"head_dim": 8, "max_position_embeddings": 131072},

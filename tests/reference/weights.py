@@ -1,7 +1,7 @@
 """Random weights whose logits are far from flat.
 
 Plain initialisation gives logits so small that a wrong kernel hides in the noise, and greedy
-choices that hang on the last bit. Here every part of a layer moves the logits visibly: queries and
+choices that depend on the last bit. Here every part of a layer moves the logits visibly: queries and
 keys are large enough for attention to choose, norms and biases are not trivial. Untied models also
 get a planted successor for each token, which widens the greedy margins where a low-precision model
 needs that.
@@ -35,7 +35,7 @@ def fill(
             tensor.copy_(_random(name, tensor.shape, generator))
         embed = model.get_input_embeddings().weight
         if tied:
-            # A large embedding would make every token its own successor: keep it small beside
+            # A large embedding would make every token its own successor: keep it small relative to
             # what the layers add, and let the final norm give the logits their size.
             embed.mul_(TIED_EMBED_STD)
             embed[sorted(silenced)] *= 0.2

@@ -89,7 +89,7 @@ def hf_name(name: str) -> str:
 
 
 def halves_of_heads(values: numpy.ndarray, heads: int) -> numpy.ndarray:
-    """GGUF has the two elements that rotate together side by side, Hugging Face half a head apart."""
+    """In GGUF the two elements that rotate together are adjacent, in Hugging Face half a head apart."""
     pairs = values.reshape(heads, -1, 2, values.shape[1])
     return pairs.swapaxes(1, 2).reshape(values.shape)
 
@@ -136,7 +136,7 @@ def config(fields: dict) -> dict:
 
 
 def tokenizer(fields: dict) -> dict:
-    """Byte-level BPE whose digits stand alone, as the model's own tokenizer.json."""
+    """Byte-level BPE with single digits, like the model's own tokenizer.json."""
     tokens, kinds = fields["tokenizer.ggml.tokens"], fields["tokenizer.ggml.token_type"]
     level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
     plain = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}

@@ -2,7 +2,7 @@
 
     python make_expected.py FOLDER GGUF    FOLDER: what fetch.py wrote; GGUF: the file it was made from
 
-Beside that it reads GGUF by itself and compares: the folder must have the same weights, rounded.
+It also reads the GGUF file directly and compares: the folder must have the same weights, rounded.
 """
 
 import json
@@ -65,7 +65,7 @@ def main() -> None:
 
 
 def check_conversion(model: transformers.PreTrainedModel, original: pathlib.Path) -> None:
-    """The folder's weights against those that transformers reads from the GGUF file."""
+    """The folder's weights against what transformers reads from the GGUF file."""
     theirs = transformers.AutoModelForCausalLM.from_pretrained(
         original.parent, gguf_file=original.name, dtype=torch.float32
     ).state_dict()

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Instructions per byte of text, each tokenizer: what a clock of a shared machine cannot blur.
+"""Instructions per byte of text, each tokenizer: a measure that a shared machine's noise does not blur.
 
     tests/tokenizer/compare/instructions.py FOLDER      FOLDER: vocabularies and texts of ../fetch.py
 
