@@ -12,7 +12,7 @@ SAC_INLINE const float* plain_row(const Activations& a, uint32_t row) {
   return static_cast<const float*>(a.data) + size_t{row} * a.k;
 }
 
-/// Elements k of [32 * (k / 32), ... + 32) of a row, one behind the other.
+/// Element k of a row. Elements [32 * (k / 32), ... + 32) are contiguous.
 SAC_INLINE Bf16* tiled_at(const Activations& a, uint32_t row, uint32_t k) {
   const size_t tile = size_t{row / kActivationRows} * ceil_div(a.k, kPanelStep) + k / kPanelStep;
   return static_cast<Bf16*>(a.data) + tile * kActivationTile + row % kActivationRows * kPanelStep +
@@ -30,7 +30,7 @@ SAC_INLINE void narrow_step(const float* values, Bf16* out) {
 #endif
 }
 
-/// Writes elements [column, column + n) of a row, whatever their place in the tiles.
+/// Writes elements [column, column + n) of a row, wherever they fall in the tiles.
 inline void store_rest(const Activations& to, uint32_t row, uint32_t column, const float* values,
                        uint32_t n) {
   float* plain = static_cast<float*>(to.data) + size_t{row} * to.k + column;
@@ -43,7 +43,7 @@ inline void store_rest(const Activations& to, uint32_t row, uint32_t column, con
   }
 }
 
-/// The same; whole steps of the tiles go at once.
+/// The same, but writes whole tile steps at once.
 SAC_INLINE void store_activations(const Activations& to, uint32_t row, uint32_t column,
                                   const float* values, uint32_t n) {
   if (!to.tiled) {

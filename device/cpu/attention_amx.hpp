@@ -1,15 +1,15 @@
 // Attention over paged bf16 KV by AMX tiles.
 //
 // KV is walked once, range by range (kAttentionRange), and within a range head by head: all heads
-// of a token stand together in memory. Prompts take two ranges at a time, so that what is kept of
-// the queries moves between the caches half as often. The query vectors of a kv head, (row, head)
-// pairs, go in tiles of 16, two at a time. Everything is transposed, one query per lane: scores are
-// [position][query], so that K is read where it stands in its block, and the results
-// [dimension][query], so that weights are used as the softmax makes them. A range is one softmax,
-// a function of the query's own scores, and is merged with those before it in ascending order, here
-// or by merge_amx(): both compute each element alike, so that ranges of one row can be computed by
-// different workers. Weights become bf16 for the second product, as in the other engines' bf16
-// attention; V is transposed once per range.
+// of a token are adjacent in memory. Prompts take two ranges at a time, so that query state moves
+// between the caches half as often. The query vectors of a kv head, (row, head) pairs, go in tiles
+// of 16, two at a time. Everything is transposed, one query per lane: scores are [position][query],
+// so that K is read in place from its block, and the results are [dimension][query], so that
+// weights are used as the softmax produces them. A range is one softmax, a function of the query's
+// own scores, and is merged with the ranges before it in ascending order, here or by merge_amx():
+// both compute each element alike, so that different workers can compute ranges of one row.
+// Weights become bf16 for the second product, as in the other engines' bf16 attention; V is
+// transposed once per range.
 #pragma once
 #include "cpu/attention_impl.hpp"
 #include "cpu/products_amx.hpp"
@@ -64,9 +64,9 @@ struct Merged {
   __m512 max;
   __m512 sum;
 
-  /// Adds one of (max, sum). What was accumulated before is to be scaled by the first factor, the
-  /// new part by the second. Nothing seen is a maximum of -inf and a sum of zero; its factor does
-  /// not matter then, but is finite.
+  /// Adds a part with (max, sum). The caller must scale what it has accumulated by `before` and the
+  /// new part by `now`. A part that sees nothing has max -inf and sum zero; its factor does not
+  /// matter then, but is finite.
   void add(__m512 part_max, __m512 part_sum, __m512& before, __m512& now) {
     const __m512 best = _mm512_max_ps(max, part_max);
     before = exp2_lanes(_mm512_sub_ps(max, best));
@@ -80,7 +80,7 @@ SAC_INLINE __m512 merge_values(__m512 total, __m512 before, __m512 part, __m512 
   return _mm512_fmadd_ps(total, before, _mm512_mul_ps(part, now));
 }
 
-/// merge_attention() of parts that AmxAttention made.
+/// merge_attention() for parts that AmxAttention wrote.
 inline void merge_amx(const MergeArgs& a) {
   const uint32_t padded = ceil_div(a.head_dim, 16) * 16;
   for (uint32_t h = 0; h < a.num_heads; ++h) {
@@ -123,26 +123,26 @@ class AmxAttention {
 
  private:
   static constexpr uint32_t kQueries = 16;  // of a tile
-  static constexpr uint32_t kTogether = 2;  // tiles of queries that share what is loaded of KV
+  static constexpr uint32_t kTogether = 2;  // tiles of queries that share each load of KV
   static constexpr uint32_t kGroup = kAttentionRange;  // positions of one softmax
   static constexpr uint32_t kSubtile = 16;             // positions of one tile of scores
   static constexpr size_t kWordRow = 64;               // bytes of a row of 16 words
   static constexpr size_t kTileWords = 256;            // of a whole tile
-  /// With more tiles of queries than this, K is put into tiles first: its rows stand so far apart
-  /// that they share few sets of the caches, and only what is read in order is there in time.
+  /// With more query tiles than this, K is copied into tiles first: its rows are so far apart that
+  /// they share few cache sets, and only sequential reads arrive in time.
   static constexpr uint32_t kInPlaceTiles = 4;
-  /// Groups at a time of one head, and elements of what is made of their K or V.
+  /// Groups of one head at a time, and elements of their K or V in tiles.
   static constexpr uint32_t kGroups = 2;
   static constexpr size_t block_elements(size_t depth) { return kGroups * kGroup * depth; }
 
-  /// Part of what stands at consecutive places: positions or steps that somebody sees.
+  /// The positions or steps of a consecutive span that some query sees.
   struct Seen {
     uint32_t begin;
     uint32_t end;
     bool has(uint32_t t) const { return t >= begin && t < end; }
   };
 
-  /// What is kept of 16 queries. Lanes beyond the last query see nothing.
+  /// The state of 16 queries. Lanes beyond the last query see nothing.
   struct QueryTile {
     Bf16* q;       // [depth / 2][16][2]
     float* total;  // [depth][16]: the ranges so far
@@ -155,7 +155,7 @@ class AmxAttention {
   static constexpr size_t tile_floats(size_t depth) {
     return depth / 2 * kQueries + depth * kQueries + 4 * kQueries;
   }
-  /// Scores of the tiles at work, and a tile's results as rows.
+  /// Scores of the active tiles, or a tile's results as rows.
   static constexpr size_t score_floats(size_t depth) {
     return max_size(size_t{kTogether} * kGroup, depth) * kQueries;
   }
@@ -228,7 +228,7 @@ class AmxAttention {
     for_each_tile([this](uint32_t head, uint32_t i) { close(head, i); });
   }
 
-  /// All of a head's queries and the positions of some groups.
+  /// Runs all of a head's queries over the positions of some groups.
   void attend(uint32_t head, uint32_t base, Seen seen, const Rows& next) {
     const uint32_t parts = ceil_div(tiles_, kTogether);
     transpose_values(head, base, seen);
@@ -253,8 +253,8 @@ class AmxAttention {
     }
   }
 
-  /// The range `at` positions behind the base for kTiles tiles. What nobody of them sees is left
-  /// out by whole steps, which adds nothing to anybody's sums.
+  /// Folds the range at base + at into kTiles tiles. Skips whole steps that none of them sees: they
+  /// would add nothing to any sum.
   template <uint32_t kTiles>
   void fold(uint32_t head, uint32_t index, uint32_t base, uint32_t at, Seen seen) {
     const uint32_t last = min_u32((index + kTiles) * kQueries, count_) - 1;
@@ -322,8 +322,8 @@ class AmxAttention {
     return (__m512i)_mm512_cvtne2ps_pbh(high, low);
   }
 
-  /// Asks for one of several parts of what comes next, in the order in which it stands: memory and
-  /// arithmetic work at the same time.
+  /// Prefetches one of several parts of the next rows, in memory order, so that memory and
+  /// arithmetic overlap.
   void prefetch(const Rows& rows, uint32_t part, uint32_t parts) const {
     const size_t bytes = size_t{a_.num_kv_heads} * a_.head_dim * sizeof(Bf16);
     const uint32_t count = rows.end - rows.begin;
@@ -348,8 +348,8 @@ class AmxAttention {
   }
 
   /// values_ = [group][depth / 32][8 steps of 32 positions][2] tiles of [16 dimensions][32
-  /// positions]; zero where nobody looks: what stands there may be anything, and a weight of zero
-  /// would not silence it.
+  /// positions]; zero at positions that no query sees: memory there may hold anything, and a weight
+  /// of zero would not cancel it.
   void transpose_values(uint32_t head, uint32_t base, Seen seen) const {
     const uint32_t end = ceil_div(seen.end, kPanelStep) * kPanelStep;
     for (uint32_t at = seen.begin / kPanelStep * kPanelStep; at < end; at += kPanelStep) {
@@ -387,7 +387,7 @@ class AmxAttention {
   }
 
   /// keys_ = [step of 32 positions][depth / 32][2] tiles of [16 positions][32 dimensions].
-  /// Positions that nobody sees repeat one that is seen.
+  /// Positions that no query sees repeat a seen one.
   void copy_keys(uint32_t head, uint32_t base, Seen seen) const {
     const uint32_t end = ceil_div(seen.end, kPanelStep) * kPanelStep;
     for (uint32_t t = seen.begin / kPanelStep * kPanelStep; t < end; ++t) {
@@ -407,7 +407,7 @@ class AmxAttention {
     size_t step;
   };
 
-  /// Halves that nobody sees repeat one that is seen.
+  /// Halves that no query sees repeat a seen one.
   KeyTiles keys_at(uint32_t head, uint32_t base, uint32_t t, Seen seen) const {
     if (!in_place_) {
       const Bf16* k = keys_ + t * depth_;
@@ -481,7 +481,7 @@ class AmxAttention {
     const __m512 scale = _mm512_set1_ps(a_.scale * 1.44269504f);
     const __m512 top = _mm512_mul_ps(
         _mm512_max_ps(_mm512_max_ps(tops[0], tops[1]), _mm512_max_ps(tops[2], tops[3])), scale);
-    // A query that sees nothing here keeps -inf; zero in its place harms nobody.
+    // A query that sees nothing here keeps -inf; shifting by zero instead is harmless.
     const __mmask16 blind = _mm512_cmp_ps_mask(top, low, _CMP_EQ_OQ);
     const __m512 shift = _mm512_mask_blend_ps(blind, top, _mm512_setzero_ps());
     const auto weight = [&](uint32_t p) __attribute__((always_inline)) {
@@ -553,7 +553,7 @@ class AmxAttention {
     _mm512_storeu_ps(t.sum, merged.sum);
   }
 
-  /// Leaves a range's results to merge_amx().
+  /// Writes a range's results as parts for merge_amx().
   void write_parts(uint32_t head, uint32_t index, uint32_t range, Merged part,
                    const float* results) const {
     const uint32_t padded = ceil_div(a_.head_dim, 16) * 16;
@@ -572,7 +572,7 @@ class AmxAttention {
     }
   }
 
-  /// [dimension][query] times a factor for each query, into [query][dimension] in place of scores.
+  /// Scales [dimension][query] by a factor per query, into [query][dimension] over the scores.
   void transpose(const float* in, __m512 factor) const {
     for (uint32_t d = 0; d < depth_; d += 16) {
       __m512i words[16];
@@ -602,8 +602,8 @@ class AmxAttention {
   const uint32_t depth_;  // head_dim in whole steps
   const uint32_t count_;  // queries
   const uint32_t tiles_;
-  const bool in_place_;  // K is read where it stands
-  float* scores_;        // [2][256 positions][16], of the tiles at work
+  const bool in_place_;  // K is read in place
+  float* scores_;        // [2][256 positions][16], of the active tiles
   Bf16* weights_;        // [2][256 positions][16]
   float* results_;       // [2][depth][16], of one range
   Bf16* values_;

@@ -1,11 +1,11 @@
 // Attention over the paged KV of one sequence for the query heads of some kv heads.
 //
 // KV is walked in groups of 16 positions that start at multiples of 16, all heads of the call in a
-// group before the next: a token's heads stand side by side in memory. Each query vector, a (row,
-// head) pair, has its own running softmax, updated once per group that it sees and begun anew at
-// every multiple of kAttentionRange; the ranges' results are merged in ascending order, here or by
-// merge_attention(). So what a row computes depends on its position alone, and ranges of one row
-// can be computed by different workers. Query vectors go through a group in tiles that share loads.
+// group before the next: a token's heads are adjacent in memory. Each query vector, a (row, head)
+// pair, has its own running softmax, updated once per group that it sees and restarted at every
+// multiple of kAttentionRange; the ranges' results are merged in ascending order, here or by
+// merge_attention(). So what a row computes depends on its position alone, and different workers
+// can compute ranges of one row. Query vectors go through a group in tiles that share loads.
 #pragma once
 #include "cpu/activations_impl.hpp"
 #include "sample/exp.hpp"
@@ -21,8 +21,8 @@ inline constexpr uint32_t kAttentionRows = 8;
 inline constexpr uint32_t kTileQueries = 4;
 inline constexpr uint32_t kVecsPer16 = 16 / kVecLanes;
 
-/// One query vector's softmax over a range, and what the ranges before it came to. Vectors are in
-/// the order of load16().
+/// One query vector's softmax over a range, and the merged result of the ranges before it. Vectors
+/// are in the order of load16().
 struct Query {
   float* q;        // [padded head_dim], zero beyond head_dim
   float* acc;      // [padded head_dim]
@@ -43,16 +43,15 @@ constexpr size_t attention_scratch_floats(uint32_t head_dim, uint32_t group,
   return queries * (3 * padded + sizeof(Query) / sizeof(float)) + padded * 2 * kAttentionGroup;
 }
 
-/// Pointers to one group's K and V rows, of the first head of the call; positions nobody sees
-/// repeat a seen one and are masked.
+/// Pointers to one group's K and V rows, of the first head of the call; positions that no query
+/// sees repeat a seen one and are masked.
 template <class T>
 struct GroupRows {
   const T* k[kAttentionGroup];
   const T* v[kAttentionGroup];
 };
 
-/// 16 elements of a row of KV as floats, in the order that costs least: a query's vectors are kept
-/// in the same.
+/// 16 elements of a row of KV as floats, in the cheapest order; a query's vectors use the same.
 template <class T>
 SAC_INLINE void load16(const T* p, Vec (&out)[kVecsPer16]) {
   if constexpr (kHalvesApart<T>) {
@@ -77,7 +76,7 @@ SAC_INLINE const T* kv_row(const KvView& kv, size_t offset, uint32_t position) {
   return reinterpret_cast<const T*>(base) + (position % kv.block_size) * kv.token_stride;
 }
 
-/// Rows of the group at `base`, of which positions [begin, end) are seen by somebody.
+/// Rows of the group at `base`; some query sees positions [begin, end).
 template <class T>
 SAC_INLINE void find_rows(const KvView& kv, uint32_t base, uint32_t begin, uint32_t end,
                           GroupRows<T>& rows) {
@@ -88,9 +87,9 @@ SAC_INLINE void find_rows(const KvView& kv, uint32_t base, uint32_t begin, uint3
   }
 }
 
-/// Asks for a part of what will be read next: a line each time that one is read. In bursts such
-/// requests wait for each other, and what the hardware foresees of rows that are read head by head
-/// is not enough.
+/// Prefetches a part of what is read next: one line for each line read. Prefetches in bursts wait
+/// for each other, and the hardware's own prefetching of rows that are read head by head is not
+/// enough.
 template <class T>
 SAC_INLINE void prefetch_line(const T* ahead, uint32_t d) {
   if (d % (64 / sizeof(T)) == 0) __builtin_prefetch(ahead + d);
@@ -110,7 +109,7 @@ SAC_INLINE void widen_row(const T* in, const T* ahead, uint32_t head_dim, uint32
   for (; d < padded; ++d) out[place16<T>(d)] = d < head_dim ? to_float(in[d]) : 0.0f;
 }
 
-/// Copies a head of a group's rows into zero-padded, adjacent floats: for head sizes that are no
+/// Copies a head of a group's rows into zero-padded, adjacent floats: for head sizes that are not a
 /// multiple of 16, and where several tiles use them.
 template <class T>
 void widen_rows(const GroupRows<T>& in, const GroupRows<T>& ahead, uint32_t head_dim,
@@ -126,7 +125,7 @@ void widen_rows(const GroupRows<T>& in, const GroupRows<T>& ahead, uint32_t head
 }
 
 /// How a tile reads a head of a group: rows of Row in the order of load16<Kv>. Where it reads them
-/// from memory it asks for those of `ahead` as well.
+/// from memory, it also prefetches the rows of `ahead`.
 template <class Kv, class Row, bool kAhead>
 struct HeadRows {
   const GroupRows<Row>& rows;
@@ -197,7 +196,7 @@ SAC_INLINE float fold_scores(float (&scores)[kAttentionGroup], Part part, float 
   for (uint32_t t = 0; t < kAttentionGroup; ++t) tree[t] = scores[t];
   const float top = fold16(tree, [](float a, float b) { return a > b ? a : b; });
   float factor = 1.0f;
-  if (top > query.max) {  // seldom, once a context is long
+  if (top > query.max) {  // rare, once a context is long
     factor = exp_fixed(query.max - top);
     query.max = top;
   }
@@ -243,8 +242,8 @@ SAC_INLINE void accumulate_part(Query* queries, HeadRows<Kv, Row, kAhead> head, 
 }
 
 /// acc = acc * factor + sum over t of [begin, end) of weight[t] * v[t], t ascending, for queries
-/// that see the same part of this group. A sum waits for the one before: few queries take more
-/// dimensions at once.
+/// that see the same part of this group. Each addition waits for the one before, so few queries
+/// take more dimensions at once.
 template <uint32_t kQueries, class Kv, class Row, bool kAhead>
 SAC_INLINE void accumulate_group(Query* queries, HeadRows<Kv, Row, kAhead> head, uint32_t padded,
                                  Part part, const float* factors,
@@ -327,7 +326,7 @@ void open_query(const AttentionArgs& a, uint32_t index, uint32_t padded, float* 
   query.total_sum = 0.0f;
 }
 
-/// Writes a query's result, which stands in `total` in the order of load16<T>. `values`: [padded].
+/// Writes a query's result; `total` holds it in the order of load16<T>. `values`: [padded].
 template <class T>
 void write_attention(const float* total, float sum, const Activations& out, uint32_t row,
                      uint32_t column, uint32_t head_dim, float* values) {
@@ -406,8 +405,8 @@ class PagedAttention {
   void attend(uint32_t head, const GroupRows<T>& of_group, const GroupRows<T>& next,
               uint32_t base) {
     GroupRows<T> rows, ahead;
-    // Ahead are all heads of the next group, in the order in which they stand in memory: this head
-    // of many asks for its share of them.
+    // `next` has all heads of the next group, in memory order; each head prefetches its share of
+    // them.
     uint32_t row = head * kAttentionGroup / a_.num_kv_heads;
     uint32_t of_row = head * kAttentionGroup % a_.num_kv_heads;
     for (uint32_t t = 0; t < kAttentionGroup; ++t) {
@@ -466,7 +465,7 @@ class PagedAttention {
   uint32_t end_ = 0;
 };
 
-/// merge_attention() of parts that were made from KV of T.
+/// merge_attention() for parts computed from KV of T.
 template <class T>
 void merge_typed(const MergeArgs& a) {
   const uint32_t padded = ceil_div(a.head_dim, 16) * 16;

@@ -18,14 +18,14 @@ void CopyEngine::Lane::ask(uint64_t asked) {
 
 uint64_t CopyEngine::Lane::done() const {
   // SYNC: acquire, with the release in run(): the counted copies' bytes are visible, and their ring
-  // entries are read no more.
+  // entries are no longer read.
   return done_.load(std::memory_order_acquire);
 }
 
 void CopyEngine::Lane::run() {
   uint64_t done = 0;
   while (!stopped_.load(std::memory_order_relaxed)) {
-    // Read before `asked`: what is asked for after this changes it, and the wait returns.
+    // Read before `asked`: a later request changes it, and the wait returns.
     const uint32_t kick = kick_.load(std::memory_order_acquire);
     // SYNC: acquire, with ask().
     const uint64_t asked = asked_.load(std::memory_order_acquire);

@@ -1,5 +1,5 @@
-// The CPU device's copy engine: a thread for each direction, which copies block after block as the
-// queues ask, beside the steps. Host memory is a second pool of the same blocks.
+// The CPU device's copy engine: one thread per direction, which copies block after block as the
+// queues ask, while steps run. Host memory is a second pool of the same blocks.
 #pragma once
 #include <atomic>
 #include <cstdint>
@@ -9,14 +9,14 @@
 
 namespace saccade {
 
-/// Both pools; block b stands at base + b * block_bytes, a multiple of 64.
+/// Both pools; block b is at base + b * block_bytes, a multiple of 64.
 struct CopyPools {
   unsigned char* device = nullptr;
   unsigned char* host = nullptr;
   size_t block_bytes = 0;
 };
 
-/// A kv/copies.hpp engine. Nothing is allocated after construction; a thread without work sleeps.
+/// A kv/copies.hpp engine. Nothing is allocated after construction; an idle thread sleeps.
 class CopyEngine {
  public:
   /// The queues' rings and the pools stay where they are for the life of the engine. Throws
@@ -41,7 +41,7 @@ class CopyEngine {
     void start() {
       thread_ = std::thread([this] { run(); });
     }
-    /// Ends the thread; what was asked for and not begun stays undone.
+    /// Ends the thread; requested copies that have not begun are never made.
     void stop();
     void ask(uint64_t asked);
     uint64_t done() const;

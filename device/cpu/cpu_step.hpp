@@ -14,7 +14,7 @@ class CpuStep {
  public:
   /// The configuration has been checked (check_model_config). The tables' arrays and the outputs
   /// stay where they are for the life of the step; `kernels` picks an instruction set, null the
-  /// best one. Throws std::runtime_error naming the size that could not be had, or
+  /// best one. Throws std::runtime_error naming the size that could not be allocated, or
   /// std::system_error.
   CpuStep(const sac_model_config& config, uint32_t max_num_seqs, uint32_t max_num_batched_tokens,
           uint32_t max_model_len, uint32_t block_size, uint32_t num_blocks, uint32_t num_threads,
@@ -41,7 +41,7 @@ class CpuStep {
     return weights_.adopt_packed(data, bytes);
   }
   bool adopted() const { return weights_.adopted(); }
-  /// Empty when a step can run, else the name of the first tensor that was not given.
+  /// Empty when a step can run, else the name of the first missing tensor.
   std::string missing_tensor() const { return weights_.missing_tensor(); }
 
   /// Bytes of one KV block of such a model.
@@ -49,13 +49,13 @@ class CpuStep {
     return KvPool::block_bytes(config, block_size);
   }
 
-  /// Starts a step and returns. The last one must be done; the batch's arrays must stay until this
-  /// one is.
+  /// Starts a step and returns. The previous one must be done; the batch's arrays must stay until
+  /// this one is.
   void launch(const StepBatch& batch);
   bool done() const { return pool_.done(); }
-  /// Blocks until the step's outputs stand; looks for some microseconds before it sleeps.
+  /// Blocks until the step's outputs are complete; spins for some microseconds before it sleeps.
   void wait() const { pool_.wait(); }
-  /// When the outputs of the last step stood, by monotonic_ns().
+  /// When the last step's outputs were complete, by monotonic_ns().
   uint64_t done_ns() const { return pool_.done_ns(); }
 
   /// The KV blocks, one after another, kv_block_bytes() each.
@@ -73,7 +73,7 @@ class CpuStep {
   StepPlan plan_;
   Weights weights_;
   ForwardContext context_;
-  WorkerPool pool_;  // last: its threads end before what they read goes
+  WorkerPool pool_;  // last: its threads end before what they read is destroyed
 };
 
 }  // namespace saccade

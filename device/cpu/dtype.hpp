@@ -19,7 +19,7 @@ inline float to_float(float v) { return v; }
 inline float to_float(Bf16 v) {
   return __builtin_bit_cast(float, static_cast<uint32_t>(v.bits) << 16);
 }
-/// Scaling by 2^112 moves the exponent, denormals included; infinities and NaN are set apart.
+/// Scaling by 2^112 moves the exponent, denormals included; infinities and NaN are handled apart.
 inline float to_float(F16 v) {
   const uint32_t magnitude = (v.bits & 0x7fffu);
   const uint32_t sign = (v.bits & 0x8000u) << 16;

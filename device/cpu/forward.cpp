@@ -19,12 +19,11 @@ constexpr uint32_t kItemBytes = 1u << 20;
 constexpr uint32_t kRowUnit = 2 * kActivationRows;
 /// Items per worker below which panels are handed out one by one.
 constexpr uint32_t kItemsPerWorker = 8;
-/// Most rows of an item where each row is computed by itself.
+/// Most rows of an item where rows are computed one by one.
 constexpr uint32_t kRowsPerItem = 8;
 
-/// One worker's view of a step. The sizes of phases are copied at the start: a worker that falls
-/// behind passes through its phases when the plan may already be another step's. Only items read
-/// the plan.
+/// One worker's view of a step. Phase sizes are copied at the start: when a worker that fell behind
+/// passes through its phases, the plan may already be another step's. Only items read the plan.
 class Forward {
  public:
   Forward(const ForwardContext& context, WorkerPool::Worker& worker)
@@ -115,7 +114,7 @@ class Forward {
     a.gated = s_.gated;
     a.tiles = scratch_.tiles;
     const auto compute = [&](uint32_t item) {
-      // Blocks of one group are neighbours, so that its weights come from memory once.
+      // Blocks of one group are adjacent, so that its weights come from memory once.
       const uint32_t block = item % blocks;
       uint32_t group = item / blocks;
       const Product* p = products;
@@ -224,8 +223,8 @@ class Forward {
     merge_cut_rows(layer);
   }
 
-  /// Names the positions that the worker's next item will most likely begin with, if it is a row's
-  /// and so reads KV that nobody else does.
+  /// Names the positions that the worker's next item will most likely begin with, if that is a
+  /// single row's item, which reads KV that no other item reads.
   void look_ahead(uint32_t l, const LayerWeights& layer, const AttentionItem& item,
                   AttentionArgs& a) const {
     const PlanChunk& chunk = plan_.chunk(item.chunk);
@@ -315,7 +314,7 @@ class Forward {
     a.tiles = scratch_.tiles;
     a.n = any.n;
     const auto compute = [&](uint32_t item) {
-      // Blocks of one expert are neighbours, so that its weights come from memory once.
+      // Blocks of one expert are adjacent, so that its weights come from memory once.
       const MoeBlock block = read_block(m, item % blocks);
       const ExpertWeights& expert = layer.experts[block.expert];
       a.first_row = block.first_slot;

@@ -24,12 +24,12 @@ inline constexpr uint32_t kPanelStep = 32;
 inline constexpr uint32_t kInt8Step = 64;
 inline constexpr uint32_t kQuantGroup = 128;
 inline constexpr uint32_t kStepsPerGroup = kQuantGroup / kInt8Step;
-/// Rows of activations that stand together in the tiled form.
+/// Rows of activations in one tile of the tiled form.
 inline constexpr uint32_t kActivationRows = 16;
-/// Most panels and rows of one product call, and floats of the tile that its results stand in.
+/// Most panels and rows of one product call, and floats of the tile that holds its results.
 inline constexpr uint32_t kTilePanels = 4;
 inline constexpr uint32_t kTileRows = 256;
-/// The tile is [kTilePanels][kTileRows][kPanelOutputs]: a panel's results stand together.
+/// The tile is [kTilePanels][kTileRows][kPanelOutputs]: a panel's results are contiguous.
 inline constexpr size_t kTilePanelFloats = size_t{kTileRows} * kPanelOutputs;
 inline constexpr size_t kTileFloats = kTilePanels * kTilePanelFloats;
 /// Elements of one panel of a matrix with k inputs.
@@ -96,7 +96,7 @@ struct MatmulArgs {
   float* tiles;       // [2][kTileFloats]: the products until they are finished
 };
 
-/// Where one layer's K and V of one kv head stand in the pool, for a sequence's block table.
+/// Where one layer's K and V of one kv head are in the pool, for a sequence's block table.
 struct KvView {
   uint8_t* pool;
   const uint32_t* block_table;
@@ -109,7 +109,7 @@ struct KvView {
 };
 
 /// Positions of a context whose attention is one softmax, merged with that of the other ranges in
-/// ascending order; ranges begin at multiples of it. Every row is computed so, whoever computes it:
+/// ascending order; ranges begin at multiples of it. Every row is computed this way, on any worker:
 /// a longer range would leave less to share out, a shorter one more to merge.
 inline constexpr uint32_t kAttentionRange = 256;
 
@@ -134,8 +134,8 @@ struct AttentionArgs {
   float scale;
   KvView kv;  // of the first of the kv heads; they are head_dim apart
   // Which of a row's ranges to compute, and where their parts go instead of `out`, [range][query
-  // heads of the call] of attention_part_floats. num_rows is 1 then. A part is written for each of
-  // these ranges of which the row sees something.
+  // heads of the call] of attention_part_floats. num_rows is then 1. A part is written for each of
+  // these ranges in which the row sees any position.
   uint32_t first_range = 0;
   uint32_t end_range = ~0u;
   float* parts = nullptr;  // null: all ranges, merged into `out`
@@ -211,7 +211,7 @@ struct Kernels {
   void (*rms_norm)(const float* x, const float* weight, float eps, Activations out, uint32_t row);
   void (*rotate)(const RotateArgs&);
   void (*pack)(const PackArgs&);
-  /// Random weights into one panel; the key stands for seed and tensor.
+  /// Random weights into one panel; the key encodes seed and tensor.
   void (*pack_dummy)(uint64_t key, const PackArgs&);
   /// Row `row` of a packed matrix [n][k] as floats.
   void (*unpack_row)(const void* panels, uint32_t dtype, uint32_t k, uint32_t row, float* out);
@@ -228,7 +228,7 @@ const Kernels* avx512_bf16_kernels();
 const Kernels* avx512_kernels();
 const Kernels* avx2_kernels();
 const Kernels* portable_kernels();
-/// Those that run here, the widest first.
+/// The sets that run here, widest first.
 std::vector<const Kernels*> available_kernels();
 /// The widest set that this processor runs.
 const Kernels& best_kernels();

@@ -1,5 +1,5 @@
 // The kernels compiled for AVX-512 with BF16 (vdpbf16ps) and VNNI (vpdpbusd), in use only where the
-// processor has both; each that has the first has the second.
+// processor has both; every processor with the first has the second.
 // Everything that is not written per instruction set is included before the pragma, so that no
 // shared inline function is compiled with it.
 #include <math.h>

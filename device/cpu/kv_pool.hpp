@@ -31,7 +31,7 @@ class KvPool {
   }
 
   size_t block_bytes() const { return block_bytes_; }
-  /// Block b stands at memory() + b * block_bytes().
+  /// Block b is at memory() + b * block_bytes().
   unsigned char* memory() const { return static_cast<unsigned char*>(region_.data()); }
 
  private:

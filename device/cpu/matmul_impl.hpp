@@ -1,5 +1,5 @@
-// Matrix products: the walk over panels and rows, and what happens to a finished tile. How a tile
-// of products is computed is the business of the kernel set's Products<T>.
+// Matrix products: the walk over panels and rows, and what happens to a finished tile. The kernel
+// set's Products<T> computes the tile.
 #pragma once
 #include "cpu/activations_impl.hpp"
 #include "cpu/pack_impl.hpp"

@@ -20,7 +20,7 @@ MemoryRegion::MemoryRegion(size_t bytes, const char* purpose, FirstTouch touch)
     throw std::runtime_error("cannot map " + std::to_string(bytes_) + " bytes for " + purpose);
   }
 #if defined(MADV_HUGEPAGE)
-  madvise(data_, bytes_, MADV_HUGEPAGE);  // a hint: without it everything is only slower
+  madvise(data_, bytes_, MADV_HUGEPAGE);  // a hint: without it everything just runs slower
 #endif
   if (touch == FirstTouch::kOwner) return;
   volatile unsigned char* at = static_cast<unsigned char*>(data_);

@@ -4,7 +4,7 @@
 
 namespace saccade {
 
-/// Who writes a region's pages first, and so makes them be there.
+/// Which side writes a region's pages first and so makes them resident.
 enum class FirstTouch {
   kConstructor,
   kOwner,  // before any step: what is never written takes no memory

@@ -5,7 +5,7 @@
 namespace saccade {
 inline namespace SAC_ISA {
 
-/// Where weight k of an output stands in its panel.
+/// The position of weight k of an output in its panel.
 template <class T>
 SAC_INLINE size_t panel_slot(uint32_t output, uint32_t k) {
   return size_t{k} * kPanelOutputs + output;
@@ -44,7 +44,7 @@ SAC_INLINE float read_unaligned(const void* data, size_t index) {
 /// Rows of a panel that are written together: they stay in the first-level cache.
 inline constexpr uint32_t kPackRows = 128;
 
-/// Weights [begin, begin + count) of the source, converted, into the panel as one output's from
+/// Converts weights [begin, begin + count) of the source into the panel, as one output's from
 /// `first` on.
 template <class T, class S>
 SAC_INLINE void pack_column(const void* source, size_t begin, uint32_t count, T* panel,

@@ -26,7 +26,7 @@ SAC_INLINE void configure_tiles(uint32_t rows0, uint32_t rows1) {
     shapes.bytes_per_row[t] = 64;
     shapes.rows[t] = static_cast<uint8_t>(max_u32(rows[t], 1));
   }
-  // g++ 12 believes that the instruction reads eight bytes, and drops the stores of the others.
+  // g++ 12 assumes that the instruction reads eight bytes, and drops the stores of the others.
   asm volatile("" : : "m"(shapes));
   _tile_loadconfig(&shapes);
 }
@@ -35,17 +35,17 @@ struct AmxProducts {
   static constexpr uint32_t kRows = kTileRows;
   static constexpr bool kTiledActivations = true;
   static constexpr uint32_t kPanels = 1;
-  /// Steps of k in one go: so much of a panel stays in the first-level cache for all rows, which
-  /// stream past it. Twice as much comes from the second level as often as the rows do, and that
-  /// alone takes longer than the products; half as much, and the results are moved too often.
+  /// Steps of k per pass: this much of a panel stays in the first-level cache while all rows stream
+  /// past it. Twice as much comes from the second level as often as the rows do, and that alone
+  /// takes longer than the products; with half as much, the results are moved too often.
   static constexpr uint32_t kStepsAtOnce = 16;
   static constexpr size_t kPanelStepElements = size_t{kPanelStep} * kPanelOutputs;
   static constexpr size_t kResultBytes = kPanelOutputs * sizeof(float);
   static constexpr size_t kWeightBytes = 2 * kPanelOutputs * sizeof(Bf16);
   static constexpr size_t kRowBytes = kPanelStep * sizeof(Bf16);
 
-  /// Brings what is multiplied next into the second-level cache, some lines a step: streaming it
-  /// when its turn comes would take a third of the time of 256 rows.
+  /// Prefetches what is multiplied next into the second-level cache, some lines per step: streaming
+  /// it on demand would take a third of the time of 256 rows.
   struct Ahead {
     const char* at;
     uint32_t lines_per_step;
@@ -88,7 +88,7 @@ struct AmxProducts {
   }
 
   /// One block of rows. Its weights come from memory when a step decodes few sequences: they are
-  /// asked for ahead of the hardware's own prefetching, which stops at each page.
+  /// prefetched ahead of the hardware's own prefetcher, which stops at each page.
   SAC_INLINE void multiply1(const Bf16* x0, const Bf16* panel, uint32_t steps, bool first,
                             float* tile0) {
     if (first) {
@@ -114,7 +114,7 @@ struct AmxProducts {
     _tile_stored(1, tile0 + 16, kResultBytes);
   }
 
-  /// The panel that stands behind this one is asked for on the way.
+  /// Prefetches the panel after this one along the way.
   static void fill(const Activations& x, uint32_t first_row, uint32_t rows, const Bf16* panel,
                    uint32_t, float* tile) {
     const Bf16* next = panel + panel_begin<Bf16>(x.k, 1);

@@ -37,11 +37,11 @@ SAC_INLINE void multiply_vecs(const float* x, size_t x_stride, const T* const (&
   }
 }
 
-/// k that a panel's row is asked for ahead of its use.
+/// How many k ahead of its use a panel's row is prefetched.
 inline constexpr uint32_t kPrefetchK = 32;
 
-/// Asks for the row of a panel that comes kPrefetchK further on: for tiles that take a part of each
-/// row, whose strides the hardware does not foresee.
+/// Prefetches the row of a panel that comes kPrefetchK further on: for tiles that take a part of
+/// each row, whose strides the hardware does not predict.
 SAC_INLINE void prefetch_panel(const Bf16* at) {
   const uint8_t* row = reinterpret_cast<const uint8_t*>(at + size_t{kPrefetchK} * kPanelOutputs);
   for (size_t line = 0; line < 2 * kPanelOutputs * sizeof(Bf16); line += 64) {
@@ -50,8 +50,8 @@ SAC_INLINE void prefetch_panel(const Bf16* at) {
 }
 
 /// bf16 panels hold pairs of k in one 32-bit word: a shift makes the vector of the first, a mask
-/// that of the second. They are loaded one after the other: both at once would push an accumulator
-/// out of the registers, and every sum would wait for its way through memory.
+/// that of the second. They are loaded one after the other: both at once would spill an
+/// accumulator, and every sum would wait for its round trip through memory.
 template <uint32_t kRows, uint32_t kVecs>
 SAC_INLINE void multiply_vecs(const float* x, size_t x_stride, const Bf16* const (&at)[kVecs],
                               uint32_t k, Vec (&acc)[kRows][kVecs]) {

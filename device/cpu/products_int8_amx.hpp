@@ -83,7 +83,7 @@ struct AmxInt8Products {
     _tile_release();
   }
 
-  /// What is read some groups later: few rows take their weights from memory.
+  /// Prefetches what is read some groups later: with few rows, weights come from memory.
   SAC_INLINE void prefetch(const int8_t* weights) {
     const char* ahead = reinterpret_cast<const char*>(weights) + kPrefetchBytes;
     for (uint32_t i = 0; i < kStepsPerGroup * kInt8StepWeights; i += 64) {

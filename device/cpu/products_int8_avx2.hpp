@@ -1,7 +1,6 @@
 // Products of 8-bit activations with 8-bit panels by vpmaddubsw, which multiplies unsigned by
-// signed bytes: each weight's sign moves to the activation that it meets. Quantized numbers lie
-// within
-// +-127, so that two products fit the 16 bits of their sum.
+// signed bytes: each weight's sign moves to the activation that it meets. Quantized numbers are
+// within +-127, so that two products fit the 16 bits of their sum.
 #pragma once
 #include "cpu/products_int8.hpp"
 

@@ -1,5 +1,5 @@
 // Products of 8-bit activations with 8-bit panels by vpdpbusd, which multiplies unsigned by signed
-// bytes: activations are shifted up by 128, and 128 times the sum of the weights is taken off
+// bytes: activations are shifted up by 128, and 128 times the sum of the weights is subtracted
 // again. All of it is exact in 32 bits.
 #pragma once
 #include "cpu/products_int8.hpp"
@@ -8,7 +8,7 @@ namespace saccade {
 inline namespace SAC_ISA {
 
 struct VnniInt8Products {
-  static constexpr uint32_t kRows = 8;  // 16 sums, and 16 registers for what they are made of
+  static constexpr uint32_t kRows = 8;  // 16 sums, and 16 registers for their operands
   static constexpr uint32_t kPrefetchBytes = 4096;
   static constexpr int32_t kShift = 128;
 

@@ -12,7 +12,7 @@ inline namespace SAC_ISA {
 inline constexpr uint32_t kQuadWeights = 4 * kPanelOutputs;
 inline constexpr uint32_t kInt8StepWeights = kInt8Step * kPanelOutputs;
 
-/// Where weight k of an output stands in its panel.
+/// The position of weight k of an output in its panel.
 SAC_INLINE size_t int8_slot(uint32_t output, uint32_t k) {
   return size_t{k / 4} * kQuadWeights + output * 4 + k % 4;
 }

@@ -24,8 +24,8 @@ SAC_INLINE Vec vec_set(float v) { return Vec{v, v, v, v}; }
 SAC_INLINE void vec_store(float* p, Vec v) { __builtin_memcpy(p, &v, sizeof v); }
 SAC_INLINE Vec vec_add(Vec a, Vec b) { return a + b; }
 SAC_INLINE Vec vec_mul(Vec a, Vec b) { return a * b; }
-/// Fused where the target has the instruction; a library call per lane would be no use elsewhere.
-/// Either way it is one thing in one build, which is what the order of a chain needs.
+/// Fused where the target has the instruction; elsewhere a library call per lane would be no use.
+/// Either way it is the same throughout one build, which is what the order of a chain needs.
 SAC_INLINE Vec vec_fma(Vec a, Vec b, Vec c) {
 #if defined(__FP_FAST_FMAF)
   return Vec{__builtin_fmaf(a[0], b[0], c[0]), __builtin_fmaf(a[1], b[1], c[1]),

@@ -7,7 +7,7 @@ StepPlan::StepPlan(uint32_t max_num_seqs, uint32_t max_num_batched_tokens, const
       rows_(max_num_batched_tokens),
       chunks_(max_num_batched_tokens),
       logits_(size_t{max_num_batched_tokens} + max_num_seqs) {
-  // A row goes by ranges, of which there are about as many items as are aimed at, or by heads.
+  // A row is cut by ranges, into about the target number of items, or by heads.
   const uint32_t by_ranges = kItemsPerWorker * cut.num_workers;
   items_.reserve((size_t{max_num_batched_tokens} + by_ranges) * cut.num_kv_heads);
   cut_rows_.reserve(min_u32(max_num_batched_tokens, cut.max_parts));
@@ -64,7 +64,7 @@ void StepPlan::cut_rows() {
   const uint32_t per_item = ceil_div(ranges, wanted);
   for (uint32_t c = 0; c < num_chunks_; ++c) {
     if (chunks_[c].num_rows != 1) continue;
-    // A token's heads stand together in memory: they part only where workers had nothing to do.
+    // A token's heads are adjacent in memory: split them only where workers would be idle.
     const uint32_t heads = ceil_div(cut_.num_kv_heads, ceil_div(cut_.num_workers, ranges));
     cut_by_ranges(c, per_item, heads);
   }

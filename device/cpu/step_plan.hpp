@@ -21,8 +21,8 @@ struct PlanChunk {
   uint32_t first_position;
 };
 
-/// One item of a layer's attention: some kv heads of a chunk, and of a row that is cut by its
-/// context some of its ranges (kAttentionRange).
+/// One item of a layer's attention: some kv heads of a chunk and, for a row that is cut by its
+/// context, some of its ranges (kAttentionRange).
 struct AttentionItem {
   uint32_t chunk;
   uint32_t first_head;
@@ -33,7 +33,7 @@ struct AttentionItem {
   uint32_t part;
 };
 
-/// A row whose ranges are different items' work.
+/// A row whose ranges are split among items.
 struct CutRow {
   uint32_t chunk;
   uint32_t part;
@@ -75,13 +75,13 @@ class StepPlan {
   const CutRow& cut_row(uint32_t i) const { return cut_rows_[i]; }
   const PlanLogits& logits(uint32_t i) const { return logits_[i]; }
 
-  /// Items of attention per worker that are aimed at: enough that nobody waits long for the last.
+  /// Target number of attention items per worker: enough that no worker waits long for the last.
   static constexpr uint32_t kItemsPerWorker = 8;
 
  private:
   void add_seq(const StepSeq& seq, uint32_t index, const SeatTables& tables,
                const StepOutputs& outputs);
-  /// Cuts single rows: decodes, and what is left over of prompts.
+  /// Cuts single rows: decodes, and what remains of prompts.
   void cut_rows();
   void cut_by_ranges(uint32_t chunk, uint32_t per_item, uint32_t heads);
   void cut_by_heads(uint32_t chunk, uint32_t heads);

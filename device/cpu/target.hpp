@@ -9,7 +9,7 @@
   SAC_PRAGMA(clang attribute push(__attribute__((target(features))), apply_to = function))
 #define SAC_TARGET_END SAC_PRAGMA(clang attribute pop)
 #else
-// g++ 12 takes the "undefined" operands of its own AVX-512 header for uninitialised variables.
+// g++ 12 mistakes its own AVX-512 header's "undefined" operands for uninitialised variables.
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #pragma GCC diagnostic ignored "-Wuninitialized"
 #define SAC_TARGET(features) SAC_PRAGMA(GCC push_options) SAC_PRAGMA(GCC target(features))

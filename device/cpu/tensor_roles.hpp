@@ -1,4 +1,4 @@
-// The tensors of a model by role: names, shapes, and which of them must be there.
+// The tensors of a model by role: names, shapes, and which of them are required.
 #pragma once
 #include <string>
 
@@ -36,7 +36,7 @@ bool has_experts(const sac_model_config& config, uint32_t layer);
 /// Whether a model of this configuration has the tensor at all (lm_head, q and k norms; experts or
 /// the MLP).
 bool tensor_used(const sac_model_config& config, uint32_t role, uint32_t layer);
-/// Of each layer that has the role; 1 where it is no expert's.
+/// Of each layer that has the role; 1 where it is not an expert's.
 uint32_t num_copies(const sac_model_config& config, uint32_t role);
 /// "q of layer 3", "final_norm", "expert_up of layer 3, expert 5".
 std::string tensor_name(const TensorPlace& place);

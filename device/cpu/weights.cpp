@@ -5,8 +5,8 @@
 namespace saccade {
 namespace {
 
-/// Raised by whoever changes what packing writes: packed weights of before are then packed anew. A
-/// test holds the bytes of each panel form to this number.
+/// Bump when the packed format changes: weights packed before are then packed again. A test ties
+/// the bytes of each panel form to this number.
 constexpr uint64_t kPackedVersion = 1;
 /// The packed form ends with a page, so that a file of it can be mapped to the end.
 constexpr size_t kPackedPageBytes = 4096;
@@ -116,7 +116,7 @@ void Weights::take_matrix(Layout& layout, const TensorPlace& at, Matrix& matrix)
   const TensorShape shape = tensor_shape(config_, role);
   matrix.n = static_cast<uint32_t>(shape.rows);
   matrix.k = static_cast<uint32_t>(shape.cols);
-  // A router is small, and what it picks hangs on small differences.
+  // A router is small, and what it picks depends on small differences.
   const bool quantized = config_.quantization == SAC_QUANTIZATION_INT8 && role != SAC_TENSOR_ROUTER;
   matrix.dtype = quantized ? SAC_DTYPE_INT8 : config_.dtype;
   matrix.panels = layout.take<uint8_t>(

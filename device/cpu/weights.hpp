@@ -46,15 +46,15 @@ struct LayerWeights {
 struct PackedWeights {
   const void* data;
   size_t bytes;     // whole pages
-  uint64_t layout;  // of what the bytes mean: equal where one model's span can stand for another's
+  uint64_t layout;  // of what the bytes mean: equal where one model's span can replace another's
 };
 
 class Weights {
  public:
-  /// Maps memory for the whole model; it is there once it is packed, tensor by tensor, so that the
-  /// process never holds both a large tensor's source and all of what it becomes. `pool` does the
+  /// Maps memory for the whole model; it becomes resident as it is packed, tensor by tensor: the
+  /// process never holds both a large tensor's source and all of its packed form. `pool` does the
   /// conversions; it is not used before the first.
-  /// Throws std::runtime_error when memory cannot be had.
+  /// Throws std::runtime_error when memory cannot be allocated.
   Weights(const sac_model_config& config, uint32_t max_model_len, const Kernels& kernels,
           WorkerPool& pool);
 
@@ -67,9 +67,9 @@ class Weights {
 
   /// Complete once every tensor is set.
   PackedWeights packed() const { return {packed_, packed_bytes_, layout_}; }
-  /// From now on weights are read from `data`, which some device packed with the same layout and
-  /// nobody changes any more; set_tensor then only checks and marks. Gives back the memory that
-  /// would have been packed into. Empty, or what is wrong.
+  /// From now on weights are read from `data`, which a device packed with the same layout and which
+  /// no longer changes; set_tensor then only checks and marks. Frees the memory that packing would
+  /// have filled. Empty, or what is wrong.
   std::string adopt_packed(const void* data, size_t bytes);
   bool adopted() const { return !region_.has_value(); }
 

@@ -5,7 +5,7 @@
 namespace saccade {
 namespace {
 
-/// Tells the core that this thread only looks.
+/// Tells the core that this thread is spinning.
 inline void relax() {
 #if defined(__x86_64__)
   __builtin_ia32_pause();
@@ -47,7 +47,7 @@ WorkerPool::WorkerPool(uint32_t num_threads) : num_threads_(num_threads) {
   threads_.reserve(num_threads);
   try {
     for (uint32_t i = 0; i < num_threads; ++i) threads_.emplace_back([this, i] { run(i); });
-  } catch (...) {  // no more threads to be had: end those that started
+  } catch (...) {  // no more threads available: end the ones that started
     stop();
     throw;
   }
@@ -96,9 +96,9 @@ void WorkerPool::run(uint32_t index) {
 }
 
 bool WorkerPool::join_job(uint32_t id, uint32_t index) {
-  // SYNC: we announce ourselves, then look whether the job is open; who waits looks whether it is
-  // finished, then whether anybody announced himself. All four are sequentially consistent, so
-  // either we see that the job is over, or they see us and wait.
+  // SYNC: we announce ourselves, then check whether the job is open; the waiter checks whether it
+  // is finished, then whether any worker announced itself. All four are sequentially consistent, so
+  // either we see that the job is over, or the waiter sees us and waits.
   entering_.fetch_add(1, std::memory_order_seq_cst);
   if (started_.load() != id || finished_.load() == id) {
     leave_entry();
@@ -112,8 +112,8 @@ bool WorkerPool::join_job(uint32_t id, uint32_t index) {
   Worker worker(*this, index, first_phase_);
   job(context_, worker);
   worker.enter();  // for a job without phases
-  // Whoever is through first has seen every phase end.
-  // SYNC: relaxed; advance_from() below makes the time visible to whoever sees the job finished.
+  // The first worker to get here has seen every phase end.
+  // SYNC: relaxed; advance_from() below makes the time visible to threads that see the job done.
   if (finished_.load() == id - 1) done_ns_.store(monotonic_ns(), std::memory_order_relaxed);
   finished_.advance_from(id - 1);
   return true;
@@ -137,10 +137,9 @@ uint32_t WorkerPool::take(uint32_t phase, uint32_t count) {
 }
 
 bool WorkerPool::claim(uint64_t phase, uint32_t item) {
-  if (item >= kMaxClaims) return true;  // nobody else has it
+  if (item >= kMaxClaims) return true;  // no other worker has it
   uint64_t seen = claims_[item].load(std::memory_order_relaxed);
-  // SYNC: relaxed: the claim only picks one worker. What it publishes is handed on by
-  // finish_item().
+  // SYNC: relaxed: the claim only picks one worker. finish_item() hands on what it publishes.
   while (seen < phase + 1) {
     if (claims_[item].compare_exchange_weak(seen, phase + 1, std::memory_order_relaxed))
       return true;
@@ -156,8 +155,8 @@ uint32_t WorkerPool::find_unclaimed(uint64_t phase, uint32_t count) const {
 }
 
 void WorkerPool::finish_item(uint32_t phase, uint32_t count) {
-  // SYNC: acquire-release joins what all items wrote; it is handed on by next_ and phase_. The
-  // phase cannot end while an item is out, so the count is always this phase's.
+  // SYNC: acquire-release joins what all items wrote; next_ and phase_ hand it on. The phase cannot
+  // end while an item is out, so the count is always this phase's.
   if (items_done_.fetch_add(1, std::memory_order_acq_rel) + 1 != count) return;
   items_done_.store(0, std::memory_order_relaxed);
   next_.store(pack_next(phase + 1, 0), std::memory_order_release);

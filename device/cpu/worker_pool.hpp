@@ -1,12 +1,12 @@
 // Threads that run one job at a time together, phase by phase.
 //
 // A phase ends when its items are done, not when its workers arrive: a worker that the host has
-// taken off its core holds up the others by the one item it is working on, and by nothing if it has
-// none. Where items can be computed aside and published afterwards (for_each_published), the others
-// compute that item again and go on; the late worker drops its result. A worker that comes back
+// descheduled delays the others only by the item it is working on, and not at all if it has none.
+// Where items can be computed aside and published afterwards (for_each_published), the others
+// compute that item again and continue; the late worker drops its result. A worker that comes back
 // late finds the phases it missed done, passes through them and joins in.
 //
-// Every wait looks for a bounded time first and then sleeps in the kernel: an idle pool uses no
+// Every wait spins for a bounded time first and then sleeps in the kernel: an idle pool uses no
 // processor.
 #pragma once
 #include <atomic>
@@ -16,20 +16,20 @@
 
 namespace saccade {
 
-/// A word that threads wait on: looks kSpins times, then sleeps.
+/// A word that threads wait on: spins kSpins times, then sleeps.
 class WaitWord {
  public:
   uint32_t load() const { return value_.load(std::memory_order_seq_cst); }
   /// Returns once the value differs from `seen`.
   void wait_change(uint32_t seen) const;
-  /// Looks for some tens of microseconds, without sleeping; whether the value differs from `seen`.
+  /// Spins for some tens of microseconds, without sleeping; whether the value differs from `seen`.
   bool changes_soon(uint32_t seen) const;
-  /// Moves the value from `seen` to the next and wakes all who wait; nothing if it has moved
-  /// already.
+  /// Moves the value from `seen` to the next and wakes all waiters; does nothing if it has already
+  /// moved.
   void advance_from(uint32_t seen);
 
  private:
-  static constexpr uint32_t kSpins = 400;  // some ten microseconds
+  static constexpr uint32_t kSpins = 400;  // about ten microseconds
   static constexpr uint32_t kPatientSpins = 3 * kSpins;
   std::atomic<uint32_t> value_{0};
 };
@@ -48,14 +48,14 @@ class WorkerPool {
   WorkerPool(const WorkerPool&) = delete;
   WorkerPool& operator=(const WorkerPool&) = delete;
 
-  /// Starts a job and returns, after waiting for the last one.
+  /// Waits for the previous job, starts this one and returns.
   void start(Job job, void* context);
-  /// Whether the job's items are all done and nobody reads its context any more.
+  /// Whether the job's items are all done and no worker still reads its context.
   bool done() const;
   /// Blocks until done().
   void wait() const;
-  /// When the last job's items were done; valid once done(). A statistic: a worker that was taken
-  /// off its core just here can blur one reading.
+  /// When the last job's items were done; valid once done(). A statistic: a worker that was
+  /// descheduled just here can blur one reading.
   uint64_t done_ns() const { return done_ns_.load(std::memory_order_relaxed); }
 
   uint32_t num_threads() const { return num_threads_; }
@@ -73,21 +73,21 @@ class WorkerPool {
   /// Whether the caller may publish an item of a phase: one caller for each, and none once the
   /// phase is over.
   bool claim(uint64_t phase, uint32_t item);
-  /// An item of [0, count) that nobody has published, or kNone.
+  /// An item of [0, count) that no worker has published, or kNone.
   uint32_t find_unclaimed(uint64_t phase, uint32_t count) const;
 
   static constexpr uint32_t kNone = ~0u;
-  /// Most items of a phase that are watched one by one; in larger phases nobody helps out.
+  /// Most items of a phase that are watched one by one; in larger phases no worker helps out.
   static constexpr uint32_t kMaxClaims = 1u << 15;
 #if defined(__SANITIZE_THREAD__)
-  // A late worker may read what later phases write; it drops what it made of it. The sanitizer
-  // cannot know that.
+  // A late worker may read what later phases write, and drops the result. The sanitizer cannot know
+  // that.
   static constexpr bool kHelpsOut = false;
 #else
   static constexpr bool kHelpsOut = true;
 #endif
 
-  // Each on its own line: they are written by different threads at different times.
+  // Each on its own cache line: different threads write them at different times.
   alignas(128) WaitWord started_;               // number of jobs started
   alignas(128) WaitWord finished_;              // number of jobs finished
   alignas(128) WaitWord phase_;                 // phases finished, over all jobs
@@ -104,7 +104,7 @@ class WorkerPool {
   std::vector<std::thread> threads_;
 };
 
-/// One worker's way through a job.
+/// One worker's pass through a job.
 class WorkerPool::Worker {
  public:
   uint32_t index() const { return index_; }
@@ -125,10 +125,10 @@ class WorkerPool::Worker {
     end_phase();
   }
 
-  /// The same where compute(item) reads nothing that may go away and writes only to the worker's
-  /// own memory, and publish(item), short, makes the result everybody's. compute() may run on
-  /// several workers for one item and may see anything in its inputs when it comes too late;
-  /// publish() runs once.
+  /// The same, where compute(item) reads nothing that may be freed and writes only to the worker's
+  /// own memory, and publish(item), which is short, hands the result to all. compute() may run on
+  /// several workers for one item and may see anything in its inputs when it is late; publish()
+  /// runs once.
   template <class Compute, class Publish>
   void for_each_published(uint32_t count, Compute&& compute, Publish&& publish) {
     enter();

@@ -9,7 +9,7 @@
 
 namespace saccade {
 
-/// What one worker works in.
+/// One worker's scratch memory.
 struct WorkerScratch {
   float* tiles = nullptr;  // of MatmulArgs
   float* attention = nullptr;
@@ -21,7 +21,7 @@ class Workspace {
   Workspace(const sac_model_config& config, const Kernels& kernels, uint32_t max_num_seqs,
             uint32_t max_rows, uint32_t max_len, uint32_t num_threads);
 
-  /// Ranges of attention whose parts there is room for.
+  /// Most ranges of attention whose parts fit.
   uint32_t max_parts() const { return max_parts_; }
   /// One range's part of a query head.
   float* part(uint32_t range, uint32_t head) const {
@@ -48,15 +48,15 @@ class Workspace {
 
  private:
   static constexpr uint32_t kMaxLogitRows = 64;
-  /// Rows of the longest context that can be cut by it in one step: beyond these the rows
-  /// themselves are work for everybody.
+  /// Rows of the longest context that can be cut by it in one step: beyond these the rows alone are
+  /// work for every worker.
   static constexpr uint32_t kMaxCutRows = 8;
 
   size_t lay_out(Layout layout, const sac_model_config& config, uint32_t max_rows);
   void lay_out_moe(Layout& layout, const sac_model_config& config, uint32_t max_rows);
   Activations take_activations(Layout& layout, uint32_t rows, uint32_t k) const;
 
-  const Kernels& kernels_;  // these before region_, which asks for them
+  const Kernels& kernels_;  // before region_, which needs them
   const bool tiled_;
   const uint32_t max_parts_;
   MemoryRegion region_;

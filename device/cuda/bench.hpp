@@ -8,8 +8,8 @@
 namespace saccade::test {
 
 /// Nanoseconds, in order: the first three of requests by the host's clock, the others of steps by
-/// the clock of whoever runs the tick. Where that is the host, results stand when its wait returns;
-/// only token_ns has what lies between the GPU and that.
+/// the clock of the thread that runs the tick. Where that is the host, results are complete when
+/// its wait returns; only token_ns includes the time from the GPU to that point.
 struct Latencies {
   std::vector<double> claim_ns;        // doorbell rung -> the status names the ticket
   std::vector<double> first_token_ns;  // doorbell rung -> the status counts a token
@@ -101,7 +101,7 @@ inline DeviceShape batch_device(uint32_t seats) {
   return shape;
 }
 
-/// `seats` requests at once that run to the end of their lengths: what ticks take beside a batch.
+/// `seats` requests at once that run to their full lengths: what ticks take with a batch running.
 /// Only the times of steps are filled in.
 template <class Rig>
 Latencies measure_batch(uint32_t seats) {

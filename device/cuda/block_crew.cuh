@@ -1,6 +1,6 @@
-// A block of threads as a team that reads the ring: the first thread leads, the warps but the first
-// are members. The other lanes of the first warp have nothing to do and leave at once, so that the
-// tick never runs in a warp whose lanes must come together again.
+// A block of threads as a team that reads the ring: the first thread leads, all warps but the first
+// are members. The other lanes of the first warp have nothing to do and exit at once, so that the
+// tick never runs in a warp whose lanes must reconverge.
 #pragma once
 #include <cuda/atomic>
 
@@ -20,8 +20,8 @@ static_assert(kMembers <= kMaxTeam && kMembers * kLooks >= kMaxGranules);
 struct BlockShared {
   TeamBoard board;
   uint32_t arrived;                // arrivals at all meetings so far, modulo 2^32
-  uint32_t reached[kMembers + 1];  // meetings that each rank has come to; [kMembers]: the leader
-  uint32_t crashed;                // 1: a crash record is being written or stands
+  uint32_t reached[kMembers + 1];  // meetings that each rank has reached; [kMembers]: the leader
+  uint32_t crashed;                // 1: a crash record is being or was written
   uint64_t tick;
 };
 
@@ -96,7 +96,7 @@ class BlockCrew {
 
  private:
   static constexpr unsigned kAllLanes = 0xffffffffu;
-  static constexpr unsigned kNapNs = 200;  // an idle device leaves the bus to others meanwhile
+  static constexpr unsigned kNapNs = 200;  // an idle device leaves the bus to others
 
   /// A counter that all raise and all watch. The library's barrier suspends the warps that wait.
   __device__ bool arrive(WaitSite site) {
@@ -105,8 +105,8 @@ class BlockCrew {
     const uint32_t meeting = ++meetings_;
     store_relaxed(&shared_.reached[rank_], meeting);
     const uint64_t begin_ns = monotonic_ns();
-    // SYNC: release and acquire within the block, with everyone who meets: what each wrote before
-    // is visible to all after.
+    // SYNC: release and acquire within the block, with every thread that meets: what each wrote
+    // before is visible to all after.
     arrived.fetch_add(1, cuda::memory_order_release);
     const uint32_t all = meeting * (kMembers + 1);
     while (static_cast<int32_t>(arrived.load(cuda::memory_order_acquire) - all) < 0) {
@@ -115,7 +115,7 @@ class BlockCrew {
     }
     return true;
   }
-  /// Leaves the record of a meeting that did not come about.
+  /// Leaves the record of a meeting that did not take place.
   __device__ bool miss(WaitSite site, uint32_t meeting, uint64_t waited_ns) {
     uint32_t late = 0;
     for (uint32_t r = 1; r <= kMembers; ++r)
@@ -138,15 +138,15 @@ __device__ inline OwnMemory& own_memory() {
   extern __shared__ __align__(16) unsigned char own_words[];
   return *reinterpret_cast<OwnMemory*>(own_words);
 }
-/// Before `kernel` is launched with more of it than every kernel may have.
+/// Call before launching `kernel` with more of it than every kernel may have.
 inline void allow_own_memory(const void* kernel) {
   require(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                static_cast<int>(kMostOwnBytes)),
           "cudaFuncSetAttribute");
 }
 
-/// Sets the team up and lets everyone do his part: `lead_with(board, crew)` runs on the first
-/// thread. All threads of the block must call it.
+/// Sets up the team and runs each thread's part: `lead_with(board, crew)` on the first thread. All
+/// threads of the block must call it.
 template <class LeadWith>
 __device__ __forceinline__ void run_block(CrashRecord* crash, LeadWith lead_with) {
   __shared__ BlockShared shared;

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Builds the CUDA device with nvcc, tests its code on host threads, checks the machine code, and runs
 # what was linked: its checks where there is a GPU, its clean refusal where there is none. An object is
-# made again when a file that it was made from, or a flag, has changed.
+# rebuilt when one of its sources, or a flag, has changed.
 #   SACCADE_NVCC        an nvcc to use as it is, with its toolkit around it
 #   SACCADE_CUDA_VENV   otherwise: Python environment with device/cuda/requirements.txt; made if missing
 #   SACCADE_CUDA_ARCHS  GPUs to build for [90a 80 100a]
@@ -61,7 +61,7 @@ cuda_sources() {
 }
 object_of() { echo "$out/obj/$(echo "${1#device/cuda/}" | tr / _).o"; }
 
-# fresh OBJECT COMMAND...: it was made by this command, from files of which none is newer.
+# fresh OBJECT COMMAND...: this command made it, and none of its sources is newer.
 fresh() {
   local object=$1 source
   shift
@@ -156,7 +156,7 @@ step_compile() {
   check_spills
 }
 
-# host_objects SOURCE...: compiles what is host code alone, prints the objects.
+# host_objects SOURCE...: compiles host-only code, prints the objects.
 host_objects() {
   local source object
   for source in "$@"; do
@@ -190,7 +190,7 @@ step_link() {
   echo "linked: $out/gpu_test, $out/libsaccade_cuda.so ($(stat -c %s "$out/libsaccade_cuda.so") bytes)"
 }
 
-# The model's own test and benchmark, beside the CPU device that the test is held against.
+# The model's own test and benchmark, with the CPU device that the test compares against.
 step_model() {
   local generator=()
   command -v ninja >/dev/null && generator=(-G Ninja)

@@ -95,7 +95,7 @@ void check_script(Report& report, uint64_t seed, bool overlapped) {
       name + std::to_string(run.decisions.size() / 2) + " decisions as on the CPU" + run.broken);
 }
 
-/// The same requests against a machine that is not held in step with them: whatever a tick has read
+/// The same requests against a machine that is not kept in step with them: whatever a tick has read
 /// of the ring and when, their tokens are what their own words say.
 template <class Rig>
 void check_free_run(Report& report, uint64_t seed) {
@@ -116,7 +116,7 @@ void check_free_run(Report& report, uint64_t seed) {
                    " requests yield their tokens" + run.broken);
 }
 
-/// A life that is given no permit ends by itself, and says what it waited for.
+/// A life that is given no permit ends on its own, and says what it waited for.
 template <class Rig>
 void check_crash_record(Report& report) {
   const DeviceShape shape = script_device(1);
@@ -148,8 +148,8 @@ struct Started {
   }
 };
 
-/// Many steps in one go: the scheduler relaunches itself before the 120th launch, and no oftener
-/// than a window is long, but for graphs that were still busy.
+/// Many steps in one go: the scheduler relaunches itself before the 120th launch, and no more than
+/// once per window, except for graphs that were still busy.
 template <class Rig>
 void check_windows(Report& report) {
   constexpr uint32_t kTokens = 90;
@@ -175,7 +175,7 @@ void check_windows(Report& report) {
                    rig.machine.broken());
 }
 
-/// Where all steps are left alone, the scheduler is launched again for each but the first.
+/// Where all steps are left alone, the scheduler is relaunched for each but the first.
 template <class Rig>
 void check_left_steps(Report& report) {
   constexpr uint32_t kTokens = 20;
@@ -194,7 +194,7 @@ void check_left_steps(Report& report) {
           std::to_string(outcome.relaunches) + " relaunches" + rig.machine.broken());
 }
 
-/// Few device blocks, many of the host's, and a policy that rotates whatever it can.
+/// Few device blocks, many host blocks, and a policy that rotates whatever it can.
 inline DeviceShape rotation_device(uint64_t seed) {
   DeviceShape shape = script_device(seed);
   shape.num_host_blocks = 40;

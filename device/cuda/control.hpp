@@ -1,19 +1,19 @@
-// What the host and the persistent kernel say to each other beside the ring: in pinned memory, one
-// writer per line, read and written by plain loads and stores only (read-modify-writes across the
-// bus are not to be had everywhere).
+// What the host and the persistent kernel tell each other outside the ring: in pinned memory, one
+// writer per line, read and written by plain loads and stores only (not every bus supports
+// read-modify-writes).
 #pragma once
 #include "platform/atomics.hpp"
 #include "platform/wait_site.hpp"
 
 namespace saccade {
 
-inline constexpr uint64_t kStop = UINT64_MAX;      // leave after the tick that runs
+inline constexpr uint64_t kStop = UINT64_MAX;      // leave after the running tick
 inline constexpr uint64_t kRunFreely = kStop - 1;  // any number of ticks
 inline constexpr uint32_t kLifeUnborn = 0, kLifeRuns = 1, kLifeLeft = 2;
 
 /// Writer: host.
 struct HostLine {
-  SAC_ALIGNAS(128) uint64_t permit;  // ticks that may be done in all, kRunFreely, or kStop
+  SAC_ALIGNAS(128) uint64_t permit;  // ticks that may be done in total, kRunFreely, or kStop
 };
 /// Writer: device.
 struct LifeLine {

@@ -74,7 +74,7 @@ struct CudaDevice::Impl {
   std::unique_ptr<StepKernels> kernels;
   std::unique_ptr<Rotation> rotation;
   std::unique_ptr<Launcher> launcher;
-  LifeState image = {};  // with the addresses of its arrays, as it stands in memory at first
+  LifeState image = {};  // with the addresses of its arrays, as it is in memory at first
   Life life = {};
   bool running = false;
 
@@ -155,7 +155,7 @@ CudaDevice::~CudaDevice() {
   try {
     stop();
   } catch (const std::exception& e) {
-    // Freeing what a kernel uses would wait for it without end.
+    // Freeing what a kernel uses would wait for it forever.
     std::fprintf(stderr, "the scheduler's kernel cannot be stopped: %s\n", e.what());
     std::_Exit(kExitHung);
   }

@@ -16,8 +16,8 @@ namespace saccade {
 /// Name and compute capability of the GPU that is used, and the driver's version, as JSON.
 std::string cuda_device_json();
 
-/// Leaving a step and coming back takes some 20 us; the multiprocessor that waiting holds costs
-/// 0.76 % of the step on an H100.
+/// Leaving a step and coming back takes some 20 us; waiting instead holds a multiprocessor, which
+/// costs 0.76 % of the step on an H100.
 inline constexpr uint64_t kLeaveNs = 4 * 1000 * 1000;
 
 struct CudaDeviceSpec {
@@ -29,19 +29,19 @@ struct CudaDeviceSpec {
   RotationWay rotation_way = RotationWay::kVector;
 };
 
-/// The device's blocks; those of the host are allocated by the device plane. Block b stands at
-/// base + b * block_bytes. Without a second tier, none of it is used.
+/// The device's blocks; the device plane allocates the host's. Block b is at
+/// base + b * block_bytes. Without a second tier, none of this is used.
 struct KvBlocks {
   unsigned char* base = nullptr;
   uint64_t block_bytes = 0;
 };
 
 /// Order of calls: step_tables (to make the kernels with), prepare, attach, then a Machine's.
-/// Everything is allocated before start; from start to stop no host is waited for, but by way (c).
+/// Everything is allocated before start; from start to stop only way (c) waits for the host.
 class CudaDevice : public Machine {
  public:
   explicit CudaDevice(const CudaDeviceSpec& spec);
-  /// Stops the life. One that does not end cannot be ended but with its process: then the crash
+  /// Stops the life. A life that does not end can only be ended with its process: then the crash
   /// record is printed and the process exits with kExitHung.
   ~CudaDevice() override;
 

@@ -17,10 +17,10 @@ inline void require(cudaError_t error, const std::string& call) {
 }
 
 /// Name of the error that keeps kernels from running here (no driver, no GPU); empty if they can.
-/// To be called before anything else of the runtime: it says how kernels are loaded.
+/// Call before anything else of the runtime: it sets how kernels are loaded.
 std::string cuda_error_name();
 
-/// Zeroed memory of the GPU; of no bytes, null.
+/// Zeroed memory of the GPU; null for no bytes.
 class DeviceMemory {
  public:
   explicit DeviceMemory(size_t bytes) {
@@ -99,7 +99,7 @@ std::vector<T> copy_back(const T* from, size_t count) {
   return to;
 }
 
-/// Memory of the GPU that is not taken.
+/// Free memory of the GPU.
 inline size_t free_device_bytes() {
   size_t free = 0, total = 0;
   require(cudaMemGetInfo(&free, &total), "cudaMemGetInfo");

@@ -88,7 +88,7 @@ void RingMirror::introduce(const sac_device_line& told) {
   line.kv_block_bytes = told.kv_block_bytes;
   line.process_start_ticks = told.process_start_ticks;
   line.pid = told.pid;
-  // Nobody else writes the line before the life begins, and nobody believes it before READY.
+  // Nothing else writes the line before the life begins, and no reader trusts it before READY.
   impl_->copy(impl_->on_gpu.device, &line, sizeof(line));
   impl_->stream.wait();
 }
@@ -98,7 +98,7 @@ void RingMirror::update() {
   const auto show = [](void* to, const void* from, size_t bytes) {
     for (size_t i = 1; i < bytes / sizeof(uint64_t); ++i)
       store_relaxed(static_cast<uint64_t*>(to) + i, static_cast<const uint64_t*>(from)[i]);
-    // SYNC: release, with the observer's acquire of epoch and phase, which stand in the first word.
+    // SYNC: release, with the observer's acquire of epoch and phase, which are in the first word.
     store_release(static_cast<uint64_t*>(to), *static_cast<const uint64_t*>(from));
   };
   show(impl_->on_host.stats, &impl_->lines()->stats, sizeof(sac_device_stats));

@@ -11,8 +11,8 @@ namespace saccade {
 /// Memory of the GPU that a NIC may write while a kernel polls it.
 class GpuRing {
  public:
-  /// Holds a copy of `image` at first. Throws too where the GPU cannot be reached so, or where a
-  /// kernel that runs would not see a NIC's writes in their order.
+  /// Starts as a copy of `image`. Also throws where the GPU cannot be reached this way, or where a
+  /// running kernel would not see a NIC's writes in order.
   GpuRing(const void* image, size_t bytes);
   ~GpuRing();
   unsigned char* data() const;
@@ -22,15 +22,15 @@ class GpuRing {
   std::unique_ptr<Impl> impl_;
 };
 
-/// The device's line and statistics of a ring that the host cannot read, shown in one that it can:
-/// to the supervisor, which waits for phase READY.
+/// Mirrors the device's line and statistics from a ring that the host cannot read to one that it
+/// can: for the supervisor, which waits for phase READY.
 class RingMirror {
  public:
   RingMirror(const RingView& on_gpu, const RingView& on_host);
   ~RingMirror();
-  /// Says what the host knows of the device's life, before that begins.
+  /// Publishes what the host knows of the device's life, before it begins.
   void introduce(const sac_device_line& told);
-  /// Copies both lines now; waits for the copies and for no kernel.
+  /// Copies both lines now; waits for the copies, but for no kernel.
   void update();
 
  private:

@@ -88,7 +88,7 @@ void check_rotation(Report& report, uint64_t seed, LaunchWay way, RotationWay ro
   report_rotation(report, name.c_str(), seed, run, outcome.stats);
 }
 
-/// What a NIC does between the ticks: both sides' areas from one memory to the other.
+/// Does a NIC's work between the ticks: copies both sides' areas from one memory to the other.
 class Relay {
  public:
   Relay(const TestRing& ring, unsigned char* on_gpu) : ring_(ring), on_gpu_(on_gpu) {

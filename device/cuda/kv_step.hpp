@@ -1,4 +1,4 @@
-// A step for tests of the rotation on a GPU: the null step, over KV that shows a block which is
+// A step for tests of the rotation on a GPU: the null step, over KV that reveals a block that is
 // read too early or overwritten too soon. Position p of a request has one word in its block, which
 // names the request, the position and the token; a row writes its own and reads all below it.
 #pragma once
@@ -15,7 +15,7 @@ class KvStepKernels : public StepKernels {
 
   unsigned char* pool() const { return pool_.as<unsigned char>(); }
   uint64_t block_bytes() const { return uint64_t{block_size_} * sizeof(uint64_t); }
-  /// Words that were not the reader's own, so far. Only while no step runs.
+  /// Words so far that were not the reader's own. Call only while no step runs.
   uint32_t wrong_words() const { return copy_back(wrong_.as<const uint32_t>(), 1)[0]; }
 
  private:

@@ -17,7 +17,7 @@ enum Access : uint32_t {
   kSharedLoad,   // of the block's shared memory
   kHostStore,    // relaxed; nothing waits for it
   kFence,        // system scope, nothing pending
-  kStoreFence,   // a store to host memory and a fence behind it
+  kStoreFence,   // a store to host memory and a fence after it
   kStoresFence,  // forty stores and a fence
   kClock,        // of %globaltimer
   kNumAccesses,

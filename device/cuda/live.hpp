@@ -2,7 +2,7 @@
 // leave. The same source is the body of the scheduler's kernels and of their twins made of host
 // threads. How a step is launched, and what becomes of the team meanwhile, is in launch/.
 //
-// Crew, beside what cuda/team.hpp asks for: failed() (a wait of the leader ran out),
+// Crew, besides what cuda/team.hpp asks for: failed() (a wait of the leader ran out),
 // report(site, late, expected, observed, waited_ns) (leaves the crash record), set_tick(tick), and
 // nap() (a short pause when there was nothing to do).
 #pragma once
@@ -21,22 +21,22 @@ inline constexpr uint32_t kMaxTickTimes = 1u << 16;
 inline constexpr uint32_t kAloneUpTo = 2;
 /// How often the ring is read while a step runs: 16 KiB of doorbells, 0.8 GB/s of the bus.
 inline constexpr uint64_t kReadIntervalNs = 20 * 1000;
-/// Age up to which a tick takes such a reading: an interval, and the time of a reading.
+/// Greatest age at which a tick takes such a reading: an interval, and the time of a reading.
 inline constexpr uint64_t kReadAheadNs = 30 * 1000;
 
-/// What a tick that ran a step took, nanoseconds by the clock of whoever ran it.
+/// What a tick that ran a step took, nanoseconds by the clock of the thread that ran it.
 struct StepTimes {
   uint32_t gap_ns;      // from the results of the step before to this one's launch
   uint32_t publish_ns;  // from this step's results to when all of them are published
   uint32_t tick_ns;     // the whole tick
 };
 
-/// Where a tick stands when the code that runs it ends and begins again.
+/// Where a tick is when the code that runs it ends and starts again.
 enum class Resume : uint32_t {
   kBirth = 0,    // nothing has happened yet
   kTick = 1,     // between two ticks
   kLaunch = 2,   // a batch waits for its launch
-  kResults = 3,  // a step was launched whose results are to be taken
+  kResults = 3,  // a step was launched; its results must be taken
 };
 
 /// What the scheduler and the kernels of steps tell each other; in device memory.
@@ -57,7 +57,7 @@ struct LifeState {
   StepTimes* times;  // [kMaxTickTimes]: the first ones suffice
   uint64_t tick_began_ns;
   uint64_t beats;
-  uint64_t permit;      // as read last; permits only grow
+  uint64_t permit;      // as last read; permits only grow
   uint64_t relaunches;  // of the scheduler's own graph
 };
 
@@ -83,7 +83,7 @@ inline LifeState* lay_out(LifeState& image, Layout& at) {
   return state;
 }
 
-/// The environment of a tick that runs in a team. Readers poll the ring, so that there is nobody to
+/// The environment of a tick that runs in a team. Readers poll the ring, so there is nothing to
 /// notify.
 template <bool kOverlapped, class Crew>
 struct TeamEnv {
@@ -99,7 +99,7 @@ struct TeamEnv {
   SAC_HD bool takes(const ReadAhead& ahead) const {
     return ahead.at_ns != 0 && now_ns() - ahead.at_ns < kReadAheadNs;
   }
-  /// Reads the host's permit along.
+  /// Reads the host's permit as well.
   SAC_HD uint32_t read_peers(const PeerReading& reading, uint32_t* changed) const {
     board.word_at = &life.control->host.permit;
     board.word = life.state->permit;
@@ -216,7 +216,7 @@ SAC_HD void mail_batch(LifeState& st, Env& env) {
   env.fetch(s.fetches, 1);
 }
 
-/// To be called when a batch's launch is certain, before it.
+/// Call before a batch's launch, once that is certain.
 template <class Env>
 SAC_HD void begin_step(const Life& life, Env& env) {
   LifeState& st = *life.state;
@@ -227,7 +227,7 @@ SAC_HD void begin_step(const Life& life, Env& env) {
   st.resume = Resume::kResults;
 }
 
-/// Takes the results that stand, and ends the tick.
+/// Takes the completed results, and ends the tick.
 template <class Env>
 SAC_HD void finish_step(const Life& life, Env& env) {
   LifeState& st = *life.state;
@@ -238,8 +238,8 @@ SAC_HD void finish_step(const Life& life, Env& env) {
   report_tick(life);
 }
 
-/// Takes the results of a step whose end is certain, since this code runs behind it. False: another
-/// step than the one that was launched has left its word.
+/// Takes the results of a step that has certainly ended, since this code runs after it. False: a
+/// step other than the launched one has reported.
 template <class Env, class Crew>
 SAC_HD bool take_ended_step(const Life& life, Env& env, Crew& crew) {
   const uint64_t step = life.state->scheduler.effects.batch.step;
@@ -253,8 +253,8 @@ SAC_HD bool take_ended_step(const Life& life, Env& env, Crew& crew) {
   return false;
 }
 
-/// Begins a life, and the copies beside it where there are any. From the first start on kernels
-/// spin: nothing may be loaded, allocated or freed on the GPU until they have ended.
+/// Begins a life, and its copies where there are any. From the first start on, kernels spin:
+/// nothing may be loaded, allocated or freed on the GPU until they have ended.
 template <class Way, class Copying>
 void start_life(Way& way, Copying* copying, const Life& life, bool overlapped) {
   way.load(life, overlapped);

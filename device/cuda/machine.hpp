@@ -51,7 +51,7 @@ class Machine {
     guarded_reap();
     return collect();
   }
-  /// Waits until the life ends by itself. Empty, or the crash record as a sentence.
+  /// Waits until the life ends on its own. Empty, or the crash record as a sentence.
   std::string await_end() {
     await("the life to end", [this] { return phase() == kLifeLeft; });
     guarded_reap();
@@ -62,10 +62,10 @@ class Machine {
   uint64_t ticks_done() const { return load_acquire(&control_->life.ticks_done); }
   /// Empty, or a rule of the platform that was seen broken. After the end of the life.
   virtual std::string broken() const { return ""; }
-  /// The life is over, by itself or because it was told so.
+  /// The life is over, on its own or because it was told to stop.
   bool ended() const { return phase() == kLifeLeft; }
   uint64_t heartbeat() const { return load_relaxed(&control_->life.heartbeat); }
-  /// The crash record as a sentence; empty if there is none. May be asked while the device hangs.
+  /// The crash record as a sentence; empty if there is none. May be called while the device hangs.
   std::string crash() const {
     const CrashRecord& r = control_->crash;
     // SYNC: acquire, with the device's release of site, written last.

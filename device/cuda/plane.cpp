@@ -47,7 +47,7 @@ CudaDeviceSpec spec_of(const sac_device_config& c, uint32_t vocab_size) {
   return spec;
 }
 
-/// One line that is written over, on a terminal; nothing elsewhere.
+/// One line that is overwritten, on a terminal; nothing elsewhere.
 void show_progress(uint32_t done, uint32_t total) {
   if (isatty(STDERR_FILENO) == 0) return;
   std::fprintf(stderr, "\r  capturing steps %u/%u%s", done, total, done == total ? "\r" : "");
@@ -158,7 +158,7 @@ std::string CudaPlane::run() {
   return wrong;
 }
 
-/// Sleeps until `stop`, or until the device's heartbeat stands still or its life ends.
+/// Sleeps until `stop`, or until the device's heartbeat stops or its life ends.
 std::string CudaPlane::watch() {
   uint64_t beat = machine_.heartbeat();
   auto moved_at = std::chrono::steady_clock::now();

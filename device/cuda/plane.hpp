@@ -12,7 +12,7 @@ namespace saccade {
 
 sac_cuda_info gpu_info();
 ModelLimits model_limits(const sac_device_config& config);
-/// Bounds beside those of check_device_config. Empty, or a sentence with the field and the bound.
+/// Bounds beyond check_device_config's. Empty, or a sentence with the field and the bound.
 std::string check_cuda_config(const sac_device_config& config, const sac_model_config* model,
                               uint32_t vocab_size);
 
@@ -31,14 +31,14 @@ class CudaPlane {
   bool prepared() const { return prepared_; }
   bool attached() const { return region_ != nullptr || mirror_ != nullptr; }
 
-  /// Captures the steps; says on the standard error how far it is and what it took.
+  /// Captures the steps; reports on standard error how far it is and what it took.
   void prepare();
   /// Pins the region for the GPU. Empty, or why it does not fit.
   std::string attach(void* region, uint64_t region_bytes);
   /// The same with the ring in the GPU's memory, at `on_gpu`; `region`, with the same header, shows
   /// the host what the device says of itself.
   std::string attach(void* region, uint64_t region_bytes, unsigned char* on_gpu);
-  /// Runs until `stop`. Empty, or how the life ended by itself.
+  /// Runs until `stop`. Empty, or how the life ended on its own.
   std::string run();
   /// Async-signal-safe.
   void stop() { stop_.store(true, std::memory_order_relaxed); }

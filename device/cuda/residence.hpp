@@ -1,7 +1,7 @@
 // Where the leader works. What every tick touches is in the block's own memory while the
 // scheduler's code runs, and at home, in device memory, between two runs. The leader is one thread
-// of a GPU: a word of device memory costs it some 280 cycles unless the first cache has it, which
-// every fence empties, a word of its own some 30, and a tick touches thousands.
+// of a GPU: a word of device memory costs it some 280 cycles unless the first cache, which every
+// fence empties, has it; a word of its own costs some 30, and a tick touches thousands.
 //
 // What steps read stays at home: they find it in StepMail and in the tables.
 #pragma once
@@ -12,7 +12,7 @@
 namespace saccade {
 
 inline constexpr uint32_t kNumHotArrays = 10;
-/// Of a block's own memory; above, the arrays stay at home.
+/// Of a block's own memory; above this, the arrays stay at home.
 inline constexpr size_t kMostOwnBytes = 96 * 1024;
 
 /// The beginning of the block's own memory; the arrays follow.
@@ -96,7 +96,7 @@ struct MoveOut {
 };
 
 /// One run of the scheduler's code: takes the state from home when it begins. `own` is memory that
-/// all of the team reach, of own_bytes().
+/// the whole team reaches, of own_bytes().
 template <class Crew>
 class Residence {
  public:
@@ -115,9 +115,9 @@ class Residence {
   }
   SAC_HD const Life& life() const { return own_.life; }
 
-  /// Brings the state home. The life is not to be used afterwards.
+  /// Brings the state home. The life must not be used afterwards.
   SAC_HD void check_in() {
-    if (crew_.failed()) return;  // the team does not come any more
+    if (crew_.failed()) return;  // the team no longer comes
     if (has_arrays()) {
       MoveOut move = {own_, 0};
       for_each_hot(own_.state.scheduler, move);

@@ -1,5 +1,5 @@
-/* What the library of the CUDA device has beside device/host/saccade_device.h, whose every function
- * it exports too. It is loaded at run time, so that one binary serves with and without a GPU.
+/* What the library of the CUDA device has in addition to device/host/saccade_device.h, all of whose
+ * functions it exports. It is loaded at run time, so that one binary serves with and without a GPU.
  */
 #ifndef SACCADE_CUDA_H
 #define SACCADE_CUDA_H
@@ -22,12 +22,12 @@ typedef struct sac_cuda_info {
 /* SAC_ERR_STATE with the reason when there is no driver or no GPU. */
 int sac_cuda_probe(sac_cuda_info* out);
 
-/* Device memory that a model takes beside KV blocks, and what one block takes, in bytes.
+/* Device memory that a model takes besides KV blocks, and what one block takes, in bytes.
  * SAC_ERR_ARGUMENT names the field and the bound when a GPU cannot run the model. */
 int sac_cuda_memory_need(const sac_device_config* config, const sac_model_config* model,
                          uint64_t* fixed_bytes, uint64_t* kv_block_bytes);
 
-/* Where memory of a ring lies, as a network registers it. */
+/* Where memory of a ring is, as a network registers it. */
 #define SAC_RING_MEMORY_HOST 0u
 #define SAC_RING_MEMORY_CUDA 1u
 
@@ -41,10 +41,10 @@ typedef struct sac_cuda_ring {
 } sac_cuda_ring;
 
 /* A copy of `image`, a region with its header. SAC_ERR_MEMORY with the reason where no NIC reaches
- * the GPU, or a kernel that runs would not see its writes in their order. */
+ * the GPU, or a running kernel would not see its writes in order. */
 int sac_cuda_ring_create(const void* image, uint64_t bytes, sac_cuda_ring* out);
 
-/* After the device that is attached to it, and after whoever has registered it. */
+/* After the device that is attached to it, and after everything that has registered it. */
 void sac_cuda_ring_destroy(sac_cuda_ring* ring);
 
 /* As sac_device_attach, but with the ring in the GPU's memory. `region` has the same limits; the

@@ -11,7 +11,7 @@ import re
 import subprocess
 import sys
 
-# Patterns of mangled names; opcodes as they stand in SASS, before the first dot.
+# Patterns of mangled names; opcodes as in SASS, before the first dot.
 # LDL and STL are accesses to a thread's local memory: spills, or arrays that were indexed at run time.
 LOCAL = {"LDL", "STL"}
 RULES = [

@@ -11,11 +11,11 @@
 namespace saccade::test {
 
 inline constexpr uint32_t kScriptRounds = 120;
-/// Both must be over before requests that have not ended are a failure: ticks may pass while what
-/// copies blocks beside them has no core.
+/// Requests that have not ended are a failure only once both limits are over: ticks may pass while
+/// the threads that copy blocks have no core.
 inline constexpr uint32_t kSettleTicks = 4000;
 inline constexpr uint64_t kSettleNs = 30ull * 1000 * 1000 * 1000;
-/// Serves the ring for so many ticks, and returns when they are done.
+/// Serves the ring for this many ticks, and returns when they are done.
 using RunTicks = std::function<void(uint64_t)>;
 
 inline RingShape script_ring() {

@@ -2,14 +2,14 @@
 // the tick, and members that wait for its orders. The tick stays one logical thread: members touch
 // nothing but the board and what the order names, and only between two meetings.
 //
-//   leader:  writes the order   meet             meet   goes on with what was read
+//   leader:  writes the order   meet             meet   continues with what was read
 //   member:                     meet   its share meet
 //
 // Crew: rank() (0 .. size() - 1 of a member), size() (members, without the leader, at most
 // kMaxTeam), width() and lane() (threads of a member, and which of them this is), meet(site)
 // (returns when the leader and all members have come, false when the budget of the site ran out),
 // look(doorbells, seen) and note(granule, rung) (one granule: reading apart from comparing, so that
-// many reads are on their way at once; note returns the mask of changed doorbells and writes their
+// many reads are in flight at once; note returns the mask of changed doorbells and writes their
 // words to rung), any(bool), most(word), merge(mask) (over the threads of a member: or, largest,
 // all bits), is_scribe() (true for the one thread of a member that writes), settle() (what the
 // scribe wrote is visible to the other threads of the member). A member is a warp on a GPU and a
@@ -28,9 +28,9 @@ inline constexpr uint32_t kMaxGranules = SAC_MAX_SLOTS / SAC_SLOT_GRANULE;
 /// trip to the memory of the ring for 4096 slots.
 inline constexpr uint32_t kLooks = 19;
 static_assert(7 * kLooks >= kMaxGranules);
-/// Cursors that each thread asks for before it compares the first: 448 seats in the same trip.
+/// Cursors that each thread requests before it compares the first: 448 seats in the same trip.
 inline constexpr uint32_t kCursorsAhead = 2;
-/// Words of a fetch that each thread has on their way at once.
+/// Words of a fetch that each thread has in flight at once.
 inline constexpr uint32_t kFetchAhead = 8;
 
 enum class TeamOrder : uint32_t {
@@ -57,7 +57,7 @@ struct TeamBoard {
 };
 
 /// Compares the doorbells of a member's granules; all masks or-ed. `meanwhile` runs when the first
-/// of them are on their way.
+/// of them are in flight.
 template <class Crew, class Meanwhile>
 SAC_HD_INLINE uint32_t read_doorbells(TeamBoard& board, const PeerReading& r, Crew& crew,
                                       Meanwhile meanwhile) {
@@ -187,7 +187,7 @@ SAC_HD void serve_team(TeamBoard& board, Crew& crew) {
   }
 }
 
-/// Has an order carried out. False when the team did not come; the crew then says so by itself.
+/// Has an order carried out. False when the team did not come; the crew then reports it.
 template <class Crew>
 SAC_HD bool lead(TeamBoard& board, Crew& crew, TeamOrder order) {
   board.order = order;

@@ -127,7 +127,7 @@ struct TwinStep {
 };
 
 /// Device graphs of steps under CUDA's rules. A graph counts as running for a while after its last
-/// kernel has told the scheduler.
+/// kernel has reported to the scheduler.
 class TwinGraphs {
  public:
   explicit TwinGraphs(TwinStep& step, uint64_t seed) : step_(step), random_(seed) {
@@ -227,7 +227,7 @@ class TwinGraphs {
   std::thread runners_[2];
 };
 
-/// What both twins have: the state, laid out in host memory, and the thread that is the GPU.
+/// What all twins have: the state, laid out in host memory, and the thread that is the GPU.
 class ThreadMachine : public Machine {
  public:
   static constexpr uint32_t kMembers = 3;

@@ -96,7 +96,7 @@ void check_still_doorbells(Report& report) {
                                            " changed slots found as the plain scan finds them");
 }
 
-/// Doorbells that change meanwhile: each hit is true, hits stand in order, and none is lost.
+/// Doorbells that change during the scan: each hit is true, hits are in order, and none is lost.
 void check_moving_doorbells(Report& report) {
   constexpr uint32_t kSlots = 4096;
   constexpr uint32_t kRings = 20000;

@@ -1,6 +1,6 @@
 // A witness for what may never return. A call into the driver can wait for a kernel that waits for
-// this very process; then no thread that is inside says anything. The watchdog has one of its own,
-// reads pinned memory only, and never calls CUDA.
+// this very process; then no thread inside it can report anything. The watchdog has a thread of its
+// own, reads pinned memory only, and never calls CUDA.
 #pragma once
 #include <chrono>
 #include <condition_variable>

@@ -54,7 +54,7 @@ SAC_HD inline void raise_to(uint32_t* at, uint32_t value) {
 /// What one thread has done under these names; kept where SACCADE_COUNT_ACCESSES is defined. On a
 /// GPU a load is a trip across the bus, a fence or a release is one too, and a store is neither.
 struct AccessCounts {
-  uint64_t loads;   // relaxed; of loads that acquire, a wait makes as many as it likes
+  uint64_t loads;   // relaxed only: a wait makes any number of loads that acquire
   uint64_t fences;  // of any kind, and stores that release
 };
 #if defined(SACCADE_COUNT_ACCESSES)

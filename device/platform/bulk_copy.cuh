@@ -1,4 +1,4 @@
-// Bulk copies between global and shared memory, by the names that say what they do. GPUs before
+// Bulk copies between global and shared memory, under names that say what they do. GPUs before
 // sm_90 have none: there kHasBulkCopy is false and nothing here may be called.
 #pragma once
 #include <cstdint>
@@ -33,7 +33,7 @@ __device__ inline void bulk_barrier_init(uint64_t* barrier, uint32_t arrivals = 
                "r"(arrivals)
                : "memory");
 }
-/// SYNC: release, with the passing of whoever waits for the phase.
+/// SYNC: release, with bulk_barrier_passed() in the threads that wait for the phase.
 __device__ inline void bulk_barrier_arrive(uint64_t* barrier) {
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(barrier))
                : "memory");
@@ -56,7 +56,7 @@ __device__ inline bool bulk_barrier_passed(uint64_t* barrier, uint32_t parity) {
       : "memory");
   return passed != 0;
 }
-/// Begins; the barrier counts the bytes. Addresses and size are multiples of 16.
+/// Starts a load; the barrier counts the bytes. Addresses and size are multiples of 16.
 __device__ inline void bulk_load(void* to, const void* from, uint32_t bytes, uint64_t* barrier) {
   asm volatile(
       "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::
@@ -64,7 +64,7 @@ __device__ inline void bulk_load(void* to, const void* from, uint32_t bytes, uin
       "l"(__cvta_generic_to_global(from)), "r"(bytes), "r"(shared_address(barrier))
       : "memory");
 }
-/// Begins, as a group of its own.
+/// Starts a store, as a group of its own.
 __device__ inline void bulk_store(void* to, const void* from, uint32_t bytes) {
   asm volatile(
       "cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;\n"
@@ -72,12 +72,12 @@ __device__ inline void bulk_store(void* to, const void* from, uint32_t bytes) {
       "r"(shared_address(from)), "r"(bytes)
       : "memory");
 }
-/// All of this thread's stores but the last kPending have read their shared memory.
+/// Waits until all of this thread's stores but the last kPending have read their shared memory.
 template <int kPending>
 __device__ void bulk_await_read() {
   asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(kPending) : "memory");
 }
-/// The bytes of all of this thread's stores stand.
+/// Waits until all of this thread's stores are complete.
 __device__ inline void bulk_await_stores() {
   asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
 }

@@ -21,7 +21,7 @@ SAC_HD constexpr uint32_t ceil_div(uint32_t n, uint32_t d) { return (n + d - 1) 
 SAC_HD constexpr uint32_t min_u32(uint32_t a, uint32_t b) { return a < b ? a : b; }
 SAC_HD constexpr uint32_t max_u32(uint32_t a, uint32_t b) { return a > b ? a : b; }
 
-/// Asks for the line at `at`, which is about to be read or written; any address is allowed.
+/// Prefetches the line at `at`, which is about to be read or written; any address is allowed.
 SAC_HD inline void fetch_line(const void* at) {
 #if defined(__CUDA_ARCH__)
   asm volatile("prefetch.L1 [%0];" ::"l"(at));

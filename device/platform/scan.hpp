@@ -30,7 +30,7 @@ granule_changed(const uint32_t* doorbells, const uint32_t* seen) {
 }
 
 /// Writes to `changed` the slots whose doorbell differs from what was seen; returns how many. A
-/// word that changes meanwhile is found now or by the next scan. The comparison reads without
+/// word that changes during the scan is found now or by the next one. The comparison reads without
 /// ordering: it is a hint, every hit is read again with acquire before it is acted upon.
 inline uint32_t scan_changed(const uint32_t* doorbells, const uint32_t* seen, uint32_t num_slots,
                              uint32_t* changed) {

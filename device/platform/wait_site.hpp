@@ -1,5 +1,5 @@
 // Every place where a device plane's threads wait has a name and a budget here; a wait that
-// outlasts it leaves a record of who waited for what.
+// outlasts its budget leaves a record of which thread waited for what.
 #pragma once
 #include "platform/hd.hpp"
 
@@ -9,7 +9,7 @@ enum class WaitSite : uint32_t {
   kNone = 0,
   kTeamOrder = 1,    // a member of the team, for the leader's next order: a watch on the tick
   kTeamTaken = 2,    // the leader, for all members to take its order
-  kTeamDone = 3,     // anyone of the team, for the last member's share
+  kTeamDone = 3,     // any thread of the team, for the last member's share
   kTickPermit = 4,   // the leader, for the host to let it run another tick
   kStepDone = 5,     // the leader, for the results of the step that it launched
   kGraphLaunch = 6,  // no wait: a step's graph was refused; `observed` is the error of the launch
@@ -25,7 +25,7 @@ SAC_HD constexpr uint64_t budget_ns(WaitSite site) {
     case WaitSite::kTickPermit:
       return 3 * kSecond;
     case WaitSite::kStepDone:
-      return 9 * kSecond;  // shorter than the members' watch, so that the step is what is named
+      return 9 * kSecond;  // shorter than the members' watch, so that the record names the step
     default:
       return kSecond;
   }

@@ -1,4 +1,4 @@
-// Products by warpgroups (wgmma), by the names that say what they do. Only GPUs of compute
+// Products by warpgroups (wgmma), under names that say what they do. Only GPUs of compute
 // capability 9.0 have them, and only code for sm_90a: elsewhere kHasWarpgroupMma is false and
 // nothing here may be called.
 #pragma once
@@ -16,7 +16,7 @@ __device__ inline void warpgroup_fence() { asm volatile("wgmma.fence.sync.aligne
 __device__ inline void warpgroup_commit() {
   asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
 }
-/// All groups but the youngest kLeft are done: their sums stand, their operands were read.
+/// Waits until all groups but the newest kLeft are done: sums written, operands read.
 template <int kLeft>
 __device__ void warpgroup_wait() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kLeft) : "memory");
@@ -31,9 +31,9 @@ __device__ void warpgroup_wait() {
 #define SAC_SUMS_256(d, j) SAC_SUMS_128(d, j), SAC_SUMS_128(d, j + 16)
 
 /// d = a b, or d + a b: wgmma.m64nNk16 on bf16 with sums in float, both operands in shared memory
-/// with k running along rows. Begins; `d` may not be touched before its group was waited for. Of
-/// warp w of the group, with g = lane / 4 and t = lane % 4: d[j][0], [1] are row 16 w + g, columns
-/// 8 j + 2 t and the next; d[j][2], [3] the same of row 16 w + g + 8.
+/// with k running along rows. Asynchronous: wait for its group before touching `d`. In warp w of
+/// the group, with g = lane / 4 and t = lane % 4: d[j][0], [1] are row 16 w + g, columns 8 j + 2 t
+/// and the next; d[j][2], [3] the same of row 16 w + g + 8.
 __device__ inline void warpgroup_mma(float (&d)[1][4], uint64_t a, uint64_t b, bool add) {
   asm volatile(
       "{\n .reg .pred p;\n setp.ne.b32 p, %6, 0;\n"

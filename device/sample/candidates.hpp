@@ -58,7 +58,7 @@ SAC_HD inline Candidates gather(const float* logits, uint32_t n, float max, floa
                                 float min_p, uint32_t* ids, uint32_t* weights) {
   Candidates out = {ids, weights, 0, 0};
   const float inverse_temperature = 1.0f / temperature;
-  // The 0.1: whatever rounding does. Of a large max it may make the bound the max itself.
+  // The 0.1 covers any rounding. With a large max, rounding may make the bound the max itself.
   const float bound = max - (kReach + 0.1f) * temperature;
   for (uint32_t i = 0; i < n; i += kBlock) {
     // Most blocks of a trained model are out of reach.

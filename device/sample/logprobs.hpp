@@ -12,7 +12,7 @@ inline namespace SAC_ISA {
 /// and end in a fixed tree, whatever the width of the machine's vectors. Shorter inner loops would
 /// be unrolled away before the compiler vectorises them.
 inline constexpr uint32_t kBlock = 64;
-/// Blocks whose float sums are gathered before they go into double.
+/// Blocks that are summed in float before the sums go into double.
 inline constexpr uint32_t kSumBlocks = 16;
 
 /// NaN counts as -inf, +inf as the largest float.
@@ -55,7 +55,7 @@ SAC_HD inline void add_exp_blocks(const float* logits, uint32_t begin, uint32_t 
   for (uint32_t j = 0; i + j < end; ++j) sum[j] += exp_fixed(logits[i + j] - max);
 }
 
-/// log(sum(exp(logits - max))), gathered in double so that 256k terms lose nothing visible.
+/// log(sum(exp(logits - max))), accumulated in double so that 256k terms lose nothing visible.
 SAC_HD inline float log_sum_exp(const float* logits, uint32_t n, float max) {
   double total[kBlock];
   for (uint32_t j = 0; j < kBlock; ++j) total[j] = 0.0;
@@ -103,7 +103,7 @@ SAC_HD inline LogNormalizer normalize(float* logits, uint32_t n) {
 }
 
 /// Inserts (id, logit) into a list ordered by logit, best first; ids come in ascending order, so
-/// that an equal logit stands behind those already there. Returns the new length.
+/// that a logit goes after its equals in the list. Returns the new length.
 SAC_HD inline uint32_t insert_best(uint32_t* ids, float* logits, uint32_t count, uint32_t capacity,
                                    uint32_t id, float logit) {
   uint32_t at = count < capacity ? count : capacity - 1;
@@ -117,7 +117,7 @@ SAC_HD inline uint32_t insert_best(uint32_t* ids, float* logits, uint32_t count,
 }
 
 /// Writes the `num_top` best tokens of a row as record words, best first, ties by lower id. A
-/// vocabulary smaller than num_top is filled up with token 0 at -inf.
+/// vocabulary smaller than num_top is padded with token 0 at -inf.
 SAC_HD inline void write_top(const float* logits, uint32_t n, const LogNormalizer& norm,
                              uint32_t num_top, uint64_t* words) {
   uint32_t ids[SAC_MAX_TOP_LOGPROBS];

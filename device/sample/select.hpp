@@ -53,7 +53,7 @@ SAC_HD inline uint64_t bucket_amount(const SampleScratch& scratch, Measure measu
 }
 
 /// Lists the candidates (as indices into c) of the bucket in which the measure, summed from the
-/// best down, reaches `left`; takes what lies above from `left`. Returns how many there are.
+/// best down, reaches `left`; subtracts what is above from `left`. Returns how many there are.
 SAC_HD inline uint32_t list_bucket(const SelectRow& row, const Candidates& c, Measure measure,
                                    uint64_t& left, const SampleScratch& scratch) {
   clear_buckets(scratch, kSelectBuckets);
@@ -84,8 +84,8 @@ struct Digit {
   uint32_t bits;
 };
 
-/// Key of the listed member at which the measure reaches `left`, digit by digit from the top; takes
-/// what lies above from `left`.
+/// Key of the listed member at which the measure reaches `left`, digit by digit from the top;
+/// subtracts what is above from `left`.
 SAC_HD inline uint32_t find_key(const SelectRow& row, const Candidates& c, uint32_t num_members,
                                 Measure measure, uint64_t& left, const SampleScratch& scratch) {
   constexpr Digit kDigits[4] = {{24, 8}, {16, 8}, {8, 8}, {0, 8}};

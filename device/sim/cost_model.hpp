@@ -4,8 +4,8 @@
 //   attention  max(KV read and written, FLOPs of all pairs of row and position)
 //   overhead   per step, and per layer
 //
-// Parts follow each other and do not overlap. A product is bound by memory or by arithmetic with
-// nothing between. docs/plan.md says how far this is from measured servers.
+// Parts follow each other and do not overlap. A product is bound by memory or by arithmetic, with
+// nothing in between. docs/plan.md says how far this is from measured servers.
 #pragma once
 #include <algorithm>
 #include <cmath>

@@ -20,19 +20,19 @@ class LinkModel {
         both_(std::min(h.link_bytes_per_s, h.link_both_bytes_per_s / 2) / block_bytes / 1e9),
         duplex_(h.link_duplex != 0) {}
 
-  /// So many blocks have been asked for in this way since the start; never less than before.
+  /// `total` blocks have been requested this way since the start; it never decreases.
   void submit(Way way, uint64_t total, uint64_t now_ns) {
     advance(now_ns);
     ways_[index(way)].submitted = total;
   }
-  /// Blocks of this way that have arrived; never falls.
+  /// Blocks of this way that have arrived; never decreases.
   uint64_t completed(Way way, uint64_t now_ns) {
     advance(now_ns);
     return static_cast<uint64_t>(ways_[index(way)].done + kRounding);
   }
   bool busy() const { return left(Way::kDown) > 0 || left(Way::kUp) > 0; }
 
-  /// When the next block arrives, if nothing more is submitted; UINT64_MAX: nothing is on its way.
+  /// When the next block arrives, if nothing more is submitted; UINT64_MAX: nothing is in flight.
   uint64_t next_arrival_ns() const {
     uint64_t next = UINT64_MAX;
     for (const Way way : {Way::kDown, Way::kUp}) {
@@ -60,7 +60,7 @@ class LinkModel {
  private:
   struct Lane {
     uint64_t submitted = 0;
-    double done = 0;  // blocks, with the part of the one on its way
+    double done = 0;  // blocks, with the part of the one in flight
   };
   // A sum of products of rates and times may end this far below its integer.
   static constexpr double kRounding = 1e-6;

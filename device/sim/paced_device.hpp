@@ -1,10 +1,10 @@
-// An emulated device: steps and copies take, by the clock of the machine that it runs on, the time
-// that the cost model says. Frontends, ring, tokenizer and scheduler are the real ones.
+// An emulated device: steps and copies take as long as the cost model says, by the clock of the
+// machine that it runs on. Frontends, ring, tokenizer and scheduler are the real ones.
 //
-// Where the tick runs on the device (sac_sim_host.drives is 0), it waits for a step as a scheduler
-// beside it would: looking. Where a host drives the device, the tick does the host's work of each
-// step by keeping its core busy, launches, and sleeps until the step's end wakes it, so that a
-// neighbour who has the core delays both.
+// Where the tick runs on the device (sac_sim_host.drives is 0), it spins until a step ends, as a
+// scheduler on the device would. Where a host drives the device, the tick does the host's work of
+// each step by keeping its core busy, launches, and sleeps until the step's end wakes it, so that
+// another process on the core delays both.
 #pragma once
 #include <ctime>
 
@@ -62,7 +62,7 @@ class PacedStep {
   }
 
  private:
-  /// A sleeper is woken late; who looks is not.
+  /// A sleeping thread wakes late; a spinning one does not.
   static constexpr uint64_t kLookNs = 100'000;
 
   /// The host's part of a step: CPU time, however long it takes to get it.

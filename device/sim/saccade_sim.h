@@ -1,6 +1,6 @@
 /* A simulated device: what a named accelerator and a named model cost, and a run of a whole
  * workload in virtual time. Plain C, as host/saccade_device.h. Every figure is an input: the tables
- * of named devices and models, with their sources, stand in crates/device/src/sim.
+ * of named devices and models, with their sources, are in crates/device/src/sim.
  */
 #ifndef SACCADE_SIM_H
 #define SACCADE_SIM_H
@@ -57,8 +57,8 @@ typedef struct sac_sim_config {
   uint64_t seed; /* of the host's stalls */
 } sac_sim_config;
 
-#define SAC_SIM_QUEUE 0u  /* who finds every slot taken waits in front of the ring */
-#define SAC_SIM_REFUSE 1u /* who finds every slot taken is refused and gone, as with a 429 */
+#define SAC_SIM_QUEUE 0u  /* a request that finds every slot taken waits in front of the ring */
+#define SAC_SIM_REFUSE 1u /* a request that finds every slot taken is refused, as with a 429 */
 
 /* The ring of a run in virtual time, and what its frontend does when it is full. */
 typedef struct sac_sim_ring {
@@ -115,7 +115,7 @@ uint64_t sac_sim_abi(void);
 
 /* Runs `requests` over `ring` through the scheduler of `device` (kind is ignored) in virtual time,
  * until all have ended or limit_ns has passed. token_ns[] gets the time of each token: request i's
- * tokens stand behind those of requests 0 .. i-1, output_len each; SAC_SIM_NEVER where none came.
+ * tokens follow those of requests 0 .. i-1, output_len each; SAC_SIM_NEVER where none came.
  * samples gets one entry per sample_ns of virtual time, at most sample_capacity; 0: none. */
 int sac_sim_run(const sac_device_config* device, const sac_sim_config* config,
                 const sac_sim_ring* ring, const sac_sim_request* requests, uint64_t num_requests,

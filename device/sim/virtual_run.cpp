@@ -63,7 +63,7 @@ bool VirtualRun::advance() {
   ring_.beat();
   VirtualEnv env(clock_ns_, rung_);
   const uint32_t num_seqs = tick(s_, step_, copies_, env);
-  // Who came during the step found the slots of those that it ended still taken.
+  // Requests that arrived during the step found the slots of those it ended still taken.
   submit_due();
   collect();
   sample();
@@ -71,8 +71,7 @@ bool VirtualRun::advance() {
   return skip_idle_time();
 }
 
-/// Rings for everyone who has arrived, while slots are free; what becomes of the others is said by
-/// `refuses_`.
+/// Rings for each arrived request while slots are free; `refuses_` says what becomes of the others.
 void VirtualRun::submit_due() {
   while (next_request_ < num_requests_ && requests_[next_request_].arrival_ns <= now_ns()) {
     if (free_slots_.empty()) {

@@ -21,7 +21,7 @@ struct RunOutput {
 
 class VirtualRun {
  public:
-  /// Token ids of simulated requests lie below this; nobody reads them.
+  /// Token ids of simulated requests are below this; nothing reads them.
   static constexpr uint32_t kVocab = 2;
 
   /// The configurations are checked already.
@@ -46,7 +46,7 @@ class VirtualRun {
   void sample();
   sac_sim_result result() const;
 
-  /// Time that passes when requests wait and nothing is on its way: a policy may be waiting for it.
+  /// Time that passes when requests wait and nothing is in flight: a policy may be waiting for it.
   static constexpr uint64_t kIdleNs = 1'000'000;
   /// The scheduler's clock starts here: a time of 0 may mean "never" to it.
   static constexpr uint64_t kStartNs = 1'000'000'000;
@@ -61,9 +61,9 @@ class VirtualRun {
   VirtualStep step_;
   const sac_sim_request* requests_;
   uint64_t num_requests_;
-  bool refuses_;  // who finds every slot taken, in place of letting it queue in front
+  bool refuses_;  // a request that finds every slot taken, instead of queueing it in front
   std::vector<uint64_t> first_token_;  // [num_requests]: index of its first token in token_ns
-  std::vector<uint64_t> request_of_;   // [slots]: of the ticket that stands there
+  std::vector<uint64_t> request_of_;   // [slots]: of the ticket in that slot
   std::vector<uint32_t> free_slots_;
   uint64_t next_request_ = 0;
   uint64_t num_ended_ = 0;

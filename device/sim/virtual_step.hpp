@@ -12,7 +12,7 @@
 namespace saccade::sim {
 
 struct VirtualEnv : ReadsAlone, SeatsAlone {
-  static constexpr bool kOverlap = false;  // decides alike, and there is no time to win
+  static constexpr bool kOverlap = false;  // same decisions, and no time to gain
   static constexpr bool kSteady = true;
   static constexpr bool kHostActs = true;
   const uint64_t& clock_ns;
@@ -56,8 +56,8 @@ class VirtualStep {
         link_(link),
         clock_ns_(clock_ns) {}
 
-  /// Bytes that copies move beside a step are read or written at the device too, from the memory
-  /// that the step reads.
+  /// Bytes that copies move during a step are read or written at the device too, in the memory that
+  /// the step reads.
   void start(const NullStep& null, double block_bytes) {
     null_ = null;
     block_bytes_ = block_bytes;

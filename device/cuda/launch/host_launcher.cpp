@@ -1,4 +1,4 @@
-// Way (c) on a GPU: host_loop.hpp has the life, this has its link to the device. Host code alone:
+// Way (c) on a GPU: host_loop.hpp has the life, this has its link to the device. Host code only:
 // the tick that it instantiates is the host's.
 #include <thread>
 

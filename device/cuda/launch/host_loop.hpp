@@ -2,8 +2,8 @@
 // host and device: one copy up, one launch, one wait. The policy, the steps and the copies between
 // the tiers are the same as where the scheduler lives on the device.
 //
-// Link: start(graph, words) (copies so many words of the upload and launches the step behind it),
-// wait() (returns when its results stand in host memory).
+// Link: start(graph, words) (copies this many words of the upload and launches the step after it),
+// wait() (returns when its results are in host memory).
 #pragma once
 #include "cuda/launch/patches.hpp"
 #include "cuda/live.hpp"
@@ -33,7 +33,7 @@ class HostStep {
   Link& link_;
 };
 
-/// May one more tick run? Waits as long as the host has not said; the host is this process.
+/// May one more tick run? Waits until the host has said; the host is this process.
 inline bool await_host_permit(Control& control, uint64_t ticks_done) {
   for (;;) {
     // SYNC: acquire, with the release of Machine::permit.
@@ -61,7 +61,7 @@ void tick_on_host(const Life& life, Step& step) {
   }
 }
 
-/// The whole life, on the thread that calls it.
+/// The whole life, on the calling thread.
 template <class Step>
 void live_on_host(const Life& life, bool overlapped, Step& step) {
   begin_life(life);

@@ -49,12 +49,12 @@ using CaptureProgress = std::function<void(uint32_t, uint32_t)>;
 class Launcher {
  public:
   virtual ~Launcher() = default;
-  /// Captures all shapes. `kernels` outlives the launcher. Once.
+  /// Captures all shapes. `kernels` must outlive the launcher. Once.
   virtual void capture(const StepKernels& kernels, const std::vector<GraphShape>& shapes,
                        const CaptureProgress& progress, CaptureReport& report) = 0;
-  /// Loads whatever a life launches: captured, instantiated and uploaded, waited for. `life` is
-  /// copied. Comes before anything on the GPU spins: under lazy loading the first load of a kernel
-  /// may wait for all running ones. Once.
+  /// Loads whatever a life launches: captures, instantiates, uploads and waits. `life` is copied.
+  /// Call before anything on the GPU spins: under lazy loading the first load of a kernel may wait
+  /// for all running ones. Once.
   virtual void load(const Life& life, bool overlapped) = 0;
   /// Begins the loaded life: launches, and no more. Returns at once.
   virtual void start() = 0;
@@ -62,7 +62,7 @@ class Launcher {
   virtual void finish() = 0;
 };
 
-/// `line`, `batch`: where the last kernel of a step finds the step's number and leaves word.
+/// `line`: where the last kernel of a step reports; `batch`: where it finds the step's number.
 struct SignalTarget {
   StepLine* line;
   const StepBatch* batch;
@@ -71,7 +71,7 @@ struct SignalTarget {
 std::unique_ptr<Launcher> make_window_launcher(const SignalTarget& signal, uint32_t own_bytes);
 std::unique_ptr<Launcher> make_loop_launcher(const SignalTarget& signal, uint32_t own_bytes);
 
-/// What way (c) works with beside the life: the device's copy of the tables, and both ends of the
+/// What way (c) needs besides the life: the device's copy of the tables, and both ends of the
 /// upload.
 struct HostLink {
   Limits limits;

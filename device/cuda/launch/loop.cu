@@ -12,7 +12,7 @@ struct GraphConditions {
   uint32_t size;
 
   __device__ void run(uint32_t graph) const {
-    fence_seq_cst();  // SYNC: with the begin of the step's kernels: they see batch and tables
+    fence_seq_cst();  // SYNC: with the start of the step's kernels: they see batch and tables
     cudaGraphSetConditional(again, 1);
     cudaGraphSetConditional(body, graph);
   }
@@ -38,7 +38,7 @@ __global__ void __launch_bounds__(kBlockThreads, 1)
   run_block(&life->control->crash, RoundLead{*life, own_bytes, conditions});
 }
 
-/// A conditional node, behind the given one if there is any. Returns its bodies.
+/// A conditional node, after the given one if there is one. Returns its bodies.
 cudaGraph_t* add_conditional(cudaGraph_t graph, const cudaGraphNode_t* after,
                              cudaGraphConditionalHandle handle, cudaGraphConditionalNodeType type,
                              uint32_t size) {
@@ -99,7 +99,7 @@ class LoopLauncher : public Launcher {
   void finish() override { stream_.wait(); }
 
  private:
-  /// The scheduler's kernel. What it lives by is in memory, because it is not known yet.
+  /// The scheduler's kernel. It reads its Life from memory, because that is not known yet.
   cudaGraphNode_t add_round(cudaGraph_t body, const GraphConditions& conditions) const {
     const Life* life = life_.as<const Life>();
     GraphConditions copy = conditions;

@@ -5,14 +5,14 @@
 // The scheduler's kernel takes the results of the step before it, ticks until there is a batch, and
 // sets the two conditions; the graph's edges give the order, so nothing is polled between a step
 // and its results, no processor is held while a step runs, and no launch is ever counted. Nothing
-// runs beside a step: the tick is the serial one.
+// runs during a step: the tick is the serial one.
 //
 // CUDA's rules (Programming Guide 4.2.4), and how they are kept:
 //   - A conditional body may hold kernels, copies, memsets, child graphs and conditionals, and no
 //     kernel in it may launch from the device: this way and way (a) exclude each other, and share
-//     no kernel but those of the step.
+//     only the kernels of the step.
 //   - A handle's value is set by cudaGraphSetConditional upstream of its node, or for WHILE inside
-//     its body. What it is before it was set is not relied upon: both are set in every round.
+//     its body. Its value before that is not relied upon: both are set in every round.
 //   - A SWITCH whose value is its size or more runs no body: how a round without a step ends.
 //   - A graph with conditionals has one executable at a time: shapes are not instantiated twice.
 //

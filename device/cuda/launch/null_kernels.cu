@@ -13,7 +13,7 @@ __global__ void __launch_bounds__(kThreads)
   const uint64_t begin_ns = monotonic_ns();
   const uint32_t i = blockIdx.x * kThreads + threadIdx.x;
   if (i < batch->num_seqs) null.run_seq(*batch, i);
-  // Bounded by its own clock: stands in for a model that takes so long.
+  // Bounded by its own clock: stands in for a model that takes this long.
   while (monotonic_ns() - begin_ns < step_ns) {
   }
 }

@@ -60,7 +60,7 @@ inline TableCopy lay_out(const Limits& l, Layout& at) {
 
 class PatchWriter {
  public:
-  /// `copy`: where the device's copy lies, in the device's addresses; it begins with its batch.
+  /// `copy`: where the device's copy is, in the device's addresses; it begins with its batch.
   PatchWriter(const Limits& limits, const TableCopy& copy)
       : limits_(limits),
         copy_(copy),
@@ -89,7 +89,7 @@ class PatchWriter {
   }
 
  private:
-  /// What the device has of a seat.
+  /// What the device already has of a seat.
   struct Sent {
     uint64_t arrival = UINT64_MAX;  // of the request it belongs to
     uint32_t tokens = 0;
@@ -151,7 +151,7 @@ class PatchWriter {
     while (same < min_u32(sent.blocks, count) && now[same] == before[same]) ++same;
     add(copy_.block_tables + row + same, now + same, count - same);
     std::memcpy(before + same, now + same, (count - same) * sizeof(uint32_t));
-    // What lies beyond was not compared, and is as it was sent unless this part was rewritten.
+    // What is beyond was not compared, and is as it was sent unless this part was rewritten.
     sent.blocks = same < min_u32(sent.blocks, count) ? count : max_u32(sent.blocks, count);
   }
 

@@ -1,9 +1,9 @@
 // Which captured graph serves a batch: shapes on a grid, and the one table look-up that finds the
 // tightest. The grid is chosen on the host at start; the look-up runs wherever the tick does.
 //
-// A graph of shape (rows, seqs) serves every batch with at most so many rows and sequences: its
-// kernels leave early by the counts that stand in the batch. A shape without prefill serves batches
-// of decodes only: each sequence has one row, and none asks for records of its prompt.
+// A graph of shape (rows, seqs) serves every batch with at most this many rows and sequences: its
+// kernels exit early by the counts in the batch. A shape without prefill serves batches of decodes
+// only: each sequence has one row, and none asks for records of its prompt.
 #pragma once
 #include <vector>
 
@@ -48,7 +48,7 @@ class ShapeGrid {
   static ShapeGrid standard(uint32_t max_rows, uint32_t max_seqs);
 
   const std::vector<GraphShape>& shapes() const { return shapes_; }
-  /// All arrays of the table, to be copied where the tick runs; `table` then says where they lie.
+  /// All arrays of the table, to be copied where the tick runs; `table` then says where they are.
   const std::vector<uint16_t>& words() const { return words_; }
   ShapeTable table(const uint16_t* words) const;
 

@@ -1,4 +1,5 @@
-// What steps are made of, as whoever captures them sees it: a model's kernels, or the null step's.
+// What steps are made of, as seen by the code that captures them: a model's kernels, or the null
+// step's.
 #pragma once
 #include <cuda_runtime_api.h>
 
@@ -12,8 +13,8 @@ class StepKernels {
  public:
   virtual ~StepKernels() = default;
   /// Puts one step of at most this shape onto a stream that may be capturing. It makes kernel,
-  /// copy and memset nodes only, and its kernels launch nothing. What it reads and writes is what
-  /// it was made with.
+  /// copy and memset nodes only, and its kernels launch nothing. What it reads and writes is fixed
+  /// when it is made.
   virtual void enqueue(cudaStream_t stream, const GraphShape& shape) const = 0;
 };
 

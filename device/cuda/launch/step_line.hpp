@@ -7,7 +7,7 @@ namespace saccade {
 
 /// Writer: the last kernel of each step. In device memory.
 struct StepLine {
-  SAC_ALIGNAS(128) uint64_t done;  // number of the last step whose results stand
+  SAC_ALIGNAS(128) uint64_t done;  // number of the last step whose results are complete
   uint64_t done_ns;                // when they did, by the device's clock
 };
 

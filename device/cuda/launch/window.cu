@@ -12,7 +12,7 @@ struct DeviceGraphs {
   const cudaGraphExec_t* executables;  // [shapes][kInstances]
 
   __device__ Fired fire(uint32_t graph, uint64_t step) const {
-    // SYNC: a fence at system scope, with the begin of the step's kernels: they see the batch and
+    // SYNC: a fence at system scope, with the start of the step's kernels: they see the batch and
     // the tables that this thread has written.
     fence_seq_cst();
     const cudaError_t error = cudaGraphLaunch(executables[graph * kInstances + step % kInstances],

@@ -1,10 +1,10 @@
 // Launching steps from the device, way (a): each step is a device graph that the scheduler's kernel
-// launches with fire-and-forget while it goes on running.
+// launches with fire-and-forget while it keeps running.
 //
 // CUDA's rules (Programming Guide 4.2.6), and how they are kept:
-//   - A graph may have 120 fire-and-forget graphs in all during one execution; the count begins
-//     again with each launch of the parent. So the scheduler fires at most kWindow of them, then
-//     launches its own graph as a tail launch and returns. All state stands in LifeState; the next
+//   - A graph may have 120 fire-and-forget graphs in total during one execution; the count restarts
+//     with each launch of the parent. So the scheduler fires at most kWindow of them, then
+//     launches its own graph as a tail launch and returns. All state is in LifeState; the next
 //     execution resumes between two steps.
 //   - A tail launch runs when the graph and all its children are complete, and only one launch of
 //     itself may be pending. The scheduler makes one, as its last act.
@@ -15,7 +15,7 @@
 //   - While the scheduler's kernel waits, its block holds a multiprocessor that step kernels cannot
 //     use: of 132, 0.76 % of a step. A step that is expected to last life.leave_ns is left alone
 //     instead: the scheduler puts itself at the tail and returns, and takes the results when it
-//     begins again, behind all of the step.
+//     starts again, after all of the step.
 //   - The launch is made by one thread; a launch from the device must come from a kernel of a graph
 //     that was itself instantiated for device launch if it is to launch itself.
 //
@@ -36,8 +36,8 @@ struct Fired {
   uint32_t error;  // of the CUDA runtime, when failed
 };
 
-/// Waits for the results of the step that runs, and reads the ring meanwhile. False: they did not
-/// come within the budget.
+/// Waits for the results of the running step, reading the ring meanwhile. False: they did not come
+/// within the budget.
 template <class Env, class Crew>
 SAC_HD bool await_step(const Life& life, Env& env, Crew& crew) {
   Scheduler& s = life.state->scheduler;
@@ -55,7 +55,7 @@ SAC_HD bool await_step(const Life& life, Env& env, Crew& crew) {
   return false;
 }
 
-/// The step that was launched is worth the way out and back in.
+/// Whether the launched step is long enough to be worth leaving and coming back.
 SAC_HD inline bool leaves_step(const Life& life) {
   return life.leave_ns != 0 && life.state->scheduler.mean_step_ns >= life.leave_ns;
 }

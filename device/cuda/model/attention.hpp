@@ -2,12 +2,12 @@
 //
 // A query vector is a (row, head) pair; those of one kv head share K and V. A warp takes 16 of them
 // through a context as rows of mma.m16n8k16. The context is walked in tiles of kContextTile
-// positions with a running softmax, begun anew at each multiple of kContextChunk; the chunks are
+// positions with a running softmax, restarted at each multiple of kContextChunk; the chunks are
 // folded together in rising order, each weighed by its greatest score. Rows that are alone in their
 // sequence (decodes) have a warp per chunk, and FoldChunksKernel folds; tiles of more rows
 // (prompts) walk all chunks in one block and fold as they go. Both do the same operations in the
 // same order for a vector, and what a vector does not see changes none of its bits: a masked
-// position has weight 0, a tile or chunk that is masked as a whole has factor 1 for what was there.
+// position has weight 0, a fully masked tile or chunk scales what was there by 1.
 #pragma once
 #include "cuda/model/block_ops.hpp"
 #include "cuda/model/view.hpp"
@@ -100,7 +100,7 @@ struct ContextTile {
 
   /// Starts the copies of the positions that were located, by `kCopiers` threads. Dimensions from
   /// head_dim on, and positions outside [begin, end), are zero: blocks of positions that no row
-  /// sees may be another sequence's by now.
+  /// sees may belong to another sequence by now.
   template <uint32_t kCopiers, class Block>
   SAC_DEVICE static void fetch(const Block& b, const AttentionArgs& a, const Context& c,
                                const Place& of_lane, uint32_t copier, Half* to) {
@@ -160,7 +160,7 @@ struct ContextTile {
     }
   }
 
-  /// Scores become weights; what was gathered before is scaled down to the new reference.
+  /// Scores become weights; what was accumulated before is scaled down to the new reference.
   template <class Block, uint32_t kHeld>
   SAC_DEVICE static void weigh(const Block& b, const AttentionArgs& a, const Queries<kDim>& q,
                                uint32_t base, float (&s)[kContextTile / 8][4], Walk<kHeld>& walk) {
@@ -171,7 +171,7 @@ struct ContextTile {
         s[j][2 * h] *= a.scale;
         s[j][2 * h + 1] *= a.scale;
       }
-      // Most tiles are seen as a whole.
+      // Most tiles are fully visible.
       const uint32_t begin = a.begin_before(q.end[h]);
       if (base < begin || base + kContextTile > q.end[h]) hide(b, begin, q.end[h], base, h, s);
       float top = -infinity();
@@ -196,7 +196,7 @@ struct ContextTile {
       }
       walk.max[h] = max;
       walk.sum[h] = walk.sum[h] * factor + sum;
-      if (factor == 1.0f) continue;  // which changes nothing, and is the rule
+      if (factor == 1.0f) continue;  // the common case, which changes nothing
       SAC_UNROLL
       for (uint32_t i = 0; i < kHeld / 8; ++i) {
         walk.v[i][2 * h] *= factor;
@@ -305,11 +305,11 @@ struct ChunkAttentionKernel {
   static constexpr uint32_t kStageHalves = 2 * Tile::kHalves;
   static constexpr uint32_t kHeld = kDim / kWarps;  // dimensions of a warp
   static_assert(kHeld % 16 == 0);
-  /// Of a vector's scores: rows are so far apart that a warp's pairs lie in different banks.
+  /// Of a vector's scores: rows are so far apart that a warp's pairs are in different banks.
   static constexpr uint32_t kScoreStride = kContextTile + 8;
   static constexpr uint32_t kSharedBytes =
       kStages * kStageHalves * sizeof(Half) + 16 * kScoreStride * sizeof(float);
-  /// Begun early, the few blocks of a small step would crowd where others have left first.
+  /// If begun early, the few blocks of a small step would crowd the multiprocessors freed first.
   static constexpr bool kBeginsAlone = true;
 
   template <class Block>
@@ -332,7 +332,7 @@ struct ChunkAttentionKernel {
     Queries<kDim> q;
     const RowTile tile = {item.seat, item.row, 1, item.position};
     load_queries(b, a, tile, kv_head, first_vector, q);
-    // Empty where the layer's window begins behind the chunk.
+    // Empty where the layer's window begins after the chunk.
     const Context context = {item.seat, kv_head,
                              max_u32(item.chunk * kContextChunk, a.begin_of(item.position)),
                              min_u32((item.chunk + 1) * kContextChunk, item.position + 1)};
@@ -352,7 +352,7 @@ struct ChunkAttentionKernel {
     uint32_t stage = 0;
     for (uint32_t base = context.base(); base < context.end; base += kContextTile) {
       b.template wait<kStages - 2>();
-      b.sync();  // this tile has arrived for everyone, the last one's stage and scores are free
+      b.sync();  // this tile has arrived for all threads, the last one's stage and scores are free
       fetch(base + (kStages - 1) * kContextTile, (stage + kStages - 1) % kStages);
       const Half* k = stages + stage * kStageHalves;
       float s[kContextTile / 8][4];
@@ -505,7 +505,7 @@ struct TileAttentionKernel {
         fold_chunk(b, walk, total);
       }
     }
-    store(b, a, tile_of(b, a), kv_head, first_vector, total);  // asked for again: registers
+    store(b, a, tile_of(b, a), kv_head, first_vector, total);  // found again: saves registers
   }
 
  private:
@@ -514,7 +514,7 @@ struct TileAttentionKernel {
     return a.plan.tiles[a.plan.counts->num_tiles - 1 - b.y()];
   }
 
-  /// The chunks so far, of the thread's two vectors. They are needed once a chunk, and so stand in
+  /// The chunks so far, of the thread's two vectors. They are needed once per chunk, and so are in
   /// shared memory, kThreads apart: registers for one more block are worth more.
   struct Total {
     float* v;

@@ -8,8 +8,8 @@ namespace saccade::gpu {
 /// A word per warp, of up to 32 warps.
 inline constexpr uint32_t kOpsBytes = 128;
 
-/// A kernel begins while the one before it still runs, and waits for it here. One that has
-/// something to do before says so (kAwaitsPrevious) and waits itself, in each thread.
+/// A kernel begins while the previous one still runs, and waits for it here. A kernel with work to
+/// do before that says so (kAwaitsPrevious) and waits itself, in each thread.
 template <class Kernel, class Block>
 SAC_DEVICE void run_kernel(const Block& b, const typename Kernel::Args& args) {
   b.launch_next();
@@ -33,12 +33,12 @@ SAC_DEVICE float warp_max(const Block& b, float value) {
   return value;
 }
 
-/// What each warp brings, open to all threads.
+/// Each warp's value, visible to all threads.
 template <uint32_t kThreads, class Block, class T>
 SAC_DEVICE const T* share_by_warp(const Block& b, T value) {
   static_assert(sizeof(T) == 4 && kThreads <= 32 * kWarpThreads);
   T* words = reinterpret_cast<T*>(b.shared());
-  b.sync();  // nobody reads the last words any more
+  b.sync();  // no thread still reads the last words
   if (b.lane() == 0) words[b.warp()] = value;
   b.sync();
   return words;

@@ -1,5 +1,5 @@
-// What products fed by bulk copies have in common: a ring of stages, who fills it, and what becomes
-// of the sums. stage_ring.hpp has the order.
+// What products fed by bulk copies have in common: a ring of stages, what fills it, and what
+// becomes of the sums. stage_ring.hpp has the order.
 #pragma once
 #include "cuda/model/product.hpp"
 #include "cuda/model/stage_ring.hpp"
@@ -7,14 +7,14 @@
 namespace saccade::gpu {
 
 /// Stages of kOutputs weights by 64 k, and the same 64 k of kRows rows: two bulk copies, because
-/// both stand in memory as they stand in shared memory (view.hpp). They fill a kBlocksPerSm-th of
-/// it.
+/// both have the same layout in memory as in shared memory (view.hpp). They fill a
+/// kBlocksPerSm-th of shared memory.
 template <uint32_t kOutputs, uint32_t kRows, uint32_t kReaderWarps, uint32_t kBlocksPerSm>
 struct BulkStages {
   static constexpr uint32_t kWeightHalves = kOutputs * kStep;
   static constexpr uint32_t kStageHalves = kWeightHalves + kRows * kStep;
   static constexpr uint32_t kStageBytes = kStageHalves * sizeof(Half) + 2 * sizeof(uint64_t);
-  /// As many as there is shared memory for: 228 KiB, of which each block costs one.
+  /// As many as fit in shared memory: 228 KiB, of which each block costs one.
   static constexpr uint32_t kStages = (228 / kBlocksPerSm - 1) * 1024 / kStageBytes;
   static constexpr uint32_t kBytes = kStages * kStageBytes;
   static_assert(kStages >= 3 && kTileOutputs % kOutputs == 0);
@@ -85,15 +85,15 @@ struct BulkStages {
     }
   };
 
-  /// Weights come while the kernel before still runs; of several row tiles' blocks one asks.
-  /// Returns the steps whose weights are on their way; 0 to all threads but the one that fills.
+  /// Requests weights while the previous kernel still runs; of several row tiles' blocks, one does.
+  /// Returns the steps whose weights are in flight; 0 to all threads but the one that fills.
   template <class Block>
   SAC_DEVICE static uint32_t begin_early(const Block& b, const Filler<Block>& filler,
                                          uint32_t steps) {
     if (!filler.a.early || b.thread() != kReaderWarps * kWarpThreads || b.x() > 0) return 0;
     return fill_early_stages<kStages>(steps, filler);
   }
-  /// Of a block that has nothing to do, but asked for weights.
+  /// For a block that has nothing to do, but has requested weights.
   template <class Block>
   SAC_DEVICE static void await_early(const Block& b, uint32_t early) {
     for (uint32_t s = 0; s < early; ++s) {
@@ -132,7 +132,7 @@ SAC_DEVICE void gate_sums(const Block& b, const ProductArgs& a, const ProductTil
   const float up_bias = a.gate_bias != nullptr ? a.up_bias[column] : 0.0f;
   SAC_UNROLL
   for (uint32_t e = 0; e < 2; ++e) {
-    // A tile's rows begin at a multiple of 8, so that rows 8 apart stand alike.
+    // A tile's rows begin at a multiple of 8, so rows 8 apart have the same layout.
     const uint32_t row = b.lane() % 4 * 2 + e;
     Half* to = a.gated.at(tile.first + row, column);
     SAC_UNROLL

@@ -18,8 +18,8 @@ class DeviceBlock {
   __device__ uint32_t z() const { return blockIdx.z; }
   __device__ uint32_t grid_x() const { return gridDim.x; }
 
-  /// The block's shared memory, aligned to the 1,024 bytes after which wgmma's exchange of pieces
-  /// begins anew, uninitialised.
+  /// The block's shared memory, uninitialised, aligned to the 1,024 bytes after which wgmma's
+  /// exchange of pieces repeats.
   __device__ unsigned char* shared() const {
     extern __shared__ __align__(1024) unsigned char memory[];
     return memory;
@@ -28,15 +28,16 @@ class DeviceBlock {
     return saccade::shared_address(shared);
   }
 
-  // Between kernels of one stream whose launches may overlap: sm_90 and later. A kernel behind this
-  // one begins as soon as all blocks of this one have begun, and waits before it reads what others
+  // Between kernels of one stream whose launches may overlap: sm_90 and later. The next kernel
+  // begins as soon as all blocks of this one have begun, and waits before it reads what others
   // write.
   __device__ static void launch_next() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 #endif
   }
-  /// The kernel before this one is over, and, because each waits for the one before, all others.
+  /// Waits until the previous kernel is over and, because each waits for its predecessor, all
+  /// earlier ones.
   __device__ static void await_previous() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.wait;" ::: "memory");
@@ -69,13 +70,13 @@ class DeviceBlock {
   __device__ void add(uint64_t* at, uint64_t value) const {
     atomicAdd(reinterpret_cast<unsigned long long*>(at), value);
   }
-  /// Nor does what this leaves where only one thread adds to a place; it does not wait for it.
+  /// Nor does this one's, where only one thread adds to a place; it does not wait for the result.
   __device__ void add(float* at, float value) const { atomicAdd(at, value); }
   __device__ void max(uint32_t* at, uint32_t value) const { atomicMax(at, value); }
   __device__ void min(uint32_t* at, uint32_t value) const { atomicMin(at, value); }
   __device__ uint32_t exchange(uint32_t* at, uint32_t value) const { return atomicExch(at, value); }
 
-  /// 16 bytes from global to shared memory, behind the thread's back; zeros when not `real`.
+  /// 16 bytes from global to shared memory, asynchronously; zeros when not `real`.
   __device__ void copy16(void* shared_to, const void* global_from, bool real = true) const {
     const uint32_t bytes = real ? 16 : 0;
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(shared_to)),
@@ -84,7 +85,7 @@ class DeviceBlock {
   }
   /// Closes a group of copies.
   __device__ void commit() const { asm volatile("cp.async.commit_group;" ::: "memory"); }
-  /// Waits until all but the thread's youngest kLeft groups have arrived.
+  /// Waits until all but the thread's newest kLeft groups have arrived.
   template <uint32_t kLeft>
   __device__ void wait() const {
     asm volatile("cp.async.wait_group %0;" ::"n"(kLeft) : "memory");
@@ -95,14 +96,14 @@ class DeviceBlock {
   __device__ void barrier_init(uint64_t* barrier, uint32_t arrivals) const {
     bulk_barrier_init(barrier, arrivals);
   }
-  /// Behind the inits, before the block's sync().
+  /// After the inits, before the block's sync().
   __device__ void barrier_fence() const { bulk_fence(); }
   __device__ void barrier_arrive(uint64_t* barrier) const { bulk_barrier_arrive(barrier); }
   /// Arrives, and says how many bytes belong to the phase.
   __device__ void barrier_expect(uint64_t* barrier, uint32_t bytes) const {
     bulk_barrier_expect(barrier, bytes);
   }
-  /// Waits until the phase of this parity is over; the next one may be, the one behind it not.
+  /// Waits until the phase of this parity is over; the next may be over too, the one after it not.
   __device__ void barrier_wait(uint64_t* barrier, uint32_t parity) const {
     for (uint32_t looks = 0; !bulk_barrier_passed(barrier, parity); ++looks) {
       if (looks == kMostLooks) __trap();
@@ -114,7 +115,7 @@ class DeviceBlock {
     bulk_load(shared_to, global_from, bytes, barrier);
   }
 
-  // Products of a warpgroup: warpgroup_mma.cuh. Its four warps come together.
+  // Products of a warpgroup: warpgroup_mma.cuh. All its four warps call together.
   static constexpr bool kHasWarpgroupMma = saccade::kHasWarpgroupMma;
   __device__ void warpgroup_fence() const { saccade::warpgroup_fence(); }
   __device__ void warpgroup_commit() const { saccade::warpgroup_commit(); }
@@ -166,8 +167,8 @@ class DeviceBlock {
   }
 
  private:
-  /// Of a barrier; one look may suspend the thread for some microseconds. Only a copy that was lost
-  /// takes so many; then the process must end.
+  /// At a barrier; one look may suspend the thread for some microseconds. Only a lost copy takes
+  /// this many; then the process must end.
   static constexpr uint32_t kMostLooks = 1u << 27;
 };
 

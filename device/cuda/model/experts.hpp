@@ -15,7 +15,7 @@ SAC_HD inline uint32_t max_expert_tiles(uint32_t num_experts, uint32_t per_token
 }
 
 /// Picks the experts of each row from its router logits and weighs them, as cpu/moe.hpp: of equal
-/// logits the lower number goes first; picks stand in rising order. A warp per row; grid: rows /
+/// logits the lower number goes first; picks are in rising order. A warp per row; grid: rows /
 /// kWarps.
 struct RouteKernel {
   static constexpr uint32_t kWarps = 4;
@@ -62,7 +62,7 @@ struct RouteKernel {
     uint32_t expert;
   };
 
-  /// The best expert behind `last` in the order of logits, then of numbers.
+  /// The best expert after `last` in the order of logits, then of numbers.
   template <class Block>
   SAC_DEVICE static Pick next_best(const Block& b, const Args& a, const float* logits, bool first,
                                    const Pick& last) {
@@ -107,8 +107,8 @@ struct RouteKernel {
   }
 };
 
-/// Gives a slot to each pick, expert by expert, and cuts each expert's slots into tiles. Which slot
-/// of its expert a row gets hangs on who comes first; no result does. Grid: one block.
+/// Assigns a slot to each pick, expert by expert, and cuts each expert's slots into tiles. Which
+/// slot of its expert a row gets depends on timing; no result does. Grid: one block.
 struct GroupKernel {
   static constexpr uint32_t kThreads = 512;
   static_assert(kThreads >= kMaxExperts, "a thread per expert");

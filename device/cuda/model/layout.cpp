@@ -19,7 +19,7 @@ class Planner {
                  round_up(c_.intermediate_size, kStep),
                  round_up(max_u32(c_.moe_intermediate_size, 1), kStep),
                  round_up(c_.vocab_size, kTileOutputs)};
-    // The sampler reads whole sums; a vocabulary has tiles enough.
+    // The sampler reads whole sums; a vocabulary has enough tiles.
     m_.lm_head = take_matrix(at, c_.vocab_size, c_.hidden_size, 0);
     m_.embed =
         c_.tied_embeddings != 0 ? m_.lm_head : take_matrix(at, c_.vocab_size, c_.hidden_size, 0);
@@ -92,7 +92,7 @@ class Planner {
     return {at.take<Half>(rows * width), static_cast<uint32_t>(rows)};
   }
 
-  /// Of layers with experts and of those without, which never meet.
+  /// Of layers with and without experts, which are never in use together.
   void lay_out_gated(Layout& at, size_t rows, size_t slots) {
     const size_t dense = rows * m_.widths.gated, experts = slots * m_.widths.expert_gated;
     Half* memory = at.take<Half>(max_size(dense, experts));
@@ -133,8 +133,8 @@ class Planner {
     PlanLimits p = {};
     p.max_rows = limits_.max_num_batched_tokens;
     p.max_seqs = limits_.max_num_seqs;
-    // A context's chunks: its whole ones, and up to two that it has a part of. Contexts own their
-    // blocks, so that all whole chunks together are no more than there are blocks for.
+    // A context's chunks: its whole ones, and up to two partial ones. Contexts own their blocks, so
+    // there are no more whole chunks in total than there are blocks for.
     const uint64_t chunks = ceil_div(limits_.max_model_len, kContextChunk);
     const uint64_t owned = uint64_t{limits_.num_blocks} * limits_.block_size / kContextChunk;
     const uint64_t all = chunks * p.max_seqs, bound = owned + 2 * uint64_t{p.max_seqs};
@@ -158,7 +158,7 @@ class Planner {
     size_t most = 0;
     const uint32_t max_rows = limits_.max_num_batched_tokens;
     const auto hold = [&](const MatrixView& m, uint32_t rows, uint32_t tile_rows) {
-      // By wgmma there are no more.
+      // wgmma has no more slices than this.
       const size_t slices = tile_rows > kMaxSplitTile ? 1 : m.by_mma.slices;
       most = max_size(most, slices * round_up(rows, kTileOutputs) * m.n);
     };

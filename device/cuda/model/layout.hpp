@@ -1,4 +1,4 @@
-// Where everything of a model stands in device memory, and how tensors get there.
+// Where everything of a model is in device memory, and how tensors get there.
 #pragma once
 #include "cpu/tensor_roles.hpp"
 #include "cuda/model/view.hpp"
@@ -12,7 +12,7 @@ struct ModelMemory {
   void* workspace;
 };
 
-/// Hands out the memory. The configuration's arrays must stay as long as the view.
+/// Hands out the memory. The configuration's arrays must outlive the view.
 ModelView lay_out_model(const sac_model_config& config, const ModelLimits& limits,
                         const StepTables& tables, const ModelMemory& memory, MemoryNeed& need);
 

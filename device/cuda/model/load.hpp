@@ -55,7 +55,7 @@ struct PlaceKernel {
 /// n unaligned elements of dtype, from the index-th on.
 void read_halves(const void* data, uint32_t dtype, size_t index, size_t n, Half* out);
 void read_floats(const void* data, uint32_t dtype, size_t n, float* out);
-/// What stands for a seed and a tensor in the random weights.
+/// The key that encodes a seed and a tensor in the random weights.
 uint64_t dummy_key(uint64_t seed, const TensorPlace& at);
 
 template <class Backend>

@@ -67,7 +67,7 @@ class StreamQueue {
   bool launched_ = false;  // a kernel, that is: what was in the stream before is not overlapped
 };
 
-/// Loads through the default stream: copies and kernels in order, nothing beside them.
+/// Loads through the default stream: copies and kernels in order, nothing concurrent with them.
 class LoadQueue : public StreamQueue {
  public:
   LoadQueue()

@@ -8,11 +8,11 @@
 // A row's result is a function of the tokens at positions up to its own and of its seat's
 // parameters, as on the CPU, whatever else is in the batch, however the prompt was cut, and
 // whichever graph shape ran it. How each kernel keeps that:
-//   products    an output is a sum over k in fixed slices, as many as matrix and way say;
+//   products    an output is a sum over k in fixed slices, their number set by matrix and way;
 //               in a slice the matrix unit adds 16 k after 16 k, and the slices are added in
 //               rising order, by one block or by the kernel that reads them. Rows are columns of
-//               the matrix unit's operand and do not meet. In which way a matrix is multiplied is
-//               said once, for all shapes (ProductWay).
+//               the matrix unit's operand and do not mix. The way a matrix is multiplied is
+//               chosen once, for all shapes (ProductWay).
 //   attention   the context is cut at multiples of kContextChunk, a chunk is walked in tiles that
 //               begin at multiples of kContextTile, and chunks are folded in rising order; the same
 //               code walks for one row and for many. What a row does not see has weight zero.
@@ -44,7 +44,7 @@ class CudaModel {
   /// The random weights of CpuStep::fill_dummy, bit for bit, made on the device.
   void fill_dummy(uint64_t seed);
   std::string set_rope(const float* cos, const float* sin, uint64_t count);
-  /// Empty when a step can run, else the name of the first tensor that was not given.
+  /// Empty when a step can run, else the name of the first missing tensor.
   std::string missing_tensor() const;
 
   /// Puts one step onto the stream. shape.rows and shape.seqs are within the limits. Throws

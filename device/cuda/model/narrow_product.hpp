@@ -3,7 +3,7 @@
 // multiprocessors. wgmma takes 64 outputs and, eight rows at a time, waits long for each 16 k.
 //
 // They multiply by mma.m16n8k16, one chain over all k in rising order. On Hopper that gives the
-// bits of wgmma's chain: no document says so, and model_gpu_test holds rows of small steps against
+// bits of wgmma's chain: no document says so, and model_gpu_test compares rows of small steps with
 // the same rows in large ones, with sums of up to 512 products.
 #pragma once
 #include "cuda/model/bulk_stages.hpp"
@@ -19,7 +19,7 @@ struct NarrowProductKernel {
   static constexpr uint32_t kReaderWarps = kOutputs / 16;
   static constexpr uint32_t kThreads = (kReaderWarps + 1) * kWarpThreads;
   /// Blocks that begin while others still run would fill the multiprocessors that are free first,
-  /// and leave the rest idle, if two found room in one.
+  /// and leave the rest idle, if two fit into one.
   static constexpr uint32_t kBlocksPerSm = 1;
   using Ring = BulkStages<kOutputs, kRows, kReaderWarps, kBlocksPerSm>;
   static constexpr uint32_t kStages = Ring::kStages;
@@ -74,7 +74,7 @@ struct NarrowProductKernel {
     }
   }
 
-  /// The next step's operands are on their way while this one's are multiplied.
+  /// The next step's operands are in flight while this one's are multiplied.
   template <class Block>
   SAC_DEVICE static void multiply(const Block& b, const Args& a, const ProductTile& tile) {
     float sums[kEights][4] = {};

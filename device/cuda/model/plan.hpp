@@ -1,5 +1,5 @@
 // The first kernel of a step: from the tick's batch to what the other kernels walk over. It reads
-// the batch once; whatever it says, no index that leaves here lies outside a buffer.
+// the batch once; whatever the batch says, no index produced here is outside a buffer.
 #pragma once
 #include "cuda/model/block_ops.hpp"
 #include "cuda/model/shape.hpp"
@@ -113,7 +113,7 @@ struct PlanKernel {
   SAC_DEVICE static void write_row(const Args& a, const StepSeq* seqs, uint32_t num_seqs,
                                    uint32_t num_rows, uint32_t row) {
     if (row >= num_rows) return;
-    // The last sequence that begins at or before the row: they stand in order of their rows.
+    // The last sequence that begins at or before the row: sequences are in order of their rows.
     uint32_t low = 0, high = num_seqs;
     while (high - low > 1) {
       const uint32_t middle = (low + high) / 2;
@@ -186,7 +186,7 @@ struct PlanKernel {
     }
   }
 
-  /// Takes kThreads sequences at a time; each thread writes its own one's entries.
+  /// Takes kThreads sequences at a time; each thread writes the entries of its own.
   template <class Block>
   SAC_DEVICE static void list_work(const Block& b, const Args& a, const StepSeq* seqs,
                                    uint32_t num_seqs, uint32_t num_rows) {

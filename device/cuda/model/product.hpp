@@ -4,10 +4,10 @@
 //
 // One block computes kTileOutputs outputs of up to kRows rows. Weights and activations pass through
 // a ring of shared-memory stages filled by asynchronous copies. Independence of company: an output
-// is the sum of slices of k whose number belongs to the matrix; a slice is one chain of mma steps,
+// is the sum of slices of k whose number is fixed by the matrix; a slice is one chain of mma steps,
 // 16 k each, in rising order. Small batches give each slice to a block of its own and leave the
 // slices to the kernel that reads them; large ones run all slices in one block and add them up
-// there in the same order. A column of an mma never meets another.
+// there in the same order. Columns of an mma never mix.
 #pragma once
 #include "cuda/model/rows.hpp"
 #include "cuda/model/view.hpp"
@@ -19,7 +19,7 @@ struct ProductArgs {
   const Half* weights;  // tiles of the matrix, or of expert 0
   uint32_t steps;       // of kStep
   uint32_t slice_steps;
-  bool early;  // whether weights are worth asking for before it is known if there are rows
+  bool early;  // whether to request weights before it is known if there are rows
   Activations x;
   Partials y;              // slices = 1 where blocks add up
   Activations gated;       // of gated products
@@ -104,7 +104,7 @@ struct ProductKernel {
   static constexpr uint32_t kStageHalves = kTileHalves + kRows * kStep;
   static constexpr uint32_t kSharedBytes = kStages * kStageHalves * sizeof(Half);
 
-  /// Begun early, blocks would crowd where others have left first.
+  /// If begun early, blocks would crowd the multiprocessors freed first.
   static constexpr bool kBeginsAlone = true;
 
   template <class Block>
@@ -125,11 +125,11 @@ struct ProductKernel {
     };
     SAC_UNROLL
     for (uint32_t s = 0; s + 1 < kStages; ++s) fetch(begin + s, s);
-    // Steps [from, to), which no other sums than these need: so the compiler keeps them in place.
+    // Adds steps [from, to) to these sums only, so that the compiler keeps them in place.
     const auto add_steps = [&](uint32_t from, uint32_t to, Sums& sums) {
       for (uint32_t step = from; step < to; ++step) {
         b.template wait<kStages - 2>();
-        b.sync();  // this step has arrived for everyone, and the stage of the last one is free
+        b.sync();  // this step has arrived for all threads, and the stage of the last one is free
         const uint32_t stage = (step - begin) % kStages;
         fetch(step + kStages - 1, (stage + kStages - 1) % kStages);
         multiply(b, stage, sums);

@@ -43,7 +43,7 @@ struct RotateKernel {
     const PlanRow row = a.rows[b.x()];
     float* values = reinterpret_cast<float*>(b.shared()) + b.warp() * kDimLimit;
     const bool is_q = head < a.num_heads;
-    const uint32_t kv_head = (head - a.num_heads) % a.num_kv_heads;  // of those that are not q
+    const uint32_t kv_head = (head - a.num_heads) % a.num_kv_heads;  // among k and v heads
     const uint32_t d = b.lane() * 4;                                 // the lane's dimensions
     Float4 v = d < a.head_dim ? gather(b, a, head * a.head_dim + d) : Float4{};
     if (head < a.num_heads + a.num_kv_heads) {

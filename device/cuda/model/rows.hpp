@@ -23,8 +23,8 @@ SAC_DEVICE Float4 load4(const float* at) { return *reinterpret_cast<const Float4
 SAC_DEVICE void store4(float* at, const Float4& v) { *reinterpret_cast<Float4*>(at) = v; }
 
 /// out row `to` = values / rms(values) * weight. value(i) gives elements i .. i + 3, keep(i, v) may
-/// write them somewhere. All of a thread's elements are asked for before any is written, so that
-/// loads do not wait for each other; those of very long rows are asked for twice.
+/// write them somewhere. All of a thread's elements are loaded before any is written, so that
+/// loads do not wait for each other; those of very long rows are loaded twice.
 template <class Block, class Value, class Keep>
 SAC_DEVICE void norm_row(const Block& b, const NormArgs& n, uint32_t to, Value&& value,
                          Keep&& keep) {
@@ -61,7 +61,7 @@ SAC_DEVICE void norm_row(const Block& b, const NormArgs& n, uint32_t to, Value&&
   }
   for (uint32_t i = b.thread() * 4 + kHeld * kBy; i < n.width; i += kBy) write(i, value(i));
 }
-/// Where nothing is to be kept.
+/// Where nothing need be kept.
 struct KeepNothing {
   SAC_DEVICE void operator()(uint32_t, const Float4&) const {}
 };
@@ -90,7 +90,7 @@ struct EmbedKernel {
     norm_row(
         b, a.norm, row,
         [&](uint32_t i) {
-          // Four numbers stand together: a piece is eight.
+          // Four numbers are contiguous: a piece is eight.
           const Half4 h = *reinterpret_cast<const Half4*>(a.embed + weight_at(a.k, token, i));
           return Float4{{widen(h.v[0]), widen(h.v[1]), widen(h.v[2]), widen(h.v[3])}};
         },

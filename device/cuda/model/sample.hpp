@@ -233,7 +233,7 @@ struct SampleKernel {
     return block_max<kThreads>(b, max);
   }
 
-  /// See normalize(): sums of 16 terms per lane, gathered in double lane by lane, then one tree.
+  /// See normalize(): sums of 16 terms per lane, accumulated in double lane by lane, then one tree.
   template <class Block>
   SAC_DEVICE static LogNormalizer normalize_row(const Block& b, const LogitRows& rows,
                                                 uint32_t index) {
@@ -299,7 +299,7 @@ struct SampleKernel {
     b.sync();
   }
 
-  /// Marks what was seen, counts what was produced; then whoever takes a token's count first
+  /// Marks what was seen, counts what was produced; then the first thread to take a token's count
   /// applies it and leaves zero.
   template <class Block>
   SAC_DEVICE static void penalize_history(const Block& b, const SampleRow& row,
@@ -328,7 +328,7 @@ struct SampleKernel {
                                         const float* tops) {
     if (tops == nullptr) return first_equal(b, logits, 0, n, max);
     const uint32_t part = first_equal(b, tops, 0, LogitRows::parts_of(n), max);
-    b.sync();  // everyone has read what was found
+    b.sync();  // all threads have read what was found
     const uint32_t begin = part * LogitRows::kPart;
     return first_equal(b, logits, begin, min_u32(begin + LogitRows::kPart, n), max);
   }
@@ -350,7 +350,7 @@ struct SampleKernel {
     return found;
   }
 
-  /// The part of n elements that a warp walks: parts stand in order.
+  /// The part of n elements that a warp walks: parts are in order.
   struct Part {
     uint32_t begin;
     uint32_t end;
@@ -365,7 +365,7 @@ struct SampleKernel {
     return b.popcount(votes & ((1u << b.lane()) - 1));
   }
 
-  /// Sum of what the warps before this one brought; `all` becomes that of all warps.
+  /// Sum of the values of the warps before this one; `all` becomes that of all warps.
   template <class Block>
   SAC_DEVICE static uint32_t before_warp(const Block& b, uint32_t* words, uint32_t mine,
                                          uint32_t& all) {
@@ -413,8 +413,8 @@ struct SampleKernel {
     return {memory.ids, memory.weights, count};
   }
 
-  /// See find_key(): the key at which the measure, summed from the best down, reaches `left`; what
-  /// lies above is taken from it.
+  /// See find_key(): the key at which the measure, summed from the best down, reaches `left`;
+  /// subtracts what is above from `left`.
   template <class Block>
   SAC_DEVICE static uint32_t find_cut(const Block& b, const float* logits, const Tokens& c,
                                       Measure measure, uint64_t& left) {
@@ -483,7 +483,7 @@ struct SampleKernel {
     return all_above + min_u32(all_equal, cut.ties);
   }
 
-  /// Who does not stay loses its weight: nothing moves, and a weight of 0 is never drawn.
+  /// A token that does not stay gets weight 0: nothing moves, and a weight of 0 is never drawn.
   template <class Block>
   SAC_DEVICE static void keep_tokens(const Block& b, const float* logits, Cut cut, const Tokens& c,
                                      const SampleMemory& memory) {
@@ -501,7 +501,7 @@ struct SampleKernel {
     keep_tokens(b, logits, {key, c.count}, c, memory);
   }
 
-  /// See keep_top_p(). What top-k took away lies below any key that is found here.
+  /// See keep_top_p(). What top-k removed is below any key that is found here.
   template <class Block>
   SAC_DEVICE static void keep_best_p(const Block& b, const float* logits, float p, const Tokens& c,
                                      const SampleMemory& memory) {

@@ -1,9 +1,9 @@
 // One step as a sequence of kernels: which, on what, how large. The queue is a stream of a GPU
-// (model.cu), or runs each kernel at once on an emulated one (tests).
+// (model.cu), or runs each kernel immediately on an emulated one (tests).
 //
 //   Queue: template <class Kernel> void launch(Grid grid, const typename Kernel::Args&)
 //
-// Grids follow from the shape, never from a batch: blocks beyond what a batch has leave at once.
+// Grids follow from the shape, never from a batch: blocks beyond what a batch has exit at once.
 #pragma once
 
 #include "cuda/model/attention.hpp"
@@ -215,7 +215,7 @@ class StepSequence {
                            {p.num_rows, per_row, sums, gate_bias, up_bias, gated, width});
   }
 
-  /// Sums of a product, and in what form they stand.
+  /// Sums of a product, and the form they are in.
   Partials multiply(const ProductPlan& p, const ExpertPlan* experts = nullptr) {
     const Cut cut = cut_of(p, experts);
     const ProductArgs a = product_args(p, experts, cut);

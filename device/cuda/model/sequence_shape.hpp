@@ -17,7 +17,7 @@ inline constexpr uint32_t kDimLimit = 128;
 inline constexpr uint32_t kMaxSplitRows = 256;
 /// Most rows of a block that computes one slice; higher tiles run all slices.
 inline constexpr uint32_t kMaxSplitTile = 64;
-/// Rows of logits that stand in memory at once.
+/// Rows of logits that are in memory at once.
 inline constexpr uint32_t kMaxLogitRows = 512;
 /// Blocks of chunk attention: four for each multiprocessor of the largest GPUs.
 inline constexpr uint32_t kChunkBlocks = 528;
@@ -41,8 +41,8 @@ struct WarpgroupTile {
 };
 /// By the rows of the shape, and the tiles and slices of the matrix. Few rows: many small blocks,
 /// which all read. Many: tiles as large as registers allow, so that weights and activations are
-/// read seldom; where a block runs several slices it holds the running one beside the sum of those
-/// before.
+/// rarely read; where a block runs several slices it holds the running one alongside the sum of
+/// the earlier ones.
 inline WarpgroupTile warpgroup_tile(uint32_t rows, uint32_t tiles, uint32_t slices) {
   const bool narrow = tiles <= 66;  // blocks of 64 outputs: no more than multiprocessors
   const bool whole = slices == 1;
@@ -53,7 +53,7 @@ inline WarpgroupTile warpgroup_tile(uint32_t rows, uint32_t tiles, uint32_t slic
   }
   if (rows <= 32) return {some_rows, tiles <= 33 ? 32u : narrow ? 64u : 128u, true};
   if (rows <= 128) return {rows <= 64 ? 64u : 128u, narrow ? 64u : 128u, true};
-  // Higher tiles only where they leave no half of the multiprocessors without work.
+  // Taller tiles only where they leave less than half of the multiprocessors idle.
   return {2 * tiles * ceil_div(rows, 256) <= 132 ? 128u : 256u, 128, true};
 }
 

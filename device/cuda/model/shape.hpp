@@ -1,4 +1,4 @@
-// What the model on a GPU is told by whoever runs steps: sizes that hold for life, where the tick
+// What the code that runs steps tells the model on a GPU: sizes that hold for life, where the tick
 // leaves a step, and the shapes that steps are captured for. No CUDA in here.
 #pragma once
 #include <string>

@@ -3,13 +3,13 @@
 // arrived) and `empty` (every warp that multiplies has read it). The order is here; the barriers
 // are a block's (device_block.cuh, emulated_block.hpp), or threads' (tests/ring_twin.hpp).
 //
-// What fills a stage comes in two parts, each with an arrival at `full`: what does not hang on the
-// kernels before this one (weights) fills a whole ring while those still run.
+// A stage is filled in two parts, each with an arrival at `full`: the part that does not depend on
+// earlier kernels (weights) fills a whole ring while those still run.
 //
 //   Filler: await_empty(stage, parity), fill_early(stage, step), fill(stage, step) (both begin;
 //           `full` counts the bytes)
 //   Reader: slice_steps, await_full(stage, parity), read(stage, step) (begins), await_other_reads()
-//           (all but the youngest are over), await_all_reads(), release(stage), close(step) (the
+//           (all but the newest are over), await_all_reads(), release(stage), close(step) (the
 //           slice that began there: its reads are over)
 #pragma once
 #include "cuda/model/words.hpp"
@@ -19,7 +19,7 @@ namespace saccade::gpu {
 /// The parity of the phase that a use of a stage ends; uses are counted from 0.
 SAC_HD constexpr uint32_t phase_parity(uint32_t use) { return use % 2; }
 
-/// The early parts of the first stages; returns of how many.
+/// Fills the early parts of the first stages; returns how many.
 template <uint32_t kStages, class Filler>
 SAC_DEVICE uint32_t fill_early_stages(uint32_t steps, const Filler& filler) {
   const uint32_t early = min_u32(steps, kStages);
@@ -27,7 +27,7 @@ SAC_DEVICE uint32_t fill_early_stages(uint32_t steps, const Filler& filler) {
   return early;
 }
 
-/// All that is left, where the first `early` steps have their early parts.
+/// Fills all that is left; the first `early` steps have their early parts.
 template <uint32_t kStages, class Filler>
 SAC_DEVICE void fill_stages(uint32_t steps, uint32_t early, Filler& filler) {
   for (uint32_t step = 0; step < steps; ++step) {
@@ -38,8 +38,8 @@ SAC_DEVICE void fill_stages(uint32_t steps, uint32_t early, Filler& filler) {
   }
 }
 
-/// In a slice reads overlap by one step: a stage is released when the step behind it has begun, the
-/// slice's last one when it is over itself.
+/// Within a slice, reads overlap by one step: a stage is released when the next step has begun and
+/// its own reads are over, the slice's last one when all reads are over.
 template <uint32_t kStages, class Reader>
 SAC_DEVICE void read_stages(uint32_t steps, Reader& reader) {
   for (uint32_t step = 0; step < steps;) {

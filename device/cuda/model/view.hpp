@@ -1,5 +1,5 @@
-// Addresses of everything that kernels read and write, and the forms it stands in. The same view
-// serves a GPU's memory and, in tests, the host's.
+// Addresses of everything that kernels read and write, and the forms it has. The same view serves
+// a GPU's memory and, in tests, the host's.
 #pragma once
 #include <vector>
 
@@ -9,9 +9,9 @@
 namespace saccade::gpu {
 
 /// A tile of a weight matrix: outputs and, of each, inputs. A tile is one piece of memory in the
-/// form in which it stands in shared memory: rows of 128 bytes whose 16-byte pieces are exchanged
-/// by the row (piece c of row r at c ^ (r % 8)), so that eight rows of one piece lie in eight
-/// different groups of banks.
+/// form that it has in shared memory: rows of 128 bytes whose 16-byte pieces are exchanged by the
+/// row (piece c of row r at c ^ (r % 8)), so that eight rows of one piece are in eight different
+/// groups of banks.
 inline constexpr uint32_t kTileOutputs = 128;
 inline constexpr uint32_t kStep = 64;
 inline constexpr uint32_t kPiece = 8;  // bf16 numbers of 16 bytes
@@ -36,15 +36,15 @@ inline Slicing slicing_of(uint32_t tiles, uint32_t steps, uint32_t enough_tiles)
   const uint32_t slice_steps = ceil_div(steps, slices);
   return {ceil_div(steps, slice_steps), slice_steps};
 }
-/// Tiles and slices by which all multiprocessors have work.
+/// Tiles and slices that give all multiprocessors work.
 inline constexpr uint32_t kEnoughTiles = 192;
-/// With bulk copies of many stages on their way a block reads so fast that these read all there is:
+/// With bulk copies of many stages in flight a block reads so fast that these read all there is:
 /// on an H100 32 blocks took 2.8 TB/s, 132 blocks 3.1. Whole sums are written once, and where they
 /// belong.
 inline constexpr uint32_t kEnoughBulkTiles = 32;
 
 /// A weight matrix: [n / 128][k / 64] tiles, zero where n and k are rounded up. Outputs of a gated
-/// pair stand together: each 16 rows are 8 of the gate and the 8 of the same places of up.
+/// pair are interleaved: each 16 rows are 8 of the gate and the 8 of the same places of up.
 struct MatrixView {
   Half* data;
   uint32_t n;      // a multiple of kTileOutputs
@@ -57,7 +57,7 @@ struct MatrixView {
   size_t halves() const { return size_t{n} * k; }
 };
 
-/// Where weight (row, column) of a matrix with k inputs stands.
+/// The position of weight (row, column) of a matrix with k inputs.
 SAC_HD inline size_t weight_at(uint32_t k, uint32_t row, uint32_t column) {
   const size_t tile = size_t{row / kTileOutputs} * (k / kStep) + column / kStep;
   const uint32_t r = row % kTileOutputs;
@@ -65,7 +65,7 @@ SAC_HD inline size_t weight_at(uint32_t k, uint32_t row, uint32_t column) {
   return tile * kTileHalves + r * kStep + piece * kPiece + column % kPiece;
 }
 /// Activations that a product reads: planes of kStep columns; in a plane, rows in the form of a
-/// tile's. Any rows of a plane that begin at a multiple of 8 are one piece of memory, as they stand
+/// tile's. Any rows of a plane that begin at a multiple of 8 are one piece of memory, laid out as
 /// in shared memory.
 struct Activations {
   Half* data;
@@ -78,7 +78,7 @@ struct Activations {
   }
 };
 
-/// The row of a gated pair in which an output of the gate (0) or of up (1) stands.
+/// The row of a gated pair that holds an output of the gate (0) or of up (1).
 SAC_HD inline uint32_t gated_row(uint32_t output, uint32_t which) {
   return output / 8 * 16 + which * 8 + output % 8;
 }

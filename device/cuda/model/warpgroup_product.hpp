@@ -1,11 +1,11 @@
 // Products by wgmma, for GPUs of compute capability 9.0: what product.hpp says, by other means.
 //
 // One warp fetches: a stage is a tile of weights and the same 64 k of the block's rows, two bulk
-// copies, because both stand in memory as they stand in shared memory (view.hpp). Two warpgroups
-// multiply, 64 outputs each. Nobody meets a barrier of the whole block on the way: stage_ring.hpp.
+// copies, because both are laid out in memory as in shared memory (view.hpp). Two warpgroups
+// multiply, 64 outputs each. No thread meets a block-wide barrier on the way: stage_ring.hpp.
 //
 // Independence of company: a slice is one chain of wgmma steps, 16 k each, in rising order; slices
-// and who adds them are product.hpp's. Rows are wgmma's columns.
+// and what adds them are product.hpp's. Rows are wgmma's columns.
 #pragma once
 #include "cuda/model/bulk_stages.hpp"
 
@@ -32,7 +32,7 @@ struct WarpgroupProductKernel {
   static constexpr uint32_t kOutputs = kGroups * kGroupOutputs;
   static constexpr uint32_t kReaderWarps = kGroups * kGroupWarps;
   static constexpr uint32_t kThreads = (kReaderWarps + 1) * kWarpThreads;
-  /// Narrow blocks are few, and so have many stages on their way.
+  /// Narrow blocks are few, and so have many stages in flight.
   static constexpr uint32_t kBlocksPerSm = kRows > 64 || kGroups == 1 ? 1 : 2;
   using Ring = BulkStages<kOutputs, kRows, kReaderWarps, kBlocksPerSm>;
   static constexpr uint32_t kStages = Ring::kStages;
@@ -50,7 +50,7 @@ struct WarpgroupProductKernel {
       const uint32_t early = Ring::begin_early(b, filler, end - begin);
       b.await_previous();
       if (!find_row_tile(b, a, kRows, tile)) return Ring::await_early(b, early);
-      // Asked of one lane, so that the compiler knows that a warp goes one way as a whole.
+      // Read from one lane, so that the compiler knows that a warp branches as a whole.
       if (b.shuffle(b.warp(), 0) < kReaderWarps) {
         Reader<Block> reader = {b, kSerial ? a.slice_steps : end - begin};
         read_stages<kStages>(end - begin, reader);

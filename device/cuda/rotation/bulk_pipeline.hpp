@@ -4,7 +4,7 @@
 //
 // Bulk: load(stage, from, bytes) (begins), await_load(stage, parity), store(stage, to, bytes)
 // (begins a group of its own), await_read(pending) (all stores but the last `pending` have read
-// their stage), await_stores() (all stores' bytes stand).
+// their stage), await_stores() (all stores are complete).
 #pragma once
 #include "platform/hd.hpp"
 

@@ -1,6 +1,6 @@
 // Rotation of KV blocks between the tiers, driven by the tick without a host: the engine of
-// kv/copies.hpp for a device. Each direction is a lane with a few workers that never end: they look
-// for copies that were asked for, and make them, beside the steps and beside each other.
+// kv/copies.hpp for a device. Each direction is a lane with a few workers that never end: they poll
+// for requested copies and make them, concurrently with the steps and with each other.
 //
 // A copy is divided among all workers of its lane, and every worker makes its share of every copy,
 // in order. So a lane has done what its slowest worker has done: the count needs no atomic
@@ -12,7 +12,7 @@
 namespace saccade {
 
 inline constexpr uint32_t kMaxRotationWorkers = 16;
-/// Shares begin at multiples of it, and blocks are multiples of it: the width of one access.
+/// Shares begin at multiples of this, and blocks are multiples of it: the width of one access.
 inline constexpr uint32_t kRotationUnitBytes = 16;
 
 /// Writer: the tick.
@@ -21,7 +21,7 @@ struct RotationOrder {
 };
 /// Writer: one worker.
 struct RotationProgress {
-  SAC_ALIGNAS(128) uint64_t done;  // number of the last copy whose share stands
+  SAC_ALIGNAS(128) uint64_t done;  // number of the last copy whose share is complete
 };
 /// One direction. Zeroed before use, in memory that the tick and the workers reach.
 struct RotationLane {
@@ -45,7 +45,7 @@ struct RotationEngine {
   }
   SAC_HD uint64_t down_done() const { return done(lanes->down); }
   SAC_HD uint64_t up_done() const { return done(lanes->up); }
-  /// The tick asks for nothing more: workers end when they have done what was asked for.
+  /// The tick requests nothing more: workers end when all requested copies are done.
   SAC_HD void stop() const {
     // SYNC: release, with the acquire of await_order: it then sees the last `asked`.
     if (lanes != nullptr) store_release(&lanes->stop, 1u);
@@ -69,10 +69,10 @@ struct RotationEngine {
   }
 };
 
-/// What a worker is given. Pools: block b stands at base + b * block_bytes.
+/// What a worker is given. Pools: block b is at base + b * block_bytes.
 struct RotationWork {
   RotationLanes* lanes;
-  const BlockCopy* ring;  // the queue's; copy n stands at (n - 1) % capacity
+  const BlockCopy* ring;  // the queue's; copy n is at (n - 1) % capacity
   uint32_t capacity;
   uint32_t is_down;  // 1: device to host
   uint32_t worker;

@@ -9,7 +9,7 @@ namespace {
 
 constexpr uint32_t kVectorThreads = 512;
 constexpr uint32_t kBulkThreads = 32;
-constexpr uint32_t kUnroll = 8;  // loads that a thread has on their way
+constexpr uint32_t kUnroll = 8;  // loads that a thread has in flight
 constexpr unsigned kNapNs = 500;
 /// Of one load from host memory. Only a broken link takes longer; then the process must end.
 constexpr uint64_t kLoadBudgetNs = 2000000000;
@@ -55,7 +55,7 @@ class VectorCopier {
 
 }  // namespace
 
-// Not in the unnamed namespace: below sm_90 nobody uses them, which there would be a warning.
+// Not in the unnamed namespace: they are unused below sm_90, which would be a warning there.
 struct BulkShared {
   alignas(128) unsigned char stages[kBulkStages][kBulkStageBytes];
   uint64_t loaded[kBulkStages];

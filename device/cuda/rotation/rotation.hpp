@@ -1,10 +1,10 @@
-// The rotation's workers on a GPU: a few blocks that copy KV between the tiers beside the steps.
+// The rotation's workers on a GPU: a few blocks that copy KV between the tiers while steps run.
 // They are launched once and stay until the tick ends them.
 //
 // Copy nodes of graphs are no alternative where the scheduler lives on the device: their addresses
 // are fixed when a graph is instantiated, and of a device graph only kernel nodes can be changed
-// from the device. What the copy engines do when a host asks them is measured beside this, in
-// gpu_bench.
+// from the device. For comparison, gpu_test --rotation also measures what the copy engines do when
+// a host asks them.
 #pragma once
 #include <memory>
 
@@ -24,7 +24,7 @@ struct RotationSpec {
   uint64_t block_bytes;
   uint32_t num_workers;  // blocks per direction, 1 .. kMaxRotationWorkers
   RotationWay way;
-  bool host_ticks;  // the lanes stand where a host's tick reaches them
+  bool host_ticks;  // the lanes are where a host's tick reaches them
 };
 
 class Rotation {

@@ -1,5 +1,5 @@
 // The rotation's lanes with host threads as workers, under the tick of a twin, over memory that
-// shows a block which is read too early or overwritten too soon.
+// reveals a block that is read too early or overwritten too soon.
 #pragma once
 #include "cuda/checks.hpp"
 #include "cuda/rotation/bulk_pipeline.hpp"
@@ -25,7 +25,7 @@ class ThreadCopier {
   Random random_;
 };
 
-/// Pools, lanes and the threads that serve them, beside a machine.
+/// Pools, lanes and the threads that serve them, alongside a machine.
 class RotationTwin {
  public:
   static constexpr uint32_t kWorkers = 2;

@@ -1,6 +1,6 @@
 // A block of a GPU on one host thread: device_block.cuh's counterpart, by the PTX ISA's words.
 //
-// Where hardware leaves room, the emulation takes the side that shows mistakes: shared memory
+// Where hardware leaves room, the emulation takes the side that exposes mistakes: shared memory
 // begins as NaN, an asynchronous copy arrives only when it is waited for, warps run in an order
 // drawn from a seed, bulk copies arrive in any order, a product of a warpgroup reads its operands
 // only when it is waited for, and a thread that waits for others which never come is an error.
@@ -19,13 +19,13 @@
 
 namespace saccade::test {
 
-/// One copy on its way.
+/// One copy in flight.
 struct PendingCopy {
   unsigned char* to;
   unsigned char data[16];
 };
 
-/// A barrier in shared memory. A phase ends when nobody is awaited and no byte is on its way.
+/// A barrier in shared memory. A phase ends when no arrival is awaited and no byte is in flight.
 struct EmulatedBarrier {
   uint16_t arrivals;
   uint16_t awaited;
@@ -34,7 +34,7 @@ struct EmulatedBarrier {
 };
 static_assert(sizeof(EmulatedBarrier) == sizeof(uint64_t));
 
-/// A bulk copy on its way.
+/// A bulk copy in flight.
 struct BulkCopy {
   unsigned char* to;
   const unsigned char* from;
@@ -42,7 +42,7 @@ struct BulkCopy {
   EmulatedBarrier* barrier;
 };
 
-/// A product of a warpgroup, of which this thread has a part, that was not waited for.
+/// A product of a warpgroup, of which this thread has a part, that has not been waited for.
 struct PendingProduct {
   float (*d)[4];
   uint32_t eights;
@@ -51,7 +51,7 @@ struct PendingProduct {
   bool add;
 };
 
-/// Where an element of an operand of wgmma stands: PTX ISA, "matrix descriptor" and "swizzling
+/// The address of an element of an operand of wgmma: PTX ISA, "matrix descriptor" and "swizzling
 /// modes", for rows along which k runs. The exchange is of address bits 4 to 6 with bits 7 to 9.
 inline uint32_t operand_address(uint64_t descriptor, uint32_t row, uint32_t k) {
   const auto field = [descriptor](uint32_t bit) {
@@ -63,7 +63,7 @@ inline uint32_t operand_address(uint64_t descriptor, uint32_t row, uint32_t k) {
   return address ^ (address >> 7 & 7) << 4;
 }
 
-/// What the lanes of a warp exchange. Two sets: a lane may come to the next exchange while others
+/// What the lanes of a warp exchange. Two sets: a lane may reach the next exchange while others
 /// still read this one.
 struct WarpBoard {
   uint64_t words[2][gpu::kWarpThreads][4];
@@ -103,7 +103,7 @@ class EmulatedBlock {
     return kSharedBase + static_cast<uint32_t>(static_cast<const unsigned char*>(at) - s_.shared);
   }
   void launch_next() const {}
-  /// Blocks run one after the other: what is shown is that no thread forgets.
+  /// Blocks run one after another: this shows only that no thread forgets to wait.
   void await_previous() const { awaited_ = true; }
   /// Before the thread leaves.
   void check_end() const {
@@ -200,7 +200,7 @@ class EmulatedBlock {
 
   static constexpr bool kHasWarpgroupMma = true;
   void warpgroup_fence() const {}
-  /// The sums are nobody's until they are waited for.
+  /// The sums may not be touched until they are waited for.
   template <uint32_t kEights>
   void warpgroup_mma(float (&d)[kEights][4], uint64_t a, uint64_t b, bool add) const {
     open_products_.push_back({d, kEights, a, b, add});
@@ -219,7 +219,7 @@ class EmulatedBlock {
       for (const PendingProduct& p : product_groups_.front()) multiply(p);
       product_groups_.erase(product_groups_.begin());
     }
-    meet_warp();  // of a warp none is ahead: what one releases, all have read
+    meet_warp();  // no lane of a warp is ahead: what one releases, all have read
     if (!product_groups_.empty()) return;
     for (const auto& [d, kept] : kept_sums_) std::copy(kept.begin(), kept.end(), d);
     kept_sums_.clear();
@@ -267,7 +267,7 @@ class EmulatedBlock {
   }
   void meet_warp() const { meet(board().arrived, board().generation, gpu::kWarpThreads); }
 
-  /// Lays a value open to the warp; returns the set it stands in.
+  /// Shows a value to the warp; returns the set that holds it.
   template <class T>
   uint32_t trade(T value) const {
     static_assert(sizeof(T) <= 8);
@@ -324,7 +324,7 @@ class EmulatedBlock {
     e.awaited = e.arrivals;
     e.parity ^= 1u;
   }
-  /// One of the copies, whichever, arrives.
+  /// Any one of the copies arrives.
   void deliver() const {
     const uint32_t i = s_.random->in(0, static_cast<uint32_t>(s_.copies.size()) - 1);
     const BulkCopy copy = s_.copies[i];
@@ -437,7 +437,7 @@ class Emulator {
       }
     }
   }
-  /// Lets a warp go on for some rounds of its lanes; returns how many of them ended.
+  /// Runs a warp for some rounds of its lanes; returns how many of them ended.
   uint32_t run_warp(BlockState& state, uint32_t warp, uint32_t rounds) {
     uint32_t ended = 0;
     for (uint32_t r = 0; r < rounds; ++r) {

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-// g++ and clang have a name each for it.
+// g++ and clang each have a name for it.
 #if defined(__SANITIZE_ADDRESS__)
 #define SAC_FIBER_ASAN 1
 #elif defined(__has_feature)

@@ -1,5 +1,5 @@
 // Steps of one large model with random weights on a GPU, as one JSON object, printed whole or not
-// at all: what decode and prefill steps take, beside the roofline of each decode step, the bytes
+// at all: what decode and prefill steps take, next to the roofline of each decode step, the bytes
 // that it must read at the measured copy bandwidth; and what a decode step takes while KV blocks
 // move both ways as fast as they can. Each with products by mma and, where the GPU has it, by
 // wgmma.
@@ -7,7 +7,7 @@
 //     --way mma|wgmma    the steps of one way only
 //     --decode N         decode steps of N sequences only; may be repeated
 //     --prefill N        prefill steps of N rows only; may be repeated
-//     --beside-rotation  decode steps beside copies; with the above, those too
+//     --beside-rotation  decode steps during copies; with the above, those too
 //     --layers N         a model of N layers: for a profiler, to which all layers are alike
 //     --once             each step once, kernel by kernel on a stream, and no times: for a profiler
 // Exit codes: 0 done, 2 an error, 3 there is no driver or no GPU.
@@ -28,11 +28,11 @@ namespace {
 constexpr int kExitNoGpu = 3;
 constexpr uint32_t kRepeats = 20;
 constexpr uint32_t kPrefillRepeats = 7;  // a step of them may take a second
-constexpr uint32_t kContext = 1024;      // positions behind each decoded row
+constexpr uint32_t kContext = 1024;      // positions before each decoded row
 constexpr uint32_t kBatches[] = {1, 4, 16, 64, 128, 256};
 constexpr uint32_t kPrompts[] = {128, 512, 1024, 4096};  // rows of a prefill step
 constexpr uint32_t kRows = 4096, kBlockSize = 16, kMaxLen = kRows;
-/// What the context, the graphs and the beds of the rotation take beside the model.
+/// What the context, the graphs and the beds of the rotation take besides the model.
 constexpr size_t kSpareBytes = size_t{6} << 30;
 
 /// What the command line chooses.
@@ -218,8 +218,8 @@ class Step {
   const cudaGraphExec_t exec_;
 };
 
-/// Weights of one layer that `rows` rows multiply with. Of experts: so many as are expected where
-/// each row draws its own evenly.
+/// Weights of one layer that `rows` rows multiply with. Of experts: the expected number where each
+/// row draws its own evenly.
 double layer_weights(const sac_model_config& c, double rows) {
   const double h = c.hidden_size, q = double{1} * c.num_heads * c.head_dim;
   const double kv = double{1} * c.num_kv_heads * c.head_dim;
@@ -332,7 +332,7 @@ class Bench {
     }
   }
 
-  /// The decode step of `seqs` sequences beside copies of each way.
+  /// The decode step of `seqs` sequences during copies of each way.
   void add_beside_rotation(Json& json, uint32_t seqs) {
     tables_.set_batch(seqs, 1, kContext - 1);
     const Bed bed;
@@ -358,7 +358,7 @@ class Bench {
   uint32_t max_seqs() const { return limits_.max_num_seqs; }
 
  private:
-  /// The largest batch whose contexts fit beside the weights.
+  /// The largest batch whose contexts fit next to the weights.
   static ModelLimits fitting(const sac_model_config& config) {
     const size_t free = free_device_bytes();
     for (uint32_t i = std::size(kBatches); i-- > 0;) {
@@ -432,7 +432,7 @@ int run(const Choice& choice) {
   return std::fwrite(json.data(), 1, json.size(), stdout) == json.size() ? 0 : 2;
 }
 
-/// False: the command line is not one.
+/// False: the command line is invalid.
 bool read_choice(int argc, char** argv, Choice& choice) {
   if (argc < 2) return false;
   choice.model = argv[1];

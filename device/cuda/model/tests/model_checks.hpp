@@ -33,14 +33,14 @@ inline std::string describe(const SmallModel& m) {
 /// bf16 keeps 8 bits: activations of order 1 move by up to 0.4 % at each of a few roundings.
 inline constexpr double kLogprobBound = 0.1;
 
-/// How far apart two router logits may stand for rounding to turn their order: twice the error of a
-/// logit, which where no order turns is within 0.02 in these models, and some room.
+/// How far apart two router logits may be for rounding to flip their order: twice the error of a
+/// logit, which is within 0.02 in these models where no order flips, and some room.
 inline constexpr double kRouterGap = 0.05;
 
 /// What a request's records say, by position: of the prompt's next token, then of a drawn one.
 using RecordsByPosition = std::vector<std::vector<Record>>;
 
-/// Logprobs of one token in two records: the largest difference, of those that both name.
+/// The largest difference between two records' logprobs, over the tokens that both name.
 inline double record_error(const std::vector<Record>& a, const std::vector<Record>& b) {
   double error = 0;
   for (const Record& x : a) {
@@ -71,7 +71,7 @@ inline void take_record(RecordsByPosition& to, const uint64_t* words) {
 }
 
 /// Records of a prompt, cut into chunks of `chunk(left)` rows, and of the tokens that follow it:
-/// those of `tokens` behind the prompt, or, where it ends, greedy ones, which are appended.
+/// those of `tokens` after the prompt, or, where it ends, greedy ones, which are appended.
 template <class Harness, class Chunk>
 RecordsByPosition run_request(Harness& h, std::vector<uint32_t>& tokens, uint32_t prompt_len,
                               Chunk chunk) {
@@ -97,16 +97,16 @@ RecordsByPosition run_request(Harness& h, std::vector<uint32_t>& tokens, uint32_
   }
 }
 
-/// Records against a reference that makes the close choices of experts as they show.
+/// Records against a reference that makes the close choices of experts that the records show.
 struct Explanation {
   double error = 0;
   uint32_t swaps = 0;
   double widest_gap = 0;
 };
 
-/// Of one position: the exchanges after which the reference comes closest to a record. One is made
-/// only if it takes away more than half of what is left; each layer's close choices are those that
-/// the exchanges below it leave.
+/// For one position: the exchanges after which the reference comes closest to a record. One is made
+/// only if it removes more than half of what is left; each layer's close choices are the ones left
+/// by the exchanges below it.
 inline std::vector<ExpertSwap> find_swaps(ModelReference& reference, uint32_t token,
                                           const std::vector<Record>& record) {
   std::vector<ExpertSwap> swaps, close;
@@ -142,7 +142,7 @@ inline Explanation explain_by_swaps(const SmallModel& m, const std::vector<uint3
 }
 
 /// A prompt in chunks, then tokens that the CPU chose: logprobs of all, against the CPU's. Where a
-/// choice of experts is so close that rounding turns it, both sides are right: then each must be
+/// choice of experts is so close that rounding flips it, both sides are right: then each must be
 /// near the reference that chooses as it did.
 template <class Rig>
 void check_against_cpu(Report& report, uint32_t seed, uint32_t prompt_len, double bound) {
@@ -183,8 +183,8 @@ void check_against_cpu(Report& report, uint32_t seed, uint32_t prompt_len, doubl
   report.check(ok, std::string(Rig::kName) + text + describe(m));
 }
 
-/// The same tokens through two ways of computing products: how far their logprobs are apart. Models
-/// without experts: a choice that is turned is no error.
+/// The same tokens through two ways of computing products: how far apart their logprobs are. Models
+/// without experts: a flipped choice is not an error.
 template <class One, class Other>
 void check_ways(Report& report, uint32_t seed, uint32_t prompt_len) {
   const uint32_t max_len = prompt_len + kCheckedSteps + 2;

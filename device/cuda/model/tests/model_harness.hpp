@@ -158,7 +158,7 @@ class ModelHarness {
     batch_->num_rows += num_rows;
     prefill_ |= num_rows > 1 || prompt_logprobs;
   }
-  /// Runs the batch through the smallest shape, or one that is larger by so many rows and
+  /// Runs the batch through the smallest shape, or one that is larger by this many rows and
   /// sequences.
   void run(uint32_t more_rows = 0, uint32_t more_seqs = 0) {
     const GraphShape shape = {std::min(batch_->num_rows + more_rows, options.max_rows),

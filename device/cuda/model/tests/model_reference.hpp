@@ -1,6 +1,6 @@
-// The decoder of every family straight from its formulas, in double and position by position. Of
-// layers with experts it also says which choices were so close that rounding may turn them, and
-// goes on as if it had.
+// The decoder of every family straight from its formulas, in double and position by position. For
+// layers with experts it also says which choices were so close that rounding may flip them, and
+// continues as if it had.
 #pragma once
 #include "cuda/model/tests/model_harness.hpp"
 
@@ -40,7 +40,7 @@ class ModelReference {
     const uint32_t head = c_.tied_embeddings != 0 ? SAC_TENSOR_EMBED : SAC_TENSOR_LM_HEAD;
     return log_softmax(product(get(head), norm(x, get(SAC_TENSOR_FINAL_NORM))));
   }
-  /// Takes the position that was looked at last into the context.
+  /// Adds the position that was last looked at to the context.
   void accept() {
     for (uint32_t l = 0; l < c_.num_layers; ++l) {
       keys_[l].push_back(pending_keys_[l]);
@@ -147,7 +147,7 @@ class ModelReference {
     return out;
   }
 
-  /// The experts of a row, those that `swaps` exchanges exchanged.
+  /// The experts of a row, with `swaps` made.
   std::vector<uint32_t> pick(uint32_t l, const Vector& logits, const std::vector<ExpertSwap>& swaps,
                              std::vector<ExpertSwap>* close) const {
     std::vector<uint32_t> order(logits.size());

@@ -1,6 +1,6 @@
 // The ring of stages of the products by warpgroups with host threads: one fetches, one is the copy
 // engine, some are warps that multiply. Stages are plain memory, so that ThreadSanitizer sees one
-// that is refilled while somebody reads it, or read before its bytes have arrived.
+// that is refilled while a thread reads it, or read before its bytes have arrived.
 #pragma once
 #include <atomic>
 #include <mutex>
@@ -23,13 +23,13 @@ class ThreadBarrier {
   void expect(uint32_t bytes) { take((uint64_t{1} << 32) - bytes); }
   void complete(uint32_t bytes) { take(bytes); }
   void wait(uint32_t parity) const {
-    // SYNC: acquire, with the release of whoever ended the phase.
+    // SYNC: acquire, with the release of the thread that ended the phase.
     while (phase_.load(std::memory_order_acquire) % 2 == parity) std::this_thread::yield();
   }
 
  private:
   void take(uint64_t amount) {
-    // SYNC: acquire and release, so that who ends the phase has seen what all others did.
+    // SYNC: acquire and release: the thread that ends the phase has seen what all others did.
     if (left_.fetch_sub(amount, std::memory_order_acq_rel) != amount) return;
     left_.store(whole_, std::memory_order_relaxed);
     phase_.fetch_add(1, std::memory_order_release);
@@ -40,7 +40,7 @@ class ThreadBarrier {
   std::atomic<uint32_t> phase_{0};
 };
 
-/// Stages, and copies on their way to them, which arrive in any order.
+/// Stages, and copies in flight to them, which arrive in any order.
 class RingTwin {
  public:
   static constexpr uint32_t kStages = 3, kReaders = 3, kWords = 64;
