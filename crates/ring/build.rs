@@ -6,12 +6,12 @@ fn main() {
     ucx();
 }
 
-/// 1.13 is Debian 12's; 1.14 tells which transports are in use, and so reads in bulk over RDMA.
+/// Debian 12 ships 1.13. From 1.14 on UCX reports its transports, which allows bulk RDMA reads.
 #[cfg(feature = "ucx")]
 fn ucx() {
     println!("cargo:rerun-if-changed=src/ucx/shim.c");
     println!("cargo:rerun-if-changed=src/ucx/shim.h");
-    // Before the library, so that the linker meets the symbols in the order of their use.
+    // Before the library, because the linker resolves symbols in order of use.
     let headers = pkg_config::Config::new()
         .atleast_version("1.13")
         .cargo_metadata(false)

@@ -1,4 +1,4 @@
-//! The error object of the OpenAI API: what went wrong, which field, whose turn it is.
+//! The error object of the OpenAI API: what went wrong, in which field, and which side must act.
 
 use axum::response::{IntoResponse, Response};
 use http::{HeaderValue, StatusCode, header};
@@ -39,7 +39,7 @@ impl ApiError {
         Self { status, message: message.into(), code, param: None, retry_after_s: None }
     }
 
-    /// 400: `param` holds something outside its bound.
+    /// 400: the value of `param` is out of bounds.
     pub fn invalid(param: impl Into<String>, message: impl Into<String>) -> Self {
         Self {
             param: Some(param.into()),
@@ -67,7 +67,7 @@ impl ApiError {
         }
     }
 
-    /// 429: everything is taken; try again after `retry_after_s`.
+    /// 429: at capacity; try again after `retry_after_s`.
     pub fn overloaded(message: impl Into<String>, retry_after_s: u32) -> Self {
         Self {
             retry_after_s: Some(retry_after_s),
@@ -75,7 +75,7 @@ impl ApiError {
         }
     }
 
-    /// 503: the device plane is not serving yet, or not any more.
+    /// 503: the device plane is not serving yet, or no longer.
     pub fn not_ready(message: impl Into<String>) -> Self {
         Self {
             retry_after_s: Some(1),

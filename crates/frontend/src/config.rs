@@ -30,39 +30,39 @@ pub struct FrontendConfig {
     /// Names that requests may use; the first one is reported. Empty: the model's name as given.
     /// `--served-model-name`
     pub served_model_names: Vec<String>,
-    /// Keys of which `/v1/*` requests must carry one as a bearer token. Empty: none. `--api-key`
+    /// `/v1/*` requests must carry one of these keys as a bearer token. Empty: none. `--api-key`
     pub api_keys: Vec<String>,
     /// Chat template file that replaces the model's. `--chat-template`
     pub chat_template: Option<PathBuf>,
     /// Use the sampling defaults of generation_config.json. `--generation-config vllm` is `false`.
     pub generation_config: bool,
-    /// The device's scheduling policy has classes; otherwise only priority 0 is taken.
+    /// The device's scheduling policy has classes; otherwise only priority 0 is accepted.
     /// `--scheduling-policy goodput`
     pub priority_scheduling: bool,
-    /// Requests that may wait for a seat on the device, beyond which 429 is answered although a
+    /// Requests that may wait for a seat on the device; beyond that the answer is 429, even if a
     /// slot is free. `None`: as many as slots. `--max-num-queued-reqs`
     pub max_num_queued_reqs: Option<usize>,
     /// Targets for requests that name none; used for the share of requests that meet them.
     pub slo: SloDefaults,
     /// Cross-origin requests. `--allowed-origins` and so on
     pub cors: Cors,
-    /// Threads for templates and tokenization, and as many for long prompts alone.
+    /// Threads for templates and tokenization, and as many again for long prompts only.
     /// `--tokenizer-threads`
     pub tokenizer_threads: usize,
-    /// Bytes for tokens of texts that come again; 0 keeps none. `--tokenizer-cache-bytes`
+    /// Byte limit of the cache of tokenized texts; 0: no cache. `--tokenizer-cache-bytes`
     pub tokenizer_cache_bytes: usize,
-    /// Jobs of each kind that may wait for these threads, beyond which 429 is answered.
+    /// Jobs of each kind that may wait for these threads; beyond that the answer is 429.
     pub tokenizer_queue: usize,
-    /// Time for which the token reader polls after the last token before it sleeps. 0 sleeps at
-    /// once: right where cores are scarce.
+    /// How long the token reader polls after the last token before it sleeps. 0 sleeps at once:
+    /// right where cores are scarce.
     pub reader_spin: Duration,
-    /// Longest sleep of the token reader while requests run, where the device wakes nobody.
+    /// Longest sleep of the token reader while requests run, if the device does not wake it.
     pub reader_poll: Option<Duration>,
     /// Bounds of the HTTP side.
     pub http: HttpLimits,
     /// How long requests in flight may take to end once draining has begun.
     pub drain_timeout: Duration,
-    /// The device is lost when its heartbeat stood still for so long.
+    /// The device is lost once its heartbeat has not moved for this long.
     pub device_lost_after: Duration,
     /// Serve the page at `/`.
     pub ui: bool,
@@ -90,7 +90,7 @@ pub struct Cors {
     pub allow_credentials: bool,
 }
 
-/// Bounds of the HTTP side; each one is an answer to a client that does not behave.
+/// Bounds of the HTTP side; each one is a defence against a misbehaving client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HttpLimits {
     /// Open connections, beyond which a new one is answered 503 and closed.
@@ -101,13 +101,13 @@ pub struct HttpLimits {
     pub max_body_bytes: usize,
     /// Bytes of all request bodies that are being read.
     pub max_body_bytes_total: usize,
-    /// Time for a request's head, also of an idle connection until its next request.
+    /// Time for a request's head; also how long a connection may idle before its next request.
     pub header_read_timeout: Duration,
     /// Time for a request's body, from its head on.
     pub body_read_timeout: Duration,
-    /// Time for which a connection may take no byte of what is to be written, before it is cut.
+    /// How long a connection may accept none of the bytes to be written before it is cut.
     pub stall_timeout: Duration,
-    /// A comment is sent on a stream that had nothing to say for so long.
+    /// Silence on a stream after which a comment is sent.
     pub keep_alive_interval: Duration,
 }
 

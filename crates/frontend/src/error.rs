@@ -1,4 +1,4 @@
-//! Why a frontend cannot start or go on.
+//! Why a frontend cannot start or continue.
 
 use saccade_model::ModelError;
 use saccade_ring::JoinError;

@@ -1,4 +1,4 @@
-//! Putting the frontend together, and its life.
+//! How a frontend is assembled, and its life.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -25,18 +25,18 @@ use crate::validate::{
 pub struct Frontend {
     app: Arc<App>,
     bound: Bound,
-    /// Last, so that tickets cancelled by everything above are still seen off.
+    /// Declared last, so that it still handles the tickets that the fields above cancel.
     reader: ReaderHandle,
 }
 
-/// Begins the end of a frontend, from anywhere.
+/// Shuts a frontend down, from anywhere.
 #[derive(Clone)]
 pub struct ShutdownHandle {
     lifecycle: Lifecycle,
 }
 
 impl ShutdownHandle {
-    /// Not ready any more, no new requests; those in flight have `drain_timeout` to end.
+    /// No longer ready, no new requests; requests in flight have `drain_timeout` to end.
     pub fn drain(&self) {
         self.lifecycle.advance(Stage::Draining);
     }
@@ -46,7 +46,7 @@ impl ShutdownHandle {
         self.lifecycle.advance(Stage::Stopping);
     }
 
-    /// How far it is.
+    /// The current stage.
     pub fn stage(&self) -> Stage {
         self.lifecycle.stage()
     }
@@ -91,7 +91,7 @@ impl Frontend {
         Ok(Self { app: Arc::new(app), bound, reader })
     }
 
-    /// Where it listens, for a person.
+    /// Where it listens, in readable form.
     pub fn address(&self) -> String {
         self.bound.address()
     }
@@ -109,7 +109,7 @@ impl Frontend {
     /// Serves until the handle has drained or stopped it.
     ///
     /// # Errors
-    /// For settings of the HTTP side that are not valid.
+    /// For invalid settings of the HTTP side.
     pub async fn run(self) -> Result<(), FrontendError> {
         let Self { app, bound, reader } = self;
         let router = router(&app)?;
@@ -140,8 +140,8 @@ pub async fn serve<T: Transport + 'static>(
     frontend.run().await
 }
 
-/// Draining ends when the last request has, or when its time is over; stopping ends every request
-/// that is left with an error.
+/// Draining ends when the last request has, or when its time is over; stopping ends every remaining
+/// request with an error.
 async fn end_of_life(app: Arc<App>) {
     let lifecycle = &app.lifecycle;
     lifecycle.reached(Stage::Draining).await;

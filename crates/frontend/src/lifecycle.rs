@@ -41,7 +41,7 @@ impl Default for Lifecycle {
 }
 
 impl Lifecycle {
-    /// The present stage.
+    /// The current stage.
     pub fn stage(&self) -> Stage {
         *self.stage.borrow()
     }
@@ -66,7 +66,7 @@ impl Lifecycle {
     /// # Errors
     /// 503 once draining has begun.
     pub fn enter(&self) -> Result<InFlight, ApiError> {
-        // Counted before the look, so that a drain that has begun either is seen or waits for it.
+        // Counted before the check, so that a drain that has begun is either seen or waits for it.
         self.requests.in_flight.fetch_add(1, Ordering::SeqCst);
         let guard = InFlight(self.requests.clone());
         if self.stage() == Stage::Serving { Ok(guard) } else { Err(ApiError::shutting_down()) }

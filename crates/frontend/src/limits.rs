@@ -25,7 +25,7 @@ pub const MAX_STOP_BYTES: usize = 1024;
 pub const MAX_STOP_IDS: usize = 128;
 /// Pairs in `logit_bias` (`SAC_MAX_LOGIT_BIAS`).
 pub const MAX_LOGIT_BIAS: usize = 1024;
-/// JSON text of `logit_bias`: more than so many pairs ever need.
+/// Bytes of JSON text of `logit_bias`: more than [`MAX_LOGIT_BIAS`] pairs ever need.
 pub const MAX_LOGIT_BIAS_BYTES: usize = 128 * 1024;
 /// Alternatives per token (`SAC_MAX_TOP_LOGPROBS`).
 pub const MAX_TOP_LOGPROBS: i64 = 20;
@@ -37,7 +37,7 @@ pub const MAX_MODEL_NAME_BYTES: usize = 1024;
 pub const MAX_REQUEST_ID_BYTES: usize = 128;
 /// JSON text of `chat_template_kwargs`.
 pub const MAX_TEMPLATE_KWARGS_BYTES: usize = 64 * 1024;
-/// Classes lie between this below 0 and this above.
+/// Classes range from minus this to this.
 pub const MAX_PRIORITY: i64 = 100;
 /// Shortest SLO target that a request may name.
 pub const MIN_SLO_MS: f64 = 1.0;
@@ -53,10 +53,10 @@ pub const MAILBOX_TOKENS: usize = 512;
 pub const MAX_API_KEY_BYTES: usize = 4096;
 /// Below this temperature decoding is greedy, as in vLLM.
 pub const GREEDY_TEMPERATURE: f64 = 1e-5;
-/// Bytes of text, or of a request's body, from which on it takes the lane of long prompts: about a
+/// Text, or a request's body, of at least this many bytes takes the lane of long prompts: about a
 /// millisecond of parsing or tokenizing.
 pub const LONG_TEXT_BYTES: usize = 64 * 1024;
 /// Nice value of the threads of that lane: a thread that has a token to deliver comes first.
 pub const LONG_TEXT_NICE: i32 = 10;
-/// Bytes of a long prompt that are worth a thread of their own.
+/// Bytes of a long prompt that are worth another thread.
 pub const BYTES_PER_HELPER: usize = 128 * 1024;

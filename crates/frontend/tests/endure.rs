@@ -1,4 +1,4 @@
-//! Clients and devices that do not behave: nothing leaks, nobody else waits.
+//! Misbehaving clients and devices: nothing leaks, no other request waits.
 
 #![allow(clippy::unwrap_used)]
 
@@ -102,12 +102,12 @@ fn the_queue_has_its_own_bound() {
     let answer = h.post("/v1/completions", &json!({"prompt": "x"}));
     assert_eq!(answer.status, 429, "{}", answer.text());
     assert!(answer.text().contains("max_num_queued_reqs"));
-    // A bound of 0 still lets a request in that need not wait.
+    // A bound of 0 still admits a request that need not wait.
     let h = Harness::with(|c| c.max_num_queued_reqs = Some(0), FakeConfig::default());
     assert_eq!(h.post("/v1/completions", &json!({"prompt": "x"})).status, 200);
 }
 
-/// A server whose clients are given `stall_timeout`, and one of them who does not read.
+/// A server with this `stall_timeout`, and one client that does not read.
 fn with_a_slow_reader(stall_timeout: Duration) -> (Harness, common::client::Exchange) {
     let h = Harness::with(
         |c| c.http.stall_timeout = stall_timeout,
@@ -135,13 +135,13 @@ fn a_slow_reader_is_cut() {
     h.wait_until("cut", |h| h.device.in_flight() == 0);
 }
 
-/// The kernel would take some megabytes of it, and the device would compute it all for nobody.
+/// The kernel would take some megabytes of it, and the device would compute it all for no reader.
 #[test]
 fn one_stream_that_nobody_reads_is_held() {
     let h = Harness::with(|_| {}, FakeConfig { records_per_tick: 64, ..FakeConfig::default() });
     h.device.babble();
     let body = json!({"prompt": "x", "max_tokens": 1500, "stream": true}).to_string();
-    // Its own kernel must not take the answer for it.
+    // The client's kernel must not buffer the answer for it.
     let client = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
     client.set_recv_buffer_size(4096).unwrap();
     client.connect(&h.addr.into()).unwrap();
@@ -182,7 +182,7 @@ fn a_head_that_does_not_come_is_cut() {
     );
     let mut head = h.connect();
     head.write_all(b"POST /v1/completions HTTP/1.1\r\nhost: x\r\n").unwrap();
-    // With or without an answer; without an end the read itself fails, after its own time.
+    // With or without an answer; if the connection does not end, the read itself times out.
     match head.read_to_end(&mut Vec::new()) {
         Ok(_) => {}
         Err(error) => assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset),
@@ -190,7 +190,7 @@ fn a_head_that_does_not_come_is_cut() {
     h.wait_until("closed", |h| h.metric("saccade:http_connections") == 1.0);
 }
 
-/// `saccade:http_connections`, asked for through a connection that stays open.
+/// `saccade:http_connections`, read through a connection that stays open.
 fn connections(through: &mut std::net::TcpStream) -> f64 {
     write!(through, "GET /metrics HTTP/1.1\r\nhost: x\r\n\r\n").unwrap();
     let mut head = Vec::new();
@@ -250,7 +250,7 @@ fn a_lost_device_ends_streams_with_an_error_event() {
     assert_eq!(h.get("/health").status, 200);
     let refused = h.post("/v1/completions", &json!({"prompt": "x"}));
     assert_eq!((refused.status, refused.header("retry-after")), (503, Some("1")));
-    // A new life serves on.
+    // The next life serves again.
     let config = FakeConfig { vocab_size: common::VOCAB_SIZE, ..FakeConfig::default() };
     h.device.restart(config);
     h.device.say("back");

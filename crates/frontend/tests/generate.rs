@@ -97,7 +97,7 @@ fn stop_strings_work_across_tokens() {
         assert!(done);
         assert_eq!(streamed(&chunks, 0), text, "{extra}");
     }
-    // The device would go on for ever: the stop string must have cancelled it.
+    // The device would continue for ever: the stop string must have cancelled it.
     h.device.babble();
     let body = chat(json!({"stop": "aaa", "max_tokens": 4000}));
     assert_eq!(content(&h.post("/v1/chat/completions", &body).json(), 0), "");

@@ -1,4 +1,4 @@
-//! What the metrics say of the host: run-queue waits by plane, waits of the device, KV bytes.
+//! What the metrics say about the host: run-queue waits by plane, waits of the device, KV bytes.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -32,7 +32,7 @@ fn time_on_cores_and_in_run_queues_is_told_by_plane() {
     let h = Harness::with(|_| {}, device);
     let (run, wait) = (h.metric(RUN_FRONTEND), h.metric(WAIT_FRONTEND));
     assert!(run > 0.0 && wait >= 0.0, "{run} {wait}");
-    // Both planes are this process, whose threads go on between two readings.
+    // Both planes are this process, whose threads keep running between two readings.
     assert!(h.metric(RUN_DEVICE) >= run);
     assert!(h.metric(WAIT_DEVICE) >= wait);
     assert_eq!(h.metric(&info("frontend", pid)), 1.0);
@@ -91,7 +91,7 @@ fn kv_bytes_are_told_by_source() {
     h.wait_until("told", |h| h.metric(COMPUTED) > 0.0);
     assert_eq!(h.metric(COMPUTED), 9000.0);
     assert_eq!(h.metric(RECOMPUTED), 3000.0);
-    // Words that are read one by one: recomputation is seen before the rows that it is part of.
+    // The words are read one by one: recomputation is seen before the rows that it is part of.
     h.device.set_stats(|s| s.recomputed_tokens = 40);
     h.wait_until("told", |h| h.metric(RECOMPUTED) == 4000.0);
     assert_eq!(h.metric(COMPUTED), 9000.0);

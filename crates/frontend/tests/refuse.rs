@@ -73,8 +73,7 @@ fn every_integer_is_taken_at_its_bounds_and_refused_beyond() {
         for p in params::INTS {
             // 0 has its own meaning in these two.
             let special = ["max_tokens", "priority"].contains(&p.name);
-            // What is wide enough for n is too many choices, what is for min_tokens too many
-            // tokens.
+            // At their maximum, n asks for too many choices and min_tokens for too many tokens.
             let related = ["n", "min_tokens"].contains(&p.name);
             if !special {
                 taken(endpoint, p.name, &p.min.to_string());

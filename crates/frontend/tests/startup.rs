@@ -15,7 +15,7 @@ use saccade_ring::testing::FakeConfig;
 use saccade_ring::{InProcTransport, RegionLimits};
 use serde_json::json;
 
-/// Starts over a model folder that `change` has had its way with.
+/// Starts over a model folder that `change` has modified.
 fn start(change: impl FnOnce(&Path, &mut FrontendConfig)) -> Result<(), FrontendError> {
     let dir = tempfile::tempdir().unwrap();
     write_model(dir.path());

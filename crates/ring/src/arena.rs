@@ -13,8 +13,8 @@ pub(crate) struct Extent {
     pub(crate) bytes: u64,
 }
 
-/// Free extents, sorted by offset and never adjacent. There are at most as many as extents handed
-/// out, plus one; so with one extent a slot the list is bounded and never grows after start.
+/// Free extents, sorted by offset and never adjacent: at most one more than the extents handed out.
+/// With one extent per slot the list is bounded and never grows after start.
 #[derive(Debug)]
 pub(crate) struct Arena {
     free: Vec<Extent>,
@@ -22,7 +22,7 @@ pub(crate) struct Arena {
 }
 
 impl Arena {
-    /// An arena over `share`, of which at most `max_extents` are handed out at a time.
+    /// An arena over `share` that hands out at most `max_extents` at a time.
     pub(crate) fn new(share: Range<u64>, max_extents: usize) -> Arena {
         let mut free = Vec::with_capacity(max_extents + 1);
         let align = u64::from(SAC_ARENA_ALIGN_BYTES);

@@ -12,7 +12,7 @@ use crate::transport::{Transport, TransportError};
 /// Phase of the device plane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Phase {
-    /// None has joined, it left, or it wrote a phase that does not exist.
+    /// No device has joined, it left, or it wrote an unknown phase.
     Absent,
     /// Weights are being loaded.
     Loading,
@@ -40,7 +40,7 @@ pub struct DeviceInfo {
     pub epoch: u32,
     /// Its phase.
     pub phase: Phase,
-    /// Its heartbeat moved within the time that the joiner set.
+    /// Its heartbeat moved within the joiner's time limit.
     pub alive: bool,
     /// Its heartbeat.
     pub heartbeat: u64,
@@ -48,15 +48,15 @@ pub struct DeviceInfo {
     pub load_done_bytes: u64,
     /// Bytes of weights to load.
     pub load_total_bytes: u64,
-    /// Token ids are below; this and the following are valid in phase [`Phase::Ready`].
+    /// Exclusive bound on token ids. This field and those below are valid in [`Phase::Ready`].
     pub vocab_size: u32,
-    /// Tokens of a sequence, prompt and produced.
+    /// Longest sequence in tokens, prompt and output.
     pub max_model_len: u32,
     /// Tokens of a KV block.
     pub block_size: u32,
     /// KV blocks.
     pub num_blocks: u32,
-    /// KV blocks of host memory; 0: there is one tier.
+    /// KV blocks in host memory; 0: there is one tier.
     pub num_host_blocks: u32,
     /// Sequences that can hold a seat.
     pub max_num_seqs: u32,
@@ -64,10 +64,10 @@ pub struct DeviceInfo {
     pub max_num_batched_tokens: u32,
     /// Bytes of a KV block; 0: blocks take no memory.
     pub kv_block_bytes: u64,
-    /// The host process behind the device, as that sees itself; 0: not told. It may be one of
+    /// Pid of the host process behind the device, in its own view; 0: unknown. It may belong to
     /// another machine or pid namespace: see `process_start_ticks`.
     pub pid: u32,
-    /// Field 22 of its /proc/<pid>/stat, to recognise it by.
+    /// Field 22 of its /proc/<pid>/stat, which identifies the process.
     pub process_start_ticks: u64,
 }
 
@@ -78,7 +78,7 @@ impl DeviceInfo {
         self.phase == Phase::Ready && self.alive
     }
 
-    /// No device: what is reported while the region cannot be reached.
+    /// No device: reported while the region is unreachable.
     fn unreachable() -> DeviceInfo {
         DeviceInfo {
             epoch: 0,
@@ -140,7 +140,7 @@ impl DeviceInfo {
 /// Watches the device's heartbeat.
 ///
 /// Only time that this process spent looking counts: one look adds at most a quarter of the limit,
-/// so a frontend that was itself held up for long does not take a living device for dead.
+/// so a frontend that was itself stalled does not declare a live device dead.
 #[derive(Debug)]
 pub(crate) struct Monitor {
     lost_after: Duration,
@@ -174,7 +174,7 @@ impl Monitor {
     }
 
     fn judge(&self, epoch: u32, heartbeat: u64) -> bool {
-        // Whoever holds the lock is judging the same line at this moment: take the last verdict.
+        // The lock holder is judging the same line right now: use the last verdict.
         let Some(mut last) = try_lock(&self.last) else {
             return self.alive.load(Ordering::Relaxed);
         };

@@ -45,8 +45,8 @@ impl InProcTransport {
         Ok(transport)
     }
 
-    /// An empty region with the limits of `region`, for a device's next life elsewhere: another
-    /// instance, in which the device's epochs go on.
+    /// An empty region with the limits of `region`, for a device's next life elsewhere: a new
+    /// instance that continues the device's epochs.
     ///
     /// # Errors
     /// What is wrong with the header of `region`.
@@ -58,7 +58,7 @@ impl InProcTransport {
         Ok(next)
     }
 
-    /// `len` zero bytes without a header: what a joiner must refuse.
+    /// `len` zero bytes without a header, which a joiner must refuse.
     #[must_use]
     pub fn zeroed(len: usize) -> InProcTransport {
         let size = len.max(PAGE_BYTES).next_multiple_of(PAGE_BYTES);

@@ -17,10 +17,10 @@ use crate::transport::{Transport, TransportError};
 /// How a frontend joins.
 #[derive(Clone, Copy, Debug)]
 pub struct JoinOptions {
-    /// The device is lost when its heartbeat stood still for so long while this process looked.
+    /// The device is lost once this process has seen its heartbeat unchanged for this long.
     pub device_lost_after: Duration,
     /// How long the join waits for a ready device to free the slots of earlier lives of this
-    /// frontend. It does not fail when that takes longer: the slots come free later.
+    /// frontend. A timeout is not an error: the slots come free later.
     pub ack_timeout: Duration,
 }
 
@@ -36,15 +36,15 @@ impl Default for JoinOptions {
 /// Why a frontend cannot join.
 #[derive(Debug, thiserror::Error)]
 pub enum JoinError {
-    /// The header is not one that this build can work with.
+    /// This build cannot work with the header.
     #[error("cannot join the ring region: {0}")]
     Region(#[from] RegionError),
-    /// The region was not made for so many frontends.
+    /// The index is beyond the region's frontends.
     #[error("frontend index {index}, must be below the region's {num_frontends} frontends")]
     NoSuchFrontend {
-        /// What was asked for.
+        /// The index asked for.
         index: u32,
-        /// What there is.
+        /// Frontends of the region.
         num_frontends: u32,
     },
     /// The region cannot be reached.
@@ -68,8 +68,8 @@ impl<T: Transport> FrontendRing<T> {
     }
 
     /// Validates the region, raises this frontend's epoch, and waits for a bounded time until the
-    /// device has taken the slots of its earlier lives back. From then on
-    /// [`Submitter::heartbeat`] must be called at least each [`SAC_FRONTEND_HEARTBEAT_MS`].
+    /// device has reclaimed the slots of its earlier lives. From then on call
+    /// [`Submitter::heartbeat`] at least every [`SAC_FRONTEND_HEARTBEAT_MS`].
     ///
     /// # Errors
     /// See [`JoinError`].
@@ -148,7 +148,7 @@ impl<T: Transport> Shared<T> {
     pub(crate) fn beat(&self) -> DeviceInfo {
         let beat = self.heartbeat.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
         let at = self.layout.frontend_at(self.frontend, offset_of!(FrontendLine, heartbeat));
-        // A region that cannot be reached shows as an absent device right below.
+        // An unreachable region shows as an absent device right below.
         let _ = self.transport.put_u64(at, beat);
         self.device()
     }

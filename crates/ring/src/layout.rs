@@ -34,7 +34,7 @@ pub const SAC_MAX_OUT_RING_WORDS: u32 = 65536;
 /// Arena extents start at multiples of this.
 pub const SAC_ARENA_ALIGN_BYTES: u32 = 64;
 
-/// Nothing is asked of the slot.
+/// The slot holds no request.
 pub const SAC_STATE_EMPTY: u32 = 0;
 /// Known to the device, waiting for a seat.
 pub const SAC_STATE_PREFILL_PENDING: u32 = 1;
@@ -44,9 +44,9 @@ pub const SAC_STATE_PREFILL_PROCESSING: u32 = 2;
 pub const SAC_STATE_DECODE_PROCESSING: u32 = 3;
 /// Held: reader behind, preempted, or rotated out.
 pub const SAC_STATE_DECODE_PAUSED: u32 = 4;
-/// Final count and finish reason stand; no resource is held.
+/// Count and finish reason are final; no resource is held.
 pub const SAC_STATE_DECODE_COMPLETED: u32 = 5;
-/// Prefix KV is being asked for.
+/// Prefix KV is being requested.
 pub const SAC_STATE_FETCH_PENDING: u32 = 6;
 /// Prefix KV is being written into reserved blocks.
 pub const SAC_STATE_FETCH_PROCESSING: u32 = 7;
@@ -59,7 +59,7 @@ pub const SAC_FINISH_NONE: u32 = 0;
 pub const SAC_FINISH_STOP: u32 = 1;
 /// `max_tokens`, or the model's length limit.
 pub const SAC_FINISH_LENGTH: u32 = 2;
-/// The frontend asked.
+/// The frontend cancelled it.
 pub const SAC_FINISH_CANCELLED: u32 = 3;
 /// The descriptor or a token id broke a bound; nothing was run.
 pub const SAC_FINISH_INVALID: u32 = 4;
@@ -88,7 +88,7 @@ pub const SAC_REQ_KNOWN_FLAGS: u32 = 7;
 
 /// A living frontend's heartbeat moves at least this often.
 pub const SAC_FRONTEND_HEARTBEAT_MS: u32 = 100;
-/// A frontend heartbeat that stands still so long: its slots are reclaimed.
+/// A frontend whose heartbeat has not moved for this long loses its slots.
 pub const SAC_FRONTEND_LOST_MS: u32 = 5000;
 /// Doorbell bit that asks to end the ticket.
 pub const SAC_DOORBELL_CANCEL: u32 = 1;
@@ -303,7 +303,7 @@ pub const fn sac_status_finish(word: u64) -> u32 {
     (word >> SAC_STATUS_FINISH_SHIFT) as u32 & 15
 }
 
-/// The ticket that the status speaks of.
+/// The ticket that the status refers to.
 #[must_use]
 pub const fn sac_status_ticket(word: u64) -> u32 {
     (word >> SAC_STATUS_TICKET_SHIFT) as u32 & SAC_TICKET_MASK

@@ -12,7 +12,7 @@
 //! let ring = FrontendRing::join(transport, 0)?;
 //! assert!(!ring.device().ready()); // no device has joined yet
 //! let (submitter, mut reader) = ring.split();
-//! submitter.heartbeat(); // at least each 100 ms
+//! submitter.heartbeat(); // at least every 100 ms
 //! # let _ = &mut reader;
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```

@@ -1,4 +1,4 @@
-//! Bounds-checked atomic access to a region of memory that others write at the same time.
+//! Bounds-checked atomic access to a region of memory that peers write concurrently.
 //!
 //! All pointer work of the crate's data path is here. Nothing ever forms a Rust reference to region
 //! memory: a peer in another process may change any byte at any moment, so every access is an
@@ -14,7 +14,7 @@ use crate::transport::TransportError;
 /// Longest single wait in seconds; the kernel refuses times that overflow its clock.
 const MAX_WAIT_S: u64 = 3600;
 
-/// A borrowed range of memory; whoever holds one keeps the range mapped (see `Shm` and `Heap`).
+/// A borrowed range of memory; its holder keeps the range mapped (see `Shm` and `Heap`).
 #[derive(Debug)]
 pub(crate) struct Memory {
     base: NonNull<u8>,
@@ -96,7 +96,7 @@ impl Memory {
         Ok(self.u32_at(at)?.fetch_add(value, STORE_CHECK))
     }
 
-    /// Reads whole words; one acquire fence behind them all instead of one acquire for each.
+    /// Reads whole words, with one acquire fence after all of them instead of an acquire per word.
     pub(crate) fn get_words(&self, at: u64, out: &mut [u64]) -> Result<(), TransportError> {
         let pointer = self.check(at, size_of_val(out), 8)?;
         for (i, word) in out.iter_mut().enumerate() {
@@ -142,7 +142,7 @@ impl Memory {
         Ok(())
     }
 
-    /// Wakes every thread, of any process, that waits on the word.
+    /// Wakes every thread of any process that waits on the word.
     pub(crate) fn wake(&self, at: u64) -> Result<(), TransportError> {
         let word = self.u32_at(at)?;
         // SAFETY: FUTEX_WAKE only looks up waiters by the address, which is mapped.
@@ -150,7 +150,7 @@ impl Memory {
         Ok(())
     }
 
-    /// Sleeps while the word equals `seen`, at most `timeout`; may return earlier for no reason.
+    /// Sleeps while the word equals `seen`, at most `timeout`; may return spuriously.
     pub(crate) fn wait(&self, at: u64, seen: u32, timeout: Duration) -> Result<(), TransportError> {
         let word = self.u32_at(at)?;
         let limit = libc::timespec {
@@ -178,7 +178,7 @@ impl Memory {
     }
 }
 
-/// Bytes before the first aligned word of a copy at `at`, in whole words, and behind the last one.
+/// Bytes of a copy at `at`: before the first aligned word, in whole words, after the last one.
 fn split(at: u64, len: usize) -> (usize, usize, usize) {
     let head = ((8 - at % 8) % 8) as usize;
     let head = head.min(len);

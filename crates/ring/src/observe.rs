@@ -1,5 +1,5 @@
-//! For the supervisor: look at the device line without joining, and write it for a device that
-//! died.
+//! For the supervisor: reads the device line without joining, and writes it on behalf of a dead
+//! device.
 
 use std::mem::offset_of;
 
@@ -33,8 +33,8 @@ impl<T: Transport> Observer<T> {
         DeviceInfo::read(&self.transport, &self.layout)
     }
 
-    /// Says for a device process that has ended that it is gone, so that frontends need not wait
-    /// for its heartbeat to be missed. The line has no other writer left when this is called.
+    /// Marks a dead device process as absent, so that frontends need not wait for missed
+    /// heartbeats. The line must have no other writer left.
     ///
     /// # Errors
     /// The region cannot be reached.

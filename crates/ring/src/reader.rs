@@ -1,4 +1,4 @@
-//! The half of a joined frontend that listens: the token reader, on one thread.
+//! The receiving half of a joined frontend: the token reader, on one thread.
 
 use std::mem::offset_of;
 use std::sync::atomic::Ordering;
@@ -58,9 +58,9 @@ struct Reading {
     cursor: u32,
     /// Records the device has shown.
     count: u32,
-    /// The end that the device has shown. It stands, whatever the status says later.
+    /// The end that the device has shown: final, whatever the status says later.
     end: Option<Finish>,
-    /// The ticket is to end as lost as soon as nobody writes its doorbell.
+    /// The ticket must end as lost once no thread is writing its doorbell.
     doomed: bool,
     input_returned: bool,
 }
@@ -70,7 +70,7 @@ struct Reading {
 struct View {
     /// Life of the device that serves; `None` ends every ticket whose end it has not shown.
     epoch: Option<u32>,
-    /// `statuses` is of this poll.
+    /// `statuses` was read in this poll.
     statuses_read: bool,
 }
 
@@ -87,13 +87,13 @@ pub struct Reader<T: Transport> {
     /// Words of one bulk read.
     statuses: Vec<u64>,
     buffer: RecordBuffer,
-    /// To be given to the tracker; at most two entries a slot.
+    /// For the tracker; at most two entries per slot.
     returns: Vec<Return>,
     /// publish_count before the last look at the statuses.
     seen: u32,
     /// Ends held up by a cancel in progress on another thread.
     deferred: usize,
-    /// A doorbell or a cursor moved that the device may be waiting for.
+    /// A doorbell or a cursor moved, and the device may be waiting for it.
     kick: bool,
     violations: u64,
 }
@@ -123,8 +123,8 @@ impl<T: Transport> Reader<T> {
         self.collect_arrivals();
         self.deferred = 0;
         if !self.urgent.is_empty() || !self.steady.is_empty() {
-            // The device line is read before the statuses: of a device that is gone, they then show
-            // everything it had published, and of the next one nothing but idle slots.
+            // The device line is read before the statuses. They then show everything that a dead
+            // device had published, and nothing but idle slots of the next one.
             let epoch = self.serving_epoch();
             let statuses_read = self.look();
             let view = View { epoch: epoch.filter(|_| statuses_read), statuses_read };
@@ -132,7 +132,7 @@ impl<T: Transport> Reader<T> {
         }
         self.give_back(false);
         if std::mem::take(&mut self.kick) {
-            // A region that cannot be reached ends all tickets at the next poll.
+            // An unreachable region ends all tickets at the next poll.
             let _ = self.shared.kick_device();
         }
         summary.in_flight = self.urgent.len() + self.steady.len();
@@ -140,7 +140,7 @@ impl<T: Transport> Reader<T> {
     }
 
     /// Sleeps until the device publishes, a request is submitted, or `timeout` has passed; may
-    /// return earlier for no reason.
+    /// return spuriously.
     pub fn wait(&mut self, timeout: Duration) {
         self.give_back(true);
         // SYNC: acquire; a submission that is seen here is collected by the next poll.
@@ -174,7 +174,7 @@ impl<T: Transport> Reader<T> {
         self.violations
     }
 
-    /// Takes note of what was submitted since the last poll.
+    /// Collects what was submitted since the last poll.
     fn collect_arrivals(&mut self) {
         for word in 0..self.shared.arrivals.len() {
             // SYNC: acquire; pairs with the release in `Submitter::ring`.
@@ -205,7 +205,7 @@ impl<T: Transport> Reader<T> {
         self.urgent.push(index as u32);
     }
 
-    /// The life of the device that serves now, if one does and this frontend is still its own.
+    /// Epoch of the serving device, if there is one and this frontend still owns its index.
     fn serving_epoch(&self) -> Option<u32> {
         let device = self.shared.device();
         (device.ready() && self.shared.owns_frontend()).then_some(device.epoch)
@@ -226,8 +226,8 @@ impl<T: Transport> Reader<T> {
         let (Some(&first), Some(&last)) = (indices().min(), indices().max()) else { return true };
         let words =
             &mut self.statuses[first as usize * STATUS_WORDS..(last as usize + 1) * STATUS_WORDS];
-        // SYNC: acquire; pairs with the device's release of each status word, behind the records
-        // that it counts.
+        // SYNC: acquire; pairs with the device's release of each status word after the records that
+        // it counts.
         shared
             .transport
             .get_words(shared.layout.status_at(shared.slots.start + first), words)
@@ -253,7 +253,7 @@ impl<T: Transport> Reader<T> {
         kept = 0;
         for i in 0..self.steady.len() {
             let index = self.steady[i];
-            // Those behind `steady` have just been visited as urgent ones.
+            // Entries past `steady` were just visited as urgent ones.
             if i >= steady || self.visit(index as usize, view, sink, summary) {
                 self.steady[kept] = index;
                 kept += 1;
@@ -262,7 +262,7 @@ impl<T: Transport> Reader<T> {
         self.steady.truncate(kept);
     }
 
-    /// Takes one ticket as far as its status and its consumer allow. False when it has ended.
+    /// Advances one ticket as far as its status and its consumer allow. False when it has ended.
     fn visit(
         &mut self,
         index: usize,
@@ -333,7 +333,7 @@ impl<T: Transport> Reader<T> {
         }
     }
 
-    /// Delivers up to `most` records that lie in one piece of the ring; returns how many, or `most`
+    /// Delivers up to `most` records that are contiguous in the ring; returns how many, or `most`
     /// when the ticket is doomed.
     fn deliver_run(
         &mut self,
@@ -366,13 +366,13 @@ impl<T: Transport> Reader<T> {
     /// Tells the device how far the ring was read.
     fn advance(&mut self, reading: &mut Reading, available: u32) {
         let flight = &reading.flight;
-        // SYNC: release; pairs with the device's acquire of the cursor before it writes over
-        // records: our reads of them come before.
+        // SYNC: release, after our reads of the records; pairs with the device's acquire of the
+        // cursor before it overwrites them.
         let at = self.shared.layout.cursor_at(flight.ticket.slot);
         if self.shared.transport.put_u32(at, reading.cursor).is_err() {
             reading.doomed = true;
         }
-        // Only a reader that is behind can be waited for; half a ring is far from normal.
+        // The device only waits for a reader that is behind; half a ring is far from normal.
         self.kick |= available >= flight.capacity.div_ceil(2);
     }
 
@@ -390,8 +390,8 @@ impl<T: Transport> Reader<T> {
         };
         let ticket = reading.flight.ticket;
         if reading.doomed && !local.cancelled && self.shared.owns_frontend() {
-            // A device that only was slow shall not compute for nobody. Best effort: if the region
-            // cannot be reached, no device computes for it either.
+            // A device that was merely slow must not keep computing for a lost ticket. Best effort:
+            // no device computes for an unreachable region.
             let _ = self.shared.ring(ticket, true);
             self.kick = true;
         }
@@ -413,8 +413,8 @@ impl<T: Transport> Reader<T> {
         true
     }
 
-    /// Gives slots and input extents back to the tracker; without `block`, only if that needs no
-    /// waiting for another thread.
+    /// Returns slots and input extents to the tracker; without `block`, only if that needs no wait
+    /// for another thread.
     fn give_back(&mut self, block: bool) {
         if self.returns.is_empty() {
             return;

@@ -4,19 +4,19 @@ use crate::layout::*;
 use crate::request::{Finish, Record};
 use crate::shared::Flight;
 
-/// Logprobs are at most 0 but for rounding; larger ones, and NaN, are no logprobs.
+/// Logprobs are at most 0, give or take rounding; larger values and NaN are not logprobs.
 const MAX_LOGPROB: f32 = 0.01;
 
 /// What a status says about a ticket in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// It goes on.
+    /// It continues.
     Goes,
     /// It has ended.
     Ended(Finish),
-    /// The device knows nothing of it any more: it was taken back or belongs to an earlier life.
+    /// The device no longer knows it: it was reclaimed or belongs to an earlier life.
     Gone,
-    /// No device that keeps the protocol writes this.
+    /// No conforming device writes this.
     Violation,
 }
 
@@ -24,7 +24,7 @@ pub(crate) enum Outcome {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Verdict {
     pub(crate) outcome: Outcome,
-    /// Records that may be read; not larger than what was known before if it is a violation.
+    /// Records that may be read; on a violation, no more than were known before.
     pub(crate) count: u32,
     /// The device has copied the input.
     pub(crate) input_taken: bool,
@@ -76,7 +76,7 @@ fn finish_of(word: u64) -> Outcome {
 /// Words copied out of a slot's output ring, and one parsed record.
 #[derive(Debug)]
 pub(crate) struct RecordBuffer {
-    /// As many words as an output ring has.
+    /// As long as one output ring.
     pub(crate) words: Vec<u64>,
     top: [(u32, f32); SAC_MAX_TOP_LOGPROBS as usize],
 }

@@ -59,7 +59,7 @@ impl RegionError {
     }
 }
 
-/// How large a region is made.
+/// How large to make a region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RegionLimits {
     /// Requests in flight, all frontends together: 32 ..= 4096, a multiple of 32, at least 32 for
@@ -75,8 +75,8 @@ pub struct RegionLimits {
 }
 
 impl Default for RegionLimits {
-    /// 4096 slots of one frontend, 256 tokens of slack for each reader, 8 Mi prompt tokens in
-    /// waiting: about 42 MiB, which fits the 64 MiB `/dev/shm` of a container.
+    /// 4096 slots of one frontend, 256 tokens of slack per reader, 8 Mi waiting prompt tokens:
+    /// about 42 MiB, which fits the 64 MiB `/dev/shm` of a container.
     fn default() -> RegionLimits {
         RegionLimits {
             num_slots: SAC_MAX_SLOTS,
@@ -219,7 +219,7 @@ impl RegionLayout {
         ]
     }
 
-    /// Every area is aligned to a line, inside the region, behind the header, and apart from the
+    /// Every area is aligned to a line, inside the region, after the header, and disjoint from the
     /// others.
     fn check_areas(&self) -> Result<(), RegionError> {
         let mut areas = self.areas();
@@ -235,7 +235,7 @@ impl RegionLayout {
         Ok(())
     }
 
-    /// What another region of this layout is made with.
+    /// Limits that give another region of this layout.
     #[must_use]
     pub fn limits(&self) -> RegionLimits {
         RegionLimits {
@@ -359,7 +359,7 @@ pub(crate) fn write_header<T: Transport>(
     Ok(())
 }
 
-/// 64 bits that no other region (and no other process) has; from the keys that the standard library
+/// 64 random bits, unique across regions and processes, from the keys that the standard library
 /// draws for its maps.
 pub(crate) fn random_u64() -> u64 {
     use std::hash::{BuildHasher, Hasher};

@@ -16,7 +16,7 @@ pub struct RequestParams {
     pub prompt_logprobs: bool,
     /// Tokens to produce, at least 1; with the prompt at most the model's length.
     pub max_tokens: u32,
-    /// Stop ids do not count before; at most `max_tokens`.
+    /// Stop ids are ignored before this many tokens; at most `max_tokens`.
     pub min_tokens: u32,
     /// Alternatives per token, 0 ..= 20; needs one of the logprob flags.
     pub num_top_logprobs: u32,
@@ -38,7 +38,7 @@ pub struct RequestParams {
     pub priority: i32,
     /// Key of the counter-based generator.
     pub seed: u64,
-    /// Separates prefixes of tenants; 0 = shared.
+    /// Separates the prefixes of tenants; 0 = shared.
     pub cache_salt: u64,
     /// Target of the time to the first token in seconds; 0 = the server's default.
     pub slo_ttft_s: f32,
@@ -211,7 +211,7 @@ fn at_most<N: PartialOrd + std::fmt::Display>(
     if value <= most { Ok(()) } else { Err(format!("{field}: {value}, must be at most {most}")) }
 }
 
-/// NaN is outside of every range.
+/// NaN is outside every range.
 fn in_range(field: &str, value: f32, least: f32, most: f32) -> Result<(), String> {
     if (least..=most).contains(&value) {
         return Ok(());
@@ -219,8 +219,8 @@ fn in_range(field: &str, value: f32, least: f32, most: f32) -> Result<(), String
     Err(format!("{field}: {value}, must be {least} ..= {most}"))
 }
 
-/// Names one request in flight. A slot's tickets count modulo 2^24, so a ticket is not used again
-/// before 16 million others of its slot.
+/// Names one request in flight. A slot's tickets count modulo 2^24, so a ticket is reused only
+/// after 16 million others of its slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Ticket {
     /// Slot of the region.
@@ -239,9 +239,9 @@ pub enum Finish {
     Stop,
     /// `max_tokens`, or the model's length limit.
     Length,
-    /// The frontend asked, or was taken for dead.
+    /// The frontend cancelled it, or was declared dead.
     Cancelled,
-    /// The device found a bound broken; nothing was run.
+    /// The device found a bound violated; nothing was run.
     Invalid,
     /// The step failed for this request.
     Error,
@@ -258,7 +258,7 @@ pub struct Record<'a> {
     pub top: &'a [(u32, f32)],
 }
 
-/// Why a submission was not taken. None of these leaves anything behind.
+/// Why a submission was refused. None of these leaves anything behind.
 #[derive(Debug, thiserror::Error, Clone, PartialEq, Eq)]
 pub enum SubmitError {
     /// No living device in phase READY, or it has not yet acknowledged this frontend.

@@ -23,13 +23,13 @@ pub(crate) struct Flight {
     pub(crate) capacity: u32,
     /// More records than this are a violation.
     pub(crate) max_records: u32,
-    /// Token ids are below.
+    /// Exclusive bound on token ids.
     pub(crate) vocab_size: u32,
     /// Words carry logprobs.
     pub(crate) logprobs: bool,
 }
 
-/// The local state of one slot: who may still write its doorbell. Held only around that write.
+/// Local state of one slot: whether its doorbell may still be written. Locked only for that write.
 #[derive(Debug, Default)]
 pub(crate) struct Local {
     /// Present from the claim until the ticket has ended.
@@ -52,9 +52,9 @@ pub(crate) struct Shared<T: Transport> {
     pub(crate) tracker: Mutex<Tracker>,
     /// By index within `slots`.
     pub(crate) locals: Box<[Mutex<Local>]>,
-    /// One bit a slot: rung, and not yet known to the reader.
+    /// One bit per slot: rung, and not yet known to the reader.
     pub(crate) arrivals: Box<[AtomicU64]>,
-    /// One bit a slot: its ticket was cancelled, the reader delivers nothing more.
+    /// One bit per slot: its ticket was cancelled, so the reader delivers nothing more.
     cancelled: Box<[AtomicU64]>,
     monitor: Monitor,
 }
@@ -96,17 +96,17 @@ impl<T: Transport> Shared<T> {
         self.epoch
     }
 
-    /// False once another process has joined with this frontend's index: nothing of the region may
-    /// be written by this one any more.
+    /// False once another process has joined with this frontend's index: this one must not write
+    /// to the region any more.
     pub(crate) fn owns_frontend(&self) -> bool {
         let at = self.layout.frontend_at(self.frontend, offset_of!(FrontendLine, epoch));
         self.transport.get_u32(at) == Ok(self.epoch)
     }
 
     /// Looks for draining slots that the device shows idle. False while the device has not
-    /// acknowledged this life of the frontend, for then no slot is this frontend's to use.
+    /// acknowledged this life of the frontend: until then it may use no slot.
     pub(crate) fn refresh(&self) -> Result<bool, TransportError> {
-        // SYNC: acquire; pairs with the device's release of the ack, behind its last status of an
+        // SYNC: acquire; pairs with the device's release of the ack, after its last status of an
         // older epoch.
         if self.transport.get_u32(self.layout.ack_at(self.frontend))? != self.epoch {
             return Ok(false);
@@ -131,7 +131,7 @@ impl<T: Transport> Shared<T> {
         let doorbells = read_doorbells(&self.transport, &self.layout, &self.slots)?;
         let mut rung = false;
         for (index, &doorbell) in doorbells.iter().enumerate() {
-            // Held around the write, so that nobody claims and rings the slot meanwhile.
+            // Held during the write, so that no other thread claims and rings the slot meanwhile.
             let tracker = lock(&self.tracker);
             let Some(ticket) = tracker.draining_ticket(index) else { continue };
             if ticket == sac_doorbell_ticket(doorbell) || !self.owns_frontend() {
@@ -159,7 +159,7 @@ impl<T: Transport> Shared<T> {
     pub(crate) fn ring(&self, ticket: Ticket, cancelled: bool) -> Result<(), TransportError> {
         let cancel = if cancelled { SAC_DOORBELL_CANCEL } else { 0 };
         let doorbell = sac_doorbell(ticket.ticket, cancel);
-        // SYNC: release; pairs with the device's acquire of the doorbell, behind which it reads the
+        // SYNC: release; pairs with the device's acquire of the doorbell, after which it reads the
         // descriptor, the arena extent and the cursor.
         self.transport.put_u32(self.layout.doorbell_at(ticket.slot), doorbell)
     }
@@ -183,7 +183,7 @@ impl<T: Transport> Shared<T> {
     }
 }
 
-/// The doorbells of slots, whose number is a multiple of 32, in one transfer.
+/// The doorbells of `slots`, a multiple of 32, in one transfer.
 pub(crate) fn read_doorbells<T: Transport>(
     transport: &T,
     layout: &RegionLayout,

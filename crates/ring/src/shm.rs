@@ -59,7 +59,7 @@ impl ShmTransport {
         map(&file, path, len as usize)
     }
 
-    /// Start of the mapping; valid while a clone lives, to be accessed by atomics only.
+    /// Start of the mapping; valid while a clone lives. Access it by atomics only.
     #[must_use]
     pub fn base_ptr(&self) -> *mut u8 {
         self.mapping.memory.base()
@@ -83,8 +83,8 @@ fn map(file: &File, path: &Path, len: usize) -> Result<ShmTransport, RegionError
         return Err(RegionError::io("map", path, io::Error::from(io::ErrorKind::OutOfMemory)));
     };
     // SAFETY: page-aligned, `len` bytes, mapped until `Mapping` drops. The creator keeps the file
-    // at its size; if somebody truncates it, the kernel ends the process with SIGBUS, and no access
-    // here is worse than that.
+    // at its size; if it is truncated anyway, the kernel ends the process with SIGBUS, and no
+    // access here is worse than that.
     let memory = unsafe { Memory::new(base, len) };
     Ok(ShmTransport { mapping: Arc::new(Mapping { memory }) })
 }
@@ -145,7 +145,7 @@ impl Drop for Region {
     fn drop(&mut self) {
         // A forked child that unwinds must not take the file from under its parent.
         if std::process::id() == self.creator_pid {
-            // Best effort: the file may already be gone, and nobody could act on an error.
+            // Best effort: the file may already be gone, and no caller could act on an error.
             let _ = std::fs::remove_file(&self.path);
         }
     }
@@ -175,7 +175,7 @@ pub fn default_region_dir(bytes: u64) -> PathBuf {
     }
 }
 
-/// Bytes that this user can still write below `dir`; `None` if it is no directory we can write.
+/// Bytes free to this user under `dir`; `None` if it is not a directory that we can write.
 fn free_bytes(dir: &Path) -> Option<u64> {
     use std::os::unix::ffi::OsStrExt;
     let name = std::ffi::CString::new(dir.as_os_str().as_bytes()).ok()?;

@@ -1,4 +1,4 @@
-//! The half of a joined frontend that asks: submissions and cancels, from any thread.
+//! The sending half of a joined frontend: submissions and cancels, from any thread.
 
 use crate::device::DeviceInfo;
 use crate::layout::*;
@@ -134,19 +134,19 @@ impl<T: Transport> Submitter<T> {
         }
         announce(ticket);
         {
-            // A cancel may have come since: it then travels with the ring itself.
+            // A cancel may have arrived since then; it travels with the ring itself.
             let mut local = lock(&shared.locals[claim.index]);
             shared.ring(ticket, local.cancelled)?;
             local.rung = true;
         }
         // SYNC: release; pairs with the reader's acquire in `collect_arrivals`.
         shared.arrivals[claim.index / 64].fetch_or(1 << (claim.index % 64), PUBLISH);
-        // A failed wake-up is found by the reader: the device is then not reachable.
+        // If the wake-up fails, the device is unreachable, and the reader finds out.
         let _ = shared.kick_device();
         Ok(())
     }
 
-    /// Gives a claim back whose doorbell could not be rung. The transport may have failed on either
+    /// Gives back a claim whose doorbell could not be rung. The transport may have failed on either
     /// side of the store, so the slot stays reserved until the device answers this ticket, or until
     /// the next join reads the doorbell.
     fn abandon(&self, claim: &Claim) {
@@ -168,7 +168,7 @@ impl<T: Transport> Submitter<T> {
         local.cancelled = true;
         self.shared.set_cancelled(index, true);
         if local.rung && self.shared.owns_frontend() {
-            // An unreachable region ends the ticket as lost, so errors need no answer here.
+            // An unreachable region ends the ticket as lost, so errors need no handling here.
             let _ = self.shared.ring(ticket, true);
         }
         drop(local);
@@ -181,8 +181,8 @@ impl<T: Transport> Submitter<T> {
         self.shared.device()
     }
 
-    /// Moves this frontend's heartbeat, and returns the device as it is now. To be called at least
-    /// each [`SAC_FRONTEND_HEARTBEAT_MS`].
+    /// Moves this frontend's heartbeat, and returns the device as it is now. Call it at least every
+    /// [`SAC_FRONTEND_HEARTBEAT_MS`].
     pub fn heartbeat(&self) -> DeviceInfo {
         self.shared.beat()
     }

@@ -1,12 +1,12 @@
 //! The synchronisation types of this crate, in one place: the model checks compile the same modules
-//! with loom's in their stead (see `tests/loom.rs`).
+//! with loom's types instead (see `tests/loom.rs`).
 
 pub(crate) use std::sync::atomic::{AtomicBool, AtomicU64};
 pub(crate) use std::sync::{Arc, Mutex, MutexGuard};
 
 use std::sync::atomic::Ordering;
 
-/// A word that hands something over: everything written before is visible to who reads it with
+/// Publishes with a word: everything written before is visible to a reader that loads the word with
 /// [`OBSERVE`].
 pub(crate) const PUBLISH: Ordering = Ordering::Release;
 /// Pairs with [`PUBLISH`].
@@ -22,7 +22,7 @@ pub(crate) fn lock<V>(mutex: &Mutex<V>) -> MutexGuard<'_, V> {
     mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
-/// Locks unless somebody else holds it: the token reader never waits for a descheduled thread.
+/// Locks if the lock is free: the token reader never waits for a descheduled thread.
 pub(crate) fn try_lock<V>(mutex: &Mutex<V>) -> Option<MutexGuard<'_, V>> {
     match mutex.try_lock() {
         Ok(guard) => Some(guard),

@@ -1,6 +1,6 @@
 //! A device plane in Rust for tests: it serves a region with scripted tokens and no model.
 //!
-//! It keeps the device's side of `abi/README.md` exactly (order of stores, epochs,
+//! It implements the device's side of `abi/README.md` exactly (order of stores, epochs,
 //! acknowledgements, backpressure), in the plainest way, and over a [`Transport`], so that the
 //! model checks can run it. It trusts the frontends' descriptors no more than the real one does.
 
@@ -19,14 +19,14 @@ mod thread;
 
 pub use thread::FakeDeviceThread;
 
-/// What a fake device has and says about itself.
+/// What a fake device has and reports.
 #[derive(Clone, Copy, Debug)]
 pub struct FakeConfig {
-    /// Token ids are below.
+    /// Exclusive bound on token ids.
     pub vocab_size: u32,
-    /// Tokens of a sequence.
+    /// Longest sequence in tokens.
     pub max_model_len: u32,
-    /// Requests that are served at a time; the others wait as pending.
+    /// Requests served at a time; the others wait as pending.
     pub max_num_seqs: u32,
     /// Records that each running request gets per tick, if its reader keeps up.
     pub records_per_tick: u32,
@@ -34,7 +34,7 @@ pub struct FakeConfig {
     pub kv_block_bytes: u64,
     /// KV blocks of host memory.
     pub num_host_blocks: u32,
-    /// The process that it says it runs in, and that process' start ticks.
+    /// Pid that it reports, and the start ticks of that process.
     pub process: (u32, u64),
 }
 
@@ -65,7 +65,7 @@ pub struct FakeRequest {
     pub stop_ids: Vec<u32>,
 }
 
-/// Gives the token that a request produces as its `i`-th, or `None` to finish it as failed.
+/// The `i`-th token that a request produces, or `None` to finish it as failed.
 pub type Script = Box<dyn FnMut(&FakeRequest, u32) -> Option<u32> + Send>;
 
 /// The default script: a function of the prompt, the seed and the index alone, below `vocab_size`.
@@ -91,7 +91,7 @@ struct Seat {
     capacity: u32,
 }
 
-/// Serves a region from whatever thread calls [`tick`](Self::tick).
+/// Serves a region from the thread that calls [`tick`](Self::tick).
 pub struct FakeDevice<T: Transport> {
     transport: T,
     layout: RegionLayout,
@@ -114,7 +114,7 @@ impl<T: Transport> FakeDevice<T> {
     /// Joins a region as its device, in phase LOADING of a new epoch.
     ///
     /// # Errors
-    /// When the region is not one of this build.
+    /// When the region does not fit this build.
     pub fn join(transport: T, config: FakeConfig) -> Result<FakeDevice<T>, RegionError> {
         let layout = RegionLayout::read(&transport)?;
         let line = |field| layout.device_at(field);
@@ -152,7 +152,7 @@ impl<T: Transport> FakeDevice<T> {
         self.script = script;
     }
 
-    /// Takes back every slot of older epochs, acknowledges the frontends, and says READY.
+    /// Reclaims every slot of older epochs, acknowledges the frontends, and goes READY.
     ///
     /// # Errors
     /// When the region cannot be reached.
@@ -317,7 +317,7 @@ impl<T: Transport> FakeDevice<T> {
         self.put_status(slot, ticket, SAC_STATE_DECODE_COMPLETED, refused, 0)
     }
 
-    /// Every bound of a descriptor but the token ids, which are checked when they are copied.
+    /// Whether a descriptor is in bounds, but for its token ids: those are checked when copied.
     fn in_bounds(&self, slot: u32, d: &Descriptor) -> bool {
         let frontend = (0..self.layout.num_frontends())
             .find(|&frontend| self.layout.slots_of(frontend).contains(&slot));
@@ -383,7 +383,7 @@ impl<T: Transport> FakeDevice<T> {
     /// Writes this tick's records, as far as the reader keeps up; returns the finish reason if one
     /// of them was the last.
     fn produce_all(&mut self, slot: u32, seat: &mut Seat) -> Result<Option<u32>, TransportError> {
-        // SYNC: acquire; pairs with the reader's release of the cursor behind its reads.
+        // SYNC: acquire; pairs with the reader's release of the cursor after its reads.
         let cursor = self.transport.get_u32(self.layout.cursor_at(slot))?;
         let Some(request) = &seat.request else { return Ok(None) };
         for _ in 0..self.config.records_per_tick {
@@ -413,8 +413,8 @@ impl<T: Transport> FakeDevice<T> {
         Ok(None)
     }
 
-    /// Writes record `i`. Its logprobs name their place: minus the record's index, minus a 32nd for
-    /// each rank of an alternative.
+    /// Writes record `i`. Its logprobs encode their position: minus the record's index, minus 1/32
+    /// per rank of an alternative.
     fn put_record(&self, at: u64, token: u32, i: u32, stride: u32) -> Result<(), TransportError> {
         for rank in 0..stride {
             let logprob = -(i as f32) - rank as f32 / 32.0;
@@ -439,7 +439,7 @@ impl<T: Transport> FakeDevice<T> {
         }
     }
 
-    /// Takes a slot back: EMPTY with its doorbell's ticket.
+    /// Reclaims a slot: EMPTY with its doorbell's ticket.
     fn empty_slot(&mut self, slot: u32) -> Result<(), TransportError> {
         let doorbell = self.transport.get_u32(self.layout.doorbell_at(slot))?;
         if self.seats[slot as usize].is_some() {
@@ -476,7 +476,7 @@ impl<T: Transport> FakeDevice<T> {
         }
         self.statuses[slot as usize] = word;
         self.dirty = true;
-        // SYNC: release; pairs with the reader's acquire, behind which it reads the records.
+        // SYNC: release; pairs with the reader's acquire, after which it reads the records.
         self.transport.put_u64(self.layout.status_at(slot), word)
     }
 

@@ -1,6 +1,6 @@
 //! The slot tracker: which slots of this frontend may be rung, and what input they still hold.
 //!
-//! A local cache, so that a submission needs no look at the region: slots come back from the token
+//! A local cache, so that a submission need not read the region: slots come back from the token
 //! reader as their tickets end, or, when the end was not seen from the device, from one bulk read
 //! of the statuses.
 
@@ -31,7 +31,7 @@ struct SlotEntry {
     extent: Option<Extent>,
 }
 
-/// What a claim found missing.
+/// What a claim ran out of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Full {
     Slots,
@@ -51,7 +51,7 @@ pub(crate) struct Claim {
 /// What the token reader gives back. `index` is within this frontend's range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Return {
-    /// The device has taken the input over.
+    /// The device has taken over the input.
     Input { index: u32 },
     /// The ticket ended and the device shows the slot idle.
     Slot { index: u32 },
@@ -66,7 +66,7 @@ pub(crate) struct Tracker {
     free: Vec<u64>,
     num_free: usize,
     num_draining: usize,
-    /// Where the next search begins: behind the last slot taken, so that a search is short and
+    /// Where the next search begins: after the last slot taken, so that a search is short and
     /// slots take turns.
     hint: usize,
     arena: Arena,
@@ -111,7 +111,7 @@ impl Tracker {
         Ok(Claim { index, ticket: entry.ticket, extent, sequence: self.sequence })
     }
 
-    /// The first free slot at or behind the hint, around the end.
+    /// The first free slot at or after the hint, wrapping around.
     fn next_free(&self) -> Option<usize> {
         if self.num_free == 0 {
             return None;
@@ -141,7 +141,7 @@ impl Tracker {
     }
 
     /// Frees the draining slots that `statuses` (the words of one bulk read) shows idle. The read
-    /// may be old: a slot that was idle with its last ticket stays so until it is rung.
+    /// may be stale: a slot that was idle with its last ticket stays so until it is rung.
     pub(crate) fn refresh(&mut self, statuses: &[u64]) {
         for index in 0..self.slots.len() {
             let entry = self.slots[index];

@@ -32,7 +32,7 @@ pub enum TransportError {
 ///
 /// Implementations MUST:
 /// - check every access against the region before touching memory;
-/// - make [`put_u32`](Self::put_u32) and [`put_u64`](Self::put_u64) release: whoever reads the
+/// - make [`put_u32`](Self::put_u32) and [`put_u64`](Self::put_u64) release: a peer that reads the
 ///   word with acquire sees everything that this thread put before;
 /// - make [`get_u32`](Self::get_u32), [`get_u64`](Self::get_u64) and
 ///   [`get_words`](Self::get_words) acquire: a later get on this thread sees everything that was
@@ -44,7 +44,7 @@ pub enum TransportError {
 pub trait Transport: Send + Sync {
     /// Size of the region in bytes.
     fn region_bytes(&self) -> u64;
-    /// True if a put that returned may never arrive, because the connection was lost behind it (and
+    /// True if a put that returned may never arrive, because the connection was lost after it (and
     /// was made again).
     fn loses_puts(&self) -> bool {
         false
@@ -55,7 +55,7 @@ pub trait Transport: Send + Sync {
     fn put_u32(&self, at: u64, value: u32) -> Result<(), TransportError>;
     /// Writes an aligned word with release.
     fn put_u64(&self, at: u64, value: u64) -> Result<(), TransportError>;
-    /// Reads payload, after an acquire that says it is there.
+    /// Reads payload, after an acquire that shows it is there.
     fn get(&self, at: u64, out: &mut [u8]) -> Result<(), TransportError>;
     /// Reads an aligned word with acquire.
     fn get_u32(&self, at: u64) -> Result<u32, TransportError>;
@@ -63,13 +63,13 @@ pub trait Transport: Send + Sync {
     fn get_u64(&self, at: u64) -> Result<u64, TransportError>;
     /// Reads aligned words in one transfer; acquire for each, no order among them.
     fn get_words(&self, at: u64, out: &mut [u64]) -> Result<(), TransportError>;
-    /// Adds to an aligned word, atomically among all peers; returns the value before.
+    /// Adds to an aligned word, atomically among all peers; returns the previous value.
     fn fetch_add_u32(&self, at: u64, value: u32) -> Result<u32, TransportError>;
     /// Orders this thread's earlier puts before its later gets (sequentially consistent fence).
     fn fence(&self);
-    /// Wakes everybody who waits on the word. A hint: may do nothing.
+    /// Wakes all waiters on the word. A hint: may do nothing.
     fn wake_word(&self, at: u64) -> Result<(), TransportError>;
-    /// Returns when the word differs from `seen`, on a wake-up, after `timeout`, or for no reason.
+    /// Returns when the word differs from `seen`, on a wake-up, after `timeout`, or spuriously.
     fn wait_word(&self, at: u64, seen: u32, timeout: Duration) -> Result<(), TransportError>;
 }
 

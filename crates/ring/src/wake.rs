@@ -1,8 +1,8 @@
-//! Wake-ups without a lost one, over the hints of a transport.
+//! Wake-ups that are never lost, over the hints of a transport.
 //!
 //! Both directions are the same two-sided check: the sleeper stores "I sleep", fences, and looks
-//! once more; the waker stores its news, fences, and looks whether somebody sleeps. One of the two
-//! sees the other, whatever the interleaving (`tests/loom.rs` removes the fences and loses one).
+//! once more; the waker stores its news, fences, and checks for a sleeper. One of the two sees the
+//! other, whatever the interleaving (`tests/loom.rs` removes the fences and loses a wake-up).
 
 use std::mem::offset_of;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use crate::layout::{DeviceLine, FrontendLine};
 use crate::region::RegionLayout;
 use crate::transport::{Transport, TransportError};
 
-/// Tells the device that a doorbell or a cursor moved; to be called after it was put.
+/// Tells the device that a doorbell or a cursor moved; call it after the put.
 pub(crate) fn kick_device<T: Transport>(
     t: &T,
     layout: &RegionLayout,

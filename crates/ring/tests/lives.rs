@@ -1,4 +1,4 @@
-//! Planes that come late, die, come back, or hang: who notices, and how each ticket ends.
+//! Planes that come late, die, come back, or hang: which side notices, and how each ticket ends.
 
 mod common;
 
@@ -30,7 +30,7 @@ fn ready_device(transport: &InProcTransport) -> FakeDevice<InProcTransport> {
 fn a_frontend_may_come_first() {
     let transport = InProcTransport::create(&SMALL).expect("in bounds");
     let began = Instant::now();
-    // Only a device that is there is waited for, and for as long as this.
+    // The join waits only for a device that is there, and for at most this long.
     let options = JoinOptions { ack_timeout: Duration::from_secs(60), ..JoinOptions::default() };
     let ring = FrontendRing::join_with(frontend_side(&transport), 0, options);
     let ring = ring.expect("no device is no error");
@@ -99,7 +99,7 @@ fn a_device_that_stops_serving_loses_its_tickets() {
 }
 
 /// The device is replaced between the look at its epoch and the ring: the new one would refuse the
-/// ticket, but need not live so long.
+/// ticket, but may not live that long.
 #[test]
 fn a_ticket_for_an_earlier_device_is_lost_at_once() {
     let (transport, _device, ring) = small_ring();
@@ -122,7 +122,7 @@ fn a_ticket_for_an_earlier_device_is_lost_at_once() {
     assert_eq!((device.in_flight(), submitter.free_slots()), (0, 32));
 }
 
-/// What the device had finished before it died is delivered all the same.
+/// What the device had finished before it died is still delivered.
 #[test]
 fn an_end_that_was_shown_stands() {
     let (transport, mut device, ring) = small_ring();
@@ -163,7 +163,7 @@ fn a_silent_device_is_lost_after_the_time_that_was_set() {
     assert_eq!(submit(&submitter, &mut ledger, &ask()), Err(SubmitError::DeviceNotReady));
     reader.wait(Duration::ZERO); // gives the slots back
     assert_eq!(submitter.free_slots(), 31, "the device may still hold the lost one");
-    // It only was slow: it sees the cancel, and the frontend sees it alive.
+    // It was only slow: it sees the cancel, and the frontend sees it alive.
     device.tick().expect("in process");
     assert_eq!(device.in_flight(), 0, "computes for nobody");
     assert!(submitter.device().ready());
@@ -171,8 +171,8 @@ fn a_silent_device_is_lost_after_the_time_that_was_set() {
     assert_eq!(submitter.free_slots(), 32);
 }
 
-/// The connection goes right behind a ring, and comes back: the doorbell never arrived, and the
-/// slot is free again all the same.
+/// The connection is lost right after a ring, and comes back: the doorbell never arrived, yet the
+/// slot comes free again.
 #[test]
 fn a_doorbell_that_was_lost_costs_no_slot() {
     let region = InProcTransport::create(&SMALL).expect("in bounds");

@@ -6,8 +6,8 @@
 //! they order (descriptor, input, records) is cells in which loom reports every unordered pair of
 //! accesses, and everything else is constant during a check.
 //!
-//! Each check also runs with one order weakened, and must then fail: so what is below is the list
-//! of orders that the protocol needs, and the proof that the checks see them.
+//! Each check also runs with one order weakened, and must then fail. So the table below lists the
+//! orders that the protocol needs, and proves that the checks see them.
 //!
 //! | weakened | what then happens |
 //! |---|---|
@@ -169,9 +169,9 @@ fn read_to_end(reader: &mut Reader<Model>, tokens: &mut Tokens) {
     }
 }
 
-/// Panics of models, expected ones too, are said on standard error past the test harness: its hook
-/// holds locks of a thread while loom switches coroutines on it, and two failing checks at one time
-/// then wait for each other for ever.
+/// Panics of models, expected ones too, go to standard error past the test harness: its hook holds
+/// a thread's locks while loom switches coroutines on it, and two checks that fail at the same time
+/// then deadlock.
 fn say_panics_plainly() {
     static ONCE: std::sync::Once = std::sync::Once::new();
     ONCE.call_once(|| {

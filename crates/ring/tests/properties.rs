@@ -16,7 +16,7 @@ enum Op {
     Submit(Ask),
     /// Cancels the n-th ticket (modulo the number of tickets), ended or not.
     Cancel(usize),
-    /// Gives the n-th ticket so much room from now on.
+    /// Gives the n-th ticket this much room from now on.
     Room(usize, usize),
     Tick(usize),
     Poll,
@@ -170,7 +170,7 @@ fn pick<V>(items: &[V], n: usize) -> Option<&V> {
 }
 
 proptest! {
-    // A failing case prints its operations and writes its seed beside this file.
+    // A failing case prints its operations and writes its seed next to this file.
     #![proptest_config(ProptestConfig::with_cases(cases(150)))]
 
     #[test]
@@ -214,7 +214,7 @@ fn slots_and_arena_are_bounded_and_say_which_is_full() {
     submit(&world.submitter, &mut world.ledger, &large).expect("fits");
     let full = submit(&world.submitter, &mut world.ledger, &large);
     assert_eq!(full, Err(SubmitError::ArenaFull));
-    // Taken over by the device, the input makes room before the request has ended.
+    // Once the device has taken over the input, its room is free before the request has ended.
     world.apply(&Op::Tick(1));
     world.poll();
     submit(&world.submitter, &mut world.ledger, &large).expect("room again");

@@ -189,7 +189,7 @@ fn two_mappings_serve_and_wake_each_other() {
     let _running = FakeDeviceThread::spawn(device, Duration::from_millis(2));
     let transport = ShmTransport::open(&path).expect("just created");
     let ring = FrontendRing::join_with(transport, 0, JoinOptions::default()).expect("our region");
-    // Of sleeps that the device has to end: only what was lost lets one run out.
+    // The device must end these sleeps: one runs out only if a wake-up was lost.
     let lost = Duration::from_secs(60);
     let began = Instant::now();
     while ring.device().phase != saccade_ring::Phase::Ready {

@@ -1,6 +1,6 @@
 //! Regions over UCX: what the transport promises, processes that die, and peers that talk nonsense.
 //!
-//! Which of UCX's transports is under test says `UCX_TLS`; `tests/ucx.sh` goes through them. The
+//! `UCX_TLS` says which of UCX's transports is under test; `tests/ucx.sh` goes through them. The
 //! tests of the ring itself run over UCX with SACCADE_TEST_RING=ucx (`tests/common`).
 #![cfg(feature = "ucx")]
 
@@ -101,13 +101,13 @@ fn no_access_leaves_the_region() {
     assert_eq!(t.get_u64(0), region.get_u64(0), "and it still works");
 }
 
-/// A word that is put comes behind the payload before it, a word that is got ahead of the payload
-/// behind it, and neither is ever seen half.
+/// A put of a word comes after the payload put before it, a get of a word comes before the payload
+/// read after it, and no word is ever torn.
 #[test]
 fn words_are_whole_and_order_their_payload() {
     const ROUNDS: u64 = 100;
     const WORDS: usize = 24;
-    /// Long enough for a copy that is made in pieces.
+    /// Long enough for a copy in several pieces.
     const MANY: usize = 500;
     let region = InProcTransport::create(&RegionLimits { arena_bytes: 1 << 16, ..SMALL })
         .expect("in bounds");
@@ -122,7 +122,7 @@ fn words_are_whole_and_order_their_payload() {
         word >> 32
     };
     std::thread::scope(|scope| {
-        // The device's side: payload, then a word, as fast as it goes; and looks at the other's.
+        // The device's side: payload, then a word, as fast as it can; and checks the other side's.
         scope.spawn(|| {
             let began = Instant::now();
             for round in 1.. {
@@ -130,7 +130,7 @@ fn words_are_whole_and_order_their_payload() {
                     region.put_u64(here + 8 * i, word(round)).expect("in bounds");
                 }
                 region.put_u64(here, word(round)).expect("in bounds");
-                // What came behind this word does not change before it is acknowledged.
+                // What the peer put with this word does not change before it is acknowledged.
                 let flag = whole(region.get_u64(there).expect("in bounds"));
                 let mut payload = [0u8; 8 * WORDS];
                 region.get(there + 8, &mut payload).expect("in bounds");
@@ -284,7 +284,7 @@ fn run_to_end<T: Transport>(
 }
 
 /// A device in another process: serves, dies under load, comes back, is held up. Every ticket ends,
-/// nothing hangs, and the frontend goes on.
+/// nothing hangs, and the frontend continues.
 #[test]
 fn a_device_process_serves_dies_and_comes_back() {
     let region = region_file("device");
@@ -304,19 +304,19 @@ fn a_device_process_serves_dies_and_comes_back() {
     run_to_end(&mut reader, &submitter, &mut ledger);
     assert!(ledger.lines.values().all(|l| matches!(l.end, Some(End::Finished(..)))));
 
-    // Killed: what runs is lost soon, and said so.
+    // Killed: running requests are lost soon, and reported as such.
     for i in 0..16 {
         submit(&submitter, &mut ledger, &Ask::new(vec![i], 900)).expect("ready");
     }
     until("tokens flow", || reader.poll(&mut ledger).records > 0);
     kill(device);
-    // By the connection that ends: its heartbeat would be missed after ten minutes (PATIENT).
+    // By the end of the connection: its heartbeat would be missed after ten minutes (PATIENT).
     run_to_end(&mut reader, &submitter, &mut ledger);
     assert_eq!(ledger.lines.values().filter(|l| l.end == Some(End::Lost)).count(), 16);
     assert!(matches!(transport.get_u64(0), Err(TransportError::Down(_))));
     assert!(matches!(events.lock().expect("no panic")[..], [UcxEvent::Lost(_)]));
 
-    // Back, with the same region: the same frontend serves, and no slot has gone.
+    // Back, with the same region: the same frontend serves, and no slot is missing.
     let (device, _) = spawn_device(region.path(), &address);
     until("ready again", || submitter.device().ready());
     until("all slots are free", || {
@@ -337,7 +337,7 @@ fn a_device_process_serves_dies_and_comes_back() {
     kill(device);
 }
 
-/// A frontend that is killed takes nobody with it, and its place can be taken.
+/// A killed frontend takes no other plane with it, and its place can be taken.
 #[test]
 fn a_frontend_process_dies_and_another_takes_its_place() {
     let region = region_file("frontend");
@@ -359,7 +359,7 @@ fn a_frontend_process_dies_and_another_takes_its_place() {
     kill(device);
 }
 
-/// Another region at the same address is not taken for the one that was joined.
+/// Another region at the same address is not mistaken for the joined one.
 #[test]
 fn another_region_at_the_address_is_not_joined() {
     let (first, second) = (region_file("first"), region_file("second"));
@@ -385,7 +385,7 @@ fn answer_to(address: SocketAddr, bytes: &[u8]) -> Vec<u8> {
     socket.set_read_timeout(Some(SOON)).expect("a socket");
     socket.write_all(bytes).expect("it reads");
     let mut answer = Vec::new();
-    // A reset behind the answer is an end like another.
+    // A reset after the answer is an end like any other.
     let _ = socket.read_to_end(&mut answer);
     answer
 }
@@ -409,7 +409,7 @@ fn a_listener_refuses_nonsense_and_serves_on() {
         let answer = text(&answer_to(address, bytes));
         assert!(answer.starts_with("SACUCXR1") && answer.contains(expected), "{answer:?}");
     }
-    // As many as it takes, none of whom says anything; then there is room again.
+    // As many silent connections as it takes; then there is room again.
     let idle: Vec<_> = (0..32).map(|_| TcpStream::connect(address).expect("listens")).collect();
     until("full", || text(&answer_to(address, b"")).contains("too many connections"));
     drop(idle);

@@ -13,13 +13,13 @@ use crate::cli::{Cli, of_vllm};
 const FLAG: &str = "--config";
 const VARIABLE: &str = "SACCADE_CONFIG";
 
-/// Reads the file that the command line or the environment names, if any. Must run before threads
-/// do.
+/// Reads the file that the command line or the environment names, if any. Must run before any
+/// thread is started.
 pub(crate) fn load_into_environment() -> anyhow::Result<()> {
     let Some(path) = named_file(std::env::args()) else { return Ok(()) };
     for (name, value) in read(&path)? {
         if std::env::var_os(&name).is_none() {
-            // SAFETY: the process has one thread yet (first thing in main).
+            // SAFETY: the process still has one thread (first thing in main).
             unsafe { std::env::set_var(name, value) };
         }
     }

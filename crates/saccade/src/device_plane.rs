@@ -30,7 +30,7 @@ unsafe impl RegionMemory for Region {
     }
 }
 
-/// The device ended by itself.
+/// The device ended on its own.
 const EXIT_CRASHED: i32 = 4;
 
 /// Runs the plane until SIGTERM or SIGINT.
@@ -59,7 +59,7 @@ pub(crate) fn run(args: &ServeArgs) -> anyhow::Result<()> {
 fn tick<R>(mut device: AttachedDevice<R>, signals: libc::sigset_t) -> anyhow::Result<()> {
     stop_on_signal(signals, device.stop_handle())?;
     if let Err(error) = device.run() {
-        // Not a mistake in flags: starting again may help.
+        // Not a mistake in flags: a restart may help.
         tracing::error!("{error}");
         std::process::exit(EXIT_CRASHED);
     }

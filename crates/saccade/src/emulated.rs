@@ -11,13 +11,13 @@ use crate::kv_budget;
 
 /// Weights and KV in bf16.
 const DTYPE_BYTES: f64 = 2.0;
-/// Share of the memory that weights and KV take, and what else needs room.
+/// Share of the memory that weights and KV take, and the bytes that all else needs.
 const MEMORY_SHARE: f64 = 0.9;
 const RESERVE_BYTES: f64 = 2e9;
-/// Longest sequence where the emulated model is another than the one whose tokenizer is used.
+/// Longest sequence if the emulated model differs from the one whose tokenizer is used.
 const MAX_MODEL_LEN: u32 = 32_768;
 
-/// The line that says so wherever the planes are listed; none for a real device.
+/// The line that says that the device is emulated, for lists of planes; None for a real device.
 pub(crate) fn notice(args: &ServeArgs) -> Option<String> {
     let DeviceName::Sim(name) = &args.device.device else { return None };
     let model = args.sim.sim_model.as_deref().unwrap_or("the model's shape");

@@ -94,7 +94,7 @@ fn config(args: &ServeArgs, scratch: &std::path::Path) -> anyhow::Result<Fronten
     })
 }
 
-/// A scheduler on a GPU makes no system call, and so wakes nobody; a device on another host cannot.
+/// A scheduler on a GPU makes no system call, so it wakes no reader. Nor can a remote device.
 fn reader_poll(args: &ServeArgs) -> Option<Duration> {
     const WAKELESS_POLL: Duration = Duration::from_micros(200);
     let asked = args.http.reader_poll_us.map(Duration::from_micros);

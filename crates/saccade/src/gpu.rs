@@ -1,5 +1,5 @@
-//! `--device cuda`: the device plane of a library that is loaded when it is asked for, so that one
-//! binary, built without CUDA, serves on machines with and without a GPU.
+//! `--device cuda`: the device plane of a library that is loaded on demand, so that one binary,
+//! built without CUDA, serves on machines with and without a GPU.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -21,13 +21,13 @@ use crate::device_plane::{Region, device_config, load, log_ready, open_weights};
 use crate::kv_budget::{self, KvBudget};
 use crate::remote;
 
-/// The only one whose GPUs have wgmma: 10 * major + minor.
+/// The only compute capability with wgmma: 10 * major + minor.
 const WGMMA_CAPABILITY: u32 = 90;
 
-/// What captured steps and the driver take of the GPU's memory beside weights, workspace and KV.
+/// GPU memory that captured steps and the driver take on top of weights, workspace and KV.
 const RESERVE_BYTES: u64 = 1 << 30;
 
-/// What the flags say of the GPU.
+/// What the flags say about the GPU.
 pub(crate) fn settings(args: &ServeArgs) -> CudaSettings {
     CudaSettings {
         launch: match (args.sim.scheduler, args.cuda.cuda_launch) {
@@ -41,14 +41,14 @@ pub(crate) fn settings(args: &ServeArgs) -> CudaSettings {
         },
         rotation_blocks: args.cuda.cuda_rotation_blocks,
         products: match args.cuda.cuda_products {
-            // What `auto` comes to is known once there is a GPU: see Gpu::products.
+            // `auto` is resolved once there is a GPU: see Gpu::products.
             ProductsArg::Mma | ProductsArg::Auto => CudaProducts::Mma,
             ProductsArg::Wgmma => CudaProducts::Wgmma,
         },
     }
 }
 
-/// The library's file: as asked for, or beside this program.
+/// The library's file: as given, or next to this program.
 fn library_path(args: &ServeArgs) -> anyhow::Result<PathBuf> {
     if let Some(path) = &args.cuda.cuda_library {
         return Ok(path.clone());
@@ -108,7 +108,7 @@ pub(crate) struct RingOnGpu {
     pub instance_id: u64,
 }
 
-/// If --ring-memory asks for one: empty, and with the limits of the region's file.
+/// The ring, if --ring-memory asks for one: empty, and with the limits of the region's file.
 pub(crate) fn ring(args: &ServeArgs, region: &Region) -> anyhow::Result<Option<RingOnGpu>> {
     if args.ring.ring_memory == RingMemory::Host {
         return Ok(None);
@@ -121,7 +121,7 @@ pub(crate) fn ring(args: &ServeArgs, region: &Region) -> anyhow::Result<Option<R
     Ok(Some(RingOnGpu { memory, instance_id }))
 }
 
-/// What the ring is at first.
+/// Initial contents of the ring.
 struct Image(InProcTransport);
 
 // SAFETY: InProcTransport keeps `region_bytes()` bytes at `base_ptr()` until it is dropped.
@@ -180,7 +180,7 @@ pub(crate) fn device(
     Ok(device)
 }
 
-/// The fewest blocks that any budget comes to: what is fixed does not depend on them.
+/// The budget with the fewest blocks: the fixed memory does not depend on them.
 fn least(args: &ServeArgs, model: &ModelConfig) -> KvBudget {
     let max_model_len = args.model.max_model_len.unwrap_or(model.max_model_len()).max(2);
     KvBudget {

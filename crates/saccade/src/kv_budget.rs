@@ -50,7 +50,7 @@ pub(crate) fn resolve(
             needed * block_size
         );
     }
-    // More blocks than all seats at full length is memory for nothing.
+    // Blocks beyond all seats at full length would be wasted memory.
     let useful = longest.div_ceil(block_size) * u64::from(args.max_num_seqs);
     let num_blocks =
         if args.num_gpu_blocks_override.is_some() { blocks } else { blocks.min(useful) };
@@ -109,7 +109,7 @@ fn free_memory_bytes() -> anyhow::Result<u64> {
     Ok(cgroup_free_bytes().map_or(machine, |limit| limit.min(machine)))
 }
 
-/// What the memory cgroup (v2, then v1) still allows, if it limits.
+/// What the memory cgroup (v2, then v1) still allows, if it has a limit.
 fn cgroup_free_bytes() -> Option<u64> {
     let read = |path: &str| std::fs::read_to_string(path).ok()?.trim().parse::<u64>().ok();
     let v2 = (read("/sys/fs/cgroup/memory.max"), read("/sys/fs/cgroup/memory.current"));

@@ -22,7 +22,7 @@ use std::process::ExitCode;
 
 use cli::Command;
 
-/// A mistake in flags, model folder or region: starting again would not help.
+/// A mistake in flags, model folder or region: a restart would not help.
 pub(crate) const EXIT_CONFIG: u8 = 2;
 
 fn main() -> ExitCode {

@@ -94,7 +94,7 @@ mod with_ucx {
             Ok(self.instance_id)
         }
         fn wake(&self, _: u64) {
-            // The scheduler on a GPU polls: nobody sleeps on the ring's words.
+            // The scheduler on a GPU polls: no thread sleeps on the ring's words.
         }
     }
 
@@ -106,7 +106,7 @@ mod with_ucx {
     ) -> anyhow::Result<Option<saccade_ring::ucx::UcxListener>> {
         use saccade_ring::ucx::{ListenerOptions, UcxListener};
         let Some(address) = &args.ring.ring_listen else { return Ok(None) };
-        // What frontends cost belongs on their cores, where those are told.
+        // Work for frontends belongs on their cores, if those are given.
         let cores = args.placement.frontend_cores.clone();
         let place = move || {
             if let Some(Err(error)) = cores.map(|cores| cores.bind(0)) {
@@ -123,8 +123,8 @@ mod with_ucx {
         Ok(Some(listener))
     }
 
-    /// Joins a ring of another host. The future ends when that ring is another one than before, and
-    /// this frontend has to start anew.
+    /// Joins a ring of another host. The future completes when another ring has replaced it, and
+    /// this frontend must restart.
     pub(crate) fn join(
         address: &str,
     ) -> anyhow::Result<(UcxTransport, impl Future<Output = anyhow::Error>)> {
@@ -141,7 +141,7 @@ mod with_ucx {
         tracing::info!(transports = transport.transports(), "ring over UCX");
         let replaced = async move {
             if told.wait_for(|replaced| *replaced).await.is_err() {
-                // The transport went first: whoever waits here ends otherwise.
+                // The transport went first: the waiting task ends some other way.
                 std::future::pending::<()>().await;
             }
             anyhow::anyhow!(

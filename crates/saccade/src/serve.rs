@@ -1,5 +1,5 @@
 //! `saccade serve`: the host process. It makes the ring, starts the planes, says where they run,
-//! and then only watches: a plane that dies is started again, a signal ends all in order.
+//! and then only watches: a plane that dies is restarted, a signal ends all in order.
 
 mod child;
 mod progress;
@@ -18,7 +18,7 @@ use child::{Exit, Plane, PlaneKind};
 /// Planes that die more often than --max-restarts within this window are given up, and the server
 /// with them.
 const RESTART_WINDOW: Duration = Duration::from_secs(60);
-/// What a plane gets to end after SIGTERM, beyond its own drain timeout, before SIGKILL.
+/// Time for a plane to end after SIGTERM, beyond its own drain timeout, before SIGKILL.
 const KILL_AFTER: Duration = Duration::from_secs(5);
 
 /// Runs until a signal, or until a plane cannot be kept alive.
@@ -30,7 +30,7 @@ pub(crate) fn run(args: &ServeArgs) -> anyhow::Result<()> {
 
 struct Supervisor {
     planes: Vec<Plane>,
-    /// That the device is emulated, if it is.
+    /// The notice that the device is emulated, if it is.
     notice: Option<String>,
     region: Region,
     /// Where the device plane hands the region out, if it does.
@@ -107,7 +107,7 @@ impl Supervisor {
         }
     }
 
-    /// Starts again whatever has died.
+    /// Restarts planes that have died.
     fn revive(&mut self) -> anyhow::Result<()> {
         for i in 0..self.planes.len() {
             let Some(exit) = self.planes[i].exited()? else { continue };

@@ -18,7 +18,7 @@ fn is_path(word: &str) -> bool {
         && !word.contains("::")
 }
 
-/// Every quoted path of a document exists; every quoted word in the parentheses after a path stands
+/// Every quoted path of a document exists; every quoted word in the parentheses after a path occurs
 /// in that file.
 fn check(document: &str) -> Vec<String> {
     let text = std::fs::read_to_string(root().join(document)).expect(document);

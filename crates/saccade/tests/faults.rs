@@ -1,5 +1,5 @@
-//! What dies, and what must not follow: planes killed under load, clients that leave, a drain. When
-//! something happens is told by what clients have seen; times only bound what hangs.
+//! What dies, and what must not follow: planes killed under load, clients that leave, a drain. What
+//! clients have seen decides when something happens; times only bound what hangs.
 
 mod common;
 
@@ -145,7 +145,7 @@ async fn clients_that_leave_hold_nothing() -> Result<()> {
         futures_util::future::join_all(cuts.into_iter().map(|(i, chunks)| {
             let server = &server;
             async move {
-                // The answer is dropped, and its connection with it, after so many chunks.
+                // The answer is dropped, and its connection with it, after this many chunks.
                 let client = reqwest::Client::new();
                 let mut long = body(i, 400);
                 long["stream"] = true.into();
@@ -183,7 +183,7 @@ async fn sigterm_drains() -> Result<()> {
         server.signal(pid, libc::SIGTERM);
         let start = Instant::now();
         let client = reqwest::Client::new();
-        // 503, or nobody listens any more.
+        // 503, or the server no longer listens.
         while client.get(&ready).send().await.is_ok_and(|answer| answer.status() != 503) {
             assert!(start.elapsed() < SOON, "still ready");
         }

@@ -10,7 +10,7 @@ use crate::unicode::{self, SPACE, WORD, char_start, classes};
 pub enum Part {
     /// Text to be encoded, `start..end`.
     Text(usize, usize),
-    /// An added token, and where it lies with the white space that it takes.
+    /// An added token, and its range with the white space that it takes.
     Token(u32, usize, usize),
 }
 
@@ -36,7 +36,7 @@ impl AddedTokens {
         Ok(Self { automaton, tokens })
     }
 
-    /// Whether there is none.
+    /// Whether the set is empty.
     pub fn is_empty(&self) -> bool {
         self.tokens.is_empty()
     }

@@ -1,7 +1,7 @@
-//! Tokens of texts that come again and again: system prompts, turns of a chat.
+//! Cache of the tokens of repeated texts: system prompts, turns of a chat.
 //!
-//! Texts between added tokens are encoded without looking at each other, so the tokens of one are
-//! the same wherever it stands. That makes every border of an added token an exact place to cut.
+//! Texts between added tokens are encoded independently, so the tokens of one are the same wherever
+//! it occurs. That makes every border of an added token an exact place to cut.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -11,12 +11,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// Shorter texts are encoded faster than they are found.
 pub const MIN_TEXT_BYTES: usize = 256;
 
-/// Where an entry belongs to; two texts share tokens only within one.
+/// The scope of an entry; two texts share tokens only within one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Scope {
     /// Which tokenizer of the process.
     pub tokenizer: u64,
-    /// What the caller keeps apart, as the salt of a KV cache does; 0 is for all.
+    /// What the caller keeps apart, like the salt of a KV cache; 0 is shared.
     pub salt: u64,
     /// Whether the text begins the input.
     pub is_start: bool,
@@ -47,14 +47,14 @@ impl Entry {
 
 type Entries = HashMap<u64, Arc<Entry>>;
 
-/// What a new entry made room for; dropped where nobody waits for it.
+/// Entries evicted or replaced by a new one; dropped after the lock is released.
 #[derive(Default)]
 struct Gone {
     generation: Entries,
     same_hash: Option<Arc<Entry>>,
 }
 
-/// Two generations: what the old one holds and nobody asks for goes when the young one is full.
+/// Two generations: unused entries of the old one are evicted when the young one is full.
 #[derive(Default)]
 struct Generations {
     young: Entries,
@@ -83,7 +83,7 @@ pub struct CacheCounters {
     pub misses: u64,
     /// Bytes of the texts found.
     pub hit_bytes: u64,
-    /// Texts that made room for others.
+    /// Texts evicted for others.
     pub evictions: u64,
     /// Bytes held now, at most what the cache was made with.
     pub held_bytes: usize,
@@ -117,7 +117,7 @@ impl PromptCache {
         })
     }
 
-    /// Appends the tokens of `text` to `ids`: found, or from `encode`.
+    /// Appends the tokens of `text` to `ids`: cached, or from `encode`.
     pub(crate) fn encode(
         &self,
         scope: Scope,
@@ -126,7 +126,7 @@ impl PromptCache {
         encode: impl FnOnce(&mut Vec<u32>),
     ) {
         let hash = self.hasher.hash_one((scope, text));
-        // Compared and copied outside of the lock: a thread that yields to others may hold it.
+        // Compared and copied outside the lock, which a low-priority thread may hold.
         if let Some(entry) = self.find(hash).filter(|entry| entry.is_of(scope, text)) {
             ids.extend_from_slice(&entry.ids);
             // SYNC: statistics, as above.
@@ -155,7 +155,7 @@ impl PromptCache {
         run(&mut self.generations.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// The entry of this hash, which is young from now on.
+    /// The entry of this hash, which becomes young.
     fn find(&self, hash: u64) -> Option<Arc<Entry>> {
         let (entry, gone) = self.lock(|generations| {
             if let Some(entry) = generations.young.get(&hash) {

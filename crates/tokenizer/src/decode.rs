@@ -77,7 +77,7 @@ impl Pieces {
         self.flag(id, KNOWN)
     }
 
-    /// Whether the token is one byte of a character that has no token of its own, as `<0xE4>`.
+    /// Whether the token is one byte of a character that has no token of its own, like `<0xE4>`.
     pub fn is_fallback_byte(&self, id: u32) -> bool {
         self.flag(id, BYTE)
     }
@@ -144,7 +144,7 @@ struct Pending {
 enum Run {
     /// UTF-8, its last character perhaps incomplete.
     Sound(Vec<u8>),
-    /// No UTF-8, whatever comes.
+    /// Not UTF-8, whatever comes.
     Broken,
 }
 
@@ -262,7 +262,7 @@ impl Pending {
                 }
                 Err(e) if e.error_len().is_none() => self.len += 1,
                 Err(_) => {
-                    // The new byte does not belong to it, and begins anew.
+                    // The new byte does not belong to it, and starts over.
                     out.push(char::REPLACEMENT_CHARACTER);
                     self.len = 0;
                     continue;

@@ -8,7 +8,7 @@ use crate::spaces;
 use crate::split::{Cased, Gpt2, Pattern, Splitter, Words};
 use crate::unicode::classes;
 
-/// Where a text between added tokens lies.
+/// Where a text between added tokens is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Place {
     /// The input begins with it.

@@ -1,7 +1,7 @@
 //! Which bytes of a text a token stands for, as HF counts them.
 //!
-//! The tokens are those of [`Tokenizer::encode`]; what is added here is where they lie. A token
-//! that is a part of a character lies where the whole character does, a space that the tokenizer
+//! The tokens are those of [`Tokenizer::encode`]; this module adds where they are. A token that is
+//! part of a character lies where the whole character does, a space that the tokenizer
 //! puts before a text lies on the first character, and tokens of a byte-level vocabulary leave out
 //! the spaces around them where the file says so (`trim_offsets`).
 
@@ -170,7 +170,7 @@ impl Tokenizer {
         self.trim(range, (before, after), is_first)
     }
 
-    /// `range` without so many spaces at its start and its end.
+    /// `range` without this many spaces at its start and its end.
     fn trim(
         &self,
         range: Range<usize>,

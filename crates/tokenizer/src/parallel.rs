@@ -7,12 +7,12 @@ use crate::tokenizer::{Tokenizer, likely_tokens};
 /// Texts are not cut into parts smaller than this: starting a thread costs as much as 10 kB.
 const MIN_PART_BYTES: usize = 64 << 10;
 
-/// How far from where it should be a cut is looked for.
+/// How far a cut may be from its ideal place.
 const MAX_SEARCH_BYTES: usize = 16 << 10;
 
 /// Places where `text` can be cut into at most `parts` parts of about the same length: before a
 /// space between two ASCII letters, where every known expression ends a piece. Fewer where there
-/// is no such place nearby.
+/// is none nearby.
 pub fn cuts(text: &str, parts: usize) -> Vec<usize> {
     let parts = parts.min(text.len() / MIN_PART_BYTES).max(1);
     let mut cuts: Vec<usize> = Vec::with_capacity(parts - 1);
@@ -76,7 +76,7 @@ impl Tokenizer {
                 .collect();
             encode(0, first_end, ids);
             for (helper, &(start, end)) in helpers.into_iter().zip(&rest) {
-                // Where the system gives no thread, this one does the work.
+                // If the system refuses a thread, this one does the work.
                 match helper.ok().and_then(|helper| helper.join().ok()) {
                     Some(part) => ids.extend_from_slice(&part),
                     None => encode(start, end, ids),

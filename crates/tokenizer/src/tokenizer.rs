@@ -60,8 +60,8 @@ pub struct Options<'a> {
     pub add_special: bool,
     /// Most threads for it, the calling one among them.
     pub threads: NonZeroUsize,
-    /// Where tokens of long texts are kept, and the salt: a text is only found by who gives the
-    /// salt that it was kept with.
+    /// Where tokens of long texts are cached, and the salt: a text is found only under the salt
+    /// that it was cached with.
     pub cache: Option<(&'a PromptCache, u64)>,
 }
 
@@ -203,7 +203,7 @@ impl Tokenizer {
     }
 
     /// Whether a text can be cut at [`crate::parallel::cuts`]: pieces end there, and no added
-    /// token begins, ends or goes on there.
+    /// token begins, ends or continues there.
     pub(crate) fn can_be_cut(&self) -> bool {
         let is_inside = |c: Option<char>| c.is_none_or(|c| c.is_ascii_alphabetic() || c == ' ');
         let can_cross = |token: &AddedToken| {

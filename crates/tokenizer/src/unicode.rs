@@ -1,5 +1,5 @@
 //! Character classes of all code points, as the regex engines of HF `tokenizers` and tiktoken see
-//! them. The ranges in `unicode_ranges.rs` are written by this module's test, which also proves
+//! them. The ranges in `unicode_ranges.rs` are written by this module's test, which also checks
 //! them against these engines.
 
 use std::sync::LazyLock;

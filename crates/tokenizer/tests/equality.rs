@@ -84,7 +84,7 @@ fn long_text(random: &mut Random) -> String {
     text
 }
 
-/// In parts and from the cache come the same tokens as from one thread that keeps nothing.
+/// Encoding in parts and from the cache gives the same tokens as one thread without a cache.
 fn ways_agree(tokenizer: &Tokenizer) {
     let mut random = Random::new(SEED);
     let cache = PromptCache::new(4 << 20);

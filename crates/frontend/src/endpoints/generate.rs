@@ -30,7 +30,7 @@ pub struct Asked<T> {
 /// Reads, validates, and counts a request in.
 ///
 /// # Errors
-/// 503 while draining or without a device, 4xx for a body that is not fine.
+/// 503 while draining or without a device, 4xx for an invalid body.
 pub async fn ask<T: Send + 'static>(
     app: &App,
     request: Request,
@@ -90,7 +90,7 @@ pub async fn prepare_all(
     Ok(prompts)
 }
 
-/// Submits the prompts and answers in the way that was asked for.
+/// Submits the prompts and answers in the requested form.
 ///
 /// # Errors
 /// See [`Generation::submit`] and [`collect`].

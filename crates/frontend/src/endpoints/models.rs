@@ -28,8 +28,8 @@ struct Model<'a> {
     max_model_len: u32,
 }
 
-/// All served names. 503 until the device is ready: routers and benchmark clients take this path
-/// for readiness.
+/// All served names. 503 until the device is ready: routers and benchmark clients use this path as
+/// a readiness check.
 ///
 /// # Errors
 /// 503

@@ -12,7 +12,7 @@ use crate::http::app::App;
 use crate::metrics::RecentState;
 
 const PAGE: &str = include_str!("../ui/index.html");
-/// Stands in the page where the nonce of one answer goes.
+/// Placeholder in the page for the nonce of one answer.
 const NONCE: &str = "{{nonce}}";
 
 /// The page. It loads nothing from elsewhere, and only what carries this answer's nonce runs.
@@ -22,7 +22,7 @@ pub async fn page() -> Response {
         return ApiError::internal(format!("no random nonce: {error}")).into_response();
     }
     let nonce: String = bytes.iter().map(|b| format!("{b:02x}")).collect();
-    // Widths of bars are set through the DOM, which is no inline style.
+    // Widths of bars are set through the DOM, which is not an inline style.
     let policy = format!(
         "default-src 'none'; script-src 'nonce-{nonce}'; style-src 'nonce-{nonce}'; \
          connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; \

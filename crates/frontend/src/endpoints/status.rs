@@ -46,7 +46,7 @@ pub async fn metrics(State(app): State<Arc<App>>) -> Result<Response, ApiError> 
     serving.metrics.tokenizer.set(serving.assets.tokenizer.cache_counters());
     let reader = app.clone();
     let refresh = move || reader.serving.metrics.planes.refresh(&reader.serving.port.device());
-    // Files of /proc are read beside the streams, not between two of their tokens.
+    // Files of /proc are read off the reactor, not between two tokens of a stream.
     let refreshed = tokio::task::spawn_blocking(refresh).await;
     refreshed.map_err(|e| ApiError::internal(e.to_string()))?;
     let text = app.serving.metrics.render().map_err(|e| ApiError::internal(e.to_string()))?;

@@ -27,7 +27,7 @@ struct Detokenized {
     prompt: String,
 }
 
-/// Exactly the ids that a completion of the same text or conversation would be computed from.
+/// Exactly the ids that a completion of the same text or conversation would use.
 pub async fn tokenize(State(app): State<Arc<App>>, request: Request) -> Result<Response, ApiError> {
     let _in_flight = app.lifecycle.enter()?;
     let max_model_len = app.model_limits()?.max_model_len;

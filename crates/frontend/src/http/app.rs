@@ -15,7 +15,7 @@ use crate::ring::ReaderCounters;
 use crate::serving::Serving;
 use crate::validate::ModelLimits;
 
-/// Bytes that one permit of the body budget stands for.
+/// Bytes per permit of the body budget.
 pub const BODY_PERMIT_BYTES: usize = 1024;
 
 /// State of the HTTP side.
@@ -121,7 +121,7 @@ impl App {
         self.check_queue()
     }
 
-    /// Requests beyond the device's free seats are those that wait.
+    /// Requests beyond the device's free seats count as waiting.
     fn check_queue(&self) -> Result<(), ApiError> {
         let Some(max) = self.config.max_num_queued_reqs else { return Ok(()) };
         let port = &self.serving.port;

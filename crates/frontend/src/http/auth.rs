@@ -10,12 +10,12 @@ use crate::limits::MAX_API_KEY_BYTES;
 pub struct ApiKeys(Vec<[u8; 32]>);
 
 impl ApiKeys {
-    /// Accepts `keys`; none of them means that no key is asked for.
+    /// Accepts `keys`; if there are none, no key is required.
     pub fn new(keys: &[String]) -> Self {
         Self(keys.iter().map(|key| Sha256::digest(key.as_bytes()).into()).collect())
     }
 
-    /// Whether a key is asked for.
+    /// Whether a key is required.
     pub fn required(&self) -> bool {
         !self.0.is_empty()
     }
@@ -29,7 +29,7 @@ impl ApiKeys {
             return false;
         }
         let digest: [u8; 32] = Sha256::digest(key).into();
-        // Every key is compared, so that the time does not tell which one is near.
+        // Every key is compared, so that the time does not reveal a near match.
         self.0.iter().fold(subtle::Choice::from(0), |found, key| found | key.ct_eq(&digest)).into()
     }
 }

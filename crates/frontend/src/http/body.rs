@@ -1,4 +1,4 @@
-//! Reading a request's body: bounded in bytes, in time, and in memory with all others together.
+//! Reading a request's body: bounded in bytes, in time, and in memory shared with all other bodies.
 
 use axum::body::{Body, HttpBody};
 use axum::extract::Request;
@@ -23,7 +23,7 @@ pub struct ReadBody {
 ///
 /// # Errors
 /// 415 for another media type, 413 beyond `max_body_bytes`, 408 after `body_read_timeout`, 429 if
-/// bodies being read take all the memory that they may.
+/// bodies being read have used up their memory.
 pub async fn read_body(app: &App, request: Request) -> Result<ReadBody, ApiError> {
     check_media_type(request.headers())?;
     let limits = &app.config.http;
@@ -69,7 +69,7 @@ impl ReadBody {
     /// What `read` makes of the fields; a long body is parsed in the lane of long prompts.
     ///
     /// # Errors
-    /// 400 for what is no JSON object, 429 if the lane's queue is full, and those of `read`.
+    /// 400 if it is not a JSON object, 429 if the lane's queue is full, and those of `read`.
     pub async fn fields<T: Send + 'static>(
         self,
         app: &App,

@@ -62,7 +62,7 @@ pub async fn authorize(State(keys): State<Arc<ApiKeys>>, request: Request, next:
 /// The CORS layer, or none without an allowed origin.
 ///
 /// # Errors
-/// For a value that is no origin, method or header, and for credentials with a wildcard.
+/// For a value that is not an origin, method or header, and for credentials with a wildcard.
 pub fn cors(config: &Cors) -> Result<Option<CorsLayer>, FrontendError> {
     if config.allowed_origins.is_empty() {
         return Ok(None);
@@ -75,7 +75,7 @@ pub fn cors(config: &Cors) -> Result<Option<CorsLayer>, FrontendError> {
             reason: "cannot be combined with the origin *".into(),
         });
     }
-    // With credentials browsers take no wildcard: what they ask for is mirrored instead.
+    // Browsers accept no wildcard with credentials: what they ask for is mirrored instead.
     let methods = match (wild(&config.allowed_methods), config.allow_credentials) {
         (true, true) => AllowMethods::mirror_request(),
         (true, false) => AllowMethods::any(),

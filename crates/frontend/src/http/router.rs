@@ -21,7 +21,7 @@ use crate::error::FrontendError;
 /// For CORS settings that are not valid.
 pub fn router(app: &Arc<App>) -> Result<Router, FrontendError> {
     let keys = Arc::new(ApiKeys::new(&app.config.api_keys));
-    // The key is asked for where the routes are, not by comparing paths.
+    // The key is required where the routes are, not by comparing paths.
     let v1 = Router::new()
         .route("/v1/chat/completions", post(chat::chat_completions))
         .route("/v1/completions", post(completions::completions))

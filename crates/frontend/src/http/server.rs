@@ -24,15 +24,15 @@ use crate::lifecycle::Stage;
 
 /// Connections that the system may hold for us before they are accepted.
 const BACKLOG: u32 = 4096;
-/// Pause after an error of accept (no file descriptors, say), so that it is no spin.
+/// Pause after an error of accept (no file descriptors, say), to avoid a spin.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(20);
 /// Header fields of a request.
 const MAX_HEADERS: usize = 128;
 /// Time that connections have to close once the last request is answered.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
-/// Bytes of a connection that the kernel holds and has not sent. More would hide from the device a
-/// client that does not read: whole answers would wait in the kernel, each computed for nobody in
-/// the batch of those that do read. What is on its way to a client that reads is not counted.
+/// Bytes of a connection that the kernel holds unsent. With more, the device would not notice a
+/// client that does not read: whole answers would wait in the kernel, computed for no reader in the
+/// same batch as those of clients that do read. Bytes on their way to a reader do not count.
 const UNSENT_BYTES: u32 = 16 * 1024;
 /// hyper's smallest buffer.
 const MIN_BUFFER_BYTES: usize = 8 * 1024;
@@ -51,7 +51,7 @@ pub enum Bound {
 }
 
 impl Bound {
-    /// Where it listens, for a person.
+    /// Where it listens, in readable form.
     pub fn address(&self) -> String {
         match self {
             Bound::Tcp(listener) => {
@@ -73,7 +73,7 @@ impl Bound {
 impl Drop for Bound {
     fn drop(&mut self) {
         if let Bound::Unix(_, path) = self {
-            // Somebody may have removed it already.
+            // It may have been removed already.
             let _ = std::fs::remove_file(path);
         }
     }
@@ -130,7 +130,7 @@ pub async fn serve_connections(bound: Bound, app: Arc<App>, router: Router) {
     }
     drop(bound);
     let close = async { while connections.join_next().await.is_some() {} };
-    // What is still open then has a peer that does not take its last bytes.
+    // A connection still open then has a peer that does not take its last bytes.
     let _ = tokio::time::timeout(CLOSE_TIMEOUT, close).await;
 }
 

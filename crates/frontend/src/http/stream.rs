@@ -17,7 +17,7 @@ use crate::openai::{ChunkUsage, Format, Frames, Usage};
 use crate::serving::Generation;
 use crate::validate::StreamOptions;
 
-/// Bytes beyond which frames that are ready are sent before more are looked for.
+/// Ready frames beyond this many bytes are sent before more are looked for.
 const FRAMES_BYTES: usize = 16 * 1024;
 
 /// Waits for all choices and answers with one JSON body.
@@ -39,7 +39,7 @@ pub async fn collect(
     Ok(([(header::CONTENT_TYPE, content_type)], json).into_response())
 }
 
-/// Answers at once with a stream of events. A failure on the way is an event `{"error": …}`, and
+/// Answers at once with a stream of events. A failure midway is an event `{"error": …}`, and
 /// then the stream ends without `[DONE]`.
 pub fn stream(
     generation: Generation,
@@ -89,7 +89,7 @@ impl<F: Format> Streaming<F> {
             return None;
         }
         let mut frames = Frames::default();
-        // A delta may have nothing to say yet; an empty chunk would be no event.
+        // A delta may have nothing to say yet, and an empty chunk is not an event.
         while frames.is_empty() && !self.over {
             tokio::select! {
                 biased;
@@ -105,8 +105,8 @@ impl<F: Format> Streaming<F> {
         Some(frames.take())
     }
 
-    /// The alarm is not moved with every token, which would cost each of them a timer: when it
-    /// rings, it looks how long the silence really was.
+    /// The alarm is not reset for every token, which would cost each of them a timer: when it
+    /// fires, it checks how long the silence really was.
     fn break_silence(&mut self, frames: &mut Frames) {
         let due = self.last_frames + self.keep_alive;
         if due <= Instant::now() {

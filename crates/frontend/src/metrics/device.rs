@@ -143,7 +143,7 @@ fn kv_usage(r: &Reading) -> f64 {
     f64::from(r.stats.blocks_used) / f64::from(r.device.num_blocks.max(1))
 }
 
-/// Brings a counter to a total that somebody else keeps; a smaller one is a restart.
+/// Raises a counter to an external total; a smaller total means a restart.
 pub(super) fn raise(counter: &IntCounter, total: u64) {
     if total < counter.get() {
         counter.reset();

@@ -42,10 +42,10 @@ impl KvBytes {
         raise(&self.by_source.with_label_values(&["recomputed"]), bytes(stats.recomputed_tokens));
     }
 
-    /// Each word only grows in the life of a device. Their difference may fall for a moment, for
-    /// they are read one by one.
+    /// Each word only grows in the life of a device. Their difference may fall for a moment,
+    /// because they are read one by one.
     fn restarted(&self, now: [u64; 3]) -> bool {
-        // Three numbers are whole after any panic.
+        // Three numbers are consistent after any panic.
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         let fell = now.iter().zip(last.iter()).any(|(now, last)| now < last);
         *last = now;

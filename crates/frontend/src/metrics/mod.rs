@@ -29,8 +29,8 @@ const TTFT_BUCKETS_S: &[f64] = &[
     0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0,
     20.0, 40.0, 80.0, 160.0, 640.0, 2560.0,
 ];
-/// vLLM's bounds, the first of which is 10 ms, with finer ones between them and below: gaps of a
-/// few milliseconds are told apart. A query that names a bound of vLLM's finds it.
+/// vLLM's bounds, the first of which is 10 ms, with finer ones between and below: gaps of a few
+/// milliseconds are told apart. A query that names one of vLLM's bounds finds it.
 const TOKEN_BUCKETS_S: &[f64] = &[
     0.0005, 0.001, 0.0015, 0.002, 0.003, 0.004, 0.005, 0.0075, 0.01, 0.015, 0.02, 0.025, 0.03,
     0.04, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0, 20.0, 40.0,
@@ -50,9 +50,9 @@ const RETRY_AFTER_S: (f64, f64) = (1.0, 60.0);
 /// All series of one frontend.
 pub struct Metrics {
     registry: Registry,
-    /// Gauges and counters that are read when somebody asks.
+    /// Gauges and counters that are read on demand.
     pub device: DeviceMetrics,
-    /// What the planes get of their cores, likewise.
+    /// Core time of the planes, likewise.
     pub planes: PlaneMetrics,
     /// What the cache of tokenized texts does, likewise.
     pub tokenizer: TokenizerMetrics,
@@ -122,7 +122,7 @@ impl Finished {
     }
 }
 
-/// Brings a counter to a total that somebody else keeps; a smaller one is a restart.
+/// Raises a counter to an external total; a smaller total means a restart.
 fn raise_to(counter: &Counter, total: f64) {
     if total < counter.get() {
         counter.reset();
@@ -313,12 +313,12 @@ impl Metrics {
         self.slo.finished(f);
     }
 
-    /// A prompt took so long to render and tokenize.
+    /// Rendering and tokenizing a prompt took this long.
     pub fn tokenized(&self, took: Duration) {
         self.tokenize_s.observe(took.as_secs_f64());
     }
 
-    /// A choice spent so long on its text.
+    /// A choice spent this long on its text.
     pub fn detokenized(&self, took: Duration) {
         self.detokenize_s.inc_by(took.as_secs_f64());
     }

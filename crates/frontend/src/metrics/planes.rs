@@ -1,5 +1,5 @@
-//! What the planes get of their cores: time on a core and time in a run queue, by the kernel's own
-//! count. Of this process, and of the device plane's where that runs on the same machine.
+//! Core time of the planes: time on a core and time in a run queue, as the kernel counts it. Covers
+//! this process, and the device plane's if that runs on the same machine.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -47,11 +47,11 @@ impl PlaneMetrics {
     }
 
     /// Reads the threads of the planes and sets every series. Blocks on files of /proc, four for
-    /// each thread. A plane that cannot be read, or is of another machine, has no series.
+    /// each thread. A plane that cannot be read, or runs on another machine, has no series.
     pub fn refresh(&self, device: &DeviceInfo) {
         let own = std::process::id();
         let local = device.alive && is_process(&self.root, device.pid, device.process_start_ticks);
-        // Sums are whole after any panic: at worst one reading is missing.
+        // Sums are consistent after any panic: at worst one reading is missing.
         let mut meters = self.meters.lock().unwrap_or_else(PoisonError::into_inner);
         self.info.reset();
         self.show(FRONTEND, own, meters.frontend.read(&self.root, own));
@@ -61,7 +61,7 @@ impl PlaneMetrics {
 
     fn show(&self, plane: &str, pid: u32, read: Option<Times>) {
         let Some(times) = read else {
-            // An error says that there was no such series.
+            // An error means that there was no such series.
             let _ = self.run_s.remove_label_values(&[plane]);
             let _ = self.wait_s.remove_label_values(&[plane]);
             return;
@@ -72,7 +72,7 @@ impl PlaneMetrics {
     }
 }
 
-/// Whether the process that the device plane names is the one that has this number here.
+/// Whether the pid that the device plane reports is the same process on this machine.
 fn is_process(root: &Root, pid: u32, start_ticks: u64) -> bool {
     pid != 0 && Process::read(root, pid).is_ok_and(|p| p.start_ticks == start_ticks)
 }
@@ -83,8 +83,8 @@ struct Times {
     wait_ns: u64,
 }
 
-/// Sums over the threads of one process that only grow while it lives: what a thread did that has
-/// ended since is kept.
+/// Sums over the threads of one process. They only grow while it lives: the share of a thread that
+/// has ended since is kept.
 #[derive(Default)]
 struct Meter {
     pid: u32,
@@ -137,7 +137,7 @@ mod tests {
         thread(dir.path(), 7, 100, 50, 5);
         thread(dir.path(), 8, 100, 30, 3);
         assert_eq!(meter.read(&root, 7), Some(Times { run_ns: 80, wait_ns: 8 }));
-        // One ends; its number is given to another, which has done less.
+        // One ends; its id is given to another, which has done less.
         thread(dir.path(), 8, 900, 10, 1);
         thread(dir.path(), 7, 100, 60, 5);
         assert_eq!(meter.read(&root, 7), Some(Times { run_ns: 100, wait_ns: 9 }));

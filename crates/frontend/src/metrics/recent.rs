@@ -89,7 +89,7 @@ impl Recent {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        // Samples are whole after any panic: at worst one is missing.
+        // Samples are consistent after any panic: at worst one is missing.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

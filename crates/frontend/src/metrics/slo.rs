@@ -4,8 +4,8 @@ use prometheus::IntCounterVec;
 
 use super::{Builder, Finished, SloTargets};
 
-/// `saccade:slo_requests_total`. Classes are priorities, of which the API takes few, so that
-/// clients cannot make series without bound.
+/// `saccade:slo_requests_total`. Classes are priorities, and the API accepts only a few, so that
+/// clients cannot create series without bound.
 pub struct SloMetrics {
     defaults: SloTargets,
     requests: IntCounterVec,
@@ -22,7 +22,7 @@ impl SloMetrics {
     }
 
     /// Counts a choice that ended well. A single token has no time between tokens: it meets that
-    /// target by itself, and only `goodput` counts it.
+    /// target trivially, and only `goodput` counts it.
     pub(super) fn finished(&self, f: &Finished) {
         let Some(ttft) = f.ttft else { return };
         let met = |seconds: f64, own: f32, default: f64| {

@@ -10,7 +10,7 @@ use crate::serving::{Delta, FinishReason};
 use crate::text::vocab::Vocab;
 use crate::validate::GenerateParams;
 
-/// Says deltas as chat completions.
+/// Renders deltas as chat completions.
 pub struct ChatFormat {
     head: Head,
     names: TokenNames,
@@ -61,7 +61,7 @@ struct ChunkDelta<'a> {
     content: Option<&'a str>,
 }
 
-/// What of the request stopped a choice: a string, a token id, or nothing (`null`).
+/// Which part of the request stopped a choice: a string, a token id, or nothing (`null`).
 #[derive(Serialize)]
 #[serde(untagged)]
 pub(super) enum StopReason<'a> {

@@ -11,7 +11,7 @@ use crate::serving::{Delta, FinishReason, Prepared, TokenLogprobs};
 use crate::text::vocab::Vocab;
 use crate::validate::GenerateParams;
 
-/// Says deltas as text completions.
+/// Renders deltas as text completions.
 pub struct CompletionFormat {
     head: Head,
     names: TokenNames,

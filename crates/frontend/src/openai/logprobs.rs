@@ -14,8 +14,8 @@ fn finite(logprob: f32) -> f32 {
     if logprob.is_nan() { MIN_LOGPROB } else { logprob.max(MIN_LOGPROB) }
 }
 
-/// How tokens are named in logprobs: by their text, or as `token_id:N`, which tells apart tokens of
-/// the same text (`return_tokens_as_token_ids`).
+/// How tokens are named in logprobs: by their text, or as `token_id:N`, which distinguishes tokens
+/// with the same text (`return_tokens_as_token_ids`).
 pub struct TokenNames {
     vocab: Arc<Vocab>,
     as_ids: bool,
@@ -31,7 +31,7 @@ impl TokenNames {
         if self.as_ids { format!("token_id:{id}") } else { self.vocab.piece_text(id) }
     }
 
-    /// Characters that the token's text takes.
+    /// Length of the token's text in characters.
     fn chars(&self, id: u32) -> usize {
         self.vocab.piece_text(id).chars().count()
     }
@@ -94,7 +94,7 @@ impl CompletionLogprobs {
         }
     }
 
-    /// Adds what another delta said, offsets as they are.
+    /// Adds what another delta said, offsets unchanged.
     pub fn append(&mut self, mut other: Self) {
         self.text_offset.append(&mut other.text_offset);
         self.token_logprobs.append(&mut other.token_logprobs);
@@ -104,7 +104,7 @@ impl CompletionLogprobs {
 }
 
 /// Alternatives by text, best first, and the token itself if it is none of them. Of several tokens
-/// with the same text the best one stands.
+/// with the same text only the best is kept.
 #[derive(Debug)]
 struct TopLogprobs(Vec<(String, f32)>);
 

@@ -44,9 +44,9 @@ pub struct Head {
     pub model: String,
 }
 
-/// One API's way to say deltas: as chunks of a stream, or gathered into one answer.
+/// How one API renders deltas: as chunks of a stream, or gathered into one answer.
 pub trait Format: Send {
-    /// Appends the JSON chunks that say `delta` of choice `index` to `frames`.
+    /// Appends the JSON chunks for `delta` of choice `index` to `frames`.
     fn chunk(&mut self, index: usize, delta: Delta, usage: ChunkUsage, frames: &mut Frames);
     /// Appends the last chunk, which has no choice.
     fn usage_chunk(&self, usage: Usage, frames: &mut Frames);
@@ -59,7 +59,7 @@ pub trait Format: Send {
 /// The `usage` field of a chunk that is not the last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ChunkUsage {
-    /// Not there.
+    /// Left out.
     Absent,
     /// `null`: the last chunk will have it.
     Null,

@@ -29,7 +29,7 @@ pub enum End {
     Finished(Finish),
     /// The device was lost, or broke the protocol.
     Lost,
-    /// This frontend stops.
+    /// This frontend is stopping.
     Stopping,
 }
 
@@ -55,7 +55,7 @@ impl Mailbox {
         if state.closed { usize::MAX } else { MAILBOX_TOKENS.saturating_sub(state.tokens.len()) }
     }
 
-    /// Adds a token; returns whom to wake.
+    /// Adds a token; returns the task to wake.
     pub fn push(&self, token: Token) -> Option<Waker> {
         let mut state = self.lock();
         if state.closed {
@@ -75,7 +75,7 @@ impl Mailbox {
         self.lock().admitted
     }
 
-    /// Adds the end (the first one counts); returns whom to wake.
+    /// Adds the end (the first one counts); returns the task to wake.
     pub fn end(&self, end: End) -> Option<Waker> {
         let mut state = self.lock();
         state.end.get_or_insert(end);
@@ -108,7 +108,7 @@ impl Mailbox {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        // No code under this lock can panic half way: the state is whole even if a holder died.
+        // No code under this lock can panic halfway: the state is consistent even if a holder died.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -25,8 +25,8 @@ const STALLED_WAIT: Duration = Duration::from_millis(1);
 pub struct ReaderSettings {
     /// Time to poll after the last token before sleeping.
     pub spin: Duration,
-    /// Longest sleep while requests run. Shorter than the longest of all where the device wakes
-    /// nobody, as a GPU.
+    /// Longest sleep while requests run. Shorter than the overall limit if the device does not wake
+    /// the reader, as a GPU does not.
     pub poll: Duration,
 }
 
@@ -95,8 +95,8 @@ pub fn spawn_reader<T: Transport + 'static>(
     Ok(ReaderHandle { counters, stop, thread: Some(thread) })
 }
 
-/// A frontend without its reader would keep its heartbeat's promise to nobody and answer no one:
-/// it must end, so that the supervisor starts another.
+/// Without its reader a frontend moves no heartbeat and answers no request: it must end, so that
+/// the supervisor starts another.
 struct AbortOnPanic;
 
 impl Drop for AbortOnPanic {
@@ -176,7 +176,7 @@ impl Delivery {
 
 impl Sink for Delivery {
     fn room(&mut self, ticket: Ticket) -> usize {
-        // A ticket without a mailbox has no consumer: let the device's ring run empty.
+        // A ticket without a mailbox has no consumer: let the device's ring drain.
         self.mailbox(ticket).map_or(usize::MAX, |m| m.room())
     }
 

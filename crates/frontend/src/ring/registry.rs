@@ -1,4 +1,4 @@
-//! Which mailbox belongs to which ticket, and the guard that cancels a ticket nobody waits for.
+//! The mailbox of each ticket in flight, and the guard that cancels an abandoned ticket.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -39,7 +39,7 @@ impl Registry {
         }
     }
 
-    /// Ends every ticket in flight, for a frontend that stops.
+    /// Ends every ticket in flight, for a frontend that is stopping.
     pub fn end_all(&self, end: End) {
         for entry in &self.entries {
             let mailbox = unpoisoned(entry).as_ref().map(|(_, mailbox)| mailbox.clone());
@@ -61,7 +61,7 @@ impl Registry {
 }
 
 fn unpoisoned(entry: &Mutex<Entry>) -> MutexGuard<'_, Entry> {
-    // One store under the lock: the entry is whole even if a holder died.
+    // One store under the lock: the entry is consistent even if a holder died.
     entry.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -105,7 +105,7 @@ impl Flight {
         &self.mailbox
     }
 
-    /// The end has been seen: there is nothing to cancel any more.
+    /// The end has been seen: there is nothing left to cancel.
     pub fn ended(&mut self) {
         self.ended = true;
     }

@@ -29,7 +29,7 @@ pub enum FinishReason {
 }
 
 impl FinishReason {
-    /// As the OpenAI API says it.
+    /// The OpenAI API's name for it.
     pub fn as_str(&self) -> &'static str {
         if *self == FinishReason::Length { "length" } else { "stop" }
     }
@@ -53,13 +53,13 @@ pub struct Delta {
     pub text: String,
     /// Logprobs of the prompt's tokens but the first, in the first delta, if asked for.
     pub prompt: Vec<TokenLogprobs>,
-    /// Logprobs of the tokens that this delta stands for, if asked for.
+    /// Logprobs of the tokens of this delta, if asked for.
     pub logprobs: Vec<TokenLogprobs>,
     /// Set on the last delta.
     pub finish: Option<FinishReason>,
 }
 
-/// What a choice has to know of its request.
+/// What a choice must know about its request.
 pub struct ChoiceSettings {
     /// Pieces of the tokens.
     pub vocab: Arc<Vocab>,
@@ -69,7 +69,7 @@ pub struct ChoiceSettings {
     pub stop: Vec<String>,
     /// The stop string or token stays in the text.
     pub include_stop: bool,
-    /// No stop string counts before.
+    /// Stop strings are ignored before this many tokens.
     pub min_tokens: u32,
     /// Ids that end the sequence: the request's first, then `num_eos` of the model's.
     pub stop_ids: Vec<u32>,
@@ -178,7 +178,7 @@ impl Choice {
     }
 
     /// The end goes into the last token's delta if both are there, as clients that count deltas
-    /// expect. A failure stays for the next look.
+    /// expect. A failure is left for the next poll.
     fn with_end(&mut self, mut delta: Delta) -> Delta {
         let well = [Finish::Stop, Finish::Length].map(|finish| Some(End::Finished(finish)));
         if delta.finish.is_some() || !self.inbox.is_empty() || !well.contains(&self.end) {
@@ -191,7 +191,7 @@ impl Choice {
         delta
     }
 
-    /// Handles one record; `None` if it adds nothing to say.
+    /// Handles one record; `None` if it adds no output.
     fn take(&mut self, token: Token) -> Option<Delta> {
         if self.prompt_left > 0 {
             self.prompt_left -= 1;

@@ -15,7 +15,7 @@ use crate::metrics::{Finished, Metrics};
 use crate::ring::Flight;
 use crate::validate::GenerateParams;
 
-/// The choices of a request, in flight together. Dropping it cancels those that go on.
+/// The choices of a request, in flight together. Dropping it cancels the unfinished ones.
 pub struct Generation {
     choices: Vec<Choice>,
     prompts: Vec<usize>,
@@ -25,7 +25,7 @@ pub struct Generation {
     arrived: Instant,
     metrics: Arc<Metrics>,
     failed: bool,
-    /// Where the next look begins, so that no choice is always first.
+    /// Where the next poll begins, so that no choice is always first.
     next: usize,
 }
 

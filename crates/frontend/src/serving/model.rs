@@ -27,7 +27,7 @@ pub struct ModelDefaults {
     pub min_p: Option<f32>,
     /// 1 is none.
     pub repetition_penalty: Option<f32>,
-    /// Tokens to produce at most, for requests that do not say.
+    /// Most tokens to produce, for requests that do not say.
     pub max_new_tokens: Option<u32>,
 }
 
@@ -47,7 +47,7 @@ impl ModelAssets {
     /// Reads them from the model's folder and the files that the configuration names instead.
     ///
     /// # Errors
-    /// Whatever file is missing or wrong, by name.
+    /// Names the file that is missing or wrong.
     pub fn load(config: &FrontendConfig) -> Result<Self, FrontendError> {
         let options = OpenOptions {
             revision: config.revision.clone(),

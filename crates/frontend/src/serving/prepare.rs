@@ -36,7 +36,7 @@ impl PromptSource {
 pub struct Prepared {
     /// As the model sees it; not empty.
     pub ids: Vec<u32>,
-    /// As the client sees it, when it is to be echoed.
+    /// As the client sees it, if it will be echoed.
     pub text: String,
     /// Parameters but for the seed of each choice.
     pub params: RequestParams,
@@ -71,8 +71,8 @@ pub async fn prepare(
     Ok(Prepared { params, ids, text, max_tokens })
 }
 
-/// Refuses text that no tokenization can bring under the length limit: the tokenizer's time is not
-/// for it.
+/// Refuses text that no tokenization can bring under the length limit: it is not worth the
+/// tokenizer's time.
 fn check_bytes(serving: &Serving, source: &PromptSource, limit: u32) -> Result<(), ApiError> {
     let param = match source {
         PromptSource::Chat(_) => "messages",
@@ -117,10 +117,10 @@ async fn tokenize(
     pool.run(job).await.map_err(pool_error)?
 }
 
-/// Ids and text of a prompt. Takes time: for the pool's threads.
+/// Ids and text of a prompt. Slow: for the pool's threads.
 ///
 /// # Errors
-/// 400 for what template or tokenizer refuse.
+/// 400 for what the template or the tokenizer refuses.
 pub fn encode(
     assets: &ModelAssets,
     source: PromptSource,

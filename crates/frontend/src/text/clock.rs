@@ -20,7 +20,7 @@ const MONTHS: [&str; 12] = [
 const DAYS: [&str; 7] =
     ["Thursday", "Friday", "Saturday", "Sunday", "Monday", "Tuesday", "Wednesday"];
 
-/// The present time in `format`; an unknown directive is its own error.
+/// The current time in `format`; the error is the unknown directive.
 pub fn strftime_now(format: &str) -> Result<String, String> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs());
     strftime(format, now)

@@ -46,7 +46,7 @@ impl Lanes {
         })
     }
 
-    /// The lane for so many bytes of text.
+    /// The lane for text of this many bytes.
     pub fn of(&self, bytes: usize) -> &WorkPool {
         if is_long(bytes) { &self.long } else { &self.short }
     }
@@ -57,7 +57,7 @@ impl Lanes {
     }
 }
 
-/// Whether so many bytes of text are for the lane of long ones.
+/// Whether text of this many bytes takes the lane of long texts.
 pub fn is_long(bytes: usize) -> bool {
     bytes >= LONG_TEXT_BYTES
 }
@@ -70,7 +70,7 @@ pub struct WorkPool {
     crew: Crew,
 }
 
-/// How many threads work for a pool: its own that have a job, and those that help them.
+/// How many threads work for a pool: its own that have a job, and their helpers.
 #[derive(Clone)]
 pub struct Crew {
     threads: usize,
@@ -84,9 +84,9 @@ pub struct Helpers<'a> {
 }
 
 impl Crew {
-    /// Lets the job of the calling thread start up to `wanted` threads, as many as the pool has
-    /// idle ones. Jobs that come meanwhile start all the same: for as long as the help lasts there
-    /// may be up to twice the pool's threads.
+    /// Lets the calling thread's job start up to `wanted` threads, limited to the number of the
+    /// pool's idle ones. New jobs start regardless: while the helpers run there may be up to twice
+    /// the pool's threads.
     pub fn help(&self, wanted: usize) -> Helpers<'_> {
         let mut count = 0;
         // SYNC: the count alone matters; no other memory depends on it.
@@ -151,7 +151,7 @@ impl WorkPool {
         let boxed: Job = Box::new(move || {
             waiting.fetch_sub(1, Ordering::Relaxed);
             if !sender.is_closed() {
-                // The caller may go away meanwhile; then nobody wants the result.
+                // The caller may have gone away meanwhile; then the result is dropped.
                 let _ = sender.send(job());
             }
         });
@@ -168,7 +168,7 @@ impl WorkPool {
     }
 }
 
-/// Threads that this one starts have its nice value as well.
+/// Threads that this one starts inherit its nice value.
 fn yield_to_others(nice: i32) {
     if nice != 0
         && let Err(error) = rustix::process::setpriority_process(None, nice)
@@ -179,7 +179,7 @@ fn yield_to_others(nice: i32) {
 
 fn work(jobs: &Mutex<Receiver<Job>>, crew: &Crew) {
     loop {
-        // A panic inside recv is impossible to leave anything half done: take the lock anyway.
+        // A panic inside recv cannot leave anything half done: take the lock anyway.
         let job = jobs.lock().unwrap_or_else(PoisonError::into_inner).recv();
         let Ok(job) = job else { return };
         // SYNC: as in `Crew::help`.

@@ -12,7 +12,7 @@ pub struct StopMatcher {
 /// What became of pushed text.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Scan {
-    /// Nothing found yet; the text that is certain was handed out.
+    /// Nothing found yet; all text that is certain was handed out.
     Going,
     /// The stop string with this index was found; the text ends there.
     Stopped(usize),
@@ -24,7 +24,7 @@ impl StopMatcher {
         Self { stops, include_in_output, held: String::new() }
     }
 
-    /// Appends to `out` what of `text`, and of what was held, is certain to be output.
+    /// Appends to `out` the part of the held text and of `text` that is certain to be output.
     pub fn push(&mut self, text: &str, out: &mut String) -> Scan {
         if self.stops.is_empty() {
             out.push_str(text);
@@ -43,7 +43,7 @@ impl StopMatcher {
         Scan::Going
     }
 
-    /// Appends text that must not stop (before `min_tokens`); nothing of it is searched later.
+    /// Appends text that must not stop (before `min_tokens`); it is not searched later.
     pub fn pass(&mut self, text: &str, out: &mut String) {
         self.finish(out);
         out.push_str(text);

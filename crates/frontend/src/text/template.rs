@@ -61,7 +61,7 @@ impl ChatTemplate {
     /// Renders a conversation.
     ///
     /// # Errors
-    /// A sentence for the client: what the template raised, or which bound was met.
+    /// A sentence for the client: what the template raised, or which bound it hit.
     pub fn render(&self, input: &ChatInput) -> Result<String, String> {
         let four_times = input.text_bytes().saturating_mul(4);
         let mut out = Bounded {
@@ -107,7 +107,7 @@ fn message_value(message: &Message) -> serde_json::Value {
     serde_json::Value::Object(map)
 }
 
-/// The text up to the end of the final message, so that the model goes on with it.
+/// The text up to the end of the final message, so that the model continues it.
 fn cut_after_final(mut text: String, input: &ChatInput) -> Result<String, String> {
     let last = input.messages.last().map(|m| m.content.joined()).unwrap_or_default();
     let Some(start) = text.rfind(last.trim()) else {

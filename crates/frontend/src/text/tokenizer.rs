@@ -1,5 +1,5 @@
-//! Text to token ids: through our own tokenizer where it knows all that the file asks for, else
-//! through the HF `tokenizers` crate.
+//! Text to token ids: through our own tokenizer if it supports all that the file asks for,
+//! otherwise through the HF `tokenizers` crate.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::limits::BYTES_PER_HELPER;
 /// Why a tokenizer cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum TokenizerError {
-    /// The file is missing or is no tokenizer.
+    /// The file is missing or is not a tokenizer.
     #[error("{path}: {reason}")]
     Load {
         /// The file.
@@ -29,7 +29,7 @@ pub enum TokenizerError {
     Decoder(#[from] UnsupportedDecoder),
 }
 
-/// Who encodes.
+/// Which tokenizer encodes.
 enum Encoder {
     Own(Box<OwnTokenizer>),
     Hf(Box<Tokenizer>),
@@ -43,14 +43,14 @@ pub struct TextTokenizer {
     cache: Option<PromptCache>,
 }
 
-/// How a prompt is to be encoded. Only `add_special_tokens` changes the ids.
+/// How to encode a prompt. Only `add_special_tokens` changes the ids.
 #[derive(Clone, Copy)]
 pub struct EncodeParams<'a> {
     /// With the tokens that the tokenizer puts around a text.
     pub add_special_tokens: bool,
-    /// Of the request; ids of texts are kept for requests with the same one.
+    /// The request's; cached ids are found only by requests with the same one.
     pub cache_salt: u64,
-    /// Who may help with a long text.
+    /// Threads that may help with a long text.
     pub crew: &'a Crew,
 }
 
@@ -83,7 +83,7 @@ impl TextTokenizer {
         Self { encoder: Encoder::Own(Box::new(own)), vocab, cache: None }
     }
 
-    /// Takes an HF tokenizer that is already there.
+    /// Takes an HF tokenizer that is already loaded.
     ///
     /// # Errors
     /// If its decoder is of no supported family.
@@ -95,7 +95,7 @@ impl TextTokenizer {
         Ok(Self { encoder: Encoder::Hf(Box::new(tokenizer)), vocab, cache: None })
     }
 
-    /// Keeps the ids of texts that come again, in at most so many bytes; 0 is none. Only our own
+    /// Caches the ids of repeated texts in at most `max_bytes` bytes; 0: no cache. Only our own
     /// tokenizer knows where texts can be cut.
     pub fn with_cache(mut self, max_bytes: usize) -> Self {
         let is_own = matches!(self.encoder, Encoder::Own(_));
@@ -155,7 +155,7 @@ impl TextTokenizer {
         Ok(ids)
     }
 
-    /// The tokenizer's own strings of ids, for `/tokenize`.
+    /// The tokenizer's own strings for ids, for `/tokenize`.
     pub fn token_strs(&self, ids: &[u32]) -> Vec<String> {
         ids.iter().map(|&id| self.token_str(id).unwrap_or_default()).collect()
     }

@@ -16,7 +16,7 @@ pub(super) enum Scheme {
     /// GPT-2 style: pieces are bytes, the text is their lossy UTF-8.
     ByteLevel,
     /// SentencePiece style: pieces are text; a run of single-byte pieces is one UTF-8 text, or one
-    /// U+FFFD per byte if it is none. `strip_start` spaces are dropped where a text begins.
+    /// U+FFFD per byte if it is not valid. `strip_start` spaces are dropped where a text begins.
     ByteFallback { strip_start: usize },
 }
 
@@ -109,8 +109,8 @@ impl Vocab {
         &self.bytes[start as usize..end as usize]
     }
 
-    /// Most bytes of text that `tokens` tokens can stand for. A text beyond needs no tokenizer to
-    /// be too long. Normalizers compose characters (NFC: three to one), hence the slack.
+    /// Most bytes of text that `tokens` tokens can hold: longer text is too long without asking the
+    /// tokenizer. Normalizers compose characters (NFC: three to one), hence the slack.
     pub fn max_text_bytes(&self, tokens: u32) -> usize {
         const NORMALIZER_SLACK: usize = 4;
         (tokens as usize).saturating_mul(self.longest.max(1)).saturating_mul(NORMALIZER_SLACK)
@@ -146,7 +146,7 @@ fn fallback_byte(token: &str) -> Option<u8> {
     (hex.len() == 2).then(|| u8::from_str_radix(hex, 16).ok())?
 }
 
-/// A piece whose characters all stand for bytes is these bytes; any other (an added token with a
+/// A piece whose characters all stand for bytes is those bytes; any other (an added token with a
 /// space, say) is its own UTF-8. The same rule as in the HF decoder.
 fn push_byte_level(token: &str, table: &[Option<u8>; 512], bytes: &mut Vec<u8>) {
     let start = bytes.len();

@@ -151,7 +151,7 @@ fn chat_logprobs(fields: &Fields) -> Result<Option<u32>, ApiError> {
     }
 }
 
-/// Keys that the template call itself owns, or that would switch what is returned.
+/// Keys that the template call itself owns, or that would change what is returned.
 const RESERVED_KWARGS: &[&str] = &[
     "messages",
     "add_generation_prompt",

@@ -48,7 +48,7 @@ pub struct Text {
     pub max_chars: usize,
 }
 
-/// One request object. Fields are taken by name; what was never asked for is unknown.
+/// One request object. Fields are taken by name; a field that was never asked for is unknown.
 pub struct Fields<'a> {
     entries: Vec<Entry<'a>>,
 }
@@ -60,7 +60,7 @@ struct Entry<'a> {
 }
 
 impl<'a> Fields<'a> {
-    /// Checks the syntax of `body` and splits it into fields; of a repeated field the last counts.
+    /// Checks the syntax of `body` and splits it into fields; the last of a repeated field counts.
     ///
     /// # Errors
     /// 400 with line and column if it is not a JSON object, or has more than [`MAX_FIELDS`] fields.

@@ -18,7 +18,7 @@ pub struct GenerateParams {
     pub n: u32,
     /// Tokens to produce; 0 only for completions with `echo`.
     pub max_tokens: Option<u32>,
-    /// Nothing stops the text before so many tokens.
+    /// Nothing stops the text before this many tokens.
     pub min_tokens: u32,
     /// 0 is greedy.
     pub temperature: Option<f32>,
@@ -48,7 +48,7 @@ pub struct GenerateParams {
     pub skip_special_tokens: bool,
     /// Whether the tokenizer adds its special tokens to the prompt.
     pub add_special_tokens: bool,
-    /// Keep only the last so many prompt tokens.
+    /// Keep only the last N prompt tokens.
     pub truncate_prompt_tokens: Option<i64>,
     /// Token id and bias.
     pub logit_bias: Vec<(u32, f32)>,
@@ -129,7 +129,7 @@ impl GenerateParams {
         })
     }
 
-    /// The relations between fields, once the endpoint has filled in its own.
+    /// Checks the relations between fields, once the endpoint has filled in its own.
     pub(super) fn check(self) -> Result<Self, ApiError> {
         match self.max_tokens {
             Some(max) if self.min_tokens > max => Err(ApiError::invalid(
@@ -266,8 +266,8 @@ fn stream(fields: &Fields) -> Result<Option<StreamOptions>, ApiError> {
     Ok(stream.then_some(options))
 }
 
-/// A salt becomes the first 8 bytes of its SHA-256, never 0: a collision is not for a client to
-/// make.
+/// A salt becomes the first 8 bytes of its SHA-256, never 0: clients must not be able to make
+/// collisions.
 fn hash_salt(salt: &str) -> u64 {
     let digest = Sha256::digest(salt.as_bytes());
     let mut first = [0; 8];

@@ -21,6 +21,6 @@ pub struct ModelLimits {
     pub vocab_size: u32,
     /// Prompt and produced tokens together.
     pub max_model_len: u32,
-    /// Whether the device's policy has classes; otherwise only priority 0 is taken.
+    /// Whether the device's policy has classes; otherwise only priority 0 is accepted.
     pub priority: bool,
 }

@@ -36,7 +36,7 @@ pub const MAX_TOKENS: Int = int("max_tokens", 1, u32::MAX as i64);
 pub const COMPLETION_MAX_TOKENS: Int = int("max_tokens", 0, u32::MAX as i64);
 /// The name of `max_tokens` in the newer chat API; wins over it.
 pub const MAX_COMPLETION_TOKENS: Int = int("max_completion_tokens", 1, u32::MAX as i64);
-/// Nothing stops the text before so many tokens.
+/// Nothing stops the text before this many tokens.
 pub const MIN_TOKENS: Int = int("min_tokens", 0, u32::MAX as i64);
 /// Alternatives per token in chat.
 pub const TOP_LOGPROBS: Int = int("top_logprobs", 0, limits::MAX_TOP_LOGPROBS);
@@ -44,7 +44,7 @@ pub const TOP_LOGPROBS: Int = int("top_logprobs", 0, limits::MAX_TOP_LOGPROBS);
 pub const LOGPROBS: Int = int("logprobs", 0, limits::MAX_TOP_LOGPROBS);
 /// A class, lower is earlier. Few, because metrics count by class.
 pub const PRIORITY: Int = int("priority", -limits::MAX_PRIORITY, limits::MAX_PRIORITY);
-/// Keep only the last so many prompt tokens; -1 keeps as many as the model takes.
+/// Keep only the last N prompt tokens; -1 keeps as many as the model takes.
 pub const TRUNCATE_PROMPT_TOKENS: Int = int("truncate_prompt_tokens", -1, u32::MAX as i64);
 /// Target time to the first token, milliseconds; also the header `x-slo-ttft-ms`.
 pub const SLO_TTFT_MS: Float = float("slo_ttft_ms", limits::MIN_SLO_MS, limits::MAX_SLO_MS);

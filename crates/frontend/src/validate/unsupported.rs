@@ -1,6 +1,6 @@
 //! Parameters of the OpenAI and vLLM APIs that this server knows and does not implement. A value
-//! that asks for nothing (`null`, an empty list, the default) is taken; any other is refused by
-//! name, because ignoring it would answer another question than the one asked.
+//! that asks for nothing (`null`, an empty list, the default) is accepted; any other is refused by
+//! name, because ignoring it would answer a different question than the one asked.
 
 use super::fields::Fields;
 use crate::api_error::ApiError;

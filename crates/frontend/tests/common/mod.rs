@@ -69,7 +69,7 @@ impl DeviceControl {
         self.device.lock().unwrap().in_flight()
     }
 
-    /// Changes the counters that the device publishes; they go on from there.
+    /// Changes the counters that the device publishes; they continue from there.
     pub fn set_stats(&self, change: impl FnOnce(&mut DeviceStats)) {
         self.device.lock().unwrap().set_stats(change);
     }

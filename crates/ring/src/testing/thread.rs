@@ -1,4 +1,4 @@
-//! A fake device that runs by itself.
+//! A fake device on its own thread.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Owners of the objects of `shim.h`: made once, given back once, in the right order.
+//! Owners of the objects of `shim.h`: created once, released once, in the right order.
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::os::fd::RawFd;
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use super::{MemoryKind, UcxError};
 
-/// What a closing endpoint gets to let go of its requests, which it does without its peer.
+/// Time for a closing endpoint to release its requests, which needs no peer.
 const CLOSE_TIMEOUT: Duration = Duration::from_millis(500);
 /// Room for the names of an endpoint's transports.
 const NAMES_BYTES: usize = 256;
@@ -98,7 +98,7 @@ unsafe extern "C" {
     fn sacx_request_test(request: *mut c_void) -> c_int;
 }
 
-/// UCX's sentence for a status.
+/// UCX's message for a status.
 pub(super) fn status_text(status: c_int) -> String {
     // SAFETY: UCX returns a NUL-terminated string that it never frees, for any number.
     unsafe { CStr::from_ptr(sacx_status(status)) }.to_string_lossy().into_owned()
@@ -146,7 +146,7 @@ pub(super) struct MappedMemory {
     context: Arc<Context>,
 }
 
-// SAFETY: a handle that is only given back, by whoever drops it.
+// SAFETY: only a handle, released by the thread that drops it.
 unsafe impl Send for MappedMemory {}
 
 impl MappedMemory {
@@ -211,7 +211,7 @@ impl Worker {
         Ok(Worker { worker, event_fd, _context: Arc::clone(context) })
     }
 
-    /// Readable when there is news after a successful [`arm`](Self::arm).
+    /// Readable on new events after a successful [`arm`](Self::arm).
     pub(super) fn event_fd(&self) -> RawFd {
         self.event_fd
     }
@@ -228,13 +228,13 @@ impl Worker {
         Ok(bytes)
     }
 
-    /// True when anything was done.
+    /// True if it made progress.
     pub(super) fn progress(&self) -> bool {
         // SAFETY: the worker is alive, and not `Sync`: this thread is the only one.
         unsafe { sacx_worker_progress(self.worker) != 0 }
     }
 
-    /// True when the event descriptor will tell of news; false when there is news already.
+    /// True when the event descriptor will signal new events; false when some are pending already.
     pub(super) fn arm(&self) -> Result<bool, UcxError> {
         // SAFETY: as in `progress`.
         match unsafe { sacx_worker_arm(self.worker) } {
@@ -259,11 +259,11 @@ impl Drop for Worker {
     }
 }
 
-/// An operation under way, to be tested until it is done.
+/// An operation in flight, to be tested until it is done.
 #[derive(Debug)]
 pub(super) struct Request(*mut c_void);
 
-/// How an operation stands.
+/// State of an operation.
 pub(super) enum Progress {
     Done,
     UnderWay(Request),
@@ -279,7 +279,7 @@ impl Progress {
         }
     }
 
-    /// Looks again.
+    /// Tests again.
     pub(super) fn again(self) -> Progress {
         let Progress::UnderWay(Request(request)) = self else { return self };
         // SAFETY: a live request: it is freed by the call that does not return "under way", and
@@ -294,8 +294,8 @@ pub(super) struct Endpoint {
     endpoint: *mut c_void,
     remote_key: *mut c_void,
     worker: Worker,
-    /// Below 0 once the peer is lost; boxed, because UCX holds its address; behind the worker,
-    /// because UCX may write it until that is gone.
+    /// Below 0 once the peer is lost. Boxed, because UCX holds its address; declared after the
+    /// worker, because UCX may write it until the worker is gone.
     failed: Box<AtomicI32>,
 }
 
@@ -341,7 +341,7 @@ impl Endpoint {
         (status != 0).then(|| status_text(status))
     }
 
-    /// Names of the transports in use, comma-separated; empty where UCX does not tell.
+    /// Names of the transports in use, comma-separated; empty if UCX does not report them.
     pub(super) fn transports(&self) -> String {
         let mut names = [0u8; NAMES_BYTES];
         // SAFETY: the call writes at most `len` bytes, the last of them NUL.
@@ -366,7 +366,7 @@ impl Endpoint {
     }
 
     /// # Safety
-    /// `len` bytes at `local` stay writable, and are not looked at, until the operation is done or
+    /// `len` bytes at `local` stay writable, and are not read, until the operation is done or
     /// this endpoint dropped.
     pub(super) unsafe fn get(&self, local: *mut u8, len: usize, remote: u64) -> Progress {
         let mut request = null_mut();
@@ -377,7 +377,7 @@ impl Endpoint {
         Progress::of(status, request)
     }
 
-    /// Adds `local[0]`; `local[1]` becomes the value before.
+    /// Adds `local[0]`; `local[1]` becomes the previous value.
     ///
     /// # Safety
     /// As for [`get`](Self::get), for two words.
@@ -399,13 +399,13 @@ impl Endpoint {
         Progress::of(status, request)
     }
 
-    /// Orders all operations issued before ahead of all that follow.
+    /// Orders all earlier operations before all later ones.
     pub(super) fn fence(&self) -> Progress {
         // SAFETY: the worker is alive, and this is its only thread.
         Progress::of(unsafe { sacx_worker_fence(self.worker.worker) }, null_mut())
     }
 
-    /// Done when all operations so far have been done at the peer.
+    /// Done once the peer has done all operations so far.
     pub(super) fn flush(&self) -> Progress {
         let mut request = null_mut();
         // SAFETY: as in `fence`.
@@ -432,8 +432,8 @@ impl Drop for Endpoint {
             closing = closing.again();
         }
         if !self.remote_key.is_null() {
-            // SAFETY: unpacked in `connect`, given back once, behind the operations that used it
-            // and before the worker.
+            // SAFETY: unpacked in `connect`, given back once, after the operations that used it and
+            // before the worker.
             unsafe { sacx_remote_key_destroy(self.remote_key) };
         }
     }

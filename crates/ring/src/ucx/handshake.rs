@@ -1,7 +1,7 @@
 //! What the two sides say to each other over a plain socket before UCX connects them.
 //!
 //! The frontend sends one fixed hello; the listener answers with a grant (how to reach the region)
-//! or a refusal (a sentence), and from then on neither says anything: the socket stays open, so
+//! or a refusal (a sentence). After that neither side sends anything: the socket stays open so
 //! that each side learns at once when the other's process ends. Everything is little-endian, has a
 //! magic, a version, bounds, and a checksum, because UCX parses addresses and keys without a bound.
 
@@ -9,7 +9,7 @@ use std::io::{self, Read};
 
 use crate::layout::{RegionHeader, SAC_ABI_VERSION, SAC_LAYOUT_HASH};
 
-/// Changes with any change of this file's bytes or of what they mean.
+/// Bump when the bytes of the handshake or their meaning change.
 pub(super) const VERSION: u32 = 1;
 const HELLO_MAGIC: [u8; 8] = *b"SACUCXH1";
 const GRANT_MAGIC: [u8; 8] = *b"SACUCXG1";
@@ -21,13 +21,13 @@ pub(super) const HELLO_BYTES: usize = 40;
 const HEAD_BYTES: usize = 16;
 /// Fixed part of a grant.
 const GRANT_BYTES: usize = 40;
-/// Checksum behind an answer.
+/// Checksum after an answer.
 const SUM_BYTES: usize = 8;
-/// Most bytes of a worker's address, and of a key; UCX needs some hundred for each device.
+/// Byte limit of a worker's address, and of a key; UCX needs some hundred for each device.
 pub(super) const MAX_BLOB_BYTES: usize = 3072;
-/// Most bytes of a refusal's sentence.
+/// Byte limit of a refusal's sentence.
 pub(super) const MAX_REASON_BYTES: usize = 512;
-/// Most bytes of an answer; it fits the send buffer of a new socket, so a listener never waits.
+/// Byte limit of an answer; it fits the send buffer of a new socket, so a listener never waits.
 const MAX_ANSWER_BYTES: usize = HEAD_BYTES + GRANT_BYTES + 2 * MAX_BLOB_BYTES + SUM_BYTES;
 /// No region is larger (64 GiB of arena, and the rest).
 const MAX_REGION_BYTES: u64 = 128 << 30;
@@ -130,7 +130,7 @@ pub(super) fn read_hello(bytes: &[u8; HELLO_BYTES]) -> Result<u64, HandshakeErro
 pub(super) struct Grant {
     /// Its size.
     pub(super) region_bytes: u64,
-    /// Where it lies in the listener's process.
+    /// Its address in the listener's process.
     pub(super) base: u64,
     /// Which region it is (`instance_id` of its header).
     pub(super) instance_id: u64,
@@ -174,7 +174,7 @@ pub(super) fn grant(grant: &Grant) -> Result<Vec<u8>, HandshakeError> {
     Ok(answer(GRANT_MAGIC, &body))
 }
 
-/// The bytes of a refusal; a long reason is cut.
+/// The bytes of a refusal; a long reason is truncated.
 pub(super) fn refusal(reason: &str) -> Vec<u8> {
     let mut end = reason.len().min(MAX_REASON_BYTES);
     while !reason.is_char_boundary(end) {

@@ -1,19 +1,19 @@
-//! One way to a peer's region: an endpoint, the buffer that its operations use, and the waiting.
+//! One path to a peer's region: an endpoint, the buffer that its operations use, and the waiting.
 //!
-//! **Order.** UCX's one-sided operations are unordered. A word that is put here is fenced from all
-//! that was put before on the lane, so that it is a release; a get returns when its data is here,
-//! so that what follows it comes after: an acquire. A [`fence`](Lane::fence) waits until the peer
-//! has everything. Where the peer's software does the operations (no RDMA) on a CPU that may
-//! reorder its stores, a fence of UCX is not enough, and each release waits as a fence does.
+//! **Order.** UCX's one-sided operations are unordered. A put of a word is fenced from all earlier
+//! puts on the lane, which makes it a release. A get returns once its data is here, so later
+//! operations come after it, which makes it an acquire. A [`fence`](Lane::fence) waits until the
+//! peer has everything. Where the peer's software does the operations (no RDMA) on a CPU that may
+//! reorder its stores, a UCX fence is not enough, and each release waits as a fence does.
 //!
 //! **Words.** A NIC reads and writes aligned words whole, in transfers of any length. The software
-//! path copies a long transfer in pieces that may split a word, so there each word is an operation
-//! of its own, many at a time.
+//! path copies a long transfer in pieces that may split a word, so there each word is a separate
+//! operation, with many in flight.
 //!
-//! **Bounds.** One operation at a time and lane (words: [`WORDS_AT_A_TIME`]), each with
+//! **Bounds.** One operation in flight per lane (words: [`WORDS_AT_A_TIME`]), each limited by
 //! [`OPERATION_TIMEOUT`]; at most [`MAX_UNFLUSHED`] puts that the peer has not confirmed. Data goes
-//! through the lane's own buffer, which outlives the endpoint: an operation that was given up
-//! can touch nothing else.
+//! through the lane's own buffer, which outlives the endpoint: an abandoned operation can touch
+//! nothing else.
 
 use std::net::TcpStream;
 use std::os::fd::{AsRawFd, RawFd};
@@ -24,24 +24,24 @@ use super::ffi::{Context, Endpoint, Progress, Worker};
 use super::handshake::Grant;
 use super::{UcxError, poll_readable};
 
-/// What an operation gets. A peer that takes longer is lost: RDMA takes microseconds, and the
+/// Time limit of an operation. A peer that takes longer is lost: RDMA takes microseconds, and the
 /// software path waits for one thread of the peer to be scheduled.
 const OPERATION_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long an operation is polled for before this thread sleeps until there is news.
+/// How long an operation is polled before this thread sleeps until the next event.
 const SPIN: Duration = Duration::from_micros(50);
-/// Longest sleep between two looks at an operation.
+/// Longest sleep between two polls of an operation.
 const LONGEST_SLEEP: Duration = Duration::from_millis(10);
 /// Bytes of one transfer: all statuses of a region of 4096 slots.
 const TRANSFER_BYTES: usize = 64 << 10;
-/// Single-word gets under way on the software path.
+/// Single-word gets in flight on the software path.
 const WORDS_AT_A_TIME: usize = 64;
-/// Puts that may be under way to the peer.
+/// Puts that may be in flight to the peer.
 const MAX_UNFLUSHED: u32 = 256;
 
 /// An endpoint and its buffer.
 #[derive(Debug)]
 pub(super) struct Lane {
-    /// Before the buffer: closed, it lets go of it.
+    /// Declared before the buffer: closing the endpoint lets go of the buffer.
     endpoint: Endpoint,
     /// [`TRANSFER_BYTES`].
     buffer: Box<[u64]>,
@@ -50,7 +50,7 @@ pub(super) struct Lane {
     base: u64,
     /// A NIC does the operations, not the peer's software.
     one_sided: bool,
-    /// A fence of UCX is a release, see the head of this file.
+    /// A UCX fence is a release: see the head of this file.
     fence_suffices: bool,
     /// Puts since the last fence.
     unordered: bool,
@@ -82,7 +82,7 @@ impl Lane {
         Ok(lane)
     }
 
-    /// Names of the transports in use, comma-separated; empty where UCX does not tell.
+    /// Names of the transports in use, comma-separated; empty if UCX does not report them.
     pub(super) fn transports(&self) -> String {
         self.endpoint.transports()
     }
@@ -93,7 +93,7 @@ impl Lane {
             self.count_put()?;
             bytemuck::cast_slice_mut(&mut self.buffer[..])[..chunk.len()].copy_from_slice(chunk);
             // SAFETY: the buffer is the lane's and is not touched before `finish` returns; after a
-            // failure, the lane is used no more and its endpoint goes before its buffer.
+            // failure, the lane is not used again and its endpoint goes before its buffer.
             let put = unsafe {
                 self.endpoint.put(self.buffer.as_ptr().cast(), chunk.len(), self.base + at)
             };
@@ -102,7 +102,7 @@ impl Lane {
         Ok(())
     }
 
-    /// Writes a word of 4 or 8 bytes, behind everything that was put before.
+    /// Writes a word of 4 or 8 bytes, after all earlier puts.
     pub(super) fn put_word(&mut self, at: u64, bytes: &[u8]) -> Result<(), String> {
         self.release()?;
         self.put(at, bytes)
@@ -143,7 +143,7 @@ impl Lane {
         Ok(())
     }
 
-    /// Adds to a word, behind everything that was put before; returns what it was.
+    /// Adds to a word, after all earlier puts; returns its previous value.
     pub(super) fn fetch_add_u32(&mut self, at: u64, value: u32) -> Result<u32, String> {
         self.release()?;
         let words: &mut [u32] = bytemuck::cast_slice_mut(&mut self.buffer[..1]);
@@ -156,12 +156,12 @@ impl Lane {
         Ok(words[1])
     }
 
-    /// Everything that was put before is at the peer when this returns.
+    /// Returns once all earlier puts have reached the peer.
     pub(super) fn fence(&mut self) -> Result<(), String> {
         if self.unflushed == 0 { Ok(()) } else { self.flush() }
     }
 
-    /// Asks the peer's process to wake who sleeps on a word.
+    /// Asks the peer's process to wake the sleepers on a word.
     pub(super) fn wake(&mut self, at: u64) -> Result<(), String> {
         self.buffer[0] = at;
         // SAFETY: as in `put`.
@@ -169,12 +169,12 @@ impl Lane {
         self.finish(wake)
     }
 
-    /// Orders what was put before ahead of what is put next.
+    /// Orders earlier puts before later ones.
     fn release(&mut self) -> Result<(), String> {
         if !self.unordered {
             return Ok(());
         }
-        // SYNC: partner is the acquire of the device, or of whoever reads the word that is put
+        // SYNC: partner is the acquire of the device, or of another reader of the word that is put
         // next (abi/README.md): the peer's memory changes in this order.
         if self.fence_suffices {
             let fence = self.endpoint.fence();
@@ -201,7 +201,7 @@ impl Lane {
         Ok(())
     }
 
-    /// Waits for an operation: looks for a while, then sleeps until there is news.
+    /// Waits for an operation: polls for a while, then sleeps until the next event.
     fn finish(&self, mut operation: Progress) -> Result<(), String> {
         let began = Instant::now();
         loop {
@@ -228,7 +228,7 @@ impl Lane {
         }
     }
 
-    /// Until the worker has news, the peer's process ends, or a little time has passed.
+    /// Sleeps until the worker has an event, the peer's process ends, or a little time has passed.
     fn sleep(&self) -> Result<(), String> {
         let worker = self.endpoint.worker();
         if !worker.arm().map_err(|error| error.to_string())? {
@@ -236,7 +236,7 @@ impl Lane {
         }
         let fds: [RawFd; 2] = [worker.event_fd(), self.control.as_raw_fd()];
         match poll_readable(&fds, LONGEST_SLEEP) {
-            // The peer says nothing after the grant: what can be read is its end.
+            // The peer sends nothing after the grant: anything readable is its end.
             [_, true] => Err("the peer's process ended".into()),
             _ => Ok(()),
         }

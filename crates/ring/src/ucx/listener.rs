@@ -1,4 +1,4 @@
-//! The device's side: hands a region out, and lends the software path a thread.
+//! The device's side: hands out a region, and lends the software path a thread.
 
 use std::ffi::c_void;
 use std::io::{self, Read, Write};
@@ -17,14 +17,14 @@ use crate::region::RegionLayout;
 use crate::shm::ShmTransport;
 use crate::transport::Transport;
 
-/// Connections, granted and not yet: twice the frontends of a region, so that a frontend that comes
-/// back finds room beside its own past.
+/// Connections, granted and not yet: twice the frontends of a region, so that a returning frontend
+/// finds room next to its old connection.
 const MAX_CONNECTIONS: usize = 32;
 /// Longest sleep of the listener's thread; every connection's end and message wakes it.
 const LONGEST_SLEEP: Duration = Duration::from_secs(1);
-/// Rounds of work for the frontends between two looks at their sockets.
+/// Rounds of work for the frontends between two checks of their sockets.
 const PROGRESS_ROUNDS: usize = 256;
-/// A failing `accept` (no descriptors left) is tried again after this.
+/// A failing `accept` (no descriptors left) is retried after this.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// Where exported memory lies.
@@ -57,8 +57,8 @@ pub unsafe trait ExportedRegion: Send + 'static {
     /// # Errors
     /// What is wrong with the header.
     fn instance_id(&self) -> Result<u64, UcxError>;
-    /// Wakes who sleeps on the word at `at`, which a peer named: anything but an aligned word of
-    /// the region is to be ignored.
+    /// Wakes the sleepers on the word at `at`. A peer named `at`: anything but an aligned word of
+    /// the region must be ignored.
     fn wake(&self, at: u64);
 }
 
@@ -78,7 +78,7 @@ unsafe impl ExportedRegion for ShmTransport {
         Ok(RegionLayout::read(self)?.instance_id())
     }
     fn wake(&self, at: u64) {
-        // An offset that is none is refused there.
+        // An invalid offset is refused there.
         let _ = self.wake_word(at);
     }
 }
@@ -103,22 +103,22 @@ unsafe impl ExportedRegion for InProcTransport {
     }
 }
 
-/// Takes lines for a log.
+/// Receives lines for a log.
 pub type Log = Box<dyn Fn(&str) + Send>;
 
-/// What a listener's user may choose.
+/// Options of a listener.
 #[derive(Default)]
 pub struct ListenerOptions {
     /// Called first on the listener's thread, to place it on cores.
     pub on_thread: Option<Box<dyn FnOnce() + Send>>,
-    /// Told of connections that come, go or are refused, for a log.
+    /// Receives a line for each connection that comes, goes or is refused.
     pub log: Option<Log>,
 }
 
 /// Hands a region out to frontends on other hosts until it is dropped.
 ///
 /// One thread, which sleeps while nothing needs software: RDMA does not wake it. Over transports
-/// that a NIC does not serve by itself (TCP, shared memory) it does the peers' puts and gets.
+/// that no NIC serves (TCP, shared memory) it does the peers' puts and gets.
 #[derive(Debug)]
 pub struct UcxListener {
     address: SocketAddr,
@@ -142,7 +142,7 @@ impl UcxListener {
         socket.set_nonblocking(true).map_err(io("listen"))?;
         let address = socket.local_addr().map_err(io("listen"))?;
         let context = Context::new()?;
-        // SAFETY: the region is kept by the service beside its registration, which goes first.
+        // SAFETY: the service keeps the region next to its registration, which goes first.
         let memory =
             unsafe { MappedMemory::new(&context, region.base(), region.len(), region.kind())? };
         let stop = Arc::new(AtomicBool::new(false));
@@ -178,8 +178,8 @@ impl UcxListener {
 impl Drop for UcxListener {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
-        // Its thread looks at `stop` whenever it wakes: a connection wakes it. If none can be made
-        // it wakes by itself within `LONGEST_SLEEP`.
+        // The thread checks `stop` whenever it wakes, and a connection wakes it. If none can be
+        // made, it wakes within `LONGEST_SLEEP` anyway.
         let _ = TcpStream::connect_timeout(&self.address, Duration::from_millis(100));
         if let Some(thread) = self.thread.take() {
             // A panic there has been printed, and took the region's peers with it.
@@ -217,9 +217,9 @@ impl<R: ExportedRegion> ErasedRegion for R {
     }
 }
 
-/// One frontend's socket, and once it was granted the worker that its lanes talk to. A worker of
-/// its own: it is destroyed with the connection, and with it whatever the network still holds of
-/// that life of the frontend, before the next life is granted anything.
+/// One frontend's socket and, once granted, the worker that its lanes talk to. The worker is not
+/// shared: destroying it with the connection also discards what the network still holds of that
+/// life of the frontend, before the next life is granted anything.
 struct Connection {
     socket: TcpStream,
     peer: SocketAddr,
@@ -253,7 +253,7 @@ unsafe impl Send for WakingWorker {}
 /// Called by UCX within `Worker::progress`, for a peer's message.
 unsafe extern "C" fn wake(argument: *mut c_void, at: u64) {
     // SAFETY: `argument` is the `_region` of the worker that calls, whose pointee, the service's
-    // region, is dropped behind all connections.
+    // region, is dropped after all connections.
     let region = unsafe { &**argument.cast::<*const dyn ErasedRegion>() };
     region.wake(at);
 }
@@ -261,14 +261,14 @@ unsafe extern "C" fn wake(argument: *mut c_void, at: u64) {
 impl WakingWorker {
     fn new(context: &Arc<Context>, region: &dyn ErasedRegion) -> Result<WakingWorker, UcxError> {
         let region: *const dyn ErasedRegion = std::ptr::from_ref(region);
-        // SAFETY: only the lifetime is forgotten; `Service` keeps the region in a box behind its
-        // connections.
+        // SAFETY: only the lifetime is forgotten; `Service` keeps the region in a box that it drops
+        // after its connections.
         let region: *const (dyn ErasedRegion + 'static) = unsafe { std::mem::transmute(region) };
         let mut region = Box::new(region);
         let argument = std::ptr::from_mut(&mut *region).cast();
         let handler = Box::new(WakeHandler { wake, argument });
         let worker = Worker::new(context)?;
-        // SAFETY: both boxes are fields behind the worker.
+        // SAFETY: both boxes are fields declared after the worker.
         unsafe { worker.on_wake(&*handler)? };
         Ok(WakingWorker { worker, _handler: handler, _region: region })
     }
@@ -288,7 +288,7 @@ impl Service {
             let sockets = usize::from(accepting) + self.connections.len();
             let hurry = self.connections.iter().any(|c| matches!(c.stage, Stage::Hello { .. }));
             if hurry || fds[..sockets].iter().any(|fd| fd.revents != 0) {
-                // Ends before hellos: a frontend that comes back must not meet its own past.
+                // Ends before hellos: a returning frontend must not meet its old connection.
                 self.read_sockets();
                 if accepting && !self.accept_all() {
                     accept_at = Instant::now() + ACCEPT_PAUSE;
@@ -297,7 +297,7 @@ impl Service {
         }
     }
 
-    /// Does what frontends have asked for, until nothing is left or it is time to look elsewhere.
+    /// Does what frontends have asked for, until nothing is left or it is time to check sockets.
     fn progress(&self) {
         for _ in 0..PROGRESS_ROUNDS {
             let mut busy = false;
@@ -354,7 +354,7 @@ impl Service {
         if self.connections.len() == MAX_CONNECTIONS {
             (self.log)(&format!("{peer}: refused, {MAX_CONNECTIONS} connections are open"));
             let refusal = handshake::refusal("too many connections");
-            // Whoever does not read it sees the connection's end.
+            // A peer that does not read it sees the connection end.
             let _ = socket.write_all(&refusal);
             return;
         }
@@ -365,7 +365,7 @@ impl Service {
         self.read_hello(last);
     }
 
-    /// Looks at every socket: drops what has ended, answers whole hellos.
+    /// Checks every socket: drops ended connections, answers whole hellos.
     fn read_sockets(&mut self) {
         let mut i = 0;
         while i < self.connections.len() {
@@ -385,7 +385,7 @@ impl Service {
         if matches!(stage, Stage::Hello { .. }) {
             return false;
         }
-        // A granted frontend says nothing more: bytes are an end too.
+        // A granted frontend sends nothing more: bytes are an end too.
         !matches!(socket.peek(&mut [0]), Err(e) if e.kind() == io::ErrorKind::WouldBlock)
     }
 
@@ -394,7 +394,7 @@ impl Service {
         (self.log)(&format!("{}: {why}", connection.peer));
     }
 
-    /// Reads what has come of a hello; grants or refuses a whole one, and one that is too late.
+    /// Reads what has arrived of a hello; grants or refuses a whole one, refuses a late one.
     fn read_hello(&mut self, i: usize) {
         let Connection { socket, stage: Stage::Hello { bytes, got, deadline }, .. } =
             &mut self.connections[i]
@@ -421,15 +421,15 @@ impl Service {
     }
 
     fn refuse(&mut self, i: usize, why: &str) {
-        // Whoever does not read it sees the connection's end.
+        // A peer that does not read it sees the connection end.
         let _ = self.connections[i].socket.write_all(&handshake::refusal(why));
         self.drop_connection(i, &format!("refused: {why}"));
     }
 
     fn grant(&mut self, i: usize, client: u64) {
         let peer = self.connections[i].peer;
-        // An earlier connection of the same process goes first, with all that it still had under
-        // way: nothing of it may land behind what the new one does.
+        // An earlier connection of the same process goes first, with its operations in flight: none
+        // of them may land after what the new one does.
         self.connections.retain(|connection| {
             !matches!(connection.stage, Stage::Granted { client: earlier, .. } if earlier == client)
         });

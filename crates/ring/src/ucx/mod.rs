@@ -1,13 +1,13 @@
 //! A region that is reached through UCX (cargo feature `ucx`): RDMA where there is a NIC for it,
-//! TCP or shared memory else.
+//! TCP or shared memory otherwise.
 //!
 //! The device's side hands its region out with a [`UcxListener`]; a frontend on another host joins
 //! through a [`UcxTransport`]. They meet on a plain socket (`handshake`), which then stays open as
-//! sign of life; all data goes through UCX (`lane` says in which order).
+//! a sign of life; all data goes through UCX (`lane` says in which order).
 //!
-//! UCX's software path (no RDMA) does at the listener what a peer's messages say, **without a
-//! check**: whoever reaches UCX's ports can read and write that process. So can an RDMA peer within
-//! the region. Both belong into a network of one's own; see docs/ring.md.
+//! UCX's software path (no RDMA) executes peers' messages at the listener **without a check**: any
+//! host that reaches UCX's ports can read and write that process. An RDMA peer can do so within the
+//! region. Both belong in a private network; see docs/ring.md.
 
 mod ffi;
 mod handshake;
@@ -24,7 +24,7 @@ pub use handshake::HandshakeError;
 pub use listener::{ExportedRegion, ListenerOptions, MemoryKind, UcxListener};
 pub use transport::{UcxEvent, UcxTransport};
 
-/// What either side gives the other for the handshake as a whole.
+/// Time that either side allows for the whole handshake.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Why a connection cannot be made.
@@ -35,7 +35,7 @@ pub enum UcxError {
     Ucx {
         /// What was tried.
         step: &'static str,
-        /// UCX's sentence.
+        /// UCX's message.
         why: String,
     },
     /// The operating system refused.
@@ -43,16 +43,16 @@ pub enum UcxError {
     Io {
         /// What was tried.
         step: &'static str,
-        /// Its sentence.
+        /// Its message.
         why: String,
     },
-    /// The other side is not one that this build can work with.
+    /// This build cannot work with the other side.
     #[error("handshake: {0}")]
     Handshake(HandshakeError),
     /// The peer was lost while the connection was made.
     #[error("lost the listener: {0}")]
     Lost(String),
-    /// The region that is to be handed out is none.
+    /// The region to be handed out is invalid.
     #[error(transparent)]
     Region(#[from] RegionError),
 }

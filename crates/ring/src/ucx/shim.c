@@ -24,7 +24,7 @@ int sacx_context_create(void** context) {
   ucs_status_t status = ucp_config_read(NULL, NULL, &config);
   if (status != UCS_OK) return status;
   /* Without this, endpoints that report a lost peer are not made over shared memory. A UCX that
-   * does not know the name says so, and then cannot do without it either: not an error here. */
+   * does not know the name refuses it, and has no such endpoints anyway: not an error here. */
   (void)ucp_config_modify(config, "MM_ERROR_HANDLING", "y");
   ucp_params_t params = {
       .field_mask = UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_MT_WORKERS_SHARED,

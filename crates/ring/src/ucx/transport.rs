@@ -1,4 +1,4 @@
-//! The frontend's side: a [`Transport`] over lanes, and the thread that connects again.
+//! The frontend's side: a [`Transport`] over lanes, and the thread that reconnects.
 
 use std::cell::Cell;
 use std::fmt;
@@ -17,8 +17,8 @@ use crate::sync::lock;
 use crate::transport::{Transport, TransportError};
 use std::io::Write;
 
-/// Endpoints of a transport. A thread keeps to one, because order is kept within an endpoint; with
-/// several, a token reader does not wait for submissions of other threads.
+/// Endpoints of a transport. Each thread stays on one, because order holds only within an endpoint;
+/// with several, a token reader does not wait for submissions of other threads.
 const LANES: usize = 4;
 /// Pause between two attempts to reach a listener that is gone.
 const REDIAL_INTERVAL: Duration = Duration::from_millis(250);
@@ -30,15 +30,15 @@ pub enum UcxEvent {
     Lost(String),
     /// It is back, with the same region.
     Back,
-    /// Another region is served at the address: this transport stays down, and who joined through
-    /// it has to join anew.
+    /// Another region is served at the address: this transport stays down, and frontends that
+    /// joined through it must join again.
     Replaced,
 }
 
 type Notice = Box<dyn Fn(UcxEvent) + Send + Sync>;
 
-/// A region of another process, on this host or another, by UCX: RDMA where there is a NIC for it,
-/// TCP or shared memory else (`UCX_TLS` and the like choose).
+/// A region of another process, on this host or another, over UCX: RDMA where there is a NIC for
+/// it, TCP or shared memory otherwise (`UCX_TLS` and the like choose).
 ///
 /// While the connection is lost, every access fails with [`TransportError::Down`]; it is made again
 /// in the background as long as the same region can be reached at the address.
@@ -83,8 +83,8 @@ struct Shared {
 }
 
 impl UcxTransport {
-    /// Connects to a listener at `HOST:PORT`. `notice` is told what becomes of the connection, on a
-    /// thread of the transport's or of its user's; it must not block.
+    /// Connects to a listener at `HOST:PORT`. `notice` learns what becomes of the connection, on a
+    /// thread of the transport or of its user; it must not block.
     ///
     /// # Errors
     /// [`UcxError`]: an address that does not resolve, a listener that does not answer in time or
@@ -117,8 +117,8 @@ impl UcxTransport {
         Ok(UcxTransport { shared, redial: Some(redial) })
     }
 
-    /// Names of the transports that UCX chose, comma-separated; empty where UCX does not tell
-    /// (before 1.14), or while the connection is lost.
+    /// Names of the transports that UCX chose, comma-separated; empty before UCX 1.14 or while the
+    /// connection is lost.
     #[must_use]
     pub fn transports(&self) -> String {
         let link = self.shared.link();
@@ -178,7 +178,7 @@ fn shake_hands(address: &str, client: u64) -> Result<(TcpStream, Grant), UcxErro
     Err(last)
 }
 
-/// Reads until a deadline for everything, however slowly the bytes come.
+/// Reads until one overall deadline, however slowly the bytes come.
 struct Until<'a> {
     socket: &'a TcpStream,
     deadline: Instant,
@@ -196,7 +196,7 @@ impl std::io::Read for Until<'_> {
     }
 }
 
-/// The lane of this thread: the threads take turns in the order in which they first come.
+/// The lane of this thread: assigned round-robin, in order of each thread's first use.
 fn lane_of_thread() -> usize {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     thread_local! {
@@ -225,7 +225,7 @@ impl Shared {
     ) -> Result<V, TransportError> {
         let link = self.link()?;
         let mut lane = lock(&link.lanes[lane_of_thread()]);
-        // Whoever waited for the lane while another lost it must not use it.
+        // A thread that waited for the lane while another lost it must not use it.
         if !self.is_current(&link) {
             return self.link().and(Err(TransportError::Down("connected anew".into())));
         }
@@ -292,7 +292,7 @@ impl Shared {
         }
     }
 
-    /// Sleeps while the link is up, and a little after it was lost. False when it is time to stop.
+    /// Sleeps while the link is up, and briefly after it was lost. False when it is time to stop.
     fn wait_while_up(&self) -> bool {
         let mut state = lock(&self.state);
         while matches!(*state, State::Up) {
@@ -380,7 +380,7 @@ impl Transport for UcxTransport {
     }
 
     fn fence(&self) {
-        // A failure takes the link out of use, so that the access behind the fence fails.
+        // A failure takes the link out of use, so that the access after the fence fails.
         let _ = self.shared.run(Lane::fence);
     }
 
@@ -390,7 +390,7 @@ impl Transport for UcxTransport {
     }
 
     /// Sleeps for `timeout`, or until another thread of this process has kicked the device: the
-    /// device itself cannot wake anybody over a network.
+    /// device cannot wake a thread over a network.
     fn wait_word(&self, at: u64, _seen: u32, timeout: Duration) -> Result<(), TransportError> {
         self.shared.check(at, 4, 4)?;
         self.shared.link()?;

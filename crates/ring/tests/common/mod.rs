@@ -17,7 +17,7 @@ pub const SMALL: RegionLimits =
 
 pub const VOCAB: u32 = 1000;
 
-/// A device of which nothing is random and whose numbers are small.
+/// A deterministic device with small numbers.
 pub const DEVICE: FakeConfig = FakeConfig {
     vocab_size: VOCAB,
     max_model_len: 1024,
@@ -28,7 +28,7 @@ pub const DEVICE: FakeConfig = FakeConfig {
     process: (0, 0),
 };
 
-/// Joins without waiting, and takes the device for lost only when told so.
+/// Joins without waiting, and declares the device lost only when told to.
 pub const PATIENT: JoinOptions =
     JoinOptions { device_lost_after: Duration::from_secs(600), ack_timeout: Duration::ZERO };
 
@@ -68,7 +68,7 @@ impl Ask {
         if self.params.prompt_logprobs { self.prompt.len() as u32 - 1 } else { 0 }
     }
 
-    /// Records and finish reason of a request that nobody cancels.
+    /// Records and finish reason of a request that is not cancelled.
     fn end(&self) -> (u32, Finish) {
         let echoed = self.echoed();
         for i in 0..self.params.max_tokens {
@@ -173,7 +173,7 @@ pub fn submit<T: Transport>(
 /// A frontend's way to a region of this process.
 pub type FrontendSide = std::sync::Arc<dyn Transport>;
 
-/// Memory, or with SACCADE_TEST_RING=ucx a connection of UCX to a listener on the same memory: what
+/// Memory, or with SACCADE_TEST_RING=ucx a UCX connection to a listener on the same memory: what
 /// these tests show holds for both.
 pub fn frontend_side(region: &InProcTransport) -> FrontendSide {
     if over_ucx() {
@@ -185,7 +185,7 @@ pub fn frontend_side(region: &InProcTransport) -> FrontendSide {
     std::sync::Arc::new(region.clone())
 }
 
-/// Cases of a property; each connects anew over UCX, which takes some ten milliseconds.
+/// Cases of a property; each connects again over UCX, which takes some ten milliseconds.
 pub fn cases(in_memory: u32) -> u32 {
     if over_ucx() { in_memory / 10 } else { in_memory }
 }
@@ -253,8 +253,8 @@ mod over {
     }
 }
 
-/// A region that can be cut off: puts then go nowhere without a word, as over a connection that is
-/// lost behind them, and everything else fails.
+/// A region that can be cut off: puts then vanish silently, as over a connection that is lost after
+/// them, and everything else fails.
 #[derive(Clone)]
 pub struct Breakable {
     pub region: InProcTransport,

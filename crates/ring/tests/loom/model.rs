@@ -126,7 +126,7 @@ impl Model {
     fn place(&self, at: u64, bytes: u64) -> Place<'_> {
         assert!(at.is_multiple_of(bytes) && at + bytes <= self.region_bytes(), "{bytes} at {at}");
         let words = &self.words;
-        // A hot word may share its 8 bytes with a plain one: it is hot only to who means the word.
+        // A hot word may share its 8 bytes with a plain one: only 4-byte accesses mean the hot one.
         let hot = words.hot.iter().find(|(address, ..)| *address == at && bytes == 4);
         if let Some((_, name, word)) = hot {
             return Place::Hot(word, *name);
@@ -154,7 +154,7 @@ impl Model {
             u64::from_le_bytes(word)
         };
         match self.place(word_at, 8) {
-            // SAFETY: the pointer is valid while the closure runs; loom checks that nobody else
+            // SAFETY: the pointer is valid while the closure runs; loom checks that no other thread
             // accesses the cell.
             Place::Payload(cell) => cell.with_mut(|word| unsafe { *word = merge(*word) }),
             Place::Plain(word) => {
@@ -263,7 +263,7 @@ impl Transport for Model {
         Ok(())
     }
 
-    /// Without a timeout: a wake-up that is lost shows as a deadlock.
+    /// Without a timeout: a lost wake-up shows as a deadlock.
     fn wait_word(&self, at: u64, seen: u32, _: Duration) -> Result<(), TransportError> {
         let (lock, woken) = &self.words.futex;
         let guard = lock.lock().expect("a panic ends the model");

@@ -271,7 +271,7 @@ pub(crate) struct PlacementArgs {
 /// Where a ring region is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum RingPlace {
-    /// In a file of this host's.
+    /// In a file of this host.
     File(PathBuf),
     /// At HOST:PORT, where a device plane with `--ring-listen` hands it out.
     Ucx(String),

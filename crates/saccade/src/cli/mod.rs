@@ -108,7 +108,7 @@ mod tests {
     use super::*;
     use clap::{Arg, CommandFactory};
 
-    /// Commands that start planes; those that measure are typed by hand, once.
+    /// Commands that start planes; the measuring ones are typed by hand, once.
     const PLANES: [&str; 3] = ["serve", "device", "frontend"];
 
     #[test]
@@ -116,7 +116,7 @@ mod tests {
         Cli::command().debug_assert();
     }
 
-    /// What the tools start themselves: a name of theirs must not meet one of ours.
+    /// Commands that the tools start themselves: their names must not clash with ours.
     #[test]
     fn hidden_commands_parse_in_this_binary() {
         let server = ["saccade", "bench", "neighbour", "server", "true", "--log-file", "x"];

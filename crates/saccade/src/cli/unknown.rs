@@ -141,13 +141,13 @@ pub(crate) fn parse_or_exit() -> Cli {
     }
 }
 
-/// The error with an answer in place of clap's nearest name, which shares letters and no meaning.
+/// The error with an answer in place of clap's nearest name, which shares letters but no meaning.
 pub(crate) fn explain(mut error: Error, words: &[String]) -> Error {
     let Some(ContextValue::String(flag)) = error.get(ContextKind::InvalidArg) else { return error };
     if error.kind() != ErrorKind::UnknownArgument {
         return error;
     }
-    // Of -tp clap names the first letter.
+    // For -tp clap names only the first letter.
     let is_short = !flag.starts_with("--");
     let whole = words.iter().find(|word| is_short && word.starts_with(flag.as_str()));
     let flag = whole.unwrap_or(flag).clone();
@@ -224,7 +224,7 @@ mod tests {
     use super::*;
     use clap::Parser;
 
-    /// What a person reads who typed this.
+    /// What the user reads after typing this.
     fn said(line: &str) -> String {
         let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
         let error = Cli::try_parse_from(&words).expect_err(line);

@@ -17,10 +17,10 @@ pub(super) enum PlaneKind {
     Frontend,
 }
 
-/// How a plane ended by itself.
+/// How a plane ended on its own.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Exit {
-    /// It said that starting again would not help.
+    /// It said that a restart would not help.
     Config(i32),
     /// It crashed, was killed, or ended for no reason.
     Died(String),
@@ -107,7 +107,7 @@ impl Plane {
         format!("{:<16} pid {pid:<8} cores {cores:<18} nice {}", self.name(), self.nice)
     }
 
-    /// Starts the same binary with the same flags, and what the supervisor adds by environment.
+    /// Starts the same binary with the same flags, and what the supervisor adds in the environment.
     pub fn spawn(&mut self) -> anyhow::Result<()> {
         let subcommand = match self.kind {
             PlaneKind::Device => "device",
@@ -146,7 +146,7 @@ impl Plane {
         }
     }
 
-    /// Until the process has ended.
+    /// Waits until the process has ended.
     pub async fn wait(&mut self) {
         if let Some(child) = &mut self.child {
             // An error means that there is nothing to wait for.

@@ -26,7 +26,7 @@ impl Loading {
         })
     }
 
-    /// Says for a device that died that it is gone.
+    /// Marks a dead device as gone.
     pub fn device_died(&self) -> anyhow::Result<()> {
         Ok(self.ring.mark_absent()?)
     }

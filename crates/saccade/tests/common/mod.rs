@@ -36,7 +36,7 @@ impl Server {
         Ok(server)
     }
 
-    /// Until /ready answers 200; returns how long that took.
+    /// Waits until /ready answers 200; returns how long that took.
     pub async fn until_ready(&self, within: Duration) -> Result<Duration> {
         let start = Instant::now();
         while start.elapsed() < within {
@@ -88,7 +88,7 @@ impl Server {
         Ok(line.rsplit(' ').next().unwrap_or_default().parse()?)
     }
 
-    /// Until a metric has a value, or the time is up.
+    /// Waits until a metric has a value, or the time is up.
     pub async fn until_metric(&self, name: &str, value: f64, within: Duration) -> Result<()> {
         let start = Instant::now();
         let mut last = f64::NAN;
@@ -163,7 +163,7 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Until the clients have seen so much.
+    /// Waits until the clients have seen this much.
     pub async fn until(&self, bytes: usize, ended: usize, within: Duration) -> Result<()> {
         let start = Instant::now();
         while self.bytes.load(Ordering::Relaxed) < bytes

@@ -1,5 +1,5 @@
-//! Pieces are looked up some at a time: tables are larger than the caches near the core, so what
-//! the next pieces need is asked for while the ones before are at work.
+//! Pieces are looked up in batches: tables are larger than the caches near the core, so what the
+//! next pieces need is prefetched while earlier ones are processed.
 
 use super::pieces::{INLINE, Key, hash_long};
 use super::{BEYOND, Bpe, NONE, Part, Scratch};
@@ -31,7 +31,7 @@ impl Default for Batch {
 }
 
 impl Batch {
-    /// Makes it ready for a text.
+    /// Prepares it for a text.
     #[inline(always)]
     pub fn begin(&mut self) {
         self.len = 0;
@@ -78,7 +78,7 @@ impl Bpe {
         batch.len = 0;
     }
 
-    /// Adds the piece of `text` that ends at `end`; false when there is room for no more.
+    /// Adds the piece of `text` that ends at `end`; false when the batch is full.
     ///
     /// # Safety
     /// The machine must have `S`.
@@ -103,8 +103,8 @@ impl Bpe {
         batch.len < BATCH
     }
 
-    /// Whether `piece`, longer than [`INLINE`], begins wide and no token that begins as it does is
-    /// that long.
+    /// Whether `piece`, longer than [`INLINE`], begins wide and is longer than every token that
+    /// begins as it does.
     #[inline(always)]
     fn is_beyond(&self, piece: &[u8]) -> bool {
         let Some(&char) = piece.first_chunk::<3>() else { return false };

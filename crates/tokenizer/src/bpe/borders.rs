@@ -1,12 +1,12 @@
-//! Where a piece of Chinese, Japanese or Korean text falls apart: borders of characters that no
-//! merge can cross, and what a character between two such borders becomes.
+//! Where a piece of Chinese, Japanese or Korean text splits: borders of characters that no merge
+//! can cross, and the tokens of a character between two such borders.
 //!
 //! A character is settled if all merges of its own bytes come before any with its neighbours. A
-//! neighbour with which that is not so upsets it. Between two settled characters that nothing
-//! upsets, only what they have become can merge: where no token holds both, and no merge takes one
-//! of their outermost tokens with the other character, the texts on both sides are encoded as if
-//! each were alone. Only characters of three bytes are looked at: in alphabets, every pair of
-//! letters is in some token.
+//! neighbour that breaks this rule upsets it. Between two settled characters that nothing upsets,
+//! only their tokens can merge: if no token holds both characters, and no merge takes one of their
+//! outermost tokens with the other character, the texts on both sides are encoded as if each were
+//! alone. Only characters of three bytes are considered: in alphabets, every pair of letters is in
+//! some token.
 
 use std::collections::HashSet;
 
@@ -34,19 +34,19 @@ pub struct Borders {
     /// `[0x10000]`.
     chars: Vec<Entry>,
     unsettled: CharSet,
-    /// Pairs that may merge, and pairs of which one upsets the other.
+    /// Pairs that may merge, and pairs where one upsets the other.
     merging: PairFilter,
     upsetting: PairFilter,
 }
 
-/// What is known about characters before [`Borders`] are made of it.
+/// What is known about characters before [`Borders`] is built from it.
 #[derive(Default)]
 pub struct Findings {
     /// Settled characters and their tokens.
     pub settled: Vec<(u32, Vec<u32>)>,
     /// Pairs that may merge once both are settled.
     pub merging: HashSet<(u32, u32)>,
-    /// Pairs of which one may merge with the other before it is settled.
+    /// Pairs where one may merge with the other before it is settled.
     pub upsetting: HashSet<(u32, u32)>,
 }
 
@@ -107,7 +107,7 @@ impl Borders {
         unsafe { S::pairs_in(&self.upsetting, codes) }
     }
 
-    /// Appends what each of `codes` becomes on its own; they are settled.
+    /// Appends the tokens of each of `codes` on its own; all are settled.
     #[inline(always)]
     pub fn push(&self, codes: &[u32], out: &mut Vec<u32>) {
         out.reserve(codes.len() * MAX_IDS + 1);
@@ -181,7 +181,7 @@ impl Side {
     }
 }
 
-/// Pairs of whole characters that stand next to each other in `token`.
+/// Pairs of adjacent whole characters in `token`.
 pub fn neighbours(token: &[u8]) -> impl Iterator<Item = (u32, u32)> + '_ {
     (1..token.len()).filter_map(|at| match (Side::last(&token[..at]), Side::first(&token[at..])) {
         (Side::Whole(left), Side::Whole(right)) => Some((left, right)),

@@ -13,7 +13,7 @@ use crate::simd::{Scalar, is_wide};
 pub enum Symbolism {
     /// Bytes, each a token (GPT-2 and later).
     Bytes,
-    /// Characters; one without a token stands as its bytes (SentencePiece with byte fallback).
+    /// Characters; one without a token falls back to its bytes (SentencePiece with byte fallback).
     Chars,
 }
 
@@ -38,9 +38,9 @@ pub struct Vocabulary {
     pub pieces: Vec<(u32, Vec<u8>)>,
     /// Ids of the 256 bytes.
     pub byte_ids: [u32; 256],
-    /// The merges; where a pair comes twice the later one counts.
+    /// The merges; if a pair occurs twice, the later one counts.
     pub merges: Vec<Merge>,
-    /// Whether a piece that is a token is this token, whatever its merges give.
+    /// Whether a piece that equals a token becomes that token, whatever its merges give.
     pub ignore_merges: bool,
 }
 
@@ -117,7 +117,7 @@ impl Bpe {
         let last = bpe.last_merges(vocabulary);
         let mut pieces: Vec<_> = vocabulary.pieces.iter().zip(&last).collect();
         pieces.retain(|&(_, last)| last.is_some() || vocabulary.ignore_merges);
-        // The ids of frequent tokens are small, and they shall be found first.
+        // Frequent tokens have small ids, and should be found first.
         pieces.sort_unstable_by_key(|((id, _), _)| *id);
         let pieces = pieces.iter().map(|((id, p), last)| (p.as_slice(), *id, last.is_some()));
         bpe.pieces = PieceTable::new(pieces);
@@ -131,8 +131,8 @@ impl Bpe {
         Ok(bpe)
     }
 
-    /// For each token that the merges of its own text give: the pair that was merged last, and
-    /// how many symbols there were before. None for the others.
+    /// For each token that results from merging its own text: the pair merged last, and the number
+    /// of symbols before the first merge. None for the others.
     fn last_merges(&self, vocabulary: &Vocabulary) -> Vec<Option<Last>> {
         let (mut work, mut ids) = (Work::default(), Vec::new());
         let one = |&(id, ref piece): &(u32, Vec<u8>)| {
@@ -153,9 +153,9 @@ impl Bpe {
         vocabulary.pieces.iter().map(one).collect()
     }
 
-    /// The merges that can happen. Until two tokens merge, what happened within their text is
-    /// what happens in it alone; so of all pairs that could make a token, only the one that does
-    /// so in the token's own text ever stands next to each other. None if that cannot be told.
+    /// The merges that can happen. Until two tokens merge, the text of each merges as it would
+    /// alone. So of all pairs that could make a token, only the one that makes it from the token's
+    /// own text is ever adjacent. None if that cannot be told.
     fn happening(&self, vocabulary: &Vocabulary, last: &[Option<Last>]) -> Option<Pairs> {
         // A fallback byte's text is not that of its token: nothing follows from it.
         let bytes: HashSet<u32> = match vocabulary.symbolism {
@@ -173,8 +173,8 @@ impl Bpe {
         Some(pairs)
     }
 
-    /// Keeps only these merges, sorted by rank, and numbers them without gaps where each rank is
-    /// that of one merge.
+    /// Keeps only these merges, sorted by rank, and numbers them without gaps if each rank belongs
+    /// to one merge.
     fn use_only(&mut self, pairs: &mut Pairs) {
         if pairs.windows(2).all(|p| p[0].2 != p[1].2) {
             self.merged = pairs.iter().map(|&(.., rank)| self.merged(rank)).collect();
@@ -274,7 +274,7 @@ impl Bpe {
 
     /// What a character becomes before any merge with a neighbour beyond ASCII can happen: at
     /// every step the rank of the next merge inside is below that of every merge that the
-    /// outermost symbols have with such neighbours. None if that is not so.
+    /// outermost symbols have with such neighbours. None otherwise.
     fn settled(&self, piece: &[u8], bounds: &Bounds) -> Option<Vec<u32>> {
         let mut ids = self.symbols_alone(piece);
         while let Some((at, rank)) = self.next_merge(&ids) {
@@ -293,7 +293,7 @@ impl Bpe {
 /// Merges as `(left, right, rank)`.
 type Pairs = Vec<(u32, u32, u32)>;
 
-/// How the text of a token becomes this token.
+/// How the text of a token becomes that token.
 struct Last {
     symbols: usize,
     pair: (u32, u32),

@@ -1,5 +1,5 @@
-//! A thread's memory of pieces that needed merges, of fixed size: two cache lines for the two
-//! last pieces of a hash and their tokens.
+//! A thread's fixed-size cache of pieces that needed merges: per hash, two cache lines for the last
+//! two pieces and their tokens.
 
 use super::Part;
 
@@ -95,7 +95,7 @@ impl Cache {
         true
     }
 
-    /// Keeps the tokens of a piece in place of the older of two.
+    /// Stores the tokens of a piece in place of the older of two.
     #[inline(always)]
     pub fn put(&mut self, slot: &Slot, ids: &[u32]) {
         if ids.len() > MAX_IDS {

@@ -1,8 +1,9 @@
-//! Pieces with characters of three bytes: each part between two borders by itself (see `borders`).
+//! Pieces with characters of three bytes: the parts between borders are encoded separately (see
+//! `borders`).
 //!
-//! Runs of such characters are looked at sixteen at a time: all borders are decided by vectors,
-//! without a branch, and only then anything is encoded. Most parts are single characters, whose
-//! tokens are known.
+//! Runs of such characters are looked at sixteen at a time: vector code decides all borders,
+//! without a branch, before anything is encoded. Most parts are single characters, whose tokens
+//! are known.
 
 use super::pieces::{INLINE, Key, hash_long};
 use super::{Bpe, Part, Room, Work};
@@ -13,7 +14,7 @@ const RUN: usize = 48;
 
 /// Characters of three bytes, one after another.
 pub struct Run {
-    /// Character `i` is `codes[i + 1]`; in front of the first and behind the last one is anything.
+    /// Character `i` is `codes[i + 1]`; slots before the first and after the last hold anything.
     codes: [u32; RUN + 1],
     len: usize,
 }
@@ -27,9 +28,9 @@ impl Default for Run {
 /// Bit `i` stands for character `i`, or for the border before it.
 #[derive(Clone, Copy, Default)]
 struct Marks {
-    /// Borders where the run falls apart, never the first.
+    /// Borders where the run splits, never the first.
     cuts: u64,
-    /// Borders of which one side upsets the other.
+    /// Borders where one side upsets the other.
     upsets: u64,
     /// Characters whose tokens on their own are not known.
     unsettled: u64,
@@ -78,7 +79,7 @@ impl Run {
         bits
     }
 
-    /// Where the run falls apart. `is_calm`: nothing upsets the first character from its left;
+    /// Where the run splits. `is_calm`: nothing upsets the first character from its left;
     /// `is_end`: the piece ends with the last one, which is a border too.
     ///
     /// # Safety
@@ -135,7 +136,7 @@ impl Bpe {
             unsafe { room.run.load::<S>(&piece[pos..]) };
             let len = room.run.len;
             if len == 0 {
-                // A character that is cut off is in no text.
+                // No text has a truncated character.
                 break;
             }
             let end = pos + 3 * len;
@@ -148,7 +149,7 @@ impl Bpe {
                     pos = end;
                     is_calm = false;
                 } else {
-                    // The last border waits for the character behind the run.
+                    // The last border waits for the character after the run.
                     is_calm = marks.upsets >> (len - 2) & 1 == 0;
                     pos = end - 6;
                 }
@@ -160,8 +161,8 @@ impl Bpe {
         }
     }
 
-    /// The parts of `piece` from `start` to the last cut of the run, which begins at `pos`. Gives
-    /// the place of that cut, `start` if there is none.
+    /// Appends the parts of `piece` from `start` to the last cut of the run, which begins at `pos`.
+    /// Returns the place of that cut, or `start` if there is none.
     ///
     /// # Safety
     /// The machine must have `S`.

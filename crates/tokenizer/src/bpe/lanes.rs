@@ -1,21 +1,21 @@
 //! Merging up to [`LANES`] pieces of at most [`MAX_SYMBOLS`] symbols side by side.
 //!
-//! A merge waits for tables that are larger than the caches near the core. It does not depend on
-//! what other pieces do, so a core that has the merges of several pieces before it does one while
-//! others wait. Nothing in a merge is a branch that depends on the text: ends of a piece are
-//! symbols that merge with nothing, and what has no rank has the largest one.
+//! A merge waits for tables that are larger than the caches near the core. Merges of different
+//! pieces are independent, so a core with several pieces at hand does one merge while others wait.
+//! No branch in a merge depends on the text: the ends of a piece are symbols that merge with
+//! nothing, and a pair without a rank has the largest one.
 
 use super::Bpe;
 use super::pairs::{NO_RANK, NOTHING, PairKey};
 use crate::simd::{Isa, SLOTS};
 
-/// Most symbols of a piece: one slot before and one behind it are kept free.
+/// Most symbols of a piece: one slot before and one after it are kept free.
 pub const MAX_SYMBOLS: usize = SLOTS - 2;
 
 /// Pieces that are merged side by side.
 pub const LANES: usize = 4;
 
-/// Keys from here on are of pairs that do not merge.
+/// Keys at or above this are of pairs that do not merge.
 const NO_KEY: u32 = NO_RANK << KEY_BITS;
 /// Bits of a key below the rank.
 const KEY_BITS: u32 = 8;
@@ -30,7 +30,7 @@ pub struct Lane {
     ids: [u32; SLOTS],
     /// End of each symbol before any merge, in bytes from the start of the piece.
     ends: [u32; SLOTS],
-    /// Bit `slot`: a token begins there, or it is the slot before the first or behind the last.
+    /// Bit `slot`: a token begins there, or it is the slot before the first or after the last.
     alive: u32,
     len: usize,
 }
@@ -56,7 +56,7 @@ impl Joined {
     const NONE: Self = Self { slot: 0, before: 0, left: PairKey::NOTHING, right: PairKey::NOTHING };
 }
 
-/// Key of a pair; asks for what its merge will need.
+/// Key of a pair; prefetches what its merge will need.
 ///
 /// # Safety
 /// The machine must have `S`.
@@ -112,7 +112,7 @@ impl Lane {
         }
     }
 
-    /// Does the merge of the key `best`, and asks for the ranks of the two pairs that it makes.
+    /// Does the merge of the key `best`, and prefetches the ranks of the two new pairs.
     ///
     /// # Safety
     /// The machine must have `S`.
@@ -158,7 +158,7 @@ impl Lane {
         std::iter::from_fn(move || {
             let slot = rest.trailing_zeros() as usize & LAST;
             rest &= rest.wrapping_sub(1);
-            // The slot behind the last symbol is no token.
+            // The slot after the last symbol is not a token.
             let next = (rest != 0).then(|| rest.trailing_zeros() as usize)?;
             Some((self.ids[slot], self.ends[(next - 1) & LAST] as usize))
         })

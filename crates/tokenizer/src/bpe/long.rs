@@ -2,13 +2,13 @@
 //!
 //! A sequence of tokens is the encoding of its text if and only if every two neighbours are the
 //! encoding of theirs: the first merge across the border of two tokens would also happen in the
-//! encoding of these two alone. So the encodings of two overlapping windows join wherever they
-//! have one token in common: all neighbours left of it are neighbours in one window, all right of
-//! it in the other. Windows are short pieces, which makes the whole linear; some at a time are
-//! encoded side by side, all but the first from places that need not turn out borders. Where
-//! windows do not agree, because tokens are as long as they are or because a text is made for
-//! that, larger ones follow, and at last one heap over the whole piece. A window like the one
-//! before, as in a million spaces, is not encoded again.
+//! encoding of these two alone. So the encodings of two overlapping windows join at any token that
+//! they share: all neighbours left of it are neighbours in one window, all right of it in the
+//! other. Windows are short pieces, which makes the whole linear. Several are encoded side by side;
+//! all but the first start at places that may turn out not to be borders. Where windows do not
+//! agree, because tokens are as long as windows or because a text is made for that, larger ones
+//! follow, and finally one heap over the whole piece. A window that repeats the one before, as in a
+//! million spaces, is not encoded again.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -21,15 +21,15 @@ use crate::simd::Isa;
 
 /// Symbols of a window; the next size follows where windows do not agree.
 const WINDOWS: [usize; 3] = [lanes::MAX_SYMBOLS, MAX_SYMBOLS, 4096];
-/// Symbols of a window before the next one that is encoded with it; enough stay to find a common
-/// token.
+/// Symbols between the starts of windows that are encoded together; the overlap is enough to find
+/// a common token.
 const STRIDE: usize = 22;
-/// Tokens that are kept until more of the piece is encoded: more than go back to a larger window.
+/// Tokens that are kept until more of the piece is encoded: more than a larger window takes back.
 const KEPT: usize = 2 * WINDOWS[2];
-/// Tokens from which on those before [`KEPT`] are given out.
+/// Beyond this many tokens all but the last [`KEPT`] are given out.
 const FULL: usize = 4 * KEPT;
-/// How many tokens of a window the next one repeats at most. A run of one character ends a window
-/// with a token of each length there is, which the next window will not have: larger ones go back
+/// Most tokens of a window that the next one repeats. A run of one character ends a window with a
+/// token of each length there is, which the next window will not have: larger windows go back
 /// beyond those.
 const OVERLAP: [usize; WINDOWS.len()] = [4, 8, 16];
 
@@ -39,7 +39,7 @@ type Token = (u32, usize);
 /// Room for long pieces.
 #[derive(Default)]
 pub struct Long {
-    /// The last tokens, [`FULL`] and those of a window at most.
+    /// The last tokens, at most [`FULL`] and those of a window.
     tokens: Vec<Token>,
     window: Window,
     lanes: [Lane; LANES],
@@ -96,7 +96,7 @@ impl Long {
             if let Some(last) = joined {
                 let fresh = self.tokens.len() - index_of(&self.tokens, last);
                 start = self.border_before(self.reached(), OVERLAP[size].min(fresh / 2));
-                // Long tokens, as of spaces, would leave nothing new in a small window.
+                // Long tokens, such as runs of spaces, would leave nothing new in a small window.
                 size = if self.reached() - start <= WINDOWS[0] / 2 { 0 } else { size };
             } else if size + 1 < WINDOWS.len() {
                 // From the start of the last window on: what it began with is certain.
@@ -115,8 +115,8 @@ impl Long {
         true
     }
 
-    /// Encodes the window at `start`, or more than one, and joins it to what there is. Gives the
-    /// start of the last one that was joined.
+    /// Encodes one or more windows from `start` on, and joins them to the tokens so far. Returns
+    /// the start of the last one that joined.
     ///
     /// # Safety
     /// The machine must have `S`.
@@ -140,8 +140,8 @@ impl Long {
         join(&mut self.tokens, &self.window).then_some(start)
     }
 
-    /// Encodes as many windows of the first size as there are lanes, the first at `start`. Gives
-    /// the start of the last one that was joined: those after one that does not agree are not.
+    /// Encodes as many windows of the first size as there are lanes, the first at `start`. Returns
+    /// the start of the last one that joined; those after a disagreement do not join.
     ///
     /// # Safety
     /// The machine must have `S`.
@@ -222,8 +222,8 @@ fn index_of(tokens: &[Token], border: usize) -> usize {
     before.map_or(0, |last| last + 1)
 }
 
-/// Replaces the tokens from the first one on that `window` has as well; false, and nothing changed,
-/// if there is none or the window reaches no further.
+/// Replaces the tokens from the first one that `window` shares; false, with nothing changed, if
+/// none is shared or the window reaches no further.
 fn join(tokens: &mut Vec<Token>, window: &Window) -> bool {
     let Window { start, tokens: new } = window;
     let start = *start;
@@ -261,7 +261,7 @@ fn join(tokens: &mut Vec<Token>, window: &Window) -> bool {
 }
 
 impl Window {
-    /// Whether `piece` has the text of this window again at `start`.
+    /// Whether `piece` repeats the text of this window at `start`.
     fn is_at(&self, piece: &[u8], start: usize) -> bool {
         let len = reached(&self.tokens);
         len > 0 && piece[start..].starts_with(&piece[self.start..self.start + len])

@@ -95,7 +95,7 @@ pub struct Scratch {
     room: Room,
 }
 
-/// What a piece needs that is no short token.
+/// What a piece needs that is not a short token.
 #[derive(Default)]
 struct Room {
     run: Run,
@@ -112,7 +112,7 @@ struct Work {
 }
 
 impl Scratch {
-    /// Makes it ready for a text.
+    /// Prepares it for a text.
     #[inline(always)]
     pub fn begin(&mut self) {
         self.batch.begin();
@@ -172,7 +172,7 @@ impl Bpe {
 
     /// How many bytes of a text the token `id` stands for.
     pub fn len_of(&self, id: u32) -> usize {
-        // The text of a token of the fallback is not what it stands for.
+        // The text of a fallback token is not the text that it stands for.
         let is_fallback = self.symbolism == Symbolism::Chars && self.byte_ids.contains(&id);
         if is_fallback { 1 } else { self.tokens.get(id).len() }
     }
@@ -194,7 +194,7 @@ impl Bpe {
         can_be.then(|| self.pieces.long(piece, part.hash, |id| self.tokens.get(id)))?
     }
 
-    /// A piece that is no short token.
+    /// A piece that is not a short token.
     ///
     /// # Safety
     /// The machine must have `S`.
@@ -300,7 +300,7 @@ impl Iterator for Symbols<'_> {
     #[inline(always)]
     fn next(&mut self) -> Option<(u32, usize)> {
         let &byte = self.piece.get(self.pos)?;
-        // A window can begin within a character that stands as its bytes.
+        // A window can begin inside a character that fell back to its bytes.
         if self.pos < self.bytes_until || byte & 0xc0 == 0x80 {
             return Some(self.byte(byte));
         }

@@ -14,7 +14,7 @@ const MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15;
 const KEY_SHIFT: u32 = RANK_BITS + 1;
 /// In the first slot of a bucket: more of its pairs are in the next one.
 const OVERFLOW: u64 = 1 << RANK_BITS;
-/// A key that is no pair, because ids stay below the largest number of their bits.
+/// A key that is not a pair, because ids stay below the largest number of their bits.
 const EMPTY: u64 = u64::MAX << KEY_SHIFT;
 /// Slots of a bucket: half a cache line.
 const SLOTS: usize = 4;
@@ -36,15 +36,15 @@ impl PairKey {
 struct Bucket([u64; SLOTS]);
 
 /// `left << 44 | right << 24 | rank` in buckets, half full on average. A look-up compares all
-/// slots of a bucket and has nothing to decide but whether to go on, which is rare: most pairs
-/// that are looked up have no merge, and neither that nor the opposite can be foreseen.
+/// slots of a bucket and branches only on whether to continue, which is rare: most pairs that are
+/// looked up have no merge, and which ones do cannot be predicted.
 pub struct PairTable {
     buckets: Vec<Bucket>,
     homes: u64,
 }
 
 impl PairTable {
-    /// A table of `(left, right, rank)`. Where a pair comes twice the later one stays, as in HF.
+    /// A table of `(left, right, rank)`. If a pair occurs twice, the later one stays, as in HF.
     pub fn new(pairs: &[(u32, u32, u32)]) -> Self {
         let homes = (pairs.len() * 2 / SLOTS).max(1);
         let mut buckets = vec![Bucket([EMPTY; SLOTS]); homes + 1];

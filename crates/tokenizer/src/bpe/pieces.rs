@@ -1,8 +1,8 @@
-//! Whole pieces that are one token: the way that most words of a text take.
+//! Whole pieces that are one token: the path of most words of a text.
 
 const MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15;
 const OTHER: u64 = 0xd6e8_feb8_6659_fd93;
-/// Longest piece that a slot holds itself.
+/// Longest piece that is stored in its slot.
 pub const INLINE: usize = 12;
 
 /// 16 bytes: four slots to a cache line.
@@ -25,7 +25,7 @@ pub struct Key {
 }
 
 impl Key {
-    /// What stands where there is no key.
+    /// Placeholder where there is no key.
     pub const EMPTY: Self = Self { low: 0, high: 0, len: 0 };
 
     /// The bytes `start..start + len` of `text`.

@@ -36,7 +36,7 @@ impl Default for Short {
     }
 }
 
-/// Key of a pair; asks for what its merge will need.
+/// Key of a pair; prefetches what its merge will need.
 ///
 /// # Safety
 /// The machine must have `S`.
@@ -51,7 +51,7 @@ unsafe fn key<S: Isa>(bpe: &Bpe, rank: u32, at: usize) -> u32 {
 }
 
 impl Short {
-    /// Takes the symbols; false if there are more than [`MAX_SYMBOLS`], of which the rest is left.
+    /// Takes the symbols; false if there are more than [`MAX_SYMBOLS`]: the rest is left.
     #[inline(always)]
     pub fn fill(&mut self, symbols: impl Iterator<Item = (u32, usize)>) -> bool {
         self.len = 0;
@@ -124,8 +124,8 @@ impl Short {
         self.keys[len - 1..len.next_multiple_of(16)].fill(u32::MAX);
     }
 
-    /// Joins the symbol at `at` with the next one. Gives the three keys that change; a place
-    /// beyond `len` stands for none.
+    /// Joins the symbol at `at` with the next one. Returns the three keys that change; a place
+    /// beyond `len` means none.
     ///
     /// # Safety
     /// The machine must have `S`.

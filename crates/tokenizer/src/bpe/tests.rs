@@ -54,7 +54,7 @@ fn random_vocabulary(random: &mut Random, alphabet: &[u8], merges: usize) -> Voc
         let [left, right, merged] = [left, right, merged].map(|id| id as u32);
         list.push(Merge { left, right, merged, rank: list.len() as u32 });
     }
-    // Ranks in any order: a merge can come before those that make its parts.
+    // Ranks in any order: a merge can come before the merges that make its parts.
     for at in (1..list.len()).rev() {
         let other = random.below(at as u64 + 1) as usize;
         let rank = list[at].rank;
@@ -140,7 +140,7 @@ fn join_runs(vocabulary: &mut Vocabulary, longest: usize) {
     }
 }
 
-/// As a million `=` with GPT-2's vocabulary, where the first ones belong to a space.
+/// Like a million `=` with GPT-2's vocabulary, where the first ones belong to a space.
 #[test]
 fn windows_join_in_runs_of_one_character() {
     for longest in [16, 32, 64, 128, 256] {
@@ -177,7 +177,7 @@ fn tokens_longer_than_a_window_come_to_an_end() {
     }
 }
 
-/// The windows of a long piece agree, and are given out, until some of all sizes do not.
+/// The windows of a long piece agree, and are given out, until windows of all sizes do not.
 #[test]
 fn a_piece_whose_windows_stop_to_join_is_encoded_anew() {
     let mut random = Random(10);

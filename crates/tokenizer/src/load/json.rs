@@ -197,7 +197,7 @@ fn characters(model: &Model) -> Result<Vocabulary, LoadError> {
     })
 }
 
-/// Whether no merge makes a token that goes on with a space after anything else.
+/// Whether no merge makes a token that continues with a space after anything else.
 fn splits_at_spaces(model: &Model) -> bool {
     let goes_on = |joined: &str| {
         let mut chars = joined.chars().skip_while(|&c| SPACE_MARK.contains(c));
@@ -220,7 +220,7 @@ fn added(
         if t.normalized && changes {
             return Err(unsupported("added_tokens", format!("normalized token {:?}", t.content)));
         }
-        // HF numbers added tokens anew: those of the model by it, the others from its end on.
+        // HF renumbers added tokens: those of the model keep its ids, the others follow its last.
         let id = match model.vocab.get(&t.content) {
             Some(&id) => u64::from(id),
             None => {

@@ -92,7 +92,7 @@ pub enum Cut {
 pub enum Ends {
     /// Before every space.
     EverySpace,
-    /// Before the first space of a run: no token of the vocabulary goes on there, so that this
+    /// Before the first space of a run: no token of the vocabulary continues there, so that this
     /// is the same as not cutting at all.
     Words,
     /// Nowhere.

@@ -44,7 +44,7 @@ fn steps<'a>(value: &'a Value, list: &str) -> Vec<&'a Value> {
 }
 
 /// # Errors
-/// If a step is not known, or stands where it has another meaning.
+/// If a step is not known, or is in a place where it means something else.
 pub fn normalizer(value: &Value) -> Result<Normalizer, LoadError> {
     let mut known = Normalizer::default();
     for step in steps(value, "normalizers") {

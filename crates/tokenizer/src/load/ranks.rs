@@ -11,7 +11,7 @@ use crate::split::Pattern;
 pub struct Ranks {
     /// Bytes and rank of each token; all 256 single bytes must be there.
     pub tokens: Vec<(Vec<u8>, u32)>,
-    /// What the id of a token is beyond its rank.
+    /// Added to the rank of a token to give its id.
     pub first_id: u32,
     /// How the text is cut.
     pub pattern: Pattern,

@@ -21,7 +21,7 @@ pub unsafe trait Isa: Wide {
     /// # Safety
     /// See the trait.
     unsafe fn vectorize<R>(f: impl FnOnce() -> R) -> R;
-    /// Asks for the cache line of `address`, which need not be valid.
+    /// Prefetches the cache line of `address`, which need not be valid.
     ///
     /// # Safety
     /// See the trait.
@@ -280,7 +280,7 @@ mod tests {
         texts
     }
 
-    /// Every look at characters of three bytes of `S`, against `Scalar`.
+    /// Every method of `S` for characters of three bytes, against `Scalar`.
     fn agrees_on_wide<S: Isa>() {
         let pairs: Vec<(u32, u32)> = (0..3000u32).map(|i| (0x4e00 + i * 7, 0x9fff - i)).collect();
         let filter = PairFilter::new(pairs.iter().copied());

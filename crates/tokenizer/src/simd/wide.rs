@@ -1,7 +1,7 @@
 //! Characters of three bytes, sixteen at a time: Chinese, Japanese and Korean. The methods of
 //! [`Wide`] as written here are the specification, and what machines without gathers run.
 
-/// Characters that are looked at together.
+/// Characters that are processed together.
 pub const BLOCK: usize = 16;
 
 /// Whether a character of three bytes begins with `byte`.
@@ -31,7 +31,7 @@ impl CharSet {
         Self { words: Box::new([u32::MAX; 0x1_0000 / 32]) }
     }
 
-    /// Takes `code` out, which is below U+10000.
+    /// Removes `code`, which is below U+10000.
     pub fn remove(&mut self, code: u32) {
         self.words[(code >> 5) as usize & 0x7ff] &= !(1 << (code & 31));
     }
@@ -59,8 +59,8 @@ pub(super) const RIGHT: u32 = 0x85eb_ca77;
 /// Where the two bits of a pair in its word are taken from its hash.
 pub(super) const BITS: [u32; 2] = [10, 5];
 
-/// A set of pairs of code points, two bits in one word each: may hold others as well, about one in
-/// a hundred.
+/// A set of pairs of code points, two bits in one word each. About one in a hundred other pairs is
+/// a false positive.
 pub struct PairFilter {
     /// `1 << (32 - shift)` of them.
     words: Vec<u32>,
@@ -113,8 +113,8 @@ impl PairFilter {
 /// # Safety
 /// The methods may be called only on a machine that has the instruction set.
 pub unsafe trait Wide: Copy {
-    /// How many characters of three bytes stand at the start of `text`, [`BLOCK`] at most, and
-    /// their code points. What is in `codes` behind them is below U+10000.
+    /// How many characters of three bytes `text` begins with, [`BLOCK`] at most, and their code
+    /// points. What is in `codes` after them is below U+10000.
     ///
     /// # Safety
     /// See the trait.

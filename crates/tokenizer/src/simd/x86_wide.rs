@@ -142,7 +142,7 @@ fn mask_256(lanes: __m256i) -> u16 {
     _mm256_movemask_ps(_mm256_castsi256_ps(lanes)) as u16
 }
 
-/// Bytes from `pos` on, zero behind the end of `text`.
+/// Bytes from `pos` on, zero beyond the end of `text`.
 #[target_feature(enable = "avx2")]
 #[inline]
 fn load_256(text: &[u8], pos: usize) -> __m256i {

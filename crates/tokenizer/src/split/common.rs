@@ -40,7 +40,7 @@ pub unsafe fn letters_end<S: Isa>(classes: &Classes, text: &[u8], mut pos: usize
         }
         let Some(&byte) = text.get(pos) else { return text.len() };
         if byte.is_ascii_alphabetic() {
-            continue; // behind an ideograph
+            continue; // after an ideograph
         }
         if byte < 0x80 {
             return pos;

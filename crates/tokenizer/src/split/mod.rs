@@ -21,7 +21,7 @@ pub trait Splitter: Copy {
     unsafe fn piece_end<S: Isa>(self, text: &[u8], pos: usize) -> usize;
 }
 
-/// A regular expression that a scanner stands for.
+/// A regular expression that has a scanner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pattern {
     /// GPT-2, and `ByteLevel` with its own expression.
