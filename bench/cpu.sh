@@ -199,8 +199,8 @@ beside() {
   done
   for neighbour in "${neighbours[@]}"; do flags+=(--neighbour "$neighbour"); done
   "$saccade" bench interference "${flags[@]}" "${load[@]}" --log-dir "$out" --max-concurrency 8 --random-input-len 128 \
-    --random-output-len "$output_len" --duration "${SACCADE_BENCH_CELL_S:-30}" --num-warmups 9 --neighbour-threads 2 --settle 1 --repeats "$repeats" \
-    --json "$out/$1.json"
+    --random-output-len "$output_len" --duration "${SACCADE_BENCH_CELL_S:-30}" --num-warmups 9 \
+    --neighbour-threads 2 --settle 1 --repeats "$repeats" --json "$out/$1.json"
 }
 part_neighbours() { beside neighbours "" ""; }
 part_priority() { beside priority "nice -n -20" "$raised"; }

@@ -1,4 +1,6 @@
 """The rules by which documents are checked against raw data, on made-up documents; then the documents themselves."""
+import re
+import subprocess
 import unittest
 
 import claims
@@ -55,6 +57,15 @@ class RulesTest(unittest.TestCase):
 
 
 class TreeTest(unittest.TestCase):
+    def test_the_commits_that_results_name_are_in_the_history(self):
+        git = lambda *words: subprocess.run(["git", *words], cwd=claims.ROOT, capture_output=True, text=True)
+        if git("rev-parse", "--is-shallow-repository").stdout.strip() != "false":
+            self.skipTest("the whole history is not here")
+        for folder in sorted(path.name for path in claims.RESULTS.iterdir() if path.is_dir()):
+            commit = re.search(r"-([0-9a-f]{7})-", folder)[1]
+            with self.subTest(folder):
+                self.assertEqual(git("merge-base", "--is-ancestor", commit, "HEAD").returncode, 0)
+
     def test_every_figure_is_that_of_its_raw_data(self):
         for document in DOCUMENTS:
             with self.subTest(document.path):
