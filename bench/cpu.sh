@@ -201,11 +201,13 @@ beside() {
   "$saccade" bench interference "${flags[@]}" "${load[@]}" --log-dir "$out" --max-concurrency 8 --random-input-len 128 \
     --random-output-len "$output_len" --duration "${SACCADE_BENCH_CELL_S:-30}" --num-warmups 9 \
     --neighbour-threads 2 --settle 1 --repeats "$repeats" --json "$out/$1.json"
+  sed -i "s|$(dirname "$saccade")/|target/release/|g; s|$PWD/||g; s|$HOME/|~/|g" "$out/$1.json"
 }
 part_neighbours() { beside neighbours "" ""; }
 part_priority() { beside priority "nice -n -20" "$raised"; }
 
-describe_machine "servers ${servers[*]}" >"$out/machine.txt"
+# A run that goes on adds its lines.
+describe_machine "servers ${servers[*]}" >>"$out/machine.txt"
 prepare
 parts=(serve wave neighbours priority)
 [ $# -eq 0 ] || parts=("$@")
