@@ -152,7 +152,8 @@ impl<'a> Steady<'a> {
 
 /// Not-a-number over no time.
 pub(crate) fn per_second(number: f64, seconds: f64) -> f64 {
-    if seconds > 0.0 { number / seconds } else { f64::NAN }
+    // The sum of no numbers is -0.0, which would be printed with its sign.
+    if seconds > 0.0 { (number + 0.0) / seconds } else { f64::NAN }
 }
 
 /// Answered, or cut off by the client: what came until then came.
@@ -249,6 +250,22 @@ mod tests {
         let s = figures(&run);
         assert!((s.achieved_rps - 0.5).abs() < 1e-9, "{s:?}");
         assert!((s.achieved_tokens_per_s - 2.5).abs() < 1e-9, "{s:?}");
+    }
+
+    #[test]
+    fn nothing_answered_is_zero_without_a_sign() {
+        let stream = |i| Stream { intended_s: i as f64, ttft_s: 0.1, gap_s: 0.01, tokens: 5 };
+        for arrival in [Arrival::Closed { concurrency: 1 }, open_run(1.0, vec![]).spec.arrival] {
+            let mut run = run_of(arrival, &(0..20).map(stream).collect::<Vec<_>>());
+            run.window_s = (0.0, 9.0);
+            for r in &mut run.requests {
+                r.outcome = Outcome::Broken("refused".into());
+            }
+            let s = figures(&run);
+            for rate in [s.achieved_rps, s.achieved_tokens_per_s, s.output_tokens_per_s] {
+                assert_eq!(format!("{rate:.1}"), "0.0");
+            }
+        }
     }
 
     proptest! {
