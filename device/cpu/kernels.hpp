@@ -8,7 +8,7 @@
 #pragma once
 #include <vector>
 
-#include "host/saccade_device.h"
+#include "capi/saccade_device.h"
 #include "sample/types.hpp"
 
 namespace saccade {

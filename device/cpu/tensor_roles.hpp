@@ -2,7 +2,7 @@
 #pragma once
 #include <string>
 
-#include "host/saccade_device.h"
+#include "capi/saccade_device.h"
 
 namespace saccade {
 

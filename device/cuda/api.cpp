@@ -1,10 +1,10 @@
 // The C interface of the CUDA device: argument checks, error sentences, and the order of calls.
+#include "capi/config_check.hpp"
+#include "capi/last_error.hpp"
 #include "cuda/cuda_memory.hpp"
 #include "cuda/gpu_ring.hpp"
 #include "cuda/plane.hpp"
 #include "cuda/saccade_cuda.h"
-#include "host/config_check.hpp"
-#include "host/last_error.hpp"
 
 namespace {
 

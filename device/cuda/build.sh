@@ -19,7 +19,7 @@ read -ra steps <<<"${SACCADE_CUDA_STEPS:-twins compile link model sass run}"
 # Relocatable: these call the device runtime (graph launch, conditions).
 relocatable=" device/cuda/launch/window.cu device/cuda/launch/loop.cu "
 cpu=build/device-plain # what tests/device.sh builds plainly
-host_sources=(device/cuda/launch/shape_grid.cpp device/ring/open_ring.cpp device/host/check.cpp)
+host_sources=(device/cuda/launch/shape_grid.cpp device/ring/open_ring.cpp device/invariants/check.cpp)
 warnings=(-Wall -Wextra -Werror)
 mkdir -p "$out/obj"
 
@@ -182,7 +182,7 @@ step_link() {
     device/cuda/gpu_test.cpp $test_host \
     $(printf '%s\n' "${objects[@]}" | grep -v '/model_') "$out/obj/dlink.o" "${runtime[@]}" \
     -o "$out/gpu_test"
-  plane_host=$(host_objects device/host/config_check.cpp device/host/process.cpp device/cpu/tensor_roles.cpp \
+  plane_host=$(host_objects device/capi/config_check.cpp device/host/process.cpp device/cpu/tensor_roles.cpp \
     device/cuda/plane.cpp device/cuda/api.cpp device/cuda/model/*.cpp)
   g++ -shared -static-libstdc++ -static-libgcc -Wl,--no-undefined \
     -Wl,--version-script=device/cuda/exports.map $test_host $plane_host "${objects[@]}" "$out/obj/dlink.o" \

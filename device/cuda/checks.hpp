@@ -42,7 +42,7 @@ inline ScriptRun run_reference(uint64_t seed) {
     for (uint64_t i = 0; i < ticks; ++i) device.tick();
   });
   run.decisions = device.log();
-  run.dropped = device.s.log.dropped;
+  run.dropped = device.s.report.log.dropped;
   return run;
 }
 

@@ -103,9 +103,9 @@ struct CudaDevice::Impl {
     if (host_ticks) return copy_of_tables().seats(spec.limits);
     const Scheduler& s = image.scheduler;
     const Limits& l = s.limits;
-    return {l.num_seats, l.max_model_len,    l.max_blocks_per_seq(), l.num_eos_ids,
-            s.params,    s.history,          s.block_tables,         s.logit_bias,
-            s.stop_ids,  image.mail->eos_ids};
+    return {l.num_seats,      l.max_model_len,    l.max_blocks_per_seq(), l.num_eos_ids,
+            s.seats.params,   s.seats.history,    s.kv.block_tables,      s.seats.logit_bias,
+            s.seats.stop_ids, image.mail->eos_ids};
   }
   const StepBatch* batch() const {
     return host_ticks ? copy_of_tables().batch : &image.mail->batch;
@@ -125,7 +125,7 @@ struct CudaDevice::Impl {
     const Limits& l = spec.limits;
     if (l.num_host_blocks == 0) return;
     host_blocks = std::make_unique<PinnedMemory>(size_t{l.num_host_blocks} * kv.block_bytes);
-    Copies queues = image.scheduler.copies;
+    Copies queues = image.scheduler.kv.copies;
     queues.down.capacity = queues.up.capacity = l.num_host_blocks;
     rotation = std::make_unique<Rotation>(
         RotationSpec{queues, kv.base, host_blocks->as<unsigned char>(), kv.block_bytes,
@@ -162,7 +162,7 @@ CudaDevice::~CudaDevice() {
 }
 
 StepTables CudaDevice::step_tables() const {
-  return {impl_->seats(), impl_->batch(), impl_->image.scheduler.outputs};
+  return {impl_->seats(), impl_->batch(), impl_->image.scheduler.launch.outputs};
 }
 
 CaptureReport CudaDevice::prepare(std::unique_ptr<StepKernels> kernels, const KvBlocks& kv,
@@ -209,9 +209,9 @@ void CudaDevice::reap() {
 
 LifeOutcome CudaDevice::collect() {
   const LifeState state = copy_back(impl_->life.state, 1)[0];
-  const DecisionLog& log = state.scheduler.log;
+  const DecisionLog& log = state.scheduler.report.log;
   return {copy_back(log.words, log.used), log.dropped, copy_back(state.times, state.num_times),
-          state.scheduler.stats, state.relaunches};
+          state.scheduler.report.stats, state.relaunches};
 }
 
 }  // namespace saccade

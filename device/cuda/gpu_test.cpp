@@ -182,7 +182,7 @@ int bench() {
 }
 
 int test(bool quick) {
-  Report report;
+  saccade::test::Report report;
   const uint64_t seeds = quick ? 1 : kSeeds;
   check_scripts<WindowRig>(report, seeds);
   check_scripts<LeavingRig>(report, seeds);

@@ -1,5 +1,5 @@
 #include "cuda/kv_step.hpp"
-#include "sched/null_step.hpp"
+#include "step/null_step.hpp"
 
 namespace saccade {
 namespace {

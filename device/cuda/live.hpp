@@ -123,7 +123,7 @@ template <class Crew>
 SAC_HD bool await_permit(const Life& life, Crew& crew) {
   LifeState& st = *life.state;
   Control& control = *life.control;
-  const uint64_t ticks_done = st.scheduler.tick;
+  const uint64_t ticks_done = st.scheduler.course.tick;
   const uint64_t begin_ns = monotonic_ns();
   for (;;) {
     store_relaxed(&control.life.heartbeat, ++st.beats);
@@ -132,7 +132,7 @@ SAC_HD bool await_permit(const Life& life, Crew& crew) {
     // SYNC: acquire, with the host's release of its permit: what it wrote to the ring before is
     // seen by this tick.
     st.permit = load_acquire(&control.host.permit);
-    st.scheduler.ahead = ReadAhead{};  // the host may have written to the ring since
+    st.scheduler.inbox.ahead = ReadAhead{};  // the host may have written to the ring since
     const uint64_t waited_ns = monotonic_ns() - begin_ns;
     if (ticks_done < st.permit || waited_ns <= budget_ns(WaitSite::kTickPermit)) continue;
     crew.report(WaitSite::kTickPermit, crew.rank(), ticks_done + 1, st.permit, waited_ns);
@@ -167,14 +167,14 @@ SAC_HD inline void note_published(LifeState& st) {
   if (st.num_times >= kMaxTickTimes) return;
   const uint64_t now_ns = monotonic_ns();
   StepTimes& t = st.times[st.num_times++];
-  t.publish_ns = static_cast<uint32_t>(now_ns - st.scheduler.step_done_ns);
+  t.publish_ns = static_cast<uint32_t>(now_ns - st.scheduler.course.step_done_ns);
   t.tick_ns = static_cast<uint32_t>(now_ns - st.tick_began_ns);
 }
 
 SAC_HD inline void report_tick(const Life& life) {
   // SYNC: released by end_tick's fence, with the host's acquire: what the tick wrote to the ring is
   // visible.
-  store_relaxed(&life.control->life.ticks_done, life.state->scheduler.tick);
+  store_relaxed(&life.control->life.ticks_done, life.state->scheduler.course.tick);
 }
 
 /// Runs ticks until one has a batch to launch. False: the life is over.
@@ -183,7 +183,7 @@ SAC_HD_INLINE bool find_batch(const Life& life, Env& env, Crew& crew) {
   LifeState& st = *life.state;
   RotationEngine rotation = life.rotation;
   while (!crew.failed() && await_permit(life, crew)) {
-    crew.set_tick(st.scheduler.tick + 1);
+    crew.set_tick(st.scheduler.course.tick + 1);
     st.tick_began_ns = monotonic_ns();
     if (begin_tick(st.scheduler, rotation, env) != 0) {
       st.resume = Resume::kLaunch;
@@ -197,23 +197,23 @@ SAC_HD_INLINE bool find_batch(const Life& life, Env& env, Crew& crew) {
 }
 
 SAC_HD inline uint32_t graph_of(const Life& life) {
-  return life.shapes.find(life.state->scheduler.effects.batch);
+  return life.shapes.find(life.state->scheduler.launch.batch);
 }
 
 /// Leaves the batch where the step's kernels find it.
 template <class Env>
 SAC_HD void mail_batch(LifeState& st, Env& env) {
   Scheduler& s = st.scheduler;
-  st.mail->batch = s.effects.batch;
+  st.mail->batch = s.launch.batch;
   st.mail->batch.seqs = st.step_seqs;
-  if (s.effects.batch.num_seqs <= kAloneUpTo) {
-    for (uint32_t i = 0; i < s.effects.batch.num_seqs; ++i) st.step_seqs[i] = s.effects.seqs[i];
+  if (s.launch.batch.num_seqs <= kAloneUpTo) {
+    for (uint32_t i = 0; i < s.launch.batch.num_seqs; ++i) st.step_seqs[i] = s.launch.seqs[i];
     return;
   }
-  const auto words = static_cast<uint32_t>(s.effects.batch.num_seqs * sizeof(StepSeq) / 4);
-  s.fetches[0] = {reinterpret_cast<uint32_t*>(st.step_seqs),
-                  reinterpret_cast<const uint32_t*>(s.effects.seqs), words, 0};
-  env.fetch(s.fetches, 1);
+  const auto words = static_cast<uint32_t>(s.launch.batch.num_seqs * sizeof(StepSeq) / 4);
+  s.inbox.fetches[0] = {reinterpret_cast<uint32_t*>(st.step_seqs),
+                        reinterpret_cast<const uint32_t*>(s.launch.seqs), words, 0};
+  env.fetch(s.inbox.fetches, 1);
 }
 
 /// Call before a batch's launch, once that is certain.
@@ -221,9 +221,9 @@ template <class Env>
 SAC_HD void begin_step(const Life& life, Env& env) {
   LifeState& st = *life.state;
   mail_batch(st, env);
-  const uint64_t results_ns = st.scheduler.step_done_ns;
+  const uint64_t results_ns = st.scheduler.course.step_done_ns;
   note_launch(st.scheduler, env);
-  note_gap(st, st.scheduler.launch_ns, results_ns);
+  note_gap(st, st.scheduler.course.launch_ns, results_ns);
   st.resume = Resume::kResults;
 }
 
@@ -242,7 +242,7 @@ SAC_HD void finish_step(const Life& life, Env& env) {
 /// step other than the launched one has reported.
 template <class Env, class Crew>
 SAC_HD bool take_ended_step(const Life& life, Env& env, Crew& crew) {
-  const uint64_t step = life.state->scheduler.effects.batch.step;
+  const uint64_t step = life.state->scheduler.launch.batch.step;
   // SYNC: acquire, with the release of signal_step: the step's results are visible.
   const uint64_t done = load_acquire(&life.state->mail->line.done);
   if (done == step) {

@@ -7,9 +7,9 @@
 #include <cstring>
 #include <thread>
 
+#include "capi/config_check.hpp"
 #include "cuda/cuda_memory.hpp"
 #include "cuda/gpu_ring.hpp"
-#include "host/config_check.hpp"
 #include "host/process.hpp"
 
 namespace saccade {

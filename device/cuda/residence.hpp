@@ -28,16 +28,16 @@ struct OwnMemory {
 template <class F>
 SAC_HD void for_each_hot(Scheduler& s, F& f) {
   const uint32_t seats = s.limits.num_seats;
-  f(s.seats, seats);
-  f(s.wishes, seats);
-  f(s.running, seats);
-  f(s.free_seats, seats);
-  f(s.peers.cursors, seats);
-  f(s.peers.seat_slots, seats);
-  f(s.effects.seqs, seats);
-  f(s.effects.statuses.writes, s.effects.statuses.capacity);
-  f(s.marks[0], ceil_div(seats, 32));
-  f(s.marks[1], ceil_div(seats, 32));
+  f(s.seats.seats, seats);
+  f(s.seats.wishes, seats);
+  f(s.seats.running, seats);
+  f(s.seats.free, seats);
+  f(s.seats.cursors.read, seats);
+  f(s.seats.cursors.slots, seats);
+  f(s.launch.seqs, seats);
+  f(s.report.statuses.writes, s.report.statuses.capacity);
+  f(s.seats.marks[0], ceil_div(seats, 32));
+  f(s.seats.marks[1], ceil_div(seats, 32));
 }
 
 SAC_HD constexpr size_t own_room(size_t bytes) { return (bytes + 15) / 16 * 16; }
@@ -56,7 +56,7 @@ struct HotBytes {
 inline size_t own_bytes(const Limits& limits) {
   Scheduler s = {};
   s.limits = limits;
-  s.effects.statuses.capacity = kOutboxWrites;
+  s.report.statuses.capacity = kOutboxWrites;
   HotBytes bytes = {own_room(sizeof(OwnMemory)), 0};
   for_each_hot(s, bytes);
   if (bytes.num_arrays != kNumHotArrays)

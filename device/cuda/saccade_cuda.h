@@ -1,9 +1,9 @@
-/* What the library of the CUDA device has in addition to device/host/saccade_device.h, all of whose
+/* What the library of the CUDA device has in addition to device/capi/saccade_device.h, all of whose
  * functions it exports. It is loaded at run time, so that one binary serves with and without a GPU.
  */
 #ifndef SACCADE_CUDA_H
 #define SACCADE_CUDA_H
-#include "host/saccade_device.h"
+#include "capi/saccade_device.h"
 #ifdef __cplusplus
 extern "C" {
 #endif

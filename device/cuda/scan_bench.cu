@@ -37,16 +37,19 @@ std::vector<double> time_scans(uint32_t num_slots, uint32_t num_samples,
   const DeviceMemory seen(num_slots * sizeof(uint32_t));
   const DeviceMemory rung(num_slots * sizeof(uint32_t));
   const DeviceMemory peers(sizeof(Peers));
+  const DeviceMemory readers(sizeof(ReaderCursors));
   const DeviceMemory changed(num_slots * sizeof(uint32_t));
   const DeviceMemory sample_ns(num_samples * sizeof(uint64_t));
   const Stream stream;
-  Peers image = {};  // no seats: doorbells alone
+  Peers image = {};
   image.rung = rung.as<uint32_t>();
   require(cudaMemcpy(peers.data(), &image, sizeof(image), cudaMemcpyHostToDevice), "cudaMemcpy");
+  require(cudaMemset(readers.data(), 0, sizeof(ReaderCursors)), "cudaMemset");  // no seats
   PeerReading reading = {};
   reading.ring.num_slots = num_slots;
   reading.ring.doorbells = doorbells.as<const uint32_t>();
   reading.peers = peers.as<Peers>();
+  reading.cursors = readers.as<ReaderCursors>();
   reading.seen = seen.as<const uint32_t>();
   const ScanBench bench = {reading,     changed.as<uint32_t>(),   scans_per_sample,
                            num_samples, sample_ns.as<uint64_t>(), crash.as<CrashRecord>()};

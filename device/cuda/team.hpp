@@ -107,7 +107,7 @@ SAC_HD void read_share(TeamBoard& board, Crew& crew) {
     }
     for (uint32_t i = 0; i < kCursorsAhead; ++i) moved |= note_cursor(r, cursors[i]);
   });
-  for (uint32_t seat = thread + kCursorsAhead * threads; seat < r.peers->seats_end; seat += threads)
+  for (uint32_t seat = thread + kCursorsAhead * threads; seat < r.cursors->end; seat += threads)
     moved |= note_cursor(r, look_at_cursor(r, seat));
   if (crew.is_scribe()) board.found[crew.rank()] = found;
   // SYNC: acquire, as in read_peers_alone; where nothing moved, nothing new is ordered.
@@ -158,7 +158,7 @@ SAC_HD void seats_share(TeamBoard& board, Crew& crew) {
     do_seats(s, verb, w, crew.lane(), crew.width(), count, signs);
     for (uint32_t line = 0; line < 2; ++line) {
       const uint32_t merged = crew.merge(signs[line]);
-      if (crew.is_scribe()) s.marks[line][w] = merged;
+      if (crew.is_scribe()) s.seats.marks[line][w] = merged;
     }
   }
   if (verb != SeatVerb::kCommit || crew.rank() >= words) return;

@@ -15,7 +15,7 @@
 #include "cuda/launch/loop.hpp"
 #include "cuda/launch/window.hpp"
 #include "cuda/machine.hpp"
-#include "sched/null_step.hpp"
+#include "step/null_step.hpp"
 #include "tests/kv_memory.hpp"
 #include "tests/test_ring.hpp"
 
@@ -113,9 +113,10 @@ struct TwinStep {
     const Scheduler& s = image.scheduler;
     const Limits& l = s.limits;
     mail = image.mail;
-    tables = {l.num_seats, l.max_model_len, l.max_blocks_per_seq(), l.num_eos_ids, s.params,
-              s.history,   s.block_tables,  s.logit_bias,           s.stop_ids,    mail->eos_ids};
-    outputs = s.outputs;
+    tables = {l.num_seats,      l.max_model_len, l.max_blocks_per_seq(), l.num_eos_ids,
+              s.seats.params,   s.seats.history, s.kv.block_tables,      s.seats.logit_bias,
+              s.seats.stop_ids, mail->eos_ids};
+    outputs = s.launch.outputs;
     vocab_size = l.vocab_size;
   }
   void run() {
@@ -273,11 +274,11 @@ class ThreadMachine : public Machine {
   void reap() override { gpu_.join(); }
   LifeOutcome collect() override {
     const LifeState& st = *life_.state;
-    const DecisionLog& log = st.scheduler.log;
+    const DecisionLog& log = st.scheduler.report.log;
     return {{log.words, log.words + log.used},
             log.dropped,
             {st.times, st.times + st.num_times},
-            st.scheduler.stats,
+            st.scheduler.report.stats,
             st.relaunches};
   }
 
@@ -415,7 +416,7 @@ class HostTwin : public ThreadMachine {
       for (uint32_t lane = 0; lane < 4; ++lane) apply_patch(upload.data(), words, p, lane, 4);
     if (!serves(grid_.shapes()[graph], *copy_.batch)) broken_ = "a graph is too small";
     const Scheduler& s = life_.state->scheduler;
-    NullStep null{copy_.seats(s.limits), s.outputs, s.limits.vocab_size};
+    NullStep null{copy_.seats(s.limits), s.launch.outputs, s.limits.vocab_size};
     null.launch(*copy_.batch);
   }
 

@@ -24,9 +24,9 @@ class ReadRig {
         team_(num_members),
         leader_(team_, num_members, &crash_) {
     peers.rung = rung.data();
-    peers.cursors = seat_cursors.data();
-    peers.seat_slots = seat_slots.data();
-    peers.seats_end = num_seats;
+    readers.read = seat_cursors.data();
+    readers.slots = seat_slots.data();
+    readers.end = num_seats;
     for (uint32_t rank = 0; rank < num_members; ++rank)
       members_.emplace_back([this, rank] {
         ThreadCrew crew(team_, rank, &crash_);
@@ -54,6 +54,7 @@ class ReadRig {
   std::vector<uint32_t> doorbells, seen, rung, cursors, seat_slots, seat_cursors;
   sac_frontend_line frontends[SAC_MAX_FRONTENDS] = {};
   Peers peers = {};
+  ReaderCursors readers = {};
 
  private:
   PeerReading reading() {
@@ -64,6 +65,7 @@ class ReadRig {
     r.ring.cursors = cursors.data();
     r.ring.frontends = frontends;
     r.peers = &peers;
+    r.cursors = &readers;
     r.seen = seen.data();
     return r;
   }
@@ -304,7 +306,7 @@ void check_bench(Report& report) {
 
 int main() {
   using namespace saccade::test;
-  Report report;
+  saccade::test::Report report;
   check_still_doorbells(report);
   check_moving_doorbells(report);
   check_lines(report);

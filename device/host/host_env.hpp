@@ -1,4 +1,4 @@
-// The scheduler's environment on a host: its one clock, and how it wakes readers and sleeps itself.
+// The scheduler's environment on a host: its one clock, and how it wakes readers and sleeps.
 #pragma once
 #include "host/futex.hpp"
 #include "platform/clock.hpp"
@@ -32,7 +32,7 @@ struct HostEnv : ReadsAlone, SeatsAlone {
 /// What ended a wait.
 enum class WaitEnd : uint8_t { kDoorbell, kWoken, kTimeRanOut };
 
-/// Waits until a doorbell wants an answer, for at most kSleepNs: first by looking, then asleep. The
+/// Waits until a doorbell wants an answer, for at most kSleepNs: first spins, then sleeps. The
 /// heartbeat moves once per tick, so this bounds its period too.
 class IdleWait {
  public:
@@ -40,23 +40,24 @@ class IdleWait {
   static constexpr uint64_t kSleepNs = 50 * 1000 * 1000;
   /// While requests are held by slow readers: cursors move without a doorbell.
   static constexpr uint64_t kStalledSleepNs = 500 * 1000;
-  /// While copies between the tiers are under way: about the time of one.
+  /// While copies between the tiers are in flight: about the time of one.
   static constexpr uint64_t kCopySleepNs = 100 * 1000;
 
   /// idle_ns: the longest sleep without work.
   static WaitEnd wait(Scheduler& s, uint64_t idle_ns = kSleepNs) {
     const uint64_t start_ns = monotonic_ns();
     while (monotonic_ns() - start_ns < kSpinNs)
-      if (doorbell_pending(s)) return WaitEnd::kDoorbell;
-    sac_device_line* line = s.ring.device;
-    const uint32_t kick = load_acquire(&s.ring.wake->device_kick);
+      if (doorbell_pending(s.inbox)) return WaitEnd::kDoorbell;
+    sac_device_line* line = s.report.ring.device;
+    const uint32_t kick = load_acquire(&s.report.ring.wake->device_kick);
     store_relaxed(&line->sleeping, 1u);
     // SYNC: with a frontend, which rings, fences, and then reads `sleeping`: either it sees that we
     // sleep and kicks, or we see its doorbell here.
     fence_seq_cst();
     WaitEnd end = WaitEnd::kDoorbell;
-    if (!doorbell_pending(s)) {
-      const bool ran_out = futex_wait(&s.ring.wake->device_kick, kick, longest_ns(s, idle_ns));
+    if (!doorbell_pending(s.inbox)) {
+      const bool ran_out =
+          futex_wait(&s.report.ring.wake->device_kick, kick, longest_ns(s, idle_ns));
       end = ran_out ? WaitEnd::kTimeRanOut : WaitEnd::kWoken;
     }
     store_relaxed(&line->sleeping, 0u);
@@ -65,7 +66,7 @@ class IdleWait {
 
  private:
   static uint64_t longest_ns(const Scheduler& s, uint64_t idle_ns) {
-    if (!s.copies.idle()) return kCopySleepNs;
+    if (!s.kv.copies.idle()) return kCopySleepNs;
     return s.has_work() ? kStalledSleepNs : idle_ns;
   }
 };

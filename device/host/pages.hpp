@@ -1,4 +1,4 @@
-// Memory of a device plane on a host: mapped once, given back with its owner.
+// Memory of a device plane on a host: mapped once, unmapped with its owner.
 #pragma once
 #include <sys/mman.h>
 
@@ -15,7 +15,7 @@ class Pages {
   ~Pages() {
     if (data_ != nullptr) munmap(data_, bytes_);
   }
-  /// Once.
+  /// Call it once.
   bool map(size_t bytes) {
     void* p = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (p == MAP_FAILED) return false;

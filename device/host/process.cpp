@@ -9,7 +9,7 @@
 namespace saccade {
 namespace {
 
-/// Fields behind the name, which may hold anything, a parenthesis too: field 3 comes first.
+/// The fields after the name start with field 3. The name may hold anything, even a parenthesis.
 uint64_t start_ticks_of(const std::string& stat) {
   constexpr int kFieldsBefore = 22 - 3;
   const size_t name_end = stat.rfind(')');

@@ -1,4 +1,4 @@
-// Which process this is, as others on the same machine can find and recognise it.
+// This process's identity, by which others on the same machine can find and recognise it.
 #pragma once
 #include <cstdint>
 

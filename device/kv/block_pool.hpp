@@ -1,9 +1,9 @@
-// KV blocks of one tier: who owns which, and when one may be used again. Fixed memory; first in,
+// KV blocks of one tier: each block's owner, and when it may be reused. Fixed memory; first in,
 // first out, so that a block rests as long as possible before it is reused.
 //
-// A block that is given back goes through two fences: the copies that touch it, and the last step
-// that does. While a copy is not done the block is in transit: neither owned nor free. It joins the
-// free ring when the last of them is counted, and is handed out once its step is done.
+// A released block goes through two fences: the copies that touch it, and the last step that does.
+// Until its copies are done the block is in transit: neither owned nor free. It joins the free ring
+// when the last copy is counted, and is handed out once its step is done.
 #pragma once
 #include "kv/copies.hpp"
 
@@ -11,16 +11,16 @@ namespace saccade {
 
 inline constexpr uint32_t kNoBlock = UINT32_MAX;
 inline constexpr uint32_t kNoOwner = UINT32_MAX;
-/// Owner of a block that was given back while a copy still touches it.
+/// Owner of a released block that a copy still touches.
 inline constexpr uint32_t kInTransit = UINT32_MAX - 1;
 
-/// Whoever walks over the blocks of a request, or over copies, asks for the state of the block that
-/// lies so many further on: the states of a tier are more than caches near the core hold, and the
-/// blocks of a request are scattered over them.
+/// Walks over a request's blocks, or over copies, prefetch the state of the block this many places
+/// ahead: a tier's states do not fit in the caches near the core, and a request's blocks are
+/// scattered over them.
 inline constexpr uint32_t kBlocksAhead = 8;
 
-/// What stands between a block and its next use: side by side, because whoever touches one of them
-/// needs the others.
+/// What a block's next use waits for. In one struct, because code that touches one field needs the
+/// others.
 struct BlockState {
   uint64_t fence;       // last step that touched it; reusable once that step is done
   uint64_t down_fence;  // last copy down that touches it; 0 = none ever did
@@ -47,24 +47,24 @@ struct BlockPool {
   }
   /// Not free: owned or in transit.
   SAC_HD uint32_t used() const { return num_blocks - num_free; }
-  /// Free now, or as soon as copies are done that were asked for already.
+  /// Free now, or as soon as the copies in flight are done.
   SAC_HD uint32_t num_coming() const { return num_free + num_in_transit; }
 
-  /// The state of this block will be needed soon.
+  /// Prefetches a block's state, which will be needed soon.
   SAC_HD void expect(uint32_t block) const { fetch_line(states + block); }
-  /// Its state will be looked at if any block waits for copies.
+  /// Prefetches a state that settle() looks at if any block waits for copies.
   SAC_HD void expect_settling(uint32_t block) const {
     if (num_in_transit != 0) expect(block);
   }
 
-  /// No copy that was asked for touches the block any more.
+  /// No copy in flight touches the block.
   SAC_HD bool is_still(uint32_t block, const Copies& copies) const {
     const BlockState& b = states[block];
     return b.down_fence <= copies.down.done && b.up_fence <= copies.up.done;
   }
 
-  /// A block for `seat`, or kNoBlock if none is free whose last step is done. Freed blocks stand in
-  /// order of their fences, so looking at the head is enough.
+  /// A block for `seat`, or kNoBlock if no free block's last step is done. Freed blocks are ordered
+  /// by fence, so looking at the head is enough.
   SAC_HD uint32_t allocate(uint32_t seat, uint64_t completed_step) {
     if (num_free == 0) return kNoBlock;
     const uint32_t block = free_ring[head];
@@ -94,7 +94,7 @@ struct BlockPool {
   }
 
  private:
-  /// Place of the ring that lies `count` behind `place`; count <= num_blocks.
+  /// The ring place `count` after `place`; count <= num_blocks.
   SAC_HD uint32_t next(uint32_t place, uint32_t count) const {
     return place + count >= num_blocks ? place + count - num_blocks : place + count;
   }

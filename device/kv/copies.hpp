@@ -1,21 +1,22 @@
 // Copies of KV blocks between device memory and host memory: what the scheduler asks for, and what
-// an engine that makes them promises.
+// a copy engine promises.
 //
 // Each direction is one queue. Copies are numbered from 1 in the order in which they are asked for,
-// are done in that order, and the two directions know nothing of each other. A block may be used
-// again once the last step and the last copy that touch it are done: both are numbers, kept with
-// the block (kv/block_pool.hpp).
+// and complete in that order; the two directions are independent. A block may be reused once the
+// last step and the last copy that touch it are done: both are numbers, kept with the block
+// (kv/block_pool.hpp).
 //
 // Engine:
-//   submit(down, up)   The queues are longer than at the last call; returns at once. Called by the
+//   submit(down, up)   The queues have grown since the last call; returns at once. Called by the
 //                      thread of the tick, after the commit of one step and before the launch of
-//                      the next, so every byte that a copy reads stands. Copies may begin at once
-//                      and run beside any later step: the scheduler launches no step that writes
-//                      what a copy reads, or that touches what a copy writes. A ring entry stays
-//                      as it is until its copy has been counted.
+//                      the next, so every byte that a copy reads is written. Copies may begin at
+//                      once and run during any later step: the scheduler launches no step that
+//                      writes what a copy reads, or that touches what a copy writes. A ring entry
+//                      does not change until its copy has been counted.
 //   down_done(), up_done()
-//                      Number of the last copy that is done with all before it; never falls. What
-//                      the counted copies wrote is visible to whatever the caller starts then.
+//                      Number of the last copy that is done along with all before it; never falls.
+//                      What the counted copies wrote is visible to anything that the caller starts
+//                      afterwards.
 #pragma once
 #include "platform/hd.hpp"
 
@@ -30,21 +31,21 @@ struct BlockCopy {
 /// All copies of one direction that are asked for and not done. Plain memory, handed out by
 /// `lay_out`.
 struct CopyQueue {
-  BlockCopy* ring;    // [capacity]; copy n stands at (n - 1) % capacity until it is done
+  BlockCopy* ring;    // [capacity]; copy n is at (n - 1) % capacity until it is done
   uint32_t capacity;  // host blocks: each is in at most one copy per direction
   uint64_t asked;     // number of the last copy asked for
   uint64_t urgent;    // number of the last one that a request waits for; the others are background
-  uint64_t done;      // number of the last copy done, as the tick saw it when it began
+  uint64_t done;      // number of the last copy done, as of the start of the tick
   uint32_t end;       // place of the next copy: asked % capacity, without the division
 
   SAC_HD void reset(uint32_t host_blocks) {
     capacity = host_blocks;
     asked = urgent = done = end = 0;
   }
-  /// Where copy n stands in the ring, n of 1 .. asked + 1; and where the one behind it does.
+  /// Ring place of copy n, n in 1 .. asked + 1; and the place after a place.
   SAC_HD uint32_t place(uint64_t n) const { return static_cast<uint32_t>((n - 1) % capacity); }
   SAC_HD uint32_t next_place(uint32_t place) const { return place_behind(place, 1); }
-  /// `count` places on; count <= capacity.
+  /// The place `count` after `place`; count <= capacity.
   SAC_HD uint32_t place_behind(uint32_t place, uint32_t count) const {
     return place + count >= capacity ? place + count - capacity : place + count;
   }
@@ -69,14 +70,14 @@ struct Copies {
   SAC_HD bool idle() const { return down.in_flight() == 0 && up.in_flight() == 0; }
 };
 
-/// The engine of a device with one tier, which asks for nothing.
+/// The engine of a device with one tier, which asks for no copies.
 struct NoCopies {
   SAC_HD void submit(const CopyQueue&, const CopyQueue&) const {}
   SAC_HD uint64_t down_done() const { return 0; }
   SAC_HD uint64_t up_done() const { return 0; }
 };
 
-/// The engine of a device whose blocks take no memory: whatever is asked for is done.
+/// The engine of a device whose blocks take no memory: a copy is done as soon as it is asked for.
 struct InstantCopies {
   uint64_t down = 0;
   uint64_t up = 0;

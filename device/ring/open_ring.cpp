@@ -53,7 +53,7 @@ const char* open_ring(void* region, uint64_t region_bytes, RingView* view) {
   // SYNC: acquire, with the creator's release of magic, written last.
   if (load_acquire(&live->magic) != SAC_MAGIC) return "ring region: magic is not SACCADE1";
   sac_region_header h;
-  std::memcpy(&h, live, sizeof(h));  // constant since magic was written; what is checked is used
+  std::memcpy(&h, live, sizeof(h));  // constant since magic was written; the checked copy is used
   if (h.abi_version != SAC_ABI_VERSION || h.header_bytes != sizeof(h))
     return "ring region: made by another version of the abi";
   if (h.layout_hash != SAC_LAYOUT_HASH) return "ring region: layout hash differs from this build's";

@@ -21,7 +21,7 @@ struct Outbox {
 SAC_HD inline void send(const RingView& ring, Outbox& box) {
   if (box.count == 0) return;
   // SYNC: release, with the token reader's acquire of a status word: the records that it counts,
-  // and the progress beside it, are visible.
+  // and the progress next to it, are visible.
   fence_release();
   for (uint32_t i = 0; i < box.count; ++i)
     store_relaxed(&ring.status[box.writes[i].slot].word, box.writes[i].word);

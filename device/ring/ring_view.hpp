@@ -1,5 +1,5 @@
-// The device's side of the ring: where things are. What peers write is read by ring/peers.hpp, what
-// they wait for is written by ring/outbox.hpp (abi/README.md has the table of orders). Nothing read
+// The device's side of the ring: where things are. ring/peers.hpp reads what peers write,
+// ring/outbox.hpp writes what they wait for (abi/README.md has the table of orders). Nothing read
 // is trusted; callers check what they copied.
 #pragma once
 #include "platform/atomics.hpp"
@@ -7,7 +7,7 @@
 
 namespace saccade {
 
-/// Pointers into a region whose header `open` has checked. Copyable to a device as it is.
+/// Pointers into a region whose header open_ring() has checked. Can be copied to a device as it is.
 struct RingView {
   uint32_t num_slots;
   uint32_t num_frontends;
@@ -29,7 +29,7 @@ struct RingView {
   SAC_HD uint32_t first_slot(uint32_t frontend) const {
     return sac_first_slot(num_slots, num_frontends, frontend);
   }
-  /// First byte of a frontend's share of the arena, and one past the last of the one before.
+  /// First byte of a frontend's share of the arena, and one past the last of the share before it.
   SAC_HD uint64_t first_arena_byte(uint32_t frontend) const {
     return sac_first_arena_byte(arena_bytes, num_frontends, frontend);
   }
@@ -52,7 +52,7 @@ struct RingView {
 };
 
 /// Checks a region (magic, version, layout hash, every offset and bound) and fills the view.
-/// Returns null, or the sentence that says what is wrong. Host only.
+/// Returns null, or a sentence that says what is wrong. Host only.
 const char* open_ring(void* region, uint64_t region_bytes, RingView* view);
 
 }  // namespace saccade

@@ -1,6 +1,6 @@
 // What the sampler reads and the memory it works in. Plain data: the same for every device.
 #pragma once
-#include "sched/step.hpp"
+#include "step/step.hpp"
 
 namespace saccade {
 

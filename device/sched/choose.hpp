@@ -2,21 +2,23 @@
 // first come, first served. The policy sees plain data and answers with two lists
 // (policy/policy.hpp); this is what it is shown, and how far its answer is carried out.
 //
-// Whatever the policy says: requests that wait for blocks in transit get them first; whoever came
-// in yields a token before it can be sent out by choice; and while nobody is on the device, the
+// Whatever the policy says: requests that wait for blocks in transit get them first; a request that
+// came in yields a token before it can be sent out by choice; and while none is on the device, the
 // oldest comes in.
 #pragma once
 #include "sched/admit.hpp"
 #include "sched/batch.hpp"
 #include "sched/policy/decide.hpp"
+#include "sched/policy_desk.hpp"
 
 namespace saccade {
 
-/// A seated request as a policy sees it. Called for everyone at every tick: touches nothing but the
+/// A seated request as a policy sees it. Called for each at every tick: touches nothing but the
 /// seat and its wishes.
-SAC_HD inline void describe_seated(const Scheduler& s, uint32_t seat_index, Candidate& c) {
-  const Seat& seat = s.seats[seat_index];
-  const Wishes& wishes = s.wishes[seat_index];
+SAC_HD inline void describe_seated(const Seats& seats, const KvTiers& kv, uint32_t seat_index,
+                                   Candidate& c) {
+  const Seat& seat = seats[seat_index];
+  const Wishes& wishes = seats.wishes[seat_index];
   const bool runs = seat.num_blocks != 0;
   const bool decodes = seat.num_produced != 0 && is_decode(seat);
   c.order = seat.arrival;
@@ -27,107 +29,129 @@ SAC_HD inline void describe_seated(const Scheduler& s, uint32_t seat_index, Cand
   c.slo_ttft_ns = wishes.slo_ttft_ns;
   c.slo_tbt_ns = wishes.slo_tbt_ns;
   c.state = runs ? CandidateState::kRunning : CandidateState::kRotatedOut;
-  c.fixed = runs && (is_rotating_in(s, seat) || seat.num_produced == seat.entered_produced) ? 1 : 0;
+  c.fixed =
+      runs && (is_rotating_in(kv, seat) || seat.num_produced == seat.entered_produced) ? 1 : 0;
   c.priority = wishes.priority;
-  c.blocks = runs ? seat.num_blocks : s.limits.blocks_for(seat.num_tokens + 1);
-  c.blocks_to_send = runs ? s.limits.blocks_for(seat.num_computed) - seat.num_host : 0;
+  c.blocks = runs ? seat.num_blocks : kv.blocks_for(seat.num_tokens + 1);
+  c.blocks_to_send = runs ? kv.blocks_for(seat.num_computed) - seat.num_host : 0;
   c.produced = seat.num_produced;
   c.prompt_tokens_left = decodes ? 0 : seat.num_tokens - seat.num_computed;
-  c.rows = decodes ? 1 : rows_possible(s, seat_index, c.prompt_tokens_left);
+  c.rows = decodes ? 1 : rows_possible(seats, seat_index, c.prompt_tokens_left);
 }
 
-/// Adds the seated to the candidates, behind those who wait. Returns the blocks that running
-/// requests need for their next tokens.
-SAC_HD inline uint32_t gather_seated(Scheduler& s) {
-  s.num_candidates = s.num_waiting;
-  uint32_t growth = 0;
-  for (uint32_t i = 0; i < s.num_running; ++i) {
-    const Seat& seat = s.seats[s.running[i]];
-    if (reader_room(s, seat) == 0 || is_rotating_out(s, seat)) continue;
-    s.candidate_slots[s.num_candidates] = seat.slot;
-    describe_seated(s, s.running[i], s.candidates[s.num_candidates++]);
-    const uint32_t needed = s.limits.blocks_for(seat.num_tokens);
-    if (seat.num_blocks != 0 && needed > seat.num_blocks) growth += needed - seat.num_blocks;
+/// Blocks that a request on the device needs for its next token, and does not hold.
+SAC_HD inline uint32_t growth_of(const KvTiers& kv, const Seat& seat) {
+  const uint32_t needed = kv.blocks_for(seat.num_tokens);
+  return seat.num_blocks != 0 && needed > seat.num_blocks ? needed - seat.num_blocks : 0;
+}
+
+/// How many candidates there are, and the growth of those that run.
+struct Gathered {
+  uint32_t count;
+  uint32_t growth_blocks;
+};
+
+/// Adds the seated to the candidates, behind the waiting ones.
+SAC_HD inline Gathered gather_seated(const WaitingLine& line, const Seats& seats,
+                                     const KvTiers& kv) {
+  Gathered g = {line.count, 0};
+  for (uint32_t i = 0; i < seats.num_running; ++i) {
+    const uint32_t seat_index = seats.running[i];
+    const Seat& seat = seats[seat_index];
+    if (seats.reader_room(seat_index) == 0 || is_rotating_out(kv, seat)) continue;
+    line.candidate_slots[g.count] = seat.slot;
+    describe_seated(seats, kv, seat_index, line.candidates[g.count++]);
+    g.growth_blocks += growth_of(kv, seat);
   }
-  return growth;
+  return g;
 }
 
 /// A list of candidates becomes one of slots, which stay what they are while requests are seated.
-SAC_HD inline void name_slots(const Scheduler& s, uint32_t* list, uint32_t count) {
-  for (uint32_t i = 0; i < count; ++i) list[i] = s.candidate_slots[list[i]];
+SAC_HD inline void name_slots(const uint32_t* candidate_slots, uint32_t* list, uint32_t count) {
+  for (uint32_t i = 0; i < count; ++i) list[i] = candidate_slots[list[i]];
 }
 
 /// What a policy sees beside the candidates.
-SAC_HD inline PolicyInput describe_device(const Scheduler& s) {
+SAC_HD inline PolicyInput describe_device(const PolicyDesk& desk, const KvTiers& kv,
+                                          const Seats& seats, const Course& course) {
   PolicyInput in = {};
-  in.now_ns = s.tick_ns;
-  in.step_ns = s.mean_step_ns;
-  in.step_rows = s.limits.max_num_batched_tokens;
-  in.free_blocks = s.pool.num_coming();
-  in.free_host_blocks = s.host_pool.num_free;
-  in.free_seats = s.num_free_seats;
-  in.candidates = s.candidates;
-  in.settings = s.limits.policy_settings;
+  in.now_ns = course.tick_ns;
+  in.step_ns = course.mean_step_ns;
+  in.step_rows = desk.step_rows;
+  in.free_blocks = kv.pool.num_coming();
+  in.free_host_blocks = kv.host_pool.num_free;
+  in.free_seats = seats.num_free;
+  in.settings = desk.settings;
   return in;
+}
+
+/// Instead of asking the policy, in a tick in which its answer would be empty.
+SAC_HD inline void pass_policy(PolicyDesk& desk, const KvTiers& kv, const Seats& seats,
+                               const Course& course) {
+  pass(desk.policy, describe_device(desk, kv, seats, course), kv.pool.used(), desk.state);
 }
 
 /// Every seated request runs and has room to grow, and none waits: any policy's answer would be
 /// empty. The common tick, which must not cost what a decision costs.
-SAC_HD inline bool is_quiet(const Scheduler& s) {
-  if (s.num_waiting != 0 || !s.copies.idle()) return false;
+SAC_HD inline bool is_quiet(const PolicyDesk& desk, const WaitingLine& line, const Seats& seats,
+                            const KvTiers& kv) {
+  if (line.count != 0 || !kv.copies.idle()) return false;
   uint64_t entered_ns = 0;
   uint32_t growth = 0;
-  for (uint32_t i = 0; i < s.num_running; ++i) {
-    const Seat& seat = s.seats[s.running[i]];
-    if (seat.num_blocks == 0 || seat.starved != 0 || reader_room(s, seat) == 0) return false;
+  for (uint32_t i = 0; i < seats.num_running; ++i) {
+    const Seat& seat = seats[seats.running[i]];
+    if (seat.num_blocks == 0 || seat.starved != 0 || seats.reader_room(seats.running[i]) == 0)
+      return false;
     if (seat.moved_ns > entered_ns) entered_ns = seat.moved_ns;
-    const uint32_t needed = s.limits.blocks_for(seat.num_tokens);
-    if (needed > seat.num_blocks) growth += needed - seat.num_blocks;
+    growth += growth_of(kv, seat);
   }
-  return growth <= s.pool.num_coming() && may_pass(s.limits.policy, s.policy_state, entered_ns);
+  return growth <= kv.pool.num_coming() && may_pass(desk.policy, desk.state, entered_ns);
 }
 
 /// The policy's two lists, by slots.
-SAC_HD inline PolicyOutput ask_policy(Scheduler& s) {
-  const uint32_t growth_blocks = gather_seated(s);
-  PolicyInput in = describe_device(s);
-  in.growth_blocks = growth_blocks;
-  in.num_candidates = s.num_candidates;
-  PolicyOutput out = {s.bring_in, s.preempt, s.policy_scratch, s.policy_keys, 0, 0};
-  decide(s.limits.policy, in, s.policy_state, out);
-  name_slots(s, out.bring_in, out.num_bring_in);
-  name_slots(s, out.preempt, out.num_preempt);
+SAC_HD inline PolicyOutput ask_policy(PolicyDesk& desk, const Admission& a) {
+  const Gathered gathered = gather_seated(a.waiting, a.seats, a.kv);
+  PolicyInput in = describe_device(desk, a.kv, a.seats, a.course);
+  in.growth_blocks = gathered.growth_blocks;
+  in.candidates = a.waiting.candidates;
+  in.num_candidates = gathered.count;
+  PolicyOutput out = {desk.bring_in, desk.preempt, desk.scratch, desk.keys, 0, 0};
+  decide(desk.policy, in, desk.state, out);
+  name_slots(a.waiting.candidate_slots, out.bring_in, out.num_bring_in);
+  name_slots(a.waiting.candidate_slots, out.preempt, out.num_preempt);
   return out;
 }
 
 /// Brings a candidate in. False: there is no room for it now, and what comes behind it waits too.
 template <class Env>
-SAC_HD bool bring_in(Scheduler& s, Env& env, uint32_t slot) {
-  const Request& r = s.requests[slot];
-  if (r.seat != kNone) return s.seats[r.seat].num_blocks != 0 || resume_seat(s, r.seat);
+SAC_HD bool bring_in(const Admission& a, Env& env, uint32_t slot) {
+  const Request& r = a.slots[slot];
+  if (r.seat != kNone)
+    return a.seats[r.seat].num_blocks != 0 || resume_seat(a.preemption(), r.seat);
   if (r.state != SAC_STATE_PREFILL_PENDING) return true;
-  return s.num_free_seats == 0 ||
-         admit_slot(s, env, slot);  // without a seat it does not hold the rest
+  return a.seats.num_free == 0 ||
+         admit_slot(a, env, slot);  // without a seat it does not hold the rest
 }
 
-SAC_HD inline bool anyone_on_device(const Scheduler& s) {
-  for (uint32_t i = 0; i < s.num_running; ++i)
-    if (s.seats[s.running[i]].num_blocks != 0) return true;
+SAC_HD inline bool any_on_device(const Seats& seats) {
+  for (uint32_t i = 0; i < seats.num_running; ++i)
+    if (seats[seats.running[i]].num_blocks != 0) return true;
   return false;
 }
 
 template <class Env>
-SAC_HD void choose(Scheduler& s, Env& env) {
-  if (is_quiet(s)) return pass(s.limits.policy, describe_device(s), s.pool.used(), s.policy_state);
-  if (!feed_starved(s)) return;
-  const PolicyOutput out = ask_policy(s);
+SAC_HD void choose(PolicyDesk& desk, const Admission& a, Env& env) {
+  if (is_quiet(desk, a.waiting, a.seats, a.kv)) return pass_policy(desk, a.kv, a.seats, a.course);
+  if (!feed_starved(a.kv, a.seats)) return;
+  const PolicyOutput out = ask_policy(desk, a);
   for (uint32_t i = 0; i < out.num_preempt; ++i) {
-    const uint32_t seat_index = s.requests[out.preempt[i]].seat;
-    if (seat_index != kNone && is_resident(s, s.seats[seat_index])) preempt(s, seat_index);
+    const uint32_t seat_index = a.slots[out.preempt[i]].seat;
+    if (seat_index != kNone && is_resident(a.kv, a.seats[seat_index]))
+      preempt(a.preemption(), seat_index);
   }
   for (uint32_t i = 0; i < out.num_bring_in; ++i)
-    if (!bring_in(s, env, out.bring_in[i])) break;
-  if (!anyone_on_device(s)) admit_by_age(s, env);
+    if (!bring_in(a, env, out.bring_in[i])) break;
+  if (!any_on_device(a.seats)) admit_by_age(a, env);
 }
 
 }  // namespace saccade

@@ -1,6 +1,8 @@
 // drain: what frontends asked for since the last look. New tickets join the waiting queue in order
 // of arrival, cancels mark their request, slots of frontends that went away are taken back.
 #pragma once
+#include "sched/inbox.hpp"
+#include "sched/report.hpp"
 #include "sched/waiting.hpp"
 
 namespace saccade {
@@ -34,264 +36,262 @@ SAC_HD inline uint64_t extent_words(const sac_descriptor& d) {
 }
 
 /// The extent lies in its frontend's share of the arena: what it names cannot be another's prompt.
-SAC_HD inline bool extent_in_share(const Scheduler& s, uint32_t slot, const sac_descriptor& d) {
-  const uint32_t frontend = s.ring.frontend_of(slot);
-  const uint64_t end = s.ring.first_arena_byte(frontend + 1);
+SAC_HD inline bool extent_in_share(const RingView& ring, uint32_t slot, const sac_descriptor& d) {
+  const uint32_t frontend = ring.frontend_of(slot);
+  const uint64_t end = ring.first_arena_byte(frontend + 1);
   const uint64_t bytes = 4 * extent_words(d);
   return d.arena_extent % SAC_ARENA_ALIGN_BYTES == 0 &&
-         d.arena_extent >= s.ring.first_arena_byte(frontend) && d.arena_extent <= end &&
+         d.arena_extent >= ring.first_arena_byte(frontend) && d.arena_extent <= end &&
          bytes <= end - d.arena_extent;
 }
 
 /// Every bound of a descriptor but the token ids, which are checked when they are copied.
-SAC_HD inline bool descriptor_in_bounds(const Scheduler& s, uint32_t slot,
+SAC_HD inline bool descriptor_in_bounds(const Limits& l, const RingView& ring, uint32_t slot,
                                         const sac_descriptor& d) {
-  const Limits& l = s.limits;
   const bool sizes = d.prompt_len >= 1 && d.prompt_len < l.max_model_len && d.max_tokens >= 1 &&
                      d.max_tokens <= l.max_model_len - d.prompt_len &&
                      d.min_tokens <= d.max_tokens && d.num_logit_bias <= SAC_MAX_LOGIT_BIAS &&
                      d.num_stop_ids <= SAC_MAX_STOP_IDS && (d.flags & ~SAC_REQ_KNOWN_FLAGS) == 0;
-  return sizes && sampling_in_bounds(d) && targets_in_bounds(d) && extent_in_share(s, slot, d);
+  return sizes && sampling_in_bounds(d) && targets_in_bounds(d) && extent_in_share(ring, slot, d);
 }
 
-SAC_HD inline void publish_end(Scheduler& s, uint32_t slot, uint32_t finish, uint32_t count) {
-  Request& r = s.requests[slot];
+/// What draining the doorbells touches.
+struct Drain {
+  const Limits& limits;
+  Inbox& inbox;
+  Slots& slots;
+  WaitingLine& waiting;
+  Seats& seats;
+  uint64_t now_ns;
+  Report& report;
+};
+
+SAC_HD inline void publish_end(Slots& slots, Report& report, uint32_t slot, uint32_t finish) {
+  Request& r = slots[slot];
   r.state = SAC_STATE_DECODE_COMPLETED;
-  post_status(s, slot, sac_status_word(r.ticket, r.state, finish, count));
-}
-
-/// A request of this slot waits or holds a seat; a new ticket must not be rung.
-SAC_HD inline bool is_busy(const Request& r) {
-  return r.state != SAC_STATE_EMPTY && r.state != SAC_STATE_DECODE_COMPLETED;
+  report.post_status(slot, sac_status_word(r.ticket, r.state, finish, 0));
 }
 
 /// The slot rang a new ticket whose descriptor is to be copied.
-SAC_HD inline bool wants_copy(const Scheduler& s, uint32_t slot) {
-  const Request& r = s.requests[slot];
-  const uint32_t ticket = sac_doorbell_ticket(s.peers.rung[slot]);
-  return !is_busy(r) && ticket != sac_doorbell_ticket(s.seen[slot]) && r.copied != ticket + 1;
+SAC_HD inline bool wants_copy(const Inbox& inbox, const Slots& slots, uint32_t slot) {
+  const Request& r = slots[slot];
+  const uint32_t ticket = sac_doorbell_ticket(inbox.peers.rung[slot]);
+  return !is_busy(r) && ticket != sac_doorbell_ticket(inbox.seen[slot]) && r.copied != ticket + 1;
 }
 
-/// Takes private copies of the descriptors of new tickets among `slots`, and checks them.
+/// Takes private copies of the descriptors of new tickets among `which`, and checks them.
 template <class Env>
-SAC_HD void copy_requests(Scheduler& s, Env& env, const uint32_t* slots, uint32_t count) {
+SAC_HD void copy_requests(const Limits& limits, Inbox& inbox, Slots& slots, Env& env,
+                          const uint32_t* which, uint32_t count) {
   uint32_t wanted = 0;
   for (uint32_t i = 0; i < count; ++i) {
-    if (!wants_copy(s, slots[i])) continue;
-    const auto* from = reinterpret_cast<const uint32_t*>(s.ring.descriptors + slots[i]);
-    auto* to = reinterpret_cast<uint32_t*>(&s.requests[slots[i]].descriptor);
-    s.fetches[wanted++] = {to, from, sizeof(sac_descriptor) / 4, 0};
+    if (!wants_copy(inbox, slots, which[i])) continue;
+    const auto* from = reinterpret_cast<const uint32_t*>(inbox.ring.descriptors + which[i]);
+    auto* to = reinterpret_cast<uint32_t*>(&slots[which[i]].descriptor);
+    inbox.fetches[wanted++] = {to, from, sizeof(sac_descriptor) / 4, 0};
   }
   if (wanted == 0) return;
-  env.fetch(s.fetches, wanted);
+  env.fetch(inbox.fetches, wanted);
   for (uint32_t i = 0; i < count; ++i) {
-    if (!wants_copy(s, slots[i])) continue;
-    Request& r = s.requests[slots[i]];
-    r.in_bounds = descriptor_in_bounds(s, slots[i], r.descriptor) ? 1 : 0;
-    r.copied = sac_doorbell_ticket(s.peers.rung[slots[i]]) + 1;
+    if (!wants_copy(inbox, slots, which[i])) continue;
+    Request& r = slots[which[i]];
+    r.in_bounds = descriptor_in_bounds(limits, inbox.ring, which[i], r.descriptor) ? 1 : 0;
+    r.copied = sac_doorbell_ticket(inbox.peers.rung[which[i]]) + 1;
   }
 }
 
 /// A slot rang a ticket that is new: let it wait, or refuse it.
 template <class Env>
-SAC_HD void accept(Scheduler& s, Env& env, uint32_t slot, uint32_t ticket) {
-  Request& r = s.requests[slot];
-  copy_requests(s, env, &slot, 1);  // unless that is done
+SAC_HD void accept(const Drain& d, Env& env, uint32_t slot, uint32_t ticket) {
+  Request& r = d.slots[slot];
+  copy_requests(d.limits, d.inbox, d.slots, env, &slot, 1);  // unless that is done
   r.copied = 0;
   r.ticket = ticket;
   r.seat = kNone;
-  const bool stale = r.descriptor.device_epoch != s.epoch;
+  const bool stale = r.descriptor.device_epoch != d.inbox.epoch;
   if (stale || r.in_bounds == 0) {
-    ++s.stats.requests_rejected;
-    publish_end(s, slot, stale ? SAC_FINISH_STALE_EPOCH : SAC_FINISH_INVALID, 0);
+    ++d.report.stats.requests_rejected;
+    publish_end(d.slots, d.report, slot, stale ? SAC_FINISH_STALE_EPOCH : SAC_FINISH_INVALID);
     return;
   }
-  r.arrival = s.next_arrival++;
-  r.arrival_ns = s.tick_ns;
+  r.arrival = d.slots.next_arrival++;
+  r.arrival_ns = d.now_ns;
   r.state = SAC_STATE_PREFILL_PENDING;
-  waiting_push(s, slot);
-  ++s.stats.requests_accepted;
-  s.ring.write_progress(slot, 0, 0);
-  post_status(s, slot, sac_status_word(ticket, r.state, SAC_FINISH_NONE, 0));
+  waiting_push(d.waiting, d.slots, slot);
+  ++d.report.stats.requests_accepted;
+  d.report.ring.write_progress(slot, 0, 0);
+  d.report.post_status(slot, sac_status_word(ticket, r.state, SAC_FINISH_NONE, 0));
 }
 
 /// Ends a request before its time; a seated one is retired in this tick. False if it has ended
 /// already, or never began.
-SAC_HD inline bool cancel(Scheduler& s, uint32_t slot) {
-  Request& r = s.requests[slot];
+SAC_HD inline bool cancel(const Drain& d, uint32_t slot) {
+  Request& r = d.slots[slot];
   if (r.seat != kNone) {
-    Seat& seat = s.seats[r.seat];
-    if (seat.finish != SAC_FINISH_NONE) return false;
+    Seat& seat = d.seats[r.seat];
+    if (has_ended(seat)) return false;
     seat.finish = SAC_FINISH_CANCELLED;
-    ++s.num_ended;
+    ++d.seats.num_ended;
     return true;
   }
   if (r.state != SAC_STATE_PREFILL_PENDING) return false;
-  waiting_remove(s, slot);
-  ++s.stats.requests_finished;
-  publish_end(s, slot, SAC_FINISH_CANCELLED, 0);
+  waiting_remove(d.waiting, d.slots, slot);
+  ++d.report.stats.requests_finished;
+  publish_end(d.slots, d.report, slot, SAC_FINISH_CANCELLED);
   return true;
 }
 
 /// Is `a` to be accepted before `b`? Frontends count their own submissions; the distance decides,
 /// so that the counter may wrap. Between frontends the slot number decides: any order is fair
 /// there.
-SAC_HD inline bool rang_before(const Scheduler& s, uint32_t a, uint32_t b) {
-  const uint32_t fa = s.ring.frontend_of(a), fb = s.ring.frontend_of(b);
+SAC_HD inline bool rang_before(const RingView& ring, const Slots& slots, uint32_t a, uint32_t b) {
+  const uint32_t fa = ring.frontend_of(a), fb = ring.frontend_of(b);
   if (fa != fb) return fa < fb;
-  const uint64_t sa = s.requests[a].descriptor.sequence;
-  const uint64_t sb = s.requests[b].descriptor.sequence;
+  const uint64_t sa = slots[a].descriptor.sequence;
+  const uint64_t sb = slots[b].descriptor.sequence;
   return sa == sb ? a < b : static_cast<int64_t>(sa - sb) < 0;
 }
 
 /// Restores the heap below `root` in changed[0 .. count): latest arrival on top.
-SAC_HD inline void sift_down(Scheduler& s, uint32_t root, uint32_t count) {
+SAC_HD inline void sift_down(const Inbox& inbox, const Slots& slots, uint32_t root,
+                             uint32_t count) {
+  uint32_t* changed = inbox.changed;
   for (uint32_t child = 2 * root + 1; child < count; child = 2 * root + 1) {
-    if (child + 1 < count && rang_before(s, s.changed[child], s.changed[child + 1])) ++child;
-    if (!rang_before(s, s.changed[root], s.changed[child])) return;
-    const uint32_t slot = s.changed[root];
-    s.changed[root] = s.changed[child];
-    s.changed[child] = slot;
+    if (child + 1 < count && rang_before(inbox.ring, slots, changed[child], changed[child + 1]))
+      ++child;
+    if (!rang_before(inbox.ring, slots, changed[root], changed[child])) return;
+    const uint32_t slot = changed[root];
+    changed[root] = changed[child];
+    changed[child] = slot;
     root = child;
   }
 }
 
 /// Puts slots in order of arrival. Heapsort: in place, and n log n even when a hostile frontend
 /// chooses the sequences.
-SAC_HD inline void order_by_arrival(Scheduler& s, uint32_t count) {
-  for (uint32_t i = count / 2; i > 0; --i) sift_down(s, i - 1, count);
+SAC_HD inline void order_by_arrival(const Inbox& inbox, const Slots& slots, uint32_t count) {
+  uint32_t* changed = inbox.changed;
+  for (uint32_t i = count / 2; i > 0; --i) sift_down(inbox, slots, i - 1, count);
   for (uint32_t end = count; end > 1; --end) {
-    const uint32_t latest = s.changed[0];
-    s.changed[0] = s.changed[end - 1];
-    s.changed[end - 1] = latest;
-    sift_down(s, 0, end - 1);
+    const uint32_t latest = changed[0];
+    changed[0] = changed[end - 1];
+    changed[end - 1] = latest;
+    sift_down(inbox, slots, 0, end - 1);
   }
 }
 
 /// Acts upon a doorbell that changed: a new ticket, a cancel, or both at once.
 template <class Env>
-SAC_HD void answer_doorbell(Scheduler& s, Env& env, uint32_t slot) {
-  const uint32_t rung = s.peers.rung[slot];
+SAC_HD void answer_doorbell(const Drain& d, Env& env, uint32_t slot) {
+  const uint32_t rung = d.inbox.peers.rung[slot];
   const uint32_t ticket = sac_doorbell_ticket(rung);
-  const bool is_new = ticket != sac_doorbell_ticket(s.seen[slot]);
-  Request& r = s.requests[slot];
+  const bool is_new = ticket != sac_doorbell_ticket(d.inbox.seen[slot]);
+  Request& r = d.slots[slot];
   if (is_new && is_busy(r)) {
     // The frontend broke the protocol (a ticket over a live one). The old one ends first; the new
     // one is looked at again when the slot is free.
-    cancel(s, slot);
+    cancel(d, slot);
     if (r.seat != kNone) return;
   }
-  if (is_new) accept(s, env, slot, ticket);
-  s.seen[slot] = rung;
-  if ((rung & SAC_DOORBELL_CANCEL) != 0) cancel(s, slot);
+  if (is_new) accept(d, env, slot, ticket);
+  d.inbox.seen[slot] = rung;
+  if ((rung & SAC_DOORBELL_CANCEL) != 0) cancel(d, slot);
 }
 
 /// Everything of a frontend ends; when no seat of it is left, its slots are EMPTY. True when done.
-SAC_HD inline bool reclaim_slots(Scheduler& s, uint32_t frontend) {
+SAC_HD inline bool reclaim_slots(const Drain& d, uint32_t frontend) {
   bool done = true;
-  const uint32_t end = s.ring.first_slot(frontend + 1);
-  for (uint32_t slot = s.ring.first_slot(frontend); slot < end; ++slot) {
-    Request& r = s.requests[slot];
-    if (cancel(s, slot)) ++s.stats.requests_reclaimed;
+  const uint32_t end = d.inbox.ring.first_slot(frontend + 1);
+  for (uint32_t slot = d.inbox.ring.first_slot(frontend); slot < end; ++slot) {
+    Request& r = d.slots[slot];
+    if (cancel(d, slot)) ++d.report.stats.requests_reclaimed;
     if (r.seat != kNone) {
       done = false;
       continue;
     }
-    s.seen[slot] = s.peers.rung[slot];
+    d.inbox.seen[slot] = d.inbox.peers.rung[slot];
     r.state = SAC_STATE_EMPTY;
-    r.ticket = sac_doorbell_ticket(s.seen[slot]);
-    post_status(s, slot, sac_status_word(r.ticket, r.state, SAC_FINISH_NONE, 0));
+    r.ticket = sac_doorbell_ticket(d.inbox.seen[slot]);
+    d.report.post_status(slot, sac_status_word(r.ticket, r.state, SAC_FINISH_NONE, 0));
   }
   return done;
 }
 
-/// A frontend whose heartbeat stood still too long is given up, until it moves again.
-SAC_HD inline void give_up(Scheduler& s, uint32_t frontend) {
-  s.watch[frontend].lost = 1;
-  s.watch[frontend].reclaimed = 0;
-  store_relaxed(&s.ring.acks[frontend].lost, load_relaxed(&s.ring.acks[frontend].lost) + 1);
+/// A frontend whose heartbeat has not moved for too long is given up, until it moves again.
+SAC_HD inline void give_up(FrontendWatch& watch, sac_frontend_ack& ack) {
+  watch.lost = 1;
+  watch.reclaimed = 0;
+  store_relaxed(&ack.lost, load_relaxed(&ack.lost) + 1);
 }
 
 /// A frontend that started anew, or was given up, loses what it had: within two ticks, because
 /// seats are retired between them.
-SAC_HD inline void watch_frontend(Scheduler& s, uint32_t frontend, uint64_t now_ns) {
-  FrontendWatch& w = s.watch[frontend];
-  const uint64_t heartbeat = s.peers.heartbeats[frontend];
-  const uint32_t epoch = s.peers.epochs[frontend];
+SAC_HD inline void watch_frontend(const Drain& d, uint32_t frontend) {
+  FrontendWatch& w = d.inbox.watch[frontend];
+  sac_frontend_ack& ack = d.report.ring.acks[frontend];
+  const uint64_t heartbeat = d.inbox.peers.heartbeats[frontend];
+  const uint32_t epoch = d.inbox.peers.epochs[frontend];
   if (heartbeat != w.heartbeat) {
     w.heartbeat = heartbeat;
-    w.changed_ns = now_ns;
+    w.changed_ns = d.now_ns;
     w.lost = 0;
   }
   if (epoch != w.acked_epoch) {
-    if (!reclaim_slots(s, frontend)) return;
+    if (!reclaim_slots(d, frontend)) return;
     // Its first heartbeat may come after its epoch: the time to give it up starts here.
-    w = FrontendWatch{heartbeat, now_ns, epoch, 0, 0};
-    send_statuses(s);
+    w = FrontendWatch{heartbeat, d.now_ns, epoch, 0, 0};
+    d.report.send_statuses();
     // SYNC: release, with the joining frontend's acquire of the ack: its slots read EMPTY.
-    store_release(&s.ring.acks[frontend].epoch, epoch);
+    store_release(&ack.epoch, epoch);
     return;
   }
-  const bool silent = now_ns - w.changed_ns > uint64_t{SAC_FRONTEND_LOST_MS} * 1000000;
-  if (epoch != 0 && w.lost == 0 && silent) give_up(s, frontend);
-  if (w.lost != 0 && w.reclaimed == 0) w.reclaimed = reclaim_slots(s, frontend) ? 1 : 0;
-}
-
-/// Slots whose frontend waits for an ack or was given up are left alone.
-SAC_HD inline bool is_served(const Scheduler& s, uint32_t slot) {
-  const uint32_t frontend = s.ring.frontend_of(slot);
-  return s.watch[frontend].lost == 0 && s.watch[frontend].acked_epoch == s.peers.epochs[frontend];
+  const bool silent = d.now_ns - w.changed_ns > uint64_t{SAC_FRONTEND_LOST_MS} * 1000000;
+  if (epoch != 0 && w.lost == 0 && silent) give_up(w, ack);
+  if (w.lost != 0 && w.reclaimed == 0) w.reclaimed = reclaim_slots(d, frontend) ? 1 : 0;
 }
 
 /// A doorbell waits for an answer. For hosts, which sleep when none does.
-inline bool doorbell_pending(Scheduler& s) {
-  const uint32_t found = scan_changed(s.ring.doorbells, s.seen, s.limits.num_slots, s.changed);
+inline bool doorbell_pending(Inbox& inbox) {
+  const uint32_t found =
+      scan_changed(inbox.ring.doorbells, inbox.seen, inbox.ring.num_slots, inbox.changed);
   for (uint32_t i = 0; i < found; ++i)
-    if (is_served(s, s.changed[i])) return true;
+    if (inbox.is_served(inbox.changed[i])) return true;
   return false;
 }
 
 template <class Env>
-SAC_HD uint32_t read_peers(Scheduler& s, Env& env) {
-  return env.read_peers(PeerReading{s.ring, &s.peers, s.seen}, s.changed);
-}
-
-/// The part of drain that may run beside a step: new requests are copied and checked. All
-/// decisions, also the order of arrival, are left to the tick, so that overlapping changes none.
-template <class Env>
-SAC_HD void read_beside_step(Scheduler& s, Env& env) {
-  s.ahead.at_ns = env.now_ns();
-  s.ahead.found = read_peers(s, env);
-  copy_requests(s, env, s.changed, s.ahead.found);
+SAC_HD uint32_t read_peers(Inbox& inbox, ReaderCursors& cursors, Env& env) {
+  return env.read_peers(PeerReading{inbox.ring, &inbox.peers, &cursors, inbox.seen}, inbox.changed);
 }
 
 /// What was read beside the last step, where the environment takes that for what it would read now:
 /// then no trip to the ring lies between two steps. Each reading is used once.
 template <class Env>
-SAC_HD uint32_t read_for_tick(Scheduler& s, Env& env) {
-  const ReadAhead ahead = s.ahead;
-  s.ahead = ReadAhead{};
-  return env.takes(ahead) ? ahead.found : read_peers(s, env);
+SAC_HD uint32_t read_for_tick(Inbox& inbox, ReaderCursors& cursors, Env& env) {
+  const ReadAhead ahead = inbox.ahead;
+  inbox.ahead = ReadAhead{};
+  return env.takes(ahead) ? ahead.found : read_peers(inbox, cursors, env);
 }
 
 /// A frontend has begun a new life that was not acknowledged yet.
-SAC_HD inline bool any_rejoined(const Scheduler& s) {
-  for (uint32_t f = 0; f < s.ring.num_frontends; ++f)
-    if (s.peers.epochs[f] != s.watch[f].acked_epoch) return true;
+SAC_HD inline bool any_rejoined(const Inbox& inbox) {
+  for (uint32_t f = 0; f < inbox.ring.num_frontends; ++f)
+    if (inbox.peers.epochs[f] != inbox.watch[f].acked_epoch) return true;
   return false;
 }
 
 template <class Env>
-SAC_HD void drain(Scheduler& s, Env& env) {
-  uint32_t found = read_for_tick(s, env);
+SAC_HD void drain(const Drain& d, Env& env) {
+  Inbox& inbox = d.inbox;
+  uint32_t found = read_for_tick(inbox, d.seats.cursors, env);
   // The doorbells of its earlier lives are certain only in a reading that follows the epoch's.
-  if (any_rejoined(s)) found = read_peers(s, env);
-  for (uint32_t f = 0; f < s.ring.num_frontends; ++f) watch_frontend(s, f, s.tick_ns);
+  if (any_rejoined(inbox)) found = read_peers(inbox, d.seats.cursors, env);
+  for (uint32_t f = 0; f < inbox.ring.num_frontends; ++f) watch_frontend(d, f);
   if (found == 0) return;
-  copy_requests(s, env, s.changed, found);
-  order_by_arrival(s, found);
+  copy_requests(d.limits, inbox, d.slots, env, inbox.changed, found);
+  order_by_arrival(inbox, d.slots, found);
   for (uint32_t i = 0; i < found; ++i)
-    if (is_served(s, s.changed[i])) answer_doorbell(s, env, s.changed[i]);
+    if (inbox.is_served(inbox.changed[i])) answer_doorbell(d, env, inbox.changed[i]);
 }
 
 }  // namespace saccade

@@ -1,4 +1,4 @@
-// idle: whom the step engine waited for while no step was in flight. This is the one definition of
+// idle: what the step engine waited for while no step was in flight. This is the one definition of
 // the two sums in sac_device_stats; a step itself is step_ns, and time without work is in no sum.
 //
 //   host_wait_ns    A request could have run, but the host had to act first: from the moment at
@@ -15,59 +15,76 @@
 //
 // Only clock readings that a tick makes anyway are used.
 #pragma once
+#include "sched/course.hpp"
 #include "sched/tiers.hpp"
+#include "sched/waiting.hpp"
 
 namespace saccade {
 
+/// What the step engine waits for between two steps.
+enum class Idle : uint32_t {
+  kNoWork = 0,
+  kForHost = 1,
+  kForReaders = 2,
+  kForCopies = 3,
+};
+
+struct IdleMeter {
+  uint64_t since_ns;  // valid unless `waits` is kNoWork
+  Idle waits;
+};
+
 /// A request waits for a seat, or holds one and has not ended.
-SAC_HD inline bool has_unfinished(const Scheduler& s) {
-  return s.num_waiting != 0 || s.num_running != s.num_ended;
+SAC_HD inline bool has_unfinished(const WaitingLine& waiting, const Seats& seats) {
+  return waiting.count != 0 || seats.num_running != seats.num_ended;
 }
 
 /// A request could run, were it not for a copy.
-SAC_HD inline bool any_waits_for_copies(const Scheduler& s) {
-  if (s.copies.idle()) return false;
-  for (uint32_t i = 0; i < s.num_running; ++i) {
-    const Seat& seat = s.seats[s.running[i]];
-    if (seat.starved != 0 || is_rotating_in(s, seat) || is_rotating_out(s, seat)) return true;
+SAC_HD inline bool any_waits_for_copies(const Seats& seats, const KvTiers& kv) {
+  if (kv.copies.idle()) return false;
+  for (uint32_t i = 0; i < seats.num_running; ++i) {
+    const Seat& seat = seats[seats.running[i]];
+    if (seat.starved != 0 || is_rotating_in(kv, seat) || is_rotating_out(kv, seat)) return true;
   }
   return false;
 }
 
 /// Adds the time since idleness began, or was last counted, to what is waited for.
-SAC_HD inline void count_wait(Scheduler& s) {
-  const uint64_t waited_ns = s.tick_ns - s.idle_since_ns;
-  if (s.idle == Idle::kForReaders) s.stats.reader_wait_ns += waited_ns;
-  if (s.idle == Idle::kForCopies) s.stats.copy_wait_ns += waited_ns;
+SAC_HD inline void count_wait(const IdleMeter& meter, uint64_t tick_ns, sac_device_stats& stats) {
+  const uint64_t waited_ns = tick_ns - meter.since_ns;
+  if (meter.waits == Idle::kForReaders) stats.reader_wait_ns += waited_ns;
+  if (meter.waits == Idle::kForCopies) stats.copy_wait_ns += waited_ns;
 }
 
-/// A step is launched at `launch_ns`.
-SAC_HD inline void end_idle(Scheduler& s, uint64_t launch_ns, bool host_acts) {
-  const uint64_t runnable_ns = s.idle == Idle::kForHost ? s.idle_since_ns : s.tick_ns;
-  count_wait(s);
-  if (host_acts) s.stats.host_wait_ns += launch_ns - runnable_ns;
-  s.idle = Idle::kNoWork;
+/// A step was launched.
+SAC_HD inline void end_idle(IdleMeter& meter, const Course& course, bool host_acts,
+                            sac_device_stats& stats) {
+  const uint64_t runnable_ns = meter.waits == Idle::kForHost ? meter.since_ns : course.tick_ns;
+  count_wait(meter, course.tick_ns, stats);
+  if (host_acts) stats.host_wait_ns += course.launch_ns - runnable_ns;
+  meter.waits = Idle::kNoWork;
 }
 
 /// A tick found nothing to launch. The oldest request that is not held always can run, now or when
-/// copies are done (rotate.hpp), so whoever is left is held for a reader or for copies; and was,
-/// when the last step ended.
-SAC_HD inline void stay_idle(Scheduler& s) {
-  if (!has_unfinished(s)) {
-    s.idle = Idle::kNoWork;
+/// copies are done (rotate.hpp), so what is left is held for a reader or for copies; and was, when
+/// the last step ended. `unfinished`: something is left.
+SAC_HD inline void stay_idle(IdleMeter& meter, bool unfinished, const Seats& seats,
+                             const KvTiers& kv, uint64_t tick_ns, sac_device_stats& stats) {
+  if (!unfinished) {
+    meter.waits = Idle::kNoWork;
     return;
   }
-  const Idle waits_for = any_waits_for_copies(s) ? Idle::kForCopies : Idle::kForReaders;
-  if (s.idle == Idle::kForHost) s.idle = waits_for;
-  count_wait(s);
-  s.idle = waits_for;
-  s.idle_since_ns = s.tick_ns;
+  const Idle waits = any_waits_for_copies(seats, kv) ? Idle::kForCopies : Idle::kForReaders;
+  if (meter.waits == Idle::kForHost) meter.waits = waits;
+  count_wait(meter, tick_ns, stats);
+  meter.waits = waits;
+  meter.since_ns = tick_ns;
 }
 
 /// The results of a step stood at `done_ns`, and are committed.
-SAC_HD inline void begin_idle(Scheduler& s, uint64_t done_ns) {
-  s.idle = has_unfinished(s) ? Idle::kForHost : Idle::kNoWork;
-  s.idle_since_ns = done_ns;
+SAC_HD inline void begin_idle(IdleMeter& meter, bool unfinished, uint64_t done_ns) {
+  meter.waits = unfinished ? Idle::kForHost : Idle::kNoWork;
+  meter.since_ns = done_ns;
 }
 
 }  // namespace saccade

@@ -2,29 +2,29 @@
 // for it; when none is free, requests with slow readers give theirs up, then the youngest. Where
 // the blocks given up are still being copied, the request waits for them, and is left out of this
 // step. The oldest request that can run is never a victim and one request always fits the pool, so
-// somebody always finishes: no deadlock; and age orders everyone, so no starvation.
+// one of them always finishes: no deadlock; and age orders all of them, so no starvation.
 #pragma once
 #include "sched/preempt.hpp"
 
 namespace saccade {
 
-/// A request that is rotating in holds blocks that nobody can take yet.
-SAC_HD inline bool any_rotating_in(const Scheduler& s) {
-  return s.copies.up.asked > s.copies.up.done;
+/// A request that is rotating in holds blocks that cannot be taken yet.
+SAC_HD inline bool any_rotating_in(const KvTiers& kv) {
+  return kv.copies.up.asked > kv.copies.up.done;
 }
 
 /// Gives the request at position `i` of the running list the block of its next token. `promised`
 /// counts the blocks in transit that older requests wait for.
-SAC_HD inline void grow(Scheduler& s, uint32_t i, uint32_t& promised) {
-  const uint32_t seat_index = s.running[i];
-  Seat& seat = s.seats[seat_index];
+SAC_HD inline void grow(const Preemption& p, uint32_t i, uint32_t& promised) {
+  const uint32_t seat_index = p.seats.running[i];
+  Seat& seat = p.seats[seat_index];
   seat.starved = 0;
-  if (!is_resident(s, seat) || reader_room(s, seat) == 0) return;
-  while (!reserve_blocks(s, seat_index, seat.num_tokens)) {
-    const uint32_t missing = s.limits.blocks_for(seat.num_tokens) - seat.num_blocks;
-    if (missing + promised > s.pool.num_coming()) {
-      if (preempt_stalled(s) || preempt_younger(s, i)) continue;
-      if (!any_rotating_in(s)) return preempt(s, seat_index);  // everyone who runs is older
+  if (!is_resident(p.kv, seat) || p.seats.reader_room(seat_index) == 0) return;
+  while (!reserve_blocks(p.kv, p.seats, seat_index, seat.num_tokens)) {
+    const uint32_t missing = p.kv.blocks_for(seat.num_tokens) - seat.num_blocks;
+    if (missing + promised > p.kv.pool.num_coming()) {
+      if (preempt_stalled(p) || preempt_younger(p, i)) continue;
+      if (!any_rotating_in(p.kv)) return preempt(p, seat_index);  // all others that run are older
     }
     seat.starved = 1;
     promised += missing;
@@ -32,9 +32,9 @@ SAC_HD inline void grow(Scheduler& s, uint32_t i, uint32_t& promised) {
   }
 }
 
-SAC_HD inline void rotate(Scheduler& s) {
+SAC_HD inline void rotate(const Preemption& p) {
   uint32_t promised = 0;
-  for (uint32_t i = 0; i < s.num_running; ++i) grow(s, i, promised);
+  for (uint32_t i = 0; i < p.seats.num_running; ++i) grow(p, i, promised);
 }
 
 }  // namespace saccade

@@ -3,8 +3,7 @@
 // same, and so is what they leave behind.
 #pragma once
 #include "platform/bits.hpp"
-#include "sched/batch.hpp"
-#include "sched/retire.hpp"
+#include "sched/state.hpp"
 
 namespace saccade {
 
@@ -14,7 +13,7 @@ enum class SeatVerb : uint32_t {
   kCommit = 2,  // of each sequence of a finished step: its token, its record, its status
 };
 
-/// What a verb says of one seat: a bit of each line of Scheduler::marks.
+/// What a verb says of one seat: a bit of each line of Seats::marks.
 struct SeatSigns {
   bool first;
   bool second;
@@ -22,75 +21,74 @@ struct SeatSigns {
 
 // ---- survey: first = it is more than a decode that runs on, second = it needs a block ----------
 
-SAC_HD inline SeatSigns survey(const Scheduler& s, uint32_t i) {
-  const Seat& seat = s.seats[s.running[i]];
+/// `settled_ns`: requests that came in later are still news to the policy.
+SAC_HD inline SeatSigns survey(const Seats& seats, const KvTiers& kv, uint64_t settled_ns,
+                               uint32_t i) {
+  const uint32_t seat_index = seats.running[i];
+  const Seat& seat = seats[seat_index];
   const bool decodes = seat.num_blocks != 0 && seat.starved == 0 && seat.num_produced != 0 &&
-                       is_decode(seat) && seat.finish == SAC_FINISH_NONE;
-  // Who came in since the policy was asked last is still news to it.
-  const bool settled =
-      s.limits.policy != Policy::kGoodput || seat.moved_ns < s.policy_state.last_tick_ns;
-  const uint32_t held = seat.num_blocks * s.limits.block_size;  // tokens
+                       is_decode(seat) && !has_ended(seat);
+  const uint32_t held = seat.num_blocks * kv.block_size;  // tokens
   const bool copied =
-      s.limits.eager_window == 0 || (seat.num_host + 1) * s.limits.block_size > seat.num_computed;
-  const bool fits = seat.num_tokens <= held + s.limits.block_size;
-  const bool steady = decodes && settled && copied && fits && reader_room(s, seat) != 0;
+      kv.eager_window == 0 || (seat.num_host + 1) * kv.block_size > seat.num_computed;
+  const bool fits = seat.num_tokens <= held + kv.block_size;
+  const bool steady =
+      decodes && seat.moved_ns < settled_ns && copied && fits && seats.reader_room(seat_index) != 0;
   return {!steady, seat.num_tokens > held};
 }
 
 // ---- decode -------------------------------------------------------------------------------------
 
 /// As add_rows for the i-th of a batch of decodes alone.
-SAC_HD inline void add_decode(Scheduler& s, uint32_t i) {
-  const uint32_t seat_index = s.running[i];
-  Seat& seat = s.seats[seat_index];
-  s.effects.seqs[i] = {seat_index, seat.num_computed, 1, i, 1, 0};
-  seat.last_step = s.effects.batch.step;
+SAC_HD inline void add_decode(Seats& seats, const Launch& launch, const Report& report,
+                              uint32_t i) {
+  const uint32_t seat_index = seats.running[i];
+  Seat& seat = seats[seat_index];
+  launch.seqs[i] = {seat_index, seat.num_computed, 1, i, 1, 0};
+  seat.last_step = launch.batch.step;
   seat.state = SAC_STATE_DECODE_PROCESSING;
-  s.log.put(i, s.tick, Decision::kRun, seat.slot, 1);
+  report.log.put(i, report.stats.ticks, Decision::kRun, seat.slot, 1);
 }
 
 // ---- commit: first = left to the general way, second = its token was the last ------------------
 
-SAC_HD inline bool is_stop(const Scheduler& s, uint32_t seat_index, uint32_t token) {
-  const Asked& p = s.seats[seat_index].asked;
+SAC_HD inline bool is_stop(const Seats& seats, uint32_t seat_index, uint32_t token) {
+  const Asked& p = seats[seat_index].asked;
   if ((p.flags & SAC_REQ_IGNORE_EOS) == 0)
-    for (uint32_t i = 0; i < s.limits.num_eos_ids; ++i)
-      if (s.eos_ids[i] == token) return true;
-  const uint32_t* stops = s.tables.stops(seat_index);
+    for (uint32_t i = 0; i < seats.num_eos_ids; ++i)
+      if (seats.eos_ids[i] == token) return true;
+  const uint32_t* stops = seats.stops(seat_index);
   for (uint32_t i = 0; i < p.num_stop_ids; ++i)
     if (stops[i] == token) return true;
   return false;
 }
 
-SAC_HD inline uint32_t finish_reason(const Scheduler& s, uint32_t seat_index, uint32_t token) {
-  const Seat& seat = s.seats[seat_index];
+SAC_HD inline uint32_t finish_reason(const Seats& seats, uint32_t seat_index, uint32_t token) {
+  const Seat& seat = seats[seat_index];
   const Asked& p = seat.asked;
-  if (seat.num_produced > p.min_tokens && is_stop(s, seat_index, token)) return SAC_FINISH_STOP;
-  if (seat.num_produced >= p.max_tokens || seat.num_tokens >= s.limits.max_model_len)
+  if (seat.num_produced > p.min_tokens && is_stop(seats, seat_index, token)) return SAC_FINISH_STOP;
+  if (seat.num_produced >= p.max_tokens || seat.num_tokens >= seats.max_model_len)
     return SAC_FINISH_LENGTH;
   return SAC_FINISH_NONE;
 }
 
-SAC_HD inline void write_record(Scheduler& s, Seat& seat, const uint64_t* record) {
-  uint64_t* to = s.ring.record(seat.slot, seat.num_records, seat.stride, seat.capacity);
+SAC_HD inline void write_record(const RingView& ring, Seat& seat, const uint64_t* record) {
+  uint64_t* to = ring.record(seat.slot, seat.num_records, seat.stride, seat.capacity);
   for (uint32_t w = 0; w < seat.stride; ++w) store_relaxed(to + w, record[w]);
   ++seat.num_records;
 }
 
-SAC_HD inline void commit_token(Scheduler& s, const StepSeq& q, const uint64_t* record) {
-  Seat& seat = s.seats[q.seat];
+/// A sequence's next token, whose record the step left.
+SAC_HD inline void commit_token(Seats& seats, uint32_t seat_index, const uint64_t* record,
+                                uint64_t done_ns, const RingView& ring) {
+  Seat& seat = seats[seat_index];
   const uint32_t token = static_cast<uint32_t>(record[0]);
-  s.tokens(q.seat)[seat.num_tokens++] = token;
+  seats.tokens(seat_index)[seat.num_tokens++] = token;
   ++seat.num_produced;
-  seat.last_token_ns = s.step_done_ns;
-  if (seat.num_produced == 1) seat.first_token_ns = s.step_done_ns;
-  write_record(s, seat, record);
-  seat.finish = finish_reason(s, q.seat, token);
-}
-
-/// The record that a step left for the i-th of its sequences.
-SAC_HD inline const uint64_t* sampled_record(const Scheduler& s, uint32_t i) {
-  return s.outputs.sampled + size_t{i} * kRecordWords;
+  seat.last_token_ns = done_ns;
+  if (seat.num_produced == 1) seat.first_token_ns = done_ns;
+  write_record(ring, seat, record);
+  seat.finish = finish_reason(seats, seat_index, token);
 }
 
 /// A decode that computed nothing twice. Whatever else a sequence is, commit_seq takes.
@@ -99,22 +97,22 @@ SAC_HD inline bool is_plain_decode(const Seat& seat, const StepSeq& q) {
          is_decode(seat) && seat.was_computed <= q.first_position;
 }
 
-SAC_HD inline SeatSigns commit_decode(Scheduler& s, uint32_t i) {
-  const StepSeq& q = s.effects.seqs[i];
-  Seat& seat = s.seats[q.seat];
+SAC_HD inline SeatSigns commit_decode(Seats& seats, const Launch& launch, uint64_t done_ns,
+                                      const RingView& ring, uint32_t i) {
+  const StepSeq& q = launch.seqs[i];
+  Seat& seat = seats[q.seat];
   if (!is_plain_decode(seat, q)) return {true, false};
   seat.was_computed = ++seat.num_computed;
-  commit_token(s, q, sampled_record(s, i));
-  if (seat.finish != SAC_FINISH_NONE) return {false, true};
-  seat.state = s.requests[seat.slot].state = SAC_STATE_DECODE_PROCESSING;
-  s.ring.write_progress(seat.slot, seat.num_computed, 0);
+  commit_token(seats, q.seat, launch.sampled_record(i), done_ns, ring);
+  if (has_ended(seat)) return {false, true};
+  seat.state = SAC_STATE_DECODE_PROCESSING;
+  ring.write_progress(seat.slot, seat.num_computed, 0);
   return {false, false};
 }
 
 /// After a release fence that follows its commit.
-SAC_HD inline void publish_decode(Scheduler& s, uint32_t i) {
-  const Seat& seat = s.seats[s.effects.seqs[i].seat];
-  store_relaxed(&s.ring.status[seat.slot].word,
+SAC_HD inline void publish_decode(const Seat& seat, const RingView& ring) {
+  store_relaxed(&ring.status[seat.slot].word,
                 sac_status_word(seat.ticket, seat.state, SAC_FINISH_NONE, seat.num_records));
 }
 
@@ -123,12 +121,12 @@ SAC_HD inline void publish_decode(Scheduler& s, uint32_t i) {
 SAC_HD inline SeatSigns do_seat(Scheduler& s, SeatVerb verb, uint32_t i) {
   switch (verb) {
     case SeatVerb::kSurvey:
-      return survey(s, i);
+      return survey(s.seats, s.kv, s.desk.settled_ns(), i);
     case SeatVerb::kDecode:
-      add_decode(s, i);
+      add_decode(s.seats, s.launch, s.report, i);
       return {};
     case SeatVerb::kCommit:
-      return commit_decode(s, i);
+      return commit_decode(s.seats, s.launch, s.course.step_done_ns, s.report.ring, i);
   }
   return {};
 }
@@ -147,9 +145,10 @@ SAC_HD inline void do_seats(Scheduler& s, SeatVerb verb, uint32_t word, uint32_t
 /// The statuses of the seats that commit_decode took to their next token.
 SAC_HD inline void publish_seats(Scheduler& s, uint32_t word, uint32_t first, uint32_t stride,
                                  uint32_t count) {
-  const uint32_t marked = s.marks[0][word] | s.marks[1][word];
+  const uint32_t marked = s.seats.marks[0][word] | s.seats.marks[1][word];
   for (uint32_t bit = first; bit < 32 && word * 32 + bit < count; bit += stride)
-    if ((marked >> bit & 1) == 0) publish_decode(s, word * 32 + bit);
+    if ((marked >> bit & 1) == 0)
+      publish_decode(s.seats[s.launch.seqs[word * 32 + bit].seat], s.report.ring);
 }
 
 /// One verb for `count` seats, by one thread.
@@ -158,8 +157,8 @@ SAC_HD inline void each_seat_alone(Scheduler& s, SeatVerb verb, uint32_t count) 
   for (uint32_t w = 0; w < words; ++w) {
     uint32_t signs[2] = {};
     do_seats(s, verb, w, 0, 1, count, signs);
-    s.marks[0][w] = signs[0];
-    s.marks[1][w] = signs[1];
+    s.seats.marks[0][w] = signs[0];
+    s.seats.marks[1][w] = signs[1];
   }
   if (verb != SeatVerb::kCommit) return;
   // SYNC: release, with the token reader's acquire of the status: the record is visible.

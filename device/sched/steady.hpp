@@ -10,34 +10,36 @@ namespace saccade {
 
 /// As far as that can be told without looking at each seat.
 SAC_HD inline bool may_be_steady(const Scheduler& s) {
-  const bool calm = s.num_running != 0 && s.num_waiting == 0 && s.copies.idle();
-  return calm && s.num_running <= s.limits.max_num_batched_tokens &&
-         s.log.has_room(s.num_running) && may_pass(s.limits.policy, s.policy_state, 0);
+  const uint32_t running = s.seats.num_running;
+  const bool calm = running != 0 && s.waiting.count == 0 && s.kv.copies.idle();
+  return calm && running <= s.limits.max_num_batched_tokens && s.report.log.has_room(running) &&
+         may_pass(s.desk.policy, s.desk.state, 0);
 }
 
 /// Gives the seats that the survey marked their blocks. False if one could not get its block: then
-/// not everyone is in the batch.
-SAC_HD inline bool grow_marked(Scheduler& s) {
+/// not all of them are in the batch.
+SAC_HD inline bool grow_marked(const Preemption& p) {
   uint32_t promised = 0;
   bool all = true;
-  for_marked(s.marks[1], s.num_running, [&](uint32_t i) {
-    grow(s, i, promised);
-    const Seat& seat = s.seats[s.running[i]];
-    all &= seat.num_tokens <= seat.num_blocks * s.limits.block_size;
+  for_marked(p.seats.marks[1], p.seats.num_running, [&](uint32_t i) {
+    grow(p, i, promised);
+    const Seat& seat = p.seats[p.seats.running[i]];
+    all &= seat.num_tokens <= seat.num_blocks * p.kv.block_size;
   });
   return all;
 }
 
+/// The batch of step number `step`, in which every seated request decodes a token.
 template <class Env>
-SAC_HD void batch_decodes(Scheduler& s, Env& env) {
-  const uint32_t count = s.num_running;
-  StepBatch& b = s.effects.batch;
-  s.step = b.step = s.step + 1;
+SAC_HD void batch_decodes(Scheduler& s, Env& env, uint64_t step) {
+  const uint32_t count = s.seats.num_running;
+  StepBatch& b = s.launch.batch;
+  b.step = step;
   b.num_seqs = b.num_rows = b.num_samples = count;
   b.num_prompt_seqs = 0;
-  s.pause_before = 0;
+  s.launch.pause_before = 0;
   env.each_seat(s, SeatVerb::kDecode, count);
-  s.log.keep(count);
+  s.report.log.keep(count);
 }
 
 /// Decides the tick if it is a steady one, and makes its batch. False: it is not, and nothing was
@@ -45,14 +47,16 @@ SAC_HD void batch_decodes(Scheduler& s, Env& env) {
 template <class Env>
 SAC_HD bool decide_steady(Scheduler& s, Env& env) {
   if (!may_be_steady(s)) return false;
-  env.each_seat(s, SeatVerb::kSurvey, s.num_running);
-  if (count_marks(s.marks[0], s.num_running) != 0) return false;
-  if (count_marks(s.marks[1], s.num_running) > s.pool.num_free) return false;
-  pass(s.limits.policy, describe_device(s), s.pool.used(), s.policy_state);
-  if (grow_marked(s)) {
-    batch_decodes(s, env);
-  } else {
-    batch(s);
+  env.each_seat(s, SeatVerb::kSurvey, s.seats.num_running);
+  if (count_marks(s.seats.marks[0], s.seats.num_running) != 0) return false;
+  if (count_marks(s.seats.marks[1], s.seats.num_running) > s.kv.pool.num_free) return false;
+  pass_policy(s.desk, s.kv, s.seats, s.course);
+  const uint64_t step = s.course.step + 1;
+  if (grow_marked({s.kv, s.seats, s.course, s.report})) {
+    batch_decodes(s, env, step);
+    s.course.step = step;
+  } else if (batch(s.limits, s.seats, s.kv, s.launch, s.report, step)) {
+    s.course.step = step;
   }
   return true;
 }

@@ -29,137 +29,157 @@ namespace saccade {
 /// Joins the ring: a new epoch, in which every slot is EMPTY with the ticket that its doorbell
 /// shows. Nothing that was submitted to an earlier life is run. Phase READY is written by
 /// `go_ready`.
-SAC_HD inline void join_ring(Scheduler& s, const RingView& ring, uint64_t now_ns) {
-  s.ring = ring;
+SAC_HD inline void join_ring(Inbox& inbox, Slots& slots, Report& report, const RingView& ring,
+                             uint64_t now_ns) {
+  inbox.ring = report.ring = ring;
   store_relaxed(&ring.device->phase, SAC_PHASE_LOADING);
-  s.epoch = load_relaxed(&ring.device->epoch) + 1;
-  s.heartbeat = load_relaxed(&ring.device->heartbeat);
-  s.publish_count = load_relaxed(&ring.device->publish_count);
+  inbox.epoch = load_relaxed(&ring.device->epoch) + 1;
+  report.heartbeat = load_relaxed(&ring.device->heartbeat);
+  report.publish_count = load_relaxed(&ring.device->publish_count);
   // SYNC: release; requests that read the epoch before this point carry the old one and are
   // refused.
-  store_release(&ring.device->epoch, s.epoch);
+  store_release(&ring.device->epoch, inbox.epoch);
   fence_seq_cst();
   for (uint32_t slot = 0; slot < ring.num_slots; ++slot) {
-    s.seen[slot] = s.peers.rung[slot] = load_acquire(ring.doorbells + slot);
-    Request& r = s.requests[slot];
+    inbox.seen[slot] = inbox.peers.rung[slot] = load_acquire(ring.doorbells + slot);
+    Request& r = slots[slot];
     r = Request{};
-    r.ticket = sac_doorbell_ticket(s.seen[slot]);
+    r.ticket = sac_doorbell_ticket(inbox.seen[slot]);
     r.seat = kNone;
     ring.write_progress(slot, 0, 0);
-    post_status(s, slot, sac_status_word(r.ticket, SAC_STATE_EMPTY, SAC_FINISH_NONE, 0));
+    report.post_status(slot, sac_status_word(r.ticket, SAC_STATE_EMPTY, SAC_FINISH_NONE, 0));
   }
-  send_statuses(s);
+  report.send_statuses();
   for (uint32_t f = 0; f < ring.num_frontends; ++f) {
     const uint32_t epoch = load_acquire(&ring.frontends[f].epoch);
-    s.peers.epochs[f] = epoch;
-    s.peers.heartbeats[f] = load_relaxed(&ring.frontends[f].heartbeat);
-    s.watch[f] = FrontendWatch{s.peers.heartbeats[f], now_ns, epoch, 0, 0};
+    inbox.peers.epochs[f] = epoch;
+    inbox.peers.heartbeats[f] = load_relaxed(&ring.frontends[f].heartbeat);
+    inbox.watch[f] = FrontendWatch{inbox.peers.heartbeats[f], now_ns, epoch, 0, 0};
     // SYNC: release, with the joining frontend's acquire: the statuses above are visible.
     store_release(&ring.acks[f].epoch, epoch);
   }
 }
+SAC_HD inline void join_ring(Scheduler& s, const RingView& ring, uint64_t now_ns) {
+  join_ring(s.inbox, s.slots, s.report, ring, now_ns);
+}
 
 /// Tells frontends what they may ask for, then that the device is ready.
-SAC_HD inline void go_ready(Scheduler& s) {
-  sac_device_line* line = s.ring.device;
-  store_relaxed(&line->vocab_size, s.limits.vocab_size);
-  store_relaxed(&line->max_model_len, s.limits.max_model_len);
-  store_relaxed(&line->block_size, s.limits.block_size);
-  store_relaxed(&line->num_blocks, s.limits.num_blocks);
-  store_relaxed(&line->num_host_blocks, s.limits.num_host_blocks);
-  store_relaxed(&line->max_num_seqs, s.limits.num_seats);
-  store_relaxed(&line->max_num_batched_tokens, s.limits.max_num_batched_tokens);
+SAC_HD inline void go_ready(const Scheduler& s) {
+  const Limits& l = s.limits;
+  sac_device_line* line = s.report.ring.device;
+  store_relaxed(&line->vocab_size, l.vocab_size);
+  store_relaxed(&line->max_model_len, l.max_model_len);
+  store_relaxed(&line->block_size, l.block_size);
+  store_relaxed(&line->num_blocks, l.num_blocks);
+  store_relaxed(&line->num_host_blocks, l.num_host_blocks);
+  store_relaxed(&line->max_num_seqs, l.num_seats);
+  store_relaxed(&line->max_num_batched_tokens, l.max_num_batched_tokens);
   // SYNC: release, with a frontend's acquire of phase: the limits above are visible.
   store_release(&line->phase, SAC_PHASE_READY);
 }
 
-SAC_HD inline void publish_stats(Scheduler& s) {
-  sac_device_stats& st = s.stats;
-  st.ticks = s.tick;
-  st.num_running = s.num_running;
-  st.num_waiting = s.num_waiting;
-  st.num_paused = st.num_rotated = 0;
-  for (uint32_t i = 0; i < s.num_running && !s.steady; ++i) {
-    const Seat& seat = s.seats[s.running[i]];
-    st.num_paused += seat.state == SAC_STATE_DECODE_PAUSED ? 1 : 0;
-    st.num_rotated += seat.num_blocks == 0 && seat.num_host != 0 ? 1 : 0;
+/// Counts what is there: requests by state, blocks by tier. In a steady tick all seats run.
+SAC_HD inline void take_stock(const WaitingLine& waiting, const Seats& seats, const KvTiers& kv,
+                              bool steady, sac_device_stats& stats) {
+  stats.num_running = seats.num_running;
+  stats.num_waiting = waiting.count;
+  stats.num_paused = stats.num_rotated = 0;
+  for (uint32_t i = 0; i < seats.num_running && !steady; ++i) {
+    const Seat& seat = seats[seats.running[i]];
+    stats.num_paused += seat.state == SAC_STATE_DECODE_PAUSED ? 1 : 0;
+    stats.num_rotated += seat.num_blocks == 0 && seat.num_host != 0 ? 1 : 0;
   }
-  st.blocks_used = s.pool.used();
-  st.blocks_used_max = max_u32(st.blocks_used_max, st.blocks_used);
-  st.host_blocks_used = s.host_pool.used();
-  st.host_blocks_used_max = max_u32(st.host_blocks_used_max, st.host_blocks_used);
-  const auto* from = reinterpret_cast<const uint64_t*>(&st);
-  auto* to = reinterpret_cast<uint64_t*>(s.ring.stats);
+  stats.blocks_used = kv.pool.used();
+  stats.blocks_used_max = max_u32(stats.blocks_used_max, stats.blocks_used);
+  stats.host_blocks_used = kv.host_pool.used();
+  stats.host_blocks_used_max = max_u32(stats.host_blocks_used_max, stats.host_blocks_used);
+}
+
+SAC_HD inline void publish_stats(const Report& report) {
+  const auto* from = reinterpret_cast<const uint64_t*>(&report.stats);
+  auto* to = reinterpret_cast<uint64_t*>(report.ring.stats);
   for (size_t w = 0; w < offsetof(sac_device_stats, _pad0) / 8; ++w) store_relaxed(to + w, from[w]);
 }
 
-SAC_HD inline void note_step_time(Scheduler& s, uint64_t done_ns) {
-  const uint64_t took_ns = done_ns > s.tick_ns ? done_ns - s.tick_ns : 0;
-  s.mean_step_ns = s.mean_step_ns == 0 ? took_ns : (7 * s.mean_step_ns + took_ns) / 8;
-  s.step_done_ns = done_ns;
-}
-
-/// The general way from who is there to what runs.
+/// The general way from the requests that are there to the batch that runs.
 template <class Env>
 SAC_HD void decide(Scheduler& s, Env& env) {
-  if (s.limits.policy == Policy::kFcfs) {
-    admit(s, env);
+  const Admission admission = {
+      s.limits.vocab_size, s.inbox, s.slots, s.waiting, s.seats, s.kv, s.course, s.report};
+  if (s.desk.policy == Policy::kFcfs) {
+    admit(admission, env);
   } else {
-    choose(s, env);
+    choose(s.desk, admission, env);
   }
-  rotate(s);
-  copy_ahead(s);
-  batch(s);
+  rotate(admission.preemption());
+  copy_ahead(s.kv, s.seats, s.report);
+  const uint64_t step = s.course.step + 1;
+  if (batch(s.limits, s.seats, s.kv, s.launch, s.report, step)) s.course.step = step;
 }
 
-/// First part of a tick: decides what runs next, and asks for copies. The batch stands in
-/// s.effects. Returns its number of sequences, 0 if none can run; then `end_tick` follows.
+/// The part of drain that may run beside a step: new requests are copied and checked. All
+/// decisions, also the order of arrival, are left to the tick, so that overlapping changes none.
+template <class Env>
+SAC_HD void read_beside_step(Scheduler& s, Env& env) {
+  s.inbox.ahead.at_ns = env.now_ns();
+  s.inbox.ahead.found = read_peers(s.inbox, s.seats.cursors, env);
+  copy_requests(s.limits, s.inbox, s.slots, env, s.inbox.changed, s.inbox.ahead.found);
+}
+
+/// First part of a tick: decides what runs next, and asks for copies. The batch is in s.launch.
+/// Returns its number of sequences, 0 if none can run; then `end_tick` follows.
 template <class Engine, class Env>
 SAC_HD_INLINE uint32_t begin_tick(Scheduler& s, Engine& engine, Env& env) {
-  ++s.tick;
-  s.tick_ns = env.now_ns();
-  store_relaxed(&s.ring.device->heartbeat, ++s.heartbeat);
-  settle(s, engine);
-  drain(s, env);
-  send_statuses(s);  // a claim does not wait for the decision
-  retire(s);
-  s.steady = Env::kSteady && decide_steady(s, env);
-  if (!s.steady) decide(s, env);
-  send_statuses(s);
-  if (!s.copies.idle()) engine.submit(s.copies.down, s.copies.up);
-  if (s.effects.batch.num_seqs == 0) stay_idle(s);
-  return s.effects.batch.num_seqs;
+  s.report.stats.ticks = ++s.course.tick;
+  s.course.tick_ns = env.now_ns();
+  s.report.beat();
+  settle(s.kv, engine);
+  drain({s.limits, s.inbox, s.slots, s.waiting, s.seats, s.course.tick_ns, s.report}, env);
+  s.report.send_statuses();  // a claim does not wait for the decision
+  retire(s.slots, s.seats, s.kv, s.report);
+  s.course.steady = Env::kSteady && decide_steady(s, env);
+  if (!s.course.steady) decide(s, env);
+  s.report.send_statuses();
+  if (!s.kv.copies.idle()) engine.submit(s.kv.copies.down, s.kv.copies.up);
+  if (s.launch.batch.num_seqs == 0)
+    stay_idle(s.idle, has_unfinished(s.waiting, s.seats), s.seats, s.kv, s.course.tick_ns,
+              s.report.stats);
+  return s.launch.batch.num_seqs;
 }
 
 /// Second part: the batch is about to be launched.
 template <class Env>
 SAC_HD void note_launch(Scheduler& s, const Env& env) {
-  s.launch_ns = env.now_ns();
-  end_idle(s, s.launch_ns, Env::kHostActs);
+  s.course.launch_ns = env.now_ns();
+  end_idle(s.idle, s.course, Env::kHostActs, s.report.stats);
 }
 
 /// Third part: the step's results stand. `done_ns`: since when, 0 if that is not known.
 template <class Env>
 SAC_HD void take_results(Scheduler& s, uint64_t done_ns, Env& env) {
   const uint64_t now_ns = env.now_ns();
-  if (done_ns < s.launch_ns || done_ns > now_ns) done_ns = now_ns;
-  s.stats.step_ns += done_ns - s.launch_ns;
-  note_step_time(s, done_ns);
-  commit(s, env);
-  publish(s);
-  begin_idle(s, done_ns);
+  if (done_ns < s.course.launch_ns || done_ns > now_ns) done_ns = now_ns;
+  s.report.stats.step_ns += done_ns - s.course.launch_ns;
+  s.course.note_results(done_ns);
+  const Results results = {s.slots, s.seats, s.launch, done_ns, s.report};
+  env.each_seat(s, SeatVerb::kCommit, s.launch.batch.num_seqs);
+  commit_rest(results);
+  s.kv.step_done = s.launch.batch.step;
+  publish(results);
+  begin_idle(s.idle, has_unfinished(s.waiting, s.seats), done_ns);
 }
 
 /// Last part: tells readers.
 template <class Env>
 SAC_HD void end_tick(Scheduler& s, Env& env) {
-  publish_stats(s);
+  take_stock(s.waiting, s.seats, s.kv, s.course.steady, s.report.stats);
+  publish_stats(s.report);
   // SYNC: release; a reader that sees the new count, or a host that sees the tick done, sees every
   // status written before.
   fence_release();
-  if (s.published == 0) return;
-  s.published = 0;
-  store_relaxed(&s.ring.device->publish_count, ++s.publish_count);
+  if (s.report.published == 0) return;
+  s.report.published = 0;
+  store_relaxed(&s.report.ring.device->publish_count, ++s.report.publish_count);
   env.notify_publish();
 }
 
@@ -170,7 +190,7 @@ SAC_HD uint32_t tick(Scheduler& s, Step& step, Engine& engine, Env& env) {
   const uint32_t num_seqs = begin_tick(s, engine, env);
   if (num_seqs != 0) {
     note_launch(s, env);
-    step.launch(s.effects.batch);
+    step.launch(s.launch.batch);
     if (Env::kOverlap) read_beside_step(s, env);
     step.wait();
     take_results(s, step.done_ns(), env);

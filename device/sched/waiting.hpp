@@ -1,67 +1,94 @@
-// The queue of requests without a seat: a doubly linked list through slots, oldest at the head, so
-// that a cancelled one leaves in constant time. Beside it stands what a policy is shown of each:
-// under overload they are thousands, and a tick that gathered them anew would do little else.
+// The line of requests without a seat: doubly linked through slots, oldest at the head, so that a
+// cancelled one leaves in constant time. Beside it is what a policy is shown of each: under
+// overload they are thousands, and a tick that gathered them anew would do little else.
 #pragma once
-#include "sched/state.hpp"
+#include "sched/policy/policy.hpp"
+#include "sched/seats.hpp"
+#include "sched/slots.hpp"
 
 namespace saccade {
+
+struct WaitingLine {
+  uint32_t head;  // slot, or kNone
+  uint32_t tail;
+  uint32_t count;
+  uint64_t slo_ttft_ns;  // of requests that name no target of their own
+  uint64_t slo_tbt_ns;
+  uint32_t block_size;  // tokens
+  // [num_slots] each. The first `count` candidates wait, in any order; each keeps its place for as
+  // long as it waits, since nothing about it changes. Behind them there is room for the seated.
+  Candidate* candidates;
+  uint32_t* candidate_slots;
+};
+
+inline void lay_out(WaitingLine& line, const Limits& l, Layout& at) {
+  line.candidates = at.take<Candidate>(l.num_slots);
+  line.candidate_slots = at.take<uint32_t>(l.num_slots);
+}
+SAC_HD inline void reset(WaitingLine& line, const Limits& l) {
+  line.head = line.tail = kNone;
+  line.count = 0;
+  line.slo_ttft_ns = l.slo_ttft_ns;
+  line.slo_tbt_ns = l.slo_tbt_ns;
+  line.block_size = l.block_size;
+}
 
 SAC_HD inline uint64_t target_ns(float seconds, uint64_t fallback_ns) {
   return seconds > 0 ? static_cast<uint64_t>(static_cast<double>(seconds) * 1e9) : fallback_ns;
 }
 
-SAC_HD inline Wishes wishes_of(const Scheduler& s, const Request& r) {
-  return {r.arrival_ns, target_ns(r.descriptor.slo_ttft_s, s.limits.slo_ttft_ns),
-          target_ns(r.descriptor.slo_tbt_s, s.limits.slo_tbt_ns), r.descriptor.priority};
+SAC_HD inline Wishes wishes_of(const WaitingLine& line, const Request& r) {
+  return {r.arrival_ns, target_ns(r.descriptor.slo_ttft_s, line.slo_ttft_ns),
+          target_ns(r.descriptor.slo_tbt_s, line.slo_tbt_ns), r.descriptor.priority};
 }
 
 /// A request as a policy sees it while it has no seat.
-SAC_HD inline void describe(const Scheduler& s, uint32_t slot, Candidate& c) {
-  const Request& r = s.requests[slot];
-  const Wishes wishes = wishes_of(s, r);
-  c = Candidate{};
+SAC_HD inline Candidate describe(const WaitingLine& line, const Request& r) {
+  const Wishes wishes = wishes_of(line, r);
+  Candidate c = {};
   c.order = r.arrival;
   c.arrival_ns = c.entered_ns = wishes.arrival_ns;
   c.slo_ttft_ns = wishes.slo_ttft_ns;
   c.slo_tbt_ns = wishes.slo_tbt_ns;
   c.priority = wishes.priority;
   c.state = CandidateState::kWaiting;
-  c.blocks = s.limits.blocks_for(r.descriptor.prompt_len + 1);
+  c.blocks = ceil_div(r.descriptor.prompt_len + 1, line.block_size);
   c.prompt_tokens_left = c.rows = r.descriptor.prompt_len;
+  return c;
 }
 
-SAC_HD inline void waiting_push(Scheduler& s, uint32_t slot) {
-  Request& r = s.requests[slot];
+SAC_HD inline void waiting_push(WaitingLine& line, Slots& slots, uint32_t slot) {
+  Request& r = slots[slot];
   r.next = kNone;
-  r.prev = s.waiting_tail;
-  if (s.waiting_tail == kNone) {
-    s.waiting_head = slot;
+  r.prev = line.tail;
+  if (line.tail == kNone) {
+    line.head = slot;
   } else {
-    s.requests[s.waiting_tail].next = slot;
+    slots[line.tail].next = slot;
   }
-  s.waiting_tail = slot;
-  r.candidate = s.num_waiting++;
-  s.candidate_slots[r.candidate] = slot;
-  describe(s, slot, s.candidates[r.candidate]);
+  line.tail = slot;
+  r.candidate = line.count++;
+  line.candidate_slots[r.candidate] = slot;
+  line.candidates[r.candidate] = describe(line, r);
 }
 
-SAC_HD inline void waiting_remove(Scheduler& s, uint32_t slot) {
-  Request& r = s.requests[slot];
+SAC_HD inline void waiting_remove(WaitingLine& line, Slots& slots, uint32_t slot) {
+  Request& r = slots[slot];
   if (r.prev == kNone) {
-    s.waiting_head = r.next;
+    line.head = r.next;
   } else {
-    s.requests[r.prev].next = r.next;
+    slots[r.prev].next = r.next;
   }
   if (r.next == kNone) {
-    s.waiting_tail = r.prev;
+    line.tail = r.prev;
   } else {
-    s.requests[r.next].prev = r.prev;
+    slots[r.next].prev = r.prev;
   }
   // The last candidate takes the place that comes free.
-  const uint32_t last = --s.num_waiting;
-  s.candidates[r.candidate] = s.candidates[last];
-  s.candidate_slots[r.candidate] = s.candidate_slots[last];
-  s.requests[s.candidate_slots[last]].candidate = r.candidate;
+  const uint32_t last = --line.count;
+  line.candidates[r.candidate] = line.candidates[last];
+  line.candidate_slots[r.candidate] = line.candidate_slots[last];
+  slots[line.candidate_slots[last]].candidate = r.candidate;
 }
 
 }  // namespace saccade

@@ -1,6 +1,6 @@
 // The C interface of the simulator: argument checks, and nothing else.
-#include "host/config_check.hpp"
-#include "host/last_error.hpp"
+#include "capi/config_check.hpp"
+#include "capi/last_error.hpp"
 #include "sim/sim_check.hpp"
 #include "sim/virtual_run.hpp"
 

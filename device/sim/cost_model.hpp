@@ -10,8 +10,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "sched/step.hpp"
 #include "sim/saccade_sim.h"
+#include "step/step.hpp"
 
 namespace saccade::sim {
 

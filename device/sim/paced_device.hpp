@@ -10,9 +10,9 @@
 
 #include "host/host_env.hpp"
 #include "kv/copies.hpp"
-#include "sched/null_step.hpp"
 #include "sim/cost_model.hpp"
 #include "sim/link_model.hpp"
+#include "step/null_step.hpp"
 
 namespace saccade::sim {
 

@@ -1,10 +1,10 @@
 /* A simulated device: what a named accelerator and a named model cost, and a run of a whole
- * workload in virtual time. Plain C, as host/saccade_device.h. Every figure is an input: the tables
+ * workload in virtual time. Plain C, as capi/saccade_device.h. Every figure is an input: the tables
  * of named devices and models, with their sources, are in crates/device/src/sim.
  */
 #ifndef SACCADE_SIM_H
 #define SACCADE_SIM_H
-#include "host/saccade_device.h"
+#include "capi/saccade_device.h"
 #ifdef __cplusplus
 extern "C" {
 #endif

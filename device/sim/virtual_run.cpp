@@ -2,7 +2,7 @@
 
 #include <new>
 
-#include "host/config_check.hpp"
+#include "capi/config_check.hpp"
 
 namespace saccade::sim {
 namespace {
@@ -36,7 +36,7 @@ VirtualRun::VirtualRun(const sac_device_config& device, const sac_sim_config& co
   lay_out(s_, hand_out);
   ring_.lay_out(hand_out, ring.num_slots, s_.limits.max_model_len);
   reset(s_, device.eos_ids);
-  step_.start(NullStep{s_.tables, s_.outputs, kVocab}, block_bytes(device, config));
+  step_.start(NullStep{s_.launch.tables, s_.launch.outputs, kVocab}, block_bytes(device, config));
   join_ring(s_, ring_.view, clock_ns_);
   go_ready(s_);
   // A frontend may ring once its epoch is acknowledged: one tick without work.
@@ -91,7 +91,7 @@ void VirtualRun::submit_due() {
 
 /// Reads what the step's sequences published, as a token reader would.
 void VirtualRun::collect() {
-  const StepBatch& batch = s_.effects.batch;
+  const StepBatch& batch = s_.launch.batch;
   for (uint32_t i = 0; i < batch.num_seqs; ++i) {
     if (batch.seqs[i].sample == 0) continue;
     const uint32_t slot = s_.seats[batch.seqs[i].seat].slot;
@@ -122,35 +122,35 @@ void VirtualRun::sample() {
   sac_sim_sample& to = out_.samples[num_samples_++];
   to = {};
   to.at_ns = now_ns();
-  to.num_running = s_.num_running;
+  to.num_running = s_.seats.num_running;
   uint64_t queued = next_request_;
   while (queued < num_requests_ && requests_[queued].arrival_ns <= now_ns()) ++queued;
-  to.num_waiting = s_.num_waiting + static_cast<uint32_t>(queued - next_request_);
-  to.blocks_used = s_.pool.used();
-  to.host_blocks_used = s_.host_pool.used();
-  to.step_rows = s_.effects.batch.num_rows;
-  to.step_seqs = s_.effects.batch.num_seqs;
+  to.num_waiting = s_.waiting.count + static_cast<uint32_t>(queued - next_request_);
+  to.blocks_used = s_.kv.pool.used();
+  to.host_blocks_used = s_.kv.host_pool.used();
+  to.step_rows = s_.launch.batch.num_rows;
+  to.step_seqs = s_.launch.batch.num_seqs;
 }
 
 sac_sim_result VirtualRun::result() const {
   sac_sim_result r = {};
   r.end_ns = now_ns();
-  r.ticks = s_.tick;
-  r.steps = s_.stats.steps;
+  r.ticks = s_.course.tick;
+  r.steps = s_.report.stats.steps;
   r.busy_ns = step_.busy_ns();
   r.host_ns = step_.host_ns();
   r.num_samples = num_samples_;
   r.num_unfinished = num_requests_ - num_ended_ - num_refused_;
   r.num_refused = num_refused_;
-  r.preemptions = s_.stats.preemptions;
-  r.recomputed_tokens = s_.stats.recomputed_tokens;
-  r.prefill_tokens = s_.stats.prefill_tokens;
-  r.decode_tokens = s_.stats.decode_tokens;
-  r.rotations = s_.stats.rotations;
-  r.blocks_down = s_.stats.blocks_down_eager + s_.stats.blocks_down_urgent;
-  r.blocks_up = s_.stats.blocks_up;
-  r.blocks_used_max = s_.stats.blocks_used_max;
-  r.host_blocks_used_max = s_.stats.host_blocks_used_max;
+  r.preemptions = s_.report.stats.preemptions;
+  r.recomputed_tokens = s_.report.stats.recomputed_tokens;
+  r.prefill_tokens = s_.report.stats.prefill_tokens;
+  r.decode_tokens = s_.report.stats.decode_tokens;
+  r.rotations = s_.report.stats.rotations;
+  r.blocks_down = s_.report.stats.blocks_down_eager + s_.report.stats.blocks_down_urgent;
+  r.blocks_up = s_.report.stats.blocks_up;
+  r.blocks_used_max = s_.report.stats.blocks_used_max;
+  r.host_blocks_used_max = s_.report.stats.host_blocks_used_max;
   return r;
 }
 

@@ -3,11 +3,11 @@
 #pragma once
 #include "kv/copies.hpp"
 #include "ring/peers.hpp"
-#include "sched/null_step.hpp"
 #include "sched/seatwise.hpp"
 #include "sim/cost_model.hpp"
 #include "sim/host_model.hpp"
 #include "sim/link_model.hpp"
+#include "step/null_step.hpp"
 
 namespace saccade::sim {
 

@@ -1,6 +1,6 @@
-// After start nothing is allocated: not by the tick, not by a step, on no thread. Counted where
-// memory comes from (the malloc family, operator new through it, mmap, sbrk). Needs glibc;
-// sanitizers bring a malloc of their own, so this test is built without them.
+// Nothing allocates after start: no tick and no step, on any thread. Allocations are counted at the
+// source (the malloc family, operator new through it, mmap, sbrk). Needs glibc; sanitizers bring
+// their own malloc, so this test is built without them.
 #include <doctest/doctest.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
@@ -9,7 +9,7 @@
 #include <atomic>
 #include <cerrno>
 
-#include "host/saccade_device.h"
+#include "capi/saccade_device.h"
 #include "tests/test_device.hpp"
 
 namespace {
@@ -123,8 +123,8 @@ DevicePtr start(TestRing& ring, uint32_t kind, uint32_t mode, uint32_t host_bloc
   return DevicePtr(device);
 }
 
-/// Requests of every kind, with cancels and slow readers, for `ticks` ticks; returns what was
-/// allocated within them.
+/// Runs requests of every kind, with cancels and slow readers, for `ticks` ticks; returns the
+/// number of allocations within them.
 uint64_t allocations_of(uint32_t kind, uint32_t mode, uint32_t ticks, uint32_t host_blocks = 0) {
   TestRing ring(RingShape{});
   const DevicePtr device = start(ring, kind, mode, host_blocks);
@@ -143,7 +143,7 @@ uint64_t allocations_of(uint32_t kind, uint32_t mode, uint32_t ticks, uint32_t h
       live.push_back(front.submit(ask));
       if (++submitted % 9 == 0) front.cancel(live.front());
     }
-    front.beat();  // or a slow machine's device gives the frontend up
+    front.beat();  // or a slow machine's device gives up the frontend
     armed.store(true);
     const int result = sac_device_tick(device.get());
     armed.store(false);
@@ -151,7 +151,7 @@ uint64_t allocations_of(uint32_t kind, uint32_t mode, uint32_t ticks, uint32_t h
     for (size_t t = i % 2; t < live.size(); t += 2) front.read(live[t]);
     std::erase_if(live, [](const Ticket& t) { return t.complete(); });
   }
-  CHECK(submitted > (host_blocks == 0 ? 100u : 20u));  // who waits for copies is slower
+  CHECK(submitted > (host_blocks == 0 ? 100u : 20u));  // waiting for copies is slower
   const sac_device_stats& stats = *ring.view.stats;
   CHECK((host_blocks == 0 ? stats.preemptions : stats.rotations) > 0);
   CHECK(sac_device_check(device.get()) == 0);
@@ -159,7 +159,7 @@ uint64_t allocations_of(uint32_t kind, uint32_t mode, uint32_t ticks, uint32_t h
 }
 
 TEST_CASE("the counter counts") {
-  void* volatile kept[3];  // the compiler may not leave a pair out
+  void* volatile kept[3];  // keeps the compiler from dropping a pair
   allocations.store(0);
   armed.store(true);
   kept[0] = operator new(100);
@@ -182,7 +182,7 @@ TEST_CASE("rotation allocates nothing, neither in the tick nor in the copies") {
   CHECK(allocations_of(SAC_DEVICE_CPU, SAC_MODE_OVERLAPPED, 1500, 64) == 0);
 }
 
-TEST_CASE("ticks of the CPU step allocate nothing, on no thread") {
+TEST_CASE("ticks of the CPU step allocate nothing, on any thread") {
   CHECK(allocations_of(SAC_DEVICE_CPU, SAC_MODE_OVERLAPPED, 1500) == 0);
 }
 

@@ -1,5 +1,5 @@
-// What the benchmarks of the CPU step share: shapes of models, what a step must move and compute,
-// and what the memory gives.
+// Shared by the benchmarks of the CPU step: model shapes, what a step must move and compute, and
+// memory bandwidth.
 #pragma once
 #include <chrono>
 #include <cstdio>
@@ -93,7 +93,7 @@ inline double read_bandwidth(const MemoryRegion& region, uint32_t threads, int r
   return static_cast<double>(region.bytes()) / best_s;
 }
 
-/// The named kernel set, "best" for the widest. Ends the program where it does not run here.
+/// The named kernel set, "best" for the widest. Ends the program if the set does not run here.
 inline const Kernels* kernels_named(const char* name) {
   if (std::strcmp(name, "best") == 0) return &best_kernels();
   for (const Kernels* k : available_kernels()) {

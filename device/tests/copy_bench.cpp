@@ -2,16 +2,15 @@
 //
 //   copy_bench [block KiB = 1792] [blocks = 96] [rounds = 15]
 //
-// Both directions at once, the same bytes each time, in rounds that take turns:
+// Both directions at once, the same bytes each time, in interleaved rounds:
 //   memcpy     two threads, one memcpy of the whole extent each: the yardstick
 //   engine     the copy engine, block by block, block-first layout
-//   segments   layer-first layout as in PagedAttention: one memcpy per layer, K or V, and block;
-//   two
-//              threads
+//   segments   two threads, layer-first layout as in PagedAttention: one memcpy per layer, K or V,
+//              and block
 //   one way    the same segments, first down, then up: engines that swap in what they swapped out
 //
 // Then the time of a decode step alone, while the engine copies both ways without pause, and while
-// it makes the background copies that such steps cause. Medians; ratios are of the same round.
+// it makes the background copies that such steps cause. Medians; ratios are within a round.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -106,7 +105,7 @@ double one_way_s(const Pools& p) {
   return now_s() - start;
 }
 
-/// The engine with queues of its own.
+/// The engine with its own queues.
 class Bench {
  public:
   explicit Bench(const Pools& p) : pools_(p), rings_(4 * size_t{p.blocks}) {

@@ -1,11 +1,11 @@
 // Micro benchmark of the CPU step alone: Qwen3-0.6B's shape with random bf16 weights.
 //
-//   cpu_step_bench [threads = 2] [portable | avx2 | avx512 | avx512_bf16 | amx | best] [bf16 |
-//   int8]
+//   cpu_step_bench [threads = 2] [kernels] [bf16 | int8]
 //
-// Prints, from one run: memory read bandwidth, decode tokens/s at several batch sizes with a
-// context of 128 tokens (and the share of the bandwidth that reading the weights takes), prefill
-// tokens/s, and what that is in products with weights: `roofline` says what those reach alone.
+// kernels: portable | avx2 | avx512 | avx512_bf16 | amx | best. Prints, from one run: memory read
+// bandwidth, decode tokens/s at several batch sizes with a context of 128 tokens (and the share of
+// the bandwidth that reading the weights takes), prefill tokens/s, and the GFLOP/s of its products
+// with weights: `roofline` prints what products reach alone.
 #include <cstdio>
 #include <cstdlib>
 
@@ -78,7 +78,7 @@ int main(int argc, char** argv) {
     for (uint32_t i = 0; i < kMaxLen; ++i) h.tokens(s)[i] = (s * 977 + i * 31) % config.vocab_size;
     h.params[s] = greedy(128);
   }
-  // The projection to logits is made for the last row only.
+  // Only the last row is projected to logits.
   const double head = double(config.vocab_size) * config.hidden_size;
   for (uint32_t rows : {16u, 128u, 512u, 2048u}) {
     const double s = prefill_s(h, rows);

@@ -1,5 +1,5 @@
 // How the CPU step behaves over time: it allocates nothing after construction, returns at once from
-// a launch, and uses no processor when idle.
+// a launch, and uses no CPU time when idle.
 #include <doctest/doctest.h>
 
 #include <atomic>
@@ -13,7 +13,7 @@ namespace {
 std::atomic<uint64_t> allocations{0};
 }  // namespace
 
-// Replaces every allocation of the C++ program by one that counts.
+// Replaces every C++ allocation function with one that counts.
 void* operator new(std::size_t bytes) {
   allocations.fetch_add(1, std::memory_order_relaxed);
   if (void* p = std::malloc(bytes == 0 ? 1 : bytes)) return p;
@@ -124,7 +124,7 @@ TEST_CASE("launch returns at once; done and wait agree") {
   CHECK(seen_running > 0);
 }
 
-TEST_CASE("an idle step sleeps, and so does one who waits") {
+TEST_CASE("an idle step sleeps, and so does a thread that waits for it") {
   HarnessOptions o;
   o.num_threads = 4;
   StepHarness h(small_config(), o);
@@ -154,7 +154,7 @@ TEST_CASE("many short steps with more threads than cores all end") {
   }
 }
 
-TEST_CASE("memory that cannot be had is a sentence, not a crash") {
+TEST_CASE("a failed allocation gives a sentence, not a crash") {
   HarnessOptions o;
   o.max_len = 1u << 20;
   o.block_size = 128;

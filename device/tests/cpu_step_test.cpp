@@ -1,4 +1,4 @@
-// The CPU step against a naive decoder in double, and against itself in other company.
+// The CPU step against a naive decoder in double, and against itself in other batches.
 #include <doctest/doctest.h>
 #include <sys/mman.h>
 
@@ -87,7 +87,7 @@ double prompt_error(const TestModel& m, const Kernels* kernels, uint32_t seed) {
   return error;
 }
 
-/// A copy of a step's packed weights, as a mapped file would be: on a page, never written again.
+/// A copy of a step's packed weights, like a mapped file: page-aligned, never written again.
 struct PackedCopy {
   explicit PackedCopy(const PackedWeights& packed) : bytes(packed.bytes) {
     data = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -124,7 +124,7 @@ std::vector<uint64_t> lone_run(const TestModel& m, const HarnessOptions& o,
   return records;
 }
 
-/// One request's way through random batches.
+/// One request's progress through random batches.
 struct Traveller {
   std::vector<uint32_t> prompt;
   uint32_t computed = 0;  // positions done
@@ -204,8 +204,7 @@ TEST_CASE("bf16 and f16 differ from the formulas by the rounding of the KV cache
   }
 }
 
-TEST_CASE(
-    "a request's records are byte-equal alone and in any company, chunking and thread count") {
+TEST_CASE("a request's records are byte-equal alone and in any batch, chunking and thread count") {
   for (const Kernels* kernels : available_kernels()) {
     for (uint32_t seed = 31; seed <= 39; ++seed) {  // from 37 on with 8-bit weights
       CAPTURE(std::string(kernels->name));
@@ -292,7 +291,7 @@ TEST_CASE("every instruction set with fused multiply-add gives the same bytes") 
   }
 }
 
-TEST_CASE("stale bytes in recycled blocks reach nobody") {
+TEST_CASE("stale bytes in recycled blocks reach no request") {
   const TestModel m = random_model(51, SAC_DTYPE_F32);
   const std::vector<uint32_t> prompt = random_tokens(9, 37, m.config.vocab_size);
   const std::vector<uint64_t> clean = lone_run(m, options_of(nullptr), prompt, 3);
@@ -336,7 +335,7 @@ TEST_CASE("dummy weights depend on the seed, not on threads") {
   CHECK(runs[0] != runs[2]);
 }
 
-TEST_CASE("a step on packed weights of another gives the same bytes, and packs nothing") {
+TEST_CASE("a step on another step's packed weights gives the same bytes, and packs nothing") {
   for (uint32_t seed = 70; seed < 76; ++seed) {
     TestModel m = random_model(seed, seed % 3);
     m.config.quantization = seed % 2 == 0 ? SAC_QUANTIZATION_INT8 : SAC_QUANTIZATION_NONE;
@@ -354,7 +353,7 @@ TEST_CASE("a step on packed weights of another gives the same bytes, and packs n
     CHECK(other.step->adopt_packed(copy.data, copy.bytes) == "");
     CHECK(other.step->adopted());
     CHECK(other.step->packed_weights().data == copy.data);
-    CHECK(other.step->missing_tensor() == "embed");  // which are given is told as ever
+    CHECK(other.step->missing_tensor() == "embed");  // still reports missing tensors
   }
 }
 
@@ -373,13 +372,13 @@ TEST_CASE("the layout of packed weights tells apart what differs in memory") {
   CHECK(layout_of([](auto& c) { c.quantization = SAC_QUANTIZATION_INT8; }) != base);
   CHECK(layout_of([](auto& c) { c.tied_embeddings ^= 1; }) != base);
   CHECK(layout_of([](auto& c) { c.qk_norm ^= 1; }) != base);
-  CHECK(layout_of([](auto& c) { c.vocab_size += 1; }) != base);  // of the same number of panels
-  // Windows are given for each layer of the model as it was.
+  CHECK(layout_of([](auto& c) { c.vocab_size += 1; }) != base);  // the same number of panels
+  // sliding_window has an entry for each layer of the original model only.
   CHECK(layout_of([](auto& c) { c.sliding_window = nullptr, c.num_layers += 1; }) != base);
   CHECK(layout_of([](auto& c) { c.intermediate_size += 1; }) != base);
 }
 
-TEST_CASE("packed weights that cannot be another's are refused with a sentence") {
+TEST_CASE("packed weights that do not fit a step are refused with a sentence") {
   const TestModel m = random_model(4, SAC_DTYPE_F32);
   StepHarness h(m.config, options_of(nullptr));
   const PackedCopy copy(h.step->packed_weights());

@@ -1,5 +1,5 @@
 // Single kernels of the model on emulated blocks, against their formulas in double and against the
-// CPU's code where that decides, at sizes that fit no tile.
+// CPU's code where that is the reference, at sizes that fit no tile.
 #include <doctest/doctest.h>
 
 #include "cpu/moe.hpp"
@@ -52,7 +52,7 @@ double difference(const Half* got, const std::vector<double>& want) {
   return worst;
 }
 
-/// Activations in memory of their own, zeros or NaN to begin with.
+/// Activations in their own memory, initially zeros or NaN.
 class TestActivations {
  public:
   TestActivations(uint32_t rows, uint32_t width, bool nan)
@@ -99,7 +99,7 @@ class AttentionRig {
     blocks_.resize(num_blocks);
     std::iota(blocks_.begin(), blocks_.end(), 0u);
     std::shuffle(blocks_.begin(), blocks_.end(), rng);
-    // What no position of the sequence has written is NaN: whoever looks there shows it.
+    // Memory that no position of the sequence has written is NaN: a read of it shows.
     pool_.assign(num_blocks * kv_.block_bytes / sizeof(Half), kNan);
     kv_.data = reinterpret_cast<unsigned char*>(pool_.data());
     for (uint32_t p = 0; p < context; ++p) {
@@ -111,7 +111,7 @@ class AttentionRig {
     q_ = random_halves(rng, size_t{context} * q_width());
   }
 
-  /// Rows [first, first + count) as the step cuts them: one alone by chunks, more by tiles.
+  /// Rows [first, first + count) as the step cuts them: a single row by chunks, more by tiles.
   Halves run(uint32_t first, uint32_t count) const {
     const TestActivations out(count, q_width(), true);
     PlanCounts counts = {count, 0, 0, 0, 0};
@@ -200,7 +200,7 @@ class AttentionRig {
   template <uint32_t kDim>
   void run_with(const gpu::AttentionArgs& a) const {
     const PlanCounts& counts = *a.plan.counts;
-    // Fewer blocks than units: they walk.
+    // Fewer blocks than units: they loop.
     launch<ChunkAttentionKernel<kDim>>({3}, a);
     using Fold = FoldChunksKernel<kDim>;
     launch<Fold>({1, ceil_div(heads(), Fold::kWarps)}, a);
@@ -218,7 +218,7 @@ class AttentionRig {
 
 // ---- products ---------------------------------------------------------------------------------
 
-/// A weight matrix in tiles, with its rows as they are.
+/// A weight matrix in tiles, and as plain rows.
 struct TestMatrix {
   TestMatrix(uint32_t n, uint32_t k, uint32_t slice_steps, Rng& rng)
       : n(n), k(k), rows(random_halves(rng, size_t{n} * k)) {
@@ -241,8 +241,7 @@ struct TestMatrix {
 ///
 /// A product of two bf16 is exact in float, so only additions round: `n` of them, in any order, err
 /// by at most n u / (1 - n u) times the sum of the terms' magnitudes, u = 2^-24 (Higham, Accuracy
-/// and Stability of Numerical Algorithms, 4.2). That holds for each way in which a kernel cuts its
-/// sums.
+/// and Stability of Numerical Algorithms, 4.2). That holds however a kernel cuts its sums.
 class ExactProducts {
  public:
   ExactProducts(const TestMatrix& m, const Halves& rows, uint32_t num_rows)
@@ -285,7 +284,7 @@ class ExactProducts {
   std::vector<double> values_, magnitudes_;
 };
 
-/// Kernels, and the outputs of a block.
+/// Kernels, and the number of outputs of a block.
 template <uint32_t kRows, bool kSerial>
 struct Mma : ProductKernel<kRows, kSerial, false, false> {
   static constexpr uint32_t kOutputs = kTileOutputs;
@@ -299,7 +298,7 @@ using Narrow = NarrowProductKernel<kRows, 32, ProductEnd::kSums>;
 template <uint32_t kRows, bool kSerial>
 using WiderNarrow = NarrowProductKernel<kRows, 64, ProductEnd::kSums>;
 
-/// What any product of a matrix reads; `num_rows` must outlive it.
+/// The arguments of any product of a matrix; `num_rows` must outlive them.
 ProductArgs product_args(const TestMatrix& m, const TestActivations& x, const uint32_t& num_rows) {
   ProductArgs a = {};
   a.num_rows = &num_rows;
@@ -311,7 +310,7 @@ ProductArgs product_args(const TestMatrix& m, const TestActivations& x, const ui
   return a;
 }
 
-/// y[row][output], slices added in rising order.
+/// y[row][output], slices added in ascending order.
 template <template <uint32_t, bool> class Kernel, uint32_t kRows, bool kSerial>
 Floats multiply(const TestMatrix& m, const TestActivations& x, uint32_t num_rows) {
   const uint32_t room = round_up(num_rows, kTileOutputs);
@@ -333,7 +332,7 @@ Floats multiply(const TestMatrix& m, const TestActivations& x, uint32_t num_rows
   return y;
 }
 
-/// What silu(gate) * up makes of a matrix whose rows are gated pairs; `width` columns of each row.
+/// silu(gate) * up for a matrix whose rows are gated pairs; `width` columns of each row.
 template <class Kernel, uint32_t kOutputs>
 std::vector<Halves> multiply_gated(const TestMatrix& m, const TestActivations& x, uint32_t num_rows,
                                    uint32_t width) {
@@ -364,7 +363,7 @@ TEST_CASE("attention by chunks and by tiles is the formula's, and the same bit f
       {1, 1, 16, 0, 8},     {2, 3, 80, 0, 16}, {1, 5, 64, 40, 32},
       {1, 8, 128, 270, 16}, {2, 20, 32, 5, 8},
   };
-  // Ends beside the borders of a tile of positions (32) and of a chunk (256).
+  // Contexts that end next to the boundaries of a tile of positions (32) and of a chunk (256).
   const uint32_t contexts[] = {1, 2, 31, 32, 33, 65, 255, 256, 257, 301};
   uint32_t seed = 0;
   for (const AttentionShape& shape : shapes) {
@@ -444,9 +443,9 @@ TEST_CASE("products by warpgroups: many slices, more steps than stages, the high
   }
 }
 
-TEST_CASE("products by warpgroups add whole sums to the residual stream, and nothing beside it") {
+TEST_CASE("products by warpgroups add whole sums to the residual stream, and change nothing else") {
   Rng rng(23);
-  // A width that fills no tile; rows beyond the step's, and the width's end, stay as they were.
+  // A width that fills no tile; rows beyond the step's, and the width's end, must not change.
   constexpr uint32_t kOutputs = 190, kWidth = 192, kInputs = 150, kRowsHere = 21, kRoom = 24;
   const TestMatrix m(kOutputs, kInputs, 3, rng);
   const auto rows = random_halves(rng, size_t{kRowsHere} * kInputs);
@@ -505,8 +504,8 @@ TEST_CASE("gated products are alike by warps and by warpgroups") {
       const uint32_t gate_row = gated_row(o, 0), up_row = gated_row(o, 1);
       const double gate = exact.value(r, gate_row) + 0.25, up = exact.value(r, up_row) + 0.25;
       const double silu = gate / (1 + std::exp(-gate)), value = silu * up;
-      // silu rises by less than 1.1 for 1. Half a step of bf16 is at most 2^-8 of the result; the
-      // few operations in float, one exponential among them, stay far below 2^-18 of it.
+      // The slope of silu is below 1.1. Half a step of bf16 is at most 2^-8 of the result; the few
+      // operations in float, one exponential among them, err by far less than 2^-18 of it.
       const double bound = 1.1 * exact.bound(r, gate_row, 0.25) * std::abs(up) +
                            std::abs(silu) * exact.bound(r, up_row, 0.25) +
                            std::abs(value) * (std::ldexp(1.0, -8) + std::ldexp(1.0, -18));
@@ -516,7 +515,7 @@ TEST_CASE("gated products are alike by warps and by warpgroups") {
 }
 
 TEST_CASE("descriptors of a packed tile name its elements, as the PTX ISA counts addresses") {
-  // Of a tile that stands in shared memory as in global memory; 1024: of its address space.
+  // A tile has the same layout in shared memory as in global memory. kTileAt is a shared address.
   constexpr uint32_t kTileAt = 5 * 1024;
   for (uint32_t first : {0u, 64u}) {
     for (uint32_t k = 0; k < kStep; k += 16) {
@@ -530,7 +529,7 @@ TEST_CASE("descriptors of a packed tile name its elements, as the PTX ISA counts
       }
     }
   }
-  // Activations: any eight rows of a plane begin such a form.
+  // Activations: such a layout may begin at any eight rows of a plane.
   const TestActivations memory(24, kStep, false);
   const gpu::Activations x = memory.view();
   for (uint32_t r = 0; r < 16; ++r) {
@@ -547,7 +546,7 @@ TEST_CASE("a residual sum and its norm") {
     CAPTURE(hidden);
     constexpr uint32_t kRowsHere = 3, kSlices = 2;
     const uint32_t width = round_up(hidden, kStep);
-    // Zero in what was rounded up, as the products leave it.
+    // The padding is zero, as the products leave it.
     const auto rows_of = [&](uint32_t rows) {
       Floats values(size_t{rows} * width);
       for (uint32_t r = 0; r < rows; ++r) {
@@ -582,7 +581,7 @@ TEST_CASE("a residual sum and its norm") {
   }
 }
 
-TEST_CASE("queries and keys are normed and rotated, and stand where attention looks") {
+TEST_CASE("queries and keys are normed and rotated, and are where attention reads them") {
   Rng rng(7);
   constexpr uint32_t kHeads = 3, kKvHeads = 2, kDim = 48, kRotary = 36, kLen = 20, kSwitch = 6;
   constexpr uint32_t kAllHeads = kHeads + 2 * kKvHeads, kPosition = 5;
@@ -650,7 +649,7 @@ TEST_CASE("queries and keys are normed and rotated, and stand where attention lo
                : block + (is_v ? kPlane : 0) + (kPosition % kBlockSize * kKvHeads + kv_head) * kDim;
       CHECK(difference(got, want) < 0.05);  // values up to about 10 in bf16
     }
-    // One row was written: nothing else of the pool.
+    // Only one row of the pool was written.
     CHECK(std::count(pool.begin(), pool.end(), kNan) ==
           static_cast<long>(pool.size() - 2 * kKvHeads * kDim));
   }
@@ -699,7 +698,7 @@ TEST_CASE("routing picks the CPU's experts with the CPU's weights") {
   }
 }
 
-TEST_CASE("each pick has a slot of its own, in tiles of its expert") {
+TEST_CASE("each pick has its own slot, in tiles of its expert") {
   Rng rng(13);
   for (const uint32_t rows : {1u, 7u, 300u}) {
     CAPTURE(rows);

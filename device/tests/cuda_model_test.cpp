@@ -24,13 +24,13 @@ RecordsByPosition reference_records(const SmallModel& m, const std::vector<uint3
 }  // namespace
 
 TEST_CASE("small models of every family give the CPU's logprobs, within bf16") {
-  Report report;
+  saccade::test::Report report;
   const Seeds seeds(4);
   for (uint64_t seed = seeds.first; seed <= seeds.last; ++seed) {
     check_against_cpu<EmulatedRig>(report, static_cast<uint32_t>(seed),
                                    3 + static_cast<uint32_t>(seed) * 7 % 90, kLogprobBound);
   }
-  // Contexts of more than one chunk; a model with experts that are chosen by a hair.
+  // Contexts of more than one chunk; a model with near ties in the choice of experts.
   check_against_cpu<EmulatedRig>(report, 5, gpu::kContextChunk + 20, kLogprobBound);
   check_against_cpu<EmulatedRig>(report, 23, 74, kLogprobBound);
   for (const uint32_t seed : {1u, 2u}) {
@@ -40,8 +40,8 @@ TEST_CASE("small models of every family give the CPU's logprobs, within bf16") {
   CHECK(report.failed() == 0);
 }
 
-TEST_CASE("a request has the same records alone and in company, however it is cut") {
-  Report report;
+TEST_CASE("a request has the same records alone and in a batch, however it is cut") {
+  saccade::test::Report report;
   const Seeds seeds(2);
   for (uint64_t seed = seeds.first; seed <= seeds.last; ++seed) {
     check_independence<EmulatedRig>(report, 1000 + static_cast<uint32_t>(seed), 60);

@@ -25,7 +25,7 @@ struct Case {
     if (rng() % 8 == 0) logits[rng() % vocab] = INFINITY;
     if (rng() % 16 == 0) std::fill(logits.begin(), logits.end(), -INFINITY);
     history.resize(2 + rng() % 80);
-    for (uint32_t& t : history) t = rng() % (vocab + 2);  // some outside of the vocabulary
+    for (uint32_t& t : history) t = rng() % (vocab + 2);  // some outside the vocabulary
     position = rng() % static_cast<uint32_t>(history.size() - 1);
     params.seed = rng() | uint64_t{rng()} << 32;
     params.prompt_len = 1 + rng() % static_cast<uint32_t>(history.size());

@@ -25,7 +25,7 @@ namespace {
 WorldOptions faulty_world_options(uint64_t seed) {
   Random r(seed * 0xd1342543de82ef95ull + 3);
   WorldOptions o = r.one_in(4) ? world_options(seed) : tiered_world_options(seed);
-  o.device.log_words = 0;
+  o.device.log_words = 1 << 17;
   o.device.overlapped = !r.one_in(4);
   if (o.device.num_host_blocks == 0)
     o.device.scheduling = r.pick(
@@ -49,8 +49,9 @@ struct NamedPlant {
 };
 
 bool with_seat(Scheduler& s, const std::function<bool(uint32_t, Seat&)>& act) {
-  for (uint32_t i = 0; i < s.num_running; ++i)
-    if (s.seats[s.running[i]].num_blocks > 1 && act(s.running[i], s.seats[s.running[i]]))
+  for (uint32_t i = 0; i < s.seats.num_running; ++i)
+    if (s.seats[s.seats.running[i]].num_blocks > 1 &&
+        act(s.seats.running[i], s.seats[s.seats.running[i]]))
       return true;
   return false;
 }
@@ -59,14 +60,14 @@ const NamedPlant kPlants[] = {
     {"free-owned-block",
      [](Scheduler& s) {
        return with_seat(s, [&s](uint32_t seat, Seat&) {
-         s.pool.release(s.block_table(seat)[0], s.step, s.copies);
+         s.kv.pool.release(s.kv.block_table(seat)[0], s.course.step, s.kv.copies);
          return true;
        });
      }},
     {"shared-block",
      [](Scheduler& s) {
        return with_seat(s, [&s](uint32_t seat, Seat&) {
-         s.block_table(seat)[0] = s.block_table(seat)[1];
+         s.kv.block_table(seat)[0] = s.kv.block_table(seat)[1];
          return true;
        });
      }},
@@ -76,22 +77,22 @@ const NamedPlant kPlants[] = {
      }},
     {"copies-believed-early",
      [](Scheduler& s) {
-       if (s.copies.up.in_flight() < 2) return false;
-       s.copies.up.done = s.copies.up.asked;
+       if (s.kv.copies.up.in_flight() < 2) return false;
+       s.kv.copies.up.done = s.kv.copies.up.asked;
        return true;
      }},
     {"wrong-token",
      [](Scheduler& s) {
        return with_seat(s, [&s](uint32_t index, Seat& seat) {
          if (seat.num_produced == 0) return false;
-         s.tokens(index)[seat.num_tokens - 1] ^= 1;
+         s.seats.tokens(index)[seat.num_tokens - 1] ^= 1;
          return true;
        });
      }},
     {"forgotten-request",
      [](Scheduler& s) {
-       if (s.num_waiting == 0) return false;
-       waiting_remove(s, s.waiting_head);
+       if (s.waiting.count == 0) return false;
+       waiting_remove(s.waiting, s.slots, s.waiting.head);
        return true;
      }},
     {"repeated-record",
@@ -122,16 +123,28 @@ void plant_in(World& world, const NamedPlant& bug, uint64_t seed) {
 
 // ---- runs
 
+/// FNV-1a over the words of decision logs: two schedulers that print the same decided the same.
+struct DecisionDigest {
+  uint64_t value = 0xcbf29ce484222325;
+
+  void add(const DecisionLog& log) {
+    for (uint64_t i = 0; i < log.used; ++i) value = (value ^ log.words[i]) * 0x100000001b3;
+    value ^= log.dropped;
+  }
+};
+
 struct Totals {
+  DecisionDigest decisions;
   uint64_t worlds = 0, ticks = 0, tokens = 0, preemptions = 0, rotations = 0, reclaimed = 0;
 
   void add(const Scheduler& s) {
     ++worlds;
-    ticks += s.tick;
-    tokens += s.stats.decode_tokens;
-    preemptions += s.stats.preemptions;
-    rotations += s.stats.rotations;
-    reclaimed += s.stats.requests_reclaimed;
+    decisions.add(s.report.log);
+    ticks += s.course.tick;
+    tokens += s.report.stats.decode_tokens;
+    preemptions += s.report.stats.preemptions;
+    rotations += s.report.stats.rotations;
+    reclaimed += s.report.stats.requests_reclaimed;
   }
 };
 
@@ -211,9 +224,9 @@ int run(const Asked& asked) {
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - began;
   std::printf(
       "%zu seeds, %lu worlds, %lu ticks in %.0f s: clean. tokens %lu, preemptions %lu, rotations "
-      "%lu, requests reclaimed %lu\n",
+      "%lu, requests reclaimed %lu; digest of the decisions %016lx\n",
       asked.jobs.size(), totals.worlds, totals.ticks, took.count(), totals.tokens,
-      totals.preemptions, totals.rotations, totals.reclaimed);
+      totals.preemptions, totals.rotations, totals.reclaimed, totals.decisions.value);
   if (asked.bug == nullptr) return 0;
   std::printf("the planted bug %s was not found\n", asked.bug->name);
   return 1;

@@ -1,4 +1,4 @@
-// Frontends that come, go, fall silent and return; and a device that starts anew.
+// Frontends that come, go, fall silent and return; and a device that restarts.
 #include <doctest/doctest.h>
 
 #include "tests/test_device.hpp"
@@ -43,7 +43,7 @@ TEST_CASE("each frontend's slots are its own, and all are served") {
   CHECK(m.device.idle());
 }
 
-TEST_CASE("a frontend that starts anew gets its slots back, and only it loses what it had") {
+TEST_CASE("a frontend that restarts gets its slots back, and only it loses what it had") {
   Shared m(2);
   std::vector<Ticket> old;
   for (uint32_t i = 0; i < 6; ++i) old.push_back(m.fronts[0].submit(ask_of(5, 100, i)));
@@ -54,8 +54,8 @@ TEST_CASE("a frontend that starts anew gets its slots back, and only it loses wh
   m.device.tick();
   m.device.tick();
   CHECK(m.fronts[0].acked());
-  CHECK(m.device.s.stats.requests_reclaimed == 6);
-  CHECK(m.device.s.num_running == 1);
+  CHECK(m.device.s.report.stats.requests_reclaimed == 6);
+  CHECK(m.device.s.seats.num_running == 1);
   for (const Ticket& t : old) {
     const uint64_t word = m.ring.status_word(t.slot);
     CHECK(sac_status_state(word) == SAC_STATE_EMPTY);
@@ -77,11 +77,11 @@ TEST_CASE("what is rung before the ack of a new epoch is not run") {
   Ticket early = m.fronts[0].submit(ask_of(3, 5));
   m.device.tick();
   m.device.tick();
-  CHECK(m.device.s.stats.requests_accepted == 0);
+  CHECK(m.device.s.report.stats.requests_accepted == 0);
   CHECK(sac_status_state(m.ring.status_word(early.slot)) == SAC_STATE_EMPTY);
 }
 
-TEST_CASE("a frontend whose heartbeat stands still is given up; its blocks are free; others stay") {
+TEST_CASE("a frontend whose heartbeat stops is given up; its blocks are free; others stay") {
   DeviceShape shape;
   shape.num_seats = 2;
   Shared m(2, shape);
@@ -94,7 +94,7 @@ TEST_CASE("a frontend whose heartbeat stands still is given up; its blocks are f
   m.ticks(2, 20, {1});
   CHECK(m.lost(0) == 1);
   CHECK(m.device.idle());
-  CHECK(m.device.s.stats.requests_reclaimed == 3);
+  CHECK(m.device.s.report.stats.requests_reclaimed == 3);
   m.ticks(500, 1000, {1});
   CHECK(m.lost(0) == 1);  // counted once
   CHECK(m.lost(1) == 0);
@@ -119,7 +119,7 @@ TEST_CASE("a frontend that was only asleep is served again when its heartbeat mo
   CHECK(m.lost(0) == 1);
   Ticket during = m.fronts[0].submit(ask_of(5, 10, 1));
   m.ticks(2, 1, {});
-  CHECK(m.device.s.num_running == 0);  // given up: not served
+  CHECK(m.device.s.seats.num_running == 0);  // given up: not served
   for (uint32_t i = 0; i < 20; ++i) {
     m.ticks(1, 1, {0});
     m.fronts[0].read(during);
@@ -148,7 +148,7 @@ TEST_CASE("a frontend that joins long after the device started is not given up a
   CHECK(t.words == expect(t.ask, device.shape).words);
 }
 
-TEST_CASE("a frontend given up and started anew is served as soon as it is acked") {
+TEST_CASE("a frontend given up and restarted is served as soon as it is acked") {
   Shared m(1);
   m.ticks(3, SAC_FRONTEND_LOST_MS, {});
   REQUIRE(m.lost(0) == 1);
@@ -165,17 +165,17 @@ TEST_CASE("nothing of a frontend that was given up keeps the device awake") {
   Shared m(1);
   Ticket live = m.fronts[0].submit(ask_of(5, 100));
   m.ticks(2, 1, {0});
-  // Cancelled in the very tick in which it is given up, and rung again while it is.
+  // Cancelled in the very tick that gives up its frontend, and rung again after that.
   m.fronts[0].cancel(live);
   m.ticks(3, SAC_FRONTEND_LOST_MS, {});
   REQUIRE(m.lost(0) == 1);
-  CHECK_FALSE(doorbell_pending(m.device.s));
+  CHECK_FALSE(doorbell_pending(m.device.s.inbox));
   m.fronts[0].submit_at(ask_of(5, 10, 1), live.slot);
-  CHECK_FALSE(doorbell_pending(m.device.s));
+  CHECK_FALSE(doorbell_pending(m.device.s.inbox));
   m.fronts[0].beat();
   m.device.tick();
   m.fronts[0].submit(ask_of(5, 10, 1));
-  CHECK(doorbell_pending(m.device.s));
+  CHECK(doorbell_pending(m.device.s.inbox));
 }
 
 TEST_CASE("a ticket rung over a live one ends the old request, then runs the new one") {
@@ -194,8 +194,7 @@ TEST_CASE("a ticket rung over a live one ends the old request, then runs the new
   }
 }
 
-TEST_CASE(
-    "a device that starts anew empties every slot and refuses what was meant for the old one") {
+TEST_CASE("a device that restarts empties every slot and refuses what was meant for the old one") {
   TestRing ring({32, 1});
   TestFrontend front(ring, 0);
   std::vector<Ticket> old;

@@ -1,15 +1,14 @@
-// A library that stands in for libsaccade_cuda.so where there is no GPU, so that a server whose
-// ring is not in its own file can be run: the CPU's device plane behind the same functions, and
-// instead of the GPU's memory some that no file backs. It runs null steps only. tests/ucx.sh serves
-// from it.
+// A library that stands in for libsaccade_cuda.so where there is no GPU, to run a server whose ring
+// is not in its own file: the CPU's device plane behind the same functions, and memory that no file
+// backs in place of the GPU's. It runs null steps only. tests/ucx.sh serves from it.
 #include <atomic>
 #include <cstring>
 #include <memory>
 #include <thread>
 
+#include "capi/last_error.hpp"
 #include "cuda/saccade_cuda.h"
 #include "host/futex.hpp"
-#include "host/last_error.hpp"
 #include "ring/ring_view.hpp"
 #include "tests/test_ring.hpp"
 
@@ -17,7 +16,7 @@ namespace {
 
 using saccade::fail;
 
-/// A CPU's scheduler sleeps when it is idle and a GPU's does not: somebody must wake it.
+/// A CPU's scheduler sleeps when it is idle and a GPU's does not: a thread must wake it.
 constexpr timespec kWakeInterval = {0, 1000 * 1000};
 
 struct Ring {

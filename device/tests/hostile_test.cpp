@@ -1,5 +1,5 @@
-// Whatever a frontend writes, the device keeps its invariants and the others their answers. Built
-// with address and undefined-behaviour sanitizers in CI; SACCADE_SEED=n replays one seed.
+// Whatever a frontend writes, the device keeps its invariants and the others get their answers.
+// Built with address and undefined-behaviour sanitizers in CI; SACCADE_SEED=n replays one seed.
 #include <doctest/doctest.h>
 
 #include "tests/hostile_world.hpp"
@@ -43,7 +43,7 @@ TEST_CASE("a region full of noise is survived") {
         *ring.frontend_mut(f) = {random.in(0, 3), 1, random.next(), {}};
       device.tick();
     }
-    CHECK(device.idle());  // nothing of it was a valid request
+    CHECK(device.idle());  // none of it was a valid request
   }
 }
 

@@ -1,4 +1,4 @@
-// A hostile frontend, driven by bytes, beside an honest one on the same device. It may write
+// A hostile frontend, driven by bytes, next to an honest one on the same device. It may write
 // anything at any moment into every word that a frontend may write.
 #pragma once
 #include <deque>
@@ -52,7 +52,7 @@ class HostileWorld {
       if (act == 0) {
         tick(choices.below(64) == 63 ? 2000 : 1);
       } else if (act == 1) {
-        during_ = choices.below(4);  // so many of the next strikes fall within a step
+        during_ = choices.below(4);  // this many of the next strikes fall within a step
         tick(1);
       } else if (act == 2 && honest_.free_slot() != kNoSlot && live_.size() < 4) {
         submit_honest();
@@ -73,7 +73,7 @@ class HostileWorld {
   }
   static DeviceShape device_shape(bool rotating) {
     DeviceShape d;
-    d.num_seats = 40;  // more than the hostile frontend has slots: seats are not what is fought for
+    d.num_seats = 40;  // more than the hostile frontend has slots: seats are not contended
     d.max_num_batched_tokens = 48;
     d.max_model_len = 48;
     d.num_blocks = 30;
@@ -135,7 +135,7 @@ class HostileWorld {
     store_relaxed(words + c.below(sizeof(sac_descriptor) / 4), c.word());
   }
 
-  /// A request that may well be valid, over whatever stands in the arena, on a slot in any state.
+  /// A request that may well be valid, over whatever is in the arena, on a slot in any state.
   void ring_plausible(uint32_t slot, Choices& c) {
     Ask ask = ask_of(1 + c.below(47), 1, c.byte());
     ask.max_tokens = 1 + c.below(48 - static_cast<uint32_t>(ask.prompt.size()));
@@ -154,7 +154,7 @@ class HostileWorld {
     return static_cast<uint32_t>(ring_.shape.arena_bytes - ring_.view.first_arena_byte(1)) / 4;
   }
 
-  /// The hostile frontend does nothing more: the honest one is answered, then everything is free.
+  /// The hostile frontend stops: the honest one is answered, then everything is free.
   void settle() {
     during_ = 0;
     for (uint32_t i = 0; !live_.empty(); ++i) {

@@ -1,4 +1,4 @@
-// Whom the step engine waits for: the two sums of sched/idle.hpp, under a clock of the tests.
+// What the step engine waits for: the two sums of sched/idle.hpp, under a test clock.
 #include <doctest/doctest.h>
 
 #include "tests/test_device.hpp"
@@ -37,13 +37,13 @@ TEST_CASE("the time between the steps of a running request is the host's") {
     }
     REQUIRE(t.complete());
     CHECK(c.stats().step_ns == 5 * kStepNs);
-    // The first step began in the tick that took the request up: only then is its arrival known.
+    // The first step began in the tick that accepted the request: its arrival is known only then.
     CHECK(c.stats().host_wait_ns == 4 * kGapNs);
     CHECK(c.stats().reader_wait_ns == 0);
   }
 }
 
-TEST_CASE("time without work is nobody's") {
+TEST_CASE("time without work is in neither sum") {
   Clocked c;
   for (uint32_t i = 0; i < 3; ++i) {
     Ticket t = c.front.submit(ask_of(4, 1, i));
@@ -81,7 +81,7 @@ TEST_CASE("a host that wakes up late after a step is waited for") {
   for (uint32_t i = 0; i < 3; ++i) CHECK(c.tick() == 1);
   CHECK(c.stats().step_ns == 3 * kStepNs);
   CHECK(c.stats().host_wait_ns == 2 * (kLateNs + kGapNs));
-  // An end that cannot be true is not believed.
+  // An impossible end is not believed.
   c.device.step.during = [&c] { c.device.now_ns += kStepNs; };
   for (const uint64_t wrong : {uint64_t{1}, UINT64_MAX}) {
     const uint64_t before_ns = c.stats().step_ns;
@@ -95,7 +95,7 @@ TEST_CASE("while every request is held for its reader, the reader is waited for"
   Clocked c;
   Ticket t = c.front.submit(ask_of(4, 100));
   uint64_t launches = 0;
-  while (c.tick() != 0) ++launches;  // nobody reads: the output ring fills
+  while (c.tick() != 0) ++launches;  // no reader: the output ring fills
   CHECK(launches == SAC_MIN_OUT_RING_WORDS);
   CHECK(c.stats().host_wait_ns == (launches - 1) * kGapNs);
   for (uint32_t i = 0; i < 7; ++i) CHECK(c.tick() == 0);

@@ -1,10 +1,10 @@
-// What a device tells of itself in the ring before it is ready.
+// What a device says about itself in the ring before it is ready.
 #include <doctest/doctest.h>
 #include <unistd.h>
 
 #include <memory>
 
-#include "host/saccade_device.h"
+#include "capi/saccade_device.h"
 #include "tests/test_ring.hpp"
 
 namespace saccade::test {

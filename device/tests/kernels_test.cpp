@@ -56,7 +56,7 @@ struct Case {
         k.pack({weights[i].data(), SAC_DTYPE_F32, outputs, depth, dtype, p, panels[i].data()});
       }
       if (dtype != SAC_DTYPE_INT8) continue;
-      for (uint32_t o = 0; o < outputs; ++o) {  // from here on, what the 8 bits say
+      for (uint32_t o = 0; o < outputs; ++o) {  // from here on, the values of the 8 bits
         float* row = weights[i].data() + size_t{o} * depth;
         k.unpack_row(panels[i].data(), dtype, depth, o, row);
       }
@@ -102,7 +102,7 @@ struct Case {
     return sums[0] / (1 + std::exp(-sums[0])) * sums[1];
   }
 
-  /// Brings x into the form that the set reads, through its norm with factors that undo the norm.
+  /// Brings x into the form that the set reads: norms ones, with x as the norm's factors.
   void lay_out_x() {
     laid_out.resize(activation_bytes(rows, depth, tiled) / sizeof(float));
     const Activations to = {laid_out.data(), depth, tiled};
@@ -116,7 +116,7 @@ struct Case {
   QuantizedRows quantized() const {
     return {const_cast<int8_t*>(narrow.data()), const_cast<float*>(scales.data()), depth};
   }
-  /// x becomes what its 8 bits say: by groups of 128, the greatest magnitude is 127 steps.
+  /// Replaces x with its 8-bit values: in groups of 128, the greatest magnitude is 127 steps.
   void quantize_x() {
     narrow.resize(quantized_bytes(rows, depth));
     scales.resize(rows * ceil_div(depth, kQuantGroup));
@@ -232,7 +232,7 @@ TEST_CASE("packing keeps every weight, from every source type, and a row comes b
       const uint32_t source_dtype = seed % 3, dtype = seed / 3 % 3;
       const std::vector<float> values = random_floats(rng, size_t{n} * depth, source_dtype);
       std::vector<uint8_t> source(values.size() * 4 + 1);
-      uint8_t* at = source.data() + 1;  // files align nothing
+      uint8_t* at = source.data() + 1;  // data in a file may have any alignment
       for (size_t i = 0; i < values.size(); ++i) {
         Bf16 b;
         F16 h;
@@ -261,14 +261,14 @@ TEST_CASE("packing keeps every weight, from every source type, and a row comes b
   }
 }
 
-TEST_CASE("the bytes of packed panels are those that kPackedVersion stands for, on every set") {
-  // Whoever changes what packing writes changes these numbers and raises kPackedVersion
-  // (cpu/weights.cpp): a file of packed weights outlives the program that wrote it.
+TEST_CASE("packed panels have the bytes of this kPackedVersion, on every set") {
+  // When the packed format changes, change these numbers and bump kPackedVersion (cpu/weights.cpp):
+  // a file of packed weights outlives the program that wrote it.
   constexpr uint64_t kWanted[4] = {0x318491d318934fa1u, 0x2105ed4f07fb8200u, 0x6da09b1dcf164f78u,
                                    0x9bf07d7e41c23787u};  // by dtype
   constexpr uint32_t kOutputs = 70, kDepth = 200;
   Rng rng(5);
-  std::vector<float> source(size_t{kOutputs} * kDepth);  // no distribution: libraries differ there
+  std::vector<float> source(size_t{kOutputs} * kDepth);  // no distribution: std libraries differ
   for (float& v : source) v = static_cast<float>(static_cast<int32_t>(rng())) * 0x1p-31f;
   for (const Kernels* k : available_kernels()) {
     for (uint32_t dtype = SAC_DTYPE_F32; dtype <= SAC_DTYPE_INT8; ++dtype) {

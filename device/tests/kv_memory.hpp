@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "kv/copies.hpp"
-#include "sched/step.hpp"
+#include "step/step.hpp"
 #include "tests/random.hpp"
 
 namespace saccade::test {

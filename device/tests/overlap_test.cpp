@@ -21,7 +21,7 @@ Outcome outcome_of(uint64_t seed, WorldOptions options, bool overlapped) {
   world.run();
   Outcome o;
   o.decisions = world.device().log();
-  o.dropped = world.device().s.log.dropped;
+  o.dropped = world.device().s.report.log.dropped;
   o.steady_ticks = world.device().steady_ticks;
   for (const Ticket& t : world.tickets()) {
     o.words.push_back(t.words);
@@ -50,7 +50,7 @@ WorldOptions calm_options(uint64_t seed) {
   return o;
 }
 
-TEST_CASE("steady ticks decide as the general way does") {
+TEST_CASE("steady ticks decide as the general path does") {
   const Seeds seeds(100);
   uint64_t steady = 0;
   for (uint64_t seed = seeds.first; seed <= seeds.last; ++seed) {
@@ -87,7 +87,7 @@ TEST_CASE("both modes give equal tokens and equal decision logs") {
   if (seeds.first != seeds.last) CHECK(compared > 10000);
 }
 
-/// Several frontends ring in an order that is not that of their slots, some during the step.
+/// Several frontends ring in an order other than that of their slots, some during the step.
 std::vector<uint64_t> log_of_crossing_arrivals(bool overlapped) {
   DeviceShape shape;
   shape.num_seats = 2;
@@ -135,7 +135,7 @@ struct BurstStep {
 };
 
 /// Of `burst` requests that arrive while a step runs, how many are copied and checked before the
-/// host waits for the step: they are no work between it and the next one.
+/// host waits for the step, which leaves less work between it and the next one.
 template <bool kOverlapped>
 uint32_t copied_beside_step(uint32_t burst) {
   Bench b;
@@ -148,7 +148,7 @@ uint32_t copied_beside_step(uint32_t burst) {
   };
   step.waiting = [&] {
     for (const Ticket& t : arrived) {
-      copied += b.device.s.requests[t.slot].copied == t.ticket + 1 ? 1 : 0;
+      copied += b.device.s.slots[t.slot].copied == t.ticket + 1 ? 1 : 0;
     }
   };
   TestEnv<kOverlapped> env{b.device.now_ns};
@@ -156,13 +156,13 @@ uint32_t copied_beside_step(uint32_t burst) {
   return copied;
 }
 
-TEST_CASE("what arrives during a step is copied beside it, if overlapped") {
+TEST_CASE("what arrives during a step is copied during that step, if overlapped") {
   CHECK(copied_beside_step<false>(16) == 0);
   CHECK(copied_beside_step<true>(16) == 16);
 }
 
-/// A request that is cancelled, or whose descriptor changes, after the scan beside the step saw it.
-TEST_CASE("what was copied beside a step is not used for another ticket") {
+/// A request that is cancelled, or whose descriptor changes, after the scan during the step saw it.
+TEST_CASE("what was copied during a step is not used for another ticket") {
   Bench b;
   const uint32_t slot = b.front.first_slot() + 5;
   Ticket running = b.front.submit(ask_of(4, 20));
@@ -173,8 +173,8 @@ TEST_CASE("what was copied beside a step is not used for another ticket") {
   b.device.tick();
   b.device.tick();
   REQUIRE(first.ticket == 1);
-  // Rung again before the tick that would have accepted the first: protocol broken, but only the
-  // last ticket may run, with its own descriptor.
+  // Rung again before the tick that would have accepted the first. That breaks the protocol, but
+  // only the last ticket may run, with its own descriptor.
   Ticket second = b.front.submit_at(ask_of(9, 5, 2), slot);
   b.finish({&running, &second});
   CHECK(second.words == expect(second.ask, b.device.shape).words);

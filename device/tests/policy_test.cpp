@@ -1,5 +1,5 @@
 // Policies against the formulas of the paper (SuperInfer: virtual lag time, largest first), against
-// their contract, and in small worlds whose decisions stand here in full.
+// their contract, and in small worlds whose decisions are listed here in full.
 #include <doctest/doctest.h>
 
 #include "tests/policy_world.hpp"
@@ -44,7 +44,7 @@ Candidate running(uint64_t order, double ago, uint32_t blocks = 1) {
   return at(CandidateState::kRunning, order, ago, blocks);
 }
 
-/// As published, and without what was decided besides.
+/// As published, without the rules added here.
 PolicyInput published(uint32_t free_blocks) {
   PolicyInput in = {};
   in.now_ns = kNow;
@@ -117,7 +117,7 @@ TEST_CASE("lvf: the largest lag comes in, the smallest leaves, within the budget
   CHECK(answer.preempt == std::vector<uint64_t>{1, 0});
 }
 
-TEST_CASE("lvf: what does not fit is skipped, and smaller ones behind it come in") {
+TEST_CASE("lvf: a request that does not fit is skipped, and smaller ones behind it come in") {
   PolicyInput in = published(3);
   in.settings.b_xfer_blocks = 0;
   const Answer answer =
@@ -141,7 +141,7 @@ TEST_CASE("lvf: ties of lag go to the class, then to age") {
   CHECK(ask(Policy::kLvf, in, all).bring_in == std::vector<uint64_t>{7, 5});
 }
 
-/// Algorithm 1 of the paper as its text has it: sorted lists, sets and three sums.
+/// Algorithm 1 of the paper as printed: sorted lists, sets and three sums.
 Answer algorithm_1(const PolicyInput& in, std::vector<Candidate> all) {
   // In ns, which a double holds exactly, so that equal lags are equal here too.
   const auto ns = [](uint64_t t) { return static_cast<double>(t); };
@@ -204,7 +204,7 @@ TEST_CASE("lvf agrees with the paper's algorithm wherever its victims suffice") 
   if (seeds.last > 1000) CHECK(compared > seeds.last / 4);
 }
 
-TEST_CASE("lvf: who cannot be made room for stays out, and nobody leaves in vain") {
+TEST_CASE("lvf: an entrant that cannot get room stays out, and no request leaves in vain") {
   PolicyInput in = published(0);
   const Answer answer =
       ask(Policy::kLvf, in,
@@ -213,7 +213,7 @@ TEST_CASE("lvf: who cannot be made room for stays out, and nobody leaves in vain
   CHECK(answer.preempt == std::vector<uint64_t>{0, 3});
 }
 
-TEST_CASE("nobody leaves by choice before a token, within the minimum run, or while fixed") {
+TEST_CASE("no request leaves by choice before a token, within the minimum run, or while fixed") {
   for (const Policy policy : {Policy::kWf, Policy::kLvf, Policy::kGoodput}) {
     CAPTURE(static_cast<uint32_t>(policy));
     PolicyInput in = published(0);
@@ -227,7 +227,7 @@ TEST_CASE("nobody leaves by choice before a token, within the minimum run, or wh
   }
 }
 
-TEST_CASE("when host memory has no room for what must be sent, its owner stays") {
+TEST_CASE("a request whose unsent blocks do not fit in host memory stays") {
   PolicyInput in = published(0);
   in.free_host_blocks = 2;
   std::vector<Candidate> all = {waiting(9, 4.0, 1), running(0, 8, 4), running(1, 5, 4)};
@@ -238,14 +238,14 @@ TEST_CASE("when host memory has no room for what must be sent, its owner stays")
   CHECK(ask(Policy::kLvf, in, all) == Answer{});
 }
 
-TEST_CASE("who finds no seat claims no blocks, and does not hold the line") {
+TEST_CASE("a request that finds no seat claims no blocks, and does not hold the line") {
   for (const Policy policy : {Policy::kWf, Policy::kSf, Policy::kLvf}) {
     CAPTURE(static_cast<uint32_t>(policy));
     PolicyInput in = published(2);
     in.settings.b_xfer_blocks = 4;
     in.settings.max_wait_ns = 20 * kS;
     in.free_seats = 0;
-    // One of them waited beyond every bound.
+    // One of them waited longer than max_wait.
     CHECK(ask(policy, in, {waiting(7, 21.0, 4), waiting(8, 9.0, 3), running(0, 5.0, 4)}) ==
           Answer{});
     CHECK(ask(policy, in,
@@ -258,7 +258,7 @@ TEST_CASE("who finds no seat claims no blocks, and does not hold the line") {
   }
 }
 
-TEST_CASE("blocks that running requests need for their next token are theirs") {
+TEST_CASE("blocks that running requests need for their next token are not given away") {
   for (const Policy policy : kPolicies) {
     CAPTURE(static_cast<uint32_t>(policy));
     PolicyInput in = published(5);
@@ -269,7 +269,7 @@ TEST_CASE("blocks that running requests need for their next token are theirs") {
   }
 }
 
-TEST_CASE("wf brings the new in first, sf the rotated out") {
+TEST_CASE("wf brings in new requests first, sf rotated-out ones") {
   PolicyInput in = published(2);
   in.settings.b_xfer_blocks = 2;
   const std::vector<Candidate> all = {rotated(0, 9.0, 2), waiting(1, 1.0, 2), waiting(2, 0.5, 2),
@@ -279,7 +279,7 @@ TEST_CASE("wf brings the new in first, sf the rotated out") {
   CHECK(ask(Policy::kFcfs, in, all) == Answer{{0}, {}});
 }
 
-TEST_CASE("who waited longer than max_wait goes first and holds the line") {
+TEST_CASE("a request that waited longer than max_wait goes first and holds the line") {
   for (const Policy policy : {Policy::kWf, Policy::kSf, Policy::kLvf}) {
     CAPTURE(static_cast<uint32_t>(policy));
     PolicyInput in = published(3);
@@ -319,7 +319,7 @@ std::vector<Candidate> random_candidates(Random& random) {
   return all;
 }
 
-TEST_CASE("any candidates: the contract holds, whatever order they stand in") {
+TEST_CASE("any candidates: the contract holds, whatever their order") {
   const Seeds seeds(4000);
   for (uint64_t seed = seeds.first; seed <= seeds.last; ++seed) {
     CAPTURE(seed);
@@ -343,7 +343,7 @@ TEST_CASE("any candidates: the contract holds, whatever order they stand in") {
   }
 }
 
-TEST_CASE("any candidates that fit: all come in by age, nobody leaves") {
+TEST_CASE("any candidates that fit: all come in by age, none leaves") {
   const Seeds seeds(500);
   for (uint64_t seed = seeds.first; seed <= seeds.last; ++seed) {
     CAPTURE(seed);
@@ -364,26 +364,25 @@ TEST_CASE("any candidates that fit: all come in by age, nobody leaves") {
 
 // --- goodput ------------------------------------------------------------------------------------
 
-TEST_CASE("goodput: those that can make their TTFT before those that cannot") {
+TEST_CASE("goodput: requests that can make their TTFT come in before those too late for it") {
   PolicyInput in = published(2);
   in.settings.b_xfer_blocks = 0;
   CHECK(
       ask(Policy::kGoodput, in, {waiting(0, 6.0), waiting(1, 5.5), waiting(2, 4.0), waiting(3, 3)})
           .bring_in == std::vector<uint64_t>{2, 3});
-  // Room for one more: the late by age.
+  // Room for one more: late requests by age.
   in.free_blocks = 3;
   CHECK(
       ask(Policy::kGoodput, in, {waiting(0, 6.0), waiting(1, 5.5), waiting(2, 4.0), waiting(3, 3)})
           .bring_in == std::vector<uint64_t>{2, 3, 0});
-  // The step under way and the one that computes the prompt are on its path.
+  // The step in flight and the one that computes the prompt are on its path.
   in.free_blocks = 1;
   in.step_ns = kS / 10;
   CHECK(ask(Policy::kGoodput, in, {waiting(0, 4.9), waiting(1, 4.0)}).bring_in ==
         std::vector<uint64_t>{1});
 }
 
-TEST_CASE(
-    "goodput: where steps are full, not memory, requests wait where they can be put in order") {
+TEST_CASE("goodput: where steps are full, not memory, requests wait where they can be reordered") {
   PolicyInput in = published(1000);
   std::vector<Candidate> all = {waiting(0, 1.0), waiting(1, 4.0), waiting(2, 3.0), waiting(3, 0.5)};
   for (Candidate& c : all) c.rows = 900;
@@ -411,7 +410,7 @@ TEST_CASE(
   }
 }
 
-TEST_CASE("goodput: where seats are short, not blocks, the late do not hold up the others") {
+TEST_CASE("goodput: where seats are short, not blocks, late requests do not hold up the others") {
   PolicyInput in = published(100);
   in.free_seats = 1;
   const std::vector<Candidate> all = {waiting(0, 6.0), waiting(1, 4.0), waiting(2, 3.0),
@@ -430,7 +429,7 @@ TEST_CASE("goodput: the more important class first, then the tighter target") {
   CHECK(ask(Policy::kGoodput, in, all).bring_in == std::vector<uint64_t>{2});
 }
 
-TEST_CASE("goodput: of equal deadlines the small prompt first") {
+TEST_CASE("goodput: among equal deadlines the small prompt first") {
   PolicyInput in = published(20);
   in.settings.b_xfer_blocks = 0;
   CHECK(ask(Policy::kGoodput, in, {waiting(0, 1.05, 18), waiting(1, 1.0, 4)}).bring_in ==
@@ -445,7 +444,7 @@ Candidate ahead(uint64_t order, double slack, uint32_t blocks) {
   return c;
 }
 
-TEST_CASE("goodput: an urgent request takes blocks of whoever has far more time in hand") {
+TEST_CASE("goodput: an urgent request takes blocks of requests with far more time in hand") {
   PolicyInput in = published(0);
   in.step_ns = kS / 50;  // a fifth of the TBT target: the device can be shared
   const std::vector<Candidate> hurry = {waiting(9, 4.9, 2), ahead(0, 0.9, 4), ahead(1, 3.0, 4)};
@@ -470,14 +469,14 @@ TEST_CASE("goodput: an urgent request takes blocks of whoever has far more time 
   }
 }
 
-TEST_CASE("goodput: growth takes blocks of whoever has most time in hand") {
+TEST_CASE("goodput: growth takes blocks of the request with most time in hand") {
   PolicyInput in = published(0);
   in.growth_blocks = 1;
   CHECK(ask(Policy::kGoodput, in, {ahead(0, 1.0, 4), ahead(1, 2.0, 4), waiting(3, 1.0, 9)}) ==
         Answer{{}, {1}});
 }
 
-TEST_CASE("goodput: nobody new while steps are longer than the targets of those inside") {
+TEST_CASE("goodput: no new request while steps are longer than the targets of running ones") {
   PolicyInput in = published(100);
   PolicyState state = {};
   state.least_step_ns = kS / 50;
@@ -486,13 +485,13 @@ TEST_CASE("goodput: nobody new while steps are longer than the targets of those 
   CHECK(ask(Policy::kGoodput, in, all, state) == Answer{});
   in.step_ns = s(0.09);
   CHECK(ask(Policy::kGoodput, in, all, state).bring_in == std::vector<uint64_t>{1});
-  // A target that no step keeps holds nobody back.
+  // A target that no step can meet holds no request back.
   state.least_step_ns = s(0.06);
   in.step_ns = s(0.097);
   CHECK(ask(Policy::kGoodput, in, all, state).bring_in == std::vector<uint64_t>{1});
 }
 
-TEST_CASE("goodput: what steps can be at the shortest is not forgotten under load") {
+TEST_CASE("goodput: the shortest step is not forgotten under load") {
   PolicyInput in = published(10);
   PolicyState state = {};
   state.least_step_ns = kS / 50;
@@ -503,17 +502,17 @@ TEST_CASE("goodput: what steps can be at the shortest is not forgotten under loa
     return ask(Policy::kGoodput, in, all, state).bring_in;
   };
   CHECK(after_an_hour(90).empty());
-  // With next to nothing on the device steps are as short as they can be: the target is out of
+  // With next to nothing on the device, steps are as short as they can be: the target is out of
   // reach.
   CHECK(after_an_hour(1) == std::vector<uint64_t>{1});
 }
 
-TEST_CASE("goodput: nobody new while those inside are behind the mean that their target allows") {
+TEST_CASE("goodput: no new request while running ones are behind the mean of their target") {
   PolicyInput in = published(100);
   PolicyState state = {};
   state.least_step_ns = kS / 50;
   in.step_ns = s(0.05);
-  // 200 tokens may take 20 s; so many seconds are in hand.
+  // 200 tokens may take 20 s; hand_s of them are still in hand.
   const auto brought = [&](double hand_s) {
     return ask(Policy::kGoodput, in, {waiting(1, 1.0, 2), ahead(0, hand_s, 4)}, state).bring_in;
   };
@@ -521,7 +520,7 @@ TEST_CASE("goodput: nobody new while those inside are behind the mean that their
   CHECK(brought(1.1) == the_new);
   CHECK(brought(0.9) == nobody);
   CHECK(brought(-0.5) == nobody);
-  CHECK(brought(-1.5) == the_new);  // lost already: it holds nobody back
+  CHECK(brought(-1.5) == the_new);  // lost already: it holds no request back
 }
 
 // --- small worlds -------------------------------------------------------------------------------
@@ -540,8 +539,8 @@ std::string decisions(Policy policy) {
   return world.log;
 }
 
-TEST_CASE("decisions in a small world, policy by policy: tick, - who leaves, + who comes") {
-  // Nobody leaves by choice: the youngest go when an older one grows, and come back in between.
+TEST_CASE("decisions in a small world, policy by policy: tick, - leaves, + comes in") {
+  // None leaves by choice: the youngest leave when an older one grows, and come back in between.
   const std::string by_age = "0 +0; 4 +1; 24 +1 +2; 35 +2 +3; 54 +3 +4; 65 +4 +5; 84 +5";
   CHECK(decisions(Policy::kFcfs) == by_age);
   CHECK(decisions(Policy::kSf) == by_age);
@@ -558,7 +557,7 @@ TEST_CASE("decisions in a small world, policy by policy: tick, - who leaves, + w
         "73 -3 +4; 84 +3; 85 +5");
 }
 
-TEST_CASE("under endless overload every request has its turn within the bound") {
+TEST_CASE("under endless overload every request gets its turn within the bound") {
   const Seeds seeds(4);
   for (uint64_t seed = seeds.first; seed <= seeds.last; ++seed) {
     for (const Policy policy : kPolicies) {
@@ -568,12 +567,12 @@ TEST_CASE("under endless overload every request has its turn within the bound") 
       PolicySettings settings;
       settings.max_wait_ns = 10 * kS;
       PolicyWorld world(policy, 200, settings);
-      // About 13 blocks and 60 ticks each on 200 blocks: four in 16 ticks; five come.
+      // About 13 blocks and 60 ticks each on 200 blocks: room for four in 16 ticks; five arrive.
       for (uint32_t t = 0; t < 6000; ++t) {
         if (t % 16 < 15 && t % 3 == 0) world.arrive(random.in(50, 250), random.in(20, 100));
         world.tick();
       }
-      // Whoever came in the first tenth has ended while the overload goes on.
+      // The first tenth of the requests have ended while the overload continues.
       for (const Job& j : world.jobs)
         if (j.c.order < world.jobs.size() / 10) CHECK(j.done_ns != 0);
       CHECK(world.finish(20000));

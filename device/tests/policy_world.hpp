@@ -1,5 +1,5 @@
 // A device without a scheduler around the policies: requests arrive, hold blocks, yield one token
-// per tick and leave. Whatever a policy asks for is done at once, and held to its contract.
+// per tick and leave. A policy's answer is checked against its contract and carried out at once.
 #pragma once
 #include <doctest/doctest.h>
 
@@ -26,7 +26,7 @@ inline uint64_t sum_blocks(const std::vector<Candidate>& all, const std::vector<
   return sum;
 }
 
-/// What policy.hpp promises of every answer.
+/// What policy.hpp promises about every answer.
 inline void check_contract(const PolicyInput& in, const std::vector<Candidate>& all,
                            const Answer& answer) {
   std::set<uint64_t> seen;
@@ -125,7 +125,7 @@ class PolicyWorld {
     run();
     ++num_ticks;
   }
-  /// Ticks until nobody is left, at most so many. True if nobody is.
+  /// Ticks until no request is left, at most `most_ticks` times. True if none is left.
   bool finish(uint64_t most_ticks) {
     for (uint64_t i = 0; i < most_ticks && !live.empty(); ++i) tick();
     return live.empty();
@@ -156,7 +156,7 @@ class PolicyWorld {
     j.c.entered_ns = now_ns;
     j.c.blocks = blocks_for(tokens(j) + 1);
   }
-  /// The oldest get what they lack; the youngest leave for it.
+  /// The oldest get the blocks that they lack; the youngest leave to make room.
   void grow() {
     for (size_t i = 0; i < live.size(); ++i) {
       Job& j = jobs[live[i]];

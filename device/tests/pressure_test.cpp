@@ -43,7 +43,7 @@ TEST_CASE(
     for (const Ticket& t : tickets) check_yield(t, shape);
     CHECK(b.device.decisions(Decision::kPreempt).size() > 3);
     CHECK(b.device.decisions(Decision::kResume).size() > 3);
-    CHECK(b.device.s.stats.recomputed_tokens > 0);
+    CHECK(b.device.s.report.stats.recomputed_tokens > 0);
     b.device.tick();
     CHECK(b.device.idle());
   }
@@ -54,8 +54,8 @@ TEST_CASE("the oldest request is part of every step, whatever the pressure") {
   std::vector<Ticket> tickets;
   for (uint32_t i = 0; i < 10; ++i) tickets.push_back(b.front.submit(ask_of(3 + 6 * i, 4, i)));
   for (uint32_t i = 0; i < 3000; ++i) {
-    const uint64_t served_before = b.device.s.stats.requests_finished;
-    const uint32_t oldest = b.device.s.num_running == 0 ? kNone : b.device.s.running[0];
+    const uint64_t served_before = b.device.s.report.stats.requests_finished;
+    const uint32_t oldest = b.device.s.seats.num_running == 0 ? kNone : b.device.s.seats.running[0];
     const bool live = oldest != kNone && b.device.s.seats[oldest].finish == SAC_FINISH_NONE;
     b.device.tick();
     bool ran = false;
@@ -79,7 +79,7 @@ TEST_CASE("a slow reader stalls only itself") {
   const uint64_t word = b.ring.status_word(slow.slot);
   CHECK(sac_status_state(word) == SAC_STATE_DECODE_PAUSED);
   CHECK(sac_status_count(word) == 3);
-  CHECK(b.device.s.stats.reader_stalls == 1);
+  CHECK(b.device.s.report.stats.reader_stalls == 1);
   for (uint32_t i = 0; i < 5; ++i) CHECK(b.device.tick() == 0);  // nothing to do but wait
   while (!slow.complete()) {
     b.front.read(slow, 1);
@@ -95,7 +95,7 @@ TEST_CASE("a stalled request gives up its blocks when others need them") {
   ask.num_top_logprobs = 20;
   Ticket slow = b.front.submit(ask);
   for (uint32_t i = 0; i < 10; ++i) b.device.tick();
-  REQUIRE(b.device.s.pool.used() >= 4);
+  REQUIRE(b.device.s.kv.pool.used() >= 4);
   Ticket other = b.front.submit(ask_of(50, 10, 1));  // needs 7 of the 8 blocks
   b.finish({&other}, 100);
   check_yield(other, b.device.shape);
@@ -184,9 +184,9 @@ TEST_CASE("cancel of a waiting request leaves the queue whole") {
     b.device.tick();
     b.front.read(tickets[i]);
     CHECK(tickets[i].finish == SAC_FINISH_CANCELLED);
-    CHECK(b.device.s.num_waiting + i != 0);
+    CHECK(b.device.s.waiting.count + i != 0);
   }
-  CHECK(b.device.s.num_waiting == 0);
+  CHECK(b.device.s.waiting.count == 0);
   b.finish({&tickets[0]});
   check_yield(tickets[0], shape);
 }

@@ -18,7 +18,7 @@ struct Case {
   Change change;
 };
 
-/// Submits a good request with one change; returns it as its frontend sees it when it has ended.
+/// Submits a good request with one change; returns it as its frontend sees it after its end.
 Ticket submit_changed(Bench& b, const Change& change, const Ask& ask = ask_of(10, 4)) {
   const uint32_t slot = b.front.free_slot();
   Ticket t = b.front.prepare(ask, slot);
@@ -39,7 +39,7 @@ void check_refused(Bench& b, const Ticket& t, uint32_t finish) {
   CHECK(t.final_count == 0);
   CHECK(b.device.idle());
   CHECK(b.device.decisions(Decision::kAdmit).empty());
-  CHECK(b.device.s.stats.requests_accepted == 0);
+  CHECK(b.device.s.report.stats.requests_accepted == 0);
 }
 
 TEST_CASE("each field beyond its bounds is refused, and nothing is run") {
@@ -93,7 +93,7 @@ TEST_CASE("each field beyond its bounds is refused, and nothing is run") {
     CAPTURE(c.what);
     check_refused(b, submit_changed(b, c.change), SAC_FINISH_INVALID);
   }
-  CHECK(b.device.s.stats.requests_rejected == std::size(cases));
+  CHECK(b.device.s.report.stats.requests_rejected == std::size(cases));
 }
 
 TEST_CASE("an extent in another frontend's share of the arena is refused") {
@@ -143,7 +143,7 @@ TEST_CASE("each field at its bounds is accepted") {
     CAPTURE(c.what);
     CHECK(submit_changed(b, c.change).finish == SAC_FINISH_LENGTH);
   }
-  CHECK(b.device.s.stats.requests_rejected == 0);
+  CHECK(b.device.s.report.stats.requests_rejected == 0);
 }
 
 TEST_CASE("the largest lists of biases and stop ids fit") {
@@ -159,14 +159,14 @@ TEST_CASE("the largest lists of biases and stop ids fit") {
   CHECK(submit_changed(
             b, [](auto&) {}, ask)
             .finish == SAC_FINISH_LENGTH);
-  const SeatParams& p = b.device.s.params[0];
+  const SeatParams& p = b.device.s.seats.params[0];
   CHECK(p.num_logit_bias == SAC_MAX_LOGIT_BIAS);
-  CHECK(b.device.s.tables.bias(0)[1023].token == 1023 % 997);
-  CHECK(b.device.s.tables.bias(0)[1023].bias == -1e4f + 1023.0f);
-  CHECK(b.device.s.tables.stops(0)[127] == 996);
+  CHECK(b.device.s.launch.tables.bias(0)[1023].token == 1023 % 997);
+  CHECK(b.device.s.launch.tables.bias(0)[1023].bias == -1e4f + 1023.0f);
+  CHECK(b.device.s.launch.tables.stops(0)[127] == 996);
 }
 
-TEST_CASE("a token id at or beyond the vocabulary is refused wherever it stands") {
+TEST_CASE("a token id at or beyond the vocabulary is refused wherever it is") {
   const uint32_t vocab = DeviceShape{}.vocab_size;
   for (uint32_t bad : {vocab, UINT32_MAX}) {
     for (uint32_t at : {0u, 9u}) {
@@ -207,10 +207,10 @@ TEST_CASE("a refused request does not touch its neighbours") {
   Bench b;
   Ticket t = b.front.submit(ask_of(20, 40, 5));
   for (uint32_t i = 0; i < 3; ++i) b.device.tick();
-  const uint32_t used = b.device.s.pool.used();
+  const uint32_t used = b.device.s.kv.pool.used();
   const Ticket bad = submit_changed(b, [](auto& d) { d.prompt_len = 0; });
   CHECK(bad.finish == SAC_FINISH_INVALID);
-  CHECK(b.device.s.pool.used() == used);
+  CHECK(b.device.s.kv.pool.used() == used);
   b.finish({&t});
   CHECK(t.words == expect(t.ask, b.device.shape).words);
 }
@@ -221,7 +221,7 @@ TEST_CASE("a request meant for an earlier life of the device is refused as such"
     const Ticket t = submit_changed(b, [=](auto& d) { d.device_epoch -= off; });
     check_refused(b, t, SAC_FINISH_STALE_EPOCH);
   }
-  // Stale comes first: nothing else of it is believed.
+  // The epoch is checked first: no other field of a stale request is believed.
   const Ticket t = submit_changed(b, [](auto& d) {
     d.device_epoch = 0;
     d.prompt_len = 0;

@@ -5,8 +5,8 @@
 //
 //   scan      one scan of all doorbells, with k of them changed
 //   tick      one tick with n live requests, each of which gets a token
-//   latency   ringing a doorbell to its first token visible, over a frontend thread and a device
-//             thread that looks without pause, or sleeps between requests
+//   latency   from ringing a doorbell until the first token is visible, with a frontend thread and
+//             a device thread that polls, or sleeps between requests
 #include <algorithm>
 #include <atomic>
 #include <cstdio>
@@ -86,7 +86,7 @@ DeviceShape wide_shape() {
 struct PlainTicks {
   HostEnv<true> env;
   TestDevice& device;
-  explicit PlainTicks(TestDevice& d) : env{d.s.ring}, device(d) {}
+  explicit PlainTicks(TestDevice& d) : env{d.s.report.ring}, device(d) {}
   uint32_t run() { return tick(device.s, device.step.null, env); }
 };
 
@@ -157,7 +157,7 @@ void bench_latency(bool may_sleep) {
     front.beat();
     if (may_sleep) {
       while (load_relaxed(&ring.view.device->sleeping) == 0) std::this_thread::yield();
-      // It says so before it is in the kernel: what is measured is a wake-up, not a near miss.
+      // It says so before it is in the kernel. Wait, to measure a wake-up, not a near miss.
       std::this_thread::sleep_for(std::chrono::microseconds(300));
     }
     samples.push_back(first_token_us(ring, front, i));

@@ -4,8 +4,8 @@
 //   ...}
 //
 // Products: 256 rows by a 1024 x 1024 matrix that stays in each core's cache, the better of ours
-// and oneDNN's where that is installed; and 2048 x 2048 x 2048 by oneDNN, rows shared out, where
-// operands and results come from further away. Best of several runs of some tens of milliseconds.
+// and oneDNN's where that is installed; and 2048 x 2048 x 2048 by oneDNN, rows split among threads,
+// with operands and results further away. Best of several runs of some tens of milliseconds.
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -33,7 +33,7 @@ double now_s() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-/// Least seconds in which all threads, started together, are through work(thread).
+/// Shortest time, in seconds, for all threads, started together, to finish work(thread).
 double best_s(uint32_t threads, const std::function<void(uint32_t)>& work) {
   double best = 1e9;
   for (int run = 0; run < kRuns; ++run) {

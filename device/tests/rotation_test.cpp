@@ -6,9 +6,9 @@
 #include <cstring>
 #include <thread>
 
+#include "capi/saccade_device.h"
 #include "cpu/copy_engine.hpp"
 #include "cpu/stream_copy.hpp"
-#include "host/saccade_device.h"
 #include "tests/test_device.hpp"
 
 namespace saccade::test {
@@ -94,7 +94,7 @@ Yield yield_of(const sac_device_config& config) {
   uint32_t ended = 0;
   for (uint32_t i = 0; ended < tickets.size(); ++i) {
     REQUIRE(i < 200000);
-    front.beat();  // or a slow machine's device gives the frontend up
+    front.beat();  // or a slow machine's device gives up the frontend
     if (sac_device_tick(device.get()) == 0) std::this_thread::yield();  // the copies' turn
     REQUIRE(sac_device_check(device.get()) == 0);
     ended = 0;
@@ -134,7 +134,7 @@ TEST_CASE("forced rotation, no rotation, and tiers of any size yield the same re
   CHECK(recomputed.stats.rotations == 0);
 }
 
-TEST_CASE("what is out of bounds is refused by its name") {
+TEST_CASE("a field out of bounds is refused by name") {
   const auto refused = [](sac_device_config c, const char* field) {
     const sac_model_config model = small_model();
     sac_device* device = nullptr;
@@ -167,7 +167,7 @@ TEST_CASE("a streamed copy is a copy, up to its last byte and no further") {
   }
 }
 
-/// Both directions at once, in rounds that outlast the rings.
+/// Both directions at once, over enough rounds that the rings wrap.
 TEST_CASE("the engine makes every copy, in order, both ways") {
   constexpr uint32_t kBlocks = 8;
   constexpr size_t kBytes = 4096;

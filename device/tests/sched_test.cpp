@@ -1,5 +1,5 @@
-// One tick after another over the null step: what a request yields, in which order requests are
-// served, and what a step may hold.
+// Single ticks over the null step: what a request yields, in which order requests are served, and
+// what a step may hold.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -17,7 +17,7 @@ void check_yield(const Ticket& t, const DeviceShape& shape) {
   CHECK_FALSE(t.lost);
 }
 
-/// Runs one request alone and holds it against what it must yield.
+/// Runs one request alone and checks what it yields.
 Ticket run_alone(Bench& b, const Ask& ask) {
   Ticket t = b.front.submit(ask);
   b.finish({&t});
@@ -84,7 +84,7 @@ TEST_CASE("prompt records come first, in order, whatever the chunks") {
   }
 }
 
-TEST_CASE("alternatives stand beside each token, and a small output ring wraps") {
+TEST_CASE("each token comes with its alternatives, and a small output ring wraps") {
   Bench b;  // 64 words: 3 records of 21 words
   for (uint32_t top : {0u, 1u, 5u, 20u}) {
     CAPTURE(top);
@@ -145,7 +145,7 @@ TEST_CASE("the order of arrival is the frontend's sequence, not the slot, and ma
   for (size_t i = 0; i < 5; ++i) CHECK(admitted[i].first == tickets[i].slot);
 }
 
-/// What must hold of any step: the rows are within the budget and add up, decodes stand first with
+/// What must hold for any step: the rows are within the budget and add up, decodes come first with
 /// one row each, every row is one that the sequence has not computed.
 void check_batch(const TestDevice& d) {
   const StepBatch& batch = d.batch();

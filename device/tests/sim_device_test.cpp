@@ -2,7 +2,7 @@
 // virtual time.
 #include <doctest/doctest.h>
 
-#include "host/check.hpp"
+#include "invariants/check.hpp"
 #include "sim/virtual_run.hpp"
 #include "tests/random.hpp"
 
@@ -177,7 +177,7 @@ TEST_CASE("an overloaded run ends, in order of tokens, and the same each time") 
   CHECK(first.token_ns == second.token_ns);
 }
 
-TEST_CASE("the limit of time ends a run, and says who was left") {
+TEST_CASE("the time limit ends a run, and unfinished requests are reported") {
   const std::vector<sac_sim_request> requests = random_requests(5, 50);
   const Run r = run(device_config(), easy_config(), requests, 300'000'000);
   CHECK(r.result.num_unfinished > 0);
@@ -193,7 +193,7 @@ TEST_CASE("more requests than the ring has slots queue in front of it") {
   CHECK(r.result.num_refused == 0);
 }
 
-TEST_CASE("a frontend that refuses sends away who finds no slot, and nobody else") {
+TEST_CASE("a frontend that refuses turns away requests that find no slot, and no others") {
   sac_device_config device = device_config();
   device.max_num_seqs = 1;
   const sac_sim_ring ring = {SAC_SLOT_GRANULE, SAC_SIM_REFUSE};
@@ -204,7 +204,7 @@ TEST_CASE("a frontend that refuses sends away who finds no slot, and nobody else
   CHECK(full.result.num_unfinished == 0);
   CHECK(full.token_ns[2 * SAC_SLOT_GRANULE - 1] != SAC_SIM_NEVER);
   CHECK(full.token_ns[2 * SAC_SLOT_GRANULE] == SAC_SIM_NEVER);
-  // While that step runs its slot is taken; when it is over one more finds room.
+  // While that step runs its slot is taken; once it is over, one more request finds room.
   const uint64_t freed_ns = full.token_ns[1];
   requests[SAC_SLOT_GRANULE].arrival_ns = freed_ns - 1;
   requests[SAC_SLOT_GRANULE + 1].arrival_ns = freed_ns + 1;

@@ -15,7 +15,7 @@ TEST_CASE("random worlds keep every promise") {
     try {
       World world(seed, world_options(seed));
       world.run();
-      const sac_device_stats& st = world.device().s.stats;
+      const sac_device_stats& st = world.device().s.report.stats;
       tokens += st.decode_tokens;
       preemptions += st.preemptions;
       stalls += st.reader_stalls;
@@ -43,8 +43,8 @@ const char* violation_after(const std::function<void(Scheduler&)>& plant) {
   for (uint32_t i = 0; i < 6; ++i) b.front.submit(ask_of(20, 50, i));
   for (uint32_t i = 0; i < 4; ++i) b.device.tick();
   REQUIRE(check_invariants(b.device.s) == nullptr);
-  REQUIRE(b.device.s.num_running == 3);
-  REQUIRE(b.device.s.num_waiting == 3);
+  REQUIRE(b.device.s.seats.num_running == 3);
+  REQUIRE(b.device.s.waiting.count == 3);
   plant(b.device.s);
   return check_invariants(b.device.s);
 }
@@ -53,38 +53,40 @@ TEST_CASE("every planted bug is reported") {
   using S = Scheduler;
   const std::function<void(S&)> bugs[] = {
       // blocks
-      [](S& s) { s.block_table(s.running[0])[0] = s.block_table(s.running[1])[0]; },
-      [](S& s) { s.block_table(s.running[0])[0] = s.limits.num_blocks; },
-      [](S& s) { s.pool.states[s.block_table(s.running[0])[0]].owner = kNoOwner; },
-      [](S& s) { --s.seats[s.running[0]].num_blocks; },
-      [](S& s) { s.pool.release(s.block_table(s.running[0])[0], 0, s.copies); },
-      [](S& s) { s.pool.allocate(0, s.step_done); },
-      [](S& s) { s.pool.free_ring[s.pool.head] = s.pool.free_ring[s.pool.head + 1]; },
-      [](S& s) { s.pool.free_ring[s.pool.head] = s.limits.num_blocks; },
-      [](S& s) { s.pool.free_ring[s.pool.head] = s.block_table(s.running[2])[1]; },
+      [](S& s) {
+        s.kv.block_table(s.seats.running[0])[0] = s.kv.block_table(s.seats.running[1])[0];
+      },
+      [](S& s) { s.kv.block_table(s.seats.running[0])[0] = s.limits.num_blocks; },
+      [](S& s) { s.kv.pool.states[s.kv.block_table(s.seats.running[0])[0]].owner = kNoOwner; },
+      [](S& s) { --s.seats[s.seats.running[0]].num_blocks; },
+      [](S& s) { s.kv.pool.release(s.kv.block_table(s.seats.running[0])[0], 0, s.kv.copies); },
+      [](S& s) { s.kv.pool.allocate(0, s.kv.step_done); },
+      [](S& s) { s.kv.pool.free_ring[s.kv.pool.head] = s.kv.pool.free_ring[s.kv.pool.head + 1]; },
+      [](S& s) { s.kv.pool.free_ring[s.kv.pool.head] = s.limits.num_blocks; },
+      [](S& s) { s.kv.pool.free_ring[s.kv.pool.head] = s.kv.block_table(s.seats.running[2])[1]; },
       // seats
-      [](S& s) { --s.num_running; },
-      [](S& s) { s.running[0] = s.running[1]; },
-      [](S& s) { std::swap(s.running[0], s.running[1]); },
-      [](S& s) { s.running[1] = s.limits.num_seats; },
-      [](S& s) { s.seats[s.running[0]].slot = s.seats[s.running[1]].slot; },
-      [](S& s) { s.seats[s.running[0]].slot = s.limits.num_slots; },
-      [](S& s) { ++s.seats[s.running[0]].ticket; },
-      [](S& s) { s.seats[s.running[0]].num_tokens = s.limits.max_model_len + 1; },
-      [](S& s) { s.seats[s.running[0]].num_computed += 1; },
+      [](S& s) { --s.seats.num_running; },
+      [](S& s) { s.seats.running[0] = s.seats.running[1]; },
+      [](S& s) { std::swap(s.seats.running[0], s.seats.running[1]); },
+      [](S& s) { s.seats.running[1] = s.limits.num_seats; },
+      [](S& s) { s.seats[s.seats.running[0]].slot = s.seats[s.seats.running[1]].slot; },
+      [](S& s) { s.seats[s.seats.running[0]].slot = s.limits.num_slots; },
+      [](S& s) { ++s.seats[s.seats.running[0]].ticket; },
+      [](S& s) { s.seats[s.seats.running[0]].num_tokens = s.limits.max_model_len + 1; },
+      [](S& s) { s.seats[s.seats.running[0]].num_computed += 1; },
       // the waiting list and the slots
-      [](S& s) { s.requests[s.waiting_head].next = s.waiting_head; },
-      [](S& s) { s.requests[s.waiting_head].next = kNone; },
-      [](S& s) { s.requests[s.waiting_tail].prev = kNone; },
-      [](S& s) { s.waiting_head = s.limits.num_slots; },
-      [](S& s) { ++s.num_waiting; },
-      [](S& s) { s.requests[s.waiting_head].arrival = UINT64_MAX; },
-      [](S& s) { s.requests[s.waiting_head].state = SAC_STATE_DECODE_COMPLETED; },
-      [](S& s) { s.requests[s.waiting_head].candidate = s.requests[s.waiting_tail].candidate; },
-      [](S& s) { std::swap(s.candidates[0], s.candidates[1]); },
-      [](S& s) { s.requests[s.seats[s.running[0]].slot].seat = kNone; },
-      [](S& s) { s.requests[40].state = SAC_STATE_PREFILL_PENDING; },
-      [](S& s) { s.requests[40].seat = 0; },
+      [](S& s) { s.slots[s.waiting.head].next = s.waiting.head; },
+      [](S& s) { s.slots[s.waiting.head].next = kNone; },
+      [](S& s) { s.slots[s.waiting.tail].prev = kNone; },
+      [](S& s) { s.waiting.head = s.limits.num_slots; },
+      [](S& s) { ++s.waiting.count; },
+      [](S& s) { s.slots[s.waiting.head].arrival = UINT64_MAX; },
+      [](S& s) { s.slots[s.waiting.head].state = SAC_STATE_DECODE_COMPLETED; },
+      [](S& s) { s.slots[s.waiting.head].candidate = s.slots[s.waiting.tail].candidate; },
+      [](S& s) { std::swap(s.waiting.candidates[0], s.waiting.candidates[1]); },
+      [](S& s) { s.slots[s.seats[s.seats.running[0]].slot].seat = kNone; },
+      [](S& s) { s.slots[40].state = SAC_STATE_PREFILL_PENDING; },
+      [](S& s) { s.slots[40].seat = 0; },
   };
   for (size_t i = 0; i < std::size(bugs); ++i) {
     CAPTURE(i);
@@ -99,7 +101,8 @@ TEST_CASE("a scheduler that frees a block too early is caught by the simulation"
   World world(seed, world_options(seed));
   Scheduler& s = world.device().s;
   world.device().step.during = [&s] {
-    if (s.step == 5) s.pool.release(s.block_table(s.running[0])[0], s.step, s.copies);
+    if (s.course.step == 5)
+      s.kv.pool.release(s.kv.block_table(s.seats.running[0])[0], s.course.step, s.kv.copies);
   };
   CHECK_THROWS(world.run());
 }

@@ -3,7 +3,7 @@
 //   step_grid_bench SHAPE KV_GIB [threads = 2] [kernels = best]     SHAPE: qwen3-0.6b | llama-125m
 //
 // Prints a JSON object a line for each point whose KV fits: {"streams", "context", "step_ms"
-// (median of steps), "read_gb_per_s" (what memory gave right before), "weight_bytes", "kv_bytes",
+// (median of steps), "read_gb_per_s" (measured right before), "weight_bytes", "kv_bytes",
 // "flop"}. Bytes and operations are the least that such a step needs; weights are random, the KV is
 // zero.
 #include <cstdio>

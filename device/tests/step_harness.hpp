@@ -24,7 +24,7 @@ struct HarnessOptions {
   uint32_t max_len = 256;
   uint32_t block_size = 16;
   uint32_t num_threads = 1;
-  /// Blocks of the pool; 0: enough for all seats. With fewer, deal() says which are whose.
+  /// Blocks of the pool; 0: enough for all seats. With fewer, deal() assigns them to seats.
   uint32_t num_blocks = 0;
   const Kernels* kernels = nullptr;
 };

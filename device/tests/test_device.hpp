@@ -4,9 +4,9 @@
 #pragma once
 #include <functional>
 
-#include "host/check.hpp"
-#include "sched/null_step.hpp"
+#include "invariants/check.hpp"
 #include "sched/tick.hpp"
+#include "step/null_step.hpp"
 #include "tests/kv_memory.hpp"
 #include "tests/test_frontend.hpp"
 
@@ -93,7 +93,7 @@ class TestDevice {
     Layout hand_out(memory_.get());
     lay_out(s, hand_out);
     reset(s, shape.eos_ids.data());
-    step.null = NullStep{s.tables, s.outputs, shape.vocab_size};
+    step.null = NullStep{s.launch.tables, s.launch.outputs, shape.vocab_size};
     if (shape.num_host_blocks != 0) {
       kv.block_size = shape.block_size;
       kv.device.resize(size_t{shape.num_blocks} * shape.block_size);
@@ -110,25 +110,29 @@ class TestDevice {
   uint32_t tick() {
     copies.advance();
     const uint32_t num_seqs = shape.overlapped ? tick_with<true>() : tick_with<false>();
-    steady_ticks += s.steady ? 1 : 0;
+    steady_ticks += s.course.steady ? 1 : 0;
     if (const char* wrong = check_invariants(s)) throw std::runtime_error(wrong);
     return num_seqs;
   }
-  const StepBatch& batch() const { return s.effects.batch; }
-  const StepSeq& seq(uint32_t i) const { return s.effects.seqs[i]; }
+  const StepBatch& batch() const { return s.launch.batch; }
+  const StepSeq& seq(uint32_t i) const { return s.launch.seqs[i]; }
   const Seat& seat_of(uint32_t i) const { return s.seats[seq(i).seat]; }
-  std::vector<uint64_t> log() const { return {s.log.words, s.log.words + s.log.used}; }
+  std::vector<uint64_t> log() const {
+    return {s.report.log.words, s.report.log.words + s.report.log.used};
+  }
   /// Entries of one kind, as (slot, detail).
   std::vector<std::pair<uint32_t, uint32_t>> decisions(Decision kind) const {
     std::vector<std::pair<uint32_t, uint32_t>> found;
-    for (uint64_t i = 0; i + 1 < s.log.used; i += 2)
-      if (static_cast<Decision>(s.log.words[i] & 0xff) == kind)
-        found.emplace_back(s.log.words[i + 1] >> 32, static_cast<uint32_t>(s.log.words[i + 1]));
+    for (uint64_t i = 0; i + 1 < s.report.log.used; i += 2)
+      if (static_cast<Decision>(s.report.log.words[i] & 0xff) == kind)
+        found.emplace_back(s.report.log.words[i + 1] >> 32,
+                           static_cast<uint32_t>(s.report.log.words[i + 1]));
     return found;
   }
   bool idle() const {
-    return s.num_running == 0 && s.num_waiting == 0 && s.pool.used() == 0 &&
-           s.host_pool.used() == 0 && s.copies.idle() && s.num_free_seats == s.limits.num_seats;
+    return s.seats.num_running == 0 && s.waiting.count == 0 && s.kv.pool.used() == 0 &&
+           s.kv.host_pool.used() == 0 && s.kv.copies.idle() &&
+           s.seats.num_free == s.limits.num_seats;
   }
 
   const DeviceShape shape;

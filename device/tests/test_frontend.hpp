@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "host/futex.hpp"
-#include "sched/step.hpp"
+#include "step/step.hpp"
 #include "tests/test_ring.hpp"
 
 namespace saccade::test {

@@ -41,7 +41,7 @@ struct TestModel {
   bool has(uint32_t role, uint32_t layer) const { return tensors.count({role, layer}) != 0; }
 };
 
-/// What of a float survives storage in dtype.
+/// A float as it is after storage in dtype.
 inline float through_dtype(float v, uint32_t dtype) {
   if (dtype == SAC_DTYPE_BF16) {
     Bf16 b;

@@ -1,6 +1,6 @@
 // A frontend and the device loop on two threads, over one region, as in two processes. Built with
-// TSan in CI. No result hangs on how fast the machine is: sleeps that a wake-up has to end are far
-// longer than a test, and those whose time ran out are counted.
+// TSan in CI. No result depends on how fast the machine is: sleeps that a wake-up must end are far
+// longer than a test, and sleeps that time out are counted.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -14,10 +14,10 @@
 namespace saccade::test {
 namespace {
 
-/// Of sleeps that somebody has to end: only what was lost lets one run out.
+/// Length of sleeps that a wake-up must end: one times out only if its wake-up was lost.
 constexpr uint64_t kLostNs = 60ull * 1000 * 1000 * 1000;
 
-/// Looks until it holds, for a minute at most.
+/// Polls until it holds, for a minute at most.
 template <class Holds>
 bool eventually(Holds holds) {
   const uint64_t start_ns = monotonic_ns();
@@ -28,7 +28,7 @@ bool eventually(Holds holds) {
   return true;
 }
 
-/// The loop of sac_device_run, on a thread of its own; without work it sleeps until it is woken.
+/// The loop of sac_device_run, on its own thread; without work it sleeps until it is woken.
 class DeviceThread {
  public:
   DeviceThread(TestRing& ring, const DeviceShape& shape) : ring_(ring), device_(ring, shape) {
@@ -47,16 +47,16 @@ class DeviceThread {
   }
   /// Once stopped.
   const TestDevice& device() const { return device_; }
-  /// Once stopped: sleeps without work that nobody ended.
+  /// Once stopped: number of sleeps without work that no wake-up ended.
   uint32_t slept_through() const { return slept_through_; }
 
  private:
   void loop() {
-    HostEnv<true> env{device_.s.ring};
+    HostEnv<true> env{device_.s.report.ring};
     while (!stop_.load(std::memory_order_relaxed)) {
       if (tick(device_.s, device_.step, env) != 0) continue;
       const bool idle = device_.idle();
-      // Longer than a reader waits for what a lost kick keeps back: that test ends first.
+      // Longer than a reader waits for a token that a lost kick holds up: that test ends first.
       const WaitEnd end = IdleWait::wait(device_.s, 2 * kLostNs);
       slept_through_ += idle && end == WaitEnd::kTimeRanOut ? 1 : 0;
     }
@@ -71,7 +71,7 @@ class DeviceThread {
   std::thread thread_;
 };
 
-/// Sleeps until the device publishes, as a token reader does when nothing is new. Whether it had to
+/// Sleeps until the device publishes, as a token reader does when nothing is new. True if it had to
 /// be woken and was not.
 bool wait_publish(TestRing& ring, TestFrontend& front, uint32_t seen) {
   store_relaxed(&front.line()->waiting, 1u);
@@ -176,10 +176,10 @@ TEST_CASE("three frontends at once, under pressure, and each gets its own tokens
   CHECK(device.device().idle());
 }
 
-TEST_CASE("an idle device sleeps out its time after each tick, and its heart beats at each") {
+TEST_CASE("an idle device sleeps its full time after each tick, and each tick beats its heart") {
   TestRing ring(RingShape{});
   TestDevice device(ring, {});
-  HostEnv<true> env{device.s.ring};
+  HostEnv<true> env{device.s.report.ring};
   for (uint32_t i = 0; i < 5; ++i) {
     const uint64_t beats = load_relaxed(&ring.view.device->heartbeat);
     CHECK(tick(device.s, device.step, env) == 0);
@@ -188,7 +188,7 @@ TEST_CASE("an idle device sleeps out its time after each tick, and its heart bea
   }
 }
 
-TEST_CASE("a doorbell is not slept on") {
+TEST_CASE("the device does not sleep on a rung doorbell") {
   Bench b;
   b.front.submit(ask_of(4, 2));
   CHECK(IdleWait::wait(b.device.s, kLostNs) == WaitEnd::kDoorbell);

@@ -136,15 +136,15 @@ TEST_CASE("a request with n full blocks sends only its last block when it is pre
     }
     const auto out = b.device.decisions(Decision::kRotateOut);
     CHECK(out[0].first == young.slot);
-    const Seat& seat = s.seats[s.requests[young.slot].seat];
+    const Seat& seat = s.seats[s.slots[young.slot].seat];
     CHECK(seat.num_computed / 8 >= full);
     // The last block, partial or filled by the last step, and no other.
     CHECK(out[0].second == 1);
-    CHECK(s.stats.blocks_down_urgent == 1);
+    CHECK(s.report.stats.blocks_down_urgent == 1);
     b.finish({&old, &young}, 2000);
     check_yield(old, b.device.shape);
     check_yield(young, b.device.shape);
-    CHECK(s.stats.recomputed_tokens == 0);
+    CHECK(s.report.stats.recomputed_tokens == 0);
   }
 }
 
@@ -157,10 +157,10 @@ TEST_CASE("background copies stay within their window, and yield") {
   for (uint32_t i = 0; i < 4; ++i) b.front.submit(ask_of(30, 30, i));
   for (uint32_t i = 0; i < 40; ++i) {
     b.device.tick();
-    CHECK(b.device.s.copies.down.in_flight() <= 3);
+    CHECK(b.device.s.kv.copies.down.in_flight() <= 3);
   }
-  CHECK(b.device.s.copies.down.in_flight() == 3);
-  CHECK(b.device.s.stats.blocks_down_urgent == 0);
+  CHECK(b.device.s.kv.copies.down.in_flight() == 3);
+  CHECK(b.device.s.report.stats.blocks_down_urgent == 0);
 }
 
 TEST_CASE("a request cancelled on its way down, below, or on its way up leaves nothing behind") {
@@ -171,11 +171,11 @@ TEST_CASE("a request cancelled on its way down, below, or on its way up leaves n
     Bench b(shape);
     Ticket old = b.front.submit(ask_of(20, 40));
     Ticket young = b.front.submit(ask_of(25, 30, 1));
-    for (uint32_t i = 0; b.device.s.stats.rotations == 0 || i < after; ++i) {
+    for (uint32_t i = 0; b.device.s.report.stats.rotations == 0 || i < after; ++i) {
       b.device.tick();
       b.front.read(old);
       b.front.read(young);
-      if (b.device.s.stats.rotations == 0) i = 0;
+      if (b.device.s.report.stats.rotations == 0) i = 0;
       if (young.complete()) break;
     }
     b.front.cancel(young);
@@ -202,8 +202,8 @@ TEST_CASE("the time in which everyone waits for copies is told apart") {
     b.front.read(young);
   }
   check_yield(young, shape);
-  CHECK(b.device.s.stats.copy_wait_ns > 0);
-  CHECK(b.device.s.stats.reader_wait_ns == 0);
+  CHECK(b.device.s.report.stats.copy_wait_ns > 0);
+  CHECK(b.device.s.report.stats.reader_wait_ns == 0);
 }
 
 TEST_CASE("random worlds with two tiers keep every promise") {
@@ -214,7 +214,7 @@ TEST_CASE("random worlds with two tiers keep every promise") {
     try {
       World world(seed, tiered_world_options(seed));
       world.run();
-      const sac_device_stats& st = world.device().s.stats;
+      const sac_device_stats& st = world.device().s.report.stats;
       rotations += st.rotations;
       up += st.blocks_up;
       eager += st.blocks_down_eager;
@@ -264,13 +264,13 @@ std::string report_after(const std::function<bool(const Scheduler&)>& reached, c
   return "";
 }
 
-bool some_device_block_in_transit(const Scheduler& s) { return s.pool.num_in_transit > 0; }
-bool some_rotating_in(const Scheduler& s) { return s.copies.up.in_flight() > 0; }
+bool some_device_block_in_transit(const Scheduler& s) { return s.kv.pool.num_in_transit > 0; }
+bool some_rotating_in(const Scheduler& s) { return s.kv.copies.up.in_flight() > 0; }
 
 /// The first block that a copy down under way reads and nobody owns.
 uint32_t block_in_transit(const Scheduler& s) {
   for (uint32_t block = 0; block < s.limits.num_blocks; ++block)
-    if (s.pool.states[block].owner == kInTransit) return block;
+    if (s.kv.pool.states[block].owner == kInTransit) return block;
   return kNoBlock;
 }
 
@@ -285,31 +285,34 @@ TEST_CASE("every broken fence is found by the invariants at once") {
       {some_device_block_in_transit,
        [](Scheduler& s) {
          const uint32_t block = block_in_transit(s);
-         s.pool.states[block].owner = kNoOwner;
-         --s.pool.num_in_transit;
-         s.pool.free_ring[(s.pool.head + s.pool.num_free++) % s.limits.num_blocks] = block;
+         s.kv.pool.states[block].owner = kNoOwner;
+         --s.kv.pool.num_in_transit;
+         s.kv.pool.free_ring[(s.kv.pool.head + s.kv.pool.num_free++) % s.limits.num_blocks] = block;
        }},
       // a block forgets the copy that reads it
       {some_device_block_in_transit,
-       [](Scheduler& s) { s.pool.states[block_in_transit(s)].down_fence = 0; }},
+       [](Scheduler& s) { s.kv.pool.states[block_in_transit(s)].down_fence = 0; }},
       // a host block forgets the copy that writes it
       {some_device_block_in_transit,
        [](Scheduler& s) {
-         s.host_pool.states[s.copies.down.at(s.copies.down.asked).host_block].down_fence = 0;
+         s.kv.host_pool.states[s.kv.copies.down.at(s.kv.copies.down.asked).host_block].down_fence =
+             0;
        }},
       // a free block waits for a step that nobody launched
       {some_device_block_in_transit,
        [](Scheduler& s) {
-         s.host_pool.states[s.host_pool.free_ring[s.host_pool.head]].fence = s.step + 1;
+         s.kv.host_pool.states[s.kv.host_pool.free_ring[s.kv.host_pool.head]].fence =
+             s.course.step + 1;
        }},
       // a request forgets what it holds in host memory
       {some_rotating_in,
        [](Scheduler& s) {
-         for (uint32_t i = 0; i < s.num_running; ++i)
-           if (s.seats[s.running[i]].num_host > 0) return void(--s.seats[s.running[i]].num_host);
+         for (uint32_t i = 0; i < s.seats.num_running; ++i)
+           if (s.seats[s.seats.running[i]].num_host > 0)
+             return void(--s.seats[s.seats.running[i]].num_host);
        }},
       // more copies are counted than were asked for
-      {some_rotating_in, [](Scheduler& s) { s.copies.up.done = s.copies.up.asked + 1; }},
+      {some_rotating_in, [](Scheduler& s) { s.kv.copies.up.done = s.kv.copies.up.asked + 1; }},
   };
   for (size_t i = 0; i < std::size(bugs); ++i) {
     CAPTURE(i);
@@ -321,7 +324,7 @@ TEST_CASE("a request that runs before its blocks are back is found") {
   const std::string found = report_after(
       some_rotating_in,
       [](Scheduler& s) {
-        for (uint32_t i = 0; i < s.num_running; ++i) s.seats[s.running[i]].up_fence = 0;
+        for (uint32_t i = 0; i < s.seats.num_running; ++i) s.seats[s.seats.running[i]].up_fence = 0;
       },
       3);
   // By the memory in this test, by the invariants where there is none to look at.
@@ -331,7 +334,7 @@ TEST_CASE("a request that runs before its blocks are back is found") {
 TEST_CASE("a scheduler that believes in copies too early is found by what its steps read") {
   // As if the engine's counts were taken for granted: the invariants agree, the memory does not.
   const std::string found = report_after(
-      some_rotating_in, [](Scheduler& s) { s.copies.up.done = s.copies.up.asked; }, 3);
+      some_rotating_in, [](Scheduler& s) { s.kv.copies.up.done = s.kv.copies.up.asked; }, 3);
   CHECK(found != "");
 }
 

@@ -1,4 +1,4 @@
-// The worker pool: every item once and in order of phases, whoever falls behind.
+// The worker pool: every item once and in order of phases, whichever worker falls behind.
 #include "cpu/worker_pool.hpp"
 
 #include <doctest/doctest.h>
@@ -112,8 +112,8 @@ TEST_CASE("items that are published run once, in order, though some are computed
   }
 }
 
-#if !defined(__SANITIZE_THREAD__)  // where nobody helps out
-TEST_CASE("a worker that is away with an item to publish holds up nobody") {
+#if !defined(__SANITIZE_THREAD__)  // where no worker helps out
+TEST_CASE("a worker that is away with an item to publish does not hold up the job") {
   // Outlives the jobs: the worker that is away reads it when it comes back.
   static std::atomic<bool> away{false}, back{false};
   static std::atomic<uint32_t> published{0}, late_published{0};
@@ -136,7 +136,7 @@ TEST_CASE("a worker that is away with an item to publish holds up nobody") {
         });
   };
   pool.start(job, nullptr);
-  pool.wait();  // would last for ever if the one who is away were waited for
+  pool.wait();  // would never return if it waited for the worker that is away
   CHECK(published.load() == 20);
   pool.start(job, nullptr);
   pool.wait();
@@ -150,7 +150,7 @@ TEST_CASE("a worker that is away with an item to publish holds up nobody") {
 }
 #endif
 
-TEST_CASE("a worker that is away without an item holds up nobody") {
+TEST_CASE("a worker that is away without an item does not hold up the job") {
   // All outlive the worker that is away: it may come back to any of them.
   std::atomic<bool> away{false}, back{false};
   std::deque<Recorder> jobs;
@@ -164,7 +164,7 @@ TEST_CASE("a worker that is away without an item holds up nobody") {
     r.away = &away;
     r.back = &back;
     pool.start(record, &r);
-    pool.wait();  // would last for ever if the one who is away were waited for
+    pool.wait();  // would never return if it waited for the worker that is away
     check_all_once(r);
   }
   back = true;

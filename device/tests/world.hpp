@@ -112,7 +112,7 @@ class World {
       if (i > bound) throw std::runtime_error("requests did not end within the bound on ticks");
       tick();
     }
-    for (uint32_t i = 0; i < 3 || (!device_.s.copies.idle() && i < 10000); ++i) tick();
+    for (uint32_t i = 0; i < 3 || (!device_.s.kv.copies.idle() && i < 10000); ++i) tick();
     check_rest();
   }
   const TestDevice& device() const { return device_; }
@@ -243,7 +243,7 @@ class World {
       if (sac_status_state(word) != SAC_STATE_EMPTY &&
           sac_status_state(word) != SAC_STATE_DECODE_COMPLETED)
         throw std::runtime_error("a slot is still taken at the end");
-    const sac_device_stats& st = device_.s.stats;
+    const sac_device_stats& st = device_.s.report.stats;
     if (st.requests_accepted != st.requests_finished)
       throw std::runtime_error("accepted requests were not all finished");
     if (st.requests_rejected != 0) throw std::runtime_error("a good request was refused");
@@ -265,7 +265,7 @@ class World {
     for (const Ticket& t : tickets_) rows += 2 * (t.ask.prompt.size() + t.ask.max_tokens + 2);
     // Rows may wait for copies, of which each takes ticks: of a whole request, both ways.
     const uint64_t blocks =
-        options_.device.num_host_blocks == 0 ? 0 : device_.s.tables.max_blocks_per_seq;
+        options_.device.num_host_blocks == 0 ? 0 : device_.s.launch.tables.max_blocks_per_seq;
     return rows * (1 + 40 * blocks);
   }
 

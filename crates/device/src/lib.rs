@@ -1,6 +1,6 @@
 //! Safe bindings to the device plane: create it, load weights, join a ring region, run.
 //!
-//! The control boundary is plain C (`device/host/saccade_device.h`); nothing here is on the path of
+//! The control boundary is plain C (`device/capi/saccade_device.h`); nothing here is on the path of
 //! a token. Tokens cross only through the ring.
 
 mod api;

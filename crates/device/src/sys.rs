@@ -1,4 +1,4 @@
-//! Mirror of `device/host/saccade_device.h`. `control_abi` has the sizes of the structs, for
+//! Mirror of `device/capi/saccade_device.h`. `control_abi` has the sizes of the structs, for
 //! comparison with the ones that the C++ side was compiled with.
 
 use std::ffi::{c_char, c_int, c_void};

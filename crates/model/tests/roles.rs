@@ -2,7 +2,7 @@
 
 use saccade_model::{Dtype, TensorRole};
 
-const HEADER: &str = include_str!("../../../device/host/saccade_device.h");
+const HEADER: &str = include_str!("../../../device/capi/saccade_device.h");
 
 fn define(name: &str) -> u32 {
     let mut lines = HEADER.lines().filter_map(|line| line.strip_prefix("#define "));

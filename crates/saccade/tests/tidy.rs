@@ -103,7 +103,7 @@ fn the_scheduler_knows_no_machine() {
         "printf",
     ];
     let mut wrong = Vec::new();
-    for below in ["device/sched", "device/kv", "device/ring/ring_view.hpp"] {
+    for below in ["device/sched", "device/kv", "device/step", "device/ring/ring_view.hpp"] {
         let mut found = sources(below);
         if found.is_empty() {
             let text = std::fs::read_to_string(root().join(below)).expect("the file exists");
@@ -115,6 +115,24 @@ fn the_scheduler_knows_no_machine() {
                 if let Some(word) = banned.iter().find(|word| code.contains(**word)) {
                     wrong.push(format!("{path}:{}: {word} belongs to device/platform", number + 1));
                 }
+            }
+        }
+    }
+    report(&wrong);
+}
+
+/// Verbs of the scheduler say what they touch: only what composes them takes all of it.
+#[test]
+fn scheduler_verbs_take_the_parts_that_they_use() {
+    let whole = ["state.hpp", "tick.hpp", "steady.hpp", "seatwise.hpp"];
+    let mut wrong = Vec::new();
+    for (path, text) in sources("device/sched") {
+        if whole.iter().any(|name| path.ends_with(name)) {
+            continue;
+        }
+        for (number, line) in text.lines().enumerate() {
+            if line.contains("Scheduler&") || line.contains("sched/state.hpp") {
+                wrong.push(format!("{path}:{}: takes the whole scheduler", number + 1));
             }
         }
     }

@@ -20,7 +20,7 @@ class HostStep {
 
   void launch(const StepBatch& batch) {
     link_.start(shapes_.find(batch), writer_.write(state_.scheduler, upload_));
-    note_gap(state_, monotonic_ns(), state_.scheduler.step_done_ns);
+    note_gap(state_, monotonic_ns(), state_.scheduler.course.step_done_ns);
   }
   void wait() { link_.wait(); }
   uint64_t done_ns() const { return 0; }
@@ -50,7 +50,7 @@ void tick_on_host(const Life& life, Step& step) {
   Scheduler& s = st.scheduler;
   HostEnv<kOverlapped> env{life.ring};
   RotationEngine rotation = life.rotation;
-  while (await_host_permit(*life.control, s.tick)) {
+  while (await_host_permit(*life.control, s.course.tick)) {
     store_relaxed(&life.control->life.heartbeat, ++st.beats);
     st.tick_began_ns = monotonic_ns();
     const uint32_t num_seqs = tick(s, step, rotation, env);

@@ -30,7 +30,7 @@ SAC_HD_INLINE void lead_round(Residence<Crew>& here, TeamBoard& board, Crew& cre
   LifeState& st = *life.state;
   TeamEnv<false, Crew> env{life, board, crew};
   if (st.resume == Resume::kBirth) begin_life(life);
-  crew.set_tick(st.scheduler.tick);
+  crew.set_tick(st.scheduler.course.tick);
   if (st.resume == Resume::kResults) take_ended_step(life, env, crew);
   const bool again = !crew.failed() && find_batch(life, env, crew);
   if (again) begin_step(life, env);

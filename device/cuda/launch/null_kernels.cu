@@ -1,7 +1,7 @@
 #include "cuda/cuda_memory.hpp"
 #include "cuda/launch/step_kernels.hpp"
 #include "platform/clock.hpp"
-#include "sched/null_step.hpp"
+#include "step/null_step.hpp"
 
 namespace saccade {
 namespace {

@@ -72,17 +72,17 @@ class PatchWriter {
   /// Words of the largest upload.
   size_t max_words() const { return words_; }
 
-  /// Packs what the step of s.effects.batch needs into `upload`, [max_words()]. Returns its words.
+  /// Packs what the step of s.launch.batch needs into `upload`, [max_words()]. Returns its words.
   size_t write(const Scheduler& s, uint32_t* upload) {
     upload_ = upload;
     used_ = 1 + patches_.size() * 3;
     num_patches_ = 0;
-    StepBatch batch = s.effects.batch;
+    StepBatch batch = s.launch.batch;
     batch.seqs = copy_.seqs;
     add(copy_.batch, &batch, 1);
-    add(copy_.seqs, s.effects.seqs, batch.num_seqs);
-    if (batch.step == 1) add(copy_.eos_ids, s.eos_ids, kMaxEosIds);
-    for (uint32_t i = 0; i < batch.num_seqs; ++i) add_seq(s, s.effects.seqs[i]);
+    add(copy_.seqs, s.launch.seqs, batch.num_seqs);
+    if (batch.step == 1) add(copy_.eos_ids, s.seats.eos_ids, kMaxEosIds);
+    for (uint32_t i = 0; i < batch.num_seqs; ++i) add_seq(s, s.launch.seqs[i]);
     upload[0] = num_patches_;
     std::memcpy(upload + 1, patches_.data(), num_patches_ * sizeof(Patch));
     return used_;
@@ -124,18 +124,18 @@ class PatchWriter {
     const Seat& seat = s.seats[q.seat];
     if (sent.arrival != seat.arrival) {
       sent = {seat.arrival, 0, 0};
-      const SeatParams& p = s.params[q.seat];
+      const SeatParams& p = s.seats.params[q.seat];
       add(copy_.params + q.seat, &p, 1);
-      add(copy_.logit_bias + size_t{q.seat} * SAC_MAX_LOGIT_BIAS, s.tables.bias(q.seat),
+      add(copy_.logit_bias + size_t{q.seat} * SAC_MAX_LOGIT_BIAS, s.launch.tables.bias(q.seat),
           p.num_logit_bias);
-      add(copy_.stop_ids + size_t{q.seat} * SAC_MAX_STOP_IDS, s.tables.stops(q.seat),
+      add(copy_.stop_ids + size_t{q.seat} * SAC_MAX_STOP_IDS, s.launch.tables.stops(q.seat),
           p.num_stop_ids);
     }
     // One beyond the rows: the record of a prompt's next token names it.
     const uint32_t tokens = min_u32(seat.num_tokens, q.first_position + q.num_rows + 1);
     if (tokens > sent.tokens) {
       const size_t at = size_t{q.seat} * limits_.max_model_len + sent.tokens;
-      add(copy_.history + at, s.history + at, tokens - sent.tokens);
+      add(copy_.history + at, s.seats.history + at, tokens - sent.tokens);
       sent.tokens = tokens;
     }
     add_blocks(s, q, sent);
@@ -144,8 +144,8 @@ class PatchWriter {
   /// From the first block that differs from what was sent.
   void add_blocks(const Scheduler& s, const StepSeq& q, Sent& sent) {
     const size_t row = size_t{q.seat} * limits_.max_blocks_per_seq();
-    const uint32_t count = limits_.blocks_for(q.first_position + q.num_rows);
-    const uint32_t* now = s.block_tables + row;
+    const uint32_t count = ceil_div(q.first_position + q.num_rows, limits_.block_size);
+    const uint32_t* now = s.kv.block_tables + row;
     uint32_t* before = blocks_.data() + row;
     uint32_t same = 0;
     while (same < min_u32(sent.blocks, count) && now[same] == before[same]) ++same;

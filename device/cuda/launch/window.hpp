@@ -41,11 +41,11 @@ struct Fired {
 template <class Env, class Crew>
 SAC_HD bool await_step(const Life& life, Env& env, Crew& crew) {
   Scheduler& s = life.state->scheduler;
-  const uint64_t step = s.effects.batch.step;
+  const uint64_t step = s.launch.batch.step;
   const uint64_t begin_ns = monotonic_ns();
   while (!crew.failed()) {
     const uint64_t now_ns = monotonic_ns();
-    if (Env::kOverlap && now_ns - s.ahead.at_ns >= kReadIntervalNs) read_beside_step(s, env);
+    if (Env::kOverlap && now_ns - s.inbox.ahead.at_ns >= kReadIntervalNs) read_beside_step(s, env);
     // SYNC: acquire, with the release of signal_step: the step's results are visible.
     const uint64_t done = load_acquire(&life.state->mail->line.done);
     if (done == step) return true;
@@ -57,7 +57,7 @@ SAC_HD bool await_step(const Life& life, Env& env, Crew& crew) {
 
 /// Whether the launched step is long enough to be worth leaving and coming back.
 SAC_HD inline bool leaves_step(const Life& life) {
-  return life.leave_ns != 0 && life.state->scheduler.mean_step_ns >= life.leave_ns;
+  return life.leave_ns != 0 && life.state->scheduler.course.mean_step_ns >= life.leave_ns;
 }
 
 /// Launches steps until the window is used up or a step is left alone (true: the scheduler must be
@@ -69,7 +69,7 @@ SAC_HD_INLINE bool fire_steps(const Life& life, Env& env, Crew& crew, Graphs& gr
   for (uint32_t fires = 0; !crew.failed(); ++fires) {
     if (st.resume == Resume::kTick && !find_batch(life, env, crew)) return false;
     if (fires == kWindow) return true;
-    const uint64_t step = st.scheduler.effects.batch.step;
+    const uint64_t step = st.scheduler.launch.batch.step;
     begin_step(life, env);
     const Fired fired = graphs.fire(graph_of(life), step);
     if (fired.outcome == Fired::kLaunched) {

@@ -3,8 +3,8 @@
 #pragma once
 #include <string>
 
-#include "host/saccade_device.h"
-#include "sched/step.hpp"
+#include "capi/saccade_device.h"
+#include "step/step.hpp"
 
 namespace saccade {
 

@@ -38,7 +38,7 @@ class RotationTwin {
       const bool down = n % 2 != 0;
       RotationWork work = {};
       work.lanes = &lanes_;
-      work.ring = down ? s.copies.down.ring : s.copies.up.ring;
+      work.ring = down ? s.kv.copies.down.ring : s.kv.copies.up.ring;
       work.capacity = shape.num_host_blocks;
       work.is_down = down ? 1 : 0;
       work.worker = n / 2;

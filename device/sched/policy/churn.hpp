@@ -1,5 +1,5 @@
-// churn: for tests. At every tick everyone on the device leaves it, and those who are not on it
-// come in by age as far as blocks are free: the most copies that a workload can be made to cause.
+// churn: for tests. At every tick all running requests leave the device, and requests off it come
+// in by age as far as blocks are free: the most copies that a workload can be made to cause.
 #pragma once
 #include "sched/policy/fcfs.hpp"
 

@@ -9,7 +9,7 @@
 
 namespace saccade {
 
-/// Fills out.bring_in and out.preempt. Both are empty for a policy that there is not.
+/// Fills out.bring_in and out.preempt. Both are empty for an unknown policy.
 SAC_HD inline void decide(Policy policy, const PolicyInput& in, PolicyState& state,
                           PolicyOutput& out) {
   out.num_bring_in = out.num_preempt = 0;
@@ -29,13 +29,13 @@ SAC_HD inline void decide(Policy policy, const PolicyInput& in, PolicyState& sta
   }
 }
 
-/// Whether a policy's answer is empty while no request wants in, none has come in since it was
-/// asked last (the youngest did at `entered_ns`), and running requests have room to grow.
+/// Whether a policy's answer is empty while no request wants in, none has come in since the policy
+/// was last asked (the latest did at `entered_ns`), and running requests have room to grow.
 SAC_HD inline bool may_pass(Policy policy, const PolicyState& state, uint64_t entered_ns) {
   if (policy == Policy::kChurn) return false;
   return policy != Policy::kGoodput || (state.late_turn == 0 && entered_ns < state.last_tick_ns);
 }
-/// Instead of decide() in such a tick.
+/// Replaces decide() in such a tick.
 SAC_HD inline void pass(Policy policy, const PolicyInput& in, uint64_t held, PolicyState& state) {
   if (policy == Policy::kGoodput) pass_goodput(in, held, state);
 }

@@ -1,17 +1,17 @@
-// The exchange that wf, sf and lvf share: by rank, those off the device claim blocks that are free
-// and, within the transfer budget, blocks of those on it, who leave by rank as well.
+// The exchange that wf, sf and lvf share: by rank, requests off the device claim free blocks and,
+// within the transfer budget, blocks of running requests, which leave by rank as well.
 #pragma once
 #include "sched/policy/pick.hpp"
 
 namespace saccade {
 
-/// Who may claim blocks of running requests.
+/// Which entrants may claim blocks of running requests.
 enum class Claim : uint32_t { kNobody, kFirstTokens, kEverybody };
 
-/// What an entrant that finds no room means to those behind it.
+/// Whether entrants pass one that finds no room, or wait behind it.
 enum class Line : uint32_t { kPass, kHold };
 
-/// Blocks of everyone who is not on the device fit: nothing to decide but the order.
+/// All requests off the device fit at once: only the order is left to decide.
 SAC_HD inline bool everything_fits(const PolicyInput& in) {
   const uint64_t spare = spare_blocks(in);
   uint64_t needed = 0;
@@ -20,7 +20,8 @@ SAC_HD inline bool everything_fits(const PolicyInput& in) {
   return needed <= spare;
 }
 
-/// Lies above every lag: who waited longer than settings.max_wait_ns goes first and holds the line.
+/// Above every lag: a request that waited longer than settings.max_wait_ns goes first and holds the
+/// line.
 inline constexpr int64_t kOverdueKey = int64_t{1} << 62;
 
 SAC_HD inline bool is_overdue(const PolicyInput& in, const Candidate& c) {
@@ -56,7 +57,7 @@ SAC_HD inline uint64_t take_entrants(const PolicyInput& in, PolicyOutput& out, c
            (line == Line::kHold || out.keys[index] >= kOverdueKey);
   };
   Patience patience;
-  // Everyone needs a block at least: when none is left, nobody further down can fit.
+  // Every request needs at least one block: when none is left, no later one can fit.
   for (uint32_t i = 0; i < entrants.size() && taken < most; ++i) {
     const uint32_t index = entrants.at(i);
     const Candidate& c = in.candidates[index];
@@ -67,7 +68,7 @@ SAC_HD inline uint64_t take_entrants(const PolicyInput& in, PolicyOutput& out, c
     } else if (holds_line(index)) {
       break;
     } else if (patience.ends()) {
-      // Who does not fit now will not later.
+      // What does not fit now will not fit later.
       entrants.thin(
           [&](uint32_t other) { return fits(in.candidates[other]) || holds_line(other); });
     }
@@ -75,9 +76,9 @@ SAC_HD inline uint64_t take_entrants(const PolicyInput& in, PolicyOutput& out, c
   return taken;
 }
 
-/// Lists in out.preempt, lowest in rank first, who leaves until `missing` blocks are covered. KV
-/// that finds no room in host memory would be lost: its owner stays. Returns the blocks that come
-/// free.
+/// Lists victims in out.preempt, lowest in rank first, until `missing` blocks are covered. A
+/// request whose unsent KV does not fit in host memory stays: the KV would be lost. Returns the
+/// blocks freed.
 SAC_HD inline uint64_t take_victims(const PolicyInput& in, PolicyOutput& out, const Sides& sides,
                                     uint64_t missing) {
   Ranking leavers = rank_leavers(in, out, sides);
@@ -93,8 +94,8 @@ SAC_HD inline uint64_t take_victims(const PolicyInput& in, PolicyOutput& out, co
   return freed;
 }
 
-/// Makes the two lists fit each other: from the tail of bring_in goes what the victims cannot make
-/// room for, then from the tail of preempt whoever the rest has no need of.
+/// Makes the two lists match: drops from the tail of bring_in what the victims cannot make room
+/// for, then from the tail of preempt the victims that the rest does not need.
 SAC_HD inline void balance(const PolicyInput& in, PolicyOutput& out, uint64_t wanted,
                            uint64_t freed) {
   const uint64_t spare = spare_blocks(in);

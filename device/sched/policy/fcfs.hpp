@@ -1,5 +1,5 @@
-// fcfs: first come, first served. Whoever is not on the device comes in by age, and the first that
-// finds no room holds up those behind it: nobody is overtaken, nobody is preempted by choice.
+// fcfs: first come, first served. Requests off the device come in by age, and the first that finds
+// no room holds up all behind it: no overtaking, no preemption by choice.
 #pragma once
 #include "sched/policy/pick.hpp"
 

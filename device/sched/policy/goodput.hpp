@@ -1,16 +1,16 @@
-// goodput: as many requests as possible meet both of their targets. What each request needs next is
-// a deadline: its first token by arrival + TTFT target, then token n + 1 by first token + n times
-// its TBT target (targets of TBT are means, so a fast start is time in hand). Slack is the time
-// that is left until the deadline.
+// goodput: as many requests as possible meet both of their targets. Each request has a next
+// deadline: for its first token, arrival + TTFT target; then for token n + 1, first token + n times
+// its TBT target (TBT targets are means, so a fast start is time in hand). Slack is the time left
+// until the deadline.
 //
-//   1. Those that can still make it come in by class, then by slack; a larger prompt counts as a
-//      later deadline, since under overload someone will be late and small ones are more.
-//   2. Those that cannot (late) come in behind them by age, into what room is left; but of so many
-//      blocks that come in, one is theirs (settings.late_share), so that each gets its turn.
-//   3. Nobody new comes in while steps are so long, or were, that those on the device would miss
+//   1. Requests that can still make it come in by class, then by slack; a larger prompt counts as a
+//      later deadline, since under overload some will be late, and more small ones fit.
+//   2. Requests that cannot (late ones) come in behind them by age, into what room is left; but one
+//      in settings.late_share blocks that come in is theirs, so that each gets its turn.
+//   3. No new request comes in while steps are, or were, so long that running requests would miss
 //      their TBT, while the device is promised to as many as can share it, or while the prompts on
-//      it fill the next step: who waits can still be put in order, who is on the device cannot.
-//   4. Rotation: an entrant whose slack runs out takes blocks of those with far more slack, who
+//      it fill the next step: waiting requests can still be reordered, running ones cannot.
+//   4. Rotation: an entrant whose slack runs out takes blocks of requests with far more slack; they
 //      return when theirs runs out. Where requests need every step, (3) leaves nothing to rotate.
 //
 // docs/policies.md has the reasons, the bound for late requests, and where this loses.
@@ -20,25 +20,25 @@
 
 namespace saccade {
 
-/// Shares of the TBT target that a step may take: of one that runs in every step, and of one that
-/// shares the device by rotation, whose steps are counted as if it ran in each.
+/// Shares of the TBT target that a step may take: for a request that runs in every step, and for
+/// one that shares the device by rotation, counted as if it ran in each step.
 inline constexpr double kStepShare = 0.95;
 inline constexpr double kRotationShare = 0.75;
-/// So much of the device may be promised whatever the steps take; the rest is room to grow.
+/// This share of the device may be promised however long steps are; the rest is room to grow.
 inline constexpr double kAlwaysPromised = 0.95;
-/// A TBT target below so many times the shortest step cannot be reached by letting fewer in.
+/// A TBT target below this many times the shortest step cannot be met by letting fewer in.
 inline constexpr double kReachable = 2.0;
-/// Steps are as short as they can be while at most one in so many blocks is held.
+/// Steps are as short as they can be while at most one in this many blocks is held.
 inline constexpr uint64_t kLittle = 8;
-/// A block of a prompt moves its deadline by one part in so many of its TTFT target.
+/// Each block of a prompt moves its deadline by 1 / kSizeParts of its TTFT target.
 inline constexpr double kSizeParts = 100;
-/// An entrant claims blocks of others when less slack than this is left.
+/// An entrant claims blocks of others when it has less slack than this.
 inline constexpr int64_t kUrgentNs = 500'000'000;
-/// Those must have so much more slack: a rotation costs two transfers.
+/// The others must have this much more slack: a rotation costs two transfers.
 inline constexpr int64_t kClaimNs = 1'000'000'000;
 /// For growth alone, this much slack is enough.
 inline constexpr int64_t kGrowthSlackNs = 200'000'000;
-/// So far behind its TBT target a request counts as late.
+/// A request this far behind its TBT target counts as late.
 inline constexpr int64_t kGiveUpNs = 1'000'000'000;
 
 inline constexpr int64_t kMostSlackNs = int64_t{1} << 52;  // 52 days
@@ -46,13 +46,13 @@ inline constexpr int32_t kMostClass = 100;
 inline constexpr int64_t kLateKey = -(int64_t{1} << 61);  // below every class
 
 /// Time until the request's next deadline, ns; negative: missed. In doubles: a target of a day
-/// times many tokens is more than 64 bits hold.
+/// times many tokens overflows 64 bits.
 SAC_HD inline int64_t slack_ns(const PolicyInput& in, const Candidate& c) {
   double slack = 0;
   if (waits_for_first_token(c)) {
     const uint32_t prompt_steps =
         ceil_div(max_u32(c.prompt_tokens_left, 1), max_u32(in.step_rows, 1));
-    // On its path: the step under way, and those that compute its prompt.
+    // On its path: the step in flight, and the steps that compute its prompt.
     slack = static_cast<double>(c.slo_ttft_ns) -
             static_cast<double>(since(in.now_ns, c.arrival_ns)) -
             static_cast<double>(in.step_ns) * (1.0 + prompt_steps);
@@ -84,8 +84,8 @@ SAC_HD inline int64_t goodput_key(const PolicyInput& in, const Candidate& c) {
   return class_key(c) - slack - static_cast<int64_t>(size < kMost ? size : kMost);
 }
 
-/// Its mean time between tokens is above what steps may take of its target, and it can still be
-/// helped.
+/// Its mean time between tokens exceeds the share of its target that steps may take, and it can
+/// still be helped.
 SAC_HD inline bool lags(const PolicyInput& in, const Candidate& c) {
   if (waits_for_first_token(c)) return false;
   const double took = static_cast<double>(since(in.now_ns, c.first_token_ns));
@@ -96,16 +96,16 @@ SAC_HD inline bool lags(const PolicyInput& in, const Candidate& c) {
 /// What the device has promised, and what that allows; gathered in one pass.
 struct DeviceLoad {
   uint64_t total = 0;    // blocks of the device
-  uint64_t started = 0;  // blocks of everyone who is on it or was
-  double demand = 0;     // those, by the share of steps that each needs to meet its TBT
-  uint64_t reached = 0;  // blocks of those whose TBT can be met
-  uint64_t missed = 0;   // blocks of those among them whose TBT steps as long as now would miss, or
-                         // whose tokens have come too slowly so far
+  uint64_t started = 0;  // blocks of all requests that are on it or were
+  double demand = 0;     // the same, weighted by the share of steps that each TBT target needs
+  uint64_t reached = 0;  // blocks of requests whose TBT target can be met
+  uint64_t missed = 0;   // of these, blocks of requests whose TBT target current steps would miss,
+                         // or whose tokens have come too slowly so far
   uint32_t waiting = 0;  // requests without a seat
-  uint64_t waiting_rows = 0;  // that they would take of the next step
-  uint64_t rows = 0;          // that those on the device would
+  uint64_t waiting_rows = 0;  // rows of the next step that they would take
+  uint64_t rows = 0;          // rows of it that running requests would take
 
-  /// Counts a request as it stands.
+  /// Counts a request in its current state.
   SAC_HD void see(const PolicyInput& in, const Candidate& c, uint64_t least_step_ns) {
     if (is_running(c)) {
       total += c.blocks;
@@ -133,11 +133,11 @@ struct DeviceLoad {
     add(in, c, least_step_ns);
     rows += c.rows;
   }
-  /// All that waits comes onto the device, and into the next step.
+  /// All waiting requests come onto the device, and into the next step.
   SAC_HD bool takes_all(const PolicyInput& in) const {
     return waiting <= in.free_seats && rows + waiting_rows <= in.step_rows && !steps_too_long();
   }
-  /// Steps are too long for most of those that could meet their targets.
+  /// Steps are too long for most of the requests that could meet their targets.
   SAC_HD bool steps_too_long() const { return missed * 2 > reached; }
   SAC_HD bool has_room_for(const Candidate& c, uint64_t step_ns) const {
     const double all = static_cast<double>(total);
@@ -147,14 +147,14 @@ struct DeviceLoad {
   }
 };
 
-/// It came in for the first time since the last tick.
+/// It came in since the last tick, for the first time.
 SAC_HD inline bool is_fresh(const Candidate& c, uint64_t last_tick_ns) {
   return is_running(c) && c.entered_ns >= last_tick_ns &&
          (waits_for_first_token(c) || c.first_token_ns > c.entered_ns);
 }
 
-/// The shortest step, forgotten over some hundred ticks with little on the device. Of longer ones
-/// under load it says nothing: letting fewer in is what would make them shorter.
+/// Tracks the shortest step, and forgets it over some hundred ticks with little on the device.
+/// Longer steps under load do not count: letting fewer requests in would shorten them.
 SAC_HD inline void note_step(const PolicyInput& in, uint64_t held, PolicyState& state) {
   if (in.step_ns == 0) return;
   if (state.least_step_ns == 0 || in.step_ns < state.least_step_ns) {
@@ -164,8 +164,8 @@ SAC_HD inline void note_step(const PolicyInput& in, uint64_t held, PolicyState& 
   }
 }
 
-/// Follows what came in since the last tick, the shortest step, and whom the late line's turn
-/// belongs to.
+/// Updates the late requests' credit and turn from what came in since the last tick, and the
+/// shortest step.
 SAC_HD inline void follow(const PolicyInput& in, PolicyState& state) {
   bool still_waits = false;
   uint64_t held = 0;
@@ -187,11 +187,11 @@ SAC_HD inline void pass_goodput(const PolicyInput& in, uint64_t held, PolicyStat
   state.last_tick_ns = in.now_ns;
 }
 
-/// Gives the oldest late request its turn, if enough has come in since the last one had it. Whose
-/// turn it is goes before everybody.
+/// Gives the oldest late request its turn, if enough has come in since the last turn. The request
+/// whose turn it is goes before all others.
 SAC_HD inline void grant_turn(const PolicyInput& in, PolicyState& state, PolicyOutput& out,
                               const Sides& sides) {
-  uint32_t oldest = in.num_candidates;  // nobody
+  uint32_t oldest = in.num_candidates;  // none
   for (uint32_t i = 0; i < sides.num_entrants; ++i) {
     const uint32_t index = out.bring_in[i];
     const uint64_t order = in.candidates[index].order;
@@ -208,15 +208,15 @@ SAC_HD inline void grant_turn(const PolicyInput& in, PolicyState& state, PolicyO
   out.keys[oldest] = kOverdueKey;
 }
 
-/// Blocks that are free, or come free by preempting those with the most slack.
+/// Blocks that are free, or come free by preempting the requests with the most slack.
 struct Room {
-  int64_t blocks;     // now; negative: running requests lack so many to grow
+  int64_t blocks;     // now; negative: running requests lack this many to grow
   uint64_t host;      // free host blocks
   uint64_t given;     // blocks taken from running requests
-  uint32_t num_seen;  // of those who may leave, most slack first
+  uint32_t num_seen;  // leavers looked at, most slack first
 
-  /// Preempts, most slack first, until `needed` blocks are there; nobody with less slack than
-  /// `least_slack`.
+  /// Preempts requests, most slack first, until `needed` blocks are there, but none with less slack
+  /// than `least_slack`.
   SAC_HD bool make(const PolicyInput& in, Ranking& leavers, PolicyOutput& out, int64_t needed,
                    int64_t least_slack) {
     while (blocks < needed && num_seen < leavers.size() && given < in.settings.b_xfer_blocks) {
@@ -244,7 +244,8 @@ struct Room {
   }
 };
 
-/// May this entrant come in if it finds room? Only new ones are held back, never whose turn it is.
+/// May this entrant come in if it finds room? Only new requests are held back, and never the one
+/// whose turn it is.
 SAC_HD inline bool is_welcome(const PolicyInput& in, const PolicyState& state,
                               const DeviceLoad& load, const Candidate& c) {
   if (c.state != CandidateState::kWaiting || c.order + 1 == state.late_turn) return true;
@@ -268,8 +269,8 @@ SAC_HD inline void let_in(const PolicyInput& in, const PolicyState& state, Devic
     const uint32_t index = entrants.at(i);
     const Candidate& c = in.candidates[index];
     if (!may_enter(index)) {
-      // Who is held back now will be to the end: each that is let in leaves less room and fewer
-      // rows for others, and while steps are too long, nobody new is let in.
+      // What is held back now stays held back: each entrant leaves less room and fewer rows for
+      // others, and while steps are too long, no new request is let in.
       if (patience.ends()) entrants.thin(may_enter);
       continue;
     }

@@ -4,9 +4,9 @@
 //   VLT(waiting)     =         max(0, now - arrival    - beta_f * target of TTFT)
 //   VLT(running)     =        -(now - entered)
 //
-// Largest lag first: those off the device claim the blocks that are free and b_xfer more, skipping
-// whoever does not fit; those on it leave in order of the smallest lag until the claims are met.
-// What the paper leaves open, and what is decided here, stands in docs/policies.md.
+// Largest lag first: requests off the device claim the free blocks and b_xfer more, skipping any
+// that does not fit; running requests leave, smallest lag first, until the claims are met.
+// docs/policies.md has what the paper leaves open, and what is decided here.
 #pragma once
 #include "sched/policy/exchange.hpp"
 #include "sched/policy/fcfs.hpp"

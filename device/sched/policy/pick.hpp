@@ -1,5 +1,5 @@
-// What the policies share: order, budgets, and the exchange of those on the device for those who
-// are not.
+// What the policies share: order, budgets, and the exchange of requests on the device for requests
+// off it.
 #pragma once
 #include "sched/policy/policy.hpp"
 
@@ -24,19 +24,19 @@ SAC_HD inline bool older(const Candidate& a, const Candidate& b) {
   return a.priority != b.priority ? a.priority < b.priority : a.order < b.order;
 }
 
-/// Is candidate a to stand before candidate b? Larger keys first.
+/// Does candidate a rank before candidate b? Larger keys first.
 SAC_HD inline bool ranks_before(const PolicyInput& in, const int64_t* keys, uint32_t a,
                                 uint32_t b) {
   if (keys[a] != keys[b]) return keys[a] > keys[b];
   return older(in.candidates[a], in.candidates[b]);
 }
 
-/// Candidates in rank, put in order only as far as they are asked for: items[0 .. sorted) are in
-/// place, and the others are a heap that lies backwards, its top at the end of the array. In place;
-/// n steps to make, log n for each that is asked for.
+/// Candidates by rank, sorted only as far as the caller asks: items[0 .. sorted) are in place, the
+/// rest are a backward heap with its top at the end of the array. In place; n steps to build, log n
+/// for each item asked for.
 class Ranking {
  public:
-  /// `kFirst`: the top of the rank comes first; else its bottom.
+  /// `kFirst`: from the top of the rank; else from the bottom.
   enum class End : uint32_t { kFirst, kLast };
 
   SAC_HD Ranking(const PolicyInput& in, const int64_t* keys, uint32_t* items, uint32_t count,
@@ -47,8 +47,7 @@ class Ranking {
 
   SAC_HD uint32_t size() const { return count_; }
 
-  /// Leaves out, of those that were not asked for yet, whoever `keep(candidate)` says no to. One
-  /// step for each.
+  /// Drops the items not asked for yet that `keep(candidate)` rejects. One step per item.
   template <class Keep>
   SAC_HD void thin(const Keep& keep) {
     uint32_t kept = sorted_;
@@ -103,7 +102,7 @@ class Ranking {
 /// Key of age alone: older first, whatever the class.
 SAC_HD inline int64_t age_key(const Candidate& c) { return -static_cast<int64_t>(c.order); }
 
-/// Blocks to be handed out: those that running requests need for their next token are theirs.
+/// Free blocks that may be given away: not those that running requests need for their next token.
 SAC_HD inline uint64_t spare_blocks(const PolicyInput& in) {
   return in.free_blocks > in.growth_blocks ? in.free_blocks - in.growth_blocks : 0;
 }
@@ -114,21 +113,21 @@ SAC_HD inline uint64_t blocks_of(const PolicyInput& in, const uint32_t* list, ui
   return blocks;
 }
 
-/// May this one be preempted by choice? Not before it has yielded a token (its prompt would wait
-/// for nothing), and not before it has run for a while.
+/// May this one be preempted by choice? Not before it has yielded a token (its prompt would have
+/// waited for nothing), and not before it has run for a while.
 SAC_HD inline bool may_leave(const PolicyInput& in, const Candidate& c) {
   return is_running(c) && c.fixed == 0 && c.produced != 0 &&
          since(in.now_ns, c.entered_ns) > in.settings.min_run_ns;
 }
 
-/// Who may come in, listed in out.bring_in, and who may leave, listed in out.scratch.
+/// Requests that may come in, listed in out.bring_in, and that may leave, listed in out.scratch.
 struct Sides {
   uint32_t num_entrants;
   uint32_t num_leavers;
 };
 
-/// Gives each candidate its key and lists both sides, in one pass: candidates may be thousands, and
-/// this is then most of the work.
+/// Gives each candidate its key and lists both sides, in one pass: with thousands of candidates,
+/// this is most of the work.
 template <class Key>
 SAC_HD inline Sides take_sides(const PolicyInput& in, PolicyOutput& out, const Key& key_of) {
   Sides sides = {0, 0};
@@ -145,22 +144,22 @@ SAC_HD inline Sides take_sides(const PolicyInput& in, PolicyOutput& out, const K
   return sides;
 }
 
-/// Entrants in rank of out.keys. The first i entries of out.bring_in may be overwritten once the
+/// Entrants by rank of out.keys. The first i entries of out.bring_in may be overwritten once the
 /// i-th was asked for.
 SAC_HD inline Ranking rank_entrants(const PolicyInput& in, PolicyOutput& out, const Sides& sides) {
   return {in, out.keys, out.bring_in, sides.num_entrants, Ranking::End::kFirst};
 }
 
-/// Those who may leave, from the bottom of the rank of out.keys.
+/// Requests that may leave, from the bottom of the rank of out.keys.
 SAC_HD inline Ranking rank_leavers(const PolicyInput& in, PolicyOutput& out, const Sides& sides) {
   return {in, out.keys, out.scratch, sides.num_leavers, Ranking::End::kLast};
 }
 
-/// When to look through all that is left of a ranking, so that it costs no more than asking for
-/// them one by one: after 1, 2, 4 .. that were of no use.
+/// When to filter the rest of a ranking, so that this costs no more than asking for its items one
+/// by one: after 1, 2, 4 .. useless items.
 class Patience {
  public:
-  /// One more was of no use. True: look through.
+  /// One more was useless. True: filter now.
   SAC_HD bool ends() {
     if (++useless_ < limit_) return false;
     limit_ *= 2;

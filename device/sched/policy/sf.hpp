@@ -1,5 +1,5 @@
-// sf: swapped first. Who was rotated out returns before anybody new comes in, both by age and into
-// blocks that are free. TBT is short, TTFT pays for it.
+// sf: swapped first. Rotated-out requests return before any new one comes in, both by age and into
+// free blocks. TBT is short, TTFT pays for it.
 #pragma once
 #include "sched/policy/exchange.hpp"
 #include "sched/policy/fcfs.hpp"

@@ -1,5 +1,5 @@
-// wf: waiting first. A new request comes in at once, by preempting those that have run longest; who
-// was rotated out returns by age, into blocks that are free. TTFT is short, TBT pays for it.
+// wf: waiting first. A new request comes in at once, by preempting the requests that have run
+// longest; rotated-out ones return by age, into free blocks. TTFT is short, TBT pays for it.
 #pragma once
 #include "sched/policy/exchange.hpp"
 #include "sched/policy/fcfs.hpp"

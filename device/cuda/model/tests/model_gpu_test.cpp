@@ -17,7 +17,7 @@ int run(uint32_t seeds) {
     std::printf("no CUDA driver or GPU: %s\n", reason.c_str());
     return kExitNoGpu;
   }
-  Report report;
+  saccade::test::Report report;
   check_model<CudaRig>(report, seeds);
   if (gpu_has_wgmma()) {
     const uint32_t fewer = (seeds + 2) / 3;  // all kernels but the products were checked above

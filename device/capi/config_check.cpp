@@ -1,4 +1,4 @@
-#include "host/config_check.hpp"
+#include "capi/config_check.hpp"
 
 namespace saccade {
 namespace {

@@ -1,7 +1,7 @@
 // A step that only writes tokens: for benchmarks of everything around the model, and for tests.
 // Each token is a function of the sequence alone, as a real model's would be.
 #pragma once
-#include "sched/step.hpp"
+#include "step/step.hpp"
 
 namespace saccade {
 

@@ -3,7 +3,7 @@
 #include <ctime>
 
 #include "host/host_env.hpp"
-#include "sched/null_step.hpp"
+#include "step/null_step.hpp"
 
 namespace saccade {
 

@@ -1,10 +1,10 @@
 // The C interface: argument checks, error sentences, and nothing else.
 #include <cstring>
 
-#include "host/check.hpp"
-#include "host/device.hpp"
+#include "capi/last_error.hpp"
 #include "host/host_env.hpp"
-#include "host/last_error.hpp"
+#include "invariants/check.hpp"
+#include "plane/device.hpp"
 
 namespace {
 
@@ -126,7 +126,7 @@ int sac_device_run(sac_device* d) {
 void sac_device_stop(sac_device* d) { d->stop.store(true, std::memory_order_relaxed); }
 
 uint64_t sac_device_decisions(const sac_device* d, uint64_t* words, uint64_t capacity) {
-  const saccade::DecisionLog& log = d->scheduler.log;
+  const saccade::DecisionLog& log = d->scheduler.report.log;
   const uint64_t count = log.used < capacity ? log.used : capacity;
   if (count != 0) std::memcpy(words, log.words, count * sizeof(uint64_t));
   return log.used + log.dropped;

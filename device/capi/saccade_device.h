@@ -11,14 +11,14 @@ extern "C" {
 #endif
 
 #define SAC_ERR_ARGUMENT (-1) /* a field is out of bounds; the sentence names field and bound */
-#define SAC_ERR_MEMORY (-2)   /* an allocation at start failed; the sentence says of what size */
+#define SAC_ERR_MEMORY (-2)   /* an allocation at start failed; the sentence says its size */
 #define SAC_ERR_REGION (-3)   /* the ring region does not fit this build */
 #define SAC_ERR_STATE (-4)    /* called out of order */
 
 #define SAC_DTYPE_F32 0u
 #define SAC_DTYPE_BF16 1u
 #define SAC_DTYPE_F16 2u
-#define SAC_DTYPE_INT8 3u /* of weights in memory only */
+#define SAC_DTYPE_INT8 3u /* weights in memory only */
 
 #define SAC_QUANTIZATION_NONE 0u /* weights in memory have the model's dtype */
 #define SAC_QUANTIZATION_INT8 1u /* matrices in 8 bits, a scale per output and 128 inputs */
@@ -26,7 +26,7 @@ extern "C" {
 #define SAC_DEVICE_CPU 0u  /* real inference on CPU threads */
 #define SAC_DEVICE_NULL 1u /* steps only write tokens: for benchmarks and tests */
 #define SAC_DEVICE_SIM 2u  /* as null, but each step takes the time that a cost model says */
-#define SAC_DEVICE_CUDA 3u /* inference on a GPU; of the library that cuda/saccade_cuda.h names */
+#define SAC_DEVICE_CUDA 3u /* inference on a GPU, by the library that cuda/saccade_cuda.h names */
 
 #define SAC_CUDA_LAUNCH_WINDOW 0u /* device graphs, launched by the scheduler on the GPU */
 #define SAC_CUDA_LAUNCH_LOOP 1u   /* one graph of WHILE and SWITCH nodes, no host either */
@@ -74,10 +74,10 @@ typedef struct sac_model_config {
 #define SAC_POLICY_WF 1u      /* waiting first */
 #define SAC_POLICY_SF 2u      /* swapped (rotated out) first */
 #define SAC_POLICY_LVF 3u     /* largest virtual lag time first */
-#define SAC_POLICY_GOODPUT 4u /* whoever can still meet its targets first */
+#define SAC_POLICY_GOODPUT 4u /* requests that can still meet their targets first */
 #define SAC_POLICY_CHURN 5u   /* for tests: rotates whatever can be rotated, at every tick */
 
-/* Who comes onto the device, and who leaves it: device/sched/policy/policy.hpp has the meanings.
+/* Which requests come onto the device, and which leave it: see device/sched/policy/policy.hpp.
  * Bounds hold for every policy but SAC_POLICY_FCFS, whose settings may be all zero. */
 typedef struct sac_policy_config {
   uint32_t policy;        /* SAC_POLICY_* */
@@ -88,7 +88,7 @@ typedef struct sac_policy_config {
   uint32_t late_share;    /* >= 2 */
   float min_run_s;        /* 0 .. 3600 */
   float max_wait_s;       /* (0, 86400] */
-  float slo_ttft_s;       /* (0, 86400]: of requests that name no target */
+  float slo_ttft_s;       /* (0, 86400]: for requests that name no target */
   float slo_tbt_s;        /* (0, 86400] */
 } sac_policy_config;
 
@@ -155,27 +155,27 @@ const char* sac_last_error(void);
 uint64_t sac_control_abi(void);
 
 /* Checks both configurations and allocates everything the plane will ever use. model may be NULL
- * for SAC_DEVICE_NULL, then vocab_size says what its tokens range over. */
+ * for SAC_DEVICE_NULL; vocab_size then bounds its tokens. */
 int sac_device_create(const sac_device_config* config, const sac_model_config* model,
                       uint32_t vocab_size, sac_device** out);
 void sac_device_destroy(sac_device* device);
 
 /* Copies (converts, packs) one tensor. data: rows * cols elements of dtype, any alignment; 1-D
- * tensors have rows = 1. layer is 0 for the first three roles, expert for all but an expert's. */
+ * tensors have rows = 1. layer is 0 for the first three roles, expert is 0 for all but experts'. */
 int sac_device_set_tensor(sac_device* device, uint32_t role, uint32_t layer, uint32_t expert,
                           uint32_t dtype, uint64_t rows, uint64_t cols, const void* data);
-/* All tensors as the CPU device keeps them, in one span: what set_tensor made of them, once each
- * was set. The same bytes serve any device whose layout is the same, from the same source. */
+/* All tensors as the CPU device keeps them, in one span: what set_tensor packed, once each was set.
+ * The same bytes serve any device with the same layout and the same source. */
 typedef struct sac_packed_weights {
-  const void* data; /* the device's */
+  const void* data; /* owned by the device */
   uint64_t bytes;   /* whole pages of 4096 */
-  uint64_t layout;  /* of shapes, element types, places and the packing itself */
+  uint64_t layout;  /* hash of shapes, element types, places and the packing itself */
 } sac_packed_weights;
 /* SAC_DEVICE_CPU only. */
 int sac_device_packed_weights(const sac_device* device, sac_packed_weights* out);
-/* Weights are read from data from now on: aligned to a page, and as it is until the device is
- * destroyed. sac_device_set_tensor then checks its arguments and marks the tensor as given, and
- * copies nothing. */
+/* From now on weights are read from data, which must be aligned to a page and must not change until
+ * the device is destroyed. sac_device_set_tensor then checks its arguments, marks the tensor as
+ * given, and copies nothing. */
 int sac_device_adopt_packed(sac_device* device, const void* data, uint64_t bytes);
 /* Random weights from a seed (--load-format dummy), the same for any number of threads. */
 int sac_device_fill_dummy(sac_device* device, uint64_t seed);
@@ -188,7 +188,7 @@ int sac_device_finish_load(sac_device* device);
 /* Joins a ring region (checks magic, version, layout hash and every offset), raises the device
  * epoch and phase LOADING; progress may be reported meanwhile. */
 int sac_device_attach(sac_device* device, void* region, uint64_t region_bytes);
-/* Without a device yet: announce in a region that one is loading, and how far it is. */
+/* Before there is a device: announces in a region that one is loading, and its progress. */
 int sac_region_load_progress(void* region, uint64_t region_bytes, uint32_t phase,
                              uint64_t done_bytes, uint64_t total_bytes);
 /* Starts serving: phase READY, then ticks until sac_device_stop. Blocks the calling thread. */

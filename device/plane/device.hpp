@@ -5,12 +5,12 @@
 #include <string>
 #include <vector>
 
+#include "capi/saccade_device.h"
 #include "cpu/copy_engine.hpp"
 #include "cpu/cpu_step.hpp"
 #include "cpu/memory_region.hpp"
 #include "host/pages.hpp"
-#include "host/saccade_device.h"
-#include "host/timed_null_step.hpp"
+#include "plane/timed_null_step.hpp"
 #include "sched/state.hpp"
 #include "sim/paced_device.hpp"
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <utility>
 
-#include "host/saccade_device.h"
+#include "capi/saccade_device.h"
 
 namespace saccade {
 

@@ -1,6 +1,6 @@
-#include "host/device.hpp"
+#include "plane/device.hpp"
 
-#include "host/config_check.hpp"
+#include "capi/config_check.hpp"
 #include "host/host_env.hpp"
 #include "host/process.hpp"
 #include "sim/sim_check.hpp"
@@ -20,10 +20,10 @@ void introduce(sac_device_line* line, uint64_t kv_block_bytes) {
 template <class Step, class Engine>
 uint32_t tick_with(sac_device& d, Step& step, Engine& engine) {
   if (d.config.mode == SAC_MODE_SERIAL) {
-    HostEnv<false> env{d.scheduler.ring};
+    HostEnv<false> env{d.scheduler.report.ring};
     return tick(d.scheduler, step, engine, env);
   }
-  HostEnv<true> env{d.scheduler.ring};
+  HostEnv<true> env{d.scheduler.report.ring};
   return tick(d.scheduler, step, engine, env);
 }
 
@@ -60,7 +60,9 @@ std::string sac_device::create(const sac_device_config& c, const sac_model_confi
   reset(scheduler, eos_ids.data());
   if (c.kind == SAC_DEVICE_SIM) return create_sim(vocab_size);
   if (c.kind == SAC_DEVICE_NULL) {
-    null = {{scheduler.tables, scheduler.outputs, vocab_size}, uint64_t{c.null_step_us} * 1000, 0};
+    null = {{scheduler.launch.tables, scheduler.launch.outputs, vocab_size},
+            uint64_t{c.null_step_us} * 1000,
+            0};
     loaded = true;
     return "";
   }
@@ -75,7 +77,7 @@ std::string sac_device::create_sim(uint32_t vocab_size) {
   if (!wrong.empty()) return wrong;
   const double block_bytes = c.model.kv_token_bytes * config.block_size;
   kv_block_bytes = static_cast<uint64_t>(block_bytes);
-  paced = {c, {scheduler.tables, scheduler.outputs, vocab_size}};
+  paced = {c, {scheduler.launch.tables, scheduler.launch.outputs, vocab_size}};
   paced_copies = {c.hardware, block_bytes};
   config.sim = nullptr;
   loaded = true;
@@ -85,15 +87,15 @@ std::string sac_device::create_sim(uint32_t vocab_size) {
 void sac_device::create_cpu(const sac_model_config& model) {
   const sac_device_config& c = config;
   kv_block_bytes = saccade::CpuStep::kv_block_bytes(model, c.block_size);
-  cpu = std::make_unique<saccade::CpuStep>(model, c.max_num_seqs, c.max_num_batched_tokens,
-                                           c.max_model_len, c.block_size, c.num_blocks,
-                                           c.num_threads, scheduler.tables, scheduler.outputs);
+  cpu = std::make_unique<saccade::CpuStep>(
+      model, c.max_num_seqs, c.max_num_batched_tokens, c.max_model_len, c.block_size, c.num_blocks,
+      c.num_threads, scheduler.launch.tables, scheduler.launch.outputs);
   if (c.num_host_blocks == 0) return;
   host_kv = std::make_unique<saccade::MemoryRegion>(kv_block_bytes * c.num_host_blocks,
                                                     "KV blocks in host memory");
   const saccade::CopyPools pools = {cpu->kv_memory(), static_cast<unsigned char*>(host_kv->data()),
                                     kv_block_bytes};
-  copy_engine = std::make_unique<saccade::CopyEngine>(pools, scheduler.copies);
+  copy_engine = std::make_unique<saccade::CopyEngine>(pools, scheduler.kv.copies);
 }
 
 std::string sac_device::attach(void* region, uint64_t region_bytes) {

@@ -7,7 +7,7 @@
 // block table. If `sample` is set, the last row also yields the next token, as record s of
 // `sampled`.
 //
-// What makes a request independent of its company (and of chunking, preemption and mode): a row's
+// What makes a request independent of its batch (and of chunking, preemption and mode): a row's
 // result may depend only on the tokens at positions <= its own and on the seat's parameters, with
 // an order of floating-point operations that is a function of the position alone.
 #pragma once
@@ -15,7 +15,7 @@
 
 namespace saccade {
 
-/// One pair of a request's logit_bias, as it stands in the arena.
+/// One pair of a request's logit_bias, as laid out in the arena.
 struct LogitBias {
   uint32_t token;
   float bias;
@@ -83,7 +83,7 @@ struct StepSeq {
   uint32_t prompt_logprobs;  // 1: each row r whose next position is in the prompt yields a record
 };
 
-/// One launch. Sequences stand in batch order: decodes first, then prefill chunks.
+/// One launch. Sequences are in batch order: decodes first, then prefill chunks.
 struct StepBatch {
   uint64_t step;  // number of this launch, from 1
   uint32_t num_seqs;

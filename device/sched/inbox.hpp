@@ -1,0 +1,42 @@
+// What frontends wrote, as this tick read it, and what of it was acted upon.
+#pragma once
+#include "platform/layout.hpp"
+#include "ring/peers.hpp"
+#include "sched/limits.hpp"
+
+namespace saccade {
+
+struct FrontendWatch {
+  uint64_t heartbeat;
+  uint64_t changed_ns;   // when the heartbeat last moved
+  uint32_t acked_epoch;  // epoch whose predecessors hold nothing
+  uint32_t lost;         // 1 while given up, until its heartbeat moves again
+  uint32_t reclaimed;    // 1: given up, and nothing of it is left
+};
+
+struct Inbox {
+  RingView ring;
+  uint32_t epoch;     // of this device: a request that names another is stale
+  Peers peers;        // as read in this tick
+  uint32_t* seen;     // [num_slots]: doorbell word acted upon
+  uint32_t* changed;  // [num_slots]: slots whose doorbell differs from that, by the last reading
+  ReadAhead ahead;
+  Fetch* fetches;  // [num_slots]: scratch
+  FrontendWatch watch[SAC_MAX_FRONTENDS];
+
+  /// Slots whose frontend waits for an ack or was given up are left alone.
+  SAC_HD bool is_served(uint32_t slot) const {
+    const uint32_t frontend = ring.frontend_of(slot);
+    return watch[frontend].lost == 0 && watch[frontend].acked_epoch == peers.epochs[frontend];
+  }
+};
+
+inline void lay_out(Inbox& inbox, const Limits& l, Layout& at) {
+  inbox.seen = at.take<uint32_t>(l.num_slots);
+  inbox.changed = at.take<uint32_t>(l.num_slots);
+  inbox.fetches = at.take<Fetch>(l.num_slots);
+  inbox.peers.rung = at.take<uint32_t>(l.num_slots);
+}
+SAC_HD inline void reset(Inbox& inbox) { inbox.ahead = ReadAhead{}; }
+
+}  // namespace saccade

@@ -1,0 +1,38 @@
+// Every bound of a running device plane: set before the memory is laid out, constant afterwards.
+#pragma once
+#include "platform/hd.hpp"
+#include "sched/policy/policy.hpp"
+
+namespace saccade {
+
+inline constexpr uint32_t kNone = UINT32_MAX;
+inline constexpr uint32_t kMaxEosIds = 16;
+
+enum class PrefillPolicy : uint32_t {
+  kChunked = 0,  // chunks of prompts ride with the decodes under the token budget
+  kInline = 1,   // decodes pause while admitted prompts are computed (Blink §4.2)
+};
+
+struct Limits {
+  uint32_t num_slots;
+  uint32_t num_frontends;
+  uint32_t num_seats;               // = max_num_seqs: requests that hold a seat at one time
+  uint32_t max_num_batched_tokens;  // rows of a step, >= num_seats
+  uint32_t max_model_len;           // tokens of a sequence, prompt and output
+  uint32_t block_size;              // tokens
+  uint32_t num_blocks;              // >= ceil(max_model_len / block_size): one request always fits
+  uint32_t num_host_blocks;  // of the second tier; 0 = none: preempted requests are recomputed
+  uint32_t eager_window;     // background copies down in flight; 0 = none is made
+  uint32_t vocab_size;
+  uint32_t num_eos_ids;
+  uint32_t log_words;  // of the decision log; 0 = none
+  PrefillPolicy prefill_policy;
+  Policy policy;
+  PolicySettings policy_settings;
+  uint64_t slo_ttft_ns;  // of requests that name no target of their own
+  uint64_t slo_tbt_ns;
+
+  SAC_HD uint32_t max_blocks_per_seq() const { return ceil_div(max_model_len, block_size); }
+};
+
+}  // namespace saccade

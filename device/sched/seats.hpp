@@ -1,0 +1,138 @@
+// Seats: the requests that take part in steps, each with its tokens and parameters. Their KV blocks
+// are in kv/kv_tiers.hpp.
+#pragma once
+#include "platform/layout.hpp"
+#include "ring/peers.hpp"
+#include "sched/limits.hpp"
+#include "step/step.hpp"
+
+namespace saccade {
+
+/// What of a request's parameters every token of it is held against.
+struct Asked {
+  uint32_t flags;  // SAC_REQ_*
+  uint32_t prompt_len;
+  uint32_t max_tokens;
+  uint32_t min_tokens;
+  uint32_t num_stop_ids;
+};
+
+/// One admitted request. A seat without blocks is preempted: what host memory holds of its KV comes
+/// back when it resumes, the rest is recomputed. The states of rotation follow from the fields, see
+/// sched/tiers.hpp.
+struct Seat {
+  uint64_t arrival;         // as of its request
+  uint64_t last_step;       // last launch that it was part of
+  uint64_t moved_ns;        // when it last got its blocks, or gave them up
+  uint64_t first_token_ns;  // 0: none yet
+  uint64_t last_token_ns;
+  uint64_t down_fence;  // last copy of one of its blocks to host memory
+  uint64_t up_fence;    // last copy of one of its blocks from there
+  uint32_t slot;
+  uint32_t ticket;
+  uint32_t state;             // SAC_STATE_*
+  uint32_t finish;            // SAC_FINISH_*; not NONE: to be retired
+  uint32_t num_tokens;        // known: prompt and produced
+  uint32_t num_computed;      // positions with KV in its blocks, or in host memory if it has none
+  uint32_t num_blocks;        // of device memory
+  uint32_t num_host;          // leading blocks that host memory has too, or will have by down_fence
+  uint32_t starved;           // 1: its next token waits for a block that is in transit
+  uint32_t num_produced;      // tokens sampled
+  uint32_t entered_produced;  // num_produced when it last got its blocks
+  uint32_t num_records;       // written to the output ring: prompt records, then produced tokens
+  uint32_t stride;            // words per record
+  uint32_t capacity;          // records the output ring holds
+  uint32_t was_computed;      // highest num_computed ever: what lies below is recomputation
+  Asked asked;
+};
+
+/// All but the last token are computed: the next row yields a token.
+SAC_HD inline bool is_decode(const Seat& seat) { return seat.num_tokens == seat.num_computed + 1; }
+
+SAC_HD inline bool has_ended(const Seat& seat) { return seat.finish != SAC_FINISH_NONE; }
+
+/// What a seated request asks of the policy: the same for as long as it lives.
+struct Wishes {
+  uint64_t arrival_ns;
+  uint64_t slo_ttft_ns;
+  uint64_t slo_tbt_ns;
+  int32_t priority;
+};
+
+struct Seats {
+  uint32_t num_seats;
+  uint32_t max_model_len;  // tokens
+  uint32_t num_eos_ids;
+  uint32_t num_free;
+  uint32_t num_running;
+  uint32_t num_ended;  // of those that run: to be retired in the next tick
+  Seat* seats;         // [num_seats]
+  Wishes* wishes;      // [num_seats]
+  uint32_t* free;      // [num_seats]: stack
+  uint32_t* running;   // [num_seats]: seated, oldest first
+  SeatParams* params;  // [num_seats]
+  uint32_t* history;   // [num_seats][max_model_len]
+  LogitBias* logit_bias;
+  uint32_t* stop_ids;
+  ReaderCursors cursors;
+  uint32_t* marks[2];  // [ceil(num_seats / 32)]: what the last SeatVerb said of each seat
+  uint32_t eos_ids[kMaxEosIds];
+
+  SAC_HD Seat& operator[](uint32_t index) { return seats[index]; }
+  SAC_HD const Seat& operator[](uint32_t index) const { return seats[index]; }
+  SAC_HD uint32_t* tokens(uint32_t index) const {
+    return history + static_cast<size_t>(index) * max_model_len;
+  }
+  SAC_HD LogitBias* bias(uint32_t index) const {
+    return logit_bias + static_cast<size_t>(index) * SAC_MAX_LOGIT_BIAS;
+  }
+  SAC_HD uint32_t* stops(uint32_t index) const {
+    return stop_ids + static_cast<size_t>(index) * SAC_MAX_STOP_IDS;
+  }
+  /// Records that may still be written before the reader must take some. A cursor that claims more
+  /// than was written, or lags by more than the ring holds, is not believed: no room.
+  SAC_HD uint32_t reader_room(uint32_t index) const {
+    const Seat& seat = seats[index];
+    const uint32_t unread = seat.num_records - cursors.read[index];
+    return unread <= seat.capacity ? seat.capacity - unread : 0;
+  }
+  /// Puts a seat into the running list, which is in order of arrival.
+  SAC_HD void add_running(uint32_t index) {
+    uint32_t at = num_running++;
+    for (; at > 0 && seats[running[at - 1]].arrival > seats[index].arrival; --at)
+      running[at] = running[at - 1];
+    running[at] = index;
+  }
+};
+
+inline void lay_out(Seats& s, const Limits& l, Layout& at) {
+  const size_t seats = l.num_seats;
+  s.cursors.read = at.take<uint32_t>(seats);
+  s.cursors.slots = at.take<uint32_t>(seats);
+  s.seats = at.take<Seat>(seats);
+  s.wishes = at.take<Wishes>(seats);
+  s.free = at.take<uint32_t>(seats);
+  s.running = at.take<uint32_t>(seats);
+  s.params = at.take<SeatParams>(seats);
+  s.history = at.take<uint32_t>(seats * l.max_model_len);
+  s.logit_bias = at.take<LogitBias>(seats * SAC_MAX_LOGIT_BIAS);
+  s.stop_ids = at.take<uint32_t>(seats * SAC_MAX_STOP_IDS);
+  for (uint32_t*& line : s.marks) line = at.take<uint32_t>(ceil_div(l.num_seats, 32));
+}
+
+/// eos_ids: [limits.num_eos_ids].
+SAC_HD inline void reset(Seats& s, const Limits& l, const uint32_t* eos_ids) {
+  s.num_seats = l.num_seats;
+  s.max_model_len = l.max_model_len;
+  s.num_eos_ids = l.num_eos_ids;
+  for (uint32_t i = 0; i < l.num_eos_ids; ++i) s.eos_ids[i] = eos_ids[i];
+  for (uint32_t i = 0; i < l.num_seats; ++i) {
+    s.seats[i] = Seat{};
+    s.free[i] = l.num_seats - 1 - i;
+  }
+  s.num_free = l.num_seats;
+  s.num_running = s.num_ended = 0;
+  reset(s.cursors, l.num_seats);
+}
+
+}  // namespace saccade
