@@ -30,9 +30,9 @@ struct HostEnv : ReadsAlone, SeatsAlone {
 };
 
 /// What ended a wait.
-enum class WaitEnd : uint8_t { kDoorbell, kWoken, kTimeRanOut };
+enum class WaitEnd : uint8_t { kFrontend, kWoken, kTimeRanOut };
 
-/// Waits until a doorbell wants an answer, for at most kSleepNs: first spins, then sleeps. The
+/// Waits until a frontend wants an answer, for at most kSleepNs: first spins, then sleeps. The
 /// heartbeat moves once per tick, so this bounds its period too.
 class IdleWait {
  public:
@@ -47,15 +47,15 @@ class IdleWait {
   static WaitEnd wait(Scheduler& s, uint64_t idle_ns = kSleepNs) {
     const uint64_t start_ns = monotonic_ns();
     while (monotonic_ns() - start_ns < kSpinNs)
-      if (doorbell_pending(s.inbox)) return WaitEnd::kDoorbell;
+      if (frontend_waits(s.inbox)) return WaitEnd::kFrontend;
     sac_device_line* line = s.report.ring.device;
     const uint32_t kick = load_acquire(&s.report.ring.wake->device_kick);
     store_relaxed(&line->sleeping, 1u);
-    // SYNC: with a frontend, which rings, fences, and then reads `sleeping`: either it sees that we
-    // sleep and kicks, or we see its doorbell here.
+    // SYNC: with a frontend, which rings or joins, fences, and then reads `sleeping`: either it
+    // sees that we sleep and kicks, or we see its doorbell or epoch here.
     fence_seq_cst();
-    WaitEnd end = WaitEnd::kDoorbell;
-    if (!doorbell_pending(s.inbox)) {
+    WaitEnd end = WaitEnd::kFrontend;
+    if (!frontend_waits(s.inbox)) {
       const bool ran_out =
           futex_wait(&s.report.ring.wake->device_kick, kick, longest_ns(s, idle_ns));
       end = ran_out ? WaitEnd::kTimeRanOut : WaitEnd::kWoken;

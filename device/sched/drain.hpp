@@ -250,13 +250,21 @@ SAC_HD inline void watch_frontend(const Drain& d, uint32_t frontend) {
   if (w.lost != 0 && w.reclaimed == 0) w.reclaimed = reclaim_slots(d, frontend) ? 1 : 0;
 }
 
-/// A doorbell waits for an answer. For hosts, which sleep when none does.
+/// A doorbell waits for an answer.
 inline bool doorbell_pending(Inbox& inbox) {
   const uint32_t found =
       scan_changed(inbox.ring.doorbells, inbox.seen, inbox.ring.num_slots, inbox.changed);
   for (uint32_t i = 0; i < found; ++i)
     if (inbox.is_served(inbox.changed[i])) return true;
   return false;
+}
+
+/// A frontend waits for an answer: it rang, or began a new life. For hosts, which sleep when none
+/// does.
+inline bool frontend_waits(Inbox& inbox) {
+  for (uint32_t f = 0; f < inbox.ring.num_frontends; ++f)
+    if (load_relaxed(&inbox.ring.frontends[f].epoch) != inbox.watch[f].acked_epoch) return true;
+  return doorbell_pending(inbox);
 }
 
 template <class Env>

@@ -188,10 +188,22 @@ TEST_CASE("an idle device sleeps its full time after each tick, and each tick be
   }
 }
 
+TEST_CASE("the device does not sleep on a frontend that joins") {
+  TestRing ring(RingShape{});
+  TestDevice device(ring, {});
+  TestFrontend front(ring, 0);
+  device.tick();
+  front.join();
+  CHECK(IdleWait::wait(device.s, 10 * IdleWait::kSleepNs) == WaitEnd::kFrontend);
+  device.tick();
+  CHECK(front.acked());
+  CHECK(IdleWait::wait(device.s) == WaitEnd::kTimeRanOut);
+}
+
 TEST_CASE("the device does not sleep on a rung doorbell") {
   Bench b;
   b.front.submit(ask_of(4, 2));
-  CHECK(IdleWait::wait(b.device.s, kLostNs) == WaitEnd::kDoorbell);
+  CHECK(IdleWait::wait(b.device.s, kLostNs) == WaitEnd::kFrontend);
 }
 
 }  // namespace
