@@ -126,6 +126,9 @@ static void device_structs(void) {
   FIELD(sac_device_stats, blocks_down_eager);
   FIELD(sac_device_stats, blocks_down_urgent);
   FIELD(sac_device_stats, blocks_up);
+  FIELD(sac_device_stats, prefix_query_tokens);
+  FIELD(sac_device_stats, prefix_hit_tokens);
+  FIELD(sac_device_stats, prefix_evictions);
   FIELD(sac_device_stats, num_running);
   FIELD(sac_device_stats, num_waiting);
   FIELD(sac_device_stats, num_paused);
@@ -136,6 +139,8 @@ static void device_structs(void) {
   FIELD(sac_device_stats, num_rotated);
   FIELD(sac_device_stats, host_blocks_used);
   FIELD(sac_device_stats, host_blocks_used_max);
+  FIELD(sac_device_stats, blocks_cached);
+  FIELD(sac_device_stats, host_blocks_cached);
   FIELD(sac_device_stats, _pad0);
   STRUCT(sac_frontend_ack);
   FIELD(sac_frontend_ack, epoch);
@@ -155,6 +160,7 @@ static void frontend_structs(void) {
   FIELD(sac_frontend_line, epoch);
   FIELD(sac_frontend_line, waiting);
   FIELD(sac_frontend_line, heartbeat);
+  FIELD(sac_frontend_line, prefix_generation);
   FIELD(sac_frontend_line, _pad0);
   STRUCT(sac_descriptor);
   FIELD(sac_descriptor, sequence);

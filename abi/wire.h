@@ -27,7 +27,7 @@
 #define SAC_MAGIC UINT64_C(0x3145444143434153) /* "SACCADE1", little-endian */
 #define SAC_ABI_VERSION 1u
 /* FNV-1a 64 of wire.layout.txt; a test recomputes it. */
-#define SAC_LAYOUT_HASH UINT64_C(0xf9e69e5f0cf8fd9d)
+#define SAC_LAYOUT_HASH UINT64_C(0xc59d0c45c3c3e98a)
 
 /* ---- bounds ------------------------------------------------------------------------------- */
 
@@ -138,18 +138,21 @@ typedef struct sac_device_stats {
   uint64_t preemptions;    /* requests whose blocks were taken, to be recomputed */
   uint64_t recomputed_tokens;
   uint64_t requests_accepted;
-  uint64_t requests_rejected;  /* SAC_FINISH_INVALID, SAC_FINISH_STALE_EPOCH */
-  uint64_t requests_finished;  /* all finish reasons of accepted requests */
-  uint64_t requests_reclaimed; /* of frontends that went away */
-  uint64_t reader_stalls;      /* times a request was held because its reader was behind */
-  uint64_t step_ns;            /* time between launch and completion, summed */
-  uint64_t host_wait_ns;       /* no step ran: the host had to act (device/sched/idle.hpp) */
-  uint64_t reader_wait_ns;     /* no step ran: all requests were held for slow readers */
-  uint64_t copy_wait_ns;       /* no step ran: copies between the tiers were waited for */
-  uint64_t rotations;          /* times that KV of a request went down to host memory */
-  uint64_t blocks_down_eager;  /* copied to host memory ahead of need, in the background */
-  uint64_t blocks_down_urgent; /* copied to host memory because their room was needed */
-  uint64_t blocks_up;          /* copied back */
+  uint64_t requests_rejected;   /* SAC_FINISH_INVALID, SAC_FINISH_STALE_EPOCH */
+  uint64_t requests_finished;   /* all finish reasons of accepted requests */
+  uint64_t requests_reclaimed;  /* of frontends that went away */
+  uint64_t reader_stalls;       /* times a request was held because its reader was behind */
+  uint64_t step_ns;             /* time between launch and completion, summed */
+  uint64_t host_wait_ns;        /* no step ran: the host had to act (device/sched/idle.hpp) */
+  uint64_t reader_wait_ns;      /* no step ran: all requests were held for slow readers */
+  uint64_t copy_wait_ns;        /* no step ran: copies between the tiers were waited for */
+  uint64_t rotations;           /* times that KV of a request went down to host memory */
+  uint64_t blocks_down_eager;   /* copied to host memory ahead of need, in the background */
+  uint64_t blocks_down_urgent;  /* copied to host memory because their room was needed */
+  uint64_t blocks_up;           /* copied back */
+  uint64_t prefix_query_tokens; /* of prompts, looked up when their requests were admitted */
+  uint64_t prefix_hit_tokens;   /* of those: their KV was there, or was taken over from another */
+  uint64_t prefix_evictions;    /* findable blocks that left both tiers */
   uint32_t num_running;
   uint32_t num_waiting;
   uint32_t num_paused;
@@ -160,7 +163,9 @@ typedef struct sac_device_stats {
   uint32_t num_rotated;      /* requests whose KV is in host memory only; among num_running */
   uint32_t host_blocks_used; /* KV blocks of host memory */
   uint32_t host_blocks_used_max;
-  uint8_t _pad0[256 - 192];
+  uint32_t blocks_cached; /* of the device: findable, used by no request; counted as free */
+  uint32_t host_blocks_cached;
+  uint8_t _pad0[256 - 224];
 } sac_device_stats;
 SAC_STATIC_ASSERT(sizeof(sac_device_stats) == 256, "device statistics are two lines");
 
@@ -184,7 +189,9 @@ typedef struct sac_frontend_line {
   SAC_ALIGNAS(128) uint32_t epoch; /* +1 at each start of this frontend; 0 = never joined */
   uint32_t waiting;                /* 1 while its token reader may be woken through publish_count */
   uint64_t heartbeat;              /* moves at least every SAC_FRONTEND_HEARTBEAT_MS while alive */
-  uint8_t _pad0[112];
+  uint32_t prefix_generation;      /* +1: requests after it share no block with ones before; the
+                                      count survives restarts, like the epoch */
+  uint8_t _pad0[108];
 } sac_frontend_line;
 SAC_STATIC_ASSERT(sizeof(sac_frontend_line) == 128, "frontend line is one line");
 #define SAC_FRONTEND_HEARTBEAT_MS 100u

@@ -21,7 +21,7 @@ tokenizer() {
 seeds() {
   cmake -S device -B build/device-plain -G Ninja -DSACCADE_SANITIZER=plain >/dev/null
   cmake --build build/device-plain --target all
-  build/device-plain/tests/fault_sim --seeds 101-5000 --ticks 3000
+  build/device-plain/tests/fault_sim --seeds 1-1000 --ticks 10000
   SACCADE_SEEDS=${SACCADE_SEEDS:-2000} ctest --test-dir build/device-plain --no-tests=error --output-on-failure \
     --timeout 3600 -j "$(nproc)"
 }

@@ -94,6 +94,7 @@ std::string check_device_config(const sac_device_config& c, uint32_t vocab_size)
     b.in("num_blocks", c.num_blocks, ceil_div(c.max_model_len, c.block_size), kMaxBlocks);
   b.in("num_host_blocks", c.num_host_blocks, 0, kMaxBlocks);
   b.in("eager_window", c.eager_window, 0, kMaxBlocks);
+  b.in("prefix_caching", c.prefix_caching, 0, 1);
   b.in("num_threads", c.num_threads, 1, kMaxThreads);
   b.in("num_eos_ids", c.num_eos_ids, 0, kMaxEosIds);
   b.in("vocab_size", vocab_size, 1, kMaxVocab);
@@ -140,6 +141,8 @@ Limits limits_of(const sac_device_config& c, uint32_t vocab_size) {
   l.num_blocks = c.num_blocks;
   l.num_host_blocks = c.num_host_blocks;
   l.eager_window = c.eager_window;
+  l.prefix_caching = c.prefix_caching;
+  l.prefix_seed = c.prefix_seed;
   l.vocab_size = vocab_size;
   l.num_eos_ids = c.num_eos_ids;
   l.log_words = c.log_decisions != 0 ? static_cast<uint32_t>(kDecisionLogWords) : 0;

@@ -112,8 +112,10 @@ typedef struct sac_device_config {
   uint32_t null_step_us;  /* SAC_DEVICE_NULL: time that a step takes */
   const struct sac_sim_config* sim; /* SAC_DEVICE_SIM: what it emulates; copied */
   sac_policy_config policy;
-  uint32_t cuda_launch;          /* SAC_CUDA_LAUNCH_*; this and the rest: SAC_DEVICE_CUDA only */
-  uint32_t cuda_rotation;        /* SAC_CUDA_ROTATION_* */
+  uint64_t prefix_seed;    /* of the keys by which prefixes are found: drawn at each start */
+  uint32_t prefix_caching; /* 1: requests with the same prefix and cache_salt share its KV blocks */
+  uint32_t cuda_launch;    /* SAC_CUDA_LAUNCH_*; this and the rest: SAC_DEVICE_CUDA only */
+  uint32_t cuda_rotation;  /* SAC_CUDA_ROTATION_* */
   uint32_t cuda_rotation_blocks; /* thread blocks that copy, per direction: 1 .. 16 */
   uint32_t cuda_products;        /* SAC_CUDA_PRODUCTS_* */
 } sac_device_config;

@@ -121,12 +121,13 @@ struct CudaDevice::Impl {
     upload = std::make_unique<PinnedMemory>(words * sizeof(uint32_t));
     return make_host_launcher({spec.limits, table_copy.as<uint32_t>(), upload->as<uint32_t>()});
   }
-  void make_rotation(const KvBlocks& kv) {
+  void make_rotation(const DeviceBlocks& kv) {
     const Limits& l = spec.limits;
     if (l.num_host_blocks == 0) return;
     host_blocks = std::make_unique<PinnedMemory>(size_t{l.num_host_blocks} * kv.block_bytes);
-    Copies queues = image.scheduler.kv.copies;
-    queues.down.capacity = queues.up.capacity = l.num_host_blocks;
+    Copies queues = image.scheduler.kv.store.copies;
+    queues.down.capacity = l.num_host_blocks;
+    queues.up.capacity = l.num_blocks;
     rotation = std::make_unique<Rotation>(
         RotationSpec{queues, kv.base, host_blocks->as<unsigned char>(), kv.block_bytes,
                      spec.rotation_workers, spec.rotation_way, host_ticks});
@@ -165,7 +166,7 @@ StepTables CudaDevice::step_tables() const {
   return {impl_->seats(), impl_->batch(), impl_->image.scheduler.launch.outputs};
 }
 
-CaptureReport CudaDevice::prepare(std::unique_ptr<StepKernels> kernels, const KvBlocks& kv,
+CaptureReport CudaDevice::prepare(std::unique_ptr<StepKernels> kernels, const DeviceBlocks& kv,
                                   const CaptureProgress& progress) {
   Impl& d = *impl_;
   const Limits& l = d.spec.limits;

@@ -31,7 +31,7 @@ struct CudaDeviceSpec {
 
 /// The device's blocks; the device plane allocates the host's. Block b is at
 /// base + b * block_bytes. Without a second tier, none of this is used.
-struct KvBlocks {
+struct DeviceBlocks {
   unsigned char* base = nullptr;
   uint64_t block_bytes = 0;
 };
@@ -48,7 +48,7 @@ class CudaDevice : public Machine {
   /// What steps read and write; the same for life.
   StepTables step_tables() const;
   /// Captures steps of the standard grid.
-  CaptureReport prepare(std::unique_ptr<StepKernels> kernels, const KvBlocks& kv,
+  CaptureReport prepare(std::unique_ptr<StepKernels> kernels, const DeviceBlocks& kv,
                         const CaptureProgress& progress);
   /// The ring, in memory and under addresses that the GPU reaches.
   void attach(const RingView& ring);

@@ -108,7 +108,7 @@ CudaPlane::CudaPlane(const sac_device_config& config, const sac_model_config* mo
 CudaPlane::~CudaPlane() = default;
 
 void CudaPlane::prepare() {
-  KvBlocks kv;
+  DeviceBlocks kv;
   if (model_ != nullptr) kv = {model_->kv_memory(), model_->kv_block_bytes()};
   const CaptureReport report = machine_.prepare(std::move(kernels_), kv, show_progress);
   std::fprintf(stderr, "  steps captured: %s\n", report.sentence().c_str());

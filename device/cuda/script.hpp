@@ -34,6 +34,7 @@ inline DeviceShape script_device(uint64_t seed) {
   shape.num_blocks = 24;
   shape.eos_ids = {3, 11};
   shape.log_words = 1 << 18;
+  shape.prefix_caching = seed % 4 != 1;
   shape.policy = seed % 2 == 0 ? PrefillPolicy::kInline : PrefillPolicy::kChunked;
   return shape;
 }
@@ -46,7 +47,9 @@ struct Scripted {
 
 inline Ask draw_ask(Random& random, const DeviceShape& d) {
   Ask ask;
-  ask.prompt = prompt_of(random.in(1, d.max_model_len - 2), random.in(0, 999), d.vocab_size);
+  const uint32_t beginnings = d.prefix_caching ? 6 : 1000;
+  ask.prompt =
+      prompt_of(random.in(1, d.max_model_len - 2), random.in(0, beginnings - 1), d.vocab_size);
   ask.max_tokens = random.in(1, d.max_model_len - static_cast<uint32_t>(ask.prompt.size()));
   ask.flags = random.in(0, SAC_REQ_KNOWN_FLAGS);
   ask.num_top_logprobs = random.in(0, 3);

@@ -66,7 +66,7 @@ class IdleWait {
 
  private:
   static uint64_t longest_ns(const Scheduler& s, uint64_t idle_ns) {
-    if (!s.kv.copies.idle()) return kCopySleepNs;
+    if (!s.kv.store.copies.idle()) return kCopySleepNs;
     return s.has_work() ? kStalledSleepNs : idle_ns;
   }
 };

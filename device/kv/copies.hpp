@@ -32,14 +32,14 @@ struct BlockCopy {
 /// `lay_out`.
 struct CopyQueue {
   BlockCopy* ring;    // [capacity]; copy n is at (n - 1) % capacity until it is done
-  uint32_t capacity;  // host blocks: each is in at most one copy per direction
+  uint32_t capacity;  // places of the tier that it writes: each is in at most one copy
   uint64_t asked;     // number of the last copy asked for
   uint64_t urgent;    // number of the last one that a request waits for; the others are background
   uint64_t done;      // number of the last copy done, as of the start of the tick
   uint32_t end;       // place of the next copy: asked % capacity, without the division
 
-  SAC_HD void reset(uint32_t host_blocks) {
-    capacity = host_blocks;
+  SAC_HD void reset(uint32_t places) {
+    capacity = places;
     asked = urgent = done = end = 0;
   }
   /// Ring place of copy n, n in 1 .. asked + 1; and the place after a place.

@@ -95,7 +95,7 @@ void sac_device::create_cpu(const sac_model_config& model) {
                                                     "KV blocks in host memory");
   const saccade::CopyPools pools = {cpu->kv_memory(), static_cast<unsigned char*>(host_kv->data()),
                                     kv_block_bytes};
-  copy_engine = std::make_unique<saccade::CopyEngine>(pools, scheduler.kv.copies);
+  copy_engine = std::make_unique<saccade::CopyEngine>(pools, scheduler.kv.store.copies);
 }
 
 std::string sac_device::attach(void* region, uint64_t region_bytes) {

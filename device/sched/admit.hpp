@@ -4,7 +4,7 @@
 // preempted request still waits for blocks.
 #pragma once
 #include "sched/drain.hpp"
-#include "sched/preempt.hpp"
+#include "sched/prefix.hpp"
 
 namespace saccade {
 
@@ -73,6 +73,7 @@ SAC_HD inline void seat_request(const Admission& a, uint32_t slot, uint32_t seat
   seat.num_tokens = d.prompt_len;
   seat.stride = sac_record_stride(d.flags, d.num_top_logprobs);
   seat.capacity = a.inbox.ring.out_ring_words / seat.stride;
+  seat.cache_salt = a.inbox.salt_of(d.cache_salt);
   seat.asked = {d.flags, d.prompt_len, d.max_tokens, d.min_tokens, d.num_stop_ids};
   a.seats.params[seat_index] = seat_params(d);
   a.seats.wishes[seat_index] = wishes_of(a.waiting, r);
@@ -96,48 +97,124 @@ SAC_HD inline void refuse(const Admission& a, uint32_t slot) {
   publish_end(a.slots, a.report, slot, SAC_FINISH_INVALID);
 }
 
+/// A request that found too few places is looked up again when there are as many as it lacked, and
+/// in one tick of this many.
+inline constexpr uint64_t kLookAgainTicks = 64;
+
+/// Blocks that hold the beginning of a seat's tokens: what it has in host memory, or what is found.
+SAC_HD inline uint32_t ready_blocks(const Preemption& p, uint32_t seat_index) {
+  const uint32_t kept = p.seats[seat_index].num_host;
+  return kept != 0 ? kept : match(p.kv, p.seats, seat_index);
+}
+
+/// The places that a seat lacks, and what it need not compute.
+struct Places {
+  uint32_t needed;
+  uint32_t ready;  // blocks, the first of its table
+};
+
+/// Places for `tokens` of a seat. Where they are too few, requests with slow readers give theirs
+/// up. False if there are not enough.
+SAC_HD inline bool find_places(const Preemption& p, uint32_t seat_index, uint32_t tokens,
+                               Places& places) {
+  for (;;) {
+    // Blocks that were found are not in use yet: a preemption may evict them.
+    places.ready = ready_blocks(p, seat_index);
+    places.needed = places_for(p.kv.store, p.kv.table(seat_index), places.ready) +
+                    p.kv.blocks_for(tokens) - places.ready;
+    if (places.needed <= p.kv.device().num_free()) return true;
+    if (places.needed <= p.kv.device().num_coming() || !preempt_stalled(p)) return false;
+  }
+}
+
+/// A seat whose first `ready` blocks hold what they shall gets all that it needs for `tokens`.
+/// False: then it holds none.
+SAC_HD inline bool take_blocks(const Preemption& p, uint32_t seat_index, uint32_t ready,
+                               uint32_t tokens) {
+  if (bring_up(p.kv, p.seats, p.report, seat_index, ready) &&
+      reserve_blocks(p.kv, p.seats, seat_index, tokens))
+    return true;
+  release_blocks(p.kv, p.seats, seat_index);
+  return false;
+}
+
+/// The first `ready` blocks of a seat came from the cache.
+SAC_HD inline void skip_cached(const Preemption& p, uint32_t seat_index, uint32_t ready) {
+  Seat& seat = p.seats[seat_index];
+  seat.num_computed = ready * p.kv.block_size;
+  seat.was_computed = max_u32(seat.was_computed, seat.num_computed);
+  if (!shares_blocks(p.kv, seat)) return;
+  catch_up(p.kv, p.seats, p.course, p.report, seat_index);
+}
+
+/// Makes room for the places that a request would have taken when it was looked at last. False: it
+/// is not there; then the request is looked at again at times, since it may share more by then.
+SAC_HD inline bool may_fit(const Preemption& p, uint32_t places) {
+  if (p.kv.shares != 0 && p.course.tick % kLookAgainTicks == 0) return true;
+  while (places > p.kv.device().num_free())
+    if (places <= p.kv.device().num_coming() || !preempt_stalled(p)) return false;
+  return true;
+}
+
 /// Tries to seat a waiting request. False: there is no room for it in this tick.
 template <class Env>
-SAC_HD bool admit_slot(const Admission& a, Env& env, uint32_t slot) {
-  const sac_descriptor& d = a.slots[slot].descriptor;
-  if (a.seats.num_free == 0) return false;
+SAC_HD_INLINE bool admit_slot(const Admission& a, Env& env, uint32_t slot) {
+  Request& r = a.slots[slot];
+  if (a.seats.num_free == 0 || !may_fit(a.preemption(), r.places)) return false;
   const uint32_t seat_index = a.seats.free[a.seats.num_free - 1];
-  const uint32_t needed = a.kv.blocks_for(d.prompt_len + 1);
-  while (needed > a.kv.pool.num_free)
-    if (needed <= a.kv.pool.num_coming() || !preempt_stalled(a.preemption())) return false;
-  if (!copy_inputs(a, env, seat_index, d)) {
+  if (!copy_inputs(a, env, seat_index, r.descriptor)) {
     refuse(a, slot);
     return true;
   }
   seat_request(a, slot, seat_index);
-  if (!reserve_blocks(a.kv, a.seats, seat_index, d.prompt_len + 1)) {
-    unseat_request(a, slot, seat_index);  // blocks are free, but a step still touches them
+  Seat& seat = a.seats[seat_index];
+  const uint32_t tokens = seat.num_tokens + 1;
+  Places places = {};
+  const bool fits = find_places(a.preemption(), seat_index, tokens, places);
+  r.num_cached = places.ready * a.kv.block_size;
+  r.places = places.needed;
+  if (!fits || !take_blocks(a.preemption(), seat_index, places.ready, tokens)) {
+    unseat_request(a, slot, seat_index);
+    a.waiting.candidates[r.candidate] = describe(a.waiting, r);  // what it takes is known better
     return false;
   }
+  seat.num_cached = r.num_cached;
+  if (shares_blocks(a.kv, seat)) a.report.stats.prefix_query_tokens += seat.num_tokens;
+  a.report.stats.prefix_hit_tokens += seat.num_cached;
+  skip_cached(a.preemption(), seat_index, places.ready);
+  begin_sharing(a.kv, a.seats, seat_index);
   waiting_remove(a.waiting, a.slots, slot);
   --a.seats.num_free;
   a.seats.add_running(seat_index);
-  const Seat& seat = a.seats[seat_index];
+  a.report.ring.write_progress(slot, seat.num_computed, seat.num_cached);
   a.report.post_status(slot, sac_status_word(seat.ticket, seat.state, SAC_FINISH_NONE, 0));
   a.report.note(Decision::kAdmit, slot, seat.num_blocks);
+  if (seat.num_cached != 0) a.report.note(Decision::kCached, slot, seat.num_cached);
   return true;
 }
 
 /// Gives a preempted request blocks again, and asks for the KV that host memory has of it. False if
-/// the blocks are not there, or copies still read the ones that it gave up.
+/// the places are not there, or copies still read the ones that it gave up.
 SAC_HD inline bool resume_seat(const Preemption& p, uint32_t seat_index) {
   Seat& seat = p.seats[seat_index];
-  if (is_rotating_out(p.kv, seat)) return false;
-  const uint32_t needed = p.kv.blocks_for(seat.num_tokens + 1);
-  while (!reserve_blocks(p.kv, p.seats, seat_index, seat.num_tokens + 1)) {
-    if ((needed > p.kv.pool.num_coming()) && preempt_stalled(p)) continue;
-    release_blocks(p.kv, p.seats, seat_index);
-    return false;
+  if (is_rotating_out(p.kv, seat) || !may_fit(p, seat.places)) return false;
+  const uint32_t tokens = seat.num_tokens + 1;
+  const bool kept = seat.num_host != 0;
+  const uint64_t copies = p.kv.store.copies.up.asked;
+  Places places = {};
+  const bool fits = find_places(p, seat_index, tokens, places);
+  seat.places = places.needed;
+  if (!fits || !take_blocks(p, seat_index, places.ready, tokens)) return false;
+  if (kept) {
+    leave_host(p.kv, p.seats, seat_index);
+  } else {
+    skip_cached(p, seat_index, places.ready);
   }
+  begin_sharing(p.kv, p.seats, seat_index);
   seat.state = SAC_STATE_PREFILL_PROCESSING;
   seat.entered_produced = seat.num_produced;
   seat.moved_ns = p.course.tick_ns;
-  const uint32_t fetched = fetch_up(p.kv, p.seats, p.report, seat_index);
+  const auto fetched = static_cast<uint32_t>(p.kv.store.copies.up.asked - copies);
   if (fetched != 0) p.report.note(Decision::kRotateIn, seat.slot, fetched);
   if (fetched == 0 || !is_decode(seat))
     p.report.note(Decision::kResume, seat.slot, seat.num_tokens - seat.num_computed);
@@ -168,14 +245,14 @@ SAC_HD inline bool feed_starved(KvTiers& kv, Seats& seats) {
 
 /// Requests without blocks come in by age.
 template <class Env>
-SAC_HD void admit_by_age(const Admission& a, Env& env) {
+SAC_HD_INLINE void admit_by_age(const Admission& a, Env& env) {
   if (!resume(a.preemption())) return;
   while (a.waiting.count != 0 && admit_slot(a, env, a.waiting.head)) {
   }
 }
 
 template <class Env>
-SAC_HD void admit(const Admission& a, Env& env) {
+SAC_HD_INLINE void admit(const Admission& a, Env& env) {
   if (feed_starved(a.kv, a.seats)) admit_by_age(a, env);
 }
 

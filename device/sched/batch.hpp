@@ -101,7 +101,7 @@ SAC_HD inline void add_class(Seats& seats, const KvTiers& kv, Launch& launch, Re
     if (budget == 0) return;
     const uint32_t seat_index = seats.running[i];
     const Seat& seat = seats[seat_index];
-    if (!can_run(kv, seat) || is_decode(seat) != decodes) continue;
+    if (!can_run(kv, seat) || seat.follows != 0 || is_decode(seat) != decodes) continue;
     const uint32_t rows = rows_for(seats, report, seat_index, budget);
     if (rows != 0) add_rows(seats, launch, report, seat_index, rows);
   }

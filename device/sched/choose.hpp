@@ -78,8 +78,8 @@ SAC_HD inline PolicyInput describe_device(const PolicyDesk& desk, const KvTiers&
   in.now_ns = course.tick_ns;
   in.step_ns = course.mean_step_ns;
   in.step_rows = desk.step_rows;
-  in.free_blocks = kv.pool.num_coming();
-  in.free_host_blocks = kv.host_pool.num_free;
+  in.free_blocks = kv.device().num_coming();
+  in.free_host_blocks = kv.host().num_free();
   in.free_seats = seats.num_free;
   in.settings = desk.settings;
   return in;
@@ -88,14 +88,14 @@ SAC_HD inline PolicyInput describe_device(const PolicyDesk& desk, const KvTiers&
 /// Instead of asking the policy, in a tick in which its answer would be empty.
 SAC_HD inline void pass_policy(PolicyDesk& desk, const KvTiers& kv, const Seats& seats,
                                const Course& course) {
-  pass(desk.policy, describe_device(desk, kv, seats, course), kv.pool.used(), desk.state);
+  pass(desk.policy, describe_device(desk, kv, seats, course), kv.device().used(), desk.state);
 }
 
 /// Every seated request runs and has room to grow, and none waits: any policy's answer would be
 /// empty. The common tick, which must not cost what a decision costs.
 SAC_HD inline bool is_quiet(const PolicyDesk& desk, const WaitingLine& line, const Seats& seats,
                             const KvTiers& kv) {
-  if (line.count != 0 || !kv.copies.idle()) return false;
+  if (line.count != 0 || !kv.store.copies.idle()) return false;
   uint64_t entered_ns = 0;
   uint32_t growth = 0;
   for (uint32_t i = 0; i < seats.num_running; ++i) {
@@ -105,7 +105,7 @@ SAC_HD inline bool is_quiet(const PolicyDesk& desk, const WaitingLine& line, con
     if (seat.moved_ns > entered_ns) entered_ns = seat.moved_ns;
     growth += growth_of(kv, seat);
   }
-  return growth <= kv.pool.num_coming() && may_pass(desk.policy, desk.state, entered_ns);
+  return growth <= kv.device().num_coming() && may_pass(desk.policy, desk.state, entered_ns);
 }
 
 /// The policy's two lists, by slots.
@@ -124,7 +124,7 @@ SAC_HD inline PolicyOutput ask_policy(PolicyDesk& desk, const Admission& a) {
 
 /// Brings a candidate in. False: there is no room for it now, and what comes behind it waits too.
 template <class Env>
-SAC_HD bool bring_in(const Admission& a, Env& env, uint32_t slot) {
+SAC_HD_INLINE bool bring_in(const Admission& a, Env& env, uint32_t slot) {
   const Request& r = a.slots[slot];
   if (r.seat != kNone)
     return a.seats[r.seat].num_blocks != 0 || resume_seat(a.preemption(), r.seat);
@@ -140,7 +140,7 @@ SAC_HD inline bool any_on_device(const Seats& seats) {
 }
 
 template <class Env>
-SAC_HD void choose(PolicyDesk& desk, const Admission& a, Env& env) {
+SAC_HD_INLINE void choose(PolicyDesk& desk, const Admission& a, Env& env) {
   if (is_quiet(desk, a.waiting, a.seats, a.kv)) return pass_policy(desk, a.kv, a.seats, a.course);
   if (!feed_starved(a.kv, a.seats)) return;
   const PolicyOutput out = ask_policy(desk, a);

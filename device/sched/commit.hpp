@@ -66,7 +66,7 @@ SAC_HD inline void publish_seq(const Results& r, uint32_t index) {
   Seat& seat = r.seats[r.launch.seqs[index].seat];
   if (has_ended(seat)) return publish_seat_end(r.slots, seat, r.report);
   seat.state = is_decode(seat) ? SAC_STATE_DECODE_PROCESSING : SAC_STATE_PREFILL_PROCESSING;
-  r.report.ring.write_progress(seat.slot, seat.num_computed, 0);
+  r.report.ring.write_progress(seat.slot, seat.num_computed, seat.num_cached);
   r.report.post_status(seat.slot,
                        sac_status_word(seat.ticket, seat.state, SAC_FINISH_NONE, seat.num_records));
 }

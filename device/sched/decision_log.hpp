@@ -15,6 +15,7 @@ enum class Decision : uint8_t {
   kRetire = 7,     // detail: blocks freed
   kRotateOut = 8,  // detail: blocks sent to host memory for it; kPreempt follows if some were lost
   kRotateIn = 9,   // detail: blocks fetched from host memory
+  kCached = 10,    // detail: prompt tokens that were cached when it was admitted
 };
 
 /// Stops when full; `dropped` then counts what is missing, so that a comparison cannot pass by it.

@@ -2,6 +2,7 @@
 // of arrival, cancels mark their request, slots of frontends that went away are taken back.
 #pragma once
 #include "sched/inbox.hpp"
+#include "sched/lookup.hpp"
 #include "sched/report.hpp"
 #include "sched/waiting.hpp"
 
@@ -62,6 +63,7 @@ struct Drain {
   Slots& slots;
   WaitingLine& waiting;
   Seats& seats;
+  const KvTiers& kv;
   uint64_t now_ns;
   Report& report;
 };
@@ -79,6 +81,15 @@ SAC_HD inline bool wants_copy(const Inbox& inbox, const Slots& slots, uint32_t s
   return !is_busy(r) && ticket != sac_doorbell_ticket(inbox.seen[slot]) && r.copied != ticket + 1;
 }
 
+/// Adds the generations of prefixes to what is fetched. Behind the acquire of the doorbells: a
+/// request that was rung after a reset is not seated by an older generation.
+SAC_HD inline uint32_t with_generations(Inbox& inbox, uint32_t fetches) {
+  for (uint32_t f = 0; f < inbox.ring.num_frontends; ++f)
+    inbox.fetches[fetches++] = {inbox.generations + f, &inbox.ring.frontends[f].prefix_generation,
+                                1, 0};
+  return fetches;
+}
+
 /// Takes private copies of the descriptors of new tickets among `which`, and checks them.
 template <class Env>
 SAC_HD void copy_requests(const Limits& limits, Inbox& inbox, Slots& slots, Env& env,
@@ -91,13 +102,31 @@ SAC_HD void copy_requests(const Limits& limits, Inbox& inbox, Slots& slots, Env&
     inbox.fetches[wanted++] = {to, from, sizeof(sac_descriptor) / 4, 0};
   }
   if (wanted == 0) return;
-  env.fetch(inbox.fetches, wanted);
+  env.fetch(inbox.fetches, with_generations(inbox, wanted));
   for (uint32_t i = 0; i < count; ++i) {
     if (!wants_copy(inbox, slots, which[i])) continue;
     Request& r = slots[which[i]];
     r.in_bounds = descriptor_in_bounds(limits, inbox.ring, which[i], r.descriptor) ? 1 : 0;
     r.copied = sac_doorbell_ticket(inbox.peers.rung[which[i]]) + 1;
   }
+}
+
+/// What a new request would take, so that the policy knows: of a prompt whose beginning is cached,
+/// the rest.
+template <class Env>
+SAC_HD void price(const Drain& d, Env& env, Request& r) {
+  const sac_descriptor& asked = r.descriptor;
+  r.num_cached = 0;
+  r.places = d.kv.blocks_for(asked.prompt_len + 1);
+  const bool shares = d.kv.shares != 0 && (asked.flags & SAC_REQ_PROMPT_LOGPROBS) == 0;
+  if (!shares || blocks_to_share(d.kv, asked.prompt_len) == 0) return;
+  d.inbox.fetches[0] = {d.inbox.prompt, d.inbox.ring.arena_words(asked.arena_extent),
+                        asked.prompt_len, 0};
+  env.fetch(d.inbox.fetches, 1);
+  const Found found =
+      look_up(d.kv, d.inbox.prompt, asked.prompt_len, d.inbox.salt_of(asked.cache_salt), nullptr);
+  r.num_cached = found.blocks * d.kv.block_size;
+  r.places -= found.in_use;
 }
 
 /// A slot rang a ticket that is new: let it wait, or refuse it.
@@ -117,6 +146,7 @@ SAC_HD void accept(const Drain& d, Env& env, uint32_t slot, uint32_t ticket) {
   r.arrival = d.slots.next_arrival++;
   r.arrival_ns = d.now_ns;
   r.state = SAC_STATE_PREFILL_PENDING;
+  price(d, env, r);
   waiting_push(d.waiting, d.slots, slot);
   ++d.report.stats.requests_accepted;
   d.report.ring.write_progress(slot, 0, 0);

@@ -41,7 +41,7 @@ SAC_HD inline bool has_unfinished(const WaitingLine& waiting, const Seats& seats
 
 /// A request could run, were it not for a copy.
 SAC_HD inline bool any_waits_for_copies(const Seats& seats, const KvTiers& kv) {
-  if (kv.copies.idle()) return false;
+  if (kv.store.copies.idle()) return false;
   for (uint32_t i = 0; i < seats.num_running; ++i) {
     const Seat& seat = seats[seats.running[i]];
     if (seat.starved != 0 || is_rotating_in(kv, seat) || is_rotating_out(kv, seat)) return true;

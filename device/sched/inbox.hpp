@@ -1,5 +1,6 @@
 // What frontends wrote, as this tick read it, and what of it was acted upon.
 #pragma once
+#include "kv/chain.hpp"
 #include "platform/layout.hpp"
 #include "ring/peers.hpp"
 #include "sched/limits.hpp"
@@ -21,7 +22,9 @@ struct Inbox {
   uint32_t* seen;     // [num_slots]: doorbell word acted upon
   uint32_t* changed;  // [num_slots]: slots whose doorbell differs from that, by the last reading
   ReadAhead ahead;
-  Fetch* fetches;  // [num_slots]: scratch
+  Fetch* fetches;    // [num_slots + SAC_MAX_FRONTENDS]: scratch
+  uint32_t* prompt;  // [max_model_len]: scratch; null where prefixes are not shared
+  uint32_t generations[SAC_MAX_FRONTENDS];  // of prefixes, as read with the last new requests
   FrontendWatch watch[SAC_MAX_FRONTENDS];
 
   /// Slots whose frontend waits for an ack or was given up are left alone.
@@ -29,14 +32,25 @@ struct Inbox {
     const uint32_t frontend = ring.frontend_of(slot);
     return watch[frontend].lost == 0 && watch[frontend].acked_epoch == peers.epochs[frontend];
   }
+  /// What separates the prefixes of a request that names `salt`: blocks that were filed before any
+  /// frontend moved its generation have other salts.
+  SAC_HD uint64_t salt_of(uint64_t salt) const {
+    uint64_t sum = 0;
+    for (uint32_t f = 0; f < ring.num_frontends; ++f) sum += generations[f];
+    return sum == 0 ? salt : mix_bits(salt ^ mix_bits(sum));
+  }
 };
 
 inline void lay_out(Inbox& inbox, const Limits& l, Layout& at) {
   inbox.seen = at.take<uint32_t>(l.num_slots);
   inbox.changed = at.take<uint32_t>(l.num_slots);
-  inbox.fetches = at.take<Fetch>(l.num_slots);
+  inbox.fetches = at.take<Fetch>(size_t{l.num_slots} + SAC_MAX_FRONTENDS);
   inbox.peers.rung = at.take<uint32_t>(l.num_slots);
+  if (l.prefix_caching != 0) inbox.prompt = at.take<uint32_t>(l.max_model_len);
 }
-SAC_HD inline void reset(Inbox& inbox) { inbox.ahead = ReadAhead{}; }
+SAC_HD inline void reset(Inbox& inbox) {
+  inbox.ahead = ReadAhead{};
+  for (uint32_t& generation : inbox.generations) generation = 0;
+}
 
 }  // namespace saccade

@@ -1,6 +1,6 @@
-// KV blocks of both tiers and which seat holds which of them. Fixed memory.
+// The KV blocks of each seat. Fixed memory.
 #pragma once
-#include "kv/block_pool.hpp"
+#include "kv/kv_blocks.hpp"
 #include "platform/layout.hpp"
 #include "sched/limits.hpp"
 
@@ -8,51 +8,102 @@ namespace saccade {
 
 struct KvTiers {
   uint32_t block_size;          // tokens
-  uint32_t max_blocks_per_seq;  // entries of a seat's table
+  uint32_t max_blocks_per_seq;  // entries of a seat's tables
   uint32_t num_host_blocks;
   uint32_t eager_window;   // background copies down in flight
-  uint64_t step_done;      // number of the last committed launch
-  uint32_t* block_tables;  // [num_seats][max_blocks_per_seq]: blocks of device memory
-  uint32_t* host_tables;   // the same of host memory
-  BlockPool pool;          // device memory
-  BlockPool host_pool;     // host memory
-  Copies copies;           // between them
+  uint32_t shares;         // 1: blocks are findable
+  uint64_t seed;           // of the keys of prefixes
+  uint32_t* tables;        // [num_seats][max_blocks_per_seq]: blocks of the store
+  uint32_t* block_tables;  // the same: their places on the device, for steps
+  KvBlocks store;
 
   SAC_HD uint32_t blocks_for(uint32_t tokens) const { return ceil_div(tokens, block_size); }
+  SAC_HD uint32_t* table(uint32_t seat) const {
+    return tables + static_cast<size_t>(seat) * max_blocks_per_seq;
+  }
   SAC_HD uint32_t* block_table(uint32_t seat) const {
     return block_tables + static_cast<size_t>(seat) * max_blocks_per_seq;
   }
-  SAC_HD uint32_t* host_table(uint32_t seat) const {
-    return host_tables + static_cast<size_t>(seat) * max_blocks_per_seq;
-  }
+  SAC_HD KvTier& device() { return store.tiers[kDeviceTier]; }
+  SAC_HD const KvTier& device() const { return store.tiers[kDeviceTier]; }
+  SAC_HD KvTier& host() { return store.tiers[kHostTier]; }
+  SAC_HD const KvTier& host() const { return store.tiers[kHostTier]; }
 };
 
-inline void lay_out(BlockPool& pool, uint32_t blocks, Layout& at) {
-  pool.free_ring = at.take<uint32_t>(blocks);
-  pool.states = at.take<BlockState>(blocks);
+inline void lay_out(KvTier& tier, uint32_t places, uint32_t num_kv_blocks, Layout& at) {
+  tier.pool.free_ring = at.take<uint32_t>(places);
+  tier.pool.states = at.take<BlockState>(places);
+  tier.idle.links = tier.cold.links = at.take<RecencyLinks>(num_kv_blocks);
+}
+
+/// Buckets of the table: a power of two, and at least one for each block.
+inline uint32_t num_buckets(uint32_t num_kv_blocks) {
+  uint32_t buckets = 1;
+  while (buckets < num_kv_blocks) buckets *= 2;
+  return buckets;
+}
+
+inline void lay_out(Shadow& shadow, uint32_t num_entries, Layout& at) {
+  shadow.bucket_mask = num_buckets(num_entries) - 1;
+  shadow.buckets = at.take<uint32_t>(size_t{shadow.bucket_mask} + 1);
+  shadow.entries = at.take<ShadowEntry>(num_entries);
+  shadow.order.links = at.take<RecencyLinks>(num_entries);
+}
+
+/// Blocks that the larger tier has; the other has copies of the same.
+SAC_HD inline uint32_t distinct_blocks(const Limits& l) {
+  return max_u32(l.num_blocks, l.num_host_blocks);
 }
 
 inline void lay_out(KvTiers& kv, const Limits& l, Layout& at) {
   const size_t entries = size_t{l.num_seats} * l.max_blocks_per_seq();
+  const uint32_t blocks = l.num_blocks + l.num_host_blocks;
+  kv.tables = at.take<uint32_t>(entries);
   kv.block_tables = at.take<uint32_t>(entries);
-  lay_out(kv.pool, l.num_blocks, at);
-  if (l.num_host_blocks == 0) return;
-  kv.host_tables = at.take<uint32_t>(entries);
-  lay_out(kv.host_pool, l.num_host_blocks, at);
-  kv.copies.down.ring = at.take<BlockCopy>(l.num_host_blocks);
-  kv.copies.up.ring = at.take<BlockCopy>(l.num_host_blocks);
+  lay_out(kv.device(), l.num_blocks, blocks, at);
+  lay_out(kv.host(), l.num_host_blocks, blocks, at);
+  kv.store.copies.down.ring = at.take<BlockCopy>(l.num_host_blocks);
+  kv.store.copies.up.ring = at.take<BlockCopy>(l.num_blocks);
+  kv.store.blocks = at.take<KvBlock>(blocks);
+  PrefixTable& table = kv.store.table;
+  table.bucket_mask = num_buckets(blocks) - 1;
+  table.buckets = at.take<uint32_t>(size_t{table.bucket_mask} + 1);
+  table.entries = at.take<PrefixEntry>(blocks);
+  table.tokens = at.take<uint32_t>(size_t{blocks} * l.block_size);
+  for (Shadow& shadow : kv.store.eviction.shadows)
+    lay_out(shadow, shadow_blocks(distinct_blocks(l)), at);
+}
+
+SAC_HD inline void reset(KvTier& tier, uint32_t places, uint32_t num_kv_blocks) {
+  tier.pool.reset(places);
+  tier.idle.reset(num_kv_blocks);
+  tier.cold.reset(num_kv_blocks);
+  tier.num_unsettled = 0;
 }
 
 SAC_HD inline void reset(KvTiers& kv, const Limits& l) {
+  KvBlocks& store = kv.store;
   kv.block_size = l.block_size;
   kv.max_blocks_per_seq = l.max_blocks_per_seq();
   kv.num_host_blocks = l.num_host_blocks;
   kv.eager_window = l.eager_window;
-  kv.step_done = 0;
-  kv.pool.reset(l.num_blocks);
-  kv.host_pool.reset(l.num_host_blocks);
-  kv.copies.down.reset(l.num_host_blocks);
-  kv.copies.up.reset(l.num_host_blocks);
+  kv.shares = l.prefix_caching;
+  kv.seed = l.prefix_seed;
+  store.num_blocks = l.num_blocks + l.num_host_blocks;
+  store.step_done = store.num_evicted = 0;
+  reset(kv.device(), l.num_blocks, store.num_blocks);
+  reset(kv.host(), l.num_host_blocks, store.num_blocks);
+  store.copies.down.reset(l.num_host_blocks);
+  store.copies.up.reset(l.num_blocks);
+  for (uint32_t i = 0; i < store.num_blocks; ++i) {
+    store.blocks[i] = KvBlock{};
+    store.blocks[i].places[kDeviceTier] = store.blocks[i].places[kHostTier] = kNoBlock;
+    store.blocks[i].next = i + 1;
+  }
+  store.first_unused = 0;
+  store.table.block_size = l.block_size;
+  store.table.reset();
+  reset(store.eviction, distinct_blocks(l));
 }
 
 }  // namespace saccade

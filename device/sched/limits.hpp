@@ -23,6 +23,8 @@ struct Limits {
   uint32_t num_blocks;              // >= ceil(max_model_len / block_size): one request always fits
   uint32_t num_host_blocks;  // of the second tier; 0 = none: preempted requests are recomputed
   uint32_t eager_window;     // background copies down in flight; 0 = none is made
+  uint32_t prefix_caching;   // 1: requests with the same prefix share its blocks
+  uint64_t prefix_seed;      // of the keys by which prefixes are found; a secret of this start
   uint32_t vocab_size;
   uint32_t num_eos_ids;
   uint32_t log_words;  // of the decision log; 0 = none

@@ -1,22 +1,24 @@
 // Who gives up blocks, and how: the pieces that admit and rotate share.
 #pragma once
 #include "sched/course.hpp"
+#include "sched/filing.hpp"
 #include "sched/tiers.hpp"
 
 namespace saccade {
 
-/// Grows a seat's block table to cover `tokens`. False if the blocks are not there: then nothing
-/// was taken, or (when a step still touches free ones) what was taken stays with the seat.
+/// Grows a seat's table to cover `tokens`. False if the places are not there: then nothing was
+/// taken, or (when a step still touches free ones) what was taken stays with the seat.
 SAC_HD inline bool reserve_blocks(KvTiers& kv, Seats& seats, uint32_t seat_index, uint32_t tokens) {
   Seat& seat = seats[seat_index];
   const uint32_t needed = kv.blocks_for(tokens);
   if (needed <= seat.num_blocks) return true;
-  if (needed - seat.num_blocks > kv.pool.num_free) return false;
-  uint32_t* table = kv.block_table(seat_index);
-  while (seat.num_blocks < needed) {
-    const uint32_t block = kv.pool.allocate(seat_index, kv.step_done);
+  if (needed - seat.num_blocks > kv.device().num_free()) return false;
+  uint32_t* table = kv.table(seat_index);
+  for (; seat.num_blocks < needed; ++seat.num_blocks) {
+    const uint32_t block = new_block(kv.store);
     if (block == kNoBlock) return false;
-    table[seat.num_blocks++] = block;
+    table[seat.num_blocks] = block;
+    kv.block_table(seat_index)[seat.num_blocks] = kv.store.blocks[block].places[kDeviceTier];
   }
   return true;
 }
@@ -34,11 +36,13 @@ struct Preemption {
 SAC_HD inline void preempt(const Preemption& p, uint32_t seat_index) {
   Seat& seat = p.seats[seat_index];
   const uint32_t computed = seat.num_computed;
+  if (shares_blocks(p.kv, seat)) file_filled(p.kv, p.seats, seat_index);
   const uint32_t sent = send_down(p.kv, p.seats, p.report, seat_index);
   const uint32_t freed = release_blocks(p.kv, p.seats, seat_index);
   seat.state = SAC_STATE_DECODE_PAUSED;
   seat.moved_ns = p.course.tick_ns;
   seat.starved = 0;
+  seat.places = 0;
   if (seat.num_host != 0) {
     ++p.report.stats.rotations;
     p.report.note(Decision::kRotateOut, seat.slot, sent);
@@ -47,7 +51,7 @@ SAC_HD inline void preempt(const Preemption& p, uint32_t seat_index) {
     ++p.report.stats.preemptions;
     p.report.note(Decision::kPreempt, seat.slot, freed);
   }
-  p.report.ring.write_progress(seat.slot, 0, 0);
+  p.report.ring.write_progress(seat.slot, 0, seat.num_cached);
   p.report.post_status(seat.slot,
                        sac_status_word(seat.ticket, seat.state, SAC_FINISH_NONE, seat.num_records));
 }

@@ -7,37 +7,43 @@
 
 namespace saccade {
 
-/// Gives back the device blocks of a seat.
-SAC_HD inline uint32_t release_blocks(KvTiers& kv, Seats& seats, uint32_t seat_index) {
+/// Gives back the device blocks of a seat, from the last to the first. `kept`: see give_back.
+SAC_HD inline uint32_t release_blocks(KvTiers& kv, Seats& seats, uint32_t seat_index,
+                                      bool kept = true) {
   Seat& seat = seats[seat_index];
-  const uint32_t* table = kv.block_table(seat_index);
-  for (uint32_t i = 0; i < seat.num_blocks; ++i) {
-    if (i + kBlocksAhead < seat.num_blocks) kv.pool.expect(table[i + kBlocksAhead]);
-    kv.pool.release(table[i], seat.last_step, kv.copies);
-  }
+  const uint32_t* table = kv.table(seat_index);
   const uint32_t freed = seat.num_blocks;
-  seat.num_blocks = 0;
+  for (; seat.num_blocks > 0; --seat.num_blocks)
+    give_back(kv.store, table[seat.num_blocks - 1], kDeviceTier, seat.last_step, kept);
+  seat.num_filed = seat.num_ahead = 0;
+  end_sharing(seats, seat_index);
   return freed;
 }
 
-/// Gives back the host blocks of a seat but the first `keep`.
-SAC_HD inline void release_host_blocks(KvTiers& kv, Seats& seats, uint32_t seat_index,
-                                       uint32_t keep) {
+/// Gives back the host blocks of a seat that is rotated out.
+SAC_HD inline void release_host_blocks(KvTiers& kv, Seats& seats, uint32_t seat_index, bool kept) {
   Seat& seat = seats[seat_index];
-  if (seat.num_host <= keep) return;  // and there may be no table
-  const uint32_t* table = kv.host_table(seat_index);
-  for (; seat.num_host > keep; --seat.num_host) {
-    if (seat.num_host > keep + kBlocksAhead)
-      kv.host_pool.expect(table[seat.num_host - 1 - kBlocksAhead]);
-    kv.host_pool.release(table[seat.num_host - 1], 0, kv.copies);
-  }
+  const uint32_t* table = kv.table(seat_index);
+  for (; seat.num_host > 0; --seat.num_host)
+    give_back(kv.store, table[seat.num_host - 1], kHostTier, 0, kept);
+}
+
+/// Tells the eviction policy what a request has used, and what of it was found.
+SAC_HD inline void note_chain(KvTiers& kv, const Seat& seat, uint32_t seat_index) {
+  const uint32_t found = seat.num_cached / kv.block_size;
+  const uint32_t* table = kv.table(seat_index);
+  for (uint32_t i = seat.num_blocks != 0 ? seat.num_blocks : seat.num_host; i > 0; --i)
+    if (is_findable(kv.store.blocks[table[i - 1]]))
+      note_block(kv.store.eviction, seat.arrival, kv.store.table.entries[table[i - 1]].key,
+                 i <= found);
+  note_request(kv.store.eviction);
 }
 
 /// The last word on a request: state, finish reason and count. Written in the tick that ends it, so
 /// a reader does not wait for the next one; the seat follows in retire.
 SAC_HD inline void publish_seat_end(Slots& slots, Seat& seat, Report& report) {
   seat.state = slots[seat.slot].state = SAC_STATE_DECODE_COMPLETED;
-  report.ring.write_progress(seat.slot, seat.num_computed, 0);
+  report.ring.write_progress(seat.slot, seat.num_computed, seat.num_cached);
   report.post_status(seat.slot,
                      sac_status_word(seat.ticket, seat.state, seat.finish, seat.num_records));
   report.note(Decision::kFinish, seat.slot, seat.finish);
@@ -48,8 +54,11 @@ SAC_HD inline void retire_seat(Slots& slots, Seats& seats, KvTiers& kv, Report& 
                                uint32_t seat_index) {
   Seat& seat = seats[seat_index];
   if (seat.state != SAC_STATE_DECODE_COMPLETED) publish_seat_end(slots, seat, report);
-  const uint32_t freed = release_blocks(kv, seats, seat_index);
-  release_host_blocks(kv, seats, seat_index, 0);
+  const bool resident = seat.num_blocks != 0;
+  if (kv.shares != 0) note_chain(kv, seat, seat_index);
+  const bool kept = keeps(kv.store.eviction, seat.arrival);
+  const uint32_t freed = release_blocks(kv, seats, seat_index, kept);
+  if (!resident) release_host_blocks(kv, seats, seat_index, kept);
   report.note(Decision::kRetire, seat.slot, freed);
   slots[seat.slot].seat = kNone;
   forget_cursor(seats.cursors, seat_index);

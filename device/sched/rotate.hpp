@@ -10,7 +10,7 @@ namespace saccade {
 
 /// A request that is rotating in holds blocks that cannot be taken yet.
 SAC_HD inline bool any_rotating_in(const KvTiers& kv) {
-  return kv.copies.up.asked > kv.copies.up.done;
+  return kv.store.copies.up.asked > kv.store.copies.up.done;
 }
 
 /// Gives the request at position `i` of the running list the block of its next token. `promised`
@@ -22,7 +22,7 @@ SAC_HD inline void grow(const Preemption& p, uint32_t i, uint32_t& promised) {
   if (!is_resident(p.kv, seat) || p.seats.reader_room(seat_index) == 0) return;
   while (!reserve_blocks(p.kv, p.seats, seat_index, seat.num_tokens)) {
     const uint32_t missing = p.kv.blocks_for(seat.num_tokens) - seat.num_blocks;
-    if (missing + promised > p.kv.pool.num_coming()) {
+    if (missing + promised > p.kv.device().num_coming()) {
       if (preempt_stalled(p) || preempt_younger(p, i)) continue;
       if (!any_rotating_in(p.kv)) return preempt(p, seat_index);  // all others that run are older
     }

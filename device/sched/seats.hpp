@@ -28,14 +28,23 @@ struct Seat {
   uint64_t last_token_ns;
   uint64_t down_fence;  // last copy of one of its blocks to host memory
   uint64_t up_fence;    // last copy of one of its blocks from there
+  uint64_t cache_salt;  // of its prefix
   uint32_t slot;
   uint32_t ticket;
-  uint32_t state;             // SAC_STATE_*
-  uint32_t finish;            // SAC_FINISH_*; not NONE: to be retired
-  uint32_t num_tokens;        // known: prompt and produced
-  uint32_t num_computed;      // positions with KV in its blocks, or in host memory if it has none
-  uint32_t num_blocks;        // of device memory
-  uint32_t num_host;          // leading blocks that host memory has too, or will have by down_fence
+  uint32_t state;         // SAC_STATE_*
+  uint32_t finish;        // SAC_FINISH_*; not NONE: to be retired
+  uint32_t num_tokens;    // known: prompt and produced
+  uint32_t num_computed;  // positions with KV in its blocks, or in host memory if it has none
+  uint32_t num_blocks;    // entries of its table that it uses on the device
+  // Rotated out: entries of its table that it uses in host memory. On the device: leading entries
+  // that had a copy there when that was looked at last.
+  uint32_t num_host;
+  uint32_t num_filed;         // leading entries that are findable, full or pending
+  uint32_t num_ahead;         // leading entries that were filed, or shall not be filed ahead
+  uint32_t places;            // on the device, that it lacked when it was to come back last
+  uint32_t num_cached;        // prompt tokens whose KV was there when it came in
+  uint32_t shares;            // 1: its blocks may change for those of others, see prefix.hpp
+  uint32_t follows;           // 1: another seat is computing its next block
   uint32_t starved;           // 1: its next token waits for a block that is in transit
   uint32_t num_produced;      // tokens sampled
   uint32_t entered_produced;  // num_produced when it last got its blocks
@@ -65,13 +74,14 @@ struct Seats {
   uint32_t num_eos_ids;
   uint32_t num_free;
   uint32_t num_running;
-  uint32_t num_ended;  // of those that run: to be retired in the next tick
-  Seat* seats;         // [num_seats]
-  Wishes* wishes;      // [num_seats]
-  uint32_t* free;      // [num_seats]: stack
-  uint32_t* running;   // [num_seats]: seated, oldest first
-  SeatParams* params;  // [num_seats]
-  uint32_t* history;   // [num_seats][max_model_len]
+  uint32_t num_ended;    // of those that run: to be retired in the next tick
+  uint32_t num_sharing;  // of those that run: Seat::shares is set
+  Seat* seats;           // [num_seats]
+  Wishes* wishes;        // [num_seats]
+  uint32_t* free;        // [num_seats]: stack
+  uint32_t* running;     // [num_seats]: seated, oldest first
+  SeatParams* params;    // [num_seats]
+  uint32_t* history;     // [num_seats][max_model_len]
   LogitBias* logit_bias;
   uint32_t* stop_ids;
   ReaderCursors cursors;
@@ -105,6 +115,12 @@ struct Seats {
   }
 };
 
+/// The blocks of a seat are its own from now on.
+SAC_HD inline void end_sharing(Seats& seats, uint32_t seat_index) {
+  seats.num_sharing -= seats[seat_index].shares;
+  seats[seat_index].shares = 0;
+}
+
 inline void lay_out(Seats& s, const Limits& l, Layout& at) {
   const size_t seats = l.num_seats;
   s.cursors.read = at.take<uint32_t>(seats);
@@ -131,7 +147,7 @@ SAC_HD inline void reset(Seats& s, const Limits& l, const uint32_t* eos_ids) {
     s.free[i] = l.num_seats - 1 - i;
   }
   s.num_free = l.num_seats;
-  s.num_running = s.num_ended = 0;
+  s.num_running = s.num_ended = s.num_sharing = 0;
   reset(s.cursors, l.num_seats);
 }
 

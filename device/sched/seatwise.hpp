@@ -106,7 +106,7 @@ SAC_HD inline SeatSigns commit_decode(Seats& seats, const Launch& launch, uint64
   commit_token(seats, q.seat, launch.sampled_record(i), done_ns, ring);
   if (has_ended(seat)) return {false, true};
   seat.state = SAC_STATE_DECODE_PROCESSING;
-  ring.write_progress(seat.slot, seat.num_computed, 0);
+  ring.write_progress(seat.slot, seat.num_computed, seat.num_cached);
   return {false, false};
 }
 

@@ -18,8 +18,10 @@ struct Request {
   uint32_t next;  // of the waiting line, by slot
   uint32_t prev;
   uint32_t copied;  // 1 + the ticket whose descriptor was copied before it was accepted; 0 = none
-  uint32_t in_bounds;  // 1: the copied descriptor keeps every bound
-  uint32_t candidate;  // while it waits: its place among the candidates
+  uint32_t in_bounds;   // 1: the copied descriptor keeps every bound
+  uint32_t candidate;   // while it waits: its place among the candidates
+  uint32_t num_cached;  // prompt tokens that were cached when that was looked at last
+  uint32_t places;      // on the device, that it would take, as of then
 };
 
 /// It waits or holds a seat; the slot must not ring a new ticket.

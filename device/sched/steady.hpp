@@ -11,7 +11,7 @@ namespace saccade {
 /// As far as that can be told without looking at each seat.
 SAC_HD inline bool may_be_steady(const Scheduler& s) {
   const uint32_t running = s.seats.num_running;
-  const bool calm = running != 0 && s.waiting.count == 0 && s.kv.copies.idle();
+  const bool calm = running != 0 && s.waiting.count == 0 && s.kv.store.copies.idle();
   return calm && running <= s.limits.max_num_batched_tokens && s.report.log.has_room(running) &&
          may_pass(s.desk.policy, s.desk.state, 0);
 }
@@ -49,7 +49,7 @@ SAC_HD bool decide_steady(Scheduler& s, Env& env) {
   if (!may_be_steady(s)) return false;
   env.each_seat(s, SeatVerb::kSurvey, s.seats.num_running);
   if (count_marks(s.seats.marks[0], s.seats.num_running) != 0) return false;
-  if (count_marks(s.seats.marks[1], s.seats.num_running) > s.kv.pool.num_free) return false;
+  if (count_marks(s.seats.marks[1], s.seats.num_running) > s.kv.device().num_free()) return false;
   pass_policy(s.desk, s.kv, s.seats, s.course);
   const uint64_t step = s.course.step + 1;
   if (grow_marked({s.kv, s.seats, s.course, s.report})) {

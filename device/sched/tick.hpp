@@ -89,10 +89,13 @@ SAC_HD inline void take_stock(const WaitingLine& waiting, const Seats& seats, co
     stats.num_paused += seat.state == SAC_STATE_DECODE_PAUSED ? 1 : 0;
     stats.num_rotated += seat.num_blocks == 0 && seat.num_host != 0 ? 1 : 0;
   }
-  stats.blocks_used = kv.pool.used();
+  stats.blocks_used = kv.device().used();
   stats.blocks_used_max = max_u32(stats.blocks_used_max, stats.blocks_used);
-  stats.host_blocks_used = kv.host_pool.used();
+  stats.host_blocks_used = kv.host().used();
   stats.host_blocks_used_max = max_u32(stats.host_blocks_used_max, stats.host_blocks_used);
+  stats.blocks_cached = kv.device().num_idle();
+  stats.host_blocks_cached = kv.host().num_idle();
+  stats.prefix_evictions = kv.store.num_evicted;
 }
 
 SAC_HD inline void publish_stats(const Report& report) {
@@ -103,7 +106,7 @@ SAC_HD inline void publish_stats(const Report& report) {
 
 /// The general way from the requests that are there to the batch that runs.
 template <class Env>
-SAC_HD void decide(Scheduler& s, Env& env) {
+SAC_HD_INLINE void decide(Scheduler& s, Env& env) {
   const Admission admission = {
       s.limits.vocab_size, s.inbox, s.slots, s.waiting, s.seats, s.kv, s.course, s.report};
   if (s.desk.policy == Policy::kFcfs) {
@@ -133,14 +136,16 @@ SAC_HD_INLINE uint32_t begin_tick(Scheduler& s, Engine& engine, Env& env) {
   s.report.stats.ticks = ++s.course.tick;
   s.course.tick_ns = env.now_ns();
   s.report.beat();
-  settle(s.kv, engine);
-  drain({s.limits, s.inbox, s.slots, s.waiting, s.seats, s.course.tick_ns, s.report}, env);
-  s.report.send_statuses();  // a claim does not wait for the decision
+  settle(s.kv.store, engine);
+  drain({s.limits, s.inbox, s.slots, s.waiting, s.seats, s.kv, s.course.tick_ns, s.report}, env);
+  s.report.send_statuses();                  // a claim does not wait for the decision
+  share(s.kv, s.seats, s.course, s.report);  // before what has ended gives its blocks back
   retire(s.slots, s.seats, s.kv, s.report);
   s.course.steady = Env::kSteady && decide_steady(s, env);
   if (!s.course.steady) decide(s, env);
   s.report.send_statuses();
-  if (!s.kv.copies.idle()) engine.submit(s.kv.copies.down, s.kv.copies.up);
+  const Copies& copies = s.kv.store.copies;
+  if (!copies.idle()) engine.submit(copies.down, copies.up);
   if (s.launch.batch.num_seqs == 0)
     stay_idle(s.idle, has_unfinished(s.waiting, s.seats), s.seats, s.kv, s.course.tick_ns,
               s.report.stats);
@@ -164,7 +169,7 @@ SAC_HD void take_results(Scheduler& s, uint64_t done_ns, Env& env) {
   const Results results = {s.slots, s.seats, s.launch, done_ns, s.report};
   env.each_seat(s, SeatVerb::kCommit, s.launch.batch.num_seqs);
   commit_rest(results);
-  s.kv.step_done = s.launch.batch.step;
+  s.kv.store.step_done = s.launch.batch.step;
   publish(results);
   begin_idle(s.idle, has_unfinished(s.waiting, s.seats), done_ns);
 }

@@ -1,5 +1,5 @@
-// The second tier: KV blocks of requests that gave up device memory are kept in host memory, and
-// come back from there. What each seat is doing follows from its fields:
+// The second tier: KV of requests that gave up device memory is kept in host memory, and comes back
+// from there. What each seat is doing follows from its fields:
 //
 //   num_blocks  num_host, fences                 the request
 //   > 0         up_fence done                    is resident: it may run
@@ -9,65 +9,66 @@
 //   0           num_host = 0                     holds nothing: all of it is computed again
 //
 // A block that is full never changes again, so it is copied down as soon as it fills, as background
-// traffic; a request that gives up its blocks then only sends the rest, at most the partial last
-// one unless the background is behind. The leading `num_host` blocks are the ones that host memory
-// has. When a request comes back it keeps them there, but for the partial one, which will change.
+// traffic, and once however many seats use it; a request that gives up its blocks then only sends
+// the rest, at most the partial last one unless the background is behind. A block stays on the
+// device after its last seat has rotated out, until its room is needed.
 #pragma once
 #include "sched/retire.hpp"
 
 namespace saccade {
 
 SAC_HD inline bool is_rotating_in(const KvTiers& kv, const Seat& seat) {
-  return seat.num_blocks != 0 && seat.up_fence > kv.copies.up.done;
+  return seat.num_blocks != 0 && seat.up_fence > kv.store.copies.up.done;
 }
 SAC_HD inline bool is_rotating_out(const KvTiers& kv, const Seat& seat) {
-  return seat.num_blocks == 0 && seat.down_fence > kv.copies.down.done;
+  return seat.num_blocks == 0 && seat.down_fence > kv.store.copies.down.done;
 }
 /// Its KV is in device memory.
 SAC_HD inline bool is_resident(const KvTiers& kv, const Seat& seat) {
   return seat.num_blocks != 0 && !is_rotating_in(kv, seat);
 }
 
-/// Takes note of the copies that are done, and frees the blocks that waited for them. A count that
+/// Takes note of the copies that are done, and frees the places that waited for them. A count that
 /// falls, or that exceeds what was asked for, is not believed.
 SAC_HD inline void count_done(CopyQueue& queue, uint64_t claimed) {
   if (claimed > queue.done && claimed <= queue.asked) queue.done = claimed;
 }
-SAC_HD inline void settle_blocks(KvTiers& kv, const CopyQueue& queue, uint64_t done_before) {
+SAC_HD inline void settle_places(KvBlocks& store, const CopyQueue& queue, uint64_t done_before) {
   uint32_t at = queue.place(done_before + 1);
   for (uint64_t n = done_before; n < queue.done; ++n) {
-    if (n + kBlocksAhead < queue.done) {
-      const BlockCopy& later = queue.ring[queue.place_behind(at, kBlocksAhead)];
-      kv.pool.expect_settling(later.device_block);
-      kv.host_pool.expect_settling(later.host_block);
-    }
-    kv.pool.settle(queue.ring[at].device_block, kv.copies);
-    kv.host_pool.settle(queue.ring[at].host_block, kv.copies);
+    note_copied(store, queue.ring[at].device_block, kDeviceTier);
+    note_copied(store, queue.ring[at].host_block, kHostTier);
     at = queue.next_place(at);
   }
 }
 template <class Engine>
-SAC_HD void settle(KvTiers& kv, Engine& engine) {
-  Copies& c = kv.copies;
+SAC_HD void settle(KvBlocks& store, Engine& engine) {
+  Copies& c = store.copies;
   if (c.idle()) return;
   const uint64_t down_before = c.down.done, up_before = c.up.done;
   count_done(c.down, engine.down_done());
   count_done(c.up, engine.up_done());
-  if (c.down.done != down_before) settle_blocks(kv, c.down, down_before);
-  if (c.up.done != up_before) settle_blocks(kv, c.up, up_before);
+  if (c.down.done != down_before) settle_places(store, c.down, down_before);
+  if (c.up.done != up_before) settle_places(store, c.up, up_before);
 }
 
-/// Asks for a copy of the first block of a seat that host memory has not. False if no host block is
-/// free.
-SAC_HD inline bool copy_down(KvTiers& kv, Seats& seats, Report& report, uint32_t seat_index,
-                             bool urgent) {
-  Seat& seat = seats[seat_index];
-  const uint32_t to = kv.host_pool.allocate(seat_index, kv.step_done);
-  if (to == kNoBlock) return false;
-  const uint32_t from = kv.block_table(seat_index)[seat.num_host];
-  seat.down_fence = kv.copies.down.ask({from, to}, urgent);
-  kv.pool.states[from].down_fence = kv.host_pool.states[to].down_fence = seat.down_fence;
-  kv.host_table(seat_index)[seat.num_host++] = to;
+SAC_HD inline bool is_in(const KvTiers& kv, uint32_t block, uint32_t tier) {
+  return kv.store.blocks[block].places[tier] != kNoBlock;
+}
+
+/// The fences of a block's places.
+SAC_HD inline BlockState& state_in(KvBlocks& store, uint32_t block, uint32_t tier) {
+  return store.tiers[tier].pool.states[store.blocks[block].places[tier]];
+}
+
+/// Asks for a copy of a block that host memory has not. False if no place is free there.
+SAC_HD inline bool copy_down(KvBlocks& store, uint32_t block, bool urgent, Report& report) {
+  if (!settle_in(store, block, kHostTier)) return false;
+  const KvBlock& b = store.blocks[block];
+  const BlockCopy copy = {b.places[kDeviceTier], b.places[kHostTier]};
+  const uint64_t number = store.copies.down.ask(copy, urgent);
+  state_in(store, block, kDeviceTier).down_fence = number;
+  state_in(store, block, kHostTier).down_fence = number;
   ++(urgent ? report.stats.blocks_down_urgent : report.stats.blocks_down_eager);
   return true;
 }
@@ -77,65 +78,134 @@ SAC_HD inline bool copy_down(KvTiers& kv, Seats& seats, Report& report, uint32_t
 SAC_HD inline bool drop_background_copy(KvTiers& kv, Seats& seats, uint32_t for_seat) {
   for (uint32_t i = 0; i < seats.num_running; ++i) {
     const uint32_t seat_index = seats.running[i];
-    const Seat& seat = seats[seat_index];
-    if (seat_index == for_seat || seat.num_blocks == 0 || seat.num_host == 0) continue;
-    if (!kv.host_pool.is_still(kv.host_table(seat_index)[seat.num_host - 1], kv.copies)) continue;
-    release_host_blocks(kv, seats, seat_index, seat.num_host - 1);
-    return true;
+    Seat& seat = seats[seat_index];
+    if (seat_index == for_seat || seat.num_blocks == 0) continue;
+    for (; seat.num_host > 0; --seat.num_host) {
+      const uint32_t block = kv.table(seat_index)[seat.num_host - 1];
+      const KvBlock& b = kv.store.blocks[block];
+      if (b.places[kHostTier] == kNoBlock) continue;  // dropped for another that uses it too
+      const bool needed = b.users[kHostTier] != 0 || b.children[kHostTier] != 0;
+      if (needed || !is_still_in(kv.store, block, kHostTier)) break;
+      vacate(kv.store, block, kHostTier);
+      --seat.num_host;
+      return true;
+    }
   }
   return false;
 }
 
-/// Sends down what host memory has not yet of a seat's KV. What finds no room is forgotten: then
-/// num_computed falls to what host memory has. Returns the blocks that were sent.
+/// Sends down what host memory has not yet of a seat's KV, and uses it there from now on. What
+/// finds no room is forgotten: then num_computed falls to what host memory has. Returns the blocks
+/// that were sent. The seat's device blocks are still its own.
 SAC_HD inline uint32_t send_down(KvTiers& kv, Seats& seats, Report& report, uint32_t seat_index) {
   Seat& seat = seats[seat_index];
-  CopyQueue& down = kv.copies.down;
+  CopyQueue& down = kv.store.copies.down;
   const uint32_t filled = kv.blocks_for(seat.num_computed);
-  const uint32_t had = seat.num_host;
-  while (seat.num_host < filled && (copy_down(kv, seats, report, seat_index, true) ||
-                                    drop_background_copy(kv, seats, seat_index))) {
+  uint32_t sent = 0;
+  for (seat.num_host = 0; seat.num_host < filled; ++seat.num_host) {
+    const uint32_t block = kv.table(seat_index)[seat.num_host];
+    if (!is_in(kv, block, kHostTier)) {
+      while (!copy_down(kv.store, block, true, report))
+        if (!drop_background_copy(kv, seats, seat_index)) break;
+      if (!is_in(kv, block, kHostTier)) break;
+      ++sent;
+    }
+    use(kv.store, block, kHostTier);
+    const uint64_t fence = state_in(kv.store, block, kHostTier).down_fence;
+    if (fence > seat.down_fence) seat.down_fence = fence;
   }
   if (seat.num_host < filled) seat.num_computed = seat.num_host * kv.block_size;
   // Copies that began in the background are waited for now.
   if (seat.down_fence > down.urgent) down.urgent = seat.down_fence;
-  return seat.num_host - had;
+  return sent;
 }
 
-/// Fetches what host memory has of a seat's KV into its device blocks, which are reserved. Returns
-/// the number of blocks.
-SAC_HD inline uint32_t fetch_up(KvTiers& kv, Seats& seats, Report& report, uint32_t seat_index) {
-  Seat& seat = seats[seat_index];
-  const uint32_t count = seat.num_host;
-  if (count == 0) return 0;  // and there may be no table
-  const uint32_t* device_blocks = kv.block_table(seat_index);
-  const uint32_t* host_blocks = kv.host_table(seat_index);
+/// Places on the device that bringing these blocks back would take, of those that are free.
+SAC_HD inline uint32_t places_for(const KvBlocks& store, const uint32_t* blocks, uint32_t count) {
+  uint32_t places = 0;
   for (uint32_t i = 0; i < count; ++i) {
-    if (i + kBlocksAhead < count) kv.host_pool.expect(host_blocks[i + kBlocksAhead]);
-    const BlockCopy copy = {device_blocks[i], host_blocks[i]};
-    seat.up_fence = kv.copies.up.ask(copy, true);
-    kv.pool.states[copy.device_block].up_fence = seat.up_fence;
-    kv.host_pool.states[copy.host_block].up_fence = seat.up_fence;
+    const KvBlock& b = store.blocks[blocks[i]];
+    const bool counts_as_free =
+        store.tiers[kDeviceTier].is_idle(blocks[i]) && (b.unsettled >> kDeviceTier & 1) == 0;
+    places += b.places[kDeviceTier] == kNoBlock || counts_as_free ? 1 : 0;
   }
-  report.stats.blocks_up += count;
+  return places;
+}
+
+/// Asks for the KV of a block that is in host memory only. False if there is no place.
+SAC_HD inline bool copy_up(KvBlocks& store, uint32_t block, Report& report) {
+  if (!settle_in(store, block, kDeviceTier)) return false;
+  const KvBlock& b = store.blocks[block];
+  const uint64_t number = store.copies.up.ask({b.places[kDeviceTier], b.places[kHostTier]}, true);
+  state_in(store, block, kDeviceTier).up_fence = number;
+  state_in(store, block, kHostTier).up_fence = number;
+  ++report.stats.blocks_up;
+  return true;
+}
+
+/// A seat uses the first `count` blocks of its table on the device; what is in host memory only is
+/// asked for. False if there are no places: then nothing has changed. See places_for.
+SAC_HD inline bool bring_up(KvTiers& kv, Seats& seats, Report& report, uint32_t seat_index,
+                            uint32_t count) {
+  Seat& seat = seats[seat_index];
+  KvBlocks& store = kv.store;
+  const uint32_t* table = kv.table(seat_index);
+  if (places_for(store, table, count) > kv.device().num_free()) return false;
+  // First the blocks that are there, so that none of them is evicted for the others.
+  for (uint32_t i = 0; i < count; ++i)
+    if (store.blocks[table[i]].places[kDeviceTier] != kNoBlock) use(store, table[i], kDeviceTier);
+  for (uint32_t i = 0; i < count; ++i) {
+    if (store.blocks[table[i]].users[kDeviceTier] != 0) continue;
+    // A step may still touch the places that are free: try again when it is done.
+    if (!copy_up(store, table[i], report)) {
+      for (uint32_t j = count; j > 0; --j) {
+        const bool used = j - 1 < i || store.blocks[table[j - 1]].users[kDeviceTier] != 0;
+        if (used) give_back(store, table[j - 1], kDeviceTier, 0);
+      }
+      return false;
+    }
+    use(store, table[i], kDeviceTier);
+  }
+  for (uint32_t i = 0; i < count; ++i) {
+    const KvBlock& b = store.blocks[table[i]];
+    const uint64_t fence = state_in(store, table[i], kDeviceTier).up_fence;
+    if (fence > seat.up_fence) seat.up_fence = fence;
+    kv.block_table(seat_index)[i] = b.places[kDeviceTier];
+    if (seat.num_filed == i && b.kind == BlockKind::kFull) ++seat.num_filed;
+  }
+  seat.num_blocks = count;
+  return true;
+}
+
+/// A seat that is rotated out and whose blocks are on the device again uses them there.
+SAC_HD inline void leave_host(KvTiers& kv, Seats& seats, uint32_t seat_index) {
+  Seat& seat = seats[seat_index];
+  const uint32_t* table = kv.table(seat_index);
+  for (uint32_t i = seat.num_host; i > 0; --i) give_back(kv.store, table[i - 1], kHostTier, 0);
   // The partial block will change: its copy ends with this one.
-  release_host_blocks(kv, seats, seat_index, seat.num_computed / kv.block_size);
-  return count;
+  const uint32_t full = seat.num_computed / kv.block_size;
+  if (full < seat.num_host) vacate(kv.store, table[full], kHostTier);
+  seat.num_host = min_u32(seat.num_host, full);
 }
 
 /// Copies down blocks that have filled, while no request waits for copies in that direction and the
 /// window has room. An eighth of the host blocks is left to requests that need one at once.
 SAC_HD inline void copy_ahead(KvTiers& kv, Seats& seats, Report& report) {
-  const CopyQueue& down = kv.copies.down;
+  const CopyQueue& down = kv.store.copies.down;
   if (kv.eager_window == 0 || down.urgent > down.done) return;
   for (uint32_t i = 0; i < seats.num_running; ++i) {
     const uint32_t seat_index = seats.running[i];
-    const Seat& seat = seats[seat_index];
+    Seat& seat = seats[seat_index];
     if (!is_resident(kv, seat) || has_ended(seat)) continue;
-    while (seat.num_host < seat.num_computed / kv.block_size) {
+    // Others may have dropped copies of blocks that they use too.
+    while (seat.num_host > 0 && !is_in(kv, kv.table(seat_index)[seat.num_host - 1], kHostTier))
+      --seat.num_host;
+    for (; seat.num_host < seat.num_computed / kv.block_size; ++seat.num_host) {
+      const uint32_t block = kv.table(seat_index)[seat.num_host];
+      if (is_in(kv, block, kHostTier)) continue;
       if (down.in_flight() >= kv.eager_window) return;
-      if (kv.host_pool.num_free <= kv.num_host_blocks / 8) return;
-      if (!copy_down(kv, seats, report, seat_index, false)) return;
+      if (kv.host().num_free() <= kv.num_host_blocks / 8) return;
+      if (!copy_down(kv.store, block, false, report)) return;
     }
   }
 }

@@ -14,7 +14,6 @@ struct WaitingLine {
   uint32_t count;
   uint64_t slo_ttft_ns;  // of requests that name no target of their own
   uint64_t slo_tbt_ns;
-  uint32_t block_size;  // tokens
   // [num_slots] each. The first `count` candidates wait, in any order; each keeps its place for as
   // long as it waits, since nothing about it changes. Behind them there is room for the seated.
   Candidate* candidates;
@@ -30,7 +29,6 @@ SAC_HD inline void reset(WaitingLine& line, const Limits& l) {
   line.count = 0;
   line.slo_ttft_ns = l.slo_ttft_ns;
   line.slo_tbt_ns = l.slo_tbt_ns;
-  line.block_size = l.block_size;
 }
 
 SAC_HD inline uint64_t target_ns(float seconds, uint64_t fallback_ns) {
@@ -52,8 +50,8 @@ SAC_HD inline Candidate describe(const WaitingLine& line, const Request& r) {
   c.slo_tbt_ns = wishes.slo_tbt_ns;
   c.priority = wishes.priority;
   c.state = CandidateState::kWaiting;
-  c.blocks = ceil_div(r.descriptor.prompt_len + 1, line.block_size);
-  c.prompt_tokens_left = c.rows = r.descriptor.prompt_len;
+  c.blocks = r.places;
+  c.prompt_tokens_left = c.rows = r.descriptor.prompt_len - r.num_cached;
   return c;
 }
 

@@ -126,8 +126,8 @@ void VirtualRun::sample() {
   uint64_t queued = next_request_;
   while (queued < num_requests_ && requests_[queued].arrival_ns <= now_ns()) ++queued;
   to.num_waiting = s_.waiting.count + static_cast<uint32_t>(queued - next_request_);
-  to.blocks_used = s_.kv.pool.used();
-  to.host_blocks_used = s_.kv.host_pool.used();
+  to.blocks_used = s_.kv.device().used();
+  to.host_blocks_used = s_.kv.host().used();
   to.step_rows = s_.launch.batch.num_rows;
   to.step_seqs = s_.launch.batch.num_seqs;
 }

@@ -56,11 +56,17 @@ bool with_seat(Scheduler& s, const std::function<bool(uint32_t, Seat&)>& act) {
   return false;
 }
 
+bool with_block(Scheduler& s, BlockKind kind, const std::function<bool(KvBlock&, uint32_t)>& act) {
+  for (uint32_t block = 0; block < s.kv.store.num_blocks; ++block)
+    if (s.kv.store.blocks[block].kind == kind && act(s.kv.store.blocks[block], block)) return true;
+  return false;
+}
+
 const NamedPlant kPlants[] = {
     {"free-owned-block",
      [](Scheduler& s) {
        return with_seat(s, [&s](uint32_t seat, Seat&) {
-         s.kv.pool.release(s.kv.block_table(seat)[0], s.course.step, s.kv.copies);
+         s.kv.device().pool.release(s.kv.block_table(seat)[0], s.course.step, s.kv.store.copies);
          return true;
        });
      }},
@@ -77,8 +83,8 @@ const NamedPlant kPlants[] = {
      }},
     {"copies-believed-early",
      [](Scheduler& s) {
-       if (s.kv.copies.up.in_flight() < 2) return false;
-       s.kv.copies.up.done = s.kv.copies.up.asked;
+       if (s.kv.store.copies.up.in_flight() < 2) return false;
+       s.kv.store.copies.up.done = s.kv.store.copies.up.asked;
        return true;
      }},
     {"wrong-token",
@@ -94,6 +100,78 @@ const NamedPlant kPlants[] = {
        if (s.waiting.count == 0) return false;
        waiting_remove(s.waiting, s.slots, s.waiting.head);
        return true;
+     }},
+    // ---- of shared blocks
+    {"reference-lost",
+     [](Scheduler& s) {
+       return with_block(s, BlockKind::kFull, [](KvBlock& b, uint32_t) {
+         if (b.users[kDeviceTier] == 0) return false;
+         return --b.users[kDeviceTier], true;
+       });
+     }},
+    {"reference-too-many",
+     [](Scheduler& s) {
+       return with_block(s, BlockKind::kFull,
+                         [](KvBlock& b, uint32_t) { return ++b.users[kDeviceTier], true; });
+     }},
+    {"full-too-early",
+     [](Scheduler& s) {
+       return with_block(s, BlockKind::kPending,
+                         [](KvBlock& b, uint32_t) { return b.kind = BlockKind::kFull, true; });
+     }},
+    {"evicted-in-use",
+     [](Scheduler& s) {
+       return with_block(s, BlockKind::kFull, [&s](KvBlock& b, uint32_t block) {
+         if (b.users[kDeviceTier] == 0 || s.kv.device().idle.contains(block)) return false;
+         return s.kv.device().idle.add_newest(block), true;
+       });
+     }},
+    {"order-turned",
+     [](Scheduler& s) {
+       Recency& idle = s.kv.device().idle;
+       if (idle.count < 2) return false;
+       const uint32_t first = idle.oldest;
+       idle.remove(first);
+       idle.add_newest(first);
+       return true;
+     }},
+    {"salt-forgotten",
+     [](Scheduler& s) {
+       return with_block(s, BlockKind::kFull, [&s](KvBlock&, uint32_t block) {
+         PrefixEntry& e = s.kv.store.table.entries[block];
+         if (e.salt == 0) return false;
+         return e.salt = 0, true;
+       });
+     }},
+    {"tokens-changed",
+     [](Scheduler& s) {
+       return with_block(s, BlockKind::kFull, [&s](KvBlock&, uint32_t block) {
+         s.kv.store.table.tokens[size_t{block} * s.kv.block_size] ^= 1;
+         return true;
+       });
+     }},
+    {"found-after-eviction",
+     [](Scheduler& s) {
+       const uint32_t block = s.kv.store.first_unused;
+       if (block >= s.kv.store.num_blocks || s.seats.num_running == 0) return false;
+       s.kv.store.table.insert(block, 1, 0, kNoParent, s.seats.tokens(s.seats.running[0]));
+       s.kv.store.blocks[block].kind = BlockKind::kFull;
+       return true;
+     }},
+    {"parent-gone",
+     [](Scheduler& s) {
+       return with_block(s, BlockKind::kFull, [&s](KvBlock& b, uint32_t block) {
+         if (b.children[kDeviceTier] == 0) return false;
+         return forget(s.kv.store, block), true;
+       });
+     }},
+    {"other-block-in-table",
+     [](Scheduler& s) {
+       return with_seat(s, [&s](uint32_t seat, Seat&) {
+         std::swap(s.kv.table(seat)[0], s.kv.table(seat)[1]);
+         std::swap(s.kv.block_table(seat)[0], s.kv.block_table(seat)[1]);
+         return true;
+       });
      }},
     {"repeated-record",
      [](Scheduler& s) {

@@ -124,6 +124,7 @@ class HostileWorld {
         return store_release(&foe_.line()->epoch, c.below(2) != 0 ? c.word() : c.below(4));
       case 5:
         store_relaxed(&foe_.line()->waiting, c.word());
+        store_relaxed(&foe_.line()->prefix_generation, c.word());
         return store_relaxed(&foe_.line()->heartbeat, uint64_t{c.word()});
       default:
         return ring_plausible(slot, c);

@@ -1,6 +1,6 @@
 // Memory behind the blocks of a test device, so that a block which is used too early or copied too
-// late is seen: each row writes a word that names its request, position and token, and reads those
-// of every position below it. And an engine that copies between the tiers when its seed says so.
+// late is seen: each row writes a word that all tokens up to its own decide, and reads those of
+// every position below it. And an engine that copies between the tiers when its seed says so.
 #pragma once
 #include <algorithm>
 #include <stdexcept>
@@ -17,19 +17,20 @@ struct KvMemory {
   std::vector<uint64_t> device = {};  // [blocks][block_size]
   std::vector<uint64_t> host = {};
 
-  /// What position p of a request has: all that its KV depends on.
-  static uint64_t word(const SeatParams& p, uint32_t position, uint32_t token) {
-    return (p.seed * 0x9e3779b97f4a7c15ull) ^ (uint64_t{token} << 32) ^ position ^ (1ull << 63);
+  /// What a position has whose predecessor has `before`: KV depends on all tokens so far.
+  static uint64_t word(uint64_t before, uint32_t token) {
+    return Random(before ^ token).next() | 1;
   }
   /// Writes what the rows of a step write, then reads what they read.
   void run(const StepBatch& batch, const SeatTables& tables) {
     for (uint32_t i = 0; i < batch.num_seqs; ++i) {
       const StepSeq& q = batch.seqs[i];
       const uint32_t end = q.first_position + q.num_rows;
+      uint64_t right = 0;
       for (uint32_t p = 0; p < end; ++p) {
         const uint32_t block = tables.block_table(q.seat)[p / block_size];
         uint64_t& at = device.at(size_t{block} * block_size + p % block_size);
-        const uint64_t right = word(tables.params[q.seat], p, tables.tokens(q.seat)[p]);
+        right = word(right, tables.tokens(q.seat)[p]);
         if (p >= q.first_position) at = right;
         if (at != right) throw std::runtime_error("a step read KV that is not its own");
       }

@@ -95,7 +95,7 @@ TEST_CASE("a stalled request gives up its blocks when others need them") {
   ask.num_top_logprobs = 20;
   Ticket slow = b.front.submit(ask);
   for (uint32_t i = 0; i < 10; ++i) b.device.tick();
-  REQUIRE(b.device.s.kv.pool.used() >= 4);
+  REQUIRE(b.device.s.kv.device().used() >= 4);
   Ticket other = b.front.submit(ask_of(50, 10, 1));  // needs 7 of the 8 blocks
   b.finish({&other}, 100);
   check_yield(other, b.device.shape);

@@ -207,10 +207,10 @@ TEST_CASE("a refused request does not touch its neighbours") {
   Bench b;
   Ticket t = b.front.submit(ask_of(20, 40, 5));
   for (uint32_t i = 0; i < 3; ++i) b.device.tick();
-  const uint32_t used = b.device.s.kv.pool.used();
+  const uint32_t used = b.device.s.kv.device().used();
   const Ticket bad = submit_changed(b, [](auto& d) { d.prompt_len = 0; });
   CHECK(bad.finish == SAC_FINISH_INVALID);
-  CHECK(b.device.s.kv.pool.used() == used);
+  CHECK(b.device.s.kv.device().used() == used);
   b.finish({&t});
   CHECK(t.words == expect(t.ask, b.device.shape).words);
 }

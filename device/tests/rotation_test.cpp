@@ -115,7 +115,7 @@ TEST_CASE("forced rotation, no rotation, and tiers of any size yield the same re
   const Yield churned = yield_of(tiers(SAC_POLICY_CHURN, 128, 512, 8));
   CHECK(churned.words == alone.words);
   CHECK(churned.stats.rotations > 100);
-  CHECK(churned.stats.blocks_up > 500);
+  CHECK(churned.stats.blocks_up == 0);  // no room was needed: all of it was still on the device
   CHECK(churned.stats.recomputed_tokens == 0);
   const Yield small_host = yield_of(tiers(SAC_POLICY_CHURN, 128, 9, 2));
   CHECK(small_host.words == alone.words);
@@ -124,6 +124,7 @@ TEST_CASE("forced rotation, no rotation, and tiers of any size yield the same re
   const Yield small_device = yield_of(tiers(SAC_POLICY_CHURN, 16, 512, 8));
   CHECK(small_device.words == alone.words);
   CHECK(small_device.stats.rotations > 100);
+  CHECK(small_device.stats.blocks_up > 0);
   const Yield squeezed = yield_of(tiers(SAC_POLICY_FCFS, 16, 512, 8));
   CHECK(squeezed.words == alone.words);
   CHECK(squeezed.stats.rotations > 0);

@@ -57,13 +57,23 @@ TEST_CASE("every planted bug is reported") {
         s.kv.block_table(s.seats.running[0])[0] = s.kv.block_table(s.seats.running[1])[0];
       },
       [](S& s) { s.kv.block_table(s.seats.running[0])[0] = s.limits.num_blocks; },
-      [](S& s) { s.kv.pool.states[s.kv.block_table(s.seats.running[0])[0]].owner = kNoOwner; },
+      [](S& s) {
+        s.kv.device().pool.states[s.kv.block_table(s.seats.running[0])[0]].owner = kNoOwner;
+      },
       [](S& s) { --s.seats[s.seats.running[0]].num_blocks; },
-      [](S& s) { s.kv.pool.release(s.kv.block_table(s.seats.running[0])[0], 0, s.kv.copies); },
-      [](S& s) { s.kv.pool.allocate(0, s.kv.step_done); },
-      [](S& s) { s.kv.pool.free_ring[s.kv.pool.head] = s.kv.pool.free_ring[s.kv.pool.head + 1]; },
-      [](S& s) { s.kv.pool.free_ring[s.kv.pool.head] = s.limits.num_blocks; },
-      [](S& s) { s.kv.pool.free_ring[s.kv.pool.head] = s.kv.block_table(s.seats.running[2])[1]; },
+      [](S& s) {
+        s.kv.device().pool.release(s.kv.block_table(s.seats.running[0])[0], 0, s.kv.store.copies);
+      },
+      [](S& s) { s.kv.device().pool.allocate(0, s.kv.store.step_done); },
+      [](S& s) {
+        s.kv.device().pool.free_ring[s.kv.device().pool.head] =
+            s.kv.device().pool.free_ring[s.kv.device().pool.head + 1];
+      },
+      [](S& s) { s.kv.device().pool.free_ring[s.kv.device().pool.head] = s.limits.num_blocks; },
+      [](S& s) {
+        s.kv.device().pool.free_ring[s.kv.device().pool.head] =
+            s.kv.block_table(s.seats.running[2])[1];
+      },
       // seats
       [](S& s) { --s.seats.num_running; },
       [](S& s) { s.seats.running[0] = s.seats.running[1]; },
@@ -102,7 +112,8 @@ TEST_CASE("a scheduler that frees a block too early is caught by the simulation"
   Scheduler& s = world.device().s;
   world.device().step.during = [&s] {
     if (s.course.step == 5)
-      s.kv.pool.release(s.kv.block_table(s.seats.running[0])[0], s.course.step, s.kv.copies);
+      s.kv.device().pool.release(s.kv.block_table(s.seats.running[0])[0], s.course.step,
+                                 s.kv.store.copies);
   };
   CHECK_THROWS(world.run());
 }

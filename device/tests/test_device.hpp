@@ -56,6 +56,7 @@ struct DeviceShape {
   uint64_t slo_tbt_ns = 100'000'000;
   uint32_t num_host_blocks = 0;
   uint32_t eager_window = 0;
+  bool prefix_caching = false;
   CopySpeed copies = {};
   uint64_t copy_seed = 1;
 };
@@ -75,6 +76,8 @@ inline Limits limits_of(const DeviceShape& shape, const RingShape& ring) {
   l.prefill_policy = shape.policy;
   l.num_host_blocks = shape.num_host_blocks;
   l.eager_window = shape.eager_window;
+  l.prefix_caching = shape.prefix_caching ? 1 : 0;
+  l.prefix_seed = 0x5eed;
   l.policy = shape.scheduling;
   l.policy_settings = shape.settings;
   l.slo_ttft_ns = shape.slo_ttft_ns;
@@ -130,8 +133,8 @@ class TestDevice {
     return found;
   }
   bool idle() const {
-    return s.seats.num_running == 0 && s.waiting.count == 0 && s.kv.pool.used() == 0 &&
-           s.kv.host_pool.used() == 0 && s.kv.copies.idle() &&
+    return s.seats.num_running == 0 && s.waiting.count == 0 && s.kv.device().used() == 0 &&
+           s.kv.host().used() == 0 && s.kv.store.copies.idle() &&
            s.seats.num_free == s.limits.num_seats;
   }
 

@@ -17,6 +17,7 @@ struct Ask {
   uint32_t flags = SAC_REQ_IGNORE_EOS;
   uint32_t num_top_logprobs = 0;
   uint64_t seed = 0;
+  uint64_t cache_salt = 0;
   std::vector<LogitBias> logit_bias = {};
   std::vector<uint32_t> stop_ids = {};
 };
@@ -72,6 +73,12 @@ class TestFrontend {
   bool acked() const { return load_acquire(&ring_.view.acks[index_].epoch) == epoch_; }
   void beat() { store_relaxed(&line()->heartbeat, load_relaxed(&line()->heartbeat) + 1); }
 
+  /// No later request finds blocks that were filed before.
+  void reset_prefixes() {
+    // SYNC: release, like any word; with the device's read after its acquire of a later doorbell.
+    store_release(&line()->prefix_generation, load_relaxed(&line()->prefix_generation) + 1);
+  }
+
   /// A slot that may ring a new ticket, or kNoSlot.
   uint32_t free_slot() const {
     for (uint32_t slot = first_; slot < end_; ++slot)
@@ -114,6 +121,7 @@ class TestFrontend {
     d.top_p = 1.0f;
     d.repetition_penalty = 1.0f;
     d.seed = ask.seed;
+    d.cache_salt = ask.cache_salt;
     return d;
   }
 

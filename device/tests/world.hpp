@@ -16,6 +16,7 @@ struct WorldOptions {
   uint32_t num_requests;  // of each frontend
   uint32_t submit_odds;
   uint32_t cancel_odds;
+  uint32_t reset_odds;          // that a frontend resets the prefixes
   uint32_t read_odds;           // that a request is looked at in a tick
   uint32_t records_max;         // read at one look
   uint32_t silence_odds;        // that a frontend falls silent
@@ -44,6 +45,8 @@ inline WorldOptions world_options(uint64_t seed) {
     o.device.eos_ids.push_back(r.in(0, o.device.vocab_size - 1));
   o.device.policy = r.one_in(3) ? PrefillPolicy::kInline : PrefillPolicy::kChunked;
   o.device.log_words = 1 << 20;
+  o.device.prefix_caching = Random(seed + 41).one_in(2);
+  o.reset_odds = Random(seed + 43).pick({0u, 0u, 100u});
   o.num_requests = r.in(1, 40);
   o.submit_odds = r.in(1, 6);
   o.cancel_odds = r.pick({0u, 0u, 40u, 400u});
@@ -89,6 +92,7 @@ class World {
   World(uint64_t seed, const WorldOptions& o)
       : options_(o),
         random_(seed),
+        resets_(seed + 47),
         ring_(o.ring),
         device_(ring_, o.device),
         last_status_(o.ring.num_slots, 0) {
@@ -100,6 +104,9 @@ class World {
       last_status_[slot] = ring_.status_word(slot);
     device_.step.during = [this] {
       if (random_.one_in(options_.during_odds)) act();
+      // Which blocks leave first is the policy's business: whatever it says, all else must hold.
+      if (options_.device.prefix_caching && random_.one_in(16))
+        device_.s.kv.store.eviction.chosen = random_.in(0, kNumKeepRates - 1);
     };
   }
 
@@ -112,7 +119,7 @@ class World {
       if (i > bound) throw std::runtime_error("requests did not end within the bound on ticks");
       tick();
     }
-    for (uint32_t i = 0; i < 3 || (!device_.s.kv.copies.idle() && i < 10000); ++i) tick();
+    for (uint32_t i = 0; i < 3 || (!device_.s.kv.store.copies.idle() && i < 10000); ++i) tick();
     check_rest();
   }
   const TestDevice& device() const { return device_; }
@@ -175,6 +182,7 @@ class World {
     }
     for (Judged* t : a.live)
       if (random_.one_in(options_.cancel_odds)) a.front.cancel(*t);
+    if (resets_.one_in(options_.reset_odds)) a.front.reset_prefixes();
     if (random_.one_in(options_.silence_odds)) {
       a.silent_ticks = random_.in(1, 40);
       a.rejoins = random_.one_in(2);
@@ -190,16 +198,43 @@ class World {
     std::erase_if(a.live, [](const Ticket* t) { return t->complete(); });
   }
 
+  std::vector<uint32_t> own_prompt() {
+    const DeviceShape& d = device_.shape;
+    return prompt_of(random_.in(1, d.max_model_len - 1), random_.in(0, 1000), d.vocab_size);
+  }
+  /// One of few documents, cut off anywhere; or what another request got, with a new end.
+  std::vector<uint32_t> shared_prompt() {
+    const DeviceShape& d = device_.shape;
+    if (random_.one_in(4)) return own_prompt();
+    std::vector<uint32_t> prompt =
+        prompt_of(random_.in(1, d.max_model_len - 1), random_.in(0, 2), d.vocab_size);
+    if (!tickets_.empty() && random_.one_in(2)) {
+      const Judged& turn = tickets_[random_.in(0, static_cast<uint32_t>(tickets_.size()) - 1)];
+      prompt = turn.ask.prompt;
+      if ((turn.ask.flags & SAC_REQ_PROMPT_LOGPROBS) == 0)
+        for (uint32_t token : turn.tokens()) prompt.push_back(token);
+      prompt.push_back(random_.in(0, d.vocab_size - 1));
+      prompt.resize(std::min<size_t>(prompt.size(), d.max_model_len - 1));
+    }
+    if (random_.one_in(3)) prompt[random_.in(0, static_cast<uint32_t>(prompt.size()) - 1)] ^= 1;
+    for (uint32_t& token : prompt) token %= d.vocab_size;
+    return prompt;
+  }
+
   Ask draw_ask() {
     const DeviceShape& d = device_.shape;
     Ask ask;
-    ask.prompt = prompt_of(random_.in(1, d.max_model_len - 1), random_.in(0, 1000), d.vocab_size);
+    ask.prompt = d.prefix_caching ? shared_prompt() : own_prompt();
     const auto len = static_cast<uint32_t>(ask.prompt.size());
     ask.max_tokens = random_.in(1, d.max_model_len - len);
     ask.min_tokens = random_.one_in(4) ? random_.in(0, ask.max_tokens) : 0;
     ask.flags = random_.in(0, SAC_REQ_KNOWN_FLAGS);
     ask.num_top_logprobs = random_.one_in(2) ? random_.in(0, SAC_MAX_TOP_LOGPROBS) : 0;
     ask.seed = random_.next();
+    if (d.prefix_caching) {
+      ask.cache_salt = random_.one_in(4) ? 1 : 0;
+      if (random_.one_in(2)) ask.flags &= ~SAC_REQ_PROMPT_LOGPROBS;
+    }
     for (uint32_t i = random_.in(0, 4); i > 0; --i)
       ask.logit_bias.push_back({random_.in(0, d.vocab_size - 1), 1.0f});
     for (uint32_t i = random_.in(0, 4); i > 0; --i)
@@ -271,6 +306,7 @@ class World {
 
   const WorldOptions options_;
   Random random_;
+  Random resets_;  // of its own: worlds without resets are what they were
   TestRing ring_;
   TestDevice device_;
   std::deque<Actor> actors_;

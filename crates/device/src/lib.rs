@@ -148,6 +148,9 @@ pub struct DeviceConfig {
     pub num_host_blocks: u32,
     /// Blocks that may be in flight to host memory ahead of need; 0: none is sent early.
     pub eager_window: u32,
+    /// Requests with the same prefix share its KV blocks. The seed goes into the keys by which
+    /// prefixes are found: draw one per start, so that clients cannot choose keys that collide.
+    pub prefix_caching: Option<u64>,
     /// Which requests enter the device, and which leave it.
     pub policy: PolicyConfig,
     /// Compute threads of the CPU device.
@@ -529,6 +532,8 @@ fn c_device_config(config: &DeviceConfig) -> sys::SacDeviceConfig {
             _ => std::ptr::null(),
         },
         policy: c_policy(&config.policy),
+        prefix_seed: config.prefix_caching.unwrap_or(0),
+        prefix_caching: u32::from(config.prefix_caching.is_some()),
         cuda_launch: match config.cuda.launch {
             cuda::CudaLaunch::Window => 0,
             cuda::CudaLaunch::Loop => 1,

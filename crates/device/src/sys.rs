@@ -50,6 +50,8 @@ pub(crate) struct SacDeviceConfig {
     pub null_step_us: u32,
     pub sim: *const crate::sim::SimConfig,
     pub policy: SacPolicyConfig,
+    pub prefix_seed: u64,
+    pub prefix_caching: u32,
     pub cuda_launch: u32,
     pub cuda_rotation: u32,
     pub cuda_rotation_blocks: u32,

@@ -30,8 +30,11 @@ pub struct FrontendConfig {
     /// Names that requests may use; the first one is reported. Empty: the model's name as given.
     /// `--served-model-name`
     pub served_model_names: Vec<String>,
-    /// `/v1/*` requests must carry one of these keys as a bearer token. Empty: none. `--api-key`
+    /// `/v1/*` requests and resets must carry one of these keys as a bearer token. Empty: none.
+    /// `--api-key`
     pub api_keys: Vec<String>,
+    /// Requests with different keys share no prefix; needs keys. `--cache-salt-by-key`
+    pub cache_salt_by_key: bool,
     /// Chat template file that replaces the model's. `--chat-template`
     pub chat_template: Option<PathBuf>,
     /// Use the sampling defaults of generation_config.json. `--generation-config vllm` is `false`.
@@ -136,6 +139,7 @@ impl Default for FrontendConfig {
             revision: None,
             served_model_names: Vec::new(),
             api_keys: Vec::new(),
+            cache_salt_by_key: false,
             chat_template: None,
             generation_config: true,
             priority_scheduling: false,

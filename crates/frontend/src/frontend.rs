@@ -52,6 +52,14 @@ impl ShutdownHandle {
     }
 }
 
+fn check_keys(config: &FrontendConfig) -> Result<(), FrontendError> {
+    if config.cache_salt_by_key && config.api_keys.is_empty() {
+        let reason = "there are no keys to tell requests apart by (api_keys)".into();
+        return Err(FrontendError::Config { field: "cache_salt_by_key", reason });
+    }
+    Ok(())
+}
+
 impl Frontend {
     /// Loads what the model needs, joins the region behind the transport, and binds the socket.
     /// Blocks while it does.
@@ -62,6 +70,7 @@ impl Frontend {
         config: FrontendConfig,
         transport: T,
     ) -> Result<Self, FrontendError> {
+        check_keys(&config)?;
         let assets = Arc::new(ModelAssets::load(&config)?);
         let names = names(&config);
         let metrics = metrics(&names[0], &config)?;

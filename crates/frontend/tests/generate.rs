@@ -172,7 +172,8 @@ fn completions_echo_and_score_prompts() {
     assert_eq!(json["choices"][0]["finish_reason"], "length");
     assert_eq!(
         json["usage"],
-        json!({"prompt_tokens": 3, "total_tokens": 3, "completion_tokens": 0})
+        json!({"prompt_tokens": 3, "total_tokens": 3, "completion_tokens": 0,
+               "prompt_tokens_details": {"cached_tokens": 0}})
     );
     // The same as a stream: the prompt comes first, in one chunk.
     let body =

@@ -163,6 +163,10 @@ fn the_page_chats_and_shows_the_machine() {
     h.wait_until("stopped", |h| h.device.in_flight() == 0);
     browser.wait_for("[...document.querySelectorAll('.note')].at(-2).textContent === 'stopped'");
 
+    // What prompts found in KV memory, of all that was looked up.
+    h.device.set_stats(|s| (s.prefix_query_tokens, s.prefix_hit_tokens) = (100, 25));
+    browser.wait_for("document.getElementById('hits').textContent === '25 %'");
+
     // An error is shown as one.
     browser.eval("document.getElementById('max').value = 100000");
     browser.type_text("too long");

@@ -276,6 +276,66 @@ fn keys_guard_v1_and_nothing_else() {
 }
 
 #[test]
+fn a_reset_needs_the_key_and_reaches_the_device() {
+    let h = Harness::with(|c| c.api_keys = vec!["s3cret".into()], Default::default());
+    let reset = |key: &str| {
+        let header = format!("Bearer {key}");
+        h.request("POST", "/reset_prefix_cache", &[("authorization", &header)], "")
+    };
+    assert_eq!(h.request("POST", "/reset_prefix_cache", &[], "").status, 401);
+    assert_eq!(reset("other").status, 401);
+    assert_eq!(h.device.prefix_generation(), 0);
+    for resets in 1..=3 {
+        // What comes with it is vLLM's matter: nothing is read.
+        let answer = reset("s3cret");
+        assert_eq!((answer.status, answer.text().as_str()), (200, ""));
+        assert_eq!(h.device.prefix_generation(), resets);
+    }
+    let open = Harness::start();
+    assert_eq!(open.get("/reset_prefix_cache").status, 405);
+    assert_eq!(open.request("POST", "/reset_prefix_cache", &[], "").status, 200);
+    assert_eq!(open.device.prefix_generation(), 1);
+}
+
+#[test]
+fn keys_are_part_of_the_salt_where_they_are_asked_for() {
+    for by_key in [false, true] {
+        let change = |c: &mut saccade_frontend::FrontendConfig| {
+            c.api_keys = vec!["one".into(), "two".into()];
+            c.cache_salt_by_key = by_key;
+        };
+        let h = Harness::with(change, FakeConfig::default());
+        let seen = std::sync::Arc::new(std::sync::Mutex::new(0));
+        h.device.script(Box::new({
+            let seen = seen.clone();
+            move |request, _| {
+                *seen.lock().unwrap() = request.descriptor.cache_salt;
+                Some(97)
+            }
+        }));
+        let salt = |path: &str, key: &str, body: Value| {
+            let header = format!("Bearer {key}");
+            let headers = [("content-type", "application/json"), ("authorization", &header)];
+            let answer = h.request("POST", path, &headers, &body.to_string());
+            assert_eq!(answer.status, 200, "{}", answer.text());
+            *seen.lock().unwrap()
+        };
+        let text = json!({"prompt": "x", "max_tokens": 1});
+        let salted = json!({"prompt": "x", "max_tokens": 1, "cache_salt": "a"});
+        let chat = json!({"messages": [{"role": "user", "content": "x"}], "max_tokens": 1});
+        let (texts, chats) = ("/v1/completions", "/v1/chat/completions");
+        let of_one = salt(texts, "one", text.clone());
+        assert_eq!(salt(texts, "one", text.clone()), of_one);
+        assert_eq!(salt(chats, "one", chat), of_one);
+        assert_eq!(salt(texts, "two", text) != of_one, by_key);
+        assert_eq!(of_one != 0, by_key);
+        let chosen = salt(texts, "one", salted.clone());
+        assert_ne!(chosen, of_one);
+        assert_eq!(salt(texts, "two", salted) != chosen, by_key);
+    }
+}
+
+#[test]
 fn request_ids_are_echoed_and_part_of_the_answer() {
     let h = Harness::start();
     let body = json!({"prompt": "x"}).to_string();

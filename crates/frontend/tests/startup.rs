@@ -46,6 +46,7 @@ fn what_is_missing_or_wrong_is_named() {
     fails(|dir, _| std::fs::remove_file(dir.join("tokenizer.json")).unwrap(), &["tokenizer.json"]);
     fails(|dir, _| std::fs::write(dir.join("tokenizer.json"), "{").unwrap(), &["tokenizer.json"]);
     fails(|dir, c| c.tokenizer = Some(dir.join("none.json")), &["none.json"]);
+    fails(|_, c| c.cache_salt_by_key = true, &["cache_salt_by_key", "api_keys"]);
     fails(
         |dir, _| {
             let mut tokenizer = common::tiny_tokenizer::byte_level_json();

@@ -173,6 +173,7 @@ pub(crate) fn device_config(
         num_blocks: machine.num_blocks,
         num_host_blocks: machine.num_host_blocks,
         eager_window: if machine.num_host_blocks == 0 { 0 } else { eager_window(machine) },
+        prefix_caching: None,
         policy: policy_config(args, policy),
         num_threads: 1,
         eos_ids: Vec::new(),

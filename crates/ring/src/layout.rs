@@ -11,7 +11,7 @@ pub const SAC_MAGIC: u64 = 0x3145_4441_4343_4153;
 /// Version of the header as a whole.
 pub const SAC_ABI_VERSION: u32 = 1;
 /// FNV-1a 64 of `abi/wire.layout.txt`.
-pub const SAC_LAYOUT_HASH: u64 = 0xf9e6_9e5f_0cf8_fd9d;
+pub const SAC_LAYOUT_HASH: u64 = 0xc59d_0c45_c3c3_e98a;
 
 /// One writer per line of this size.
 pub const SAC_LINE_BYTES: u32 = 128;
@@ -183,6 +183,9 @@ pub struct DeviceStats {
     pub blocks_down_eager: u64,
     pub blocks_down_urgent: u64,
     pub blocks_up: u64,
+    pub prefix_query_tokens: u64,
+    pub prefix_hit_tokens: u64,
+    pub prefix_evictions: u64,
     pub num_running: u32,
     pub num_waiting: u32,
     pub num_paused: u32,
@@ -193,7 +196,9 @@ pub struct DeviceStats {
     pub num_rotated: u32,
     pub host_blocks_used: u32,
     pub host_blocks_used_max: u32,
-    pub _pad0: [u8; 64],
+    pub blocks_cached: u32,
+    pub host_blocks_cached: u32,
+    pub _pad0: [u8; 32],
 }
 
 /// `sac_frontend_ack`: writer = device.
@@ -223,7 +228,8 @@ pub struct FrontendLine {
     pub epoch: u32,
     pub waiting: u32,
     pub heartbeat: u64,
-    pub _pad0: [u8; 112],
+    pub prefix_generation: u32,
+    pub _pad0: [u8; 108],
 }
 
 /// `sac_status`: writer = device; 16 bytes a slot.

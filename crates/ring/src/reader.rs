@@ -25,6 +25,9 @@ pub trait Sink {
     /// The device has taken the ticket from its queue (or ended it there). At most once, before its
     /// first record.
     fn admitted(&mut self, _ticket: Ticket) {}
+    /// Of the ticket's prompt, `tokens` were not computed: their KV was in a cache. At most once,
+    /// before its first record, and only if there are any.
+    fn cached(&mut self, _ticket: Ticket, _tokens: u32) {}
     /// The next token of a ticket.
     fn record(&mut self, ticket: Ticket, record: Record<'_>);
     /// The ticket has ended; the device produced `count` records. All of them were delivered,
@@ -58,6 +61,9 @@ struct Reading {
     cursor: u32,
     /// Records the device has shown.
     count: u32,
+    /// Prompt tokens that were cached, as the device says; its last word is before the first
+    /// record.
+    cached: u32,
     /// The end that the device has shown: final, whatever the status says later.
     end: Option<Finish>,
     /// The ticket must end as lost once no thread is writing its doorbell.
@@ -198,6 +204,7 @@ impl<T: Transport> Reader<T> {
             flight,
             cursor: 0,
             count: 0,
+            cached: 0,
             end: None,
             doomed: false,
             input_returned: false,
@@ -296,6 +303,8 @@ impl<T: Transport> Reader<T> {
     /// Judges the status of a ticket whose end has not been seen.
     fn look_at(&mut self, index: usize, reading: &mut Reading) {
         let word = self.statuses[index * STATUS_WORDS];
+        // Two halves, computed and cached; see `Status`.
+        reading.cached = (self.statuses[index * STATUS_WORDS + 1] >> 32) as u32;
         let verdict = judge(word, &reading.flight, reading.cursor, reading.count);
         if verdict.input_taken && !reading.input_returned {
             reading.input_returned = true;
@@ -320,6 +329,9 @@ impl<T: Transport> Reader<T> {
         let available = reading.count - reading.cursor;
         if available == 0 {
             return;
+        }
+        if reading.cursor == 0 && reading.cached != 0 {
+            sink.cached(reading.flight.ticket, std::mem::take(&mut reading.cached));
         }
         let room = sink.room(reading.flight.ticket);
         let taken = room.min(available as usize) as u32;

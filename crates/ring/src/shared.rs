@@ -164,6 +164,25 @@ impl<T: Transport> Shared<T> {
         self.transport.put_u32(self.layout.doorbell_at(ticket.slot), doorbell)
     }
 
+    /// Raises this frontend's generation of prefixes, and sees it raised.
+    pub(crate) fn reset_prefixes(&self) -> Result<(), TransportError> {
+        let at =
+            self.layout.frontend_at(self.frontend, offset_of!(FrontendLine, prefix_generation));
+        // Held, so that of two resets at once neither is lost.
+        let _one_at_a_time = lock(&self.tracker);
+        if !self.owns_frontend() {
+            return Err(TransportError::Down("another process has joined in its place".into()));
+        }
+        let next = self.transport.get_u32(at)?.wrapping_add(1);
+        // SYNC: release; the device reads it after its acquire of a later doorbell.
+        self.transport.put_u32(at, next)?;
+        self.transport.fence();
+        match self.transport.get_u32(at)? {
+            seen if seen == next => Ok(()),
+            _ => Err(TransportError::Down("the connection was lost meanwhile".into())),
+        }
+    }
+
     pub(crate) fn index(&self, slot: u32) -> Option<usize> {
         self.slots.contains(&slot).then(|| (slot - self.slots.start) as usize)
     }

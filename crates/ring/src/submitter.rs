@@ -175,6 +175,15 @@ impl<T: Transport> Submitter<T> {
         let _ = self.shared.kick_device();
     }
 
+    /// No request that is submitted after this, by any frontend, finds KV that was computed for one
+    /// before. Requests in flight go on.
+    ///
+    /// # Errors
+    /// When the region cannot be reached, or is another process's by now; then nothing is certain.
+    pub fn reset_prefixes(&self) -> Result<(), TransportError> {
+        self.shared.reset_prefixes()
+    }
+
     /// The device as it is now.
     #[must_use]
     pub fn device(&self) -> DeviceInfo {

@@ -455,6 +455,15 @@ impl<T: Transport> FakeDevice<T> {
         self.transport.get_u32(self.layout.frontend_at(frontend, offset_of!(FrontendLine, epoch)))
     }
 
+    /// How often a frontend has reset the prefixes.
+    ///
+    /// # Errors
+    /// When the region cannot be reached.
+    pub fn prefix_generation(&self, frontend: u32) -> Result<u32, TransportError> {
+        let field = offset_of!(FrontendLine, prefix_generation);
+        self.transport.get_u32(self.layout.frontend_at(frontend, field))
+    }
+
     fn acknowledge(&mut self, frontend: u32) -> Result<(), TransportError> {
         let epoch = self.frontend_epoch(frontend)?;
         self.frontends[frontend as usize] = epoch;

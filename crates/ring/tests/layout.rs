@@ -156,13 +156,16 @@ fn dump_from_rust() -> String {
     fields!(out: "sac_device_stats" DeviceStats: ticks steps prefill_tokens decode_tokens
         preemptions recomputed_tokens requests_accepted requests_rejected requests_finished
         requests_reclaimed reader_stalls step_ns host_wait_ns reader_wait_ns copy_wait_ns
-        rotations blocks_down_eager blocks_down_urgent blocks_up num_running
+        rotations blocks_down_eager blocks_down_urgent blocks_up prefix_query_tokens
+        prefix_hit_tokens prefix_evictions num_running
         num_waiting num_paused blocks_used blocks_used_max last_step_tokens last_step_seqs
-        num_rotated host_blocks_used host_blocks_used_max _pad0);
+        num_rotated host_blocks_used host_blocks_used_max
+        blocks_cached host_blocks_cached _pad0);
     fields!(out: "sac_frontend_ack" FrontendAck: epoch lost _pad0);
     fields!(out: "sac_status" Status: word num_computed_tokens num_cached_tokens);
     fields!(out: "sac_wake" Wake: device_kick _pad0);
-    fields!(out: "sac_frontend_line" FrontendLine: epoch waiting heartbeat _pad0);
+    fields!(out: "sac_frontend_line" FrontendLine: epoch waiting heartbeat
+        prefix_generation _pad0);
     fields!(out: "sac_descriptor" Descriptor: sequence arena_extent device_epoch flags prompt_len
         max_tokens min_tokens num_logit_bias num_stop_ids num_top_logprobs temperature top_p min_p
         top_k repetition_penalty presence_penalty frequency_penalty priority seed cache_salt

@@ -52,6 +52,24 @@ fn a_frontend_may_come_first() {
     assert_eq!(ledger.lines[&ticket].end, Some(End::Finished(Finish::Length, 40)));
 }
 
+/// The count goes on from where an earlier life left it: two lives never mean two things by one
+/// generation.
+#[test]
+fn resets_of_prefixes_are_counted_across_lives() {
+    let (transport, mut device, ring) = small_ring();
+    let (submitter, _reader) = ring.split();
+    assert_eq!(device.prefix_generation(0), Ok(0));
+    (0..2).for_each(|_| submitter.reset_prefixes().expect("ours"));
+    assert_eq!(device.prefix_generation(0), Ok(2));
+    let options = JoinOptions { ack_timeout: Duration::ZERO, ..JoinOptions::default() };
+    let next = FrontendRing::join_with(frontend_side(&transport), 0, options).expect("our region");
+    device.tick().expect("in process");
+    let refused = submitter.reset_prefixes().expect_err("replaced");
+    assert!(refused.to_string().contains("another process"), "{refused}");
+    next.split().0.reset_prefixes().expect("ours");
+    assert_eq!(device.prefix_generation(0), Ok(3));
+}
+
 #[test]
 fn there_is_no_frontend_beyond_the_last() {
     let transport = InProcTransport::create(&SMALL).expect("in bounds");

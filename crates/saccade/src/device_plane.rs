@@ -13,7 +13,9 @@ use saccade_host::CpuSet;
 use saccade_model::{Dtype, DtypeChoice, ModelConfig, ModelFolder, Weights};
 use saccade_ring::{ShmTransport, Transport};
 
-use crate::cli::{DeviceName, LoadFormat, PolicyName, Prefill, QuantizationArg, ServeArgs};
+use crate::cli::{
+    DeviceArgs, DeviceName, LoadFormat, PolicyName, Prefill, QuantizationArg, ServeArgs,
+};
 use crate::{emulated, gpu, kv_budget, model_source, remote};
 
 /// The shared-memory region, mapped for the life of the device.
@@ -261,6 +263,7 @@ pub(crate) fn device_config(
         num_blocks: budget.num_blocks,
         num_host_blocks: budget.num_host_blocks,
         eager_window: budget.eager_window,
+        prefix_caching: prefix_caching(args)?,
         policy: policy_config(serve),
         num_threads: args.device_threads.unwrap_or(cores.len() as u32),
         eos_ids,
@@ -268,6 +271,14 @@ pub(crate) fn device_config(
         quantization: Quantization::None,
         cuda: gpu::settings(serve),
     })
+}
+
+/// The seed of this start's keys, unless prefixes are not to be shared.
+fn prefix_caching(args: &DeviceArgs) -> anyhow::Result<Option<u64>> {
+    if !args.shares_prefixes()? {
+        return Ok(None);
+    }
+    Ok(Some(getrandom::u64().context("draw the seed of prefix keys")?))
 }
 
 fn policy_config(serve: &ServeArgs) -> PolicyConfig {

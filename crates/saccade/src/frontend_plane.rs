@@ -59,6 +59,7 @@ fn ring(args: &ServeArgs) -> anyhow::Result<&RingPlace> {
 
 fn config(args: &ServeArgs, scratch: &std::path::Path) -> anyhow::Result<FrontendConfig> {
     let (model, http) = (&args.model, &args.http);
+    http.check()?;
     let folder = model_source::open(&without_weights(args), scratch)?;
     Ok(FrontendConfig {
         listen: listen(http)?,
@@ -68,6 +69,7 @@ fn config(args: &ServeArgs, scratch: &std::path::Path) -> anyhow::Result<Fronten
         revision: None, // the folder is local by now
         served_model_names: model_source::served_names(model),
         api_keys: http.api_key.clone(),
+        cache_salt_by_key: http.cache_salt_by_key,
         chat_template: model.chat_template.clone(),
         generation_config: model.generation_config == "auto",
         priority_scheduling: args.device.policy.has_classes(),

@@ -47,6 +47,8 @@ struct Supervisor {
 impl Supervisor {
     fn start(args: &ServeArgs) -> anyhow::Result<Supervisor> {
         check_placement(&args.placement)?;
+        args.http.check()?;
+        args.device.shares_prefixes()?;
         remote::check(args)?;
         let scratch = model_source::scratch()?;
         let folder = model_source::open(&args.model, scratch.path())?;

@@ -38,8 +38,8 @@ class RotationTwin {
       const bool down = n % 2 != 0;
       RotationWork work = {};
       work.lanes = &lanes_;
-      work.ring = down ? s.kv.copies.down.ring : s.kv.copies.up.ring;
-      work.capacity = shape.num_host_blocks;
+      work.ring = down ? s.kv.store.copies.down.ring : s.kv.store.copies.up.ring;
+      work.capacity = down ? shape.num_host_blocks : shape.num_blocks;
       work.is_down = down ? 1 : 0;
       work.worker = n / 2;
       work.num_workers = kWorkers;

@@ -96,6 +96,7 @@ pub fn create(model: &ModelConfig, dtype: Dtype, setup: &Setup) -> Device {
         num_blocks: setup.num_blocks,
         num_host_blocks: setup.num_host_blocks,
         eager_window: 4,
+        prefix_caching: None,
         policy: PolicyConfig { policy: setup.policy, ..PolicyConfig::default() },
         num_threads: 2,
         eos_ids: model.eos_ids.clone(),

@@ -9,6 +9,7 @@ use http::HeaderMap;
 
 use crate::api_error::ApiError;
 use crate::http::app::{App, unix_s};
+use crate::http::auth::KeyDigest;
 use crate::http::layers::RequestId;
 use crate::http::{collect, read_body, stream};
 use crate::lifecycle::InFlight;
@@ -31,7 +32,7 @@ pub struct Asked<T> {
 ///
 /// # Errors
 /// 503 while draining or without a device, 4xx for an invalid body.
-pub async fn ask<T: Send + 'static>(
+pub async fn ask<T: AsMut<GenerateParams> + Send + 'static>(
     app: &App,
     request: Request,
     read: impl FnOnce(&Fields, SloHeaders, ModelLimits) -> Result<T, ApiError> + Send + 'static,
@@ -42,6 +43,8 @@ pub async fn ask<T: Send + 'static>(
     let RequestId(request_id) =
         request.extensions().get().cloned().ok_or_else(|| ApiError::internal("no request id"))?;
     let headers = request.headers().clone();
+    let key =
+        request.extensions().get::<KeyDigest>().filter(|_| app.config.cache_salt_by_key).copied();
     let body = read_body(app, request).await?;
     let metrics = app.serving.metrics.clone();
     let parse = move |fields: &Fields| {
@@ -53,7 +56,12 @@ pub async fn ask<T: Send + 'static>(
         }
         Ok(parsed)
     };
-    Ok(Asked { body: body.fields(app, parse).await?, arrived, in_flight, request_id })
+    let mut body = body.fields(app, parse).await?;
+    if let Some(key) = key {
+        let params = body.as_mut();
+        params.cache_salt = key.salted(params.cache_salt);
+    }
+    Ok(Asked { body, arrived, in_flight, request_id })
 }
 
 fn slo_headers(headers: &HeaderMap) -> SloHeaders<'_> {

@@ -5,5 +5,6 @@ pub mod completions;
 mod generate;
 pub mod models;
 pub mod page;
+pub mod prefix;
 pub mod status;
 pub mod tokens;

@@ -60,6 +60,8 @@ struct MachineState {
     steps: u64,
     prefill_tokens: u64,
     preemptions: u64,
+    prefix_query_tokens: u64,
+    prefix_hit_tokens: u64,
     recent: RecentState,
 }
 
@@ -94,6 +96,8 @@ pub async fn state(State(app): State<Arc<App>>) -> Response {
         steps: stats.steps,
         prefill_tokens: stats.prefill_tokens,
         preemptions: stats.preemptions,
+        prefix_query_tokens: stats.prefix_query_tokens,
+        prefix_hit_tokens: stats.prefix_hit_tokens,
         recent: app.serving.metrics.recent.state(),
     };
     let headers = [(header::CACHE_CONTROL, "no-store")];

@@ -49,10 +49,18 @@ fn random_id() -> String {
     bytes.iter().map(|b| format!("{b:02x}")).collect()
 }
 
-/// Refuses requests without an accepted key.
-pub async fn authorize(State(keys): State<Arc<ApiKeys>>, request: Request, next: Next) -> Response {
+/// Refuses requests without an accepted key; the others carry its digest.
+pub async fn authorize(
+    State(keys): State<Arc<ApiKeys>>,
+    mut request: Request,
+    next: Next,
+) -> Response {
     let given = request.headers().get(header::AUTHORIZATION).map(HeaderValue::as_bytes);
-    if !keys.required() || request.method() == Method::OPTIONS || keys.accepts(given) {
+    let accepted = keys.accepted(given);
+    if let Some(digest) = accepted {
+        request.extensions_mut().insert(digest);
+    }
+    if !keys.required() || request.method() == Method::OPTIONS || accepted.is_some() {
         return next.run(request).await;
     }
     let message = "a valid API key is required, as `Authorization: Bearer <key>`";

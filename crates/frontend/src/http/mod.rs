@@ -1,7 +1,7 @@
 //! HTTP: connections and their bounds, routes, bodies, streams.
 
 pub mod app;
-mod auth;
+pub mod auth;
 mod body;
 mod connection;
 mod io;

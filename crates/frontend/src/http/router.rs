@@ -12,7 +12,7 @@ use super::app::App;
 use super::auth::ApiKeys;
 use super::layers;
 use crate::api_error::ApiError;
-use crate::endpoints::{chat, completions, models, page, status, tokens};
+use crate::endpoints::{chat, completions, models, page, prefix, status, tokens};
 use crate::error::FrontendError;
 
 /// All routes.
@@ -22,14 +22,15 @@ use crate::error::FrontendError;
 pub fn router(app: &Arc<App>) -> Result<Router, FrontendError> {
     let keys = Arc::new(ApiKeys::new(&app.config.api_keys));
     // The key is required where the routes are, not by comparing paths.
-    let v1 = Router::new()
+    let guarded = Router::new()
         .route("/v1/chat/completions", post(chat::chat_completions))
         .route("/v1/completions", post(completions::completions))
         .route("/v1/models", get(models::list))
         .route("/v1/models/{*id}", get(models::one))
+        .route("/reset_prefix_cache", post(prefix::reset))
         .route_layer(from_fn_with_state(keys, layers::authorize));
     let mut routes = Router::new()
-        .merge(v1)
+        .merge(guarded)
         .route("/tokenize", post(tokens::tokenize))
         .route("/detokenize", post(tokens::detokenize))
         .route("/health", get(status::health))

@@ -20,6 +20,10 @@ use crate::validate::StreamOptions;
 /// Ready frames beyond this many bytes are sent before more are looked for.
 const FRAMES_BYTES: usize = 16 * 1024;
 
+fn usage_of(generation: &Generation) -> Usage {
+    Usage::new(generation.prompt_tokens(), generation.cached_tokens(), generation.produced())
+}
+
 /// Waits for all choices and answers with one JSON body.
 ///
 /// # Errors
@@ -33,7 +37,7 @@ pub async fn collect(
         let (index, delta) = next?;
         format.gather(index, delta);
     }
-    let usage = Usage::new(generation.prompt_tokens(), generation.produced());
+    let usage = usage_of(&generation);
     let json = format.answer(usage).map_err(|e| ApiError::internal(e.to_string()))?;
     let content_type = HeaderValue::from_static("application/json");
     Ok(([(header::CONTENT_TYPE, content_type)], json).into_response())
@@ -142,6 +146,6 @@ impl<F: Format> Streaming<F> {
     }
 
     fn usage(&self) -> Usage {
-        Usage::new(self.generation.prompt_tokens(), self.generation.produced())
+        usage_of(&self.generation)
     }
 }

@@ -73,9 +73,6 @@ impl DeviceMetrics {
     pub(super) fn new(b: &Builder) -> prometheus::Result<Self> {
         let slots = b.opts("saccade:slots", "Slots of this frontend by state.");
         let cache = b.opts("vllm:cache_config_info", "Block size and number of KV blocks.");
-        // Dashboards expect them; both stay 0 as long as no prefix is looked up.
-        b.counter("vllm:prefix_cache_queries_total", "Prompt tokens looked up in a cache.")?;
-        b.counter("vllm:prefix_cache_hits_total", "Prompt tokens found in a cache.")?;
         Ok(Self {
             running: b.gauge("vllm:num_requests_running", "Requests that hold a seat.")?,
             waiting: b.gauge("vllm:num_requests_waiting", "Requests that wait for a seat.")?,
@@ -154,7 +151,7 @@ pub(super) fn raise(counter: &IntCounter, total: u64) {
 type Of = fn(&DeviceStats) -> u64;
 
 fn counters(b: &Builder) -> prometheus::Result<Vec<(IntCounter, Of)>> {
-    let rows: [(&str, &str, Of); 10] = [
+    let rows: [(&str, &str, Of); 13] = [
         ("saccade:device_ticks_total", "Ticks.", |s| s.ticks),
         ("saccade:device_steps_total", "Model steps.", |s| s.steps),
         ("saccade:device_prefill_tokens_total", "Prompt tokens computed.", |s| s.prefill_tokens),
@@ -167,6 +164,15 @@ fn counters(b: &Builder) -> prometheus::Result<Vec<(IntCounter, Of)>> {
         ("saccade:device_requests_finished_total", "Ended.", |s| s.requests_finished),
         ("saccade:device_requests_reclaimed_total", "Of lost frontends.", |s| s.requests_reclaimed),
         ("saccade:device_reader_stalls_total", "Held for a slow reader.", |s| s.reader_stalls),
+        ("vllm:prefix_cache_queries_total", "Prompt tokens looked up in the prefix cache.", |s| {
+            s.prefix_query_tokens
+        }),
+        ("vllm:prefix_cache_hits_total", "Prompt tokens whose KV was in the prefix cache.", |s| {
+            s.prefix_hit_tokens
+        }),
+        ("saccade:device_prefix_evictions_total", "Cached KV blocks that left both tiers.", |s| {
+            s.prefix_evictions
+        }),
     ];
     let one = |(name, help, of): (&str, &str, Of)| Ok((b.counter(name, help)?, of));
     rows.into_iter().map(one).collect()

@@ -24,12 +24,26 @@ pub struct Usage {
     pub total_tokens: u64,
     /// All choices together.
     pub completion_tokens: u64,
+    /// What of the prompts was not computed.
+    pub prompt_tokens_details: PromptTokensDetails,
+}
+
+/// Where the tokens of prompts came from.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PromptTokensDetails {
+    /// Their KV was in the prefix cache.
+    pub cached_tokens: u64,
 }
 
 impl Usage {
     /// Counts of a request.
-    pub fn new(prompt_tokens: u64, completion_tokens: u64) -> Self {
-        Self { prompt_tokens, completion_tokens, total_tokens: prompt_tokens + completion_tokens }
+    pub fn new(prompt_tokens: u64, cached_tokens: u64, completion_tokens: u64) -> Self {
+        Self {
+            prompt_tokens,
+            completion_tokens,
+            total_tokens: prompt_tokens + completion_tokens,
+            prompt_tokens_details: PromptTokensDetails { cached_tokens },
+        }
     }
 }
 

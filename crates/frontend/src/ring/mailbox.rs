@@ -40,6 +40,7 @@ struct State {
     waker: Option<Waker>,
     closed: bool,
     admitted: Option<Instant>,
+    cached: u32,
 }
 
 /// Tokens of one ticket. The reader never waits on it: what does not fit stays in the ring.
@@ -73,6 +74,16 @@ impl Mailbox {
     /// When the device took the ticket from its queue, if that was seen.
     pub fn admitted(&self) -> Option<Instant> {
         self.lock().admitted
+    }
+
+    /// Notes how many prompt tokens were not computed.
+    pub fn cache(&self, tokens: u32) {
+        self.lock().cached = tokens;
+    }
+
+    /// Prompt tokens that were not computed; known with the first token.
+    pub fn cached(&self) -> u32 {
+        self.lock().cached
     }
 
     /// Adds the end (the first one counts); returns the task to wake.

@@ -2,7 +2,7 @@
 //! the transport.
 
 use saccade_ring::{
-    DeviceInfo, DeviceStats, Submission, SubmitError, Submitter, Ticket, Transport,
+    DeviceInfo, DeviceStats, Submission, SubmitError, Submitter, Ticket, Transport, TransportError,
 };
 
 /// What the frontend asks of the ring from any thread.
@@ -16,6 +16,8 @@ pub trait DevicePort: Send + Sync {
     ) -> Result<Ticket, SubmitError>;
     /// Asks the device to end a request.
     fn cancel(&self, ticket: Ticket);
+    /// No request submitted after this finds KV of one before.
+    fn reset_prefixes(&self) -> Result<(), TransportError>;
     /// The device as it is now.
     fn device(&self) -> DeviceInfo;
     /// Moves this frontend's heartbeat.
@@ -42,6 +44,9 @@ impl<T: Transport + 'static> DevicePort for Submitter<T> {
     }
     fn cancel(&self, ticket: Ticket) {
         Submitter::cancel(self, ticket);
+    }
+    fn reset_prefixes(&self) -> Result<(), TransportError> {
+        Submitter::reset_prefixes(self)
     }
     fn device(&self) -> DeviceInfo {
         Submitter::device(self)

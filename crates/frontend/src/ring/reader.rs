@@ -187,6 +187,12 @@ impl Sink for Delivery {
         }
     }
 
+    fn cached(&mut self, ticket: Ticket, tokens: u32) {
+        if let Some(mailbox) = self.mailbox(ticket) {
+            mailbox.cache(tokens);
+        }
+    }
+
     fn record(&mut self, ticket: Ticket, record: Record<'_>) {
         let token = Token {
             id: record.token,

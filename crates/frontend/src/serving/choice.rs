@@ -103,11 +103,17 @@ pub struct Choice {
     /// When the first and the last token were found.
     times: Option<(Instant, Instant)>,
     admitted: Option<Instant>,
+    cached: u32,
     /// Time spent on text.
     spent: Duration,
 }
 
 impl Choice {
+    /// Prompt tokens that were not computed; 0 before the first token.
+    pub fn cached(&self) -> u32 {
+        self.cached
+    }
+
     /// Takes over a submitted request.
     pub fn new(settings: Arc<ChoiceSettings>, flight: Flight) -> Self {
         debug_assert!(settings.stop_ids.len() <= MAX_STOP_IDS + settings.num_eos);
@@ -124,6 +130,7 @@ impl Choice {
             ending: None,
             times: None,
             admitted: None,
+            cached: 0,
             spent: Duration::ZERO,
         }
     }
@@ -174,6 +181,7 @@ impl Choice {
             let Some(flight) = &self.flight else { return Poll::Pending };
             self.end = ready!(flight.mailbox().poll_drain(&mut self.inbox, cx));
             self.admitted = flight.mailbox().admitted();
+            self.cached = flight.mailbox().cached();
         }
     }
 

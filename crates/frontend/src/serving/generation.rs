@@ -137,6 +137,15 @@ impl Generation {
         self.prompts.iter().map(|&len| len as u64).sum()
     }
 
+    /// Of these, the tokens that were cached before any choice of their prompt was computed.
+    pub fn cached_tokens(&self) -> u64 {
+        let per_prompt = self.choices.len() / self.prompts.len();
+        let least = |choices: &[Choice]| choices.iter().map(Choice::cached).min().unwrap_or(0);
+        let of_prompts = self.choices.chunks(per_prompt).zip(&self.prompts);
+        // A device that claims more than there is was wrong.
+        of_prompts.map(|(choices, &len)| u64::from(least(choices)).min(len as u64)).sum()
+    }
+
     /// Tokens produced so far, all choices together.
     pub fn produced(&self) -> u64 {
         self.choices.iter().map(|c| u64::from(c.produced())).sum()

@@ -82,6 +82,12 @@ impl Content {
     }
 }
 
+impl AsMut<GenerateParams> for ChatRequest {
+    fn as_mut(&mut self) -> &mut GenerateParams {
+        &mut self.params
+    }
+}
+
 impl ChatRequest {
     /// Reads and checks a request.
     pub fn read(fields: &Fields, slo: SloHeaders, model: ModelLimits) -> Result<Self, ApiError> {

@@ -32,6 +32,12 @@ pub enum Prompt {
 /// Tokens to produce when a completions request does not say, as in the OpenAI API.
 pub const DEFAULT_COMPLETION_TOKENS: u32 = 16;
 
+impl AsMut<GenerateParams> for CompletionRequest {
+    fn as_mut(&mut self) -> &mut GenerateParams {
+        &mut self.params
+    }
+}
+
 impl CompletionRequest {
     /// Reads and checks a request.
     pub fn read(fields: &Fields, slo: SloHeaders, model: ModelLimits) -> Result<Self, ApiError> {

@@ -269,10 +269,12 @@ fn stream(fields: &Fields) -> Result<Option<StreamOptions>, ApiError> {
 /// A salt becomes the first 8 bytes of its SHA-256, never 0: clients must not be able to make
 /// collisions.
 fn hash_salt(salt: &str) -> u64 {
-    let digest = Sha256::digest(salt.as_bytes());
-    let mut first = [0; 8];
-    first.copy_from_slice(&digest[..8]);
-    u64::from_le_bytes(first).max(1)
+    first_word(&Sha256::digest(salt.as_bytes()))
+}
+
+/// The first 8 bytes of a digest, or of what there is; never 0.
+pub fn first_word(digest: &[u8]) -> u64 {
+    digest.iter().take(8).rfold(0, |word, byte| word << 8 | u64::from(*byte)).max(1)
 }
 
 fn visible_request_id(id: String) -> Result<String, ApiError> {

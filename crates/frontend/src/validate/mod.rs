@@ -11,7 +11,7 @@ mod unsupported;
 pub use chat::{ChatInput, ChatRequest, Message};
 pub use completions::{CompletionRequest, Prompt};
 pub use fields::Fields;
-pub use generate::{GenerateParams, SloHeaders, StreamOptions};
+pub use generate::{GenerateParams, SloHeaders, StreamOptions, first_word};
 pub use tokenize::{DetokenizeRequest, TokenizeInput, TokenizeRequest};
 
 /// Limits that the model sets; known once the device is ready.

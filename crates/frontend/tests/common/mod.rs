@@ -69,6 +69,11 @@ impl DeviceControl {
         self.device.lock().unwrap().in_flight()
     }
 
+    /// How often the frontend has reset the prefixes.
+    pub fn prefix_generation(&self) -> u32 {
+        self.device.lock().unwrap().prefix_generation(0).unwrap()
+    }
+
     /// Changes the counters that the device publishes; they continue from there.
     pub fn set_stats(&self, change: impl FnOnce(&mut DeviceStats)) {
         self.device.lock().unwrap().set_stats(change);

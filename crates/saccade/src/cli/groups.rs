@@ -94,9 +94,12 @@ pub(crate) struct HttpArgs {
     /// Unix socket to listen on instead of host and port
     #[arg(long, value_name = "PATH", env = "SACCADE_UDS")]
     pub uds: Option<PathBuf>,
-    /// Keys that clients must present on /v1 paths; several are allowed
+    /// Keys that clients must present on /v1 paths and for resets; several are allowed
     #[arg(long, value_name = "KEY", num_args = 1.., value_delimiter = ',', env = "SACCADE_API_KEY", hide_env_values = true)]
     pub api_key: Vec<String>,
+    /// Keep the prefixes of each key of --api-key apart: requests with different keys share no KV
+    #[arg(long, env = "SACCADE_CACHE_SALT_BY_KEY")]
+    pub cache_salt_by_key: bool,
     /// Requests that may wait for the device before others get 429 [default: the free slots]
     #[arg(long, value_name = "N", env = "SACCADE_MAX_NUM_QUEUED_REQS")]
     pub max_num_queued_reqs: Option<usize>,
@@ -234,6 +237,24 @@ pub(crate) struct DeviceArgs {
     /// Number of KV blocks, in place of a size in bytes
     #[arg(long, value_name = "N", env = "SACCADE_NUM_GPU_BLOCKS_OVERRIDE")]
     pub num_gpu_blocks_override: Option<u32>,
+    /// Keep the KV of prompts and answers, and use it for prompts that begin alike (the default)
+    #[arg(
+        long,
+        value_name = "BOOL",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "true",
+        overrides_with = "no_enable_prefix_caching",
+        env = "SACCADE_ENABLE_PREFIX_CACHING"
+    )]
+    pub enable_prefix_caching: Option<bool>,
+    /// Compute every prompt in full
+    #[arg(
+        long,
+        overrides_with = "enable_prefix_caching",
+        env = "SACCADE_NO_ENABLE_PREFIX_CACHING"
+    )]
+    pub no_enable_prefix_caching: bool,
     /// How prompts share the device with decodes
     #[arg(long, value_enum, default_value_t = Prefill::Chunked, env = "SACCADE_PREFILL_POLICY")]
     pub prefill_policy: Prefill,
@@ -248,6 +269,36 @@ pub(crate) struct DeviceArgs {
     pub null_step_us: u32,
     #[command(flatten)]
     pub policy: PolicyArgs,
+}
+
+impl HttpArgs {
+    /// # Errors
+    /// A flag that needs another one.
+    pub fn check(&self) -> anyhow::Result<()> {
+        anyhow::ensure!(
+            !self.cache_salt_by_key || !self.api_key.is_empty(),
+            "--cache-salt-by-key: there are no keys to tell requests apart by (--api-key)"
+        );
+        Ok(())
+    }
+}
+
+impl DeviceArgs {
+    /// Whether prompts that begin alike share KV.
+    ///
+    /// # Errors
+    /// A flag and a variable, or two variables, contradict each other; of two flags the last one
+    /// counts.
+    #[cfg(feature = "device")]
+    pub fn shares_prefixes(&self) -> anyhow::Result<bool> {
+        let (asked, refused) = (self.enable_prefix_caching, self.no_enable_prefix_caching);
+        anyhow::ensure!(
+            !(asked == Some(true) && refused),
+            "--enable-prefix-caching and --no-enable-prefix-caching: both are asked for \
+             (by a flag, a variable or --config)"
+        );
+        Ok(!refused && asked != Some(false))
+    }
 }
 
 /// Where the planes run.

@@ -140,6 +140,26 @@ mod tests {
         }
     }
 
+    #[cfg(feature = "device")]
+    #[test]
+    fn prefix_caching_is_on_unless_refused() {
+        let shares = |flags: &[&str]| {
+            let line = ["saccade", "serve"].iter().chain(flags);
+            let Command::Serve(args) = Cli::try_parse_from(line).unwrap().command else {
+                panic!("another command")
+            };
+            args.device.shares_prefixes().ok()
+        };
+        let (on, off) = ("--enable-prefix-caching", "--no-enable-prefix-caching");
+        assert_eq!(shares(&[]), Some(true));
+        assert_eq!(shares(&[on, "./model"]), Some(true));
+        assert_eq!(shares(&[off]), Some(false));
+        assert_eq!(shares(&["--enable-prefix-caching=false"]), Some(false));
+        // Of two flags the last counts, as in vLLM.
+        assert_eq!(shares(&[off, on]), Some(true));
+        assert_eq!(shares(&[on, off]), Some(false));
+    }
+
     /// Tables of a command's flags, by heading, each heading one level below `level`.
     fn tables(command: &clap::Command, level: &str) -> String {
         let mut text = String::new();

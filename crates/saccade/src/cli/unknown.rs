@@ -39,9 +39,9 @@ const VLLM: &[(&[&str], &str)] = &[
          baseline that does)",
     ),
     (
-        &["enable-prefix-caching", "prefix-caching-hash-algo"],
-        "Saccade does not reuse KV between requests with a common prefix (it reuses their tokens: \
-         --tokenizer-cache-bytes)",
+        &["prefix-caching-hash-algo"],
+        "a cached block is found by a seeded hash and then compared token by token, so there is no \
+         algorithm to choose",
     ),
     (&["enable-chunked-prefill"], "the flag is --prefill-policy chunked (the default) or inline"),
     (
@@ -239,7 +239,7 @@ mod tests {
             ("saccade serve -tp 2", "-tp: Saccade runs a model on one device"),
             ("saccade --log debug serve --pipeline-parallel-size 2", "on one device"),
             ("saccade serve --enforce-eager", "--cuda-launch"),
-            ("saccade serve --no-enable-prefix-caching", "does not reuse KV"),
+            ("saccade serve --prefix-caching-hash-algo sha256", "token by token"),
             ("saccade frontend --trust-remote-code", "no code from model folders"),
         ] {
             let said = said(line);

@@ -108,6 +108,7 @@ impl DevicePlane {
             num_blocks: self.num_seqs * blocks_per_seq,
             num_host_blocks: 0,
             eager_window: 0,
+            prefix_caching: None,
             policy: PolicyConfig::default(),
             num_threads: 1,
             eos_ids: Vec::new(),

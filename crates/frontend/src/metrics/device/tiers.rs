@@ -13,6 +13,8 @@ pub(super) struct Tiers {
     host_blocks: Gauge,
     host_blocks_used: Gauge,
     host_blocks_used_max: Gauge,
+    blocks_cached: Gauge,
+    host_blocks_cached: Gauge,
     /// By `kind`: eager and urgent go down, up comes back.
     blocks: IntCounterVec,
     bytes: IntCounterVec,
@@ -40,6 +42,14 @@ impl Tiers {
                 "saccade:device_host_blocks_used_max",
                 "Most KV blocks of host memory in use.",
             )?,
+            blocks_cached: b.gauge(
+                "saccade:device_blocks_cached",
+                "KV blocks that hold a prefix and are used by no request.",
+            )?,
+            host_blocks_cached: b.gauge(
+                "saccade:device_host_blocks_cached",
+                "KV blocks of host memory that hold a prefix and are used by no request.",
+            )?,
             blocks: b.counters(
                 "saccade:device_blocks_copied_total",
                 "KV blocks copied: eager and urgent to host memory, up from there.",
@@ -61,6 +71,8 @@ impl Tiers {
         self.host_blocks.set(f64::from(device.num_host_blocks));
         self.host_blocks_used.set(f64::from(stats.host_blocks_used));
         self.host_blocks_used_max.set(f64::from(stats.host_blocks_used_max));
+        self.blocks_cached.set(f64::from(stats.blocks_cached));
+        self.host_blocks_cached.set(f64::from(stats.host_blocks_cached));
         if device.num_host_blocks == 0 {
             return;
         }

@@ -1,0 +1,89 @@
+// Filing: what a seat has computed becomes findable, block by block as they fill.
+#pragma once
+#include "sched/lookup.hpp"
+#include "sched/seats.hpp"
+
+namespace saccade {
+
+/// Whether a request's blocks are shared at all.
+SAC_HD inline bool shares_blocks(const KvTiers& kv, const Seat& seat) {
+  // The logprobs of a prompt want each of its rows computed.
+  return kv.shares != 0 && (seat.asked.flags & SAC_REQ_PROMPT_LOGPROBS) == 0;
+}
+
+/// Behind the first `depth` blocks of a seat, which are findable.
+SAC_HD inline ChainEnd chain_end(const KvTiers& kv, const Seat& seat, uint32_t seat_index,
+                                 uint32_t depth) {
+  if (depth == 0) return chain_begin(kv, seat.cache_salt);
+  const uint32_t parent = kv.table(seat_index)[depth - 1];
+  return {kv.store.table.entries[parent].key, seat.cache_salt, parent};
+}
+
+/// Makes a seat's block at `depth` findable behind the ones before it, which are.
+SAC_HD inline void file_block(KvTiers& kv, const Seats& seats, uint32_t seat_index, uint32_t depth,
+                              BlockKind kind) {
+  const ChainEnd end = chain_end(kv, seats[seat_index], seat_index, depth);
+  const uint32_t* tokens = seats.tokens(seat_index) + size_t{depth} * kv.block_size;
+  const uint32_t block = kv.table(seat_index)[depth];
+  KvBlock& b = kv.store.blocks[block];
+  // Its copy would be in host memory without the copy of the block that it continues.
+  if (end.parent != kNoParent && b.places[kHostTier] != kNoBlock &&
+      kv.store.blocks[end.parent].places[kHostTier] == kNoBlock)
+    vacate(kv.store, block, kHostTier);
+  kv.store.table.insert(block, next_key(kv, end, tokens), end.salt, end.parent, tokens);
+  b.kind = kind;
+  b.filler = seat_index;
+  for (uint32_t tier = 0; tier < kNumTiers; ++tier)
+    if (b.places[tier] != kNoBlock) count_child(kv.store, block, tier, 1);
+}
+
+/// The findable block that holds what a seat's block at `depth` does, or will; kNoParent: none.
+SAC_HD inline uint32_t twin_of(const KvTiers& kv, const Seats& seats, uint32_t seat_index,
+                               uint32_t depth) {
+  const ChainEnd end = chain_end(kv, seats[seat_index], seat_index, depth);
+  const uint32_t* tokens = seats.tokens(seat_index) + size_t{depth} * kv.block_size;
+  return kv.store.table.find(next_key(kv, end, tokens), end.salt, end.parent, tokens);
+}
+
+/// Is this full block usable on the device now?
+SAC_HD inline bool is_at_hand(const KvTiers& kv, uint32_t block) {
+  const KvBlock& b = kv.store.blocks[block];
+  return b.kind == BlockKind::kFull && b.places[kDeviceTier] != kNoBlock &&
+         kv.device().pool.states[b.places[kDeviceTier]].up_fence <= kv.store.copies.up.done;
+}
+
+/// A seat uses `twin` in place of its own private block. No step is in flight.
+SAC_HD inline void replace_block(KvTiers& kv, Seats& seats, uint32_t seat_index, uint32_t depth,
+                                 uint32_t twin) {
+  uint32_t& entry = kv.table(seat_index)[depth];
+  use(kv.store, twin, kDeviceTier);
+  give_back(kv.store, entry, kDeviceTier, seats[seat_index].last_step);
+  entry = twin;
+  kv.block_table(seat_index)[depth] = kv.store.blocks[twin].places[kDeviceTier];
+}
+
+/// Files the blocks of a seat that have filled. A block that another seat filled with the same
+/// tokens is used in place of the seat's own; while another is filling one, nothing is filed.
+SAC_HD inline void file_filled(KvTiers& kv, Seats& seats, uint32_t seat_index) {
+  Seat& seat = seats[seat_index];
+  for (; (seat.num_filed + 1) * kv.block_size <= seat.num_computed; ++seat.num_filed) {
+    const uint32_t block = kv.table(seat_index)[seat.num_filed];
+    KvBlock& b = kv.store.blocks[block];
+    if (b.kind == BlockKind::kPending) b.kind = BlockKind::kFull;
+    if (b.kind == BlockKind::kPrivate) {
+      const uint32_t twin = twin_of(kv, seats, seat_index, seat.num_filed);
+      if (twin == kNoParent) {
+        file_block(kv, seats, seat_index, seat.num_filed, BlockKind::kFull);
+      } else if (is_at_hand(kv, twin)) {
+        replace_block(kv, seats, seat_index, seat.num_filed, twin);
+      } else if (kv.store.blocks[twin].places[kDeviceTier] == kNoBlock) {
+        move_place(kv.store, block, twin);
+        kv.table(seat_index)[seat.num_filed] = twin;
+      } else {
+        return;
+      }
+    }
+  }
+}
+
+}  // namespace saccade
