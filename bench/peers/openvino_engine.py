@@ -26,6 +26,7 @@ class Settings:
     threads: int
     cache_gib: int
     max_num_batched_tokens: int
+    prefix_caching: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,12 +44,12 @@ class Request:
 
 
 def pipeline_of(settings):
-    """A pipeline on the CPU, without prefix cache: a prompt that comes again is computed again."""
+    """A pipeline on the CPU. Without its prefix cache, a prompt that comes again is computed again."""
     scheduler = openvino_genai.SchedulerConfig()
     scheduler.cache_size = settings.cache_gib
     scheduler.max_num_seqs = settings.slots
     scheduler.max_num_batched_tokens = settings.max_num_batched_tokens
-    scheduler.enable_prefix_caching = False
+    scheduler.enable_prefix_caching = settings.prefix_caching
     properties = {"INFERENCE_NUM_THREADS": settings.threads}
     return openvino_genai.ContinuousBatchingPipeline(str(settings.model), scheduler, "CPU", properties)
 

@@ -226,9 +226,11 @@ def main():
     parser.add_argument("--cache-gib", type=int, default=2)
     parser.add_argument("--context", type=int, default=2048)
     parser.add_argument("--max-num-batched-tokens", type=int, default=512)
+    parser.add_argument("--prefix-caching", action="store_true")
     args = parser.parse_args()
     engine = Engine(openvino_engine.Settings(
-        args.model, args.slots, args.threads, args.cache_gib, args.max_num_batched_tokens))
+        args.model, args.slots, args.threads, args.cache_gib, args.max_num_batched_tokens,
+        args.prefix_caching))
     web.run_app(Server(args, engine).app(), host=args.host, port=args.port, access_log=None, print=None)
 
 
