@@ -79,7 +79,7 @@ struct Children {
 };
 
 const char* count_in_parent(const KvBlocks& store, uint32_t block, Children& children) {
-  const uint32_t parent = store.table.entries[block].parent;
+  const uint32_t parent = store.table.entry(block).parent;
   for (uint32_t tier = 0; tier < kNumTiers; ++tier) {
     if (store.blocks[block].places[tier] == kNoBlock) continue;
     if (store.blocks[parent].places[tier] == kNoBlock)
@@ -91,20 +91,20 @@ const char* count_in_parent(const KvBlocks& store, uint32_t block, Children& chi
 
 const char* check_findable(const Scheduler& s, uint32_t block, Children& children) {
   const KvBlocks& store = s.kv.store;
-  const PrefixEntry& e = store.table.entries[block];
+  const PrefixEntry& e = store.table.entry(block);
   const uint32_t* tokens = store.table.tokens_of(block);
   uint64_t before = chain_root(s.kv.seed, e.salt);
-  if (e.parent != kNoParent) {
+  if (e.parent != kNoEntry) {
     if (!is_findable(store.blocks[e.parent])) return "a block is findable whose parent is gone";
     if (store.blocks[block].kind == BlockKind::kFull &&
         store.blocks[e.parent].kind != BlockKind::kFull)
       return "a block is full whose parent is not";
     if (const char* wrong = count_in_parent(store, block, children)) return wrong;
-    before = store.table.entries[e.parent].key;
+    before = store.table.entry(e.parent).key;
   }
   if (e.key != chain_key(before, hash_tokens(tokens, s.kv.block_size, s.kv.seed)))
     return "a block is filed under content that it does not have";
-  return store.table.find(e.key, e.salt, e.parent, tokens) == block
+  return store.table.find({e.key, e.salt, e.parent, tokens}) == block
              ? nullptr
              : "a findable block is not found, or is there twice";
 }
@@ -138,9 +138,9 @@ const char* check_filed(const Scheduler& s, uint32_t seat_index) {
   for (uint32_t b = 0; b < seat.num_filed; ++b) {
     const uint32_t block = s.kv.table(seat_index)[b];
     if (s.kv.store.blocks[block].kind != BlockKind::kFull) return "a filed block is not findable";
-    const uint32_t parent = b == 0 ? kNoParent : s.kv.table(seat_index)[b - 1];
-    if (!s.kv.store.table.holds(block, seat.cache_salt, parent,
-                                s.seats.tokens(seat_index) + size_t{b} * s.kv.block_size))
+    const uint32_t parent = b == 0 ? kNoEntry : s.kv.table(seat_index)[b - 1];
+    const uint32_t* tokens = s.seats.tokens(seat_index) + size_t{b} * s.kv.block_size;
+    if (!s.kv.store.table.holds(block, {0, seat.cache_salt, parent, tokens}))
       return "a seat uses a block of other tokens";
   }
   return nullptr;
@@ -208,7 +208,7 @@ const char* check_list(const KvBlocks& store, uint32_t tier, const Recency& list
     leaving.passed[at] = true;
     older = at;
     const uint32_t parent = parent_of(store, at);
-    if (parent != kNoParent && leaving.passed[parent])
+    if (parent != kNoEntry && leaving.passed[parent])
       return "a block would be evicted before its children";
   }
   return count == list.count && older == list.newest ? nullptr

@@ -1,5 +1,5 @@
-// KV blocks of one tier: each block's owner, and when it may be reused. Fixed memory; first in,
-// first out, so that a block rests as long as possible before it is reused.
+// Places for KV blocks in one tier: the owner of each, and when it may be reused. Fixed memory;
+// first in, first out, so that a place rests as long as possible before it is reused.
 //
 // A released block goes through two fences: the copies that touch it, and the last step that does.
 // Until its copies are done the block is in transit: neither owned nor free. It joins the free ring
@@ -11,12 +11,11 @@ namespace saccade {
 
 inline constexpr uint32_t kNoBlock = UINT32_MAX;
 inline constexpr uint32_t kNoOwner = UINT32_MAX;
-/// Owner of a released block that a copy still touches.
+/// Owner of a released place that a copy still touches.
 inline constexpr uint32_t kInTransit = UINT32_MAX - 1;
 
-/// Walks over a request's blocks, or over copies, prefetch the state of the block this many places
-/// ahead: a tier's states do not fit in the caches near the core, and a request's blocks are
-/// scattered over them.
+/// allocate() prefetches the state of the place this far ahead in the free ring: a tier's states do
+/// not fit in the caches near the core, and free places are scattered over them.
 inline constexpr uint32_t kBlocksAhead = 8;
 
 /// What a block's next use waits for. In one struct, because code that touches one field needs the
@@ -25,7 +24,7 @@ struct BlockState {
   uint64_t fence;       // last step that touched it; reusable once that step is done
   uint64_t down_fence;  // last copy down that touches it; 0 = none ever did
   uint64_t up_fence;    // last copy up
-  uint32_t owner;       // seat, kNoOwner or kInTransit
+  uint32_t owner;       // KV block, kNoOwner or kInTransit
   uint32_t _pad0;
 };
 
@@ -47,15 +46,6 @@ struct BlockPool {
   }
   /// Not free: owned or in transit.
   SAC_HD uint32_t used() const { return num_blocks - num_free; }
-  /// Free now, or as soon as the copies in flight are done.
-  SAC_HD uint32_t num_coming() const { return num_free + num_in_transit; }
-
-  /// Prefetches a block's state, which will be needed soon.
-  SAC_HD void expect(uint32_t block) const { fetch_line(states + block); }
-  /// Prefetches a state that settle() looks at if any block waits for copies.
-  SAC_HD void expect_settling(uint32_t block) const {
-    if (num_in_transit != 0) expect(block);
-  }
 
   /// No copy in flight touches the block.
   SAC_HD bool is_still(uint32_t block, const Copies& copies) const {
@@ -63,16 +53,16 @@ struct BlockPool {
     return b.down_fence <= copies.down.done && b.up_fence <= copies.up.done;
   }
 
-  /// A block for `seat`, or kNoBlock if no free block's last step is done. Freed blocks are ordered
-  /// by fence, so looking at the head is enough.
-  SAC_HD uint32_t allocate(uint32_t seat, uint64_t completed_step) {
+  /// A place for `owner`; kNoBlock if none is free, or a step may still touch the one that has been
+  /// free for longest. Another may be ready: then the owner waits for one more step.
+  SAC_HD uint32_t allocate(uint32_t owner, uint64_t completed_step) {
     if (num_free == 0) return kNoBlock;
     const uint32_t block = free_ring[head];
     if (states[block].fence > completed_step) return kNoBlock;
     head = next(head, 1);
     --num_free;
-    if (num_free > kBlocksAhead) expect(free_ring[next(head, kBlocksAhead)]);
-    states[block].owner = seat;
+    if (num_free > kBlocksAhead) fetch_line(states + free_ring[next(head, kBlocksAhead)]);
+    states[block].owner = owner;
     return block;
   }
   /// Gives a block back; `last_step` is the number of the last launch that may touch it.

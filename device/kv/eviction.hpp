@@ -27,7 +27,7 @@ inline constexpr uint32_t kMaxSample = 16;
 inline constexpr uint32_t kFadeTimes = 16;
 /// A gain counts from this many standard deviations on (squared), and from this share of the hits.
 inline constexpr uint64_t kEvidence = 9;
-inline constexpr uint64_t kMinGain = 20;
+inline constexpr int64_t kMinGain = 20;
 /// The hits that may be lost to least recently used: one in this many, and a few.
 inline constexpr uint64_t kMaxLoss = 100;
 inline constexpr uint64_t kFewHits = 4;
@@ -57,11 +57,13 @@ struct Eviction {
   uint32_t held;    // 1: it found too little, and follows the baseline
   Shadow shadows[kNumKeepRates];
   Gain gains[kNumKeepRates];
-  uint64_t baseline;                     // what the baseline found; fades
-  uint64_t num_used;                     // sampled blocks since sums were halved last
-  uint64_t lru_hits;                     // what the baseline found
-  uint64_t own_hits;                     // and the pool itself
-  uint32_t request_hits[kNumKeepRates];  // of the request in hand
+  uint64_t baseline;  // what the baseline found; fades
+  uint64_t num_used;  // sampled blocks since sums were halved last
+  uint64_t lru_hits;  // what the baseline found
+  uint64_t own_hits;  // and the pool itself
+  // Of the request in hand:
+  uint32_t request_hits[kNumKeepRates];
+  bool request_kept[kNumKeepRates];  // its new blocks are kept at this rate
 };
 
 /// Blocks of a pool that a shadow samples: one in this many.
@@ -74,10 +76,10 @@ SAC_HD constexpr uint32_t shadow_blocks(uint32_t num_blocks) {
   return max_u32(1, num_blocks / sample_of(num_blocks));
 }
 
+/// Whether the new blocks of a request are kept, or leave before others.
 SAC_HD inline bool keeps_at(uint32_t rate, uint64_t request) {
   return mix_bits(request) % keep_one_in(rate) == 0;
 }
-/// Whether the new blocks of a request are kept as those of others.
 SAC_HD inline bool keeps(const Eviction& e, uint64_t request) {
   return keeps_at(e.chosen, request);
 }
@@ -89,16 +91,23 @@ SAC_HD inline void reset(Eviction& e, uint32_t num_blocks) {
   for (uint32_t i = 0; i < kNumKeepRates; ++i) {
     e.shadows[i].reset(shadow_blocks(num_blocks));
     e.gains[i] = Gain{0, 0};
-    e.request_hits[i] = 0;
   }
 }
 
-/// A block of a request that leaves, from the last to the first. `found`: the pool had it.
-SAC_HD inline void note_block(Eviction& e, uint64_t request, uint64_t key, bool found) {
+/// A request leaves: its blocks follow, then note_request.
+SAC_HD inline void begin_request(Eviction& e, uint64_t request) {
+  for (uint32_t i = 0; i < kNumKeepRates; ++i) {
+    e.request_hits[i] = 0;
+    e.request_kept[i] = keeps_at(i, request);
+  }
+}
+
+/// A block of the request in hand, from the last to the first. `found`: the pool had it.
+SAC_HD inline void note_block(Eviction& e, uint64_t key, bool found) {
   const uint64_t mixed = mix_bits(key);
   if ((mixed & (e.sample - 1)) != 0) return;
   for (uint32_t i = 0; i < kNumKeepRates; ++i)
-    e.request_hits[i] += e.shadows[i].access(mixed / e.sample, keeps_at(i, request)) ? 1 : 0;
+    e.request_hits[i] += e.shadows[i].access(mixed / e.sample, e.request_kept[i]) ? 1 : 0;
   e.own_hits += found ? 1 : 0;
   ++e.num_used;
 }
@@ -117,8 +126,8 @@ SAC_HD inline uint32_t choose_rate(const Eviction& e) {
   for (uint32_t i = 1; i < kNumKeepRates; ++i) {
     const Gain& gain = e.gains[i];
     const bool clear = gain.exceeds(kEvidence) &&
-                       static_cast<uint64_t>(gain.sum) > e.baseline / kMinGain &&
-                       (best == 0 || gain.sum - gain.sum / 20 > e.gains[best].sum);
+                       gain.sum > static_cast<int64_t>(e.baseline) / kMinGain &&
+                       (best == 0 || gain.sum - gain.sum / kMinGain > e.gains[best].sum);
     if (clear) best = i;
   }
   return best;
@@ -129,10 +138,8 @@ SAC_HD inline void note_request(Eviction& e) {
   const uint32_t lru = e.request_hits[0];
   e.lru_hits += lru;
   e.baseline += lru;
-  for (uint32_t i = 0; i < kNumKeepRates; ++i) {
+  for (uint32_t i = 0; i < kNumKeepRates; ++i)
     e.gains[i].add(static_cast<int64_t>(e.request_hits[i]) - static_cast<int64_t>(lru));
-    e.request_hits[i] = 0;
-  }
   watch_loss(e);
   e.chosen = choose_rate(e);
   if (e.num_used < uint64_t{kFadeTimes} * e.shadows[0].capacity) return;

@@ -14,8 +14,8 @@
 #pragma once
 #include "kv/block_pool.hpp"
 #include "kv/eviction.hpp"
+#include "kv/lists.hpp"
 #include "kv/prefix_table.hpp"
-#include "kv/recency.hpp"
 
 namespace saccade {
 
@@ -36,9 +36,9 @@ struct KvBlock {
   BlockKind kind;
   uint32_t children[kNumTiers];       // findable blocks that continue it and are in that tier
   uint32_t filler;                    // pending: the seat that computes it
-  uint32_t cold_children[kNumTiers];  // of these, those that are cold there
+  uint32_t cold_children[kNumTiers];  // of these, the cold ones
   uint8_t unsettled;                  // bit by tier: it is idle there, and a copy touches its place
-  uint8_t cold;    // bit by tier: it is idle there, and leaves before those that are not cold
+  uint8_t cold;    // bit by tier: it is idle there, and leaves before blocks that are not cold
   uint8_t reused;  // 1: another request has found it
   uint8_t _pad0;
   uint32_t next;  // not in use: the next one that is not
@@ -48,14 +48,14 @@ struct KvBlock {
 struct KvTier {
   BlockPool pool;
   Recency idle;
-  Recency cold;            // those of them that leave first; a block is in one of the two
+  Recency cold;            // idle too, and first to leave; a block is in one of the two lists
   uint32_t num_unsettled;  // of all: a copy touches the place, which is free when that is done
 
   SAC_HD uint32_t num_idle() const { return idle.count + cold.count; }
   SAC_HD bool is_idle(uint32_t block) const { return idle.contains(block); }
   /// Places that can be taken now.
   SAC_HD uint32_t num_free() const { return pool.num_free + num_idle() - num_unsettled; }
-  /// And those that can be taken when the copies under way are done.
+  /// And places that can be taken when the copies in flight are done.
   SAC_HD uint32_t num_coming() const { return pool.num_free + pool.num_in_transit + num_idle(); }
   SAC_HD uint32_t used() const { return pool.num_blocks - pool.num_free - num_idle(); }
 };
@@ -86,16 +86,16 @@ SAC_HD inline bool is_still_in(const KvBlocks& kv, uint32_t block, uint32_t tier
   return kv.tiers[tier].pool.is_still(kv.blocks[block].places[tier], kv.copies);
 }
 
-/// The block that this one continues, if it is findable and continues one; else kNoParent.
+/// The block that this one continues, if it is findable and continues one; else kNoEntry.
 SAC_HD inline uint32_t parent_of(const KvBlocks& kv, uint32_t block) {
-  return is_findable(kv.blocks[block]) ? kv.table.entries[block].parent : kNoParent;
+  return is_findable(kv.blocks[block]) ? kv.table.entry(block).parent : kNoEntry;
 }
 
 /// A block becomes cold in a tier, or is so no longer.
 SAC_HD inline void set_cold(KvBlocks& kv, uint32_t block, uint32_t tier, bool cold) {
   const uint32_t parent = parent_of(kv, block);
   kv.blocks[block].cold ^= static_cast<uint8_t>(1u << tier);
-  if (parent != kNoParent) kv.blocks[parent].cold_children[tier] += cold ? 1u : ~0u;
+  if (parent != kNoEntry) kv.blocks[parent].cold_children[tier] += cold ? 1u : ~0u;
 }
 
 /// The block is idle in a tier: it leaves after all that are there, or after the cold ones.
@@ -132,7 +132,7 @@ SAC_HD inline void leave_idle(KvBlocks& kv, uint32_t block, uint32_t tier) {
 /// A findable block came to a tier, or left it (`by` = 1 or -1): the block that it continues knows.
 SAC_HD inline void count_child(KvBlocks& kv, uint32_t block, uint32_t tier, int32_t by) {
   const uint32_t parent = parent_of(kv, block);
-  if (parent != kNoParent) kv.blocks[parent].children[tier] += static_cast<uint32_t>(by);
+  if (parent != kNoEntry) kv.blocks[parent].children[tier] += static_cast<uint32_t>(by);
 }
 
 /// Takes a block out of the table. Nothing that continues it is findable.

@@ -45,7 +45,7 @@ SAC_HD inline uint32_t growth_of(const KvTiers& kv, const Seat& seat) {
   return seat.num_blocks != 0 && needed > seat.num_blocks ? needed - seat.num_blocks : 0;
 }
 
-/// How many candidates there are, and the growth of those that run.
+/// How many candidates there are, and the growth of the running ones.
 struct Gathered {
   uint32_t count;
   uint32_t growth_blocks;

@@ -16,33 +16,30 @@ SAC_HD inline ChainEnd chain_end(const KvTiers& kv, const Seat& seat, uint32_t s
                                  uint32_t depth) {
   if (depth == 0) return chain_begin(kv, seat.cache_salt);
   const uint32_t parent = kv.table(seat_index)[depth - 1];
-  return {kv.store.table.entries[parent].key, seat.cache_salt, parent};
+  return {kv.store.table.entry(parent).key, seat.cache_salt, parent};
+}
+
+/// What a seat's block at `depth` holds, or will hold.
+SAC_HD inline PrefixName name_of(const KvTiers& kv, const Seats& seats, uint32_t seat_index,
+                                 uint32_t depth) {
+  const ChainEnd end = chain_end(kv, seats[seat_index], seat_index, depth);
+  return next_name(kv, end, seats.tokens(seat_index) + size_t{depth} * kv.block_size);
 }
 
 /// Makes a seat's block at `depth` findable behind the ones before it, which are.
-SAC_HD inline void file_block(KvTiers& kv, const Seats& seats, uint32_t seat_index, uint32_t depth,
-                              BlockKind kind) {
-  const ChainEnd end = chain_end(kv, seats[seat_index], seat_index, depth);
-  const uint32_t* tokens = seats.tokens(seat_index) + size_t{depth} * kv.block_size;
+SAC_HD inline void file_block(KvTiers& kv, uint32_t seat_index, uint32_t depth,
+                              const PrefixName& name, BlockKind kind) {
   const uint32_t block = kv.table(seat_index)[depth];
   KvBlock& b = kv.store.blocks[block];
   // Its copy would be in host memory without the copy of the block that it continues.
-  if (end.parent != kNoParent && b.places[kHostTier] != kNoBlock &&
-      kv.store.blocks[end.parent].places[kHostTier] == kNoBlock)
+  if (name.parent != kNoEntry && b.places[kHostTier] != kNoBlock &&
+      kv.store.blocks[name.parent].places[kHostTier] == kNoBlock)
     vacate(kv.store, block, kHostTier);
-  kv.store.table.insert(block, next_key(kv, end, tokens), end.salt, end.parent, tokens);
+  kv.store.table.insert(block, name);
   b.kind = kind;
   b.filler = seat_index;
   for (uint32_t tier = 0; tier < kNumTiers; ++tier)
     if (b.places[tier] != kNoBlock) count_child(kv.store, block, tier, 1);
-}
-
-/// The findable block that holds what a seat's block at `depth` does, or will; kNoParent: none.
-SAC_HD inline uint32_t twin_of(const KvTiers& kv, const Seats& seats, uint32_t seat_index,
-                               uint32_t depth) {
-  const ChainEnd end = chain_end(kv, seats[seat_index], seat_index, depth);
-  const uint32_t* tokens = seats.tokens(seat_index) + size_t{depth} * kv.block_size;
-  return kv.store.table.find(next_key(kv, end, tokens), end.salt, end.parent, tokens);
 }
 
 /// Is this full block usable on the device now?
@@ -71,9 +68,10 @@ SAC_HD inline void file_filled(KvTiers& kv, Seats& seats, uint32_t seat_index) {
     KvBlock& b = kv.store.blocks[block];
     if (b.kind == BlockKind::kPending) b.kind = BlockKind::kFull;
     if (b.kind == BlockKind::kPrivate) {
-      const uint32_t twin = twin_of(kv, seats, seat_index, seat.num_filed);
-      if (twin == kNoParent) {
-        file_block(kv, seats, seat_index, seat.num_filed, BlockKind::kFull);
+      const PrefixName name = name_of(kv, seats, seat_index, seat.num_filed);
+      const uint32_t twin = kv.store.table.find(name);
+      if (twin == kNoEntry) {
+        file_block(kv, seat_index, seat.num_filed, name, BlockKind::kFull);
       } else if (is_at_hand(kv, twin)) {
         replace_block(kv, seats, seat_index, seat.num_filed, twin);
       } else if (kv.store.blocks[twin].places[kDeviceTier] == kNoBlock) {

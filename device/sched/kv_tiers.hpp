@@ -1,5 +1,6 @@
 // The KV blocks of each seat. Fixed memory.
 #pragma once
+#include "kv/break_even.hpp"
 #include "kv/kv_blocks.hpp"
 #include "platform/layout.hpp"
 #include "sched/limits.hpp"
@@ -16,6 +17,7 @@ struct KvTiers {
   uint32_t* tables;        // [num_seats][max_blocks_per_seq]: blocks of the store
   uint32_t* block_tables;  // the same: their places on the device, for steps
   KvBlocks store;
+  BreakEven break_even;
 
   SAC_HD uint32_t blocks_for(uint32_t tokens) const { return ceil_div(tokens, block_size); }
   SAC_HD uint32_t* table(uint32_t seat) const {
@@ -36,23 +38,29 @@ inline void lay_out(KvTier& tier, uint32_t places, uint32_t num_kv_blocks, Layou
   tier.idle.links = tier.cold.links = at.take<RecencyLinks>(num_kv_blocks);
 }
 
-/// Buckets of the table: a power of two, and at least one for each block.
-inline uint32_t num_buckets(uint32_t num_kv_blocks) {
-  uint32_t buckets = 1;
-  while (buckets < num_kv_blocks) buckets *= 2;
-  return buckets;
+/// At least as many buckets as entries.
+template <class Entry>
+void lay_out(Buckets<Entry>& buckets, uint32_t num_entries, Layout& at) {
+  uint32_t count = 1;
+  while (count < num_entries) count *= 2;
+  buckets.mask = count - 1;
+  buckets.first = at.take<uint32_t>(count);
+  buckets.entries = at.take<Entry>(num_entries);
 }
 
 inline void lay_out(Shadow& shadow, uint32_t num_entries, Layout& at) {
-  shadow.bucket_mask = num_buckets(num_entries) - 1;
-  shadow.buckets = at.take<uint32_t>(size_t{shadow.bucket_mask} + 1);
-  shadow.entries = at.take<ShadowEntry>(num_entries);
+  lay_out(shadow.buckets, num_entries, at);
   shadow.order.links = at.take<RecencyLinks>(num_entries);
 }
 
-/// Blocks that the larger tier has; the other has copies of the same.
+/// KV blocks that can be findable.
+SAC_HD inline uint32_t findable_blocks(const Limits& l) {
+  return l.prefix_caching != 0 ? l.num_blocks + l.num_host_blocks : 0;
+}
+
+/// Findable blocks that the larger tier has; the other has copies of the same.
 SAC_HD inline uint32_t distinct_blocks(const Limits& l) {
-  return max_u32(l.num_blocks, l.num_host_blocks);
+  return l.prefix_caching != 0 ? max_u32(l.num_blocks, l.num_host_blocks) : 0;
 }
 
 inline void lay_out(KvTiers& kv, const Limits& l, Layout& at) {
@@ -65,11 +73,8 @@ inline void lay_out(KvTiers& kv, const Limits& l, Layout& at) {
   kv.store.copies.down.ring = at.take<BlockCopy>(l.num_host_blocks);
   kv.store.copies.up.ring = at.take<BlockCopy>(l.num_blocks);
   kv.store.blocks = at.take<KvBlock>(blocks);
-  PrefixTable& table = kv.store.table;
-  table.bucket_mask = num_buckets(blocks) - 1;
-  table.buckets = at.take<uint32_t>(size_t{table.bucket_mask} + 1);
-  table.entries = at.take<PrefixEntry>(blocks);
-  table.tokens = at.take<uint32_t>(size_t{blocks} * l.block_size);
+  lay_out(kv.store.table.buckets, findable_blocks(l), at);
+  kv.store.table.tokens = at.take<uint32_t>(size_t{findable_blocks(l)} * l.block_size);
   for (Shadow& shadow : kv.store.eviction.shadows)
     lay_out(shadow, shadow_blocks(distinct_blocks(l)), at);
 }
@@ -89,6 +94,7 @@ SAC_HD inline void reset(KvTiers& kv, const Limits& l) {
   kv.eager_window = l.eager_window;
   kv.shares = l.prefix_caching;
   kv.seed = l.prefix_seed;
+  kv.break_even = BreakEven{};
   store.num_blocks = l.num_blocks + l.num_host_blocks;
   store.step_done = store.num_evicted = 0;
   reset(kv.device(), l.num_blocks, store.num_blocks);
@@ -102,7 +108,7 @@ SAC_HD inline void reset(KvTiers& kv, const Limits& l) {
   }
   store.first_unused = 0;
   store.table.block_size = l.block_size;
-  store.table.reset();
+  store.table.buckets.reset();
   reset(store.eviction, distinct_blocks(l));
 }
 

@@ -25,8 +25,9 @@ SAC_HD inline void file_ahead(KvTiers& kv, Seats& seats, uint32_t seat_index) {
   const uint32_t full = seat.num_tokens / kv.block_size;
   seat.num_ahead = max_u32(seat.num_ahead, seat.num_filed);
   for (; seat.num_ahead < full; ++seat.num_ahead) {
-    if (twin_of(kv, seats, seat_index, seat.num_ahead) != kNoParent) return;
-    file_block(kv, seats, seat_index, seat.num_ahead, BlockKind::kPending);
+    const PrefixName name = name_of(kv, seats, seat_index, seat.num_ahead);
+    if (kv.store.table.find(name) != kNoEntry) return;
+    file_block(kv, seat_index, seat.num_ahead, name, BlockKind::kPending);
   }
 }
 
@@ -49,8 +50,8 @@ SAC_HD inline void catch_up(KvTiers& kv, Seats& seats, const Course& course, Rep
   for (; seat.num_filed < most; ++seat.num_filed, seat.num_computed += kv.block_size) {
     const uint32_t depth = seat.num_filed;
     if (kv.store.blocks[kv.table(seat_index)[depth]].kind == BlockKind::kPending) return;
-    const uint32_t twin = twin_of(kv, seats, seat_index, depth);
-    if (twin == kNoParent) break;
+    const uint32_t twin = kv.store.table.find(name_of(kv, seats, seat_index, depth));
+    if (twin == kNoEntry) break;
     if (!is_at_hand(kv, twin)) {
       const KvBlock& b = kv.store.blocks[twin];
       seat.follows = b.kind == BlockKind::kPending && b.filler != seat_index &&

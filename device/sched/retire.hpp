@@ -32,10 +32,10 @@ SAC_HD inline void release_host_blocks(KvTiers& kv, Seats& seats, uint32_t seat_
 SAC_HD inline void note_chain(KvTiers& kv, const Seat& seat, uint32_t seat_index) {
   const uint32_t found = seat.num_cached / kv.block_size;
   const uint32_t* table = kv.table(seat_index);
+  begin_request(kv.store.eviction, seat.arrival);
   for (uint32_t i = seat.num_blocks != 0 ? seat.num_blocks : seat.num_host; i > 0; --i)
     if (is_findable(kv.store.blocks[table[i - 1]]))
-      note_block(kv.store.eviction, seat.arrival, kv.store.table.entries[table[i - 1]].key,
-                 i <= found);
+      note_block(kv.store.eviction, kv.store.table.entry(table[i - 1]).key, i <= found);
   note_request(kv.store.eviction);
 }
 

@@ -74,8 +74,8 @@ struct Seats {
   uint32_t num_eos_ids;
   uint32_t num_free;
   uint32_t num_running;
-  uint32_t num_ended;    // of those that run: to be retired in the next tick
-  uint32_t num_sharing;  // of those that run: Seat::shares is set
+  uint32_t num_ended;    // running requests to retire in the next tick
+  uint32_t num_sharing;  // running requests with Seat::shares set
   Seat* seats;           // [num_seats]
   Wishes* wishes;        // [num_seats]
   uint32_t* free;        // [num_seats]: stack

@@ -134,9 +134,10 @@ SAC_HD void read_beside_step(Scheduler& s, Env& env) {
 template <class Engine, class Env>
 SAC_HD_INLINE uint32_t begin_tick(Scheduler& s, Engine& engine, Env& env) {
   s.report.stats.ticks = ++s.course.tick;
+  const uint64_t last_ns = s.course.tick_ns;
   s.course.tick_ns = env.now_ns();
   s.report.beat();
-  settle(s.kv.store, engine);
+  settle(s.kv, engine, s.course.tick_ns - last_ns);
   drain({s.limits, s.inbox, s.slots, s.waiting, s.seats, s.kv, s.course.tick_ns, s.report}, env);
   s.report.send_statuses();                  // a claim does not wait for the decision
   share(s.kv, s.seats, s.course, s.report);  // before what has ended gives its blocks back
@@ -164,8 +165,11 @@ template <class Env>
 SAC_HD void take_results(Scheduler& s, uint64_t done_ns, Env& env) {
   const uint64_t now_ns = env.now_ns();
   if (done_ns < s.course.launch_ns || done_ns > now_ns) done_ns = now_ns;
-  s.report.stats.step_ns += done_ns - s.course.launch_ns;
+  const uint64_t took_ns = done_ns - s.course.launch_ns;
+  s.report.stats.step_ns += took_ns;
   s.course.note_results(done_ns);
+  const StepBatch& b = s.launch.batch;
+  if (b.num_rows != b.num_seqs) s.kv.break_even.note_prompt_step(took_ns, b.num_rows);
   const Results results = {s.slots, s.seats, s.launch, done_ns, s.report};
   env.each_seat(s, SeatVerb::kCommit, s.launch.batch.num_seqs);
   commit_rest(results);

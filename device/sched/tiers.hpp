@@ -41,15 +41,19 @@ SAC_HD inline void settle_places(KvBlocks& store, const CopyQueue& queue, uint64
     at = queue.next_place(at);
   }
 }
+/// `since_ns`: time since the last tick.
 template <class Engine>
-SAC_HD void settle(KvBlocks& store, Engine& engine) {
+SAC_HD void settle(KvTiers& kv, Engine& engine, uint64_t since_ns) {
+  KvBlocks& store = kv.store;
   Copies& c = store.copies;
   if (c.idle()) return;
   const uint64_t down_before = c.down.done, up_before = c.up.done;
+  const bool up = c.up.in_flight() != 0;
   count_done(c.down, engine.down_done());
   count_done(c.up, engine.up_done());
   if (c.down.done != down_before) settle_places(store, c.down, down_before);
   if (c.up.done != up_before) settle_places(store, c.up, up_before);
+  if (up) kv.break_even.note_copies(since_ns, c.up.done - up_before, c.up.in_flight() != 0);
 }
 
 SAC_HD inline bool is_in(const KvTiers& kv, uint32_t block, uint32_t tier) {
@@ -120,7 +124,7 @@ SAC_HD inline uint32_t send_down(KvTiers& kv, Seats& seats, Report& report, uint
   return sent;
 }
 
-/// Places on the device that bringing these blocks back would take, of those that are free.
+/// Free places on the device that these blocks take when they are brought up.
 SAC_HD inline uint32_t places_for(const KvBlocks& store, const uint32_t* blocks, uint32_t count) {
   uint32_t places = 0;
   for (uint32_t i = 0; i < count; ++i) {

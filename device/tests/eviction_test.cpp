@@ -25,16 +25,17 @@ struct Policy {
       buckets[i].resize(num_buckets);
       entries[i].resize(size);
       links[i].resize(size);
-      e.shadows[i].bucket_mask = num_buckets - 1;
-      e.shadows[i].buckets = buckets[i].data();
-      e.shadows[i].entries = entries[i].data();
+      e.shadows[i].buckets.mask = num_buckets - 1;
+      e.shadows[i].buckets.first = buckets[i].data();
+      e.shadows[i].buckets.entries = entries[i].data();
       e.shadows[i].order.links = links[i].data();
     }
     reset(e, num_blocks);
   }
   /// A request of `count` blocks from key `first` on; the pool found `found` of them.
   void serve(uint64_t request, uint64_t first, uint32_t count, uint32_t found) {
-    for (uint32_t i = count; i > 0; --i) note_block(e, request, first + i - 1, i <= found);
+    begin_request(e, request);
+    for (uint32_t i = count; i > 0; --i) note_block(e, first + i - 1, i <= found);
     note_request(e);
   }
 };

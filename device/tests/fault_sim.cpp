@@ -138,7 +138,7 @@ const NamedPlant kPlants[] = {
     {"salt-forgotten",
      [](Scheduler& s) {
        return with_block(s, BlockKind::kFull, [&s](KvBlock&, uint32_t block) {
-         PrefixEntry& e = s.kv.store.table.entries[block];
+         PrefixEntry& e = s.kv.store.table.buckets.entries[block];
          if (e.salt == 0) return false;
          return e.salt = 0, true;
        });
@@ -154,7 +154,8 @@ const NamedPlant kPlants[] = {
      [](Scheduler& s) {
        const uint32_t block = s.kv.store.first_unused;
        if (block >= s.kv.store.num_blocks || s.seats.num_running == 0) return false;
-       s.kv.store.table.insert(block, 1, 0, kNoParent, s.seats.tokens(s.seats.running[0]));
+       const uint32_t* tokens = s.seats.tokens(s.seats.running[0]);
+       s.kv.store.table.insert(block, {1, 0, kNoEntry, tokens});
        s.kv.store.blocks[block].kind = BlockKind::kFull;
        return true;
      }},

@@ -1,8 +1,14 @@
 // What shared prefixes cost the scheduler, beside the same scheduler with the cache turned off, in
 // one process, tick by tick in turn. The step only writes tokens. One JSON object per figure.
+//
+//   prefix_bench                              times
+//   prefix_bench decode on|off SEATS TICKS    that work alone, for a counter of instructions
+//   prefix_bench prompts on|off TOKENS TIMES  a prompt never seen, then the same TIMES - 1 times
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "host/host_env.hpp"
@@ -74,17 +80,24 @@ DeviceShape shape_of(uint32_t num_seats, uint32_t max_model_len, uint32_t num_bl
   return shape;
 }
 
-/// Ticks in which `num_live` requests decode: nothing to reuse.
-void bench_decode(uint32_t num_live) {
+RingShape decode_ring() {
   RingShape ring;
   ring.num_slots = SAC_MAX_SLOTS;
   ring.out_ring_words = 1024;
   ring.arena_bytes = uint64_t{SAC_MAX_SLOTS} * 256;
-  Pair pair(ring, shape_of(num_live, 2048, num_live * 128));
-  for (Side* side : {pair.off.get(), pair.on.get()}) {
-    for (uint32_t i = 0; i < num_live; ++i) side->front.submit(ask_of(2 + i % 30, 1500, i));
-    for (uint32_t i = 0; i < 100; ++i) side->tick();
-  }
+  return ring;
+}
+
+/// All requests decode, and have nothing to reuse.
+void begin_decode(Side& side, uint32_t num_live) {
+  for (uint32_t i = 0; i < num_live; ++i) side.front.submit(ask_of(2 + i % 30, 1500, i));
+  for (uint32_t i = 0; i < 100; ++i) side.tick();
+}
+
+void bench_decode(uint32_t num_live) {
+  Pair pair(decode_ring(), shape_of(num_live, 2048, num_live * 128));
+  begin_decode(*pair.off, num_live);
+  begin_decode(*pair.on, num_live);
   std::vector<double> off, on;
   for (uint32_t i = 0; i < 900; ++i) {
     off.push_back(pair.off->timed_tick_us());
@@ -113,13 +126,20 @@ double first_token_us(Side& side, const Ask& ask) {
   return static_cast<double>(end_ns - start_ns) / 1e3;
 }
 
-/// Prompts that were never seen, and the same again, in a pool of `num_blocks`.
-void bench_prompts(uint32_t num_tokens, uint32_t num_blocks, uint32_t repeats) {
+RingShape prompt_ring(uint32_t num_tokens) {
   RingShape ring;
   ring.arena_bytes = uint64_t{ring.num_slots} * (num_tokens + 64) * 4;
+  return ring;
+}
+DeviceShape prompt_shape(uint32_t num_tokens, uint32_t num_blocks) {
   DeviceShape shape = shape_of(4, num_tokens + 16, num_blocks);
   shape.max_num_batched_tokens = num_tokens + 16;
-  Pair pair(ring, shape);
+  return shape;
+}
+
+/// Prompts that were never seen, and the same again, in a pool of `num_blocks`.
+void bench_prompts(uint32_t num_tokens, uint32_t num_blocks, uint32_t repeats) {
+  Pair pair(prompt_ring(num_tokens), prompt_shape(num_tokens, num_blocks));
   std::vector<double> off, cold, cached;
   for (uint32_t i = 0; i < repeats; ++i) {
     const Ask ask = prompt_of(num_tokens, i);
@@ -136,11 +156,34 @@ void bench_prompts(uint32_t num_tokens, uint32_t num_blocks, uint32_t repeats) {
       num_blocks, per_block_ns);
 }
 
+/// One kind of work alone, as often as is asked.
+int work(const std::string& kind, bool shares, uint32_t size, uint32_t times) {
+  const bool decodes = kind == "decode";
+  DeviceShape shape =
+      decodes ? shape_of(size, 2048, size * 128) : prompt_shape(size, size / kBlockTokens * 4);
+  shape.prefix_caching = shares;
+  Side side(decodes ? decode_ring() : prompt_ring(size), shape);
+  if (decodes) begin_decode(side, size);
+  const Ask ask = prompt_of(decodes ? 1 : size, 1);
+  for (uint32_t i = 0; i < times; ++i)
+    if (decodes) {
+      side.front.beat();
+      side.tick();
+    } else {
+      first_token_us(side, ask);
+    }
+  return 0;
+}
+
 }  // namespace
 }  // namespace saccade::test
 
-int main() {
+int main(int argc, char** argv) {
   using namespace saccade::test;
+  if (argc == 5)
+    return work(argv[1], std::string(argv[2]) == "on",
+                static_cast<uint32_t>(std::strtoul(argv[3], nullptr, 10)),
+                static_cast<uint32_t>(std::strtoul(argv[4], nullptr, 10)));
   for (const uint32_t live : {1u, 16u, 64u, 256u, 1024u}) bench_decode(live);
   bench_prompts(512, 1u << 14, 400);
   bench_prompts(4096, 1u << 16, 200);

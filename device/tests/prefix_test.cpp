@@ -1,6 +1,8 @@
 // Shared prefixes: who computes what, and that it changes no token.
 #include <doctest/doctest.h>
 
+#include <algorithm>
+
 #include "tests/test_device.hpp"
 
 namespace saccade::test {
@@ -78,17 +80,32 @@ TEST_CASE("of requests in flight with the same prompt one computes it") {
   for (const Ticket& t : choices) check_yield(t, b.device.shape);
 }
 
+/// A device whose steps hold a fifth of a prompt, after two ticks: one request fills the blocks of
+/// a prompt, and another follows it.
+struct Following {
+  Bench b{[] {
+    DeviceShape shape = sharing_shape();
+    shape.max_num_batched_tokens = 16;
+    return shape;
+  }()};
+  Ask ask = ask_of(80, 4);
+  Ticket filler = submit(0);
+  Ticket follower = submit(1);
+
+  Following() {
+    for (uint32_t i = 0; i < 2; ++i) b.device.tick();
+  }
+  Ticket submit(uint64_t seed) {
+    ask.seed = seed;
+    return b.front.submit(ask);
+  }
+};
+
 TEST_CASE("a request does not wait for one that is gone, or held") {
   for (const bool cancelled : {true, false}) {
     CAPTURE(cancelled);
-    DeviceShape shape = sharing_shape();
-    shape.max_num_batched_tokens = 16;  // a prompt takes several steps
-    Bench b(shape);
-    Ask ask = ask_of(80, 4);
-    Ticket filler = b.front.submit(ask);
-    ask.seed = 1;
-    Ticket follower = b.front.submit(ask);
-    for (uint32_t i = 0; i < 2; ++i) b.device.tick();
+    Following f;
+    auto& [b, ask, filler, follower] = f;
     if (cancelled) {
       b.front.cancel(filler);
     } else {
@@ -141,17 +158,10 @@ TEST_CASE("after a reset an equal prompt computes everything again, and is share
 }
 
 TEST_CASE("a reset does not disturb requests that run; their blocks are found no more") {
-  DeviceShape shape = sharing_shape();
-  shape.max_num_batched_tokens = 16;  // a prompt takes several steps
-  Bench b(shape);
-  Ask ask = ask_of(80, 8);
-  Ticket running = b.front.submit(ask);
-  ask.seed = 1;
-  Ticket follower = b.front.submit(ask);
-  for (uint32_t i = 0; i < 2; ++i) b.device.tick();
+  Following f;
+  auto& [b, ask, running, follower] = f;
   b.front.reset_prefixes();
-  ask.seed = 2;
-  Ticket later = b.front.submit(ask);
+  Ticket later = f.submit(2);
   b.finish({&running, &follower, &later}, 200);
   CHECK(b.ring.view.status[later.slot].num_cached_tokens == 0);
   CHECK(b.device.s.report.stats.prefill_tokens >= 80 + 80);
@@ -225,6 +235,51 @@ TEST_CASE("blocks that were evicted from the device come back from host memory")
   CHECK(cost.computed() == 8);
   CHECK(b.device.s.report.stats.blocks_up > up);
   check_yield(second, b.device.shape);
+}
+
+/// Tokens of a prompt that are computed the second time, when host memory alone has its blocks, by
+/// a device whose steps take `row_ns` a row, over a link that needs 100 us for a block. `times`:
+/// how often the prompt comes.
+std::vector<uint64_t> computed_each_time(uint64_t row_ns, uint32_t times) {
+  DeviceShape shape = sharing_shape();
+  shape.num_blocks = 16;
+  shape.copies.per_tick = 1;
+  Bench b(shape);
+  b.device.step.during = [&] { b.device.now_ns += row_ns * b.device.batch().num_rows; };
+  const auto serve = [&](uint32_t salt) {
+    const Cost cost{b};
+    Ticket t = b.front.submit(ask_of(64, 8, salt));
+    for (uint32_t i = 0; i < 1000 && !t.complete(); ++i) {
+      b.device.tick();
+      b.device.now_ns += 100'000;
+      b.front.read(t);
+    }
+    check_yield(t, b.device.shape);
+    for (uint32_t i = 0; i < 16; ++i) b.device.tick();  // what is copied ahead reaches host memory
+    return cost.computed();
+  };
+  std::vector<uint64_t> computed;
+  serve(1);
+  for (uint32_t i = 0; i < times; ++i) {
+    for (uint32_t salt = 2; salt < 6; ++salt) serve(salt + 4 * i);  // push it out
+    computed.push_back(serve(1));
+  }
+  return computed;
+}
+
+TEST_CASE("what is computed sooner than it comes from host memory is computed") {
+  // Eight tokens a block: at 1 us a row computing is faster; known once a prefix was fetched.
+  const std::vector<uint64_t> fast = computed_each_time(1'000, 4);
+  CHECK(fast[0] == 8);
+  CHECK(fast[1] == 64);
+  const std::vector<uint64_t> slow = computed_each_time(1'000'000, 4);
+  CHECK(slow == std::vector<uint64_t>(4, 8));
+}
+
+TEST_CASE("a link that was slow once is tried again") {
+  const std::vector<uint64_t> fast = computed_each_time(1'000, 300);
+  CHECK(std::count(fast.begin() + 1, fast.end(), 8) > 0);
+  CHECK(std::count(fast.begin() + 1, fast.end(), 64) > 250);
 }
 
 }  // namespace

@@ -102,7 +102,7 @@ class Ranking {
 /// Key of age alone: older first, whatever the class.
 SAC_HD inline int64_t age_key(const Candidate& c) { return -static_cast<int64_t>(c.order); }
 
-/// Free blocks that may be given away: not those that running requests need for their next token.
+/// Free blocks that may be given away: running requests keep what their next token needs.
 SAC_HD inline uint64_t spare_blocks(const PolicyInput& in) {
   return in.free_blocks > in.growth_blocks ? in.free_blocks - in.growth_blocks : 0;
 }
