@@ -89,41 +89,8 @@ command_of() {
   esac
 }
 
-# What answers 200 once the server takes requests.
-ready_path_of() { case $1 in saccade*) echo /ready ;; *) echo /v1/models ;; esac; }
-
-running=
-start() {
-  local command ready
-  command=$(command_of "$1" "$2")
-  setsid sh -c "exec $command" >"$out/$1.log" 2>&1 </dev/null &
-  running=$!
-  for ((ready = 0; ready < ready_timeout_s; ready++)); do
-    ! curl -sf -o /dev/null --max-time 2 "http://127.0.0.1:$(port_of "$1")$(ready_path_of "$1")" || return 0
-    if ! kill -0 "$running" 2>/dev/null; then
-      tail -5 "$out/$1.log" >&2
-      die "$1 ended before it was ready"
-    fi
-    sleep 1
-  done
-  tail -5 "$out/$1.log" >&2
-  die "$1 was not ready after $ready_timeout_s s"
-}
-stop() {
-  local signal left
-  [ -n "$running" ] || return 0
-  for signal in INT TERM KILL; do
-    left=$(session_of "$running")
-    # shellcheck disable=SC2086  # a list of pids
-    [ -z "$left" ] || kill -s "$signal" $left 2>/dev/null || true
-    for _ in $(seq 50); do
-      [ -n "$(session_of "$running")" ] || { running=; return 0; }
-      sleep 0.1
-    done
-  done
-  die "processes of session $running do not end"
-}
-trap 'stop; rm -f "$out"/*.log' EXIT
+start() { serve_alone "$1" "$(port_of "$1")" "$out/$1.log" "$(command_of "$1" "$2")"; }
+trap 'end_serving; rm -f "$out"/*.log' EXIT
 
 prepare() {
   local shape model
@@ -167,7 +134,7 @@ part_serve() {
         for prompt in "${prompts[@]}"; do
           cell "$shape" "$server" "$repeat" "${prompt%x*}" "${prompt#*x}" 16 "$prompt_waves"
         done
-        stop
+        end_serving
       done
     done
   done

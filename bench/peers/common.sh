@@ -1,5 +1,5 @@
-# What llama_cpp.sh and vllm.sh share: where things are, and how a server is started and stopped.
-# Sourced, not run.
+# What the scripts of peers and the benchmarks over them share: where things are, and how a server is
+# started and stopped. Sourced, not run.
 #   SACCADE_PEERS        folder of everything installed (default ~/.cache/saccade-peers; some GB)
 #   SACCADE_PEERS_TORCH  a virtual environment that has torch already; saves its download
 #   SACCADE_PEERS_BATCHED_TOKENS  tokens of a step, the same for every engine (512)
@@ -66,9 +66,48 @@ start_server() {
 # Every process of session $1 that still runs.
 session_of() { ps -o pid=,stat= -s "$1" | awk '$2 !~ /^Z/ { print $1 }'; }
 
-# stop_server NAME PORT: asks the whole session to end, then makes it.
+# end_session PID NAME: asks every process of a session to end, then makes it.
+end_session() {
+  local signal left
+  for signal in INT TERM KILL; do
+    left=$(session_of "$1")
+    # shellcheck disable=SC2086  # a list of pids
+    [ -z "$left" ] || kill -s "$signal" $left 2>/dev/null || true
+    for _ in $(seq 50); do
+      [ -n "$(session_of "$1")" ] || return 0
+      sleep 0.1
+    done
+  done
+  die "$2: processes of session $1 are still there: $(session_of "$1" | tr '\n' ' ')"
+}
+
+# serve_alone NAME PORT LOG COMMAND: starts one server of a benchmark in a session of its own and waits
+# until it takes requests. end_serving stops it.
+running=
+serve_alone() {
+  local name=$1 port=$2 log=$3 ready=/v1/models waited
+  case $name in saccade*) ready=/ready ;; esac
+  setsid sh -c "exec $4" >"$log" 2>&1 </dev/null &
+  running=$!
+  for ((waited = 0; waited < ready_timeout_s; waited++)); do
+    ! curl -sf -o /dev/null --max-time 2 "http://127.0.0.1:$port$ready" || return 0
+    if ! kill -0 "$running" 2>/dev/null; then
+      tail -5 "$log" >&2
+      die "$name ended before it was ready"
+    fi
+    sleep 1
+  done
+  tail -5 "$log" >&2
+  die "$name was not ready after $ready_timeout_s s"
+}
+end_serving() {
+  [ -z "$running" ] || end_session "$running" "the server"
+  running=
+}
+
+# stop_server NAME PORT: ends what start_server started.
 stop_server() {
-  local file="$peers/$1-$2.pid" pid signal left
+  local file="$peers/$1-$2.pid" pid
   [ -f "$file" ] || die "$1: none was started on port $2"
   pid=$(cat "$file")
   # The number may have gone to somebody else since.
@@ -76,16 +115,8 @@ stop_server() {
     rm -f "$file"
     die "$1: the server on port $2 has ended already"
   fi
-  for signal in INT TERM KILL; do
-    left=$(session_of "$pid")
-    # shellcheck disable=SC2086  # a list of pids
-    [ -z "$left" ] || kill -s "$signal" $left 2>/dev/null || true
-    for _ in $(seq 50); do
-      [ -n "$(session_of "$pid")" ] || { rm -f "$file"; return 0; }
-      sleep 0.1
-    done
-  done
-  die "$1: processes of session $pid are still there: $(session_of "$pid" | tr '\n' ' ')"
+  end_session "$pid" "$1"
+  rm -f "$file"
 }
 
 # check_start_arguments USAGE ARGUMENTS…: MODEL_DIR PORT SLOTS CORES

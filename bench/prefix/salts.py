@@ -3,10 +3,10 @@
 
     salts.py --url http://127.0.0.1:8000 --model NAME [--requests 2000] [--tokens 400]
 
-Half of the requests have a prefix that was just cached under another salt, half one that nobody has sent; in random
-order, one at a time, each under a salt of its own. Prints both medians in ms, the p-value of Mann and Whitney's test
-(two-sided, normal approximation) and, so that the test is known to see a difference, the same for requests under the
-salt that has the prefix.
+Half of the requests have a prefix that was just cached under another salt, half one that no request had before; in
+random order, one at a time, each under a salt of its own. Prints both medians in ms, the p-value of Mann and Whitney's
+test (two-sided, normal approximation) and, so that the test is known to see a difference, the same for requests under
+the salt that has the prefix.
 """
 
 import argparse
@@ -14,28 +14,9 @@ import json
 import math
 import random
 import statistics
-import time
 import urllib.parse
 
-import http.client
-
-
-def ask(url, model, prompt, salt):
-    """ms to the first token of a completion."""
-    connection = http.client.HTTPConnection(url.hostname, url.port, timeout=60)
-    connection.connect()
-    body = {"model": model, "prompt": prompt, "max_tokens": 1, "temperature": 0, "stream": True, "cache_salt": salt}
-    text = json.dumps(body)
-    began = time.perf_counter()
-    connection.request("POST", "/v1/completions", text, {"Content-Type": "application/json"})
-    response = connection.getresponse()
-    if response.status != 200:
-        raise RuntimeError(f"{response.status}: {response.read(500)}")
-    response.readline()
-    took = 1e3 * (time.perf_counter() - began)
-    response.read()
-    connection.close()
-    return took
+from users import ask, draw
 
 
 def mann_whitney(a, b):
@@ -57,18 +38,22 @@ def main():
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()
     url, source = urllib.parse.urlsplit(args.url), random.Random(args.seed)
-    times = {"another_salt_has_it": [], "nobody_has_it": [], "own_salt_has_it": []}
-    kinds = ["another_salt_has_it", "nobody_has_it"] * (args.requests // 2)
+
+    def first_token_ms(prompt, salt):
+        return ask(url, args.model, prompt, max_tokens=1, cache_salt=salt)[0]
+
+    times = {"another_salt_has_it": [], "no_salt_has_it": [], "own_salt_has_it": []}
+    kinds = ["another_salt_has_it", "no_salt_has_it"] * (args.requests // 2)
     source.shuffle(kinds)
     for number, kind in enumerate(kinds):
-        prompt = [source.randrange(3, 250) for _ in range(args.tokens)]
-        # Whatever the kind, one prompt is computed before: the server is in the same state.
-        before = prompt if kind == "another_salt_has_it" else [source.randrange(3, 250) for _ in range(args.tokens)]
-        ask(url, args.model, before, f"victim {number}")
-        times[kind].append(ask(url, args.model, prompt, f"attacker {number}"))
+        prompt = draw(source, args.tokens)
+        # One prompt is computed before, of either kind: the server is in the same state.
+        before = prompt if kind == "another_salt_has_it" else draw(source, args.tokens)
+        first_token_ms(before, f"victim {number}")
+        times[kind].append(first_token_ms(prompt, f"attacker {number}"))
         if number % 10 == 0:
-            times["own_salt_has_it"].append(ask(url, args.model, prompt, f"attacker {number}"))
-    hidden, absent, own = times["another_salt_has_it"], times["nobody_has_it"], times["own_salt_has_it"]
+            times["own_salt_has_it"].append(first_token_ms(prompt, f"attacker {number}"))
+    hidden, absent, own = times["another_salt_has_it"], times["no_salt_has_it"], times["own_salt_has_it"]
     print(json.dumps({
         "requests": len(kinds), "tokens": args.tokens, "seed": args.seed,
         "p50_ms": {kind: statistics.median(values) for kind, values in times.items()},

@@ -5,9 +5,10 @@
 
 LOAD is chats: 8 users, 6 turns each. A turn's prompt is the conversation so far and 128 tokens more; 64 tokens stand
 for each earlier answer, since answers of random weights have no text. Or system: 16 users at once, a shared prompt of
-1,000 tokens and 64 of their own. Prompts are token ids; answers 32 tokens, greedy. A user sends a turn when the last
-one has been answered. Prints one JSON object: times to the first token in ms, prompt tokens, and how many of them the
-server says that it computed (null if it says nothing).
+1,000 tokens and 64 of their own. Or unlike: one user, 24 prompts of 512 tokens that share nothing. Prompts are token
+ids; answers 32 tokens, greedy. A user sends a turn when the last one has been answered. Prints one JSON object: times
+to the first token in ms, prompt tokens, and how many of them the server says that it computed (null if it says
+nothing).
 """
 
 import argparse
@@ -45,7 +46,12 @@ def system(seed):
     return [[shared + draw(random.Random(f"{seed} user {user}"), 64)] for user in range(16)]
 
 
-LOADS = {"chats": chats, "system": system}
+def unlike(seed):
+    source = random.Random(f"{seed} unlike")
+    return [[draw(source, 512) for _ in range(24)]]
+
+
+LOADS = {"chats": chats, "system": system, "unlike": unlike}
 
 
 def computed_of(usage, timings, prompt_len):
@@ -56,15 +62,16 @@ def computed_of(usage, timings, prompt_len):
     return None if cached is None else prompt_len - cached
 
 
-def ask(url, model, prompt):
-    """One streamed completion: (ms to the first token, prompt tokens computed or None)."""
-    body = {
+def ask(url, model, prompt, **fields):
+    """One streamed completion: (ms to the first token, prompt tokens computed or None). `fields`: more of the body."""
+    body = json.dumps({
         "model": model, "prompt": prompt, "max_tokens": ANSWER, "temperature": 0, "stream": True, "ignore_eos": True,
-        "stream_options": {"include_usage": True},
-    }
+        "stream_options": {"include_usage": True}, **fields,
+    })
     connection = http.client.HTTPConnection(url.hostname, url.port, timeout=TIMEOUT_S)
-    began = time.monotonic()
-    connection.request("POST", "/v1/completions", json.dumps(body), {"Content-Type": "application/json"})
+    connection.connect()
+    began = time.perf_counter()
+    connection.request("POST", "/v1/completions", body, {"Content-Type": "application/json"})
     response = connection.getresponse()
     if response.status != 200:
         raise RuntimeError(f"{response.status}: {response.read(500)}")
@@ -74,7 +81,7 @@ def ask(url, model, prompt):
             continue
         event = json.loads(line[6:])
         if first is None and event.get("choices"):
-            first = 1e3 * (time.monotonic() - began)
+            first = 1e3 * (time.perf_counter() - began)
         usage, timings = event.get("usage") or usage, event.get("timings") or timings
     connection.close()
     if first is None:
