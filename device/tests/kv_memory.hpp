@@ -54,10 +54,11 @@ struct CopySpeed {
 };
 
 /// Copies whenever it likes: the bytes of one copy move when it is asked for, those of another only
-/// just before it is counted.
-class TestCopies {
+/// just before it is counted. Memory: down(copy) and up(copy) move one block.
+template <class Memory>
+class SeededCopies {
  public:
-  TestCopies(KvMemory& memory, const CopySpeed& copy_speed, uint64_t seed)
+  SeededCopies(Memory& memory, const CopySpeed& copy_speed, uint64_t seed)
       : speed(copy_speed), memory_(memory), random_(seed) {}
 
   void submit(const CopyQueue& down, const CopyQueue& up) {
@@ -115,9 +116,10 @@ class TestCopies {
     return lane.done;
   }
 
-  KvMemory& memory_;
+  Memory& memory_;
   Random random_;
   Lane down_, up_;
 };
+using TestCopies = SeededCopies<KvMemory>;
 
 }  // namespace saccade::test

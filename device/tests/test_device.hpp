@@ -85,17 +85,23 @@ inline Limits limits_of(const DeviceShape& shape, const RingShape& ring) {
   return l;
 }
 
+/// Gives a scheduler with limits its memory, and resets it.
+inline AlignedBytes furnish(Scheduler& s, const std::vector<uint32_t>& eos_ids) {
+  Layout measure(nullptr);
+  lay_out(s, measure);
+  AlignedBytes memory = aligned_bytes(measure.bytes());
+  Layout hand_out(memory.get());
+  lay_out(s, hand_out);
+  reset(s, eos_ids.data());
+  return memory;
+}
+
 class TestDevice {
  public:
   TestDevice(TestRing& ring, const DeviceShape& device_shape)
       : shape(device_shape), copies(kv, shape.copies, shape.copy_seed) {
     s.limits = limits_of(shape, ring.shape);
-    Layout measure(nullptr);
-    lay_out(s, measure);
-    memory_ = aligned_bytes(measure.bytes());
-    Layout hand_out(memory_.get());
-    lay_out(s, hand_out);
-    reset(s, shape.eos_ids.data());
+    memory_ = furnish(s, shape.eos_ids);
     step.null = NullStep{s.launch.tables, s.launch.outputs, shape.vocab_size};
     if (shape.num_host_blocks != 0) {
       kv.block_size = shape.block_size;

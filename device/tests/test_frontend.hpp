@@ -20,6 +20,9 @@ struct Ask {
   uint64_t cache_salt = 0;
   std::vector<LogitBias> logit_bias = {};
   std::vector<uint32_t> stop_ids = {};
+  float temperature = 0.0f;
+  float top_p = 1.0f;
+  float repetition_penalty = 1.0f;
 };
 
 /// One request as its frontend sees it.
@@ -118,8 +121,9 @@ class TestFrontend {
     d.num_logit_bias = static_cast<uint32_t>(ask.logit_bias.size());
     d.num_stop_ids = static_cast<uint32_t>(ask.stop_ids.size());
     d.num_top_logprobs = ask.num_top_logprobs;
-    d.top_p = 1.0f;
-    d.repetition_penalty = 1.0f;
+    d.temperature = ask.temperature;
+    d.top_p = ask.top_p;
+    d.repetition_penalty = ask.repetition_penalty;
     d.seed = ask.seed;
     d.cache_salt = ask.cache_salt;
     return d;

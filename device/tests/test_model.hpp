@@ -32,8 +32,9 @@ struct TestModel {
   sac_model_config config = {};
   std::vector<uint32_t> windows;
   bool biases = false;
-  std::map<std::pair<uint32_t, uint32_t>, std::vector<float>> tensors;  // by role and layer
-  std::vector<float> cos, sin;                                          // [max_len][rotary_dim / 2]
+  /// By role and layer; of experts one after another.
+  std::map<std::pair<uint32_t, uint32_t>, std::vector<float>> tensors;
+  std::vector<float> cos, sin;  // [max_len][rotary_dim / 2]
 
   const std::vector<float>& get(uint32_t role, uint32_t layer = 0) const {
     return tensors.at({role, layer});
@@ -79,7 +80,7 @@ inline void fill_tensors(TestModel& m, uint32_t seed) {
       const bool norm = r.kind == TensorKind::kVector && !r.optional;
       const float scale =
           r.kind == TensorKind::kMatrix ? 1.0f / std::sqrt(static_cast<float>(shape.cols)) : 0.2f;
-      std::vector<float> values(shape.rows * shape.cols);
+      std::vector<float> values(num_copies(m.config, role) * shape.rows * shape.cols);
       for (float& v : values) {
         v = through_dtype((norm ? 1.0f : 0.0f) + scale * normal(rng), m.config.dtype);
       }
@@ -92,9 +93,12 @@ inline void fill_tensors(TestModel& m, uint32_t seed) {
 inline std::string load(const TestModel& m, CpuStep& step) {
   for (const auto& [key, values] : m.tensors) {
     const TensorShape shape = tensor_shape(m.config, key.first);
-    const std::string wrong = step.set_tensor(key.first, key.second, SAC_DTYPE_F32, shape.rows,
-                                              shape.cols, values.data());
-    if (!wrong.empty()) return wrong;
+    for (uint32_t copy = 0; copy < num_copies(m.config, key.first); ++copy) {
+      const float* data = values.data() + copy * shape.rows * shape.cols;
+      const std::string wrong =
+          step.set_tensor(key.first, key.second, SAC_DTYPE_F32, shape.rows, shape.cols, data, copy);
+      if (!wrong.empty()) return wrong;
+    }
   }
   const std::string wrong = step.set_rope(m.cos.data(), m.sin.data(), m.cos.size());
   return wrong.empty() ? step.missing_tensor() : wrong;

@@ -1,0 +1,96 @@
+// A device plane whose tokens are computed: the scheduler over the real CPU step, and a second tier
+// of KV memory. Its clock is the test's and its copies end when a seed says so, so that a run can
+// be replayed tick by tick.
+#pragma once
+#include <thread>
+
+#include "cpu/copy_engine.hpp"
+#include "tests/test_device.hpp"
+#include "tests/test_model.hpp"
+
+namespace saccade::test {
+
+/// What is computed, and by which instructions.
+struct Engine {
+  const Kernels* kernels = nullptr;  // null: the best ones
+  const TestModel* model = nullptr;
+  uint32_t num_threads = 1;
+  bool copy_threads = false;  // copies by the device's own engine: at no known tick
+};
+
+/// The bytes of both tiers.
+struct KvBytes {
+  CopyPools pools = {};
+  void down(const BlockCopy& c) const { std::memcpy(host(c), device(c), pools.block_bytes); }
+  void up(const BlockCopy& c) const { std::memcpy(device(c), host(c), pools.block_bytes); }
+
+ private:
+  unsigned char* device(const BlockCopy& c) const {
+    return pools.device + c.device_block * pools.block_bytes;
+  }
+  unsigned char* host(const BlockCopy& c) const {
+    return pools.host + c.host_block * pools.block_bytes;
+  }
+};
+
+class StepDevice {
+ public:
+  StepDevice(TestRing& ring, const DeviceShape& device_shape, const Engine& engine)
+      : shape(device_shape), copies_(kv_, shape.copies, shape.copy_seed) {
+    const sac_model_config& model = engine.model->config;
+    s.limits = limits_of(shape, ring.shape);
+    memory_ = furnish(s, shape.eos_ids);
+    step_ = std::make_unique<CpuStep>(
+        model, shape.num_seats, shape.max_num_batched_tokens, shape.max_model_len, shape.block_size,
+        shape.num_blocks, engine.num_threads, s.launch.tables, s.launch.outputs, engine.kernels);
+    const std::string wrong = load(*engine.model, *step_);
+    if (!wrong.empty()) throw std::runtime_error(wrong);
+    const size_t block_bytes = CpuStep::kv_block_bytes(model, shape.block_size);
+    host_ = aligned_bytes(block_bytes * shape.num_host_blocks);
+    kv_.pools = {step_->kv_memory(), host_.get(), block_bytes};
+    if (engine.copy_threads) threads_ = std::make_unique<CopyEngine>(kv_.pools, s.kv.store.copies);
+    join_ring(s, ring.view, now_ns);
+    go_ready(s);
+  }
+  StepDevice(const StepDevice&) = delete;
+  StepDevice& operator=(const StepDevice&) = delete;
+
+  /// One tick; throws with the first invariant that it broke. Returns the sequences of its step.
+  uint32_t tick() {
+    uint32_t num_seqs = 0;
+    if (threads_ != nullptr) {
+      num_seqs = tick_with(*threads_);
+      if (num_seqs == 0) std::this_thread::yield();  // the copies' turn
+    } else {
+      copies_.advance();
+      num_seqs = tick_with(copies_);
+    }
+    if (const char* wrong = check_invariants(s)) throw std::runtime_error(wrong);
+    return num_seqs;
+  }
+  const sac_device_stats& stats() const { return s.report.stats; }
+
+  const DeviceShape shape;
+  Scheduler s = {};
+  uint64_t now_ns = 1'000'000'000;
+
+ private:
+  template <class Copier>
+  uint32_t tick_with(Copier& copier) {
+    return shape.overlapped ? tick_in<true>(copier) : tick_in<false>(copier);
+  }
+  template <bool kOverlapped, class Copier>
+  uint32_t tick_in(Copier& copier) {
+    TestEnv<kOverlapped> env{now_ns};
+    return saccade::tick(s, *step_, copier, env);
+  }
+
+  AlignedBytes memory_;
+  AlignedBytes host_;
+  KvBytes kv_;
+  SeededCopies<KvBytes> copies_;
+  std::unique_ptr<CpuStep> step_;
+  std::unique_ptr<CopyEngine> threads_;  // ends before what it copies goes
+};
+
+}  // namespace saccade::test
