@@ -37,9 +37,11 @@ class ModelKernels : public StepKernels {
   const ProductWay way_;
 };
 
-CudaDeviceSpec spec_of(const sac_device_config& c, uint32_t vocab_size) {
+CudaDeviceSpec spec_of(const sac_device_config& c, const sac_model_config* model,
+                       uint32_t vocab_size) {
   CudaDeviceSpec spec;
   spec.limits = limits_of(c, vocab_size);
+  if (model != nullptr) spec.limits.rope_switch_len = model->rope_switch_len;
   spec.eos_ids.assign(c.eos_ids, c.eos_ids + c.num_eos_ids);
   spec.way = static_cast<LaunchWay>(c.cuda_launch);
   spec.rotation_way = static_cast<RotationWay>(c.cuda_rotation);
@@ -92,7 +94,7 @@ std::string check_cuda_config(const sac_device_config& c, const sac_model_config
 
 CudaPlane::CudaPlane(const sac_device_config& config, const sac_model_config* model,
                      uint32_t vocab_size)
-    : config_(config), machine_(spec_of(config, vocab_size)) {
+    : config_(config), machine_(spec_of(config, model, vocab_size)) {
   const StepTables tables = machine_.step_tables();
   if (config.kind == SAC_DEVICE_NULL) {
     kernels_ =

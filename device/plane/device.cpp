@@ -49,6 +49,7 @@ std::string sac_device::create(const sac_device_config& c, const sac_model_confi
   eos_ids.assign(c.eos_ids, c.eos_ids + c.num_eos_ids);
   config.eos_ids = eos_ids.data();
   scheduler.limits = saccade::limits_of(c, vocab_size);
+  if (c.kind == SAC_DEVICE_CPU) scheduler.limits.rope_switch_len = model->rope_switch_len;
   Layout measure(nullptr);
   lay_out(scheduler, measure);
   if (!memory.map(measure.bytes())) {

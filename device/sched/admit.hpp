@@ -73,7 +73,7 @@ SAC_HD inline void seat_request(const Admission& a, uint32_t slot, uint32_t seat
   seat.num_tokens = d.prompt_len;
   seat.stride = sac_record_stride(d.flags, d.num_top_logprobs);
   seat.capacity = a.inbox.ring.out_ring_words / seat.stride;
-  seat.cache_salt = a.inbox.salt_of(d.cache_salt);
+  seat.cache_salt = a.inbox.salt_of(d);
   seat.asked = {d.flags, d.prompt_len, d.max_tokens, d.min_tokens, d.num_stop_ids};
   a.seats.params[seat_index] = seat_params(d);
   a.seats.wishes[seat_index] = wishes_of(a.waiting, r);

@@ -124,7 +124,7 @@ SAC_HD void price(const Drain& d, Env& env, Request& r) {
                         asked.prompt_len, 0};
   env.fetch(d.inbox.fetches, 1);
   const Found found =
-      look_up(d.kv, d.inbox.prompt, asked.prompt_len, d.inbox.salt_of(asked.cache_salt), nullptr);
+      look_up(d.kv, d.inbox.prompt, asked.prompt_len, d.inbox.salt_of(asked), nullptr);
   r.num_cached = found.blocks * d.kv.block_size;
   r.places -= found.in_use;
 }

@@ -26,18 +26,20 @@ struct Inbox {
   uint32_t* prompt;  // [max_model_len]: scratch; null where prefixes are not shared
   uint32_t generations[SAC_MAX_FRONTENDS];  // of prefixes, as read with the last new requests
   FrontendWatch watch[SAC_MAX_FRONTENDS];
+  uint32_t rope_switch_len;  // as of the limits
 
   /// Slots whose frontend waits for an ack or was given up are left alone.
   SAC_HD bool is_served(uint32_t slot) const {
     const uint32_t frontend = ring.frontend_of(slot);
     return watch[frontend].lost == 0 && watch[frontend].acked_epoch == peers.epochs[frontend];
   }
-  /// What separates the prefixes of a request that names `salt`: blocks that were filed before any
-  /// frontend moved its generation have other salts.
-  SAC_HD uint64_t salt_of(uint64_t salt) const {
-    uint64_t sum = 0;
-    for (uint32_t f = 0; f < ring.num_frontends; ++f) sum += generations[f];
-    return sum == 0 ? salt : mix_bits(salt ^ mix_bits(sum));
+  /// What separates the prefixes of a request from those of others, beside the salt it names:
+  /// blocks that were filed before any frontend moved its generation have other salts, and so have
+  /// those of prompts on the other side of the length at which rope changes its angles.
+  SAC_HD uint64_t salt_of(const sac_descriptor& d) const {
+    uint64_t apart = rope_switch_len != 0 && d.prompt_len > rope_switch_len ? 1 : 0;
+    for (uint32_t f = 0; f < ring.num_frontends; ++f) apart += 2 * uint64_t{generations[f]};
+    return apart == 0 ? d.cache_salt : mix_bits(d.cache_salt ^ mix_bits(apart));
   }
 };
 
@@ -48,7 +50,8 @@ inline void lay_out(Inbox& inbox, const Limits& l, Layout& at) {
   inbox.peers.rung = at.take<uint32_t>(l.num_slots);
   if (l.prefix_caching != 0) inbox.prompt = at.take<uint32_t>(l.max_model_len);
 }
-SAC_HD inline void reset(Inbox& inbox) {
+SAC_HD inline void reset(Inbox& inbox, const Limits& l) {
+  inbox.rope_switch_len = l.rope_switch_len;
   inbox.ahead = ReadAhead{};
   for (uint32_t& generation : inbox.generations) generation = 0;
 }

@@ -25,6 +25,7 @@ struct Limits {
   uint32_t eager_window;     // background copies down in flight; 0 = none is made
   uint32_t prefix_caching;   // 1: requests with the same prefix share its blocks
   uint64_t prefix_seed;      // of the keys by which prefixes are found; a secret of this start
+  uint32_t rope_switch_len;  // prompts longer than this have other KV than shorter ones; 0 = none
   uint32_t vocab_size;
   uint32_t num_eos_ids;
   uint32_t log_words;  // of the decision log; 0 = none

@@ -55,7 +55,7 @@ SAC_HD inline SeatTables tables_of(const Seats& seats, const KvTiers& kv) {
 
 /// First state of all parts; the ring is attached separately. eos_ids: [limits.num_eos_ids].
 SAC_HD inline void reset(Scheduler& s, const uint32_t* eos_ids) {
-  reset(s.inbox);
+  reset(s.inbox, s.limits);
   reset(s.slots);
   reset(s.waiting, s.limits);
   reset(s.seats, s.limits, eos_ids);

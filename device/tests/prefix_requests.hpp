@@ -99,15 +99,20 @@ class PrefixRequests {
 };
 
 /// How many tokens of each prompt are found when all are served in order, each after the last has
-/// ended, by a device that evicts nothing. `served[i]`: prompt and answer of request i.
+/// ended, by a device that evicts nothing. `served[i]`: prompt and answer of request i. Prompts
+/// share nothing with those on the other side of `rope_switch_len`; 0: there are no sides.
 inline std::vector<uint32_t> found_in_order(const std::vector<PrefixRequest>& requests,
                                             const std::vector<std::vector<uint32_t>>& served,
-                                            uint32_t block_size) {
+                                            uint32_t block_size, uint32_t rope_switch_len) {
+  const auto is_long = [&](const Ask& ask) {
+    return rope_switch_len != 0 && ask.prompt.size() > rope_switch_len;
+  };
   std::vector<uint32_t> found(requests.size(), 0);
   for (size_t i = 0; i < requests.size(); ++i) {
     const std::vector<uint32_t>& prompt = requests[i].ask.prompt;
     for (size_t j = 0; j < i && requests[i].shares(); ++j) {
-      if (!requests[j].shares() || requests[j].ask.cache_salt != requests[i].ask.cache_salt)
+      const Ask &a = requests[i].ask, &b = requests[j].ask;
+      if (!requests[j].shares() || a.cache_salt != b.cache_salt || is_long(a) != is_long(b))
         continue;
       // The last token of either has no KV that could be used.
       const size_t most = std::min(prompt.size(), served[j].size()) - 1;

@@ -49,6 +49,13 @@ TestModel expert_model() {
   return m;
 }
 
+/// The angles of a position below the switch depend on the length of the prompt.
+TestModel longrope_model() {
+  TestModel m = plain_model(SAC_DTYPE_F32);
+  m.config.rope_switch_len = 30;
+  return m;
+}
+
 struct NamedModel {
   const char* name;
   TestModel model;
@@ -61,7 +68,8 @@ const std::vector<NamedModel>& models() {
                                     {"bf16, windows, norms, biases", windowed_model()},
                                     {"int8, bf16", int8_model(SAC_DTYPE_BF16)},
                                     {"int8, f32", int8_model(SAC_DTYPE_F32)},
-                                    {"f16, experts", expert_model()}};
+                                    {"f16, experts", expert_model()},
+                                    {"f32, longrope", longrope_model()}};
     uint32_t seed = 5;
     for (NamedModel& m : made) {
       if (!m.model.windows.empty()) m.model.config.sliding_window = m.model.windows.data();
@@ -220,6 +228,7 @@ Setting setting_of(const Kernels* kernels, const NamedModel& m, uint64_t seed,
                PrefixRequests(seed, block_size, shape.vocab_size).all,
                {}};
   fill_rope(*s.model, shape.max_model_len, 10000.0);
+  fill_rope(*s.model, s.model->config.rope_switch_len, 100.0);
   s.engine = {kernels, s.model.get(), 1, false};
   DeviceShape off = shape;
   off.prefix_caching = false;

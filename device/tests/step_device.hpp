@@ -39,6 +39,7 @@ class StepDevice {
       : shape(device_shape), copies_(kv_, shape.copies, shape.copy_seed) {
     const sac_model_config& model = engine.model->config;
     s.limits = limits_of(shape, ring.shape);
+    s.limits.rope_switch_len = model.rope_switch_len;
     memory_ = furnish(s, shape.eos_ids);
     step_ = std::make_unique<CpuStep>(
         model, shape.num_seats, shape.max_num_batched_tokens, shape.max_model_len, shape.block_size,
