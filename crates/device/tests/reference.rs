@@ -10,7 +10,10 @@ use saccade_device::{Quantization, SchedulingPolicy};
 use saccade_model::{Dtype, DtypeChoice};
 use serde_json::Value;
 
-use common::{Records, Setup, bits, create, expected, ids, open, reference, serve};
+use common::{
+    Answer, Question, Records, Setup, ask_on, bits, create, expected, ids, load, open, reference,
+    serve,
+};
 
 fn check(name: &str, tolerance: f64, results: &[Value], got: &[Records]) {
     let mut worst: f64 = 0.0;
@@ -113,11 +116,70 @@ fn against_transformers(name: &str, choice: DtypeChoice) {
     let expected = expected(name);
     let results = expected["results"].as_array().unwrap();
     let (got, _) = serve(name, &Setup::roomy(choice), &[results]);
-    let tolerance = match choice {
+    check(name, tolerance(&expected, choice), results, &got);
+}
+
+fn tolerance(expected: &Value, choice: DtypeChoice) -> f64 {
+    match choice {
         DtypeChoice::Fixed(Dtype::F32) => expected["tolerance"].as_f64().unwrap(),
-        _ => low_precision_tolerance(&expected),
+        _ => low_precision_tolerance(expected),
+    }
+}
+
+/// What follows the first `from` tokens of the reference's answer.
+fn check_answer(what: &str, tolerance: f64, result: &Value, from: usize, got: &Answer) {
+    let tokens: Vec<u32> = got.records.iter().map(|r| r.0).collect();
+    assert_eq!(tokens, ids(&result["greedy"])[from..], "{what}: tokens");
+    let logprobs = &result["greedy_logprobs"].as_array().unwrap()[from..];
+    for (at, (e, record)) in logprobs.iter().zip(&got.records).enumerate() {
+        let off = (e.as_f64().unwrap() - f64::from(record.1)).abs();
+        assert!(off <= tolerance, "{what}, token {at}: {e} and {}", record.1);
+    }
+}
+
+/// One model, prefixes shared: after the beginnings of its prompts all prompts, all of them again,
+/// and next turns, whose prompts go on with the first half of each answer.
+fn warm_against_transformers(name: &str, choice: DtypeChoice) {
+    const BEGIN: usize = 33;
+    let expected = expected(name);
+    let results = expected["results"].as_array().unwrap();
+    let half = results[0]["greedy"].as_array().unwrap().len() / 2;
+    let prompts: Vec<Vec<u32>> = results.iter().map(|r| ids(&r["prompt"])).collect();
+    let ask = |prompt: &[u32], max_tokens: usize| Question {
+        prompt: prompt.to_vec(),
+        max_tokens: max_tokens as u32,
+        prompt_logprobs: false,
     };
-    check(name, tolerance, results, &got);
+    let beginnings = prompts.iter().map(|p| ask(&p[..p.len().min(BEGIN)], 1)).collect();
+    let whole = || prompts.iter().map(|p| ask(p, 2 * half)).collect();
+    let turns = || {
+        let turn =
+            |(p, r): (&Vec<u32>, &Value)| ask(&[&p[..], &ids(&r["greedy"])[..half]].concat(), half);
+        prompts.iter().zip(results).map(turn).collect()
+    };
+    let mut groups: Vec<Vec<Question>> = vec![beginnings, whole(), whole()];
+    // With longrope the length of a prompt decides its angles: the reference's answer is that to
+    // the shorter one.
+    if !name.contains("longrope") {
+        groups.push(turns());
+    }
+    let setup = Setup { prefix_caching: true, ..Setup::roomy(choice) };
+    let (got, _) = ask_on(load(&open(&reference().join("models").join(name)), &setup), &groups);
+    let got: Vec<&[Answer]> = got.chunks(results.len()).collect();
+    let shareable = |tokens: usize| ((tokens - 1) / 16 * 16) as u32;
+    for (i, (result, prompt)) in results.iter().zip(&prompts).enumerate() {
+        let check = |way: &str, from: usize, answer: &Answer| {
+            let what = format!("{name}, prompt {i}, {way}");
+            check_answer(&what, tolerance(&expected, choice), result, from, answer);
+        };
+        check("after its beginning", 0, &got[1][i]);
+        check("again", 0, &got[2][i]);
+        assert_eq!(got[2][i].cached, shareable(prompt.len()), "{name}, prompt {i}, again");
+        if let Some(turns) = got.get(3) {
+            check("next turn", half, &turns[i]);
+            assert_eq!(turns[i].cached, shareable(prompt.len() + half), "{name}, turn {i}");
+        }
+    }
 }
 
 fn names() -> Vec<String> {
@@ -149,6 +211,16 @@ fn every_family_matches_transformers() {
         against_transformers(&name, DtypeChoice::Fixed(Dtype::F32));
         if name.contains("f16") {
             against_transformers(&name, DtypeChoice::Auto);
+        }
+    }
+}
+
+#[test]
+fn every_family_matches_transformers_beside_a_warm_cache() {
+    for name in names() {
+        warm_against_transformers(&name, DtypeChoice::Fixed(Dtype::F32));
+        if name.contains("f16") {
+            warm_against_transformers(&name, DtypeChoice::Auto);
         }
     }
 }

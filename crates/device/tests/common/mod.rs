@@ -36,12 +36,16 @@ pub type Records = Vec<(u32, f32, Vec<(u32, f32)>)>;
 #[derive(Default)]
 pub struct Collected {
     records: HashMap<Ticket, Records>,
+    cached: HashMap<Ticket, u32>,
     ended: HashMap<Ticket, Finish>,
 }
 
 impl Sink for Collected {
     fn room(&mut self, _: Ticket) -> usize {
         7 // little, so that the output ring's backpressure is at work
+    }
+    fn cached(&mut self, ticket: Ticket, tokens: u32) {
+        self.cached.insert(ticket, tokens);
     }
     fn record(&mut self, ticket: Ticket, record: Record<'_>) {
         let top = record.top.to_vec();
@@ -67,6 +71,7 @@ pub struct Setup {
     pub max_model_len: u32,
     pub num_blocks: u32,
     pub num_host_blocks: u32,
+    pub prefix_caching: bool,
     pub policy: SchedulingPolicy,
 }
 
@@ -79,6 +84,7 @@ impl Setup {
             max_model_len: 512,
             num_blocks: 256,
             num_host_blocks: 0,
+            prefix_caching: false,
             policy: SchedulingPolicy::Fcfs,
         }
     }
@@ -96,7 +102,7 @@ pub fn create(model: &ModelConfig, dtype: Dtype, setup: &Setup) -> Device {
         num_blocks: setup.num_blocks,
         num_host_blocks: setup.num_host_blocks,
         eager_window: 4,
-        prefix_caching: None,
+        prefix_caching: setup.prefix_caching.then_some(1),
         policy: PolicyConfig { policy: setup.policy, ..PolicyConfig::default() },
         num_threads: 2,
         eos_ids: model.eos_ids.clone(),
@@ -119,18 +125,43 @@ pub fn load(folder: &ModelFolder, setup: &Setup) -> Device {
     device
 }
 
-pub fn submit(submitter: &Submitter<InProcTransport>, result: &Value) -> Ticket {
-    let prompt = ids(&result["prompt"]);
+/// A greedy request.
+pub struct Question {
+    pub prompt: Vec<u32>,
+    pub max_tokens: u32,
+    pub prompt_logprobs: bool,
+}
+
+impl Question {
+    /// What a result of the reference answers.
+    pub fn of(result: &Value) -> Self {
+        Self {
+            prompt: ids(&result["prompt"]),
+            max_tokens: result["greedy"].as_array().unwrap().len() as u32,
+            prompt_logprobs: true,
+        }
+    }
+}
+
+/// What a request yielded.
+pub struct Answer {
+    pub records: Records,
+    /// Tokens of the prompt that were not computed.
+    pub cached: u32,
+}
+
+pub fn submit(submitter: &Submitter<InProcTransport>, question: &Question) -> Ticket {
     let params = RequestParams {
         ignore_eos: true,
         logprobs: true,
-        prompt_logprobs: true,
+        prompt_logprobs: question.prompt_logprobs,
         num_top_logprobs: 5,
-        max_tokens: result["greedy"].as_array().unwrap().len() as u32,
+        max_tokens: question.max_tokens,
         temperature: 0.0,
         ..RequestParams::default()
     };
-    let submission = Submission { prompt: &prompt, logit_bias: &[], stop_ids: &[], params };
+    let submission =
+        Submission { prompt: &question.prompt, logit_bias: &[], stop_ids: &[], params };
     submitter.try_submit(&submission).unwrap()
 }
 
@@ -141,10 +172,10 @@ pub fn ids(list: &Value) -> Vec<u32> {
 pub fn run_all(
     submitter: &Submitter<InProcTransport>,
     reader: &mut Reader<InProcTransport>,
-    results: &[Value],
-) -> Vec<Records> {
+    questions: &[Question],
+) -> Vec<Answer> {
     let mut sink = Collected::default();
-    let tickets: Vec<Ticket> = results.iter().map(|r| submit(submitter, r)).collect();
+    let tickets: Vec<Ticket> = questions.iter().map(|q| submit(submitter, q)).collect();
     for _ in 0..100_000 {
         submitter.heartbeat();
         reader.poll(&mut sink);
@@ -156,7 +187,11 @@ pub fn run_all(
     for ticket in &tickets {
         assert_eq!(sink.ended.get(ticket), Some(&Finish::Length), "{ticket:?}");
     }
-    tickets.iter().map(|t| sink.records.remove(t).unwrap()).collect()
+    let answer = |t| Answer {
+        records: sink.records.remove(t).unwrap(),
+        cached: sink.cached.get(t).copied().unwrap_or_default(),
+    };
+    tickets.iter().map(answer).collect()
 }
 
 /// `kPreempt` of `device/sched/decision_log.hpp`.
@@ -174,6 +209,14 @@ pub fn open(path: &Path) -> ModelFolder {
 
 /// As `serve`, on a device that is loaded.
 pub fn serve_on(device: Device, groups: &[&[Value]]) -> (Vec<Records>, usize) {
+    let groups: Vec<Vec<Question>> =
+        groups.iter().map(|group| group.iter().map(Question::of).collect()).collect();
+    let (answers, preemptions) = ask_on(device, &groups);
+    (answers.into_iter().map(|answer| answer.records).collect(), preemptions)
+}
+
+/// As `serve_on`, for any questions.
+pub fn ask_on(device: Device, groups: &[Vec<Question>]) -> (Vec<Answer>, usize) {
     let limits =
         RegionLimits { num_slots: 32, num_frontends: 1, out_ring_words: 64, arena_bytes: 1 << 20 };
     let transport = InProcTransport::create(&limits).unwrap();
