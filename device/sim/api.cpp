@@ -19,13 +19,12 @@ sac_device_config simulated(const sac_device_config& device) {
 }
 
 std::string check_run(const sac_device_config& device, const sac_sim_config& config,
-                      const sac_sim_ring& ring, const sac_sim_request* requests,
-                      uint64_t num_requests) {
-  std::string wrong = saccade::check_device_config(device, saccade::sim::VirtualRun::kVocab);
+                      const sac_sim_ring& ring, const sac_sim_load& load) {
+  // The vocabulary is the simulator's own.
+  std::string wrong = saccade::check_device_config(device, 1);
   if (wrong.empty()) wrong = saccade::sim::check_sim_config(config);
   if (wrong.empty()) wrong = saccade::sim::check_sim_ring(ring);
-  if (wrong.empty())
-    wrong = saccade::sim::check_requests(requests, num_requests, device.max_model_len);
+  if (wrong.empty()) wrong = saccade::sim::check_load(load, device.max_model_len);
   return wrong;
 }
 
@@ -34,29 +33,33 @@ std::string check_run(const sac_device_config& device, const sac_sim_config& con
 extern "C" {
 
 uint64_t sac_sim_abi(void) {
-  uint64_t mixed = sizeof(sac_sim_config);
+  uint64_t mixed = 0;
   for (const uint64_t bytes :
-       {sizeof(sac_sim_request), sizeof(sac_sim_sample), sizeof(sac_sim_result)})
-    mixed = mixed << 16 | bytes;
+       {sizeof(sac_sim_config), sizeof(sac_sim_ring), sizeof(sac_sim_request), sizeof(sac_sim_load),
+        sizeof(sac_sim_sample), sizeof(sac_sim_result)})
+    mixed = mixed * 4093 + bytes;
   return mixed;
 }
 
 int sac_sim_run(const sac_device_config* device, const sac_sim_config* config,
-                const sac_sim_ring* ring, const sac_sim_request* requests, uint64_t num_requests,
-                uint64_t limit_ns, uint64_t* token_ns, sac_sim_sample* samples,
-                uint64_t sample_capacity, uint64_t sample_ns, sac_sim_result* result) {
-  if (device == nullptr || config == nullptr || ring == nullptr || result == nullptr)
-    return fail(SAC_ERR_ARGUMENT, "device, config, ring or result is null");
-  if (num_requests != 0 && (requests == nullptr || token_ns == nullptr))
+                const sac_sim_ring* ring, const sac_sim_load* load, uint64_t limit_ns,
+                uint64_t* token_ns, sac_sim_sample* samples, uint64_t sample_capacity,
+                uint64_t sample_ns, sac_sim_result* result) {
+  if (device == nullptr || config == nullptr || ring == nullptr || load == nullptr ||
+      result == nullptr)
+    return fail(SAC_ERR_ARGUMENT, "device, config, ring, load or result is null");
+  if (load->num_requests != 0 && (load->requests == nullptr || token_ns == nullptr))
     return fail(SAC_ERR_ARGUMENT, "requests or token_ns is null");
+  if (load->num_block_ids != 0 && load->block_ids == nullptr)
+    return fail(SAC_ERR_ARGUMENT, "block_ids is null");
   if (sample_capacity != 0 && (samples == nullptr || sample_ns == 0))
     return fail(SAC_ERR_ARGUMENT, "samples is null, or sample_ns is 0");
   return guarded([&] {
     const sac_device_config c = simulated(*device);
-    std::string wrong = check_run(c, *config, *ring, requests, num_requests);
+    std::string wrong = check_run(c, *config, *ring, *load);
     if (!wrong.empty()) return fail(SAC_ERR_ARGUMENT, std::move(wrong));
     const saccade::sim::RunOutput out = {token_ns, samples, sample_capacity, sample_ns};
-    saccade::sim::VirtualRun run(c, *config, *ring, requests, num_requests, out);
+    saccade::sim::VirtualRun run(c, *config, *ring, *load, out);
     *result = run.run(limit_ns);
     return 0;
   });

@@ -66,7 +66,7 @@ typedef struct sac_sim_ring {
   uint32_t when_full; /* SAC_SIM_QUEUE or SAC_SIM_REFUSE */
 } sac_sim_ring;
 
-/* One request of a workload. Ordered by arrival. */
+/* One request of a workload. */
 typedef struct sac_sim_request {
   uint64_t arrival_ns;
   uint32_t prompt_len;
@@ -74,8 +74,23 @@ typedef struct sac_sim_request {
   float slo_ttft_s;    /* as in the descriptor; 0 = the device's default */
   float slo_tbt_s;
   int32_t priority;
-  uint32_t _pad0;
+  uint32_t num_block_ids;  /* one for each block_tokens of its prompt and for the rest; 0: none */
+  uint64_t first_block_id; /* where they begin in the load's block_ids */
 } sac_sim_request;
+
+#define SAC_SIM_BLOCK_IDS (1u << 30) /* ids of a prompt's blocks are below this */
+
+/* A workload. Prompts share what their ids say: blocks of one id have the same tokens, blocks of
+ * different ids have no token in common. Prompts without ids and all answers consist of tokens that
+ * no other request has. */
+typedef struct sac_sim_load {
+  const sac_sim_request* requests; /* in order of arrival */
+  uint64_t num_requests;
+  const uint32_t* block_ids;
+  uint64_t num_block_ids;
+  uint32_t block_tokens; /* of each id; the last one of a prompt may have fewer */
+  uint32_t _pad0;
+} sac_sim_load;
 
 /* The state at one moment of a run. */
 typedef struct sac_sim_sample {
@@ -104,6 +119,8 @@ typedef struct sac_sim_result {
   uint64_t rotations; /* requests sent down to host memory */
   uint64_t blocks_down;
   uint64_t blocks_up;
+  uint64_t prefix_query_tokens; /* of prompts, looked up when their requests were admitted */
+  uint64_t prefix_hit_tokens;   /* of those: not computed, their KV was there */
   uint32_t blocks_used_max;
   uint32_t host_blocks_used_max;
 } sac_sim_result;
@@ -113,14 +130,14 @@ typedef struct sac_sim_result {
 /* Lets another language check its mirror of the structs above: their sizes, mixed. */
 uint64_t sac_sim_abi(void);
 
-/* Runs `requests` over `ring` through the scheduler of `device` (kind is ignored) in virtual time,
+/* Runs `load` over `ring` through the scheduler of `device` (kind is ignored) in virtual time,
  * until all have ended or limit_ns has passed. token_ns[] gets the time of each token: request i's
  * tokens follow those of requests 0 .. i-1, output_len each; SAC_SIM_NEVER where none came.
  * samples gets one entry per sample_ns of virtual time, at most sample_capacity; 0: none. */
 int sac_sim_run(const sac_device_config* device, const sac_sim_config* config,
-                const sac_sim_ring* ring, const sac_sim_request* requests, uint64_t num_requests,
-                uint64_t limit_ns, uint64_t* token_ns, sac_sim_sample* samples,
-                uint64_t sample_capacity, uint64_t sample_ns, sac_sim_result* result);
+                const sac_sim_ring* ring, const sac_sim_load* load, uint64_t limit_ns,
+                uint64_t* token_ns, sac_sim_sample* samples, uint64_t sample_capacity,
+                uint64_t sample_ns, sac_sim_result* result);
 
 /* Seconds that a step takes: rows of all sequences, sampled rows, positions that each sequence
  * reads (summed), and pairs of row and position (summed). */

@@ -13,6 +13,7 @@ constexpr uint32_t kMaxLayers = 1024;
 constexpr uint32_t kMaxExperts = 4096;
 constexpr uint64_t kMaxRequests = 10'000'000;
 constexpr uint64_t kMaxArrivalNs = uint64_t{1} << 60;
+constexpr uint32_t kMaxBlockTokens = 1u << 24;
 
 /// Collects the first violation. Not-a-number is out of every bound.
 class RealBounds {
@@ -27,6 +28,44 @@ class RealBounds {
  private:
   std::string wrong_;
 };
+
+std::string check_block_ids(const sac_sim_load& load) {
+  if (load.num_block_ids == 0) return "";
+  RealBounds b;
+  b.in("block_tokens", load.block_tokens, 1, kMaxBlockTokens);
+  for (uint64_t i = 0; i < load.num_block_ids; ++i)
+    if (load.block_ids[i] >= SAC_SIM_BLOCK_IDS)
+      return "block_ids[" + std::to_string(i) + "] is " + std::to_string(load.block_ids[i]) +
+             ", outside 0 .. " + std::to_string(SAC_SIM_BLOCK_IDS - 1);
+  return b.first();
+}
+
+std::string check_request(const sac_sim_request& r, const std::string& name,
+                          uint32_t max_model_len) {
+  const uint64_t total = uint64_t{r.prompt_len} + r.output_len;
+  if (r.prompt_len == 0 || r.output_len == 0 || total > max_model_len)
+    return name + " has " + std::to_string(r.prompt_len) + " + " + std::to_string(r.output_len) +
+           " tokens, outside 1 + 1 .. max_model_len " + std::to_string(max_model_len);
+  if (r.arrival_ns > kMaxArrivalNs) return name + " arrives too late to be counted";
+  if (!(r.slo_ttft_s >= 0 && r.slo_tbt_s >= 0)) return name + " has a target below 0";
+  return "";
+}
+
+/// Either none, or as many as its prompt has blocks, within the load's.
+std::string check_ids_of(const sac_sim_load& load, const sac_sim_request& r,
+                         const std::string& name) {
+  if (r.num_block_ids == 0) return "";
+  if (r.first_block_id > load.num_block_ids ||
+      r.num_block_ids > load.num_block_ids - r.first_block_id)
+    return name + " has first_block_id " + std::to_string(r.first_block_id) +
+           " and num_block_ids " + std::to_string(r.num_block_ids) + ", outside the load's " +
+           std::to_string(load.num_block_ids);
+  const uint64_t blocks = (uint64_t{r.prompt_len} + load.block_tokens - 1) / load.block_tokens;
+  if (r.num_block_ids == blocks) return "";
+  return name + " has num_block_ids " + std::to_string(r.num_block_ids) + ", and its " +
+         std::to_string(r.prompt_len) + " tokens are " + std::to_string(blocks) + " blocks of " +
+         std::to_string(load.block_tokens);
+}
 
 }  // namespace
 
@@ -71,23 +110,20 @@ std::string check_sim_ring(const sac_sim_ring& ring) {
   return b.first();
 }
 
-std::string check_requests(const sac_sim_request* requests, uint64_t count,
-                           uint32_t max_model_len) {
+std::string check_load(const sac_sim_load& load, uint32_t max_model_len) {
+  const uint64_t count = load.num_requests;
   if (count > kMaxRequests)
     return std::to_string(count) + " requests, more than " + std::to_string(kMaxRequests);
-  for (uint64_t i = 0; i < count; ++i) {
-    const sac_sim_request& r = requests[i];
+  std::string wrong = check_block_ids(load);
+  for (uint64_t i = 0; wrong.empty() && i < count; ++i) {
+    const sac_sim_request& r = load.requests[i];
     const std::string name = "request " + std::to_string(i);
-    const uint64_t total = uint64_t{r.prompt_len} + r.output_len;
-    if (r.prompt_len == 0 || r.output_len == 0 || total > max_model_len)
-      return name + " has " + std::to_string(r.prompt_len) + " + " + std::to_string(r.output_len) +
-             " tokens, outside 1 + 1 .. max_model_len " + std::to_string(max_model_len);
-    if (r.arrival_ns > kMaxArrivalNs) return name + " arrives too late to be counted";
-    if (i > 0 && r.arrival_ns < requests[i - 1].arrival_ns)
-      return name + " arrives before the one in front of it";
-    if (!(r.slo_ttft_s >= 0 && r.slo_tbt_s >= 0)) return name + " has a target below 0";
+    wrong = check_request(r, name, max_model_len);
+    if (wrong.empty()) wrong = check_ids_of(load, r, name);
+    if (wrong.empty() && i > 0 && r.arrival_ns < load.requests[i - 1].arrival_ns)
+      wrong = name + " arrives before the one in front of it";
   }
-  return "";
+  return wrong;
 }
 
 }  // namespace saccade::sim

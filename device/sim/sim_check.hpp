@@ -13,6 +13,6 @@ std::string check_sim_config(const sac_sim_config& c);
 std::string check_sim_ring(const sac_sim_ring& ring);
 
 /// As above; max_model_len: of the device that the requests are for.
-std::string check_requests(const sac_sim_request* requests, uint64_t count, uint32_t max_model_len);
+std::string check_load(const sac_sim_load& load, uint32_t max_model_len);
 
 }  // namespace saccade::sim

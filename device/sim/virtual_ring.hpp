@@ -1,8 +1,10 @@
 // A ring without a region, and the one frontend on it: what a simulated run needs of the other
-// planes. Prompts are all zeros and share one extent, since a cost model reads no token.
+// planes. No prompt is stored. An extent of the arena names a slot, and the prompt of the request
+// in it is made when the device reads it (VirtualEnv::fetch): as long as the device may read it,
+// the slot is taken. Extents overlap, and the arena is as long as its bounds require.
 #pragma once
 #include "platform/layout.hpp"
-#include "ring/ring_view.hpp"
+#include "ring/peers.hpp"
 #include "sim/saccade_sim.h"
 
 namespace saccade::sim {
@@ -20,8 +22,10 @@ struct VirtualRing {
     view.num_slots = num_slots;
     view.num_frontends = 1;
     view.out_ring_words = SAC_MIN_OUT_RING_WORDS;
+    const uint64_t prompt_bytes = uint64_t{max_model_len} * 4;
     view.arena_bytes =
-        (uint64_t{max_model_len} * 4 + SAC_LINE_BYTES - 1) / SAC_LINE_BYTES * SAC_LINE_BYTES;
+        SAC_ARENA_ALIGN_BYTES *
+        (num_slots + (prompt_bytes + SAC_ARENA_ALIGN_BYTES - 1) / SAC_ARENA_ALIGN_BYTES);
     view.device = at.take<sac_device_line>(1);
     view.stats = at.take<sac_device_stats>(1);
     view.acks = at.take<sac_frontend_ack>(1);
@@ -38,11 +42,23 @@ struct VirtualRing {
   void join() { frontend->epoch = 1; }
   void beat() { ++frontend->heartbeat; }
 
-  /// Submits to a free slot, as a frontend does: descriptor, cursor, doorbell.
+  /// Does this fetch read a prompt? Then `request` is the one that it is of.
+  bool is_prompt(const Fetch& fetch, uint64_t& request) const {
+    const auto from = reinterpret_cast<uintptr_t>(fetch.from);
+    const auto arena = reinterpret_cast<uintptr_t>(view.arena);
+    if (fetch.words == 0 || from < arena || from >= arena + view.arena_bytes) return false;
+    request = descriptors[(from - arena) / SAC_ARENA_ALIGN_BYTES].sequence;
+    return true;
+  }
+
+  /// Submits to a free slot, as a frontend does: descriptor, cursor, doorbell. `sequence`: the
+  /// index of the request.
   void submit(uint32_t slot, uint64_t sequence, const sac_sim_request& r) {
     sac_descriptor d = {};
     d.sequence = sequence;
     d.device_epoch = view.device->epoch;
+    d.arena_extent = uint64_t{slot} * SAC_ARENA_ALIGN_BYTES;
+    d.seed = sequence;
     d.flags = SAC_REQ_IGNORE_EOS;
     d.prompt_len = r.prompt_len;
     d.max_tokens = r.output_len;

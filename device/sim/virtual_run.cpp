@@ -14,18 +14,16 @@ double block_bytes(const sac_device_config& device, const sac_sim_config& config
 }  // namespace
 
 VirtualRun::VirtualRun(const sac_device_config& device, const sac_sim_config& config,
-                       const sac_sim_ring& ring, const sac_sim_request* requests,
-                       uint64_t num_requests, const RunOutput& out)
+                       const sac_sim_ring& ring, const sac_sim_load& load, const RunOutput& out)
     : link_(config.hardware, block_bytes(device, config)),
       copies_(link_, clock_ns_),
       step_(config, link_, clock_ns_),
-      requests_(requests),
-      num_requests_(num_requests),
+      load_(load),
       refuses_(ring.when_full == SAC_SIM_REFUSE),
-      first_token_(num_requests),
+      first_token_(load.num_requests),
       request_of_(ring.num_slots),
       out_(out) {
-  s_.limits = limits_of(device, kVocab);
+  s_.limits = limits_of(device, kVirtualVocab);
   s_.limits.num_slots = ring.num_slots;
   s_.limits.num_frontends = 1;
   Layout measure(nullptr);
@@ -36,17 +34,17 @@ VirtualRun::VirtualRun(const sac_device_config& device, const sac_sim_config& co
   lay_out(s_, hand_out);
   ring_.lay_out(hand_out, ring.num_slots, s_.limits.max_model_len);
   reset(s_, device.eos_ids);
-  step_.start(NullStep{s_.launch.tables, s_.launch.outputs, kVocab}, block_bytes(device, config));
+  step_.start(s_.launch.tables, s_.launch.outputs, block_bytes(device, config));
   join_ring(s_, ring_.view, clock_ns_);
   go_ready(s_);
   // A frontend may ring once its epoch is acknowledged: one tick without work.
   ring_.join();
-  VirtualEnv env(clock_ns_, rung_);
-  tick(s_, step_, copies_, env);
+  VirtualEnv first = env();
+  tick(s_, step_, copies_, first);
   uint64_t tokens = 0;
-  for (uint64_t i = 0; i < num_requests; ++i) {
+  for (uint64_t i = 0; i < load.num_requests; ++i) {
     first_token_[i] = tokens;
-    tokens += requests[i].output_len;
+    tokens += load.requests[i].output_len;
   }
   for (uint64_t t = 0; t < tokens; ++t) out_.token_ns[t] = SAC_SIM_NEVER;
   for (uint32_t slot = ring.num_slots; slot > 0; --slot) free_slots_.push_back(slot - 1);
@@ -61,8 +59,8 @@ sac_sim_result VirtualRun::run(uint64_t limit_ns) {
 bool VirtualRun::advance() {
   submit_due();
   ring_.beat();
-  VirtualEnv env(clock_ns_, rung_);
-  const uint32_t num_seqs = tick(s_, step_, copies_, env);
+  VirtualEnv now = env();
+  const uint32_t num_seqs = tick(s_, step_, copies_, now);
   // Requests that arrived during the step found the slots of those it ended still taken.
   submit_due();
   collect();
@@ -73,7 +71,8 @@ bool VirtualRun::advance() {
 
 /// Rings for each arrived request while slots are free; `refuses_` says what becomes of the others.
 void VirtualRun::submit_due() {
-  while (next_request_ < num_requests_ && requests_[next_request_].arrival_ns <= now_ns()) {
+  while (next_request_ < load_.num_requests &&
+         load_.requests[next_request_].arrival_ns <= now_ns()) {
     if (free_slots_.empty()) {
       if (!refuses_) return;
       ++num_refused_;
@@ -83,7 +82,7 @@ void VirtualRun::submit_due() {
     const uint32_t slot = free_slots_.back();
     free_slots_.pop_back();
     request_of_[slot] = next_request_;
-    ring_.submit(slot, next_request_, requests_[next_request_]);
+    ring_.submit(slot, next_request_, load_.requests[next_request_]);
     ++next_request_;
     rung_ = true;
   }
@@ -108,8 +107,8 @@ void VirtualRun::collect() {
 /// Nothing could run: moves the clock to what happens next. False: nothing will.
 bool VirtualRun::skip_idle_time() {
   uint64_t next = link_.next_arrival_ns();
-  const bool more = next_request_ < num_requests_ && !free_slots_.empty();
-  if (more) next = std::min(next, kStartNs + requests_[next_request_].arrival_ns);
+  const bool more = next_request_ < load_.num_requests && !free_slots_.empty();
+  if (more) next = std::min(next, kStartNs + load_.requests[next_request_].arrival_ns);
   if (s_.has_work()) next = std::min(next, clock_ns_ + kIdleNs);
   if (next == UINT64_MAX) return false;
   clock_ns_ = std::max(clock_ns_, next);
@@ -124,7 +123,7 @@ void VirtualRun::sample() {
   to.at_ns = now_ns();
   to.num_running = s_.seats.num_running;
   uint64_t queued = next_request_;
-  while (queued < num_requests_ && requests_[queued].arrival_ns <= now_ns()) ++queued;
+  while (queued < load_.num_requests && load_.requests[queued].arrival_ns <= now_ns()) ++queued;
   to.num_waiting = s_.waiting.count + static_cast<uint32_t>(queued - next_request_);
   to.blocks_used = s_.kv.device().used();
   to.host_blocks_used = s_.kv.host().used();
@@ -140,7 +139,7 @@ sac_sim_result VirtualRun::result() const {
   r.busy_ns = step_.busy_ns();
   r.host_ns = step_.host_ns();
   r.num_samples = num_samples_;
-  r.num_unfinished = num_requests_ - num_ended_ - num_refused_;
+  r.num_unfinished = load_.num_requests - num_ended_ - num_refused_;
   r.num_refused = num_refused_;
   r.preemptions = s_.report.stats.preemptions;
   r.recomputed_tokens = s_.report.stats.recomputed_tokens;
@@ -149,6 +148,8 @@ sac_sim_result VirtualRun::result() const {
   r.rotations = s_.report.stats.rotations;
   r.blocks_down = s_.report.stats.blocks_down_eager + s_.report.stats.blocks_down_urgent;
   r.blocks_up = s_.report.stats.blocks_up;
+  r.prefix_query_tokens = s_.report.stats.prefix_query_tokens;
+  r.prefix_hit_tokens = s_.report.stats.prefix_hit_tokens;
   r.blocks_used_max = s_.report.stats.blocks_used_max;
   r.host_blocks_used_max = s_.report.stats.host_blocks_used_max;
   return r;

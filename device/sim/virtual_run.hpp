@@ -21,13 +21,9 @@ struct RunOutput {
 
 class VirtualRun {
  public:
-  /// Token ids of simulated requests are below this; nothing reads them.
-  static constexpr uint32_t kVocab = 2;
-
-  /// The configurations are checked already.
+  /// All are checked already. What the load points to outlives the run.
   VirtualRun(const sac_device_config& device, const sac_sim_config& config,
-             const sac_sim_ring& ring, const sac_sim_request* requests, uint64_t num_requests,
-             const RunOutput& out);
+             const sac_sim_ring& ring, const sac_sim_load& load, const RunOutput& out);
   VirtualRun(const VirtualRun&) = delete;
   VirtualRun& operator=(const VirtualRun&) = delete;
 
@@ -40,6 +36,7 @@ class VirtualRun {
   uint64_t now_ns() const { return clock_ns_ - kStartNs; }
 
  private:
+  VirtualEnv env() { return {clock_ns_, rung_, ring_, load_}; }
   void submit_due();
   void collect();
   bool skip_idle_time();
@@ -59,8 +56,7 @@ class VirtualRun {
   LinkModel link_;
   VirtualCopies copies_;
   VirtualStep step_;
-  const sac_sim_request* requests_;
-  uint64_t num_requests_;
+  sac_sim_load load_;
   bool refuses_;  // a request that finds every slot taken, instead of queueing it in front
   std::vector<uint64_t> first_token_;  // [num_requests]: index of its first token in token_ns
   std::vector<uint64_t> request_of_;   // [slots]: of the ticket in that slot

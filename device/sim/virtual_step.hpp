@@ -2,12 +2,12 @@
 // cost model says, and everything else takes no time.
 #pragma once
 #include "kv/copies.hpp"
-#include "ring/peers.hpp"
 #include "sched/seatwise.hpp"
 #include "sim/cost_model.hpp"
 #include "sim/host_model.hpp"
 #include "sim/link_model.hpp"
-#include "step/null_step.hpp"
+#include "sim/virtual_prompts.hpp"
+#include "sim/virtual_ring.hpp"
 
 namespace saccade::sim {
 
@@ -17,8 +17,12 @@ struct VirtualEnv : ReadsAlone, SeatsAlone {
   static constexpr bool kHostActs = true;
   const uint64_t& clock_ns;
   bool& rung;  // a doorbell has changed since the last reading
+  const VirtualRing& ring;
+  const sac_sim_load& load;
 
-  VirtualEnv(const uint64_t& clock, bool& has_rung) : clock_ns(clock), rung(has_rung) {}
+  VirtualEnv(const uint64_t& clock, bool& has_rung, const VirtualRing& of,
+             const sac_sim_load& asked)
+      : clock_ns(clock), rung(has_rung), ring(of), load(asked) {}
   uint64_t now_ns() const { return clock_ns; }
   void notify_publish() const {}
   uint32_t read_peers(const PeerReading& reading, uint32_t* changed) const {
@@ -28,6 +32,17 @@ struct VirtualEnv : ReadsAlone, SeatsAlone {
     }
     rung = false;
     return read_peers_alone(reading, changed);
+  }
+  /// Prompts are made here, everything else is read.
+  void fetch(Fetch* fetches, uint32_t count) const {
+    for (Fetch* f = fetches; f != fetches + count; ++f) {
+      uint64_t request = 0;
+      if (ring.is_prompt(*f, request)) {
+        f->most = write_prompt(load, request, f->to, f->words);
+      } else {
+        fetch_alone(f, 1);
+      }
+    }
   }
 };
 
@@ -58,8 +73,9 @@ class VirtualStep {
 
   /// Bytes that copies move during a step are read or written at the device too, in the memory that
   /// the step reads.
-  void start(const NullStep& null, double block_bytes) {
-    null_ = null;
+  void start(const SeatTables& tables, const StepOutputs& outputs, double block_bytes) {
+    tables_ = tables;
+    outputs_ = outputs;
     block_bytes_ = block_bytes;
   }
 
@@ -71,7 +87,7 @@ class VirtualStep {
     step_ns += beside_copies_ns(step_ns);
     busy_ns_ += step_ns;
     end_ns_ = clock_ns_ + step_ns;
-    null_.launch(batch);
+    produce(batch);
   }
   void wait() { clock_ns_ = end_ns_; }
   uint64_t done_ns() const { return end_ns_; }
@@ -80,6 +96,14 @@ class VirtualStep {
   uint64_t host_ns() const { return host_ns_; }
 
  private:
+  /// An answer repeats the token that only its request has: nothing else is found in its place.
+  void produce(const StepBatch& batch) const {
+    for (uint32_t i = 0; i < batch.num_seqs; ++i) {
+      if (batch.seqs[i].sample == 0) continue;
+      const uint64_t request = tables_.params[batch.seqs[i].seat].seed;
+      outputs_.sampled[size_t{i} * kRecordWords] = record_word(own_token(request), -1.0f);
+    }
+  }
   uint64_t beside_copies_ns(uint64_t step_ns) {
     link_.advance(clock_ns_);
     if (!link_.busy()) return 0;
@@ -89,7 +113,8 @@ class VirtualStep {
 
   CostModel cost_;
   HostModel host_;
-  NullStep null_ = {};
+  SeatTables tables_ = {};
+  StepOutputs outputs_ = {};
   LinkModel& link_;
   uint64_t& clock_ns_;
   double block_bytes_ = 0;

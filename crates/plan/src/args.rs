@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use clap::builder::ArgPredicate;
+
 use crate::outcome::Slo;
 
 /// Flags of `saccade plan`.
@@ -20,6 +22,16 @@ pub struct Args {
     pub(crate) host: HostArgs,
     #[command(flatten)]
     pub(crate) output: OutputArgs,
+}
+
+impl Args {
+    /// Whether prompts that begin alike share KV. Without a trace there are none, and a scheduler
+    /// that looks for them would only let preempted requests find what they had computed: unless
+    /// asked for, that is left out.
+    pub(crate) fn shares_prefixes(&self) -> bool {
+        let s = &self.scheduler;
+        !s.no_enable_prefix_caching && s.enable_prefix_caching.unwrap_or(self.load.trace.is_some())
+    }
 }
 
 /// What else the command does.
@@ -82,13 +94,18 @@ pub(crate) enum Copies {
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Load")]
 pub(crate) struct LoadArgs {
+    /// Recorded arrivals, lengths and shared prefixes: Mooncake's JSON lines or Azure's CSV, plain
+    /// or gzipped
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["burstiness", "workload", "input_len", "output_len", "dataset_path"])]
+    pub trace: Option<PathBuf>,
     /// Requests per second, or multiples of one device's capacity as 1.15x; each rate is a run of
-    /// its own
-    #[arg(long, value_name = "RPS", value_delimiter = ',', default_value = "5,10,13,15,18,20", value_parser = Rate::parse)]
+    /// its own. With --trace: the mean rate that the trace is brought to [default there: its own]
+    #[arg(long, value_name = "RPS", value_delimiter = ',', default_value = "5,10,13,15,18,20", default_value_if("trace", ArgPredicate::IsPresent, None::<&str>), value_parser = Rate::parse)]
     pub request_rate: Vec<Rate>,
-    /// Seconds during which requests arrive; those in flight are then served to their end
-    #[arg(long, value_name = "SECONDS", default_value_t = 120.0)]
-    pub duration: f64,
+    /// Seconds during which requests arrive; those in flight are then served to their end. With
+    /// --trace: replay that much of it [default there: all]
+    #[arg(long, value_name = "SECONDS", default_value = "120", default_value_if("trace", ArgPredicate::IsPresent, None::<&str>))]
+    pub duration: Option<f64>,
     /// Shape of the gamma-distributed gaps between arrivals: 1 is Poisson, below 1 is burstier
     #[arg(long, value_name = "SHAPE", default_value_t = 1.0)]
     pub burstiness: f64,
@@ -209,6 +226,20 @@ pub(crate) struct SchedulerArgs {
     /// with a 429
     #[arg(long, value_name = "N", default_value_t = saccade_device::sim::SimRing::MAX_SLOTS)]
     pub ring_slots: u32,
+    /// Keep the KV of prompts and answers, and use it for prompts that begin alike [default: with
+    /// --trace; prompts of other loads share nothing]
+    #[arg(
+        long,
+        value_name = "BOOL",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "true",
+        overrides_with = "no_enable_prefix_caching"
+    )]
+    pub enable_prefix_caching: Option<bool>,
+    /// Compute every prompt in full
+    #[arg(long, overrides_with = "enable_prefix_caching")]
+    pub no_enable_prefix_caching: bool,
 }
 
 /// Bounds of numbers that clap reads as text.

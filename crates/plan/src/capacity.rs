@@ -6,7 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::args::{Args, Policy};
 use crate::outcome::{Slo, mean_gap_s};
-use crate::simulate::{Machine, device_config, longest};
+use crate::simulate::{Machine, device_config};
+use crate::workload::Source;
 
 /// Least number of requests in a measurement.
 const LEAST: usize = 3000;
@@ -52,10 +53,14 @@ impl Flood {
         }
         ends.sort_unstable_by_key(|(end_ns, _)| *end_ns);
         let middle = &ends[ends.len() / 4..=ends.len() * 3 / 4];
-        let took_ns = middle[middle.len() - 1].0 - middle[0].0;
+        let mut rate = (middle.len() - 1, middle[middle.len() - 1].0 - middle[0].0);
+        if rate.1 == 0 {
+            // Few requests may end with the same step.
+            rate = (ends.len(), ends[ends.len() - 1].0);
+        }
         let kept = middle.iter().filter(|(_, gap_s)| *gap_s <= slo.tbt_s).count();
         Flood {
-            rps: (middle.len() - 1) as f64 / (took_ns as f64 * 1e-9),
+            rps: rate.0 as f64 / (rate.1 as f64 * 1e-9),
             kept: kept as f64 / middle.len() as f64,
         }
     }
@@ -65,30 +70,45 @@ impl Flood {
 struct Bench<'a> {
     args: &'a Args,
     machine: &'a Machine,
+    source: &'a Source<'a>,
     /// Whole requests of mean length that its memory holds.
     in_memory: usize,
 }
 
 impl<'a> Bench<'a> {
-    fn new(args: &'a Args, machine: &'a Machine) -> anyhow::Result<Bench<'a>> {
-        let some = crate::workload::flood(&args.load, LEAST)?;
+    fn new(
+        args: &'a Args,
+        machine: &'a Machine,
+        source: &'a Source<'a>,
+    ) -> anyhow::Result<Bench<'a>> {
+        let some = source.flood(LEAST)?.list;
         let tokens: usize = some.iter().map(|r| (r.prompt_len + r.output_len) as usize).sum();
         let holds = machine.num_blocks as usize * args.scheduler.block_size as usize;
-        Ok(Bench { args, machine, in_memory: holds * LEAST / tokens })
+        Ok(Bench { args, machine, source, in_memory: holds * some.len() / tokens })
+    }
+
+    /// Blocks of host memory. Without end, unless prompts share: it would keep prefixes that the
+    /// memory which the flags give does not.
+    fn num_host_blocks(&self) -> u32 {
+        if self.args.shares_prefixes() && self.source.trace.is_some() {
+            self.machine.num_host_blocks
+        } else {
+            self.machine.num_blocks.saturating_mul(4)
+        }
     }
 
     /// With at most `num_seqs` requests at once.
     fn flood(&self, num_seqs: u32) -> anyhow::Result<Flood> {
         let count = LEAST.max(FILLS * self.in_memory.min(num_seqs as usize));
-        let requests = crate::workload::flood(&self.args.load, count)?;
+        let requests = self.source.flood(count)?;
         let config = DeviceConfig {
             max_num_seqs: num_seqs,
-            num_host_blocks: self.machine.num_blocks.saturating_mul(4),
-            ..device_config(self.args, self.machine, Policy::Fcfs, longest(&requests))
+            num_host_blocks: self.num_host_blocks(),
+            ..device_config(self.args, self.machine, Policy::Fcfs, requests.longest())
         };
         let ring = SimRing::ENDLESS;
-        let done = run(&config, &self.machine.config, &ring, &requests, u64::MAX / 4, 0)?;
-        Ok(Flood::of(&requests, &done, self.args.load.slo()))
+        let done = run(&config, &self.machine.config, &ring, &requests.load(), u64::MAX / 4, 0)?;
+        Ok(Flood::of(&requests.list, &done, self.args.load.slo()))
     }
 
     /// The rate with the most requests at once that keep the target, and how many these are;
@@ -115,8 +135,12 @@ impl<'a> Bench<'a> {
 ///
 /// # Errors
 /// If a run cannot be made with these flags.
-pub(crate) fn capacity(args: &Args, machine: &Machine) -> anyhow::Result<Capacity> {
-    let bench = Bench::new(args, machine)?;
+pub(crate) fn capacity(
+    args: &Args,
+    machine: &Machine,
+    source: &Source<'_>,
+) -> anyhow::Result<Capacity> {
+    let bench = Bench::new(args, machine, source)?;
     let most = args.scheduler.max_num_seqs;
     let flood = bench.flood(most)?;
     let within =

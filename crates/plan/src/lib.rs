@@ -9,6 +9,7 @@ mod page;
 mod results;
 mod simulate;
 mod text;
+mod trace;
 mod workload;
 
 use std::io::Write;
@@ -22,6 +23,7 @@ use args::{Command, PageArgs};
 use fleet::{Fleet, MAX_DEVICES, Search};
 use results::{Results, Row};
 use simulate::Machine;
+use workload::{Load, Source};
 
 /// Runs the command.
 ///
@@ -46,12 +48,16 @@ pub fn page_of_json(json: &str) -> anyhow::Result<String> {
 
 fn plan(args: &Args) -> anyhow::Result<()> {
     let machine = Machine::new(args)?;
-    let capacity = capacity::capacity(args, &machine)?;
-    let mut results = Results::new(args, &machine, capacity);
+    let source = Source::new(&args.load)?;
+    if let Some(trace) = &source.trace {
+        trace.check_fits(machine.kv_tokens(args))?;
+    }
+    let capacity = capacity::capacity(args, &machine, &source)?;
+    let mut results = Results::new(args, &machine, &source, capacity);
     if args.output.find_devices {
-        results.fleets = fleets(args, &machine, capacity.rps)?;
+        results.fleets = fleets(args, &machine, &source, capacity.rps)?;
     } else {
-        results.add_rows(rows(args, &machine, capacity.rps)?);
+        results.add_rows(rows(args, &machine, &source, capacity.rps)?);
     }
     let json = results.to_json()?;
     match args.output.json.as_deref() {
@@ -83,23 +89,26 @@ fn write(flag: &str, path: &Path, text: &str) -> anyhow::Result<()> {
 }
 
 /// Every rate with every policy, as many at a time as there are cores.
-fn rows(args: &Args, machine: &Machine, capacity_rps: f64) -> anyhow::Result<Vec<Row>> {
-    let mut jobs = Vec::new();
-    for rate in args.load.request_rate.iter().map(|r| r.rps(capacity_rps)) {
-        let requests = workload::requests(&args.load, rate)?;
-        for policy in &args.scheduler.scheduling_policy {
-            jobs.push((rate, *policy, requests.clone()));
-        }
-    }
+fn rows(
+    args: &Args,
+    machine: &Machine,
+    source: &Source<'_>,
+    capacity_rps: f64,
+) -> anyhow::Result<Vec<Row>> {
+    let loads = source.rates_rps(capacity_rps).into_iter().map(|rate| source.load(rate));
+    let loads: Vec<Load<'_>> = loads.collect::<anyhow::Result<_>>()?;
+    let policies = &args.scheduler.scheduling_policy;
+    let jobs: Vec<_> =
+        loads.iter().flat_map(|load| policies.iter().map(move |policy| (load, *policy))).collect();
     let next = std::sync::atomic::AtomicUsize::new(0);
     let work = || {
         let mut done = Vec::new();
         loop {
             let i = next.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-            let Some((rate, policy, requests)) = jobs.get(i) else { return Ok(done) };
+            let Some((load, policy)) = jobs.get(i) else { return Ok(done) };
             let began = thread_cpu_time();
-            let cell = simulate::simulate(args, machine, *policy, requests, 1)?;
-            done.push((i, Row::new(*rate, *policy, cell, thread_cpu_time() - began)));
+            let cell = simulate::simulate(args, machine, *policy, load, 1)?;
+            done.push((i, Row::new(load.rate_rps, *policy, cell, thread_cpu_time() - began)));
         }
     };
     let threads = std::thread::available_parallelism().map_or(1, usize::from).min(jobs.len());
@@ -129,16 +138,21 @@ fn thread_cpu_time() -> std::time::Duration {
 }
 
 /// The least number of devices that is enough, for each rate and policy.
-fn fleets(args: &Args, machine: &Machine, capacity_rps: f64) -> anyhow::Result<Vec<Fleet>> {
+fn fleets(
+    args: &Args,
+    machine: &Machine,
+    source: &Source<'_>,
+    capacity_rps: f64,
+) -> anyhow::Result<Vec<Fleet>> {
     let target = args.output.target;
     anyhow::ensure!(target > 0.0 && target <= 1.0, "--target is {target}, outside (0, 1]");
     let mut fleets = Vec::new();
-    for rate_rps in args.load.request_rate.iter().map(|r| r.rps(capacity_rps)) {
-        let requests = workload::requests(&args.load, rate_rps)?;
+    for rate_rps in source.rates_rps(capacity_rps) {
+        let load = source.load(rate_rps)?;
         let search = Search { rate_rps, capacity_rps, target, bound: MAX_DEVICES };
         for policy in &args.scheduler.scheduling_policy {
             let try_with = |devices| {
-                let cell = simulate::simulate(args, machine, *policy, &requests, devices)?;
+                let cell = simulate::simulate(args, machine, *policy, &load, devices)?;
                 anyhow::Ok(cell.outcome)
             };
             fleets.push(search.run(*policy, try_with)?);

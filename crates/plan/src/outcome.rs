@@ -87,6 +87,8 @@ fn mean_waiting(samples: &[SimSample], part: (f64, f64), until_s: f64) -> f64 {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Outcome {
     pub requests: usize,
+    /// Seconds for which they arrived.
+    pub arrivals_s: f64,
     pub unfinished: u64,
     /// Requests that found no free slot.
     pub refused: u64,
@@ -116,6 +118,14 @@ pub(crate) struct Outcome {
     pub rotations: u64,
     pub blocks_down: u64,
     pub blocks_up: u64,
+    /// Tokens of prompts that were looked up when their requests were admitted.
+    pub prefix_query_tokens: u64,
+    /// Of these, tokens that were not computed: their KV was there.
+    pub prefix_hit_tokens: u64,
+    /// Hits per query; 0 without queries.
+    pub prefix_hit_rate: f64,
+    /// Prompt tokens computed, and of requests that lost their KV the tokens computed again.
+    pub prefill_tokens: u64,
     pub steps: u64,
     /// Mean seconds of a step.
     pub step_s: f64,
@@ -217,10 +227,12 @@ impl Tally {
             self.results.iter().map(f).sum()
         };
         let steps = sum(|r| r.steps);
+        let (queries, hits) = (sum(|r| r.prefix_query_tokens), sum(|r| r.prefix_hit_tokens));
         let host_blocks = self.results.iter().map(|r| r.host_blocks_used_max).max().unwrap_or(0);
         let end = self.results.iter().map(|r| r.end_ns).max().unwrap_or(0);
         Outcome {
             requests: self.requests,
+            arrivals_s,
             unfinished: self.unfinished,
             refused: self.refused,
             queue,
@@ -240,6 +252,10 @@ impl Tally {
             rotations: sum(|r| r.rotations),
             blocks_down: sum(|r| r.blocks_down),
             blocks_up: sum(|r| r.blocks_up),
+            prefix_query_tokens: queries,
+            prefix_hit_tokens: hits,
+            prefix_hit_rate: hits as f64 / queries.max(1) as f64,
+            prefill_tokens: sum(|r| r.prefill_tokens),
             steps,
             step_s: sum(|r| r.busy_ns) as f64 * 1e-9 / steps.max(1) as f64,
             simulated_s: end as f64 * 1e-9,

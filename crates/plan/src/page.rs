@@ -19,7 +19,7 @@ pub(crate) fn report(r: &Results) -> anyhow::Result<Report> {
         .fact("host memory for KV", format!("{} blocks, {} copies", r.host_blocks, r.copies))
         .fact("scheduler", format!("on the {}", r.scheduler))
         .fact("workload", text::lengths(&r.workload))
-        .fact("arrivals", format!("{} s, burstiness {}", r.duration_s, r.burstiness))
+        .fact("arrivals", text::arrivals(r))
         .fact("targets", format!("TTFT {} s, TBT {} ms", r.slo.ttft_s, r.slo.tbt_s * 1e3))
         .fact("capacity", text::capacity(r))
         .fact("seed", r.seed.to_string());
@@ -29,6 +29,9 @@ pub(crate) fn report(r: &Results) -> anyhow::Result<Report> {
     if !r.fleets.is_empty() {
         let section = simulated(Section::new("Devices"));
         report = report.section(section.table(text::fleets(&r.fleets)));
+    }
+    if let Some(table) = text::all_prefixes(r) {
+        report = report.section(simulated(Section::new("Shared prefixes")).table(table));
     }
     report.data("plan", r)
 }

@@ -11,10 +11,10 @@ use crate::capacity::Capacity;
 use crate::fleet::Fleet;
 use crate::outcome::{Outcome, Slo, waiting};
 use crate::simulate::{Cell, Machine};
-use crate::workload::{LengthSource, length_source};
+use crate::workload::{LengthSource, Source};
 
 /// Of the JSON; changes with its fields.
-const SCHEMA: &str = "saccade-plan/3";
+const SCHEMA: &str = "saccade-plan/4";
 
 /// A plan's inputs and outcomes.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -34,11 +34,15 @@ pub(crate) struct Results {
     pub scheduler: String,
     pub slo: Slo,
     pub workload: LengthSource,
-    pub duration_s: f64,
-    pub burstiness: f64,
+    /// As asked for; none: all of a trace.
+    pub duration_s: Option<f64>,
+    /// None: of a trace.
+    pub burstiness: Option<f64>,
     pub seed: u64,
     /// Of the ring.
     pub slots: u32,
+    /// Prompts that begin alike share KV.
+    pub prefix_caching: bool,
     /// Requests per second that a device can serve within the TBT target.
     pub capacity_rps: f64,
     /// How that was found.
@@ -50,7 +54,12 @@ pub(crate) struct Results {
 }
 
 impl Results {
-    pub(crate) fn new(args: &Args, machine: &Machine, capacity: Capacity) -> Results {
+    pub(crate) fn new(
+        args: &Args,
+        machine: &Machine,
+        source: &Source<'_>,
+        capacity: Capacity,
+    ) -> Results {
         Results {
             schema: SCHEMA.into(),
             simulated: true,
@@ -60,7 +69,7 @@ impl Results {
             device: machine.device.name.into(),
             device_source: machine.device.source.into(),
             kv_blocks: machine.num_blocks,
-            kv_tokens: u64::from(machine.num_blocks) * u64::from(args.scheduler.block_size),
+            kv_tokens: machine.kv_tokens(args),
             host_blocks: machine.num_host_blocks,
             block_mib: machine.block_bytes / f64::from(1 << 20),
             copies: format!("{:?}", args.machine.copies).to_lowercase(),
@@ -69,11 +78,12 @@ impl Results {
                 Place::Host => "host".into(),
             },
             slo: args.load.slo(),
-            workload: length_source(&args.load),
+            workload: source.lengths(),
             duration_s: args.load.duration,
-            burstiness: args.load.burstiness,
+            burstiness: source.trace.is_none().then_some(args.load.burstiness),
             seed: args.load.seed,
             slots: args.scheduler.ring_slots,
+            prefix_caching: args.shares_prefixes(),
             capacity_rps: capacity.rps,
             capacity,
             rows: Vec::new(),

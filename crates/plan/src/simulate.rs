@@ -2,8 +2,7 @@
 
 use anyhow::Context;
 use saccade_device::sim::{
-    ModelShape, NamedDevice, SimConfig, SimHost, SimRequest, SimRing, SimSample, WhenFull, device,
-    model, run,
+    ModelShape, NamedDevice, SimConfig, SimHost, SimRing, SimSample, WhenFull, device, model, run,
 };
 use saccade_device::{
     DeviceConfig, DeviceKind, PolicyConfig, PrefillPolicy, Quantization, SchedulingPolicy,
@@ -12,6 +11,7 @@ use saccade_model::{ModelFolder, OpenOptions};
 
 use crate::args::{Args, Copies, MachineArgs, Place, Policy};
 use crate::outcome::{Arrivals, Outcome, Tally};
+use crate::workload::Load;
 
 /// Device memory that is neither weights nor KV: activations, workspaces, the runtime's own.
 const RESERVE_BYTES: f64 = 2e9;
@@ -108,6 +108,11 @@ impl Machine {
             block_bytes,
         })
     }
+
+    /// Tokens whose KV the device holds.
+    pub(crate) fn kv_tokens(&self, args: &Args) -> u64 {
+        u64::from(self.num_blocks) * u64::from(args.scheduler.block_size)
+    }
 }
 
 fn host(args: &Args) -> SimHost {
@@ -173,7 +178,8 @@ pub(crate) fn device_config(
         num_blocks: machine.num_blocks,
         num_host_blocks: machine.num_host_blocks,
         eager_window: if machine.num_host_blocks == 0 { 0 } else { eager_window(machine) },
-        prefix_caching: None,
+        // Any seed will do: keys decide only which tokens are compared.
+        prefix_caching: args.shares_prefixes().then_some(args.load.seed),
         policy: policy_config(args, policy),
         num_threads: 1,
         eos_ids: Vec::new(),
@@ -191,36 +197,33 @@ pub(crate) struct Cell {
     pub samples: Vec<SimSample>,
 }
 
-/// Runs `requests` on `devices` devices, each with every n-th of them.
+/// Runs `load` on `devices` devices, each with every n-th request.
 pub(crate) fn simulate(
     args: &Args,
     machine: &Machine,
     policy: Policy,
-    requests: &[SimRequest],
+    load: &Load<'_>,
     devices: usize,
 ) -> anyhow::Result<Cell> {
     let slo = args.load.slo();
-    let arrivals_s = args.load.duration;
-    let config = device_config(args, machine, policy, longest(requests));
+    let arrivals_s = load.seconds;
+    let config = device_config(args, machine, policy, load.requests.longest());
     let ring = SimRing { num_slots: args.scheduler.ring_slots, when_full: WhenFull::Refuse };
     let limit_s = (arrivals_s * LIMIT_FACTOR).max(MIN_LIMIT_S);
     let mut tally = Tally::default();
     let mut samples = Vec::new();
     for first in 0..devices {
-        let share: Vec<SimRequest> =
-            requests.iter().skip(first).step_by(devices).copied().collect();
+        let share = load.requests.share(first, devices);
         let sample_ns = (arrivals_s * 1e9 / SAMPLES) as u64;
         let limit_ns = (limit_s * 1e9) as u64;
-        let done = run(&config, &machine.config, &ring, &share, limit_ns, sample_ns)?;
-        tally.add(&share, &done, machine.num_blocks, slo, arrivals_s);
+        let done = run(&config, &machine.config, &ring, &share.load(), limit_ns, sample_ns)?;
+        tally.add(&share.list, &done, machine.num_blocks, slo, arrivals_s);
         if first == 0 {
             samples = done.samples;
         }
     }
-    let arrivals = Arrivals { seconds: arrivals_s, burstiness: args.load.burstiness };
+    // Those of a trace are taken for Poisson: its own do not tell what others would have been.
+    let burstiness = if args.load.trace.is_some() { 1.0 } else { args.load.burstiness };
+    let arrivals = Arrivals { seconds: arrivals_s, burstiness };
     Ok(Cell { outcome: tally.outcome(slo, arrivals), samples })
-}
-
-pub(crate) fn longest(requests: &[SimRequest]) -> u32 {
-    requests.iter().map(|r| r.prompt_len + r.output_len).max().unwrap_or(2)
 }

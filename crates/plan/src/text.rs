@@ -3,7 +3,9 @@
 use saccade_device::sim::{devices, models};
 use saccade_report::{Best, Cell, Table};
 
+use crate::args::Policy;
 use crate::fleet::{Fleet, MAX_DEVICES, OneLess, Shortfall};
+use crate::outcome::Outcome;
 use crate::results::{Results, Row};
 use crate::workload::LengthSource;
 
@@ -46,6 +48,10 @@ pub(crate) fn names() -> String {
 pub(crate) fn lengths(source: &LengthSource) -> String {
     match source {
         LengthSource::File { file } => format!("lengths of {file}"),
+        LengthSource::Trace { trace, requests, rate_rps, mean_input, mean_output } => format!(
+            "trace {trace}: {requests} requests at {rate_rps:.2}/s, {mean_input:.0} tokens in and \
+             {mean_output:.0} out on average"
+        ),
         LengthSource::Drawn { input, output } => {
             let phrase = |l: &saccade_load::Lengths| match l {
                 saccade_load::Lengths::LogNormal { mean, std, .. } => {
@@ -58,11 +64,19 @@ pub(crate) fn lengths(source: &LengthSource) -> String {
     }
 }
 
+/// For how long requests arrive, in one phrase.
+pub(crate) fn arrivals(r: &Results) -> String {
+    match (r.duration_s, r.burstiness) {
+        (Some(seconds), Some(shape)) => format!("{seconds} s of arrivals (burstiness {shape})"),
+        (Some(seconds), None) => format!("the first {seconds} s of arrivals"),
+        (None, _) => "all arrivals".into(),
+    }
+}
+
 fn head(r: &Results) -> String {
     format!(
         "SIMULATED: {} on {}, {} KV blocks of {:.2} MiB ({} tokens), {} host blocks, {} copies, \
-         scheduler on the {}\n{}, {} s of arrivals (burstiness {}), seed {}; targets: TTFT {} s, \
-         mean TBT {} ms; {} slots\n{}\n",
+         scheduler on the {}\n{}, {}, seed {}; targets: TTFT {} s, mean TBT {} ms; {} slots\n{}\n",
         r.model,
         r.device,
         r.kv_blocks,
@@ -72,8 +86,7 @@ fn head(r: &Results) -> String {
         r.copies,
         r.scheduler,
         lengths(&r.workload),
-        r.duration_s,
-        r.burstiness,
+        arrivals(r),
         r.seed,
         r.slo.ttft_s,
         r.slo.tbt_s * 1e3,
@@ -183,6 +196,45 @@ pub(crate) fn latencies(rows: &[Row]) -> Table {
     )
 }
 
+/// What prompts took from the cache, in runs in which one was looked up.
+pub(crate) fn prefixes<'a>(
+    runs: impl Iterator<Item = (f64, Policy, &'a Outcome)>,
+) -> Option<Table> {
+    let mut table = Table::new("Prompt tokens")
+        .column("Rate")
+        .column("Policy")
+        .column("Looked up")
+        .column("Cached")
+        .column("Cached %")
+        .column("Computed")
+        .column("Blocks up");
+    let mut found = false;
+    for (rate_rps, policy, o) in runs {
+        found |= o.prefix_query_tokens != 0;
+        table.push([
+            Cell::Number(rate_rps, 1),
+            policy.name().into(),
+            Cell::from(o.prefix_query_tokens),
+            Cell::from(o.prefix_hit_tokens),
+            percent(o.prefix_hit_rate),
+            Cell::from(o.prefill_tokens),
+            Cell::from(o.blocks_up),
+        ]);
+    }
+    let table = table.note(
+        "Looked up: of the prompts that were admitted. Cached: of these, tokens whose KV was \
+         there. Computed: all others, and what was computed again. Blocks up: copied from host \
+         memory, for prefixes and for requests that were rotated out. Simulated.",
+    );
+    found.then_some(table)
+}
+
+/// [`prefixes`] of everything in a result.
+pub(crate) fn all_prefixes(r: &Results) -> Option<Table> {
+    let rows = r.rows.iter().map(|row| (row.rate_rps, row.policy, &row.outcome));
+    prefixes(rows.chain(r.fleets.iter().map(|f| (f.rate_rps, f.policy, &f.outcome))))
+}
+
 /// What to know of runs whose queue grows, a sentence for each.
 pub(crate) fn unsteady(rows: &[Row]) -> Vec<String> {
     let grows = rows.iter().filter(|row| row.outcome.queue.grows);
@@ -254,6 +306,9 @@ pub(crate) fn summary(r: &Results) -> String {
     }
     if !r.fleets.is_empty() {
         text += &format!("\n{}", fleets(&r.fleets).to_text());
+    }
+    if let Some(table) = all_prefixes(r) {
+        text += &format!("\n{}", table.to_text());
     }
     text
 }

@@ -1,43 +1,11 @@
 //! The command as a person runs it, on loads small enough to take no time.
 
+mod common;
+
 use clap::Parser;
 use serde_json::Value;
 
-#[derive(Debug, Parser)]
-struct Cli {
-    #[command(flatten)]
-    args: saccade_plan::Args,
-}
-
-fn plan(flags: &[&str]) -> anyhow::Result<(Value, String)> {
-    let (json, page) = written(flags)?;
-    Ok((serde_json::from_str(&json)?, page))
-}
-
-/// The JSON and the page that a run writes.
-fn written(flags: &[&str]) -> anyhow::Result<(String, String)> {
-    let folder = tempfile::tempdir()?;
-    let (json, html) = (folder.path().join("plan.json"), folder.path().join("plan.html"));
-    let short: &[&str] = if flags.contains(&"--duration") { &[] } else { &["--duration", "20"] };
-    let cli = Cli::try_parse_from(
-        ["plan"].iter().chain(short).chain(flags).map(std::ffi::OsString::from).chain([
-            "--json".into(),
-            json.clone().into(),
-            "--html".into(),
-            html.clone().into(),
-        ]),
-    )?;
-    saccade_plan::run(&cli.args)?;
-    Ok((std::fs::read_to_string(json)?, std::fs::read_to_string(html)?))
-}
-
-/// Without what depends on this machine.
-fn without_speed(mut results: Value) -> Value {
-    for row in results["rows"].as_array_mut().into_iter().flatten() {
-        row["speedup"].take();
-    }
-    results
-}
+use common::{Cli, plan, without_speed, written};
 
 const SMALL: [&str; 6] = ["--model", "Llama-3-8B", "--device", "L40S", "--request-rate", "2,12"];
 
@@ -178,8 +146,8 @@ fn the_page_from_the_json_is_the_page_that_the_run_wrote() {
     for (json, named) in [
         ("no json", "saccade plan"),
         ("{}", "schema"),
-        (r#"{"schema": "saccade-plan/2"}"#, "saccade-plan/2"),
-        (r#"{"schema": "saccade-plan/3", "simulated": true}"#, "version"),
+        (r#"{"schema": "saccade-plan/3"}"#, "saccade-plan/3"),
+        (r#"{"schema": "saccade-plan/4", "simulated": true}"#, "version"),
     ] {
         let error = format!("{:#}", saccade_plan::page_of_json(json).expect_err("no result"));
         assert!(error.contains(named), "{error}");
@@ -208,6 +176,23 @@ fn settings_of_the_policy_change_the_plan() {
         let named = ["--scheduling-policy", policy];
         assert!(rows(&named) != rows(&[named, flags].concat()), "{policy} {flags:?}");
     }
+}
+
+/// A scheduler that looks for prefixes lets preempted requests find what they had computed.
+#[test]
+fn loads_that_share_nothing_are_planned_without_prefix_caching() {
+    let load = ["--kv-cache-memory-bytes", "4G", "--request-rate", "8"];
+    let of = |flags: &[&str]| {
+        let (results, page) = plan(&[&SMALL[..4], &load, flags].concat()).expect("a plan");
+        assert_eq!(page.contains("Cached %"), results["prefix_caching"] == true);
+        without_speed(results)
+    };
+    let (unasked, off) = (of(&[]), of(&["--no-enable-prefix-caching"]));
+    assert_eq!(unasked["prefix_caching"], false);
+    assert!(unasked == off);
+    let on = of(&["--enable-prefix-caching"]);
+    assert_eq!(on["prefix_caching"], true);
+    assert!(on["rows"] != off["rows"]);
 }
 
 #[test]

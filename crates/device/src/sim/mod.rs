@@ -143,8 +143,38 @@ pub struct SimRequest {
     pub slo_tbt_s: f32,
     /// Lower is earlier.
     pub priority: i32,
-    /// Zero.
-    pub _pad0: u32,
+    /// One for each [`SimLoad::block_tokens`] of its prompt and one for the rest; 0: none.
+    pub num_block_ids: u32,
+    /// Where they begin in [`SimLoad::block_ids`].
+    pub first_block_id: u64,
+}
+
+/// A workload. Blocks of one id have the same tokens, blocks of different ids have none in common.
+/// Prompts without ids and all answers consist of tokens that no other request has.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct SimLoad<'a> {
+    /// In order of arrival.
+    pub requests: &'a [SimRequest],
+    /// Of all prompts, each below [`SimLoad::MAX_BLOCK_IDS`].
+    pub block_ids: &'a [u32],
+    /// Tokens of a block; the last one of a prompt may have fewer.
+    pub block_tokens: u32,
+}
+
+impl SimLoad<'_> {
+    /// Ids are below this: `SAC_SIM_BLOCK_IDS`.
+    pub const MAX_BLOCK_IDS: u32 = 1 << 30;
+}
+
+/// `sac_sim_load`.
+#[repr(C)]
+struct SacSimLoad {
+    requests: *const SimRequest,
+    num_requests: u64,
+    block_ids: *const u32,
+    num_block_ids: u64,
+    block_tokens: u32,
+    _pad0: u32,
 }
 
 /// The state at one moment: `sac_sim_sample`.
@@ -201,6 +231,10 @@ pub struct SimResult {
     pub blocks_down: u64,
     /// KV blocks copied back.
     pub blocks_up: u64,
+    /// Tokens of prompts that were looked up when their requests were admitted.
+    pub prefix_query_tokens: u64,
+    /// Of these, tokens that were not computed: their KV was there.
+    pub prefix_hit_tokens: u64,
     /// Most KV blocks of device memory in use at one time.
     pub blocks_used_max: u32,
     /// Most KV blocks of host memory in use at one time.
@@ -229,8 +263,7 @@ unsafe extern "C" {
         device: *const sys::SacDeviceConfig,
         config: *const SimConfig,
         ring: *const SimRing,
-        requests: *const SimRequest,
-        num_requests: u64,
+        load: *const SacSimLoad,
         limit_ns: u64,
         token_ns: *mut u64,
         samples: *mut SimSample,
@@ -248,13 +281,20 @@ unsafe extern "C" {
 }
 
 fn abi_matches() -> bool {
-    let sizes = [size_of::<SimRequest>(), size_of::<SimSample>(), size_of::<SimResult>()];
-    let ours = sizes.iter().fold(size_of::<SimConfig>() as u64, |mixed, s| mixed << 16 | *s as u64);
+    let sizes = [
+        size_of::<SimConfig>(),
+        size_of::<SimRing>(),
+        size_of::<SimRequest>(),
+        size_of::<SacSimLoad>(),
+        size_of::<SimSample>(),
+        size_of::<SimResult>(),
+    ];
+    let ours = sizes.iter().fold(0, |mixed: u64, s| mixed.wrapping_mul(4093) + *s as u64);
     // SAFETY: takes nothing, returns a number.
     LINKED.abi_matches() && ours == unsafe { sac_sim_abi() }
 }
 
-/// Runs `requests` over `ring` on a device of `device`'s bounds and policies (its kind is ignored)
+/// Runs `load` over `ring` on a device of `device`'s bounds and policies (its kind is ignored)
 /// until all have ended or `limit_ns` of virtual time have passed; the state is sampled every
 /// `sample_ns`.
 ///
@@ -264,7 +304,7 @@ pub fn run(
     device: &DeviceConfig,
     config: &SimConfig,
     ring: &SimRing,
-    requests: &[SimRequest],
+    load: &SimLoad<'_>,
     limit_ns: u64,
     sample_ns: u64,
 ) -> std::result::Result<SimRun, DeviceError> {
@@ -272,7 +312,7 @@ pub fn run(
     if !abi_matches() {
         return Err(error(what, "struct sizes differ from the C++ side's".into()));
     }
-    let tokens: u64 = requests.iter().map(|r| u64::from(r.output_len)).sum();
+    let tokens: u64 = load.requests.iter().map(|r| u64::from(r.output_len)).sum();
     let capacity = limit_ns.checked_div(sample_ns).map_or(0, |n| MAX_SAMPLES.min(n + 1));
     let mut run = SimRun {
         token_ns: vec![NEVER_NS; tokens as usize],
@@ -280,15 +320,22 @@ pub fn run(
         result: SimResult::default(),
     };
     let c_config = c_device_config(device);
-    // SAFETY: token_ns holds the sum of all output_len, samples holds `capacity`; the callee writes
-    // no more and keeps no pointer.
+    let c_load = SacSimLoad {
+        requests: load.requests.as_ptr(),
+        num_requests: load.requests.len() as u64,
+        block_ids: load.block_ids.as_ptr(),
+        num_block_ids: load.block_ids.len() as u64,
+        block_tokens: load.block_tokens,
+        _pad0: 0,
+    };
+    // SAFETY: c_load has the lengths of both slices; token_ns holds the sum of all output_len,
+    // samples holds `capacity`; the callee writes no more and keeps no pointer.
     let code = unsafe {
         sac_sim_run(
             &c_config,
             config,
             ring,
-            requests.as_ptr(),
-            requests.len() as u64,
+            &c_load,
             limit_ns,
             run.token_ns.as_mut_ptr(),
             run.samples.as_mut_ptr(),
