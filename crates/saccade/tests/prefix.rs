@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{Result, Server};
+use common::{Result, Server, tokens_of};
 use serde_json::{Value, json};
 
 /// Tokens of a KV block, by default.
@@ -58,6 +58,52 @@ async fn ask(server: &Server, body: &Value) -> Result<Answer> {
     let answer = ask_with(server, None, body).await?;
     assert_eq!(answer.status, 200, "{}", answer.choices);
     Ok(answer)
+}
+
+/// What a client learns of one choice, whole or in events.
+#[derive(Debug, Default, PartialEq)]
+struct Said {
+    text: String,
+    /// Of each token: itself, its logprob and its alternatives.
+    tokens: Vec<String>,
+    finish: String,
+}
+
+impl Said {
+    /// Takes in an answer, or an event of a stream.
+    fn add(&mut self, choice: &Value) {
+        let part = [&choice["text"], &choice["message"]["content"], &choice["delta"]["content"]];
+        self.text.extend(part.iter().filter_map(|text| text.as_str()));
+        let logprobs = &choice["logprobs"];
+        self.tokens.extend(tokens_of(logprobs));
+        let chat = logprobs["content"].as_array().into_iter().flatten();
+        self.tokens.extend(chat.map(Value::to_string));
+        self.finish.push_str(choice["finish_reason"].as_str().unwrap_or_default());
+    }
+}
+
+/// An answer, and the tokens of its prompt in all and from the cache.
+async fn say(server: &Server, path: &str, body: &Value, stream: bool) -> Result<(Said, u64, u64)> {
+    let mut body = body.clone();
+    if stream {
+        body["stream"] = json!(true);
+        body["stream_options"] = json!({"include_usage": true});
+    }
+    let answer = server.http.post(format!("{}{path}", server.url)).json(&body).send().await?;
+    let answer = answer.error_for_status()?.text().await?;
+    let mut said = Said::default();
+    let mut usage = Value::Null;
+    let events = answer.split("\n\n").filter_map(|event| event.strip_prefix("data: "));
+    let parts: Vec<&str> = if stream { events.collect() } else { vec![&answer] };
+    for part in parts.iter().filter(|part| **part != "[DONE]") {
+        let part: Value = serde_json::from_str(part)?;
+        part["choices"].as_array().into_iter().flatten().for_each(|choice| said.add(choice));
+        if part["usage"].is_object() {
+            usage = part["usage"].clone();
+        }
+    }
+    let cached = usage["prompt_tokens_details"]["cached_tokens"].as_u64().unwrap_or_default();
+    Ok((said, usage["prompt_tokens"].as_u64().ok_or("no usage")?, cached))
 }
 
 async fn reset(server: &Server, key: Option<&str>) -> Result<u16> {
@@ -118,6 +164,36 @@ async fn without_prefix_caching_every_prompt_is_computed() -> Result<()> {
         assert_eq!(plain.metric(name).await?, 0.0, "{name}");
     }
     assert_eq!(reset(&plain, None).await?, 200, "there is nothing to find either");
+    for chat in [false, true] {
+        same_streamed_or_not(&plain, &cached, chat).await?;
+    }
+    Ok(())
+}
+
+/// Without a cache, cold and warm, whole and in events.
+async fn same_streamed_or_not(plain: &Server, cached: &Server, chat: bool) -> Result<()> {
+    let path = if chat { "/v1/chat/completions" } else { "/v1/completions" };
+    let mut body = body(&document(5 + usize::from(chat)));
+    if chat {
+        body["messages"] = json!([{"role": "user", "content": body["prompt"].take()}]);
+        body["logprobs"] = json!(true);
+        body["top_logprobs"] = json!(3);
+        if let Some(body) = body.as_object_mut() {
+            body.remove("prompt");
+        }
+    }
+    let (expected, prompt, _) = say(plain, path, &body, false).await?;
+    assert_eq!(expected.tokens.len(), 12, "{path}");
+    let shareable = (prompt - 1) / BLOCK * BLOCK;
+    for (server, stream, found) in
+        [(plain, true, 0), (cached, true, 0), (cached, true, shareable), (cached, false, shareable)]
+    {
+        let got = say(server, path, &body, stream).await?;
+        assert_eq!((&got.0, got.1, got.2), (&expected, prompt, found), "{path} {stream}");
+    }
+    assert_eq!(reset(cached, None).await?, 200);
+    let cold = say(cached, path, &body, false).await?;
+    assert_eq!((cold.0, cold.2), (expected, 0), "{path}");
     Ok(())
 }
 

@@ -147,7 +147,7 @@ pub struct Streamed {
 
 /// What an event says about each of its tokens. How tokens are cut into events depends on timing;
 /// what is said of them does not.
-fn tokens_of(logprobs: &Value) -> Vec<String> {
+pub fn tokens_of(logprobs: &Value) -> Vec<String> {
     let fields = ["tokens", "token_logprobs", "top_logprobs", "text_offset"];
     let count = logprobs["tokens"].as_array().map_or(0, Vec::len);
     (0..count).map(|i| fields.map(|f| logprobs[f][i].to_string()).join(" ")).collect()
