@@ -14,6 +14,7 @@ SAC_TARGET("avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,avx512vn
 #define SAC_ISA avx512_bf16
 #include "cpu/simd_avx512.hpp"
 //
+#include "cpu/attention_avx512_bf16.hpp"
 #include "cpu/products_avx512_bf16.hpp"
 #include "cpu/products_float.hpp"
 #include "cpu/products_int8_vnni.hpp"
