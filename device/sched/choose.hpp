@@ -45,20 +45,26 @@ SAC_HD inline uint32_t growth_of(const KvTiers& kv, const Seat& seat) {
   return seat.num_blocks != 0 && needed > seat.num_blocks ? needed - seat.num_blocks : 0;
 }
 
-/// How many candidates there are, and the growth of the running ones.
+/// How many candidates there are, the growth of the running ones, and what is held by requests
+/// whose readers are behind.
 struct Gathered {
   uint32_t count;
   uint32_t growth_blocks;
+  uint32_t stalled_blocks;
 };
 
 /// Adds the seated to the candidates, behind the waiting ones.
 SAC_HD inline Gathered gather_seated(const WaitingLine& line, const Seats& seats,
                                      const KvTiers& kv) {
-  Gathered g = {line.count, 0};
+  Gathered g = {line.count, 0, 0};
   for (uint32_t i = 0; i < seats.num_running; ++i) {
     const uint32_t seat_index = seats.running[i];
     const Seat& seat = seats[seat_index];
-    if (seats.reader_room(seat_index) == 0 || is_rotating_out(kv, seat)) continue;
+    if (seats.reader_room(seat_index) == 0) {
+      g.stalled_blocks += is_resident(kv, seat) ? seat.num_blocks : 0;
+      continue;
+    }
+    if (is_rotating_out(kv, seat)) continue;
     line.candidate_slots[g.count] = seat.slot;
     describe_seated(seats, kv, seat_index, line.candidates[g.count++]);
     g.growth_blocks += growth_of(kv, seat);
@@ -113,6 +119,8 @@ SAC_HD inline PolicyOutput ask_policy(PolicyDesk& desk, const Admission& a) {
   const Gathered gathered = gather_seated(a.waiting, a.seats, a.kv);
   PolicyInput in = describe_device(desk, a.kv, a.seats, a.course);
   in.growth_blocks = gathered.growth_blocks;
+  // They are free as soon as a request that comes in needs them: see may_fit.
+  in.free_blocks += gathered.stalled_blocks;
   in.candidates = a.waiting.candidates;
   in.num_candidates = gathered.count;
   PolicyOutput out = {desk.bring_in, desk.preempt, desk.scratch, desk.keys, 0, 0};

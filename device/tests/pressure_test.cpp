@@ -104,6 +104,40 @@ TEST_CASE("a stalled request gives up its blocks when others need them") {
   check_yield(slow, b.device.shape);
 }
 
+TEST_CASE("under every policy, requests without a reader give up their blocks to others") {
+  for (const Policy policy :
+       {Policy::kFcfs, Policy::kWf, Policy::kSf, Policy::kLvf, Policy::kGoodput}) {
+    for (const uint32_t host_blocks : {0u, 8u, 64u}) {
+      CAPTURE(static_cast<uint32_t>(policy));
+      CAPTURE(host_blocks);
+      DeviceShape shape = tight_shape();
+      shape.scheduling = policy;
+      shape.num_blocks = 24;
+      shape.num_host_blocks = host_blocks;
+      shape.eager_window = host_blocks;
+      Bench b(shape);
+      b.device.step.during = [&b] { b.device.now_ns += 20'000'000; };
+      std::vector<Ticket> unread;
+      for (uint32_t i = 0; i < 3; ++i) {
+        Ask ask = ask_of(50, 14, i);
+        ask.flags |= SAC_REQ_LOGPROBS;
+        ask.num_top_logprobs = 20;  // 3 records fit
+        unread.push_back(b.front.submit(ask));
+      }
+      for (uint32_t i = 0; i < 40; ++i) b.device.tick();
+      REQUIRE(b.device.s.report.stats.reader_stalls == 3);
+      REQUIRE(b.device.s.kv.device().used() == 21);
+      for (uint32_t i = 3; i < 9; ++i) {
+        Ticket other = b.front.submit(ask_of(40, 10, i));  // needs 7 blocks
+        b.finish({&other}, 100);
+        check_yield(other, b.device.shape);
+      }
+      b.finish({&unread[0], &unread[1], &unread[2]}, 300);
+      for (const Ticket& t : unread) check_yield(t, b.device.shape);
+    }
+  }
+}
+
 TEST_CASE("a reader that is slow during its prompt records is not given too much") {
   DeviceShape shape;
   shape.max_num_batched_tokens = 50;

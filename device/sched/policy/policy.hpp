@@ -8,6 +8,7 @@
 // What the scheduler owes a policy:
 //   - Each live request is in `candidates` at most once. A request about which nothing can be
 //     decided is left out: its reader is behind, or a copy still reads the blocks that it gave up.
+//   - `free_blocks` counts what requests hold whose readers are behind: they give it up for others.
 //   - A request whose blocks are being written (rotating in) is given as kRunning with `fixed` = 1.
 //   - Candidates come in any order; decisions depend on their values alone, not on their place.
 // What a policy owes the scheduler, checked by device/tests/policy_test.cpp:
