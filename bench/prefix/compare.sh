@@ -4,7 +4,8 @@
 #   bench/prefix/compare.sh      into bench/results/<date>-<machine>-<commit>-prefix/serve.jsonl
 #   SACCADE_BENCH_SERVERS (saccade llama.cpp vllm openvino saccade-off): saccade-off has its cache turned off
 #   SACCADE_BENCH_LOADS (chats system): of users.py
-#   SACCADE_BENCH_REPEATS (3): other prompts each time, in an order of servers that moves
+#   SACCADE_BENCH_REPEATS (3): other prompts each time, in an order of servers that moves; SACCADE_BENCH_FIRST_REPEAT (0):
+#                           to go on with a run
 #   SACCADE_BENCH_BINARY    a `saccade` that is built already
 #   SACCADE_BENCH_MACHINE, SACCADE_BENCH_OUT: name of the machine in the folder's name; the folder
 source "$(dirname "$0")/../peers/common.sh"
@@ -14,6 +15,7 @@ machine=${SACCADE_BENCH_MACHINE:-$(uname -m)-$(nproc)c}
 out=${SACCADE_BENCH_OUT:-bench/results/$(date +%F)-$machine-$(git rev-parse --short HEAD)-prefix}
 saccade=${SACCADE_BENCH_BINARY:-${CARGO_TARGET_DIR:-target}/release/saccade}
 repeats=${SACCADE_BENCH_REPEATS:-3}
+first_repeat=${SACCADE_BENCH_FIRST_REPEAT:-0}
 model=$peers/models/qwen3-0.6b-random
 slots=16
 read -ra loads <<<"${SACCADE_BENCH_LOADS:-chats system}"
@@ -42,7 +44,7 @@ users() {
   nice -n -10 python3 bench/prefix/users.py "$3" --url "http://127.0.0.1:$2" --model "$(basename "$model")" --seed "$4"
 }
 
-for ((repeat = 0; repeat < repeats; repeat++)); do
+for ((repeat = first_repeat; repeat < first_repeat + repeats; repeat++)); do
   for ((turn = 0; turn < ${#servers[@]}; turn++)); do
     server=${servers[$(((turn + repeat) % ${#servers[@]}))]}
     port=$((18200 + turn + 10 * repeat))

@@ -32,7 +32,7 @@ def main():
         prefix = draw(source, args.tokens)
         times["all computed"].append(ask(url, args.model, prefix + draw(source, 1), max_tokens=1)[0])
         for rest in source.sample(rests, len(rests)):
-            took, computed = ask(url, args.model, prefix + draw(source, rest), max_tokens=1)
+            took, computed, _ = ask(url, args.model, prefix + draw(source, rest), max_tokens=1)
             if computed != rest:
                 raise RuntimeError(f"{computed} tokens were computed, not {rest}")
             times[f"{rest} computed"].append(took)

@@ -7,8 +7,8 @@ LOAD is chats: 8 users, 6 turns each. A turn's prompt is the conversation so far
 for each earlier answer, since answers of random weights have no text. Or system: 16 users at once, a shared prompt of
 1,000 tokens and 64 of their own. Or unlike: one user, 24 prompts of 512 tokens that share nothing. Prompts are token
 ids; answers 32 tokens, greedy. A user sends a turn when the last one has been answered. Prints one JSON object: times
-to the first token in ms, prompt tokens, and how many of them the server says that it computed (null if it says
-nothing).
+to the first token and per later token in ms, prompt tokens, and how many of them the server says that it computed (null
+if it says nothing).
 """
 
 import argparse
@@ -63,7 +63,10 @@ def computed_of(usage, timings, prompt_len):
 
 
 def ask(url, model, prompt, **fields):
-    """One streamed completion: (ms to the first token, prompt tokens computed or None). `fields`: more of the body."""
+    """One streamed completion: (ms to the first token, prompt tokens computed or None, ms to the last token).
+
+    `fields`: more of the body.
+    """
     body = json.dumps({
         "model": model, "prompt": prompt, "max_tokens": ANSWER, "temperature": 0, "stream": True, "ignore_eos": True,
         "stream_options": {"include_usage": True}, **fields,
@@ -75,18 +78,19 @@ def ask(url, model, prompt, **fields):
     response = connection.getresponse()
     if response.status != 200:
         raise RuntimeError(f"{response.status}: {response.read(500)}")
-    first, usage, timings = None, None, None
+    first, last, usage, timings = None, None, None, None
     for line in response:
         if not line.startswith(b"data: ") or line.startswith(b"data: [DONE]"):
             continue
         event = json.loads(line[6:])
-        if first is None and event.get("choices"):
-            first = 1e3 * (time.perf_counter() - began)
+        if event.get("choices"):
+            last = 1e3 * (time.perf_counter() - began)
+            first = last if first is None else first
         usage, timings = event.get("usage") or usage, event.get("timings") or timings
     connection.close()
     if first is None:
         raise RuntimeError("an answer without a token")
-    return first, computed_of(usage, timings, len(prompt))
+    return first, computed_of(usage, timings, len(prompt)), last
 
 
 def serve(url, model, users):
@@ -125,11 +129,13 @@ def main():
     answers = serve(urllib.parse.urlsplit(args.url), args.model, LOADS[args.load](args.seed))
     computed = [answer[2] for answer in answers]
     times = [answer[1] for answer in answers]
+    per_token = [(answer[3] - answer[1]) / (ANSWER - 1) for answer in answers]
     print(json.dumps({
         "load": args.load, "seed": args.seed, "requests": len(answers),
         "prompt_tokens": sum(answer[0] for answer in answers),
         "computed_tokens": None if None in computed else sum(computed),
         "ttft_ms": {"p50": percentile(times, 0.5), "p99": percentile(times, 0.99)},
+        "tpot_ms": {"p50": percentile(per_token, 0.5), "p99": percentile(per_token, 0.99)},
         "seconds": time.monotonic() - began,
     }))
 
