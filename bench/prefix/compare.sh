@@ -4,8 +4,8 @@
 #   bench/prefix/compare.sh      into bench/results/<date>-<machine>-<commit>-prefix/serve.jsonl
 #   SACCADE_BENCH_SERVERS (saccade llama.cpp vllm openvino saccade-off): saccade-off has its cache turned off
 #   SACCADE_BENCH_LOADS (chats system): of users.py
-#   SACCADE_BENCH_REPEATS (3): other prompts each time, in an order of servers that moves; SACCADE_BENCH_FIRST_REPEAT (0):
-#                           to go on with a run
+#   SACCADE_BENCH_REPEATS (3): other prompts each time, in an order of servers that moves
+#   SACCADE_BENCH_FIRST_REPEAT (0): to go on with a run
 #   SACCADE_BENCH_BINARY    a `saccade` that is built already
 #   SACCADE_BENCH_MACHINE, SACCADE_BENCH_OUT: name of the machine in the folder's name; the folder
 source "$(dirname "$0")/../peers/common.sh"
