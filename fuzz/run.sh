@@ -39,8 +39,9 @@ RUSTC_BOOTSTRAP=1 RUSTFLAGS="${flags[*]}" cargo build --release --target "$host"
   "${targets[@]/#/--bin=}"
 [ -z "${FUZZ_BUILD_ONLY:-}" ] || { say_skipped && exit 0; }
 
-# A leak at exit is no finding: the allocation limit below catches growth.
-export ASAN_OPTIONS=${ASAN_OPTIONS:-detect_leaks=0:allocator_may_return_null=1}
+# A leak at exit is no finding: the allocation limit below catches growth. Nor are two constants of one size at one
+# address, which gcc makes of equal tables in a C library (odr 1: only of different sizes).
+export ASAN_OPTIONS=${ASAN_OPTIONS:-detect_leaks=0:allocator_may_return_null=1:detect_odr_violation=1}
 for target in "${targets[@]}"; do
   echo "== fuzz $target for $seconds s"
   mkdir -p "corpus/$target" "artifacts/$target"

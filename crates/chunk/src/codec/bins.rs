@@ -1,0 +1,128 @@
+//! 8 bits per element: each vector (a head of a token) has a scale, its elements are multiples of
+//! it from -127 to 127. A vector that this cannot describe (elements that are not finite, or all of
+//! them tiny) is kept as it is, and its scale says so.
+//!
+//! ```text
+//! aside   [vector] scale, bf16 LE, rounded up; then the vectors that are kept as they are
+//! ```
+
+use half::{bf16, f16};
+
+use super::vectorized::vectorized;
+use super::{Transform, levels};
+use crate::{Dtype, Geometry};
+
+const MOST: f32 = 127.0;
+/// In place of a scale: the vector is kept as it is.
+const KEPT: u16 = 0xffff;
+
+pub(super) struct Bins;
+
+impl Transform for Bins {
+    fn forward(
+        &self,
+        g: &Geometry,
+        _: usize,
+        kv: &[u8],
+        symbols: &mut Vec<u8>,
+        aside: &mut Vec<u8>,
+    ) {
+        let bytes = g.head_dim * g.dtype.bytes();
+        let (mut vector, mut kept) = (Vec::new(), Vec::<u8>::new());
+        for kv in kv.chunks_exact(bytes) {
+            levels::read(g.dtype, kv, &mut vector);
+            match scale_of(&vector) {
+                Some(scale) => {
+                    aside.extend(scale.to_le_bytes());
+                    quantise(&vector, scale.to_f32(), symbols);
+                }
+                None => {
+                    aside.extend(KEPT.to_le_bytes());
+                    symbols.resize(symbols.len() + g.head_dim, 0);
+                    kept.extend(kv);
+                }
+            }
+        }
+        aside.extend(kept);
+    }
+
+    fn inverse(&self, g: &Geometry, _: usize, symbols: &[u8], aside: &[u8], kv: &mut [u8]) -> bool {
+        let bytes = g.head_dim * g.dtype.bytes();
+        let Some((scales, mut kept)) = aside.split_at_checked(2 * g.plane_vectors()) else {
+            return false;
+        };
+        match g.dtype {
+            Dtype::Bf16 => scale_bf16(symbols, scales, g.head_dim, kv),
+            Dtype::F16 => scale_f16(symbols, scales, g.head_dim, kv),
+            Dtype::F32 => scale_f32(symbols, scales, g.head_dim, kv),
+        }
+        for (scale, kv) in scales.as_chunks::<2>().0.iter().zip(kv.chunks_exact_mut(bytes)) {
+            if u16::from_le_bytes(*scale) == KEPT {
+                let Some((vector, after)) = kept.split_at_checked(bytes) else { return false };
+                kv.copy_from_slice(vector);
+                kept = after;
+            }
+        }
+        kept.is_empty()
+    }
+}
+
+/// The least bf16 of which no element is more than 127 times.
+fn scale_of(vector: &[f32]) -> Option<bf16> {
+    let wanted = levels::largest(vector)? / MOST;
+    if wanted == 0.0 {
+        return Some(bf16::ZERO);
+    }
+    let near = bf16::from_f32(wanted);
+    let scale = if near.to_f32() < wanted { bf16::from_bits(near.to_bits() + 1) } else { near };
+    scale.is_normal().then_some(scale)
+}
+
+fn quantise(vector: &[f32], scale: f32, symbols: &mut Vec<u8>) {
+    let per_unit = if scale == 0.0 { 0.0 } else { 1.0 / scale };
+    let level = |x: &f32| (x * per_unit).round_ties_even() as i8 as u8;
+    symbols.extend(vector.iter().map(level));
+}
+
+fn scale_f32_of(scale: [u8; 2]) -> f32 {
+    f32::from_bits(u32::from(u16::from_le_bytes(scale)) << 16)
+}
+
+vectorized! {
+    fn scale_bf16(symbols: &[u8], scales: &[u8], head_dim: usize, kv: &mut [u8]) {
+        let vectors = symbols.chunks_exact(head_dim).zip(scales.as_chunks().0);
+        for ((symbols, scale), kv) in vectors.zip(kv.chunks_exact_mut(2 * head_dim)) {
+            let scale = scale_f32_of(*scale);
+            for (symbol, word) in symbols.iter().zip(kv.as_chunks_mut().0) {
+                // To nearest, ties to even; a product of finite numbers is no NaN.
+                let bits = (f32::from(*symbol as i8) * scale).to_bits();
+                let rounded = bits.wrapping_add(0x7fff + (bits >> 16 & 1)) >> 16;
+                *word = (rounded as u16).to_le_bytes();
+            }
+        }
+    }
+}
+
+vectorized! {
+    fn scale_f16(symbols: &[u8], scales: &[u8], head_dim: usize, kv: &mut [u8]) {
+        let vectors = symbols.chunks_exact(head_dim).zip(scales.as_chunks().0);
+        for ((symbols, scale), kv) in vectors.zip(kv.chunks_exact_mut(2 * head_dim)) {
+            let scale = scale_f32_of(*scale);
+            for (symbol, word) in symbols.iter().zip(kv.as_chunks_mut().0) {
+                *word = f16::from_f32(f32::from(*symbol as i8) * scale).to_le_bytes();
+            }
+        }
+    }
+}
+
+vectorized! {
+    fn scale_f32(symbols: &[u8], scales: &[u8], head_dim: usize, kv: &mut [u8]) {
+        let vectors = symbols.chunks_exact(head_dim).zip(scales.as_chunks().0);
+        for ((symbols, scale), kv) in vectors.zip(kv.chunks_exact_mut(4 * head_dim)) {
+            let scale = scale_f32_of(*scale);
+            for (symbol, word) in symbols.iter().zip(kv.as_chunks_mut().0) {
+                *word = (f32::from(*symbol as i8) * scale).to_le_bytes();
+            }
+        }
+    }
+}

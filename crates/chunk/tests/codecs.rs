@@ -1,0 +1,202 @@
+//! What every codec promises: exact ones every bit, the others every element within its bound, and
+//! none of them more than an error about bytes that are no code.
+
+mod common;
+
+use common::{Random, kv_like};
+use half::bf16;
+use proptest::prelude::*;
+use saccade_chunk::codec::{self, Malformed, Scratch};
+use saccade_chunk::rans::{self, Kernel};
+use saccade_chunk::{Codec, Dtype, Geometry};
+
+fn geometry(dtype: Dtype) -> Geometry {
+    Geometry { num_layers: 3, kv_heads: 2, head_dim: 20, num_tokens: 37, dtype }
+}
+
+fn round_trip(codec: Codec, g: &Geometry, kv: &[u8]) -> (Vec<u8>, usize) {
+    let (mut scratch, mut coded, mut back) = (Scratch::default(), Vec::new(), vec![0; kv.len()]);
+    codec::encode(codec, g, kv, &mut scratch, &mut coded);
+    assert_eq!(codec::decode(codec, g, &coded, &mut scratch, &mut back), Ok(()), "{codec:?}");
+    (back, coded.len())
+}
+
+fn floats(dtype: Dtype, kv: &[u8]) -> Vec<f32> {
+    match dtype {
+        Dtype::Bf16 => kv.as_chunks().0.iter().map(|w| bf16::from_le_bytes(*w).to_f32()).collect(),
+        Dtype::F16 => {
+            kv.as_chunks().0.iter().map(|w| half::f16::from_le_bytes(*w).to_f32()).collect()
+        }
+        Dtype::F32 => kv.as_chunks().0.iter().map(|w| f32::from_le_bytes(*w)).collect(),
+    }
+}
+
+const DTYPES: [Dtype; 3] = [Dtype::Bf16, Dtype::F16, Dtype::F32];
+
+#[test]
+fn exact_codecs_give_every_bit_back_whatever_it_means() {
+    for dtype in DTYPES {
+        let g = geometry(dtype);
+        let mut random = Random::new(7);
+        let noise: Vec<u8> = (0..g.bytes()).map(|_| random.next() as u8).collect();
+        for kv in [noise, vec![0; g.bytes()], vec![0xff; g.bytes()], kv_like(&g, 1)] {
+            for codec in Codec::ALL.into_iter().filter(|codec| codec.is_exact()) {
+                assert_eq!(round_trip(codec, &g, &kv).0, kv, "{codec:?} {dtype:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn the_exact_codec_is_shorter_than_raw_on_what_kv_is_like() {
+    let g =
+        Geometry { num_layers: 2, kv_heads: 4, head_dim: 64, num_tokens: 256, dtype: Dtype::Bf16 };
+    let kv = kv_like(&g, 3);
+    let (_, length) = round_trip(Codec::Lossless, &g, &kv);
+    assert!(kv.len() * 10 > length * 13, "{length} of {}", kv.len());
+}
+
+/// Half a level of the codec's scale, and the rounding of the dtype.
+fn bound(codec: Codec, dtype: Dtype, largest: f32, x: f32) -> f32 {
+    let level = match codec {
+        Codec::Cachegen => largest / 7.0,
+        _ => largest / 127.0 * (1.0 + 1.0 / 128.0),
+    };
+    let rounding = if dtype == Dtype::F32 { 1e-6 } else { 1.0 / 250.0 };
+    0.501 * level + x.abs() * rounding + largest * rounding + 1e-7
+}
+
+#[test]
+fn quantised_elements_are_within_half_a_level() {
+    for dtype in DTYPES {
+        let g = geometry(dtype);
+        let kv = kv_like(&g, 5);
+        let want = floats(dtype, &kv);
+        for codec in Codec::ALL.into_iter().filter(|codec| !codec.is_exact()) {
+            let got = floats(dtype, &round_trip(codec, &g, &kv).0);
+            let unit = if codec == Codec::Cachegen { g.channels() } else { g.head_dim };
+            for (want, got) in want.chunks(unit).zip(got.chunks(unit)) {
+                let largest = want.iter().fold(0f32, |m, x| m.max(x.abs()));
+                for (x, y) in want.iter().zip(got) {
+                    let bound = bound(codec, dtype, largest, *x);
+                    assert!((x - y).abs() <= bound, "{codec:?} {dtype:?}: {x} {y} {bound}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn zeros_nan_infinities_and_tiny_numbers_survive_quantising() {
+    for dtype in [Dtype::Bf16, Dtype::F32] {
+        let g = geometry(dtype);
+        let mut kv = kv_like(&g, 9);
+        let width = dtype.bytes();
+        let odd = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, 1e-40, f32::MIN_POSITIVE];
+        for (i, x) in odd.iter().enumerate() {
+            let at = (3 + 5 * i) * g.channels() * width;
+            let bits = x.to_bits().to_le_bytes();
+            kv[at..at + width].copy_from_slice(&bits[4 - width..]);
+        }
+        let zeros = 30 * g.channels() * width..31 * g.channels() * width;
+        kv[zeros.clone()].fill(0);
+        let want = floats(dtype, &kv);
+        for codec in Codec::ALL.into_iter().filter(|codec| !codec.is_exact()) {
+            let (back, _) = round_trip(codec, &g, &kv);
+            assert_eq!(back[zeros.clone()], kv[zeros.clone()], "{codec:?}");
+            for (x, y) in want.iter().zip(floats(dtype, &back)) {
+                assert_eq!(x.is_nan(), y.is_nan(), "{codec:?}");
+                if x.is_infinite() {
+                    assert_eq!(*x, y, "{codec:?}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn codecs_have_the_names_that_they_parse() {
+    for codec in Codec::ALL {
+        assert_eq!(codec.name().parse(), Ok(codec));
+    }
+    let error = "gzip".parse::<Codec>().unwrap_err();
+    assert!(error.contains("gzip") && error.contains("bins-deflate"), "{error}");
+}
+
+/// Symbols with few or many values, of any length.
+fn symbols() -> impl Strategy<Value = Vec<u8>> {
+    (0u8..=255, 0usize..3000, any::<u64>()).prop_map(|(spread, length, seed)| {
+        let mut random = Random::new(seed);
+        let mut symbol = || {
+            let (a, b) = (random.next(), random.next());
+            ((a % (u64::from(spread) + 1)) & (b | 1)) as u8
+        };
+        (0..length).map(|_| symbol()).collect()
+    })
+}
+
+proptest! {
+    #[test]
+    fn rans_gives_the_symbols_back_on_every_instruction_set(symbols in symbols()) {
+        let mut code = Vec::new();
+        rans::encode(&symbols, &mut code);
+        for kernel in Kernel::available() {
+            let mut back = vec![0; symbols.len()];
+            rans::decode_with(kernel, &code, &mut back).unwrap();
+            prop_assert_eq!(&back, &symbols);
+        }
+    }
+
+    /// And all sets say the same of it.
+    #[test]
+    fn a_damaged_rans_stream_is_an_error_or_other_symbols(
+        symbols in symbols(), at in any::<prop::sample::Index>(), flip in 1u8..=255,
+        cut in 0usize..9,
+    ) {
+        let mut code = Vec::new();
+        rans::encode(&symbols, &mut code);
+        let at = at.index(code.len());
+        code[at] ^= flip;
+        code.truncate(code.len() - cut);
+        let mut outcomes: Vec<(bool, Vec<u8>)> = Vec::new();
+        for kernel in Kernel::available() {
+            let mut back = vec![0; symbols.len()];
+            let done = rans::decode_with(kernel, &code, &mut back);
+            outcomes.push((done.is_ok(), if done.is_ok() { back } else { Vec::new() }));
+        }
+        prop_assert!(outcomes.windows(2).all(|pair| pair[0] == pair[1]));
+    }
+
+    #[test]
+    fn damaged_code_is_an_error_or_other_numbers(
+        codec in prop::sample::select(Codec::ALL.to_vec()), at in any::<prop::sample::Index>(),
+        flip in 1u8..=255, cut in 0usize..40,
+    ) {
+        let dtype = Dtype::Bf16;
+        let g = Geometry { num_layers: 1, kv_heads: 1, head_dim: 8, num_tokens: 9, dtype };
+        let (mut scratch, mut coded) = (Scratch::default(), Vec::new());
+        codec::encode(codec, &g, &kv_like(&g, 2), &mut scratch, &mut coded);
+        let at = at.index(coded.len());
+        coded[at] ^= flip;
+        coded.truncate(coded.len() - cut);
+        let mut back = vec![0; g.bytes()];
+        let done = codec::decode(codec, &g, &coded, &mut scratch, &mut back);
+        prop_assert!(cut == 0 || done.is_err());
+    }
+}
+
+#[test]
+fn a_plane_says_what_is_wrong_with_it() {
+    let g = geometry(Dtype::Bf16);
+    let (mut scratch, mut coded) = (Scratch::default(), Vec::new());
+    codec::encode(Codec::Lossless, &g, &kv_like(&g, 2), &mut scratch, &mut coded);
+    let mut back = vec![0; g.bytes()];
+    let mut decode =
+        |bytes: &[u8]| codec::decode(Codec::Lossless, &g, bytes, &mut scratch, &mut back);
+    assert_eq!(decode(&coded[..40]), Err(Malformed::Directory));
+    assert_eq!(decode(&coded[..coded.len() - 1]), Err(Malformed::Directory));
+    // The first byte of what is coded, of the first plane.
+    let aside = u32::from_le_bytes(*coded.first_chunk().unwrap()) as usize;
+    coded[8 * g.num_planes() + aside] = 9;
+    assert!(matches!(decode(&coded), Err(Malformed::Coded { plane: 0, .. })));
+}
