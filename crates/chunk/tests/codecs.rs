@@ -41,7 +41,11 @@ fn exact_codecs_give_every_bit_back_whatever_it_means() {
         let noise: Vec<u8> = (0..g.bytes()).map(|_| random.next() as u8).collect();
         for kv in [noise, vec![0; g.bytes()], vec![0xff; g.bytes()], kv_like(&g, 1)] {
             for codec in Codec::ALL.into_iter().filter(|codec| codec.is_exact()) {
-                assert_eq!(round_trip(codec, &g, &kv).0, kv, "{codec:?} {dtype:?}");
+                let (back, length) = round_trip(codec, &g, &kv);
+                assert_eq!(back, kv, "{codec:?} {dtype:?}");
+                // The directory, a byte of each channel, and whether it is stored.
+                let most = kv.len() + g.num_planes() * (8 + g.channels() + 1);
+                assert!(length <= most, "{codec:?} {dtype:?}: {length} of {most}");
             }
         }
     }
@@ -56,14 +60,19 @@ fn the_exact_codec_is_shorter_than_raw_on_what_kv_is_like() {
     assert!(kv.len() * 10 > length * 13, "{length} of {}", kv.len());
 }
 
-/// Half a level of the codec's scale, and the rounding of the dtype.
-fn bound(codec: Codec, dtype: Dtype, largest: f32, x: f32) -> f32 {
+/// Half a level of the codec's scale, and half a unit in the last place of the result.
+fn bound(codec: Codec, dtype: Dtype, largest: f32, result: f32) -> f32 {
     let level = match codec {
         Codec::Cachegen => largest / 7.0,
-        _ => largest / 127.0 * (1.0 + 1.0 / 128.0),
+        _ => largest / 127.0 * (1.0 + 1.0 / 256.0),
     };
-    let rounding = if dtype == Dtype::F32 { 1e-6 } else { 1.0 / 250.0 };
-    0.501 * level + x.abs() * rounding + largest * rounding + 1e-7
+    let rounding = match dtype {
+        Dtype::Bf16 => 1.0 / 256.0,
+        Dtype::F16 => 1.0 / 2048.0,
+        Dtype::F32 => 1e-6,
+    };
+    let power = result.abs().log2().floor().exp2();
+    0.5 * level + power * rounding + 1e-6 * largest + 1e-7
 }
 
 #[test]
@@ -78,7 +87,7 @@ fn quantised_elements_are_within_half_a_level() {
             for (want, got) in want.chunks(unit).zip(got.chunks(unit)) {
                 let largest = want.iter().fold(0f32, |m, x| m.max(x.abs()));
                 for (x, y) in want.iter().zip(got) {
-                    let bound = bound(codec, dtype, largest, *x);
+                    let bound = bound(codec, dtype, largest, *y);
                     assert!((x - y).abs() <= bound, "{codec:?} {dtype:?}: {x} {y} {bound}");
                 }
             }
@@ -112,6 +121,96 @@ fn zeros_nan_infinities_and_tiny_numbers_survive_quantising() {
             }
         }
     }
+}
+
+/// Each plane: what is aside, then what is coded.
+fn chunk(planes: [(&[u8], &[u8]); 2]) -> Vec<u8> {
+    let lengths = planes.iter().flat_map(|(aside, coded)| [aside.len(), coded.len()]);
+    let directory = lengths.flat_map(|n| (n as u32).to_le_bytes());
+    directory.chain(planes.iter().flat_map(|(a, c)| [*a, *c].concat())).collect()
+}
+
+#[test]
+fn parts_of_another_length_are_refused() {
+    let dtype = Dtype::Bf16;
+    let g = Geometry { num_layers: 1, kv_heads: 1, head_dim: 4, num_tokens: 2, dtype };
+    let decode = |codec, bytes: &[u8]| {
+        codec::decode(codec, &g, bytes, &mut Scratch::default(), &mut vec![0; g.bytes()])
+    };
+    // Aside: the largest top byte of each channel, then low bytes. Stored: top bytes.
+    let (aside, coded) = ([0; 12], [0; 9]);
+    let right: (&[u8], &[u8]) = (&aside, &coded);
+    let whole = chunk([right, right]);
+    assert_eq!(decode(Codec::Lossless, &whole), Ok(()));
+    assert_eq!(decode(Codec::Lossless, &[&whole[..], &[0]].concat()), Err(Malformed::Directory));
+    for length in [3, 11, 13] {
+        let bytes = chunk([right, (&[0; 13][..length], &coded)]);
+        assert_eq!(decode(Codec::Lossless, &bytes), Err(Malformed::Aside { plane: 1 }));
+    }
+    for length in [0, 8, 10] {
+        let bytes = chunk([right, (&aside, &[0; 10][..length])]);
+        let refused = decode(Codec::Lossless, &bytes);
+        assert!(matches!(refused, Err(Malformed::Coded { plane: 1, .. })), "{length}: {refused:?}");
+    }
+    // A Deflate stream of 7 bytes where there are 8 elements.
+    let short = [1, 1, 7, 0, 0xf8, 0xff, 0, 0, 0, 0, 0, 0, 0];
+    let reason = "fewer bytes than the plane has";
+    let refused = decode(Codec::BinsDeflate, &chunk([(&[0; 4], &short), (&[0; 4], &coded)]));
+    assert_eq!(refused, Err(Malformed::Coded { plane: 0, reason }));
+}
+
+#[test]
+fn numbers_at_the_ends_of_a_dtype_survive_quantising() {
+    for dtype in DTYPES {
+        let g = geometry(dtype);
+        let width = dtype.bytes();
+        let token = g.channels() * width;
+        let mut kv = kv_like(&g, 9);
+        let (largest, tiny): (&[u8], &[u8]) = match dtype {
+            Dtype::Bf16 => (&[0x7f, 0x7f], &[1, 0]),
+            Dtype::F16 => (&[0xff, 0x7b], &[1, 0]),
+            Dtype::F32 => (&[0xff, 0xff, 0x7f, 0x7f], &[1, 0, 0, 0]),
+        };
+        kv[3 * token..4 * token].copy_from_slice(&largest.repeat(g.channels()));
+        kv[5 * token..6 * token].copy_from_slice(&tiny.repeat(g.channels()));
+        for codec in Codec::ALL {
+            let (back, _) = round_trip(codec, &g, &kv);
+            let want = &floats(dtype, &kv)[3 * g.channels()..4 * g.channels()];
+            let got = &floats(dtype, &back)[3 * g.channels()..4 * g.channels()];
+            for (x, y) in want.iter().zip(got) {
+                assert!((x - y).abs() <= x / 256.0, "{codec:?} {dtype:?}: {x} {y}");
+            }
+            assert_eq!(back[5 * token..6 * token], kv[5 * token..6 * token], "{codec:?} {dtype:?}");
+        }
+    }
+}
+
+#[test]
+fn a_rans_stream_says_what_is_wrong_with_it() {
+    // Behind the bitmap two frequencies, of 5 and of 6; behind them the states.
+    const STATES: usize = 32 + 2 * 2;
+    let mut code = Vec::new();
+    rans::encode(&[5; 10], &mut code);
+    let reason = |change: &dyn Fn(&mut Vec<u8>)| {
+        let mut changed = code.clone();
+        change(&mut changed);
+        let reasons: Vec<_> = Kernel::available()
+            .into_iter()
+            .map(|kernel| rans::decode_with(kernel, &changed, &mut [0; 10]))
+            .map(|done| done.map_or_else(|malformed| malformed.reason(), |()| "nothing"))
+            .collect();
+        assert!(reasons.iter().all(|reason| *reason == reasons[0]), "{reasons:?}");
+        reasons[0]
+    };
+    assert_eq!(reason(&|_| ()), "nothing");
+    assert_eq!(reason(&|code| code[32] -= 1), "the frequencies do not add up");
+    assert_eq!(reason(&|code| code[34] = 0), "a frequency is out of bounds");
+    assert_eq!(reason(&|code| code[STATES + 3] = 0x80), "a state is out of bounds");
+    assert_eq!(reason(&|code| code[STATES + 4 * 60 + 1] = 0), "a state is out of bounds");
+    assert_eq!(reason(&|code| code[STATES + 4 * 60] += 1), "its states do not end as they began");
+    assert_eq!(reason(&|code| code.push(0)), "words are left");
+    assert_eq!(reason(&|code| code.truncate(STATES + 9)), "it ends within the states");
+    assert_eq!(reason(&|code| code.truncate(33)), "it ends within the frequencies");
 }
 
 #[test]

@@ -1,9 +1,9 @@
 //! 8 bits per element: each vector (a head of a token) has a scale, its elements are multiples of
-//! it from -127 to 127. A vector that this cannot describe (elements that are not finite, or all of
-//! them tiny) is kept as it is, and its scale says so.
+//! it from -127 to 127. A vector that this cannot describe (elements that are not finite or nearly
+//! so, or all of them tiny) is kept as it is, and its scale says so.
 //!
 //! ```text
-//! aside   [vector] scale, bf16 LE, rounded up; then the vectors that are kept as they are
+//! aside   [vector] scale, bf16 LE; then the vectors that are kept as they are
 //! ```
 
 use half::{bf16, f16};
@@ -31,7 +31,7 @@ impl Transform for Bins {
         let (mut vector, mut kept) = (Vec::new(), Vec::<u8>::new());
         for kv in kv.chunks_exact(bytes) {
             levels::read(g.dtype, kv, &mut vector);
-            match scale_of(&vector) {
+            match scale_of(g.dtype, &vector) {
                 Some(scale) => {
                     aside.extend(scale.to_le_bytes());
                     quantise(&vector, scale.to_f32(), symbols);
@@ -67,15 +67,12 @@ impl Transform for Bins {
     }
 }
 
-/// The least bf16 of which no element is more than 127 times.
-fn scale_of(vector: &[f32]) -> Option<bf16> {
-    let wanted = levels::largest(vector)? / MOST;
-    if wanted == 0.0 {
-        return Some(bf16::ZERO);
-    }
-    let near = bf16::from_f32(wanted);
-    let scale = if near.to_f32() < wanted { bf16::from_bits(near.to_bits() + 1) } else { near };
-    scale.is_normal().then_some(scale)
+/// A 127th of the largest element, to nearest: that element is less than 127.5 times as large,
+/// which rounds to 127. None: what it describes would not be finite, or it has lost precision.
+fn scale_of(dtype: Dtype, vector: &[f32]) -> Option<bf16> {
+    let scale = bf16::from_f32(levels::largest(vector)? / MOST);
+    let describes = scale.is_normal() && levels::is_finite(dtype, MOST * scale.to_f32());
+    (describes || vector.iter().all(|x| *x == 0.0)).then_some(scale)
 }
 
 fn quantise(vector: &[f32], scale: f32, symbols: &mut Vec<u8>) {

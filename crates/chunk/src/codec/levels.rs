@@ -22,6 +22,15 @@ pub(super) fn largest(vector: &[f32]) -> Option<f32> {
     vector.iter().all(|x| x.is_finite()).then_some(most)
 }
 
+/// An element that is written so can be told from an infinity.
+pub(super) fn is_finite(dtype: Dtype, x: f32) -> bool {
+    match dtype {
+        Dtype::Bf16 => bf16::from_f32(x).is_finite(),
+        Dtype::F16 => f16::from_f32(x).is_finite(),
+        Dtype::F32 => x.is_finite(),
+    }
+}
+
 /// Writes an element, rounded to nearest, into the front of `out`.
 pub(super) fn write(dtype: Dtype, x: f32, out: &mut [u8; 4]) {
     match dtype {
