@@ -42,7 +42,7 @@ struct AmxTiles {
 };
 
 template <>
-struct Attention<Bf16> : PairAttention<AmxTiles> {};
+struct Attention<Bf16> : Bf16Attention<AmxTiles> {};
 
 }  // namespace SAC_ISA
 }  // namespace saccade

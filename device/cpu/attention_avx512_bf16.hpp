@@ -115,7 +115,7 @@ struct DotTiles {
 };
 
 template <>
-struct Attention<Bf16> : PairAttention<DotTiles> {};
+struct Attention<Bf16> : Bf16Attention<DotTiles> {};
 
 }  // namespace SAC_ISA
 }  // namespace saccade

@@ -135,6 +135,7 @@ class Bf16Attention {
     Bf16Attention(a).walk();
     Tiles::close();
   }
+  static void merge(const MergeArgs& a) { merge_bf16(a); }
 
  private:
   static constexpr uint32_t kQueries = 16;  // of a tile
@@ -581,12 +582,6 @@ class Bf16Attention {
   float* results_;        // [2][depth][16], of one range
   Bf16* values_;
   Bf16* keys_;
-};
-
-/// How a kernel set attends to bf16 KV with such products.
-template <class Tiles>
-struct PairAttention : Bf16Attention<Tiles> {
-  static void merge(const MergeArgs& a) { merge_bf16(a); }
 };
 
 }  // namespace SAC_ISA

@@ -32,7 +32,8 @@ struct BreakEven {
   uint64_t waited_ns;
   uint32_t waited_ticks;
 
-  /// Copies up were in flight for `ns` until this tick, in which `done` were counted.
+  /// Copies up were in flight for `took_ns`, since the last tick; `done` of them were counted in
+  /// this one. `more`: some are left.
   SAC_HD void note_copies(uint64_t took_ns, uint64_t done, bool more) {
     waited_ns += took_ns;
     ++waited_ticks;
