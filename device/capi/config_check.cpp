@@ -66,6 +66,9 @@ void check_cuda(Bounds& b, const sac_device_config& c) {
 void check_fetch(Bounds& b, const sac_device_config& c) {
   const sac_fetch_config& f = c.fetch;
   b.in("fetch.num_frames", f.num_frames, 0, SAC_MAX_FETCH_FRAMES);
+  b.in("fetch.num_events", f.num_events, 0, SAC_MAX_KV_EVENTS);
+  b.require((f.num_events & (f.num_events - 1)) == 0, "fetch.num_events is not a power of two");
+  b.require(f.num_events == 0 || c.prefix_caching == 1, "fetch needs prefix_caching");
   if (f.num_frames == 0) return;
   b.in("fetch.num_entries", f.num_entries, 1, SAC_MAX_FETCH_ENTRIES);
   b.in("fetch.queue_len", f.queue_len, 1, SAC_MAX_FETCH_QUEUE);

@@ -98,8 +98,10 @@ typedef struct sac_policy_config {
 
 /* Traffic with a fetch plane (abi/fetch.h). All zero: there is none. */
 typedef struct sac_fetch_config {
-  uint32_t num_frames;  /* chunks on their way: 0 .. SAC_MAX_FETCH_FRAMES */
-  uint32_t num_entries; /* prompts and chunks that the plane knows at one time */
+  uint32_t num_frames; /* chunks on their way: 0 .. SAC_MAX_FETCH_FRAMES */
+  uint32_t
+      num_events; /* of the ring that routers are told by; a power of two, or 0: none is told */
+  uint32_t num_entries; /* this and the rest with frames: prompts and chunks that the plane knows */
   uint32_t queue_len;   /* a power of two, at most SAC_MAX_FETCH_QUEUE */
   uint32_t flags;       /* SAC_FETCH_FIRST_COME ... */
   float late_s;         /* what a request may lose to a store, against computing: (0, 3600] */

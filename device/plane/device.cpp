@@ -22,7 +22,7 @@ void introduce(sac_device_line* line, uint64_t kv_block_bytes) {
 /// The region for a fetch plane, but for the arrangement of a block's elements.
 FetchShape fetch_shape_of(const sac_device_config& c, uint64_t block_bytes) {
   FetchShape f = {};
-  f.queue_len = c.fetch.queue_len;
+  f.queue_len = max_u32(c.fetch.queue_len, 1);
   f.num_entries = c.fetch.num_entries;
   f.entry_tokens = ceil_div(c.max_model_len, SAC_CHUNK_TOKENS) * SAC_CHUNK_TOKENS;
   f.num_frames = c.fetch.num_frames;
@@ -30,6 +30,7 @@ FetchShape fetch_shape_of(const sac_device_config& c, uint64_t block_bytes) {
   f.block_bytes = block_bytes;
   f.chunk_tokens = SAC_CHUNK_TOKENS;
   f.device_wakes = 1;
+  f.num_events = c.fetch.num_events;
   return f;
 }
 
@@ -141,15 +142,16 @@ void sac_device::start_copies(unsigned char* frames) {
 }
 
 uint64_t sac_device::fetch_bytes() const {
-  return config.fetch.num_frames == 0 ? 0 : saccade::fetch_region_bytes(fetch_shape);
+  const bool shares = config.fetch.num_frames != 0 || config.fetch.num_events != 0;
+  return !shares ? 0 : saccade::fetch_region_bytes(fetch_shape);
 }
 
 void sac_device::open_fetch(void* region, const uint8_t (&model_id)[32], uint64_t instance_id) {
   std::memcpy(fetch_shape.model_id, model_id, sizeof(model_id));
   saccade::FetchView view = {};
   saccade::make_fetch_region(region, fetch_shape, instance_id, &view);
-  if (cpu != nullptr) start_copies(view.frames);
-  scheduler.fetch.view = view;
+  if (cpu != nullptr && config.fetch.num_frames != 0) start_copies(view.frames);
+  saccade::open_fetch(scheduler.fetch, scheduler.kv.store.events, view);
 }
 
 std::string sac_device::attach(void* region, uint64_t region_bytes) {

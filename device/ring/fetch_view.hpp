@@ -16,6 +16,9 @@ struct FetchView {
   const sac_fetch_completion* completions;
   uint32_t* tokens;       // [num_entries][entry_tokens]
   unsigned char* frames;  // [num_frames][blocks of a chunk][bytes of a block]
+  unsigned char* events;  // [num_events][event_bytes]
+  uint32_t num_events;
+  uint32_t event_bytes;
 
   SAC_HD uint32_t* row(uint32_t entry) const {
     return tokens + static_cast<size_t>(entry) * entry_tokens;
@@ -36,6 +39,7 @@ struct FetchShape {
   uint32_t dtype;         // as in sac_fetch_header
   uint32_t chunk_tokens;  // SAC_CHUNK_TOKENS, but in tests
   uint32_t device_wakes;
+  uint32_t num_events;  // a power of two; 0: no events are written
   uint8_t model_id[32];
 };
 

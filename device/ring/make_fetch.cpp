@@ -22,6 +22,12 @@ class Parts {
   uint64_t end_ = sizeof(sac_fetch_header);
 };
 
+uint32_t event_bytes(uint32_t block_size) {
+  constexpr uint32_t kAlign = 64;
+  const auto bytes = static_cast<uint32_t>(sizeof(sac_kv_event) + block_size * sizeof(uint32_t));
+  return (bytes + kAlign - 1) / kAlign * kAlign;
+}
+
 sac_fetch_header header_of(const FetchShape& s) {
   sac_fetch_header h = {};
   h.version = SAC_FETCH_VERSION;
@@ -39,6 +45,8 @@ sac_fetch_header header_of(const FetchShape& s) {
   h.head_dim = s.head_dim;
   h.dtype = s.dtype;
   h.device_wakes = s.device_wakes;
+  h.num_events = s.num_events;
+  h.event_bytes = event_bytes(s.block_size);
   std::memcpy(h.model_id, s.model_id, sizeof(h.model_id));
   Parts at;
   h.device_offset = at.take(sizeof(sac_fetch_device_line));
@@ -46,7 +54,7 @@ sac_fetch_header header_of(const FetchShape& s) {
   h.commands_offset = at.take(uint64_t{s.queue_len} * sizeof(sac_fetch_command));
   h.completions_offset = at.take(uint64_t{s.queue_len} * sizeof(sac_fetch_completion));
   h.tokens_offset = at.take(uint64_t{s.num_entries} * s.entry_tokens * sizeof(uint32_t));
-  h.events_offset = at.take(0);
+  h.events_offset = at.take(uint64_t{h.num_events} * h.event_bytes);
   h.frames_offset = at.take(h.frame_bytes * s.num_frames, kPageBytes);
   h.region_bytes = at.end();
   return h;
@@ -70,6 +78,9 @@ void make_fetch_region(void* region, const FetchShape& shape, uint64_t instance_
   view->completions = reinterpret_cast<sac_fetch_completion*>(base + header->completions_offset);
   view->tokens = reinterpret_cast<uint32_t*>(base + header->tokens_offset);
   view->frames = base + header->frames_offset;
+  view->events = base + header->events_offset;
+  view->num_events = header->num_events;
+  view->event_bytes = header->event_bytes;
   // SYNC: release, with the plane's acquire of magic: the header is whole.
   store_release(&header->magic, SAC_FETCH_MAGIC);
 }

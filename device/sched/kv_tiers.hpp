@@ -114,6 +114,7 @@ SAC_HD inline void reset(KvTiers& kv, const Limits& l) {
   store.table.block_size = l.block_size;
   store.table.buckets.reset();
   reset(store.eviction, distinct_blocks(l));
+  store.events = KvEvents{};
 }
 
 }  // namespace saccade

@@ -146,6 +146,20 @@ SAC_HD_INLINE void decide(Scheduler& s, Env& env) {
   if (batch(s.limits, s.seats, s.kv, s.launch, s.report, step)) s.course.step = step;
 }
 
+/// What became findable, or is so no longer, is told to routers.
+SAC_HD inline void tell_routers(KvBlocks& store, const FetchView& view) {
+  KvEvents& events = store.events;
+  if (!events.enabled()) return;
+  // SYNC: acquire, with the reader's release of events_read: the places below it may be written.
+  const uint64_t read = load_acquire(&view.plane->events_read);
+  if (read > events.read && read <= events.written) events.read = read;
+  retell(store);
+  store_relaxed(&view.device->events_dropped, events.dropped);
+  // SYNC: release, with the reader's acquire of events_written: the events are visible.
+  if (load_relaxed(&view.device->events_written) != events.written)
+    store_release(&view.device->events_written, events.written);
+}
+
 /// Loads and stores go on, whatever the step is.
 template <class Env>
 SAC_HD void ask_fetch_plane(Scheduler& s, Env& env) {
@@ -153,6 +167,7 @@ SAC_HD void ask_fetch_plane(Scheduler& s, Env& env) {
   if (desk.view.device == nullptr) return;
   ask_for_chunks(desk, s.seats, s.kv, s.course, s.report);
   store_behind(desk, s.kv, s.report, s.course.tick_ns);
+  tell_routers(s.kv.store, desk.view);
   if (desk.commands_written == desk.commands_told) return;
   desk.commands_told = desk.commands_written;
   env.notify_fetch(desk.view);

@@ -22,7 +22,34 @@ struct FetchManner {
   uint32_t die_odds = 0;      // per tick: its process ends, and another one starts some ticks later
   uint32_t lie_odds = 0;      // per tick: it breaks the protocol, then is replaced
   uint32_t known_odds = 0;    // per lookup: others have stored chunks of this prompt
+  uint32_t events_odds = 1;   // per tick: it reads events
   bool stores = true;
+};
+
+/// What a router knows from events alone: keys of blocks by tier, each with its parent.
+struct RoutersView {
+  std::map<uint64_t, uint64_t> blocks[2];
+  uint64_t num_events = 0;
+  uint64_t num_cleared = 0;
+
+  void take(const sac_kv_event& e) {
+    ++num_events;
+    if (e.kind == SAC_KV_CLEARED) {
+      ++num_cleared;
+      blocks[0].clear();
+      blocks[1].clear();
+      return;
+    }
+    std::map<uint64_t, uint64_t>& tier = blocks[e.tier];
+    if (e.kind == SAC_KV_REMOVED) {
+      if (tier.erase(e.key) == 0) throw std::runtime_error("a block was removed that was not told");
+      return;
+    }
+    if (e.parent_key != 0 && !tier.contains(e.parent_key))
+      throw std::runtime_error("a block was told before the block that it continues");
+    if (!tier.insert({e.key, e.parent_key}).second)
+      throw std::runtime_error("a block was told twice");
+  }
 };
 
 class FakeFetchPlane {
@@ -56,6 +83,7 @@ class FakeFetchPlane {
     if (random_.one_in(manner.stop_odds)) still_ticks_ = random_.in(1, manner.stop_ticks);
     if (still_ticks_ != 0 && still_ticks_-- != 0) return;
     ++line_->heartbeat;
+    if (random_.one_in(manner.events_odds)) read_events();
     if (view.device->acked_epoch != line_->epoch) return;
     if (random_.one_in(manner.lie_odds)) return lie();
     read_commands();
@@ -73,10 +101,16 @@ class FakeFetchPlane {
     open_.clear();
     away_ticks_ = ticks != 0 ? ticks : random_.in(1, 60);
   }
+  void read_events() {
+    for (; line_->events_read != view.device->events_written; ++line_->events_read)
+      routers.take(*reinterpret_cast<const sac_kv_event*>(
+          view.events + line_->events_read % view.num_events * view.event_bytes));
+  }
   size_t num_open() const { return open_.size(); }
 
   FetchManner manner;
   FetchView view = {};
+  RoutersView routers;
   uint64_t lookups = 0, loads = 0, stores = 0, cancels = 0;
 
  private:

@@ -220,6 +220,13 @@ const NamedPlant kPlants[] = {
          if (s.fetch.entries[e].lent != 0) return s.fetch.view.row(e)[0] ^= 1, true;
        return false;
      }},
+    {"event-forgotten",
+     [](Scheduler& s) {
+       return with_block(s, BlockKind::kFull, [&s](KvBlock& b, uint32_t) {
+         if (!s.kv.store.events.enabled() || b.told == 0) return false;
+         return b.told = 0, true;
+       });
+     }},
     {"repeated-record",
      [](Scheduler& s) {
        return with_seat(s, [](uint32_t, Seat& seat) {

@@ -64,6 +64,7 @@ struct DeviceShape {
   uint64_t copy_seed = 1;
   FetchLimits fetch = {};
   FetchManner fetch_manner = {};
+  uint32_t num_events = 0;  // of the ring for routers
 };
 
 /// A fetch plane, small enough that everything runs short.
@@ -87,6 +88,7 @@ inline FetchShape fetch_shape_of(const DeviceShape& shape) {
   f.block_size = shape.block_size;
   f.block_bytes = 64;
   f.chunk_tokens = shape.fetch.chunk_tokens;
+  f.num_events = shape.num_events;
   return f;
 }
 
@@ -146,7 +148,7 @@ class TestDevice {
       plane = std::make_unique<FakeFetchPlane>(fetch_shape_of(shape), kv, shape.num_host_blocks,
                                                chunks == nullptr ? own_chunks_ : *chunks,
                                                shape.fetch_manner, shape.copy_seed + 99);
-      s.fetch.view = plane->view;
+      open_fetch(s.fetch, s.kv.store.events, plane->view);
     }
     join_ring(s, ring.view, now_ns);
     go_ready(s);

@@ -96,6 +96,8 @@ inline void add_fetch_plane(WorldOptions& o, uint64_t seed) {
   l.synchronous = r.one_in(6) ? 1 : 0;
   l.late_ns = r.pick({1'000'000ull, 300'000'000ull, 60'000'000'000ull, 60'000'000'000ull});
   FetchManner& m = o.device.fetch_manner;
+  o.device.num_events = r.pick({0u, 4u, 1024u});
+  m.events_odds = r.pick({1u, 1u, 30u});
   m.per_tick = r.pick({1u, 4u, UINT32_MAX});
   m.known_odds = r.pick({0u, 1u, 1u});
   m.stop_odds = r.pick({0u, 20u, 200u});
@@ -146,6 +148,7 @@ class World {
     }
     for (uint32_t i = 0; i < 3 || (!device_.s.kv.store.copies.idle() && i < 10000); ++i) tick();
     check_rest();
+    if (options_.device.num_events != 0) check_routers();
   }
   const TestDevice& device() const { return device_; }
   TestDevice& device() { return device_; }
@@ -309,6 +312,29 @@ class World {
     if (st.requests_accepted != st.requests_finished)
       throw std::runtime_error("accepted requests were not all finished");
     if (st.requests_rejected != 0) throw std::runtime_error("a good request was refused");
+  }
+
+  /// Routers know what is findable, from events alone.
+  void check_routers() {
+    FakeFetchPlane& plane = *device_.plane;
+    KvBlocks& store = device_.s.kv.store;
+    plane.manner = {};
+    const KvEvents& events = store.events;
+    for (uint32_t i = 0; i < 100 || events.retelling != 0 || events.read != events.written; ++i) {
+      if (i > 100 + 20 * store.num_blocks) throw std::runtime_error("routers are never told all");
+      device_.tick();
+    }
+    std::map<uint64_t, uint64_t> there[kNumTiers];
+    for (uint32_t block = 0; block < store.num_blocks; ++block) {
+      if (store.blocks[block].kind != BlockKind::kFull) continue;
+      const PrefixEntry& e = store.table.entry(block);
+      const uint64_t parent = e.parent == kNoEntry ? 0 : store.table.entry(e.parent).key;
+      for (uint32_t tier = 0; tier < kNumTiers; ++tier)
+        if (store.blocks[block].places[tier] != kNoBlock) there[tier][e.key] = parent;
+    }
+    for (uint32_t tier = 0; tier < kNumTiers; ++tier)
+      if (there[tier] != plane.routers.blocks[tier])
+        throw std::runtime_error("routers know of other blocks than are there");
   }
 
   bool all_submitted() const {

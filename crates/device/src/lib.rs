@@ -117,9 +117,11 @@ impl Default for PolicyConfig {
 /// What a device and a fetch plane share (`abi/fetch.h`).
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct FetchConfig {
-    /// Chunks on their way at one time.
+    /// Chunks on their way at one time; 0: none is fetched or stored.
     pub num_frames: u32,
-    /// Prompts and chunks that the fetch plane knows at one time.
+    /// Events of the ring that routers are told by; a power of two, or 0: none is told.
+    pub num_events: u32,
+    /// Prompts and chunks that the fetch plane knows at one time. This and the rest: with frames.
     pub num_entries: u32,
     /// Commands in flight; a power of two.
     pub queue_len: u32,
@@ -138,6 +140,7 @@ impl FetchConfig {
         let flags = [self.first_come, self.synchronous, self.always];
         sys::SacFetchConfig {
             num_frames: self.num_frames,
+            num_events: self.num_events,
             num_entries: self.num_entries,
             queue_len: self.queue_len,
             flags: flags.iter().enumerate().map(|(bit, set)| u32::from(*set) << bit).sum(),

@@ -64,6 +64,7 @@ pub(crate) struct SacDeviceConfig {
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct SacFetchConfig {
     pub num_frames: u32,
+    pub num_events: u32,
     pub num_entries: u32,
     pub queue_len: u32,
     pub flags: u32,

@@ -9,6 +9,7 @@
 // resident meanwhile, so no step runs on them and no preemption takes them.
 #pragma once
 #include "kv/break_even.hpp"
+#include "kv/events.hpp"
 #include "platform/bits.hpp"
 #include "platform/layout.hpp"
 #include "ring/fetch_view.hpp"
@@ -138,6 +139,15 @@ SAC_HD inline void reset(FetchDesk& desk, const Limits& l) {
     desk.free_frame = f - 1;
   }
   desk.uses[0] = l.fetch.num_frames;
+}
+
+/// Uses a region for a fetch plane, from the next tick on.
+SAC_HD inline void open_fetch(FetchDesk& desk, KvEvents& events, const FetchView& view) {
+  desk.view = view;
+  if (view.num_events == 0) return;
+  events.ring = view.events;
+  events.num_events = view.num_events;
+  events.event_bytes = view.event_bytes;
 }
 
 // ---- entries and frames -------------------------------------------------------------------------

@@ -149,6 +149,7 @@ SAC_HD inline void begin_plane(const Fetching& f, uint32_t epoch) {
   desk.epoch = epoch;
   desk.broken = desk.commands_written = desk.completions_read = 0;
   desk.alive_ns = f.course.tick_ns;
+  f.kv.store.events.tell_anew();
   ++f.report.fetch.planes_joined;
   sac_fetch_device_line* line = desk.view.device;
   store_relaxed(&line->commands_written, 0u);
