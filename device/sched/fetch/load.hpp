@@ -41,6 +41,7 @@ SAC_HD inline bool begin_lookup(FetchDesk& desk, Report& report, Request& r, uin
   entry.command = ask(desk, {SAC_FETCH_LOOKUP, index, 0, 0, desk.limits.late_ns});
   ++desk.num_aside;
   r.fetch = index + 1;
+  report.fetch.looked_up_tokens += entry.num_tokens;
   report.note(Decision::kLookup, slot, entry.num_tokens);
   return true;
 }
