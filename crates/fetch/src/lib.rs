@@ -1,0 +1,2 @@
+//! The fetch plane.
+pub mod layout;
