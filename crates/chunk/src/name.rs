@@ -24,6 +24,11 @@ impl ModelId {
         Self(hash.finalize().into())
     }
 
+    /// As [`Self::bytes`] gave it to another process.
+    pub const fn from_bytes(bytes: [u8; 32]) -> Self {
+        Self(bytes)
+    }
+
     /// As it is written in a value.
     pub const fn bytes(&self) -> &[u8; 32] {
         &self.0
