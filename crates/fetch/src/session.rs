@@ -65,6 +65,10 @@ impl Op {
 
     /// Returns when it is not wanted any more.
     pub async fn refusal(&self) -> Outcome {
+        // A timer takes a while even where its time has passed.
+        if let Some(refused) = self.refused() {
+            return refused;
+        }
         let late = tokio::time::sleep_until(self.deadline.into());
         tokio::select! {
             () = self.dismissal() => Outcome::CANCELLED,

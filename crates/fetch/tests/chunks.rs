@@ -30,7 +30,7 @@ fn there_and_back(bench: &mut Bench, kv: &[u8]) -> Vec<u8> {
 
 #[test]
 fn exact_codecs_give_every_bit_back() {
-    let shapes = [(1, 1, 8), (3, 2, 64), (2, 8, 128), (5, 3, 20)];
+    let shapes = [(1, 1, 8), (3, 2, 64), (1, 8, 128), (5, 3, 20)];
     let block_sizes = [8, 16, 32, 64, 128, 256];
     let mut round = 0;
     for (layers, heads, dim) in shapes {
@@ -69,7 +69,7 @@ fn other_codecs_come_close() {
 /// Modes, and any division of threads, give the same bytes.
 #[test]
 fn every_mode_and_division_gives_the_same() {
-    let g = geometry(4, 2, 64, Dtype::Bf16);
+    let g = geometry(3, 2, 16, Dtype::Bf16);
     let one_core = std::thread::available_parallelism().map(|_| "0".parse().unwrap()).ok();
     for mode in FetchMode::ALL {
         for (coders, placers) in [(1, 0), (1, 1), (3, 1), (1, 3)] {
@@ -90,13 +90,15 @@ fn every_mode_and_division_gives_the_same() {
                 bench.shelf.insert(Codec::ALL[i % 2], 0, &value, &kv[i]);
             }
             for round in 0..3 {
-                (0..8).for_each(|chunk| drop(device.send(load(0, 0, chunk, chunk))));
+                for chunk in 0..8 {
+                    device.send(load(0, 0, chunk, chunk));
+                }
                 for completion in device.take(8) {
                     assert_eq!(completion.result, SAC_FETCH_DONE, "{completion:?} {round}");
                 }
-                for chunk in 0..8 {
+                for (chunk, kv) in kv.iter().enumerate() {
                     let frame = device.frame(chunk as u32);
-                    assert!(device.chunk_of(&frame) == kv[chunk], "{mode:?} chunk {chunk}");
+                    assert!(device.chunk_of(&frame) == *kv, "{mode:?} chunk {chunk}");
                     device.set_frame(chunk as u32, &vec![0; frame.len()]);
                 }
             }
