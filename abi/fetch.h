@@ -16,7 +16,7 @@
 #define SAC_FETCH_MAGIC UINT64_C(0x3148435445464353) /* "SCFETCH1", little-endian */
 #define SAC_FETCH_VERSION 1u
 /* FNV-1a 64 of fetch.layout.txt; a test recomputes it. */
-#define SAC_FETCH_LAYOUT_HASH UINT64_C(0xf4e4ab43aaa37e77)
+#define SAC_FETCH_LAYOUT_HASH UINT64_C(0xaf569365025bafe4)
 
 #define SAC_CHUNK_TOKENS 256u     /* a chunk: what a store keeps under one name */
 #define SAC_MAX_FETCH_QUEUE 4096u /* commands, and completions, that a region can hold */
@@ -60,7 +60,9 @@
 #define SAC_FETCH_TROUBLE_REFUSED 3u     /* the store may not be used so: key, bucket, rights */
 #define SAC_FETCH_TROUBLE_PROTOCOL 4u    /* its answer is none */
 #define SAC_FETCH_TROUBLE_RESTING 5u     /* it failed often and is left alone for a while */
-#define SAC_FETCH_TROUBLE_TOO_LARGE 6u   /* the value exceeds the store's bound, or ours */
+#define SAC_FETCH_TROUBLE_TOO_LARGE 6u   /* the value exceeds what the plane has room for */
+#define SAC_FETCH_TROUBLE_TIMEOUT 7u     /* no answer within the deadline of the store */
+#define SAC_FETCH_TROUBLE_BUSY 8u        /* too many calls to it are on their way */
 
 /* ---- region header: written once by the device; magic last with release -----------------------
  */

@@ -83,6 +83,8 @@ pub struct FetchConfig {
     pub max_stores: usize,
     /// Whether chunks are to be stored.
     pub stores: bool,
+    /// Of the store that [`run`](crate::run) opens.
+    pub store_limits: saccade_store::Limits,
 }
 
 impl FetchConfig {
@@ -105,6 +107,7 @@ impl FetchConfig {
             max_budget: FetchConfig::DEFAULT_MAX_BUDGET,
             max_stores: FetchConfig::DEFAULT_MAX_STORES,
             stores: true,
+            store_limits: saccade_store::Limits::default(),
         }
     }
 
@@ -125,6 +128,9 @@ pub enum FetchError {
         /// Bytes of the smallest set of buffers.
         least: u64,
     },
+    /// The store's URL cannot be used.
+    #[error(transparent)]
+    Store(#[from] saccade_store::OpenError),
     /// A thread could not be started.
     #[error("cannot start a thread: {0}")]
     Thread(#[from] std::io::Error),

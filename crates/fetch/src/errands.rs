@@ -7,23 +7,29 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use saccade_chunk::Value;
+use saccade_store::{Key, MAX_KEYS, Put};
+use tokio::runtime::Handle;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 use crate::counters::Counters;
 use crate::engine::{ChunkJob, EncodeJob, Engine};
 use crate::frame::Frame;
 use crate::layout::*;
-use crate::remote::{Call, Key, MAX_KEYS, Put, Remote, Trouble};
+use crate::remote::{self, Call, Remote};
 use crate::session::{Outcome, Ticket};
+
+/// LOOKUPs and questions before a STORE that are on their way.
+const MAX_QUESTIONS: usize = 256;
 
 /// What tasks share.
 pub(crate) struct Errands {
-    pub remote: Arc<dyn Remote>,
-    pub counters: Arc<Counters>,
+    remote: Arc<dyn Remote>,
+    counters: Arc<Counters>,
+    questions: Arc<Semaphore>,
     /// STORE commands on their way.
-    pub stores: Arc<Semaphore>,
+    stores: Arc<Semaphore>,
     /// Names that are being stored, so that two requests with one prefix store it once.
-    pub storing: Mutex<HashSet<Key>>,
+    storing: Mutex<HashSet<Key>>,
 }
 
 /// A chunk, and the frame that is lent for it.
@@ -35,12 +41,27 @@ pub(crate) struct Errand {
 }
 
 impl Errands {
+    pub fn new(remote: Arc<dyn Remote>, counters: Arc<Counters>, max_stores: usize) -> Errands {
+        Errands {
+            remote,
+            counters,
+            questions: Arc::new(Semaphore::new(MAX_QUESTIONS)),
+            stores: Arc::new(Semaphore::new(max_stores)),
+            storing: Mutex::new(HashSet::new()),
+        }
+    }
+
+    pub fn remote(&self) -> &Arc<dyn Remote> {
+        &self.remote
+    }
+
     /// Counts the chunks that are there, from the first one on.
-    pub async fn look_up(self: Arc<Self>, ticket: Ticket, keys: Vec<Key>) {
-        let keys = &keys[..keys.len().min(MAX_KEYS)];
-        let found = self.call(&ticket, self.remote.longest_prefix(keys)).await;
+    pub async fn look_up(self: Arc<Self>, ticket: Ticket, mut keys: Vec<Key>) {
+        keys.truncate(MAX_KEYS);
+        let most = keys.len();
+        let found = self.ask(&ticket, self.remote.clone().longest_prefix(keys)).await;
         let done = |found: usize| Outcome {
-            num_chunks: found.min(keys.len()) as u32,
+            num_chunks: found.min(most) as u32,
             ..Outcome::of(SAC_FETCH_DONE, 0)
         };
         ticket.finish(found.map_or_else(|refused| refused, done));
@@ -56,13 +77,15 @@ impl Errands {
                 Err(refused) => return ticket.finish(refused),
             }
         }
-        match self.call(&ticket, self.remote.get(key, engine.max_value_bytes())).await {
-            Ok(Some(bytes)) => {
+        let get = self.remote.clone().get(key, engine.max_value_bytes());
+        match self.call(&ticket, permits, get).await {
+            Ok((Some(bytes), permits)) => {
                 self.counters.bytes_loaded.add(bytes.len() as u64);
                 let frame = Frame::new(ticket.region(), frame);
-                engine.submit(ChunkJob::new(ticket, frame, value, bytes, permits));
+                let discard = Discard::new(self.remote.clone(), key);
+                engine.submit(ChunkJob::new(ticket, frame, value, bytes, discard, permits));
             }
-            Ok(None) => ticket.finish(Outcome::of(SAC_FETCH_MISS, 0)),
+            Ok((None, _)) => ticket.finish(Outcome::of(SAC_FETCH_MISS, 0)),
             Err(refused) => ticket.finish(refused),
         }
     }
@@ -84,13 +107,14 @@ impl Errands {
 
     async fn try_store(&self, errand: &Errand, engine: &Engine) -> Result<Outcome, Outcome> {
         let (ticket, key) = (&errand.ticket, errand.key);
-        if self.call(ticket, self.remote.exists(key)).await? {
+        if self.ask(ticket, self.remote.clone().exists(key)).await? {
             return Ok(Outcome::of(SAC_FETCH_DONE, 0));
         }
-        let _room = enter(ticket, &engine.puts).await?;
+        let room = enter(ticket, &engine.puts).await?;
         let value = self.encode(errand, engine).await?;
         let coded_bytes = value.len() as u64;
-        match self.call(ticket, self.remote.put(key, value)).await? {
+        let put = self.remote.clone().put(key, value);
+        match self.call(ticket, room, put).await?.0 {
             Put::Stored => {
                 self.counters.bytes_stored.add(coded_bytes);
                 Ok(Outcome { coded_bytes, ..Outcome::of(SAC_FETCH_DONE, 0) })
@@ -114,13 +138,37 @@ impl Errands {
         encoded.await.map_err(skipped)
     }
 
-    /// A call to the store, until the command is late or cancelled.
-    async fn call<T>(&self, ticket: &Ticket, call: Call<'_, T>) -> Result<T, Outcome> {
+    /// A small call to the store.
+    async fn ask<T: Send + 'static>(&self, ticket: &Ticket, call: Call<T>) -> Result<T, Outcome> {
+        let place = enter(ticket, &self.questions).await?;
+        Ok(self.call(ticket, place, call).await?.0)
+    }
+
+    /// A call to the store, until the command is late or cancelled. One that is late goes on to its
+    /// end, and keeps what is `held` for it so long: a store that hangs would otherwise never be
+    /// found ill by those who wait for less time than it is given.
+    async fn call<T: Send + 'static, H: Send + 'static>(
+        &self,
+        ticket: &Ticket,
+        held: H,
+        call: Call<T>,
+    ) -> Result<(T, H), Outcome> {
         let began = Instant::now();
+        let mut task = tokio::spawn(async move { call.await.map(|answer| (answer, held)) });
         let answer = tokio::select! {
             biased;
-            refused = ticket.op().refusal() => Err(refused),
-            answer = call => answer.map_err(trouble),
+            refused = ticket.op().refusal() => {
+                if refused == Outcome::CANCELLED {
+                    task.abort();
+                }
+                Err(refused)
+            }
+            answer = &mut task => match answer {
+                Ok(answer) => answer.map_err(|trouble| {
+                    Outcome::of(SAC_FETCH_TROUBLE, remote::detail(&trouble))
+                }),
+                Err(_) => Err(Outcome::INTERNAL),
+            },
         };
         self.counters.network_ns.add_time(began.elapsed());
         answer
@@ -136,10 +184,24 @@ async fn enter(ticket: &Ticket, room: &Arc<Semaphore>) -> Result<OwnedSemaphoreP
     }
 }
 
-fn trouble(trouble: Trouble) -> Outcome {
-    match trouble.detail() {
-        Some(detail) => Outcome::of(SAC_FETCH_TROUBLE, detail),
-        None => Outcome::LATE,
+/// Removes a value that was found to be damaged: what is there stays, so that a good one could not
+/// take its place.
+pub(crate) struct Discard {
+    remote: Arc<dyn Remote>,
+    key: Key,
+    runtime: Handle,
+}
+
+impl Discard {
+    /// On the runtime of the task that calls this.
+    fn new(remote: Arc<dyn Remote>, key: Key) -> Discard {
+        Discard { remote, key, runtime: Handle::current() }
+    }
+
+    /// From any thread. If it fails, the value is found again, and rejected again.
+    pub fn run(self) {
+        let call = self.remote.remove(self.key);
+        self.runtime.spawn(call);
     }
 }
 

@@ -11,7 +11,7 @@ pub const SAC_FETCH_MAGIC: u64 = 0x3148_4354_4546_4353;
 /// Version of the header as a whole.
 pub const SAC_FETCH_VERSION: u32 = 1;
 /// FNV-1a 64 of `abi/fetch.layout.txt`.
-pub const SAC_FETCH_LAYOUT_HASH: u64 = 0xf4e4_ab43_aaa3_7e77;
+pub const SAC_FETCH_LAYOUT_HASH: u64 = 0xaf56_9365_025b_afe4;
 /// Tokens of a chunk: what a store keeps under one name.
 pub const SAC_CHUNK_TOKENS: u32 = 256;
 /// Commands, and completions, that a region can hold.
@@ -84,8 +84,12 @@ pub const SAC_FETCH_TROUBLE_REFUSED: u32 = 3;
 pub const SAC_FETCH_TROUBLE_PROTOCOL: u32 = 4;
 /// It failed often and is left alone for a while.
 pub const SAC_FETCH_TROUBLE_RESTING: u32 = 5;
-/// The value exceeds the store's bound, or ours.
+/// The value exceeds what the plane has room for.
 pub const SAC_FETCH_TROUBLE_TOO_LARGE: u32 = 6;
+/// No answer within the deadline of the store.
+pub const SAC_FETCH_TROUBLE_TIMEOUT: u32 = 7;
+/// Too many calls to it are on their way.
+pub const SAC_FETCH_TROUBLE_BUSY: u32 = 8;
 
 /// A block can be found.
 pub const SAC_KV_STORED: u32 = 1;

@@ -1,13 +1,12 @@
 //! The plane: its control thread joins the region at a path, keeps the heartbeat, and reads
 //! commands.
 
-use std::collections::HashSet;
 use std::hint::spin_loop;
 use std::mem::offset_of;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -15,8 +14,8 @@ use bytemuck::Zeroable;
 use saccade_chunk::{CHUNK_TOKENS, Value};
 use saccade_host::CpuSet;
 use saccade_ring::{RegionError, Transport, TransportError};
+use saccade_store::{Guarded, Key, Store, StoreUrl};
 use tokio::runtime::Runtime;
-use tokio::sync::Semaphore;
 
 use crate::commands::{Request, Row};
 use crate::config::{FetchConfig, FetchError};
@@ -26,7 +25,7 @@ use crate::errands::{Errand, Errands};
 use crate::layout::*;
 use crate::names::Names;
 use crate::region::Region;
-use crate::remote::{Key, Remote};
+use crate::remote::{Remote, breaker_word};
 use crate::session::{Session, Ticket};
 
 /// Between looks for a region at the path.
@@ -100,16 +99,14 @@ impl Drop for Plane {
     }
 }
 
-/// Runs a plane on this thread until `stop` is set.
+/// Runs a plane on this thread, with the store at a URL, until `stop` is set.
 ///
 /// # Errors
-/// Why it cannot go on: buffers too small for the model, or a fault of its own.
-pub fn run(
-    config: FetchConfig,
-    remote: Arc<dyn Remote>,
-    stop: Arc<AtomicBool>,
-) -> Result<(), FetchError> {
-    Control::new(config, remote, stop, Arc::default())?.run()
+/// The store's URL cannot be used, or why the plane cannot go on: buffers too small for the model,
+/// or a fault of its own. That a store is down is no error.
+pub fn run(config: FetchConfig, store: &StoreUrl, stop: Arc<AtomicBool>) -> Result<(), FetchError> {
+    let guarded = Guarded::new(Store::open(store)?, config.store_limits);
+    Control::new(config, Arc::new(guarded), stop, Arc::default())?.run()
 }
 
 /// Why a region was left.
@@ -138,12 +135,8 @@ impl Control {
         stop: Arc<AtomicBool>,
         counters: Arc<Counters>,
     ) -> Result<Control, FetchError> {
-        let errands = Errands {
-            remote,
-            counters: counters.clone(),
-            stores: Arc::new(Semaphore::new(if config.stores { config.max_stores } else { 0 })),
-            storing: Mutex::new(HashSet::new()),
-        };
+        let max_stores = if config.stores { config.max_stores } else { 0 };
+        let errands = Errands::new(remote, counters.clone(), max_stores);
         Ok(Control {
             runtime: Some(runtime(&config)?),
             config,
@@ -374,7 +367,7 @@ impl Life<'_> {
     }
 
     fn breaker(&self) -> u32 {
-        self.control.errands.remote.breaker() as u32
+        breaker_word(self.control.errands.remote().breaker())
     }
 
     fn tell_breaker(&self) -> Result<(), TransportError> {
@@ -384,7 +377,7 @@ impl Life<'_> {
         let (before, now) = (transport.get_u32(at)?, self.breaker());
         self.control.counters.breaker.set(now as usize);
         if before != now {
-            let state = self.control.errands.remote.breaker();
+            let state = self.control.errands.remote().breaker();
             tracing::warn!(?state, "fetch plane: the breaker of the store has changed");
             transport.put_u32(at, now)?;
         }

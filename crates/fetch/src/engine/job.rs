@@ -8,6 +8,7 @@ use saccade_chunk::codec::{Coded, Scratch};
 use saccade_chunk::{Rejection, Value, open};
 use tokio::sync::OwnedSemaphorePermit;
 
+use crate::errands::Discard;
 use crate::frame::Frame;
 use crate::layout::*;
 use crate::session::{Op, Outcome, Ticket};
@@ -22,6 +23,7 @@ pub(crate) struct ChunkJob {
     value: Bytes,
     coded: OnceLock<Coded<Bytes>>,
     rejection: OnceLock<Rejection>,
+    discard: Option<Discard>,
     placed: AtomicUsize,
     /// With `NoPipeline`: planes that wait until all are decoded, and how many passed the coder.
     held: Mutex<Held>,
@@ -41,6 +43,7 @@ impl ChunkJob {
         frame: Frame,
         expected: Value,
         value: Bytes,
+        discard: Discard,
         permits: Vec<OwnedSemaphorePermit>,
     ) -> ChunkJob {
         ChunkJob {
@@ -50,6 +53,7 @@ impl ChunkJob {
             value,
             coded: OnceLock::new(),
             rejection: OnceLock::new(),
+            discard: Some(discard),
             placed: AtomicUsize::new(0),
             held: Mutex::default(),
             _permits: permits,
@@ -124,10 +128,20 @@ impl ChunkJob {
 impl Drop for ChunkJob {
     fn drop(&mut self) {
         let outcome = self.outcome();
+        if self.rejection.get().is_some_and(is_damage)
+            && let Some(discard) = self.discard.take()
+        {
+            discard.run();
+        }
         if let Some(ticket) = self.ticket.take() {
             ticket.finish(outcome);
         }
     }
+}
+
+/// Whether nobody can use the value. Those of another version of this program are left to it.
+fn is_damage(rejection: &Rejection) -> bool {
+    !matches!(rejection, Rejection::Version(_) | Rejection::Codec(_))
 }
 
 /// `SAC_FETCH_REJECT_*`.

@@ -14,12 +14,15 @@ use bytes::Bytes;
 use saccade_chunk::codec::Scratch;
 use saccade_chunk::{CHUNK_TOKENS, Codec, Dtype, Geometry, ModelId, Name, Value, seal};
 use saccade_fetch::layout::*;
-use saccade_fetch::remote::{Breaker, Call, Key, Put, Remote, Trouble};
+use saccade_fetch::remote::{Call, Remote};
 use saccade_fetch::{FetchConfig, Limits, Plane, Region};
 use saccade_ring::Transport;
+use saccade_store::{BreakerState, Key, Put, Trouble};
 
 /// Nothing that works takes this long.
 pub const PATIENCE: Duration = Duration::from_secs(20);
+/// Deadline of a store that hangs.
+pub const HANG: Duration = Duration::from_millis(700);
 /// A budget that does not end in a test.
 pub const LONG_US: u32 = 15_000_000;
 
@@ -87,6 +90,10 @@ pub struct Place {
 impl Place {
     pub fn new() -> Place {
         Place { folder: tempfile::tempdir().unwrap() }
+    }
+    /// Where no disk is in the way, if there is such a place.
+    pub fn in_memory() -> Place {
+        tempfile::tempdir_in("/dev/shm").map_or_else(|_| Place::new(), |folder| Place { folder })
     }
     pub fn path(&self) -> PathBuf {
         self.folder.path().join("fetch")
@@ -308,7 +315,7 @@ pub fn names(model: &ModelId, salt: u64, tokens: &[u32]) -> Vec<Name> {
 #[repr(u32)]
 pub enum Mood {
     Well,
-    /// Calls never end.
+    /// Calls take [`HANG`], and fail.
     Hung,
     Down,
     /// Each call takes 30 ms.
@@ -326,6 +333,7 @@ pub struct Shelf {
     random: Mutex<Random>,
     pub calls: AtomicUsize,
     pub puts: AtomicUsize,
+    pub removals: AtomicUsize,
     pub breaker: AtomicU32,
 }
 
@@ -337,12 +345,21 @@ impl Shelf {
             random: Mutex::new(Random(5)),
             calls: AtomicUsize::new(0),
             puts: AtomicUsize::new(0),
+            removals: AtomicUsize::new(0),
             breaker: AtomicU32::new(0),
         })
     }
 
     pub fn set(&self, mood: Mood) {
         self.mood.store(mood as u32, Ordering::SeqCst);
+    }
+
+    pub fn wait_for_removals(&self, n: usize) {
+        let began = Instant::now();
+        while self.removals.load(Ordering::SeqCst) < n {
+            assert!(began.elapsed() < PATIENCE, "{n} values are not removed");
+            std::thread::yield_now();
+        }
     }
 
     pub fn num_values(&self) -> usize {
@@ -367,8 +384,11 @@ impl Shelf {
             mood = among[self.random.lock().unwrap().below(6) as usize];
         }
         match mood {
-            Mood::Hung => std::future::pending().await,
-            Mood::Down => Err(Trouble::Unreachable),
+            Mood::Hung => {
+                tokio::time::sleep(HANG).await;
+                Err(Trouble::Timeout(HANG))
+            }
+            Mood::Down => Err(Trouble::Connect("down".into())),
             Mood::Slow => {
                 tokio::time::sleep(Duration::from_millis(30)).await;
                 Ok(())
@@ -379,30 +399,30 @@ impl Shelf {
 }
 
 impl Remote for Shelf {
-    fn longest_prefix<'a>(&'a self, keys: &'a [Key]) -> Call<'a, usize> {
+    fn longest_prefix(self: Arc<Self>, keys: Vec<Key>) -> Call<usize> {
         Box::pin(async move {
             self.behave().await?;
             let values = self.values.lock().unwrap();
             Ok(keys.iter().take_while(|key| values.contains_key(*key)).count())
         })
     }
-    fn exists(&self, key: Key) -> Call<'_, bool> {
+    fn exists(self: Arc<Self>, key: Key) -> Call<bool> {
         Box::pin(async move {
             self.behave().await?;
             Ok(self.values.lock().unwrap().contains_key(&key))
         })
     }
-    fn get(&self, key: Key, max_bytes: usize) -> Call<'_, Option<Bytes>> {
+    fn get(self: Arc<Self>, key: Key, max_bytes: usize) -> Call<Option<Bytes>> {
         Box::pin(async move {
             self.behave().await?;
             let value = self.values.lock().unwrap().get(&key).cloned();
             if value.as_ref().is_some_and(|value| value.len() > max_bytes) {
-                return Err(Trouble::TooLarge);
+                return Err(Trouble::TooLarge { max_bytes });
             }
             Ok(value)
         })
     }
-    fn put(&self, key: Key, value: Bytes) -> Call<'_, Put> {
+    fn put(self: Arc<Self>, key: Key, value: Bytes) -> Call<Put> {
         Box::pin(async move {
             self.behave().await?;
             if self.mood.load(Ordering::SeqCst) == Mood::Full as u32 {
@@ -413,11 +433,18 @@ impl Remote for Shelf {
             Ok(Put::Stored)
         })
     }
-    fn breaker(&self) -> Breaker {
+    fn remove(self: Arc<Self>, key: Key) -> Call<()> {
+        Box::pin(async move {
+            self.values.lock().unwrap().remove(&key);
+            self.removals.fetch_add(1, Ordering::SeqCst);
+            Ok(())
+        })
+    }
+    fn breaker(&self) -> BreakerState {
         match self.breaker.load(Ordering::SeqCst) {
-            0 => Breaker::Closed,
-            1 => Breaker::Open,
-            _ => Breaker::HalfOpen,
+            0 => BreakerState::Closed,
+            1 => BreakerState::Open,
+            _ => BreakerState::Probing,
         }
     }
 }
