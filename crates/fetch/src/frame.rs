@@ -37,8 +37,9 @@ impl Frame {
             // SAFETY: `piece` gives the address of piece_bytes bytes of this mapping, to which no
             // reference exists. The frame is lent: its owner does not use it now. One that does
             // all the same gets torn bytes in a frame of its own, and nothing else.
-            unsafe { ptr::copy_nonoverlapping(piece.as_ptr(), to, self.piece_bytes) };
+            unsafe { write_behind(piece, to) };
         }
+        settle();
     }
 
     /// Reads a plane from its pieces.
@@ -56,5 +57,39 @@ impl Frame {
         // SAFETY: a checked layout has all frames inside the mapping, and the piece is inside this
         // frame by the line above.
         unsafe { self.region.transport().base_ptr().add(self.at as usize + inside) }
+    }
+}
+
+/// Copies to memory that this core will not read again: around the caches, which otherwise read
+/// every line before they write it. It takes half as long.
+///
+/// # Safety
+/// `to` has room for `from`, and no reference to it exists.
+unsafe fn write_behind(from: &[u8], to: *mut u8) {
+    #[cfg(target_arch = "x86_64")]
+    if (to as usize).is_multiple_of(64) && from.len().is_multiple_of(64) {
+        use std::arch::x86_64::{__m128i, _mm_loadu_si128, _mm_stream_si128};
+        for i in (0..from.len()).step_by(16) {
+            // SAFETY: both are within from.len() bytes; `to + i` is aligned to 16. SSE2 is part of
+            // every x86-64.
+            unsafe {
+                let word = _mm_loadu_si128(from.as_ptr().add(i).cast::<__m128i>());
+                _mm_stream_si128(to.add(i).cast::<__m128i>(), word);
+            }
+        }
+        return;
+    }
+    // SAFETY: by the contract of this function.
+    unsafe { ptr::copy_nonoverlapping(from.as_ptr(), to, from.len()) };
+}
+
+/// Orders what was written behind the caches before what this thread writes next, as a release
+/// store alone would not.
+fn settle() {
+    #[cfg(target_arch = "x86_64")]
+    // SYNC: a store fence; the plane is in memory before the part of the job is released.
+    // SAFETY: SSE is part of every x86-64.
+    unsafe {
+        std::arch::x86_64::_mm_sfence();
     }
 }
