@@ -50,6 +50,7 @@ static void constants(void) {
   CONSTANT(SAC_REQ_LOGPROBS);
   CONSTANT(SAC_REQ_PROMPT_LOGPROBS);
   CONSTANT(SAC_REQ_KNOWN_FLAGS);
+  CONSTANT(SAC_NUM_FETCH_RESULTS);
   CONSTANT(SAC_FRONTEND_HEARTBEAT_MS);
   CONSTANT(SAC_FRONTEND_LOST_MS);
   CONSTANT(SAC_DOORBELL_CANCEL);
@@ -83,6 +84,7 @@ static void region_header(void) {
   FIELD(sac_region_header, out_ring_offset);
   FIELD(sac_region_header, arena_offset);
   FIELD(sac_region_header, arena_bytes);
+  FIELD(sac_region_header, fetch_stats_offset);
   FIELD(sac_region_header, _pad1);
 }
 
@@ -142,6 +144,32 @@ static void device_structs(void) {
   FIELD(sac_device_stats, blocks_cached);
   FIELD(sac_device_stats, host_blocks_cached);
   FIELD(sac_device_stats, _pad0);
+  STRUCT(sac_fetch_stats);
+  FIELD(sac_fetch_stats, lookups);
+  FIELD(sac_fetch_stats, loads);
+  FIELD(sac_fetch_stats, stores);
+  FIELD(sac_fetch_stats, lookups_skipped);
+  FIELD(sac_fetch_stats, lookups_given_up);
+  FIELD(sac_fetch_stats, requests_loaded);
+  FIELD(sac_fetch_stats, loads_refused);
+  FIELD(sac_fetch_stats, loads_given_up);
+  FIELD(sac_fetch_stats, stores_dropped);
+  FIELD(sac_fetch_stats, stores_evicted);
+  FIELD(sac_fetch_stats, fetched_tokens);
+  FIELD(sac_fetch_stats, loaded_bytes);
+  FIELD(sac_fetch_stats, stored_bytes);
+  FIELD(sac_fetch_stats, commands_lost);
+  FIELD(sac_fetch_stats, planes_joined);
+  FIELD(sac_fetch_stats, planes_broken);
+  FIELD(sac_fetch_stats, num_aside);
+  FIELD(sac_fetch_stats, num_loading);
+  FIELD(sac_fetch_stats, frames_used);
+  FIELD(sac_fetch_stats, num_frames);
+  FIELD(sac_fetch_stats, stores_waiting);
+  FIELD(sac_fetch_stats, plane_epoch);
+  FIELD(sac_fetch_stats, plane_alive);
+  FIELD(sac_fetch_stats, breaker);
+  FIELD(sac_fetch_stats, _pad0);
   STRUCT(sac_frontend_ack);
   FIELD(sac_frontend_ack, epoch);
   FIELD(sac_frontend_ack, lost);

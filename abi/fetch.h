@@ -40,8 +40,7 @@
 #define SAC_FETCH_FULL 5u      /* STORE: the store has no room */
 #define SAC_FETCH_DROPPED 6u   /* STORE: the plane has no room; nothing was tried */
 #define SAC_FETCH_CANCELLED 7u /* the device asked */
-#define SAC_FETCH_INVALID 8u   /* the command breaks a bound */
-#define SAC_NUM_FETCH_RESULTS 9u
+#define SAC_FETCH_INVALID 8u   /* the command breaks a bound; the last of SAC_NUM_FETCH_RESULTS */
 
 /* ---- `detail` of REJECTED: why what came is not that chunk --------------------------------- */
 #define SAC_FETCH_REJECT_LENGTH 1u   /* truncated, followed by other bytes, or too long */
@@ -77,7 +76,7 @@ typedef struct sac_fetch_header {
   uint32_t num_entries;  /* rows of tokens */
   uint32_t entry_tokens; /* of a row */
   uint32_t num_frames;   /* 0: nothing is fetched or stored */
-  uint64_t frame_bytes;  /* block_bytes * blocks of a chunk, up to a multiple of 4096 */
+  uint64_t frame_bytes;  /* block_bytes * blocks of a chunk */
   uint64_t block_bytes;  /* of all layers, K and V */
   uint32_t block_size;   /* tokens of a block; divides SAC_CHUNK_TOKENS */
   uint32_t num_layers;

@@ -91,6 +91,30 @@ int sac_device_attach(sac_device* d, void* region, uint64_t region_bytes) {
   return wrong.empty() ? 0 : fail(SAC_ERR_REGION, wrong);
 }
 
+uint64_t sac_device_fetch_bytes(const sac_device* d) { return d == nullptr ? 0 : d->fetch_bytes(); }
+
+int sac_device_open_fetch(sac_device* d, void* region, uint64_t region_bytes,
+                          const uint8_t model_id[32], uint64_t instance_id) {
+  constexpr uintptr_t kPageBytes = 4096;
+  if (d == nullptr || model_id == nullptr)
+    return fail(SAC_ERR_ARGUMENT, "device or model_id is null");
+  const uint64_t bytes = d->fetch_bytes();
+  if (bytes == 0) return fail(SAC_ERR_STATE, "this device has no fetch plane");
+  if (d->scheduler.fetch.view.device != nullptr)
+    return fail(SAC_ERR_STATE, "a region for a fetch plane is open already");
+  if (region == nullptr || reinterpret_cast<uintptr_t>(region) % kPageBytes != 0)
+    return fail(SAC_ERR_REGION, "fetch region: the address is null or not on a page");
+  if (region_bytes < bytes)
+    return fail(SAC_ERR_REGION, "fetch region: smaller than " + std::to_string(bytes) + " bytes");
+  uint8_t id[32];
+  std::memcpy(id, model_id, sizeof(id));
+  return guarded([&] { return d->open_fetch(region, id, instance_id), 0; });
+}
+
+const char* sac_device_kernels(const sac_device* d) {
+  return d == nullptr || d->cpu == nullptr ? "" : d->cpu->kernels_name();
+}
+
 int sac_region_load_progress(void* region, uint64_t region_bytes, uint32_t phase,
                              uint64_t done_bytes, uint64_t total_bytes) {
   saccade::RingView ring;
@@ -108,6 +132,8 @@ int sac_device_ready(sac_device* d) {
   if (d == nullptr) return fail(SAC_ERR_ARGUMENT, "device is null");
   if (!d->attached || !d->loaded)
     return fail(SAC_ERR_STATE, d->attached ? "weights are not loaded" : "no region is attached");
+  if (d->fetch_bytes() != 0 && d->scheduler.fetch.view.device == nullptr)
+    return fail(SAC_ERR_STATE, "the region for the fetch plane is not open");
   saccade::go_ready(d->scheduler);
   return 0;
 }

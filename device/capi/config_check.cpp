@@ -1,5 +1,7 @@
 #include "capi/config_check.hpp"
 
+#include "abi/fetch.h"
+
 namespace saccade {
 namespace {
 
@@ -61,7 +63,37 @@ void check_cuda(Bounds& b, const sac_device_config& c) {
   b.in("cuda_products", c.cuda_products, 0, SAC_CUDA_PRODUCTS_WGMMA);
 }
 
+void check_fetch(Bounds& b, const sac_device_config& c) {
+  const sac_fetch_config& f = c.fetch;
+  b.in("fetch.num_frames", f.num_frames, 0, SAC_MAX_FETCH_FRAMES);
+  b.in("fetch.num_events", f.num_events, 0, SAC_MAX_KV_EVENTS);
+  b.require((f.num_events & (f.num_events - 1)) == 0, "fetch.num_events is not a power of two");
+  b.require(f.num_events == 0 || c.prefix_caching == 1, "fetch needs prefix_caching");
+  if (f.num_frames == 0) return;
+  b.in("fetch.num_entries", f.num_entries, 1, SAC_MAX_FETCH_ENTRIES);
+  b.in("fetch.queue_len", f.queue_len, 1, SAC_MAX_FETCH_QUEUE);
+  b.require((f.queue_len & (f.queue_len - 1)) == 0, "fetch.queue_len is not a power of two");
+  b.in("fetch.flags", f.flags, 0, SAC_FETCH_FIRST_COME | SAC_FETCH_SYNCHRONOUS | SAC_FETCH_ALWAYS);
+  check_number(b, "fetch.late_s", f.late_s, 1e-6f, 3600);
+  b.require(c.prefix_caching == 1, "fetch needs prefix_caching");
+  b.require(c.kind != SAC_DEVICE_NULL, "fetch: blocks of SAC_DEVICE_NULL have no KV");
+}
+
 uint64_t ns_of(float seconds) { return static_cast<uint64_t>(static_cast<double>(seconds) * 1e9); }
+
+FetchLimits fetch_limits_of(const sac_fetch_config& c) {
+  FetchLimits f = {};
+  if (c.num_frames == 0) return f;
+  f.queue_len = c.queue_len;
+  f.num_entries = c.num_entries;
+  f.num_frames = c.num_frames;
+  f.chunk_tokens = SAC_CHUNK_TOKENS;
+  f.first_come = (c.flags & SAC_FETCH_FIRST_COME) != 0 ? 1 : 0;
+  f.synchronous = (c.flags & SAC_FETCH_SYNCHRONOUS) != 0 ? 1 : 0;
+  f.always = (c.flags & SAC_FETCH_ALWAYS) != 0 ? 1 : 0;
+  f.late_ns = ns_of(c.late_s);
+  return f;
+}
 
 PolicySettings settings_of(const sac_policy_config& p) {
   PolicySettings s;
@@ -101,6 +133,7 @@ std::string check_device_config(const sac_device_config& c, uint32_t vocab_size)
   b.require(c.num_eos_ids == 0 || c.eos_ids != nullptr, "eos_ids is null");
   for (uint32_t i = 0; b.first().empty() && i < c.num_eos_ids; ++i)
     b.in("eos_ids[]", c.eos_ids[i], 0, vocab_size - 1);
+  check_fetch(b, c);
   check_policy(b, c.policy);
   return b.first();
 }
@@ -143,6 +176,7 @@ Limits limits_of(const sac_device_config& c, uint32_t vocab_size) {
   l.eager_window = c.eager_window;
   l.prefix_caching = c.prefix_caching;
   l.prefix_seed = c.prefix_seed;
+  l.fetch = fetch_limits_of(c.fetch);
   l.vocab_size = vocab_size;
   l.num_eos_ids = c.num_eos_ids;
   l.log_words = c.log_decisions != 0 ? static_cast<uint32_t>(kDecisionLogWords) : 0;

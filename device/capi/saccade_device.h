@@ -92,6 +92,21 @@ typedef struct sac_policy_config {
   float slo_tbt_s;        /* (0, 86400] */
 } sac_policy_config;
 
+#define SAC_FETCH_FIRST_COME 1u  /* loads in order of arrival, not the shortest first */
+#define SAC_FETCH_SYNCHRONOUS 2u /* no step runs beside a load */
+#define SAC_FETCH_ALWAYS 4u      /* what a store has is loaded, whatever is expected to be faster */
+
+/* Traffic with a fetch plane (abi/fetch.h). All zero: there is none. */
+typedef struct sac_fetch_config {
+  uint32_t num_frames; /* chunks on their way: 0 .. SAC_MAX_FETCH_FRAMES */
+  uint32_t
+      num_events; /* of the ring that routers are told by; a power of two, or 0: none is told */
+  uint32_t num_entries; /* this and the rest with frames: prompts and chunks that the plane knows */
+  uint32_t queue_len;   /* a power of two, at most SAC_MAX_FETCH_QUEUE */
+  uint32_t flags;       /* SAC_FETCH_FIRST_COME ... */
+  float late_s;         /* what a request may lose to a store, against computing: (0, 3600] */
+} sac_fetch_config;
+
 struct sac_sim_config; /* sim/saccade_sim.h */
 
 typedef struct sac_device_config {
@@ -113,6 +128,7 @@ typedef struct sac_device_config {
   const struct sac_sim_config* sim; /* SAC_DEVICE_SIM: what it emulates; copied */
   sac_policy_config policy;
   uint64_t prefix_seed;    /* of the keys by which prefixes are found: drawn at each start */
+  sac_fetch_config fetch;  /* needs prefix_caching; not on SAC_DEVICE_NULL */
   uint32_t prefix_caching; /* 1: requests with the same prefix and cache_salt share its KV blocks */
   uint32_t cuda_launch;    /* SAC_CUDA_LAUNCH_*; this and the rest: SAC_DEVICE_CUDA only */
   uint32_t cuda_rotation;  /* SAC_CUDA_ROTATION_* */
@@ -193,6 +209,14 @@ int sac_device_attach(sac_device* device, void* region, uint64_t region_bytes);
 /* Before there is a device: announces in a region that one is loading, and its progress. */
 int sac_region_load_progress(void* region, uint64_t region_bytes, uint32_t phase,
                              uint64_t done_bytes, uint64_t total_bytes);
+/* Bytes of the region that this device shares with a fetch plane; 0: it has none. */
+uint64_t sac_device_fetch_bytes(const sac_device* device);
+/* Lays out that region in zeroed memory of so many bytes, on a page boundary, and uses it from the
+ * first tick on. model_id tells KV of this model, run in this way, from all other. Before run. */
+int sac_device_open_fetch(sac_device* device, void* region, uint64_t region_bytes,
+                          const uint8_t model_id[32], uint64_t instance_id);
+/* How the CPU device computes: the name of its kernel set. "" for the others. */
+const char* sac_device_kernels(const sac_device* device);
 /* Starts serving: phase READY, then ticks until sac_device_stop. Blocks the calling thread. */
 int sac_device_run(sac_device* device);
 /* Async-signal-safe; run returns after the current tick. */

@@ -40,8 +40,8 @@ void CopyEngine::Lane::run() {
 }
 
 void CopyEngine::Lane::copy(const BlockCopy& block) const {
-  unsigned char* device = pools_.device + size_t{block.device_block} * pools_.block_bytes;
-  unsigned char* host = pools_.host + size_t{block.host_block} * pools_.block_bytes;
+  unsigned char* device = pools_.device_block(block.device_block);
+  unsigned char* host = pools_.host_block(block.host_block);
   if (down_) {
     stream_copy(host, device, pools_.block_bytes);
   } else {

@@ -14,6 +14,14 @@ struct CopyPools {
   unsigned char* device = nullptr;
   unsigned char* host = nullptr;
   size_t block_bytes = 0;
+  uint32_t num_host_blocks = UINT32_MAX;  // places behind them are in frames
+  unsigned char* frames = nullptr;        // of the fetch plane
+
+  unsigned char* device_block(uint32_t block) const { return device + size_t{block} * block_bytes; }
+  unsigned char* host_block(uint32_t block) const {
+    return block < num_host_blocks ? host + size_t{block} * block_bytes
+                                   : frames + size_t{block - num_host_blocks} * block_bytes;
+  }
 };
 
 /// A kv/copies.hpp engine. Nothing is allocated after construction; an idle thread sleeps.

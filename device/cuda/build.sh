@@ -19,7 +19,8 @@ read -ra steps <<<"${SACCADE_CUDA_STEPS:-twins compile link model sass run}"
 # Relocatable: these call the device runtime (graph launch, conditions).
 relocatable=" device/cuda/launch/window.cu device/cuda/launch/loop.cu "
 cpu=build/device-plain # what tests/device.sh builds plainly
-host_sources=(device/cuda/launch/shape_grid.cpp device/ring/open_ring.cpp device/invariants/check.cpp)
+host_sources=(device/cuda/launch/shape_grid.cpp device/ring/open_ring.cpp device/invariants/check.cpp
+              device/invariants/check_fetch.cpp device/ring/make_fetch.cpp)
 warnings=(-Wall -Wextra -Werror)
 mkdir -p "$out/obj"
 

@@ -96,6 +96,7 @@ struct TeamEnv {
 
   SAC_HD uint64_t now_ns() const { return monotonic_ns(); }
   SAC_HD void notify_publish() const {}
+  SAC_HD void notify_fetch(const FetchView&) const {}
   SAC_HD bool takes(const ReadAhead& ahead) const {
     return ahead.at_ns != 0 && now_ns() - ahead.at_ns < kReadAheadNs;
   }

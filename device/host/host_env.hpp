@@ -6,6 +6,14 @@
 
 namespace saccade {
 
+/// Wakes a fetch plane that waits for commands.
+inline void wake_fetch_plane(const FetchView& view) {
+  // SYNC: with the plane, which sets `waiting`, fences, and looks at commands_written again before
+  // it sleeps: either it sees the new commands or we see that it waits.
+  fence_seq_cst();
+  if (load_relaxed(&view.plane->waiting) != 0) futex_wake(&view.device->commands_written);
+}
+
 /// kOverlapped: see tick.hpp.
 template <bool kOverlapped>
 struct HostEnv : ReadsAlone, SeatsAlone {
@@ -17,6 +25,7 @@ struct HostEnv : ReadsAlone, SeatsAlone {
   explicit HostEnv(const RingView& view) : ring(view) {}
   uint64_t now_ns() const { return monotonic_ns(); }
 
+  void notify_fetch(const FetchView& view) const { wake_fetch_plane(view); }
   void notify_publish() const {
     // SYNC: with the token reader, which sets `waiting`, fences, and reads publish_count again
     // before it sleeps: either it sees the new count or we see that it waits.
@@ -40,7 +49,8 @@ class IdleWait {
   static constexpr uint64_t kSleepNs = 50 * 1000 * 1000;
   /// While requests are held by slow readers: cursors move without a doorbell.
   static constexpr uint64_t kStalledSleepNs = 500 * 1000;
-  /// While copies between the tiers are in flight: about the time of one.
+  /// While copies between the tiers are in flight, or an answer of the fetch plane is awaited:
+  /// about the time of one.
   static constexpr uint64_t kCopySleepNs = 100 * 1000;
 
   /// idle_ns: the longest sleep without work.
@@ -66,7 +76,7 @@ class IdleWait {
 
  private:
   static uint64_t longest_ns(const Scheduler& s, uint64_t idle_ns) {
-    if (!s.kv.store.copies.idle()) return kCopySleepNs;
+    if (!s.kv.store.copies.idle() || !s.fetch.is_quiet()) return kCopySleepNs;
     return s.has_work() ? kStalledSleepNs : idle_ns;
   }
 };

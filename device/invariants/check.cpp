@@ -233,10 +233,12 @@ const char* check_queue(const Scheduler& s, const CopyQueue& queue, uint64_t Blo
   if (queue.end != queue.asked % queue.capacity) return "a copy queue lost its end";
   for (uint64_t n = queue.done + 1; n <= queue.asked; ++n) {
     const BlockCopy& copy = queue.at(n);
-    if (copy.device_block >= s.limits.num_blocks || copy.host_block >= s.limits.num_host_blocks)
+    const uint32_t host = s.limits.num_host_blocks;
+    if (copy.device_block >= s.limits.num_blocks ||
+        copy.host_block >= host + s.limits.num_frame_blocks())
       return "a copy names a block that does not exist";
     if (s.kv.device().pool.states[copy.device_block].*fence < n ||
-        s.kv.host().pool.states[copy.host_block].*fence < n)
+        (copy.host_block < host && s.kv.host().pool.states[copy.host_block].*fence < n))
       return "a block does not wait for its copy";
   }
   return nullptr;
@@ -246,6 +248,7 @@ const char* check_queue(const Scheduler& s, const CopyQueue& queue, uint64_t Blo
 const char* check_order(const KvBlocks& store) {
   for (uint64_t n = store.copies.up.done + 1; n <= store.copies.up.asked; ++n) {
     const uint32_t from = store.copies.up.at(n).host_block;
+    if (from >= store.tiers[kHostTier].pool.num_blocks) continue;  // see check_fetches
     if (store.tiers[kHostTier].pool.states[from].down_fence > store.copies.down.done)
       return "a copy up reads what a copy down is still writing";
   }
@@ -253,7 +256,7 @@ const char* check_order(const KvBlocks& store) {
 }
 
 const char* check_copies(const Scheduler& s) {
-  if (s.limits.num_host_blocks == 0)
+  if (s.limits.num_host_blocks + s.limits.num_frame_blocks() == 0)
     return s.kv.store.copies.idle() ? nullptr : "a copy without a tier";
   if (const char* wrong = check_queue(s, s.kv.store.copies.down, &BlockState::down_fence))
     return wrong;
@@ -332,7 +335,7 @@ const char* check_slots(const Scheduler& s) {
   uint32_t waiting = 0;
   for (uint32_t slot = 0; slot < s.limits.num_slots; ++slot) {
     const Request& r = s.slots[slot];
-    waiting += r.state == SAC_STATE_PREFILL_PENDING ? 1 : 0;
+    waiting += r.state == SAC_STATE_PREFILL_PENDING && !is_aside(s.fetch, r) ? 1 : 0;
     if (r.seat == kNone) {
       if (r.state > SAC_STATE_PREFILL_PENDING && r.state != SAC_STATE_DECODE_COMPLETED)
         return "a request runs without a seat";
@@ -377,6 +380,7 @@ const char* check_invariants(const Scheduler& s) {
   if (const char* wrong = check_batch(s)) return wrong;
   if (const char* wrong = check_seats(s)) return wrong;
   if (const char* wrong = check_waiting(s)) return wrong;
+  if (const char* wrong = check_fetches(s)) return wrong;
   return check_slots(s);
 }
 

@@ -25,7 +25,7 @@ namespace saccade {
 /// One block, all layers, K and V: one contiguous extent on either side.
 struct BlockCopy {
   uint32_t device_block;
-  uint32_t host_block;
+  uint32_t host_block;  // places in the frames of the fetch plane come behind those of host memory
 };
 
 /// All copies of one direction that are asked for and not done. Plain memory, handed out by

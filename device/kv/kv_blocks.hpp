@@ -13,6 +13,7 @@
 // A findable block is pending while one seat computes it. Only that seat uses it then.
 #pragma once
 #include "kv/block_pool.hpp"
+#include "kv/events.hpp"
 #include "kv/eviction.hpp"
 #include "kv/lists.hpp"
 #include "kv/prefix_table.hpp"
@@ -40,8 +41,8 @@ struct KvBlock {
   uint8_t unsettled;                  // bit by tier: it is idle there, and a copy touches its place
   uint8_t cold;    // bit by tier: it is idle there, and leaves before blocks that are not cold
   uint8_t reused;  // 1: another request has found it
-  uint8_t _pad0;
-  uint32_t next;  // not in use: the next one that is not
+  uint8_t told;    // bit by tier: routers know that it is there
+  uint32_t next;   // not in use: the next one that is not
 };
 
 /// One tier's places, and the blocks there that no seat uses.
@@ -70,6 +71,7 @@ struct KvBlocks {
   uint64_t num_evicted;  // findable blocks that left both tiers
   PrefixTable table;
   Eviction eviction;
+  KvEvents events;
 };
 
 SAC_HD inline bool is_findable(const KvBlock& b) {
@@ -129,6 +131,83 @@ SAC_HD inline void leave_idle(KvBlocks& kv, uint32_t block, uint32_t tier) {
   count_settled(kv, block, tier);
 }
 
+// ---- what routers are told ----------------------------------------------------------------------
+
+/// An event is lost: all that was told is void.
+SAC_HD inline void lose_event(KvBlocks& kv) {
+  ++kv.events.dropped;
+  kv.events.tell_anew();
+}
+
+SAC_HD inline bool write_event(KvBlocks& kv, uint32_t block, uint32_t tier, uint32_t kind) {
+  const PrefixEntry& e = kv.table.entry(block);
+  sac_kv_event event = {};
+  event.key = e.key;
+  event.parent_key = e.parent == kNoEntry ? 0 : kv.table.entry(e.parent).key;
+  event.salt = e.salt;
+  event.kind = kind;
+  event.tier = tier;
+  const uint32_t* tokens = kind == SAC_KV_STORED ? kv.table.tokens_of(block) : nullptr;
+  return kv.events.write(event, tokens, kv.table.block_size);
+}
+
+/// Tells that a full block is in a tier, unless that is known. Where its parent was not told, it is
+/// told later, behind it.
+SAC_HD inline void tell_stored(KvBlocks& kv, uint32_t block, uint32_t tier) {
+  KvBlock& b = kv.blocks[block];
+  if (!kv.events.enabled() || b.kind != BlockKind::kFull || b.places[tier] == kNoBlock) return;
+  const uint32_t bit = 1u << tier, parent = parent_of(kv, block);
+  if ((b.told & bit) != 0) return;
+  if (parent != kNoEntry && (kv.blocks[parent].told & bit) == 0) {
+    kv.events.skipped = 1;
+    return;
+  }
+  if (!write_event(kv, block, tier, SAC_KV_STORED)) return lose_event(kv);
+  b.told |= static_cast<uint8_t>(bit);
+}
+
+/// Takes that back, before the block leaves the tier.
+SAC_HD inline void tell_removed(KvBlocks& kv, uint32_t block, uint32_t tier) {
+  KvBlock& b = kv.blocks[block];
+  if ((b.told >> tier & 1) == 0) return;
+  b.told &= static_cast<uint8_t>(~(1u << tier));
+  if (!write_event(kv, block, tier, SAC_KV_REMOVED)) lose_event(kv);
+}
+
+/// Tells a block that is not known in a tier, and before it the blocks that it continues.
+SAC_HD inline void tell_chain(KvBlocks& kv, uint32_t block, uint32_t tier) {
+  while (kv.blocks[block].kind == BlockKind::kFull && (kv.blocks[block].told >> tier & 1) == 0 &&
+         kv.blocks[block].places[tier] != kNoBlock && kv.events.retelling != 0) {
+    uint32_t first = block;
+    for (uint32_t p = parent_of(kv, first); p != kNoEntry && (kv.blocks[p].told >> tier & 1) == 0;
+         p = parent_of(kv, p))
+      first = p;
+    if (kv.events.room() == 0) return;
+    tell_stored(kv, first, tier);
+  }
+}
+
+/// Goes on telling the table anew.
+SAC_HD inline void retell(KvBlocks& kv) {
+  KvEvents& events = kv.events;
+  if (events.retelling == 0 || events.room() < events.num_events / 2) return;
+  if (events.cleared == 0) {
+    events.cleared = 1;
+    for (uint32_t b = 0; b < kv.num_blocks; ++b) kv.blocks[b].told = 0;
+    sac_kv_event cleared = {};
+    cleared.kind = SAC_KV_CLEARED;
+    events.write(cleared, nullptr, 0);
+  }
+  for (uint32_t i = 0; i < kRetoldBlocks && events.next < kv.num_blocks; ++i) {
+    for (uint32_t tier = 0; tier < kNumTiers; ++tier) tell_chain(kv, events.next, tier);
+    if (events.room() == 0) return;  // goes on with this one
+    ++events.next;
+  }
+  if (events.next != kv.num_blocks) return;
+  events.retelling = events.skipped;
+  events.next = events.skipped = 0;
+}
+
 /// A findable block came to a tier, or left it (`by` = 1 or -1): the block that it continues knows.
 SAC_HD inline void count_child(KvBlocks& kv, uint32_t block, uint32_t tier, int32_t by) {
   const uint32_t parent = parent_of(kv, block);
@@ -147,6 +226,7 @@ SAC_HD inline void forget(KvBlocks& kv, uint32_t block) {
 SAC_HD inline void vacate(KvBlocks& kv, uint32_t block, uint32_t tier) {
   KvBlock& b = kv.blocks[block];
   KvTier& t = kv.tiers[tier];
+  tell_removed(kv, block, tier);
   leave_idle(kv, block, tier);
   count_child(kv, block, tier, -1);
   const uint32_t place = b.places[tier];
@@ -180,6 +260,7 @@ SAC_HD inline bool settle_in(KvBlocks& kv, uint32_t block, uint32_t tier) {
   if (place == kNoBlock) return false;
   kv.blocks[block].places[tier] = place;
   count_child(kv, block, tier, 1);
+  tell_stored(kv, block, tier);
   return true;
 }
 
@@ -244,6 +325,7 @@ SAC_HD inline void move_place(KvBlocks& kv, uint32_t from, uint32_t to) {
   const uint32_t place = b.places[kDeviceTier];
   kv.blocks[to].places[kDeviceTier] = place;
   count_child(kv, to, kDeviceTier, 1);
+  tell_stored(kv, to, kDeviceTier);
   kv.tiers[kDeviceTier].pool.states[place].owner = to;
   use(kv, to, kDeviceTier);
   b.places[kDeviceTier] = kNoBlock;

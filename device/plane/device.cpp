@@ -1,5 +1,7 @@
 #include "plane/device.hpp"
 
+#include <cstring>
+
 #include "capi/config_check.hpp"
 #include "host/host_env.hpp"
 #include "host/process.hpp"
@@ -15,6 +17,33 @@ void introduce(sac_device_line* line, uint64_t kv_block_bytes) {
   store_relaxed(&line->kv_block_bytes, kv_block_bytes);
   store_relaxed(&line->process_start_ticks, self.start_ticks);
   store_relaxed(&line->pid, self.pid);
+}
+
+/// The region for a fetch plane, but for the arrangement of a block's elements.
+FetchShape fetch_shape_of(const sac_device_config& c, uint64_t block_bytes) {
+  FetchShape f = {};
+  f.queue_len = max_u32(c.fetch.queue_len, 1);
+  f.num_entries = c.fetch.num_entries;
+  f.entry_tokens = ceil_div(c.max_model_len, SAC_CHUNK_TOKENS) * SAC_CHUNK_TOKENS;
+  f.num_frames = c.fetch.num_frames;
+  f.block_size = c.block_size;
+  f.block_bytes = block_bytes;
+  f.chunk_tokens = SAC_CHUNK_TOKENS;
+  f.device_wakes = 1;
+  f.num_events = c.fetch.num_events;
+  return f;
+}
+
+/// Nothing of a simulated device depends on how elements are arranged, only on their number.
+void arrange_simulated(FetchShape& f, const sac_sim_model& model) {
+  constexpr uint32_t kHeadDim = 128;
+  const double elements = model.kv_token_bytes / (2.0 * 2.0 * model.num_layers);
+  const auto per_token = static_cast<uint32_t>(elements);
+  f.num_layers = model.num_layers;
+  f.head_dim = per_token % kHeadDim == 0 ? kHeadDim : per_token;
+  f.kv_heads = per_token / f.head_dim;
+  f.dtype = SAC_DTYPE_BF16;
+  f.block_bytes = uint64_t{4} * f.num_layers * per_token * f.block_size;
 }
 
 template <class Step, class Engine>
@@ -78,6 +107,8 @@ std::string sac_device::create_sim(uint32_t vocab_size) {
   if (!wrong.empty()) return wrong;
   const double block_bytes = c.model.kv_token_bytes * config.block_size;
   kv_block_bytes = static_cast<uint64_t>(block_bytes);
+  fetch_shape = saccade::fetch_shape_of(config, kv_block_bytes);
+  saccade::arrange_simulated(fetch_shape, c.model);
   paced = {c, {scheduler.launch.tables, scheduler.launch.outputs, vocab_size}};
   paced_copies = {c.hardware, block_bytes};
   config.sim = nullptr;
@@ -91,12 +122,36 @@ void sac_device::create_cpu(const sac_model_config& model) {
   cpu = std::make_unique<saccade::CpuStep>(
       model, c.max_num_seqs, c.max_num_batched_tokens, c.max_model_len, c.block_size, c.num_blocks,
       c.num_threads, scheduler.launch.tables, scheduler.launch.outputs);
-  if (c.num_host_blocks == 0) return;
-  host_kv = std::make_unique<saccade::MemoryRegion>(kv_block_bytes * c.num_host_blocks,
-                                                    "KV blocks in host memory");
-  const saccade::CopyPools pools = {cpu->kv_memory(), static_cast<unsigned char*>(host_kv->data()),
-                                    kv_block_bytes};
+  fetch_shape = saccade::fetch_shape_of(c, kv_block_bytes);
+  fetch_shape.num_layers = model.num_layers;
+  fetch_shape.kv_heads = model.num_kv_heads;
+  fetch_shape.head_dim = model.head_dim;
+  fetch_shape.dtype = model.dtype;
+  if (c.num_host_blocks != 0)
+    host_kv = std::make_unique<saccade::MemoryRegion>(kv_block_bytes * c.num_host_blocks,
+                                                      "KV blocks in host memory");
+  // Where frames are is known later: then its threads start.
+  if (c.num_host_blocks != 0 && c.fetch.num_frames == 0) start_copies(nullptr);
+}
+
+void sac_device::start_copies(unsigned char* frames) {
+  auto* host = host_kv == nullptr ? nullptr : static_cast<unsigned char*>(host_kv->data());
+  const saccade::CopyPools pools = {cpu->kv_memory(), host, kv_block_bytes, config.num_host_blocks,
+                                    frames};
   copy_engine = std::make_unique<saccade::CopyEngine>(pools, scheduler.kv.store.copies);
+}
+
+uint64_t sac_device::fetch_bytes() const {
+  const bool shares = config.fetch.num_frames != 0 || config.fetch.num_events != 0;
+  return !shares ? 0 : saccade::fetch_region_bytes(fetch_shape);
+}
+
+void sac_device::open_fetch(void* region, const uint8_t (&model_id)[32], uint64_t instance_id) {
+  std::memcpy(fetch_shape.model_id, model_id, sizeof(model_id));
+  saccade::FetchView view = {};
+  saccade::make_fetch_region(region, fetch_shape, instance_id, &view);
+  if (cpu != nullptr && config.fetch.num_frames != 0) start_copies(view.frames);
+  saccade::open_fetch(scheduler.fetch, scheduler.kv.store.events, view);
 }
 
 std::string sac_device::attach(void* region, uint64_t region_bytes) {

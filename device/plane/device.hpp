@@ -27,7 +27,8 @@ struct sac_device {
   saccade::InstantCopies instant_copies;
   saccade::sim::PacedStep paced;  // SAC_DEVICE_SIM
   saccade::sim::PacedCopies paced_copies;
-  uint64_t kv_block_bytes = 0;  // SAC_DEVICE_CPU
+  uint64_t kv_block_bytes = 0;           // SAC_DEVICE_CPU, SAC_DEVICE_SIM
+  saccade::FetchShape fetch_shape = {};  // of the region for a fetch plane, if there is to be one
   bool loaded = false;
   bool attached = false;
   std::atomic<bool> stop{false};
@@ -36,8 +37,12 @@ struct sac_device {
   std::string create(const sac_device_config& c, const sac_model_config* model, uint32_t vocab_size,
                      int* code);
   void create_cpu(const sac_model_config& model);
+  void start_copies(unsigned char* frames);
   std::string create_sim(uint32_t vocab_size);
   std::string attach(void* region, uint64_t region_bytes);
+  /// Bytes of the region for a fetch plane; 0: there is none.
+  uint64_t fetch_bytes() const;
+  void open_fetch(void* region, const uint8_t (&model_id)[32], uint64_t instance_id);
   uint32_t tick();
   void run();
 };

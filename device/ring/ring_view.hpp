@@ -15,6 +15,7 @@ struct RingView {
   uint64_t arena_bytes;
   sac_device_line* device;
   sac_device_stats* stats;
+  sac_fetch_stats* fetch_stats;
   sac_frontend_ack* acks;
   sac_wake* wake;
   const sac_frontend_line* frontends;

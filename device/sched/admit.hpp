@@ -16,6 +16,7 @@ struct Admission {
   WaitingLine& waiting;
   Seats& seats;
   KvTiers& kv;
+  FetchDesk& fetch;
   const Course& course;
   Report& report;
 
@@ -92,6 +93,7 @@ SAC_HD inline void unseat_request(const Admission& a, uint32_t slot, uint32_t se
 
 SAC_HD inline void refuse(const Admission& a, uint32_t slot) {
   waiting_remove(a.waiting, a.slots, slot);
+  forget_lookup(a.fetch, a.slots[slot]);
   --a.report.stats.requests_accepted;
   ++a.report.stats.requests_rejected;
   publish_end(a.slots, a.report, slot, SAC_FINISH_INVALID);
@@ -171,22 +173,23 @@ SAC_HD_INLINE bool admit_slot(const Admission& a, Env& env, uint32_t slot) {
   const uint32_t tokens = seat.num_tokens + 1;
   Places places = {};
   const bool fits = find_places(a.preemption(), seat_index, tokens, places);
-  r.num_cached = places.ready * a.kv.block_size;
+  r.num_cached = max_u32(places.ready * a.kv.block_size, found_tokens(a.fetch, r));
   r.places = places.needed;
   if (!fits || !take_blocks(a.preemption(), seat_index, places.ready, tokens)) {
     unseat_request(a, slot, seat_index);
     a.waiting.candidates[r.candidate] = describe(a.waiting, r);  // what it takes is known better
     return false;
   }
-  seat.num_cached = r.num_cached;
+  seat.num_cached = places.ready * a.kv.block_size;
   if (shares_blocks(a.kv, seat)) a.report.stats.prefix_query_tokens += seat.num_tokens;
   a.report.stats.prefix_hit_tokens += seat.num_cached;
   skip_cached(a.preemption(), seat_index, places.ready);
   begin_sharing(a.kv, a.seats, seat_index);
+  const bool loads = begin_load(a.fetch, a.seats, a.kv, a.course, a.report, r, seat_index);
   waiting_remove(a.waiting, a.slots, slot);
   --a.seats.num_free;
   a.seats.add_running(seat_index);
-  a.report.ring.write_progress(slot, seat.num_computed, seat.num_cached);
+  a.report.ring.write_progress(slot, loads ? 0 : seat.num_computed, seat.num_cached);
   a.report.post_status(slot, sac_status_word(seat.ticket, seat.state, SAC_FINISH_NONE, 0));
   a.report.note(Decision::kAdmit, slot, seat.num_blocks);
   if (seat.num_cached != 0) a.report.note(Decision::kCached, slot, seat.num_cached);

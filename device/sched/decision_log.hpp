@@ -16,6 +16,9 @@ enum class Decision : uint8_t {
   kRotateOut = 8,  // detail: blocks sent to host memory for it; kPreempt follows if some were lost
   kRotateIn = 9,   // detail: blocks fetched from host memory
   kCached = 10,    // detail: prompt tokens that were cached when it was admitted
+  kLookup = 11,    // detail: prompt tokens that a store was asked for
+  kLoad = 12,      // detail: tokens whose KV is to come from a store
+  kLoaded = 13,    // detail: tokens whose KV came
 };
 
 /// Stops when full; `dropped` then counts what is missing, so that a comparison cannot pass by it.

@@ -1,6 +1,7 @@
 // drain: what frontends asked for since the last look. New tickets join the waiting queue in order
 // of arrival, cancels mark their request, slots of frontends that went away are taken back.
 #pragma once
+#include "sched/fetch/load.hpp"
 #include "sched/inbox.hpp"
 #include "sched/lookup.hpp"
 #include "sched/report.hpp"
@@ -64,6 +65,7 @@ struct Drain {
   WaitingLine& waiting;
   Seats& seats;
   const KvTiers& kv;
+  FetchDesk& fetch;
   uint64_t now_ns;
   Report& report;
 };
@@ -112,21 +114,23 @@ SAC_HD void copy_requests(const Limits& limits, Inbox& inbox, Slots& slots, Env&
 }
 
 /// What a new request would take, so that the policy knows: of a prompt whose beginning is cached,
-/// the rest.
+/// the rest. What is not cached here is asked of a store: then the request is set aside, and the
+/// answer is true.
 template <class Env>
-SAC_HD void price(const Drain& d, Env& env, Request& r) {
+SAC_HD bool price(const Drain& d, Env& env, Request& r, uint32_t slot) {
   const sac_descriptor& asked = r.descriptor;
-  r.num_cached = 0;
+  r.num_cached = r.fetch = 0;
   r.places = d.kv.blocks_for(asked.prompt_len + 1);
   const bool shares = d.kv.shares != 0 && (asked.flags & SAC_REQ_PROMPT_LOGPROBS) == 0;
-  if (!shares || blocks_to_share(d.kv, asked.prompt_len) == 0) return;
+  if (!shares || blocks_to_share(d.kv, asked.prompt_len) == 0) return false;
   d.inbox.fetches[0] = {d.inbox.prompt, d.inbox.ring.arena_words(asked.arena_extent),
                         asked.prompt_len, 0};
   env.fetch(d.inbox.fetches, 1);
-  const Found found =
-      look_up(d.kv, d.inbox.prompt, asked.prompt_len, d.inbox.salt_of(asked), nullptr);
+  const uint64_t salt = d.inbox.salt_of(asked);
+  const Found found = look_up(d.kv, d.inbox.prompt, asked.prompt_len, salt, nullptr);
   r.num_cached = found.blocks * d.kv.block_size;
   r.places -= found.in_use;
+  return begin_lookup(d.fetch, d.report, r, slot, d.inbox.prompt, salt, d.now_ns);
 }
 
 /// A slot rang a ticket that is new: let it wait, or refuse it.
@@ -146,8 +150,7 @@ SAC_HD void accept(const Drain& d, Env& env, uint32_t slot, uint32_t ticket) {
   r.arrival = d.slots.next_arrival++;
   r.arrival_ns = d.now_ns;
   r.state = SAC_STATE_PREFILL_PENDING;
-  price(d, env, r);
-  waiting_push(d.waiting, d.slots, slot);
+  if (!price(d, env, r, slot)) waiting_push(d.waiting, d.slots, slot);
   ++d.report.stats.requests_accepted;
   d.report.ring.write_progress(slot, 0, 0);
   d.report.post_status(slot, sac_status_word(ticket, r.state, SAC_FINISH_NONE, 0));
@@ -165,7 +168,8 @@ SAC_HD inline bool cancel(const Drain& d, uint32_t slot) {
     return true;
   }
   if (r.state != SAC_STATE_PREFILL_PENDING) return false;
-  waiting_remove(d.waiting, d.slots, slot);
+  if (!is_aside(d.fetch, r)) waiting_remove(d.waiting, d.slots, slot);
+  forget_lookup(d.fetch, r);
   ++d.report.stats.requests_finished;
   publish_end(d.slots, d.report, slot, SAC_FINISH_CANCELLED);
   return true;

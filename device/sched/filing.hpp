@@ -59,6 +59,13 @@ SAC_HD inline void replace_block(KvTiers& kv, Seats& seats, uint32_t seat_index,
   kv.block_table(seat_index)[depth] = kv.store.blocks[twin].places[kDeviceTier];
 }
 
+/// The block at `num_filed` of a seat is full and findable. What came from a store is there.
+SAC_HD inline void note_full(KvTiers& kv, const Seat& seat, uint32_t block) {
+  for (uint32_t tier = 0; tier < kNumTiers; ++tier) tell_stored(kv.store, block, tier);
+  if ((seat.num_filed + 1) * kv.block_size <= seat.num_fetched) return;
+  kv.write_behind.note(block, seat.num_filed, kv.store.table.entry(block).key);
+}
+
 /// Files the blocks of a seat that have filled. A block that another seat filled with the same
 /// tokens is used in place of the seat's own; while another is filling one, nothing is filed.
 SAC_HD inline void file_filled(KvTiers& kv, Seats& seats, uint32_t seat_index) {
@@ -66,12 +73,16 @@ SAC_HD inline void file_filled(KvTiers& kv, Seats& seats, uint32_t seat_index) {
   for (; (seat.num_filed + 1) * kv.block_size <= seat.num_computed; ++seat.num_filed) {
     const uint32_t block = kv.table(seat_index)[seat.num_filed];
     KvBlock& b = kv.store.blocks[block];
-    if (b.kind == BlockKind::kPending) b.kind = BlockKind::kFull;
+    if (b.kind == BlockKind::kPending) {
+      b.kind = BlockKind::kFull;
+      note_full(kv, seat, block);
+    }
     if (b.kind == BlockKind::kPrivate) {
       const PrefixName name = name_of(kv, seats, seat_index, seat.num_filed);
       const uint32_t twin = kv.store.table.find(name);
       if (twin == kNoEntry) {
         file_block(kv, seat_index, seat.num_filed, name, BlockKind::kFull);
+        note_full(kv, seat, block);
       } else if (is_at_hand(kv, twin)) {
         replace_block(kv, seats, seat_index, seat.num_filed, twin);
       } else if (kv.store.blocks[twin].places[kDeviceTier] == kNoBlock) {

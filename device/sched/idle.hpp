@@ -11,11 +11,14 @@
 //                   (Env::kHostActs is false): then no host is waited for, by construction.
 //   reader_wait_ns  Requests wait or hold seats, and every one that could run was held for its slow
 //                   reader: from the same beginning to the start of the tick that runs one again.
-//   copy_wait_ns    The same, while copies between the tiers are under way and none could run.
+//   copy_wait_ns    The same, while copies between the tiers are under way, or KV comes from a
+//   store,
+//                   and none could run.
 //
 // Only clock readings that a tick makes anyway are used.
 #pragma once
 #include "sched/course.hpp"
+#include "sched/fetch/desk.hpp"
 #include "sched/tiers.hpp"
 #include "sched/waiting.hpp"
 
@@ -35,12 +38,15 @@ struct IdleMeter {
 };
 
 /// A request waits for a seat, or holds one and has not ended.
-SAC_HD inline bool has_unfinished(const WaitingLine& waiting, const Seats& seats) {
-  return waiting.count != 0 || seats.num_running != seats.num_ended;
+SAC_HD inline bool has_unfinished(const WaitingLine& waiting, const Seats& seats,
+                                  const FetchDesk& fetch) {
+  return waiting.count != 0 || seats.num_running != seats.num_ended || fetch.num_aside != 0;
 }
 
 /// A request could run, were it not for a copy.
-SAC_HD inline bool any_waits_for_copies(const Seats& seats, const KvTiers& kv) {
+SAC_HD inline bool any_waits_for_copies(const Seats& seats, const KvTiers& kv,
+                                        const FetchDesk& fetch) {
+  if (fetch.num_aside != 0 || fetch.num_loading != 0) return true;
   if (kv.store.copies.idle()) return false;
   for (uint32_t i = 0; i < seats.num_running; ++i) {
     const Seat& seat = seats[seats.running[i]];
@@ -69,12 +75,13 @@ SAC_HD inline void end_idle(IdleMeter& meter, const Course& course, bool host_ac
 /// copies are done (rotate.hpp), so what is left is held for a reader or for copies; and was, when
 /// the last step ended. `unfinished`: something is left.
 SAC_HD inline void stay_idle(IdleMeter& meter, bool unfinished, const Seats& seats,
-                             const KvTiers& kv, uint64_t tick_ns, sac_device_stats& stats) {
+                             const KvTiers& kv, const FetchDesk& fetch, uint64_t tick_ns,
+                             sac_device_stats& stats) {
   if (!unfinished) {
     meter.waits = Idle::kNoWork;
     return;
   }
-  const Idle waits = any_waits_for_copies(seats, kv) ? Idle::kForCopies : Idle::kForReaders;
+  const Idle waits = any_waits_for_copies(seats, kv, fetch) ? Idle::kForCopies : Idle::kForReaders;
   if (meter.waits == Idle::kForHost) meter.waits = waits;
   count_wait(meter, tick_ns, stats);
   meter.waits = waits;

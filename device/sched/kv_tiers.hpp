@@ -2,6 +2,7 @@
 #pragma once
 #include "kv/break_even.hpp"
 #include "kv/kv_blocks.hpp"
+#include "kv/write_behind.hpp"
 #include "platform/layout.hpp"
 #include "sched/limits.hpp"
 
@@ -18,6 +19,7 @@ struct KvTiers {
   uint32_t* block_tables;  // the same: their places on the device, for steps
   KvBlocks store;
   BreakEven break_even;
+  WriteBehind write_behind;
 
   SAC_HD uint32_t blocks_for(uint32_t tokens) const { return ceil_div(tokens, block_size); }
   SAC_HD uint32_t* table(uint32_t seat) const {
@@ -70,7 +72,8 @@ inline void lay_out(KvTiers& kv, const Limits& l, Layout& at) {
   kv.block_tables = at.take<uint32_t>(entries);
   lay_out(kv.device(), l.num_blocks, blocks, at);
   lay_out(kv.host(), l.num_host_blocks, blocks, at);
-  kv.store.copies.down.ring = at.take<BlockCopy>(l.num_host_blocks);
+  kv.store.copies.down.ring = at.take<BlockCopy>(l.num_host_blocks + l.num_frame_blocks());
+  if (l.fetch.enabled()) kv.write_behind.ring = at.take<ComputedChunk>(kWriteBehindChunks);
   kv.store.copies.up.ring = at.take<BlockCopy>(l.num_blocks);
   kv.store.blocks = at.take<KvBlock>(blocks);
   lay_out(kv.store.table.buckets, findable_blocks(l), at);
@@ -99,7 +102,8 @@ SAC_HD inline void reset(KvTiers& kv, const Limits& l) {
   store.step_done = store.num_evicted = 0;
   reset(kv.device(), l.num_blocks, store.num_blocks);
   reset(kv.host(), l.num_host_blocks, store.num_blocks);
-  store.copies.down.reset(l.num_host_blocks);
+  store.copies.down.reset(l.num_host_blocks + l.num_frame_blocks());
+  kv.write_behind.reset(l.blocks_per_chunk());
   store.copies.up.reset(l.num_blocks);
   for (uint32_t i = 0; i < store.num_blocks; ++i) {
     store.blocks[i] = KvBlock{};
@@ -110,6 +114,7 @@ SAC_HD inline void reset(KvTiers& kv, const Limits& l) {
   store.table.block_size = l.block_size;
   store.table.buckets.reset();
   reset(store.eviction, distinct_blocks(l));
+  store.events = KvEvents{};
 }
 
 }  // namespace saccade

@@ -13,6 +13,20 @@ enum class PrefillPolicy : uint32_t {
   kInline = 1,   // decodes pause while admitted prompts are computed (Blink §4.2)
 };
 
+/// Of the traffic with the fetch plane. All zero: there is none.
+struct FetchLimits {
+  uint32_t queue_len;     // commands, and completions; a power of two
+  uint32_t num_entries;   // prompts and chunks whose tokens the fetch plane has at one time
+  uint32_t num_frames;    // chunks on their way
+  uint32_t chunk_tokens;  // a multiple of block_size
+  uint32_t first_come;    // 1: loads in order of arrival, not the shortest first
+  uint32_t always;        // 1: what a store has is loaded, whatever is expected to be faster
+  uint32_t synchronous;   // 1: no step runs beside a load (ShadowServe's ablation)
+  uint64_t late_ns;       // a request may lose this much to a store, against computing
+
+  SAC_HD bool enabled() const { return num_frames != 0; }
+};
+
 struct Limits {
   uint32_t num_slots;
   uint32_t num_frontends;
@@ -30,12 +44,18 @@ struct Limits {
   uint32_t num_eos_ids;
   uint32_t log_words;  // of the decision log; 0 = none
   PrefillPolicy prefill_policy;
+  FetchLimits fetch;
   Policy policy;
   PolicySettings policy_settings;
   uint64_t slo_ttft_ns;  // of requests that name no target of their own
   uint64_t slo_tbt_ns;
 
   SAC_HD uint32_t max_blocks_per_seq() const { return ceil_div(max_model_len, block_size); }
+  SAC_HD uint32_t blocks_per_chunk() const {
+    return fetch.enabled() ? fetch.chunk_tokens / block_size : 0;
+  }
+  /// Places for blocks in frames. In copies they come behind those of host memory.
+  SAC_HD uint32_t num_frame_blocks() const { return fetch.num_frames * blocks_per_chunk(); }
 };
 
 }  // namespace saccade

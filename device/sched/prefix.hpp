@@ -35,6 +35,7 @@ SAC_HD inline void file_ahead(KvTiers& kv, Seats& seats, uint32_t seat_index) {
 SAC_HD inline bool makes_progress(const Seats& seats, const KvTiers& kv, const Course& course,
                                   uint32_t filler) {
   const Seat& seat = seats[filler];
+  if (seat.fetch != 0) return !has_ended(seat);
   return can_run(kv, seat) && seats.reader_room(filler) != 0 &&
          (seat.last_step == course.step || seat.moved_ns == course.tick_ns);
 }

@@ -19,6 +19,7 @@ struct Report {
   uint32_t publish_count;
   uint32_t published;  // something was written to the ring since the last notification
   DecisionLog log;
+  sac_fetch_stats fetch;   // of the traffic with the fetch plane; own copy too
   sac_device_stats stats;  // own copy, published once per tick; `ticks` counts the present one
 
   SAC_HD void beat() { store_relaxed(&ring.device->heartbeat, ++heartbeat); }
@@ -43,6 +44,7 @@ SAC_HD inline void reset(Report& report, const Limits& l) {
   report.published = 0;
   report.log.reset(l.log_words);
   report.stats = sac_device_stats{};
+  report.fetch = sac_fetch_stats{};
 }
 
 }  // namespace saccade

@@ -1,5 +1,6 @@
 // retire: requests that ended leave; their blocks and seats are free for this tick's admissions.
 #pragma once
+#include "sched/fetch/load.hpp"
 #include "sched/kv_tiers.hpp"
 #include "sched/report.hpp"
 #include "sched/seats.hpp"
@@ -50,9 +51,10 @@ SAC_HD inline void publish_seat_end(Slots& slots, Seat& seat, Report& report) {
   ++report.stats.requests_finished;
 }
 
-SAC_HD inline void retire_seat(Slots& slots, Seats& seats, KvTiers& kv, Report& report,
-                               uint32_t seat_index) {
+SAC_HD inline void retire_seat(Slots& slots, Seats& seats, KvTiers& kv, FetchDesk& fetch,
+                               Report& report, uint32_t seat_index) {
   Seat& seat = seats[seat_index];
+  forget_load(fetch, seat);
   if (seat.state != SAC_STATE_DECODE_COMPLETED) publish_seat_end(slots, seat, report);
   const bool resident = seat.num_blocks != 0;
   if (kv.shares != 0) note_chain(kv, seat, seat_index);
@@ -65,13 +67,14 @@ SAC_HD inline void retire_seat(Slots& slots, Seats& seats, KvTiers& kv, Report& 
   seats.free[seats.num_free++] = seat_index;
 }
 
-SAC_HD inline void retire(Slots& slots, Seats& seats, KvTiers& kv, Report& report) {
+SAC_HD inline void retire(Slots& slots, Seats& seats, KvTiers& kv, FetchDesk& fetch,
+                          Report& report) {
   if (seats.num_ended == 0) return;
   uint32_t kept = 0;
   for (uint32_t i = 0; i < seats.num_running; ++i) {
     const uint32_t seat_index = seats.running[i];
     if (has_ended(seats[seat_index])) {
-      retire_seat(slots, seats, kv, report, seat_index);
+      retire_seat(slots, seats, kv, fetch, report, seat_index);
     } else {
       seats.running[kept++] = seat_index;
     }

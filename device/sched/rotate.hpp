@@ -9,8 +9,11 @@
 namespace saccade {
 
 /// A request that is rotating in holds blocks that cannot be taken yet.
-SAC_HD inline bool any_rotating_in(const KvTiers& kv) {
-  return kv.store.copies.up.asked > kv.store.copies.up.done;
+SAC_HD inline bool any_rotating_in(const Preemption& p) {
+  if (p.kv.store.copies.up.asked > p.kv.store.copies.up.done) return true;
+  for (uint32_t i = 0; i < p.seats.num_running; ++i)
+    if (p.seats[p.seats.running[i]].fetch != 0) return true;
+  return false;
 }
 
 /// Gives the request at position `i` of the running list the block of its next token. `promised`
@@ -24,7 +27,7 @@ SAC_HD inline void grow(const Preemption& p, uint32_t i, uint32_t& promised) {
     const uint32_t missing = p.kv.blocks_for(seat.num_tokens) - seat.num_blocks;
     if (missing + promised > p.kv.device().num_coming()) {
       if (preempt_stalled(p) || preempt_younger(p, i)) continue;
-      if (!any_rotating_in(p.kv)) return preempt(p, seat_index);  // all others that run are older
+      if (!any_rotating_in(p)) return preempt(p, seat_index);  // all others that run are older
     }
     seat.starved = 1;
     promised += missing;

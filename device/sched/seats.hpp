@@ -45,6 +45,9 @@ struct Seat {
   uint32_t num_cached;        // prompt tokens whose KV was there when it came in
   uint32_t shares;            // 1: its blocks may change for those of others, see prefix.hpp
   uint32_t follows;           // 1: another seat is computing its next block
+  uint32_t fetch;             // 1 + the entry of the load that fills its blocks; 0: none does
+  uint32_t num_at_hand;       // blocks that it had when that began
+  uint32_t num_fetched;       // tokens whose KV came from a store, and all before them
   uint32_t starved;           // 1: its next token waits for a block that is in transit
   uint32_t num_produced;      // tokens sampled
   uint32_t entered_produced;  // num_produced when it last got its blocks

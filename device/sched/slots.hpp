@@ -22,6 +22,7 @@ struct Request {
   uint32_t candidate;   // while it waits: its place among the candidates
   uint32_t num_cached;  // prompt tokens that were cached when that was looked at last
   uint32_t places;      // on the device, that it would take, as of then
+  uint32_t fetch;  // 1 + the entry of what a store has of its prompt, until it is seated; 0: none
 };
 
 /// It waits or holds a seat; the slot must not ring a new ticket.

@@ -4,6 +4,7 @@
 // takes it whole.
 #pragma once
 #include "sched/course.hpp"
+#include "sched/fetch/desk.hpp"
 #include "sched/idle.hpp"
 #include "sched/inbox.hpp"
 #include "sched/kv_tiers.hpp"
@@ -23,13 +24,16 @@ struct Scheduler {
   WaitingLine waiting;  // those without a seat
   Seats seats;          // those with one
   KvTiers kv;           // blocks of both tiers, and who holds them
+  FetchDesk fetch;      // what the fetch plane was asked for
   PolicyDesk desk;      // what the policy keeps, and where it answers
   Launch launch;        // the step
   Course course;        // ticks and steps so far
   IdleMeter idle;       // what the step engine waits for
   Report report;        // what is told to others
 
-  SAC_HD bool has_work() const { return seats.num_running != 0 || waiting.count != 0; }
+  SAC_HD bool has_work() const {
+    return seats.num_running != 0 || waiting.count != 0 || fetch.num_aside != 0;
+  }
   /// A request has ended whose blocks the next tick will free.
   SAC_HD bool has_finished() const { return seats.num_ended != 0; }
 };
@@ -42,6 +46,7 @@ inline void lay_out(Scheduler& s, Layout& at) {
   lay_out(s.waiting, s.limits, at);
   lay_out(s.seats, s.limits, at);
   lay_out(s.kv, s.limits, at);
+  lay_out(s.fetch, s.limits, at);
   lay_out(s.desk, s.limits, at);
   lay_out(s.launch, s.limits, at);
   lay_out(s.report, s.limits, at);
@@ -60,6 +65,7 @@ SAC_HD inline void reset(Scheduler& s, const uint32_t* eos_ids) {
   reset(s.waiting, s.limits);
   reset(s.seats, s.limits, eos_ids);
   reset(s.kv, s.limits);
+  reset(s.fetch, s.limits);
   reset(s.desk, s.limits);
   reset(s.launch, tables_of(s.seats, s.kv));
   reset(s.report, s.limits);

@@ -11,7 +11,8 @@ namespace saccade {
 /// As far as that can be told without looking at each seat.
 SAC_HD inline bool may_be_steady(const Scheduler& s) {
   const uint32_t running = s.seats.num_running;
-  const bool calm = running != 0 && s.waiting.count == 0 && s.kv.store.copies.idle();
+  const bool calm =
+      running != 0 && s.waiting.count == 0 && s.kv.store.copies.idle() && s.fetch.num_loading == 0;
   return calm && running <= s.limits.max_num_batched_tokens && s.report.log.has_room(running) &&
          may_pass(s.desk.policy, s.desk.state, 0);
 }

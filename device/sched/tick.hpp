@@ -1,12 +1,13 @@
 // The tick: what a device plane does, over and over, whatever it runs on.
 //
-//   settle -> drain -> retire -> admit or choose -> rotate -> copy ahead -> batch ->
+//   settle -> hear -> drain -> retire -> admit or choose -> rotate -> copy ahead -> batch ->
 //   launch (copies, step) -> (scan beside the step) -> commit -> publish
 //
 // Engine: what copies KV blocks between the tiers (kv/copies.hpp).
 // Step: launch(const StepBatch&), wait(), and done_ns(), when the last step's results stood by the
 // environment's clock (0: not known apart from the return of wait). Env: now_ns(), notify_publish()
-// (wakes sleeping readers, never blocks), read_peers(reading, changed) and fetch(fetches, count)
+// (wakes sleeping readers, never blocks), notify_fetch(view) (the same for a fetch plane that waits
+// for commands), read_peers(reading, changed) and fetch(fetches, count)
 // (as those of ring/peers.hpp, with whatever threads there are), takes(ahead) (is that reading as
 // good as one made now), each_seat(s, verb, count) (as that of sched/seatwise.hpp), kHostActs,
 // which says whether the tick runs on a host that a device waits for, kOverlap, which says whether
@@ -19,6 +20,8 @@
 #include "sched/choose.hpp"
 #include "sched/commit.hpp"
 #include "sched/drain.hpp"
+#include "sched/fetch/hear.hpp"
+#include "sched/fetch/store.hpp"
 #include "sched/idle.hpp"
 #include "sched/retire.hpp"
 #include "sched/rotate.hpp"
@@ -80,9 +83,9 @@ SAC_HD inline void go_ready(const Scheduler& s) {
 
 /// Counts what is there: requests by state, blocks by tier. In a steady tick all seats run.
 SAC_HD inline void take_stock(const WaitingLine& waiting, const Seats& seats, const KvTiers& kv,
-                              bool steady, sac_device_stats& stats) {
+                              const FetchDesk& fetch, bool steady, sac_device_stats& stats) {
   stats.num_running = seats.num_running;
-  stats.num_waiting = waiting.count;
+  stats.num_waiting = waiting.count + fetch.num_aside;
   stats.num_paused = stats.num_rotated = 0;
   for (uint32_t i = 0; i < seats.num_running && !steady; ++i) {
     const Seat& seat = seats[seats.running[i]];
@@ -98,17 +101,36 @@ SAC_HD inline void take_stock(const WaitingLine& waiting, const Seats& seats, co
   stats.prefix_evictions = kv.store.num_evicted;
 }
 
+SAC_HD inline void publish_words(const void* stats, void* line, size_t bytes) {
+  const auto* from = static_cast<const uint64_t*>(stats);
+  auto* to = static_cast<uint64_t*>(line);
+  for (size_t w = 0; w < bytes / 8; ++w) store_relaxed(to + w, from[w]);
+}
 SAC_HD inline void publish_stats(const Report& report) {
-  const auto* from = reinterpret_cast<const uint64_t*>(&report.stats);
-  auto* to = reinterpret_cast<uint64_t*>(report.ring.stats);
-  for (size_t w = 0; w < offsetof(sac_device_stats, _pad0) / 8; ++w) store_relaxed(to + w, from[w]);
+  publish_words(&report.stats, report.ring.stats, offsetof(sac_device_stats, _pad0));
+}
+
+SAC_HD inline void take_stock_of_fetches(const FetchDesk& desk, const WriteBehind& write_behind,
+                                         uint64_t now_ns, sac_fetch_stats& stats) {
+  stats.num_aside = desk.num_aside;
+  stats.num_loading = desk.num_loading;
+  stats.num_frames = desk.limits.num_frames;
+  stats.frames_used = stats.num_frames - desk.num_frames_in(FrameUse::kFree);
+  stats.stores_waiting = write_behind.count;
+  stats.stores_dropped = write_behind.num_dropped;
+  stats.plane_epoch = desk.epoch;
+  stats.plane_alive = now_ns - desk.alive_ns <= kFetchLostNs ? 1 : 0;
+  stats.breaker = desk.breaker;
+}
+SAC_HD inline void publish_fetch_stats(const Report& report) {
+  publish_words(&report.fetch, report.ring.fetch_stats, offsetof(sac_fetch_stats, _pad0));
 }
 
 /// The general way from the requests that are there to the batch that runs.
 template <class Env>
 SAC_HD_INLINE void decide(Scheduler& s, Env& env) {
   const Admission admission = {
-      s.limits.vocab_size, s.inbox, s.slots, s.waiting, s.seats, s.kv, s.course, s.report};
+      s.limits.vocab_size, s.inbox, s.slots, s.waiting, s.seats, s.kv, s.fetch, s.course, s.report};
   if (s.desk.policy == Policy::kFcfs) {
     admit(admission, env);
   } else {
@@ -117,7 +139,38 @@ SAC_HD_INLINE void decide(Scheduler& s, Env& env) {
   rotate(admission.preemption());
   copy_ahead(s.kv, s.seats, s.report);
   const uint64_t step = s.course.step + 1;
+  if (s.fetch.limits.synchronous != 0 && s.fetch.num_loading != 0) {
+    s.launch.batch.num_seqs = 0;
+    return;
+  }
   if (batch(s.limits, s.seats, s.kv, s.launch, s.report, step)) s.course.step = step;
+}
+
+/// What became findable, or is so no longer, is told to routers.
+SAC_HD inline void tell_routers(KvBlocks& store, const FetchView& view) {
+  KvEvents& events = store.events;
+  if (!events.enabled()) return;
+  // SYNC: acquire, with the reader's release of events_read: the places below it may be written.
+  const uint64_t read = load_acquire(&view.plane->events_read);
+  if (read > events.read && read <= events.written) events.read = read;
+  retell(store);
+  store_relaxed(&view.device->events_dropped, events.dropped);
+  // SYNC: release, with the reader's acquire of events_written: the events are visible.
+  if (load_relaxed(&view.device->events_written) != events.written)
+    store_release(&view.device->events_written, events.written);
+}
+
+/// Loads and stores go on, whatever the step is.
+template <class Env>
+SAC_HD void ask_fetch_plane(Scheduler& s, Env& env) {
+  FetchDesk& desk = s.fetch;
+  if (desk.view.device == nullptr) return;
+  ask_for_chunks(desk, s.seats, s.kv, s.course, s.report);
+  store_behind(desk, s.kv, s.report, s.course.tick_ns);
+  tell_routers(s.kv.store, desk.view);
+  if (desk.commands_written == desk.commands_told) return;
+  desk.commands_told = desk.commands_written;
+  env.notify_fetch(desk.view);
 }
 
 /// The part of drain that may run beside a step: new requests are copied and checked. All
@@ -137,19 +190,23 @@ SAC_HD_INLINE uint32_t begin_tick(Scheduler& s, Engine& engine, Env& env) {
   const uint64_t last_ns = s.course.tick_ns;
   s.course.tick_ns = env.now_ns();
   s.report.beat();
-  settle(s.kv, engine, s.course.tick_ns - last_ns);
-  drain({s.limits, s.inbox, s.slots, s.waiting, s.seats, s.kv, s.course.tick_ns, s.report}, env);
+  const uint64_t since_ns = s.course.tick_ns - last_ns;
+  settle(s.kv, engine, since_ns);
+  hear({s.fetch, s.slots, s.waiting, s.seats, s.kv, s.course, s.report}, since_ns);
+  drain({s.limits, s.inbox, s.slots, s.waiting, s.seats, s.kv, s.fetch, s.course.tick_ns, s.report},
+        env);
   s.report.send_statuses();                  // a claim does not wait for the decision
   share(s.kv, s.seats, s.course, s.report);  // before what has ended gives its blocks back
-  retire(s.slots, s.seats, s.kv, s.report);
+  retire(s.slots, s.seats, s.kv, s.fetch, s.report);
   s.course.steady = Env::kSteady && decide_steady(s, env);
   if (!s.course.steady) decide(s, env);
+  ask_fetch_plane(s, env);
   s.report.send_statuses();
   const Copies& copies = s.kv.store.copies;
   if (!copies.idle()) engine.submit(copies.down, copies.up);
   if (s.launch.batch.num_seqs == 0)
-    stay_idle(s.idle, has_unfinished(s.waiting, s.seats), s.seats, s.kv, s.course.tick_ns,
-              s.report.stats);
+    stay_idle(s.idle, has_unfinished(s.waiting, s.seats, s.fetch), s.seats, s.kv, s.fetch,
+              s.course.tick_ns, s.report.stats);
   return s.launch.batch.num_seqs;
 }
 
@@ -175,14 +232,18 @@ SAC_HD void take_results(Scheduler& s, uint64_t done_ns, Env& env) {
   commit_rest(results);
   s.kv.store.step_done = s.launch.batch.step;
   publish(results);
-  begin_idle(s.idle, has_unfinished(s.waiting, s.seats), done_ns);
+  begin_idle(s.idle, has_unfinished(s.waiting, s.seats, s.fetch), done_ns);
 }
 
 /// Last part: tells readers.
 template <class Env>
 SAC_HD void end_tick(Scheduler& s, Env& env) {
-  take_stock(s.waiting, s.seats, s.kv, s.course.steady, s.report.stats);
+  take_stock(s.waiting, s.seats, s.kv, s.fetch, s.course.steady, s.report.stats);
   publish_stats(s.report);
+  if (s.fetch.limits.enabled()) {
+    take_stock_of_fetches(s.fetch, s.kv.write_behind, s.course.tick_ns, s.report.fetch);
+    publish_fetch_stats(s.report);
+  }
   // SYNC: release; a reader that sees the new count, or a host that sees the tick done, sees every
   // status written before.
   fence_release();

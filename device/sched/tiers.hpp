@@ -4,6 +4,7 @@
 //   num_blocks  num_host, fences                 the request
 //   > 0         up_fence done                    is resident: it may run
 //   > 0         up_fence not done                is rotating in: its blocks are being written
+//   > 0         fetch                            the same, from a store (fetch/load.hpp)
 //   0           num_host > 0, down_fence done    is rotated out
 //   0           num_host > 0, not done           is rotating out: its blocks are being read
 //   0           num_host = 0                     holds nothing: all of it is computed again
@@ -18,7 +19,7 @@
 namespace saccade {
 
 SAC_HD inline bool is_rotating_in(const KvTiers& kv, const Seat& seat) {
-  return seat.num_blocks != 0 && seat.up_fence > kv.store.copies.up.done;
+  return seat.num_blocks != 0 && (seat.up_fence > kv.store.copies.up.done || seat.fetch != 0);
 }
 SAC_HD inline bool is_rotating_out(const KvTiers& kv, const Seat& seat) {
   return seat.num_blocks == 0 && seat.down_fence > kv.store.copies.down.done;
@@ -37,7 +38,9 @@ SAC_HD inline void settle_places(KvBlocks& store, const CopyQueue& queue, uint64
   uint32_t at = queue.place(done_before + 1);
   for (uint64_t n = done_before; n < queue.done; ++n) {
     note_copied(store, queue.ring[at].device_block, kDeviceTier);
-    note_copied(store, queue.ring[at].host_block, kHostTier);
+    // Places behind those of host memory are in frames (fetch/desk.hpp).
+    if (queue.ring[at].host_block < store.tiers[kHostTier].pool.num_blocks)
+      note_copied(store, queue.ring[at].host_block, kHostTier);
     at = queue.next_place(at);
   }
 }

@@ -70,6 +70,21 @@ SAC_HD inline void waiting_push(WaitingLine& line, Slots& slots, uint32_t slot) 
   line.candidates[r.candidate] = describe(line, r);
 }
 
+/// A request that was set aside takes its place by age.
+SAC_HD inline void waiting_insert(WaitingLine& line, Slots& slots, uint32_t slot) {
+  uint32_t older = line.tail;
+  while (older != kNone && slots[older].arrival > slots[slot].arrival) older = slots[older].prev;
+  waiting_push(line, slots, slot);
+  Request& r = slots[slot];
+  if (r.prev == older) return;
+  line.tail = r.prev;
+  slots[line.tail].next = kNone;
+  r.prev = older;
+  r.next = older == kNone ? line.head : slots[older].next;
+  slots[r.next].prev = slot;
+  (older == kNone ? line.head : slots[older].next) = slot;
+}
+
 SAC_HD inline void waiting_remove(WaitingLine& line, Slots& slots, uint32_t slot) {
   Request& r = slots[slot];
   if (r.prev == kNone) {

@@ -25,6 +25,7 @@ struct VirtualEnv : ReadsAlone, SeatsAlone {
       : clock_ns(clock), rung(has_rung), ring(of), load(asked) {}
   uint64_t now_ns() const { return clock_ns; }
   void notify_publish() const {}
+  void notify_fetch(const FetchView&) const {}
   uint32_t read_peers(const PeerReading& reading, uint32_t* changed) const {
     if (!rung) {
       read_lines_alone(reading);

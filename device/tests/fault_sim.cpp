@@ -36,6 +36,7 @@ WorldOptions faulty_world_options(uint64_t seed) {
   o.wrong_end_odds = r.pick({0u, 3u, 50u});
   o.num_requests = r.in(1, 200);
   o.acting_ticks = r.pick({100u, 1000u, 3000u});
+  if (Random(seed + 53).one_in(3)) add_fetch_plane(o, seed);
   return o;
 }
 
@@ -46,6 +47,7 @@ using Plant = std::function<bool(Scheduler&)>;  // false: nothing there to break
 struct NamedPlant {
   const char* name;
   Plant plant;
+  uint32_t odds = 50;  // at one step in this many
 };
 
 bool with_seat(Scheduler& s, const std::function<bool(uint32_t, Seat&)>& act) {
@@ -174,6 +176,57 @@ const NamedPlant kPlants[] = {
          return true;
        });
      }},
+    // ---- of the traffic with the fetch plane
+    {"frame-lent-twice",
+     [](Scheduler& s) {
+       if (s.fetch.num_frames_in(FrameUse::kLoading) == 0) return false;
+       for (uint32_t f = 0; f < s.limits.fetch.num_frames; ++f)
+         if (s.fetch.frames[f].use == FrameUse::kLoading) return free_frame(s.fetch, f), true;
+       return false;
+     }},
+    {"load-believed-early",
+     [](Scheduler& s) {
+       return with_seat(s, [&s](uint32_t, Seat& seat) {
+         if (seat.fetch == 0) return false;
+         seat.num_computed = s.fetch.entries[seat.fetch - 1].chunks * s.limits.fetch.chunk_tokens;
+         return seat.fetch = 0, true;
+       });
+     }},
+    {"other-chunk-loaded",
+     [](Scheduler& s) {
+       for (uint32_t f = 0; f < s.limits.fetch.num_frames; ++f) {
+         FetchFrame& frame = s.fetch.frames[f];
+         if (frame.use == FrameUse::kLoading && frame.chunk > 0) return --frame.chunk, true;
+       }
+       return false;
+     },
+     1},
+    {"stored-before-copied",
+     [](Scheduler& s) {
+       for (uint32_t f = 0; f < s.limits.fetch.num_frames; ++f)
+         if (s.fetch.frames[f].use == FrameUse::kLowering) return s.fetch.frames[f].fence = 0, true;
+       return false;
+     }},
+    {"answer-forgotten",
+     [](Scheduler& s) {
+       for (uint32_t e = 0; e < s.limits.fetch.num_entries; ++e)
+         if (s.fetch.entries[e].use == EntryUse::kLookup)
+           return s.fetch.entries[e].use = EntryUse::kFound, true;
+       return false;
+     }},
+    {"row-of-another",
+     [](Scheduler& s) {
+       for (uint32_t e = 0; e < s.limits.fetch.num_entries; ++e)
+         if (s.fetch.entries[e].lent != 0) return s.fetch.view.row(e)[0] ^= 1, true;
+       return false;
+     }},
+    {"event-forgotten",
+     [](Scheduler& s) {
+       return with_block(s, BlockKind::kFull, [&s](KvBlock& b, uint32_t) {
+         if (!s.kv.store.events.enabled() || b.told == 0) return false;
+         return b.told = 0, true;
+       });
+     }},
     {"repeated-record",
      [](Scheduler& s) {
        return with_seat(s, [](uint32_t, Seat& seat) {
@@ -190,13 +243,13 @@ const NamedPlant* find_plant(const char* name) {
   return nullptr;
 }
 
-/// Breaks something at one step in fifty, from inside a running step.
+/// Breaks something now and then, from inside a running step.
 void plant_in(World& world, const NamedPlant& bug, uint64_t seed) {
   auto random = std::make_shared<Random>(seed);
   HookedStep& step = world.device().step;
   step.during = [&bug, random, act = step.during, &s = world.device().s] {
     if (act) act();
-    if (random->one_in(50)) bug.plant(s);
+    if (random->one_in(bug.odds)) bug.plant(s);
   };
 }
 
@@ -215,6 +268,7 @@ struct DecisionDigest {
 struct Totals {
   DecisionDigest decisions;
   uint64_t worlds = 0, ticks = 0, tokens = 0, preemptions = 0, rotations = 0, reclaimed = 0;
+  uint64_t loaded = 0, stored = 0, given_up = 0, planes = 0;
 
   void add(const Scheduler& s) {
     ++worlds;
@@ -224,6 +278,11 @@ struct Totals {
     preemptions += s.report.stats.preemptions;
     rotations += s.report.stats.rotations;
     reclaimed += s.report.stats.requests_reclaimed;
+    const sac_fetch_stats& fetch = s.report.fetch;
+    loaded += fetch.loads[SAC_FETCH_DONE];
+    stored += fetch.stores[SAC_FETCH_DONE];
+    given_up += fetch.loads_given_up + fetch.lookups_given_up;
+    planes += fetch.planes_joined;
   }
 };
 
@@ -303,9 +362,12 @@ int run(const Asked& asked) {
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - began;
   std::printf(
       "%zu seeds, %lu worlds, %lu ticks in %.0f s: clean. tokens %lu, preemptions %lu, rotations "
-      "%lu, requests reclaimed %lu; digest of the decisions %016lx\n",
+      "%lu, requests reclaimed %lu, chunks loaded %lu, stored %lu, loads given up %lu, fetch "
+      "planes "
+      "%lu; digest of the decisions %016lx\n",
       asked.jobs.size(), totals.worlds, totals.ticks, took.count(), totals.tokens,
-      totals.preemptions, totals.rotations, totals.reclaimed, totals.decisions.value);
+      totals.preemptions, totals.rotations, totals.reclaimed, totals.loaded, totals.stored,
+      totals.given_up, totals.planes, totals.decisions.value);
   if (asked.bug == nullptr) return 0;
   std::printf("the planted bug %s was not found\n", asked.bug->name);
   return 1;

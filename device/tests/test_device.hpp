@@ -3,10 +3,12 @@
 // apart.
 #pragma once
 #include <functional>
+#include <memory>
 
 #include "invariants/check.hpp"
 #include "sched/tick.hpp"
 #include "step/null_step.hpp"
+#include "tests/fake_fetch_plane.hpp"
 #include "tests/kv_memory.hpp"
 #include "tests/test_frontend.hpp"
 
@@ -22,6 +24,7 @@ struct TestEnv : ReadsAlone, SeatsAlone {
   explicit TestEnv(const uint64_t& now) : ns(now) {}
   uint64_t now_ns() const { return ns; }
   void notify_publish() { ++notified; }
+  void notify_fetch(const FetchView&) const {}
 };
 
 /// The null step with a hook that runs where a real step would be computing.
@@ -59,7 +62,35 @@ struct DeviceShape {
   bool prefix_caching = false;
   CopySpeed copies = {};
   uint64_t copy_seed = 1;
+  FetchLimits fetch = {};
+  FetchManner fetch_manner = {};
+  uint32_t num_events = 0;  // of the ring for routers
 };
+
+/// A fetch plane, small enough that everything runs short.
+inline FetchLimits fetch_limits(uint32_t chunk_tokens) {
+  FetchLimits l = {};
+  l.queue_len = 16;
+  l.num_entries = 12;
+  l.num_frames = 4;
+  l.chunk_tokens = chunk_tokens;
+  l.late_ns = 100'000'000;
+  return l;
+}
+
+inline FetchShape fetch_shape_of(const DeviceShape& shape) {
+  FetchShape f = {};
+  f.queue_len = shape.fetch.queue_len;
+  f.num_entries = shape.fetch.num_entries;
+  f.entry_tokens =
+      ceil_div(shape.max_model_len, shape.fetch.chunk_tokens) * shape.fetch.chunk_tokens;
+  f.num_frames = shape.fetch.num_frames;
+  f.block_size = shape.block_size;
+  f.block_bytes = 64;
+  f.chunk_tokens = shape.fetch.chunk_tokens;
+  f.num_events = shape.num_events;
+  return f;
+}
 
 inline Limits limits_of(const DeviceShape& shape, const RingShape& ring) {
   Limits l = {};
@@ -78,6 +109,7 @@ inline Limits limits_of(const DeviceShape& shape, const RingShape& ring) {
   l.eager_window = shape.eager_window;
   l.prefix_caching = shape.prefix_caching ? 1 : 0;
   l.prefix_seed = 0x5eed;
+  l.fetch = shape.fetch;
   l.policy = shape.scheduling;
   l.policy_settings = shape.settings;
   l.slo_ttft_ns = shape.slo_ttft_ns;
@@ -98,16 +130,25 @@ inline AlignedBytes furnish(Scheduler& s, const std::vector<uint32_t>& eos_ids) 
 
 class TestDevice {
  public:
-  TestDevice(TestRing& ring, const DeviceShape& device_shape)
+  /// `chunks`: what the store of its fetch plane has; its own, if null.
+  TestDevice(TestRing& ring, const DeviceShape& device_shape,
+             FakeFetchPlane::Chunks* chunks = nullptr)
       : shape(device_shape), copies(kv, shape.copies, shape.copy_seed) {
     s.limits = limits_of(shape, ring.shape);
     memory_ = furnish(s, shape.eos_ids);
     step.null = NullStep{s.launch.tables, s.launch.outputs, shape.vocab_size};
-    if (shape.num_host_blocks != 0) {
+    const uint32_t host_places = shape.num_host_blocks + s.limits.num_frame_blocks();
+    if (host_places != 0) {
       kv.block_size = shape.block_size;
       kv.device.resize(size_t{shape.num_blocks} * shape.block_size);
-      kv.host.resize(size_t{shape.num_host_blocks} * shape.block_size);
+      kv.host.resize(size_t{host_places} * shape.block_size);
       step.memory = &kv;
+    }
+    if (shape.fetch.enabled()) {
+      plane = std::make_unique<FakeFetchPlane>(fetch_shape_of(shape), kv, shape.num_host_blocks,
+                                               chunks == nullptr ? own_chunks_ : *chunks,
+                                               shape.fetch_manner, shape.copy_seed + 99);
+      open_fetch(s.fetch, s.kv.store.events, plane->view);
     }
     join_ring(s, ring.view, now_ns);
     go_ready(s);
@@ -118,6 +159,7 @@ class TestDevice {
   /// One tick; throws with the first invariant that it broke. Returns the sequences of its step.
   uint32_t tick() {
     copies.advance();
+    if (plane != nullptr) plane->advance();
     const uint32_t num_seqs = shape.overlapped ? tick_with<true>() : tick_with<false>();
     steady_ticks += s.course.steady ? 1 : 0;
     if (const char* wrong = check_invariants(s)) throw std::runtime_error(wrong);
@@ -140,13 +182,14 @@ class TestDevice {
   }
   bool idle() const {
     return s.seats.num_running == 0 && s.waiting.count == 0 && s.kv.device().used() == 0 &&
-           s.kv.host().used() == 0 && s.kv.store.copies.idle() &&
+           s.kv.host().used() == 0 && s.kv.store.copies.idle() && s.fetch.num_aside == 0 &&
            s.seats.num_free == s.limits.num_seats;
   }
 
   const DeviceShape shape;
   KvMemory kv = {};
   TestCopies copies;
+  std::unique_ptr<FakeFetchPlane> plane;
   Scheduler s = {};
   HookedStep step;
   uint64_t now_ns = 1'000'000'000;
@@ -158,6 +201,7 @@ class TestDevice {
     TestEnv<kOverlapped> env{now_ns};
     return saccade::tick(s, step, copies, env);
   }
+  FakeFetchPlane::Chunks own_chunks_;
   AlignedBytes memory_;
 };
 
@@ -220,8 +264,9 @@ struct Bench {
   TestRing ring;
   TestDevice device;
   TestFrontend front;
-  explicit Bench(const DeviceShape& shape = {}, const RingShape& ring_shape = {})
-      : ring(ring_shape), device(ring, shape), front(ring, 0) {
+  explicit Bench(const DeviceShape& shape = {}, const RingShape& ring_shape = {},
+                 FakeFetchPlane::Chunks* chunks = nullptr)
+      : ring(ring_shape), device(ring, shape, chunks), front(ring, 0) {
     front.join();
     device.tick();
   }

@@ -58,6 +58,7 @@ inline sac_region_header region_header(const RingShape& shape) {
   at.take(sizeof(h));
   h.device_offset = at.take(sizeof(sac_device_line));
   h.stats_offset = at.take(sizeof(sac_device_stats));
+  h.fetch_stats_offset = at.take(sizeof(sac_fetch_stats));
   h.acks_offset = at.take(sizeof(sac_frontend_ack) * shape.num_frontends);
   h.wake_offset = at.take(sizeof(sac_wake));
   h.frontends_offset = at.take(sizeof(sac_frontend_line) * shape.num_frontends);

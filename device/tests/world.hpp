@@ -81,6 +81,33 @@ inline WorldOptions tiered_world_options(uint64_t seed) {
   return o;
 }
 
+/// A fetch plane beside it, with a store that fills as the world goes on: fast or slow, steady or
+/// not, and in some worlds one that dies or lies.
+inline void add_fetch_plane(WorldOptions& o, uint64_t seed) {
+  Random r(seed * 0x2545f4914f6cdd1dull + 5);
+  o.device.prefix_caching = true;
+  FetchLimits& l = o.device.fetch;
+  l.chunk_tokens = o.device.block_size * r.pick({1u, 1u, 2u, 4u});
+  l.queue_len = r.pick({1u, 4u, 64u});
+  l.num_entries = r.pick({1u, 3u, 40u});
+  l.num_frames = r.pick({1u, 2u, 9u});
+  l.first_come = r.one_in(3) ? 1 : 0;
+  l.always = r.one_in(2) ? 1 : 0;
+  l.synchronous = r.one_in(6) ? 1 : 0;
+  l.late_ns = r.pick({1'000'000ull, 300'000'000ull, 60'000'000'000ull, 60'000'000'000ull});
+  FetchManner& m = o.device.fetch_manner;
+  o.device.num_events = r.pick({0u, 4u, 1024u});
+  m.events_odds = r.pick({1u, 1u, 30u});
+  m.per_tick = r.pick({1u, 4u, UINT32_MAX});
+  m.known_odds = r.pick({0u, 1u, 1u});
+  m.stop_odds = r.pick({0u, 20u, 200u});
+  m.stop_ticks = r.pick({3u, 60u});
+  m.trouble_odds = r.pick({0u, 0u, 4u, 30u});
+  m.miss_odds = r.pick({0u, 0u, 10u});
+  m.die_odds = r.pick({0u, 0u, 50u, 400u});
+  m.lie_odds = r.pick({0u, 0u, 0u, 60u});
+}
+
 /// A request and what it must yield.
 struct Judged : Ticket {
   Expected expected;
@@ -121,6 +148,7 @@ class World {
     }
     for (uint32_t i = 0; i < 3 || (!device_.s.kv.store.copies.idle() && i < 10000); ++i) tick();
     check_rest();
+    if (options_.device.num_events != 0) check_routers();
   }
   const TestDevice& device() const { return device_; }
   TestDevice& device() { return device_; }
@@ -224,7 +252,9 @@ class World {
   Ask draw_ask() {
     const DeviceShape& d = device_.shape;
     Ask ask;
-    ask.prompt = d.prefix_caching ? shared_prompt() : own_prompt();
+    // Where there is a store, half of the prompts are in it or nowhere.
+    const bool apart = d.fetch.enabled() && random_.one_in(2);
+    ask.prompt = d.prefix_caching && !apart ? shared_prompt() : own_prompt();
     const auto len = static_cast<uint32_t>(ask.prompt.size());
     ask.max_tokens = random_.in(1, d.max_model_len - len);
     ask.min_tokens = random_.one_in(4) ? random_.in(0, ask.max_tokens) : 0;
@@ -284,6 +314,29 @@ class World {
     if (st.requests_rejected != 0) throw std::runtime_error("a good request was refused");
   }
 
+  /// Routers know what is findable, from events alone.
+  void check_routers() {
+    FakeFetchPlane& plane = *device_.plane;
+    KvBlocks& store = device_.s.kv.store;
+    plane.manner = {};
+    const KvEvents& events = store.events;
+    for (uint32_t i = 0; i < 100 || events.retelling != 0 || events.read != events.written; ++i) {
+      if (i > 100 + 20 * store.num_blocks) throw std::runtime_error("routers are never told all");
+      device_.tick();
+    }
+    std::map<uint64_t, uint64_t> there[kNumTiers];
+    for (uint32_t block = 0; block < store.num_blocks; ++block) {
+      if (store.blocks[block].kind != BlockKind::kFull) continue;
+      const PrefixEntry& e = store.table.entry(block);
+      const uint64_t parent = e.parent == kNoEntry ? 0 : store.table.entry(e.parent).key;
+      for (uint32_t tier = 0; tier < kNumTiers; ++tier)
+        if (store.blocks[block].places[tier] != kNoBlock) there[tier][e.key] = parent;
+    }
+    for (uint32_t tier = 0; tier < kNumTiers; ++tier)
+      if (there[tier] != plane.routers.blocks[tier])
+        throw std::runtime_error("routers know of other blocks than are there");
+  }
+
   bool all_submitted() const {
     for (const Actor& a : actors_)
       if (a.submitted < options_.num_requests) return false;
@@ -301,7 +354,9 @@ class World {
     // Rows may wait for copies, of which each takes ticks: of a whole request, both ways.
     const uint64_t blocks =
         options_.device.num_host_blocks == 0 ? 0 : device_.s.launch.tables.max_blocks_per_seq;
-    return rows * (1 + 40 * blocks);
+    // And for a store, which may stand still: of each request, once.
+    const uint64_t waits = options_.device.fetch.enabled() ? 400 * tickets_.size() : 0;
+    return rows * (1 + 40 * blocks) + waits;
   }
 
   const WorldOptions options_;

@@ -114,6 +114,41 @@ impl Default for PolicyConfig {
     }
 }
 
+/// What a device and a fetch plane share (`abi/fetch.h`).
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct FetchConfig {
+    /// Chunks on their way at one time; 0: none is fetched or stored.
+    pub num_frames: u32,
+    /// Events of the ring that routers are told by; a power of two, or 0: none is told.
+    pub num_events: u32,
+    /// Prompts and chunks that the fetch plane knows at one time. This and the rest: with frames.
+    pub num_entries: u32,
+    /// Commands in flight; a power of two.
+    pub queue_len: u32,
+    /// Loads in order of arrival, not the shortest first.
+    pub first_come: bool,
+    /// No step runs beside a load.
+    pub synchronous: bool,
+    /// What a store has is loaded, whatever is expected to be faster.
+    pub always: bool,
+    /// What a request may lose to a store against computing, seconds.
+    pub late_s: f32,
+}
+
+impl FetchConfig {
+    fn to_c(self) -> sys::SacFetchConfig {
+        let flags = [self.first_come, self.synchronous, self.always];
+        sys::SacFetchConfig {
+            num_frames: self.num_frames,
+            num_events: self.num_events,
+            num_entries: self.num_entries,
+            queue_len: self.queue_len,
+            flags: flags.iter().enumerate().map(|(bit, set)| u32::from(*set) << bit).sum(),
+            late_s: self.late_s,
+        }
+    }
+}
+
 /// How weight matrices are kept in memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Quantization {
@@ -151,6 +186,8 @@ pub struct DeviceConfig {
     /// Requests with the same prefix share its KV blocks. The seed goes into the keys by which
     /// prefixes are found: draw one per start, so that clients cannot choose keys that collide.
     pub prefix_caching: Option<u64>,
+    /// Traffic with a fetch plane; needs `prefix_caching`.
+    pub fetch: Option<FetchConfig>,
     /// Which requests enter the device, and which leave it.
     pub policy: PolicyConfig,
     /// Compute threads of the CPU device.
@@ -181,6 +218,8 @@ struct Handle {
     api: &'static Api,
     /// The map that the device reads its weights from, if it did not pack them; dropped after it.
     packed: OnceLock<memmap2::Mmap>,
+    /// Shared with a fetch plane; dropped after the device.
+    fetch_region: OnceLock<Box<dyn RegionMemory + Sync>>,
 }
 
 // SAFETY: the C++ object has no thread affinity; the methods that change it take &mut Device, and
@@ -291,7 +330,8 @@ impl Device {
         api.check("create device", code)?;
         match NonNull::new(out) {
             Some(device) => {
-                Ok(Device { handle: Arc::new(Handle { device, api, packed: OnceLock::new() }) })
+                let (packed, fetch_region) = (OnceLock::new(), OnceLock::new());
+                Ok(Device { handle: Arc::new(Handle { device, api, packed, fetch_region }) })
             }
             None => Err(error("create device", "no device came back".into())),
         }
@@ -431,6 +471,54 @@ impl Device {
         self.api().check("load weights", unsafe { (self.api().sac_device_finish_load)(self.raw()) })
     }
 
+    /// Bytes of the region that the device shares with a fetch plane; 0: there is none.
+    pub fn fetch_region_bytes(&self) -> u64 {
+        if !std::ptr::eq(self.api(), &LINKED) {
+            return 0; // no device of another library has one
+        }
+        // SAFETY: the handle is valid and of the linked library.
+        unsafe { sys::sac_device_fetch_bytes(self.raw()) }
+    }
+
+    /// Lays out that region in zeroed memory. `model_id` tells KV of this model, run in this way,
+    /// from all other KV. The memory is kept as long as the device.
+    pub fn open_fetch_region(
+        &mut self,
+        region: impl RegionMemory + Sync + 'static,
+        model_id: [u8; 32],
+        instance_id: u64,
+    ) -> Result<()> {
+        if self.fetch_region_bytes() == 0 {
+            let sentence = "this device has no fetch plane".into();
+            return Err(error("open the region for the fetch plane", sentence));
+        }
+        // SAFETY: RegionMemory promises base and len until the value is dropped, and the handle
+        // drops it after the device, which is of the linked library.
+        let code = unsafe {
+            sys::sac_device_open_fetch(
+                self.raw(),
+                region.base().cast(),
+                region.len() as u64,
+                model_id.as_ptr(),
+                instance_id,
+            )
+        };
+        self.api().check("open the region for the fetch plane", code)?;
+        // It was empty: the device opens one region only.
+        self.handle.fetch_region.set(Box::new(region)).ok();
+        Ok(())
+    }
+
+    /// The name of the CPU device's kernel set; empty for other devices.
+    pub fn kernels(&self) -> String {
+        if !std::ptr::eq(self.api(), &LINKED) {
+            return String::new();
+        }
+        // SAFETY: the handle is valid and of the linked library; the name is a constant.
+        let name = unsafe { std::ffi::CStr::from_ptr(sys::sac_device_kernels(self.raw())) };
+        name.to_string_lossy().into_owned()
+    }
+
     /// Joins a ring region. The region is kept as long as the returned value.
     pub fn attach<R: RegionMemory>(self, region: R) -> Result<AttachedDevice<R>> {
         // SAFETY: RegionMemory promises base and len until the value is dropped, and AttachedDevice
@@ -532,6 +620,7 @@ fn c_device_config(config: &DeviceConfig) -> sys::SacDeviceConfig {
             _ => std::ptr::null(),
         },
         policy: c_policy(&config.policy),
+        fetch: config.fetch.map(FetchConfig::to_c).unwrap_or_default(),
         prefix_seed: config.prefix_caching.unwrap_or(0),
         prefix_caching: u32::from(config.prefix_caching.is_some()),
         cuda_launch: match config.cuda.launch {

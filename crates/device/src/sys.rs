@@ -51,11 +51,24 @@ pub(crate) struct SacDeviceConfig {
     pub sim: *const crate::sim::SimConfig,
     pub policy: SacPolicyConfig,
     pub prefix_seed: u64,
+    pub fetch: SacFetchConfig,
     pub prefix_caching: u32,
     pub cuda_launch: u32,
     pub cuda_rotation: u32,
     pub cuda_rotation_blocks: u32,
     pub cuda_products: u32,
+}
+
+/// `sac_fetch_config`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct SacFetchConfig {
+    pub num_frames: u32,
+    pub num_events: u32,
+    pub num_entries: u32,
+    pub queue_len: u32,
+    pub flags: u32,
+    pub late_s: f32,
 }
 
 /// `sac_policy_config`.
@@ -125,6 +138,15 @@ unsafe extern "C" {
     ) -> c_int;
     pub fn sac_device_finish_load(device: *mut SacDevice) -> c_int;
     pub fn sac_device_attach(device: *mut SacDevice, region: *mut c_void, bytes: u64) -> c_int;
+    pub fn sac_device_fetch_bytes(device: *const SacDevice) -> u64;
+    pub fn sac_device_open_fetch(
+        device: *mut SacDevice,
+        region: *mut c_void,
+        bytes: u64,
+        model_id: *const u8,
+        instance_id: u64,
+    ) -> c_int;
+    pub fn sac_device_kernels(device: *const SacDevice) -> *const c_char;
     pub fn sac_region_load_progress(
         region: *mut c_void,
         bytes: u64,

@@ -180,6 +180,7 @@ pub(crate) fn device_config(
         eager_window: if machine.num_host_blocks == 0 { 0 } else { eager_window(machine) },
         // Any seed will do: keys decide only which tokens are compared.
         prefix_caching: args.shares_prefixes().then_some(args.load.seed),
+        fetch: None,
         policy: policy_config(args, policy),
         num_threads: 1,
         eos_ids: Vec::new(),

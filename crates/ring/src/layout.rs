@@ -11,7 +11,7 @@ pub const SAC_MAGIC: u64 = 0x3145_4441_4343_4153;
 /// Version of the header as a whole.
 pub const SAC_ABI_VERSION: u32 = 1;
 /// FNV-1a 64 of `abi/wire.layout.txt`.
-pub const SAC_LAYOUT_HASH: u64 = 0xc59d_0c45_c3c3_e98a;
+pub const SAC_LAYOUT_HASH: u64 = 0x78f6_089f_4f3c_9a29;
 
 /// One writer per line of this size.
 pub const SAC_LINE_BYTES: u32 = 128;
@@ -131,7 +131,8 @@ pub struct RegionHeader {
     pub out_ring_offset: u64,
     pub arena_offset: u64,
     pub arena_bytes: u64,
-    pub _pad1: [u8; 104],
+    pub fetch_stats_offset: u64,
+    pub _pad1: [u8; 96],
 }
 
 /// `sac_device_line`: writer = device.
@@ -198,6 +199,41 @@ pub struct DeviceStats {
     pub host_blocks_used_max: u32,
     pub blocks_cached: u32,
     pub host_blocks_cached: u32,
+    pub _pad0: [u8; 32],
+}
+
+/// Results of a command to the fetch plane (`abi/fetch.h`).
+pub const SAC_NUM_FETCH_RESULTS: usize = 9;
+
+/// `sac_fetch_stats`: writer = device; each word relaxed.
+#[repr(C, align(128))]
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+#[allow(missing_docs)]
+pub struct FetchStats {
+    pub lookups: [u64; SAC_NUM_FETCH_RESULTS],
+    pub loads: [u64; SAC_NUM_FETCH_RESULTS],
+    pub stores: [u64; SAC_NUM_FETCH_RESULTS],
+    pub lookups_skipped: u64,
+    pub lookups_given_up: u64,
+    pub requests_loaded: u64,
+    pub loads_refused: u64,
+    pub loads_given_up: u64,
+    pub stores_dropped: u64,
+    pub stores_evicted: u64,
+    pub fetched_tokens: u64,
+    pub loaded_bytes: u64,
+    pub stored_bytes: u64,
+    pub commands_lost: u64,
+    pub planes_joined: u64,
+    pub planes_broken: u64,
+    pub num_aside: u32,
+    pub num_loading: u32,
+    pub frames_used: u32,
+    pub num_frames: u32,
+    pub stores_waiting: u32,
+    pub plane_epoch: u32,
+    pub plane_alive: u32,
+    pub breaker: u32,
     pub _pad0: [u8; 32],
 }
 
@@ -275,6 +311,7 @@ pub struct Descriptor {
 const _: () = assert!(size_of::<RegionHeader>() == 256 && align_of::<RegionHeader>() == 128);
 const _: () = assert!(size_of::<DeviceLine>() == 128 && align_of::<DeviceLine>() == 128);
 const _: () = assert!(size_of::<DeviceStats>() == 256 && align_of::<DeviceStats>() == 128);
+const _: () = assert!(size_of::<FetchStats>() == 384 && align_of::<FetchStats>() == 128);
 const _: () = assert!(size_of::<FrontendAck>() == 16 && align_of::<FrontendAck>() == 8);
 const _: () = assert!(size_of::<Wake>() == 128 && align_of::<Wake>() == 128);
 const _: () = assert!(size_of::<FrontendLine>() == 128 && align_of::<FrontendLine>() == 128);

@@ -112,6 +112,7 @@ impl RegionLimits {
         header.out_ring_words = self.out_ring_words;
         header.device_offset = area(size_of::<DeviceLine>() as u64);
         header.stats_offset = area(size_of::<DeviceStats>() as u64);
+        header.fetch_stats_offset = area(size_of::<FetchStats>() as u64);
         header.acks_offset = area(size_of::<FrontendAck>() as u64 * frontends);
         header.wake_offset = area(size_of::<Wake>() as u64);
         header.frontends_offset = area(size_of::<FrontendLine>() as u64 * frontends);
@@ -201,12 +202,13 @@ impl RegionLayout {
     }
 
     /// Every area: header field, start, bytes.
-    fn areas(&self) -> [(&'static str, u64, u64); 11] {
+    fn areas(&self) -> [(&'static str, u64, u64); 12] {
         let h = &self.header;
         let (slots, frontends) = (u64::from(h.num_slots), u64::from(h.num_frontends));
         [
             ("device_offset", h.device_offset, size_of::<DeviceLine>() as u64),
             ("stats_offset", h.stats_offset, size_of::<DeviceStats>() as u64),
+            ("fetch_stats_offset", h.fetch_stats_offset, size_of::<FetchStats>() as u64),
             ("acks_offset", h.acks_offset, size_of::<FrontendAck>() as u64 * frontends),
             ("wake_offset", h.wake_offset, size_of::<Wake>() as u64),
             ("frontends_offset", h.frontends_offset, size_of::<FrontendLine>() as u64 * frontends),
@@ -297,6 +299,11 @@ impl RegionLayout {
 
     pub(crate) fn stats_at(&self) -> u64 {
         self.header.stats_offset
+    }
+
+    /// Statistics of the fetch plane.
+    pub(crate) fn fetch_stats_at(&self) -> u64 {
+        self.header.fetch_stats_offset
     }
 
     pub(crate) fn ack_at(&self, frontend: u32) -> u64 {

@@ -207,6 +207,18 @@ impl<T: Transport> Submitter<T> {
         bytemuck::cast(words)
     }
 
+    /// The device's counters of its traffic with the fetch plane; zeros while the region cannot be
+    /// reached.
+    #[must_use]
+    pub fn fetch_stats(&self) -> FetchStats {
+        let mut words = [0u64; size_of::<FetchStats>() / 8];
+        let read = self.shared.transport.get_words(self.shared.layout.fetch_stats_at(), &mut words);
+        if read.is_err() {
+            words.fill(0);
+        }
+        bytemuck::cast(words)
+    }
+
     /// Life of this frontend: the number of joins with its index since the region was made.
     #[must_use]
     pub fn frontend_epoch(&self) -> u32 {

@@ -264,6 +264,7 @@ pub(crate) fn device_config(
         num_host_blocks: budget.num_host_blocks,
         eager_window: budget.eager_window,
         prefix_caching: prefix_caching(args)?,
+        fetch: None,
         policy: policy_config(serve),
         num_threads: args.device_threads.unwrap_or(cores.len() as u32),
         eos_ids,

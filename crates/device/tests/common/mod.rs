@@ -102,6 +102,7 @@ pub fn create(model: &ModelConfig, dtype: Dtype, setup: &Setup) -> Device {
         num_blocks: setup.num_blocks,
         num_host_blocks: setup.num_host_blocks,
         eager_window: 4,
+        fetch: None,
         prefix_caching: setup.prefix_caching.then_some(1),
         policy: PolicyConfig { policy: setup.policy, ..PolicyConfig::default() },
         num_threads: 2,

@@ -109,6 +109,7 @@ impl DevicePlane {
             num_host_blocks: 0,
             eager_window: 0,
             prefix_caching: None,
+            fetch: None,
             policy: PolicyConfig::default(),
             num_threads: 1,
             eos_ids: Vec::new(),
