@@ -16,7 +16,7 @@
 #define SAC_FETCH_MAGIC UINT64_C(0x3148435445464353) /* "SCFETCH1", little-endian */
 #define SAC_FETCH_VERSION 1u
 /* FNV-1a 64 of fetch.layout.txt; a test recomputes it. */
-#define SAC_FETCH_LAYOUT_HASH UINT64_C(0xaf569365025bafe4)
+#define SAC_FETCH_LAYOUT_HASH UINT64_C(0x86e376b7ae23d24b)
 
 #define SAC_CHUNK_TOKENS 256u     /* a chunk: what a store keeps under one name */
 #define SAC_MAX_FETCH_QUEUE 4096u /* commands, and completions, that a region can hold */

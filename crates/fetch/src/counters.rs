@@ -3,6 +3,8 @@
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
+use saccade_ring::layout::SAC_NUM_FETCH_RESULTS;
+
 use crate::layout::*;
 
 /// Operations that have completions: LOOKUP, LOAD, STORE.
@@ -12,7 +14,7 @@ pub const NUM_OPS: usize = 3;
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Stats {
     /// Completions by operation (LOOKUP, LOAD, STORE) and result (`SAC_FETCH_DONE` ...).
-    pub completions: [[u64; SAC_NUM_FETCH_RESULTS as usize]; NUM_OPS],
+    pub completions: [[u64; SAC_NUM_FETCH_RESULTS]; NUM_OPS],
     /// Commands of which no operation can be told, answered INVALID.
     pub unknown_commands: u64,
     /// Rejected values by reason (`SAC_FETCH_REJECT_*`; the first is unused).
@@ -47,7 +49,7 @@ pub struct Stats {
 
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
-    completions: [[AtomicU64; SAC_NUM_FETCH_RESULTS as usize]; NUM_OPS],
+    completions: [[AtomicU64; SAC_NUM_FETCH_RESULTS]; NUM_OPS],
     unknown_commands: AtomicU64,
     rejections: [AtomicU64; SAC_FETCH_REJECT_PAYLOAD as usize + 1],
     pub bytes_loaded: Count,

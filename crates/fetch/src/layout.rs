@@ -11,7 +11,7 @@ pub const SAC_FETCH_MAGIC: u64 = 0x3148_4354_4546_4353;
 /// Version of the header as a whole.
 pub const SAC_FETCH_VERSION: u32 = 1;
 /// FNV-1a 64 of `abi/fetch.layout.txt`.
-pub const SAC_FETCH_LAYOUT_HASH: u64 = 0xaf56_9365_025b_afe4;
+pub const SAC_FETCH_LAYOUT_HASH: u64 = 0x86e3_76b7_ae23_d24b;
 /// Tokens of a chunk: what a store keeps under one name.
 pub const SAC_CHUNK_TOKENS: u32 = 256;
 /// Commands, and completions, that a region can hold.
@@ -52,8 +52,6 @@ pub const SAC_FETCH_DROPPED: u32 = 6;
 pub const SAC_FETCH_CANCELLED: u32 = 7;
 /// The command breaks a bound.
 pub const SAC_FETCH_INVALID: u32 = 8;
-/// Number of results; they are dense from 0.
-pub const SAC_NUM_FETCH_RESULTS: u32 = 9;
 
 /// Truncated, followed by other bytes, or too long.
 pub const SAC_FETCH_REJECT_LENGTH: u32 = 1;

@@ -14,7 +14,7 @@ use crate::layout::*;
 
 /// Areas start at multiples of this.
 const LINE_BYTES: u64 = 128;
-/// Frames, and their sizes, are whole pages.
+/// Frames begin at a page.
 const PAGE_BYTES: u64 = 4096;
 /// Largest row of tokens.
 pub const MAX_ENTRY_TOKENS: u32 = 1 << 22;
@@ -26,7 +26,7 @@ pub const MAX_CHUNK_BYTES: u64 = 1 << 30;
 /// How large to make a region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Commands, and completions, on their way: a power of two, 2 ..= 4096.
+    /// Commands, and completions, on their way: a power of two, 1 ..= 4096.
     pub queue_len: u32,
     /// Rows of tokens: 1 ..= 8192.
     pub num_entries: u32,
@@ -105,7 +105,7 @@ impl Limits {
 
 /// Bounds of everything but offsets, and of what follows from them.
 fn check_sizes(h: &Header) -> Result<(), RegionError> {
-    within("queue_len", h.queue_len, 2, SAC_MAX_FETCH_QUEUE)?;
+    within("queue_len", h.queue_len, 1, SAC_MAX_FETCH_QUEUE)?;
     power_of_two("queue_len", h.queue_len)?;
     within("num_entries", h.num_entries, 1, SAC_MAX_FETCH_ENTRIES)?;
     within("entry_tokens", h.entry_tokens, SAC_CHUNK_TOKENS, MAX_ENTRY_TOKENS)?;
@@ -139,7 +139,7 @@ fn block_bytes(h: &Header) -> u64 {
 }
 
 fn frame_bytes(h: &Header) -> u64 {
-    (block_bytes(h) * u64::from(SAC_CHUNK_TOKENS / h.block_size)).next_multiple_of(PAGE_BYTES)
+    block_bytes(h) * u64::from(SAC_CHUNK_TOKENS / h.block_size)
 }
 
 fn event_bytes(block_size: u32) -> u32 {
@@ -229,7 +229,7 @@ impl Layout {
         self.header.num_frames
     }
 
-    /// Bytes of a frame, the blocks of one chunk and what fills its last page.
+    /// Bytes of a frame: the blocks of one chunk.
     pub fn frame_bytes(&self) -> u64 {
         self.header.frame_bytes
     }

@@ -11,6 +11,7 @@ use common::*;
 use saccade_chunk::{Codec, Value};
 use saccade_fetch::layout::*;
 use saccade_fetch::{FetchMode, Limits};
+use saccade_ring::layout::SAC_NUM_FETCH_RESULTS;
 
 #[test]
 fn commands_beyond_a_bound_are_invalid() {
@@ -150,7 +151,7 @@ fn all_complete_exactly_once() {
         let mut random = Random(seed);
         let mut open: HashMap<u64, Command> = HashMap::new();
         let mut free: Vec<u32> = (0..16).collect();
-        let (mut sent, mut results) = (0, [0u32; SAC_NUM_FETCH_RESULTS as usize]);
+        let (mut sent, mut results) = (0, [0u32; SAC_NUM_FETCH_RESULTS]);
         let began = Instant::now();
         while sent < NUM_COMMANDS || !open.is_empty() {
             assert!(began.elapsed() < 3 * PATIENCE, "seed {seed}: open {open:?}");
