@@ -131,3 +131,33 @@ async fn s3() {
     server.make_bucket("chunks");
     check(server.address(), |address| format!("s3://chunks?endpoint=http://{address}")).await;
 }
+
+#[tokio::test]
+async fn a_connection_that_says_nothing_more_is_replaced() {
+    let Some(server) = RedisServer::start(&[]) else { return };
+    let proxy = Proxy::start(server.address(), Dice::of_this_run()).await;
+    let limits = Limits { failures: 100, ..LIMITS };
+    let url = format!("redis://{}?connections=2", proxy.address());
+    let store = Guarded::new(open(&url), limits);
+    let keys = keys(1, 6);
+    for stalls in [2, 4, 6] {
+        // Both connections are made, and used.
+        recovers_all(&store, &keys).await;
+        proxy.set(Fault::Stall);
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        assert_eq!(proxy.injected().hangs, stalls);
+        let stalled = store.get(&keys[0], MAX_BYTES).await;
+        assert_eq!(stalled, Err(Trouble::Timeout(limits.deadline)));
+        recovers_all(&store, &keys).await;
+        proxy.set(Fault::None);
+    }
+}
+
+async fn recovers_all(store: &Guarded, keys: &[Key]) {
+    let began = Instant::now();
+    let none = |_, _| std::ops::ControlFlow::Continue(());
+    // A command that times out on one connection leaves the other to the next command.
+    while store.get_many(keys, MAX_BYTES, none).await.is_err() {
+        assert!(began.elapsed() < LATE, "the connection is not replaced");
+    }
+}
