@@ -26,17 +26,24 @@ const SEPARATOR: char = '/';
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Without a region anywhere: what stores that are not Amazon's take.
 const DEFAULT_REGION: &str = "us-east-1";
-/// What a store without room answers.
-const INSUFFICIENT_STORAGE: &str = "507";
+/// What the client library says of an answer of a store without room: it has no other way to tell.
+const INSUFFICIENT_STORAGE: &str = "status code: 507";
 /// Keys that one round of `longest_prefix` asks about.
 const PROBES: usize = 8;
 
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub(crate) struct S3 {
     common: Common,
     /// Namespace and what the URL puts in front of it.
     namespace: String,
     client: Arc<AmazonS3>,
+}
+
+impl std::fmt::Debug for S3 {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // Clients print their credentials.
+        f.debug_struct("S3").field("namespace", &self.namespace).finish_non_exhaustive()
+    }
 }
 
 impl S3 {
@@ -167,7 +174,7 @@ impl S3 {
         match self.client.put(&self.path(key), value.into()).await {
             Ok(_) => Ok(Put::Stored),
             // Of the bucket: an object need not be there.
-            Err(error @ Error::NotFound { .. }) => Err(Trouble::Refused(words(&error))),
+            Err(error @ Error::NotFound { .. }) => Err(trouble(&error)),
             Err(error) if is_full(&error) => Ok(Put::Full),
             Err(error) => Err(trouble(&error)),
         }
@@ -256,7 +263,16 @@ fn trouble(error: &Error) -> Trouble {
             _ => Trouble::Protocol,
         },
     };
-    kind(words(error))
+    kind(words(&cause(error)))
+}
+
+/// The last words: the first ones are the operation and its URL.
+fn cause(error: &Error) -> String {
+    let mut last: &dyn std::error::Error = error;
+    while let Some(source) = last.source() {
+        last = source;
+    }
+    last.to_string()
 }
 
 /// What went wrong below, if it was the connection.

@@ -109,12 +109,13 @@ impl Pass<'_> {
 
 impl Drop for Pass<'_> {
     fn drop(&mut self) {
-        if !self.settled
-            && self.probe
-            && let State::Probing { backoff } = *self.breaker.lock()
-        {
+        if self.settled || !self.probe {
+            return;
+        }
+        let mut state = self.breaker.lock();
+        if let State::Probing { backoff } = *state {
             // Its caller has left. The next one may probe at once.
-            *self.breaker.lock() = State::Open { until: Instant::now(), backoff };
+            *state = State::Open { until: Instant::now(), backoff };
         }
     }
 }

@@ -31,6 +31,9 @@ pub enum Fault {
     Refuse,
     /// Connections are accepted and nothing is ever said.
     Hang,
+    /// Connections that are open say nothing more, as behind a firewall that forgot them. New ones
+    /// are fine.
+    Stall,
     /// Every piece of an answer comes this much later.
     Delay(Duration),
     /// Answers come a byte at a time, 20 a second.
@@ -57,7 +60,7 @@ pub enum Fault {
 pub struct Injected {
     /// Connections that were accepted.
     pub connections: u64,
-    /// That were left hanging.
+    /// That were left hanging, or stalled.
     pub hangs: u64,
     /// Pieces that were late.
     pub delays: u64,
@@ -121,7 +124,7 @@ impl Proxy {
         self.address
     }
 
-    /// From now on. Connections that are open are dropped.
+    /// From now on. Connections that are open are dropped, unless they stall.
     pub fn set(&self, fault: Fault) {
         self.shared.fault.send_replace(fault);
     }
@@ -151,15 +154,18 @@ async fn listen(listener: TcpListener, shared: Arc<Shared>) {
     let address = listener.local_addr().expect("its address");
     let mut listener = Some(listener);
     let mut faults = shared.fault.subscribe();
+    // Dropped with its connections at the next fault.
+    let mut connections = JoinSet::new();
     loop {
         let fault = *faults.borrow_and_update();
+        if fault != Fault::Stall {
+            connections.shutdown().await;
+        }
         if fault == Fault::Refuse {
             listener = None;
         } else if listener.is_none() {
             listener = Some(listen_again(address).await);
         }
-        // Dropped with its connections at the next fault.
-        let mut connections = JoinSet::new();
         match &listener {
             None => _ = faults.changed().await,
             Some(listener) => {
@@ -217,12 +223,22 @@ async fn connection(
         tokio::io::copy(&mut from_client, &mut to_server).await?;
         io::Result::Ok(from_client)
     };
+    tokio::pin!(asked);
+    let stalled = shared.clone();
     let mut answers = Answers { to_client, fault, dice, shared };
     tokio::select! {
-        ended = answers.pass(from_server) => ended,
+        ended = answers.pass(from_server) => return ended,
         // Whoever has asked and left wants no answers.
-        asked = asked => asked.map(|_| ()),
+        asked = &mut asked => return asked.map(|_| ()),
+        () = told_to_stall(&stalled) => {}
     }
+    stalled.counters.hangs.fetch_add(1, Relaxed);
+    std::future::pending().await
+}
+
+async fn told_to_stall(shared: &Shared) {
+    let mut faults = shared.fault.subscribe();
+    while faults.changed().await.is_ok() && *faults.borrow_and_update() != Fault::Stall {}
 }
 
 /// The way from the server to the client.
