@@ -51,6 +51,7 @@ static void constants(void) {
   CONSTANT(SAC_REQ_PROMPT_LOGPROBS);
   CONSTANT(SAC_REQ_KNOWN_FLAGS);
   CONSTANT(SAC_NUM_FETCH_RESULTS);
+  CONSTANT(SAC_NUM_FETCH_DETAILS);
   CONSTANT(SAC_FRONTEND_HEARTBEAT_MS);
   CONSTANT(SAC_FRONTEND_LOST_MS);
   CONSTANT(SAC_DOORBELL_CANCEL);
@@ -148,6 +149,9 @@ static void device_structs(void) {
   FIELD(sac_fetch_stats, lookups);
   FIELD(sac_fetch_stats, loads);
   FIELD(sac_fetch_stats, stores);
+  FIELD(sac_fetch_stats, rejections);
+  FIELD(sac_fetch_stats, troubles);
+  FIELD(sac_fetch_stats, looked_up_tokens);
   FIELD(sac_fetch_stats, lookups_skipped);
   FIELD(sac_fetch_stats, lookups_given_up);
   FIELD(sac_fetch_stats, requests_loaded);

@@ -27,7 +27,7 @@
 #define SAC_MAGIC UINT64_C(0x3145444143434153) /* "SACCADE1", little-endian */
 #define SAC_ABI_VERSION 1u
 /* FNV-1a 64 of wire.layout.txt; a test recomputes it. */
-#define SAC_LAYOUT_HASH UINT64_C(0x78f6089f4f3c9a29)
+#define SAC_LAYOUT_HASH UINT64_C(0xa310cfa7120ac22f)
 
 /* ---- bounds ------------------------------------------------------------------------------- */
 
@@ -171,20 +171,24 @@ typedef struct sac_device_stats {
 SAC_STATIC_ASSERT(sizeof(sac_device_stats) == 256, "device statistics are two lines");
 
 /* ---- statistics of the fetch plane (fetch.h): writer = device; as above ------------------- */
-#define SAC_NUM_FETCH_RESULTS 9u /* SAC_FETCH_DONE ... of fetch.h */
+#define SAC_NUM_FETCH_RESULTS 9u  /* SAC_FETCH_DONE ... of fetch.h */
+#define SAC_NUM_FETCH_DETAILS 16u /* details of a result; what is beyond counts as the last */
 typedef struct sac_fetch_stats {
   SAC_ALIGNAS(128) uint64_t lookups[SAC_NUM_FETCH_RESULTS]; /* prompts, by result */
   uint64_t loads[SAC_NUM_FETCH_RESULTS];                    /* chunks */
   uint64_t stores[SAC_NUM_FETCH_RESULTS];                   /* chunks */
-  uint64_t lookups_skipped;                                 /* no entry was free */
-  uint64_t lookups_given_up;                                /* no answer came in time */
-  uint64_t requests_loaded;                                 /* that began to load chunks */
-  uint64_t loads_refused;  /* requests whose chunks were expected to come later than computed */
-  uint64_t loads_given_up; /* requests whose chunks did not all come, or not in time */
-  uint64_t stores_dropped; /* chunks that found no room in the line */
-  uint64_t stores_evicted; /* chunks that left the device while they were in it */
-  uint64_t fetched_tokens; /* of prompts, whose KV came */
-  uint64_t loaded_bytes;   /* as the store keeps them */
+  uint64_t rejections[SAC_NUM_FETCH_DETAILS];               /* SAC_FETCH_REJECTED, by detail */
+  uint64_t troubles[SAC_NUM_FETCH_DETAILS];                 /* SAC_FETCH_TROUBLE, by detail */
+  uint64_t looked_up_tokens; /* of prompts, that a store was asked for */
+  uint64_t lookups_skipped;  /* no entry was free */
+  uint64_t lookups_given_up; /* no answer came in time */
+  uint64_t requests_loaded;  /* that began to load chunks */
+  uint64_t loads_refused;    /* requests whose chunks were expected to come later than computed */
+  uint64_t loads_given_up;   /* requests whose chunks did not all come, or not in time */
+  uint64_t stores_dropped;   /* chunks that found no room in the line */
+  uint64_t stores_evicted;   /* chunks that left the device while they were in it */
+  uint64_t fetched_tokens;   /* of prompts, whose KV came */
+  uint64_t loaded_bytes;     /* as the store keeps them */
   uint64_t stored_bytes;
   uint64_t commands_lost;  /* with a plane that died */
   uint64_t planes_joined;  /* lives of the plane */
@@ -197,9 +201,9 @@ typedef struct sac_fetch_stats {
   uint32_t plane_epoch;    /* 0: none has joined */
   uint32_t plane_alive;    /* 1: its heart beats */
   uint32_t breaker;        /* as in sac_fetch_plane_line */
-  uint8_t _pad0[384 - 352];
+  uint8_t _pad0[640 - 616];
 } sac_fetch_stats;
-SAC_STATIC_ASSERT(sizeof(sac_fetch_stats) == 384, "fetch statistics are three lines");
+SAC_STATIC_ASSERT(sizeof(sac_fetch_stats) == 640, "fetch statistics are five lines");
 
 /* ---- frontend acknowledgement: writer = device -------------------------------------------- */
 typedef struct sac_frontend_ack {

@@ -11,7 +11,7 @@ pub const SAC_MAGIC: u64 = 0x3145_4441_4343_4153;
 /// Version of the header as a whole.
 pub const SAC_ABI_VERSION: u32 = 1;
 /// FNV-1a 64 of `abi/wire.layout.txt`.
-pub const SAC_LAYOUT_HASH: u64 = 0x78f6_089f_4f3c_9a29;
+pub const SAC_LAYOUT_HASH: u64 = 0xa310_cfa7_120a_c22f;
 
 /// One writer per line of this size.
 pub const SAC_LINE_BYTES: u32 = 128;
@@ -202,8 +202,35 @@ pub struct DeviceStats {
     pub _pad0: [u8; 32],
 }
 
+/// Kinds of `SAC_FETCH_REJECT_*`, in their order, for metrics; empty: there is none.
+pub const REJECTION_KINDS: [&str; SAC_NUM_FETCH_DETAILS] = [
+    "other", "length", "magic", "version", "checksum", "name", "model", "span", "codec", "payload",
+    "", "", "", "", "", "",
+];
+/// Kinds of `SAC_FETCH_TROUBLE_*`.
+pub const TROUBLE_KINDS: [&str; SAC_NUM_FETCH_DETAILS] = [
+    "other",
+    "internal",
+    "unreachable",
+    "refused",
+    "protocol",
+    "resting",
+    "too_large",
+    "timeout",
+    "busy",
+    "",
+    "",
+    "",
+    "",
+    "",
+    "",
+    "",
+];
+
 /// Results of a command to the fetch plane (`abi/fetch.h`).
 pub const SAC_NUM_FETCH_RESULTS: usize = 9;
+/// Details of a result; what is beyond counts as the last.
+pub const SAC_NUM_FETCH_DETAILS: usize = 16;
 
 /// `sac_fetch_stats`: writer = device; each word relaxed.
 #[repr(C, align(128))]
@@ -213,6 +240,9 @@ pub struct FetchStats {
     pub lookups: [u64; SAC_NUM_FETCH_RESULTS],
     pub loads: [u64; SAC_NUM_FETCH_RESULTS],
     pub stores: [u64; SAC_NUM_FETCH_RESULTS],
+    pub rejections: [u64; SAC_NUM_FETCH_DETAILS],
+    pub troubles: [u64; SAC_NUM_FETCH_DETAILS],
+    pub looked_up_tokens: u64,
     pub lookups_skipped: u64,
     pub lookups_given_up: u64,
     pub requests_loaded: u64,
@@ -234,7 +264,7 @@ pub struct FetchStats {
     pub plane_epoch: u32,
     pub plane_alive: u32,
     pub breaker: u32,
-    pub _pad0: [u8; 32],
+    pub _pad0: [u8; 24],
 }
 
 /// `sac_frontend_ack`: writer = device.
@@ -311,7 +341,7 @@ pub struct Descriptor {
 const _: () = assert!(size_of::<RegionHeader>() == 256 && align_of::<RegionHeader>() == 128);
 const _: () = assert!(size_of::<DeviceLine>() == 128 && align_of::<DeviceLine>() == 128);
 const _: () = assert!(size_of::<DeviceStats>() == 256 && align_of::<DeviceStats>() == 128);
-const _: () = assert!(size_of::<FetchStats>() == 384 && align_of::<FetchStats>() == 128);
+const _: () = assert!(size_of::<FetchStats>() == 640 && align_of::<FetchStats>() == 128);
 const _: () = assert!(size_of::<FrontendAck>() == 16 && align_of::<FrontendAck>() == 8);
 const _: () = assert!(size_of::<Wake>() == 128 && align_of::<Wake>() == 128);
 const _: () = assert!(size_of::<FrontendLine>() == 128 && align_of::<FrontendLine>() == 128);

@@ -47,7 +47,7 @@ mod wake;
 pub use device::{DeviceInfo, Phase};
 pub use inproc::InProcTransport;
 pub use join::{FrontendRing, JoinError, JoinOptions};
-pub use layout::{DeviceStats, FetchStats};
+pub use layout::{DeviceStats, FetchStats, REJECTION_KINDS, TROUBLE_KINDS};
 pub use observe::Observer;
 pub use reader::{PollSummary, Reader, Sink};
 pub use region::{

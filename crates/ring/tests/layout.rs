@@ -143,7 +143,7 @@ fn dump_from_rust() -> String {
         SAC_FINISH_STALE_EPOCH SAC_FINISH_ERROR
         SAC_PHASE_ABSENT SAC_PHASE_LOADING SAC_PHASE_READY SAC_PHASE_FAILED
         SAC_REQ_IGNORE_EOS SAC_REQ_LOGPROBS SAC_REQ_PROMPT_LOGPROBS SAC_REQ_KNOWN_FLAGS
-        SAC_NUM_FETCH_RESULTS
+        SAC_NUM_FETCH_RESULTS SAC_NUM_FETCH_DETAILS
         SAC_FRONTEND_HEARTBEAT_MS SAC_FRONTEND_LOST_MS SAC_DOORBELL_CANCEL SAC_TICKET_MASK
         SAC_STATUS_STATE_SHIFT SAC_STATUS_FINISH_SHIFT SAC_STATUS_TICKET_SHIFT);
     fields!(out: "sac_region_header" RegionHeader: magic abi_version header_bytes layout_hash
@@ -163,7 +163,7 @@ fn dump_from_rust() -> String {
         num_waiting num_paused blocks_used blocks_used_max last_step_tokens last_step_seqs
         num_rotated host_blocks_used host_blocks_used_max
         blocks_cached host_blocks_cached _pad0);
-    fields!(out: "sac_fetch_stats" FetchStats: lookups loads stores lookups_skipped lookups_given_up requests_loaded loads_refused loads_given_up stores_dropped stores_evicted fetched_tokens loaded_bytes stored_bytes commands_lost planes_joined planes_broken num_aside num_loading frames_used num_frames stores_waiting plane_epoch plane_alive breaker _pad0);
+    fields!(out: "sac_fetch_stats" FetchStats: lookups loads stores rejections troubles looked_up_tokens lookups_skipped lookups_given_up requests_loaded loads_refused loads_given_up stores_dropped stores_evicted fetched_tokens loaded_bytes stored_bytes commands_lost planes_joined planes_broken num_aside num_loading frames_used num_frames stores_waiting plane_epoch plane_alive breaker _pad0);
     fields!(out: "sac_frontend_ack" FrontendAck: epoch lost _pad0);
     fields!(out: "sac_status" Status: word num_computed_tokens num_cached_tokens);
     fields!(out: "sac_wake" Wake: device_kick _pad0);

@@ -15,6 +15,13 @@ struct Fetching {
   Report& report;
 };
 
+/// Why something came to nothing, by kind.
+SAC_HD inline void count_detail(sac_fetch_stats& stats, const sac_fetch_completion& c) {
+  const uint32_t kind = min_u32(c.detail, SAC_NUM_FETCH_DETAILS - 1);
+  if (c.result == SAC_FETCH_REJECTED) ++stats.rejections[kind];
+  if (c.result == SAC_FETCH_TROUBLE) ++stats.troubles[kind];
+}
+
 /// How many chunks of a prompt there are. What the plane claims beyond what it was asked is cut.
 SAC_HD inline void note_lookup(const Fetching& f, const sac_fetch_completion& c) {
   const uint32_t index = index_of(c.id);
@@ -74,6 +81,7 @@ SAC_HD inline bool note_completion(const Fetching& f, const sac_fetch_completion
   if (index == kNone) return false;
   --f.desk.entries[index].lent;
   --f.desk.in_flight;
+  count_detail(f.report.fetch, c);
   if (c.op == SAC_FETCH_LOOKUP) {
     f.desk.entries[index].command = 0;
     note_lookup(f, c);

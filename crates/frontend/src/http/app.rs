@@ -86,6 +86,7 @@ impl App {
         Reading {
             device: port.device(),
             stats: port.stats(),
+            fetch: port.fetch_stats(),
             slots: port.slot_states(),
             tokenizer_queue: self.serving.lanes.depth(),
             requests: self.lifecycle.in_flight(),

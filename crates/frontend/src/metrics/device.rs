@@ -1,10 +1,12 @@
 //! Series that mirror what others count: the device's statistics, the ring's slots, the reader.
 
+mod fetch;
 mod tiers;
 
 use prometheus::{Counter, Gauge, GaugeVec, IntCounter};
-use saccade_ring::{DeviceInfo, DeviceStats};
+use saccade_ring::{DeviceInfo, DeviceStats, FetchStats};
 
+use self::fetch::Fetches;
 use self::tiers::Tiers;
 use super::kv::KvBytes;
 use super::{Builder, raise_to};
@@ -27,6 +29,8 @@ pub struct Reading {
     pub device: DeviceInfo,
     /// The device's counters.
     pub stats: DeviceStats,
+    /// Its counters of the traffic with the fetch plane.
+    pub fetch: FetchStats,
     /// Slots by state.
     pub slots: Vec<usize>,
     /// Jobs that wait for a tokenizer thread.
@@ -67,6 +71,7 @@ pub struct DeviceMetrics {
     seconds: Vec<(Counter, Of)>,
     kv_bytes: KvBytes,
     tiers: Tiers,
+    fetches: Fetches,
 }
 
 impl DeviceMetrics {
@@ -96,6 +101,7 @@ impl DeviceMetrics {
             seconds: seconds(b)?,
             kv_bytes: KvBytes::new(b)?,
             tiers: Tiers::new(b)?,
+            fetches: Fetches::new(b)?,
         })
     }
 
@@ -132,6 +138,7 @@ impl DeviceMetrics {
         }
         self.kv_bytes.set(&r.device, stats);
         self.tiers.set(&r.device, stats);
+        self.fetches.set(&r.fetch);
     }
 }
 

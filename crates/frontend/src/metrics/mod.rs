@@ -162,7 +162,16 @@ impl Builder {
     }
 
     fn counters(&self, name: &str, help: &str, by: &str) -> prometheus::Result<IntCounterVec> {
-        self.add(IntCounterVec::new(self.opts(name, help), &[by]))
+        self.counters_by(name, help, &[by])
+    }
+
+    fn counters_by(
+        &self,
+        name: &str,
+        help: &str,
+        by: &[&str],
+    ) -> prometheus::Result<IntCounterVec> {
+        self.add(IntCounterVec::new(self.opts(name, help), by))
     }
 
     fn gauge(&self, name: &str, help: &str) -> prometheus::Result<Gauge> {

@@ -2,7 +2,8 @@
 //! the transport.
 
 use saccade_ring::{
-    DeviceInfo, DeviceStats, Submission, SubmitError, Submitter, Ticket, Transport, TransportError,
+    DeviceInfo, DeviceStats, FetchStats, Submission, SubmitError, Submitter, Ticket, Transport,
+    TransportError,
 };
 
 /// What the frontend asks of the ring from any thread.
@@ -24,6 +25,8 @@ pub trait DevicePort: Send + Sync {
     fn heartbeat(&self) -> DeviceInfo;
     /// The device's counters.
     fn stats(&self) -> DeviceStats;
+    /// Its counters of the traffic with the fetch plane.
+    fn fetch_stats(&self) -> FetchStats;
     /// Life of this frontend.
     fn frontend_epoch(&self) -> u32;
     /// Slots that a submission could take now.
@@ -56,6 +59,9 @@ impl<T: Transport + 'static> DevicePort for Submitter<T> {
     }
     fn stats(&self) -> DeviceStats {
         Submitter::stats(self)
+    }
+    fn fetch_stats(&self) -> FetchStats {
+        Submitter::fetch_stats(self)
     }
     fn frontend_epoch(&self) -> u32 {
         Submitter::frontend_epoch(self)
