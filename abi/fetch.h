@@ -16,7 +16,7 @@
 #define SAC_FETCH_MAGIC UINT64_C(0x3148435445464353) /* "SCFETCH1", little-endian */
 #define SAC_FETCH_VERSION 1u
 /* FNV-1a 64 of fetch.layout.txt; a test recomputes it. */
-#define SAC_FETCH_LAYOUT_HASH UINT64_C(0)
+#define SAC_FETCH_LAYOUT_HASH UINT64_C(0x86e376b7ae23d24b)
 
 #define SAC_CHUNK_TOKENS 256u     /* a chunk: what a store keeps under one name */
 #define SAC_MAX_FETCH_QUEUE 4096u /* commands, and completions, that a region can hold */
@@ -41,6 +41,27 @@
 #define SAC_FETCH_DROPPED 6u   /* STORE: the plane has no room; nothing was tried */
 #define SAC_FETCH_CANCELLED 7u /* the device asked */
 #define SAC_FETCH_INVALID 8u   /* the command breaks a bound; the last of SAC_NUM_FETCH_RESULTS */
+
+/* ---- `detail` of REJECTED: why what came is not that chunk --------------------------------- */
+#define SAC_FETCH_REJECT_LENGTH 1u   /* truncated, followed by other bytes, or too long */
+#define SAC_FETCH_REJECT_MAGIC 2u    /* not a chunk */
+#define SAC_FETCH_REJECT_VERSION 3u  /* another program wrote it */
+#define SAC_FETCH_REJECT_CHECKSUM 4u /* a bit has changed */
+#define SAC_FETCH_REJECT_NAME 5u     /* under this name, and of another */
+#define SAC_FETCH_REJECT_MODEL 6u    /* of other weights or settings */
+#define SAC_FETCH_REJECT_SPAN 7u     /* of other positions, or of another shape */
+#define SAC_FETCH_REJECT_CODEC 8u    /* of a codec that this program does not have */
+#define SAC_FETCH_REJECT_PAYLOAD 9u  /* its checksum is right, and its code is not */
+
+/* ---- `detail` of TROUBLE: how the store failed ---------------------------------------------- */
+#define SAC_FETCH_TROUBLE_INTERNAL 1u    /* a stage of the plane failed; the store did not */
+#define SAC_FETCH_TROUBLE_UNREACHABLE 2u /* no connection, or it was lost */
+#define SAC_FETCH_TROUBLE_REFUSED 3u     /* the store may not be used so: key, bucket, rights */
+#define SAC_FETCH_TROUBLE_PROTOCOL 4u    /* its answer is none */
+#define SAC_FETCH_TROUBLE_RESTING 5u     /* it failed often and is left alone for a while */
+#define SAC_FETCH_TROUBLE_TOO_LARGE 6u   /* the value exceeds what the plane has room for */
+#define SAC_FETCH_TROUBLE_TIMEOUT 7u     /* no answer within the deadline of the store */
+#define SAC_FETCH_TROUBLE_BUSY 8u        /* too many calls to it are on their way */
 
 /* ---- region header: written once by the device; magic last with release -----------------------
  */

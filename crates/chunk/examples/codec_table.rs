@@ -93,7 +93,7 @@ fn row(codec: Codec, g: &Geometry, kv: &[u8]) -> Result<String, Box<dyn std::err
             out
         })
         .collect();
-    let coded: Vec<Coded<'_>> =
+    let coded: Vec<Coded<&Vec<u8>>> =
         encoded.iter().map(|bytes| Coded::new(codec, g, bytes)).collect::<Result<_, _>>()?;
     let mut back = vec![0; g.bytes()];
     let mut failed = None;

@@ -24,9 +24,21 @@ impl ModelId {
         Self(hash.finalize().into())
     }
 
+    /// Of an identity that was written down.
+    pub const fn from_bytes(bytes: [u8; 32]) -> Self {
+        Self(bytes)
+    }
+
     /// As it is written in a value.
     pub const fn bytes(&self) -> &[u8; 32] {
         &self.0
+    }
+}
+
+/// Hexadecimal, as in the keys of a store.
+impl fmt::Display for ModelId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
     }
 }
 
@@ -48,6 +60,11 @@ impl Name {
         hash.update(self.0);
         tokens.iter().for_each(|token| hash.update(token.to_le_bytes()));
         Self(hash.finalize().into())
+    }
+
+    /// Of a name that was written down.
+    pub const fn from_bytes(bytes: [u8; 32]) -> Self {
+        Self(bytes)
     }
 
     /// As it is written in a value.

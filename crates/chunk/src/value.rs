@@ -83,6 +83,11 @@ impl Rejection {
     }
 }
 
+/// Bytes of the value of a chunk that is not coded at all.
+pub const fn raw_value_bytes(geometry: &Geometry) -> usize {
+    HEADER_BYTES + 8 * geometry.num_planes() + geometry.bytes()
+}
+
 /// Appends the value of a chunk.
 ///
 /// # Panics
@@ -102,7 +107,8 @@ pub fn seal(value: &Value, codec: Codec, kv: &[u8], scratch: &mut Scratch, out: 
 ///
 /// # Errors
 /// It is not the value of that chunk.
-pub fn open<'a>(expected: &Value, bytes: &'a [u8]) -> Result<Coded<'a>, Rejection> {
+pub fn open<B: AsRef<[u8]>>(expected: &Value, value: B) -> Result<Coded<B>, Rejection> {
+    let bytes = value.as_ref();
     if bytes.len() < HEADER_BYTES {
         return Err(Rejection::Length);
     }
@@ -131,7 +137,7 @@ pub fn open<'a>(expected: &Value, bytes: &'a [u8]) -> Result<Coded<'a>, Rejectio
     if bytes[..CHECKSUM_AT] != self::header(expected, codec, payload) {
         return Err(Rejection::Span);
     }
-    Ok(Coded::new(codec, &expected.geometry, &bytes[HEADER_BYTES..])?)
+    Ok(Coded::behind(HEADER_BYTES, codec, &expected.geometry, value)?)
 }
 
 /// A slice that is at least as long as the header.

@@ -202,43 +202,56 @@ pub fn encode(
     }
 }
 
-/// A coded chunk whose directory was checked.
-pub struct Coded<'a> {
+/// A coded chunk whose directory was checked. It may own its bytes, so that a pipeline can hand it
+/// from thread to thread.
+pub struct Coded<B> {
     codec: Codec,
     geometry: Geometry,
-    planes: Vec<Plane<'a>>,
+    bytes: B,
+    planes: Vec<Plane>,
 }
 
-/// One coded plane.
+/// Where one coded plane is.
 #[derive(Clone, Copy)]
-struct Plane<'a> {
-    aside: &'a [u8],
-    coded: &'a [u8],
+struct Plane {
+    at: usize,
+    aside: usize,
+    coded: usize,
 }
 
-impl<'a> Coded<'a> {
+impl<B: AsRef<[u8]>> Coded<B> {
     /// Finds the planes.
     ///
     /// # Errors
     /// The directory does not describe `bytes`.
-    pub fn new(codec: Codec, geometry: &Geometry, bytes: &'a [u8]) -> Result<Self, Malformed> {
-        let (directory, mut rest) =
-            bytes.split_at_checked(8 * geometry.num_planes()).ok_or(Malformed::Directory)?;
-        let mut take = |length: &[u8; 4]| {
-            let (taken, after) = rest.split_at_checked(u32::from_le_bytes(*length) as usize)?;
-            rest = after;
-            Some(taken)
+    pub fn new(codec: Codec, geometry: &Geometry, bytes: B) -> Result<Self, Malformed> {
+        Self::behind(0, codec, geometry, bytes)
+    }
+
+    /// As [`Self::new`], of a chunk that has `from` other bytes in front of it.
+    pub(crate) fn behind(
+        from: usize,
+        codec: Codec,
+        geometry: &Geometry,
+        bytes: B,
+    ) -> Result<Self, Malformed> {
+        let all = bytes.as_ref();
+        let directory_end = from + 8 * geometry.num_planes();
+        let directory = all.get(from..directory_end).ok_or(Malformed::Directory)?;
+        let mut end = directory_end;
+        let mut take = |[aside, coded]: &[[u8; 4]; 2]| {
+            let [aside, coded] = [aside, coded].map(|n| u32::from_le_bytes(*n) as usize);
+            let at = end;
+            end = at.checked_add(aside)?.checked_add(coded)?;
+            (end <= all.len()).then_some(Plane { at, aside, coded })
         };
         let lengths = directory.as_chunks::<4>().0.as_chunks::<2>().0;
-        let planes: Option<Vec<_>> = lengths
-            .iter()
-            .map(|[aside, coded]| Some(Plane { aside: take(aside)?, coded: take(coded)? }))
-            .collect();
+        let planes: Option<Vec<_>> = lengths.iter().map(&mut take).collect();
         let planes = planes.ok_or(Malformed::Directory)?;
-        if !rest.is_empty() {
+        if end != all.len() {
             return Err(Malformed::Directory);
         }
-        Ok(Self { codec, geometry: *geometry, planes })
+        Ok(Self { codec, geometry: *geometry, bytes, planes })
     }
 
     /// Writes one plane: first what the coder does, then the transform.
@@ -264,7 +277,7 @@ impl<'a> Coded<'a> {
     /// As [`Self::decode_plane`].
     pub fn decode_symbols(&self, plane: usize, scratch: &mut Scratch) -> Result<(), Malformed> {
         scratch.symbols.resize(self.codec.transform().num_symbols(&self.geometry), 0);
-        let coded = self.planes[plane].coded;
+        let (_, coded) = self.plane(plane);
         let done = self.codec.coder().decode(coded, &mut scratch.coder, &mut scratch.symbols);
         done.map_err(|reason| Malformed::Coded { plane, reason })
     }
@@ -275,13 +288,19 @@ impl<'a> Coded<'a> {
     /// As [`Self::decode_plane`].
     pub fn place(&self, plane: usize, kv: &mut [u8], scratch: &Scratch) -> Result<(), Malformed> {
         assert_eq!(kv.len(), self.geometry.plane_bytes());
-        let aside = self.planes[plane].aside;
+        let (aside, _) = self.plane(plane);
         let transform = self.codec.transform();
         if transform.inverse(&self.geometry, plane, &scratch.symbols, aside, kv) {
             Ok(())
         } else {
             Err(Malformed::Aside { plane })
         }
+    }
+
+    /// What is aside, and what is coded.
+    fn plane(&self, plane: usize) -> (&[u8], &[u8]) {
+        let Plane { at, aside, coded } = self.planes[plane];
+        self.bytes.as_ref()[at..at + aside + coded].split_at(aside)
     }
 }
 
