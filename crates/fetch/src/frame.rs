@@ -60,6 +60,17 @@ impl Frame {
     }
 }
 
+/// Writes to other memory as to a frame: what that costs is part of placing.
+///
+/// # Panics
+/// The lengths differ.
+pub(crate) fn write_out(from: &[u8], to: &mut [u8]) {
+    assert_eq!(from.len(), to.len());
+    // SAFETY: as long as `from`, and borrowed for this alone.
+    unsafe { write_behind(from, to.as_mut_ptr()) };
+    settle();
+}
+
 /// Copies to memory that this core will not read again: around the caches, which otherwise read
 /// every line before they write it. It takes half as long.
 ///

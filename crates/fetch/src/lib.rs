@@ -28,4 +28,4 @@ mod session;
 pub use config::{FetchConfig, FetchError, FetchMode, Threads};
 pub use counters::{NUM_OPS, Stats};
 pub use plane::{Plane, run};
-pub use region::{Layout, Limits, Region};
+pub use region::{Draft, Layout, Limits, Region};

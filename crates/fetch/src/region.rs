@@ -4,7 +4,7 @@ use std::fs::OpenOptions;
 use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use bytemuck::Zeroable;
 use saccade_chunk::{Dtype, Geometry, ModelId};
@@ -405,24 +405,9 @@ impl Region {
     pub fn create(path: &Path, limits: &Limits) -> Result<Region, RegionError> {
         let mut layout = limits.layout()?;
         layout.header.instance_id = random_u64();
-        let mut new = path.as_os_str().to_owned();
-        new.push(format!(".{:016x}", layout.header.instance_id));
-        let new = Path::new(&new);
-        let made = make_file(new, layout.region_bytes())
-            .and_then(|()| ShmTransport::open(new))
-            .and_then(|transport| write_header(&transport, layout.header).map(|()| transport))
-            .and_then(|transport| match std::fs::rename(new, path) {
-                Ok(()) => Ok(transport),
-                Err(source) => Err(io_error("rename to", path, source)),
-            });
-        match made {
-            Ok(transport) => Ok(Region { transport, layout }),
-            Err(error) => {
-                // Best effort: the error that led here is the one to report.
-                let _ = std::fs::remove_file(new);
-                Err(error)
-            }
-        }
+        let draft = Draft::create(path, layout.region_bytes())?;
+        write_header(draft.transport(), layout.header)?;
+        Ok(Region { transport: draft.publish()?, layout })
     }
 
     /// Where everything is.
@@ -433,6 +418,57 @@ impl Region {
     /// The way to its bytes.
     pub fn transport(&self) -> &ShmTransport {
         &self.transport
+    }
+}
+
+/// The file of a region that is being made. It has its name only when it is whole; dropped before,
+/// it is gone.
+#[derive(Debug)]
+pub struct Draft {
+    new: PathBuf,
+    path: PathBuf,
+    transport: ShmTransport,
+}
+
+impl Draft {
+    /// Zeroed memory (mode 0600) that is to be the region at `path`. All of its pages are reserved.
+    ///
+    /// # Errors
+    /// [`RegionError::Io`] with the step, the path and the cause.
+    pub fn create(path: &Path, bytes: u64) -> Result<Draft, RegionError> {
+        let mut new = path.as_os_str().to_owned();
+        new.push(format!(".{:016x}", random_u64()));
+        let new = PathBuf::from(new);
+        match make_file(&new, bytes).and_then(|()| ShmTransport::open(&new)) {
+            Ok(transport) => Ok(Draft { new, path: path.into(), transport }),
+            Err(error) => {
+                // Best effort: the error that led here is the one to report.
+                let _ = std::fs::remove_file(&new);
+                Err(error)
+            }
+        }
+    }
+
+    /// The way to its bytes.
+    pub fn transport(&self) -> &ShmTransport {
+        &self.transport
+    }
+
+    /// Puts it at its path, in the place of one that is there.
+    ///
+    /// # Errors
+    /// [`RegionError::Io`]; then it is gone.
+    pub fn publish(self) -> Result<ShmTransport, RegionError> {
+        std::fs::rename(&self.new, &self.path)
+            .map_err(|source| io_error("rename to", &self.path, source))?;
+        Ok(self.transport.clone())
+    }
+}
+
+impl Drop for Draft {
+    fn drop(&mut self) {
+        // Best effort; after `publish` there is no such file.
+        let _ = std::fs::remove_file(&self.new);
     }
 }
 

@@ -7,6 +7,8 @@ mod config_file;
 mod device_plane;
 #[cfg(feature = "device")]
 mod emulated;
+#[cfg(feature = "fetch")]
+mod fetch_plane;
 mod frontend_plane;
 #[cfg(feature = "device")]
 mod gpu;
@@ -42,6 +44,8 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
         #[cfg(feature = "device")]
         Command::Device(args) => device_plane::run(&args)?,
         Command::Frontend(args) => frontend_plane::run(&args)?,
+        #[cfg(feature = "fetch")]
+        Command::Fetch(args) => fetch_plane::run(&args)?,
         #[cfg(feature = "plan")]
         Command::Plan(args) => return saccade_plan::run(&args),
         #[cfg(feature = "tools")]

@@ -2,6 +2,8 @@
 //! and then only watches: a plane that dies is restarted, a signal ends all in order.
 
 mod child;
+#[cfg(feature = "fetch")]
+mod fetching;
 mod progress;
 
 use std::path::{Path, PathBuf};
@@ -11,7 +13,7 @@ use anyhow::{Context, bail};
 use saccade_ring::{Region, RegionLimits, default_region_dir};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use crate::cli::{PlacementArgs, ServeArgs};
+use crate::cli::ServeArgs;
 use crate::{emulated, model_source, remote};
 use child::{Exit, Plane, PlaneKind};
 
@@ -30,6 +32,8 @@ pub(crate) fn run(args: &ServeArgs) -> anyhow::Result<()> {
 
 struct Supervisor {
     planes: Vec<Plane>,
+    #[cfg(feature = "fetch")]
+    fetching: Option<fetching::Fetching>,
     /// The notice that the device is emulated, if it is.
     notice: Option<String>,
     region: Region,
@@ -46,7 +50,7 @@ struct Supervisor {
 
 impl Supervisor {
     fn start(args: &ServeArgs) -> anyhow::Result<Supervisor> {
-        check_placement(&args.placement)?;
+        check_placement(args)?;
         args.http.check()?;
         args.device.shares_prefixes()?;
         remote::check(args)?;
@@ -63,6 +67,8 @@ impl Supervisor {
         let region = Region::create(&path, &limits).context("create the ring region")?;
         Ok(Supervisor {
             planes: planes(args, folder.root(), &path),
+            #[cfg(feature = "fetch")]
+            fetching: fetching(args, folder.root(), &path),
             notice: emulated::notice(args),
             loading: progress::Loading::new(region.transport())?,
             region,
@@ -80,6 +86,10 @@ impl Supervisor {
         for plane in &mut self.planes {
             plane.spawn()?;
         }
+        #[cfg(feature = "fetch")]
+        if let Some(plane) = self.fetching.as_mut().and_then(fetching::Fetching::plane) {
+            plane.spawn()?;
+        }
         self.print_placement();
         let mut poll = tokio::time::interval(Duration::from_millis(20));
         loop {
@@ -87,6 +97,10 @@ impl Supervisor {
                 () = signals.recv() => return self.shut_down(&mut signals).await,
                 _ = poll.tick() => {
                     self.loading.show();
+                    #[cfg(feature = "fetch")]
+                    if let Some(fetching) = &mut self.fetching {
+                        fetching.watch();
+                    }
                     if let Err(error) = self.revive() {
                         self.kill_all().await;
                         return Err(error);
@@ -102,6 +116,10 @@ impl Supervisor {
         }
         for plane in &self.planes {
             eprintln!("  {}", plane.describe());
+        }
+        #[cfg(feature = "fetch")]
+        if let Some(line) = self.fetching.as_ref().and_then(fetching::Fetching::describe) {
+            eprintln!("  {line}");
         }
         eprintln!("  ring             {}", self.region.path().display());
         if let Some(address) = &self.ring_listen {
@@ -140,11 +158,18 @@ impl Supervisor {
         Ok(())
     }
 
-    /// Frontends drain first, while the device still produces; then the device stops.
+    /// Frontends drain first, while the device still produces; then the device stops, and what
+    /// serves it.
     async fn shut_down(mut self, signals: &mut Signals) -> anyhow::Result<()> {
         tracing::info!(after = ?self.started.elapsed(), "stopping: requests in flight may finish");
         let drain = self.drain_timeout + KILL_AFTER;
-        for (kind, timeout) in [(PlaneKind::Frontend, drain), (PlaneKind::Device, KILL_AFTER)] {
+        let order = [
+            (PlaneKind::Frontend, drain),
+            (PlaneKind::Device, KILL_AFTER),
+            #[cfg(feature = "fetch")]
+            (PlaneKind::Fetch, KILL_AFTER),
+        ];
+        for (kind, timeout) in order {
             let ended = self.end(kind, timeout);
             tokio::select! {
                 () = ended => {}
@@ -161,10 +186,10 @@ impl Supervisor {
     /// SIGTERM to the planes of a kind, and wait until they have ended or `timeout` has passed.
     async fn end(&mut self, kind: PlaneKind, timeout: Duration) {
         let deadline = tokio::time::Instant::now() + timeout;
-        for plane in self.planes.iter_mut().filter(|p| p.kind() == kind) {
+        for plane in self.planes_mut().filter(|p| p.kind() == kind) {
             plane.terminate();
         }
-        for plane in self.planes.iter_mut().filter(|p| p.kind() == kind) {
+        for plane in self.planes_mut().filter(|p| p.kind() == kind) {
             if tokio::time::timeout_at(deadline, plane.wait()).await.is_err() {
                 tracing::warn!(plane = plane.name(), ?timeout, "did not end in time");
             }
@@ -172,9 +197,16 @@ impl Supervisor {
     }
 
     async fn kill_all(&mut self) {
-        for plane in &mut self.planes {
+        for plane in self.planes_mut() {
             plane.kill().await;
         }
+    }
+
+    fn planes_mut(&mut self) -> impl Iterator<Item = &mut Plane> {
+        let planes = self.planes.iter_mut();
+        #[cfg(feature = "fetch")]
+        let planes = planes.chain(self.fetching.as_mut().and_then(fetching::Fetching::plane));
+        planes
     }
 }
 
@@ -195,10 +227,13 @@ fn ring_path(asked: Option<&Path>, limits: &RegionLimits) -> anyhow::Result<Path
 }
 
 /// Cores that this process may not use would be dropped silently by the kernel.
-fn check_placement(placement: &PlacementArgs) -> anyhow::Result<()> {
+fn check_placement(args: &ServeArgs) -> anyhow::Result<()> {
+    let placement = &args.placement;
     for (flag, cores) in [
         ("--device-cores", &placement.device_cores),
         ("--frontend-cores", &placement.frontend_cores),
+        #[cfg(feature = "fetch")]
+        ("--fetch-cores", &args.fetch.fetch_cores),
     ] {
         if let Some(cores) = cores {
             cores.check_usable().map_err(|e| anyhow::anyhow!("{flag}: {e}"))?;
@@ -208,11 +243,32 @@ fn check_placement(placement: &PlacementArgs) -> anyhow::Result<()> {
 }
 
 fn planes(args: &ServeArgs, model_folder: &Path, ring: &Path) -> Vec<Plane> {
-    let mut planes = vec![Plane::device(args, model_folder, ring)];
+    let device = Plane::device(args, model_folder, ring);
+    #[cfg(feature = "fetch")]
+    let device = match &args.fetch.prefix_store {
+        Some(_) => device.told(&fetch_ring(ring)),
+        None => device,
+    };
+    let mut planes = vec![device];
     planes.extend(
         (0..args.ring.api_server_count).map(|i| Plane::frontend(args, model_folder, ring, i)),
     );
     planes
+}
+
+/// The plane that reaches the store, if there is one.
+#[cfg(feature = "fetch")]
+fn fetching(args: &ServeArgs, model_folder: &Path, ring: &Path) -> Option<fetching::Fetching> {
+    args.fetch.prefix_store.as_ref()?;
+    let fetch_ring = fetch_ring(ring);
+    let plane = Plane::fetch(args, model_folder, ring, &fetch_ring);
+    Some(fetching::Fetching::new(plane, &fetch_ring, args.placement.max_restarts))
+}
+
+/// Beside the ring.
+#[cfg(feature = "fetch")]
+fn fetch_ring(ring: &Path) -> PathBuf {
+    ring.with_extension("fetch")
 }
 
 /// SIGTERM and SIGINT, as one.

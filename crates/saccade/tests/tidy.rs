@@ -148,6 +148,8 @@ fn planes_do_not_know_each_other() {
         ("frontend", "saccade-device"),
         ("ring", "saccade-device"),
         ("ring", "saccade-frontend"),
+        ("fetch", "saccade-device"),
+        ("fetch", "saccade-frontend"),
         ("model", "saccade-ring"),
     ] {
         assert!(!manifest(plane).contains(forbidden), "crates/{plane} must not use {forbidden}");

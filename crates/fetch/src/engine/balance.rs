@@ -6,6 +6,7 @@ use saccade_chunk::codec::{Coded, Scratch, encode};
 use saccade_chunk::{Codec, Geometry};
 
 use crate::config::Threads;
+use crate::frame::write_out;
 
 /// One core is for the network where there are at least this many.
 const CORES_FOR_OWN_NETWORK: usize = 3;
@@ -40,11 +41,13 @@ impl Rates {
         let mut kv = vec![1; layer.plane_bytes()];
         // What was just encoded can be decoded; if not, there are no rates to go by.
         let Ok(coded) = Coded::new(codec, &layer, &bytes) else { return rates };
-        for _ in 0..PASSES {
+        let mut blocks = vec![1; PASSES * kv.len()];
+        for blocks in blocks.chunks_exact_mut(kv.len()) {
             let began = Instant::now();
             let decoded = coded.decode_symbols(1, &mut own);
             let between = Instant::now();
             if decoded.and_then(|()| coded.place(1, &mut kv, &own)).is_ok() {
+                write_out(&kv, blocks);
                 rates.coder = rates.coder.min(between - began);
                 rates.place = rates.place.min(between.elapsed());
             }

@@ -2,6 +2,8 @@
 //! variable (`SACCADE_` and the flag in capitals) and a key of the file that `--config` names.
 
 mod cuda;
+#[cfg(feature = "fetch")]
+mod fetch;
 mod groups;
 mod policy;
 mod sim;
@@ -14,6 +16,8 @@ use clap::{Args, Parser, Subcommand};
 pub(crate) use cuda::CudaArgs;
 #[cfg(feature = "device")]
 pub(crate) use cuda::{CudaArgs, LaunchArg, ProductsArg, RotationArg};
+#[cfg(feature = "fetch")]
+pub(crate) use fetch::FetchArgs;
 pub(crate) use groups::DeviceName;
 pub(crate) use groups::{
     DeviceArgs, HttpArgs, LoadFormat, ModelArgs, PlacementArgs, RingArgs, RingPlace,
@@ -59,6 +63,9 @@ pub(crate) enum Command {
     Device(Box<ServeArgs>),
     /// Run a frontend plane alone, on a ring that exists (on a DPU's cores, or on fenced cores)
     Frontend(Box<ServeArgs>),
+    /// Run a fetch plane alone, for the device plane that makes the ring at --fetch-ring
+    #[cfg(feature = "fetch")]
+    Fetch(Box<ServeArgs>),
     /// Watch a running server: planes, requests, KV, latencies, and the cost of the host
     #[cfg(feature = "tools")]
     Top(Box<saccade_top::Args>),
@@ -92,6 +99,9 @@ pub(crate) struct ServeArgs {
     pub placement: PlacementArgs,
     #[command(flatten)]
     pub ring: RingArgs,
+    #[cfg(feature = "fetch")]
+    #[command(flatten)]
+    pub fetch: FetchArgs,
     #[command(flatten)]
     pub cuda: CudaArgs,
     #[command(flatten)]
@@ -109,7 +119,7 @@ mod tests {
     use clap::{Arg, CommandFactory};
 
     /// Commands that start planes; the measuring ones are typed by hand, once.
-    const PLANES: [&str; 3] = ["serve", "device", "frontend"];
+    const PLANES: [&str; 4] = ["serve", "device", "frontend", "fetch"];
 
     #[test]
     fn flags_are_consistent() {

@@ -15,6 +15,8 @@ use crate::cli::{SchedulerPlace, ServeArgs};
 pub(super) enum PlaneKind {
     Device,
     Frontend,
+    #[cfg(feature = "fetch")]
+    Fetch,
 }
 
 /// How a plane ended on its own.
@@ -72,6 +74,27 @@ impl Plane {
         }
     }
 
+    /// `fetch_ring`: where the device plane puts the ring that it shares with this one.
+    #[cfg(feature = "fetch")]
+    pub fn fetch(args: &ServeArgs, model_folder: &Path, ring: &Path, fetch_ring: &Path) -> Plane {
+        Plane {
+            kind: PlaneKind::Fetch,
+            index: 0,
+            cores: args.fetch.fetch_cores.clone(),
+            nice: 0,
+            environment: environment(model_folder, ring),
+            child: None,
+        }
+        .told(fetch_ring)
+    }
+
+    /// The same plane, which knows of that ring.
+    #[cfg(feature = "fetch")]
+    pub fn told(mut self, fetch_ring: &Path) -> Plane {
+        self.environment.push(("SACCADE_FETCH_RING", fetch_ring.display().to_string()));
+        self
+    }
+
     pub fn frontend(args: &ServeArgs, model_folder: &Path, ring: &Path, index: u32) -> Plane {
         let mut environment = environment(model_folder, ring);
         environment.push(("SACCADE_FRONTEND_INDEX", index.to_string()));
@@ -93,12 +116,14 @@ impl Plane {
         match self.kind {
             PlaneKind::Device => "device plane".into(),
             PlaneKind::Frontend => format!("frontend plane {}", self.index),
+            #[cfg(feature = "fetch")]
+            PlaneKind::Fetch => "fetch plane".into(),
         }
     }
 
     /// Name, process, cores and priority, in a line.
     pub fn describe(&self) -> String {
-        let pid = self.child.as_ref().and_then(Child::id).map_or("-".into(), |p| p.to_string());
+        let pid = self.pid().map_or("-".into(), |p| p.to_string());
         let cores = match (&self.cores, CpuSet::of_task(0)) {
             (Some(cores), _) => cores.to_string(),
             (None, Ok(all)) => format!("{all} (not fenced)"),
@@ -112,6 +137,8 @@ impl Plane {
         let subcommand = match self.kind {
             PlaneKind::Device => "device",
             PlaneKind::Frontend => "frontend",
+            #[cfg(feature = "fetch")]
+            PlaneKind::Fetch => "fetch",
         };
         let mut command = Command::new(std::env::current_exe().context("find the own binary")?);
         command.arg(subcommand).args(flags_after_subcommand());
@@ -138,11 +165,26 @@ impl Plane {
         Ok(status.map(Exit::from))
     }
 
+    /// Of its process, if that runs.
+    pub fn pid(&self) -> Option<u32> {
+        self.child.as_ref().and_then(Child::id)
+    }
+
     /// Asks the process to end.
     pub fn terminate(&self) {
-        if let Some(pid) = self.child.as_ref().and_then(Child::id) {
+        self.signal(libc::SIGTERM);
+    }
+
+    /// Ends the process, even one that is stopped; [`Self::exited`] will say so.
+    #[cfg(feature = "fetch")]
+    pub fn end_at_once(&self) {
+        self.signal(libc::SIGKILL);
+    }
+
+    fn signal(&self, signal: i32) {
+        if let Some(pid) = self.pid() {
             // SAFETY: a signal to our own child, whose pid is not reused before it is waited for.
-            unsafe { libc::kill(pid as libc::pid_t, libc::SIGTERM) };
+            unsafe { libc::kill(pid as libc::pid_t, signal) };
         }
     }
 

@@ -1,0 +1,37 @@
+//! Flags of prefix KV in a store, and of the plane that reaches it.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use saccade_chunk::Codec;
+use saccade_fetch::{FetchConfig, FetchMode};
+use saccade_host::CpuSet;
+use saccade_store::StoreUrl;
+
+/// Prefix KV in a store.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Prefix store")]
+pub(crate) struct FetchArgs {
+    /// Share prefix KV with other servers through a store: redis://HOST:PORT/DB, rediss://,
+    /// s3://BUCKET/PREFIX?endpoint=..., file:///FOLDER or memory:. A password is better given as an
+    /// environment variable [default: none]
+    #[arg(long, value_name = "URL", env = "SACCADE_PREFIX_STORE", hide_env_values = true)]
+    pub prefix_store: Option<StoreUrl>,
+    /// How KV is coded on its way to the store: raw, lossless, bins-deflate, bins-zstd, bins-rans or
+    /// cachegen; all but the first two change it a little
+    #[arg(long, value_name = "NAME", default_value = "lossless", env = "SACCADE_PREFIX_CODEC")]
+    pub prefix_codec: Codec,
+    /// Cores of the fetch plane, as 0-3,6 [default: two workers on any]
+    #[arg(long, value_name = "CORES", value_parser = CpuSet::from_flag, env = "SACCADE_FETCH_CORES")]
+    pub fetch_cores: Option<CpuSet>,
+    /// How chunks go through the fetch plane: pipelined; no-pipeline or no-memory-management to
+    /// measure what those gain
+    #[arg(long, value_name = "MODE", default_value = "pipelined", env = "SACCADE_FETCH_MODE")]
+    pub fetch_mode: FetchMode,
+    /// Bytes of all buffers of the fetch plane
+    #[arg(long, value_name = "BYTES", default_value_t = FetchConfig::DEFAULT_BUFFER_BYTES, env = "SACCADE_FETCH_BUFFER_BYTES")]
+    pub fetch_buffer_bytes: u64,
+    /// Where the device plane puts the ring that it shares with the fetch plane
+    #[arg(long, value_name = "FILE", env = "SACCADE_FETCH_RING", hide = true)]
+    pub fetch_ring: Option<PathBuf>,
+}
