@@ -21,8 +21,9 @@ struct FetchManner {
   uint32_t miss_odds = 0;     // per load: the store has lost the chunk
   uint32_t die_odds = 0;      // per tick: its process ends, and another one starts some ticks later
   uint32_t lie_odds = 0;      // per tick: it breaks the protocol, then is replaced
-  uint32_t known_odds = 0;    // per lookup: others have stored chunks of this prompt
-  uint32_t events_odds = 1;   // per tick: it reads events
+  uint32_t ticks_per_load = 0;  // not 0: it does nothing at random, and one load after the other
+  uint32_t known_odds = 0;      // per lookup: others have stored chunks of this prompt
+  uint32_t events_odds = 1;     // per tick: it reads events
   bool stores = true;
 };
 
@@ -87,6 +88,7 @@ class FakeFetchPlane {
     if (view.device->acked_epoch != line_->epoch) return;
     if (random_.one_in(manner.lie_odds)) return lie();
     read_commands();
+    if (manner.ticks_per_load != 0) return serve_in_order();
     complete_some();
   }
   /// A new process.
@@ -198,7 +200,9 @@ class FakeFetchPlane {
 
   /// As another device would have stored them.
   void learn(const sac_fetch_command& c) {
-    const uint32_t end = random_.in(0, c.num_tokens / shape_.chunk_tokens) * shape_.chunk_tokens;
+    const uint32_t most = c.num_tokens / shape_.chunk_tokens;
+    const uint32_t chunks = manner.ticks_per_load != 0 ? most : random_.in(0, most);
+    const uint32_t end = chunks * shape_.chunk_tokens;
     const std::vector<uint32_t> all = tokens(c, end);
     std::vector<uint64_t> kv;
     uint64_t word = 0;
@@ -230,6 +234,20 @@ class FakeFetchPlane {
       complete(o);
       open_.erase(open_.begin() + static_cast<long>(which));
     }
+  }
+  /// Lookups at once, loads at a steady rate.
+  void serve_in_order() {
+    std::erase_if(open_, [this](Open& o) {
+      if (o.command.op != SAC_FETCH_LOOKUP) return false;
+      begin(o);
+      complete(o);
+      return true;
+    });
+    if (open_.empty() || ++load_ticks_ < manner.ticks_per_load) return;
+    load_ticks_ = 0;
+    begin(open_.front());
+    complete(open_.front());
+    open_.erase(open_.begin());
   }
   void complete(const Open& o) {
     if (line_->completions_written - view.device->completions_read == shape_.queue_len)
@@ -270,6 +288,7 @@ class FakeFetchPlane {
   std::vector<Open> open_ = {};
   std::set<uint64_t> ids_ = {};
   uint32_t still_ticks_ = 0;
+  uint32_t load_ticks_ = 0;
   uint32_t away_ticks_ = 3;
 };
 

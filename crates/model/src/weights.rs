@@ -162,6 +162,21 @@ impl Weights {
         Ok(())
     }
 
+    /// Gives `sink` what the tensors hold, wherever and in whatever files they are: of each its role,
+    /// type and shape, and all of its bytes. Equal weights on two machines give the same.
+    pub fn read_all(&self, mut sink: impl FnMut(&[u8])) {
+        for tensor in self.iter() {
+            for number in [tensor.role.code(), tensor.layer, tensor.expert, tensor.dtype.code()] {
+                sink(&number.to_le_bytes());
+            }
+            for number in [tensor.rows, tensor.cols] {
+                sink(&number.to_le_bytes());
+            }
+            sink(tensor.data);
+            self.release(&tensor);
+        }
+    }
+
     /// Bytes of all tensors of [`Weights::iter`], for a progress bar.
     pub fn total_bytes(&self) -> u64 {
         self.entries.iter().map(|entry| entry.bytes.len() as u64).sum()

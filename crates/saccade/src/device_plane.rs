@@ -16,7 +16,7 @@ use saccade_ring::{ShmTransport, Transport};
 use crate::cli::{
     DeviceArgs, DeviceName, LoadFormat, PolicyName, Prefill, QuantizationArg, ServeArgs,
 };
-use crate::{emulated, gpu, kv_budget, model_source, remote};
+use crate::{emulated, gpu, kv_budget, kv_region, model_source, remote};
 
 /// The shared-memory region, mapped for the life of the device.
 pub(crate) struct Region(pub ShmTransport);
@@ -148,6 +148,7 @@ fn cpu_device(
         args.model.max_model_len,
     )?;
     let mut config = device_config(args, DeviceKind::Cpu, budget, model.eos_ids.clone())?;
+    config.fetch = kv_region::config(args, block_bytes)?;
     config.quantization = match args.model.quantization {
         QuantizationArg::None => Quantization::None,
         QuantizationArg::Int8 => Quantization::Int8,
@@ -161,6 +162,9 @@ fn cpu_device(
     tracing::info!(took = ?started.elapsed(), "weights loaded");
     device.set_rope(&model.rope_tables(budget.max_model_len))?;
     device.finish_load()?;
+    kv_region::open(args, &mut device, |device| {
+        kv_region::model_id(weights.as_ref(), args, model, dtype, &device.kernels())
+    })?;
     log_ready(&config, dtype, block_bytes);
     Ok(device)
 }

@@ -3,11 +3,11 @@
 use anyhow::Context;
 use saccade_device::sim::{ModelShape, SimConfig, SimHost, device as named, devices, model};
 use saccade_device::{Device, DeviceKind};
-use saccade_model::ModelConfig;
+use saccade_model::{Dtype, ModelConfig};
 
 use crate::cli::{DeviceArgs, DeviceName, SchedulerPlace, ServeArgs};
 use crate::device_plane::device_config;
-use crate::kv_budget;
+use crate::{kv_budget, kv_region};
 
 /// Weights and KV in bf16.
 const DTYPE_BYTES: f64 = 2.0;
@@ -74,7 +74,8 @@ pub(crate) fn device(args: &ServeArgs, name: &str, served: &ModelConfig) -> anyh
         host: host(args),
         seed: args.model.seed,
     });
-    let config = device_config(args, kind, budget, Vec::new())?;
+    let mut config = device_config(args, kind, budget, Vec::new())?;
+    config.fetch = kv_region::config(args, block_bytes as u64)?;
     tracing::warn!(
         device = accelerator.name,
         parameters = shape.params(),
@@ -82,5 +83,10 @@ pub(crate) fn device(args: &ServeArgs, name: &str, served: &ModelConfig) -> anyh
         scheduler = ?args.sim.scheduler,
         "the device is EMULATED: steps take the time of a cost model, tokens mean nothing"
     );
-    Ok(Device::create(&config, None, served.vocab_size)?)
+    let mut device = Device::create(&config, None, served.vocab_size)?;
+    kv_region::open(args, &mut device, |_| {
+        let emulated = args.sim.sim_model.as_deref().unwrap_or("the model's shape");
+        kv_region::model_id(None, args, served, Dtype::Bf16, &format!("sim {emulated}"))
+    })?;
+    Ok(device)
 }

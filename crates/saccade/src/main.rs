@@ -14,6 +14,8 @@ mod frontend_plane;
 mod gpu;
 #[cfg(feature = "device")]
 mod kv_budget;
+#[cfg(feature = "device")]
+mod kv_region;
 mod model_source;
 mod remote;
 #[cfg(feature = "device")]

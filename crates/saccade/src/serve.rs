@@ -2,7 +2,6 @@
 //! and then only watches: a plane that dies is restarted, a signal ends all in order.
 
 mod child;
-#[cfg(feature = "fetch")]
 mod fetching;
 mod progress;
 
@@ -32,7 +31,6 @@ pub(crate) fn run(args: &ServeArgs) -> anyhow::Result<()> {
 
 struct Supervisor {
     planes: Vec<Plane>,
-    #[cfg(feature = "fetch")]
     fetching: Option<fetching::Fetching>,
     /// The notice that the device is emulated, if it is.
     notice: Option<String>,
@@ -67,7 +65,6 @@ impl Supervisor {
         let region = Region::create(&path, &limits).context("create the ring region")?;
         Ok(Supervisor {
             planes: planes(args, folder.root(), &path),
-            #[cfg(feature = "fetch")]
             fetching: fetching(args, folder.root(), &path),
             notice: emulated::notice(args),
             loading: progress::Loading::new(region.transport())?,
@@ -86,7 +83,6 @@ impl Supervisor {
         for plane in &mut self.planes {
             plane.spawn()?;
         }
-        #[cfg(feature = "fetch")]
         if let Some(plane) = self.fetching.as_mut().and_then(fetching::Fetching::plane) {
             plane.spawn()?;
         }
@@ -97,7 +93,6 @@ impl Supervisor {
                 () = signals.recv() => return self.shut_down(&mut signals).await,
                 _ = poll.tick() => {
                     self.loading.show();
-                    #[cfg(feature = "fetch")]
                     if let Some(fetching) = &mut self.fetching {
                         fetching.watch();
                     }
@@ -117,7 +112,6 @@ impl Supervisor {
         for plane in &self.planes {
             eprintln!("  {}", plane.describe());
         }
-        #[cfg(feature = "fetch")]
         if let Some(line) = self.fetching.as_ref().and_then(fetching::Fetching::describe) {
             eprintln!("  {line}");
         }
@@ -166,7 +160,6 @@ impl Supervisor {
         let order = [
             (PlaneKind::Frontend, drain),
             (PlaneKind::Device, KILL_AFTER),
-            #[cfg(feature = "fetch")]
             (PlaneKind::Fetch, KILL_AFTER),
         ];
         for (kind, timeout) in order {
@@ -203,10 +196,8 @@ impl Supervisor {
     }
 
     fn planes_mut(&mut self) -> impl Iterator<Item = &mut Plane> {
-        let planes = self.planes.iter_mut();
-        #[cfg(feature = "fetch")]
-        let planes = planes.chain(self.fetching.as_mut().and_then(fetching::Fetching::plane));
-        planes
+        let fetching = self.fetching.as_mut().and_then(fetching::Fetching::plane);
+        self.planes.iter_mut().chain(fetching)
     }
 }
 
@@ -232,7 +223,6 @@ fn check_placement(args: &ServeArgs) -> anyhow::Result<()> {
     for (flag, cores) in [
         ("--device-cores", &placement.device_cores),
         ("--frontend-cores", &placement.frontend_cores),
-        #[cfg(feature = "fetch")]
         ("--fetch-cores", &args.fetch.fetch_cores),
     ] {
         if let Some(cores) = cores {
@@ -244,7 +234,6 @@ fn check_placement(args: &ServeArgs) -> anyhow::Result<()> {
 
 fn planes(args: &ServeArgs, model_folder: &Path, ring: &Path) -> Vec<Plane> {
     let device = Plane::device(args, model_folder, ring);
-    #[cfg(feature = "fetch")]
     let device = match &args.fetch.prefix_store {
         Some(_) => device.told(&fetch_ring(ring)),
         None => device,
@@ -257,7 +246,6 @@ fn planes(args: &ServeArgs, model_folder: &Path, ring: &Path) -> Vec<Plane> {
 }
 
 /// The plane that reaches the store, if there is one.
-#[cfg(feature = "fetch")]
 fn fetching(args: &ServeArgs, model_folder: &Path, ring: &Path) -> Option<fetching::Fetching> {
     args.fetch.prefix_store.as_ref()?;
     let fetch_ring = fetch_ring(ring);
@@ -266,7 +254,6 @@ fn fetching(args: &ServeArgs, model_folder: &Path, ring: &Path) -> Option<fetchi
 }
 
 /// Beside the ring.
-#[cfg(feature = "fetch")]
 fn fetch_ring(ring: &Path) -> PathBuf {
     ring.with_extension("fetch")
 }

@@ -27,7 +27,7 @@ async fn check(url: &str) {
     if !url.starts_with("memory") {
         another_client_sees_it(&store, &open("namespace=contract")).await;
     }
-    values_expire(&open("namespace=contract3&ttl_s=2")).await;
+    values_expire(&open("namespace=contract3&ttl_s=5")).await;
 }
 
 async fn values_come_back(store: &Store) {
@@ -201,7 +201,7 @@ async fn values_expire(store: &Store) {
     assert_eq!(store.put(&key, value(1, 9)).await, Ok(Put::Already));
     assert_eq!(list(store, &Filter::default()).await.unwrap().0.len(), 1);
     // S3 knows times in whole seconds.
-    tokio::time::sleep(Duration::from_millis(3100)).await;
+    tokio::time::sleep(Duration::from_millis(6100)).await;
     assert_eq!(store.exist(&[key]).await, Ok(vec![false]));
     assert_eq!(store.get(&key, MAX_BYTES).await, Ok(None));
     assert_eq!(list(store, &Filter::default()).await.unwrap().0, []);

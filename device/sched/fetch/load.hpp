@@ -245,6 +245,9 @@ SAC_HD inline void forget_load(FetchDesk& desk, Seat& seat) {
   seat.fetch = 0;
 }
 
+/// Shorter loads put a load off for about this many times as long as it takes.
+inline constexpr uint64_t kPatience = 8;
+
 /// The load whose next chunk is asked for first: the one with the least left, less what it has
 /// waited, so that a long one is not put off for ever; kNone if none has chunks to ask for.
 SAC_HD inline uint32_t next_load(const FetchDesk& desk, const Seats& seats, const Course& course) {
@@ -256,7 +259,8 @@ SAC_HD inline uint32_t next_load(const FetchDesk& desk, const Seats& seats, cons
     const FetchEntry& entry = desk.entries[seat.fetch - 1];
     if (entry.asked >= entry.chunks) continue;
     if (desk.limits.first_come != 0) return seat.fetch - 1;  // in order of arrival
-    const int64_t score = static_cast<int64_t>(desk.pace.cost_ns(entry.chunks - entry.landed)) -
+    const uint64_t left_ns = desk.pace.cost_ns(entry.chunks - entry.landed);
+    const int64_t score = static_cast<int64_t>(kPatience * left_ns) -
                           static_cast<int64_t>(course.tick_ns - entry.began_ns);
     if (score >= least) continue;
     least = score;

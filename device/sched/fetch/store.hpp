@@ -96,8 +96,8 @@ SAC_HD inline void hand_over(FetchDesk& desk, const KvTiers& kv) {
 /// One chunk at most begins in a tick: its copies are then few beside what a request may need.
 SAC_HD inline void store_behind(FetchDesk& desk, KvTiers& kv, Report& report, uint64_t now_ns) {
   hand_over(desk, kv);
-  if (kv.write_behind.count == 0) return;
-  if (desk.stores != 0 && desk.is_served(now_ns)) begin_store(desk, kv, report);
+  if (desk.epoch != 0 && desk.stores == 0) kv.write_behind.count = 0;  // it is not to be stored
+  if (kv.write_behind.count != 0 && desk.is_served(now_ns)) begin_store(desk, kv, report);
 }
 
 }  // namespace saccade

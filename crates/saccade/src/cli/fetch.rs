@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use saccade_chunk::Codec;
 use saccade_fetch::{FetchConfig, FetchMode};
 use saccade_host::CpuSet;
@@ -31,7 +31,39 @@ pub(crate) struct FetchArgs {
     /// Bytes of all buffers of the fetch plane
     #[arg(long, value_name = "BYTES", default_value_t = FetchConfig::DEFAULT_BUFFER_BYTES, env = "SACCADE_FETCH_BUFFER_BYTES")]
     pub fetch_buffer_bytes: u64,
+    /// Bytes of the memory in which chunks pass between the device and the fetch plane
+    #[arg(long, value_name = "BYTES", default_value_t = 256 << 20, env = "SACCADE_FETCH_FRAME_BYTES")]
+    pub fetch_frame_bytes: u64,
+    /// Milliseconds that a store may cost a request, against computing its prompt
+    #[arg(long, value_name = "MS", default_value_t = 100.0, value_parser = late_ms, env = "SACCADE_FETCH_LATE_MS")]
+    pub fetch_late_ms: f64,
+    /// Whose chunks are loaded first; synchronous runs no step beside a load, to measure what that
+    /// costs
+    #[arg(long, value_enum, default_value_t = FetchOrder::Shortest, env = "SACCADE_FETCH_ORDER")]
+    pub fetch_order: FetchOrder,
+    /// Load whatever the store has, also what is expected to be computed sooner: to measure
+    #[arg(long, env = "SACCADE_FETCH_ALWAYS")]
+    pub fetch_always: bool,
     /// Where the device plane puts the ring that it shares with the fetch plane
     #[arg(long, value_name = "FILE", env = "SACCADE_FETCH_RING", hide = true)]
     pub fetch_ring: Option<PathBuf>,
+}
+
+/// Whose chunks are loaded first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum FetchOrder {
+    /// Those of the prompt with the least left, and long ones after some patience
+    Shortest,
+    /// Those of the oldest request
+    FirstCome,
+    /// As first-come, and no step runs beside a load
+    Synchronous,
+}
+
+/// More than 0, at most an hour.
+fn late_ms(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(ms) if ms > 0.0 && ms <= 3_600_000.0 => Ok(ms),
+        _ => Err("must be a number within (0, 3600000]".into()),
+    }
 }

@@ -18,6 +18,8 @@ pub(crate) use cuda::CudaArgs;
 pub(crate) use cuda::{CudaArgs, LaunchArg, ProductsArg, RotationArg};
 #[cfg(feature = "fetch")]
 pub(crate) use fetch::FetchArgs;
+#[cfg(feature = "device")]
+pub(crate) use fetch::FetchOrder;
 pub(crate) use groups::DeviceName;
 pub(crate) use groups::{
     DeviceArgs, HttpArgs, LoadFormat, ModelArgs, PlacementArgs, RingArgs, RingPlace,

@@ -15,7 +15,6 @@ use crate::cli::{SchedulerPlace, ServeArgs};
 pub(super) enum PlaneKind {
     Device,
     Frontend,
-    #[cfg(feature = "fetch")]
     Fetch,
 }
 
@@ -75,7 +74,6 @@ impl Plane {
     }
 
     /// `fetch_ring`: where the device plane puts the ring that it shares with this one.
-    #[cfg(feature = "fetch")]
     pub fn fetch(args: &ServeArgs, model_folder: &Path, ring: &Path, fetch_ring: &Path) -> Plane {
         Plane {
             kind: PlaneKind::Fetch,
@@ -89,7 +87,6 @@ impl Plane {
     }
 
     /// The same plane, which knows of that ring.
-    #[cfg(feature = "fetch")]
     pub fn told(mut self, fetch_ring: &Path) -> Plane {
         self.environment.push(("SACCADE_FETCH_RING", fetch_ring.display().to_string()));
         self
@@ -116,7 +113,6 @@ impl Plane {
         match self.kind {
             PlaneKind::Device => "device plane".into(),
             PlaneKind::Frontend => format!("frontend plane {}", self.index),
-            #[cfg(feature = "fetch")]
             PlaneKind::Fetch => "fetch plane".into(),
         }
     }
@@ -137,7 +133,6 @@ impl Plane {
         let subcommand = match self.kind {
             PlaneKind::Device => "device",
             PlaneKind::Frontend => "frontend",
-            #[cfg(feature = "fetch")]
             PlaneKind::Fetch => "fetch",
         };
         let mut command = Command::new(std::env::current_exe().context("find the own binary")?);
@@ -176,7 +171,6 @@ impl Plane {
     }
 
     /// Ends the process, even one that is stopped; [`Self::exited`] will say so.
-    #[cfg(feature = "fetch")]
     pub fn end_at_once(&self) {
         self.signal(libc::SIGKILL);
     }

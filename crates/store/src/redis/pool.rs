@@ -68,7 +68,8 @@ impl Drop for Running<'_> {
 
 /// A command on a connection. Dropped before its answer, it takes the connection with it if
 /// nothing has been answered there meanwhile: a server that hangs, or a network that swallows,
-/// says nothing more, and only a new connection gets past it.
+/// says nothing more, and only a new connection gets past it. That of a cluster goes always: other
+/// nodes answer, and the client library may wait for long for the one that hangs.
 struct Attempt<'a> {
     slot: &'a Slot,
     link: Numbered,
@@ -90,7 +91,9 @@ impl Attempt<'_> {
 
 impl Drop for Attempt<'_> {
     fn drop(&mut self) {
-        if !self.ended && self.slot.answers.load(Relaxed) == self.answers_before {
+        let silent = self.slot.answers.load(Relaxed) == self.answers_before;
+        let cluster = matches!(self.link.link, Link::Cluster(_));
+        if !self.ended && (silent || cluster) {
             self.slot.discard(self.link.number);
         }
     }

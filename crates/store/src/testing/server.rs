@@ -4,20 +4,32 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU16, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
+/// Of servers: up to 22,000, those of clusters talk to each other up to 32,000.
+const FIRST_PORT: u16 = 12_000;
+const PORTS: u16 = 10_000;
 /// For a server's first answer; a machine that is busy takes seconds.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Kills the program when our end of its input closes, however this process ends.
 const LEASH: &str = r#""$@" & program=$!; read -r _; kill -9 $program; wait $program"#;
 
-/// A port that nobody has now.
+/// A port that nobody has now, nor 10,000 above it, where a node of a cluster talks to others. Both
+/// are below those that Linux gives to connections: a server may come back there.
 ///
 /// # Panics
 /// There is none.
 pub fn free_port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-    listener.local_addr().expect("its address").port()
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    let free = |port: u16| TcpListener::bind(("127.0.0.1", port)).is_ok();
+    // Test programs run side by side: each begins elsewhere.
+    let offset = std::process::id().wrapping_mul(37);
+    (0..PORTS)
+        .map(|_| u32::from(NEXT.fetch_add(1, Relaxed)).wrapping_add(offset) % u32::from(PORTS))
+        .map(|nth| FIRST_PORT + nth as u16)
+        .find(|port| free(*port) && free(*port + 10_000))
+        .expect("a free port")
 }
 
 /// Is killed when it is dropped, with SIGKILL.

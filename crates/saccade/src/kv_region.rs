@@ -1,0 +1,125 @@
+//! The region that a device plane shares with the fetch plane: how large, at which path, and whose
+//! KV goes through it.
+
+use std::fs::OpenOptions;
+use std::path::Path;
+
+use anyhow::{Context, ensure};
+use memmap2::MmapMut;
+use saccade_chunk::{CHUNK_TOKENS, ModelId};
+use saccade_device::{Device, FetchConfig, RegionMemory};
+use saccade_model::{Dtype, ModelConfig, Weights};
+use xxhash_rust::xxh3::Xxh3;
+
+use crate::cli::{FetchOrder, ServeArgs};
+
+/// Prompts and chunks that the fetch plane knows at one time, beyond a prompt for each seat.
+const SPARE_ENTRIES: u32 = 64;
+/// Commands on their way.
+const QUEUE_LEN: u32 = 1024;
+/// Chunks on their way: less would not overlap, more gain nothing.
+const FRAMES: std::ops::RangeInclusive<u64> = 4..=256;
+
+/// What the flags say of the traffic with a fetch plane. None: there is none. `block_bytes`: of
+/// one KV block.
+pub(crate) fn config(args: &ServeArgs, block_bytes: u64) -> anyhow::Result<Option<FetchConfig>> {
+    let fetch = &args.fetch;
+    if fetch.fetch_ring.is_none() || fetch.prefix_store.is_none() {
+        return Ok(None);
+    }
+    ensure!(args.device.shares_prefixes()?, "--prefix-store: needs --enable-prefix-caching");
+    let chunk_bytes = block_bytes * (CHUNK_TOKENS as u64 / u64::from(args.device.block_size));
+    ensure!(chunk_bytes > 0, "--prefix-store: blocks of this device have no KV");
+    let frames = fetch.fetch_frame_bytes / chunk_bytes;
+    ensure!(
+        frames >= *FRAMES.start(),
+        "--fetch-frame-bytes is {}, must be at least {} for chunks of this model",
+        fetch.fetch_frame_bytes,
+        FRAMES.start() * chunk_bytes
+    );
+    Ok(Some(FetchConfig {
+        num_frames: frames.min(*FRAMES.end()) as u32,
+        num_events: 0,
+        num_entries: args.device.max_num_seqs + SPARE_ENTRIES,
+        queue_len: QUEUE_LEN,
+        first_come: fetch.fetch_order == FetchOrder::FirstCome,
+        synchronous: fetch.fetch_order == FetchOrder::Synchronous,
+        always: fetch.fetch_always,
+        late_s: fetch.fetch_late_ms as f32 / 1e3,
+    }))
+}
+
+/// Makes the region, if the device has one, and puts it where the fetch plane looks for it.
+/// `model_id` is asked for only then.
+pub(crate) fn open(
+    args: &ServeArgs,
+    device: &mut Device,
+    model_id: impl FnOnce(&Device) -> ModelId,
+) -> anyhow::Result<()> {
+    let bytes = device.fetch_region_bytes();
+    let Some(path) = args.fetch.fetch_ring.as_deref().filter(|_| bytes > 0) else { return Ok(()) };
+    let id = model_id(device);
+    let aside = path.with_extension("making");
+    let region = Region(map(&aside, bytes).with_context(|| aside.display().to_string())?);
+    device.open_fetch_region(region, *id.bytes(), getrandom::u64()?)?;
+    // A fetch plane that has the region of the last device sees that another one is here.
+    std::fs::rename(&aside, path).with_context(|| path.display().to_string())?;
+    tracing::info!(path = %path.display(), mib = bytes >> 20, model = %id, "ring for the fetch plane");
+    Ok(())
+}
+
+/// A new file of zeros in place of one that may be there.
+fn map(path: &Path, bytes: u64) -> std::io::Result<MmapMut> {
+    match std::fs::remove_file(path) {
+        Err(e) if e.kind() != std::io::ErrorKind::NotFound => return Err(e),
+        _ => {}
+    }
+    let file = OpenOptions::new().read(true).write(true).create_new(true).open(path)?;
+    file.set_len(bytes)?;
+    // SAFETY: the file is new and has this length; only the two planes use it, which expect each
+    // other's writes.
+    unsafe { MmapMut::map_mut(&file) }
+}
+
+struct Region(MmapMut);
+
+// SAFETY: the map stays at its address until it is dropped.
+unsafe impl RegionMemory for Region {
+    fn base(&self) -> *mut u8 {
+        self.0.as_ptr().cast_mut()
+    }
+    fn len(&self) -> usize {
+        self.0.len()
+    }
+}
+
+/// Tells KV that is computed from these weights, in this way, from all other: only where all of it
+/// is the same may a chunk replace computing.
+pub(crate) fn model_id(
+    weights: Option<&Weights>,
+    args: &ServeArgs,
+    model: &ModelConfig,
+    dtype: Dtype,
+    kernels: &str,
+) -> ModelId {
+    let mut hash = Xxh3::new();
+    match weights {
+        Some(weights) => weights.read_all(|bytes| hash.update(bytes)),
+        None => hash.update(format!("random weights, seed {}", args.model.seed).as_bytes()),
+    }
+    // All that decides about a bit of KV: the shape and the constants of the model, its angles, how
+    // weights are kept, and the order of sums, which differs between kernel sets.
+    let settings = format!("{model:?} {dtype:?} {:?} {kernels}", args.model.quantization);
+    let geometry = saccade_chunk::Geometry {
+        num_layers: model.num_layers as usize,
+        kv_heads: model.num_kv_heads as usize,
+        head_dim: model.head_dim as usize,
+        num_tokens: CHUNK_TOKENS,
+        dtype: match dtype {
+            Dtype::F32 => saccade_chunk::Dtype::F32,
+            Dtype::Bf16 => saccade_chunk::Dtype::Bf16,
+            Dtype::F16 => saccade_chunk::Dtype::F16,
+        },
+    };
+    ModelId::new(&hash.digest128().to_le_bytes(), settings.as_bytes(), &geometry)
+}
