@@ -1,11 +1,14 @@
-//! A fetch plane process: joins the regions of device planes until told to stop.
+//! A fetch plane process: joins the regions of device planes, and tells routers what the devices
+//! say, until told to stop.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::Context;
 use saccade_fetch::{FetchConfig, FetchError};
+use saccade_store::StoreUrl;
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::task::JoinSet;
 
 use crate::cli::ServeArgs;
 
@@ -14,26 +17,49 @@ const EXIT_CRASHED: i32 = 4;
 
 /// Runs the plane until SIGTERM or SIGINT.
 pub(crate) fn run(args: &ServeArgs) -> anyhow::Result<()> {
-    let store = args.fetch.prefix_store.clone().context("--prefix-store names the store")?;
-    let config = config(args)?;
+    let (store, config) = (store(args)?, config(args)?);
+    let events = args.fetch.events().cloned().map(|events| (config.ring_path.clone(), events));
     tracing::info!(%store, "fetch plane");
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let (mut terminate, mut interrupt) =
             (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
         let stop = Arc::new(AtomicBool::new(false));
+        let mut parts = JoinSet::new();
         let seen = stop.clone();
-        let mut plane =
-            tokio::task::spawn_blocking(move || saccade_fetch::run(config, &store, seen));
-        tokio::select! {
-            ended = &mut plane => return end(ended?),
-            _ = terminate.recv() => {}
-            _ = interrupt.recv() => {}
+        parts.spawn_blocking(move || end(saccade_fetch::run(config, &store, seen)));
+        if let Some((ring, events)) = events {
+            let seen = stop.clone();
+            parts.spawn_blocking(move || Ok(saccade_events::run(&ring, &events, &seen)?));
         }
+        let mut ended = tokio::select! {
+            ended = parts.join_next() => ended,
+            _ = terminate.recv() => None,
+            _ = interrupt.recv() => None,
+        };
         // SYNC: relaxed; a flag without data.
         stop.store(true, Ordering::Relaxed);
-        end(plane.await?)
+        // What ended first says why.
+        let mut first = Ok(());
+        while let Some(part) = match ended.take() {
+            Some(part) => Some(part),
+            None => parts.join_next().await,
+        } {
+            first = first.and(part?);
+        }
+        first
     })
+}
+
+/// Without a store nothing is fetched: the device asks for nothing.
+fn store(args: &ServeArgs) -> anyhow::Result<StoreUrl> {
+    match &args.fetch.prefix_store {
+        Some(store) => Ok(store.clone()),
+        None if args.fetch.events().is_some() => Ok("memory:".parse()?),
+        None => {
+            anyhow::bail!("--prefix-store names the store, or --kv-events-config routers' endpoint")
+        }
+    }
 }
 
 fn config(args: &ServeArgs) -> anyhow::Result<FetchConfig> {
@@ -46,6 +72,7 @@ fn config(args: &ServeArgs) -> anyhow::Result<FetchConfig> {
     config.mode = fetch.fetch_mode;
     config.cores.clone_from(&fetch.fetch_cores);
     config.buffer_bytes = fetch.fetch_buffer_bytes;
+    config.stores = fetch.prefix_store.is_some();
     Ok(config)
 }
 
