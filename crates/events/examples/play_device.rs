@@ -15,7 +15,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use common::{Device, create};
-use saccade_events::{EventsConfig, EventsError, run};
+use saccade_events::{EventsConfig, EventsError, Joins, run};
 use serde_json::json;
 
 const NUM_EVENTS: u32 = 1024;
@@ -32,12 +32,13 @@ struct Life {
 }
 
 impl Life {
-    fn begin(device: &Device, path: &Path, config: &EventsConfig) -> Life {
-        // As a fetch plane does when it joins.
-        device.ring.begin_epoch();
+    fn begin(path: &Path, config: &EventsConfig) -> Life {
         let stop = Arc::new(AtomicBool::new(false));
         let (path, config, flag) = (path.to_owned(), config.clone(), stop.clone());
-        Life { stop, thread: std::thread::spawn(move || run(&path, &config, &flag)) }
+        Life {
+            stop,
+            thread: std::thread::spawn(move || run(&path, &config, Joins::Publisher, &flag)),
+        }
     }
     fn end(self) -> Result<(), Box<dyn Error>> {
         self.stop.store(true, Ordering::Relaxed);
@@ -56,7 +57,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut device = Device::new(create(&path, NUM_EVENTS, BLOCK_SIZE), seed, MAX_BLOCKS);
     let began = Instant::now();
     for life in 1..=LIVES {
-        let publisher = Life::begin(&device, &path, &config);
+        let publisher = Life::begin(&path, &config);
         while device.ring.written < events * life / LIVES {
             // Mostly what a reader keeps up with, at times far more than the ring holds.
             let burst = device.random.below(400) == 0;

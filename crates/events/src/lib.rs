@@ -9,6 +9,7 @@
 //! socket is used before it is checked; memory is bounded by the log of published batches, whatever
 //! the number and the speed of subscribers.
 
+mod alone;
 mod config;
 mod counters;
 mod encode;
@@ -27,5 +28,5 @@ pub use counters::Stats;
 pub use encode::encode_batch;
 pub use endpoint::{Endpoint, EndpointError};
 pub use event::{Event, Medium};
-pub use publisher::{EventsError, Publisher, run};
+pub use publisher::{EventsError, Joins, Publisher, run};
 pub use ring::{Reader, RingError};

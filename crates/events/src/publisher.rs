@@ -9,6 +9,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use saccade_fetch::Region;
 
+use crate::alone::Alone;
 use crate::config::EventsConfig;
 use crate::counters::{Counters, Stats};
 use crate::encode::encode_batch;
@@ -136,11 +137,25 @@ impl Publisher {
     }
 }
 
+/// Who tells the device that somebody listens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Joins {
+    /// A fetch plane of this process, which joins regions at the same path.
+    FetchPlane,
+    /// Nobody else: the publisher joins, and keeps the heartbeat.
+    Publisher,
+}
+
 /// Publishes the events of whichever device is at a path, on this thread, until `stop` is set.
 ///
 /// # Errors
 /// An endpoint where it cannot listen. That no device is there is no error.
-pub fn run(ring_path: &Path, config: &EventsConfig, stop: &AtomicBool) -> Result<(), EventsError> {
+pub fn run(
+    ring_path: &Path,
+    config: &EventsConfig,
+    joins: Joins,
+    stop: &AtomicBool,
+) -> Result<(), EventsError> {
     let publisher = Publisher::start(config)?;
     tracing::info!(endpoint = %publisher.endpoint(), "KV events: published");
     // SYNC: relaxed; a flag without data.
@@ -150,8 +165,16 @@ pub fn run(ring_path: &Path, config: &EventsConfig, stop: &AtomicBool) -> Result
             std::thread::sleep(FIND_EVERY);
             continue;
         };
+        let mut alone = None;
+        if joins == Joins::Publisher {
+            // A region that cannot be joined cannot be read either.
+            alone = Alone::join(region.clone()).ok();
+        }
         let mut looked = Instant::now();
         let followed = publisher.follow(region, || {
+            if alone.as_mut().is_some_and(|alone| alone.beat().is_err()) {
+                return false;
+            }
             if looked.elapsed() >= LOOK_EVERY {
                 looked = Instant::now();
                 return !stopped() && file_at(ring_path) == Some(file);

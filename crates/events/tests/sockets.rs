@@ -11,8 +11,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use common::*;
-use saccade_events::{Endpoint, Event, EventsConfig, Medium, Publisher, run};
-use saccade_fetch::layout::SAC_KV_REMOVED;
+use saccade_events::{Endpoint, Event, EventsConfig, Joins, Medium, Publisher, run};
+use saccade_fetch::layout::{PlaneLine, SAC_KV_REMOVED};
 
 /// Nothing that works takes this long.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -315,7 +315,7 @@ fn devices_come_and_go() {
     let stop = Arc::new(AtomicBool::new(false));
     let thread = {
         let (path, config, stop) = (path.clone(), config.clone(), stop.clone());
-        std::thread::spawn(move || run(&path, &config, &stop))
+        std::thread::spawn(move || run(&path, &config, Joins::Publisher, &stop))
     };
     for life in 0..3 {
         let region = create(&path, 64, 4);
@@ -332,6 +332,10 @@ fn devices_come_and_go() {
             ring.look();
             ring.room() == 64
         });
+        assert_eq!(ring.epoch(), 1);
+        let beats = || ring.plane_word(std::mem::offset_of!(PlaneLine, heartbeat));
+        let before = beats();
+        wait_for("the heart beats", || beats() > before + 3);
         if life == 1 {
             ring.close();
         }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::Context;
+use saccade_events::Joins;
 use saccade_fetch::{FetchConfig, FetchError};
-use saccade_store::StoreUrl;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinSet;
 
@@ -17,20 +17,24 @@ const EXIT_CRASHED: i32 = 4;
 
 /// Runs the plane until SIGTERM or SIGINT.
 pub(crate) fn run(args: &ServeArgs) -> anyhow::Result<()> {
-    let (store, config) = (store(args)?, config(args)?);
-    let events = args.fetch.events().cloned().map(|events| (config.ring_path.clone(), events));
-    tracing::info!(%store, "fetch plane");
+    let store = args.fetch.prefix_store.clone();
+    let (events, config) = (args.fetch.events().cloned(), config(args)?);
+    anyhow::ensure!(args.fetch.has_plane(), "--prefix-store names the store");
+    tracing::info!(store = store.as_ref().map(tracing::field::display), "fetch plane");
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let (mut terminate, mut interrupt) =
             (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
         let stop = Arc::new(AtomicBool::new(false));
         let mut parts = JoinSet::new();
-        let seen = stop.clone();
-        parts.spawn_blocking(move || end(saccade_fetch::run(config, &store, seen)));
-        if let Some((ring, events)) = events {
+        if let Some(events) = events {
+            let (ring, seen) = (config.ring_path.clone(), stop.clone());
+            let joins = if store.is_some() { Joins::FetchPlane } else { Joins::Publisher };
+            parts.spawn_blocking(move || Ok(saccade_events::run(&ring, &events, joins, &seen)?));
+        }
+        if let Some(store) = store {
             let seen = stop.clone();
-            parts.spawn_blocking(move || Ok(saccade_events::run(&ring, &events, &seen)?));
+            parts.spawn_blocking(move || end(saccade_fetch::run(config, &store, seen)));
         }
         let mut ended = tokio::select! {
             ended = parts.join_next() => ended,
@@ -51,17 +55,6 @@ pub(crate) fn run(args: &ServeArgs) -> anyhow::Result<()> {
     })
 }
 
-/// Without a store nothing is fetched: the device asks for nothing.
-fn store(args: &ServeArgs) -> anyhow::Result<StoreUrl> {
-    match &args.fetch.prefix_store {
-        Some(store) => Ok(store.clone()),
-        None if args.fetch.events().is_some() => Ok("memory:".parse()?),
-        None => {
-            anyhow::bail!("--prefix-store names the store, or --kv-events-config routers' endpoint")
-        }
-    }
-}
-
 fn config(args: &ServeArgs) -> anyhow::Result<FetchConfig> {
     let fetch = &args.fetch;
     let path = fetch.fetch_ring.as_deref().context("--fetch-ring names the region to join")?;
@@ -72,7 +65,6 @@ fn config(args: &ServeArgs) -> anyhow::Result<FetchConfig> {
     config.mode = fetch.fetch_mode;
     config.cores.clone_from(&fetch.fetch_cores);
     config.buffer_bytes = fetch.fetch_buffer_bytes;
-    config.stores = fetch.prefix_store.is_some();
     Ok(config)
 }
 
