@@ -297,6 +297,22 @@ impl Layout {
         self.header.tokens_offset + u64::from(entry) * row
     }
 
+    /// KV events on their way: a power of two, or 0.
+    pub fn num_events(&self) -> u32 {
+        self.header.num_events
+    }
+
+    /// Bytes of a KV event with the tokens of its block.
+    pub fn event_bytes(&self) -> u32 {
+        self.header.event_bytes
+    }
+
+    /// Offset of the KV event with this number. There are events.
+    pub fn event_at(&self, number: u64) -> u64 {
+        let index = number & u64::from(self.header.num_events.saturating_sub(1));
+        self.header.events_offset + index * u64::from(self.header.event_bytes)
+    }
+
     /// Offset of a frame. `frame` is below [`Self::num_frames`].
     pub fn frame_at(&self, frame: u32) -> u64 {
         self.header.frames_offset + u64::from(frame) * self.header.frame_bytes

@@ -1,11 +1,14 @@
-//! A fetch plane process: joins the regions of device planes until told to stop.
+//! A fetch plane process: joins the regions of device planes, and tells routers what the devices
+//! say, until told to stop.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::Context;
+use saccade_events::Joins;
 use saccade_fetch::{FetchConfig, FetchError};
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::task::JoinSet;
 
 use crate::cli::ServeArgs;
 
@@ -14,25 +17,41 @@ const EXIT_CRASHED: i32 = 4;
 
 /// Runs the plane until SIGTERM or SIGINT.
 pub(crate) fn run(args: &ServeArgs) -> anyhow::Result<()> {
-    let store = args.fetch.prefix_store.clone().context("--prefix-store names the store")?;
-    let config = config(args)?;
-    tracing::info!(%store, "fetch plane");
+    let store = args.fetch.prefix_store.clone();
+    let (events, config) = (args.fetch.events().cloned(), config(args)?);
+    anyhow::ensure!(args.fetch.has_plane(), "--prefix-store names the store");
+    tracing::info!(store = store.as_ref().map(tracing::field::display), "fetch plane");
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let (mut terminate, mut interrupt) =
             (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
         let stop = Arc::new(AtomicBool::new(false));
-        let seen = stop.clone();
-        let mut plane =
-            tokio::task::spawn_blocking(move || saccade_fetch::run(config, &store, seen));
-        tokio::select! {
-            ended = &mut plane => return end(ended?),
-            _ = terminate.recv() => {}
-            _ = interrupt.recv() => {}
+        let mut parts = JoinSet::new();
+        if let Some(events) = events {
+            let (ring, seen) = (config.ring_path.clone(), stop.clone());
+            let joins = if store.is_some() { Joins::FetchPlane } else { Joins::Publisher };
+            parts.spawn_blocking(move || Ok(saccade_events::run(&ring, &events, joins, &seen)?));
         }
+        if let Some(store) = store {
+            let seen = stop.clone();
+            parts.spawn_blocking(move || end(saccade_fetch::run(config, &store, seen)));
+        }
+        let mut ended = tokio::select! {
+            ended = parts.join_next() => ended,
+            _ = terminate.recv() => None,
+            _ = interrupt.recv() => None,
+        };
         // SYNC: relaxed; a flag without data.
         stop.store(true, Ordering::Relaxed);
-        end(plane.await?)
+        // What ended first says why.
+        let mut first = Ok(());
+        while let Some(part) = match ended.take() {
+            Some(part) => Some(part),
+            None => parts.join_next().await,
+        } {
+            first = first.and(part?);
+        }
+        first
     })
 }
 

@@ -18,12 +18,30 @@ const QUEUE_LEN: u32 = 1024;
 /// Chunks on their way: less would not overlap, more gain nothing.
 const FRAMES: std::ops::RangeInclusive<u64> = 4..=256;
 
+/// Without a store the region is only there for events; its queues have their least length.
+const NO_STORE: FetchConfig = FetchConfig {
+    num_frames: 0,
+    num_events: 0,
+    num_entries: 1,
+    queue_len: 1,
+    first_come: false,
+    synchronous: false,
+    always: false,
+    late_s: 1.0,
+};
+
 /// What the flags say of the traffic with a fetch plane. None: there is none. `block_bytes`: of
 /// one KV block.
 pub(crate) fn config(args: &ServeArgs, block_bytes: u64) -> anyhow::Result<Option<FetchConfig>> {
     let fetch = &args.fetch;
-    if fetch.fetch_ring.is_none() || fetch.prefix_store.is_none() {
+    let num_events = fetch.events().map_or(0, |events| events.ring_events(args.device.block_size));
+    if fetch.fetch_ring.is_none() || !fetch.has_plane() {
         return Ok(None);
+    }
+    if fetch.prefix_store.is_none() {
+        let shares = args.device.shares_prefixes()?;
+        ensure!(shares, "--kv-events-config: needs --enable-prefix-caching");
+        return Ok(Some(FetchConfig { num_events, ..NO_STORE }));
     }
     ensure!(args.device.shares_prefixes()?, "--prefix-store: needs --enable-prefix-caching");
     let chunk_bytes = block_bytes * (CHUNK_TOKENS as u64 / u64::from(args.device.block_size));
@@ -37,7 +55,7 @@ pub(crate) fn config(args: &ServeArgs, block_bytes: u64) -> anyhow::Result<Optio
     );
     Ok(Some(FetchConfig {
         num_frames: frames.min(*FRAMES.end()) as u32,
-        num_events: 0,
+        num_events,
         num_entries: args.device.max_num_seqs + SPARE_ENTRIES,
         queue_len: QUEUE_LEN,
         first_come: fetch.fetch_order == FetchOrder::FirstCome,

@@ -234,9 +234,9 @@ fn check_placement(args: &ServeArgs) -> anyhow::Result<()> {
 
 fn planes(args: &ServeArgs, model_folder: &Path, ring: &Path) -> Vec<Plane> {
     let device = Plane::device(args, model_folder, ring);
-    let device = match &args.fetch.prefix_store {
-        Some(_) => device.told(&fetch_ring(ring)),
-        None => device,
+    let device = match args.fetch.has_plane() {
+        true => device.told(&fetch_ring(ring)),
+        false => device,
     };
     let mut planes = vec![device];
     planes.extend(
@@ -245,9 +245,11 @@ fn planes(args: &ServeArgs, model_folder: &Path, ring: &Path) -> Vec<Plane> {
     planes
 }
 
-/// The plane that reaches the store, if there is one.
+/// The plane that reaches the store and tells routers, if there is one.
 fn fetching(args: &ServeArgs, model_folder: &Path, ring: &Path) -> Option<fetching::Fetching> {
-    args.fetch.prefix_store.as_ref()?;
+    if !args.fetch.has_plane() {
+        return None;
+    }
     let fetch_ring = fetch_ring(ring);
     let plane = Plane::fetch(args, model_folder, ring, &fetch_ring);
     Some(fetching::Fetching::new(plane, &fetch_ring, args.placement.max_restarts))

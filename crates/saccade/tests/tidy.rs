@@ -150,6 +150,8 @@ fn planes_do_not_know_each_other() {
         ("ring", "saccade-frontend"),
         ("fetch", "saccade-device"),
         ("fetch", "saccade-frontend"),
+        ("events", "saccade-device"),
+        ("events", "saccade-frontend"),
         ("model", "saccade-ring"),
     ] {
         assert!(!manifest(plane).contains(forbidden), "crates/{plane} must not use {forbidden}");

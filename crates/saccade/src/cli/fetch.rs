@@ -1,9 +1,10 @@
-//! Flags of prefix KV in a store, and of the plane that reaches it.
+//! Flags of prefix KV in a store, of KV events for routers, and of the plane that serves both.
 
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use saccade_chunk::Codec;
+use saccade_events::EventsConfig;
 use saccade_fetch::{FetchConfig, FetchMode};
 use saccade_host::CpuSet;
 use saccade_store::StoreUrl;
@@ -44,9 +45,27 @@ pub(crate) struct FetchArgs {
     /// Load whatever the store has, also what is expected to be computed sooner: to measure
     #[arg(long, env = "SACCADE_FETCH_ALWAYS")]
     pub fetch_always: bool,
+    /// Tell routers which blocks can be found, as vLLM does: a JSON object with
+    /// enable_kv_cache_events, publisher (zmq or null), endpoint (without one only this machine can
+    /// subscribe: tcp://127.0.0.1:5557), replay_endpoint, buffer_steps, hwm, max_queue_size and
+    /// topic [default: off]
+    #[arg(long, value_name = "JSON", value_parser = EventsConfig::parse, env = "SACCADE_KV_EVENTS_CONFIG")]
+    pub kv_events_config: Option<EventsConfig>,
     /// Where the device plane puts the ring that it shares with the fetch plane
     #[arg(long, value_name = "FILE", env = "SACCADE_FETCH_RING", hide = true)]
     pub fetch_ring: Option<PathBuf>,
+}
+
+impl FetchArgs {
+    /// How events are published, if they are.
+    pub fn events(&self) -> Option<&EventsConfig> {
+        self.kv_events_config.as_ref().filter(|events| events.is_on())
+    }
+
+    /// Whether there is something to do for a fetch plane.
+    pub fn has_plane(&self) -> bool {
+        self.prefix_store.is_some() || self.events().is_some()
+    }
 }
 
 /// Whose chunks are loaded first.
