@@ -8,7 +8,7 @@ use saccade_fetch::Draft;
 use saccade_model::{Dtype, ModelConfig, Weights};
 use xxhash_rust::xxh3::Xxh3;
 
-use crate::cli::{FetchOrder, ServeArgs};
+use crate::cli::{DeviceName, FetchOrder, ServeArgs};
 use crate::device_plane::Region;
 
 /// Prompts and chunks that the fetch plane knows at one time, beyond a prompt for each seat.
@@ -30,6 +30,23 @@ const NO_STORE: FetchConfig = FetchConfig {
     late_s: 1.0,
 };
 
+/// Refuses flags of a plane that this device cannot have, before anything is started.
+pub(crate) fn check(args: &ServeArgs) -> anyhow::Result<()> {
+    if !args.fetch.has_plane() {
+        return Ok(());
+    }
+    let flag = match args.fetch.prefix_store {
+        Some(_) => "--prefix-store",
+        None => "--kv-events-config",
+    };
+    ensure!(args.device.shares_prefixes()?, "{flag}: needs --enable-prefix-caching");
+    ensure!(
+        matches!(args.device.device, DeviceName::Cpu | DeviceName::Sim(_)),
+        "{flag}: needs --device cpu or sim:NAME"
+    );
+    Ok(())
+}
+
 /// What the flags say of the traffic with a fetch plane. None: there is none. `block_bytes`: of
 /// one KV block.
 pub(crate) fn config(args: &ServeArgs, block_bytes: u64) -> anyhow::Result<Option<FetchConfig>> {
@@ -39,13 +56,9 @@ pub(crate) fn config(args: &ServeArgs, block_bytes: u64) -> anyhow::Result<Optio
         return Ok(None);
     }
     if fetch.prefix_store.is_none() {
-        let shares = args.device.shares_prefixes()?;
-        ensure!(shares, "--kv-events-config: needs --enable-prefix-caching");
         return Ok(Some(FetchConfig { num_events, ..NO_STORE }));
     }
-    ensure!(args.device.shares_prefixes()?, "--prefix-store: needs --enable-prefix-caching");
     let chunk_bytes = block_bytes * (CHUNK_TOKENS as u64 / u64::from(args.device.block_size));
-    ensure!(chunk_bytes > 0, "--prefix-store: blocks of this device have no KV");
     let frames = fetch.fetch_frame_bytes / chunk_bytes;
     ensure!(
         frames >= *FRAMES.start(),
