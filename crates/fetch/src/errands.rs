@@ -21,6 +21,9 @@ use crate::session::{Outcome, Ticket};
 /// LOOKUPs and questions before a STORE that are on their way.
 const MAX_QUESTIONS: usize = 256;
 
+/// A value is longer than what is taken.
+const TOO_LARGE: Outcome = Outcome::of(SAC_FETCH_TROUBLE, SAC_FETCH_TROUBLE_TOO_LARGE);
+
 /// What tasks share.
 pub(crate) struct Errands {
     remote: Arc<dyn Remote>,
@@ -86,6 +89,11 @@ impl Errands {
                 engine.submit(ChunkJob::new(ticket, frame, value, bytes, discard, permits));
             }
             Ok((None, _)) => ticket.finish(Outcome::of(SAC_FETCH_MISS, 0)),
+            Err(TOO_LARGE) => {
+                // No chunk of this shape is so long, whatever its codec.
+                Discard::new(self.remote.clone(), key).run();
+                ticket.finish(Outcome::of(SAC_FETCH_REJECTED, SAC_FETCH_REJECT_LENGTH));
+            }
             Err(refused) => ticket.finish(refused),
         }
     }
