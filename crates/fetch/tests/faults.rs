@@ -326,3 +326,22 @@ fn the_breaker_is_told_to_the_device() {
         bench.device.poll();
     }
 }
+
+/// No command comes while the store rests: the plane itself finds out that it is well again.
+#[test]
+fn a_store_that_rests_is_tried_without_commands() {
+    let bench = Bench::plain();
+    let calls = || bench.shelf.calls.load(Ordering::SeqCst);
+    assert_eq!(calls(), 0, "a store that is used is not tried");
+    bench.shelf.breaker.store(1, Ordering::SeqCst);
+    let began = Instant::now();
+    while calls() == 0 {
+        assert!(began.elapsed() < PATIENCE, "nobody tries");
+        std::thread::yield_now();
+    }
+    bench.shelf.breaker.store(2, Ordering::SeqCst);
+    std::thread::sleep(Duration::from_millis(100));
+    let tried = calls();
+    std::thread::sleep(Duration::from_millis(200));
+    assert_eq!(calls(), tried, "it is being tried");
+}
