@@ -12,6 +12,8 @@ faults() { SACCADE_KILLS=${SACCADE_KILLS:-100} cargo test --workspace --test fau
 # A hundred thousand faults of a store before the fetch plane alone; then before whole servers, whose planes die more
 # often than in CI.
 fetch() {
+  local tools=${SACCADE_CI_TOOLS:-${XDG_CACHE_HOME:-$HOME/.cache}/saccade-ci}
+  export SACCADE_S3_SERVER=${SACCADE_S3_SERVER:-$tools/s3/bin/moto_server}
   export SACCADE_FETCH_FAULTS=${SACCADE_FETCH_FAULTS:-100000}
   cargo test --workspace --test trouble -- --nocapture --test-threads 1
   SACCADE_KILLS=${SACCADE_KILLS:-20} SACCADE_FETCH_ROUNDS=${SACCADE_FETCH_ROUNDS:-20} \
