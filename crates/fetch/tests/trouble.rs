@@ -43,11 +43,11 @@ impl Stage {
         let (deadline, commands) = if slow { (500, 60) } else { (80, 200) };
         let deadline = Duration::from_millis(deadline);
         let mut builder = tokio::runtime::Builder::new_multi_thread();
-        let runtime = builder.worker_threads(1).enable_all().build().unwrap();
+        let runtime = builder.worker_threads(1).enable_all().build().expect("a runtime");
         let proxy = runtime.block_on(Proxy::start(server, Dice::new(seed)));
         let open = |address| {
-            let url = url(address).parse().unwrap();
-            Store::open_with(&url, S3Server::variables()).unwrap()
+            let url = url(address).parse().expect("a URL");
+            Store::open_with(&url, S3Server::variables()).expect("a store")
         };
         let (direct, behind) = (open(server), open(proxy.address()));
         Stage { deadline, commands, runtime, proxy, direct, behind }
@@ -100,7 +100,7 @@ impl Driver {
             max_backoff: Duration::from_millis(5),
         };
         let guarded = Guarded::new(stage.behind.clone(), store_limits);
-        let plane = Plane::start(config, Arc::new(guarded)).unwrap();
+        let plane = Plane::start(config, Arc::new(guarded)).expect("a plane");
         device.wait_for_plane();
         let mut kv = HashMap::new();
         for row in 0..ROWS {
@@ -257,9 +257,9 @@ impl Driver {
                 4 => bytes = vec![7; 100_000],
                 _ => bytes.clear(),
             }
-            stage.direct.remove(&[key]).await.unwrap();
+            stage.direct.remove(&[key]).await.expect("a removal");
             if !bytes.is_empty() {
-                stage.direct.put(&key, bytes.into()).await.unwrap();
+                stage.direct.put(&key, bytes.into()).await.expect("a value");
             }
             self.tally.damaged += 1;
         });
@@ -353,7 +353,7 @@ fn torment(name: &str, stage: &Stage, seed: u64, at_least: u64) {
     assert!(done > u64::from(ROWS * CHUNKS), "hardly anything was loaded");
     let joins = driver.plane.stats().joins;
     assert_eq!(joins, 1, "the plane is still in its first life");
-    driver.plane.stop().unwrap();
+    driver.plane.stop().expect("a plane that is well");
 }
 
 fn seed() -> u64 {

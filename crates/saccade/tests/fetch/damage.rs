@@ -44,7 +44,8 @@ const WAYS: [(&str, Option<&str>, bool, Spoil); 13] = [
     ("garbage", Some("magic"), true, |good, _| vec![0x5a; good.len()]),
     ("a bit of the end", Some("checksum"), true, |good, _| {
         let mut bytes = good.to_vec();
-        *bytes.last_mut().unwrap() ^= 4;
+        let end = bytes.len() - 1;
+        bytes[end] ^= 4;
         bytes
     }),
     ("a bit of the header", Some("checksum"), true, |good, _| {

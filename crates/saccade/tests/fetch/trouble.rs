@@ -148,6 +148,7 @@ async fn fill(folder: &Path, parameters: &str) -> Result<(Server, Server)> {
 #[tokio::test]
 async fn a_full_disk_stops_nothing() -> Result<()> {
     let Some(disk) = SmallDisk::new(3_000_000) else {
+        assert!(std::env::var_os("SACCADE_CI").is_none(), "not tried: this may not mount");
         eprintln!("not tried: this may not mount");
         return Ok(());
     };
