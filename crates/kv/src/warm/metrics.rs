@@ -114,7 +114,7 @@ fn value(line: &str, name: &str, labels: &[&str]) -> Option<f64> {
         None => ("", rest.strip_prefix(' ')?),
     };
     let has = |label: &&str| of.split(',').any(|found| found == *label);
-    labels.iter().all(|label| has(label)).then(|| value.trim().parse().ok()).flatten()
+    labels.iter().all(has).then(|| value.trim().parse().ok()).flatten()
 }
 
 #[cfg(test)]
