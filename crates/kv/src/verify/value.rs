@@ -5,7 +5,7 @@ use saccade_chunk::codec::Scratch;
 use saccade_chunk::{CHUNK_TOKENS, Rejection, Value, describe};
 use saccade_store::{Entry, Guarded, Key, Trouble};
 
-/// Longest value that is read. That of a chunk of 128 layers with 16 heads of 256 in f32 is as long.
+/// Longest value that is read: that of a chunk of 128 layers with 16 heads of 256 in f32.
 const MAX_VALUE_BYTES: u64 = 1 << 30;
 
 /// What came under a key.
