@@ -69,6 +69,11 @@ fn rans_writes_what_it_wrote() {
             let mut coded = Vec::new();
             rans::encode(&symbols, &mut coded);
             got.push(xxh3_64(&coded));
+            for kernel in rans::Kernel::available() {
+                let mut same = Vec::new();
+                rans::encode_with(kernel, &symbols, &mut same);
+                assert_eq!(same, coded, "{kernel:?}");
+            }
         }
     }
     assert_eq!(xxh3_64(&got.iter().flat_map(|x| x.to_le_bytes()).collect::<Vec<_>>()), RANS);
