@@ -8,6 +8,7 @@
 
 use half::{bf16, f16};
 
+use super::levels::{Bf16, Element, F16, F32};
 use super::vectorized::vectorized;
 use super::{Transform, levels};
 use crate::{Dtype, Geometry};
@@ -27,23 +28,19 @@ impl Transform for Bins {
         symbols: &mut Vec<u8>,
         aside: &mut Vec<u8>,
     ) {
+        aside.resize(2 * g.plane_vectors(), 0);
+        symbols.resize(g.plane_elements(), 0);
+        match g.dtype {
+            Dtype::Bf16 => quantise_bf16(kv, g.head_dim, symbols, aside),
+            Dtype::F16 => quantise_f16(kv, g.head_dim, symbols, aside),
+            Dtype::F32 => quantise_f32(kv, g.head_dim, symbols, aside),
+        }
         let bytes = g.head_dim * g.dtype.bytes();
-        let (mut vector, mut kept) = (Vec::new(), Vec::<u8>::new());
-        for kv in kv.chunks_exact(bytes) {
-            levels::read(g.dtype, kv, &mut vector);
-            match scale_of(g.dtype, &vector) {
-                Some(scale) => {
-                    aside.extend(scale.to_le_bytes());
-                    quantise(&vector, scale.to_f32(), symbols);
-                }
-                None => {
-                    aside.extend(KEPT.to_le_bytes());
-                    symbols.resize(symbols.len() + g.head_dim, 0);
-                    kept.extend(kv);
-                }
+        for (vector, kv) in kv.chunks_exact(bytes).enumerate() {
+            if aside[2 * vector..][..2] == KEPT.to_le_bytes() {
+                aside.extend(kv);
             }
         }
-        aside.extend(kept);
     }
 
     fn inverse(&self, g: &Geometry, _: usize, symbols: &[u8], aside: &[u8], kv: &mut [u8]) -> bool {
@@ -69,16 +66,53 @@ impl Transform for Bins {
 
 /// A 127th of the largest element, to nearest: that element is less than 127.5 times as large,
 /// which rounds to 127. None: what it describes would not be finite, or it has lost precision.
-fn scale_of(dtype: Dtype, vector: &[f32]) -> Option<bf16> {
-    let scale = bf16::from_f32(levels::largest(vector)? / MOST);
+fn scale_of(dtype: Dtype, largest: Option<f32>) -> Option<bf16> {
+    let largest = largest?;
+    let scale = bf16::from_f32(largest / MOST);
     let describes = scale.is_normal() && levels::is_finite(dtype, MOST * scale.to_f32());
-    (describes || vector.iter().all(|x| *x == 0.0)).then_some(scale)
+    (describes || largest == 0.0).then_some(scale)
 }
 
-fn quantise(vector: &[f32], scale: f32, symbols: &mut Vec<u8>) {
-    let per_unit = if scale == 0.0 { 0.0 } else { 1.0 / scale };
-    let level = |x: &f32| (x * per_unit).round_ties_even() as i8 as u8;
-    symbols.extend(vector.iter().map(level));
+/// Symbols stay as they are where the vector is kept.
+#[inline(always)]
+fn quantise<E: Element<N>, const N: usize>(
+    kv: &[u8],
+    head_dim: usize,
+    symbols: &mut [u8],
+    scales: &mut [u8],
+) {
+    let vectors = kv.chunks_exact(N * head_dim).zip(symbols.chunks_exact_mut(head_dim));
+    for ((kv, symbols), at) in vectors.zip(scales.as_chunks_mut().0) {
+        let vector = kv.as_chunks().0;
+        let Some(scale) = scale_of(E::DTYPE, levels::largest::<E, N>(vector)) else {
+            *at = KEPT.to_le_bytes();
+            continue;
+        };
+        *at = scale.to_le_bytes();
+        let scale = scale.to_f32();
+        let per_unit = if scale == 0.0 { 0.0 } else { 1.0 / scale };
+        for (symbol, element) in symbols.iter_mut().zip(vector) {
+            *symbol = levels::nearest(E::read(*element) * per_unit);
+        }
+    }
+}
+
+vectorized! {
+    fn quantise_bf16(kv: &[u8], head_dim: usize, symbols: &mut [u8], scales: &mut [u8]) {
+        quantise::<Bf16, 2>(kv, head_dim, symbols, scales);
+    }
+}
+
+vectorized! {
+    fn quantise_f16(kv: &[u8], head_dim: usize, symbols: &mut [u8], scales: &mut [u8]) {
+        quantise::<F16, 2>(kv, head_dim, symbols, scales);
+    }
+}
+
+vectorized! {
+    fn quantise_f32(kv: &[u8], head_dim: usize, symbols: &mut [u8], scales: &mut [u8]) {
+        quantise::<F32, 4>(kv, head_dim, symbols, scales);
+    }
 }
 
 fn scale_f32_of(scale: [u8; 2]) -> f32 {

@@ -6,6 +6,8 @@
 //! aside   [token] largest magnitude, f32 LE, or NaN; then the tokens that are kept as they are
 //! ```
 
+use super::levels::{Bf16, Element, F16, F32};
+use super::vectorized::vectorized;
 use super::{Transform, levels};
 use crate::{Dtype, Geometry};
 
@@ -35,25 +37,19 @@ impl Transform for Cachegen {
         symbols: &mut Vec<u8>,
         aside: &mut Vec<u8>,
     ) {
-        let most = most_of(g, plane);
-        let (mut token, mut kept) = (Vec::new(), Vec::<u8>::new());
-        for kv in kv.chunks_exact(g.channels() * g.dtype.bytes()) {
-            levels::read(g.dtype, kv, &mut token);
-            let largest = levels::largest(&token).filter(|l| *l == 0.0 || (most / l).is_finite());
-            aside.extend(largest.unwrap_or(f32::NAN).to_le_bytes());
-            match largest {
-                Some(largest) => {
-                    let per_unit = if largest == 0.0 { 0.0 } else { most / largest };
-                    let level = |x: &f32| (x * per_unit + most).round_ties_even() as u8;
-                    symbols.extend(token.iter().map(level));
-                }
-                None => {
-                    symbols.resize(symbols.len() + g.channels(), most as u8);
-                    kept.extend(kv);
-                }
+        aside.resize(4 * g.num_tokens, 0);
+        symbols.resize(g.plane_elements(), 0);
+        let (most, channels) = (most_of(g, plane), g.channels());
+        match g.dtype {
+            Dtype::Bf16 => quantise_bf16(kv, channels, most, symbols, aside),
+            Dtype::F16 => quantise_f16(kv, channels, most, symbols, aside),
+            Dtype::F32 => quantise_f32(kv, channels, most, symbols, aside),
+        }
+        for (token, kv) in kv.chunks_exact(channels * g.dtype.bytes()).enumerate() {
+            if aside[4 * token..][..4] == f32::NAN.to_le_bytes() {
+                aside.extend(kv);
             }
         }
-        aside.extend(kept);
     }
 
     fn inverse(
@@ -81,6 +77,55 @@ impl Transform for Cachegen {
             }
         }
         kept.is_empty()
+    }
+}
+
+#[inline(always)]
+fn quantise<E: Element<N>, const N: usize>(
+    kv: &[u8],
+    channels: usize,
+    most: f32,
+    symbols: &mut [u8],
+    scales: &mut [u8],
+) {
+    let tokens = kv.chunks_exact(N * channels).zip(symbols.chunks_exact_mut(channels));
+    for ((kv, symbols), at) in tokens.zip(scales.as_chunks_mut().0) {
+        let token = kv.as_chunks().0;
+        let largest = levels::largest::<E, N>(token);
+        let largest = largest.filter(|l| *l == 0.0 || (most / l).is_finite());
+        *at = largest.unwrap_or(f32::NAN).to_le_bytes();
+        let Some(largest) = largest else {
+            symbols.fill(most as u8);
+            continue;
+        };
+        let per_unit = if largest == 0.0 { 0.0 } else { most / largest };
+        for (symbol, element) in symbols.iter_mut().zip(token) {
+            *symbol = levels::nearest(E::read(*element) * per_unit + most);
+        }
+    }
+}
+
+vectorized! {
+    fn quantise_bf16(
+        kv: &[u8], channels: usize, most: f32, symbols: &mut [u8], scales: &mut [u8],
+    ) {
+        quantise::<Bf16, 2>(kv, channels, most, symbols, scales);
+    }
+}
+
+vectorized! {
+    fn quantise_f16(
+        kv: &[u8], channels: usize, most: f32, symbols: &mut [u8], scales: &mut [u8],
+    ) {
+        quantise::<F16, 2>(kv, channels, most, symbols, scales);
+    }
+}
+
+vectorized! {
+    fn quantise_f32(
+        kv: &[u8], channels: usize, most: f32, symbols: &mut [u8], scales: &mut [u8],
+    ) {
+        quantise::<F32, 4>(kv, channels, most, symbols, scales);
     }
 }
 

@@ -22,10 +22,19 @@ impl Transform for Exponents {
         symbols: &mut Vec<u8>,
         aside: &mut Vec<u8>,
     ) {
+        let n = g.plane_elements();
+        symbols.resize(n, 0);
+        aside.resize(g.channels() + n * (g.dtype.bytes() - 1), 0);
+        let (largest, rest) = aside.split_at_mut(g.channels());
         match g.dtype {
-            Dtype::Bf16 | Dtype::F16 => split_16(kv, g.channels(), symbols, aside),
-            Dtype::F32 => split_32(kv, g.channels(), symbols, aside),
+            Dtype::Bf16 | Dtype::F16 => split_16(kv, symbols, rest),
+            Dtype::F32 => {
+                let (high, low) = rest.split_at_mut(n);
+                let (middle, low) = low.split_at_mut(n);
+                split_32(kv, symbols, high, middle, low);
+            }
         }
+        below_largest(symbols, largest);
     }
 
     fn inverse(&self, g: &Geometry, _: usize, symbols: &[u8], aside: &[u8], kv: &mut [u8]) -> bool {
@@ -46,36 +55,38 @@ impl Transform for Exponents {
     }
 }
 
-/// Top bytes become distances to the largest of their channel, which are appended to `aside`.
-fn below_largest(tops: &mut [u8], channels: usize, aside: &mut Vec<u8>) {
-    let from = aside.len();
-    aside.resize(from + channels, 0);
-    let largest = &mut aside[from..];
-    for row in tops.chunks_exact(channels) {
-        for (most, top) in largest.iter_mut().zip(row) {
-            *most = (*most).max(*top);
+vectorized! {
+    /// Top bytes become distances to the largest of their channel.
+    fn below_largest(tops: &mut [u8], largest: &mut [u8]) {
+        let channels = largest.len();
+        for row in tops.chunks_exact(channels) {
+            for (most, top) in largest.iter_mut().zip(row) {
+                *most = (*most).max(*top);
+            }
         }
-    }
-    for row in tops.chunks_exact_mut(channels) {
-        for (top, most) in row.iter_mut().zip(&*largest) {
-            *top = most - *top;
+        for row in tops.chunks_exact_mut(channels) {
+            for (top, most) in row.iter_mut().zip(&*largest) {
+                *top = most - *top;
+            }
         }
     }
 }
 
-fn split_16(kv: &[u8], channels: usize, symbols: &mut Vec<u8>, aside: &mut Vec<u8>) {
-    let words = kv.as_chunks().0.iter().map(|w| u16::from_le_bytes(*w).rotate_left(1));
-    symbols.extend(words.clone().map(|w| (w >> 8) as u8));
-    below_largest(symbols, channels, aside);
-    aside.extend(words.map(|w| w as u8));
+vectorized! {
+    fn split_16(kv: &[u8], tops: &mut [u8], rest: &mut [u8]) {
+        for ((word, top), low) in kv.as_chunks().0.iter().zip(tops).zip(rest) {
+            let word = u16::from_le_bytes(*word).rotate_left(1);
+            (*top, *low) = ((word >> 8) as u8, word as u8);
+        }
+    }
 }
 
-fn split_32(kv: &[u8], channels: usize, symbols: &mut Vec<u8>, aside: &mut Vec<u8>) {
-    let words = kv.as_chunks().0.iter().map(|w| u32::from_le_bytes(*w).rotate_left(1));
-    symbols.extend(words.clone().map(|w| (w >> 24) as u8));
-    below_largest(symbols, channels, aside);
-    for shift in [16, 8, 0] {
-        aside.extend(words.clone().map(|w| (w >> shift) as u8));
+vectorized! {
+    fn split_32(kv: &[u8], tops: &mut [u8], high: &mut [u8], middle: &mut [u8], low: &mut [u8]) {
+        let rest = high.iter_mut().zip(middle).zip(low);
+        for ((word, top), ((high, middle), low)) in kv.as_chunks().0.iter().zip(tops).zip(rest) {
+            [*top, *high, *middle, *low] = u32::from_le_bytes(*word).rotate_left(1).to_be_bytes();
+        }
     }
 }
 

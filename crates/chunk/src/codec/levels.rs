@@ -4,22 +4,80 @@ use half::{bf16, f16};
 
 use crate::Dtype;
 
-/// Reads elements.
-pub(super) fn read(dtype: Dtype, kv: &[u8], out: &mut Vec<f32>) {
-    out.clear();
-    match dtype {
-        Dtype::Bf16 => {
-            out.extend(kv.as_chunks().0.iter().map(|w| bf16::from_le_bytes(*w).to_f32()));
-        }
-        Dtype::F16 => out.extend(kv.as_chunks().0.iter().map(|w| f16::from_le_bytes(*w).to_f32())),
-        Dtype::F32 => out.extend(kv.as_chunks().0.iter().map(|w| f32::from_le_bytes(*w))),
+/// A dtype whose elements are `N` bytes.
+pub(super) trait Element<const N: usize> {
+    const DTYPE: Dtype;
+    /// Bits of infinity; finite magnitudes are below, in order.
+    const INFINITY: u32;
+    /// Without the sign.
+    fn magnitude(bytes: [u8; N]) -> u32;
+    /// Of a finite element.
+    fn read(bytes: [u8; N]) -> f32;
+}
+
+pub(super) struct Bf16;
+pub(super) struct F16;
+pub(super) struct F32;
+
+impl Element<2> for Bf16 {
+    const DTYPE: Dtype = Dtype::Bf16;
+    const INFINITY: u32 = 0x7f80;
+    #[inline(always)]
+    fn magnitude(bytes: [u8; 2]) -> u32 {
+        u32::from(u16::from_le_bytes(bytes) & 0x7fff)
+    }
+    #[inline(always)]
+    fn read(bytes: [u8; 2]) -> f32 {
+        f32::from_bits(u32::from(u16::from_le_bytes(bytes)) << 16)
+    }
+}
+
+impl Element<2> for F16 {
+    const DTYPE: Dtype = Dtype::F16;
+    const INFINITY: u32 = 0x7c00;
+    #[inline(always)]
+    fn magnitude(bytes: [u8; 2]) -> u32 {
+        u32::from(u16::from_le_bytes(bytes) & 0x7fff)
+    }
+    #[inline(always)]
+    fn read(bytes: [u8; 2]) -> f32 {
+        /// By which the exponents' biases differ, 127 and 15.
+        const BIAS: f32 = f32::from_bits((127 + 127 - 15) << 23);
+        let bits = u32::from(u16::from_le_bytes(bytes));
+        // Exact, of subnormal numbers too.
+        let magnitude = f32::from_bits((bits & 0x7fff) << 13) * BIAS;
+        f32::from_bits(magnitude.to_bits() | (bits & 0x8000) << 16)
+    }
+}
+
+impl Element<4> for F32 {
+    const DTYPE: Dtype = Dtype::F32;
+    const INFINITY: u32 = 0x7f80_0000;
+    #[inline(always)]
+    fn magnitude(bytes: [u8; 4]) -> u32 {
+        u32::from_le_bytes(bytes) & 0x7fff_ffff
+    }
+    #[inline(always)]
+    fn read(bytes: [u8; 4]) -> f32 {
+        f32::from_le_bytes(bytes)
     }
 }
 
 /// The largest magnitude; None if an element is not finite.
-pub(super) fn largest(vector: &[f32]) -> Option<f32> {
-    let most = vector.iter().fold(0f32, |most, x| most.max(x.abs()));
-    vector.iter().all(|x| x.is_finite()).then_some(most)
+#[inline(always)]
+pub(super) fn largest<E: Element<N>, const N: usize>(vector: &[[u8; N]]) -> Option<f32> {
+    let most = vector.iter().fold(0, |most, element| E::magnitude(*element).max(most));
+    let mut bytes = [0; N];
+    bytes.copy_from_slice(&most.to_le_bytes()[..N]);
+    (most < E::INFINITY).then(|| E::read(bytes))
+}
+
+/// To nearest, ties to even, of a number between -128 and 256: the low byte of the integer.
+#[inline(always)]
+pub(super) fn nearest(x: f32) -> u8 {
+    // Here a unit in the last place is one.
+    const UNITS: f32 = (3 << 22) as f32;
+    (x + UNITS).to_bits() as u8
 }
 
 /// An element that is written so can be told from an infinity.

@@ -127,7 +127,7 @@ trait Transform: Sync {
     fn num_symbols(&self, geometry: &Geometry) -> usize {
         geometry.plane_elements()
     }
-    /// Appends what is coded to `symbols`, and the rest to `aside`.
+    /// Writes what is coded to `symbols`, and the rest to `aside`; both are empty.
     fn forward(
         &self,
         g: &Geometry,

@@ -2,7 +2,8 @@
 
 /// Defines a function that calls its body as it was compiled for the best instruction set here.
 macro_rules! vectorized {
-    (fn $name:ident($($argument:ident: $kind:ty),* $(,)?) $body:block) => {
+    ($(#[$attribute:meta])* fn $name:ident($($argument:ident: $kind:ty),* $(,)?) $body:block) => {
+        $(#[$attribute])*
         fn $name($($argument: $kind),*) {
             #[inline(always)]
             fn body($($argument: $kind),*) $body

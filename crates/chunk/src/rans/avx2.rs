@@ -2,7 +2,8 @@
 
 use std::arch::x86_64::*;
 
-use super::tables::{Decode, PROB_BITS, TOTAL};
+use super::encoder::{Encoder, SHIFT};
+use super::tables::{Decode, Encode, PROB_BITS, TOTAL};
 use super::{LANES, LOWER, Lanes};
 
 const WIDTH: usize = 8;
@@ -110,4 +111,98 @@ unsafe fn step(
 #[inline]
 fn halves(x: __m256i) -> (__m128i, __m128i) {
     (_mm256_castsi256_si128(x), _mm256_extracti128_si256::<1>(x))
+}
+
+/// By a mask of lanes: those lanes, in order, at the end.
+static GIVES: [[u32; WIDTH]; 256] = gives();
+
+const fn gives() -> [[u32; WIDTH]; 256] {
+    let mut all = [[0; WIDTH]; 256];
+    let mut mask: usize = 0;
+    while mask < 256 {
+        let (mut lane, mut next) = (0, WIDTH - mask.count_ones() as usize);
+        while lane < WIDTH {
+            if mask >> lane & 1 == 1 {
+                all[mask][next] = lane as u32;
+                next += 1;
+            }
+            lane += 1;
+        }
+        mask += 1;
+    }
+    all
+}
+
+/// Encodes whole rounds, from the last to the first.
+#[target_feature(enable = "avx2,popcnt")]
+pub(super) fn encode(table: &Encode, encoder: &mut Encoder<'_>, rounds: &[[u8; LANES]]) {
+    let mut states = [_mm256_setzero_si256(); LANES / WIDTH];
+    for (x, lanes) in states.iter_mut().zip(encoder.states.as_chunks::<WIDTH>().0) {
+        // SAFETY: 8 states are 32 bytes.
+        *x = unsafe { _mm256_loadu_si256(lanes.as_ptr().cast()) };
+    }
+    let mut at = encoder.at;
+    for round in rounds.iter().rev() {
+        // A round writes at most one word per lane; a step, 2 WIDTH bytes in front of `at`.
+        assert!(at >= 2 * LANES && at <= encoder.words.len());
+        for (x, symbols) in states.iter_mut().zip(round.as_chunks::<WIDTH>().0).rev() {
+            // SAFETY: no step takes more than 2 WIDTH of the 2 LANES bytes that were in front.
+            *x = unsafe { put(table, *x, symbols, encoder.words, &mut at) };
+        }
+    }
+    encoder.at = at;
+    for (lanes, x) in encoder.states.as_chunks_mut::<WIDTH>().0.iter_mut().zip(states) {
+        // SAFETY: 8 states are 32 bytes.
+        unsafe { _mm256_storeu_si256(lanes.as_mut_ptr().cast(), x) };
+    }
+}
+
+/// One symbol for each of 8 lanes; returns their states.
+///
+/// # Safety
+/// 2 WIDTH bytes of `words` are in front of `at`.
+#[target_feature(enable = "avx2,popcnt")]
+#[inline]
+unsafe fn put(
+    table: &Encode,
+    x: __m256i,
+    symbols: &[u8; WIDTH],
+    words: &mut [u8],
+    at: &mut usize,
+) -> __m256i {
+    let entry = |i: usize| table.0[usize::from(symbols[i])] as i64;
+    let even = _mm256_set_epi64x(entry(6), entry(4), entry(2), entry(0));
+    let odd = _mm256_set_epi64x(entry(7), entry(5), entry(3), entry(1));
+    let frequencies = _mm256_blend_epi32::<0xaa>(_mm256_srli_epi64::<32>(even), odd);
+    let frequencies = _mm256_and_si256(frequencies, _mm256_set1_epi32(0xfff));
+    // States, and bounds less one, are below 2^31: positive as signed numbers.
+    let bound = _mm256_slli_epi32::<{ SHIFT as i32 }>(frequencies);
+    let full = _mm256_cmpgt_epi32(x, _mm256_sub_epi32(bound, _mm256_set1_epi32(1)));
+    let mask = _mm256_movemask_ps(_mm256_castsi256_ps(full)) as usize;
+    // SAFETY: an entry has 32 bytes.
+    let gives = unsafe { _mm256_loadu_si256(GIVES[mask].as_ptr().cast()) };
+    let given = _mm256_and_si256(x, _mm256_set1_epi32(0xffff));
+    let (first, second) = halves(_mm256_permutevar8x32_epi32(given, gives));
+    // The words end where those of later symbols begin: what is in front of them is written over.
+    let end = words.as_mut_ptr().wrapping_add(*at).wrapping_sub(2 * WIDTH);
+    // SAFETY: there are 16 bytes in front of `at`, as the caller says.
+    unsafe { _mm_storeu_si128(end.cast(), _mm_packus_epi32(first, second)) };
+    *at -= 2 * mask.count_ones() as usize;
+    let x = _mm256_blendv_epi8(x, _mm256_srli_epi32::<16>(x), full);
+    let low = _mm256_set1_epi64x(0xffff_ffff);
+    let even = advance(even, _mm256_and_si256(x, low));
+    let odd = advance(odd, _mm256_srli_epi64::<32>(x));
+    _mm256_or_si256(even, _mm256_slli_epi64::<32>(odd))
+}
+
+/// States, in 64 bits each, after a symbol whose words they have given off.
+#[target_feature(enable = "avx2")]
+#[inline]
+fn advance(entry: __m256i, x: __m256i) -> __m256i {
+    let twelve = _mm256_set1_epi64x(0xfff);
+    let quotient = _mm256_srlv_epi64(_mm256_mul_epu32(x, entry), _mm256_srli_epi64::<56>(entry));
+    let frequency = _mm256_and_si256(_mm256_srli_epi64::<32>(entry), twelve);
+    let start = _mm256_and_si256(_mm256_srli_epi64::<44>(entry), twelve);
+    let others = _mm256_sub_epi64(_mm256_set1_epi64x(i64::from(TOTAL)), frequency);
+    _mm256_add_epi64(_mm256_add_epi64(x, start), _mm256_mul_epu32(quotient, others))
 }

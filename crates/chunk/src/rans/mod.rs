@@ -13,6 +13,7 @@
 mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
+mod encoder;
 mod tables;
 
 use tables::{Decode, Frequencies, PROB_BITS, TOTAL};
@@ -37,23 +38,18 @@ impl Malformed {
 
 /// Appends the code of `symbols`.
 pub fn encode(symbols: &[u8], out: &mut Vec<u8>) {
+    encode_with(Kernel::best(), symbols, out);
+}
+
+/// As [`encode`], with an instruction set that this processor has.
+///
+/// # Panics
+/// The processor lacks the instruction set.
+pub fn encode_with(kernel: Kernel, symbols: &[u8], out: &mut Vec<u8>) {
+    assert!(kernel.is_available(), "{kernel:?} is not available");
     let frequencies = Frequencies::of(symbols);
     frequencies.write(out);
-    let starts = frequencies.starts();
-    let mut states = [LOWER; LANES];
-    let mut words: Vec<u16> = Vec::with_capacity(symbols.len() / 2 + LANES);
-    for (i, &symbol) in symbols.iter().enumerate().rev() {
-        let x = &mut states[i % LANES];
-        let frequency = u32::from(frequencies.0[usize::from(symbol)]);
-        // The state after this symbol must stay below LOWER << 16.
-        if *x >= ((LOWER >> PROB_BITS) << 16) * frequency {
-            words.push(*x as u16);
-            *x >>= 16;
-        }
-        *x = ((*x / frequency) << PROB_BITS) + *x % frequency + starts[usize::from(symbol)];
-    }
-    out.extend(states.iter().flat_map(|x| x.to_le_bytes()));
-    out.extend(words.iter().rev().flat_map(|w| w.to_le_bytes()));
+    encoder::encode(kernel, &frequencies.encode_table(), symbols, out);
 }
 
 /// Writes the symbols whose code `bytes` is, all of them, to `out`.
@@ -64,7 +60,7 @@ pub fn decode(bytes: &[u8], out: &mut [u8]) -> Result<(), Malformed> {
     decode_with(Kernel::best(), bytes, out)
 }
 
-/// Instruction sets that decode; each gives the same bytes.
+/// Instruction sets that encode and decode; each gives the same bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kernel {
     /// Any processor.

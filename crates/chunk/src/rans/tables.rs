@@ -13,12 +13,23 @@ pub(super) struct Frequencies(pub [u16; 256]);
 /// its start (12).
 pub(super) struct Decode(pub Box<[u32; TOTAL as usize]>);
 
+/// By symbol, what encoding it needs: a reciprocal of its frequency (32 bits), the frequency (12),
+/// its start (12), and a shift (6). `x * reciprocal >> shift` is the quotient of each state x.
+pub(super) struct Encode(pub [u64; 256]);
+
 impl Frequencies {
     /// Shares of what is there: at least 1 for each symbol that occurs.
     pub(super) fn of(symbols: &[u8]) -> Self {
+        // Several tables: the count of a frequent symbol would wait for itself.
         let mut counts = [0u64; 256];
-        for &symbol in symbols {
-            counts[usize::from(symbol)] += 1;
+        let mut tables = [[0u32; 256]; 8];
+        for symbols in symbols.chunks(8) {
+            for (table, symbol) in tables.iter_mut().zip(symbols) {
+                table[usize::from(*symbol)] += 1;
+            }
+        }
+        for (symbol, count) in counts.iter_mut().enumerate() {
+            *count = tables.iter().map(|table| u64::from(table[symbol])).sum();
         }
         let present = counts.iter().filter(|count| **count != 0).count();
         if present < 2 {
@@ -54,6 +65,19 @@ impl Frequencies {
             sum += u32::from(f);
             sum - u32::from(f)
         })
+    }
+
+    pub(super) fn encode_table(&self) -> Encode {
+        let starts = self.starts();
+        Encode(std::array::from_fn(|symbol| {
+            let frequency = u64::from(self.0[symbol].max(1));
+            // Exact below 2^31: the reciprocal, rounded up, is off by less than 1 in 2^31
+            // (Granlund and Montgomery).
+            let bits = u64::from(frequency.next_power_of_two().trailing_zeros());
+            let reciprocal = (1u64 << (31 + bits)).div_ceil(frequency);
+            let start = u64::from(starts[symbol] & (TOTAL - 1));
+            reciprocal | frequency << 32 | start << 44 | (31 + bits) << 56
+        }))
     }
 
     pub(super) fn write(&self, out: &mut Vec<u8>) {
