@@ -26,6 +26,9 @@ const MIN_NAP: Duration = Duration::from_micros(500);
 const MAX_NAP: Duration = Duration::from_millis(4);
 /// Between looks whether the region is still the one at the path.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
+/// From the first batch to the first look at a ring: subscribers to an earlier publisher connect
+/// again meanwhile, and hear the device tell its table.
+const SETTLE: Duration = Duration::from_secs(1);
 /// Between looks for a region at the path.
 const FIND_EVERY: Duration = Duration::from_millis(10);
 
@@ -160,6 +163,10 @@ pub fn run(
     tracing::info!(endpoint = %publisher.endpoint(), "KV events: published");
     // SYNC: relaxed; a flag without data.
     let stopped = || stop.load(Ordering::Relaxed);
+    let settled = Instant::now() + SETTLE;
+    while !stopped() && Instant::now() < settled {
+        std::thread::sleep(FIND_EVERY);
+    }
     while !stopped() {
         let Some((region, file)) = find(ring_path) else {
             std::thread::sleep(FIND_EVERY);

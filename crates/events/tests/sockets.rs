@@ -139,8 +139,11 @@ fn batches_are_heard_in_order_and_repeated() {
     // A subscription by command, taken back, and one to another topic.
     peer.send(4, b"\x06CANCELkv@");
     peer.send(4, b"\x09SUBSCRIBEother");
-    peer.send(4, b"\x04PING\x00\x0ahello");
-    assert_eq!(peer.frame().unwrap(), (4, b"\x04PONGhello".to_vec()));
+    // The second answer is given by one who has seen, since the first, that nothing is wanted.
+    for _ in 0..2 {
+        peer.send(4, b"\x04PING\x00\x0ahello");
+        assert_eq!(peer.frame().unwrap(), (4, b"\x04PONGhello".to_vec()));
+    }
     publisher.publish(&removed(3), 4);
     peer.send(4, b"\x09SUBSCRIBE");
     let later = tune_in(&publisher, &mut peer);
@@ -165,7 +168,7 @@ fn batches_are_heard_in_order_and_repeated() {
     asking.send(1, b"");
     asking.send(0, &u64::MAX.to_be_bytes());
     assert_eq!(asking.message(), [vec![], vec![], vec![0xff; 8], vec![]]);
-    assert_eq!(publisher.stats().replays, 4);
+    wait_for("all replays are counted", || publisher.stats().replays == 4);
 }
 
 /// Subscribers that read nothing: publishing goes on at full speed, in bounded memory, and others
