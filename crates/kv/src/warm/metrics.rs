@@ -7,6 +7,8 @@ use saccade_load::Session;
 
 /// Between two looks.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
+/// For a fetch plane to join: a server takes requests before that.
+const JOINS_WITHIN: Duration = Duration::from_secs(15);
 /// Looks in a row that must show the same and nothing on its way: a chunk is queued a moment after
 /// the answer, and what is shown is a moment old.
 const STILL_LOOKS: u32 = 4;
@@ -84,6 +86,20 @@ impl Fetch {
             lost: failed + grown(|f| f.dropped),
             unfinished: (self.waiting + self.frames_used) as u64,
         }
+    }
+}
+
+/// The first look at which the fetch plane runs; where there is none to wait for, or it does not
+/// come, the last.
+pub(super) async fn until_alive(session: &Session) -> anyhow::Result<Fetch> {
+    let began = Instant::now();
+    loop {
+        let look = Fetch::look(session).await?;
+        let may_come = look.frames > 0.0 && look.alive == 0.0;
+        if !may_come || began.elapsed() >= JOINS_WITHIN {
+            return Ok(look);
+        }
+        tokio::time::sleep(LOOK_EVERY).await;
     }
 }
 

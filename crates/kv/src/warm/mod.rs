@@ -17,7 +17,7 @@ use serde_json::Value;
 
 use crate::args::WarmArgs;
 use crate::text::{bar, bytes, count};
-use metrics::{Fetch, Stored, until_stored};
+use metrics::{Fetch, Stored, until_alive, until_stored};
 use prompts::Request;
 
 /// Version of the object that `--json` prints.
@@ -70,7 +70,7 @@ async fn warm(args: &WarmArgs, requests: Vec<Request>, warmed: &mut Warmed) -> a
     let mut target = Target::new(&args.url);
     target.api_key = args.api_key.clone().filter(|key| !key.is_empty());
     let session = Session::new(&target, args.concurrency, TIMEOUT).await?;
-    let before = Fetch::look(&session).await?;
+    let before = until_alive(&session).await?;
     check(&before, &args.url)?;
     let default = match &args.model {
         Some(model) => model.clone(),
