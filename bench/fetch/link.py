@@ -6,7 +6,7 @@
 Redis and the server each run in a network namespace of their own, joined by a link that HTB shapes (needs root). The
 device is SIMULATED (an L40S with Llama-3-8B): what it computes takes the time of a cost model, and its KV is what KV
 holds, real KV of another model arranged in Llama's shape (bench/chunks/real_kv.py made it). All else is real: Redis,
-the link, the fetch plane and its codecs, the tick, HTTP. Two prompts take turns on a device that has room for one, so
+the link, the fetch plane and its codecs, the tick, HTTP. Three prompts take turns on a device that has room for one, so
 that none is found on the device. Writes one JSON object per measurement to OUT.
 
 Python with numpy. SACCADE_BINARY: the server (target/release/saccade).
@@ -34,6 +34,7 @@ STORE_IP, SERVE_IP = "10.77.0.1", "10.77.0.2"
 PORT = 8100
 CHUNK = 256
 BLOCK = 16
+PROMPTS = 3
 REAL = (30, 2, CHUNK, 3, 64)  # layers, k and v, tokens, heads, elements of SmolLM2-135M
 HEADER = struct.Struct("<QIIQQQIIIIQQIIIIIIII32sQQQQQQQ")  # sac_fetch_header, abi/fetch.h
 
@@ -176,7 +177,8 @@ def fill_frames(server, real):
 
 
 def prompt(tokens, which):
-    return [(i * 7919 + which * 104729 + i // 251) % 500 + 10 for i in range(tokens)]
+    """Unlike any other from the first token on."""
+    return [(i * 7919 + (which + 1) * (i // 16 + 104729)) % 500 + 10 for i in range(tokens)]
 
 
 def wait_for_stores(server, chunks):
@@ -206,7 +208,7 @@ def fill_store(redis, real, args, codec):
     before = redis.memory()
     chunks = 0
     for tokens in args.tokens:
-        for which in range(2):
+        for which in range(PROMPTS):
             server.ask(prompt(tokens, which))
             chunks += (tokens - 1) // CHUNK
             wait_for_stores(server, chunks)
@@ -216,11 +218,11 @@ def fill_store(redis, real, args, codec):
 
 
 def measure(server, tokens, repeats):
-    """Times of prompts in turns; the first two warm up."""
+    """Times of prompts in turns; the first round warms up."""
     times, cached = [], []
-    for i in range(2 + 2 * repeats):
-        took, found = server.ask(prompt(tokens, i % 2))
-        if i >= 2:
+    for i in range(PROMPTS + PROMPTS * repeats):
+        took, found = server.ask(prompt(tokens, i % PROMPTS))
+        if i >= PROMPTS:
             times.append(took)
             cached.append(found)
     return times, cached

@@ -5,7 +5,7 @@
 
 As link.py: the device is SIMULATED (an L40S with Llama-3-8B), all else is real. Three servers take turns: with the
 fetch plane on a core of its own, with it on the serving core, and without fetches. Prompts of 9,300 tokens take turns
-on a device that has no room for both, one after the other, as fast as they are fetched; each yields one token. Writes
+on a device that has room for one, one after the other, as fast as they are fetched; each yields one token. Writes
 one JSON object per measurement to OUT: TPOT is the mean gap of a request after its first token.
 """
 
@@ -19,7 +19,7 @@ import threading
 import time
 
 import numpy
-from link import PORT, REAL, SERVE, Link, Redis, Server, fill_store, prompt, store_flags
+from link import PORT, PROMPTS, REAL, SERVE, Link, Redis, Server, fill_store, prompt, store_flags
 
 TOKENS = 9300
 ANSWER = 64
@@ -100,7 +100,7 @@ def main():
                 for what in ["none", "own core", "serving core"]:
                     args.fetch_cores = args.device_cores if what == "serving core" else own
                     server = Server(store_flags(redis, args, args.codec, "pipelined"))
-                    busy = None if what == "none" else lambda turn: server.ask(prompt(TOKENS, turn % 2))[0]
+                    busy = None if what == "none" else lambda turn: server.ask(prompt(TOKENS, turn % PROMPTS))[0]
                     rows, fetched = watch_streams(args, busy)
                     server.end()
                     row = {
