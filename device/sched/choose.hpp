@@ -35,7 +35,9 @@ SAC_HD inline void describe_seated(const Seats& seats, const KvTiers& kv, uint32
   c.blocks = runs ? seat.num_blocks : kv.blocks_for(seat.num_tokens + 1);
   c.blocks_to_send = runs ? kv.blocks_for(seat.num_computed) - seat.num_host : 0;
   c.produced = seat.num_produced;
-  c.prompt_tokens_left = decodes ? 0 : seat.num_tokens - seat.num_computed;
+  // What a store has of a prompt takes no rows of a step.
+  const bool loads = seat.fetch != 0;
+  c.prompt_tokens_left = decodes || loads ? 0 : seat.num_tokens - seat.num_computed;
   c.rows = decodes ? 1 : rows_possible(seats, seat_index, c.prompt_tokens_left);
 }
 

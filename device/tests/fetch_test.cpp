@@ -280,6 +280,34 @@ TEST_CASE("beside a load, others run on; in the synchronous mode they do not") {
   }
 }
 
+TEST_CASE("a load takes no rows: the policy lets others in beside it") {
+  FakeFetchPlane::Chunks chunks;
+  FetchBench one(fetching_shape(), &chunks);
+  const Ask ask = ask_of(5 * kChunk + 1, 1);
+  one.serve(ask);
+  DeviceShape shape = fetching_shape();
+  shape.scheduling = Policy::kGoodput;
+  shape.max_num_batched_tokens = 16;
+  shape.fetch.late_ns = 60'000'000'000;
+  FetchBench two(shape, &chunks);
+  two.serve(ask_of(3, 2, 9));  // what a step takes is known
+  Ticket loads = two.front.submit(ask);
+  while (two.desk().num_loading == 0) two.pass(1);
+  two.plane().die(60);
+  Ticket beside = two.front.submit(ask_of(3, 2, 7));
+  for (uint32_t i = 0; i < 20 && !beside.complete(); ++i) {
+    two.pass(1);
+    two.front.read(beside);
+  }
+  CHECK(two.desk().num_loading == 1);
+  check_yield(beside, shape);
+  for (uint32_t i = 0; i < 300; ++i) {
+    two.pass(1);
+    two.front.read(loads);
+  }
+  check_yield(loads, shape);
+}
+
 TEST_CASE("a plane that breaks the protocol is not heard, and the next one is") {
   FakeFetchPlane::Chunks chunks;
   FetchBench one(fetching_shape(), &chunks);
