@@ -1,13 +1,24 @@
 #!/usr/bin/env bash
-# What CI runs briefly, for longer: about an hour on two cores. A seed or an input that fails is printed.
-#   tests/nightly.sh [PART...]     parts: faults tokenizer seeds fuzz [all]
+# What CI runs briefly, for longer: about an hour and a half on two cores. A seed or an input that fails is printed.
+#   tests/nightly.sh [PART...]     parts: faults fetch tokenizer seeds fuzz [all]
 set -euo pipefail
 cd "$(dirname "$0")/.."
 parts=("$@")
-[ $# -gt 0 ] || parts=(faults tokenizer seeds fuzz)
+[ $# -gt 0 ] || parts=(faults fetch tokenizer seeds fuzz)
 
 # Each plane killed a hundred times under load.
 faults() { SACCADE_KILLS=${SACCADE_KILLS:-100} cargo test --workspace --test faults -- --nocapture; }
+
+# A hundred thousand faults of a store before the fetch plane alone; then before whole servers, whose planes die more
+# often than in CI.
+fetch() {
+  local tools=${SACCADE_CI_TOOLS:-${XDG_CACHE_HOME:-$HOME/.cache}/saccade-ci}
+  export SACCADE_S3_SERVER=${SACCADE_S3_SERVER:-$tools/s3/bin/moto_server}
+  export SACCADE_FETCH_FAULTS=${SACCADE_FETCH_FAULTS:-100000}
+  cargo test --workspace --test trouble -- --nocapture --test-threads 1
+  SACCADE_KILLS=${SACCADE_KILLS:-20} SACCADE_FETCH_ROUNDS=${SACCADE_FETCH_ROUNDS:-20} \
+    cargo test --workspace --test fetch -- --nocapture --test-threads 1
+}
 
 # Twenty times as many texts for each real-world vocabulary.
 tokenizer() {

@@ -39,7 +39,8 @@ HEADER = struct.Struct("<QIIQQQIIIIQQIIIIIIII32sQQQQQQQ")  # sac_fetch_header, a
 
 
 def run(command, **options):
-    return subprocess.run(command, shell=isinstance(command, str), check=True, capture_output=True, text=True, **options)
+    shell = isinstance(command, str)
+    return subprocess.run(command, shell=shell, check=True, capture_output=True, text=True, **options)
 
 
 class Link:

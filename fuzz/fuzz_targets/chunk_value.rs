@@ -1,13 +1,15 @@
 //! Values from a store: any bytes are rejected with a reason, or decode into the chunk's bytes. The
 //! first byte chooses the codec of a payload behind a right header, or the bytes as they are; the
-//! others the elements.
+//! second the elements. A value whose header says anything, with a right checksum, describes itself
+//! or is rejected, and never costs more memory than it may.
 
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
 use saccade_chunk::codec::{self, Scratch};
 use saccade_chunk::rans::{self, Kernel};
-use saccade_chunk::{Codec, Dtype, Geometry, ModelId, Name, Value, open};
+use saccade_chunk::{Codec, Dtype, Geometry, ModelId, Name, Value, describe, open, seal};
+use xxhash_rust::xxh3::Xxh3;
 
 fuzz_target!(|data: &[u8]| {
     let Some(([choice, element], bytes)) = data.split_first_chunk() else { return };
@@ -33,6 +35,35 @@ fuzz_target!(|data: &[u8]| {
             let model = ModelId::new(b"", b"", &geometry);
             let value = Value { model, name: Name::root(&model, b""), first_token: 0, geometry };
             assert!(open(&value, bytes).is_err(), "128 bits of checksum were guessed");
+            assert!(describe(bytes).is_err(), "128 bits of checksum were guessed");
+            any_header(&value, bytes, &mut scratch);
         }
     }
 });
+
+/// Writes the fuzzer's bytes over a right value's header and payload, and makes the checksum right.
+fn any_header(value: &Value, bytes: &[u8], scratch: &mut Scratch) {
+    let mut sealed = Vec::new();
+    seal(value, Codec::Raw, &vec![0; value.geometry.bytes()], scratch, &mut sealed);
+    // Codec and dtype; the shape. Magic, version and length stay.
+    let Some((header, payload)) = bytes.split_first_chunk::<22>() else { return };
+    sealed[6..8].copy_from_slice(&header[..2]);
+    sealed[12..32].copy_from_slice(&header[2..]);
+    sealed.truncate(112);
+    sealed.extend(payload);
+    sealed[8..12].copy_from_slice(&(payload.len() as u32).to_le_bytes());
+    let mut hash = Xxh3::new();
+    hash.update(&sealed[..96]);
+    hash.update(&sealed[112..]);
+    sealed[96..112].copy_from_slice(&hash.digest128().to_le_bytes());
+    let Ok((described, coded)) = describe(&sealed) else { return };
+    assert_eq!(open(&described, &sealed).map(|coded| coded.codec()).ok(), Some(coded.codec()));
+    let plane_bytes = described.geometry.plane_bytes();
+    assert!(described.geometry.bytes() <= 1 << 30);
+    if plane_bytes <= 1 << 20 {
+        let mut kv = vec![0; plane_bytes];
+        for plane in 0..described.geometry.num_planes() {
+            let _ = coded.decode_plane(plane, &mut kv, scratch);
+        }
+    }
+}

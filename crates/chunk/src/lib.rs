@@ -11,7 +11,7 @@ mod value;
 pub use codec::Codec;
 pub use geometry::{Dtype, Geometry};
 pub use name::{ModelId, Name};
-pub use value::{Rejection, Value, open, raw_value_bytes, seal};
+pub use value::{Rejection, Value, describe, open, raw_value_bytes, seal};
 
 /// Tokens of a chunk.
 pub const CHUNK_TOKENS: usize = 256;

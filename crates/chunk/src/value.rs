@@ -18,6 +18,9 @@ use crate::{Dtype, Geometry, ModelId, Name};
 const MAGIC: [u8; 4] = *b"SKVC";
 /// Bump when the header, or what a codec writes, changes.
 const VERSION: u16 = 1;
+/// Of a chunk that [`describe`] believes: the header is a stranger's, and says how much memory a
+/// reader takes.
+const MAX_CHUNK_BYTES: usize = 1 << 30;
 const CHECKSUM_AT: usize = 96;
 const HEADER_BYTES: usize = 112;
 
@@ -109,6 +112,40 @@ pub fn seal(value: &Value, codec: Codec, kv: &[u8], scratch: &mut Scratch, out: 
 /// It is not the value of that chunk.
 pub fn open<B: AsRef<[u8]>>(expected: &Value, value: B) -> Result<Coded<B>, Rejection> {
     let bytes = value.as_ref();
+    let header = whole(bytes)?;
+    if header.array(64) != *expected.name.bytes() {
+        return Err(Rejection::Name);
+    }
+    if header.array(32) != *expected.model.bytes() {
+        return Err(Rejection::Model);
+    }
+    let codec = header.codec()?;
+    if bytes[..CHECKSUM_AT] != self::header(expected, codec, header.number(8)) {
+        return Err(Rejection::Span);
+    }
+    Ok(Coded::behind(HEADER_BYTES, codec, &expected.geometry, value)?)
+}
+
+/// What a value says it is, for a reader that does not know what to expect. All is checked but the
+/// code itself, and whether name and model are those of the key that it was under.
+///
+/// # Errors
+/// It is no value, or of a chunk of more than 1 GiB.
+pub fn describe<B: AsRef<[u8]>>(value: B) -> Result<(Value, Coded<B>), Rejection> {
+    let header = whole(value.as_ref())?;
+    let codec = header.codec()?;
+    let described = Value {
+        model: ModelId::from_bytes(header.array(32)),
+        name: Name::from_bytes(header.array(64)),
+        first_token: header.number(24),
+        geometry: header.geometry().ok_or(Rejection::Span)?,
+    };
+    let coded = Coded::behind(HEADER_BYTES, codec, &described.geometry, value)?;
+    Ok((described, coded))
+}
+
+/// The header of a value that is as it was written.
+fn whole(bytes: &[u8]) -> Result<Header<'_>, Rejection> {
     if bytes.len() < HEADER_BYTES {
         return Err(Rejection::Length);
     }
@@ -120,24 +157,13 @@ pub fn open<B: AsRef<[u8]>>(expected: &Value, value: B) -> Result<Coded<B>, Reje
     if version != VERSION {
         return Err(Rejection::Version(version));
     }
-    if bytes.len() - HEADER_BYTES != u32::from_le_bytes(header.array(8)) as usize {
+    if bytes.len() - HEADER_BYTES != header.number(8) as usize {
         return Err(Rejection::Length);
     }
     if header.array(CHECKSUM_AT) != checksum(bytes) {
         return Err(Rejection::Checksum);
     }
-    if header.array(64) != *expected.name.bytes() {
-        return Err(Rejection::Name);
-    }
-    if header.array(32) != *expected.model.bytes() {
-        return Err(Rejection::Model);
-    }
-    let codec = Codec::from_id(bytes[6]).ok_or(Rejection::Codec(bytes[6]))?;
-    let payload = u32::from_le_bytes(header.array(8));
-    if bytes[..CHECKSUM_AT] != self::header(expected, codec, payload) {
-        return Err(Rejection::Span);
-    }
-    Ok(Coded::behind(HEADER_BYTES, codec, &expected.geometry, value)?)
+    Ok(header)
 }
 
 /// A slice that is at least as long as the header.
@@ -146,6 +172,30 @@ struct Header<'a>(&'a [u8]);
 impl Header<'_> {
     fn array<const N: usize>(&self, at: usize) -> [u8; N] {
         std::array::from_fn(|i| self.0[at + i])
+    }
+
+    fn number(&self, at: usize) -> u32 {
+        u32::from_le_bytes(self.array(at))
+    }
+
+    fn codec(&self) -> Result<Codec, Rejection> {
+        Codec::from_id(self.0[6]).ok_or(Rejection::Codec(self.0[6]))
+    }
+
+    /// None: of another dtype, of nothing, or too large.
+    fn geometry(&self) -> Option<Geometry> {
+        let dtype = match self.0[7] {
+            0 => Dtype::Bf16,
+            1 => Dtype::F16,
+            2 => Dtype::F32,
+            _ => return None,
+        };
+        let [num_layers, kv_heads, head_dim, num_tokens] =
+            [12, 16, 20, 28].map(|at| self.number(at) as usize);
+        let factors = [2, num_layers, kv_heads, head_dim, num_tokens, dtype.bytes()];
+        let bytes = factors.into_iter().try_fold(1_usize, usize::checked_mul)?;
+        let is_within = (1..=MAX_CHUNK_BYTES).contains(&bytes);
+        is_within.then_some(Geometry { num_layers, kv_heads, head_dim, num_tokens, dtype })
     }
 }
 

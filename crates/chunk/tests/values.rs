@@ -4,7 +4,10 @@ mod common;
 
 use common::kv_like;
 use saccade_chunk::codec::Scratch;
-use saccade_chunk::{Codec, Dtype, Geometry, ModelId, Name, Rejection, Value, open, seal};
+use saccade_chunk::{
+    Codec, Dtype, Geometry, ModelId, Name, Rejection, Value, describe, open, seal,
+};
+use xxhash_rust::xxh3::Xxh3;
 
 fn value() -> Value {
     let geometry =
@@ -77,6 +80,58 @@ fn another_chunk_is_told_from_the_one_asked_for() {
     assert_eq!(other(|v| v.geometry.num_tokens = 8), Some("span"));
     assert_eq!(other(|v| v.geometry.head_dim = 4), Some("span"));
     assert_eq!(other(|v| v.geometry.dtype = Dtype::F16), Some("span"));
+}
+
+#[test]
+fn a_value_describes_itself() {
+    for dtype in [Dtype::Bf16, Dtype::F16, Dtype::F32] {
+        let mut value = value();
+        value.geometry.dtype = dtype;
+        for codec in Codec::ALL {
+            let mut bytes = Vec::new();
+            let kv = kv_like(&value.geometry, 1);
+            seal(&value, codec, &kv, &mut Scratch::default(), &mut bytes);
+            let (described, coded) = describe(&bytes).unwrap();
+            assert_eq!((described, coded.codec()), (value, codec));
+            assert_eq!(*coded.geometry(), value.geometry);
+            let mut plane = vec![0; value.geometry.plane_bytes()];
+            coded.decode_plane(0, &mut plane, &mut Scratch::default()).unwrap();
+        }
+    }
+    let bytes = sealed(&value());
+    for bit in 0..8 * bytes.len() {
+        let mut flipped = bytes.clone();
+        flipped[bit / 8] ^= 1 << (bit % 8);
+        assert!(describe(&flipped).is_err(), "bit {bit}");
+    }
+    assert_eq!(describe(&bytes[..bytes.len() - 1]).err(), Some(Rejection::Length));
+    assert_eq!(describe(&[0_u8; 112]).err(), Some(Rejection::Magic));
+}
+
+/// The header with other numbers, and the checksum that belongs to them.
+fn forged(at: usize, with: &[u8]) -> Option<&'static str> {
+    let mut bytes = sealed(&value());
+    bytes[at..at + with.len()].copy_from_slice(with);
+    let mut hash = Xxh3::new();
+    hash.update(&bytes[..96]);
+    hash.update(&bytes[112..]);
+    bytes[96..112].copy_from_slice(&hash.digest128().to_le_bytes());
+    describe(&bytes).err().map(|rejection| rejection.kind())
+}
+
+#[test]
+fn a_header_takes_no_more_memory_than_it_may() {
+    assert_eq!(forged(32, &[7; 32]), None, "describing expects no model");
+    assert_eq!(forged(4, &[2, 0]), Some("version"));
+    assert_eq!(forged(6, &[99]), Some("codec"));
+    assert_eq!(forged(7, &[3]), Some("span"));
+    for field in [12, 16, 20, 28] {
+        assert_eq!(forged(field, &[0; 4]), Some("span"), "none at {field}");
+        assert_eq!(forged(field, &[255; 4]), Some("span"), "4 Gi at {field}");
+    }
+    assert_eq!(forged(12, &[255; 12]), Some("span"), "a product that does not fit");
+    // More planes than the directory has.
+    assert_eq!(forged(12, &[0, 4, 0, 0]), Some("payload"));
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use bytes::Bytes;
-use saccade_chunk::Value;
+use saccade_chunk::{ModelId, Name, Value};
 use saccade_store::{Key, MAX_KEYS, Put};
 use tokio::runtime::Handle;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
@@ -20,6 +20,9 @@ use crate::session::{Outcome, Ticket};
 
 /// LOOKUPs and questions before a STORE that are on their way.
 const MAX_QUESTIONS: usize = 256;
+
+/// A value is longer than what is taken.
+const TOO_LARGE: Outcome = Outcome::of(SAC_FETCH_TROUBLE, SAC_FETCH_TROUBLE_TOO_LARGE);
 
 /// What tasks share.
 pub(crate) struct Errands {
@@ -55,6 +58,14 @@ impl Errands {
         &self.remote
     }
 
+    /// Asks for what nobody stores: a device sends no commands while the store rests, and without
+    /// a call nobody would find out that it is well again.
+    pub async fn try_store_again(self: Arc<Self>) {
+        let (model, name) = (ModelId::from_bytes([0; 32]), Name::from_bytes([0; 32]));
+        // The breaker learns how it went.
+        self.remote.clone().exists(Key { model, salt: 0, name }).await.ok();
+    }
+
     /// Counts the chunks that are there, from the first one on.
     pub async fn look_up(self: Arc<Self>, ticket: Ticket, mut keys: Vec<Key>) {
         keys.truncate(MAX_KEYS);
@@ -86,6 +97,11 @@ impl Errands {
                 engine.submit(ChunkJob::new(ticket, frame, value, bytes, discard, permits));
             }
             Ok((None, _)) => ticket.finish(Outcome::of(SAC_FETCH_MISS, 0)),
+            Err(TOO_LARGE) => {
+                // No chunk of this shape is so long, whatever its codec.
+                Discard::new(self.remote.clone(), key).run();
+                ticket.finish(Outcome::of(SAC_FETCH_REJECTED, SAC_FETCH_REJECT_LENGTH));
+            }
             Err(refused) => ticket.finish(refused),
         }
     }

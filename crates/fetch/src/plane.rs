@@ -14,7 +14,7 @@ use bytemuck::Zeroable;
 use saccade_chunk::{CHUNK_TOKENS, Value};
 use saccade_host::CpuSet;
 use saccade_ring::{RegionError, Transport, TransportError};
-use saccade_store::{Guarded, Key, Store, StoreUrl};
+use saccade_store::{BreakerState, Guarded, Key, Store, StoreUrl};
 use tokio::runtime::Runtime;
 
 use crate::commands::{Request, Row};
@@ -360,6 +360,9 @@ impl Life<'_> {
         let at = layout.plane_at(offset_of!(PlaneLine, heartbeat));
         transport.put_u64(at, transport.get_u64(at)?.wrapping_add(1))?;
         self.tell_breaker()?;
+        if self.breaker() == breaker_word(BreakerState::Open) {
+            self.spawn(self.control.errands.clone().try_store_again());
+        }
         // SYNC: acquire; pairs with the device's release of closed.
         let closed = self.device_word(offset_of!(DeviceLine, closed))? != 0;
         let same = Identity::of(&self.control.config.ring_path).as_ref() == Some(&self.identity);

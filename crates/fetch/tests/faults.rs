@@ -48,6 +48,7 @@ fn wrong_values_are_rejected() {
         (edited(&|b| b.truncate(50)), SAC_FETCH_REJECT_LENGTH),
         (Vec::new(), SAC_FETCH_REJECT_LENGTH),
         (edited(&|b| b.push(0)), SAC_FETCH_REJECT_LENGTH),
+        (vec![0x5a; 2 * g.bytes()], SAC_FETCH_REJECT_LENGTH),
         (edited(&|b| b[0] ^= 1), SAC_FETCH_REJECT_MAGIC),
         (edited(&|b| b[4] = 2), SAC_FETCH_REJECT_VERSION),
         (edited(&|b| b[at_end] ^= 0x10), SAC_FETCH_REJECT_CHECKSUM),
@@ -76,7 +77,7 @@ fn wrong_values_are_rejected() {
     assert_eq!(bench.device.ask(load(0, 0, 1, 3)).result, SAC_FETCH_DONE);
     assert!(bench.device.chunk_of(&bench.device.frame(3)) == kv);
     let counted = bench.stats().rejections;
-    assert_eq!(counted[1..], [4, 1, 1, 2, 1, 1, 1, 1, 2]);
+    assert_eq!(counted[1..], [5, 1, 1, 2, 1, 1, 1, 1, 2]);
 }
 
 /// Changes a value and makes its checksum right again.
@@ -324,4 +325,23 @@ fn the_breaker_is_told_to_the_device() {
         }
         bench.device.poll();
     }
+}
+
+/// No command comes while the store rests: the plane itself finds out that it is well again.
+#[test]
+fn a_store_that_rests_is_tried_without_commands() {
+    let bench = Bench::plain();
+    let calls = || bench.shelf.calls.load(Ordering::SeqCst);
+    assert_eq!(calls(), 0, "a store that is used is not tried");
+    bench.shelf.breaker.store(1, Ordering::SeqCst);
+    let began = Instant::now();
+    while calls() == 0 {
+        assert!(began.elapsed() < PATIENCE, "nobody tries");
+        std::thread::yield_now();
+    }
+    bench.shelf.breaker.store(2, Ordering::SeqCst);
+    std::thread::sleep(Duration::from_millis(100));
+    let tried = calls();
+    std::thread::sleep(Duration::from_millis(200));
+    assert_eq!(calls(), tried, "it is being tried");
 }

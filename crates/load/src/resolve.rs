@@ -53,7 +53,7 @@ impl Target {
     }
 }
 
-async fn first_model(client: &Client) -> Result<String, LoadError> {
+pub(crate) async fn first_model(client: &Client) -> Result<String, LoadError> {
     const PATH: &str = "/v1/models";
     let wrong = |problem: String| LoadError::server(client.url(PATH), problem);
     let list = client.get_json(PATH).await.map_err(wrong)?;

@@ -162,8 +162,8 @@ impl Weights {
         Ok(())
     }
 
-    /// Gives `sink` what the tensors hold, wherever and in whatever files they are: of each its role,
-    /// type and shape, and all of its bytes. Equal weights on two machines give the same.
+    /// Gives `sink` what the tensors hold, wherever and in whatever files they are: of each its
+    /// role, type and shape, and all of its bytes. Equal weights on two machines give the same.
     pub fn read_all(&self, mut sink: impl FnMut(&[u8])) {
         for tensor in self.iter() {
             for number in [tensor.role.code(), tensor.layer, tensor.expert, tensor.dtype.code()] {

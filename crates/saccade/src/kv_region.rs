@@ -1,17 +1,15 @@
 //! The region that a device plane shares with the fetch plane: how large, at which path, and whose
 //! KV goes through it.
 
-use std::fs::OpenOptions;
-use std::path::Path;
-
 use anyhow::{Context, ensure};
-use memmap2::MmapMut;
 use saccade_chunk::{CHUNK_TOKENS, ModelId};
-use saccade_device::{Device, FetchConfig, RegionMemory};
+use saccade_device::{Device, FetchConfig};
+use saccade_fetch::Draft;
 use saccade_model::{Dtype, ModelConfig, Weights};
 use xxhash_rust::xxh3::Xxh3;
 
-use crate::cli::{FetchOrder, ServeArgs};
+use crate::cli::{DeviceName, FetchOrder, ServeArgs};
+use crate::device_plane::Region;
 
 /// Prompts and chunks that the fetch plane knows at one time, beyond a prompt for each seat.
 const SPARE_ENTRIES: u32 = 64;
@@ -32,6 +30,23 @@ const NO_STORE: FetchConfig = FetchConfig {
     late_s: 1.0,
 };
 
+/// Refuses flags of a plane that this device cannot have, before anything is started.
+pub(crate) fn check(args: &ServeArgs) -> anyhow::Result<()> {
+    if !args.fetch.has_plane() {
+        return Ok(());
+    }
+    let flag = match args.fetch.prefix_store {
+        Some(_) => "--prefix-store",
+        None => "--kv-events-config",
+    };
+    ensure!(args.device.shares_prefixes()?, "{flag}: needs --enable-prefix-caching");
+    ensure!(
+        matches!(args.device.device, DeviceName::Cpu | DeviceName::Sim(_)),
+        "{flag}: needs --device cpu or sim:NAME"
+    );
+    Ok(())
+}
+
 /// What the flags say of the traffic with a fetch plane. None: there is none. `block_bytes`: of
 /// one KV block.
 pub(crate) fn config(args: &ServeArgs, block_bytes: u64) -> anyhow::Result<Option<FetchConfig>> {
@@ -41,13 +56,9 @@ pub(crate) fn config(args: &ServeArgs, block_bytes: u64) -> anyhow::Result<Optio
         return Ok(None);
     }
     if fetch.prefix_store.is_none() {
-        let shares = args.device.shares_prefixes()?;
-        ensure!(shares, "--kv-events-config: needs --enable-prefix-caching");
         return Ok(Some(FetchConfig { num_events, ..NO_STORE }));
     }
-    ensure!(args.device.shares_prefixes()?, "--prefix-store: needs --enable-prefix-caching");
     let chunk_bytes = block_bytes * (CHUNK_TOKENS as u64 / u64::from(args.device.block_size));
-    ensure!(chunk_bytes > 0, "--prefix-store: blocks of this device have no KV");
     let frames = fetch.fetch_frame_bytes / chunk_bytes;
     ensure!(
         frames >= *FRAMES.start(),
@@ -77,38 +88,13 @@ pub(crate) fn open(
     let bytes = device.fetch_region_bytes();
     let Some(path) = args.fetch.fetch_ring.as_deref().filter(|_| bytes > 0) else { return Ok(()) };
     let id = model_id(device);
-    let aside = path.with_extension("making");
-    let region = Region(map(&aside, bytes).with_context(|| aside.display().to_string())?);
-    device.open_fetch_region(region, *id.bytes(), getrandom::u64()?)?;
     // A fetch plane that has the region of the last device sees that another one is here.
-    std::fs::rename(&aside, path).with_context(|| path.display().to_string())?;
+    let draft = Draft::create(path, bytes).context("the ring for the fetch plane")?;
+    let region = Region(draft.transport().clone());
+    device.open_fetch_region(region, *id.bytes(), getrandom::u64()?)?;
+    draft.publish().context("the ring for the fetch plane")?;
     tracing::info!(path = %path.display(), mib = bytes >> 20, model = %id, "ring for the fetch plane");
     Ok(())
-}
-
-/// A new file of zeros in place of one that may be there.
-fn map(path: &Path, bytes: u64) -> std::io::Result<MmapMut> {
-    match std::fs::remove_file(path) {
-        Err(e) if e.kind() != std::io::ErrorKind::NotFound => return Err(e),
-        _ => {}
-    }
-    let file = OpenOptions::new().read(true).write(true).create_new(true).open(path)?;
-    file.set_len(bytes)?;
-    // SAFETY: the file is new and has this length; only the two planes use it, which expect each
-    // other's writes.
-    unsafe { MmapMut::map_mut(&file) }
-}
-
-struct Region(MmapMut);
-
-// SAFETY: the map stays at its address until it is dropped.
-unsafe impl RegionMemory for Region {
-    fn base(&self) -> *mut u8 {
-        self.0.as_ptr().cast_mut()
-    }
-    fn len(&self) -> usize {
-        self.0.len()
-    }
 }
 
 /// Tells KV that is computed from these weights, in this way, from all other: only where all of it

@@ -50,6 +50,8 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Fetch(args) => fetch_plane::run(&args)?,
         #[cfg(feature = "plan")]
         Command::Plan(args) => return saccade_plan::run(&args),
+        #[cfg(feature = "fetch")]
+        Command::Kv(command) => return saccade_kv::run(&command),
         #[cfg(feature = "tools")]
         Command::Top(args) => return saccade_top::run(&args),
         #[cfg(feature = "tools")]

@@ -13,7 +13,7 @@ use saccade_ring::{Region, RegionLimits, default_region_dir};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::cli::ServeArgs;
-use crate::{emulated, model_source, remote};
+use crate::{emulated, kv_region, model_source, remote};
 use child::{Exit, Plane, PlaneKind};
 
 /// Planes that die more often than --max-restarts within this window are given up, and the server
@@ -52,6 +52,7 @@ impl Supervisor {
         args.http.check()?;
         args.device.shares_prefixes()?;
         remote::check(args)?;
+        kv_region::check(args)?;
         let scratch = model_source::scratch()?;
         let folder = model_source::open(&args.model, scratch.path())?;
         folder.config()?; // a model that cannot be served is refused before anything is started

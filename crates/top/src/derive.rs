@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::frame::{
-    Attainment, Frame, Host, Kind, Kv, Latencies, Latency, Plane, Requests, Tokens,
+    Attainment, Breaker, Fetch, Frame, Host, Kind, Kv, Latencies, Latency, Plane, Requests, Tokens,
 };
 use crate::histogram::Histogram;
 use crate::names;
@@ -44,6 +44,7 @@ pub fn frame(settings: &Settings, window: &Window) -> Option<Frame> {
         requests: requests(scrape, &total),
         slots: scrape.by_label(names::SLOTS, "state"),
         kv: kv(scrape, &total),
+        fetch: fetch(scrape, &total),
         tokens: tokens(kind, &total),
         latency: Latencies {
             ttft: total.histogram(names::TTFT).and_then(latency),
@@ -132,6 +133,35 @@ fn kv(scrape: &Scrape, total: &Increase) -> Kv {
         bytes_per_s: bytes.filter_map(|(k, v)| Some((k, total.per_second(v)?))).collect(),
         prefix_hit_share: queries.zip(total.counter(names::PREFIX_HITS)).map(|(q, hits)| hits / q),
     }
+}
+
+/// None where no chunk can be on its way: such a server has no store.
+fn fetch(scrape: &Scrape, total: &Increase) -> Option<Fetch> {
+    let frames = scrape.sum(names::FETCH_FRAMES).filter(|frames| *frames > 0.0)?;
+    let breaker = scrape.sum(names::FETCH_BREAKER).and_then(|state| match state as u32 {
+        0 => Some(Breaker::Closed),
+        1 => Some(Breaker::Open),
+        2 => Some(Breaker::Probing),
+        _ => None,
+    });
+    let queries = total.counter(names::EXTERNAL_QUERIES).filter(|queries| *queries > 0.0);
+    let results = |op| {
+        let ended = total.counter_by_where(names::FETCH_COMMANDS, "result", ("op", op));
+        ended.into_iter().filter(|(_, count)| *count > 0.0).collect()
+    };
+    Some(Fetch {
+        alive: scrape.sum(names::FETCH_ALIVE).map(|alive| alive > 0.0),
+        breaker,
+        frames,
+        frames_used: scrape.sum(names::FETCH_FRAMES_USED),
+        stores_waiting: scrape.sum(names::FETCH_WAITING),
+        tokens_per_s: total.rate(names::EXTERNAL_HITS),
+        hit_share: queries.zip(total.counter(names::EXTERNAL_HITS)).map(|(q, hits)| hits / q),
+        loaded_bytes_per_s: total.rate(names::FETCH_LOADED_BYTES),
+        stored_bytes_per_s: total.rate(names::FETCH_STORED_BYTES),
+        loads: results("load"),
+        stores: results("store"),
+    })
 }
 
 /// Tokens that clients got. Ours counts generated tokens when a request ends; its histograms count

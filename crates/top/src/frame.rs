@@ -32,6 +32,8 @@ pub struct Frame {
     pub slots: BTreeMap<String, f64>,
     /// KV memory.
     pub kv: Kv,
+    /// The fetch plane and its store; only where there is one.
+    pub fetch: Option<Fetch>,
     /// Tokens per second.
     pub tokens: Tokens,
     /// Time to the first token, between tokens, and of whole requests.
@@ -126,6 +128,45 @@ pub struct Kv {
     pub bytes_per_s: BTreeMap<String, f64>,
     /// Of the prompt tokens looked up in a prefix cache, the share found, 0 .. 1.
     pub prefix_hit_share: Option<f64>,
+}
+
+/// The fetch plane and its store.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct Fetch {
+    /// Whether its heart beats.
+    pub alive: Option<bool>,
+    /// Whether the store is used.
+    pub breaker: Option<Breaker>,
+    /// Chunks that can be on their way at one time.
+    pub frames: f64,
+    /// Chunks on their way.
+    pub frames_used: Option<f64>,
+    /// Computed chunks that wait to be stored.
+    pub stores_waiting: Option<f64>,
+    /// Prompt tokens whose KV came from the store, per second.
+    pub tokens_per_s: Option<f64>,
+    /// Of the prompt tokens that the store was asked for, the share that came, 0 .. 1.
+    pub hit_share: Option<f64>,
+    /// Bytes that came, as the store keeps them, per second.
+    pub loaded_bytes_per_s: Option<f64>,
+    /// Bytes stored, per second.
+    pub stored_bytes_per_s: Option<f64>,
+    /// Loads in the window that ended, by result; results that did not occur are left out.
+    pub loads: BTreeMap<String, f64>,
+    /// Stores, likewise.
+    pub stores: BTreeMap<String, f64>,
+}
+
+/// Whether a store is used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Breaker {
+    /// It is.
+    Closed,
+    /// It has failed, and rests.
+    Open,
+    /// It has rested, and is tried.
+    Probing,
 }
 
 /// Tokens per second.

@@ -13,7 +13,7 @@ pub const TOKENIZE: &[&str] = &["saccade:tokenize_seconds"];
 pub const HISTOGRAMS: [&[&str]; 4] = [TTFT, TBT, E2E, TOKENIZE];
 
 /// Counters whose increase is shown.
-pub const COUNTERS: [&str; 16] = [
+pub const COUNTERS: [&str; 21] = [
     FINISHED,
     PROMPT_TOKENS,
     GENERATION_TOKENS,
@@ -30,6 +30,11 @@ pub const COUNTERS: [&str; 16] = [
     SLO_REQUESTS,
     PREFIX_QUERIES,
     PREFIX_HITS,
+    EXTERNAL_QUERIES,
+    EXTERNAL_HITS,
+    FETCH_COMMANDS,
+    FETCH_LOADED_BYTES,
+    FETCH_STORED_BYTES,
 ];
 pub const FINISHED: &str = "vllm:request_success_total";
 pub const PROMPT_TOKENS: &str = "vllm:prompt_tokens_total";
@@ -37,6 +42,11 @@ pub const GENERATION_TOKENS: &str = "vllm:generation_tokens_total";
 pub const PREEMPTIONS: &str = "vllm:num_preemptions_total";
 pub const PREFIX_QUERIES: &str = "vllm:prefix_cache_queries_total";
 pub const PREFIX_HITS: &str = "vllm:prefix_cache_hits_total";
+pub const EXTERNAL_QUERIES: &str = "vllm:external_prefix_cache_queries_total";
+pub const EXTERNAL_HITS: &str = "vllm:external_prefix_cache_hits_total";
+pub const FETCH_COMMANDS: &str = "saccade:fetch_commands_total";
+pub const FETCH_LOADED_BYTES: &str = "saccade:fetch_loaded_bytes_total";
+pub const FETCH_STORED_BYTES: &str = "saccade:fetch_stored_bytes_total";
 pub const PREFILL_TOKENS: &str = "saccade:device_prefill_tokens_total";
 pub const STEPS: &str = "saccade:device_steps_total";
 pub const STEP_S: &str = "saccade:device_step_seconds_total";
@@ -62,6 +72,11 @@ pub const PAUSED: &str = "saccade:device_paused_requests";
 pub const STALLED: &str = "saccade:reader_stalled_requests";
 pub const IN_FLIGHT: &str = "saccade:requests_in_flight";
 pub const TOKENIZER_QUEUE: &str = "saccade:tokenizer_queue_depth";
+pub const FETCH_FRAMES: &str = "saccade:fetch_frames";
+pub const FETCH_FRAMES_USED: &str = "saccade:fetch_frames_used";
+pub const FETCH_WAITING: &str = "saccade:fetch_stores_waiting";
+pub const FETCH_ALIVE: &str = "saccade:fetch_plane_alive";
+pub const FETCH_BREAKER: &str = "saccade:fetch_breaker";
 
 /// Words of series that this version does not know and shows by their names: tiers of KV and the
 /// lag of requests behind their targets.

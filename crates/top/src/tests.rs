@@ -270,6 +270,66 @@ fn tiers_and_lag_are_shown_by_name_when_they_exist() {
     );
 }
 
+/// A recording with a fetch plane: what its counters have come to, and how it is.
+fn with_store(text: &str, hits: u32, stores: u32, alive: u32, breaker: u32) -> String {
+    let counter = |name: &str, labels: &str, value: u32| {
+        format!("# TYPE {name} counter\n{name}{{model_name=\"m\"{labels}}} {value}\n")
+    };
+    let gauge = |name: &str, value: u32| format!("# TYPE {name} gauge\n{name} {value}\n");
+    [
+        text.to_owned(),
+        counter("vllm:external_prefix_cache_queries_total", "", 2 * hits),
+        counter("vllm:external_prefix_cache_hits_total", "", hits),
+        counter("saccade:fetch_commands_total", ",op=\"load\",result=\"done\"", hits / 256),
+        counter("saccade:fetch_commands_total", ",op=\"load\",result=\"late\"", 0),
+        counter("saccade:fetch_commands_total", ",op=\"store\",result=\"full\"", stores),
+        counter("saccade:fetch_loaded_bytes_total", "", 1024 * hits),
+        counter("saccade:fetch_stored_bytes_total", "", 0),
+        gauge("saccade:fetch_frames", 64),
+        gauge("saccade:fetch_frames_used", 3),
+        gauge("saccade:fetch_stores_waiting", 5),
+        gauge("saccade:fetch_plane_alive", alive),
+        gauge("saccade:fetch_breaker", breaker),
+    ]
+    .concat()
+}
+
+#[test]
+fn a_prefix_store_has_a_panel() {
+    let texts = [with_store(OURS[0], 256, 1, 1, 0), with_store(OURS[1], 2304, 4, 1, 0)];
+    let view = seen(&[], &[&texts[0], &texts[1]]);
+    let fetch = frame(&view).fetch.as_ref().unwrap();
+    assert_eq!((fetch.frames, fetch.frames_used, fetch.alive), (64.0, Some(3.0), Some(true)));
+    assert!(close(fetch.tokens_per_s, 1024.0) && close(fetch.hit_share, 0.5));
+    assert!(close(fetch.loaded_bytes_per_s, 1024.0 * 1024.0));
+    assert_eq!((fetch.loads.len(), fetch.loads["done"]), (1, 8.0));
+    assert_eq!((fetch.stores.len(), fetch.stores["full"]), (1, 3.0));
+    assert!(frame(&view).missing.is_empty());
+    let shown = screen(&view, 100, 40);
+    assert_shows(&shown, &["prefix store", "plane alive  store used", "3 of 64  waiting 5"]);
+    assert_shows(&shown, &["tokens from it 1024/s  hits 50.0 %  loaded 1.00 MiB/s  stored 0 B/s"]);
+    assert_shows(&shown, &["loads done 8  stores full 3"]);
+    // On the smallest screen that holds all else, too.
+    assert_shows(&screen(&view, 80, 24), &["prefix store", "running 3", "run queues", "q quit"]);
+    assert!(once::json(&view).unwrap().contains("\"breaker\": \"closed\""));
+
+    let dead = with_store(OURS[1], 2304, 4, 0, 1);
+    let view = seen(&[], &[&texts[0], &dead]);
+    assert_shows(&screen(&view, 80, 24), &["plane DEAD  store FAILED, rests"]);
+}
+
+#[test]
+fn without_a_prefix_store_there_is_no_panel() {
+    let none = "# TYPE saccade:fetch_frames gauge\nsaccade:fetch_frames 0\n";
+    for texts in
+        [[OURS[0].to_owned(), OURS[1].to_owned()], [OURS[0], OURS[1]].map(|t| format!("{t}{none}"))]
+    {
+        let view = seen(&[], &[&texts[0], &texts[1]]);
+        assert!(frame(&view).fetch.is_none());
+        assert!(!screen(&view, 100, 40).concat().contains("prefix store"));
+    }
+}
+
 #[test]
 fn strangers_and_noise_do_not_panic() {
     let view = seen(&[], &["go_goroutines 12\n", "go_goroutines 13\n"]);

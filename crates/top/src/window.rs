@@ -87,6 +87,23 @@ impl Increase {
         sums
     }
 
+    /// The same, of the series that carry another label's value.
+    pub fn counter_by_where(
+        &self,
+        name: &str,
+        label: &str,
+        (other, value): (&str, &str),
+    ) -> BTreeMap<String, f64> {
+        let mut sums = BTreeMap::new();
+        for (labels, increase) in self.counters.get(name).into_iter().flatten() {
+            let key = labels.get(label).filter(|_| labels.get(other).is_some_and(|v| v == value));
+            if let Some(key) = key {
+                *sums.entry(key.clone()).or_insert(0.0) += increase;
+            }
+        }
+        sums
+    }
+
     /// Increase of a counter per second.
     pub fn rate(&self, name: &str) -> Option<f64> {
         self.per_second(self.counter(name)?)

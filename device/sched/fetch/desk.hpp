@@ -19,6 +19,8 @@ namespace saccade {
 
 /// A plane whose heartbeat has not moved for this long is asked for nothing.
 inline constexpr uint64_t kFetchLostNs = 2'000'000'000;
+/// A plane whose count of completions cannot be true for this long has broken the protocol.
+inline constexpr uint64_t kFetchDoubtNs = 100'000'000;
 /// Without commands in flight, the plane is looked at this often.
 inline constexpr uint64_t kFetchLookNs = 50'000'000;
 /// One frame in this many, and at least one, may hold a chunk that is stored; the same of entries.
@@ -84,12 +86,13 @@ struct FetchDesk {
   uint32_t commands_told;  // of these, the ones that a waiting plane was woken for
   uint32_t completions_read;
   uint64_t last_id;
-  uint64_t heartbeat;  // of the plane, as last seen
-  uint64_t alive_ns;   // when it moved last
-  uint64_t looked_ns;  // when the plane was looked at last
-  uint64_t waited_ns;  // of loads, since one landed last
-  Pace pace;           // of chunks that land
-  uint32_t breaker;    // of the plane, as last seen
+  uint64_t heartbeat;   // of the plane, as last seen
+  uint64_t alive_ns;    // when it moved last
+  uint64_t looked_ns;   // when the plane was looked at last
+  uint64_t doubted_ns;  // since when its count of completions cannot be true; 0: it can
+  uint64_t waited_ns;   // of loads, since one landed last
+  Pace pace;            // of chunks that land
+  uint32_t breaker;     // of the plane, as last seen
   uint32_t stores;
 
   /// Nothing is asked for, aside, or on its way.

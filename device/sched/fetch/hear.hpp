@@ -116,7 +116,13 @@ SAC_HD inline void read_completions(const Fetching& f) {
   // and so are the frames that they say are written.
   const uint32_t written = load_acquire(&desk.view.plane->completions_written);
   if (written == desk.completions_read) return;
-  if (written - desk.completions_read > desk.in_flight) return hear_no_more(desk, f.report);
+  if (written - desk.completions_read > desk.in_flight) {
+    // One that begins sets its counts back before it raises its epoch.
+    if (desk.doubted_ns == 0) desk.doubted_ns = f.course.tick_ns;
+    if (f.course.tick_ns - desk.doubted_ns > kFetchDoubtNs) hear_no_more(desk, f.report);
+    return;
+  }
+  desk.doubted_ns = 0;
   while (desk.completions_read != written)
     if (!note_completion(f, read_completion(desk, desk.completions_read++)))
       return hear_no_more(desk, f.report);
@@ -156,6 +162,7 @@ SAC_HD inline void begin_plane(const Fetching& f, uint32_t epoch) {
   take_back(f);
   desk.epoch = epoch;
   desk.broken = desk.commands_written = desk.completions_read = 0;
+  desk.doubted_ns = 0;
   desk.alive_ns = f.course.tick_ns;
   f.kv.store.events.tell_anew();
   ++f.report.fetch.planes_joined;

@@ -254,6 +254,16 @@ impl<B: AsRef<[u8]>> Coded<B> {
         Ok(Self { codec, geometry: *geometry, bytes, planes })
     }
 
+    /// How it is coded.
+    pub const fn codec(&self) -> Codec {
+        self.codec
+    }
+
+    /// Its shape.
+    pub const fn geometry(&self) -> &Geometry {
+        &self.geometry
+    }
+
     /// Writes one plane: first what the coder does, then the transform.
     ///
     /// # Errors

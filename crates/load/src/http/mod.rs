@@ -15,7 +15,7 @@ use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use hyper::client::conn::http1::SendRequest;
 use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HOST, HeaderValue};
-use hyper::{Request, Response};
+use hyper::{Request, Response, StatusCode};
 
 use crate::{LoadError, Target};
 use connect::Connector;
@@ -152,13 +152,18 @@ impl Client {
         Ok(request)
     }
 
-    /// A GET whose whole answer is a small JSON document.
-    pub(crate) async fn get_json(&self, path: &str) -> Result<serde_json::Value, String> {
+    /// Status and body of a GET, on a connection of its own.
+    pub(crate) async fn get(&self, path: &str) -> Result<(StatusCode, Vec<u8>), String> {
         let mut connection = self.connector.connect().await?;
         let request = self.request("GET", path, Bytes::new())?;
         let response = connection.sender.send_request(request).await.map_err(|e| chain(&e))?;
         let status = response.status();
-        let body = read_up_to(response.into_body(), MAX_DOCUMENT_BYTES).await?;
+        Ok((status, read_up_to(response.into_body(), MAX_DOCUMENT_BYTES).await?))
+    }
+
+    /// A GET whose whole answer is a small JSON document.
+    pub(crate) async fn get_json(&self, path: &str) -> Result<serde_json::Value, String> {
+        let (status, body) = self.get(path).await?;
         if !status.is_success() {
             return Err(format!("status {}: {}", status.as_u16(), crate::event::excerpt(&body)));
         }

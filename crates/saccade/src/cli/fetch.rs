@@ -18,8 +18,8 @@ pub(crate) struct FetchArgs {
     /// environment variable [default: none]
     #[arg(long, value_name = "URL", env = "SACCADE_PREFIX_STORE", hide_env_values = true)]
     pub prefix_store: Option<StoreUrl>,
-    /// How KV is coded on its way to the store: raw, lossless, bins-deflate, bins-zstd, bins-rans or
-    /// cachegen; all but the first two change it a little
+    /// How KV is coded on its way to the store: raw, lossless, bins-deflate, bins-zstd, bins-rans
+    /// or cachegen; all but the first two change it a little
     #[arg(long, value_name = "NAME", default_value = "lossless", env = "SACCADE_PREFIX_CODEC")]
     pub prefix_codec: Codec,
     /// Cores of the fetch plane, as 0-3,6 [default: two workers on any]

@@ -68,6 +68,10 @@ pub(crate) enum Command {
     /// Run a fetch plane alone, for the device plane that makes the ring at --fetch-ring
     #[cfg(feature = "fetch")]
     Fetch(Box<ServeArgs>),
+    /// Look into a prefix store and tend it: list, verify, evict, warm
+    #[cfg(feature = "fetch")]
+    #[command(subcommand)]
+    Kv(saccade_kv::Command),
     /// Watch a running server: planes, requests, KV, latencies, and the cost of the host
     #[cfg(feature = "tools")]
     Top(Box<saccade_top::Args>),
@@ -204,7 +208,7 @@ mod tests {
         )
     }
 
-    /// docs/tools.md: every command that measures, depth first.
+    /// docs/tools.md: every command that starts no plane, depth first.
     fn tools_reference() -> String {
         fn tell(command: &clap::Command, path: &str, text: &mut String) {
             let about = command.get_about().map(ToString::to_string).unwrap_or_default();
@@ -215,11 +219,11 @@ mod tests {
         }
         let command = Cli::command();
         let mut text = String::from(
-            "# Flags of the tools that measure\n\nGenerated from the code by a test; \
+            "# Flags of the tools\n\nGenerated from the code by a test; \
              `UPDATE_DOCS=1 cargo test -p saccade` writes it anew. What the tools are for and how \
-             to read what they say: [measure.md](measure.md).\n",
+             to read what they say: [measure.md](measure.md); of `saccade kv`: [kv.md](kv.md).\n",
         );
-        for name in ["bench", "doctor", "audit", "top", "tokenize", "plan"] {
+        for name in ["bench", "doctor", "audit", "top", "kv", "tokenize", "plan"] {
             let tool = command.find_subcommand(name).expect("a command of this name");
             tell(tool, &format!("saccade {name}"), &mut text);
         }

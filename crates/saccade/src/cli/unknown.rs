@@ -144,6 +144,11 @@ pub(crate) fn parse_or_exit() -> Cli {
 /// The error with an answer in place of clap's nearest name, which shares letters but no meaning.
 pub(crate) fn explain(mut error: Error, words: &[String]) -> Error {
     let Some(ContextValue::String(flag)) = error.get(ContextKind::InvalidArg) else { return error };
+    if flag.starts_with("--prefix-store") {
+        // It may hold a password, and what is printed ends in a log.
+        error.insert(ContextKind::InvalidValue, ContextValue::String("***".to_owned()));
+        return error;
+    }
     if error.kind() != ErrorKind::UnknownArgument {
         return error;
     }
@@ -246,6 +251,16 @@ mod tests {
             assert!(said.contains(answer), "{line}: {said}");
             assert!(!said.contains("similar argument"), "{line}: {said}");
             assert!(said.contains("Usage: saccade"), "{line}: {said}");
+        }
+    }
+
+    #[cfg(feature = "fetch")]
+    #[test]
+    fn the_url_of_a_store_is_not_repeated() {
+        for command in ["serve", "kv list"] {
+            let said = said(&format!("saccade {command} --prefix-store redis://:s3cret@h:99999"));
+            assert!(said.contains("--prefix-store") && said.contains("port"), "{said}");
+            assert!(!said.contains("s3cret"), "{said}");
         }
     }
 

@@ -23,9 +23,15 @@ pub struct Server {
 impl Server {
     /// Starts `saccade serve` with the bundled model and these flags; returns when it is ready.
     pub async fn start(flags: &[&str]) -> Result<Server> {
+        let command = Command::new(env!("CARGO_BIN_EXE_saccade"));
+        Server::launch(command, &[&["--kv-cache-memory-bytes", "64000000"], flags].concat()).await
+    }
+
+    /// Starts what `command` begins, which names the program, with these flags and no others.
+    pub async fn launch(mut command: Command, flags: &[&str]) -> Result<Server> {
         let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
-        let child = Command::new(env!("CARGO_BIN_EXE_saccade"))
-            .args(["serve", "--port", &port.to_string(), "--kv-cache-memory-bytes", "64000000"])
+        let child = command
+            .args(["serve", "--port", &port.to_string()])
             .args(flags)
             .env("SACCADE_LOG", "warn")
             .stdin(Stdio::null())

@@ -17,7 +17,7 @@ mod tests;
 mod write;
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// `redis://` and `rediss://` without a port.
@@ -55,6 +55,14 @@ impl StoreUrl {
     /// After which a value is as if it were not there; none: never.
     pub const fn ttl(&self) -> Option<Duration> {
         self.common.ttl
+    }
+
+    /// Where a folder store keeps its values; none of other stores. Opening such a store makes it.
+    pub fn folder(&self) -> Option<&Path> {
+        match &self.place {
+            Place::Folder(place) => Some(&place.folder),
+            _ => None,
+        }
     }
 
     /// What keys begin with.

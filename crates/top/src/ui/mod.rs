@@ -1,5 +1,6 @@
 //! Drawing. Reads a [`View`], changes nothing; every size is drawn as far as it goes.
 
+mod fetch;
 mod header;
 mod host;
 mod latency;
@@ -64,17 +65,19 @@ fn draw_frame(canvas: &mut Canvas<'_>, area: Rect, frame: &Frame, view: &View, p
     let host = host::lines(frame);
     let requests = requests::lines(frame);
     let latency = latency::lines(frame);
+    let fetch = fetch::lines(frame);
     let others = other_lines(frame);
     let height = |lines: usize| if lines == 0 { 0 } else { lines as u16 + 1 };
     let middle = height(requests.len().max(latency.len()));
     let parts = Layout::vertical([
         Constraint::Length(height(planes.len())),
         Constraint::Length(middle),
+        Constraint::Length(height(fetch.len())),
         Constraint::Length(height(host.len())),
         Constraint::Length(height(others.len())),
         if plots { Constraint::Min(PLOT_LINES + 1) } else { Constraint::Length(0) },
     ])
-    .areas::<5>(area);
+    .areas::<6>(area);
     let [left, right] = Layout::horizontal([
         Constraint::Fill(1),
         Constraint::Max(latency::COLUMNS + area.width.saturating_sub(MIN_COLUMNS) / 2),
@@ -84,10 +87,11 @@ fn draw_frame(canvas: &mut Canvas<'_>, area: Rect, frame: &Frame, view: &View, p
     panel(canvas, parts[0], "planes", planes);
     panel(canvas, left, "requests and KV", requests);
     panel(canvas, right, "latency", latency);
-    panel(canvas, parts[2], "host", host);
-    panel(canvas, parts[3], "tiers and lag", others);
+    panel(canvas, parts[2], "prefix store", fetch);
+    panel(canvas, parts[3], "host", host);
+    panel(canvas, parts[4], "tiers and lag", others);
     if plots {
-        plots::draw(canvas, parts[4], &view.history);
+        plots::draw(canvas, parts[5], &view.history);
     }
 }
 
