@@ -45,7 +45,7 @@ fn server() -> u16 {
     let chain = CertificateDer::pem_file_iter(file("server.pem")).expect("a file");
     let chain = chain.collect::<Result<Vec<_>, _>>().expect("certificates");
     let key = PrivateKeyDer::from_pem_file(file("server.key")).expect("a key");
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let config = ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .expect("versions")

@@ -22,7 +22,7 @@ pub(crate) fn connector(
     trust: &Tls,
 ) -> Result<(TlsConnector, ServerName<'static>), LoadError> {
     let wrong = |e: &dyn std::fmt::Display| LoadError::spec("base url", format!("TLS: {e}"));
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
         .with_safe_default_protocol_versions()
         .map_err(|e| wrong(&e))?;

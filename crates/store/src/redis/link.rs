@@ -38,6 +38,9 @@ pub(super) enum Link {
 
 impl Client {
     pub(super) fn new(place: &RedisPlace) -> Result<Self, OpenError> {
+        if place.tls {
+            install_crypto();
+        }
         let certificates = certificates(place)?;
         let client = match place.cluster {
             true => cluster(place, certificates).map(Box::new).map(Self::Cluster),
@@ -58,6 +61,13 @@ impl Client {
             Self::Cluster(client) => Ok(Link::Cluster(client.get_async_connection().await?)),
         }
     }
+}
+
+/// The redis client takes rustls's process-wide provider. rustls finds one by itself only if exactly
+/// one is compiled in, which any other dependency can change.
+fn install_crypto() {
+    // An error means that the process has chosen already.
+    let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
 }
 
 fn certificates(place: &RedisPlace) -> Result<Option<TlsCertificates>, OpenError> {
