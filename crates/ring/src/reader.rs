@@ -149,6 +149,11 @@ impl<T: Transport> Reader<T> {
     /// return spuriously.
     pub fn wait(&mut self, timeout: Duration) {
         self.give_back(true);
+        if self.in_flight() == 0 {
+            // What was published so far was for others, and `look` has not seen it. Read before the
+            // arrivals: what is published for one of those changes the word afterwards.
+            self.note_published();
+        }
         // SYNC: acquire; a submission that is seen here is collected by the next poll.
         if self.shared.arrivals.iter().any(|word| word.load(OBSERVE) != 0) {
             return;
@@ -221,14 +226,11 @@ impl<T: Transport> Reader<T> {
     /// Reads the statuses of all slots between the first and the last one in flight, in one
     /// transfer. False when the region cannot be reached.
     fn look(&mut self) -> bool {
-        let shared = &self.shared;
-        let published = shared.layout.device_at(offset_of!(DeviceLine, publish_count));
-        // SYNC: acquire, before the statuses: whatever they miss changes this word later and so
-        // ends the next wait at once.
-        match shared.transport.get_u32(published) {
-            Ok(seen) => self.seen = seen,
-            Err(_) => return false,
+        // Before the statuses: whatever they miss ends the next wait at once.
+        if !self.note_published() {
+            return false;
         }
+        let shared = &self.shared;
         let indices = || self.urgent.iter().chain(&self.steady);
         let (Some(&first), Some(&last)) = (indices().min(), indices().max()) else { return true };
         let words =
@@ -239,6 +241,17 @@ impl<T: Transport> Reader<T> {
             .transport
             .get_words(shared.layout.status_at(shared.slots.start + first), words)
             .is_ok()
+    }
+
+    /// Reads what the next wait compares with. False when the region cannot be reached.
+    fn note_published(&mut self) -> bool {
+        let at = self.shared.layout.device_at(offset_of!(DeviceLine, publish_count));
+        // SYNC: acquire; what is published after this load changes the word.
+        let read = self.shared.transport.get_u32(at);
+        if let Ok(seen) = read {
+            self.seen = seen;
+        }
+        read.is_ok()
     }
 
     fn visit_all(&mut self, view: View, sink: &mut impl Sink, summary: &mut PollSummary) {

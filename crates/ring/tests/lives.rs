@@ -332,6 +332,32 @@ fn frontends_share_a_device_and_nothing_else() {
     assert_eq!(ledgers.each_ref().map(|ledger| ledger.order.len()), [32, 64]);
 }
 
+/// What a device publishes for others keeps no frontend awake that has nothing in flight.
+#[test]
+fn an_idle_frontend_sleeps_beside_a_busy_one() {
+    const NAP: Duration = Duration::from_millis(20);
+    let limits = RegionLimits { num_slots: 96, num_frontends: 2, arena_bytes: 65536, ..SMALL };
+    let transport = InProcTransport::create(&limits).expect("in bounds");
+    let mut device = ready_device(&transport);
+    let join = |i| FrontendRing::join_with(frontend_side(&transport), i, PATIENT).expect("ours");
+    let ((busy, mut busy_reader), (_idle, mut idle_reader)) = (join(0).split(), join(1).split());
+    device.tick().expect("in process");
+    let (mut ledger, mut nothing) = (Ledger::default(), Ledger::default());
+    submit(&busy, &mut ledger, &Ask::new(vec![7; 5], 3)).expect("room");
+    while ledger.in_flight() > 0 {
+        device.tick().expect("in process");
+        busy_reader.poll(&mut ledger);
+    }
+    // A wait may end early once in a while; one that never lasts is a spin.
+    let lasted = (0..3).any(|_| {
+        idle_reader.poll(&mut nothing);
+        let began = Instant::now();
+        idle_reader.wait(NAP);
+        began.elapsed() >= NAP
+    });
+    assert!(lasted, "an idle reader does not sleep");
+}
+
 /// What a person sees of the slots.
 #[test]
 fn slot_states_count_what_the_device_shows() {
