@@ -3,16 +3,24 @@
 //! ```text
 //! fetch_bench [--shape llama-3-8b | small | LAYERS,HEADS,DIM,DTYPE] [--codecs NAME,...]
 //!             [--modes NAME,...] [--chunks N] [--seconds S] [--cores CPUS] [--stages false]
+//!             [--store URL] [--kv FILE] [--json FILE]
 //! ```
 //!
-//! Rates are Gbit/s of KV. Stages are timed on one thread, the fastest of several passes. The
-//! pipeline loads a prompt of N chunks again and again from a store in this process, as a device
-//! does: the network costs a copy of a reference. `first chunk` and `prompt` are medians from the
-//! first command on. KV is made up (tests/common); real KV codes differently, see bench/chunks.
+//! Rates are Gbit/s of KV. Stages are timed on one thread, the fastest of several passes; `network`
+//! brings all values of the prompt at once, and drops them. The pipeline loads a prompt of N chunks
+//! again and again, as a device does, from the store at URL; by default that is in this process,
+//! where the network costs a copy of a reference. `first chunk` and `prompt` are medians from the
+//! first command on. `KV/CPU` is GB of KV for each second of processor time that the threads of the
+//! plane took, in the kernel too; the thread that plays the device is left out.
+//!
+//! KV is made up (tests/common) unless FILE has chunks of this shape (bench/chunks/real_kv.py wrote
+//! it): real KV codes differently. JSON: one object per row, appended.
 
 #[path = "../tests/common/mod.rs"]
 mod common;
 
+use std::io::Write;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -22,7 +30,8 @@ use saccade_chunk::{Codec, Dtype, Geometry, Name, Value, open, seal};
 use saccade_fetch::layout::*;
 use saccade_fetch::{FetchConfig, FetchMode, Limits, Plane};
 use saccade_host::CpuSet;
-use saccade_store::{Guarded, Key, Store};
+use saccade_store::{Guarded, Key, Store, StoreUrl};
+use serde_json::json;
 
 type Failure = Box<dyn std::error::Error>;
 
@@ -31,7 +40,13 @@ const MIN_PASSES: u32 = 3;
 /// Of each row of tokens that is hashed.
 const HASHED_CHUNKS: u32 = 32;
 
+/// Chunks on their way from the store at once, as the plane's own permits allow.
+const GETS: usize = 8;
+
 struct Arguments {
+    store: StoreUrl,
+    kv: Option<Vec<u8>>,
+    json: Option<PathBuf>,
     geometry: Geometry,
     codecs: Vec<Codec>,
     modes: Vec<FetchMode>,
@@ -53,8 +68,8 @@ fn main() -> Result<(), Failure> {
         stages(&arguments)?;
     }
     println!(
-        "\n{:<14}{:<22}{:>9}{:>14}{:>12}{:>10}{:>10}",
-        "codec", "mode", "Gbit/s", "first chunk", "prompt", "coder %", "place %"
+        "\n{:<14}{:<22}{:>9}{:>14}{:>12}{:>10}{:>10}{:>9}",
+        "codec", "mode", "Gbit/s", "first chunk", "prompt", "coder %", "place %", "KV/CPU"
     );
     for codec in &arguments.codecs {
         for mode in &arguments.modes {
@@ -67,6 +82,9 @@ fn main() -> Result<(), Failure> {
 impl Arguments {
     fn parse() -> Result<Arguments, Failure> {
         let mut parsed = Arguments {
+            store: "memory:".parse()?,
+            kv: None,
+            json: None,
             geometry: shape("small")?,
             codecs: Codec::ALL.to_vec(),
             modes: FetchMode::ALL.to_vec(),
@@ -89,11 +107,36 @@ impl Arguments {
                 "--chunks" => parsed.num_chunks = value.parse()?,
                 "--seconds" => parsed.time = Duration::from_secs_f64(value.parse()?),
                 "--cores" => parsed.cores = Some(CpuSet::from_flag(&value)?),
+                "--store" => parsed.store = value.parse()?,
+                "--kv" => parsed.kv = Some(std::fs::read(&value)?),
+                "--json" => parsed.json = Some(value.into()),
                 "--stages" => parsed.stages = value.parse()?,
                 _ => return Err(format!("there is no {flag}").into()),
             }
         }
+        let (bytes, chunk) = (parsed.kv.as_ref().map_or(0, Vec::len), parsed.geometry.bytes());
+        if parsed.kv.is_some() && (bytes == 0 || !bytes.is_multiple_of(chunk)) {
+            return Err(format!("--kv has {bytes} bytes, not chunks of {chunk}").into());
+        }
         Ok(parsed)
+    }
+
+    /// KV of a chunk, in chunk order.
+    fn chunk(&self, index: usize) -> Vec<u8> {
+        match &self.kv {
+            Some(kv) => {
+                let chunks: Vec<_> = kv.chunks_exact(self.geometry.bytes()).collect();
+                chunks[index % chunks.len()].to_vec()
+            }
+            None => kv_like(&self.geometry, index as u64 % 2),
+        }
+    }
+
+    /// Appends a row.
+    fn write(&self, row: &serde_json::Value) -> Result<(), Failure> {
+        let Some(path) = &self.json else { return Ok(()) };
+        let mut file = std::fs::OpenOptions::new().create(true).append(true).open(path)?;
+        Ok(writeln!(file, "{row}")?)
     }
 }
 
@@ -133,15 +176,15 @@ fn value_of(g: &Geometry, name: Name, chunk: usize) -> Value {
 
 fn stages(arguments: &Arguments) -> Result<(), Failure> {
     let g = &arguments.geometry;
-    let kv = kv_like(g, 1);
+    let kv = arguments.chunk(1);
     let model = limits(*g, 16).model_id;
     let row = tokens(1, HASHED_CHUNKS);
     let hashed = rate(arguments.time, 1, || drop(names(&model, 0, &row)));
     let rows_s = hashed / 8e-9 * f64::from(HASHED_CHUNKS) * 256.0;
     println!("hash of names: {:.0} million tokens/s\n", rows_s / 1e6);
     println!(
-        "{:<14}{:>8}{:>10}{:>10}{:>10}{:>10}",
-        "codec", "ratio", "encode", "check", "coder", "place"
+        "{:<14}{:>8}{:>10}{:>10}{:>10}{:>10}{:>10}",
+        "codec", "ratio", "encode", "check", "coder", "place", "network"
     );
     for codec in &arguments.codecs {
         let value = value_of(g, Name::root(&model, b""), 0);
@@ -167,29 +210,86 @@ fn stages(arguments: &Arguments) -> Result<(), Failure> {
             }
         });
         let ratio = kv.len() as f64 / sealed.len() as f64;
+        let network = network(arguments, *codec)?;
+        let name = codec.name();
         println!(
-            "{:<14}{ratio:>8.2}{encode:>10.1}{check:>10.1}{coder:>10.1}{place:>10.1}",
-            codec.name()
+            "{name:<14}{ratio:>8.2}{encode:>10.1}{check:>10.1}{coder:>10.1}{place:>10.1}{:>10.1}",
+            network
         );
+        arguments.write(&json!({
+            "what": "stages",
+            "codec": name,
+            "ratio": ratio,
+            "encode_gbps": encode,
+            "check_gbps": check,
+            "coder_gbps": coder,
+            "place_gbps": place,
+            "network_gbps": network,
+        }))?;
     }
     Ok(())
 }
 
-/// A store in this process that holds a prompt.
-fn filled_store(arguments: &Arguments, codec: Codec) -> Result<Guarded, Failure> {
+/// A store that holds a prompt, and the names of its chunks.
+fn filled_store(arguments: &Arguments, codec: Codec) -> Result<(Guarded, Vec<Key>), Failure> {
     let (g, n) = (&arguments.geometry, arguments.num_chunks);
-    let store = Store::open(&"memory:".parse()?)?;
-    let guarded = Guarded::new(store, saccade_store::Limits::default());
+    let guarded = Guarded::new(Store::open(&arguments.store)?, saccade_store::Limits::default());
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let model = limits(*g, 16).model_id;
-    let mut scratch = Scratch::default();
+    let (mut scratch, mut keys) = (Scratch::default(), Vec::new());
     for (chunk, name) in names(&model, 0, &tokens(1, n)).into_iter().enumerate() {
         let mut sealed = Vec::new();
-        let kv = kv_like(g, chunk as u64 % 2);
+        let kv = arguments.chunk(chunk);
         seal(&value_of(g, name, chunk), codec, &kv, &mut scratch, &mut sealed);
-        runtime.block_on(guarded.put(&Key { model, salt: 0, name }, sealed.into()))?;
+        let key = Key { model, salt: 0, name };
+        // A value that is there stays; it may be of another codec.
+        runtime.block_on(guarded.remove(&[key]))?;
+        runtime.block_on(guarded.put(&key, sealed.into()))?;
+        keys.push(key);
     }
-    Ok(guarded)
+    // Connections belong to the runtime that made them.
+    Ok((Guarded::new(Store::open(&arguments.store)?, saccade_store::Limits::default()), keys))
+}
+
+/// Gbit/s of KV at which all values of the prompt arrive.
+fn network(arguments: &Arguments, codec: Codec) -> Result<f64, Failure> {
+    let (store, keys) = filled_store(arguments, codec)?;
+    if arguments.store == "memory:".parse()? {
+        return Ok(f64::INFINITY);
+    }
+    let (store, bytes) = (Arc::new(store), arguments.geometry.bytes() * keys.len());
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
+    let most = 2 * arguments.geometry.bytes();
+    let get = |key: Key| {
+        let store = store.clone();
+        runtime.spawn(async move { store.get(&key, most).await.is_ok_and(|value| value.is_some()) })
+    };
+    let mut whole = true;
+    let rate = rate(arguments.time, bytes, || {
+        for some in keys.chunks(GETS) {
+            let calls: Vec<_> = some.iter().map(|key| get(*key)).collect();
+            for call in calls {
+                whole &= runtime.block_on(call).unwrap_or(false);
+            }
+        }
+    });
+    if whole { Ok(rate) } else { Err("a value did not come".into()) }
+}
+
+/// Processor time so far of all threads but this one, seconds.
+fn cpu_s() -> f64 {
+    let of = |who| {
+        // SAFETY: plain data that the call fills.
+        let usage = unsafe {
+            let mut usage: libc::rusage = std::mem::zeroed();
+            libc::getrusage(who, &raw mut usage);
+            usage
+        };
+        let seconds = |t: libc::timeval| t.tv_sec as f64 + 1e-6 * t.tv_usec as f64;
+        seconds(usage.ru_utime) + seconds(usage.ru_stime)
+    };
+    of(libc::RUSAGE_SELF) - of(libc::RUSAGE_THREAD)
 }
 
 fn pipeline(arguments: &Arguments, codec: Codec, mode: FetchMode) -> Result<(), Failure> {
@@ -205,18 +305,18 @@ fn pipeline(arguments: &Arguments, codec: Codec, mode: FetchMode) -> Result<(), 
     let mut config = FetchConfig::new(place.path(), codec);
     config.mode = mode;
     config.cores.clone_from(&arguments.cores);
-    let plane = Plane::start(config, Arc::new(filled_store(arguments, codec)?))?;
+    let plane = Plane::start(config, Arc::new(filled_store(arguments, codec)?.0))?;
     device.wait_for_plane();
     device.set_row(0, &tokens(1, n));
     let (mut firsts, mut prompts) = (Vec::new(), Vec::new());
     prompt(&mut device, n)?; // frames are touched
-    let (before, began) = (plane.stats(), Instant::now());
+    let (before, began, cpu) = (plane.stats(), Instant::now(), cpu_s());
     while began.elapsed() < arguments.time || prompts.len() < 3 {
         let (first, all) = prompt(&mut device, n)?;
         firsts.push(first);
         prompts.push(all);
     }
-    let (after, wall) = (plane.stats(), began.elapsed());
+    let (after, wall, cpu) = (plane.stats(), began.elapsed(), cpu_s() - cpu);
     let bytes = (after.kv_bytes_loaded - before.kv_bytes_loaded) as f64;
     let busy =
         |after: u64, before: u64| 100.0 * 1e-9 * (after - before) as f64 / wall.as_secs_f64();
@@ -224,17 +324,26 @@ fn pipeline(arguments: &Arguments, codec: Codec, mode: FetchMode) -> Result<(), 
         times.sort_unstable();
         format!("{:.2} ms", 1e3 * times[times.len() / 2].as_secs_f64())
     };
+    let gbps = 8e-9 * bytes / wall.as_secs_f64();
+    let per_cpu = 1e-9 * bytes / cpu;
     println!(
-        "{:<14}{:<22}{:>9.1}{:>14}{:>12}{:>10.0}{:>10.0}",
+        "{:<14}{:<22}{gbps:>9.1}{:>14}{:>12}{:>10.0}{:>10.0}{per_cpu:>9.2}",
         codec.name(),
         mode.name(),
-        8e-9 * bytes / wall.as_secs_f64(),
         median(&mut firsts),
         median(&mut prompts),
         busy(after.coder_ns, before.coder_ns),
         busy(after.place_ns, before.place_ns),
     );
-    Ok(())
+    arguments.write(&json!({
+        "what": "pipeline",
+        "codec": codec.name(),
+        "mode": mode.name(),
+        "gbps": gbps,
+        "kv_bytes": bytes,
+        "cpu_s": cpu,
+        "wall_s": wall.as_secs_f64(),
+    }))
 }
 
 /// Loads all chunks of the prompt: time until the first, and until the last.
