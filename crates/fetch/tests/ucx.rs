@@ -40,7 +40,7 @@ fn filled_shelf(limits: &Limits, row: &[u32]) -> Arc<Shelf> {
 /// a chunk are put by several threads, each through a connection of its own.
 #[test]
 fn a_frame_is_there_before_its_completion() {
-    let limits = limits(geometry(4, 4, 128, Dtype::Bf16), 16);
+    let limits = limits(geometry(2, 4, 128, Dtype::Bf16), 16);
     let (place, row) = (Place::remote(), tokens(1, 16));
     let mut device = Device::new(&place, &limits);
     let mut config = place.config(Codec::Raw);
@@ -52,7 +52,7 @@ fn a_frame_is_there_before_its_completion() {
     let expected: Vec<_> =
         (0..16).map(|i| device.blocks_of(&kv_like(&limits.geometry, i))).collect();
     let empty = vec![0xa5; device.region.layout().frame_bytes() as usize];
-    for round in 0..12 {
+    for round in 0..6 {
         (0..16).for_each(|frame| device.set_frame(frame, &empty));
         let first = device.send(load(0, 0, 0, 0));
         for chunk in 1..16 {
