@@ -19,7 +19,7 @@ export UCX_LOG_LEVEL=${UCX_LOG_LEVEL:-fatal}
 # The whole workspace, as in the other tests: what does not depend on the ring is not recompiled.
 ucx=(--quiet --workspace --features saccade/ucx,saccade-ring/ucx)
 # Tests of the ring and of the fetch plane, which hold for any way to a region.
-over_ucx=(--test lives --test properties --test chunks --test faults --test hostile)
+over_ucx=(--test lives --test properties --test chunks --test hostile)
 build() {
   cargo test "${ucx[@]}" --no-run "${over_ucx[@]}" --test ucx --test tidy
   # The next build without the feature replaces it.

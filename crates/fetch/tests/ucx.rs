@@ -82,6 +82,7 @@ fn one_plane_at_a_time() {
     let epoch = |device: &Device| device.plane_word(offset_of!(PlaneLine, epoch));
     let first = start();
     device.wait_for_plane();
+    until("the first life", || first.stats().joins == 1);
     let second = start();
     until("the second life", || epoch(&device) == 2);
     device.wait_for_plane();
