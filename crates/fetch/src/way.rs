@@ -94,8 +94,11 @@ mod tests {
     /// bring it.
     struct Late {
         memory: ShmTransport,
-        under_way: Mutex<HashMap<ThreadId, Vec<(u64, Vec<u8>)>>>,
+        under_way: Mutex<HashMap<ThreadId, Vec<Put>>>,
     }
+
+    /// Where, and what.
+    type Put = (u64, Vec<u8>);
 
     impl Late {
         fn hold(&self, at: u64, bytes: &[u8]) -> Result<(), TransportError> {

@@ -193,13 +193,13 @@ fn a_port_of_another_region_is_not_joined() {
 
 /// This binary again, as a plane whose store takes 30 ms for each call.
 fn spawn_plane(address: &str) -> Child {
-    let mut child = Command::new(std::env::current_exe().unwrap())
+    let mut child = Command::new(std::env::current_exe().expect("this test"))
         .args(["--exact", "role_plane", "--ignored", "--nocapture", "--test-threads=1"])
         .env("FETCH_ADDRESS", address)
         .stdout(Stdio::piped())
         .spawn()
-        .unwrap();
-    let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        .expect("this test starts again");
+    let lines = BufReader::new(child.stdout.take().expect("piped")).lines();
     assert!(lines.map_while(Result::ok).any(|line| line.contains("READY")));
     child
 }
@@ -224,6 +224,6 @@ fn signal(child: &Child, signal: i32) {
 
 /// SIGKILL, and gone.
 fn kill(mut child: Child) {
-    child.kill().unwrap();
-    child.wait().unwrap();
+    child.kill().expect("our child");
+    child.wait().expect("our child");
 }
