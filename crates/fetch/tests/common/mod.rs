@@ -105,6 +105,7 @@ impl Place {
     }
 
     /// Over UCX, whatever the environment says.
+    #[cfg(feature = "ucx")]
     pub fn remote() -> Place {
         Place { folder: tempfile::tempdir().unwrap(), remote: Some(Remoteness::new()) }
     }

@@ -70,11 +70,13 @@ impl FetchArgs {
     }
 
     /// Whether chunks go to a store and come from one.
+    #[cfg(feature = "device")]
     pub fn has_store(&self) -> bool {
         self.prefix_store.is_some() || self.fetch_listen.is_some()
     }
 
     /// Whether there is something to do for a fetch plane, here or on another host.
+    #[cfg(feature = "device")]
     pub fn has_plane(&self) -> bool {
         self.has_store() || self.events().is_some()
     }
