@@ -1,5 +1,6 @@
 //! The fetch plane: a process that brings prefix KV from a store into frames of a region that it
-//! shares with a device plane, by memory or a network ([`Way`]), and stores what was computed. The device plane commands it through the second ring, `abi/fetch.h`.
+//! shares with a device plane, by memory or a network ([`Way`]), and stores what was computed.
+//! The device plane commands it through the second ring, `abi/fetch.h`.
 //!
 //! A *region* is the memory of that header. The device makes one for each of its lives; a [`Plane`]
 //! joins it, and carries out commands: names of chunks are hashed from a copy of the tokens, values
