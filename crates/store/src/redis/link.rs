@@ -63,8 +63,8 @@ impl Client {
     }
 }
 
-/// The redis client takes rustls's process-wide provider. rustls finds one by itself only if exactly
-/// one is compiled in, which any other dependency can change.
+/// The redis client takes rustls's process-wide provider. rustls finds one by itself only if
+/// exactly one is compiled in, which any other dependency can change.
 fn install_crypto() {
     // An error means that the process has chosen already.
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
