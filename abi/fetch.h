@@ -6,7 +6,7 @@
  * reach a later one. A fetch plane joins it, carries out commands and reports each one exactly
  * once. Whatever a command names (an entry, a frame) is lent to the fetch plane until then; the
  * device takes it back sooner only when a new life of the fetch plane has begun, and that begins
- * only after the process of the old one has ended.
+ * only after the process of the old one has ended, or, across hosts, its access to the region.
  */
 #ifndef SACCADE_ABI_FETCH_H
 #define SACCADE_ABI_FETCH_H

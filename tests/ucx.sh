@@ -1,23 +1,27 @@
 #!/usr/bin/env bash
 # Rings over UCX, transport by transport: the ring's own tests, processes that are killed, garbled handshakes; then two
 # hosts made of network namespaces, where the frontend plane of one serves from the device plane of the other
-# what a frontend next to the device serves through shared memory. Needs libucx-dev, pkg-config and curl.
+# what a frontend next to the device serves through shared memory, and where the fetch plane of one brings the other
+# what it has stored. Needs libucx-dev, pkg-config and curl.
 #   tests/ucx.sh            all
-#   tests/ucx.sh ring       only the tests of crates/ring
+#   tests/ucx.sh ring       only the tests of crates/ring and crates/fetch
 #   tests/ucx.sh hosts      only the two hosts (needs the right to make namespaces, and iproute2)
+#   tests/ucx.sh fetching   only the fetch plane of the second host (needs the same)
 #   tests/ucx.sh memory     only a ring outside the host's file, where a GPU's would be (needs CMake, Ninja)
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . tests/skip.sh
 parts=("$@")
-[ $# -gt 0 ] || parts=(ring hosts memory)
+[ $# -gt 0 ] || parts=(ring hosts fetching memory)
 # Warnings about a killed peer are part of the test.
 export UCX_LOG_LEVEL=${UCX_LOG_LEVEL:-fatal}
 
 # The whole workspace, as in the other tests: what does not depend on the ring is not recompiled.
 ucx=(--quiet --workspace --features saccade/ucx,saccade-ring/ucx)
+# Tests of the ring and of the fetch plane, which hold for any way to a region.
+over_ucx=(--test lives --test properties --test chunks --test hostile)
 build() {
-  cargo test "${ucx[@]}" --no-run --test ucx --test lives --test properties --test tidy
+  cargo test "${ucx[@]}" --no-run "${over_ucx[@]}" --test ucx --test tidy
   # The next build without the feature replaces it.
   mkdir -p build/ucx
   cp -f target/debug/saccade build/ucx/saccade
@@ -27,7 +31,7 @@ ring() {
   for transports in tcp posix,cma sysv; do
     echo "UCX_TLS=$transports"
     UCX_TLS=$transports cargo test "${ucx[@]}" --test ucx
-    UCX_TLS=$transports SACCADE_TEST_RING=ucx cargo test "${ucx[@]}" --test lives --test properties
+    UCX_TLS=$transports SACCADE_TEST_RING=ucx cargo test "${ucx[@]}" "${over_ucx[@]}"
   done
 }
 
@@ -45,11 +49,12 @@ within() { # SECONDS WHAT CMD...: until the command succeeds
 }
 is_gone() { ! kill -0 "$1" 2>/dev/null; }
 
-hosts() {
-  local a=saccade-a-$$ b=saccade-b-$$ work
+# Two namespaces $a and $b, connected, and a folder $work; all goes when this shell ends.
+two_hosts() { # PART
+  a=saccade-a-$$ b=saccade-b-$$
   if ! ip netns add "$a" 2>/dev/null; then
-    skip hosts "this user may not make network namespaces (ip netns add)"
-    return
+    skip "$1" "this user may not make network namespaces (ip netns add)"
+    return 1
   fi
   work=$(mktemp -d)
   pids=()
@@ -63,6 +68,14 @@ hosts() {
   is_up() { ip -n "$1" link show "$2" | grep -q 'state UP'; }
   within 20 "the link of the first host" is_up "$a" va
   within 20 "the link of the second host" is_up "$b" vb
+}
+is_ready() { ip netns exec "$1" curl -sf "localhost:$2/ready" >/dev/null; }
+is_not_ready() { ! is_ready "$1" "$2"; }
+ready() { within 60 "port $2 is ready" is_ready "$1" "$2"; }
+
+hosts() {
+  local a b work
+  two_hosts hosts || return 0
   local saccade=build/ucx/saccade ring=$work/ring
   # Only network transports: both hosts share this machine's memory, which two machines would not.
   export UCX_TLS=tcp SACCADE_LOG=warn
@@ -80,9 +93,6 @@ hosts() {
     pids+=($!)
     joined=$!
   }
-  is_ready() { ip netns exec "$1" curl -sf "localhost:$2/ready" >/dev/null; }
-  is_not_ready() { ! is_ready "$1" "$2"; }
-  ready() { within 60 "port $2 is ready" is_ready "$1" "$2"; }
   ask() {
     ip netns exec "$1" curl -sf "localhost:$2/v1/completions" -H 'content-type: application/json' \
       -d '{"model": "saccade-tiny", "prompt": "In the beginning", "max_tokens": 24, "temperature": 0, "logprobs": 1, "ignore_eos": true}' |
@@ -136,6 +146,115 @@ hosts() {
   join
   ready "$b" 8002
   same "after all was started anew"
+}
+
+# The device on the first host has no store; the fetch plane on the second one has.
+fetching() {
+  local a b work
+  two_hosts fetching || return 0
+  local saccade=build/ucx/saccade
+  export UCX_TLS=tcp SACCADE_LOG=info
+  serve() {
+    ip netns exec "$a" $saccade serve --port 8001 --ring "$work/ring" --ring-slots 128 --api-server-count 1 \
+      --fetch-listen 10.201.7.1:7702 --fetch-frame-bytes 33554432 --fetch-always --fetch-late-ms 60000 \
+      --kv-cache-memory-bytes 64000000 >>"$work/a.log" 2>&1 &
+    pids+=($!)
+    served=$!
+    ready "$a" 8001
+  }
+  fetch() { # it may come before the device
+    ip netns exec "$b" $saccade fetch --ring ucx://10.201.7.1:7702 --prefix-store "file://$work/store" \
+      >>"$work/b.log" 2>&1 &
+    pids+=($!)
+    fetched=$!
+  }
+  device_of() { pgrep -P "$served" -f 'saccade device'; }
+  prompt() { # N: 1500 tokens, unlike those of other N
+    python3 -c "print([10 + ($1 * 7919 + i * i * 31 + i * 17 + (i >> 5) * $1) % 240 for i in range(1500)])"
+  }
+  # What was said, and how many tokens of the prompt were cached.
+  ask() { # N
+    ip netns exec "$a" curl -sSf localhost:8001/v1/completions -H 'content-type: application/json' \
+      -d "{\"model\": \"saccade-tiny\", \"prompt\": $(prompt "$1"), \"max_tokens\": 24, \"temperature\": 0,
+           \"logprobs\": 1, \"ignore_eos\": true}" |
+      python3 -c 'import json, sys; a = json.load(sys.stdin); c = a["choices"][0]
+print(c["text"].encode(), c["logprobs"]["token_logprobs"], a["usage"]["prompt_tokens_details"]["cached_tokens"], sep="|")'
+  }
+  counted() { # METRIC LEAST
+    local value
+    value=$(ip netns exec "$a" curl -sf localhost:8001/metrics | grep -F "$1" | awk '{ n += $NF } END { print int(n) }')
+    [ "${value:-0}" -ge "$2" ]
+  }
+  joins() { within 30 "life $1 of the fetch plane" counted saccade:fetch_planes_joined_total "$1"; }
+  cached() { # WHEN N: answers as at first, from the store
+    local got
+    got=$(ask "$2")
+    if [ "${got%|*}" != "${expected[$2]%|*}" ] || [ "${got##*|}" -lt 1280 ]; then
+      printf '%s: with the store\n%s\ncomputed\n%s\n' "$1" "$got" "${expected[$2]}" >&2
+      return 1
+    fi
+    echo "fetching: $1: the same completion, ${got##*|} of 1500 tokens from the store behind the second host"
+  }
+  refused() { # SENTENCE COMMAND FLAG...
+    local sentence=$1 said code=0
+    shift
+    said=$(timeout 20 "$saccade" "$@" 2>&1) || code=$?
+    [ $code -eq 2 ] && grep -qF -- "$sentence" <<<"$said" || { echo "$*: $code: $said" >&2; return 1; }
+  }
+  local listen=(--fetch-listen 127.0.0.1:7703) join=(fetch --ring ucx://127.0.0.1:7703)
+  refused "--prefix-store: the fetch plane" serve "${listen[@]}" --prefix-store "file://$work/store"
+  refused "--kv-events-config: needs" serve "${listen[@]}" --kv-events-config '{"enable_kv_cache_events": true}'
+  refused "--fetch-listen: needs --device cpu" serve "${listen[@]}" --device null
+  refused "--prefix-store names the store" "${join[@]}"
+  refused "--kv-events-config: events" "${join[@]}" --kv-events-config '{"enable_kv_cache_events": true}'
+  refused "--ring ucx://HOST:PORT or --fetch-ring" fetch --prefix-store "file://$work/store"
+
+  local expected=() n asking
+  fetch
+  serve
+  joins 1
+  for n in 1 2 3; do expected[n]=$(ask $n); done
+  [ "${expected[1]##*|}" = 0 ]
+  within 30 "chunks in the store" counted 'op="store",result="done"' 15
+
+  # The device is killed, and with it its KV: the fetch plane joins the next one.
+  kill -KILL "$(device_of)"
+  within 30 "the device's end" is_not_ready "$a" 8001
+  ready "$a" 8001
+  joins 1
+  cached "after the device was killed" 1
+  # The server is another one.
+  kill -TERM "$served" && wait "$served"
+  [ ! -e "$work/ring.fetch" ] || { echo "the fetch ring is left behind" >&2; return 1; }
+  serve
+  joins 1
+  cached "by another server" 2
+
+  # The fetch plane is killed under load, again and again: no request fails, and the next one joins.
+  load() { # FIRST: prompts that are new, until it is enough
+    for n in $(seq "$1" $(($1 + 99))); do
+      [ ! -e "$work/enough" ] || break
+      ask "$n" >/dev/null || return 1
+    done
+  }
+  load 100 &
+  local one=$!
+  load 200 &
+  local other=$!
+  for n in 2 3 4; do
+    sleep 1
+    kill -KILL "$fetched"
+    fetch
+    joins $n
+  done
+  touch "$work/enough"
+  for asking in $one $other; do
+    wait "$asking" || { echo "a request failed beside a killed fetch plane" >&2; tail -n 30 "$work"/*.log >&2; return 1; }
+  done
+  cached "after the fetch plane was killed" 3
+  # While there is none, requests are computed.
+  kill -KILL "$fetched"
+  ask 300 >/dev/null
 }
 
 # A ring where the GPU's memory would be, in a stand-in for the GPU's library: only frontends that join by

@@ -28,7 +28,7 @@ use common::{Device, Place, kv_like, limits, load, names, tokens};
 use saccade_chunk::codec::Scratch;
 use saccade_chunk::{Codec, Dtype, Geometry, Name, Value, open, seal};
 use saccade_fetch::layout::*;
-use saccade_fetch::{FetchConfig, FetchMode, Limits, Plane};
+use saccade_fetch::{FetchMode, Limits, Plane};
 use saccade_host::CpuSet;
 use saccade_store::{Guarded, Key, Store, StoreUrl};
 use serde_json::json;
@@ -301,8 +301,8 @@ fn pipeline(arguments: &Arguments, codec: Codec, mode: FetchMode) -> Result<(), 
         entry_tokens: 256 * n,
         ..limits(*g, 16)
     };
-    let mut device = Device::new(&place.path(), &shape);
-    let mut config = FetchConfig::new(place.path(), codec);
+    let mut device = Device::new(&place, &shape);
+    let mut config = place.config(codec);
     config.mode = mode;
     config.cores.clone_from(&arguments.cores);
     let plane = Plane::start(config, Arc::new(filled_store(arguments, codec)?.0))?;

@@ -8,6 +8,8 @@ use saccade_chunk::Codec;
 use saccade_host::CpuSet;
 use saccade_ring::{RegionError, TransportError};
 
+use crate::door::Door;
+
 /// Workers where no cores were named.
 const DEFAULT_CORES: usize = 2;
 
@@ -66,7 +68,7 @@ pub struct Threads {
 #[derive(Debug, Clone)]
 pub struct FetchConfig {
     /// Where the device puts its regions.
-    pub ring_path: PathBuf,
+    pub door: Door,
     /// With which chunks are stored. Those that are loaded say theirs.
     pub codec: Codec,
     /// How chunks go through the stages.
@@ -96,9 +98,14 @@ impl FetchConfig {
     pub const DEFAULT_MAX_STORES: usize = 64;
 
     /// A plane for the regions at a path.
-    pub fn new(ring_path: impl Into<PathBuf>, codec: Codec) -> FetchConfig {
+    pub fn new(path: impl Into<PathBuf>, codec: Codec) -> FetchConfig {
+        FetchConfig::at(Door::File(path.into()), codec)
+    }
+
+    /// A plane for the regions that are found there.
+    pub fn at(door: Door, codec: Codec) -> FetchConfig {
         FetchConfig {
-            ring_path: ring_path.into(),
+            door,
             codec,
             mode: FetchMode::default(),
             cores: None,

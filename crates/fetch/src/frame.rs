@@ -3,9 +3,12 @@
 
 use std::ptr;
 
-use crate::region::Region;
+use saccade_ring::{ShmTransport, Transport, TransportError};
 
-/// A frame that the device has lent. The region stays mapped while this lives.
+use crate::region::Region;
+use crate::way::Way;
+
+/// A frame that the device has lent. The region stays mapped, or connected, while this lives.
 ///
 /// A plane of a chunk is `[token][kv_head][head_dim]` of 256 tokens; a block has `block_size` of
 /// those tokens, of all planes. So a plane lies in as many pieces as the chunk has blocks.
@@ -31,32 +34,63 @@ impl Frame {
     }
 
     /// Writes a plane into its pieces. What reads it must be told by a release store after it.
-    pub fn write_plane(&self, plane: usize, kv: &[u8]) {
-        for (block, piece) in kv.chunks_exact(self.piece_bytes).enumerate() {
-            let to = self.piece(plane, block);
-            // SAFETY: `piece` gives the address of piece_bytes bytes of this mapping, to which no
-            // reference exists. The frame is lent: its owner does not use it now. One that does
-            // all the same gets torn bytes in a frame of its own, and nothing else.
-            unsafe { write_behind(piece, to) };
+    ///
+    /// # Errors
+    /// The region cannot be reached any more: nobody can be told, either.
+    pub fn write_plane(&self, plane: usize, kv: &[u8]) -> Result<(), TransportError> {
+        let pieces = kv.chunks_exact(self.piece_bytes).enumerate();
+        match self.region.transport() {
+            Way::Mapped(memory) => {
+                for (block, piece) in pieces {
+                    let to = self.address(memory, plane, block);
+                    // SAFETY: piece_bytes bytes of this mapping, to which no reference exists. The
+                    // frame is lent: its owner does not use it now. One that does all the same
+                    // gets torn bytes in a frame of its own, and nothing else.
+                    unsafe { write_behind(piece, to) };
+                }
+                settle();
+            }
+            way @ Way::Remote(remote) => {
+                for (block, piece) in pieces {
+                    remote.put(self.piece(plane, block), piece)?;
+                }
+                // Before the part of the job is released: another thread answers the command.
+                way.settle();
+            }
         }
-        settle();
+        Ok(())
     }
 
     /// Reads a plane from its pieces.
-    pub fn read_plane(&self, plane: usize, kv: &mut [u8]) {
+    ///
+    /// # Errors
+    /// The region cannot be reached any more.
+    pub fn read_plane(&self, plane: usize, kv: &mut [u8]) -> Result<(), TransportError> {
         for (block, piece) in kv.chunks_exact_mut(self.piece_bytes).enumerate() {
-            let from = self.piece(plane, block);
-            // SAFETY: as in `write_plane`; bytes that change meanwhile are as good as any others.
-            unsafe { ptr::copy_nonoverlapping(from, piece.as_mut_ptr(), self.piece_bytes) };
+            match self.region.transport() {
+                Way::Mapped(memory) => {
+                    let from = self.address(memory, plane, block);
+                    // SAFETY: as in `write_plane`; bytes that change meanwhile are as good as any
+                    // others.
+                    unsafe { ptr::copy_nonoverlapping(from, piece.as_mut_ptr(), self.piece_bytes) };
+                }
+                Way::Remote(remote) => remote.get(self.piece(plane, block), piece)?,
+            }
         }
+        Ok(())
     }
 
-    fn piece(&self, plane: usize, block: usize) -> *mut u8 {
+    /// Where a piece is in the region.
+    fn piece(&self, plane: usize, block: usize) -> u64 {
         let inside = block * self.block_bytes + plane * self.piece_bytes;
         assert!(inside + self.piece_bytes <= self.region.layout().frame_bytes() as usize);
+        self.at + inside as u64
+    }
+
+    fn address(&self, memory: &ShmTransport, plane: usize, block: usize) -> *mut u8 {
         // SAFETY: a checked layout has all frames inside the mapping, and the piece is inside this
-        // frame by the line above.
-        unsafe { self.region.transport().base_ptr().add(self.at as usize + inside) }
+        // frame.
+        unsafe { memory.base_ptr().add(self.piece(plane, block) as usize) }
     }
 }
 

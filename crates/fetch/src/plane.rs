@@ -3,8 +3,6 @@
 
 use std::hint::spin_loop;
 use std::mem::offset_of;
-use std::os::unix::fs::MetadataExt;
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
@@ -13,13 +11,14 @@ use std::time::{Duration, Instant};
 use bytemuck::Zeroable;
 use saccade_chunk::{CHUNK_TOKENS, Value};
 use saccade_host::CpuSet;
-use saccade_ring::{RegionError, Transport, TransportError};
+use saccade_ring::{Transport, TransportError};
 use saccade_store::{BreakerState, Guarded, Key, Store, StoreUrl};
 use tokio::runtime::Runtime;
 
 use crate::commands::{Request, Row};
 use crate::config::{FetchConfig, FetchError};
 use crate::counters::{Counters, Stats};
+use crate::door::{Finder, Hold};
 use crate::engine::{Engine, network_cores, pin};
 use crate::errands::{Errand, Errands};
 use crate::layout::*;
@@ -28,8 +27,8 @@ use crate::region::Region;
 use crate::remote::{Remote, breaker_word};
 use crate::session::{Session, Ticket};
 
-/// Between looks for a region at the path.
-const FIND_EVERY: Duration = Duration::from_millis(10);
+/// Longest nap of a thread that is to see soon that it shall stop.
+const STOP_EVERY: Duration = Duration::from_millis(10);
 /// Between heartbeats, which also look whether the region is still the one at the path.
 const BEAT_EVERY: Duration = Duration::from_millis(SAC_FETCH_HEARTBEAT_MS as u64 / 4);
 /// Longest sleep where the device wakes; the heartbeat bounds it.
@@ -122,8 +121,7 @@ struct Control {
     counters: Arc<Counters>,
     errands: Arc<Errands>,
     engine: Option<Arc<Engine>>,
-    /// The last complaint about what is at the path, so that it is made once.
-    complaint: String,
+    finder: Finder,
     /// Last, so that tasks end after what they use has been told to.
     runtime: Option<Runtime>,
 }
@@ -139,23 +137,23 @@ impl Control {
         let errands = Errands::new(remote, counters.clone(), max_stores);
         Ok(Control {
             runtime: Some(runtime(&config)?),
+            finder: Finder::new(config.door.clone()),
             config,
             stop,
             counters,
             errands: Arc::new(errands),
             engine: None,
-            complaint: String::new(),
         })
     }
 
     fn run(&mut self) -> Result<(), FetchError> {
-        tracing::info!(ring = %self.config.ring_path.display(), "fetch plane: waiting for a device");
+        tracing::info!(ring = %self.finder.door(), "fetch plane: waiting for a device");
         while !self.stopped() {
-            let Some((region, identity)) = self.find() else {
-                std::thread::sleep(FIND_EVERY);
+            let Some((region, hold)) = self.finder.find() else {
+                self.sleep(self.finder.pause());
                 continue;
             };
-            match self.serve(region, identity)? {
+            match self.serve(region, hold)? {
                 Left::Stopped => break,
                 Left::Gone => tracing::info!("fetch plane: the device is gone"),
                 Left::Faulty => {
@@ -177,38 +175,22 @@ impl Control {
     fn sleep(&self, time: Duration) {
         let until = Instant::now() + time;
         while Instant::now() < until && !self.stopped() {
-            std::thread::sleep(FIND_EVERY);
+            std::thread::sleep(STOP_EVERY.min(time));
         }
     }
 
-    /// The region at the path, and the file that it is in, if a device serves it.
-    fn find(&mut self) -> Option<(Region, Identity)> {
-        let identity = Identity::of(&self.config.ring_path)?;
-        match Region::open(&self.config.ring_path) {
-            Ok(region) => {
-                let closed = region.layout().device_at(offset_of!(DeviceLine, closed));
-                // SYNC: acquire; pairs with the device's release of closed.
-                let open = region.transport().get_u32(closed).is_ok_and(|closed| closed == 0);
-                open.then_some((region, identity))
-            }
-            Err(RegionError::Io { .. }) => None,
-            Err(error) => {
-                let complaint = error.to_string();
-                if complaint != self.complaint {
-                    tracing::warn!(%error, "fetch plane: what is at the path cannot be used");
-                    self.complaint = complaint;
-                }
-                None
-            }
-        }
-    }
-
-    fn serve(&mut self, region: Region, identity: Identity) -> Result<Left, FetchError> {
+    fn serve(&mut self, region: Region, hold: Hold) -> Result<Left, FetchError> {
         let engine = self.engine_for(&region)?;
         let names = Names::new(region.layout().model_id());
         let session = Session::new(region, self.counters.clone());
-        let mut life = Life { control: self, engine, session, names, identity, read: 0 };
-        let left = life.live();
+        let mut life = Life { control: self, engine, session, names, hold, read: 0 };
+        let left = match life.live() {
+            Err(FetchError::Transport(TransportError::Down(why))) => {
+                tracing::warn!(why, "fetch plane: the connection is lost");
+                Ok(Left::Gone)
+            }
+            left => left,
+        };
         let Life { session, .. } = life;
         if end(session) { left } else { Err(FetchError::Worker) }
     }
@@ -273,27 +255,13 @@ fn runtime(config: &FetchConfig) -> Result<Runtime, std::io::Error> {
         .build()
 }
 
-/// Which file is at a path.
-#[derive(Debug, PartialEq, Eq)]
-struct Identity {
-    device: u64,
-    inode: u64,
-}
-
-impl Identity {
-    fn of(path: &Path) -> Option<Identity> {
-        let metadata = std::fs::metadata(path).ok()?;
-        Some(Identity { device: metadata.dev(), inode: metadata.ino() })
-    }
-}
-
 /// A region that is being served.
 struct Life<'a> {
     control: &'a Control,
     engine: Arc<Engine>,
     session: Arc<Session>,
     names: Names,
-    identity: Identity,
+    hold: Hold,
     /// Commands that were read.
     read: u32,
 }
@@ -365,8 +333,7 @@ impl Life<'_> {
         }
         // SYNC: acquire; pairs with the device's release of closed.
         let closed = self.device_word(offset_of!(DeviceLine, closed))? != 0;
-        let same = Identity::of(&self.control.config.ring_path).as_ref() == Some(&self.identity);
-        Ok(same && !closed)
+        Ok(self.hold.holds() && !closed)
     }
 
     fn breaker(&self) -> u32 {
@@ -493,7 +460,8 @@ impl Life<'_> {
             std::thread::sleep(MIN_NAP);
             return Ok(MIN_NAP);
         }
-        if self.control.config.num_cores() > 1 {
+        let remote = self.session.region().transport().is_remote();
+        if self.control.config.num_cores() > 1 && !remote {
             for _ in 0..SPINS {
                 if self.device_word(written)? != self.read {
                     return Ok(MIN_NAP);
@@ -501,7 +469,7 @@ impl Life<'_> {
                 spin_loop();
             }
         }
-        if !self.session.region().layout().device_wakes() {
+        if remote || !self.session.region().layout().device_wakes() {
             std::thread::sleep(nap);
             return Ok((2 * nap).min(MAX_NAP));
         }

@@ -5,12 +5,14 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use bytemuck::Zeroable;
 use saccade_chunk::{Dtype, Geometry, ModelId};
 use saccade_ring::{RegionError, ShmTransport, Transport};
 
 use crate::layout::*;
+use crate::way::Way;
 
 /// Areas start at multiples of this.
 const LINE_BYTES: u64 = 128;
@@ -378,10 +380,10 @@ fn exactly<N: Into<u64>>(field: &'static str, value: N, expected: N) -> Result<(
     Err(RegionError::OutOfBounds { field, value, bound: format!("{expected} (this build)") })
 }
 
-/// A mapped region whose header was checked. Clones share the mapping.
+/// A region whose header was checked. Clones share the way to it.
 #[derive(Clone, Debug)]
 pub struct Region {
-    transport: ShmTransport,
+    transport: Way,
     layout: Layout,
 }
 
@@ -393,7 +395,16 @@ impl Region {
     pub fn open(path: &Path) -> Result<Region, RegionError> {
         let transport = ShmTransport::open(path)?;
         let layout = Layout::read(&transport)?;
-        Ok(Region { transport, layout })
+        Ok(Region { transport: Way::Mapped(transport), layout })
+    }
+
+    /// The region of a peer, which stays unreachable once it was.
+    ///
+    /// # Errors
+    /// The peer cannot be reached, or has no region of this build.
+    pub fn remote(transport: Arc<dyn Transport>) -> Result<Region, RegionError> {
+        let layout = Layout::read(&transport)?;
+        Ok(Region { transport: Way::Remote(transport), layout })
     }
 
     /// Makes a region (mode 0600) and puts it at the path, in the place of one that is there: what
@@ -407,7 +418,7 @@ impl Region {
         layout.header.instance_id = random_u64();
         let draft = Draft::create(path, layout.region_bytes())?;
         write_header(draft.transport(), layout.header)?;
-        Ok(Region { transport: draft.publish()?, layout })
+        Ok(Region { transport: Way::Mapped(draft.publish()?), layout })
     }
 
     /// Where everything is.
@@ -416,7 +427,7 @@ impl Region {
     }
 
     /// The way to its bytes.
-    pub fn transport(&self) -> &ShmTransport {
+    pub fn transport(&self) -> &Way {
         &self.transport
     }
 }
@@ -504,7 +515,7 @@ fn make_file(path: &Path, bytes: u64) -> Result<(), RegionError> {
 }
 
 /// 64 random bits, from the keys that the standard library draws for its maps; not 0.
-fn random_u64() -> u64 {
+pub(crate) fn random_u64() -> u64 {
     use std::hash::{BuildHasher, Hasher};
     let mut hasher = std::hash::RandomState::new().build_hasher();
     hasher.write_u32(std::process::id());

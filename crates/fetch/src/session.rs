@@ -256,9 +256,11 @@ impl Session {
         if inner.over {
             return;
         }
-        if let Err(error) = self.try_write(inner) {
+        match self.try_write(inner) {
+            // The control thread finds that out, and ends the session: nobody waits for answers.
+            Ok(()) | Err(TransportError::Down(_)) => {}
             // A checked layout rules it out; the device would miss answers, so it must be told.
-            tracing::error!(%error, "completions cannot be written");
+            Err(error) => tracing::error!(%error, "completions cannot be written"),
         }
     }
 
@@ -284,6 +286,8 @@ impl Session {
             // ordered before this by their part of the job (see `engine::job`) and by the lock.
             let at = layout.plane_at(offset_of!(PlaneLine, completions_written));
             transport.put_u32(at, inner.written)?;
+            // Before the lock goes: the next count is another thread's, and must not come first.
+            transport.settle();
         }
         Ok(())
     }

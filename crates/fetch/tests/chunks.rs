@@ -150,7 +150,7 @@ fn models_do_not_share() {
         ..limits(small(), 16)
     };
     first.device.close();
-    first.device = Device::new(&first.place.path(), &other);
+    first.device = Device::new(&first.place, &other);
     first.device.wait_for_plane();
     first.device.set_row(0, &tokens(1, 1));
     assert_eq!(first.device.ask(lookup(0, 0, 1)).num_chunks, 0);

@@ -11,19 +11,13 @@ use saccade_chunk::{Codec, Dtype, ModelId, Name, Value, seal};
 use saccade_fetch::layout::*;
 use saccade_store::Key;
 
-fn value_of(device: &Device, salt: u64, row: &[u32], chunk: usize) -> Value {
-    let model = device.limits.model_id;
-    let name = names(&model, salt, row)[chunk];
-    Value { model, name, first_token: 256 * chunk as u32, geometry: device.limits.geometry }
-}
-
 /// Each kind of wrong value is rejected for its own reason.
 #[test]
 fn wrong_values_are_rejected() {
     let mut bench = Bench::plain();
     let row = tokens(3, 2);
     bench.device.set_row(0, &row);
-    let right = value_of(&bench.device, 0, &row, 1);
+    let right = value_of(&bench.device.limits, 0, &row, 1);
     let g = right.geometry;
     let (kv, key) = (kv_like(&g, 1), Key { model: right.model, salt: 0, name: right.name });
     let sealed = |value: &Value, codec, kv: &[u8]| {
@@ -99,7 +93,7 @@ fn damage_is_never_believed() {
     let mut bench = Bench::plain();
     let row = tokens(3, 1);
     bench.device.set_row(0, &row);
-    let value = value_of(&bench.device, 0, &row, 0);
+    let value = value_of(&bench.device.limits, 0, &row, 0);
     let key = bench.shelf.insert(Codec::BinsRans, 0, &value, &kv_like(&value.geometry, 1));
     let good = bench.shelf.values.lock().unwrap()[&key].clone();
     for round in 0..300 {
@@ -230,7 +224,7 @@ fn a_slow_store_is_slow_for_each_and_not_for_all() {
     bench.device.set_row(0, &row);
     let kv = kv_like(&small(), 1);
     for chunk in 0..16 {
-        let value = value_of(&bench.device, 0, &row, chunk);
+        let value = value_of(&bench.device.limits, 0, &row, chunk);
         bench.shelf.insert(Codec::Lossless, 0, &value, &kv);
     }
     bench.shelf.set(Mood::Slow);

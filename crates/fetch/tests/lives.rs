@@ -8,20 +8,20 @@ use std::time::{Duration, Instant};
 use common::*;
 use saccade_chunk::{Codec, Dtype};
 use saccade_fetch::layout::*;
-use saccade_fetch::{FetchConfig, FetchError, Limits, Plane, Region};
+use saccade_fetch::{FetchError, Limits, Plane, Region};
 use saccade_ring::Transport;
 
 #[test]
 fn a_plane_waits_for_a_region() {
     let place = Place::new();
-    let plane = Plane::start(FetchConfig::new(place.path(), Codec::Raw), Shelf::new()).unwrap();
+    let plane = Plane::start(place.config(Codec::Raw), Shelf::new()).unwrap();
     std::thread::sleep(Duration::from_millis(50));
     std::fs::write(place.path(), b"not a region").unwrap();
     std::thread::sleep(Duration::from_millis(50));
     std::fs::write(place.path(), vec![7; 4096]).unwrap();
     std::thread::sleep(Duration::from_millis(50));
     assert!(!plane.has_ended());
-    let mut device = Device::new(&place.path(), &limits(small(), 16));
+    let mut device = Device::new(&place, &limits(small(), 16));
     device.wait_for_plane();
     device.set_row(0, &tokens(1, 1));
     assert_eq!(device.ask(lookup(0, 0, 1)).result, SAC_FETCH_DONE);
@@ -92,8 +92,7 @@ fn a_new_device_is_joined() {
         let written =
             |device: &Device| device.plane_word(offset_of!(PlaneLine, completions_written));
         let counted = written(&bench.device);
-        let old =
-            std::mem::replace(&mut bench.device, Device::new(&bench.place.path(), &limits(g, 32)));
+        let old = std::mem::replace(&mut bench.device, Device::new(&bench.place, &limits(g, 32)));
         bench.device.wait_for_plane();
         let before: Vec<_> = (0..4).map(|frame| old.frame(frame)).collect();
         // Calls that hang for longer than this takes have nothing to say to a device that is gone.
@@ -115,9 +114,9 @@ fn a_new_device_is_joined() {
 #[test]
 fn a_closed_region_is_left_alone() {
     let place = Place::new();
-    let device = Device::new(&place.path(), &limits(small(), 16));
+    let device = Device::new(&place, &limits(small(), 16));
     device.close();
-    let plane = Plane::start(FetchConfig::new(place.path(), Codec::Raw), Shelf::new()).unwrap();
+    let plane = Plane::start(place.config(Codec::Raw), Shelf::new()).unwrap();
     std::thread::sleep(Duration::from_millis(100));
     assert_eq!(device.plane_word(offset_of!(PlaneLine, epoch)), 0);
     plane.stop().unwrap();
@@ -169,9 +168,9 @@ fn a_miscounting_device_is_joined_anew() {
 #[test]
 fn buffers_too_small_for_a_chunk_end_the_plane() {
     let place = Place::new();
-    let mut config = FetchConfig::new(place.path(), Codec::Lossless);
+    let mut config = place.config(Codec::Lossless);
     config.buffer_bytes = 1 << 20;
-    let _device = Device::new(&place.path(), &limits(geometry(8, 8, 128, Dtype::Bf16), 16));
+    let _device = Device::new(&place, &limits(geometry(8, 8, 128, Dtype::Bf16), 16));
     let plane = Plane::start(config, Shelf::new()).unwrap();
     let began = Instant::now();
     while !plane.has_ended() {

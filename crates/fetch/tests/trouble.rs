@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 
 use common::*;
 use saccade_chunk::{Codec, Dtype};
+use saccade_fetch::Plane;
 use saccade_fetch::layout::*;
-use saccade_fetch::{FetchConfig, Plane};
 use saccade_store::testing::{Dice, Fault, Injected, Proxy, RedisServer, S3Server};
 use saccade_store::{Guarded, Key, Limits, Store};
 
@@ -89,8 +89,8 @@ impl Driver {
         let g = geometry(1, 1, 8, Dtype::Bf16);
         let mut limits = limits(g, 64);
         (limits.num_entries, limits.num_frames) = (ROWS, FRAMES);
-        let mut device = Device::new(&place.path(), &limits);
-        let mut config = FetchConfig::new(place.path(), Codec::Lossless);
+        let mut device = Device::new(place, &limits);
+        let mut config = place.config(Codec::Lossless);
         config.buffer_bytes = 16 << 20;
         let store_limits = Limits {
             deadline: stage.deadline,

@@ -52,9 +52,11 @@ pub(crate) fn run(args: &ServeArgs) -> anyhow::Result<()> {
         // The error itself goes to the log of this process; frontends only need to know.
         report_progress(&region, LoadPhase::Failed, 0, 0).ok();
     }
+    let device = prepared?;
+    let _fetch_listener = kv_region::hand_out(args)?;
     match on_gpu {
-        Some(ring) => tick(prepared?.attach_on_gpu(region, ring.memory)?, signals),
-        None => tick(prepared?.attach(region)?, signals),
+        Some(ring) => tick(device.attach_on_gpu(region, ring.memory)?, signals),
+        None => tick(device.attach(region)?, signals),
     }
 }
 

@@ -1,16 +1,18 @@
 //! A fetch plane process: joins the regions of device planes, and tells routers what the devices
 //! say, until told to stop.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::Context;
 use saccade_events::Joins;
-use saccade_fetch::{FetchConfig, FetchError};
+use saccade_fetch::{Door, FetchConfig, FetchError};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinSet;
 
-use crate::cli::ServeArgs;
+use crate::cli::{RingPlace, ServeArgs};
+use crate::remote;
 
 /// The plane ended on its own; another one may do better.
 const EXIT_CRASHED: i32 = 4;
@@ -19,7 +21,7 @@ const EXIT_CRASHED: i32 = 4;
 pub(crate) fn run(args: &ServeArgs) -> anyhow::Result<()> {
     let store = args.fetch.prefix_store.clone();
     let (events, config) = (args.fetch.events().cloned(), config(args)?);
-    anyhow::ensure!(args.fetch.has_plane(), "--prefix-store names the store");
+    anyhow::ensure!(store.is_some() || events.is_some(), "--prefix-store names the store");
     tracing::info!(store = store.as_ref().map(tracing::field::display), "fetch plane");
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
@@ -28,7 +30,7 @@ pub(crate) fn run(args: &ServeArgs) -> anyhow::Result<()> {
         let stop = Arc::new(AtomicBool::new(false));
         let mut parts = JoinSet::new();
         if let Some(events) = events {
-            let (ring, seen) = (config.ring_path.clone(), stop.clone());
+            let (ring, seen) = (fetch_ring(args)?.to_owned(), stop.clone());
             let joins = if store.is_some() { Joins::FetchPlane } else { Joins::Publisher };
             parts.spawn_blocking(move || Ok(saccade_events::run(&ring, &events, joins, &seen)?));
         }
@@ -57,15 +59,34 @@ pub(crate) fn run(args: &ServeArgs) -> anyhow::Result<()> {
 
 fn config(args: &ServeArgs) -> anyhow::Result<FetchConfig> {
     let fetch = &args.fetch;
-    let path = fetch.fetch_ring.as_deref().context("--fetch-ring names the region to join")?;
+    let door = door(args)?;
     if let Some(cores) = &fetch.fetch_cores {
         cores.check_usable().map_err(|error| anyhow::anyhow!("--fetch-cores: {error}"))?;
     }
-    let mut config = FetchConfig::new(path, fetch.prefix_codec);
+    let mut config = FetchConfig::at(door, fetch.prefix_codec);
     config.mode = fetch.fetch_mode;
     config.cores.clone_from(&fetch.fetch_cores);
     config.buffer_bytes = fetch.fetch_buffer_bytes;
     Ok(config)
+}
+
+/// Where the device puts its regions.
+fn door(args: &ServeArgs) -> anyhow::Result<Door> {
+    match &args.ring.ring {
+        Some(RingPlace::Ucx(address)) => {
+            anyhow::ensure!(
+                args.fetch.events().is_none(),
+                "--kv-events-config: events are published on the device's host only"
+            );
+            remote::door(address)
+        }
+        _ => Ok(Door::File(fetch_ring(args)?.to_owned())),
+    }
+}
+
+fn fetch_ring(args: &ServeArgs) -> anyhow::Result<&Path> {
+    let path = args.fetch.fetch_ring.as_deref();
+    path.context("--ring ucx://HOST:PORT or --fetch-ring names the region to join")
 }
 
 /// What another start would not change is an error in flags.

@@ -6,10 +6,12 @@ use saccade_chunk::{CHUNK_TOKENS, ModelId};
 use saccade_device::{Device, FetchConfig};
 use saccade_fetch::Draft;
 use saccade_model::{Dtype, ModelConfig, Weights};
+use saccade_ring::ShmTransport;
 use xxhash_rust::xxh3::Xxh3;
 
 use crate::cli::{DeviceName, FetchOrder, ServeArgs};
 use crate::device_plane::Region;
+use crate::remote;
 
 /// Prompts and chunks that the fetch plane knows at one time, beyond a prompt for each seat.
 const SPARE_ENTRIES: u32 = 64;
@@ -35,9 +37,10 @@ pub(crate) fn check(args: &ServeArgs) -> anyhow::Result<()> {
     if !args.fetch.has_plane() {
         return Ok(());
     }
-    let flag = match args.fetch.prefix_store {
-        Some(_) => "--prefix-store",
-        None => "--kv-events-config",
+    let flag = match &args.fetch {
+        fetch if fetch.fetch_listen.is_some() => "--fetch-listen",
+        fetch if fetch.prefix_store.is_some() => "--prefix-store",
+        _ => "--kv-events-config",
     };
     ensure!(args.device.shares_prefixes()?, "{flag}: needs --enable-prefix-caching");
     ensure!(
@@ -55,7 +58,7 @@ pub(crate) fn config(args: &ServeArgs, block_bytes: u64) -> anyhow::Result<Optio
     if fetch.fetch_ring.is_none() || !fetch.has_plane() {
         return Ok(None);
     }
-    if fetch.prefix_store.is_none() {
+    if !fetch.has_store() {
         return Ok(Some(FetchConfig { num_events, ..NO_STORE }));
     }
     let chunk_bytes = block_bytes * (CHUNK_TOKENS as u64 / u64::from(args.device.block_size));
@@ -95,6 +98,17 @@ pub(crate) fn open(
     draft.publish().context("the ring for the fetch plane")?;
     tracing::info!(path = %path.display(), mib = bytes >> 20, model = %id, "ring for the fetch plane");
     Ok(())
+}
+
+/// Hands the region out at --fetch-listen, if that is given, until the value is dropped. The device
+/// is loaded: the region is at its path.
+pub(crate) fn hand_out(args: &ServeArgs) -> anyhow::Result<impl Sized> {
+    let Some(path) = args.fetch.fetch_ring.as_deref().filter(|_| args.fetch.fetch_listen.is_some())
+    else {
+        return Ok(None);
+    };
+    let region = ShmTransport::open(path).with_context(|| path.display().to_string())?;
+    remote::listen_for_fetching(args, region)
 }
 
 /// Tells KV that is computed from these weights, in this way, from all other: only where all of it

@@ -22,7 +22,28 @@ pub(crate) fn check(args: &ServeArgs) -> anyhow::Result<()> {
     if ring.ring_listen.is_some() {
         bail!("--ring-listen {WITHOUT}");
     }
-    check_ring_memory(args)
+    check_ring_memory(args)?;
+    check_fetching(args)
+}
+
+/// Refuses what a fetch plane of another host names itself, and what it cannot do.
+#[cfg(feature = "device")]
+fn check_fetching(args: &ServeArgs) -> anyhow::Result<()> {
+    if args.fetch.fetch_listen.is_none() {
+        return Ok(());
+    }
+    #[cfg(not(feature = "ucx"))]
+    bail!("--fetch-listen {WITHOUT}");
+    #[cfg(feature = "ucx")]
+    {
+        if args.fetch.prefix_store.is_some() {
+            bail!("--prefix-store: the fetch plane that joins at --fetch-listen names the store");
+        }
+        if args.fetch.events().is_some() {
+            bail!("--kv-events-config: needs the fetch plane on this host, without --fetch-listen");
+        }
+        Ok(())
+    }
 }
 
 /// Refuses a ring that no frontend plane would reach, or that the scheduler would not.
@@ -46,7 +67,7 @@ pub(crate) fn check_ring_memory(args: &ServeArgs) -> anyhow::Result<()> {
 }
 
 #[cfg(all(feature = "ucx", feature = "device"))]
-pub(crate) use with_ucx::listen;
+pub(crate) use with_ucx::{listen, listen_for_fetching};
 
 #[cfg(feature = "ucx")]
 pub(crate) use with_ucx::join;
@@ -58,6 +79,24 @@ pub(crate) fn listen<R>(
     _: R,
 ) -> anyhow::Result<Option<std::convert::Infallible>> {
     if args.ring.ring_listen.is_some() { bail!("--ring-listen {WITHOUT}") } else { Ok(None) }
+}
+
+/// The same for the fetch plane's ring.
+#[cfg(all(not(feature = "ucx"), feature = "device"))]
+pub(crate) fn listen_for_fetching<R>(
+    args: &ServeArgs,
+    _: R,
+) -> anyhow::Result<Option<std::convert::Infallible>> {
+    if args.fetch.fetch_listen.is_some() { bail!("--fetch-listen {WITHOUT}") } else { Ok(None) }
+}
+
+/// Where a fetch plane finds the regions of a device plane of another host.
+#[cfg(feature = "fetch")]
+pub(crate) fn door(address: &str) -> anyhow::Result<saccade_fetch::Door> {
+    #[cfg(feature = "ucx")]
+    return Ok(saccade_fetch::Door::Ucx(address.into()));
+    #[cfg(not(feature = "ucx"))]
+    bail!("--ring ucx://{address} {WITHOUT}")
 }
 
 #[cfg(not(feature = "ucx"))]
@@ -75,7 +114,7 @@ mod with_ucx {
     use saccade_ring::ucx::{UcxEvent, UcxTransport};
 
     #[cfg(feature = "device")]
-    use saccade_ring::ucx::{ExportedRegion, MemoryKind, UcxError};
+    use saccade_ring::ucx::{ExportedRegion, ListenerOptions, MemoryKind, UcxError, UcxListener};
 
     // SAFETY: a `GpuRing` keeps its memory where it is while it lives. This process does not access
     // it, and the GPU does by atomics.
@@ -103,24 +142,45 @@ mod with_ucx {
     pub(crate) fn listen(
         args: &crate::cli::ServeArgs,
         region: impl ExportedRegion,
-    ) -> anyhow::Result<Option<saccade_ring::ucx::UcxListener>> {
-        use saccade_ring::ucx::{ListenerOptions, UcxListener};
+    ) -> anyhow::Result<Option<UcxListener>> {
         let Some(address) = &args.ring.ring_listen else { return Ok(None) };
         // Work for frontends belongs on their cores, if those are given.
         let cores = args.placement.frontend_cores.clone();
-        let place = move || {
-            if let Some(Err(error)) = cores.map(|cores| cores.bind(0)) {
-                tracing::warn!("--frontend-cores: the ring's listener runs elsewhere: {error}");
-            }
-        };
-        let options = ListenerOptions {
-            on_thread: Some(Box::new(place)),
-            log: Some(Box::new(|event| tracing::info!("ring: {event}"))),
-        };
-        let listener = UcxListener::start(address, region, options)
+        let listener = UcxListener::start(address, region, options("ring", cores))
             .with_context(|| format!("--ring-listen {address}"))?;
         tracing::info!(address = %listener.address(), "the ring is handed out by UCX");
         Ok(Some(listener))
+    }
+
+    /// Hands the fetch plane's region out at --fetch-listen, if that is given, until the value is
+    /// dropped.
+    #[cfg(feature = "device")]
+    pub(crate) fn listen_for_fetching(
+        args: &crate::cli::ServeArgs,
+        region: saccade_ring::ShmTransport,
+    ) -> anyhow::Result<Option<UcxListener>> {
+        let Some(address) = &args.fetch.fetch_listen else { return Ok(None) };
+        // No fetch plane runs here: its cores are there for its traffic.
+        let cores = args.fetch.fetch_cores.clone().or(args.placement.frontend_cores.clone());
+        let listener = saccade_fetch::listen(address, region, options("fetch ring", cores))
+            .with_context(|| format!("--fetch-listen {address}"))?;
+        tracing::info!(address = %listener.address(), "the fetch ring is handed out by UCX");
+        Ok(Some(listener))
+    }
+
+    /// The listener's thread runs on these cores, and says what happens.
+    #[cfg(feature = "device")]
+    fn options(ring: &'static str, cores: Option<saccade_host::CpuSet>) -> ListenerOptions {
+        let place = move || {
+            if let Some(Err(error)) = cores.map(|cores| cores.bind(0)) {
+                tracing::warn!("the listener of the {ring} runs on other cores: {error}");
+            }
+        };
+        ListenerOptions {
+            on_thread: Some(Box::new(place)),
+            log: Some(Box::new(move |event| tracing::info!("{ring}: {event}"))),
+            ..ListenerOptions::default()
+        }
     }
 
     /// Joins a ring of another host. The future completes when another ring has replaced it, and

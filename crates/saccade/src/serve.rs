@@ -37,6 +37,8 @@ struct Supervisor {
     region: Region,
     /// Where the device plane hands the region out, if it does.
     ring_listen: Option<String>,
+    /// The same for the fetch plane's.
+    fetch_listen: Option<String>,
     loading: progress::Loading,
     drain_timeout: Duration,
     restarts: Vec<Instant>,
@@ -71,6 +73,7 @@ impl Supervisor {
             loading: progress::Loading::new(region.transport())?,
             region,
             ring_listen: args.ring.ring_listen.clone(),
+            fetch_listen: args.fetch.fetch_listen.clone(),
             drain_timeout: Duration::from_secs(args.http.drain_timeout_s),
             restarts: Vec::new(),
             max_restarts: args.placement.max_restarts,
@@ -119,6 +122,9 @@ impl Supervisor {
         eprintln!("  ring             {}", self.region.path().display());
         if let Some(address) = &self.ring_listen {
             eprintln!("  ring for others  ucx://{address}");
+        }
+        if let Some(address) = &self.fetch_listen {
+            eprintln!("  fetch for others ucx://{address}");
         }
     }
 
@@ -252,7 +258,9 @@ fn fetching(args: &ServeArgs, model_folder: &Path, ring: &Path) -> Option<fetchi
         return None;
     }
     let fetch_ring = fetch_ring(ring);
-    let plane = Plane::fetch(args, model_folder, ring, &fetch_ring);
+    // One that joins at --fetch-listen is another host's to start.
+    let plane = args.fetch.fetch_listen.is_none();
+    let plane = plane.then(|| Plane::fetch(args, model_folder, ring, &fetch_ring));
     Some(fetching::Fetching::new(plane, &fetch_ring, args.placement.max_restarts))
 }
 

@@ -97,7 +97,9 @@ impl Encoders {
         let began = Instant::now();
         let g = &job.value.geometry;
         for (plane, kv) in buffers.kv.chunks_exact_mut(g.plane_bytes()).enumerate() {
-            job.frame.read_plane(plane, kv);
+            if job.frame.read_plane(plane, kv).is_err() {
+                return; // the region is lost
+            }
         }
         let Buffers { kv, sealed, scratch } = buffers;
         sealed.clear();

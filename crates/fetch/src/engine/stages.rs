@@ -191,16 +191,18 @@ impl Stages {
                 let mut kv = vec![0; self.geometry.plane_bytes()];
                 coded.place(plane, &mut kv, &scratch).map(|()| {
                     let copy = kv.clone();
-                    job.frame().write_plane(plane, &copy);
+                    job.frame().write_plane(plane, &copy)
                 })
             } else {
                 coded.place(plane, kv, &scratch).map(|()| job.frame().write_plane(plane, kv))
             };
             match placed {
-                Ok(()) => {
+                Ok(Ok(())) => {
                     self.counters.kv_bytes_loaded.add(self.geometry.plane_bytes() as u64);
                     job.plane_placed();
                 }
+                // The region is lost: the chunk lacks a plane, so it is not done.
+                Ok(Err(_)) => {}
                 Err(error) => job.reject(error.into()),
             }
         }

@@ -4,7 +4,7 @@
 
 use std::collections::HashMap;
 use std::mem::offset_of;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -15,7 +15,7 @@ use saccade_chunk::codec::Scratch;
 use saccade_chunk::{CHUNK_TOKENS, Codec, Dtype, Geometry, ModelId, Name, Value, seal};
 use saccade_fetch::layout::*;
 use saccade_fetch::remote::{Call, Remote};
-use saccade_fetch::{FetchConfig, Limits, Plane, Region};
+use saccade_fetch::{Door, FetchConfig, Limits, Plane, Region};
 use saccade_ring::Transport;
 use saccade_store::{BreakerState, Key, Put, Trouble};
 
@@ -82,21 +82,95 @@ pub fn limits(geometry: Geometry, block_size: u32) -> Limits {
     }
 }
 
-/// A folder with a path for a region.
+/// A folder with a path for a region. With SACCADE_TEST_RING=ucx planes reach the region by a UCX
+/// connection to a listener on the same memory: what these tests show holds for both.
 pub struct Place {
     folder: tempfile::TempDir,
+    remote: Option<Remoteness>,
 }
 
 impl Place {
     pub fn new() -> Place {
-        Place { folder: tempfile::tempdir().unwrap() }
+        Place::in_folder(tempfile::tempdir().unwrap())
     }
+
     /// Where no disk is in the way, if there is such a place.
     pub fn in_memory() -> Place {
-        tempfile::tempdir_in("/dev/shm").map_or_else(|_| Place::new(), |folder| Place { folder })
+        tempfile::tempdir_in("/dev/shm").map_or_else(|_| Place::new(), Place::in_folder)
     }
+
+    fn in_folder(folder: tempfile::TempDir) -> Place {
+        let over_ucx = std::env::var("SACCADE_TEST_RING").is_ok_and(|ring| ring == "ucx");
+        Place { folder, remote: over_ucx.then(Remoteness::new) }
+    }
+
+    /// Over UCX, whatever the environment says.
+    #[cfg(feature = "ucx")]
+    pub fn remote() -> Place {
+        Place { folder: tempfile::tempdir().unwrap(), remote: Some(Remoteness::new()) }
+    }
+
     pub fn path(&self) -> PathBuf {
         self.folder.path().join("fetch")
+    }
+
+    /// Of a plane that finds its regions here.
+    pub fn config(&self, codec: Codec) -> FetchConfig {
+        let here = || Door::File(self.path());
+        FetchConfig::at(self.remote.as_ref().map_or_else(here, Remoteness::door), codec)
+    }
+
+    /// Hands out the region of a new device, and none of an older one.
+    fn hand_out(&self, region: &Region) {
+        if let Some(remote) = &self.remote {
+            remote.hand_out(region);
+        }
+    }
+}
+
+#[cfg(not(feature = "ucx"))]
+enum Remoteness {}
+
+#[cfg(not(feature = "ucx"))]
+impl Remoteness {
+    fn new() -> Remoteness {
+        panic!("SACCADE_TEST_RING=ucx needs the feature ucx");
+    }
+    fn door(&self) -> Door {
+        match *self {}
+    }
+    fn hand_out(&self, _: &Region) {
+        match *self {}
+    }
+}
+
+#[cfg(feature = "ucx")]
+struct Remoteness {
+    address: String,
+    listener: Mutex<Option<saccade_ring::ucx::UcxListener>>,
+}
+
+#[cfg(feature = "ucx")]
+impl Remoteness {
+    fn new() -> Remoteness {
+        // Free now; planes are to find it before a device is there.
+        let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = free.local_addr().unwrap().to_string();
+        Remoteness { address, listener: Mutex::default() }
+    }
+
+    fn door(&self) -> Door {
+        Door::Ucx(self.address.clone())
+    }
+
+    fn hand_out(&self, region: &Region) {
+        let saccade_fetch::Way::Mapped(memory) = region.transport() else {
+            panic!("a device has its region in memory")
+        };
+        let mut listener = self.listener.lock().unwrap();
+        *listener = None; // its port
+        let options = saccade_ring::ucx::ListenerOptions::default();
+        *listener = Some(saccade_fetch::listen(&self.address, memory.clone(), options).unwrap());
     }
 }
 
@@ -112,8 +186,9 @@ pub struct Device {
 }
 
 impl Device {
-    pub fn new(path: &Path, limits: &Limits) -> Device {
-        let region = Region::create(path, limits).unwrap();
+    pub fn new(place: &Place, limits: &Limits) -> Device {
+        let region = Region::create(&place.path(), limits).unwrap();
+        place.hand_out(&region);
         Device { region, limits: *limits, wakes: true, written: 0, read: 0, epoch: 0, next_id: 1 }
     }
 
@@ -300,6 +375,13 @@ pub fn tokens(seed: u32, chunks: u32) -> Vec<u32> {
     (0..chunks * CHUNK_TOKENS as u32).map(|i| seed.wrapping_mul(0x9e37_79b1) ^ i).collect()
 }
 
+/// A chunk of a row.
+pub fn value_of(limits: &Limits, salt: u64, row: &[u32], chunk: usize) -> Value {
+    let model = limits.model_id;
+    let name = names(&model, salt, row)[chunk];
+    Value { model, name, first_token: 256 * chunk as u32, geometry: limits.geometry }
+}
+
 /// Names of a row, as the chunk crate gives them.
 pub fn names(model: &ModelId, salt: u64, tokens: &[u32]) -> Vec<Name> {
     let mut name = Name::root(model, &salt.to_le_bytes());
@@ -461,8 +543,8 @@ pub struct Bench {
 impl Bench {
     pub fn new(limits: &Limits, config: impl FnOnce(&mut FetchConfig)) -> Bench {
         let place = Place::new();
-        let mut device = Device::new(&place.path(), limits);
-        let mut chosen = FetchConfig::new(place.path(), Codec::Lossless);
+        let mut device = Device::new(&place, limits);
+        let mut chosen = place.config(Codec::Lossless);
         chosen.buffer_bytes = 64 << 20;
         config(&mut chosen);
         let shelf = Shelf::new();

@@ -23,7 +23,7 @@ pub(super) struct WakeHandler {
 unsafe extern "C" {
     fn sacx_status(status: c_int) -> *const c_char;
     fn sacx_version() -> *const c_char;
-    fn sacx_context_create(context: *mut *mut c_void) -> c_int;
+    fn sacx_context_create(transports: *const c_char, context: *mut *mut c_void) -> c_int;
     fn sacx_context_destroy(context: *mut c_void);
     fn sacx_memory_map(
         context: *mut c_void,
@@ -125,9 +125,19 @@ unsafe impl Sync for Context {}
 
 impl Context {
     pub(super) fn new() -> Result<Arc<Context>, UcxError> {
+        Context::create(None)
+    }
+
+    /// With these transports, in the words of `UCX_TLS`.
+    pub(super) fn with_transports(transports: &CStr) -> Result<Arc<Context>, UcxError> {
+        Context::create(Some(transports))
+    }
+
+    fn create(transports: Option<&CStr>) -> Result<Arc<Context>, UcxError> {
         let mut context = null_mut();
-        // SAFETY: the call writes one pointer.
-        check("start UCX", unsafe { sacx_context_create(&mut context) })?;
+        let transports = transports.map_or(std::ptr::null(), CStr::as_ptr);
+        // SAFETY: the call reads a string, if there is one, and writes one pointer.
+        check("start UCX", unsafe { sacx_context_create(transports, &mut context) })?;
         Ok(Arc::new(Context(context)))
     }
 }

@@ -9,6 +9,26 @@ use std::io::{self, Read};
 
 use crate::layout::{RegionHeader, SAC_ABI_VERSION, SAC_LAYOUT_HASH};
 
+/// Which header describes the region that is handed out: what both sides must have been built with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Abi {
+    /// For people.
+    pub name: &'static str,
+    /// Version of the header.
+    pub version: u32,
+    /// Hash of its layout.
+    pub layout_hash: u64,
+}
+
+impl Abi {
+    /// `abi/wire.h`.
+    pub const RING: Abi = Abi {
+        name: "the ring of this build",
+        version: SAC_ABI_VERSION,
+        layout_hash: SAC_LAYOUT_HASH,
+    };
+}
+
 /// Bump when the bytes of the handshake or their meaning change.
 pub(super) const VERSION: u32 = 1;
 const HELLO_MAGIC: [u8; 8] = *b"SACUCXH1";
@@ -62,10 +82,20 @@ impl From<io::Error> for HandshakeError {
 }
 
 fn exactly(field: &'static str, value: u64, expected: u64) -> Result<(), HandshakeError> {
+    exactly_of("this build", field, value, expected)
+}
+
+/// `of`: whose value is expected, as a peer is told that is at the port of another region.
+fn exactly_of(
+    of: &str,
+    field: &'static str,
+    value: u64,
+    expected: u64,
+) -> Result<(), HandshakeError> {
     if value == expected {
         return Ok(());
     }
-    let (value, bound) = (format!("{value:#x}"), format!("{expected:#x} (this build)"));
+    let (value, bound) = (format!("{value:#x}"), format!("{expected:#x} ({of})"));
     Err(HandshakeError::Field { field, value, bound })
 }
 
@@ -100,26 +130,26 @@ impl Fields<'_> {
     }
 }
 
-/// The hello of a frontend process whose transport has this id.
-pub(super) fn hello(client: u64) -> [u8; HELLO_BYTES] {
+/// The hello of a process whose transport has this id, and which expects such a region.
+pub(super) fn hello(client: u64, abi: &Abi) -> [u8; HELLO_BYTES] {
     let mut bytes = [0; HELLO_BYTES];
     bytes[..8].copy_from_slice(&HELLO_MAGIC);
     bytes[8..12].copy_from_slice(&VERSION.to_le_bytes());
-    bytes[12..16].copy_from_slice(&SAC_ABI_VERSION.to_le_bytes());
-    bytes[16..24].copy_from_slice(&SAC_LAYOUT_HASH.to_le_bytes());
+    bytes[12..16].copy_from_slice(&abi.version.to_le_bytes());
+    bytes[16..24].copy_from_slice(&abi.layout_hash.to_le_bytes());
     bytes[24..32].copy_from_slice(&client.to_le_bytes());
     let sum = checksum(&bytes[..32]);
     bytes[32..].copy_from_slice(&sum.to_le_bytes());
     bytes
 }
 
-/// The id in a hello.
-pub(super) fn read_hello(bytes: &[u8; HELLO_BYTES]) -> Result<u64, HandshakeError> {
+/// The id in a hello of one that expects the region that is handed out.
+pub(super) fn read_hello(bytes: &[u8; HELLO_BYTES], abi: &Abi) -> Result<u64, HandshakeError> {
     let mut fields = Fields(bytes);
     exactly("hello magic", fields.u64(), u64::from_le_bytes(HELLO_MAGIC))?;
     exactly("hello version", fields.u32().into(), VERSION.into())?;
-    exactly("abi_version", fields.u32().into(), SAC_ABI_VERSION.into())?;
-    exactly("layout_hash", fields.u64(), SAC_LAYOUT_HASH)?;
+    exactly_of(abi.name, "abi_version", fields.u32().into(), abi.version.into())?;
+    exactly_of(abi.name, "layout_hash", fields.u64(), abi.layout_hash)?;
     let client = fields.u64();
     exactly("hello checksum", fields.u64(), checksum(&bytes[..32]))?;
     Ok(client)
@@ -249,7 +279,7 @@ mod tests {
 
     #[test]
     fn what_is_said_is_understood() {
-        assert_eq!(read_hello(&hello(9)), Ok(9));
+        assert_eq!(read_hello(&hello(9, &Abi::RING), &Abi::RING), Ok(9));
         let bytes = grant(&sample()).expect("within the bounds");
         assert_eq!(read_answer(&mut &bytes[..]), Ok(sample()));
         let reason = "é".repeat(MAX_REASON_BYTES);
@@ -269,10 +299,21 @@ mod tests {
             assert!(read_answer(&mut &good[..at]).is_err(), "{at} bytes");
         }
         for at in 0..HELLO_BYTES {
-            let mut bad = hello(9);
+            let mut bad = hello(9, &Abi::RING);
             bad[at] ^= 0x55;
-            assert!(read_hello(&bad).is_err(), "byte {at}");
+            assert!(read_hello(&bad, &Abi::RING).is_err(), "byte {at}");
         }
+    }
+
+    #[test]
+    fn a_peer_that_expects_another_region_is_told_what_is_here() {
+        let other = Abi { name: "another region", layout_hash: 5, ..Abi::RING };
+        let error = read_hello(&hello(9, &other), &Abi::RING).expect_err("of another region");
+        let said = error.to_string();
+        assert!(
+            said.starts_with("layout_hash is 0x5, ") && said.contains("the ring of this build"),
+            "{said}"
+        );
     }
 
     #[test]

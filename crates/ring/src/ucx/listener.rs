@@ -1,5 +1,6 @@
 //! The device's side: hands out a region, and lends the software path a thread.
 
+use std::collections::VecDeque;
 use std::ffi::c_void;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
@@ -10,8 +11,8 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use super::ffi::{Context, MappedMemory, WakeHandler, Worker};
-use super::handshake::{self, Grant, HELLO_BYTES, HandshakeError};
-use super::{HANDSHAKE_TIMEOUT, UcxError, poll};
+use super::handshake::{self, Abi, Grant, HELLO_BYTES, HandshakeError};
+use super::{HANDSHAKE_TIMEOUT, UcxError, poll, revocable};
 use crate::inproc::InProcTransport;
 use crate::region::RegionLayout;
 use crate::shm::ShmTransport;
@@ -24,6 +25,8 @@ const MAX_CONNECTIONS: usize = 32;
 const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 /// Rounds of work for the frontends between two checks of their sockets.
 const PROGRESS_ROUNDS: usize = 256;
+/// Peers that are remembered as displaced; an older one would displace again.
+const MAX_DISPLACED: usize = 64;
 /// A failing `accept` (no descriptors left) is retried after this.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
@@ -52,6 +55,10 @@ pub unsafe trait ExportedRegion: Send + 'static {
     }
     /// Where the memory lies.
     fn kind(&self) -> MemoryKind;
+    /// What peers must have been built with.
+    fn abi(&self) -> Abi {
+        Abi::RING
+    }
     /// `instance_id` of the region's header: tells it apart from the next one at this address.
     ///
     /// # Errors
@@ -113,6 +120,10 @@ pub struct ListenerOptions {
     pub on_thread: Option<Box<dyn FnOnce() + Send>>,
     /// Receives a line for each connection that comes, goes or is refused.
     pub log: Option<Log>,
+    /// One process at a time, the last one that came. What it displaces has no access any more
+    /// before it has any: not to what it had begun, whether it has ended, hangs, or is cut off. One
+    /// that was displaced is refused until there is no other.
+    pub one_peer: bool,
 }
 
 /// Hands a region out to frontends on other hosts until it is dropped.
@@ -141,7 +152,10 @@ impl UcxListener {
         let socket = TcpListener::bind(&addresses[..]).map_err(io("listen"))?;
         socket.set_nonblocking(true).map_err(io("listen"))?;
         let address = socket.local_addr().map_err(io("listen"))?;
-        let context = Context::new()?;
+        let context = match revocable::transports() {
+            Some(transports) if options.one_peer => Context::with_transports(&transports)?,
+            _ => Context::new()?,
+        };
         // SAFETY: the service keeps the region next to its registration, which goes first.
         let memory =
             unsafe { MappedMemory::new(&context, region.base(), region.len(), region.kind())? };
@@ -149,7 +163,10 @@ impl UcxListener {
         let mut service = Service {
             key: memory.key()?,
             instance_id: region.instance_id()?,
+            abi: region.abi(),
             connections: Vec::new(),
+            one_peer: options.one_peer,
+            displaced: VecDeque::new(),
             socket,
             stop: Arc::clone(&stop),
             log: options.log.unwrap_or_else(|| Box::new(|_| ())),
@@ -194,6 +211,10 @@ struct Service {
     connections: Vec<Connection>,
     key: Vec<u8>,
     instance_id: u64,
+    abi: Abi,
+    one_peer: bool,
+    /// With `one_peer`: clients in whose place another one came.
+    displaced: VecDeque<u64>,
     socket: TcpListener,
     stop: Arc<AtomicBool>,
     log: Log,
@@ -224,6 +245,20 @@ struct Connection {
     socket: TcpStream,
     peer: SocketAddr,
     stage: Stage,
+}
+
+impl Connection {
+    /// Who was granted it.
+    fn client(&self) -> Option<u64> {
+        match self.stage {
+            Stage::Granted { client, .. } => Some(client),
+            Stage::Hello { .. } => None,
+        }
+    }
+
+    fn is_of_other(&self, client: u64) -> bool {
+        self.client().is_some_and(|other| other != client)
+    }
 }
 
 enum Stage {
@@ -414,7 +449,7 @@ impl Service {
             }
             return;
         }
-        match handshake::read_hello(bytes) {
+        match handshake::read_hello(bytes, &self.abi) {
             Ok(client) => self.grant(i, client),
             Err(error) => self.refuse(i, &error.to_string()),
         }
@@ -428,6 +463,10 @@ impl Service {
 
     fn grant(&mut self, i: usize, client: u64) {
         let peer = self.connections[i].peer;
+        if self.one_peer && !self.displace(client) {
+            return self.refuse(i, "another process has joined since");
+        }
+        // `i` may be another connection's from here on.
         // An earlier connection of the same process goes first, with its operations in flight: none
         // of them may land after what the new one does.
         self.connections.retain(|connection| {
@@ -447,6 +486,25 @@ impl Service {
             }
             Err(error) => self.refuse(i, &error.to_string()),
         }
+    }
+
+    /// Ends the connections of all other clients: with their workers goes what they had begun, so
+    /// that nothing of it lands after this. False: the client was displaced itself, by one that is
+    /// here.
+    fn displace(&mut self, client: u64) -> bool {
+        let others: Vec<_> = self.connections.iter().filter_map(|c| c.client()).collect();
+        if self.displaced.contains(&client) && others.iter().any(|other| *other != client) {
+            return false;
+        }
+        self.displaced.retain(|displaced| *displaced != client);
+        while let Some(i) = self.connections.iter().position(|c| c.is_of_other(client)) {
+            self.displaced.extend(self.connections[i].client());
+            self.drop_connection(i, "displaced by another process");
+        }
+        while self.displaced.len() > MAX_DISPLACED {
+            self.displaced.pop_front();
+        }
+        true
     }
 
     fn answer(&self) -> Result<(WakingWorker, Vec<u8>), UcxError> {

@@ -13,6 +13,7 @@ mod ffi;
 mod handshake;
 mod lane;
 mod listener;
+mod revocable;
 mod transport;
 
 use std::os::fd::RawFd;
@@ -20,7 +21,7 @@ use std::time::Duration;
 
 use crate::region::RegionError;
 
-pub use handshake::HandshakeError;
+pub use handshake::{Abi, HandshakeError};
 pub use listener::{ExportedRegion, ListenerOptions, MemoryKind, UcxListener};
 pub use transport::{UcxEvent, UcxTransport};
 

@@ -19,13 +19,18 @@ const char* sacx_status(int status) { return ucs_status_string((ucs_status_t)sta
 
 const char* sacx_version(void) { return ucp_get_version_string(); }
 
-int sacx_context_create(void** context) {
+int sacx_context_create(const char* transports, void** context) {
   ucp_config_t* config;
   ucs_status_t status = ucp_config_read(NULL, NULL, &config);
   if (status != UCS_OK) return status;
   /* Without this, endpoints that report a lost peer are not made over shared memory. A UCX that
    * does not know the name refuses it, and has no such endpoints anyway: not an error here. */
   (void)ucp_config_modify(config, "MM_ERROR_HANDLING", "y");
+  if (transports != NULL) status = ucp_config_modify(config, "TLS", transports);
+  if (status != UCS_OK) {
+    ucp_config_release(config);
+    return status;
+  }
   ucp_params_t params = {
       .field_mask = UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_MT_WORKERS_SHARED,
       .features = UCP_FEATURE_RMA | UCP_FEATURE_AMO32 | UCP_FEATURE_AM | UCP_FEATURE_WAKEUP,

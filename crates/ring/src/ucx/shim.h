@@ -14,8 +14,9 @@
 const char* sacx_status(int status);
 const char* sacx_version(void);
 
-/* Memory that peers may reach: RMA, 32-bit atomics, one small message, and event descriptors. */
-int sacx_context_create(void** context);
+/* Memory that peers may reach: RMA, 32-bit atomics, one small message, and event descriptors.
+ * transports replaces UCX_TLS, unless it is NULL. */
+int sacx_context_create(const char* transports, void** context);
 void sacx_context_destroy(void* context);
 
 /* Registers len bytes at base; memory_kind: 0 = host, 1 = a CUDA device. */

@@ -9,7 +9,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use super::ffi::Context;
-use super::handshake::{self, Grant, HandshakeError};
+use super::handshake::{self, Abi, Grant, HandshakeError};
 use super::lane::Lane;
 use super::{HANDSHAKE_TIMEOUT, UcxError};
 use crate::region::random_u64;
@@ -17,9 +17,11 @@ use crate::sync::lock;
 use crate::transport::{Transport, TransportError};
 use std::io::Write;
 
-/// Endpoints of a transport. Each thread stays on one, because order holds only within an endpoint;
-/// with several, a token reader does not wait for submissions of other threads.
+/// Endpoints of a ring's transport. Each thread stays on one, because order holds only within an
+/// endpoint; with several, a token reader does not wait for submissions of other threads.
 const LANES: usize = 4;
+/// Endpoints of a transport at most.
+const MAX_LANES: usize = 64;
 /// Pause between two attempts to reach a listener that is gone.
 const REDIAL_INTERVAL: Duration = Duration::from_millis(250);
 
@@ -41,7 +43,8 @@ type Notice = Box<dyn Fn(UcxEvent) + Send + Sync>;
 /// it, TCP or shared memory otherwise (`UCX_TLS` and the like choose).
 ///
 /// While the connection is lost, every access fails with [`TransportError::Down`]; it is made again
-/// in the background as long as the same region can be reached at the address.
+/// in the background as long as the same region can be reached at the address, but for one of
+/// [`UcxTransport::connect_once`].
 pub struct UcxTransport {
     shared: Arc<Shared>,
     redial: Option<JoinHandle<()>>,
@@ -66,11 +69,19 @@ enum State {
     Stopping,
 }
 
+/// Who connects to what.
+#[derive(Debug, Clone, Copy)]
+struct Visit {
+    abi: Abi,
+    /// Tells the listener that a new connection replaces an older one.
+    client: u64,
+    lanes: usize,
+}
+
 struct Shared {
     address: String,
     context: Arc<Context>,
-    /// Tells the listener that a new connection replaces an older one.
-    client: u64,
+    visit: Visit,
     region_bytes: u64,
     instance_id: u64,
     link: RwLock<Option<Arc<Link>>>,
@@ -93,28 +104,34 @@ impl UcxTransport {
         address: &str,
         notice: impl Fn(UcxEvent) + Send + Sync + 'static,
     ) -> Result<UcxTransport, UcxError> {
-        let context = Context::new()?;
-        let client = random_u64();
-        let (link, grant) = Link::dial(address, &context, client)?;
-        let shared = Arc::new(Shared {
-            address: address.into(),
-            context,
-            client,
-            region_bytes: grant.region_bytes,
-            instance_id: grant.instance_id,
-            link: RwLock::new(Some(Arc::new(link))),
-            state: Mutex::new(State::Up),
-            state_changed: Condvar::new(),
-            activity: Mutex::new(0),
-            active: Condvar::new(),
-            notice: Box::new(notice),
-        });
+        let visit = Visit { abi: Abi::RING, client: random_u64(), lanes: LANES };
+        let shared = Shared::dial(address, visit, Box::new(notice))?;
         let watched = Arc::clone(&shared);
         let redial = std::thread::Builder::new()
             .name("ring-redial".into())
             .spawn(move || watched.keep_connected())
             .map_err(|error| UcxError::Io { step: "start a thread", why: error.to_string() })?;
         Ok(UcxTransport { shared, redial: Some(redial) })
+    }
+
+    /// Connects for one life: once the connection is lost, every access fails for good. So what
+    /// follows an access that succeeded may rely on all that the same thread, or one that it
+    /// waited for, has put and fenced before.
+    ///
+    /// `client` names this process to listeners that grant one process at a time. Threads share
+    /// `lanes` endpoints, 1 ..= 64: none of them waits for another as long as there are no more.
+    ///
+    /// # Errors
+    /// As of [`Self::connect`].
+    pub fn connect_once(
+        address: &str,
+        abi: Abi,
+        client: u64,
+        lanes: usize,
+    ) -> Result<UcxTransport, UcxError> {
+        let visit = Visit { abi, client, lanes: lanes.clamp(1, MAX_LANES) };
+        let shared = Shared::dial(address, visit, Box::new(|_| ()))?;
+        Ok(UcxTransport { shared, redial: None })
     }
 
     /// Names of the transports that UCX chose, comma-separated; empty before UCX 1.14 or while the
@@ -138,11 +155,15 @@ impl Drop for UcxTransport {
 }
 
 impl Link {
-    fn dial(address: &str, context: &Arc<Context>, client: u64) -> Result<(Link, Grant), UcxError> {
-        let (control, grant) = shake_hands(address, client)?;
+    fn dial(
+        address: &str,
+        context: &Arc<Context>,
+        visit: &Visit,
+    ) -> Result<(Link, Grant), UcxError> {
+        let (control, grant) = shake_hands(address, visit)?;
         let control = Arc::new(control);
         let lane = || Lane::connect(context, &grant, Arc::clone(&control)).map(Mutex::new);
-        let lanes = (0..LANES).map(|_| lane()).collect::<Result<_, _>>()?;
+        let lanes = (0..visit.lanes).map(|_| lane()).collect::<Result<_, _>>()?;
         Ok((Link { lanes, control }, grant))
     }
 }
@@ -155,7 +176,7 @@ impl Drop for Link {
     }
 }
 
-fn shake_hands(address: &str, client: u64) -> Result<(TcpStream, Grant), UcxError> {
+fn shake_hands(address: &str, visit: &Visit) -> Result<(TcpStream, Grant), UcxError> {
     let io = |step| move |error: std::io::Error| UcxError::Io { step, why: error.to_string() };
     let deadline = Instant::now() + HANDSHAKE_TIMEOUT;
     let mut last = UcxError::Io { step: "resolve", why: format!("{address} has no address") };
@@ -168,7 +189,8 @@ fn shake_hands(address: &str, client: u64) -> Result<(TcpStream, Grant), UcxErro
             Ok(mut socket) => {
                 socket.set_nodelay(true).map_err(io("set up the connection"))?;
                 socket.set_write_timeout(Some(left)).map_err(io("set up the connection"))?;
-                socket.write_all(&handshake::hello(client)).map_err(io("send the hello"))?;
+                let hello = handshake::hello(visit.client, &visit.abi);
+                socket.write_all(&hello).map_err(io("send the hello"))?;
                 let grant = handshake::read_answer(&mut Until { socket: &socket, deadline })?;
                 return Ok((socket, grant));
             }
@@ -196,20 +218,38 @@ impl std::io::Read for Until<'_> {
     }
 }
 
-/// The lane of this thread: assigned round-robin, in order of each thread's first use.
-fn lane_of_thread() -> usize {
+/// The lane of this thread among so many: assigned round-robin, in order of threads' first use.
+fn lane_of_thread(lanes: usize) -> usize {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     thread_local! {
         static LANE: Cell<Option<usize>> = const { Cell::new(None) };
     }
     LANE.with(|lane| {
-        let index = lane.get().unwrap_or_else(|| NEXT.fetch_add(1, Ordering::Relaxed) % LANES);
+        let index = lane.get().unwrap_or_else(|| NEXT.fetch_add(1, Ordering::Relaxed));
         lane.set(Some(index));
-        index
+        index % lanes
     })
 }
 
 impl Shared {
+    fn dial(address: &str, visit: Visit, notice: Notice) -> Result<Arc<Shared>, UcxError> {
+        let context = Context::new()?;
+        let (link, grant) = Link::dial(address, &context, &visit)?;
+        Ok(Arc::new(Shared {
+            address: address.into(),
+            context,
+            visit,
+            region_bytes: grant.region_bytes,
+            instance_id: grant.instance_id,
+            link: RwLock::new(Some(Arc::new(link))),
+            state: Mutex::new(State::Up),
+            state_changed: Condvar::new(),
+            activity: Mutex::new(0),
+            active: Condvar::new(),
+            notice,
+        }))
+    }
+
     fn link(&self) -> Result<Arc<Link>, TransportError> {
         let link = self.link.read().unwrap_or_else(std::sync::PoisonError::into_inner);
         link.clone().ok_or_else(|| match &*lock(&self.state) {
@@ -224,7 +264,7 @@ impl Shared {
         operation: impl FnOnce(&mut Lane) -> Result<V, String>,
     ) -> Result<V, TransportError> {
         let link = self.link()?;
-        let mut lane = lock(&link.lanes[lane_of_thread()]);
+        let mut lane = lock(&link.lanes[lane_of_thread(link.lanes.len())]);
         // A thread that waited for the lane while another lost it must not use it.
         if !self.is_current(&link) {
             return self.link().and(Err(TransportError::Down("connected anew".into())));
@@ -265,7 +305,7 @@ impl Shared {
     /// finds another region.
     fn keep_connected(&self) {
         while self.wait_while_up() {
-            let Ok((link, grant)) = Link::dial(&self.address, &self.context, self.client) else {
+            let Ok((link, grant)) = Link::dial(&self.address, &self.context, &self.visit) else {
                 continue;
             };
             let same =

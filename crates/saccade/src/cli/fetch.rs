@@ -9,6 +9,8 @@ use saccade_fetch::{FetchConfig, FetchMode};
 use saccade_host::CpuSet;
 use saccade_store::StoreUrl;
 
+use super::groups::host_port;
+
 /// Prefix KV in a store.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Prefix store")]
@@ -51,6 +53,11 @@ pub(crate) struct FetchArgs {
     /// topic [default: off]
     #[arg(long, value_name = "JSON", value_parser = EventsConfig::parse, env = "SACCADE_KV_EVENTS_CONFIG")]
     pub kv_events_config: Option<EventsConfig>,
+    /// Address at which a fetch plane on another host joins (`saccade fetch --ring
+    /// ucx://HOST:PORT --prefix-store URL`), by UCX, instead of one of this host; it has no access
+    /// control: keep it on a private network (docs/ring.md) [default: none]
+    #[arg(long, value_name = "HOST:PORT", value_parser = host_port, env = "SACCADE_FETCH_LISTEN")]
+    pub fetch_listen: Option<String>,
     /// Where the device plane puts the ring that it shares with the fetch plane
     #[arg(long, value_name = "FILE", env = "SACCADE_FETCH_RING", hide = true)]
     pub fetch_ring: Option<PathBuf>,
@@ -62,9 +69,16 @@ impl FetchArgs {
         self.kv_events_config.as_ref().filter(|events| events.is_on())
     }
 
-    /// Whether there is something to do for a fetch plane.
+    /// Whether chunks go to a store and come from one.
+    #[cfg(feature = "device")]
+    pub fn has_store(&self) -> bool {
+        self.prefix_store.is_some() || self.fetch_listen.is_some()
+    }
+
+    /// Whether there is something to do for a fetch plane, here or on another host.
+    #[cfg(feature = "device")]
     pub fn has_plane(&self) -> bool {
-        self.prefix_store.is_some() || self.events().is_some()
+        self.has_store() || self.events().is_some()
     }
 }
 

@@ -350,7 +350,7 @@ pub(crate) enum RingMemory {
 }
 
 /// HOST:PORT, resolved when it is used.
-fn host_port(text: &str) -> Result<String, String> {
+pub(super) fn host_port(text: &str) -> Result<String, String> {
     match text.rsplit_once(':') {
         Some((host, port)) if !host.is_empty() && port.parse::<u16>().is_ok() => Ok(text.into()),
         _ => Err(format!("{text:?} is not HOST:PORT")),
@@ -361,8 +361,9 @@ fn host_port(text: &str) -> Result<String, String> {
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Ring")]
 pub(crate) struct RingArgs {
-    /// File of the ring region; for a frontend plane on another host ucx://HOST:PORT, a device plane
-    /// with --ring-listen (docs/ring.md) [default: a new file in shared memory]
+    /// File of the ring region; on another host ucx://HOST:PORT, a device plane with --ring-listen
+    /// for a frontend plane, with --fetch-listen for a fetch plane (docs/ring.md) [default: a new
+    /// file in shared memory]
     #[arg(long, value_name = "PLACE", env = "SACCADE_RING")]
     pub ring: Option<RingPlace>,
     /// Address at which the device plane offers its ring to frontend planes on other hosts, by UCX;
@@ -405,7 +406,9 @@ impl RingArgs {
             None => Ok(None),
             Some(RingPlace::File(path)) => Ok(Some(path)),
             Some(RingPlace::Ucx(_)) => {
-                anyhow::bail!("--ring ucx://: only a frontend plane joins a ring of another host")
+                anyhow::bail!(
+                    "--ring ucx://: only a frontend plane or a fetch plane joins a ring of another host"
+                )
             }
         }
     }

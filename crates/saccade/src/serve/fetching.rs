@@ -18,7 +18,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(250);
 const STALLED_AFTER: Duration = Duration::from_secs(3);
 
 pub(super) struct Fetching {
-    /// None: it has been given up.
+    /// None: it has been given up, or is on another host.
     plane: Option<Plane>,
     ring: PathBuf,
     restarts: Vec<Instant>,
@@ -29,10 +29,10 @@ pub(super) struct Fetching {
 }
 
 impl Fetching {
-    pub fn new(plane: Plane, ring: &Path, max_restarts: usize) -> Fetching {
+    pub fn new(plane: Option<Plane>, ring: &Path, max_restarts: usize) -> Fetching {
         let now = Instant::now();
         Fetching {
-            plane: Some(plane),
+            plane,
             ring: ring.into(),
             restarts: Vec::new(),
             max_restarts,
