@@ -13,12 +13,12 @@ pub(super) const TABLE_BITS: usize = 11;
 const ROUND: usize = 5;
 const _: () = assert!(ROUND * TABLE_BITS + 7 < 64);
 
-/// By the next bits: a literal, and the length of its code above it. What is no literal has length
-/// 0, so that the next look-up finds it again.
+/// By the next bits: the length of a literal's code, and above it the literal. What is no literal
+/// has length 0, so that the next look-up finds it again.
 pub(super) struct Table([u16; 1 << TABLE_BITS]);
 
 /// An entry: the block ends.
-const ENDS: u16 = 1;
+const ENDS: u16 = 1 << 8;
 /// An entry: a match, or nothing.
 const OTHER: u16 = 0;
 
@@ -31,7 +31,7 @@ impl Default for Table {
 impl Table {
     fn fill(&mut self, lengths: &[u8]) -> Option<()> {
         code::fill(&mut self.0, lengths, |symbol, length| match symbol {
-            0..END => (length << 8 | symbol) as u16,
+            0..END => (symbol << 8 | length) as u16,
             END => ENDS,
             _ => OTHER,
         })
@@ -41,6 +41,12 @@ impl Table {
     fn entry(&self, bits: u64) -> u16 {
         self.0[bits as usize % self.0.len()]
     }
+}
+
+/// Of an entry. One instruction less than a byte: a shift looks at as many bits.
+#[inline(always)]
+fn length(entry: u16) -> u32 {
+    u32::from(entry) % u64::BITS
 }
 
 /// Fills all pieces. None: the streams are not blocks of literals, one each, with the same code.
@@ -77,8 +83,8 @@ fn finish(table: &Table, lane: &mut Bits<'_>, piece: &mut [u8], end_length: usiz
         if entry == ENDS || entry == OTHER {
             return None;
         }
-        *literal = entry as u8;
-        lane.at += usize::from(entry >> 8);
+        *literal = (entry >> 8) as u8;
+        lane.at += length(entry) as usize;
     }
     let ends = table.entry(lane.peek()) == ENDS;
     (ends && lane.at + end_length <= 8 * lane.bytes.len()).then_some(())
@@ -129,11 +135,11 @@ fn turns_here(
         for i in 0..ROUND {
             for ((word, literals), last) in words.iter_mut().zip(&mut round).zip(&mut last) {
                 *last = table.entry(*word);
-                literals[i] = *last as u8;
-                *word >>= *last >> 8;
+                literals[i] = (*last >> 8) as u8;
+                *word >>= length(*last);
             }
         }
-        if last.iter().any(|entry| entry >> 8 == 0) {
+        if last.iter().any(|entry| length(*entry) == 0) {
             return None;
         }
         for (at, word) in at.iter_mut().zip(words) {

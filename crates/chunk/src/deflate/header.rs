@@ -40,13 +40,13 @@ impl Header {
             orders[*symbol] = bits.take(3) as u8;
         }
         let mut table = [0; 1 << MAX_ORDER_LENGTH];
-        code::fill(&mut table, &orders, |symbol, length| (length << 8 | symbol) as u16)?;
+        code::fill(&mut table, &orders, |symbol, length| (symbol << 8 | length) as u16)?;
         let mut lengths = [0; MAX_SYMBOLS + MAX_DISTANCES];
         let mut at = 0;
         while at < all {
             let entry = usize::from(table[bits.peek() as usize % table.len()]);
-            bits.at += entry >> 8;
-            let (length, times) = match entry & 0xff {
+            bits.at += entry & 0xff;
+            let (length, times) = match entry >> 8 {
                 REPEAT => (*lengths[..at].last()?, 3 + bits.take(2)),
                 FEW_ZEROS => (0, 3 + bits.take(3)),
                 MANY_ZEROS => (0, 11 + bits.take(7)),
