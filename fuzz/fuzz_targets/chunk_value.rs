@@ -8,7 +8,7 @@
 use libfuzzer_sys::fuzz_target;
 use saccade_chunk::codec::{self, Scratch};
 use saccade_chunk::rans::{self, Kernel};
-use saccade_chunk::{Codec, Dtype, Geometry, ModelId, Name, Value, describe, open, seal};
+use saccade_chunk::{Codec, Dtype, Geometry, ModelId, Name, Value, deflate, describe, open, seal};
 use xxhash_rust::xxh3::Xxh3;
 
 fuzz_target!(|data: &[u8]| {
@@ -17,11 +17,11 @@ fuzz_target!(|data: &[u8]| {
     let geometry = Geometry { num_layers: 1, kv_heads: 2, head_dim: 4, num_tokens: 9, dtype };
     let mut scratch = Scratch::default();
     let mut kv = vec![0; geometry.bytes()];
-    match Codec::ALL.get(usize::from(choice % 8)) {
+    match Codec::ALL.get(usize::from(choice % 9)) {
         Some(codec) => {
             let _ = codec::decode(*codec, &geometry, bytes, &mut scratch, &mut kv);
         }
-        None if choice % 8 == 6 => {
+        None if choice % 9 == 6 => {
             let outcomes: Vec<_> = Kernel::available()
                 .into_iter()
                 .map(|kernel| {
@@ -30,6 +30,12 @@ fuzz_target!(|data: &[u8]| {
                 })
                 .collect();
             assert!(outcomes.windows(2).all(|pair| pair[0] == pair[1]));
+        }
+        None if choice % 9 == 8 => {
+            let length = 8 * usize::from(*element);
+            // As a code has them, or the same one in all places, so that its header is in all.
+            deflate::streams(bytes).into_iter().for_each(|streams| any_streams(streams, length));
+            any_streams([bytes; deflate::STREAMS], length);
         }
         None => {
             let model = ModelId::new(b"", b"", &geometry);
@@ -40,6 +46,17 @@ fuzz_target!(|data: &[u8]| {
         }
     }
 });
+
+/// What is decoded in turns is what libdeflate decodes.
+fn any_streams(streams: [&[u8]; deflate::STREAMS], length: usize) {
+    let mut memory = deflate::Memory::default();
+    let (mut turns, mut one_by_one) = (vec![0; length], vec![0; length]);
+    if deflate::decode_in_turns(streams, &mut memory, &mut turns) {
+        let done = deflate::decode_one_by_one(streams, &mut memory, &mut one_by_one);
+        assert_eq!(done, Ok(()));
+        assert!(turns == one_by_one);
+    }
+}
 
 /// Writes the fuzzer's bytes over a right value's header and payload, and makes the checksum right.
 fn any_header(value: &Value, bytes: &[u8], scratch: &mut Scratch) {

@@ -3,6 +3,7 @@
 //! value only if all of it is what was asked for.
 
 pub mod codec;
+pub mod deflate;
 mod geometry;
 mod name;
 pub mod rans;

@@ -17,7 +17,7 @@ use crate::{Dtype, Geometry, ModelId, Name};
 
 const MAGIC: [u8; 4] = *b"SKVC";
 /// Bump when the header, or what a codec writes, changes.
-const VERSION: u16 = 1;
+const VERSION: u16 = 2;
 /// Of a chunk that [`describe`] believes: the header is a stranger's, and says how much memory a
 /// reader takes.
 const MAX_CHUNK_BYTES: usize = 1 << 30;
@@ -47,7 +47,7 @@ pub enum Rejection {
     #[error("not a chunk")]
     Magic,
     /// Another program wrote it.
-    #[error("of version {0}, not 1")]
+    #[error("of version {0}, not 2")]
     Version(u16),
     /// A bit has changed.
     #[error("the checksum differs")]

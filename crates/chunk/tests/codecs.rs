@@ -152,8 +152,10 @@ fn parts_of_another_length_are_refused() {
         let refused = decode(Codec::Lossless, &bytes);
         assert!(matches!(refused, Err(Malformed::Coded { plane: 1, .. })), "{length}: {refused:?}");
     }
-    // A Deflate stream of 7 bytes where there are 8 elements.
-    let short = [1, 1, 7, 0, 0xf8, 0xff, 0, 0, 0, 0, 0, 0, 0];
+    // Deflate streams of 2, 2, 2 and 1 bytes where there are 8 elements.
+    let lengths: &[u8] = &[1, 7, 0, 0, 0, 7, 0, 0, 0, 7, 0, 0, 0];
+    let two: &[u8] = &[1, 2, 0, 0xfd, 0xff, 0, 0];
+    let short = [lengths, two, two, two, &[1, 1, 0, 0xfe, 0xff, 0]].concat();
     let reason = "fewer bytes than the plane has";
     let refused = decode(Codec::BinsDeflate, &chunk([(&[0; 4], &short), (&[0; 4], &coded)]));
     assert_eq!(refused, Err(Malformed::Coded { plane: 0, reason }));

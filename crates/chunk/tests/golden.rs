@@ -1,13 +1,13 @@
 //! Stored values stay readable, and equal chunks stay equal values: what codecs write is what it
-//! was when version 1 of the value was fixed. Deflate and zstd are their libraries' affair.
+//! was when the version of the value was fixed. Deflate of repetitions, and zstd, are their
+//! libraries' affair.
 
 mod common;
 
 use common::Random;
 use half::{bf16, f16};
 use saccade_chunk::codec::{self, Scratch};
-use saccade_chunk::rans;
-use saccade_chunk::{Codec, Dtype, Geometry};
+use saccade_chunk::{Codec, Dtype, Geometry, deflate, rans};
 use xxhash_rust::xxh3::xxh3_64;
 
 /// Normal numbers, each channel of its own power of two (no library's function decides a bit), and
@@ -79,6 +79,31 @@ fn rans_writes_what_it_wrote() {
     assert_eq!(xxh3_64(&got.iter().flat_map(|x| x.to_le_bytes()).collect::<Vec<_>>()), RANS);
 }
 
+#[test]
+fn deflate_of_literals_writes_what_it_wrote() {
+    let mut random = Random::new(17);
+    let mut got = Vec::new();
+    // The more numbers a byte is the least of, the more its frequency depends on it.
+    for (length, least_of) in [(1024, 1), (1025, 2), (4099, 5), (49_152, 3), (70_001, 30)] {
+        let mut byte = || (0..least_of).fold(255, |least, _| least.min(random.next() as u8));
+        let bytes: Vec<u8> = (0..length).map(|_| byte()).collect();
+        let (mut memory, mut coded) = (deflate::Memory::default(), Vec::new());
+        deflate::encode(&bytes, &mut memory, &mut coded).unwrap();
+        let mut back = vec![0; length];
+        let streams = deflate::streams(&coded).unwrap();
+        assert!(deflate::decode_in_turns(streams, &mut memory, &mut back), "{length}");
+        got.push(xxh3_64(&coded));
+    }
+    assert_eq!(got, DEFLATE, "\n{got:#018x?}");
+}
+
+const DEFLATE: [u64; 5] = [
+    0x4bc9_77eb_042d_3d8d,
+    0x0a48_9fc9_0270_ef54,
+    0xa15f_85e4_85e8_e69f,
+    0x8d25_8cdf_0973_124c,
+    0x9d53_281b_564d_fa51,
+];
 const RANS: u64 = 0xeaa9_ec68_8da7_6150;
 /// By dtype, shape and codec.
 const WRITTEN: [u64; 36] = [

@@ -1,13 +1,12 @@
 //! Lossless coders of bytes. What a coder would not shorten is stored.
 
-use crate::rans;
+use crate::{deflate, rans};
 
 /// First byte of what is coded: the bytes follow as they are.
 const STORED: u8 = 0;
 const CODED: u8 = 1;
 
-/// Levels at which the data, almost without repetitions, is coded fastest at its ratio.
-const DEFLATE_LEVEL: i32 = 1;
+/// At which the data, almost without repetitions, is coded fastest at its ratio.
 const ZSTD_LEVEL: i32 = 1;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,8 +21,7 @@ pub(super) enum Coder {
 /// Contexts of the libraries, made when first needed.
 #[derive(Default)]
 pub(super) struct Memory {
-    deflate: Option<libdeflater::Compressor>,
-    inflate: Option<libdeflater::Decompressor>,
+    deflate: deflate::Memory,
     zstd: Option<zstd::bulk::Compressor<'static>>,
     unzstd: Option<zstd::bulk::Decompressor<'static>>,
 }
@@ -50,14 +48,7 @@ impl Coder {
         match self {
             Self::None => {}
             Self::Rans => rans::encode(bytes, out),
-            Self::Deflate => {
-                let level = libdeflater::CompressionLvl::new(DEFLATE_LEVEL).ok()?;
-                let deflate =
-                    memory.deflate.get_or_insert_with(|| libdeflater::Compressor::new(level));
-                out.resize(from + deflate.deflate_compress_bound(bytes.len()), 0);
-                let length = deflate.deflate_compress(bytes, &mut out[from..]).ok()?;
-                out.truncate(from + length);
-            }
+            Self::Deflate => deflate::encode(bytes, &mut memory.deflate, out)?,
             Self::Zstd => {
                 if memory.zstd.is_none() {
                     memory.zstd = zstd::bulk::Compressor::new(ZSTD_LEVEL).ok();
@@ -105,8 +96,8 @@ impl Coder {
                 out.len()
             }
             Self::Deflate => {
-                let inflate = memory.inflate.get_or_insert_with(libdeflater::Decompressor::new);
-                inflate.deflate_decompress(bytes, out).map_err(|_| "not a Deflate stream")?
+                deflate::decode(bytes, &mut memory.deflate, out)?;
+                out.len()
             }
             Self::Zstd => {
                 if memory.unzstd.is_none() {
