@@ -147,7 +147,8 @@ def main():
             rows = exact
             if codec != "computed":
                 with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
-                    flags = f"--prefix-store file://{folder} --prefix-codec {codec} --fetch-always --fetch-late-ms 60000"
+                    flags = f"--prefix-store file://{folder} --prefix-codec {codec}"
+                    flags += " --fetch-always --fetch-late-ms 60000"
                     server = with_store(args.model, flags)
                     store(server, windows)
                     server.end()

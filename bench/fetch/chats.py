@@ -52,8 +52,9 @@ def requests_of(args):
 class Server:
     def __init__(self, args, flags):
         self.log = tempfile.NamedTemporaryFile("w+", suffix=".log")
-        self.name = args.model.name
-        command = f"serve {args.model} --port {PORT} --dtype bfloat16 --max-model-len {args.longest} --block-size 16"
+        self.name = "model"
+        command = f"serve {args.model} --port {PORT} --served-model-name {self.name} --dtype bfloat16"
+        command += f" --max-model-len {args.longest} --block-size 16"
         command += f" --num-gpu-blocks-override {args.blocks} --max-num-seqs 8 {flags}"
         self.process = subprocess.Popen([BINARY, *command.split()], stdout=self.log, stderr=self.log)
         for _ in range(1200):

@@ -207,11 +207,12 @@ def fill_store(redis, real, args, codec):
     fill_frames(server, real)
     before = redis.memory()
     chunks = 0
-    for tokens in args.tokens:
-        for which in range(PROMPTS):
-            server.ask(prompt(tokens, which))
-            chunks += (tokens - 1) // CHUNK
-            wait_for_stores(server, chunks)
+    for which in range(PROMPTS):
+        # Shorter prompts are its beginnings.
+        tokens = max(args.tokens)
+        server.ask(prompt(tokens, which))
+        chunks += (tokens - 1) // CHUNK
+        wait_for_stores(server, chunks)
     stored = redis.memory() - before
     server.end()
     return chunks, stored

@@ -49,10 +49,10 @@ def lmcache(args, only, rounds):
     command = ["taskset", "-c", args.cores, LMCACHE, "bench", "l2", "--l2-adapter", json.dumps(adapter)]
     command += ["--num-keys", str(KEYS), "--data-size-kb", str(CHUNK_KIB), "--warmup-rounds", "0"]
     text, cpu = timed(command + ["--rounds", str(rounds), "--only", only])
-    found = {m[1]: float(m[2]) for m in re.finditer(r"^(Total success|Throughput avg \(MB/s\)):\s+([\d.]+)$", text, re.M)}
-    if found["Total success"] != rounds * KEYS:
+    found = dict(re.findall(r"^(Total success|Throughput avg) ?.*?:\s+([\d.]+)$", text, re.M))
+    if int(found["Total success"]) != rounds * KEYS:
         raise SystemExit(f"lmcache {only}: {text}")
-    return found["Throughput avg (MB/s)"], cpu
+    return float(found["Throughput avg"]), cpu
 
 
 def measure_lmcache(args):

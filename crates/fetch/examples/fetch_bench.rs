@@ -7,11 +7,12 @@
 //! ```
 //!
 //! Rates are Gbit/s of KV. Stages are timed on one thread, the fastest of several passes; `network`
-//! brings all values of the prompt at once, and drops them. The pipeline loads a prompt of N chunks
-//! again and again, as a device does, from the store at URL; by default that is in this process,
-//! where the network costs a copy of a reference. `first chunk` and `prompt` are medians from the
-//! first command on. `KV/CPU` is GB of KV for each second of processor time that the threads of the
-//! plane took, in the kernel too; the thread that plays the device is left out.
+//! brings all values of the prompt at once, and drops them. The pipeline loads a prompt of N
+//! chunks, as a device does, from the store at URL; by default that is in this process, where the network
+//! costs a copy of a reference. First prompt after prompt: `first chunk` and `prompt` are medians
+//! from the first command on. Then N chunks are always on their way, for its rate and for `KV/CPU`,
+//! GB of KV for each second of processor time that the threads of the plane took, in the kernel
+//! too; the thread that plays the device is left out.
 //!
 //! KV is made up (tests/common) unless FILE has chunks of this shape (bench/chunks/real_kv.py wrote
 //! it): real KV codes differently. JSON: one object per row, appended.
@@ -19,6 +20,7 @@
 #[path = "../tests/common/mod.rs"]
 mod common;
 
+use std::collections::HashMap;
 use std::io::Write;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -40,6 +42,8 @@ const MIN_PASSES: u32 = 3;
 /// Of each row of tokens that is hashed.
 const HASHED_CHUNKS: u32 = 32;
 
+/// As a tick would look.
+const POLL_EVERY: Duration = Duration::from_micros(50);
 /// Chunks on their way from the store at once, as the plane's own permits allow.
 const GETS: usize = 8;
 
@@ -310,12 +314,14 @@ fn pipeline(arguments: &Arguments, codec: Codec, mode: FetchMode) -> Result<(), 
     device.set_row(0, &tokens(1, n));
     let (mut firsts, mut prompts) = (Vec::new(), Vec::new());
     prompt(&mut device, n)?; // frames are touched
-    let (before, began, cpu) = (plane.stats(), Instant::now(), cpu_s());
-    while began.elapsed() < arguments.time || prompts.len() < 3 {
+    let began = Instant::now();
+    while began.elapsed() < arguments.time / 2 || prompts.len() < 3 {
         let (first, all) = prompt(&mut device, n)?;
         firsts.push(first);
         prompts.push(all);
     }
+    let (before, began, cpu) = (plane.stats(), Instant::now(), cpu_s());
+    stream(&mut device, n, arguments.time)?;
     let (after, wall, cpu) = (plane.stats(), began.elapsed(), cpu_s() - cpu);
     let bytes = (after.kv_bytes_loaded - before.kv_bytes_loaded) as f64;
     let busy =
@@ -346,6 +352,27 @@ fn pipeline(arguments: &Arguments, codec: Codec, mode: FetchMode) -> Result<(), 
     }))
 }
 
+/// Loads the chunks of the prompt over and over: the next use of a frame begins with the end of the
+/// one before it.
+fn stream(device: &mut Device, n: u32, time: Duration) -> Result<(), Failure> {
+    let began = Instant::now();
+    let mut places: HashMap<u64, u32> =
+        (0..n).map(|i| (device.send(load(0, 0, i, i)), i)).collect();
+    while !places.is_empty() {
+        for completion in device.poll() {
+            if completion.result != SAC_FETCH_DONE {
+                return Err(format!("a chunk did not come: {completion:?}").into());
+            }
+            let place = places.remove(&completion.id).ok_or("an answer that was not asked for")?;
+            if began.elapsed() < time {
+                places.insert(device.send(load(0, 0, place, place)), place);
+            }
+        }
+        std::thread::sleep(POLL_EVERY);
+    }
+    Ok(())
+}
+
 /// Loads all chunks of the prompt: time until the first, and until the last.
 fn prompt(device: &mut Device, n: u32) -> Result<(Duration, Duration), Failure> {
     let (began, mut first, mut done) = (Instant::now(), None, 0);
@@ -360,8 +387,7 @@ fn prompt(device: &mut Device, n: u32) -> Result<(Duration, Duration), Failure> 
             first = first.or_else(|| Some(began.elapsed()));
             done += 1;
         }
-        // As a tick would look.
-        std::thread::sleep(Duration::from_micros(50));
+        std::thread::sleep(POLL_EVERY);
     }
     Ok((first.unwrap_or_default(), began.elapsed()))
 }
