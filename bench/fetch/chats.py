@@ -2,18 +2,20 @@
 """A recorded chat workload, scaled to a small machine: prompt tokens computed, and TTFT, with no reuse, with reuse on
 the device only, and with a store.
 
-    chats.py TRACE MODEL OUT [--requests 60] [--blocks 320] [--store file:///FOLDER] [--repeats 1]
+    chats.py TRACE MODEL OUT [--requests 240] [--blocks 320] [--store file:///FOLDER] [--repeats 1]
 
-TRACE: Mooncake's JSON lines, plain or gzipped. Each of its blocks of 512 tokens becomes --block-tokens tokens (64)
-that its id decides; requests longer than --longest tokens are left out. They are sent in the trace's order by --clients
-clients, each as soon as it is free, and yield --answer tokens. The device has --blocks blocks of KV (16 tokens each),
-so that most prefixes are evicted before they are used again. The server with the store begins with an empty one. Real
-inference on CPU threads; MODEL is a folder.
+TRACE: Mooncake's JSON lines, plain or gzipped. Each of its blocks of 512 tokens becomes --block-tokens tokens (32)
+that its id decides; requests longer than --longest tokens are left out. Of the first --pool of the rest, those are taken
+whose first --shared blocks another one begins with too: most are turns of one conversation. They are sent in the
+trace's order by --clients clients, each as soon as it is free, and yield --answer tokens. The device has --blocks blocks
+of KV (16 tokens each), so that most prefixes are evicted before they are used again. The server with the store begins
+with an empty one. Real inference on CPU threads; MODEL is a folder.
 
 SACCADE_BINARY: the server (target/release/saccade).
 """
 
 import argparse
+import collections
 import gzip
 import json
 import os
@@ -35,18 +37,17 @@ PORT = 8150
 
 def requests_of(args):
     opened = gzip.open if args.trace.suffix == ".gz" else open
-    prompts = []
     with opened(args.trace, "rt") as lines:
-        for line in lines:
-            ids = json.loads(line)["hash_ids"]
-            if len(ids) * args.block_tokens + 1 + args.answer > args.longest:
-                continue
-            # Of each block the same tokens wherever it is; the last token is the request's own.
-            prompt = [(i * 2654435761 + j * 40503 + 7) % 900 + 50 for i in ids for j in range(args.block_tokens)]
-            prompts.append(prompt + [len(prompts) % 900 + 50])
-            if len(prompts) == args.requests:
-                return prompts
-    raise SystemExit(f"{args.trace} has only {len(prompts)} requests of this length")
+        rows = [json.loads(line)["hash_ids"] for line in lines]
+    most = (args.longest - 1 - args.answer) // args.block_tokens
+    rows = [ids for ids in rows if args.shared <= len(ids) <= most][: args.pool]
+    begins = collections.Counter(tuple(ids[: args.shared]) for ids in rows)
+    rows = [ids for ids in rows if args.shared == 0 or begins[tuple(ids[: args.shared])] > 1][: args.requests]
+    if len(rows) < args.requests:
+        raise SystemExit(f"{args.trace} has only {len(rows)} such requests")
+    # Of each block the same tokens wherever it is; the last token is the request's own.
+    block = lambda i: [(i * 2654435761 + j * 40503 + 7) % 900 + 50 for j in range(args.block_tokens)]
+    return [[token for i in ids for token in block(i)] + [n % 900 + 50] for n, ids in enumerate(rows)]
 
 
 class Server:
@@ -118,9 +119,11 @@ def main():
     parser.add_argument("trace", type=pathlib.Path)
     parser.add_argument("model", type=pathlib.Path)
     parser.add_argument("out", type=pathlib.Path)
-    parser.add_argument("--requests", type=int, default=60)
+    parser.add_argument("--requests", type=int, default=240)
     parser.add_argument("--blocks", type=int, default=320)
-    parser.add_argument("--block-tokens", type=int, default=64)
+    parser.add_argument("--block-tokens", type=int, default=32)
+    parser.add_argument("--pool", type=int, default=3000)
+    parser.add_argument("--shared", type=int, default=8, help="0: every request is taken")
     parser.add_argument("--longest", type=int, default=4096)
     parser.add_argument("--answer", type=int, default=4)
     parser.add_argument("--clients", type=int, default=2)
