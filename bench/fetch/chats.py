@@ -5,11 +5,11 @@ the device only, and with a store.
     chats.py TRACE MODEL OUT [--requests 240] [--blocks 320] [--store file:///FOLDER] [--repeats 1]
 
 TRACE: Mooncake's JSON lines, plain or gzipped. Each of its blocks of 512 tokens becomes --block-tokens tokens (32)
-that its id decides; requests longer than --longest tokens are left out. Of the first --pool of the rest, those are taken
-whose first --shared blocks another one begins with too: most are turns of one conversation. They are sent in the
-trace's order by --clients clients, each as soon as it is free, and yield --answer tokens. The device has --blocks blocks
-of KV (16 tokens each), so that most prefixes are evicted before they are used again. The server with the store begins
-with an empty one. Real inference on CPU threads; MODEL is a folder.
+that its id decides; requests longer than --longest tokens are left out. Of the first --pool of the rest, those are
+taken whose first --shared blocks another one begins with too: most are turns of one conversation. They are sent in the
+trace's order by --clients clients, each as soon as it is free, and yield --answer tokens. The device has --blocks
+blocks of KV (16 tokens each), so that most prefixes are evicted before they are used again. The server with the store
+begins with an empty one. Real inference on CPU threads; MODEL is a folder.
 
 SACCADE_BINARY: the server (target/release/saccade).
 """

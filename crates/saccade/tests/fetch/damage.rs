@@ -57,7 +57,7 @@ const WAYS: [(&str, Option<&str>, bool, Spoil); 13] = [
     ("of another model", Some("model"), true, |good, _| resealed(good, |b| b[40] ^= 1)),
     ("of another place", Some("span"), true, |good, _| resealed(good, |b| b[25] ^= 4)),
     ("of another codec", Some("codec"), false, |good, _| resealed(good, |b| b[6] = 99)),
-    ("of another version", Some("version"), false, |good, _| resealed(good, |b| b[4] = 2)),
+    ("of another version", Some("version"), false, |good, _| resealed(good, |b| b[4] ^= 0x80)),
     ("ill coded", Some("payload"), true, |good, _| resealed(good, |b| b[112] ^= 1)),
     ("empty", None, true, |_, _| Vec::new()),
 ];
