@@ -44,7 +44,7 @@ fn wrong_values_are_rejected() {
         (edited(&|b| b.push(0)), SAC_FETCH_REJECT_LENGTH),
         (vec![0x5a; 2 * g.bytes()], SAC_FETCH_REJECT_LENGTH),
         (edited(&|b| b[0] ^= 1), SAC_FETCH_REJECT_MAGIC),
-        (edited(&|b| b[4] = 2), SAC_FETCH_REJECT_VERSION),
+        (edited(&|b| b[4] ^= 0x80), SAC_FETCH_REJECT_VERSION),
         (edited(&|b| b[at_end] ^= 0x10), SAC_FETCH_REJECT_CHECKSUM),
         (edited(&|b| b[70] ^= 1), SAC_FETCH_REJECT_CHECKSUM),
         (other(&|v| v.name = Name::root(&v.model, b"x")), SAC_FETCH_REJECT_NAME),
