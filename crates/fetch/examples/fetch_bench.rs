@@ -8,11 +8,11 @@
 //!
 //! Rates are Gbit/s of KV. Stages are timed on one thread, the fastest of several passes; `network`
 //! brings all values of the prompt at once, and drops them. The pipeline loads a prompt of N
-//! chunks, as a device does, from the store at URL; by default that is in this process, where the network
-//! costs a copy of a reference. First prompt after prompt: `first chunk` and `prompt` are medians
-//! from the first command on. Then N chunks are always on their way, for its rate and for `KV/CPU`,
-//! GB of KV for each second of processor time that the threads of the plane took, in the kernel
-//! too; the thread that plays the device is left out.
+//! chunks, as a device does, from the store at URL; by default that is in this process, where the
+//! network costs a copy of a reference. First prompt after prompt: `first chunk` and `prompt` are
+//! medians from the first command on. Then N chunks are always on their way, for its rate and for
+//! `KV/CPU`, GB of KV for each second of processor time that the threads of the plane took, in the
+//! kernel too; the thread that plays the device is left out.
 //!
 //! KV is made up (tests/common) unless FILE has chunks of this shape (bench/chunks/real_kv.py wrote
 //! it): real KV codes differently. JSON: one object per row, appended.
