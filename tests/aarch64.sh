@@ -82,7 +82,7 @@ fi
 echo "aarch64 frontend under qemu: same completion as the native one through the same ring"
 
 # The native fetch plane stores a prompt's chunks, and leaves its place to the foreign one. The device has KV for two
-# such prompts: what has left it is loaded, decoded by the code for aarch64, whoever stored it.
+# such prompts: what has left it is loaded, decoded by the code for aarch64, whichever plane stored it.
 long() { # N: what is said, and how many of 1500 tokens were cached
   local prompt
   prompt=$(python3 -c "print([10 + ($1 * 7919 + i * i * 31 + i * 17 + (i >> 5) * $1) % 240 for i in range(1500)])")

@@ -17,7 +17,7 @@ pub const ABI: Abi = Abi {
 struct Exported(ShmTransport);
 
 // SAFETY: a `ShmTransport` keeps its bytes mapped at `base_ptr` while it lives. What this process
-// reads of them meanwhile are words by atomics, and bytes that are lent to the peer by nobody else.
+// reads of them meanwhile are words by atomics, and bytes that no one else has lent to the peer.
 unsafe impl ExportedRegion for Exported {
     fn base(&self) -> *mut u8 {
         self.0.base_ptr()

@@ -36,7 +36,7 @@ impl Frame {
     /// Writes a plane into its pieces. What reads it must be told by a release store after it.
     ///
     /// # Errors
-    /// The region cannot be reached any more: nobody can be told, either.
+    /// The region cannot be reached any more, so no one can be told.
     pub fn write_plane(&self, plane: usize, kv: &[u8]) -> Result<(), TransportError> {
         let pieces = kv.chunks_exact(self.piece_bytes).enumerate();
         match self.region.transport() {

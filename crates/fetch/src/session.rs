@@ -257,7 +257,7 @@ impl Session {
             return;
         }
         match self.try_write(inner) {
-            // The control thread finds that out, and ends the session: nobody waits for answers.
+            // The control thread finds that out, and ends the session: no one waits for answers.
             Ok(()) | Err(TransportError::Down(_)) => {}
             // A checked layout rules it out; the device would miss answers, so it must be told.
             Err(error) => tracing::error!(%error, "completions cannot be written"),

@@ -29,7 +29,7 @@ impl Way {
         }
     }
 
-    /// Whether looking costs a way through a network, and nobody wakes those who wait.
+    /// Whether looking costs a way through a network, and waiters are not woken.
     pub(crate) fn is_remote(&self) -> bool {
         matches!(self, Way::Remote(_))
     }

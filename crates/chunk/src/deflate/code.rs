@@ -6,7 +6,7 @@ const MAX_LENGTH: usize = 15;
 
 /// Lengths of a complete code that is best among those of at most `most` bits, or nearly so: an
 /// unlimited code whose longest words are shortened, at the cost of the longest among the others.
-/// At least two symbols are used, and at most `1 << most`; those that are not have length 0.
+/// At least two symbols are used, and at most `1 << most`; the others have length 0.
 pub(super) fn lengths_of(frequencies: &[u32], most: usize, lengths: &mut [u8]) {
     let mut used = [(0, 0); MAX_SYMBOLS];
     let mut num_used = 0;
@@ -20,7 +20,7 @@ pub(super) fn lengths_of(frequencies: &[u32], most: usize, lengths: &mut [u8]) {
     // How many words of `most` bits there is room for, and how many would be needed.
     let needed = |counts: &[usize]| (1..=most).map(|l| counts[l] << (most - l)).sum::<usize>();
     for _ in 1 << most..needed(&counts) {
-        // A word moves below the longest of those that still can have two below them.
+        // A word moves below the longest one that still can have two below it.
         let above = (1..most).rev().find(|length| counts[*length] > 0);
         let above = above.expect("there are fewer symbols than words");
         counts[most] -= 1;
@@ -33,7 +33,7 @@ pub(super) fn lengths_of(frequencies: &[u32], most: usize, lengths: &mut [u8]) {
     }
 }
 
-/// Leaves of the Huffman tree by depth, those that are too deep at `most`. `used` ascends.
+/// Leaves of the Huffman tree by depth; leaves that are too deep count at `most`. `used` ascends.
 fn counts_of_depths(used: &[(u32, u16)], most: usize) -> [usize; MAX_LENGTH + 1] {
     let num_nodes = 2 * used.len() - 1;
     let mut weights = [0_u64; 2 * MAX_SYMBOLS];
