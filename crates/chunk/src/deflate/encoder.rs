@@ -14,7 +14,7 @@ const DISTANCES: [u8; 2] = [1, 1];
 /// Lengths in a header, of literals, the end, and distances.
 const NUM_LENGTHS: usize = END + 1 + DISTANCES.len();
 
-/// A plane counts as repetitive if at least one in this many words repeats.
+/// A plane counts as repetitive if more than one in this many words repeats.
 const FEW: usize = 16;
 
 /// Many words of 8 bytes are among those before them. Not all are found.
