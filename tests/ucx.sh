@@ -98,9 +98,10 @@ hosts() {
       -d '{"model": "saccade-tiny", "prompt": "In the beginning", "max_tokens": 24, "temperature": 0, "logprobs": 1, "ignore_eos": true}' |
       python3 -c 'import json, sys; c = json.load(sys.stdin)["choices"][0]; print(c["text"], c["logprobs"]["token_logprobs"])'
   }
-  stream() { # its last line, within a time
-    ip netns exec "$b" timeout 30 curl -sN localhost:8002/v1/completions -H 'content-type: application/json' -d '{"model":
-      "saccade-tiny", "prompt": "Once", "max_tokens": 400, "ignore_eos": true, "stream": true}' >"$work/stream" || true
+  stream() { # into a file: seconds of tokens, so that whatever is killed after the first dies before the last
+    ip netns exec "$b" timeout 60 curl -sN localhost:8002/v1/completions -H 'content-type: application/json' -d '{"model":
+      "saccade-tiny", "prompt": "Once", "max_tokens": 2000, "n": 8, "ignore_eos": true, "stream": true}' \
+      >"$work/stream" || true
   }
   same() { # WHEN
     local got
@@ -118,6 +119,7 @@ hosts() {
   same "two network namespaces"
 
   # The device dies under a stream: the stream ends with an error, and its frontend serves again.
+  : >"$work/stream"
   stream &
   local streaming=$!
   within 20 "a first token" grep -q '"text"' "$work/stream"
@@ -128,6 +130,7 @@ hosts() {
   same "after the device was killed"
 
   # The frontend dies under a stream: the device keeps serving, and another takes its place.
+  : >"$work/stream"
   stream &
   streaming=$!
   within 20 "a first token" grep -q '"text"' "$work/stream"
