@@ -30,7 +30,11 @@ pub struct FrontendConfig {
     /// Names that requests may use; the first one is reported. Empty: the model's name as given.
     /// `--served-model-name`
     pub served_model_names: Vec<String>,
-    /// `/v1/*` requests and resets must carry one of these keys as a bearer token. Empty: none.
+    /// Hosts that requests may name in their Host field, or `*`. Empty: loopback names if it
+    /// listens on loopback without keys, else any. `--allowed-hosts`
+    pub allowed_hosts: Vec<String>,
+    /// Requests to all paths but probes, metrics and the page must carry one of these keys as a
+    /// bearer token. Empty: none.
     /// `--api-key`
     pub api_keys: Vec<String>,
     /// Requests with different keys share no prefix; needs keys. `--cache-salt-by-key`
@@ -102,7 +106,8 @@ pub struct HttpLimits {
     pub max_header_bytes: usize,
     /// Bytes of a request's body.
     pub max_body_bytes: usize,
-    /// Bytes of all request bodies that are being read.
+    /// Bytes that requests hold beyond their first 64 KiB each, all together: bodies until they are
+    /// parsed, prompts, and answers of `/tokenize`. What would exceed it is answered 429.
     pub max_body_bytes_total: usize,
     /// Time for a request's head; also how long a connection may idle before its next request.
     pub header_read_timeout: Duration,
@@ -138,6 +143,7 @@ impl Default for FrontendConfig {
             tokenizer: None,
             revision: None,
             served_model_names: Vec::new(),
+            allowed_hosts: Vec::new(),
             api_keys: Vec::new(),
             cache_salt_by_key: false,
             chat_template: None,

@@ -4,12 +4,12 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use saccade_ring::{FrontendRing, JoinOptions, Transport};
-use tokio::sync::Semaphore;
 
 use crate::api_error::ApiError;
 use crate::config::FrontendConfig;
 use crate::error::FrontendError;
-use crate::http::app::{App, BODY_PERMIT_BYTES, unix_s};
+use crate::http::app::{App, unix_s};
+use crate::http::budget::MemoryBudget;
 use crate::http::{Bound, Connections, bind, router, serve_connections};
 use crate::lifecycle::{Lifecycle, Stage};
 use crate::metrics::{Metrics, SloTargets};
@@ -93,7 +93,7 @@ impl Frontend {
             lifecycle: Lifecycle::default(),
             reader: reader.counters(),
             connections: Connections::new(config.http.max_connections),
-            body_budget: body_budget(&config),
+            memory: MemoryBudget::new(config.http.max_body_bytes_total),
             started_unix_s: unix_s(),
             config,
         };
@@ -178,11 +178,6 @@ fn metrics(model: &str, config: &FrontendConfig) -> Result<Arc<Metrics>, Fronten
         SloTargets { ttft_s: f64::from(config.slo.ttft_s), tpot_s: f64::from(config.slo.tpot_s) };
     Metrics::new(model, slo)
         .map_err(|e| FrontendError::Config { field: "metrics", reason: e.to_string() })
-}
-
-fn body_budget(config: &FrontendConfig) -> Arc<Semaphore> {
-    let permits = config.http.max_body_bytes_total / BODY_PERMIT_BYTES;
-    Arc::new(Semaphore::new(permits.clamp(1, Semaphore::MAX_PERMITS)))
 }
 
 /// An endpoint that takes a body.

@@ -56,6 +56,9 @@ pub const GREEDY_TEMPERATURE: f64 = 1e-5;
 /// Text, or a request's body, of at least this many bytes takes the lane of long prompts: about a
 /// millisecond of parsing or tokenizing.
 pub const LONG_TEXT_BYTES: usize = 64 * 1024;
+/// Bytes of a request that are not charged to the memory for large requests: the number of
+/// connections bounds these. What is under it is never refused because of others' large requests.
+pub const UNCHARGED_BYTES: usize = LONG_TEXT_BYTES;
 /// Nice value of the threads of that lane: a thread that has a token to deliver comes first.
 pub const LONG_TEXT_NICE: i32 = 10;
 /// Bytes of a long prompt that are worth another thread.

@@ -141,12 +141,9 @@ fn one_stream_that_nobody_reads_is_held() {
     let h = Harness::with(|_| {}, FakeConfig { records_per_tick: 64, ..FakeConfig::default() });
     h.device.babble();
     let body = json!({"prompt": "x", "max_tokens": 1500, "stream": true}).to_string();
-    // The client's kernel must not buffer the answer for it.
-    let client = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
-    client.set_recv_buffer_size(4096).unwrap();
-    client.connect(&h.addr.into()).unwrap();
-    let mut client = std::net::TcpStream::from(client);
-    let head = "POST /v1/completions HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n";
+    let mut client = h.connect_with_little_room();
+    let head =
+        "POST /v1/completions HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n";
     write!(client, "{head}content-length: {}\r\n\r\n{body}", body.len()).unwrap();
     h.wait_until("stalled", |h| h.metric("saccade:reader_stalled_requests") == 1.0);
     assert_eq!(h.device.in_flight(), 1);
@@ -163,7 +160,7 @@ fn a_body_that_does_not_come_is_answered_408() {
     );
     let mut body = h.connect();
     body.write_all(
-        b"POST /v1/completions HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n\
+        b"POST /v1/completions HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n\
           content-length: 100\r\n\r\n{\"prompt\":",
     )
     .unwrap();
@@ -181,7 +178,7 @@ fn a_head_that_does_not_come_is_cut() {
         FakeConfig::default(),
     );
     let mut head = h.connect();
-    head.write_all(b"POST /v1/completions HTTP/1.1\r\nhost: x\r\n").unwrap();
+    head.write_all(b"POST /v1/completions HTTP/1.1\r\nhost: localhost\r\n").unwrap();
     // With or without an answer; if the connection does not end, the read itself times out.
     match head.read_to_end(&mut Vec::new()) {
         Ok(_) => {}
@@ -192,7 +189,7 @@ fn a_head_that_does_not_come_is_cut() {
 
 /// `saccade:http_connections`, read through a connection that stays open.
 fn connections(through: &mut std::net::TcpStream) -> f64 {
-    write!(through, "GET /metrics HTTP/1.1\r\nhost: x\r\n\r\n").unwrap();
+    write!(through, "GET /metrics HTTP/1.1\r\nhost: localhost\r\n\r\n").unwrap();
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
         let mut byte = [0];
@@ -386,11 +383,12 @@ fn a_connection_serves_one_request_after_another() {
     let h = Harness::start();
     let mut stream = h.connect();
     let body = json!({"prompt": "x", "stream": true, "stop_token_ids": [EOS]}).to_string();
-    let head = "POST /v1/completions HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n";
+    let head =
+        "POST /v1/completions HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n";
     for _ in 0..3 {
         write!(stream, "{head}content-length: {}\r\n\r\n{body}", body.len()).unwrap();
         read_until(&mut stream, b"[DONE]\n\n\r\n0\r\n\r\n");
-        stream.write_all(b"GET /ui/state HTTP/1.1\r\nhost: x\r\n\r\n").unwrap();
+        stream.write_all(b"GET /ui/state HTTP/1.1\r\nhost: localhost\r\n\r\n").unwrap();
         let text = read_until(&mut stream, b"}}");
         assert!(text.starts_with("HTTP/1.1 200"), "{text}");
         assert!(text.contains("cache-control: no-store"), "{text}");

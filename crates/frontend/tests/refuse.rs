@@ -13,13 +13,15 @@ const GENERATING: [Endpoint; 2] = [Endpoint::Chat, Endpoint::Completions];
 
 /// A minimal body with one field set to JSON text.
 fn body(endpoint: Endpoint, name: &str, raw: &str) -> String {
-    let base = match endpoint {
-        Endpoint::Chat => r#""messages": [{"role": "user", "content": "x"}]"#,
-        Endpoint::Completions => r#""prompt": "x""#,
-        Endpoint::Tokenize => r#""prompt": "x""#,
-        Endpoint::Detokenize => r#""tokens": [1]"#,
+    let (required, base) = match endpoint {
+        Endpoint::Chat => ("messages", r#"[{"role": "user", "content": "x"}]"#),
+        Endpoint::Completions | Endpoint::Tokenize => ("prompt", r#""x""#),
+        Endpoint::Detokenize => ("tokens", "[1]"),
     };
-    format!(r#"{{{base}, "{name}": {raw}}}"#)
+    match name == required {
+        true => format!(r#"{{"{name}": {raw}}}"#),
+        false => format!(r#"{{"{required}": {base}, "{name}": {raw}}}"#),
+    }
 }
 
 fn check(endpoint: Endpoint, name: &str, raw: &str) -> Result<(), ApiError> {

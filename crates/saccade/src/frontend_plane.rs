@@ -68,6 +68,7 @@ fn config(args: &ServeArgs, scratch: &std::path::Path) -> anyhow::Result<Fronten
         tokenizer: model.tokenizer.clone(),
         revision: None, // the folder is local by now
         served_model_names: model_source::served_names(model),
+        allowed_hosts: http.allowed_hosts.clone(),
         api_keys: http.api_key.clone(),
         cache_salt_by_key: http.cache_salt_by_key,
         chat_template: model.chat_template.clone(),

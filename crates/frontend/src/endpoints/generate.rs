@@ -10,6 +10,7 @@ use http::HeaderMap;
 use crate::api_error::ApiError;
 use crate::http::app::{App, unix_s};
 use crate::http::auth::KeyDigest;
+use crate::http::budget::Charge;
 use crate::http::layers::RequestId;
 use crate::http::{collect, read_body, stream};
 use crate::lifecycle::InFlight;
@@ -25,6 +26,8 @@ pub struct Asked<T> {
     pub arrived: Instant,
     /// Counts it until it is answered.
     pub in_flight: InFlight,
+    /// For the memory that the body's content takes, until it is answered.
+    _charge: Charge,
     request_id: String,
 }
 
@@ -56,12 +59,12 @@ pub async fn ask<T: AsMut<GenerateParams> + Send + 'static>(
         }
         Ok(parsed)
     };
-    let mut body = body.fields(app, parse).await?;
+    let (mut body, charge) = body.fields(app, parse).await?;
     if let Some(key) = key {
         let params = body.as_mut();
         params.cache_salt = key.salted(params.cache_salt);
     }
-    Ok(Asked { body, arrived, in_flight, request_id })
+    Ok(Asked { body, arrived, in_flight, request_id, _charge: charge })
 }
 
 fn slo_headers(headers: &HeaderMap) -> SloHeaders<'_> {

@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use saccade_ring::layout;
-use tokio::sync::Semaphore;
 
 use super::Connections;
+use super::budget::MemoryBudget;
 use crate::api_error::ApiError;
 use crate::config::FrontendConfig;
 use crate::lifecycle::Lifecycle;
@@ -14,9 +14,6 @@ use crate::metrics::Reading;
 use crate::ring::ReaderCounters;
 use crate::serving::Serving;
 use crate::validate::ModelLimits;
-
-/// Bytes per permit of the body budget.
-pub const BODY_PERMIT_BYTES: usize = 1024;
 
 /// State of the HTTP side.
 pub struct App {
@@ -32,8 +29,8 @@ pub struct App {
     pub reader: Arc<ReaderCounters>,
     /// Open connections.
     pub connections: Connections,
-    /// Memory for bodies that are being read.
-    pub body_budget: Arc<Semaphore>,
+    /// Memory for large requests.
+    pub memory: MemoryBudget,
     /// Start of this frontend, seconds since 1970.
     pub started_unix_s: u64,
 }

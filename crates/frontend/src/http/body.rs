@@ -4,35 +4,37 @@ use axum::body::{Body, HttpBody};
 use axum::extract::Request;
 use http::{HeaderMap, StatusCode, header};
 use http_body_util::BodyExt;
-use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, timeout_at};
 
-use super::app::{App, BODY_PERMIT_BYTES};
+use super::app::App;
+use super::budget::{Charge, MemoryBudget};
 use crate::api_error::ApiError;
 use crate::serving::pool_error;
 use crate::text::pool::is_long;
 use crate::validate::Fields;
 
 /// A body, and its share of the memory for bodies.
+#[derive(Default)]
 pub struct ReadBody {
     bytes: Vec<u8>,
-    permit: Option<OwnedSemaphorePermit>,
+    charge: Charge,
 }
 
 /// Reads a JSON body.
 ///
 /// # Errors
-/// 415 for another media type, 413 beyond `max_body_bytes`, 408 after `body_read_timeout`, 429 if
-/// bodies being read have used up their memory.
+/// 415 for another media type or a coded body, 413 beyond `max_body_bytes`, 408 after
+/// `body_read_timeout`, 429 if other large requests hold the memory that this one needs.
 pub async fn read_body(app: &App, request: Request) -> Result<ReadBody, ApiError> {
     check_media_type(request.headers())?;
+    check_coding(request.headers())?;
     let limits = &app.config.http;
     let announced = request.body().size_hint().lower();
     if announced > limits.max_body_bytes as u64 {
         return Err(too_large(limits.max_body_bytes));
     }
     let deadline = Instant::now() + limits.body_read_timeout;
-    let mut read = ReadBody { bytes: Vec::new(), permit: None };
+    let mut read = ReadBody::default();
     let mut body: Body = request.into_body();
     loop {
         let frame = timeout_at(deadline, body.frame()).await.map_err(|_| {
@@ -54,19 +56,14 @@ pub async fn read_body(app: &App, request: Request) -> Result<ReadBody, ApiError
         if read.bytes.len() + data.len() > limits.max_body_bytes {
             return Err(too_large(limits.max_body_bytes));
         }
-        let permits = data.len().div_ceil(BODY_PERMIT_BYTES) as u32;
-        let permit = app
-            .body_budget
-            .clone()
-            .try_acquire_many_owned(permits)
-            .map_err(|_| ApiError::overloaded("too many request bodies are being read", 1))?;
-        read.keep(permit);
+        read.reserve(data.len(), limits.max_body_bytes, &app.memory)?;
         read.bytes.extend_from_slice(&data);
     }
 }
 
 impl ReadBody {
-    /// What `read` makes of the fields; a long body is parsed in the lane of long prompts.
+    /// What `read` makes of the fields, and the body's charge, for as long as that is held; a long
+    /// body is parsed in the lane of long prompts.
     ///
     /// # Errors
     /// 400 if it is not a JSON object, 429 if the lane's queue is full, and those of `read`.
@@ -74,21 +71,31 @@ impl ReadBody {
         self,
         app: &App,
         read: impl FnOnce(&Fields) -> Result<T, ApiError> + Send + 'static,
-    ) -> Result<T, ApiError> {
+    ) -> Result<(T, Charge), ApiError> {
         let len = self.bytes.len();
-        // The share of the memory goes with the bytes.
-        let parse = move || read(&Fields::parse(&self.bytes)?);
+        // What was read out of the body takes its place in memory.
+        let parse = move || Ok((read(&Fields::parse(&self.bytes)?)?, self.charge));
         if !is_long(len) {
             return parse();
         }
         app.serving.lanes.of(len).run(parse).await.map_err(pool_error)?
     }
 
-    fn keep(&mut self, permit: OwnedSemaphorePermit) {
-        match &mut self.permit {
-            Some(held) => held.merge(permit),
-            None => self.permit = Some(permit),
+    /// Room for `more` bytes, charged before it is taken.
+    fn reserve(
+        &mut self,
+        more: usize,
+        max_bytes: usize,
+        memory: &MemoryBudget,
+    ) -> Result<(), ApiError> {
+        let needed = self.bytes.len() + more;
+        if needed <= self.bytes.capacity() {
+            return Ok(());
         }
+        let room = needed.max((2 * self.bytes.capacity()).min(max_bytes));
+        self.charge.cover(memory, room)?;
+        self.bytes.reserve_exact(room - self.bytes.len());
+        Ok(())
     }
 }
 
@@ -103,6 +110,19 @@ fn check_media_type(headers: &HeaderMap) -> Result<(), ApiError> {
         StatusCode::UNSUPPORTED_MEDIA_TYPE,
         "unsupported_media_type",
         "the content type must be application/json",
+    ))
+}
+
+/// A body in a coding is refused: taken as it is, it would be another body than the client's.
+fn check_coding(headers: &HeaderMap) -> Result<(), ApiError> {
+    let mut codings = headers.get_all(header::CONTENT_ENCODING).iter();
+    if codings.all(|coding| coding.as_bytes().eq_ignore_ascii_case(b"identity")) {
+        return Ok(());
+    }
+    Err(ApiError::new(
+        StatusCode::UNSUPPORTED_MEDIA_TYPE,
+        "unsupported_content_encoding",
+        "the body must not be compressed: content-encoding must be identity or absent",
     ))
 }
 

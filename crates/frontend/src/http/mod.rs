@@ -3,7 +3,9 @@
 pub mod app;
 pub mod auth;
 mod body;
+pub mod budget;
 mod connection;
+mod host;
 mod io;
 pub mod layers;
 mod router;

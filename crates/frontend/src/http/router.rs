@@ -10,6 +10,7 @@ use http::StatusCode;
 
 use super::app::App;
 use super::auth::ApiKeys;
+use super::host::{self, AllowedHosts};
 use super::layers;
 use crate::api_error::ApiError;
 use crate::endpoints::{chat, completions, models, page, prefix, status, tokens};
@@ -28,11 +29,11 @@ pub fn router(app: &Arc<App>) -> Result<Router, FrontendError> {
         .route("/v1/models", get(models::list))
         .route("/v1/models/{*id}", get(models::one))
         .route("/reset_prefix_cache", post(prefix::reset))
+        .route("/tokenize", post(tokens::tokenize))
+        .route("/detokenize", post(tokens::detokenize))
         .route_layer(from_fn_with_state(keys, layers::authorize));
     let mut routes = Router::new()
         .merge(guarded)
-        .route("/tokenize", post(tokens::tokenize))
-        .route("/detokenize", post(tokens::detokenize))
         .route("/health", get(status::health))
         .route("/ready", get(status::ready))
         .route("/metrics", get(status::metrics))
@@ -43,6 +44,7 @@ pub fn router(app: &Arc<App>) -> Result<Router, FrontendError> {
     let mut routes = routes
         .fallback(not_found)
         .method_not_allowed_fallback(method_not_allowed)
+        .layer(from_fn_with_state(Arc::new(AllowedHosts::of(&app.config)), host::check))
         .layer(from_fn(catch_panic))
         .layer(from_fn_with_state(app.clone(), layers::around));
     if let Some(cors) = layers::cors(&app.config.cors)? {

@@ -60,10 +60,11 @@ struct Entry<'a> {
 }
 
 impl<'a> Fields<'a> {
-    /// Checks the syntax of `body` and splits it into fields; the last of a repeated field counts.
+    /// Checks the syntax of `body` and splits it into fields.
     ///
     /// # Errors
-    /// 400 with line and column if it is not a JSON object, or has more than [`MAX_FIELDS`] fields.
+    /// 400 with line and column if it is not a JSON object, repeats a field (what checks a request
+    /// on its way may have read the other one), or has more than [`MAX_FIELDS`] fields.
     pub fn parse(body: &'a [u8]) -> Result<Self, ApiError> {
         let malformed = |e: serde_json::Error| {
             let mut error = ApiError::invalid("body", format!("the body is not valid JSON: {e}"));
@@ -263,13 +264,14 @@ impl<'de> Visitor<'de> for EntriesVisitor {
         let mut entries: Vec<Entry<'de>> = Vec::new();
         while let Some(Name(name)) = map.next_key()? {
             let raw: &'de RawValue = map.next_value()?;
-            match entries.iter().position(|e| e.name == name) {
-                Some(at) => entries[at].raw = raw,
-                None if entries.len() == MAX_FIELDS => {
-                    return Err(de::Error::custom(format_args!("more than {MAX_FIELDS} fields")));
-                }
-                None => entries.push(Entry { name, raw, known: Cell::new(false) }),
+            if entries.iter().any(|e| e.name == name) {
+                let shown = cut(&name);
+                return Err(de::Error::custom(format_args!("the field `{shown}` is repeated")));
             }
+            if entries.len() == MAX_FIELDS {
+                return Err(de::Error::custom(format_args!("more than {MAX_FIELDS} fields")));
+            }
+            entries.push(Entry { name, raw, known: Cell::new(false) });
         }
         Ok(entries)
     }
@@ -305,11 +307,15 @@ mod tests {
     const N: Int = Int { name: "n", min: 1, max: 8 };
 
     #[test]
-    fn the_last_of_a_repeated_field_counts_and_null_is_absent() {
-        let fields = Fields::parse(br#"{"n": 1, "n": 2, "t": null, "x": 1}"#).unwrap();
+    fn null_is_absent_and_a_repeated_field_is_refused() {
+        let fields = Fields::parse(br#"{"n": 2, "t": null, "x": 1}"#).unwrap();
         assert_eq!(fields.int(&N).unwrap(), Some(2));
         assert_eq!(fields.float(&T).unwrap(), None);
         assert_eq!(fields.unknown().collect::<Vec<_>>(), ["x"]);
+        for body in [r#"{"n": 1, "n": 2}"#, r#"{"n": 1, "t": 0, "\u006e": 1}"#] {
+            let Err(error) = Fields::parse(body.as_bytes()) else { panic!("{body} was taken") };
+            assert!(error.message.contains("the field `n` is repeated"), "{}", error.message);
+        }
     }
 
     #[test]

@@ -76,7 +76,8 @@ impl Harness {
 
     pub fn open(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Exchange {
         let mut stream = self.connect();
-        let mut head = format!("{method} {path} HTTP/1.1\r\nhost: test\r\nconnection: close\r\n");
+        let mut head =
+            format!("{method} {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n");
         for (name, value) in headers {
             head.push_str(&format!("{name}: {value}\r\n"));
         }
@@ -90,6 +91,15 @@ impl Harness {
         let stream = TcpStream::connect(self.addr).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
         stream
+    }
+
+    /// A connection of whose answer the client's kernel holds a few KiB and no more.
+    pub fn connect_with_little_room(&self) -> TcpStream {
+        let client =
+            socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
+        client.set_recv_buffer_size(4096).unwrap();
+        client.connect(&self.addr.into()).unwrap();
+        client.into()
     }
 }
 

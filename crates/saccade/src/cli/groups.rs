@@ -94,7 +94,7 @@ pub(crate) struct HttpArgs {
     /// Unix socket to listen on instead of host and port
     #[arg(long, value_name = "PATH", env = "SACCADE_UDS")]
     pub uds: Option<PathBuf>,
-    /// Keys that clients must present on /v1 paths and for resets; several are allowed
+    /// Keys that clients must present, but for probes, metrics and the page; several are allowed
     #[arg(long, value_name = "KEY", num_args = 1.., value_delimiter = ',', env = "SACCADE_API_KEY", hide_env_values = true)]
     pub api_key: Vec<String>,
     /// Keep the prefixes of each key of --api-key apart: requests with different keys share no KV
@@ -112,6 +112,10 @@ pub(crate) struct HttpArgs {
     /// Seconds without a heartbeat after which the device counts as lost; must exceed a step
     #[arg(long, value_name = "SECONDS", default_value_t = 30, env = "SACCADE_DEVICE_LOST_AFTER_S")]
     pub device_lost_after_s: u64,
+    /// Hosts that requests may name in their Host field, or * [default: loopback names where the
+    /// server listens on loopback without keys, which keeps pages of other names out; else any]
+    #[arg(long, value_name = "HOST", num_args = 1.., value_delimiter = ',', env = "SACCADE_ALLOWED_HOSTS")]
+    pub allowed_hosts: Vec<String>,
     /// Origins that may use the API from a browser, or * [default: none but this server's page]
     #[arg(long, value_name = "ORIGIN", num_args = 1.., value_delimiter = ',', env = "SACCADE_ALLOWED_ORIGINS")]
     pub allowed_origins: Vec<String>,
