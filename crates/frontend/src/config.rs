@@ -37,6 +37,13 @@ pub struct FrontendConfig {
     /// bearer token. Empty: none.
     /// `--api-key`
     pub api_keys: Vec<String>,
+    /// A file of such keys, one per line, read again when it changes. `--api-key-file`
+    pub api_key_file: Option<PathBuf>,
+    /// A file of tenants, with their keys and limits, read again when it changes. `--tenants`
+    pub tenants: Option<PathBuf>,
+    /// Requests whose tenant does not say may name any class, and targets tighter than the
+    /// server's. `--enable-request-priority`
+    pub request_priority: bool,
     /// Requests with different keys share no prefix; needs keys. `--cache-salt-by-key`
     pub cache_salt_by_key: bool,
     /// Chat template file that replaces the model's. `--chat-template`
@@ -145,6 +152,9 @@ impl Default for FrontendConfig {
             served_model_names: Vec::new(),
             allowed_hosts: Vec::new(),
             api_keys: Vec::new(),
+            api_key_file: None,
+            tenants: None,
+            request_priority: false,
             cache_salt_by_key: false,
             chat_template: None,
             generation_config: true,

@@ -15,6 +15,7 @@ use crate::lifecycle::{Lifecycle, Stage};
 use crate::metrics::{Metrics, SloTargets};
 use crate::ring::{DevicePort, End, ReaderHandle, ReaderSettings, Registry, spawn_reader};
 use crate::serving::{ModelAssets, Serving};
+use crate::tenants::{Defaults, KeySources, OwnTargets, Tenants, Terms, watch};
 use crate::text::pool::Lanes;
 use crate::validate::{
     ChatRequest, CompletionRequest, DetokenizeRequest, Fields, ModelLimits, SloHeaders,
@@ -52,12 +53,20 @@ impl ShutdownHandle {
     }
 }
 
-fn check_keys(config: &FrontendConfig) -> Result<(), FrontendError> {
-    if config.cache_salt_by_key && config.api_keys.is_empty() {
+fn tenants(config: &FrontendConfig) -> Result<Arc<Tenants>, FrontendError> {
+    let own = OwnTargets::from_s(config.slo.ttft_s, config.slo.tpot_s);
+    let terms = if config.request_priority { Terms::ANY } else { Terms::ordinary(own) };
+    let tenants = Tenants::read(KeySources {
+        keys: config.api_keys.clone(),
+        key_file: config.api_key_file.clone(),
+        tenants_file: config.tenants.clone(),
+        defaults: Defaults { terms, own },
+    })?;
+    if config.cache_salt_by_key && !tenants.keys_required() {
         let reason = "there are no keys to tell requests apart by (api_keys)".into();
         return Err(FrontendError::Config { field: "cache_salt_by_key", reason });
     }
-    Ok(())
+    Ok(Arc::new(tenants))
 }
 
 impl Frontend {
@@ -70,7 +79,7 @@ impl Frontend {
         config: FrontendConfig,
         transport: T,
     ) -> Result<Self, FrontendError> {
-        check_keys(&config)?;
+        let tenants = tenants(&config)?;
         let assets = Arc::new(ModelAssets::load(&config)?);
         let names = names(&config);
         let metrics = metrics(&names[0], &config)?;
@@ -93,6 +102,7 @@ impl Frontend {
             lifecycle: Lifecycle::default(),
             reader: reader.counters(),
             connections: Connections::new(config.http.max_connections),
+            tenants,
             memory: MemoryBudget::new(config.http.max_body_bytes_total),
             started_unix_s: unix_s(),
             config,
@@ -123,7 +133,12 @@ impl Frontend {
         let Self { app, bound, reader } = self;
         let router = router(&app)?;
         let end = end_of_life(app.clone());
-        tokio::join!(end, serve_connections(bound, app, router));
+        let watched = watch(app.tenants.clone(), app.serving.metrics.clone());
+        let served = async { tokio::join!(end, serve_connections(bound, app, router)) };
+        tokio::select! {
+            _ = served => {}
+            () = watched => {}
+        }
         // Joining the reader's thread takes up to its longest sleep.
         let joined = tokio::task::spawn_blocking(move || drop(reader)).await;
         joined.map_err(|e| FrontendError::Io(std::io::Error::other(e)))
@@ -199,7 +214,8 @@ pub enum Endpoint {
 /// # Errors
 /// What the client would be told.
 pub fn fuzz_http_body(endpoint: Endpoint, body: &[u8]) -> Result<(), ApiError> {
-    let limits = ModelLimits { vocab_size: 1000, max_model_len: 4096, priority: false };
+    let limits =
+        ModelLimits { vocab_size: 1000, max_model_len: 4096, priority: false, terms: Terms::ANY };
     let fields = Fields::parse(body)?;
     let slo = SloHeaders::default();
     match endpoint {

@@ -21,6 +21,7 @@ mod metrics;
 mod openai;
 mod ring;
 mod serving;
+mod tenants;
 mod text;
 mod validate;
 

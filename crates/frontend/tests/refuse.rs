@@ -352,7 +352,7 @@ fn request_ids_are_echoed_and_part_of_the_answer() {
 
 #[test]
 fn slo_targets_reach_the_device_from_body_or_header() {
-    let h = Harness::start();
+    let h = Harness::with(|c| c.request_priority = true, FakeConfig::default());
     let seen = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
     h.device.script(Box::new({
         let seen = seen.clone();
@@ -401,7 +401,11 @@ fn slo_headers_are_refused_by_name_and_bound() {
 
 #[test]
 fn classes_are_taken_where_the_policy_has_them_and_counted_with_what_they_met() {
-    let h = Harness::with(|config| config.priority_scheduling = true, FakeConfig::default());
+    let change = |config: &mut saccade_frontend::FrontendConfig| {
+        config.priority_scheduling = true;
+        config.request_priority = true;
+    };
+    let h = Harness::with(change, FakeConfig::default());
     let seen = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
     h.device.script(Box::new({
         let seen = seen.clone();

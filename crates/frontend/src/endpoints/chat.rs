@@ -23,8 +23,9 @@ pub async fn chat_completions(
     let chat = std::mem::take(&mut asked.body.chat);
     let ChatRequest { params, echo, .. } = asked.body;
     let last = if echo { chat.last_text() } else { String::new() };
-    let prompts = prepare_all(&app, vec![PromptSource::Chat(chat)], &params, false).await?;
+    let sources = vec![PromptSource::Chat(chat)];
+    let (prompts, admission) = prepare_all(&app, &asked.tenant, sources, &params, false).await?;
     let vocab = app.serving.assets.tokenizer.vocab().clone();
     let format = ChatFormat::new(head, vocab, &params, last);
-    answer(&app, &prompts, &params, asked.arrived, asked.in_flight, format).await
+    answer(&app, (&prompts, admission), &params, asked.arrived, asked.in_flight, format).await
 }

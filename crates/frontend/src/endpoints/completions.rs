@@ -22,7 +22,7 @@ pub async fn completions(
     let head = asked.head("cmpl", &asked.body.params, model);
     let sources = asked.body.prompts.drain(..).map(PromptSource::Completion).collect();
     let (params, echo) = (&asked.body.params, asked.body.echo);
-    let prompts = prepare_all(&app, sources, params, echo).await?;
+    let (prompts, admission) = prepare_all(&app, &asked.tenant, sources, params, echo).await?;
     let format = CompletionFormat::new(
         head,
         app.serving.assets.tokenizer.vocab().clone(),
@@ -30,5 +30,5 @@ pub async fn completions(
         params,
         echo,
     );
-    answer(&app, &prompts, params, asked.arrived, asked.in_flight, format).await
+    answer(&app, (&prompts, admission), params, asked.arrived, asked.in_flight, format).await
 }

@@ -16,6 +16,7 @@ use crate::http::{collect, read_body, stream};
 use crate::lifecycle::InFlight;
 use crate::openai::{Format, Head};
 use crate::serving::{Generation, Prepared, PromptSource, prepare};
+use crate::tenants::{Admission, Tenant};
 use crate::validate::{Fields, GenerateParams, ModelLimits, SloHeaders};
 
 /// A request whose body is parsed and whose model is served.
@@ -26,6 +27,8 @@ pub struct Asked<T> {
     pub arrived: Instant,
     /// Counts it until it is answered.
     pub in_flight: InFlight,
+    /// Whose it is.
+    pub tenant: Arc<Tenant>,
     /// For the memory that the body's content takes, until it is answered.
     _charge: Charge,
     request_id: String,
@@ -42,7 +45,9 @@ pub async fn ask<T: AsMut<GenerateParams> + Send + 'static>(
 ) -> Result<Asked<T>, ApiError> {
     let arrived = Instant::now();
     let in_flight = app.lifecycle.enter()?;
-    let limits = app.model_limits()?;
+    let tenant: Arc<Tenant> =
+        request.extensions().get().cloned().ok_or_else(|| ApiError::internal("no tenant"))?;
+    let limits = ModelLimits { terms: tenant.terms, ..app.model_limits()? };
     let RequestId(request_id) =
         request.extensions().get().cloned().ok_or_else(|| ApiError::internal("no request id"))?;
     let headers = request.headers().clone();
@@ -60,11 +65,14 @@ pub async fn ask<T: AsMut<GenerateParams> + Send + 'static>(
         Ok(parsed)
     };
     let (mut body, charge) = body.fields(app, parse).await?;
+    let params = body.as_mut();
+    if params.cache_salt == 0 {
+        params.cache_salt = tenant.cache_salt;
+    }
     if let Some(key) = key {
-        let params = body.as_mut();
         params.cache_salt = key.salted(params.cache_salt);
     }
-    Ok(Asked { body, arrived, in_flight, request_id, _charge: charge })
+    Ok(Asked { body, arrived, in_flight, tenant, request_id, _charge: charge })
 }
 
 fn slo_headers(headers: &HeaderMap) -> SloHeaders<'_> {
@@ -80,17 +88,20 @@ impl<T> Asked<T> {
     }
 }
 
-/// Prepares every prompt, if there is room for its choices.
+/// Prepares every prompt, if there is room for its choices, and within what its tenant may have.
 ///
 /// # Errors
-/// See [`App::check_room`] and [`prepare`].
+/// See [`Admission`], [`App::check_room`] and [`prepare`].
 pub async fn prepare_all(
     app: &App,
+    tenant: &Arc<Tenant>,
     sources: Vec<PromptSource>,
     params: &GenerateParams,
     echo: bool,
-) -> Result<Vec<Prepared>, ApiError> {
-    app.check_room(sources.len() * params.n as usize)?;
+) -> Result<(Vec<Prepared>, Admission), ApiError> {
+    let choices = sources.len() * params.n as usize;
+    let mut admission = Admission::of(tenant.clone(), choices as u64, Instant::now())?;
+    app.check_room(choices, tenant)?;
     let serving = &app.serving;
     let device = serving.port.device();
     let mut prompts = Vec::with_capacity(sources.len());
@@ -98,7 +109,9 @@ pub async fn prepare_all(
         let prompt = prepare(serving, &device, source, params, echo).await?;
         prompts.push(prompt);
     }
-    Ok(prompts)
+    let most = |p: &Prepared| (p.ids.len() as u64 + u64::from(p.max_tokens)) * u64::from(params.n);
+    admission.reserve(prompts.iter().map(most).sum(), Instant::now())?;
+    Ok((prompts, admission))
 }
 
 /// Submits the prompts and answers in the requested form.
@@ -107,13 +120,13 @@ pub async fn prepare_all(
 /// See [`Generation::submit`] and [`collect`].
 pub async fn answer(
     app: &Arc<App>,
-    prompts: &[Prepared],
+    (prompts, admission): (&[Prepared], Admission),
     params: &GenerateParams,
     arrived: Instant,
     in_flight: InFlight,
     format: impl Format + 'static,
 ) -> Result<Response, ApiError> {
-    let generation = Generation::submit(&app.serving, prompts, params, arrived)?;
+    let generation = Generation::submit(&app.serving, prompts, params, arrived, admission)?;
     match params.stream {
         None => collect(generation, format, in_flight).await,
         Some(options) => {

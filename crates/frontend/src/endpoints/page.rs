@@ -82,7 +82,7 @@ pub async fn state(State(app): State<Arc<App>>) -> Response {
         epoch: device.epoch,
         load_done_bytes: device.load_done_bytes,
         load_total_bytes: device.load_total_bytes,
-        needs_key: !app.config.api_keys.is_empty(),
+        needs_key: app.tenants.keys_required(),
         has_chat_template: app.serving.assets.template.is_some(),
         max_model_len: device.max_model_len,
         max_num_seqs: device.max_num_seqs,

@@ -43,6 +43,7 @@ pub async fn ready(State(app): State<Arc<App>>) -> Result<&'static str, ApiError
 pub async fn metrics(State(app): State<Arc<App>>) -> Result<Response, ApiError> {
     let serving = &app.serving;
     serving.metrics.device.set(&app.reading());
+    serving.metrics.tenants.set(&app.tenants.counts());
     serving.metrics.tokenizer.set(serving.assets.tokenizer.cache_counters());
     let reader = app.clone();
     let refresh = move || reader.serving.metrics.planes.refresh(&reader.serving.port.device());

@@ -13,6 +13,7 @@ use crate::lifecycle::Lifecycle;
 use crate::metrics::Reading;
 use crate::ring::ReaderCounters;
 use crate::serving::Serving;
+use crate::tenants::{Tenant, Tenants, Terms};
 use crate::validate::ModelLimits;
 
 /// State of the HTTP side.
@@ -29,6 +30,8 @@ pub struct App {
     pub reader: Arc<ReaderCounters>,
     /// Open connections.
     pub connections: Connections,
+    /// Who requests come from.
+    pub tenants: Arc<Tenants>,
     /// Memory for large requests.
     pub memory: MemoryBudget,
     /// Start of this frontend, seconds since 1970.
@@ -36,7 +39,7 @@ pub struct App {
 }
 
 impl App {
-    /// Limits of the model, if the device takes requests.
+    /// Limits of the model, if the device takes requests; nothing is said of any tenant's terms.
     ///
     /// # Errors
     /// 503 otherwise.
@@ -52,6 +55,7 @@ impl App {
             vocab_size: device.vocab_size,
             max_model_len: device.max_model_len,
             priority: self.config.priority_scheduling,
+            terms: Terms::ANY,
         })
     }
 
@@ -98,9 +102,9 @@ impl App {
     /// submission itself has the last word.
     ///
     /// # Errors
-    /// 400 for more choices than slots, 429 if the slots are taken, or if more requests wait for a
-    /// seat than the configuration allows.
-    pub fn check_room(&self, choices: usize) -> Result<(), ApiError> {
+    /// 400 for more choices than slots; 429 if the slots are taken, if more requests wait for a seat
+    /// than the configuration allows, or if `tenant` has more than its share while requests wait.
+    pub fn check_room(&self, choices: usize, tenant: &Tenant) -> Result<(), ApiError> {
         let port = &self.serving.port;
         let slots = port.num_slots();
         if choices > slots {
@@ -116,19 +120,15 @@ impl App {
             let retry_after_s = self.serving.retry_after_s();
             return Err(ApiError::overloaded("all slots of this server are in use", retry_after_s));
         }
-        self.check_queue()
+        self.check_queue()?;
+        self.check_share(choices, tenant)
     }
 
     /// Requests beyond the device's free seats count as waiting.
     fn check_queue(&self) -> Result<(), ApiError> {
         let Some(max) = self.config.max_num_queued_reqs else { return Ok(()) };
-        let port = &self.serving.port;
-        let states = port.slot_states();
-        let pending = states.get(PREFILL_PENDING).copied().unwrap_or(0);
-        let seated: usize = SEATED.iter().filter_map(|&state| states.get(state)).sum();
-        let running = seated.max(port.stats().num_running as usize);
-        let free_seats = (port.device().max_num_seqs as usize).saturating_sub(running);
-        if pending < max + free_seats {
+        let Seats { pending, free } = self.seats();
+        if pending < max + free {
             return Ok(());
         }
         Err(ApiError::overloaded(
@@ -136,6 +136,43 @@ impl App {
             self.serving.retry_after_s(),
         ))
     }
+
+    /// A tenant may use seats that others leave free, and only its share of them once requests
+    /// wait: so its requests never queue before another's beyond that share. `choices` are counted
+    /// in already.
+    fn check_share(&self, choices: usize, tenant: &Tenant) -> Result<(), ApiError> {
+        if !self.tenants.are_several() {
+            return Ok(());
+        }
+        let guaranteed = tenant.guaranteed_seats(self.serving.port.device().max_num_seqs);
+        let Seats { pending, free } = self.seats();
+        if tenant.requests_in_flight() <= guaranteed || pending + choices <= free {
+            return Ok(());
+        }
+        let message = format!(
+            "requests wait, and tenant `{}` has its share of {guaranteed} in flight",
+            tenant.name
+        );
+        let mut error = ApiError::overloaded(message, self.serving.retry_after_s());
+        error.code = "tenant_share_used";
+        Err(error)
+    }
+
+    fn seats(&self) -> Seats {
+        let port = &self.serving.port;
+        let states = port.slot_states();
+        let pending = states.get(PREFILL_PENDING).copied().unwrap_or(0);
+        let seated: usize = SEATED.iter().filter_map(|&state| states.get(state)).sum();
+        let running = seated.max(port.stats().num_running as usize);
+        Seats { pending, free: (port.device().max_num_seqs as usize).saturating_sub(running) }
+    }
+}
+
+/// Of the device, as this frontend sees it.
+struct Seats {
+    /// Requests that have none yet.
+    pending: usize,
+    free: usize,
 }
 
 const PREFILL_PENDING: usize = layout::SAC_STATE_PREFILL_PENDING as usize;

@@ -6,17 +6,46 @@ use subtle::ConstantTimeEq;
 use crate::limits::MAX_API_KEY_BYTES;
 use crate::validate::first_word;
 
-/// Digests of the accepted keys: comparing them takes the same time whatever the key, its length
-/// included.
-pub struct ApiKeys(Vec<KeyDigest>);
-
-/// SHA-256 of the key of a request, in its extensions.
-#[derive(Clone, Copy)]
+/// SHA-256 of a key: comparing digests takes the same time whatever the key, its length included.
+#[derive(Debug, Clone, Copy)]
 pub struct KeyDigest([u8; 32]);
 
 impl KeyDigest {
-    fn of(key: &[u8]) -> Self {
+    /// Of a key as it is.
+    pub fn of(key: &[u8]) -> Self {
         Self(Sha256::digest(key).into())
+    }
+
+    /// Of the key that an `Authorization` header carries, if it carries one.
+    pub fn of_bearer(authorization: &[u8]) -> Option<Self> {
+        let (scheme, key) = authorization.split_at_checked(7)?;
+        let fine = scheme.eq_ignore_ascii_case(b"bearer ") && key.len() <= MAX_API_KEY_BYTES;
+        fine.then(|| Self::of(key))
+    }
+
+    /// From its 64 hex digits.
+    pub fn from_hex(digits: &str) -> Option<Self> {
+        let digits = digits.as_bytes();
+        let mut digest = [0; 32];
+        if digits.len() != 2 * digest.len() {
+            return None;
+        }
+        for (byte, pair) in digest.iter_mut().zip(digits.chunks(2)) {
+            let value = |digit: u8| char::from(digit).to_digit(16);
+            *byte = (value(pair[0])? << 4 | value(pair[1])?) as u8;
+        }
+        Some(Self(digest))
+    }
+
+    /// The value paired with the equal one of `keys`. All of them are compared, so that the time does
+    /// not reveal a near match.
+    pub fn find<'a>(&self, keys: impl Iterator<Item = (&'a Self, usize)>) -> Option<usize> {
+        keys.fold(
+            None,
+            |found, (key, beside)| {
+                if bool::from(key.0.ct_eq(&self.0)) { Some(beside) } else { found }
+            },
+        )
     }
 
     /// The salt of a request with this key that names `salt`. Unequal keys have unequal salts, and
@@ -28,50 +57,36 @@ impl KeyDigest {
     }
 }
 
-impl ApiKeys {
-    /// Accepts `keys`; if there are none, no key is required.
-    pub fn new(keys: &[String]) -> Self {
-        Self(keys.iter().map(|key| KeyDigest::of(key.as_bytes())).collect())
-    }
-
-    /// Whether a key is required.
-    pub fn required(&self) -> bool {
-        !self.0.is_empty()
-    }
-
-    /// The accepted key that an `Authorization` header carries.
-    pub fn accepted(&self, authorization: Option<&[u8]>) -> Option<KeyDigest> {
-        let (scheme, key) = authorization?.split_at_checked(7)?;
-        if !scheme.eq_ignore_ascii_case(b"bearer ") || key.len() > MAX_API_KEY_BYTES {
-            return None;
-        }
-        let digest = KeyDigest::of(key);
-        // Every key is compared, so that the time does not reveal a near match.
-        let equal = |key: &KeyDigest| key.0.ct_eq(&digest.0);
-        let found = self.0.iter().fold(subtle::Choice::from(0), |found, key| found | equal(key));
-        bool::from(found).then_some(digest)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn only_whole_keys_are_accepted() {
-        let keys = ApiKeys::new(&["one".into(), "two".into()]);
-        for (header, accepted) in [
-            (Some(&b"Bearer one"[..]), true),
-            (Some(b"bearer two"), true),
-            (Some(b"Bearer on"), false),
-            (Some(b"Bearer onee"), false),
-            (Some(b"Basic one"), false),
-            (Some(b"Bearer "), false),
-            (Some(b"one"), false),
-            (None, false),
+    fn only_whole_keys_are_found() {
+        let keys = [KeyDigest::of(b"one"), KeyDigest::of(b"two")];
+        for (header, found) in [
+            (&b"Bearer one"[..], Some(0)),
+            (b"bearer two", Some(1)),
+            (b"Bearer on", None),
+            (b"Bearer onee", None),
+            (b"Basic one", None),
+            (b"Bearer ", None),
+            (b"one", None),
         ] {
-            assert_eq!(keys.accepted(header).is_some(), accepted, "{header:?}");
+            let digest = KeyDigest::of_bearer(header);
+            let at = digest.and_then(|d| d.find(keys.iter().zip(0..)));
+            assert_eq!(at, found, "{header:?}");
         }
+    }
+
+    #[test]
+    fn digests_are_read_from_hex() {
+        let hex = "7692c3ad3540bb803c020b3aee66cd8887123234ea0c6e7143c0add73ff431ed";
+        let one = KeyDigest::of(b"one");
+        assert_eq!(KeyDigest::from_hex(hex).unwrap().find([(&one, 7)].into_iter()), Some(7));
+        assert!(KeyDigest::from_hex(&hex[1..]).is_none());
+        assert!(KeyDigest::from_hex(&hex.replace('7', "g")).is_none());
+        assert!(KeyDigest::from_hex(&"\u{e9}".repeat(32)).is_none());
     }
 
     #[test]

@@ -29,11 +29,11 @@ pub enum AllowedHosts {
 impl AllowedHosts {
     /// As configured; by default a server that listens on loopback without keys, which a browser on
     /// this machine can reach, goes by loopback names only.
-    pub fn of(config: &FrontendConfig) -> Self {
+    pub fn of(config: &FrontendConfig, keys_required: bool) -> Self {
         let listed = &config.allowed_hosts;
         let local = matches!(config.listen, Listen::Tcp(address) if address.ip().is_loopback());
         match listed.is_empty() {
-            true if local && config.api_keys.is_empty() => Self::Loopback,
+            true if local && !keys_required => Self::Loopback,
             true => Self::Any,
             false if listed.iter().any(|host| host == "*") => Self::Any,
             false => Self::Listed(listed.iter().map(|host| host.to_ascii_lowercase()).collect()),

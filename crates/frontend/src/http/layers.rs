@@ -9,11 +9,11 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use tower_http::cors::{AllowHeaders, AllowMethods, AllowOrigin, CorsLayer};
 
 use super::app::App;
-use super::auth::ApiKeys;
 use crate::api_error::{ApiError, Reason};
 use crate::config::Cors;
 use crate::error::FrontendError;
 use crate::limits::MAX_REQUEST_ID_BYTES;
+use crate::tenants::Tenants;
 
 /// The header that names a request, in and out.
 pub const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
@@ -49,18 +49,21 @@ fn random_id() -> String {
     bytes.iter().map(|b| format!("{b:02x}")).collect()
 }
 
-/// Refuses requests without an accepted key; the others carry its digest.
+/// Refuses requests without an accepted key; the others carry its digest and their tenant.
 pub async fn authorize(
-    State(keys): State<Arc<ApiKeys>>,
+    State(tenants): State<Arc<Tenants>>,
     mut request: Request,
     next: Next,
 ) -> Response {
     let given = request.headers().get(header::AUTHORIZATION).map(HeaderValue::as_bytes);
-    let accepted = keys.accepted(given);
-    if let Some(digest) = accepted {
-        request.extensions_mut().insert(digest);
+    if let Some((tenant, digest)) = tenants.of(given) {
+        request.extensions_mut().insert(tenant);
+        if let Some(digest) = digest {
+            request.extensions_mut().insert(digest);
+        }
+        return next.run(request).await;
     }
-    if !keys.required() || request.method() == Method::OPTIONS || accepted.is_some() {
+    if request.method() == Method::OPTIONS {
         return next.run(request).await;
     }
     let message = "a valid API key is required, as `Authorization: Bearer <key>`";

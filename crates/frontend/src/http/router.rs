@@ -9,7 +9,6 @@ use axum::routing::{get, post};
 use http::StatusCode;
 
 use super::app::App;
-use super::auth::ApiKeys;
 use super::host::{self, AllowedHosts};
 use super::layers;
 use crate::api_error::ApiError;
@@ -21,7 +20,6 @@ use crate::error::FrontendError;
 /// # Errors
 /// For CORS settings that are not valid.
 pub fn router(app: &Arc<App>) -> Result<Router, FrontendError> {
-    let keys = Arc::new(ApiKeys::new(&app.config.api_keys));
     // The key is required where the routes are, not by comparing paths.
     let guarded = Router::new()
         .route("/v1/chat/completions", post(chat::chat_completions))
@@ -31,7 +29,7 @@ pub fn router(app: &Arc<App>) -> Result<Router, FrontendError> {
         .route("/reset_prefix_cache", post(prefix::reset))
         .route("/tokenize", post(tokens::tokenize))
         .route("/detokenize", post(tokens::detokenize))
-        .route_layer(from_fn_with_state(keys, layers::authorize));
+        .route_layer(from_fn_with_state(app.tenants.clone(), layers::authorize));
     let mut routes = Router::new()
         .merge(guarded)
         .route("/health", get(status::health))
@@ -44,7 +42,10 @@ pub fn router(app: &Arc<App>) -> Result<Router, FrontendError> {
     let mut routes = routes
         .fallback(not_found)
         .method_not_allowed_fallback(method_not_allowed)
-        .layer(from_fn_with_state(Arc::new(AllowedHosts::of(&app.config)), host::check))
+        .layer(from_fn_with_state(
+            Arc::new(AllowedHosts::of(&app.config, app.tenants.keys_required())),
+            host::check,
+        ))
         .layer(from_fn(catch_panic))
         .layer(from_fn_with_state(app.clone(), layers::around));
     if let Some(cors) = layers::cors(&app.config.cors)? {

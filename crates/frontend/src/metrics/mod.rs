@@ -6,6 +6,7 @@ mod kv;
 mod planes;
 mod recent;
 mod slo;
+mod tenants;
 mod tokenizer;
 
 use std::collections::HashMap;
@@ -22,6 +23,7 @@ pub use device::{DeviceMetrics, Reading};
 pub use planes::PlaneMetrics;
 pub use recent::{Recent, RecentState};
 pub use slo::SloMetrics;
+pub use tenants::TenantMetrics;
 pub use tokenizer::TokenizerMetrics;
 
 /// Buckets of vLLM 0.2x, so that dashboards made for it read right.
@@ -79,6 +81,9 @@ pub struct Metrics {
     failed: IntCounterVec,
     cancelled: IntCounter,
     unknown_fields: IntCounter,
+    key_reloads: IntCounterVec,
+    /// By tenant, likewise read on demand.
+    pub tenants: TenantMetrics,
 }
 
 /// Targets in seconds.
@@ -281,6 +286,12 @@ impl Metrics {
                 "saccade:unknown_fields_total",
                 "Fields of request bodies that no reader knows.",
             )?,
+            key_reloads: b.counters(
+                "saccade:key_reloads_total",
+                "Times that changed files of keys or tenants were read again.",
+                "result",
+            )?,
+            tenants: TenantMetrics::new(&b)?,
             registry: b.registry,
         }))
     }
@@ -350,6 +361,11 @@ impl Metrics {
     /// A body had fields that no reader knows.
     pub fn unknown_fields(&self, count: usize) {
         self.unknown_fields.inc_by(count as u64);
+    }
+
+    /// Files of keys or tenants have changed.
+    pub fn keys_reloaded(&self, well: bool) {
+        self.key_reloads.with_label_values(&[if well { "done" } else { "refused" }]).inc();
     }
 
     /// Seconds until one of `running` requests may have ended: the mean time of recent requests,

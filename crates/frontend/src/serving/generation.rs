@@ -13,6 +13,7 @@ use super::prepare::Prepared;
 use crate::api_error::ApiError;
 use crate::metrics::{Finished, Metrics};
 use crate::ring::Flight;
+use crate::tenants::Admission;
 use crate::validate::GenerateParams;
 
 /// The choices of a request, in flight together. Dropping it cancels the unfinished ones.
@@ -24,6 +25,8 @@ pub struct Generation {
     priority: i32,
     arrived: Instant,
     metrics: Arc<Metrics>,
+    /// What its tenant has in flight with it.
+    admission: Admission,
     failed: bool,
     /// Where the next poll begins, so that no choice is always first.
     next: usize,
@@ -39,6 +42,7 @@ impl Generation {
         prompts: &[Prepared],
         params: &GenerateParams,
         arrived: Instant,
+        admission: Admission,
     ) -> Result<Self, ApiError> {
         let port = &serving.port;
         let wanted = prompts.len() * params.n as usize;
@@ -69,6 +73,7 @@ impl Generation {
             priority: params.priority,
             arrived,
             metrics: serving.metrics.clone(),
+            admission,
             failed: false,
             next: 0,
         })
@@ -154,6 +159,8 @@ impl Generation {
 
 impl Drop for Generation {
     fn drop(&mut self) {
+        let per_prompt = (self.choices.len() / self.prompts.len().max(1)) as u64;
+        self.admission.used(self.prompt_tokens() * per_prompt + self.produced());
         if !self.failed && self.choices.iter().any(|c| !c.is_over()) {
             self.metrics.cancelled();
         }

@@ -9,6 +9,7 @@ use super::fields::{Fields, read_float, read_json, read_list};
 use super::params::*;
 use crate::api_error::ApiError;
 use crate::limits::*;
+use crate::tenants::Targets;
 
 /// Sampling and stopping of one request, bounded. `None` means that the request did not say: the
 /// model's generation config or the API's default decides.
@@ -122,8 +123,16 @@ impl GenerateParams {
             return_tokens_as_token_ids: fields.boolean("return_tokens_as_token_ids", false)?,
             priority: priority(fields, model)?,
             cache_salt: fields.text(&CACHE_SALT)?.map_or(0, |salt| hash_salt(&salt)),
-            slo_ttft_s: slo(fields, &SLO_TTFT_MS, ("x-slo-ttft-ms", headers.ttft_ms))?,
-            slo_tbt_s: slo(fields, &SLO_TPOT_MS, ("x-slo-tpot-ms", headers.tpot_ms))?,
+            slo_ttft_s: slo(
+                fields,
+                (&SLO_TTFT_MS, model.terms.slo_ttft),
+                ("x-slo-ttft-ms", headers.ttft_ms),
+            )?,
+            slo_tbt_s: slo(
+                fields,
+                (&SLO_TPOT_MS, model.terms.slo_tpot),
+                ("x-slo-tpot-ms", headers.tpot_ms),
+            )?,
             stream: stream(fields)?,
             request_id: fields.text(&REQUEST_ID)?.map(visible_request_id).transpose()?,
         })
@@ -157,14 +166,36 @@ fn truncation(fields: &Fields) -> Result<Option<i64>, ApiError> {
 }
 
 fn priority(fields: &Fields, model: ModelLimits) -> Result<i32, ApiError> {
-    let priority = fields.int(&PRIORITY)?.unwrap_or(0) as i32;
+    let priority = fields.int(&PRIORITY)?.unwrap_or(0);
     if priority != 0 && !model.priority {
         return Err(ApiError::invalid(
             "priority",
             format!("`priority` must be 0: the scheduling policy has no classes, got {priority}"),
         ));
     }
-    Ok(priority)
+    if !model.priority {
+        return Ok(0);
+    }
+    let (min, max) = model.terms.priority;
+    // 0 asks for nothing: it is what the tenant's range has nearest to it.
+    if priority != 0 && !(min..=max).contains(&priority) {
+        return Err(beyond_terms("priority", &min, &max, &priority));
+    }
+    Ok(priority.clamp(min, max) as i32)
+}
+
+/// 400: within the API's bounds, but not what this tenant may ask for.
+fn beyond_terms(
+    name: &str,
+    min: &dyn std::fmt::Display,
+    max: &dyn std::fmt::Display,
+    got: &dyn std::fmt::Display,
+) -> ApiError {
+    let message = format!(
+        "`{name}` must be between {min} and {max} for this key, got {got}; the server's operator \
+         sets the range (--tenants, --enable-request-priority)"
+    );
+    ApiError::invalid(name, message)
 }
 
 fn stop_strings(fields: &Fields) -> Result<Vec<String>, ApiError> {
@@ -233,15 +264,22 @@ fn logit_bias(fields: &Fields, model: ModelLimits) -> Result<Vec<(u32, f32)>, Ap
 /// A target in seconds, 0 if there is none. A complaint names the field or the header.
 fn slo(
     fields: &Fields,
-    bound: &Float,
-    (name, header): (&'static str, Option<&str>),
+    (bound, targets): (&Float, Targets),
+    (header_name, header): (&'static str, Option<&str>),
 ) -> Result<f32, ApiError> {
-    let ms = match (fields.float(bound)?, header) {
-        (Some(ms), _) => Some(ms),
-        (None, Some(text)) => Some(read_float(&Float { name, ..*bound }, text.trim())?),
-        (None, None) => None,
+    let (name, ms) = match (fields.float(bound)?, header) {
+        (Some(ms), _) => (bound.name, ms),
+        (None, Some(text)) => {
+            let bound = Float { name: header_name, ..*bound };
+            (header_name, read_float(&bound, text.trim())?)
+        }
+        (None, None) => return Ok((targets.unnamed_ms / 1e3) as f32),
     };
-    Ok(ms.map_or(0.0, |ms| (ms / 1000.0) as f32))
+    let Targets { min_ms, max_ms, .. } = targets;
+    if !(min_ms..=max_ms).contains(&ms) {
+        return Err(beyond_terms(name, &min_ms, &max_ms, &ms));
+    }
+    Ok((ms / 1000.0) as f32)
 }
 
 fn stream(fields: &Fields) -> Result<Option<StreamOptions>, ApiError> {
@@ -268,7 +306,7 @@ fn stream(fields: &Fields) -> Result<Option<StreamOptions>, ApiError> {
 
 /// A salt becomes the first 8 bytes of its SHA-256, never 0: clients must not be able to make
 /// collisions.
-fn hash_salt(salt: &str) -> u64 {
+pub fn hash_salt(salt: &str) -> u64 {
     first_word(&Sha256::digest(salt.as_bytes()))
 }
 

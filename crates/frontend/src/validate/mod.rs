@@ -8,10 +8,11 @@ pub mod params;
 mod tokenize;
 mod unsupported;
 
+use crate::tenants::Terms;
 pub use chat::{ChatInput, ChatRequest, Message};
 pub use completions::{CompletionRequest, Prompt};
 pub use fields::Fields;
-pub use generate::{GenerateParams, SloHeaders, StreamOptions, first_word};
+pub use generate::{GenerateParams, SloHeaders, StreamOptions, first_word, hash_salt};
 pub use tokenize::{DetokenizeRequest, TokenizeInput, TokenizeRequest};
 
 /// Limits that the model sets; known once the device is ready.
@@ -23,4 +24,6 @@ pub struct ModelLimits {
     pub max_model_len: u32,
     /// Whether the device's policy has classes; otherwise only priority 0 is accepted.
     pub priority: bool,
+    /// What the request's tenant may ask for.
+    pub terms: Terms,
 }

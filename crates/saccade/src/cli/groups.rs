@@ -97,7 +97,18 @@ pub(crate) struct HttpArgs {
     /// Keys that clients must present, but for probes, metrics and the page; several are allowed
     #[arg(long, value_name = "KEY", num_args = 1.., value_delimiter = ',', env = "SACCADE_API_KEY", hide_env_values = true)]
     pub api_key: Vec<String>,
-    /// Keep the prefixes of each key of --api-key apart: requests with different keys share no KV
+    /// File of keys as --api-key takes, one per line; read again when it changes
+    #[arg(long, value_name = "FILE", env = "SACCADE_API_KEY_FILE")]
+    pub api_key_file: Option<PathBuf>,
+    /// File of tenants: keys, what their requests may ask for, and how much at a time; read again
+    /// when it changes (docs/tenants.md)
+    #[arg(long, value_name = "FILE", env = "SACCADE_TENANTS")]
+    pub tenants: Option<PathBuf>,
+    /// Requests may name any priority, and targets tighter than --slo-ttft-ms and --slo-tpot-ms,
+    /// where a tenant's entry does not say; else these are refused
+    #[arg(long, env = "SACCADE_ENABLE_REQUEST_PRIORITY")]
+    pub enable_request_priority: bool,
+    /// Keep the prefixes of each key apart: requests with different keys share no KV
     #[arg(long, env = "SACCADE_CACHE_SALT_BY_KEY")]
     pub cache_salt_by_key: bool,
     /// Requests that may wait for the device before others get 429 [default: the free slots]
@@ -276,11 +287,16 @@ pub(crate) struct DeviceArgs {
 }
 
 impl HttpArgs {
+    /// Whether clients must present one.
+    pub fn has_keys(&self) -> bool {
+        !self.api_key.is_empty() || self.api_key_file.is_some() || self.tenants.is_some()
+    }
+
     /// # Errors
     /// A flag that needs another one.
     pub fn check(&self) -> anyhow::Result<()> {
         anyhow::ensure!(
-            !self.cache_salt_by_key || !self.api_key.is_empty(),
+            !self.cache_salt_by_key || self.has_keys(),
             "--cache-salt-by-key: there are no keys to tell requests apart by (--api-key)"
         );
         Ok(())

@@ -1,0 +1,191 @@
+//! Keys and their tenants, read from files that may change while the server runs.
+
+use std::path::PathBuf;
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::{Duration, SystemTime};
+
+use super::file::{Defaults, key_of, read_keys, read_tenants};
+use super::{Counts, DEFAULT_NAME, Tenant};
+use crate::error::FrontendError;
+use crate::http::auth::KeyDigest;
+use crate::metrics::Metrics;
+
+/// How often files are looked at.
+const WATCH_INTERVAL: Duration = Duration::from_secs(2);
+
+/// Where keys come from.
+#[derive(Debug, Clone)]
+pub struct KeySources {
+    /// Keys themselves.
+    pub keys: Vec<String>,
+    /// A file of keys.
+    pub key_file: Option<PathBuf>,
+    /// A file of tenants with keys.
+    pub tenants_file: Option<PathBuf>,
+    /// For tenants that do not say.
+    pub defaults: Defaults,
+}
+
+/// All tenants.
+pub struct Tenants {
+    sources: KeySources,
+    now: RwLock<Arc<Directory>>,
+}
+
+/// Tenants and keys as the files had them at one time.
+#[derive(Default)]
+struct Directory {
+    tenants: Vec<Arc<Tenant>>,
+    /// By tenant. None: every request is of the only tenant.
+    keys: Vec<(KeyDigest, usize)>,
+}
+
+impl Tenants {
+    /// Reads the files.
+    ///
+    /// # Errors
+    /// With the file, the tenant, and what is wrong.
+    pub fn read(sources: KeySources) -> Result<Self, FrontendError> {
+        let now = RwLock::new(Arc::new(Directory::read(&sources, &Directory::default())?));
+        Ok(Self { sources, now })
+    }
+
+    /// Reads the files again; counts go on. Requests in flight keep their tenant as it was.
+    ///
+    /// # Errors
+    /// As for [`read`](Self::read); nothing has changed then.
+    pub fn reload(&self) -> Result<(), FrontendError> {
+        let next = Arc::new(Directory::read(&self.sources, &self.directory())?);
+        // One store under the lock: consistent even if a holder died.
+        *self.now.write().unwrap_or_else(PoisonError::into_inner) = next;
+        Ok(())
+    }
+
+    /// Whether a key is required.
+    pub fn keys_required(&self) -> bool {
+        !self.directory().keys.is_empty()
+    }
+
+    /// The tenant of a request, and its key's digest if there are keys.
+    pub fn of(&self, authorization: Option<&[u8]>) -> Option<(Arc<Tenant>, Option<KeyDigest>)> {
+        let directory = self.directory();
+        if directory.keys.is_empty() {
+            return Some((directory.tenants.first()?.clone(), None));
+        }
+        let digest = KeyDigest::of_bearer(authorization?)?;
+        let index = digest.find(directory.keys.iter().map(|(key, index)| (key, *index)))?;
+        Some((directory.tenants.get(index)?.clone(), Some(digest)))
+    }
+
+    /// Name and counts of each, for the metrics.
+    pub fn counts(&self) -> Vec<(String, Counts)> {
+        let directory = self.directory();
+        directory.tenants.iter().map(|t| (t.name.clone(), t.ledger.counts())).collect()
+    }
+
+    /// Whether several share the device.
+    pub fn are_several(&self) -> bool {
+        self.directory().tenants.len() > 1
+    }
+
+    fn directory(&self) -> Arc<Directory> {
+        self.now.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+impl Directory {
+    fn read(sources: &KeySources, before: &Self) -> Result<Self, FrontendError> {
+        let wrong = |reason| FrontendError::Config { field: "api_key", reason };
+        let mut plain: Vec<KeyDigest> =
+            sources.keys.iter().map(|key| key_of(key)).collect::<Result<_, _>>().map_err(wrong)?;
+        if let Some(path) = &sources.key_file {
+            plain.extend(read_keys(path)?);
+        }
+        let mut entries = match &sources.tenants_file {
+            Some(path) => read_tenants(path, sources.defaults)?,
+            None => Vec::new(),
+        };
+        if entries.is_empty() || !plain.is_empty() {
+            let default = Tenant { terms: sources.defaults.terms, ..Tenant::named(DEFAULT_NAME) };
+            entries.push((default, plain));
+        }
+        Self::of(entries, before).map_err(wrong)
+    }
+
+    /// Tenants take over the counts of those before them that had their name.
+    fn of(entries: Vec<(Tenant, Vec<KeyDigest>)>, before: &Self) -> Result<Self, String> {
+        let weights: f64 = entries.iter().map(|(tenant, _)| f64::from(tenant.weight)).sum();
+        let mut directory = Self::default();
+        for (index, (mut tenant, keys)) in entries.into_iter().enumerate() {
+            if directory.tenants.iter().any(|other| other.name == tenant.name) {
+                return Err(format!(
+                    "keys without a tenant are of `{}`, and so is a tenant",
+                    tenant.name
+                ));
+            }
+            for key in keys {
+                match key.find(directory.keys.iter().map(|(key, index)| (key, *index))) {
+                    Some(other) if other != index => {
+                        let other = &directory.tenants[other].name;
+                        return Err(format!(
+                            "`{other}` and `{}` have a key in common",
+                            tenant.name
+                        ));
+                    }
+                    Some(_) => {}
+                    None => directory.keys.push((key, index)),
+                }
+            }
+            tenant.share = f64::from(tenant.weight) / weights;
+            if let Some(old) = before.tenants.iter().find(|old| old.name == tenant.name) {
+                tenant.ledger = old.ledger.clone();
+            }
+            directory.tenants.push(Arc::new(tenant));
+        }
+        Ok(directory)
+    }
+}
+
+/// Reloads whenever a file has changed. Never returns.
+pub async fn watch(tenants: Arc<Tenants>, metrics: Arc<Metrics>) {
+    let sources = tenants.sources.clone();
+    let files: Arc<[PathBuf]> = sources.key_file.into_iter().chain(sources.tenants_file).collect();
+    if files.is_empty() {
+        return std::future::pending().await;
+    }
+    let mut seen = stamps(&files).await;
+    loop {
+        tokio::time::sleep(WATCH_INTERVAL).await;
+        let now = stamps(&files).await;
+        if now == seen {
+            continue;
+        }
+        seen = now;
+        let reloading = tenants.clone();
+        match tokio::task::spawn_blocking(move || reloading.reload()).await {
+            Ok(Ok(())) => {
+                metrics.keys_reloaded(true);
+                tracing::info!("keys and tenants were read again");
+            }
+            Ok(Err(error)) => {
+                metrics.keys_reloaded(false);
+                tracing::error!("keys and tenants stay as they were: {error}");
+            }
+            Err(error) => tracing::error!("keys and tenants stay as they were: {error}"),
+        }
+    }
+}
+
+type Stamp = Option<(SystemTime, u64)>;
+
+/// What changes with a file's content. A secret that Kubernetes mounts is a link to a new file.
+async fn stamps(files: &Arc<[PathBuf]>) -> Vec<Stamp> {
+    let files = files.clone();
+    let stamp = |file: &PathBuf| {
+        let found = std::fs::metadata(file).ok()?;
+        Some((found.modified().ok()?, found.len()))
+    };
+    // A file system that hangs must not hang the reactor.
+    let read = tokio::task::spawn_blocking(move || files.iter().map(stamp).collect());
+    read.await.unwrap_or_default()
+}

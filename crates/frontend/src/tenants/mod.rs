@@ -1,0 +1,75 @@
+//! Tenants: who a request comes from, by its key; what it may ask for; how much at a time.
+//!
+//! Without a file of tenants there is one, `default`, without limits. Counts are of this frontend
+//! plane: several of them each allow as much.
+
+mod directory;
+mod file;
+mod ledger;
+mod meter;
+mod terms;
+
+pub use directory::{KeySources, Tenants, watch};
+pub use file::Defaults;
+pub use ledger::{Admission, Counts};
+pub use terms::{OwnTargets, Targets, Terms};
+
+use std::sync::Arc;
+
+use ledger::Ledger;
+
+/// Name of the tenant of keys that no file names, and of requests without a key.
+const DEFAULT_NAME: &str = "default";
+
+/// One tenant.
+pub struct Tenant {
+    /// Its name in the file, in errors and metrics.
+    pub name: String,
+    /// What its requests may ask for.
+    pub terms: Terms,
+    /// Salt of requests that name none; 0: shared.
+    pub cache_salt: u64,
+    limits: Limits,
+    weight: u32,
+    /// Its share of the seats, of all tenants' weights.
+    share: f64,
+    ledger: Arc<Ledger>,
+}
+
+/// How much at a time; `None` is no limit.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Limits {
+    /// Choices in flight.
+    pub max_requests: Option<u64>,
+    /// Tokens of choices in flight: prompts, and what they may produce.
+    pub max_tokens: Option<u64>,
+    /// Choices that begin per minute.
+    pub requests_per_minute: Option<u64>,
+    /// Tokens of prompts and answers per minute.
+    pub tokens_per_minute: Option<u64>,
+}
+
+impl Tenant {
+    /// One without limits that may ask for anything.
+    fn named(name: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            terms: Terms::ANY,
+            cache_salt: 0,
+            limits: Limits::default(),
+            weight: 1,
+            share: 1.0,
+            ledger: Arc::default(),
+        }
+    }
+
+    /// Of `seats`, those that are this tenant's whatever others do; at least one.
+    pub fn guaranteed_seats(&self, seats: u32) -> u64 {
+        ((f64::from(seats) * self.share) as u64).max(1)
+    }
+
+    /// Choices in flight.
+    pub fn requests_in_flight(&self) -> u64 {
+        self.ledger.counts().requests
+    }
+}
