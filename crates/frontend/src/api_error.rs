@@ -1,5 +1,7 @@
 //! The error object of the OpenAI API: what went wrong, in which field, and which side must act.
 
+use std::time::Duration;
+
 use axum::response::{IntoResponse, Response};
 use http::{HeaderValue, StatusCode, header};
 use serde::Serialize;
@@ -93,6 +95,12 @@ impl ApiError {
                 "the device plane was lost while it worked on this request; nothing more will come",
             )
         }
+    }
+
+    /// 504: the request took longer than this server lets one take.
+    pub fn request_timeout(limit: Duration) -> Self {
+        let message = format!("the request took longer than {limit:?} (--request-timeout-s)");
+        Self::new(StatusCode::GATEWAY_TIMEOUT, "request_timeout", message)
     }
 
     /// 503: the server is draining.

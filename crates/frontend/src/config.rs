@@ -74,6 +74,9 @@ pub struct FrontendConfig {
     pub reader_poll: Option<Duration>,
     /// Bounds of the HTTP side.
     pub http: HttpLimits,
+    /// How long a request may take, from its arrival on. `None`: as long as its tokens take.
+    /// `--request-timeout-s`
+    pub request_timeout: Option<Duration>,
     /// How long requests in flight may take to end once draining has begun.
     pub drain_timeout: Duration,
     /// The device is lost once its heartbeat has not moved for this long.
@@ -120,8 +123,11 @@ pub struct HttpLimits {
     pub header_read_timeout: Duration,
     /// Time for a request's body, from its head on.
     pub body_read_timeout: Duration,
-    /// How long a connection may accept none of the bytes to be written before it is cut.
+    /// How long a connection may keep writes waiting, beyond what the bytes that it takes are worth
+    /// at `least_bytes_per_s`, before it is cut.
     pub stall_timeout: Duration,
+    /// Rate at which a client must read what waits for it.
+    pub least_bytes_per_s: u32,
     /// Silence on a stream after which a comment is sent.
     pub keep_alive_interval: Duration,
 }
@@ -136,6 +142,7 @@ impl Default for HttpLimits {
             header_read_timeout: Duration::from_secs(30),
             body_read_timeout: Duration::from_secs(30),
             stall_timeout: Duration::from_secs(30),
+            least_bytes_per_s: 1024,
             keep_alive_interval: Duration::from_secs(15),
         }
     }
@@ -168,6 +175,7 @@ impl Default for FrontendConfig {
             reader_spin: Duration::ZERO,
             reader_poll: None,
             http: HttpLimits::default(),
+            request_timeout: None,
             drain_timeout: Duration::from_secs(30),
             device_lost_after: Duration::from_secs(3),
             ui: true,

@@ -98,7 +98,14 @@ impl Frontend {
         let bound = bind(&config.listen)?;
         let app = App {
             names,
-            serving: Serving { port, registry, assets, lanes, metrics },
+            serving: Serving {
+                port,
+                registry,
+                assets,
+                lanes,
+                request_timeout: config.request_timeout,
+                metrics,
+            },
             lifecycle: Lifecycle::default(),
             reader: reader.counters(),
             connections: Connections::new(config.http.max_connections),

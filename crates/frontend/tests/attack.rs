@@ -162,3 +162,15 @@ fn a_body_that_is_coded_or_ambiguous_is_refused() {
     assert_eq!(answer.status, 400);
     assert!(answer.text().contains("`max_tokens` is repeated"), "{}", answer.text());
 }
+
+#[test]
+fn what_never_fits_is_not_put_off() {
+    let h = Harness::start();
+    let ids: Vec<u32> = vec![97; 4000];
+    // 32 slots of 16 KB each are more than the region's arena for prompts has.
+    let answer = h.post("/v1/completions", &json!({"prompt": ids, "n": 32, "max_tokens": 1}));
+    assert_eq!(answer.status, 400, "{}", answer.text());
+    let message = answer.json()["error"]["message"].as_str().unwrap().to_owned();
+    assert!(message.contains("`n`") && message.contains("--arena-bytes"), "{message}");
+    assert_eq!(h.post("/v1/completions", &json!({"prompt": ids, "max_tokens": 1})).status, 200);
+}

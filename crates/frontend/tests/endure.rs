@@ -135,6 +135,30 @@ fn a_slow_reader_is_cut() {
     h.wait_until("cut", |h| h.device.in_flight() == 0);
 }
 
+#[test]
+fn a_request_that_takes_too_long_ends_with_an_error() {
+    let timeout = Some(Duration::from_millis(400));
+    let h = Harness::with(|c| c.request_timeout = timeout, FakeConfig::default());
+    h.device.babble();
+    let mut body = json!({"prompt": "x", "max_tokens": 4000});
+    h.device.pause();
+    let whole = h.post("/v1/completions", &body);
+    assert_eq!(whole.status, 504, "{}", whole.text());
+    assert_eq!(whole.json()["error"]["code"], "request_timeout");
+    h.device.go_on();
+    h.wait_until("it is back", |h| h.get("/ready").status == 200);
+    h.device.pause();
+    body["stream"] = true.into();
+    let (chunks, done) = h.post("/v1/completions", &body).chunks();
+    assert!(!done);
+    assert_eq!(chunks.last().unwrap()["error"]["code"], "request_timeout");
+    h.device.go_on();
+    h.wait_until("both are cancelled", |h| h.device.in_flight() == 0);
+    h.wait_until("it is back", |h| h.get("/ready").status == 200);
+    let short = h.post("/v1/completions", &json!({"prompt": "x", "max_tokens": 2}));
+    assert_eq!(short.status, 200);
+}
+
 /// The kernel would take some megabytes of it, and the device would compute it all for no reader.
 #[test]
 fn one_stream_that_nobody_reads_is_held() {

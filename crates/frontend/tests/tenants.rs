@@ -13,6 +13,9 @@ use saccade_frontend::FrontendConfig;
 use saccade_ring::testing::FakeConfig;
 use serde_json::{Value, json};
 
+/// No pause of a busy machine is a lost device.
+const LONG: std::time::Duration = std::time::Duration::from_secs(60);
+
 const TENANTS: &str = r#"
 tenants:
   gold:
@@ -54,6 +57,7 @@ fn with_tenants(files: &Files, device: FakeConfig) -> Harness {
     let change = |c: &mut FrontendConfig| {
         c.tenants = Some(path);
         c.priority_scheduling = true;
+        c.device_lost_after = LONG;
     };
     Harness::with(change, device)
 }
@@ -88,6 +92,7 @@ fn requests_come_before_others_only_where_the_operator_lets_them() {
         let change = |c: &mut FrontendConfig| {
             c.priority_scheduling = true;
             c.request_priority = open;
+            c.device_lost_after = LONG;
         };
         let h = Harness::with(change, FakeConfig::default());
         let wanted = if open { 200 } else { 400 };
@@ -236,7 +241,11 @@ fn a_tenant_that_floods_leaves_others_their_share() {
 fn files_are_read_again_when_they_change_and_kept_when_they_are_wrong() {
     let files = Files::new();
     let path = files.write("keys", "# who\n\nfirst\n");
-    let h = Harness::with(|c| c.api_key_file = Some(path), FakeConfig::default());
+    let change = |c: &mut FrontendConfig| {
+        c.api_key_file = Some(path);
+        c.device_lost_after = LONG;
+    };
+    let h = Harness::with(change, FakeConfig::default());
     let status = |key: &str| post(&h, key, &json!({"prompt": "x", "max_tokens": 1})).status;
     assert_eq!((status("first"), status("second"), status("")), (200, 401, 401));
     files.write("keys", "second\nthird\n");

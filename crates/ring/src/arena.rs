@@ -19,6 +19,7 @@ pub(crate) struct Extent {
 pub(crate) struct Arena {
     free: Vec<Extent>,
     free_bytes: u64,
+    bytes: u64,
 }
 
 impl Arena {
@@ -31,7 +32,7 @@ impl Arena {
         if bytes > 0 {
             free.push(Extent { at, bytes });
         }
-        Arena { free, free_bytes: bytes }
+        Arena { free, free_bytes: bytes, bytes }
     }
 
     /// Takes the first free extent that fits, from its start.
@@ -70,6 +71,11 @@ impl Arena {
             }
             (false, false) => self.free.insert(i, extent),
         }
+    }
+
+    /// Bytes when nothing is handed out.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
     }
 
     pub(crate) fn free_bytes(&self) -> u64 {

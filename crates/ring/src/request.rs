@@ -101,6 +101,12 @@ impl Submission<'_> {
             + 4 * self.stop_ids.len() as u64
     }
 
+    /// Bytes that it takes of the input arena while it waits.
+    #[must_use]
+    pub fn arena_bytes(&self) -> u64 {
+        self.extent_bytes().max(1).next_multiple_of(SAC_ARENA_ALIGN_BYTES.into())
+    }
+
     /// Most records that the request can yield.
     pub(crate) fn max_records(&self) -> u32 {
         let prompt = if self.params.prompt_logprobs { self.prompt.len() as u32 - 1 } else { 0 };

@@ -239,6 +239,12 @@ impl<T: Transport> Submitter<T> {
         self.shared.slots.len()
     }
 
+    /// Bytes of this frontend's input arena: what waits at one time takes at most these.
+    #[must_use]
+    pub fn arena_bytes(&self) -> u64 {
+        lock(&self.shared.tracker).arena_bytes()
+    }
+
     /// Bytes of this frontend's input arena that no waiting request holds.
     #[must_use]
     pub fn free_arena_bytes(&self) -> u64 {

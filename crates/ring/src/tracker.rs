@@ -181,6 +181,10 @@ impl Tracker {
         self.num_draining
     }
 
+    pub(crate) fn arena_bytes(&self) -> u64 {
+        self.arena.bytes()
+    }
+
     pub(crate) fn free_arena_bytes(&self) -> u64 {
         self.arena.free_bytes()
     }

@@ -90,9 +90,12 @@ fn config(args: &ServeArgs, scratch: &std::path::Path) -> anyhow::Result<Fronten
         http: HttpLimits {
             max_connections: http.max_connections,
             max_body_bytes: http.max_body_bytes,
+            least_bytes_per_s: http.min_drain_bytes_per_s,
             stall_timeout: Duration::from_secs(http.stall_timeout_s),
             ..HttpLimits::default()
         },
+        request_timeout: (http.request_timeout_s > 0)
+            .then(|| Duration::from_secs(http.request_timeout_s)),
         drain_timeout: Duration::from_secs(http.drain_timeout_s),
         device_lost_after: Duration::from_secs(http.device_lost_after_s),
         ui: !http.disable_ui,

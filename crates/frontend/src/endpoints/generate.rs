@@ -128,7 +128,10 @@ pub async fn answer(
 ) -> Result<Response, ApiError> {
     let generation = Generation::submit(&app.serving, prompts, params, arrived, admission)?;
     match params.stream {
-        None => collect(generation, format, in_flight).await,
+        None => {
+            let pool = app.serving.lanes.long();
+            collect(generation, format, pool, in_flight).await
+        }
         Some(options) => {
             let keep_alive = app.config.http.keep_alive_interval;
             Ok(stream(generation, format, options, keep_alive, in_flight))

@@ -178,7 +178,9 @@ async fn accept_one(
 }
 
 async fn serve_one(stream: Box<dyn Stream>, app: Arc<App>, router: Router, _open: OpenConnection) {
-    let io = TokioIo::new(StallGuard::new(stream, app.config.http.stall_timeout));
+    let limits = &app.config.http;
+    let guarded = StallGuard::new(stream, limits.stall_timeout, limits.least_bytes_per_s);
+    let io = TokioIo::new(guarded);
     let service = TowerToHyperService::new(router);
     let mut connection = pin!(builder(&app.config.http).serve_connection(io, service));
     let served = tokio::select! {

@@ -14,9 +14,12 @@ use tokio::time::{Duration, Instant, Sleep, sleep};
 use crate::api_error::ApiError;
 use crate::lifecycle::InFlight;
 use crate::openai::{ChunkUsage, Format, Frames, Usage};
-use crate::serving::Generation;
+use crate::serving::{Delta, Generation, pool_error};
+use crate::text::pool::WorkPool;
 use crate::validate::StreamOptions;
 
+/// Tokens and alternatives of a part of an answer: some hundred microseconds to name and write.
+const PART_ENTRIES: usize = 512;
 /// Ready frames beyond this many bytes are sent before more are looked for.
 const FRAMES_BYTES: usize = 16 * 1024;
 
@@ -24,23 +27,61 @@ fn usage_of(generation: &Generation) -> Usage {
     Usage::new(generation.prompt_tokens(), generation.cached_tokens(), generation.produced())
 }
 
-/// Waits for all choices and answers with one JSON body.
+/// Waits for all choices and answers with one JSON body. What a wide answer takes is done on
+/// `pool`, a part at a time: on the reactor, every other stream would wait for it.
 ///
 /// # Errors
 /// Of the first choice that ended without an answer.
 pub async fn collect(
     mut generation: Generation,
-    mut format: impl Format,
+    format: impl Format + 'static,
+    pool: &WorkPool,
     _in_flight: InFlight,
 ) -> Result<Response, ApiError> {
+    let mut gathering = Gathering { format, deltas: Vec::new(), entries: 0, all_entries: 0 };
     while let Some(next) = generation.next().await {
         let (index, delta) = next?;
-        format.gather(index, delta);
+        gathering.add(index, delta);
+        if gathering.entries >= PART_ENTRIES {
+            let gather = move || gathering.gathered();
+            gathering = pool.run_or_here(gather).await.map_err(pool_error)?;
+        }
     }
     let usage = usage_of(&generation);
-    let json = format.answer(usage).map_err(|e| ApiError::internal(e.to_string()))?;
+    let wide = gathering.all_entries >= PART_ENTRIES;
+    let answer = move || gathering.gathered().format.answer(usage);
+    let json = if wide { pool.run_or_here(answer).await.map_err(pool_error)? } else { answer() };
+    let json = json.map_err(|e| ApiError::internal(e.to_string()))?;
     let content_type = HeaderValue::from_static("application/json");
     Ok(([(header::CONTENT_TYPE, content_type)], json).into_response())
+}
+
+/// An answer under construction, and deltas that are not part of it yet.
+struct Gathering<F> {
+    format: F,
+    deltas: Vec<(usize, Delta)>,
+    /// Tokens and alternatives of `deltas`.
+    entries: usize,
+    /// Of the whole answer so far.
+    all_entries: usize,
+}
+
+impl<F: Format> Gathering<F> {
+    fn add(&mut self, index: usize, delta: Delta) {
+        let named = delta.prompt.iter().chain(&delta.logprobs);
+        let entries = 1 + named.map(|token| 1 + token.top.len()).sum::<usize>();
+        self.entries += entries;
+        self.all_entries += entries;
+        self.deltas.push((index, delta));
+    }
+
+    fn gathered(mut self) -> Self {
+        for (index, delta) in self.deltas.drain(..) {
+            self.format.gather(index, delta);
+        }
+        self.entries = 0;
+        self
+    }
 }
 
 /// Answers at once with a stream of events. A failure midway is an event `{"error": …}`, and
@@ -60,6 +101,7 @@ pub fn stream(
         silence: Box::pin(sleep(keep_alive)),
         last_frames: Instant::now(),
         over: false,
+        more_is_ready: false,
         _in_flight: in_flight,
     };
     let events = unfold(state, |mut state| async move {
@@ -83,6 +125,8 @@ struct Streaming<F> {
     silence: Pin<Box<Sleep>>,
     last_frames: Instant,
     over: bool,
+    /// The last frames were a part of what was ready.
+    more_is_ready: bool,
     _in_flight: InFlight,
 }
 
@@ -91,6 +135,10 @@ impl<F: Format> Streaming<F> {
     async fn next(&mut self) -> Option<Bytes> {
         if self.over {
             return None;
+        }
+        if std::mem::take(&mut self.more_is_ready) {
+            // Other streams come between two parts of what is ready at once.
+            tokio::task::yield_now().await;
         }
         let mut frames = Frames::default();
         // A delta may have nothing to say yet, and an empty chunk is not an event.
@@ -105,6 +153,7 @@ impl<F: Format> Streaming<F> {
             let Some(next) = self.generation.next().now_or_never() else { break };
             self.say(next, &mut frames);
         }
+        self.more_is_ready = frames.len() >= FRAMES_BYTES;
         self.last_frames = Instant::now();
         Some(frames.take())
     }
@@ -121,11 +170,7 @@ impl<F: Format> Streaming<F> {
         }
     }
 
-    fn say(
-        &mut self,
-        next: Option<Result<(usize, crate::serving::Delta), ApiError>>,
-        frames: &mut Frames,
-    ) {
+    fn say(&mut self, next: Option<Result<(usize, Delta), ApiError>>, frames: &mut Frames) {
         match next {
             Some(Ok((index, delta))) => {
                 let usage = ChunkUsage::of(self.options, self.usage());

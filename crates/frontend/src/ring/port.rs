@@ -33,6 +33,8 @@ pub trait DevicePort: Send + Sync {
     fn free_slots(&self) -> usize;
     /// Slots of this frontend.
     fn num_slots(&self) -> usize;
+    /// Bytes for the prompts that wait at one time.
+    fn arena_bytes(&self) -> u64;
     /// Slots of this frontend by `SAC_STATE_*`.
     fn slot_states(&self) -> Vec<usize>;
 }
@@ -71,6 +73,9 @@ impl<T: Transport + 'static> DevicePort for Submitter<T> {
     }
     fn num_slots(&self) -> usize {
         Submitter::num_slots(self)
+    }
+    fn arena_bytes(&self) -> u64 {
+        Submitter::arena_bytes(self)
     }
     fn slot_states(&self) -> Vec<usize> {
         Submitter::slot_states(self).to_vec()

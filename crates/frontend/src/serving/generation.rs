@@ -1,11 +1,13 @@
 //! All choices of one request together.
 
-use std::future::poll_fn;
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use saccade_ring::{Submission, SubmitError};
+use tokio::time::{Sleep, sleep_until};
 
 use super::Serving;
 use super::choice::{Choice, ChoiceSettings, Delta};
@@ -25,6 +27,7 @@ pub struct Generation {
     priority: i32,
     arrived: Instant,
     metrics: Arc<Metrics>,
+    timeout: Option<Timeout>,
     /// What its tenant has in flight with it.
     admission: Admission,
     failed: bool,
@@ -32,11 +35,30 @@ pub struct Generation {
     next: usize,
 }
 
+/// Ends a request that takes too long.
+struct Timeout {
+    limit: Duration,
+    over: Pin<Box<Sleep>>,
+}
+
+impl Timeout {
+    fn of(serving: &Serving, arrived: Instant) -> Option<Self> {
+        let limit = serving.request_timeout?;
+        let over = Box::pin(sleep_until((arrived + limit).into()));
+        Some(Self { limit, over })
+    }
+
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<ApiError> {
+        self.over.as_mut().poll(cx).map(|()| ApiError::request_timeout(self.limit))
+    }
+}
+
 impl Generation {
     /// Submits `n` choices for each prompt: all of them, or none.
     ///
     /// # Errors
-    /// 429 if they do not all fit now, 503 without a device, 400 for what breaks the wire's bounds.
+    /// 429 if they do not all fit now, 503 without a device, 400 for what breaks the wire's bounds or
+    /// would not fit if nothing else waited.
     pub fn submit(
         serving: &Serving,
         prompts: &[Prepared],
@@ -46,20 +68,13 @@ impl Generation {
     ) -> Result<Self, ApiError> {
         let port = &serving.port;
         let wanted = prompts.len() * params.n as usize;
+        check_arena(port.arena_bytes(), prompts, params)?;
         let seed = params.seed.map_or_else(random_seed, Ok)?;
         let mut choices = Vec::with_capacity(wanted);
         for prompt in prompts {
             let settings = Arc::new(settings(serving, prompt, params, arrived));
             for k in 0..params.n {
-                let submission = Submission {
-                    prompt: &prompt.ids,
-                    logit_bias: &params.logit_bias,
-                    stop_ids: &params.stop_token_ids,
-                    params: saccade_ring::RequestParams {
-                        seed: seed.wrapping_add(u64::from(k)),
-                        ..prompt.params
-                    },
-                };
+                let submission = submission(prompt, params, seed.wrapping_add(u64::from(k)));
                 // An error drops the choices so far, which cancels them.
                 let flight = Flight::submit(port, &serving.registry, &submission)
                     .map_err(|e| submit_error(e, serving.retry_after_s()))?;
@@ -73,6 +88,7 @@ impl Generation {
             priority: params.priority,
             arrived,
             metrics: serving.metrics.clone(),
+            timeout: Timeout::of(serving, arrived),
             admission,
             failed: false,
             next: 0,
@@ -117,7 +133,13 @@ impl Generation {
                 return Poll::Ready(Some(delta.map(|delta| (index, delta))));
             }
         }
-        if open { Poll::Pending } else { Poll::Ready(None) }
+        if !open {
+            return Poll::Ready(None);
+        }
+        match self.timeout.as_mut().map(|timeout| timeout.poll(cx)) {
+            Some(Poll::Ready(error)) => Poll::Ready(Some(Err(error))),
+            _ => Poll::Pending,
+        }
     }
 
     fn account(&self, index: usize, reason: &'static str) -> Finished {
@@ -165,6 +187,36 @@ impl Drop for Generation {
             self.metrics.cancelled();
         }
     }
+}
+
+fn submission<'a>(prompt: &'a Prepared, params: &'a GenerateParams, seed: u64) -> Submission<'a> {
+    Submission {
+        prompt: &prompt.ids,
+        logit_bias: &params.logit_bias,
+        stop_ids: &params.stop_token_ids,
+        params: saccade_ring::RequestParams { seed, ..prompt.params },
+    }
+}
+
+/// All choices are submitted at once, each with its own copy of its prompt. What exceeds the arena
+/// never fits, and trying again does not help.
+fn check_arena(
+    arena_bytes: u64,
+    prompts: &[Prepared],
+    params: &GenerateParams,
+) -> Result<(), ApiError> {
+    let of_all = |p: &Prepared| u64::from(params.n) * submission(p, params, 0).arena_bytes();
+    let bytes: u64 = prompts.iter().map(of_all).sum();
+    if bytes <= arena_bytes {
+        return Ok(());
+    }
+    Err(ApiError::invalid(
+        "n",
+        format!(
+            "`n` times the prompts must take at most {arena_bytes} bytes of tokens, 4 each \
+             (--arena-bytes of this server), got {bytes}"
+        ),
+    ))
 }
 
 fn settings(

@@ -12,6 +12,7 @@ pub use model::ModelAssets;
 pub use prepare::{Prepared, PromptSource, encode, pool_error, prepare};
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::metrics::Metrics;
 use crate::ring::{DevicePort, Registry};
@@ -28,6 +29,8 @@ pub struct Serving {
     pub assets: Arc<ModelAssets>,
     /// Threads for templates and tokenization.
     pub lanes: Lanes,
+    /// How long a request may take, from its arrival on.
+    pub request_timeout: Option<Duration>,
     /// Counters and histograms.
     pub metrics: Arc<Metrics>,
 }

@@ -1,7 +1,7 @@
 //! Keys and their tenants, read from files that may change while the server runs.
 
-use std::path::PathBuf;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{Duration, SystemTime};
 
 use super::file::{Defaults, key_of, read_keys, read_tenants};
@@ -26,10 +26,18 @@ pub struct KeySources {
     pub defaults: Defaults,
 }
 
+impl KeySources {
+    fn stamps(&self) -> Vec<Stamp> {
+        self.key_file.iter().chain(&self.tenants_file).map(|file| stamp(file)).collect()
+    }
+}
+
 /// All tenants.
 pub struct Tenants {
     sources: KeySources,
     now: RwLock<Arc<Directory>>,
+    /// Of the files, from before they were read.
+    stamps: Mutex<Vec<Stamp>>,
 }
 
 /// Tenants and keys as the files had them at one time.
@@ -46,19 +54,28 @@ impl Tenants {
     /// # Errors
     /// With the file, the tenant, and what is wrong.
     pub fn read(sources: KeySources) -> Result<Self, FrontendError> {
+        let stamps = Mutex::new(sources.stamps());
         let now = RwLock::new(Arc::new(Directory::read(&sources, &Directory::default())?));
-        Ok(Self { sources, now })
+        Ok(Self { sources, now, stamps })
     }
 
-    /// Reads the files again; counts go on. Requests in flight keep their tenant as it was.
+    /// Reads the files again if one has changed since; counts go on. Requests in flight keep their
+    /// tenant as it was.
     ///
     /// # Errors
     /// As for [`read`](Self::read); nothing has changed then.
-    pub fn reload(&self) -> Result<(), FrontendError> {
-        let next = Arc::new(Directory::read(&self.sources, &self.directory())?);
-        // One store under the lock: consistent even if a holder died.
-        *self.now.write().unwrap_or_else(PoisonError::into_inner) = next;
-        Ok(())
+    pub fn reload_if_changed(&self) -> Option<Result<(), FrontendError>> {
+        // Before they are read: a change meanwhile is found the next time.
+        let found = self.sources.stamps();
+        // Plain values, changed in one go: consistent even if a holder died.
+        let mut seen = self.stamps.lock().unwrap_or_else(PoisonError::into_inner);
+        if *seen == found {
+            return None;
+        }
+        *seen = found;
+        Some(Directory::read(&self.sources, &self.directory()).map(|next| {
+            *self.now.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(next);
+        }))
     }
 
     /// Whether a key is required.
@@ -146,28 +163,20 @@ impl Directory {
     }
 }
 
-/// Reloads whenever a file has changed. Never returns.
+/// Reads changed files again, for ever.
 pub async fn watch(tenants: Arc<Tenants>, metrics: Arc<Metrics>) {
-    let sources = tenants.sources.clone();
-    let files: Arc<[PathBuf]> = sources.key_file.into_iter().chain(sources.tenants_file).collect();
-    if files.is_empty() {
-        return std::future::pending().await;
-    }
-    let mut seen = stamps(&files).await;
     loop {
         tokio::time::sleep(WATCH_INTERVAL).await;
-        let now = stamps(&files).await;
-        if now == seen {
-            continue;
-        }
-        seen = now;
-        let reloading = tenants.clone();
-        match tokio::task::spawn_blocking(move || reloading.reload()).await {
-            Ok(Ok(())) => {
+        let watched = tenants.clone();
+        // A file system that hangs must not hang the reactor.
+        let looked = tokio::task::spawn_blocking(move || watched.reload_if_changed());
+        match looked.await {
+            Ok(None) => {}
+            Ok(Some(Ok(()))) => {
                 metrics.keys_reloaded(true);
                 tracing::info!("keys and tenants were read again");
             }
-            Ok(Err(error)) => {
+            Ok(Some(Err(error))) => {
                 metrics.keys_reloaded(false);
                 tracing::error!("keys and tenants stay as they were: {error}");
             }
@@ -176,16 +185,11 @@ pub async fn watch(tenants: Arc<Tenants>, metrics: Arc<Metrics>) {
     }
 }
 
+/// What changes with a file's content; `None` without a file.
 type Stamp = Option<(SystemTime, u64)>;
 
-/// What changes with a file's content. A secret that Kubernetes mounts is a link to a new file.
-async fn stamps(files: &Arc<[PathBuf]>) -> Vec<Stamp> {
-    let files = files.clone();
-    let stamp = |file: &PathBuf| {
-        let found = std::fs::metadata(file).ok()?;
-        Some((found.modified().ok()?, found.len()))
-    };
-    // A file system that hangs must not hang the reactor.
-    let read = tokio::task::spawn_blocking(move || files.iter().map(stamp).collect());
-    read.await.unwrap_or_default()
+/// A secret that Kubernetes mounts is a link to a new file: what it leads to is looked at.
+fn stamp(file: &Path) -> Stamp {
+    let found = std::fs::metadata(file).ok()?;
+    Some((found.modified().ok()?, found.len()))
 }

@@ -7,7 +7,7 @@
 use std::num::NonZeroUsize;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::oneshot;
@@ -49,6 +49,11 @@ impl Lanes {
     /// The lane for text of this many bytes.
     pub fn of(&self, bytes: usize) -> &WorkPool {
         if is_long(bytes) { &self.long } else { &self.short }
+    }
+
+    /// The lane whose threads yield to all others.
+    pub fn long(&self) -> &WorkPool {
+        &self.long
     }
 
     /// Jobs that wait for a thread.
@@ -145,21 +150,49 @@ impl WorkPool {
         &self,
         job: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, PoolError> {
+        let (job, result) = self.wrapped(job);
+        match self.jobs.try_send(job) {
+            Ok(()) => result.await.map_err(|_| PoolError::Failed),
+            Err(_) => {
+                self.waiting.fetch_sub(1, Ordering::Relaxed);
+                Err(PoolError::Full)
+            }
+        }
+    }
+
+    /// Runs `job` on the pool, or here if the queue is full: for the rest of something begun.
+    ///
+    /// # Errors
+    /// [`PoolError::Failed`]
+    pub async fn run_or_here<T: Send + 'static>(
+        &self,
+        job: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, PoolError> {
+        let (job, result) = self.wrapped(job);
+        if let Err(TrySendError::Full(job) | TrySendError::Disconnected(job)) =
+            self.jobs.try_send(job)
+        {
+            job();
+        }
+        result.await.map_err(|_| PoolError::Failed)
+    }
+
+    /// A job that counts itself and answers, unless its caller has gone away before its turn.
+    fn wrapped<T: Send + 'static>(
+        &self,
+        job: impl FnOnce() -> T + Send + 'static,
+    ) -> (Job, oneshot::Receiver<T>) {
         let (sender, result) = oneshot::channel();
         let waiting = self.waiting.clone();
         waiting.fetch_add(1, Ordering::Relaxed);
-        let boxed: Job = Box::new(move || {
+        let job = Box::new(move || {
             waiting.fetch_sub(1, Ordering::Relaxed);
             if !sender.is_closed() {
                 // The caller may have gone away meanwhile; then the result is dropped.
                 let _ = sender.send(job());
             }
         });
-        if self.jobs.try_send(boxed).is_err() {
-            self.waiting.fetch_sub(1, Ordering::Relaxed);
-            return Err(PoolError::Full);
-        }
-        result.await.map_err(|_| PoolError::Failed)
+        (job, result)
     }
 
     /// Jobs that wait for a thread.
@@ -217,6 +250,9 @@ mod tests {
             tokio::task::yield_now().await;
         }
         assert_eq!(pool.run(|| ()).await, Err(PoolError::Full));
+        let name = || std::thread::current().name().map(str::to_owned);
+        let here = name();
+        assert_eq!(pool.run_or_here(name).await, Ok(here));
         release.send(()).unwrap();
         assert_eq!(first.await.unwrap(), Ok(true));
         assert_eq!(second.await.unwrap(), Err(PoolError::Failed));

@@ -132,8 +132,12 @@ impl Harness {
     pub fn with(change: impl FnOnce(&mut FrontendConfig), device: FakeConfig) -> Self {
         let model = tempfile::tempdir().unwrap();
         write_model(model.path());
-        let limits =
-            RegionLimits { num_slots: NUM_SLOTS, out_ring_words: 64, ..RegionLimits::default() };
+        let limits = RegionLimits {
+            num_slots: NUM_SLOTS,
+            out_ring_words: 64,
+            arena_bytes: 256 << 10,
+            ..RegionLimits::default()
+        };
         let transport = InProcTransport::create(&limits).unwrap();
         let device = FakeConfig {
             vocab_size: VOCAB_SIZE,

@@ -117,9 +117,16 @@ pub(crate) struct HttpArgs {
     /// Seconds that requests in flight get to end after SIGTERM
     #[arg(long, value_name = "SECONDS", default_value_t = 30, env = "SACCADE_DRAIN_TIMEOUT_S")]
     pub drain_timeout_s: u64,
-    /// Seconds that a client may leave its stream unread before the stream is cut
+    /// Seconds that a client may keep its answer waiting, beyond what it reads at
+    /// --min-drain-bytes-per-s, before it is cut
     #[arg(long, value_name = "SECONDS", default_value_t = 30, env = "SACCADE_STALL_TIMEOUT_S")]
     pub stall_timeout_s: u64,
+    /// Bytes per second that a client must read while more wait for it
+    #[arg(long, value_name = "BYTES", default_value_t = 1024, value_parser = clap::value_parser!(u32).range(1..), env = "SACCADE_MIN_DRAIN_BYTES_PER_S")]
+    pub min_drain_bytes_per_s: u32,
+    /// Seconds that a request may take, from its arrival on; 0: as long as its tokens take
+    #[arg(long, value_name = "SECONDS", default_value_t = 0, env = "SACCADE_REQUEST_TIMEOUT_S")]
+    pub request_timeout_s: u64,
     /// Seconds without a heartbeat after which the device counts as lost; must exceed a step
     #[arg(long, value_name = "SECONDS", default_value_t = 30, env = "SACCADE_DEVICE_LOST_AFTER_S")]
     pub device_lost_after_s: u64,
