@@ -403,6 +403,20 @@ fn metrics_have_the_names_that_routers_read() {
 }
 
 #[test]
+fn token_counters_move_while_a_request_runs() {
+    let h = Harness::start();
+    h.device.babble();
+    let body = json!({"prompt": "abc", "max_tokens": 4000, "stream": true, "ignore_eos": true});
+    let mut running = h.post_open("/v1/completions", &body);
+    running.head();
+    assert!(running.chunk().is_some());
+    let total = |name: &str| h.metric(&format!("vllm:{name}_tokens_total{{model_name=\"tiny\"}}"));
+    assert_eq!(total("prompt"), 3.0);
+    h.wait_until("tokens are counted", |_| total("generation") > 10.0);
+    assert_eq!(h.device.in_flight(), 1, "it had not ended by then");
+}
+
+#[test]
 fn a_connection_serves_one_request_after_another() {
     let h = Harness::start();
     let mut stream = h.connect();

@@ -184,6 +184,11 @@ fn what_is_known_and_not_implemented_is_refused_by_name() {
             ("use_beam_search", "true", "false"),
             ("prompt_logprobs", "0", "null"),
             ("structured_outputs", r#"{"regex": "a"}"#, "null"),
+            ("grammar", r#""root ::= [0-9]""#, r#""""#),
+            ("json_schema", r#"{"type": "object"}"#, "{}"),
+            ("regex", r#""a+""#, "null"),
+            ("thinking_token_budget", "100", "null"),
+            ("truncation_side", r#""right""#, r#""left""#),
             ("allowed_token_ids", "[1]", "[]"),
         ] {
             refused(e, name, raw);

@@ -35,6 +35,8 @@ pub struct TokenizerConfig {
     pub unk_token: Option<String>,
     /// Text of the padding token.
     pub pad_token: Option<String>,
+    /// Whether a text begins with the beginning-of-sequence token, if the file says so.
+    pub add_bos_token: Option<bool>,
 }
 
 impl TokenizerConfig {
@@ -51,6 +53,7 @@ impl TokenizerConfig {
             eos_token: token(&fields, "eos_token")?,
             unk_token: token(&fields, "unk_token")?,
             pad_token: token(&fields, "pad_token")?,
+            add_bos_token: fields.get("add_bos_token").and_then(Value::as_bool),
         })
     }
 

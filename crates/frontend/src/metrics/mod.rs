@@ -310,11 +310,19 @@ impl Metrics {
         self.recent.next_token(after);
     }
 
+    /// The prompt of a choice has been processed.
+    pub fn prompted(&self, tokens: u32) {
+        self.prompt_tokens.inc_by(u64::from(tokens));
+    }
+
+    /// A choice has one more token.
+    pub fn produced(&self) {
+        self.generation_tokens.inc();
+    }
+
     /// A choice ended well.
     pub fn finished(&self, f: &Finished) {
         self.finished.with_label_values(&[f.reason]).inc();
-        self.prompt_tokens.inc_by(f.prompt_tokens as u64);
-        self.generation_tokens.inc_by(u64::from(f.tokens));
         self.prompt_length.observe(f.prompt_tokens as f64);
         self.generation_length.observe(f64::from(f.tokens));
         self.e2e_s.observe(f.e2e.as_secs_f64());

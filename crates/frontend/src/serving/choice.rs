@@ -79,6 +79,8 @@ pub struct ChoiceSettings {
     pub logprobs: bool,
     /// Tokens that the client wants; 0 only scores the prompt.
     pub max_tokens: u32,
+    /// Tokens of the prompt.
+    pub prompt_tokens: u32,
     /// Records that come before the first token: all prompt tokens but the first.
     pub prompt_records: u32,
     /// When the request came.
@@ -96,6 +98,8 @@ pub struct Choice {
     detokenizer: Detokenizer,
     stop: StopMatcher,
     prompt_left: u32,
+    /// The prompt has been counted.
+    prompted: bool,
     prompt: Vec<TokenLogprobs>,
     produced: u32,
     /// A token that may have ended the sequence: its text waits for what comes next.
@@ -121,6 +125,7 @@ impl Choice {
             detokenizer: Detokenizer::after_prompt(settings.vocab.clone(), settings.skip_special),
             stop: StopMatcher::new(settings.stop.clone(), settings.include_stop),
             prompt_left: settings.prompt_records,
+            prompted: false,
             prompt: Vec::new(),
             settings,
             flight: Some(flight),
@@ -201,6 +206,9 @@ impl Choice {
 
     /// Handles one record; `None` if it adds no output.
     fn take(&mut self, token: Token) -> Option<Delta> {
+        if !std::mem::replace(&mut self.prompted, true) {
+            self.settings.metrics.prompted(self.settings.prompt_tokens);
+        }
         if self.prompt_left > 0 {
             self.prompt_left -= 1;
             self.prompt.push(logprobs_of(token));
@@ -230,6 +238,11 @@ impl Choice {
         Some(delta)
     }
 
+    fn count(&mut self) {
+        self.produced += 1;
+        self.settings.metrics.produced();
+    }
+
     fn note_time(&mut self, at: Instant) {
         let metrics = &self.settings.metrics;
         match self.times {
@@ -246,7 +259,7 @@ impl Choice {
 
     /// Adds a token's text; a stop string ends the choice and frees its slot at once.
     fn say(&mut self, token: Token, delta: &mut Delta) {
-        self.produced += 1;
+        self.count();
         let mut text = String::new();
         self.detokenizer.push(token.id, &mut text);
         if self.settings.logprobs {
@@ -308,7 +321,7 @@ impl Choice {
         if finish != Finish::Stop || self.settings.include_stop {
             return self.say(token, delta);
         }
-        self.produced += 1;
+        self.count();
         if self.settings.logprobs {
             delta.logprobs.push(logprobs_of(token));
         }

@@ -238,6 +238,7 @@ fn settings(
         num_eos: eos.len(),
         logprobs: params.logprobs.is_some(),
         max_tokens: prompt.max_tokens,
+        prompt_tokens: prompt.ids.len() as u32,
         prompt_records,
         arrived,
         metrics: serving.metrics.clone(),

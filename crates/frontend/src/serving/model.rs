@@ -6,8 +6,9 @@ use saccade_model::{ModelFolder, OpenOptions, TokenizerConfig};
 
 use crate::config::FrontendConfig;
 use crate::error::FrontendError;
+use crate::text::pool::Crew;
 use crate::text::template::{ChatTemplate, SpecialTokens};
-use crate::text::tokenizer::TextTokenizer;
+use crate::text::tokenizer::{EncodeParams, TextTokenizer};
 
 /// Largest `repetition_penalty` of the ring's descriptor.
 const MAX_REPETITION_PENALTY: f32 = 10.0;
@@ -57,9 +58,10 @@ impl ModelAssets {
         let folder = ModelFolder::open(&config.model, &options)?;
         let tokenizer_path = tokenizer_path(&folder, config.tokenizer.as_deref())?;
         let texts = folder.tokenizer_config()?;
+        let tokenizer = TextTokenizer::load(&tokenizer_path)?;
+        warn_of_another_bos(&texts, &tokenizer);
         Ok(Self {
-            tokenizer: TextTokenizer::load(&tokenizer_path)?
-                .with_cache(config.tokenizer_cache_bytes),
+            tokenizer: tokenizer.with_cache(config.tokenizer_cache_bytes),
             template: template(&texts, config.chat_template.as_deref())?,
             defaults: if config.generation_config {
                 defaults(&folder)?
@@ -68,6 +70,23 @@ impl ModelAssets {
             },
             eos_ids: folder.config()?.eos_ids,
         })
+    }
+}
+
+/// Two files say whether a text begins with the beginning-of-sequence token. Here tokenizer.json
+/// decides, as for every loader that reads it alone; some of HF's classes follow the other one.
+fn warn_of_another_bos(texts: &TokenizerConfig, tokenizer: &TextTokenizer) {
+    let (Some(wanted), Some(bos)) = (texts.add_bos_token, &texts.bos_token) else { return };
+    let crew = Crew::default();
+    let params = EncodeParams { add_special_tokens: true, cache_salt: 0, crew: &crew };
+    let Ok(ids) = tokenizer.encode("a", params) else { return };
+    let added = tokenizer.token_strs(&ids).first() == Some(bos);
+    if added != wanted {
+        tracing::warn!(
+            "tokenizer_config.json says add_bos_token={wanted}, but tokenizer.json {} {bos}: \
+             tokenizer.json is followed",
+            if added { "adds" } else { "does not add" },
+        );
     }
 }
 
@@ -120,6 +139,10 @@ fn defaults(folder: &ModelFolder) -> Result<ModelDefaults, FrontendError> {
                 "repetition_penalty must be at most {MAX_REPETITION_PENALTY}, got {penalty}"
             ),
         });
+    }
+    if !generation.ignored.is_empty() {
+        let fields = generation.ignored.join(", ");
+        tracing::warn!("generation_config.json: these are not supported and ignored: {fields}");
     }
     Ok(ModelDefaults {
         temperature: generation.temperature,

@@ -75,8 +75,8 @@ pub struct WorkPool {
     crew: Crew,
 }
 
-/// How many threads work for a pool: its own that have a job, and their helpers.
-#[derive(Clone)]
+/// How many threads work for a pool (none, by default): its own that have a job, and their helpers.
+#[derive(Clone, Default)]
 pub struct Crew {
     threads: usize,
     busy: Arc<AtomicUsize>,

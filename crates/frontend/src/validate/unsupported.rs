@@ -15,6 +15,13 @@ const EVERYWHERE: &[Row] = &[
     ("guided_regex", &[]),
     ("guided_choice", &[]),
     ("guided_grammar", &[]),
+    // Of llama.cpp and SGLang.
+    ("grammar", &[r#""""#]),
+    ("json_schema", &["{}"]),
+    ("regex", &[r#""""#]),
+    ("ebnf", &[r#""""#]),
+    ("thinking_token_budget", &[]),
+    ("truncation_side", &[r#""left""#]),
     ("structural_tag", &[]),
     ("use_beam_search", &["false"]),
     ("length_penalty", &["1", "1.0"]),
