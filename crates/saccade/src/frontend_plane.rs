@@ -11,8 +11,22 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use crate::cli::{DeviceName, HttpArgs, RingPlace, SchedulerPlace, ServeArgs};
 use crate::{model_source, remote};
 
+/// Bytes from which an allocation has pages of its own, and that may lie free at the heap's end.
+const LARGE_ALLOCATION_BYTES: libc::c_int = 256 * 1024;
+
+/// What large bodies and answers took returns to the system. By default glibc raises both
+/// thresholds to 32 MB and more with the first one that is freed, and keeps what comes after.
+fn return_large_memory() {
+    #[cfg(target_env = "gnu")]
+    for parameter in [libc::M_MMAP_THRESHOLD, libc::M_TRIM_THRESHOLD] {
+        // SAFETY: sets a parameter of the allocator, under the allocator's own lock.
+        unsafe { libc::mallopt(parameter, LARGE_ALLOCATION_BYTES) };
+    }
+}
+
 /// Runs the plane until it has drained after SIGTERM or SIGINT; a second signal ends it at once.
 pub(crate) fn run(args: &ServeArgs) -> anyhow::Result<()> {
+    return_large_memory();
     let scratch = model_source::scratch()?;
     let (config, ring) = (config(args, scratch.path())?, ring(args)?);
     let runtime = tokio::runtime::Builder::new_multi_thread()
