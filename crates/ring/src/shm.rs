@@ -90,8 +90,8 @@ fn map(file: &File, path: &Path, len: usize) -> Result<ShmTransport, RegionError
     Ok(ShmTransport { mapping: Arc::new(Mapping { memory }) })
 }
 
-/// A region file and its creator's mapping; the file is removed when the creator drops it. While the
-/// creator lives it holds a lock on the file, so that one left by a dead creator is known.
+/// A region file and its creator's mapping; the file is removed when the creator drops it. The
+/// creator holds a lock on the file while it lives, so that one left by a dead creator is known.
 #[derive(Debug)]
 pub struct Region {
     path: PathBuf,
@@ -101,8 +101,9 @@ pub struct Region {
 }
 
 impl Region {
-    /// Creates `path` (mode 0600), in the place of a region whose creator is dead, reserves all of its pages so that a full file
-    /// system is an error here and not a SIGBUS later, and writes the header, magic last.
+    /// Creates `path` (mode 0600), in the place of a region whose creator is dead, reserves all of
+    /// its pages so that a full file system is an error here and not a SIGBUS later, and writes the
+    /// header, magic last.
     ///
     /// # Errors
     /// A limit out of bounds, or [`RegionError::Io`] with the step, the path and the cause.

@@ -71,7 +71,8 @@ fn a_region_file_is_private_reserved_and_removed() {
     assert!(missing.to_string().starts_with("cannot open "), "{missing}");
 }
 
-/// A file that no creator holds a lock on was left by a dead one; what is no region is never removed.
+/// A file that no creator holds a lock on was left by a dead one. What is no region is never
+/// removed.
 #[test]
 fn a_region_takes_the_place_of_a_dead_ones() {
     let (living, path) = (fresh_path("living"), fresh_path("dead"));
