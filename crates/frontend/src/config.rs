@@ -1,16 +1,20 @@
 //! What the caller decides about a frontend.
 
 use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Where to listen.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub enum Listen {
     /// A TCP address; port 0 lets the system choose.
     Tcp(SocketAddr),
-    /// A UNIX socket; a stale file at that path is replaced.
+    /// A UNIX socket; one that no server listens at any more is replaced.
     Unix(PathBuf),
+    /// A listening socket that another process made for this frontend, and maybe for others.
+    Inherited(Arc<OwnedFd>),
 }
 
 /// Everything about one frontend but its ring. `Default` is what `saccade serve` does without

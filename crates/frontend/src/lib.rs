@@ -29,5 +29,6 @@ pub use api_error::ApiError;
 pub use config::{Cors, FrontendConfig, HttpLimits, Listen, SloDefaults};
 pub use error::FrontendError;
 pub use frontend::{Endpoint, Frontend, ShutdownHandle, fuzz_http_body, serve};
+pub use http::Listening;
 pub use lifecycle::Stage;
 pub use validate::params;

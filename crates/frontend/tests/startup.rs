@@ -10,7 +10,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 
 use common::{Harness, write_model};
-use saccade_frontend::{Frontend, FrontendConfig, FrontendError, Listen};
+use saccade_frontend::{Frontend, FrontendConfig, FrontendError, Listen, Listening};
 use saccade_ring::testing::FakeConfig;
 use saccade_ring::{InProcTransport, RegionLimits};
 use serde_json::json;
@@ -134,6 +134,29 @@ fn a_unix_socket_serves_even_over_a_stale_file() {
     shutdown.stop();
     server.join().unwrap();
     assert!(!path.exists());
+}
+
+#[test]
+fn a_unix_socket_of_a_living_server_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("saccade.sock");
+    let first = Listening::bind(&Listen::Unix(path.clone())).unwrap();
+    let error = Listening::bind(&Listen::Unix(path.clone())).unwrap_err().to_string();
+    assert!(error.contains("saccade.sock: another server listens there"), "{error}");
+    assert!(UnixStream::connect(&path).is_ok(), "the first one still listens");
+
+    // What took its place meanwhile is not its to remove.
+    std::fs::remove_file(&path).unwrap();
+    let next = Listening::bind(&Listen::Unix(path.clone())).unwrap();
+    drop(first);
+    assert!(UnixStream::connect(&path).is_ok());
+    drop(next);
+    assert!(!path.exists());
+
+    std::fs::write(&path, "mine").unwrap();
+    let error = Listening::bind(&Listen::Unix(path.clone())).unwrap_err().to_string();
+    assert!(error.contains("a file that is no socket"), "{error}");
+    assert_eq!(std::fs::read(&path).unwrap(), b"mine");
 }
 
 #[test]

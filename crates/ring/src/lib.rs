@@ -48,7 +48,7 @@ pub use device::{DeviceInfo, Phase};
 pub use inproc::InProcTransport;
 pub use join::{FrontendRing, JoinError, JoinOptions};
 pub use layout::{DeviceStats, FetchStats, REJECTION_KINDS, TROUBLE_KINDS};
-pub use observe::Observer;
+pub use observe::{FrontendLife, Observer};
 pub use reader::{PollSummary, Reader, Sink};
 pub use region::{
     MAX_ARENA_BYTES, MIN_ARENA_BYTES_PER_FRONTEND, OUT_RING_WORDS_MULTIPLE, RegionError,

@@ -1,14 +1,23 @@
-//! For the supervisor: reads the device line without joining, and writes it on behalf of a dead
-//! device.
+//! For the supervisor: reads the lines of planes without joining, and writes the device's on behalf
+//! of a dead device.
 
 use std::mem::offset_of;
 
 use crate::device::DeviceInfo;
-use crate::layout::{DeviceLine, SAC_PHASE_ABSENT};
+use crate::layout::{DeviceLine, FrontendLine, SAC_PHASE_ABSENT};
 use crate::region::{RegionError, RegionLayout};
 use crate::transport::{Transport, TransportError};
 
-/// Reads the device line of a region; owns no slot.
+/// A frontend line as last read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FrontendLife {
+    /// Joins with this index since the region was made; 0: none.
+    pub epoch: u32,
+    /// Its heartbeat.
+    pub heartbeat: u64,
+}
+
+/// Reads the lines of planes in a region; owns no slot.
 #[derive(Debug, Clone)]
 pub struct Observer<T> {
     transport: T,
@@ -31,6 +40,19 @@ impl<T: Transport> Observer<T> {
     /// The region cannot be reached.
     pub fn device(&self) -> Result<DeviceInfo, TransportError> {
         DeviceInfo::read(&self.transport, &self.layout)
+    }
+
+    /// The line of a frontend now. `frontend` is below the region's number of frontends.
+    ///
+    /// # Errors
+    /// The region cannot be reached.
+    pub fn frontend(&self, frontend: u32) -> Result<FrontendLife, TransportError> {
+        let at = |field| self.layout.frontend_at(frontend, field);
+        // SYNC: acquire; pairs with the release of the epoch in `announce`. Its first heartbeat is
+        // written before it.
+        let epoch = self.transport.get_u32(at(offset_of!(FrontendLine, epoch)))?;
+        let heartbeat = self.transport.get_u64(at(offset_of!(FrontendLine, heartbeat)))?;
+        Ok(FrontendLife { epoch, heartbeat })
     }
 
     /// Marks a dead device process as absent, so that frontends need not wait for missed

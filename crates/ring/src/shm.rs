@@ -1,14 +1,15 @@
 //! A region in a shared-memory file, for planes that are processes of one host.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::layout::SAC_MAGIC;
 use crate::memory::{Memory, memory_transport};
 use crate::region::{RegionError, RegionLimits, write_header};
 use crate::transport::{Transport, TransportError};
@@ -89,37 +90,45 @@ fn map(file: &File, path: &Path, len: usize) -> Result<ShmTransport, RegionError
     Ok(ShmTransport { mapping: Arc::new(Mapping { memory }) })
 }
 
-/// A region file and its creator's mapping; the file is removed when the creator drops it.
+/// A region file and its creator's mapping; the file is removed when the creator drops it. The
+/// creator holds a lock on the file while it lives, so that one left by a dead creator is known.
 #[derive(Debug)]
 pub struct Region {
     path: PathBuf,
     transport: ShmTransport,
     creator_pid: u32,
+    _lock: File,
 }
 
 impl Region {
-    /// Creates `path` (mode 0600, must not exist), reserves all of its pages so that a full file
-    /// system is an error here and not a SIGBUS later, and writes the header, magic last.
+    /// Creates `path` (mode 0600), in the place of a region whose creator is dead, reserves all of
+    /// its pages so that a full file system is an error here and not a SIGBUS later, and writes the
+    /// header, magic last.
     ///
     /// # Errors
     /// A limit out of bounds, or [`RegionError::Io`] with the step, the path and the cause.
     pub fn create(path: &Path, limits: &RegionLimits) -> Result<Region, RegionError> {
         let layout = limits.layout()?;
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create_new(true)
-            .mode(0o600)
-            .custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC)
-            .open(path)
-            .map_err(|source| RegionError::io("create", path, source))?;
+        let file = match create_new(path) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                remove_leftover(path)?;
+                create_new(path)
+            }
+            other => other,
+        };
+        let file = file.map_err(|source| RegionError::io("create", path, source))?;
+        // Where there are no locks, what a dead creator leaves stays until someone removes it.
+        let _ = file.try_lock();
         let built = reserve(&file, path, layout.region_bytes())
             .and_then(|()| map(&file, path, layout.region_bytes() as usize))
             .and_then(|transport| write_header(&transport, &layout).map(|()| transport));
         match built {
-            Ok(transport) => {
-                Ok(Region { path: path.into(), transport, creator_pid: std::process::id() })
-            }
+            Ok(transport) => Ok(Region {
+                path: path.into(),
+                transport,
+                creator_pid: std::process::id(),
+                _lock: file,
+            }),
             Err(error) => {
                 // Best effort: the error that led here is the one to report.
                 let _ = std::fs::remove_file(path);
@@ -149,6 +158,47 @@ impl Drop for Region {
             let _ = std::fs::remove_file(&self.path);
         }
     }
+}
+
+fn create_new(path: &Path) -> io::Result<File> {
+    OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC)
+        .open(path)
+}
+
+/// Removes the region at `path` if its creator is dead. Its magic shows that it is one, and is
+/// written when its creator holds the lock.
+fn remove_leftover(path: &Path) -> Result<(), RegionError> {
+    let fails = |step| move |source| RegionError::io(step, path, source);
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK);
+    let file = options.open(path).map_err(fails("create, and open what is there at"))?;
+    let mut magic = [0; 8];
+    let read = file.read_exact_at(&mut magic, 0);
+    if read.is_err() || u64::from_ne_bytes(magic) != SAC_MAGIC {
+        let source = io::Error::from(io::ErrorKind::AlreadyExists);
+        return Err(RegionError::io("create (what is there is no region)", path, source));
+    }
+    match file.try_lock() {
+        // Another creator may have replaced it since it was opened, and let go of the dead one.
+        Ok(()) if !is_at(&file, path) => Ok(()),
+        Ok(()) => std::fs::remove_file(path).map_err(fails("remove the dead")),
+        Err(TryLockError::WouldBlock) => {
+            let source = io::Error::from(io::ErrorKind::AlreadyExists);
+            Err(RegionError::io("create (a living server has a region there)", path, source))
+        }
+        Err(TryLockError::Error(source)) => Err(RegionError::io("lock", path, source)),
+    }
+}
+
+fn is_at(file: &File, path: &Path) -> bool {
+    let identity = |metadata: std::fs::Metadata| (metadata.dev(), metadata.ino());
+    let there = std::fs::symlink_metadata(path).map(identity);
+    there.is_ok_and(|there| file.metadata().map(identity).is_ok_and(|own| own == there))
 }
 
 /// Sizes the file and reserves its pages.

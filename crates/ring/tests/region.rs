@@ -71,6 +71,25 @@ fn a_region_file_is_private_reserved_and_removed() {
     assert!(missing.to_string().starts_with("cannot open "), "{missing}");
 }
 
+/// A file that no creator holds a lock on was left by a dead one. What is no region is never
+/// removed.
+#[test]
+fn a_region_takes_the_place_of_a_dead_ones() {
+    let (living, path) = (fresh_path("living"), fresh_path("dead"));
+    let region = Region::create(&living, &SMALL).expect("a writable directory");
+    std::fs::copy(&living, &path).expect("a writable directory");
+    let next = Region::create(&path, &SMALL).expect("in the dead one's place");
+    assert!(Region::create(&path, &SMALL).is_err(), "that one lives");
+    drop((region, next));
+    assert!(!path.exists());
+
+    std::fs::write(&path, "notes").expect("a writable directory");
+    let error = Region::create(&path, &SMALL).expect_err("no region").to_string();
+    assert!(error.contains("is no region") && error.contains("dead"), "{error}");
+    assert_eq!(std::fs::read(&path).expect("kept"), b"notes");
+    std::fs::remove_file(&path).expect("just written");
+}
+
 #[test]
 fn what_is_no_region_is_refused() {
     let path = fresh_path("junk");

@@ -16,7 +16,7 @@ use saccade_ring::{ShmTransport, Transport};
 use crate::cli::{
     DeviceArgs, DeviceName, LoadFormat, PolicyName, Prefill, QuantizationArg, ServeArgs,
 };
-use crate::{emulated, gpu, kv_budget, kv_region, model_source, remote};
+use crate::{emulated, gpu, kv_budget, kv_region, model_source, remote, supervised};
 
 /// The shared-memory region, mapped for the life of the device.
 pub(crate) struct Region(pub ShmTransport);
@@ -37,6 +37,7 @@ const EXIT_CRASHED: i32 = 4;
 
 /// Runs the plane until SIGTERM or SIGINT.
 pub(crate) fn run(args: &ServeArgs) -> anyhow::Result<()> {
+    supervised::die_with_supervisor()?;
     let path = args.ring.file()?.context("--ring names the region to join")?;
     let region = Region(ShmTransport::open(path).with_context(|| path.display().to_string())?);
     // Before there is a second thread.
@@ -98,8 +99,8 @@ fn stop_on_signal(set: libc::sigset_t, stop: StopHandle) -> anyhow::Result<()> {
 
 /// Loads everything that `run` needs before it can join.
 fn prepare(args: &ServeArgs, region: &Region) -> anyhow::Result<Device> {
-    let scratch = model_source::scratch()?;
-    let folder = model_source::open(&args.model, scratch.path())?;
+    let mut scratch = model_source::Scratch::default();
+    let folder = model_source::open(&args.model, &mut scratch)?;
     let model = folder.config()?;
     check_packed_weights_cache(args)?;
     match &args.device.device {

@@ -12,13 +12,14 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinSet;
 
 use crate::cli::{RingPlace, ServeArgs};
-use crate::remote;
+use crate::{remote, supervised};
 
 /// The plane ended on its own; another one may do better.
 const EXIT_CRASHED: i32 = 4;
 
 /// Runs the plane until SIGTERM or SIGINT.
 pub(crate) fn run(args: &ServeArgs) -> anyhow::Result<()> {
+    supervised::die_with_supervisor()?;
     let store = args.fetch.prefix_store.clone();
     let (events, config) = (args.fetch.events().cloned(), config(args)?);
     anyhow::ensure!(store.is_some() || events.is_some(), "--prefix-store names the store");

@@ -1,6 +1,8 @@
 //! A frontend plane process: flags become its configuration.
 
 use std::net::ToSocketAddrs;
+use std::os::fd::{FromRawFd, OwnedFd, RawFd};
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
@@ -9,7 +11,7 @@ use saccade_ring::ShmTransport;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::cli::{DeviceName, HttpArgs, RingPlace, SchedulerPlace, ServeArgs};
-use crate::{model_source, remote};
+use crate::{model_source, open_files, remote, supervised};
 
 /// Bytes from which an allocation has pages of its own, and that may lie free at the heap's end.
 const LARGE_ALLOCATION_BYTES: libc::c_int = 256 * 1024;
@@ -27,8 +29,9 @@ fn return_large_memory() {
 /// Runs the plane until it has drained after SIGTERM or SIGINT; a second signal ends it at once.
 pub(crate) fn run(args: &ServeArgs) -> anyhow::Result<()> {
     return_large_memory();
-    let scratch = model_source::scratch()?;
-    let (config, ring) = (config(args, scratch.path())?, ring(args)?);
+    supervised::die_with_supervisor()?;
+    let mut scratch = model_source::Scratch::default();
+    let (config, ring) = (config(args, &mut scratch)?, ring(args)?);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(args.http.http_threads)
         .thread_name("http")
@@ -37,7 +40,9 @@ pub(crate) fn run(args: &ServeArgs) -> anyhow::Result<()> {
     runtime.block_on(async {
         let signals = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
         let started = |address: &str, handle: ShutdownHandle| {
-            eprintln!("  listening on     {address}");
+            if args.http.listen_fd.is_none() {
+                eprintln!("  listening on     {address}"); // else the supervisor has said so
+            }
             tokio::spawn(end_on_signals(signals, handle));
         };
         match ring {
@@ -71,12 +76,18 @@ fn ring(args: &ServeArgs) -> anyhow::Result<&RingPlace> {
     args.ring.ring.as_ref().context("--ring names the region to join")
 }
 
-fn config(args: &ServeArgs, scratch: &std::path::Path) -> anyhow::Result<FrontendConfig> {
+fn config(args: &ServeArgs, scratch: &mut model_source::Scratch) -> anyhow::Result<FrontendConfig> {
     let (model, http) = (&args.model, &args.http);
     http.check()?;
+    let open_files = open_files::raise()?;
+    let max_connections = open_files::max_connections(http.max_connections, open_files)?;
+    tracing::info!(max_connections, open_files, "bounds of this frontend plane");
     let folder = model_source::open(&without_weights(args), scratch)?;
     Ok(FrontendConfig {
-        listen: listen(http)?,
+        listen: match http.listen_fd {
+            Some(descriptor) => Listen::Inherited(inherited(descriptor)?),
+            None => listen(http)?,
+        },
         frontend_index: args.ring.frontend_index,
         model: folder.root().display().to_string(),
         tokenizer: model.tokenizer.clone(),
@@ -102,7 +113,7 @@ fn config(args: &ServeArgs, scratch: &std::path::Path) -> anyhow::Result<Fronten
         reader_spin: Duration::from_micros(http.reader_spin_us),
         reader_poll: reader_poll(args),
         http: HttpLimits {
-            max_connections: http.max_connections,
+            max_connections,
             max_body_bytes: http.max_body_bytes,
             least_bytes_per_s: http.min_drain_bytes_per_s,
             stall_timeout: Duration::from_secs(http.stall_timeout_s),
@@ -132,7 +143,8 @@ fn without_weights(args: &ServeArgs) -> crate::cli::ModelArgs {
     crate::cli::ModelArgs { load_format: crate::cli::LoadFormat::Dummy, ..args.model.clone() }
 }
 
-fn listen(http: &HttpArgs) -> anyhow::Result<Listen> {
+/// Where the flags say to listen.
+pub(crate) fn listen(http: &HttpArgs) -> anyhow::Result<Listen> {
     if let Some(path) = &http.uds {
         return Ok(Listen::Unix(path.clone()));
     }
@@ -142,4 +154,17 @@ fn listen(http: &HttpArgs) -> anyhow::Result<Listen> {
         .next()
         .with_context(|| format!("--host {} has no address", http.host))?;
     Ok(Listen::Tcp(address))
+}
+
+/// The socket that the supervisor left open for this process. Called once.
+fn inherited(descriptor: RawFd) -> anyhow::Result<Arc<OwnedFd>> {
+    anyhow::ensure!(
+        descriptor > libc::STDERR_FILENO,
+        "--listen-fd is {descriptor}, must be above 2"
+    );
+    // SAFETY: asks for, and sets, a flag of a descriptor; one that is not open is an error.
+    let is_open = unsafe { libc::fcntl(descriptor, libc::F_SETFD, libc::FD_CLOEXEC) } == 0;
+    anyhow::ensure!(is_open, "--listen-fd is {descriptor}, which is not open");
+    // SAFETY: it is open, and no one else in this process owns it: it was handed over for this.
+    Ok(Arc::new(unsafe { OwnedFd::from_raw_fd(descriptor) }))
 }

@@ -17,9 +17,13 @@ mod kv_budget;
 #[cfg(feature = "device")]
 mod kv_region;
 mod model_source;
+mod open_files;
 mod remote;
+mod run_folder;
 #[cfg(feature = "device")]
 mod serve;
+mod service_variables;
+mod supervised;
 
 use std::io::IsTerminal;
 use std::process::ExitCode;
@@ -31,11 +35,16 @@ pub(crate) const EXIT_CONFIG: u8 = 2;
 
 fn main() -> ExitCode {
     // Before anything reads the environment, and before there is a second thread.
+    let foreign = service_variables::remove();
     if let Err(error) = config_file::load_into_environment() {
         return report(&error);
     }
     let cli = cli::parse_or_exit();
     init_log(&cli.log);
+    if !foreign.is_empty() {
+        let variables = foreign.join(" ");
+        tracing::info!(variables, "ignored: Kubernetes sets these for a service");
+    }
     run(cli.command).unwrap_or_else(|error| report(&error))
 }
 

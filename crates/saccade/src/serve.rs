@@ -3,22 +3,27 @@
 
 mod child;
 mod fetching;
+mod kept;
 mod progress;
+mod restarts;
+mod watch;
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, bail};
+use anyhow::Context;
+use saccade_frontend::Listening;
 use saccade_ring::{Region, RegionLimits, default_region_dir};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::cli::ServeArgs;
-use crate::{emulated, kv_region, model_source, remote};
-use child::{Exit, Plane, PlaneKind};
+use crate::run_folder::RunFolder;
+use crate::{emulated, frontend_plane, kv_region, model_source, open_files, remote};
+use child::{Plane, PlaneKind};
+use kept::{Kept, as_long_as};
+use watch::Patience;
 
-/// Planes that die more often than --max-restarts within this window are given up, and the server
-/// with them.
-const RESTART_WINDOW: Duration = Duration::from_secs(60);
 /// Time for a plane to end after SIGTERM, beyond its own drain timeout, before SIGKILL.
 const KILL_AFTER: Duration = Duration::from_secs(5);
 
@@ -30,7 +35,7 @@ pub(crate) fn run(args: &ServeArgs) -> anyhow::Result<()> {
 }
 
 struct Supervisor {
-    planes: Vec<Plane>,
+    planes: Vec<Kept>,
     fetching: Option<fetching::Fetching>,
     /// The notice that the device is emulated, if it is.
     notice: Option<String>,
@@ -39,13 +44,15 @@ struct Supervisor {
     ring_listen: Option<String>,
     /// The same for the fetch plane's.
     fetch_listen: Option<String>,
-    loading: progress::Loading,
+    /// Where clients connect, if there are frontend planes on this host.
+    address: Option<String>,
+    progress: progress::Progress,
     drain_timeout: Duration,
-    restarts: Vec<Instant>,
-    max_restarts: usize,
     started: Instant,
     /// Holds the unpacked bundled model, if that is served.
-    _scratch: tempfile::TempDir,
+    _scratch: model_source::Scratch,
+    /// Holds the ring, and that of the fetch plane, unless --ring says where.
+    _folder: Option<RunFolder>,
 }
 
 impl Supervisor {
@@ -55,39 +62,42 @@ impl Supervisor {
         args.device.shares_prefixes()?;
         remote::check(args)?;
         kv_region::check(args)?;
-        let scratch = model_source::scratch()?;
-        let folder = model_source::open(&args.model, scratch.path())?;
-        folder.config()?; // a model that cannot be served is refused before anything is started
+        open_files::max_connections(args.http.max_connections, open_files::raise()?)?;
+        // Whose address it is decides which server may go on.
+        let listening = listening(args)?;
         let limits = RegionLimits {
             num_slots: args.ring.ring_slots,
             num_frontends: args.ring.api_server_count.saturating_add(args.ring.remote_frontends),
             out_ring_words: args.ring.out_ring_words,
             arena_bytes: args.ring.arena_bytes,
         };
-        let path = ring_path(args.ring.file()?, &limits)?;
+        let asked = args.ring.file()?;
+        let run_folder = if asked.is_none() { Some(run_folder(&limits)?) } else { None };
+        let mut scratch = scratch(run_folder.as_ref());
+        let folder = model_source::open(&args.model, &mut scratch)?;
+        folder.config()?; // a model that cannot be served is refused before anything is started
+        let own = run_folder.as_ref().map(|folder| folder.path().join("ring"));
+        let path = asked.map(Path::to_owned).or(own).context("--ring names no file")?;
         let region = Region::create(&path, &limits).context("create the ring region")?;
         Ok(Supervisor {
-            planes: planes(args, folder.root(), &path),
+            planes: planes(args, folder.root(), &path, listening.as_ref()),
             fetching: fetching(args, folder.root(), &path),
             notice: emulated::notice(args),
-            loading: progress::Loading::new(region.transport())?,
+            address: listening.map(|listening| listening.address()),
+            progress: progress::Progress::new(region.transport())?,
             region,
             ring_listen: args.ring.ring_listen.clone(),
             fetch_listen: args.fetch.fetch_listen.clone(),
             drain_timeout: Duration::from_secs(args.http.drain_timeout_s),
-            restarts: Vec::new(),
-            max_restarts: args.placement.max_restarts,
             started: Instant::now(),
             _scratch: scratch,
+            _folder: run_folder,
         })
     }
 
     async fn watch(mut self) -> anyhow::Result<()> {
         let mut signals = Signals::new()?;
-        for plane in &mut self.planes {
-            plane.spawn()?;
-        }
-        if let Some(plane) = self.fetching.as_mut().and_then(fetching::Fetching::plane) {
+        for plane in self.planes_mut() {
             plane.spawn()?;
         }
         self.print_placement();
@@ -96,7 +106,7 @@ impl Supervisor {
             tokio::select! {
                 () = signals.recv() => return self.shut_down(&mut signals).await,
                 _ = poll.tick() => {
-                    self.loading.show();
+                    self.progress.show();
                     if let Some(fetching) = &mut self.fetching {
                         fetching.watch();
                     }
@@ -113,8 +123,8 @@ impl Supervisor {
         if let Some(notice) = &self.notice {
             eprintln!("  {notice}");
         }
-        for plane in &self.planes {
-            eprintln!("  {}", plane.describe());
+        for kept in &self.planes {
+            eprintln!("  {}", kept.plane.describe());
         }
         if let Some(line) = self.fetching.as_ref().and_then(fetching::Fetching::describe) {
             eprintln!("  {line}");
@@ -126,35 +136,26 @@ impl Supervisor {
         if let Some(address) = &self.fetch_listen {
             eprintln!("  fetch for others ucx://{address}");
         }
-    }
-
-    /// Restarts planes that have died.
-    fn revive(&mut self) -> anyhow::Result<()> {
-        for i in 0..self.planes.len() {
-            let Some(exit) = self.planes[i].exited()? else { continue };
-            if self.planes[i].kind() == PlaneKind::Device {
-                // Frontends need not wait for the heartbeat to be missed.
-                self.loading.device_died()?;
-            }
-            let name = self.planes[i].name();
-            if let Exit::Config(code) = exit {
-                bail!("{name} ended with exit code {code}: see its message above");
-            }
-            self.allow_restart(&name)?;
-            tracing::warn!(plane = name, %exit, "plane died; starting it again");
-            self.planes[i].spawn()?;
-            eprintln!("  {}", self.planes[i].describe());
+        if let Some(address) = &self.address {
+            eprintln!("  listening on     {address}");
         }
-        Ok(())
     }
 
-    fn allow_restart(&mut self, name: &str) -> anyhow::Result<()> {
+    /// Starts planes again that have died, and ends those that hang.
+    fn revive(&mut self) -> anyhow::Result<()> {
         let now = Instant::now();
-        self.restarts.retain(|at| now - *at < RESTART_WINDOW);
-        self.restarts.push(now);
-        let max = self.max_restarts;
-        if self.restarts.len() > max {
-            bail!("{name} died; more than {max} deaths within {RESTART_WINDOW:?} (--max-restarts)");
+        for kept in &mut self.planes {
+            let (kind, index) = (kept.plane.kind(), kept.plane.index());
+            let progress = &self.progress;
+            let died = kept.tend(now, || match kind {
+                PlaneKind::Device => progress.device(),
+                PlaneKind::Frontend => progress.frontend(index),
+                PlaneKind::Fetch => None,
+            })?;
+            if died && kind == PlaneKind::Device {
+                // Frontends need not wait for the heartbeat to be missed.
+                self.progress.device_died()?;
+            }
         }
         Ok(())
     }
@@ -178,6 +179,9 @@ impl Supervisor {
                     break;
                 }
             }
+            if kind == PlaneKind::Frontend {
+                self.stop_listening().await;
+            }
         }
         self.kill_all().await;
         Ok(())
@@ -196,6 +200,14 @@ impl Supervisor {
         }
     }
 
+    /// Gives the address up: connections that wait would wait for nothing.
+    async fn stop_listening(&mut self) {
+        for kept in self.planes.extract_if(.., |kept| kept.plane.kind() == PlaneKind::Frontend) {
+            let mut plane = kept.plane;
+            plane.kill().await;
+        }
+    }
+
     async fn kill_all(&mut self) {
         for plane in self.planes_mut() {
             plane.kill().await;
@@ -204,23 +216,32 @@ impl Supervisor {
 
     fn planes_mut(&mut self) -> impl Iterator<Item = &mut Plane> {
         let fetching = self.fetching.as_mut().and_then(fetching::Fetching::plane);
-        self.planes.iter_mut().chain(fetching)
+        self.planes.iter_mut().map(|kept| &mut kept.plane).chain(fetching)
     }
 }
 
-/// The region's file: as asked for, or one in shared memory named after this process. A file of
-/// that name was left by a dead process that had our id.
-fn ring_path(asked: Option<&Path>, limits: &RegionLimits) -> anyhow::Result<PathBuf> {
-    if let Some(path) = asked {
-        return Ok(path.to_owned());
+/// The socket of all frontend planes of this host. Made once and handed on, so that a plane that is
+/// replaced loses no connection that waits, and one that hangs is given none.
+fn listening(args: &ServeArgs) -> anyhow::Result<Option<Arc<Listening>>> {
+    if args.ring.api_server_count == 0 {
+        return Ok(None);
     }
-    let dir = default_region_dir(limits.layout()?.region_bytes());
-    let path = dir.join(format!("saccade-{}.ring", std::process::id()));
-    match std::fs::remove_file(&path) {
-        Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
-            Err(e).with_context(|| format!("remove the stale {}", path.display()))
-        }
-        _ => Ok(path),
+    let listen = frontend_plane::listen(&args.http)?;
+    Ok(Some(Arc::new(Listening::bind(&listen)?)))
+}
+
+/// Where the ring is, if --ring does not say: in shared memory, if that has room.
+fn run_folder(limits: &RegionLimits) -> anyhow::Result<RunFolder> {
+    let parent = default_region_dir(limits.layout()?.region_bytes());
+    RunFolder::create(&parent).with_context(|| format!("make a folder in {}", parent.display()))
+}
+
+/// Shared memory is for the ring; elsewhere its folder has room for a model as well.
+fn scratch(run_folder: Option<&RunFolder>) -> model_source::Scratch {
+    let temporary = std::env::temp_dir();
+    match run_folder.filter(|folder| folder.path().parent() == Some(&temporary)) {
+        Some(folder) => model_source::Scratch::within(folder.path()),
+        None => model_source::Scratch::default(),
     }
 }
 
@@ -239,16 +260,33 @@ fn check_placement(args: &ServeArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn planes(args: &ServeArgs, model_folder: &Path, ring: &Path) -> Vec<Plane> {
+fn planes(
+    args: &ServeArgs,
+    model_folder: &Path,
+    ring: &Path,
+    listening: Option<&Arc<Listening>>,
+) -> Vec<Kept> {
     let device = Plane::device(args, model_folder, ring);
     let device = match args.fetch.has_plane() {
         true => device.told(&fetch_ring(ring)),
         false => device,
     };
-    let mut planes = vec![device];
-    planes.extend(
-        (0..args.ring.api_server_count).map(|i| Plane::frontend(args, model_folder, ring, i)),
-    );
+    let placement = &args.placement;
+    let device_lost_after = Duration::from_secs(args.http.device_lost_after_s);
+    let device_hung_after = Duration::from_secs(placement.device_hung_after_s);
+    let patience = Patience {
+        still: device_lost_after,
+        silent: device_hung_after.max(device_lost_after),
+        loading: device_hung_after,
+    };
+    let mut planes = vec![Kept::new(device, patience, placement.max_restarts)];
+    let frontend_hung_after = Duration::from_secs(placement.frontend_hung_after_s);
+    let patience = as_long_as(frontend_hung_after, device_hung_after);
+    let frontends = listening.into_iter().flat_map(|listening| {
+        (0..args.ring.api_server_count)
+            .map(move |index| Plane::frontend(args, model_folder, ring, index, listening))
+    });
+    planes.extend(frontends.map(|plane| Kept::new(plane, patience, placement.max_restarts)));
     planes
 }
 

@@ -8,12 +8,14 @@ mod connection;
 mod host;
 mod io;
 pub mod layers;
+mod listen;
 mod router;
 mod server;
 mod stream;
 
 pub use body::read_body;
 pub use connection::Connections;
+pub use listen::Listening;
 pub use router::router;
 pub use server::{Bound, bind, serve_connections};
 pub use stream::{collect, stream};

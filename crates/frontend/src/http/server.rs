@@ -1,10 +1,9 @@
 //! Accepting connections, each with its time-outs, until the frontend stops.
 
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use axum::Router;
 use hyper::server::conn::http1;
@@ -12,28 +11,25 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpSocket, UnixListener};
+use tokio::net::{TcpListener, UnixListener};
 use tokio::task::JoinSet;
 
 use super::app::App;
 use super::connection::OpenConnection;
 use super::io::StallGuard;
+use super::listen::{Listening, UNSENT_BYTES};
 use crate::config::{HttpLimits, Listen};
 use crate::error::FrontendError;
 use crate::lifecycle::Stage;
 
-/// Connections that the system may hold for us before they are accepted.
-const BACKLOG: u32 = 4096;
 /// Pause after an error of accept (no file descriptors, say), to avoid a spin.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(20);
+/// Between complaints about accept: its errors come as fast as it is called.
+const COMPLAIN_EVERY: Duration = Duration::from_secs(10);
 /// Header fields of a request.
 const MAX_HEADERS: usize = 128;
 /// Time that connections have to close once the last request is answered.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
-/// Bytes of a connection that the kernel holds unsent. With more, the device would not notice a
-/// client that does not read: whole answers would wait in the kernel, computed for no reader in the
-/// same batch as those of clients that do read. Bytes on their way to a reader do not count.
-const UNSENT_BYTES: u32 = 16 * 1024;
 /// hyper's smallest buffer.
 const MIN_BUFFER_BYTES: usize = 8 * 1024;
 
@@ -42,89 +38,70 @@ retry-after: 1\r\nconnection: close\r\ncontent-length: 131\r\n\r\n\
 {\"error\":{\"message\":\"too many connections are open; try again\",\"type\":\"server_error\",\
 \"param\":null,\"code\":\"too_many_connections\"}}\r\n";
 
-/// A bound socket.
-pub enum Bound {
-    /// TCP
+/// What connections are accepted from.
+enum Source {
     Tcp(TcpListener),
-    /// UNIX, with the path to remove at the end.
-    Unix(UnixListener, PathBuf),
+    Unix(UnixListener),
+}
+
+impl Source {
+    /// Registers a descriptor of the socket with the runtime.
+    fn of(listening: &Listening) -> std::io::Result<Source> {
+        let socket = listening.try_clone()?;
+        if listening.tcp_addr().is_some() {
+            TcpListener::from_std(socket.into()).map(Source::Tcp)
+        } else {
+            UnixListener::from_std(socket.into()).map(Source::Unix)
+        }
+    }
+}
+
+/// A bound socket, ready to be accepted from.
+pub struct Bound {
+    /// Declared first: it is closed before its file is removed.
+    source: Source,
+    listening: Listening,
 }
 
 impl Bound {
     /// Where it listens, in readable form.
     pub fn address(&self) -> String {
-        match self {
-            Bound::Tcp(listener) => {
-                listener.local_addr().map_or_else(|e| e.to_string(), |a| format!("http://{a}"))
-            }
-            Bound::Unix(_, path) => format!("unix:{}", path.display()),
-        }
+        self.listening.address()
     }
 
     /// The TCP address, if it is one.
     pub fn tcp_addr(&self) -> Option<SocketAddr> {
-        match self {
-            Bound::Tcp(listener) => listener.local_addr().ok(),
-            Bound::Unix(..) => None,
-        }
+        self.listening.tcp_addr()
     }
 }
 
-impl Drop for Bound {
-    fn drop(&mut self) {
-        if let Bound::Unix(_, path) = self {
-            // It may have been removed already.
-            let _ = std::fs::remove_file(path);
-        }
-    }
-}
-
-/// Binds the socket.
+/// Binds the socket, or takes the one that was inherited. Called on a runtime.
 ///
 /// # Errors
 /// [`FrontendError::Listen`] with the address.
 pub fn bind(listen: &Listen) -> Result<Bound, FrontendError> {
-    match listen {
-        Listen::Tcp(address) => bind_tcp(*address)
-            .map(Bound::Tcp)
-            .map_err(|source| FrontendError::Listen { address: address.to_string(), source }),
-        Listen::Unix(path) => bind_unix(path).map_err(|source| FrontendError::Listen {
-            address: format!("unix:{}", path.display()),
-            source,
-        }),
-    }
-}
-
-fn bind_tcp(address: SocketAddr) -> std::io::Result<TcpListener> {
-    let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
-    // A restarted frontend must not wait for the old one's connections to time out.
-    socket.set_reuseaddr(true)?;
-    // Connections inherit it.
-    SockRef::from(&socket).set_tcp_notsent_lowat(UNSENT_BYTES)?;
-    socket.bind(address)?;
-    socket.listen(BACKLOG)
-}
-
-fn bind_unix(path: &Path) -> std::io::Result<Bound> {
-    use std::os::unix::fs::FileTypeExt;
-    let stale = std::fs::symlink_metadata(path).is_ok_and(|m| m.file_type().is_socket());
-    if stale {
-        std::fs::remove_file(path)?;
-    }
-    Ok(Bound::Unix(UnixListener::bind(path)?, path.to_owned()))
+    let listening = Listening::bind(listen)?;
+    let source = Source::of(&listening)
+        .map_err(|source| FrontendError::Listen { address: listening.address(), source })?;
+    Ok(Bound { source, listening })
 }
 
 /// Serves until the lifecycle stops and every request has ended; then closes idle connections.
 pub async fn serve_connections(bound: Bound, app: Arc<App>, router: Router) {
     let mut connections = JoinSet::new();
     let mut stopping = pin!(app.lifecycle.reached(Stage::Stopping));
+    let mut complaints = Complaints::default();
     loop {
         tokio::select! {
             biased;
             () = &mut stopping => break,
             Some(_) = connections.join_next(), if !connections.is_empty() => {}
-            accepted = accept(&bound) => {
-                accept_one(accepted, &app, &router, &mut connections).await;
+            accepted = accept(&bound.source) => match accepted {
+                Ok(stream) => serve_or_refuse(stream, &app, &router, &mut connections).await,
+                Err(error) => {
+                    complaints.note(&error);
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                }
             }
         }
     }
@@ -138,15 +115,33 @@ pub async fn serve_connections(bound: Bound, app: Arc<App>, router: Router) {
 trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
 impl<S: AsyncRead + AsyncWrite + Unpin + Send> Stream for S {}
 
-async fn accept(bound: &Bound) -> std::io::Result<Box<dyn Stream>> {
-    match bound {
-        Bound::Tcp(listener) => {
+/// Errors of accept, said at most once in [`COMPLAIN_EVERY`].
+#[derive(Default)]
+struct Complaints {
+    said: Option<Instant>,
+    unsaid: u64,
+}
+
+impl Complaints {
+    fn note(&mut self, error: &std::io::Error) {
+        self.unsaid += 1;
+        let now = Instant::now();
+        if self.said.is_none_or(|said| now - said >= COMPLAIN_EVERY) {
+            tracing::warn!(times = self.unsaid, "accept: {error}");
+            *self = Self { said: Some(now), unsaid: 0 };
+        }
+    }
+}
+
+async fn accept(source: &Source) -> std::io::Result<Box<dyn Stream>> {
+    match source {
+        Source::Tcp(listener) => {
             let (stream, _) = listener.accept().await?;
             // Tokens are small and must not wait for more.
             stream.set_nodelay(true)?;
             Ok(Box::new(stream))
         }
-        Bound::Unix(listener, _) => {
+        Source::Unix(listener) => {
             let (stream, _) = listener.accept().await?;
             SockRef::from(&stream).set_send_buffer_size(UNSENT_BYTES as usize)?;
             Ok(Box::new(stream))
@@ -154,19 +149,12 @@ async fn accept(bound: &Bound) -> std::io::Result<Box<dyn Stream>> {
     }
 }
 
-async fn accept_one(
-    accepted: std::io::Result<Box<dyn Stream>>,
+async fn serve_or_refuse(
+    mut stream: Box<dyn Stream>,
     app: &Arc<App>,
     router: &Router,
     connections: &mut JoinSet<()>,
 ) {
-    let mut stream = match accepted {
-        Ok(stream) => stream,
-        Err(error) => {
-            tracing::warn!("accept: {error}");
-            return tokio::time::sleep(ACCEPT_PAUSE).await;
-        }
-    };
     let Some(open) = app.connections.enter() else {
         app.serving.metrics.rejected("too_many_connections");
         // A fresh socket's buffer takes these bytes at once, or the client gets a reset.

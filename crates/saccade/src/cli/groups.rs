@@ -91,9 +91,12 @@ pub(crate) struct HttpArgs {
     /// Port to listen on; 0 takes a free one
     #[arg(long, default_value_t = 8000, env = "SACCADE_PORT")]
     pub port: u16,
-    /// Unix socket to listen on instead of host and port
+    /// Unix socket to listen on instead of host and port; one that no server listens at is replaced
     #[arg(long, value_name = "PATH", env = "SACCADE_UDS")]
     pub uds: Option<PathBuf>,
+    /// Listening socket that the supervisor made for its frontend planes
+    #[arg(long, hide = true, env = "SACCADE_LISTEN_FD")]
+    pub listen_fd: Option<i32>,
     /// Keys that clients must present, but for probes, metrics and the page; several are allowed
     #[arg(long, value_name = "KEY", num_args = 1.., value_delimiter = ',', env = "SACCADE_API_KEY", hide_env_values = true)]
     pub api_key: Vec<String>,
@@ -127,8 +130,9 @@ pub(crate) struct HttpArgs {
     /// Seconds that a request may take, from its arrival on; 0: as long as its tokens take
     #[arg(long, value_name = "SECONDS", default_value_t = 0, env = "SACCADE_REQUEST_TIMEOUT_S")]
     pub request_timeout_s: u64,
-    /// Seconds without a heartbeat after which the device counts as lost; must exceed a step
-    #[arg(long, value_name = "SECONDS", default_value_t = 30, env = "SACCADE_DEVICE_LOST_AFTER_S")]
+    /// Seconds without a heartbeat after which the device counts as lost; must exceed a step. The
+    /// supervisor replaces a device plane that has not computed either in that time
+    #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = hung_after_s(), env = "SACCADE_DEVICE_LOST_AFTER_S")]
     pub device_lost_after_s: u64,
     /// Hosts that requests may name in their Host field, or * [default: loopback names where the
     /// server listens on loopback without keys, which keeps pages of other names out; else any]
@@ -149,9 +153,10 @@ pub(crate) struct HttpArgs {
     /// Largest request body, bytes
     #[arg(long, value_name = "BYTES", default_value_t = 32 * 1024 * 1024, env = "SACCADE_MAX_BODY_BYTES")]
     pub max_body_bytes: usize,
-    /// Connections open at one time
-    #[arg(long, value_name = "N", default_value_t = 8192, env = "SACCADE_MAX_CONNECTIONS")]
-    pub max_connections: usize,
+    /// Connections of a frontend plane open at one time; what is beyond gets 503 [default: 8192, or
+    /// what the limit of open files leaves room for]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), env = "SACCADE_MAX_CONNECTIONS")]
+    pub max_connections: Option<u64>,
     /// Threads that serve connections
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = positive, env = "SACCADE_HTTP_THREADS")]
     pub http_threads: usize,
@@ -338,9 +343,17 @@ pub(crate) struct PlacementArgs {
     /// Cores of the frontend planes [default: all]
     #[arg(long, value_name = "CORES", value_parser = CpuSet::from_flag, env = "SACCADE_FRONTEND_CORES")]
     pub frontend_cores: Option<CpuSet>,
-    /// How often planes may die within a minute before the server gives up
+    /// How often a plane may die in a row, without ten seconds of service between, before the
+    /// server gives up. The pauses between starts double: 0, 100 ms, 200 ms ... 10 s
     #[arg(long, value_name = "N", default_value_t = 8, env = "SACCADE_MAX_RESTARTS")]
     pub max_restarts: usize,
+    /// Seconds without a heartbeat after which a device plane that computes counts as hung, and is
+    /// replaced; must exceed any step. Also for planes that load and do not compute
+    #[arg(long, value_name = "SECONDS", default_value_t = 300, value_parser = hung_after_s(), env = "SACCADE_DEVICE_HUNG_AFTER_S")]
+    pub device_hung_after_s: u64,
+    /// Seconds without a heartbeat after which a frontend plane counts as hung, and is replaced
+    #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = hung_after_s(), env = "SACCADE_FRONTEND_HUNG_AFTER_S")]
+    pub frontend_hung_after_s: u64,
     /// Nice value of the device plane (negative needs the right to)
     #[arg(long, value_name = "NICE", allow_hyphen_values = true, default_value_t = 0, value_parser = clap::value_parser!(i32).range(-20..=19), env = "SACCADE_DEVICE_NICE")]
     pub device_nice: i32,
@@ -444,6 +457,11 @@ impl RingArgs {
 /// What requests may name as well.
 fn slo_ms() -> clap::builder::RangedI64ValueParser<u32> {
     clap::value_parser!(u32).range(1..=3_600_000)
+}
+
+/// A second to a day.
+fn hung_after_s() -> clap::builder::RangedU64ValueParser {
+    clap::value_parser!(u64).range(1..=86_400)
 }
 
 /// A count of at least one.

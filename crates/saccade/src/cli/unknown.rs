@@ -150,6 +150,10 @@ pub(crate) fn explain(mut error: Error, words: &[String]) -> Error {
         return error;
     }
     if error.kind() != ErrorKind::UnknownArgument {
+        if let Some(variable) = source(flag, words) {
+            let tip = format!("the value is that of {variable} (the environment, or --config)");
+            error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));
+        }
         return error;
     }
     // For -tp clap names only the first letter.
@@ -171,6 +175,26 @@ pub(crate) fn explain(mut error: Error, words: &[String]) -> Error {
         error.insert(ContextKind::SuggestedArg, ContextValue::String(format!("--{near}")));
     }
     error
+}
+
+/// The variable that a flag's value came from, if no word gave it. `flag` as clap shows it:
+/// `--port <PORT>`.
+fn source(flag: &str, words: &[String]) -> Option<String> {
+    let name = flag.split([' ', '=']).next()?;
+    let mut root = Cli::command();
+    root.build();
+    let command = addressed(&root, words);
+    let long = name.strip_prefix("--")?;
+    let arg = command.get_arguments().find(|arg| arg.get_long() == Some(long))?;
+    let short = arg.get_short().map(|short| format!("-{short}"));
+    let gives = |word: &String| {
+        word.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('='))
+            || short.as_ref().is_some_and(|short| word.starts_with(short.as_str()))
+    };
+    if words.iter().any(gives) {
+        return None;
+    }
+    Some(arg.get_env()?.to_string_lossy().into_owned())
 }
 
 /// The innermost command that the words name.

@@ -1,15 +1,19 @@
 //! One plane as a child process: how it is started, where it runs, how it ends.
 
 use std::fmt;
+use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::ExitStatus;
+use std::sync::Arc;
 
 use anyhow::Context;
+use saccade_frontend::Listening;
 use saccade_host::CpuSet;
 use tokio::process::{Child, Command};
 
 use crate::cli::{SchedulerPlace, ServeArgs};
+use crate::supervised::{SUPERVISOR_VARIABLE, die_with};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum PlaneKind {
@@ -54,6 +58,8 @@ pub(super) struct Plane {
     cores: Option<CpuSet>,
     nice: i32,
     environment: Vec<(&'static str, String)>,
+    /// The socket that it inherits.
+    listening: Option<Arc<Listening>>,
     child: Option<Child>,
 }
 
@@ -69,6 +75,7 @@ impl Plane {
             },
             nice: placement.device_nice,
             environment: environment(model_folder, ring),
+            listening: None,
             child: None,
         }
     }
@@ -81,6 +88,7 @@ impl Plane {
             cores: args.fetch.fetch_cores.clone(),
             nice: 0,
             environment: environment(model_folder, ring),
+            listening: None,
             child: None,
         }
         .told(fetch_ring)
@@ -92,8 +100,17 @@ impl Plane {
         self
     }
 
-    pub fn frontend(args: &ServeArgs, model_folder: &Path, ring: &Path, index: u32) -> Plane {
+    /// `listening`: where it accepts connections, beside the others.
+    pub fn frontend(
+        args: &ServeArgs,
+        model_folder: &Path,
+        ring: &Path,
+        index: u32,
+        listening: &Arc<Listening>,
+    ) -> Plane {
         let mut environment = environment(model_folder, ring);
+        let descriptor = listening.as_fd().as_raw_fd();
+        environment.push(("SACCADE_LISTEN_FD", descriptor.to_string()));
         environment.push(("SACCADE_FRONTEND_INDEX", index.to_string()));
         Plane {
             kind: PlaneKind::Frontend,
@@ -101,12 +118,18 @@ impl Plane {
             cores: args.placement.frontend_cores.clone(),
             nice: 0,
             environment,
+            listening: Some(listening.clone()),
             child: None,
         }
     }
 
     pub fn kind(&self) -> PlaneKind {
         self.kind
+    }
+
+    /// Which of its kind it is, from 0.
+    pub fn index(&self) -> u32 {
+        self.index
     }
 
     pub fn name(&self) -> String {
@@ -140,10 +163,18 @@ impl Plane {
         command.envs(self.environment.iter().map(|(name, value)| (name, value)));
         command.stdin(std::process::Stdio::null());
         let (cores, nice) = (self.cores.clone(), self.nice);
-        // SAFETY: between fork and exec only async-signal-safe calls are made (prctl, setpgid,
-        // sched_setaffinity, setpriority) and nothing is allocated unless one of them fails.
+        let inherited = self.listening.as_ref().map(|listening| listening.as_fd().as_raw_fd());
+        let supervisor = std::process::id();
+        command.env(SUPERVISOR_VARIABLE, supervisor.to_string());
+        // SAFETY: between fork and exec only async-signal-safe calls are made (prctl, getppid,
+        // setpgid, fcntl, sched_setaffinity, setpriority) and nothing is allocated unless one of
+        // them fails.
         unsafe {
-            command.pre_exec(move || place(cores.as_ref(), nice));
+            command.pre_exec(move || {
+                die_with(supervisor)?;
+                inherited.map_or(Ok(()), keep_open)?;
+                place(cores.as_ref(), nice)
+            });
         }
         let child = command.spawn().with_context(|| format!("start the {}", self.name()))?;
         self.child = Some(child);
@@ -214,12 +245,20 @@ fn flags_after_subcommand() -> Vec<std::ffi::OsString> {
     before.into_iter().chain(args).collect()
 }
 
-/// Runs in the child before exec: it dies with the supervisor, gets signals only from it (a
-/// terminal's Ctrl-C goes to the whole group), and runs where it was told to.
+/// Runs in the child before exec: the descriptor, which all others lose then, stays.
+fn keep_open(descriptor: RawFd) -> std::io::Result<()> {
+    // SAFETY: changes a flag of a descriptor that the parent holds open.
+    match unsafe { libc::fcntl(descriptor, libc::F_SETFD, 0) } {
+        0 => Ok(()),
+        _ => Err(std::io::Error::last_os_error()),
+    }
+}
+
+/// Runs in the child before exec: it gets signals only from the supervisor (a terminal's Ctrl-C
+/// goes to the whole group), and runs where it was told to.
 fn place(cores: Option<&CpuSet>, nice: i32) -> std::io::Result<()> {
     // SAFETY: plain system calls on the calling process.
     unsafe {
-        libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
         libc::setpgid(0, 0);
         if nice != 0 && libc::setpriority(libc::PRIO_PROCESS, 0, nice) != 0 {
             return Err(std::io::Error::last_os_error());

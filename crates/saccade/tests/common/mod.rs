@@ -15,7 +15,8 @@ pub type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + S
 const READY_WITHIN: Duration = Duration::from_secs(60);
 
 pub struct Server {
-    child: Child,
+    /// None: another owns the process.
+    child: Option<Child>,
     pub url: String,
     pub http: reqwest::Client,
 }
@@ -37,9 +38,14 @@ impl Server {
             .stdin(Stdio::null())
             .spawn()?;
         let url = format!("http://127.0.0.1:{port}");
-        let server = Server { child, url, http: reqwest::Client::new() };
+        let server = Server { child: Some(child), url, http: reqwest::Client::new() };
         server.until_ready(READY_WITHIN).await?;
         Ok(server)
+    }
+
+    /// A server that runs, at this URL, for what only speaks HTTP.
+    pub fn existing(url: &str) -> Server {
+        Server { child: None, url: url.into(), http: reqwest::Client::new() }
     }
 
     /// Waits until /ready answers 200; returns how long that took.
@@ -57,12 +63,12 @@ impl Server {
     }
 
     pub fn pid(&self) -> u32 {
-        self.child.id()
+        self.child.as_ref().expect("a process of its own").id()
     }
 
     /// Process ids of the planes of a kind (`device` or `frontend`).
     pub fn planes(&self, kind: &str) -> Vec<u32> {
-        let path = format!("/proc/{0}/task/{0}/children", self.child.id());
+        let path = format!("/proc/{0}/task/{0}/children", self.pid());
         let children = std::fs::read_to_string(path).unwrap_or_default();
         children
             .split_whitespace()
@@ -110,24 +116,24 @@ impl Server {
 
     /// Exit status after SIGTERM.
     pub fn wait(mut self) -> Result<std::process::ExitStatus> {
-        let status = self.child.wait()?;
-        std::mem::forget(self); // nothing left to kill
-        Ok(status)
+        // Nothing is left to kill.
+        Ok(self.child.take().expect("a process of its own").wait()?)
     }
 }
 
 impl Drop for Server {
     fn drop(&mut self) {
-        self.signal(self.child.id(), libc::SIGTERM);
+        let Some(mut child) = self.child.take() else { return };
+        self.signal(child.id(), libc::SIGTERM);
         let start = Instant::now();
         while start.elapsed() < Duration::from_secs(3) {
-            if matches!(self.child.try_wait(), Ok(Some(_))) {
+            if matches!(child.try_wait(), Ok(Some(_))) {
                 return;
             }
             std::thread::sleep(Duration::from_millis(10));
         }
-        self.child.kill().ok();
-        self.child.wait().ok();
+        child.kill().ok();
+        child.wait().ok();
     }
 }
 
