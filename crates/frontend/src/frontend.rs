@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::thread::JoinHandle;
 
 use saccade_ring::{FrontendRing, JoinOptions, Transport};
 use tokio::sync::Semaphore;
@@ -13,7 +14,7 @@ use crate::http::app::{App, BODY_PERMIT_BYTES, unix_s};
 use crate::http::{Bound, Connections, bind, router, serve_connections};
 use crate::lifecycle::{Lifecycle, Stage};
 use crate::metrics::{Metrics, SloTargets};
-use crate::ring::{DevicePort, End, ReaderHandle, ReaderSettings, Registry, spawn_reader};
+use crate::ring::{DevicePort, ReaderHandle, ReaderSettings, Registry, spawn_reader};
 use crate::serving::{ModelAssets, Serving};
 use crate::text::pool::Lanes;
 use crate::validate::{
@@ -80,7 +81,7 @@ impl Frontend {
         let ring = FrontendRing::join_with(transport, config.frontend_index, options)?;
         let (submitter, reader) = ring.split();
         let port: Arc<dyn DevicePort> = Arc::new(submitter);
-        let registry = Arc::new(Registry::default());
+        let registry = Arc::new(Registry::new(config.http_threads)?);
         let settings = ReaderSettings {
             spin: config.reader_spin,
             poll: config.reader_poll.unwrap_or(ReaderSettings::default().poll),
@@ -89,7 +90,7 @@ impl Frontend {
         let bound = bind(&config.listen)?;
         let app = App {
             names,
-            serving: Serving { port, registry, assets, lanes, metrics },
+            serving: Serving { port, registry, thread: 0, assets, lanes, metrics },
             lifecycle: Lifecycle::default(),
             reader: reader.counters(),
             connections: Connections::new(config.http.max_connections),
@@ -115,15 +116,24 @@ impl Frontend {
         ShutdownHandle { lifecycle: self.app.lifecycle.clone() }
     }
 
-    /// Serves until the handle has drained or stopped it.
+    /// Serves on threads of its own until the handle has drained or stopped it.
     ///
     /// # Errors
-    /// For invalid settings of the HTTP side.
+    /// For invalid settings of the HTTP side, and if the system refuses a thread.
     pub async fn run(self) -> Result<(), FrontendError> {
         let Self { app, bound, reader } = self;
-        let router = router(&app)?;
-        let end = end_of_life(app.clone());
-        tokio::join!(end, serve_connections(bound, app, router));
+        let threads: Vec<_> = (0..app.serving.registry.threads())
+            .map(|thread| http_thread(&app, &bound, thread))
+            .collect::<Result<_, _>>()
+            .inspect_err(|_| app.lifecycle.advance(Stage::Stopping))?;
+        end_of_life(&app).await;
+        drop(bound);
+        let served = tokio::task::spawn_blocking(move || {
+            let panicked =
+                |_| Err(std::io::Error::other("a thread that serves connections failed"));
+            threads.into_iter().try_for_each(|thread| thread.join().unwrap_or_else(panicked))
+        });
+        served.await.map_err(|e| FrontendError::Io(std::io::Error::other(e)))??;
         // Joining the reader's thread takes up to its longest sleep.
         let joined = tokio::task::spawn_blocking(move || drop(reader)).await;
         joined.map_err(|e| FrontendError::Io(std::io::Error::other(e)))
@@ -149,9 +159,48 @@ pub async fn serve<T: Transport + 'static>(
     frontend.run().await
 }
 
+/// A frontend ends with the first of its threads that serve connections, so that the supervisor
+/// starts another: the connections of that thread would wait for ever.
+struct StopAtEnd(Lifecycle);
+
+impl Drop for StopAtEnd {
+    fn drop(&mut self) {
+        self.0.advance(Stage::Stopping);
+    }
+}
+
+/// A thread that serves connections, with a runtime of its own: no other thread's tasks wait for
+/// it, whatever it holds when it is descheduled ([ADR 19](../docs/adr/0019-stopped-threads.md)).
+fn http_thread(
+    app: &App,
+    bound: &Bound,
+    thread: usize,
+) -> Result<JoinHandle<std::io::Result<()>>, FrontendError> {
+    let serving = Serving { thread, ..app.serving.clone() };
+    let app = Arc::new(App { serving, ..app.clone() });
+    let router = router(&app)?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let acceptor = {
+        let _of = runtime.enter();
+        bound.acceptor()?
+    };
+    let registry = app.serving.registry.clone();
+    let stop = StopAtEnd(app.lifecycle.clone());
+    let run = move || {
+        let _stop = stop;
+        runtime.block_on(async {
+            tokio::select! {
+                () = serve_connections(acceptor, app, router) => Ok(()),
+                failed = registry.wake_tasks(thread) => failed,
+            }
+        })
+    };
+    Ok(std::thread::Builder::new().name(format!("http-{thread}")).spawn(run)?)
+}
+
 /// Draining ends when the last request has, or when its time is over; stopping ends every remaining
 /// request with an error.
-async fn end_of_life(app: Arc<App>) {
+async fn end_of_life(app: &App) {
     let lifecycle = &app.lifecycle;
     lifecycle.reached(Stage::Draining).await;
     tokio::select! {
@@ -162,7 +211,7 @@ async fn end_of_life(app: Arc<App>) {
         }
     }
     lifecycle.advance(Stage::Stopping);
-    app.serving.registry.end_all(End::Stopping);
+    app.serving.registry.stop();
 }
 
 fn names(config: &FrontendConfig) -> Vec<String> {

@@ -35,7 +35,8 @@ pub trait Sink {
     /// The next token of a ticket.
     fn record(&mut self, ticket: Ticket, record: Record<'_>);
     /// The ticket has ended; the device produced `count` records. All of them were delivered,
-    /// unless the ticket was cancelled.
+    /// unless the ticket was cancelled. Its slot gets its next ticket after this has returned, as
+    /// after [`lost`](Sink::lost).
     fn finished(&mut self, ticket: Ticket, finish: Finish, count: u32);
     /// The ticket has ended without an answer: the device went away or broke the protocol.
     fn lost(&mut self, ticket: Ticket);
@@ -383,8 +384,8 @@ impl<T: Transport> Reader<T> {
         self.kick |= available >= flight.capacity.div_ceil(2);
     }
 
-    /// Ends a ticket. Its slot goes back at once, unless a canceller is about to write the doorbell:
-    /// then that thread gives it back.
+    /// Ends a ticket: tells the sink, and then lets its slot go. If a canceller is about to write the
+    /// doorbell, that thread gives the slot back.
     fn end(
         &mut self,
         index: usize,
@@ -394,17 +395,6 @@ impl<T: Transport> Reader<T> {
     ) {
         let ticket = reading.flight.ticket;
         let finish = reading.end.filter(|_| !reading.doomed);
-        if let End::Mine { cancelled } = self.shared.locals[index].gate.end(finish.is_none()) {
-            if reading.doomed && !cancelled && self.shared.owns_frontend() {
-                // A device that was merely slow must not keep computing for a lost ticket. Best
-                // effort: no device computes for an unreachable region.
-                let _ = self.shared.ring(ticket, true);
-                self.kick = true;
-            }
-            let index = index as u32;
-            let drain = Return::Drain { index };
-            self.shared.give_back(finish.map_or(drain, |_| Return::Slot { index }));
-        }
         match finish {
             Some(finish) => {
                 summary.finished += 1;
@@ -415,5 +405,17 @@ impl<T: Transport> Reader<T> {
                 sink.lost(ticket);
             }
         }
+        let End::Mine { cancelled } = self.shared.locals[index].gate.end(finish.is_none()) else {
+            return;
+        };
+        if reading.doomed && !cancelled && self.shared.owns_frontend() {
+            // A device that was merely slow must not keep computing for a lost ticket. Best effort:
+            // no device computes for an unreachable region.
+            let _ = self.shared.ring(ticket, true);
+            self.kick = true;
+        }
+        let index = index as u32;
+        let drain = Return::Drain { index };
+        self.shared.give_back(finish.map_or(drain, |_| Return::Slot { index }));
     }
 }

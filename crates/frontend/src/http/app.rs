@@ -18,7 +18,8 @@ use crate::validate::ModelLimits;
 /// Bytes per permit of the body budget.
 pub const BODY_PERMIT_BYTES: usize = 1024;
 
-/// State of the HTTP side.
+/// State of the HTTP side; a copy per HTTP thread.
+#[derive(Clone)]
 pub struct App {
     /// As given.
     pub config: FrontendConfig,

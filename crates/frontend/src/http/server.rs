@@ -42,12 +42,20 @@ retry-after: 1\r\nconnection: close\r\ncontent-length: 131\r\n\r\n\
 {\"error\":{\"message\":\"too many connections are open; try again\",\"type\":\"server_error\",\
 \"param\":null,\"code\":\"too_many_connections\"}}\r\n";
 
-/// A bound socket.
+/// A bound socket, of no runtime.
 pub enum Bound {
     /// TCP
-    Tcp(TcpListener),
+    Tcp(std::net::TcpListener),
     /// UNIX, with the path to remove at the end.
-    Unix(UnixListener, PathBuf),
+    Unix(std::os::unix::net::UnixListener, PathBuf),
+}
+
+/// The same socket, for one HTTP thread.
+pub enum Acceptor {
+    /// TCP
+    Tcp(TcpListener),
+    /// UNIX
+    Unix(UnixListener),
 }
 
 impl Bound {
@@ -59,6 +67,20 @@ impl Bound {
             }
             Bound::Unix(_, path) => format!("unix:{}", path.display()),
         }
+    }
+
+    /// Another acceptor, for the runtime of the calling thread. All of them share one backlog: a
+    /// connection goes to a thread that runs.
+    ///
+    /// # Errors
+    /// If the system has no file descriptor left.
+    pub fn acceptor(&self) -> std::io::Result<Acceptor> {
+        Ok(match self {
+            Bound::Tcp(listener) => Acceptor::Tcp(TcpListener::from_std(listener.try_clone()?)?),
+            Bound::Unix(listener, _) => {
+                Acceptor::Unix(UnixListener::from_std(listener.try_clone()?)?)
+            }
+        })
     }
 
     /// The TCP address, if it is one.
@@ -95,14 +117,14 @@ pub fn bind(listen: &Listen) -> Result<Bound, FrontendError> {
     }
 }
 
-fn bind_tcp(address: SocketAddr) -> std::io::Result<TcpListener> {
+fn bind_tcp(address: SocketAddr) -> std::io::Result<std::net::TcpListener> {
     let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
     // A restarted frontend must not wait for the old one's connections to time out.
     socket.set_reuseaddr(true)?;
     // Connections inherit it.
     SockRef::from(&socket).set_tcp_notsent_lowat(UNSENT_BYTES)?;
     socket.bind(address)?;
-    socket.listen(BACKLOG)
+    socket.listen(BACKLOG)?.into_std()
 }
 
 fn bind_unix(path: &Path) -> std::io::Result<Bound> {
@@ -111,11 +133,11 @@ fn bind_unix(path: &Path) -> std::io::Result<Bound> {
     if stale {
         std::fs::remove_file(path)?;
     }
-    Ok(Bound::Unix(UnixListener::bind(path)?, path.to_owned()))
+    Ok(Bound::Unix(UnixListener::bind(path)?.into_std()?, path.to_owned()))
 }
 
 /// Serves until the lifecycle stops and every request has ended; then closes idle connections.
-pub async fn serve_connections(bound: Bound, app: Arc<App>, router: Router) {
+pub async fn serve_connections(acceptor: Acceptor, app: Arc<App>, router: Router) {
     let mut connections = JoinSet::new();
     let mut stopping = pin!(app.lifecycle.reached(Stage::Stopping));
     loop {
@@ -123,12 +145,14 @@ pub async fn serve_connections(bound: Bound, app: Arc<App>, router: Router) {
             biased;
             () = &mut stopping => break,
             Some(_) = connections.join_next(), if !connections.is_empty() => {}
-            accepted = accept(&bound) => {
+            accepted = accept(&acceptor) => {
                 accept_one(accepted, &app, &router, &mut connections).await;
+                // Another thread may take the next one.
+                tokio::task::yield_now().await;
             }
         }
     }
-    drop(bound);
+    drop(acceptor);
     let close = async { while connections.join_next().await.is_some() {} };
     // A connection still open then has a peer that does not take its last bytes.
     let _ = tokio::time::timeout(CLOSE_TIMEOUT, close).await;
@@ -138,15 +162,15 @@ pub async fn serve_connections(bound: Bound, app: Arc<App>, router: Router) {
 trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
 impl<S: AsyncRead + AsyncWrite + Unpin + Send> Stream for S {}
 
-async fn accept(bound: &Bound) -> std::io::Result<Box<dyn Stream>> {
-    match bound {
-        Bound::Tcp(listener) => {
+async fn accept(acceptor: &Acceptor) -> std::io::Result<Box<dyn Stream>> {
+    match acceptor {
+        Acceptor::Tcp(listener) => {
             let (stream, _) = listener.accept().await?;
             // Tokens are small and must not wait for more.
             stream.set_nodelay(true)?;
             Ok(Box::new(stream))
         }
-        Bound::Unix(listener, _) => {
+        Acceptor::Unix(listener) => {
             let (stream, _) = listener.accept().await?;
             SockRef::from(&stream).set_send_buffer_size(UNSENT_BYTES as usize)?;
             Ok(Box::new(stream))

@@ -179,7 +179,7 @@ impl Choice {
                 return Poll::Ready(self.finish(end));
             }
             let Some(flight) = &self.flight else { return Poll::Pending };
-            self.end = ready!(flight.mailbox().poll_drain(&mut self.inbox, cx));
+            self.end = ready!(flight.poll_drain(&mut self.inbox, cx));
             self.admitted = flight.mailbox().admitted();
             self.cached = flight.mailbox().cached();
         }

@@ -130,7 +130,7 @@ pub(crate) struct HttpArgs {
     /// Connections open at one time
     #[arg(long, value_name = "N", default_value_t = 8192, env = "SACCADE_MAX_CONNECTIONS")]
     pub max_connections: usize,
-    /// Threads that serve connections
+    /// Threads that serve connections; one that is held up delays no other's streams
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = positive, env = "SACCADE_HTTP_THREADS")]
     pub http_threads: usize,
     /// Threads that tokenize; as many more, of lower priority, take only long prompts
