@@ -95,6 +95,17 @@ impl ApiError {
         }
     }
 
+    /// 503: the device plane took the request back, because this frontend's heartbeat had stopped.
+    pub fn given_up() -> Self {
+        Self {
+            message:
+                "this server was held up for too long, and the device plane took its requests \
+                      back; try again"
+                    .into(),
+            ..Self::device_lost()
+        }
+    }
+
     /// 503: the server is draining.
     pub fn shutting_down() -> Self {
         Self {

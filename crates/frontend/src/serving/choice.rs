@@ -282,9 +282,8 @@ impl Choice {
             _ if self.settings.max_tokens == 0 => FinishReason::Length,
             Finish::Stop => self.stop_reason(stopped_by),
             Finish::Length => FinishReason::Length,
-            Finish::Cancelled => {
-                return Err(ApiError::internal("the device cancelled this request"));
-            }
+            // Not by us: a choice that is cancelled here is dropped.
+            Finish::Cancelled => return Err(ApiError::given_up()),
             Finish::Invalid => {
                 return Err(ApiError::internal("the device refused this request as out of bounds"));
             }
