@@ -103,6 +103,17 @@ impl ApiError {
         Self::new(StatusCode::GATEWAY_TIMEOUT, "request_timeout", message)
     }
 
+    /// 503: the device plane took the request back, because this frontend's heartbeat had stopped.
+    pub fn given_up() -> Self {
+        Self {
+            message:
+                "this server was held up for too long, and the device plane took its requests \
+                      back; try again"
+                    .into(),
+            ..Self::device_lost()
+        }
+    }
+
     /// 503: the server is draining.
     pub fn shutting_down() -> Self {
         Self {

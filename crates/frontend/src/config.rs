@@ -64,6 +64,9 @@ pub struct FrontendConfig {
     pub slo: SloDefaults,
     /// Cross-origin requests. `--allowed-origins` and so on
     pub cors: Cors,
+    /// Threads that serve connections, each on its own: what holds up one of them holds up the
+    /// streams of its connections only. `--http-threads`
+    pub http_threads: usize,
     /// Threads for templates and tokenization, and as many again for long prompts only.
     /// `--tokenizer-threads`
     pub tokenizer_threads: usize,
@@ -173,6 +176,7 @@ impl Default for FrontendConfig {
             max_num_queued_reqs: None,
             slo: SloDefaults { ttft_s: 5.0, tpot_s: 0.1 },
             cors: Cors::default(),
+            http_threads: 1,
             tokenizer_threads: 2,
             tokenizer_cache_bytes: 64 << 20,
             tokenizer_queue: 1024,

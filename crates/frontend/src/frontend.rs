@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::thread::JoinHandle;
 
 use saccade_ring::{FrontendRing, JoinOptions, Transport};
 
@@ -10,10 +11,10 @@ use crate::config::FrontendConfig;
 use crate::error::FrontendError;
 use crate::http::app::{App, unix_s};
 use crate::http::budget::MemoryBudget;
-use crate::http::{Bound, Connections, bind, router, serve_connections};
+use crate::http::{Acceptor, AllowedHosts, Connections, Listening, router, serve_connections};
 use crate::lifecycle::{Lifecycle, Stage};
 use crate::metrics::{Metrics, SloTargets};
-use crate::ring::{DevicePort, End, ReaderHandle, ReaderSettings, Registry, spawn_reader};
+use crate::ring::{DevicePort, ReaderHandle, ReaderSettings, Registry, spawn_reader};
 use crate::serving::{ModelAssets, Serving};
 use crate::tenants::{Defaults, KeySources, OwnTargets, Tenants, Terms, watch};
 use crate::text::pool::Lanes;
@@ -25,7 +26,7 @@ use crate::validate::{
 /// A frontend that has joined its region and bound its socket, and does not serve yet.
 pub struct Frontend {
     app: Arc<App>,
-    bound: Bound,
+    listening: Listening,
     /// Declared last, so that it still handles the tickets that the fields above cancel.
     reader: ReaderHandle,
 }
@@ -89,18 +90,22 @@ impl Frontend {
         let ring = FrontendRing::join_with(transport, config.frontend_index, options)?;
         let (submitter, reader) = ring.split();
         let port: Arc<dyn DevicePort> = Arc::new(submitter);
-        let registry = Arc::new(Registry::default());
+        let registry = Arc::new(Registry::new(config.http_threads)?);
         let settings = ReaderSettings {
             spin: config.reader_spin,
             poll: config.reader_poll.unwrap_or(ReaderSettings::default().poll),
         };
         let reader = spawn_reader(reader, port.clone(), registry.clone(), settings)?;
-        let bound = bind(&config.listen)?;
+        let listening = Listening::bind(&config.listen)?;
+        let keys_required = tenants.keys_required();
+        let hosts = AllowedHosts::of(&config.allowed_hosts, listening.tcp_addr(), keys_required);
         let app = App {
+            allowed_hosts: Arc::new(hosts),
             names,
             serving: Serving {
                 port,
                 registry,
+                thread: 0,
                 assets,
                 lanes,
                 request_timeout: config.request_timeout,
@@ -114,17 +119,17 @@ impl Frontend {
             started_unix_s: unix_s(),
             config,
         };
-        Ok(Self { app: Arc::new(app), bound, reader })
+        Ok(Self { app: Arc::new(app), listening, reader })
     }
 
     /// Where it listens, in readable form.
     pub fn address(&self) -> String {
-        self.bound.address()
+        self.listening.address()
     }
 
     /// The TCP address it listens on, if it is one.
     pub fn tcp_addr(&self) -> Option<SocketAddr> {
-        self.bound.tcp_addr()
+        self.listening.tcp_addr()
     }
 
     /// The handle that ends it.
@@ -132,20 +137,27 @@ impl Frontend {
         ShutdownHandle { lifecycle: self.app.lifecycle.clone() }
     }
 
-    /// Serves until the handle has drained or stopped it.
+    /// Serves on threads of its own until the handle has drained or stopped it.
     ///
     /// # Errors
-    /// For invalid settings of the HTTP side.
+    /// For invalid settings of the HTTP side, and if the system refuses a thread.
     pub async fn run(self) -> Result<(), FrontendError> {
-        let Self { app, bound, reader } = self;
-        let router = router(&app)?;
-        let end = end_of_life(app.clone());
-        let watched = watch(app.tenants.clone(), app.serving.metrics.clone());
-        let served = async { tokio::join!(end, serve_connections(bound, app, router)) };
+        let Self { app, listening, reader } = self;
+        let threads: Vec<_> = (0..app.serving.registry.threads())
+            .map(|thread| http_thread(&app, &listening, thread))
+            .collect::<Result<_, _>>()
+            .inspect_err(|_| app.lifecycle.advance(Stage::Stopping))?;
         tokio::select! {
-            _ = served => {}
-            () = watched => {}
+            () = end_of_life(&app) => {}
+            () = watch(app.tenants.clone(), app.serving.metrics.clone()) => {}
         }
+        drop(listening);
+        let served = tokio::task::spawn_blocking(move || {
+            let panicked =
+                |_| Err(std::io::Error::other("a thread that serves connections failed"));
+            threads.into_iter().try_for_each(|thread| thread.join().unwrap_or_else(panicked))
+        });
+        served.await.map_err(|e| FrontendError::Io(std::io::Error::other(e)))??;
         // Joining the reader's thread takes up to its longest sleep.
         let joined = tokio::task::spawn_blocking(move || drop(reader)).await;
         joined.map_err(|e| FrontendError::Io(std::io::Error::other(e)))
@@ -171,9 +183,48 @@ pub async fn serve<T: Transport + 'static>(
     frontend.run().await
 }
 
+/// A frontend ends with the first of its threads that serve connections, so that the supervisor
+/// starts another: the connections of that thread would wait for ever.
+struct StopAtEnd(Lifecycle);
+
+impl Drop for StopAtEnd {
+    fn drop(&mut self) {
+        self.0.advance(Stage::Stopping);
+    }
+}
+
+/// A thread that serves connections, with a runtime of its own: no other thread's tasks wait for
+/// it, whatever it holds when it is descheduled ([ADR 19](../docs/adr/0019-stopped-threads.md)).
+fn http_thread(
+    app: &App,
+    listening: &Listening,
+    thread: usize,
+) -> Result<JoinHandle<std::io::Result<()>>, FrontendError> {
+    let serving = Serving { thread, ..app.serving.clone() };
+    let app = Arc::new(App { serving, ..app.clone() });
+    let router = router(&app)?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let acceptor = {
+        let _of = runtime.enter();
+        Acceptor::of(listening)?
+    };
+    let registry = app.serving.registry.clone();
+    let stop = StopAtEnd(app.lifecycle.clone());
+    let run = move || {
+        let _stop = stop;
+        runtime.block_on(async {
+            tokio::select! {
+                () = serve_connections(acceptor, app, router) => Ok(()),
+                failed = registry.wake_tasks(thread) => failed,
+            }
+        })
+    };
+    Ok(std::thread::Builder::new().name(format!("http-{thread}")).spawn(run)?)
+}
+
 /// Draining ends when the last request has, or when its time is over; stopping ends every remaining
 /// request with an error.
-async fn end_of_life(app: Arc<App>) {
+async fn end_of_life(app: &App) {
     let lifecycle = &app.lifecycle;
     lifecycle.reached(Stage::Draining).await;
     tokio::select! {
@@ -184,7 +235,7 @@ async fn end_of_life(app: Arc<App>) {
         }
     }
     lifecycle.advance(Stage::Stopping);
-    app.serving.registry.end_all(End::Stopping);
+    app.serving.registry.stop();
 }
 
 fn names(config: &FrontendConfig) -> Vec<String> {

@@ -443,3 +443,28 @@ fn read_until(stream: &mut impl Read, end: &[u8]) -> String {
     }
     String::from_utf8(text).unwrap()
 }
+
+/// A frontend that was silent for too long (its process was stopped, say) finds its requests taken
+/// back. That is no fault of this server's logic: the client is told to try again, and may.
+#[test]
+fn a_frontend_that_was_given_up_says_try_again() {
+    let h = Harness::start();
+    h.device.babble();
+    let whole = h.post_open("/v1/completions", &json!({"prompt": "x", "max_tokens": 4000}));
+    let mut stream = h.post_open("/v1/completions", &long_stream());
+    h.wait_until("running", |h| h.device.in_flight() == 2);
+    stream.head();
+    stream.chunk().unwrap();
+    h.device.give_up();
+    let whole = whole.answer();
+    assert_eq!((whole.status, whole.json()["error"]["code"].clone()), (503, json!("device_lost")));
+    assert_eq!(whole.header("retry-after"), Some("1"));
+    let mut last = Vec::new();
+    while let Some(chunk) = stream.chunk() {
+        last = chunk;
+    }
+    let last = String::from_utf8(last).unwrap();
+    assert!(last.contains("\"code\":\"device_lost\""), "{last}");
+    h.device.say("ok");
+    assert_eq!(h.post("/v1/completions", &json!({"prompt": "x", "max_tokens": 9})).status, 200);
+}

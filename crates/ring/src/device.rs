@@ -1,12 +1,11 @@
 //! What the frontend knows about the device plane, and whether it is alive.
 
 use std::mem::offset_of;
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use crate::layout::*;
 use crate::region::RegionLayout;
-use crate::sync::{AtomicBool, Mutex, try_lock};
+use crate::sync::{AtomicU64, PAYLOAD};
 use crate::transport::{Transport, TransportError};
 
 /// Phase of the device plane.
@@ -137,32 +136,33 @@ impl DeviceInfo {
     }
 }
 
-/// Watches the device's heartbeat.
+/// Watches the device's heartbeat, from any number of threads, none of which waits for another.
 ///
 /// Only time that this process spent looking counts: one look adds at most a quarter of the limit,
 /// so a frontend that was itself stalled does not declare a live device dead.
 #[derive(Debug)]
 pub(crate) struct Monitor {
-    lost_after: Duration,
-    last: Mutex<LastLook>,
-    alive: AtomicBool,
+    began: Instant,
+    lost_after_us: u32,
+    /// When it was last looked at, in microseconds since `began`.
+    looked_us: AtomicU64,
+    /// High half: the life and heartbeat that were seen. Low half: how long they have been the same
+    /// under our eyes, in microseconds.
+    still: AtomicU64,
 }
 
 // `read` takes both in one word.
 const _: () = assert!(offset_of!(DeviceLine, epoch) == 0 && offset_of!(DeviceLine, phase) == 4);
 
-#[derive(Clone, Copy, Debug)]
-struct LastLook {
-    epoch: u32,
-    heartbeat: u64,
-    at: Instant,
-    still: Duration,
-}
-
 impl Monitor {
+    /// `lost_after` counts up to 71 minutes, the range of 32 bits.
     pub(crate) fn new(lost_after: Duration) -> Monitor {
-        let last = LastLook { epoch: 0, heartbeat: 0, at: Instant::now(), still: Duration::ZERO };
-        Monitor { lost_after, last: Mutex::new(last), alive: AtomicBool::new(true) }
+        Monitor {
+            began: Instant::now(),
+            lost_after_us: u32::try_from(lost_after.as_micros()).unwrap_or(u32::MAX - 1),
+            looked_us: AtomicU64::new(0),
+            still: AtomicU64::new(0),
+        }
     }
 
     /// Reads the device line and judges it. A region that cannot be reached has no device.
@@ -174,20 +174,25 @@ impl Monitor {
     }
 
     fn judge(&self, epoch: u32, heartbeat: u64) -> bool {
-        // The lock holder is judging the same line right now: use the last verdict.
-        let Some(mut last) = try_lock(&self.last) else {
-            return self.alive.load(Ordering::Relaxed);
+        let now_us = self.began.elapsed().as_micros() as u64;
+        // Relaxed, here and below: no other data depends on these words. Two looks at once share
+        // the time since the last one; each counts its own part.
+        let since_us = now_us.saturating_sub(self.looked_us.fetch_max(now_us, PAYLOAD));
+        let since_us = since_us.min(u64::from(self.lost_after_us / 4));
+        // Any two heartbeats of a life differ here within 2^32, and two lives in all but one case
+        // of 2^32, which counts a restart as silence until the next beat.
+        let seen = epoch.wrapping_mul(0x9e37_79b9) ^ heartbeat as u32;
+        let word =
+            |still_us: u64| u64::from(seen) << 32 | still_us.min(u64::from(self.lost_after_us) + 1);
+        let before = self.still.load(PAYLOAD);
+        let same = (before >> 32) as u32 == seen;
+        let after = if same { word(u64::from(before as u32) + since_us) } else { word(0) };
+        // Lost to another look at the same moment: its verdict counts, and our part of the time
+        // goes uncounted, which favours the device.
+        let after = match self.still.compare_exchange(before, after, PAYLOAD, PAYLOAD) {
+            Ok(_) => after,
+            Err(newer) => newer,
         };
-        let now = Instant::now();
-        if (epoch, heartbeat) == (last.epoch, last.heartbeat) {
-            let since = now - last.at;
-            last.still += since.min(self.lost_after / 4);
-        } else {
-            last.still = Duration::ZERO;
-        }
-        (last.epoch, last.heartbeat, last.at) = (epoch, heartbeat, now);
-        let alive = last.still <= self.lost_after;
-        self.alive.store(alive, Ordering::Relaxed);
-        alive
+        after as u32 <= self.lost_after_us
     }
 }

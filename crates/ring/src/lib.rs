@@ -22,7 +22,10 @@
 //! a bound; all unsafe code that touches a region is in `memory`, `inproc`, `shm` and `ucx`.
 
 mod arena;
+mod bits;
 mod device;
+mod edge;
+mod gate;
 mod inproc;
 mod join;
 pub mod layout;

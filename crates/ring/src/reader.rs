@@ -1,24 +1,28 @@
 //! The receiving half of a joined frontend: the token reader, on one thread.
 
 use std::mem::offset_of;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use crate::gate::End;
 use crate::layout::*;
 use crate::records::{Outcome, RecordBuffer, judge};
 use crate::request::{Finish, Record, Ticket};
-use crate::shared::{Flight, Local, Shared};
-use crate::sync::{Arc, OBSERVE, lock, try_lock};
+use crate::shared::{Flight, Shared};
+use crate::sync::Arc;
 use crate::tracker::{Return, STATUS_WORDS};
 use crate::transport::Transport;
 use crate::wake;
 
-/// Longest wait while a ticket's end is held up by a cancel in progress on another thread.
-const DEFERRED_WAIT: Duration = Duration::from_millis(1);
-
-/// Where the reader delivers. Each ticket gets any number of records, then exactly one of
+/// Where the reader delivers. Each ticket arrives, gets any number of records, then exactly one of
 /// [`finished`](Sink::finished) and [`lost`](Sink::lost).
+///
+/// All of it happens on the reader's thread, for all tickets: what waits here delays them all.
 pub trait Sink {
+    /// The reader has heard of the ticket; whatever [`Submitter::try_submit_with`] announced is
+    /// visible. Once, before every other call for it.
+    ///
+    /// [`Submitter::try_submit_with`]: crate::Submitter::try_submit_with
+    fn arrived(&mut self, _ticket: Ticket) {}
     /// How many records the ticket's consumer can take now. The rest stays in the ring, and when
     /// the ring is full the device holds this request, and only this one.
     fn room(&mut self, ticket: Ticket) -> usize;
@@ -31,7 +35,8 @@ pub trait Sink {
     /// The next token of a ticket.
     fn record(&mut self, ticket: Ticket, record: Record<'_>);
     /// The ticket has ended; the device produced `count` records. All of them were delivered,
-    /// unless the ticket was cancelled.
+    /// unless the ticket was cancelled. Its slot gets its next ticket after this has returned, as
+    /// after [`lost`](Sink::lost).
     fn finished(&mut self, ticket: Ticket, finish: Finish, count: u32);
     /// The ticket has ended without an answer: the device went away or broke the protocol.
     fn lost(&mut self, ticket: Ticket);
@@ -93,12 +98,8 @@ pub struct Reader<T: Transport> {
     /// Words of one bulk read.
     statuses: Vec<u64>,
     buffer: RecordBuffer,
-    /// For the tracker; at most two entries per slot.
-    returns: Vec<Return>,
     /// publish_count before the last look at the statuses.
     seen: u32,
-    /// Ends held up by a cancel in progress on another thread.
-    deferred: usize,
     /// A doorbell or a cursor moved, and the device may be waiting for it.
     kick: bool,
     violations: u64,
@@ -113,9 +114,7 @@ impl<T: Transport> Reader<T> {
             steady: Vec::with_capacity(slots),
             statuses: vec![0; slots * STATUS_WORDS],
             buffer: RecordBuffer::new(shared.layout.out_ring_words()),
-            returns: Vec::with_capacity(2 * slots),
             seen: 0,
-            deferred: 0,
             kick: false,
             violations: 0,
             shared,
@@ -123,11 +122,11 @@ impl<T: Transport> Reader<T> {
     }
 
     /// Delivers what the device has published since the last poll. Never blocks, never allocates,
-    /// and reads at most one output ring for each ticket in flight.
+    /// takes no lock that another thread of this frontend may hold, and reads at most one output
+    /// ring for each ticket in flight.
     pub fn poll(&mut self, sink: &mut impl Sink) -> PollSummary {
         let mut summary = PollSummary::default();
-        self.collect_arrivals();
-        self.deferred = 0;
+        self.collect_arrivals(sink);
         if !self.urgent.is_empty() || !self.steady.is_empty() {
             // The device line is read before the statuses. They then show everything that a dead
             // device had published, and nothing but idle slots of the next one.
@@ -136,7 +135,6 @@ impl<T: Transport> Reader<T> {
             let view = View { epoch: epoch.filter(|_| statuses_read), statuses_read };
             self.visit_all(view, sink, &mut summary);
         }
-        self.give_back(false);
         if std::mem::take(&mut self.kick) {
             // An unreachable region ends all tickets at the next poll.
             let _ = self.shared.kick_device();
@@ -148,17 +146,14 @@ impl<T: Transport> Reader<T> {
     /// Sleeps until the device publishes, a request is submitted, or `timeout` has passed; may
     /// return spuriously.
     pub fn wait(&mut self, timeout: Duration) {
-        self.give_back(true);
         if self.in_flight() == 0 {
             // What was published so far was for others, and `look` has not seen it. Read before the
             // arrivals: what is published for one of those changes the word afterwards.
             self.note_published();
         }
-        // SYNC: acquire; a submission that is seen here is collected by the next poll.
-        if self.shared.arrivals.iter().any(|word| word.load(OBSERVE) != 0) {
+        if self.shared.has_arrivals() {
             return;
         }
-        let timeout = if self.deferred > 0 { timeout.min(DEFERRED_WAIT) } else { timeout };
         let shared = &self.shared;
         let slept = wake::wait_publish(
             &shared.transport,
@@ -186,35 +181,21 @@ impl<T: Transport> Reader<T> {
     }
 
     /// Collects what was submitted since the last poll.
-    fn collect_arrivals(&mut self) {
-        for word in 0..self.shared.arrivals.len() {
-            // SYNC: acquire; pairs with the release in `Submitter::ring`.
-            let mut bits = self.shared.arrivals[word].swap(0, Ordering::AcqRel);
-            while bits != 0 {
-                let index = word * 64 + bits.trailing_zeros() as usize;
-                bits &= bits - 1;
-                self.collect(index);
-            }
-        }
-    }
-
-    fn collect(&mut self, index: usize) {
-        let Some(local) = try_lock(&self.shared.locals[index]) else {
-            // A cancel is in progress: look again at the next poll.
-            self.shared.arrivals[index / 64].fetch_or(1 << (index % 64), Ordering::AcqRel);
-            return;
-        };
-        let Some(flight) = local.flight else { return };
-        self.readings[index] = Some(Reading {
-            flight,
-            cursor: 0,
-            count: 0,
-            cached: 0,
-            end: None,
-            doomed: false,
-            input_returned: false,
+    fn collect_arrivals(&mut self, sink: &mut impl Sink) {
+        let Reader { shared, readings, urgent, .. } = self;
+        shared.collect_arrivals(|index, flight| {
+            readings[index as usize] = Some(Reading {
+                flight,
+                cursor: 0,
+                count: 0,
+                cached: 0,
+                end: None,
+                doomed: false,
+                input_returned: false,
+            });
+            urgent.push(index);
+            sink.arrived(flight.ticket);
         });
-        self.urgent.push(index as u32);
     }
 
     /// Epoch of the serving device, if there is one and this frontend still owns its index.
@@ -302,15 +283,17 @@ impl<T: Transport> Reader<T> {
             let served = view.epoch == Some(reading.flight.ticket.device_epoch);
             reading.doomed |= reading.end.is_none() && !served;
         }
-        let cancelled = self.shared.is_cancelled(index);
+        let cancelled = self.shared.locals[index].gate.is_cancelled();
         if !reading.doomed && !cancelled {
             self.deliver(&mut reading, sink, summary);
         }
         let delivered = cancelled || reading.cursor == reading.count;
         let over = reading.doomed || (reading.end.is_some() && delivered);
-        let ended = over && self.end(index, &reading, sink, summary);
-        self.readings[index] = if ended { None } else { Some(reading) };
-        !ended
+        if over {
+            self.end(index, &reading, sink, summary);
+        }
+        self.readings[index] = if over { None } else { Some(reading) };
+        !over
     }
 
     /// Judges the status of a ticket whose end has not been seen.
@@ -321,7 +304,7 @@ impl<T: Transport> Reader<T> {
         let verdict = judge(word, &reading.flight, reading.cursor, reading.count);
         if verdict.input_taken && !reading.input_returned {
             reading.input_returned = true;
-            self.returns.push(Return::Input { index: index as u32 });
+            self.shared.give_back(Return::Input { index: index as u32 });
         }
         reading.count = verdict.count;
         match verdict.outcome {
@@ -401,53 +384,38 @@ impl<T: Transport> Reader<T> {
         self.kick |= available >= flight.capacity.div_ceil(2);
     }
 
-    /// Ends a ticket, unless another thread is about to write its doorbell. True when it has ended.
+    /// Ends a ticket: tells the sink, and then lets its slot go. If a canceller is about to write the
+    /// doorbell, that thread gives the slot back.
     fn end(
         &mut self,
         index: usize,
         reading: &Reading,
         sink: &mut impl Sink,
         summary: &mut PollSummary,
-    ) -> bool {
-        let Some(mut local) = try_lock(&self.shared.locals[index]) else {
-            self.deferred += 1;
-            return false;
-        };
+    ) {
         let ticket = reading.flight.ticket;
-        if reading.doomed && !local.cancelled && self.shared.owns_frontend() {
+        let finish = reading.end.filter(|_| !reading.doomed);
+        match finish {
+            Some(finish) => {
+                summary.finished += 1;
+                sink.finished(ticket, finish, reading.count);
+            }
+            None => {
+                summary.lost += 1;
+                sink.lost(ticket);
+            }
+        }
+        let End::Mine { cancelled } = self.shared.locals[index].gate.end(finish.is_none()) else {
+            return;
+        };
+        if reading.doomed && !cancelled && self.shared.owns_frontend() {
             // A device that was merely slow must not keep computing for a lost ticket. Best effort:
             // no device computes for an unreachable region.
             let _ = self.shared.ring(ticket, true);
             self.kick = true;
         }
-        *local = Local::default();
-        drop(local);
         let index = index as u32;
-        match reading.end {
-            Some(finish) if !reading.doomed => {
-                self.returns.push(Return::Slot { index });
-                summary.finished += 1;
-                sink.finished(ticket, finish, reading.count);
-            }
-            _ => {
-                self.returns.push(Return::Drain { index });
-                summary.lost += 1;
-                sink.lost(ticket);
-            }
-        }
-        true
-    }
-
-    /// Returns slots and input extents to the tracker; without `block`, only if that needs no wait
-    /// for another thread.
-    fn give_back(&mut self, block: bool) {
-        if self.returns.is_empty() {
-            return;
-        }
-        let shared = Arc::clone(&self.shared);
-        let tracker = if block { Some(lock(&shared.tracker)) } else { try_lock(&shared.tracker) };
-        if let Some(mut tracker) = tracker {
-            self.returns.drain(..).for_each(|returned| tracker.take_back(returned));
-        }
+        let drain = Return::Drain { index };
+        self.shared.give_back(finish.map_or(drain, |_| Return::Slot { index }));
     }
 }

@@ -108,9 +108,14 @@ impl Submission<'_> {
     }
 
     /// Most records that the request can yield.
-    pub(crate) fn max_records(&self) -> u32 {
-        let prompt = if self.params.prompt_logprobs { self.prompt.len() as u32 - 1 } else { 0 };
-        prompt + self.params.max_tokens
+    #[must_use]
+    pub fn max_records(&self) -> u32 {
+        let prompt = if self.params.prompt_logprobs {
+            (self.prompt.len() as u32).saturating_sub(1)
+        } else {
+            0
+        };
+        prompt.saturating_add(self.params.max_tokens)
     }
 
     /// Checks every bound of the wire against a ready device.

@@ -2,14 +2,15 @@
 
 use std::mem::offset_of;
 use std::ops::Range;
-use std::sync::atomic::Ordering;
 
+use crate::bits::SlotBits;
 use crate::device::{DeviceInfo, Monitor};
+use crate::gate::Gate;
 use crate::layout::*;
 use crate::region::RegionLayout;
 use crate::request::Ticket;
-use crate::sync::{AtomicU64, Mutex, lock};
-use crate::tracker::{STATUS_WORDS, Tracker};
+use crate::sync::{AtomicU64, Edge, Mutex, MutexGuard, PAYLOAD, lock, order};
+use crate::tracker::{Return, STATUS_WORDS, Tracker};
 use crate::transport::{Transport, TransportError};
 use crate::wake;
 
@@ -29,15 +30,53 @@ pub(crate) struct Flight {
     pub(crate) logprobs: bool,
 }
 
-/// Local state of one slot: whether its doorbell may still be written. Locked only for that write.
-#[derive(Debug, Default)]
-pub(crate) struct Local {
-    /// Present from the claim until the ticket has ended.
-    pub(crate) flight: Option<Flight>,
-    /// The doorbell was rung with this ticket.
-    pub(crate) rung: bool,
-    /// A cancel was asked for, rung or not.
-    pub(crate) cancelled: bool,
+/// Local state of one slot. The submitter that has claimed it writes the words of the flight before
+/// it announces the arrival; the reader copies them when it collects it.
+#[derive(Debug)]
+pub(crate) struct Slot {
+    pub(crate) gate: Gate,
+    /// Ticket and epoch; stride and logprobs; most records and vocabulary.
+    words: [AtomicU64; 3],
+}
+
+impl Slot {
+    fn new() -> Slot {
+        Slot { gate: Gate::new(), words: [(); 3].map(|()| AtomicU64::new(0)) }
+    }
+
+    pub(crate) fn put_flight(&self, flight: &Flight) {
+        let pair = |high: u32, low: u32| u64::from(high) << 32 | u64::from(low);
+        let words = [
+            pair(flight.ticket.device_epoch, flight.ticket.ticket),
+            pair(flight.stride, flight.logprobs.into()),
+            pair(flight.max_records, flight.vocab_size),
+        ];
+        // Relaxed: `Shared::arrive` publishes them.
+        self.words.iter().zip(words).for_each(|(at, word)| at.store(word, PAYLOAD));
+    }
+
+    fn flight(&self, slot: u32, out_ring_words: u32) -> Flight {
+        // Relaxed: the arrival was acquired before.
+        let [ticket, form, bounds] = self.words.each_ref().map(|word| word.load(PAYLOAD));
+        let stride = (form >> 32) as u32;
+        Flight {
+            ticket: Ticket { slot, ticket: ticket as u32, device_epoch: (ticket >> 32) as u32 },
+            stride,
+            capacity: out_ring_words / stride,
+            max_records: (bounds >> 32) as u32,
+            vocab_size: bounds as u32,
+            logprobs: form as u32 != 0,
+        }
+    }
+}
+
+/// What the reader gives back and no submitter has taken yet: the bounded way from the one that
+/// must not wait to the ones that may. A slot has at most one of each.
+#[derive(Debug)]
+struct Returns {
+    inputs: SlotBits,
+    slots: SlotBits,
+    drains: SlotBits,
 }
 
 #[derive(Debug)]
@@ -49,13 +88,13 @@ pub(crate) struct Shared<T: Transport> {
     pub(crate) heartbeat: AtomicU64,
     /// Slots of this frontend.
     pub(crate) slots: Range<u32>,
-    pub(crate) tracker: Mutex<Tracker>,
+    /// Never locked by the reader.
+    tracker: Mutex<Tracker>,
+    returns: Returns,
     /// By index within `slots`.
-    pub(crate) locals: Box<[Mutex<Local>]>,
-    /// One bit per slot: rung, and not yet known to the reader.
-    pub(crate) arrivals: Box<[AtomicU64]>,
-    /// One bit per slot: its ticket was cancelled, so the reader delivers nothing more.
-    cancelled: Box<[AtomicU64]>,
+    pub(crate) locals: Box<[Slot]>,
+    /// Rung, and not yet known to the reader.
+    arrivals: SlotBits,
     monitor: Monitor,
 }
 
@@ -71,7 +110,7 @@ impl<T: Transport> Shared<T> {
         tracker: Tracker,
         monitor: Monitor,
     ) -> Shared<T> {
-        let bits = || (0..slots.len().div_ceil(64)).map(|_| AtomicU64::new(0)).collect();
+        let bits = || SlotBits::new(slots.len());
         Shared {
             transport,
             layout,
@@ -79,9 +118,9 @@ impl<T: Transport> Shared<T> {
             epoch,
             heartbeat: AtomicU64::new(heartbeat),
             tracker: Mutex::new(tracker),
-            locals: slots.clone().map(|_| Mutex::new(Local::default())).collect(),
+            returns: Returns { inputs: bits(), slots: bits(), drains: bits() },
+            locals: slots.clone().map(|_| Slot::new()).collect(),
             arrivals: bits(),
-            cancelled: bits(),
             slots,
             monitor,
         }
@@ -103,6 +142,51 @@ impl<T: Transport> Shared<T> {
         self.transport.get_u32(at) == Ok(self.epoch)
     }
 
+    /// The tracker, with everything that was given back; for any thread but the reader's.
+    pub(crate) fn tracker(&self) -> MutexGuard<'_, Tracker> {
+        let mut tracker = lock(&self.tracker);
+        // Slots before inputs: the input of a ticket is given back before its slot, so whatever
+        // frees a slot here takes the bit of its input along. Left behind, that bit would free the
+        // input of the slot's next ticket.
+        self.returns.slots.take(|index| tracker.take_back(Return::Slot { index }));
+        self.returns.drains.take(|index| tracker.take_back(Return::Drain { index }));
+        self.returns.inputs.take(|index| tracker.take_back(Return::Input { index }));
+        tracker
+    }
+
+    /// Gives back a slot or its input, without a lock.
+    pub(crate) fn give_back(&self, returned: Return) {
+        let (bits, index) = match returned {
+            Return::Input { index } => (&self.returns.inputs, index),
+            Return::Slot { index } => (&self.returns.slots, index),
+            Return::Drain { index } => (&self.returns.drains, index),
+        };
+        // SYNC: release; pairs with the acquire of `SlotBits::take` in `tracker`. What was read of
+        // the slot, and every write of its doorbell, comes before the next claim's.
+        bits.set(index, order(Edge::Return));
+    }
+
+    /// Tells the reader of a rung ticket.
+    pub(crate) fn arrive(&self, index: usize) {
+        // SYNC: release; pairs with the acquire of `SlotBits::take` in `collect_arrivals`, after
+        // which the reader copies the flight.
+        self.arrivals.set(index as u32, order(Edge::Arrive));
+    }
+
+    /// Calls `collected` for each ticket that was rung since the last call.
+    pub(crate) fn collect_arrivals(&self, mut collected: impl FnMut(u32, Flight)) {
+        self.arrivals.take(|index| {
+            let slot = self.slots.start + index;
+            let words = self.layout.out_ring_words();
+            collected(index, self.locals[index as usize].flight(slot, words));
+        });
+    }
+
+    /// True if a ticket was rung that the reader has not collected.
+    pub(crate) fn has_arrivals(&self) -> bool {
+        self.arrivals.any()
+    }
+
     /// Looks for draining slots that the device shows idle. False while the device has not
     /// acknowledged this life of the frontend: until then it may use no slot.
     pub(crate) fn refresh(&self) -> Result<bool, TransportError> {
@@ -111,10 +195,10 @@ impl<T: Transport> Shared<T> {
         if self.transport.get_u32(self.layout.ack_at(self.frontend))? != self.epoch {
             return Ok(false);
         }
-        if lock(&self.tracker).num_draining() > 0 {
+        if self.tracker().num_draining() > 0 {
             let statuses = self.read_statuses()?;
             let still_draining = {
-                let mut tracker = lock(&self.tracker);
+                let mut tracker = self.tracker();
                 tracker.refresh(&statuses);
                 tracker.num_draining() > 0
             };
@@ -132,7 +216,7 @@ impl<T: Transport> Shared<T> {
         let mut rung = false;
         for (index, &doorbell) in doorbells.iter().enumerate() {
             // Held during the write, so that no other thread claims and rings the slot meanwhile.
-            let tracker = lock(&self.tracker);
+            let tracker = self.tracker();
             let Some(ticket) = tracker.draining_ticket(index) else { continue };
             if ticket == sac_doorbell_ticket(doorbell) || !self.owns_frontend() {
                 continue;
@@ -155,7 +239,7 @@ impl<T: Transport> Shared<T> {
         wake::kick_device(&self.transport, &self.layout)
     }
 
-    /// Rings the doorbell of a slot; the caller holds the slot's `Local`.
+    /// Rings the doorbell of a slot, which the caller has (see `Gate`), or whose ticket has ended.
     pub(crate) fn ring(&self, ticket: Ticket, cancelled: bool) -> Result<(), TransportError> {
         let cancel = if cancelled { SAC_DOORBELL_CANCEL } else { 0 };
         let doorbell = sac_doorbell(ticket.ticket, cancel);
@@ -185,20 +269,6 @@ impl<T: Transport> Shared<T> {
 
     pub(crate) fn index(&self, slot: u32) -> Option<usize> {
         self.slots.contains(&slot).then(|| (slot - self.slots.start) as usize)
-    }
-
-    pub(crate) fn set_cancelled(&self, index: usize, cancelled: bool) {
-        let bit = 1 << (index % 64);
-        // Relaxed: a hint to stop delivering; the ticket's end is decided by the status.
-        if cancelled {
-            self.cancelled[index / 64].fetch_or(bit, Ordering::Relaxed);
-        } else {
-            self.cancelled[index / 64].fetch_and(!bit, Ordering::Relaxed);
-        }
-    }
-
-    pub(crate) fn is_cancelled(&self, index: usize) -> bool {
-        self.cancelled[index / 64].load(Ordering::Relaxed) & (1 << (index % 64)) != 0
     }
 }
 

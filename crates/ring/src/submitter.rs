@@ -1,11 +1,12 @@
 //! The sending half of a joined frontend: submissions and cancels, from any thread.
 
 use crate::device::DeviceInfo;
+use crate::gate::Cancel;
 use crate::layout::*;
 use crate::request::{Submission, SubmitError, Ticket};
 use crate::shared::{Flight, Shared};
-use crate::sync::{Arc, PUBLISH, lock};
-use crate::tracker::{Claim, Full};
+use crate::sync::Arc;
+use crate::tracker::{Claim, Full, Return};
 use crate::transport::{Transport, TransportError};
 
 /// Submits and cancels requests. Clones share one frontend.
@@ -64,16 +65,14 @@ impl<T: Transport> Submitter<T> {
 
     /// Takes a slot, after a look at the region if the cache has none.
     fn claim(&self, input_bytes: u64) -> Result<Claim, SubmitError> {
-        let first = lock(&self.shared.tracker).claim(input_bytes);
+        let first = self.shared.tracker().claim(input_bytes);
         match first {
             Ok(claim) => Ok(claim),
             Err(full) => match self.shared.refresh() {
-                Ok(true) => {
-                    lock(&self.shared.tracker).claim(input_bytes).map_err(|full| match full {
-                        Full::Slots => SubmitError::SlotsFull,
-                        Full::Arena => SubmitError::ArenaFull,
-                    })
-                }
+                Ok(true) => self.shared.tracker().claim(input_bytes).map_err(|full| match full {
+                    Full::Slots => SubmitError::SlotsFull,
+                    Full::Arena => SubmitError::ArenaFull,
+                }),
                 // Not acknowledged yet: a slot can only be missing because none is ours.
                 Ok(false) if full == Full::Slots => Err(SubmitError::DeviceNotReady),
                 Ok(false) => Err(SubmitError::ArenaFull),
@@ -125,22 +124,19 @@ impl<T: Transport> Submitter<T> {
             vocab_size,
             logprobs: flags & (SAC_REQ_LOGPROBS | SAC_REQ_PROMPT_LOGPROBS) != 0,
         };
-        shared.set_cancelled(claim.index, false);
-        {
-            let mut local = lock(&shared.locals[claim.index]);
-            local.flight = Some(flight);
-            local.rung = false;
-            local.cancelled = false;
-        }
+        let slot = &shared.locals[claim.index];
+        slot.put_flight(&flight);
+        slot.gate.open(ticket.ticket);
         announce(ticket);
-        {
-            // A cancel may have arrived since then; it travels with the ring itself.
-            let mut local = lock(&shared.locals[claim.index]);
-            shared.ring(ticket, local.cancelled)?;
-            local.rung = true;
+        // A cancel may have arrived since then; it travels with the ring itself.
+        let cancelled = slot.gate.is_cancelled();
+        shared.ring(ticket, cancelled)?;
+        if !slot.gate.rung(ticket.ticket, cancelled) {
+            // It came after the look. An unreachable region ends the ticket as lost.
+            let _ = shared.ring(ticket, true);
+            slot.gate.leave();
         }
-        // SYNC: release; pairs with the reader's acquire in `collect_arrivals`.
-        shared.arrivals[claim.index / 64].fetch_or(1 << (claim.index % 64), PUBLISH);
+        shared.arrive(claim.index);
         // If the wake-up fails, the device is unreachable, and the reader finds out.
         let _ = shared.kick_device();
         Ok(())
@@ -150,9 +146,9 @@ impl<T: Transport> Submitter<T> {
     /// side of the store, so the slot stays reserved until the device answers this ticket, or until
     /// the next join reads the doorbell.
     fn abandon(&self, claim: &Claim) {
-        *lock(&self.shared.locals[claim.index]) = crate::shared::Local::default();
+        self.shared.locals[claim.index].gate.abandon();
         let index = claim.index as u32;
-        lock(&self.shared.tracker).take_back(crate::tracker::Return::Drain { index });
+        self.shared.tracker().take_back(Return::Drain { index });
     }
 
     /// Asks the device to end a request. The reader delivers no further record of it, and ends it
@@ -160,18 +156,23 @@ impl<T: Transport> Submitter<T> {
     /// for a ticket that has ended.
     pub fn cancel(&self, ticket: Ticket) {
         let Some(index) = self.shared.index(ticket.slot) else { return };
-        let mut local = lock(&self.shared.locals[index]);
-        let current = local.flight.is_some_and(|flight| flight.ticket == ticket);
-        if !current || local.cancelled {
-            return;
+        let gate = &self.shared.locals[index].gate;
+        match gate.cancel(ticket.ticket) {
+            Cancel::Nothing => return,
+            Cancel::Carried => {}
+            Cancel::Write => {
+                if self.shared.owns_frontend() {
+                    // An unreachable region ends the ticket as lost, so errors need no handling.
+                    let _ = self.shared.ring(ticket, true);
+                }
+                if let Some(drains) = gate.leave() {
+                    let index = index as u32;
+                    let slot = Return::Slot { index };
+                    let returned = if drains { Return::Drain { index } } else { slot };
+                    self.shared.give_back(returned);
+                }
+            }
         }
-        local.cancelled = true;
-        self.shared.set_cancelled(index, true);
-        if local.rung && self.shared.owns_frontend() {
-            // An unreachable region ends the ticket as lost, so errors need no handling here.
-            let _ = self.shared.ring(ticket, true);
-        }
-        drop(local);
         let _ = self.shared.kick_device();
     }
 
@@ -230,7 +231,7 @@ impl<T: Transport> Submitter<T> {
     pub fn free_slots(&self) -> usize {
         // When the region cannot be reached the cache still answers.
         let _ = self.shared.refresh();
-        lock(&self.shared.tracker).num_free()
+        self.shared.tracker().num_free()
     }
 
     /// Slots of this frontend.
@@ -242,13 +243,13 @@ impl<T: Transport> Submitter<T> {
     /// Bytes of this frontend's input arena: what waits at one time takes at most these.
     #[must_use]
     pub fn arena_bytes(&self) -> u64 {
-        lock(&self.shared.tracker).arena_bytes()
+        self.shared.tracker().arena_bytes()
     }
 
     /// Bytes of this frontend's input arena that no waiting request holds.
     #[must_use]
     pub fn free_arena_bytes(&self) -> u64 {
-        lock(&self.shared.tracker).free_arena_bytes()
+        self.shared.tracker().free_arena_bytes()
     }
 
     /// How many slots of this frontend are in each state, by `SAC_STATE_*`. A slot that was rung
@@ -258,7 +259,7 @@ impl<T: Transport> Submitter<T> {
     pub fn slot_states(&self) -> [usize; NUM_STATES] {
         let mut counts = [0; NUM_STATES];
         let Ok(statuses) = self.shared.read_statuses() else { return counts };
-        let tracker = lock(&self.shared.tracker);
+        let tracker = self.shared.tracker();
         for (status, ticket) in statuses.chunks_exact(2).zip(tracker.tickets()) {
             let seen = sac_status_ticket(status[0]) == ticket;
             let state = if seen { sac_status_state(status[0]) } else { SAC_STATE_PREFILL_PENDING };

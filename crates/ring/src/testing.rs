@@ -433,6 +433,19 @@ impl<T: Transport> FakeDevice<T> {
         self.put_status(slot, ticket, SAC_STATE_DECODE_COMPLETED, finish, count)
     }
 
+    /// Gives a frontend up, as the device does when its heartbeat has stopped for too long: what it
+    /// has in flight ends as cancelled, and is served again from its next ticket on.
+    ///
+    /// # Errors
+    /// When the region cannot be reached.
+    pub fn give_up(&mut self, frontend: u32) -> Result<(), TransportError> {
+        for slot in self.layout.slots_of(frontend) {
+            let count = self.seats[slot as usize].as_ref().map_or(0, |seat| seat.count);
+            self.finish(slot, SAC_FINISH_CANCELLED, count)?;
+        }
+        self.publish()
+    }
+
     fn drop_seat(&mut self, slot: u32) {
         if self.seats[slot as usize].take().is_some_and(|seat| seat.request.is_some()) {
             self.num_running -= 1;

@@ -16,14 +16,26 @@
 //! | cursor store to relaxed | the device overwrites a record that is being read |
 //! | the frontend's fences left out | the device sleeps on, its doorbell rung |
 //! | the device's fences left out | the reader sleeps on, its tokens published |
+//! | an arrival to relaxed | the reader reads the bounds of the slot's earlier request |
+//! | a return to relaxed | the end of a request cancels the slot's next one |
+//! | the hand-over after the ring | a cancel is overwritten by the ring that it follows |
+//! | the hand-over to the canceller | likewise |
+//! | the hand-over after a cancel | the cancel overwrites the doorbell of the slot's next request |
+//! | the hand-over at the end | likewise |
 
 // The modules are whole; a check uses a part of them.
 #![allow(dead_code, unused_imports, missing_docs)]
 
 #[path = "../src/arena.rs"]
 mod arena;
+#[path = "../src/bits.rs"]
+mod bits;
 #[path = "../src/device.rs"]
 mod device;
+#[path = "../src/edge.rs"]
+mod edge;
+#[path = "../src/gate.rs"]
+mod gate;
 #[path = "../src/join.rs"]
 mod join;
 #[path = "../src/layout.rs"]
@@ -54,20 +66,29 @@ mod model;
 
 /// Stands in for `src/sync.rs`, which says what the names mean.
 mod sync {
-    pub(crate) use loom::sync::atomic::{AtomicBool, AtomicU64};
+    pub(crate) use loom::sync::atomic::AtomicU64;
     pub(crate) use loom::sync::{Arc, Mutex, MutexGuard};
+    use std::cell::Cell;
     use std::sync::atomic::Ordering;
 
     pub(crate) const PUBLISH: Ordering = Ordering::Release;
     pub(crate) const OBSERVE: Ordering = Ordering::Acquire;
+    pub(crate) const PAYLOAD: Ordering = Ordering::Relaxed;
     pub(crate) const STORE_CHECK: Ordering = Ordering::SeqCst;
+
+    pub(crate) use crate::edge::Edge;
+
+    thread_local! {
+        /// The edge that this test weakens: loom runs all threads of a model on the test's own.
+        pub(crate) static WEAK: Cell<Option<Edge>> = const { Cell::new(None) };
+    }
+
+    pub(crate) fn order(at: Edge) -> Ordering {
+        if WEAK.get() == Some(at) { Ordering::Relaxed } else { crate::edge::order(at) }
+    }
 
     pub(crate) fn lock<V>(mutex: &Mutex<V>) -> MutexGuard<'_, V> {
         mutex.lock().expect("a panic ends the model")
-    }
-
-    pub(crate) fn try_lock<V>(mutex: &Mutex<V>) -> Option<MutexGuard<'_, V>> {
-        mutex.try_lock().ok()
     }
 }
 
@@ -77,10 +98,14 @@ pub use transport::{Transport, TransportError};
 
 use std::time::Duration;
 
+use bits::SlotBits;
+use edge::Edge;
+use gate::{Cancel, End, Gate};
 use join::{FrontendRing, JoinOptions};
 use model::{Hot, Model, Weak};
 use reader::{Reader, Sink};
 use submitter::Submitter;
+use sync::WEAK;
 use testing::{FakeConfig, FakeDevice, scripted_token};
 
 const VOCAB: u32 = 100;
@@ -270,9 +295,9 @@ fn a_cancel_meets_the_claim() {
 
 /// A cancel races with the reader, which ends the ticket, and with the slot's next ticket: that one
 /// must not be cancelled, nor its doorbell overwritten.
-#[test]
-fn a_late_cancel_spares_the_next_ticket() {
-    check(|| {
+fn late_cancel(weak: Option<Edge>) {
+    check(move || {
+        WEAK.set(weak);
         let Planes { mut device, submitter, mut reader } = planes(Weak::Nothing, 1);
         let mut tokens = Tokens { prompt: vec![3], ..Tokens::default() };
         let ticket = submit(&submitter, &tokens.prompt, max_tokens(1));
@@ -282,11 +307,210 @@ fn a_late_cancel_spares_the_next_ticket() {
         let canceller = loom::thread::spawn(move || other.cancel(ticket));
         read_to_end(&mut reader, &mut tokens);
         let mut next = Tokens { prompt: vec![4], ..Tokens::default() };
+        // The slot is the canceller's until it leaves.
+        while submitter.free_slots() == 0 {
+            loom::thread::yield_now();
+        }
         submit(&submitter, &next.prompt, max_tokens(1));
         canceller.join().expect("the canceller ends");
         serve(device, 2);
         read_to_end(&mut reader, &mut next);
         assert_eq!((next.taken, &next.ends[..]), (1, &[(Finish::Length, 1)][..]));
+    });
+}
+
+#[test]
+fn a_late_cancel_spares_the_next_ticket() {
+    late_cancel(None);
+}
+
+#[test]
+#[should_panic(expected = "Causality violation")]
+fn a_canceller_must_hand_the_doorbell_on() {
+    late_cancel(Some(Edge::Leave));
+}
+
+/// A slot goes from a canceller and the reader to its next submitter, with nothing around that
+/// orders their writes of the doorbell by chance: the region's fences do.
+fn relay(weak: Option<Edge>) {
+    use loom::cell::UnsafeCell;
+    use loom::sync::Arc;
+
+    /// SAFETY: loom runs one thread at a time, and reports accesses that are not ordered.
+    struct Slot {
+        gate: Gate,
+        returned: SlotBits,
+        doorbell: UnsafeCell<()>,
+    }
+    // SAFETY: see `Slot`.
+    unsafe impl Send for Slot {}
+    // SAFETY: see `Slot`.
+    unsafe impl Sync for Slot {}
+
+    check(move || {
+        WEAK.set(weak);
+        let gate = Gate::new();
+        let slot = Slot { gate, returned: SlotBits::new(1), doorbell: UnsafeCell::new(()) };
+        let slot = Arc::new(slot);
+        slot.gate.open(7);
+        slot.doorbell.with_mut(|_| ());
+        assert!(slot.gate.rung(7, false));
+        let give_back = |slot: &Slot| slot.returned.set(0, sync::order(Edge::Return));
+        let canceller = loom::thread::spawn({
+            let slot = Arc::clone(&slot);
+            move || {
+                if slot.gate.cancel(7) == Cancel::Write {
+                    slot.doorbell.with_mut(|_| ());
+                    if slot.gate.leave().is_some() {
+                        give_back(&slot);
+                    }
+                }
+            }
+        });
+        let reader = loom::thread::spawn({
+            let slot = Arc::clone(&slot);
+            move || {
+                if let End::Mine { .. } = slot.gate.end(false) {
+                    give_back(&slot);
+                }
+            }
+        });
+        let mut returned = 0;
+        while returned == 0 {
+            slot.returned.take(|_| returned += 1);
+            loom::thread::yield_now();
+        }
+        slot.doorbell.with_mut(|_| ());
+        canceller.join().expect("the canceller ends");
+        reader.join().expect("the reader ends");
+        slot.returned.take(|_| returned += 1);
+        assert_eq!(returned, 1, "given back twice");
+    });
+}
+
+#[test]
+fn a_slot_goes_from_hand_to_hand() {
+    relay(None);
+}
+
+#[test]
+#[should_panic(expected = "Causality violation")]
+fn a_slot_must_be_given_back_with_what_was_done_to_it() {
+    relay(Some(Edge::Return));
+}
+
+#[test]
+#[should_panic(expected = "Causality violation")]
+fn the_end_must_take_the_doorbell_over() {
+    relay(Some(Edge::End));
+}
+
+/// A cancel races with the ring of its own ticket: it is carried, or it comes after.
+fn early_cancel(weak: Option<Edge>) {
+    check(move || {
+        WEAK.set(weak);
+        let Planes { mut device, submitter, mut reader } = planes(Weak::Nothing, 1);
+        let other = submitter.clone();
+        let (device_epoch, ticket) = (device.epoch(), 1);
+        let canceller = loom::thread::spawn(move || {
+            other.cancel(Ticket { slot: 0, ticket, device_epoch });
+        });
+        let mut tokens = Tokens { prompt: vec![3], ..Tokens::default() };
+        let submitted = submit(&submitter, &tokens.prompt, max_tokens(1));
+        assert_eq!(submitted, Ticket { slot: 0, ticket, device_epoch });
+        canceller.join().expect("the canceller ends");
+        device.tick().expect("no access leaves the region");
+        device.tick().expect("no access leaves the region");
+        read_to_end(&mut reader, &mut tokens);
+        // A cancel of a ticket that does not exist yet is none.
+        assert!(matches!(tokens.ends[..], [(Finish::Length, 1) | (Finish::Cancelled, 0)]));
+        assert_eq!(submitter.free_slots(), 1);
+    });
+}
+
+#[test]
+fn an_early_cancel_is_not_lost() {
+    early_cancel(None);
+}
+
+#[test]
+#[should_panic(expected = "Causality violation")]
+fn the_ring_must_hand_the_doorbell_on() {
+    early_cancel(Some(Edge::Rung));
+}
+
+#[test]
+#[should_panic(expected = "Causality violation")]
+fn a_cancel_must_take_the_doorbell_over() {
+    early_cancel(Some(Edge::Cancel));
+}
+
+/// The reader and the submitter are two threads, and the slot goes from one to the other and back.
+fn turns(weak: Option<Edge>) {
+    check(move || {
+        WEAK.set(weak);
+        let Planes { mut device, submitter, mut reader } = planes(Weak::Nothing, 1);
+        let reading = loom::thread::spawn(move || {
+            let mut tokens = Tokens { prompt: vec![1], ..Tokens::default() };
+            read_to_end(&mut reader, &mut tokens);
+            assert_eq!((tokens.taken, &tokens.ends[..]), (1, &[(Finish::Length, 1)][..]));
+            reader
+        });
+        submit(&submitter, &[1], max_tokens(1));
+        device.tick().expect("no access leaves the region");
+        while submitter.free_slots() == 0 {
+            loom::thread::yield_now();
+        }
+        submit(&submitter, &[2], max_tokens(1));
+        device.tick().expect("no access leaves the region");
+        let mut reader = reading.join().expect("the reader ends");
+        let mut tokens = Tokens { prompt: vec![2], ..Tokens::default() };
+        read_to_end(&mut reader, &mut tokens);
+        assert_eq!((tokens.taken, &tokens.ends[..]), (1, &[(Finish::Length, 1)][..]));
+    });
+}
+
+#[test]
+fn a_slot_goes_round() {
+    turns(None);
+}
+
+#[test]
+#[should_panic]
+fn an_arrival_must_be_released() {
+    turns(Some(Edge::Arrive));
+}
+
+#[test]
+#[should_panic(expected = "Cancelled")]
+fn a_return_must_be_released() {
+    turns(Some(Edge::Return));
+}
+
+/// What each of the three threads at a gate is told, in the orders that matter.
+#[test]
+fn the_last_thread_at_a_gate_gives_the_slot_back() {
+    check(|| {
+        let gate = Gate::new();
+        assert_eq!(gate.cancel(0), Cancel::Nothing, "no ticket yet");
+        gate.open(7);
+        assert_eq!(gate.cancel(6), Cancel::Nothing);
+        assert_eq!(gate.cancel(7), Cancel::Carried);
+        assert_eq!(gate.cancel(7), Cancel::Nothing, "once");
+        assert!(!gate.rung(7, false), "must ring again");
+        assert_eq!(gate.leave(), None);
+        assert_eq!(gate.end(false), End::Mine { cancelled: true });
+        for drains in [false, true] {
+            gate.open(8);
+            assert!(gate.rung(8, false));
+            assert_eq!(gate.cancel(8), Cancel::Write);
+            assert_eq!(gate.end(drains), End::Theirs);
+            assert_eq!(gate.cancel(8), Cancel::Nothing);
+            assert_eq!(gate.leave(), Some(drains));
+        }
+        gate.open(9);
+        gate.abandon();
+        assert_eq!(gate.cancel(9), Cancel::Nothing);
     });
 }
 

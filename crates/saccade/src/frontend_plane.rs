@@ -32,11 +32,8 @@ pub(crate) fn run(args: &ServeArgs) -> anyhow::Result<()> {
     supervised::die_with_supervisor()?;
     let mut scratch = model_source::Scratch::default();
     let (config, ring) = (config(args, &mut scratch)?, ring(args)?);
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(args.http.http_threads)
-        .thread_name("http")
-        .enable_all()
-        .build()?;
+    // Connections have threads of their own; this one waits for signals and the end.
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let signals = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
         let started = |address: &str, handle: ShutdownHandle| {
@@ -108,6 +105,7 @@ fn config(args: &ServeArgs, scratch: &mut model_source::Scratch) -> anyhow::Resu
             tpot_s: http.slo_tpot_ms as f32 / 1e3,
         },
         cors: Cors { allowed_origins: http.allowed_origins.clone(), ..Cors::default() },
+        http_threads: http.http_threads,
         tokenizer_threads: http.tokenizer_threads,
         tokenizer_cache_bytes: http.tokenizer_cache_bytes,
         reader_spin: Duration::from_micros(http.reader_spin_us),

@@ -41,16 +41,18 @@ pub async fn ready(State(app): State<Arc<App>>) -> Result<&'static str, ApiError
 
 /// All series.
 pub async fn metrics(State(app): State<Arc<App>>) -> Result<Response, ApiError> {
-    let serving = &app.serving;
-    serving.metrics.device.set(&app.reading());
-    serving.metrics.tenants.set(&app.tenants.counts());
-    serving.metrics.tokenizer.set(serving.assets.tokenizer.cache_counters());
-    let reader = app.clone();
-    let refresh = move || reader.serving.metrics.planes.refresh(&reader.serving.port.device());
-    // Files of /proc are read off the reactor, not between two tokens of a stream.
-    let refreshed = tokio::task::spawn_blocking(refresh).await;
-    refreshed.map_err(|e| ApiError::internal(e.to_string()))?;
-    let text = app.serving.metrics.render().map_err(|e| ApiError::internal(e.to_string()))?;
+    // Off the reactor, not between two tokens of a stream: it reads files of /proc, and waits for
+    // threads that are in the middle of a sample, however long they have been descheduled there.
+    let rendered = tokio::task::spawn_blocking(move || {
+        let serving = &app.serving;
+        serving.metrics.device.set(&app.reading());
+        serving.metrics.tenants.set(&app.tenants.counts());
+        serving.metrics.tokenizer.set(serving.assets.tokenizer.cache_counters());
+        serving.metrics.planes.refresh(&serving.port.device());
+        serving.metrics.render()
+    });
+    let failed = |e: &dyn std::fmt::Display| ApiError::internal(e.to_string());
+    let text = rendered.await.map_err(|e| failed(&e))?.map_err(|e| failed(&e))?;
     Ok(([(header::CONTENT_TYPE, METRICS_TYPE)], text).into_response())
 }
 

@@ -7,6 +7,7 @@ use saccade_ring::layout;
 
 use super::Connections;
 use super::budget::MemoryBudget;
+use super::host::AllowedHosts;
 use crate::api_error::ApiError;
 use crate::config::FrontendConfig;
 use crate::lifecycle::Lifecycle;
@@ -16,7 +17,8 @@ use crate::serving::Serving;
 use crate::tenants::{Tenant, Tenants, Terms};
 use crate::validate::ModelLimits;
 
-/// State of the HTTP side.
+/// State of the HTTP side; a copy per HTTP thread.
+#[derive(Clone)]
 pub struct App {
     /// As given.
     pub config: FrontendConfig,
@@ -32,6 +34,8 @@ pub struct App {
     pub connections: Connections,
     /// Who requests come from.
     pub tenants: Arc<Tenants>,
+    /// Hosts that requests may name.
+    pub allowed_hosts: Arc<AllowedHosts>,
     /// Memory for large requests.
     pub memory: MemoryBudget,
     /// Start of this frontend, seconds since 1970.

@@ -3,7 +3,7 @@
 //! A page that a browser has open can have its own name resolve to 127.0.0.1 and then speak to a
 //! server there as its own origin (DNS rebinding). The name in the Host field gives it away.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use axum::extract::{Request, State};
@@ -13,7 +13,6 @@ use http::uri::Authority;
 use http::{HeaderMap, StatusCode, Version, header};
 
 use crate::api_error::ApiError;
-use crate::config::{FrontendConfig, Listen};
 
 /// Which names requests may use for this server.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -27,11 +26,10 @@ pub enum AllowedHosts {
 }
 
 impl AllowedHosts {
-    /// As configured; by default a server that listens on loopback without keys, which a browser on
+    /// Those listed; by default a server that listens on loopback without keys, which a browser on
     /// this machine can reach, goes by loopback names only.
-    pub fn of(config: &FrontendConfig, keys_required: bool) -> Self {
-        let listed = &config.allowed_hosts;
-        let local = matches!(config.listen, Listen::Tcp(address) if address.ip().is_loopback());
+    pub fn of(listed: &[String], address: Option<SocketAddr>, keys_required: bool) -> Self {
+        let local = address.is_some_and(|address| address.ip().is_loopback());
         match listed.is_empty() {
             true if local && !keys_required => Self::Loopback,
             true => Self::Any,

@@ -59,7 +59,7 @@ impl Listening {
     }
 
     /// The TCP address, if it is one.
-    pub(super) fn tcp_addr(&self) -> Option<SocketAddr> {
+    pub fn tcp_addr(&self) -> Option<SocketAddr> {
         self.socket.local_addr().ok()?.as_socket()
     }
 

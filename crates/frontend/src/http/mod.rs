@@ -15,7 +15,8 @@ mod stream;
 
 pub use body::read_body;
 pub use connection::Connections;
+pub use host::AllowedHosts;
 pub use listen::Listening;
 pub use router::router;
-pub use server::{Bound, bind, serve_connections};
+pub use server::{Acceptor, serve_connections};
 pub use stream::{collect, stream};

@@ -9,7 +9,7 @@ use axum::routing::{get, post};
 use http::StatusCode;
 
 use super::app::App;
-use super::host::{self, AllowedHosts};
+use super::host;
 use super::layers;
 use crate::api_error::ApiError;
 use crate::endpoints::{chat, completions, models, page, prefix, status, tokens};
@@ -42,10 +42,7 @@ pub fn router(app: &Arc<App>) -> Result<Router, FrontendError> {
     let mut routes = routes
         .fallback(not_found)
         .method_not_allowed_fallback(method_not_allowed)
-        .layer(from_fn_with_state(
-            Arc::new(AllowedHosts::of(&app.config, app.tenants.keys_required())),
-            host::check,
-        ))
+        .layer(from_fn_with_state(app.allowed_hosts.clone(), host::check))
         .layer(from_fn(catch_panic))
         .layer(from_fn_with_state(app.clone(), layers::around));
     if let Some(cors) = layers::cors(&app.config.cors)? {

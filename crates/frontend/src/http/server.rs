@@ -1,6 +1,5 @@
 //! Accepting connections, each with its time-outs, until the frontend stops.
 
-use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -18,8 +17,7 @@ use super::app::App;
 use super::connection::OpenConnection;
 use super::io::StallGuard;
 use super::listen::{Listening, UNSENT_BYTES};
-use crate::config::{HttpLimits, Listen};
-use crate::error::FrontendError;
+use crate::config::HttpLimits;
 use crate::lifecycle::Stage;
 
 /// Pause after an error of accept (no file descriptors, say), to avoid a spin.
@@ -38,56 +36,32 @@ retry-after: 1\r\nconnection: close\r\ncontent-length: 131\r\n\r\n\
 {\"error\":{\"message\":\"too many connections are open; try again\",\"type\":\"server_error\",\
 \"param\":null,\"code\":\"too_many_connections\"}}\r\n";
 
-/// What connections are accepted from.
-enum Source {
+/// The listening socket, for one HTTP thread.
+pub enum Acceptor {
+    /// TCP
     Tcp(TcpListener),
+    /// UNIX
     Unix(UnixListener),
 }
 
-impl Source {
-    /// Registers a descriptor of the socket with the runtime.
-    fn of(listening: &Listening) -> std::io::Result<Source> {
+impl Acceptor {
+    /// Registers a descriptor of the socket with the runtime of the calling thread. All acceptors
+    /// share one backlog: a connection goes to a thread that runs.
+    ///
+    /// # Errors
+    /// If the system has no file descriptor left.
+    pub fn of(listening: &Listening) -> std::io::Result<Self> {
         let socket = listening.try_clone()?;
         if listening.tcp_addr().is_some() {
-            TcpListener::from_std(socket.into()).map(Source::Tcp)
+            TcpListener::from_std(socket.into()).map(Self::Tcp)
         } else {
-            UnixListener::from_std(socket.into()).map(Source::Unix)
+            UnixListener::from_std(socket.into()).map(Self::Unix)
         }
     }
 }
 
-/// A bound socket, ready to be accepted from.
-pub struct Bound {
-    /// Declared first: it is closed before its file is removed.
-    source: Source,
-    listening: Listening,
-}
-
-impl Bound {
-    /// Where it listens, in readable form.
-    pub fn address(&self) -> String {
-        self.listening.address()
-    }
-
-    /// The TCP address, if it is one.
-    pub fn tcp_addr(&self) -> Option<SocketAddr> {
-        self.listening.tcp_addr()
-    }
-}
-
-/// Binds the socket, or takes the one that was inherited. Called on a runtime.
-///
-/// # Errors
-/// [`FrontendError::Listen`] with the address.
-pub fn bind(listen: &Listen) -> Result<Bound, FrontendError> {
-    let listening = Listening::bind(listen)?;
-    let source = Source::of(&listening)
-        .map_err(|source| FrontendError::Listen { address: listening.address(), source })?;
-    Ok(Bound { source, listening })
-}
-
 /// Serves until the lifecycle stops and every request has ended; then closes idle connections.
-pub async fn serve_connections(bound: Bound, app: Arc<App>, router: Router) {
+pub async fn serve_connections(acceptor: Acceptor, app: Arc<App>, router: Router) {
     let mut connections = JoinSet::new();
     let mut stopping = pin!(app.lifecycle.reached(Stage::Stopping));
     let mut complaints = Complaints::default();
@@ -96,16 +70,20 @@ pub async fn serve_connections(bound: Bound, app: Arc<App>, router: Router) {
             biased;
             () = &mut stopping => break,
             Some(_) = connections.join_next(), if !connections.is_empty() => {}
-            accepted = accept(&bound.source) => match accepted {
-                Ok(stream) => serve_or_refuse(stream, &app, &router, &mut connections).await,
-                Err(error) => {
-                    complaints.note(&error);
-                    tokio::time::sleep(ACCEPT_PAUSE).await;
+            accepted = accept(&acceptor) => {
+                match accepted {
+                    Ok(stream) => serve_or_refuse(stream, &app, &router, &mut connections).await,
+                    Err(error) => {
+                        complaints.note(&error);
+                        tokio::time::sleep(ACCEPT_PAUSE).await;
+                    }
                 }
+                // Another thread may take the next one.
+                tokio::task::yield_now().await;
             }
         }
     }
-    drop(bound);
+    drop(acceptor);
     let close = async { while connections.join_next().await.is_some() {} };
     // A connection still open then has a peer that does not take its last bytes.
     let _ = tokio::time::timeout(CLOSE_TIMEOUT, close).await;
@@ -133,15 +111,15 @@ impl Complaints {
     }
 }
 
-async fn accept(source: &Source) -> std::io::Result<Box<dyn Stream>> {
-    match source {
-        Source::Tcp(listener) => {
+async fn accept(acceptor: &Acceptor) -> std::io::Result<Box<dyn Stream>> {
+    match acceptor {
+        Acceptor::Tcp(listener) => {
             let (stream, _) = listener.accept().await?;
             // Tokens are small and must not wait for more.
             stream.set_nodelay(true)?;
             Ok(Box::new(stream))
         }
-        Source::Unix(listener) => {
+        Acceptor::Unix(listener) => {
             let (stream, _) = listener.accept().await?;
             SockRef::from(&stream).set_send_buffer_size(UNSENT_BYTES as usize)?;
             Ok(Box::new(stream))

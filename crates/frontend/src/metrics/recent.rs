@@ -1,6 +1,6 @@
 //! The last minute, for the page and for `Retry-After`: bounded rings of samples.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 /// Samples kept of each kind.
@@ -9,25 +9,25 @@ const MAX_SAMPLES: usize = 2048;
 const WINDOW: Duration = Duration::from_secs(60);
 /// Weight of the newest request in the mean.
 const MEAN_WEIGHT: f64 = 0.1;
+/// Attempts to add a request to the mean, against other threads that do.
+const MEAN_ATTEMPTS: usize = 8;
 
-/// Recent samples.
-#[derive(Default)]
+/// Recent samples. Every token of every stream passes here, on all HTTP threads: there is no lock
+/// that a descheduled thread could hold.
 pub struct Recent {
-    state: Mutex<State>,
-}
-
-#[derive(Default)]
-struct State {
+    began: Instant,
     ttft: Ring,
     tbt: Ring,
-    mean_request_s: f64,
-    tokens: u64,
+    /// The bits of an `f64`.
+    mean_request_s: AtomicU64,
+    tokens: AtomicU64,
 }
 
-#[derive(Default)]
+/// A sample is a word: tenths of a second since the beginning, plus 1, and the bits of its seconds.
+/// 0: none yet.
 struct Ring {
-    samples: Vec<(Instant, f32)>,
-    next: usize,
+    samples: Box<[AtomicU64]>,
+    next: AtomicUsize,
 }
 
 /// Quantiles of the window, in seconds.
@@ -52,62 +52,87 @@ pub struct RecentState {
     pub tokens_total: u64,
 }
 
+impl Default for Recent {
+    fn default() -> Self {
+        Self {
+            began: Instant::now(),
+            ttft: Ring::default(),
+            tbt: Ring::default(),
+            mean_request_s: AtomicU64::new(0),
+            tokens: AtomicU64::new(0),
+        }
+    }
+}
+
+// Relaxed throughout: each word is whole by itself, and nothing else depends on it.
 impl Recent {
     /// A first token.
     pub fn first_token(&self, after: Duration) {
-        let mut state = self.lock();
-        state.ttft.push(after);
-        state.tokens += 1;
+        self.ttft.push(self.began, after);
+        self.tokens.fetch_add(1, Ordering::Relaxed);
     }
 
     /// A later token.
     pub fn next_token(&self, after: Duration) {
-        let mut state = self.lock();
-        state.tbt.push(after);
-        state.tokens += 1;
+        self.tbt.push(self.began, after);
+        self.tokens.fetch_add(1, Ordering::Relaxed);
     }
 
     /// A whole request.
     pub fn request(&self, took: Duration) {
-        let mut state = self.lock();
-        let (old, new) = (state.mean_request_s, took.as_secs_f64());
-        state.mean_request_s = if old == 0.0 { new } else { old + MEAN_WEIGHT * (new - old) };
+        let new = took.as_secs_f64();
+        let mut bits = self.mean_request_s.load(Ordering::Relaxed);
+        // A request that finds others at it every time is left out of a mean of many.
+        for _ in 0..MEAN_ATTEMPTS {
+            let old = f64::from_bits(bits);
+            let mean = if old == 0.0 { new } else { old + MEAN_WEIGHT * (new - old) };
+            let (at, relaxed) = (&self.mean_request_s, Ordering::Relaxed);
+            match at.compare_exchange(bits, mean.to_bits(), relaxed, relaxed) {
+                Ok(_) => return,
+                Err(newer) => bits = newer,
+            }
+        }
     }
 
     /// Mean time of recent requests, weighted towards the newest; 0 before the first.
     pub fn mean_request_s(&self) -> f64 {
-        self.lock().mean_request_s
+        f64::from_bits(self.mean_request_s.load(Ordering::Relaxed))
     }
 
     /// The window as it is now.
     pub fn state(&self) -> RecentState {
-        let (ttft, tbt, tokens_total) = {
-            let state = self.lock();
-            (state.ttft.fresh(), state.tbt.fresh(), state.tokens)
-        };
-        RecentState { ttft: quantiles(ttft), tbt: quantiles(tbt), tokens_total }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        // Samples are consistent after any panic: at worst one is missing.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        RecentState {
+            ttft: quantiles(self.ttft.fresh(self.began)),
+            tbt: quantiles(self.tbt.fresh(self.began)),
+            tokens_total: self.tokens.load(Ordering::Relaxed),
+        }
     }
 }
 
+impl Default for Ring {
+    fn default() -> Self {
+        let samples = (0..MAX_SAMPLES).map(|_| AtomicU64::new(0)).collect();
+        Self { samples, next: AtomicUsize::new(0) }
+    }
+}
+
+/// Tenths of a second; 32 bits of them are 13 years.
+fn tenths(time: Duration) -> u64 {
+    (time.as_millis() / 100) as u64
+}
+
 impl Ring {
-    fn push(&mut self, sample: Duration) {
-        let sample = (Instant::now(), sample.as_secs_f32());
-        if self.samples.len() < MAX_SAMPLES {
-            self.samples.push(sample);
-        } else {
-            self.samples[self.next] = sample;
-        }
-        self.next = (self.next + 1) % MAX_SAMPLES;
+    fn push(&self, began: Instant, sample: Duration) {
+        let word = (tenths(began.elapsed()) + 1) << 32 | u64::from(sample.as_secs_f32().to_bits());
+        let next = self.next.fetch_add(1, Ordering::Relaxed) % MAX_SAMPLES;
+        self.samples[next].store(word, Ordering::Relaxed);
     }
 
-    fn fresh(&self) -> Vec<f32> {
-        let fresh = self.samples.iter().filter(|(at, _)| at.elapsed() <= WINDOW);
-        fresh.map(|(_, seconds)| *seconds).collect()
+    fn fresh(&self, began: Instant) -> Vec<f32> {
+        let oldest = (tenths(began.elapsed()) + 1).saturating_sub(tenths(WINDOW)).max(1);
+        let words = self.samples.iter().map(|word| word.load(Ordering::Relaxed));
+        let fresh = words.filter(|word| word >> 32 >= oldest);
+        fresh.map(|word| f32::from_bits(word as u32)).collect()
     }
 }
 

@@ -1,13 +1,19 @@
 //! Between the token reader and one choice of one request: a bounded queue of tokens and one end.
+//!
+//! The reader puts, the choice's task takes, and neither can hold up the other: there is no lock,
+//! and all memory is taken by the thread that submits. A token is some words of a ring: when it was
+//! found, its id and logprob, and its alternatives.
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll, Waker};
-use std::time::Instant;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
-use saccade_ring::Finish;
+use saccade_ring::{Finish, Record, Submission};
 
 use crate::limits::MAILBOX_TOKENS;
+
+/// Words of a token before its alternatives.
+const TOKEN_WORDS: usize = 2;
 
 /// One record of the device.
 #[derive(Debug, Clone, PartialEq)]
@@ -33,93 +39,273 @@ pub enum End {
     Stopping,
 }
 
-#[derive(Default)]
-struct State {
-    tokens: VecDeque<Token>,
-    end: Option<End>,
-    waker: Option<Waker>,
-    closed: bool,
-    admitted: Option<Instant>,
-    cached: u32,
-}
+/// Ends by their code, from 1; 0: none yet.
+const ENDS: [End; 7] = [
+    End::Finished(Finish::Stop),
+    End::Finished(Finish::Length),
+    End::Finished(Finish::Cancelled),
+    End::Finished(Finish::Invalid),
+    End::Finished(Finish::Error),
+    End::Lost,
+    End::Stopping,
+];
 
-/// Tokens of one ticket. The reader never waits on it: what does not fit stays in the ring.
-#[derive(Default)]
+/// Tokens of one ticket. One thread at a time puts (the reader's), and one takes. What does not fit
+/// stays in the device's ring.
+#[derive(Debug)]
 pub struct Mailbox {
-    state: Mutex<State>,
+    /// What times count from, in nanoseconds.
+    began: Instant,
+    /// Which HTTP thread its task belongs to.
+    thread: usize,
+    /// Tokens that fit.
+    capacity: usize,
+    /// Words of one.
+    stride: usize,
+    words: Box<[AtomicU64]>,
+    /// Tokens put and taken since the beginning.
+    put: AtomicU64,
+    taken: AtomicU64,
+    /// Index in `ENDS`, plus 1.
+    end: AtomicU32,
+    /// The consumer has gone away.
+    closed: AtomicBool,
+    /// Since `began`, plus 1; 0: not yet.
+    admitted_ns: AtomicU64,
+    cached: AtomicU32,
 }
 
 impl Mailbox {
-    /// Records that fit now. A consumer that went away takes (and discards) any number.
-    pub fn room(&self) -> usize {
-        let state = self.lock();
-        if state.closed { usize::MAX } else { MAILBOX_TOKENS.saturating_sub(state.tokens.len()) }
+    /// For the tokens of `submission`, whose task runs on HTTP thread `thread`.
+    pub fn new(submission: &Submission<'_>, thread: usize) -> Self {
+        let capacity = MAILBOX_TOKENS.min(submission.max_records() as usize).max(1);
+        let stride = TOKEN_WORDS + submission.params.num_top_logprobs as usize;
+        Self {
+            began: Instant::now(),
+            thread,
+            capacity,
+            stride,
+            words: (0..capacity * stride).map(|_| AtomicU64::new(0)).collect(),
+            put: AtomicU64::new(0),
+            taken: AtomicU64::new(0),
+            end: AtomicU32::new(0),
+            closed: AtomicBool::new(false),
+            admitted_ns: AtomicU64::new(0),
+            cached: AtomicU32::new(0),
+        }
     }
 
-    /// Adds a token; returns the task to wake.
-    pub fn push(&self, token: Token) -> Option<Waker> {
-        let mut state = self.lock();
-        if state.closed {
-            return None;
+    /// Which HTTP thread its task belongs to.
+    pub fn thread(&self) -> usize {
+        self.thread
+    }
+
+    /// Records that fit now. A consumer that went away takes (and discards) any number.
+    pub fn room(&self) -> usize {
+        if self.closed.load(Ordering::Relaxed) {
+            return usize::MAX;
         }
-        state.tokens.push_back(token);
-        state.waker.take()
+        // SYNC: acquire; pairs with the release of `drain`, after its reads of the words that `push`
+        // is to write. Only the reader changes `put`.
+        let taken = self.taken.load(Ordering::Acquire);
+        let held = self.put.load(Ordering::Relaxed) - taken;
+        self.capacity - (held as usize).min(self.capacity)
+    }
+
+    /// Adds a token, if there is room; the reader asks for that before.
+    pub fn push(&self, record: &Record<'_>, at: Instant) {
+        if self.closed.load(Ordering::Relaxed) || self.room() == 0 {
+            return;
+        }
+        let put = self.put.load(Ordering::Relaxed);
+        let first = (put % self.capacity as u64) as usize * self.stride;
+        let words = &self.words[first..first + self.stride];
+        words[0].store(self.ns(at), Ordering::Relaxed);
+        words[1].store(pair(record.token, record.logprob), Ordering::Relaxed);
+        for (word, &(id, logprob)) in words[TOKEN_WORDS..].iter().zip(record.top) {
+            word.store(pair(id, logprob), Ordering::Relaxed);
+        }
+        // SYNC: release; pairs with the acquire of `drain`, which reads the words then.
+        self.put.store(put + 1, Ordering::Release);
     }
 
     /// The device took the ticket from its queue.
     pub fn admit(&self, at: Instant) {
-        self.lock().admitted.get_or_insert(at);
+        // Relaxed, as `cached`: published by the first token or the end.
+        self.admitted_ns.store(self.ns(at) + 1, Ordering::Relaxed);
     }
 
     /// When the device took the ticket from its queue, if that was seen.
     pub fn admitted(&self) -> Option<Instant> {
-        self.lock().admitted
+        let ns = self.admitted_ns.load(Ordering::Relaxed).checked_sub(1)?;
+        Some(self.began + Duration::from_nanos(ns))
     }
 
     /// Notes how many prompt tokens were not computed.
     pub fn cache(&self, tokens: u32) {
-        self.lock().cached = tokens;
+        self.cached.store(tokens, Ordering::Relaxed);
     }
 
     /// Prompt tokens that were not computed; known with the first token.
     pub fn cached(&self) -> u32 {
-        self.lock().cached
+        self.cached.load(Ordering::Relaxed)
     }
 
-    /// Adds the end (the first one counts); returns the task to wake.
-    pub fn end(&self, end: End) -> Option<Waker> {
-        let mut state = self.lock();
-        state.end.get_or_insert(end);
-        state.waker.take()
+    /// Adds the end; the first one counts.
+    pub fn end(&self, end: End) {
+        let code = ENDS.iter().position(|&known| known == end).map_or(0, |i| i as u32 + 1);
+        // SYNC: release; pairs with the acquire of `drain`, which takes all tokens before it then.
+        // A later end changes nothing.
+        let _ = self.end.compare_exchange(0, code, Ordering::Release, Ordering::Relaxed);
     }
 
     /// The consumer goes away.
     pub fn close(&self) {
-        let mut state = self.lock();
-        state.closed = true;
-        state.tokens = VecDeque::new();
+        // Relaxed: the reader may deliver a few tokens more, to no one.
+        self.closed.store(true, Ordering::Relaxed);
     }
 
-    /// Moves all tokens into the empty `tokens`; the end comes with the last of them.
-    pub fn poll_drain(
-        &self,
-        tokens: &mut VecDeque<Token>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<End>> {
-        let mut state = self.lock();
-        if state.tokens.is_empty() && state.end.is_none() {
-            let known = state.waker.as_ref().is_some_and(|w| w.will_wake(cx.waker()));
-            if !known {
-                state.waker = Some(cx.waker().clone());
-            }
-            return Poll::Pending;
+    /// Moves all tokens to the back of `tokens`; the end comes with the last of them. `None` if
+    /// there is neither.
+    pub fn drain(&self, tokens: &mut VecDeque<Token>) -> Option<Option<End>> {
+        // SYNC: acquire; pairs with the release of `end`. Read before `put`: all tokens that came
+        // before the end are seen below.
+        let end = self.end.load(Ordering::Acquire);
+        let end = (end as usize).checked_sub(1).and_then(|i| ENDS.get(i)).copied();
+        // SYNC: acquire; pairs with the release of `push`.
+        let put = self.put.load(Ordering::Acquire);
+        let taken = self.taken.load(Ordering::Relaxed);
+        for i in taken..put {
+            let first = (i % self.capacity as u64) as usize * self.stride;
+            tokens.push_back(self.token(&self.words[first..first + self.stride]));
         }
-        std::mem::swap(&mut state.tokens, tokens);
-        Poll::Ready(state.end)
+        // SYNC: release; pairs with the acquire of `room`.
+        self.taken.store(put, Ordering::Release);
+        (put > taken || end.is_some()).then_some(end)
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
-        // No code under this lock can panic halfway: the state is consistent even if a holder died.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    fn token(&self, words: &[AtomicU64]) -> Token {
+        let word = |i: usize| words[i].load(Ordering::Relaxed);
+        let (id, logprob) = unpair(word(1));
+        let top = (TOKEN_WORDS..words.len()).map(|i| unpair(word(i))).collect();
+        Token { id, logprob, top, at: self.began + Duration::from_nanos(word(0)) }
+    }
+
+    fn ns(&self, at: Instant) -> u64 {
+        at.saturating_duration_since(self.began).as_nanos() as u64
+    }
+}
+
+fn pair(id: u32, logprob: f32) -> u64 {
+    u64::from(logprob.to_bits()) << 32 | u64::from(id)
+}
+
+fn unpair(word: u64) -> (u32, f32) {
+    (word as u32, f32::from_bits((word >> 32) as u32))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use saccade_ring::RequestParams;
+
+    fn mailbox(max_tokens: u32, top: u32) -> Mailbox {
+        let params = RequestParams {
+            max_tokens,
+            logprobs: top > 0,
+            num_top_logprobs: top,
+            ..RequestParams::default()
+        };
+        let submission = Submission { prompt: &[1], logit_bias: &[], stop_ids: &[], params };
+        Mailbox::new(&submission, 0)
+    }
+
+    fn record(token: u32, top: &[(u32, f32)]) -> Record<'_> {
+        Record { token, logprob: -1.5, top }
+    }
+
+    #[test]
+    fn it_holds_no_more_than_its_bound_and_loses_nothing() {
+        let mailbox = mailbox(100_000, 0);
+        let mut inbox = VecDeque::new();
+        let mut next = 0;
+        for round in 0..5 {
+            while mailbox.room() > 0 {
+                mailbox.push(&record(next, &[]), Instant::now());
+                next += 1;
+            }
+            assert_eq!(next as usize, (round + 1) * MAILBOX_TOKENS);
+            mailbox.push(&record(u32::MAX, &[]), Instant::now());
+            assert_eq!(mailbox.drain(&mut inbox), Some(None));
+        }
+        assert!(inbox.iter().map(|token| token.id).eq(0..next));
+        assert_eq!(mailbox.drain(&mut inbox), None);
+    }
+
+    #[test]
+    fn a_short_request_takes_little_memory() {
+        assert_eq!(mailbox(3, 0).words.len(), 3 * TOKEN_WORDS);
+        assert_eq!(mailbox(3, 20).words.len(), 3 * (TOKEN_WORDS + 20));
+    }
+
+    #[test]
+    fn the_first_end_counts_and_comes_with_the_last_token() {
+        for end in ENDS {
+            let mailbox = mailbox(2, 2);
+            let at = Instant::now();
+            mailbox.admit(at);
+            mailbox.push(&record(7, &[(7, -1.5), (8, -2.0)]), at);
+            mailbox.end(end);
+            mailbox.end(End::Stopping);
+            let mut inbox = VecDeque::new();
+            assert_eq!(mailbox.drain(&mut inbox), Some(Some(end)));
+            let top: Box<[(u32, f32)]> = [(7, -1.5), (8, -2.0)].into();
+            assert_eq!(inbox, [Token { id: 7, logprob: -1.5, top, at }]);
+            assert_eq!((mailbox.admitted(), mailbox.cached()), (Some(at), 0));
+        }
+    }
+
+    #[test]
+    fn a_consumer_that_left_stalls_nothing() {
+        let mailbox = mailbox(1, 0);
+        mailbox.close();
+        for i in 0..10 {
+            assert_eq!(mailbox.room(), usize::MAX);
+            mailbox.push(&record(i, &[]), Instant::now());
+        }
+        assert_eq!(mailbox.drain(&mut VecDeque::new()), None);
+    }
+
+    /// Two threads, all interleavings that chance brings.
+    #[test]
+    fn what_one_thread_puts_another_takes() {
+        const COUNT: u32 = 200_000;
+        let mailbox = mailbox(COUNT, 1);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let mut next = 0;
+                while next < COUNT {
+                    if mailbox.room() == 0 {
+                        std::thread::yield_now();
+                        continue;
+                    }
+                    mailbox.push(&record(next, &[(!next, 0.0)]), Instant::now());
+                    next += 1;
+                }
+                mailbox.end(End::Lost);
+            });
+            let (mut inbox, mut expected) = (VecDeque::new(), 0);
+            loop {
+                let end = mailbox.drain(&mut inbox);
+                for token in inbox.drain(..) {
+                    assert_eq!((token.id, token.top[0].0), (expected, !expected));
+                    expected += 1;
+                }
+                match end {
+                    Some(Some(end)) => break assert_eq!((end, expected), (End::Lost, COUNT)),
+                    _ => std::thread::yield_now(),
+                }
+            }
+        });
     }
 }

@@ -1,6 +1,7 @@
 //! The frontend's side of the ring: submissions out, tokens in, each request with its own bounded
 //! mailbox.
 
+mod bell;
 mod mailbox;
 mod port;
 mod reader;

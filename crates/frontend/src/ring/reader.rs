@@ -3,15 +3,14 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::task::Waker;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use saccade_ring::{Finish, Reader, Record, Sink, Ticket, Transport};
 
-use super::mailbox::{End, Mailbox, Token};
+use super::mailbox::{End, Mailbox};
 use super::port::DevicePort;
-use super::registry::Registry;
+use super::registry::{Entry, MAX_SLOTS, Registry};
 
 /// A quarter of `SAC_FRONTEND_HEARTBEAT_MS`, so that a late wake-up is still in time.
 const HEARTBEAT_INTERVAL: Duration = Duration::from_millis(25);
@@ -87,8 +86,7 @@ pub fn spawn_reader<T: Transport + 'static>(
         let (counters, stop) = (counters.clone(), stop.clone());
         move || {
             let _guard = AbortOnPanic;
-            let delivery =
-                Delivery { registry, current: None, wakers: Vec::new(), now: Instant::now() };
+            let delivery = Delivery::new(registry);
             run(reader, &*port, delivery, settings, &counters, &stop);
         }
     })?;
@@ -119,9 +117,9 @@ fn run<T: Transport>(
     let mut last_beat = Instant::now();
     let mut last_news = last_beat;
     while !stop.load(Ordering::Relaxed) {
-        delivery.now = Instant::now();
+        delivery.begin();
         let summary = reader.poll(&mut delivery);
-        delivery.wake_all();
+        delivery.ring();
         counters.violations.store(reader.violations(), Ordering::Relaxed);
         counters.in_flight.store(summary.in_flight, Ordering::Relaxed);
         counters.stalled.store(summary.stalled, Ordering::Relaxed);
@@ -142,48 +140,97 @@ fn run<T: Transport>(
     }
 }
 
-/// The sink of one poll. Wake-ups wait until the poll is over: a request that got several tokens is
-/// woken once, and the reader's sweep is not interleaved with the reactor's work.
+/// The sink of all polls. It takes no lock that another thread may hold, and neither allocates nor
+/// frees memory: the allocator has locks, too. Wake-ups wait until the poll is over: an HTTP thread
+/// whose requests got several tokens is woken once.
 struct Delivery {
     registry: Arc<Registry>,
-    current: Option<(Ticket, Arc<Mailbox>)>,
-    wakers: Vec<Waker>,
+    /// By slot.
+    mailboxes: Box<[Entry]>,
+    /// By HTTP thread: something was noted in this poll.
+    rings: Box<[bool]>,
     now: Instant,
+    stopping: bool,
 }
 
 impl Delivery {
-    fn mailbox(&mut self, ticket: Ticket) -> Option<&Arc<Mailbox>> {
-        if self.current.as_ref().is_none_or(|(t, _)| *t != ticket) {
-            self.current = self.registry.get(ticket).map(|mailbox| (ticket, mailbox));
+    fn new(registry: Arc<Registry>) -> Self {
+        Self {
+            mailboxes: (0..MAX_SLOTS).map(|_| None).collect(),
+            rings: vec![false; registry.threads()].into(),
+            now: Instant::now(),
+            stopping: false,
+            registry,
         }
-        self.current.as_ref().map(|(_, mailbox)| mailbox)
+    }
+
+    fn begin(&mut self) {
+        self.now = Instant::now();
+        if !self.stopping && self.registry.is_stopping() {
+            self.stopping = true;
+            for (ticket, mailbox) in self.mailboxes.iter().flatten() {
+                mailbox.end(End::Stopping);
+                self.registry.bell(mailbox.thread()).note(ticket.slot);
+            }
+            self.rings.fill(true);
+        }
+    }
+
+    /// Wakes the HTTP threads that have news.
+    fn ring(&mut self) {
+        for (thread, ring) in self.rings.iter_mut().enumerate() {
+            if std::mem::take(ring) {
+                self.registry.bell(thread).ring();
+            }
+        }
+    }
+
+    fn mailbox(&self, ticket: Ticket) -> Option<&Mailbox> {
+        let (of, mailbox) = self.mailboxes.get(ticket.slot as usize)?.as_ref()?;
+        (*of == ticket).then_some(mailbox)
+    }
+
+    /// Notes the slot for the thread of its task.
+    fn note(&mut self, ticket: Ticket) {
+        let Some(thread) = self.mailbox(ticket).map(Mailbox::thread) else { return };
+        self.registry.bell(thread).note(ticket.slot);
+        self.rings[thread] = true;
     }
 
     fn end(&mut self, ticket: Ticket, end: End) {
-        let waker = self.mailbox(ticket).and_then(|m| m.end(end));
-        self.wakers.extend(waker);
-        self.current = None;
-        self.registry.remove(ticket);
-    }
-
-    fn wake_all(&mut self) {
-        self.current = None;
-        for waker in self.wakers.drain(..) {
-            waker.wake();
-        }
+        let Some(mailbox) = self.mailbox(ticket) else { return };
+        mailbox.end(end);
+        let thread = mailbox.thread();
+        // Not the last hold, see `Registry`: this frees nothing.
+        self.mailboxes[ticket.slot as usize] = None;
+        self.registry.let_go(ticket);
+        self.registry.bell(thread).note(ticket.slot);
+        self.rings[thread] = true;
     }
 }
 
 impl Sink for Delivery {
+    fn arrived(&mut self, ticket: Ticket) {
+        let Some(mailbox) = self.registry.take_handed(ticket) else { return };
+        if self.stopping {
+            mailbox.end(End::Stopping);
+        }
+        if let Some(entry) = self.mailboxes.get_mut(ticket.slot as usize) {
+            *entry = Some((ticket, mailbox));
+        }
+        if self.stopping {
+            self.note(ticket);
+        }
+    }
+
     fn room(&mut self, ticket: Ticket) -> usize {
         // A ticket without a mailbox has no consumer: let the device's ring drain.
-        self.mailbox(ticket).map_or(usize::MAX, |m| m.room())
+        self.mailbox(ticket).map_or(usize::MAX, Mailbox::room)
     }
 
     fn admitted(&mut self, ticket: Ticket) {
-        let now = self.now;
         if let Some(mailbox) = self.mailbox(ticket) {
-            mailbox.admit(now);
+            mailbox.admit(self.now);
         }
     }
 
@@ -194,14 +241,10 @@ impl Sink for Delivery {
     }
 
     fn record(&mut self, ticket: Ticket, record: Record<'_>) {
-        let token = Token {
-            id: record.token,
-            logprob: record.logprob,
-            top: record.top.into(),
-            at: self.now,
-        };
-        let waker = self.mailbox(ticket).and_then(|m| m.push(token));
-        self.wakers.extend(waker);
+        if let Some(mailbox) = self.mailbox(ticket) {
+            mailbox.push(&record, self.now);
+        }
+        self.note(ticket);
     }
 
     fn finished(&mut self, ticket: Ticket, finish: Finish, _count: u32) {

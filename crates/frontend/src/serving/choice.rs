@@ -184,7 +184,7 @@ impl Choice {
                 return Poll::Ready(self.finish(end));
             }
             let Some(flight) = &self.flight else { return Poll::Pending };
-            self.end = ready!(flight.mailbox().poll_drain(&mut self.inbox, cx));
+            self.end = ready!(flight.poll_drain(&mut self.inbox, cx));
             self.admitted = flight.mailbox().admitted();
             self.cached = flight.mailbox().cached();
         }
@@ -295,9 +295,8 @@ impl Choice {
             _ if self.settings.max_tokens == 0 => FinishReason::Length,
             Finish::Stop => self.stop_reason(stopped_by),
             Finish::Length => FinishReason::Length,
-            Finish::Cancelled => {
-                return Err(ApiError::internal("the device cancelled this request"));
-            }
+            // Not by us: a choice that is cancelled here is dropped.
+            Finish::Cancelled => return Err(ApiError::given_up()),
             Finish::Invalid => {
                 return Err(ApiError::internal("the device refused this request as out of bounds"));
             }

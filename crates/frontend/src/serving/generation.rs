@@ -76,7 +76,7 @@ impl Generation {
             for k in 0..params.n {
                 let submission = submission(prompt, params, seed.wrapping_add(u64::from(k)));
                 // An error drops the choices so far, which cancels them.
-                let flight = Flight::submit(port, &serving.registry, &submission)
+                let flight = Flight::submit(port, &serving.registry, serving.thread, &submission)
                     .map_err(|e| submit_error(e, serving.retry_after_s()))?;
                 choices.push(Choice::new(settings.clone(), flight));
             }

@@ -25,6 +25,8 @@ pub struct Serving {
     pub port: Arc<dyn DevicePort>,
     /// Mailboxes of the tickets in flight.
     pub registry: Arc<Registry>,
+    /// The HTTP thread that this copy serves.
+    pub thread: usize,
     /// The model's texts and defaults.
     pub assets: Arc<ModelAssets>,
     /// Threads for templates and tokenization.

@@ -69,6 +69,11 @@ impl DeviceControl {
         self.device.lock().unwrap().in_flight()
     }
 
+    /// Ends what the frontend has in flight, as after a heartbeat that stopped.
+    pub fn give_up(&self) {
+        self.device.lock().unwrap().give_up(0).unwrap();
+    }
+
     /// How often the frontend has reset the prefixes.
     pub fn prefix_generation(&self) -> u32 {
         self.device.lock().unwrap().prefix_generation(0).unwrap()

@@ -43,6 +43,8 @@ struct Words {
     /// The six words of 32 bits.
     hot: Vec<(u64, Hot, AtomicU32)>,
     status: (u64, AtomicU64),
+    /// Touched with each store of the doorbell: its writers must take turns.
+    doorbell_writers: UnsafeCell<()>,
     /// First address and words of each range of payload that is checked.
     payload: Vec<(u64, Vec<UnsafeCell<u64>>)>,
     /// Everything else. Not loom's: it does not change while threads run, or nothing depends on it.
@@ -93,6 +95,7 @@ impl Model {
         let words = Words {
             hot: hot.map(|(at, name)| (at, name, AtomicU32::new(0))).into(),
             status: (layout.status_at(0), AtomicU64::new(0)),
+            doorbell_writers: UnsafeCell::new(()),
             payload: vec![
                 cells(layout.descriptor_at(0), 32),
                 cells(layout.out_ring_at(0, 0), 64),
@@ -199,7 +202,12 @@ impl Transport for Model {
 
     fn put_u32(&self, at: u64, value: u32) -> Result<(), TransportError> {
         match self.place(at, 4) {
-            Place::Hot(word, name) => word.store(value, self.store_order(name)),
+            Place::Hot(word, name) => {
+                if name == Hot::Doorbell {
+                    self.words.doorbell_writers.with_mut(|_| ());
+                }
+                word.store(value, self.store_order(name));
+            }
             _ => self.put(at, &value.to_le_bytes())?,
         }
         Ok(())

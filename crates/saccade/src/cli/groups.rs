@@ -157,7 +157,7 @@ pub(crate) struct HttpArgs {
     /// what the limit of open files leaves room for]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), env = "SACCADE_MAX_CONNECTIONS")]
     pub max_connections: Option<u64>,
-    /// Threads that serve connections
+    /// Threads that serve connections; one that is held up delays no other's streams
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = positive, env = "SACCADE_HTTP_THREADS")]
     pub http_threads: usize,
     /// Threads that tokenize; as many more, of lower priority, take only long prompts
