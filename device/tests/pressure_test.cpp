@@ -138,6 +138,93 @@ TEST_CASE("under every policy, requests without a reader give up their blocks to
   }
 }
 
+/// Requests whose answers of 40 tokens fill their output rings, and whose readers take a record now
+/// and then.
+struct Tricklers {
+  std::vector<Ticket> tickets;
+  uint32_t next = 0;
+
+  void submit(Bench& b, uint32_t count, uint32_t prompt_len) {
+    for (uint32_t i = 0; i < count; ++i) {
+      Ask ask = ask_of(prompt_len, 40, 1000 + i);
+      ask.flags |= SAC_REQ_LOGPROBS;
+      ask.num_top_logprobs = 7;  // 8 records fit
+      tickets.push_back(b.front.submit(ask));
+    }
+  }
+  /// One record of one of them.
+  void trickle(Bench& b) { b.front.read(tickets[next++ % tickets.size()], 1); }
+};
+
+TEST_CASE("under every policy, readers that trickle do not hold the seats") {
+  for (const Policy policy :
+       {Policy::kFcfs, Policy::kWf, Policy::kSf, Policy::kLvf, Policy::kGoodput}) {
+    for (const uint32_t host_blocks : {0u, 64u}) {
+      CAPTURE(static_cast<uint32_t>(policy));
+      CAPTURE(host_blocks);
+      DeviceShape shape;
+      shape.num_seats = 4;
+      shape.scheduling = policy;
+      shape.num_host_blocks = host_blocks;
+      shape.eager_window = host_blocks;
+      RingShape ring;
+      ring.num_slots = 64;
+      Bench b(shape, ring);
+      b.device.step.during = [&b] {
+        b.device.now_ns += 20'000'000;
+        b.front.beat();
+      };
+      Tricklers company;
+      company.submit(b, 24, 20);
+      for (uint32_t i = 0; i < 200; ++i) {
+        b.device.tick();
+        company.trickle(b);
+      }
+      for (uint32_t i = 0; i < 12; ++i) {
+        Ticket victim = b.front.submit(ask_of(30, 10, i));
+        uint32_t ticks = 0;
+        for (; !victim.complete() && ticks < 1000; ++ticks) {
+          b.device.tick();
+          b.front.read(victim);
+          company.trickle(b);
+        }
+        // Its own steps, and those of some that came back from their readers in front of it.
+        CHECK(ticks <= 60);
+        REQUIRE(victim.complete());
+        check_yield(victim, shape);
+      }
+      std::vector<Ticket*> all;
+      for (Ticket& t : company.tickets) all.push_back(&t);
+      b.finish(all, 3000);
+      for (const Ticket& t : company.tickets) check_yield(t, shape);
+      b.device.tick();
+      CHECK(b.device.idle());
+    }
+  }
+}
+
+TEST_CASE("a reader that takes one record does not bring its request's KV back") {
+  Bench b(tight_shape());
+  Ask ask = ask_of(30, 30);
+  ask.flags |= SAC_REQ_LOGPROBS;
+  ask.num_top_logprobs = 7;  // 8 records fit
+  Ticket slow = b.front.submit(ask);
+  for (uint32_t i = 0; i < 12; ++i) b.device.tick();
+  Ticket other = b.front.submit(ask_of(50, 10, 1));  // needs 7 of the 8 blocks
+  b.finish({&other}, 100);
+  const uint64_t computed = b.device.s.report.stats.prefill_tokens;
+  for (uint32_t i = 0; i < 3; ++i) {
+    b.front.read(slow, 1);
+    b.device.tick();
+  }
+  CHECK(b.device.s.report.stats.prefill_tokens == computed);
+  b.front.read(slow, 1);  // half of its ring
+  b.device.tick();
+  CHECK(b.device.s.report.stats.prefill_tokens > computed);
+  b.finish({&slow}, 200);
+  check_yield(slow, b.device.shape);
+}
+
 TEST_CASE("a reader that is slow during its prompt records is not given too much") {
   DeviceShape shape;
   shape.max_num_batched_tokens = 50;
