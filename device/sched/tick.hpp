@@ -145,12 +145,11 @@ SAC_HD_INLINE void decide(Scheduler& s, Env& env) {
   }
   rotate(admission.preemption());
   copy_ahead(s.kv, s.seats, s.report);
-  const uint64_t step = s.course.step + 1;
   if (s.fetch.limits.synchronous != 0 && s.fetch.num_loading != 0) {
     s.launch.batch.num_seqs = 0;
     return;
   }
-  if (batch(s.limits, s.seats, s.kv, s.launch, s.report, step)) s.course.step = step;
+  if (batch(s.limits, s.seats, s.kv, s.launch, s.report, s.course)) ++s.course.step;
 }
 
 /// What became findable, or is so no longer, is told to routers.
@@ -235,6 +234,7 @@ SAC_HD void take_results(Scheduler& s, uint64_t done_ns, Env& env) {
   s.report.stats.step_ns += took_ns;
   s.course.note_results(done_ns);
   const StepBatch& b = s.launch.batch;
+  note_cost(s.course.cost, b, s.launch.num_decodes, took_ns);
   if (b.num_rows != b.num_seqs) s.kv.break_even.note_prompt_step(took_ns, b.num_rows);
   const Results results = {s.slots, s.seats, s.launch, done_ns, s.report};
   env.each_seat(s, SeatVerb::kCommit, s.launch.batch.num_seqs);
