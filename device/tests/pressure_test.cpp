@@ -2,6 +2,8 @@
 // cancelled in each state they can be in.
 #include <doctest/doctest.h>
 
+#include <deque>
+
 #include "tests/test_device.hpp"
 
 namespace saccade::test {
@@ -223,6 +225,103 @@ TEST_CASE("a reader that takes one record does not bring its request's KV back")
   CHECK(b.device.s.report.stats.prefill_tokens > computed);
   b.finish({&slow}, 200);
   check_yield(slow, b.device.shape);
+}
+
+TEST_CASE("a parked request keeps all that only its seat had, over many pages") {
+  DeviceShape shape;
+  shape.num_seats = 1;
+  shape.max_model_len = 1500;
+  shape.num_blocks = 400;
+  RingShape ring;
+  ring.arena_bytes = ring.num_slots * 16384;
+  Bench b(shape, ring);
+  Ask ask = ask_of(700, 200, 3);
+  ask.flags |= SAC_REQ_LOGPROBS;
+  ask.num_top_logprobs = 7;  // 8 records fit
+  for (uint32_t i = 0; i < 300; ++i) ask.logit_bias.push_back({i, 0.25f * static_cast<float>(i)});
+  for (uint32_t i = 0; i < SAC_MAX_STOP_IDS; ++i) ask.stop_ids.push_back(i);
+  ask.min_tokens = 60;
+  Ticket slow = b.front.submit(ask);
+  for (uint32_t i = 0; i < 30; ++i) b.device.tick();
+  Ticket other = b.front.submit(ask_of(20, 5));
+  b.finish({&other});
+  REQUIRE(b.device.s.parking.num_parked == 1);
+  CHECK(b.device.decisions(Decision::kPark).size() == 1);
+  while (b.device.s.parking.num_parked != 0) {
+    b.front.read(slow);
+    b.device.tick();
+  }
+  const uint32_t seat = b.device.s.slots[slow.slot].seat;
+  for (uint32_t i = 0; i < 300; ++i) {
+    CHECK(b.device.s.seats.bias(seat)[i].token == i);
+    CHECK(b.device.s.seats.bias(seat)[i].bias == 0.25f * static_cast<float>(i));
+  }
+  CHECK(b.device.s.seats.params[seat].num_logit_bias == 300);
+  b.finish({&slow});
+  check_yield(slow, shape);
+  b.device.tick();
+  CHECK(b.device.idle());
+}
+
+TEST_CASE("under every policy, a request whose reader has caught up returns, however many arrive") {
+  for (const Policy policy :
+       {Policy::kFcfs, Policy::kWf, Policy::kSf, Policy::kLvf, Policy::kGoodput}) {
+    CAPTURE(static_cast<uint32_t>(policy));
+    DeviceShape shape;
+    shape.num_seats = 2;
+    shape.scheduling = policy;
+    Bench b(shape);
+    b.device.step.during = [&b] {
+      b.device.now_ns += 20'000'000;
+      b.front.beat();
+    };
+    Ask ask = ask_of(20, 24, 1);
+    ask.flags |= SAC_REQ_LOGPROBS;
+    ask.num_top_logprobs = 7;  // 8 records fit
+    Ticket slow = b.front.submit(ask);
+    for (uint32_t i = 0; i < 20; ++i) b.device.tick();
+    std::deque<Ticket> crowd;
+    uint32_t ticks = 0;
+    for (bool parked = false; !slow.complete() && ticks < 1000; ++ticks) {
+      while (crowd.size() < 12) crowd.push_back(b.front.submit(ask_of(10, 6, ticks)));
+      b.device.tick();
+      parked |= b.device.s.parking.num_parked != 0;
+      if (parked) b.front.read(slow);
+      for (Ticket& t : crowd) b.front.read(t);
+      std::erase_if(crowd, [](const Ticket& t) { return t.complete(); });
+    }
+    // One return, behind the twelve that waited: six steps each, two at a time.
+    CHECK(ticks < 120);
+    check_yield(slow, shape);
+  }
+}
+
+TEST_CASE("a parked request can be cancelled, and its frontend can go away") {
+  for (const bool rejoin : {false, true}) {
+    CAPTURE(rejoin);
+    DeviceShape shape;
+    shape.num_seats = 1;
+    Bench b(shape);
+    Ask ask = ask_of(20, 24, 1);
+    ask.flags |= SAC_REQ_LOGPROBS;
+    ask.num_top_logprobs = 7;
+    Ticket slow = b.front.submit(ask);
+    for (uint32_t i = 0; i < 20; ++i) b.device.tick();
+    Ticket other = b.front.submit(ask_of(20, 5));
+    b.finish({&other});
+    REQUIRE(b.device.s.parking.num_parked == 1);
+    if (rejoin) {
+      b.front.join();
+    } else {
+      b.front.cancel(slow);
+    }
+    for (uint32_t i = 0; i < 2; ++i) b.device.tick();
+    CHECK(b.device.idle());
+    const uint64_t word = b.ring.status_word(slow.slot);
+    CHECK(sac_status_state(word) == (rejoin ? SAC_STATE_EMPTY : SAC_STATE_DECODE_COMPLETED));
+    if (!rejoin) CHECK(sac_status_finish(word) == SAC_FINISH_CANCELLED);
+    if (!rejoin) CHECK(sac_status_count(word) == 8);
+  }
 }
 
 TEST_CASE("a reader that is slow during its prompt records is not given too much") {
