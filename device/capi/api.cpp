@@ -32,8 +32,8 @@ uint64_t sac_control_abi(void) {
 
 int sac_device_create(const sac_device_config* config, const sac_model_config* model,
                       uint32_t vocab_size, sac_device** out) {
-  if (config == nullptr || out == nullptr) return fail(SAC_ERR_ARGUMENT, "config or out is null");
   return guarded([&] {
+    if (config == nullptr || out == nullptr) return fail(SAC_ERR_ARGUMENT, "config or out is null");
     auto device = std::make_unique<sac_device>();
     int code = 0;
     std::string wrong = device->create(*config, model, vocab_size, &code);
@@ -47,68 +47,83 @@ void sac_device_destroy(sac_device* device) { delete device; }
 
 int sac_device_set_tensor(sac_device* d, uint32_t role, uint32_t layer, uint32_t expert,
                           uint32_t dtype, uint64_t rows, uint64_t cols, const void* data) {
-  if (int code = check_loading(d)) return code;
-  return guarded(
-      [&] { return result(d->cpu->set_tensor(role, layer, dtype, rows, cols, data, expert)); });
+  return guarded([&] {
+    if (int code = check_loading(d)) return code;
+    return result(d->cpu->set_tensor(role, layer, dtype, rows, cols, data, expert));
+  });
 }
 
 int sac_device_packed_weights(const sac_device* d, sac_packed_weights* out) {
-  if (d == nullptr || out == nullptr) return fail(SAC_ERR_ARGUMENT, "device or out is null");
-  if (d->cpu == nullptr) return fail(SAC_ERR_STATE, "this kind of device packs no weights");
-  const saccade::PackedWeights packed = d->cpu->packed_weights();
-  *out = {packed.data, packed.bytes, packed.layout};
-  return 0;
+  return guarded([&] {
+    if (d == nullptr || out == nullptr) return fail(SAC_ERR_ARGUMENT, "device or out is null");
+    if (d->cpu == nullptr) return fail(SAC_ERR_STATE, "this kind of device packs no weights");
+    const saccade::PackedWeights packed = d->cpu->packed_weights();
+    *out = {packed.data, packed.bytes, packed.layout};
+    return 0;
+  });
 }
 
 int sac_device_adopt_packed(sac_device* d, const void* data, uint64_t bytes) {
-  if (int code = check_loading(d)) return code;
-  return guarded([&] { return result(d->cpu->adopt_packed(data, bytes)); });
+  return guarded([&] {
+    if (int code = check_loading(d)) return code;
+    return result(d->cpu->adopt_packed(data, bytes));
+  });
 }
 
 int sac_device_fill_dummy(sac_device* d, uint64_t seed) {
-  if (int code = check_loading(d)) return code;
-  if (d->cpu->adopted()) return fail(SAC_ERR_STATE, "packed weights are adopted already");
-  return guarded([&] { return d->cpu->fill_dummy(seed), 0; });
+  return guarded([&] {
+    if (int code = check_loading(d)) return code;
+    if (d->cpu->adopted()) return fail(SAC_ERR_STATE, "packed weights are adopted already");
+    return d->cpu->fill_dummy(seed), 0;
+  });
 }
 
 int sac_device_set_rope(sac_device* d, const float* cos, const float* sin, uint64_t count) {
-  if (int code = check_loading(d)) return code;
-  return guarded([&] { return result(d->cpu->set_rope(cos, sin, count)); });
+  return guarded([&] {
+    if (int code = check_loading(d)) return code;
+    return result(d->cpu->set_rope(cos, sin, count));
+  });
 }
 
 int sac_device_finish_load(sac_device* d) {
-  if (int code = check_loading(d)) return code;
-  std::string missing = d->cpu->missing_tensor();
-  if (!missing.empty()) return fail(SAC_ERR_STATE, "missing tensor: " + missing);
-  d->loaded = true;
-  return 0;
+  return guarded([&] {
+    if (int code = check_loading(d)) return code;
+    std::string missing = d->cpu->missing_tensor();
+    if (!missing.empty()) return fail(SAC_ERR_STATE, "missing tensor: " + missing);
+    d->loaded = true;
+    return 0;
+  });
 }
 
 int sac_device_attach(sac_device* d, void* region, uint64_t region_bytes) {
-  if (d == nullptr) return fail(SAC_ERR_ARGUMENT, "device is null");
-  if (d->attached) return fail(SAC_ERR_STATE, "a region is attached already");
-  const std::string wrong = d->attach(region, region_bytes);
-  return wrong.empty() ? 0 : fail(SAC_ERR_REGION, wrong);
+  return guarded([&] {
+    if (d == nullptr) return fail(SAC_ERR_ARGUMENT, "device is null");
+    if (d->attached) return fail(SAC_ERR_STATE, "a region is attached already");
+    const std::string wrong = d->attach(region, region_bytes);
+    return wrong.empty() ? 0 : fail(SAC_ERR_REGION, wrong);
+  });
 }
 
 uint64_t sac_device_fetch_bytes(const sac_device* d) { return d == nullptr ? 0 : d->fetch_bytes(); }
 
 int sac_device_open_fetch(sac_device* d, void* region, uint64_t region_bytes,
                           const uint8_t model_id[32], uint64_t instance_id) {
-  constexpr uintptr_t kPageBytes = 4096;
-  if (d == nullptr || model_id == nullptr)
-    return fail(SAC_ERR_ARGUMENT, "device or model_id is null");
-  const uint64_t bytes = d->fetch_bytes();
-  if (bytes == 0) return fail(SAC_ERR_STATE, "this device has no fetch plane");
-  if (d->scheduler.fetch.view.device != nullptr)
-    return fail(SAC_ERR_STATE, "a region for a fetch plane is open already");
-  if (region == nullptr || reinterpret_cast<uintptr_t>(region) % kPageBytes != 0)
-    return fail(SAC_ERR_REGION, "fetch region: the address is null or not on a page");
-  if (region_bytes < bytes)
-    return fail(SAC_ERR_REGION, "fetch region: smaller than " + std::to_string(bytes) + " bytes");
-  uint8_t id[32];
-  std::memcpy(id, model_id, sizeof(id));
-  return guarded([&] { return d->open_fetch(region, id, instance_id), 0; });
+  return guarded([&] {
+    constexpr uintptr_t kPageBytes = 4096;
+    if (d == nullptr || model_id == nullptr)
+      return fail(SAC_ERR_ARGUMENT, "device or model_id is null");
+    const uint64_t bytes = d->fetch_bytes();
+    if (bytes == 0) return fail(SAC_ERR_STATE, "this device has no fetch plane");
+    if (d->scheduler.fetch.view.device != nullptr)
+      return fail(SAC_ERR_STATE, "a region for a fetch plane is open already");
+    if (region == nullptr || reinterpret_cast<uintptr_t>(region) % kPageBytes != 0)
+      return fail(SAC_ERR_REGION, "fetch region: the address is null or not on a page");
+    if (region_bytes < bytes)
+      return fail(SAC_ERR_REGION, "fetch region: smaller than " + std::to_string(bytes) + " bytes");
+    uint8_t id[32];
+    std::memcpy(id, model_id, sizeof(id));
+    return d->open_fetch(region, id, instance_id), 0;
+  });
 }
 
 const char* sac_device_kernels(const sac_device* d) {
@@ -117,36 +132,44 @@ const char* sac_device_kernels(const sac_device* d) {
 
 int sac_region_load_progress(void* region, uint64_t region_bytes, uint32_t phase,
                              uint64_t done_bytes, uint64_t total_bytes) {
-  saccade::RingView ring;
-  if (const char* wrong = saccade::open_ring(region, region_bytes, &ring))
-    return fail(SAC_ERR_REGION, wrong);
-  saccade::store_relaxed(&ring.device->load_done_bytes, done_bytes);
-  saccade::store_relaxed(&ring.device->load_total_bytes, total_bytes);
-  saccade::store_relaxed(&ring.device->heartbeat,
-                         saccade::load_relaxed(&ring.device->heartbeat) + 1);
-  saccade::store_release(&ring.device->phase, phase);
-  return 0;
+  return guarded([&] {
+    saccade::RingView ring;
+    if (const char* wrong = saccade::open_ring(region, region_bytes, &ring))
+      return fail(SAC_ERR_REGION, wrong);
+    saccade::store_relaxed(&ring.device->load_done_bytes, done_bytes);
+    saccade::store_relaxed(&ring.device->load_total_bytes, total_bytes);
+    saccade::store_relaxed(&ring.device->heartbeat,
+                           saccade::load_relaxed(&ring.device->heartbeat) + 1);
+    saccade::store_release(&ring.device->phase, phase);
+    return 0;
+  });
 }
 
 int sac_device_ready(sac_device* d) {
-  if (d == nullptr) return fail(SAC_ERR_ARGUMENT, "device is null");
-  if (!d->attached || !d->loaded)
-    return fail(SAC_ERR_STATE, d->attached ? "weights are not loaded" : "no region is attached");
-  if (d->fetch_bytes() != 0 && d->scheduler.fetch.view.device == nullptr)
-    return fail(SAC_ERR_STATE, "the region for the fetch plane is not open");
-  saccade::go_ready(d->scheduler);
-  return 0;
+  return guarded([&] {
+    if (d == nullptr) return fail(SAC_ERR_ARGUMENT, "device is null");
+    if (!d->attached || !d->loaded)
+      return fail(SAC_ERR_STATE, d->attached ? "weights are not loaded" : "no region is attached");
+    if (d->fetch_bytes() != 0 && d->scheduler.fetch.view.device == nullptr)
+      return fail(SAC_ERR_STATE, "the region for the fetch plane is not open");
+    saccade::go_ready(d->scheduler);
+    return 0;
+  });
 }
 
 int sac_device_tick(sac_device* d) {
-  if (d == nullptr || !d->attached || !d->loaded)
-    return fail(SAC_ERR_STATE, "the device is not ready");
-  return static_cast<int>(d->tick());
+  return guarded([&] {
+    if (d == nullptr || !d->attached || !d->loaded)
+      return fail(SAC_ERR_STATE, "the device is not ready");
+    return static_cast<int>(d->tick());
+  });
 }
 
 int sac_device_run(sac_device* d) {
-  if (int code = sac_device_ready(d)) return code;
-  return guarded([&] { return d->run(), 0; });
+  return guarded([&] {
+    if (int code = sac_device_ready(d)) return code;
+    return d->run(), 0;
+  });
 }
 
 void sac_device_stop(sac_device* d) { d->stop.store(true, std::memory_order_relaxed); }
@@ -159,8 +182,10 @@ uint64_t sac_device_decisions(const sac_device* d, uint64_t* words, uint64_t cap
 }
 
 int sac_device_check(const sac_device* d) {
-  const char* wrong = saccade::check_invariants(d->scheduler);
-  return wrong == nullptr ? 0 : fail(SAC_ERR_STATE, wrong);
+  return guarded([&] {
+    const char* wrong = saccade::check_invariants(d->scheduler);
+    return wrong == nullptr ? 0 : fail(SAC_ERR_STATE, wrong);
+  });
 }
 
 }  // extern "C"

@@ -116,7 +116,7 @@ std::string check_device_config(const sac_device_config& c, uint32_t vocab_size)
   if (c.kind == SAC_DEVICE_CUDA) check_cuda(b, c);
   b.require(c.kind != SAC_DEVICE_SIM || c.sim != nullptr, "sim is null");
   b.in("mode", c.mode, 0, SAC_MODE_SERIAL);
-  b.in("prefill_policy", c.prefill_policy, 0, SAC_PREFILL_INLINE);
+  b.in("prefill_policy", c.prefill_policy, 0, SAC_PREFILL_PACED);
   b.in("max_num_seqs", c.max_num_seqs, 1, kMaxSeqs);
   b.in("max_num_batched_tokens", c.max_num_batched_tokens, c.max_num_seqs, kMaxBatchedTokens);
   b.in("max_model_len", c.max_model_len, 2, kMaxModelLen);

@@ -16,15 +16,27 @@ inline int fail(int code, std::string sentence) {
   return code;
 }
 
-/// Runs `body`, which returns 0 or an error code; turns exceptions into codes.
+/// A sentence that may itself not be had for want of memory.
+inline int fail_with(const std::exception& e) noexcept {
+  try {
+    return fail(SAC_ERR_MEMORY, e.what());
+  } catch (...) {
+    last_error.clear();
+    return SAC_ERR_MEMORY;
+  }
+}
+
+/// Runs `body`, which returns 0 or an error code; turns exceptions into codes: none may reach a
+/// caller that is not C++. Every exported function that can throw is one such body.
 template <class Body>
-int guarded(Body body) {
+int guarded(Body body) noexcept {
   try {
     return body();
-  } catch (const std::bad_alloc&) {
-    return fail(SAC_ERR_MEMORY, "out of memory");
   } catch (const std::exception& e) {
-    return fail(SAC_ERR_MEMORY, e.what());
+    return fail_with(e);
+  } catch (...) {
+    last_error.clear();
+    return SAC_ERR_MEMORY;
   }
 }
 

@@ -40,6 +40,7 @@ extern "C" {
 
 #define SAC_PREFILL_CHUNKED 0u /* chunks mixed with decodes under max_num_batched_tokens */
 #define SAC_PREFILL_INLINE 1u  /* decodes pause while a newly admitted prompt is computed */
+#define SAC_PREFILL_PACED 2u   /* chunks that end before the next tokens of streams are due */
 
 #define SAC_MODE_OVERLAPPED 0u /* slots are scanned while the step runs */
 #define SAC_MODE_SERIAL 1u     /* the readable specification: nothing overlaps */

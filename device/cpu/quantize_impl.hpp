@@ -21,12 +21,19 @@ SAC_INLINE const float* int8_scales(const int8_t* panel, uint32_t k) {
   return reinterpret_cast<const float*>(panel + ceil_div(k, kInt8Step) * kInt8StepWeights);
 }
 
-/// n <= 128 values of one group as 8-bit numbers; returns their scale, 0 when all are zero.
+/// n <= 128 values of one group as 8-bit numbers; returns their scale, 0 when all are zero. A group
+/// with a value that is infinite or not a number has the scale NaN and numbers 0: its products are
+/// NaN, as those of the values themselves would be, and other groups and rows are untouched.
 SAC_INLINE float quantize_group(const float* values, uint32_t n, int8_t* out) {
-  float top = 0.0f;
+  float top = 0.0f, doubt = 0.0f;
   for (uint32_t i = 0; i < n; ++i) {
     const float magnitude = __builtin_fabsf(values[i]);
     top = magnitude > top ? magnitude : top;
+    doubt += values[i] * 0.0f;  // NaN for infinity and NaN; zeros of either sign add up to zero
+  }
+  if (doubt != 0.0f) {
+    for (uint32_t i = 0; i < n; ++i) out[i] = 0;
+    return doubt;
   }
   const float scale = top * (1.0f / 127.0f);
   const float inverse = top > 0.0f ? 127.0f / top : 0.0f;

@@ -32,7 +32,9 @@ int check_gpu() {
 }
 
 int not_here(const char* what) {
-  return fail(SAC_ERR_STATE, std::string(what) + ": not of a device whose ticks run on a GPU");
+  return guarded([&] {
+    return fail(SAC_ERR_STATE, std::string(what) + ": not of a device whose ticks run on a GPU");
+  });
 }
 
 }  // namespace
@@ -46,32 +48,36 @@ uint64_t sac_control_abi(void) {
 }
 
 int sac_cuda_probe(sac_cuda_info* out) {
-  if (out == nullptr) return fail(SAC_ERR_ARGUMENT, "out is null");
-  if (const int code = check_gpu()) return code;
-  return guarded([&] { return *out = saccade::gpu_info(), 0; });
+  return guarded([&] {
+    if (out == nullptr) return fail(SAC_ERR_ARGUMENT, "out is null");
+    if (const int code = check_gpu()) return code;
+    return *out = saccade::gpu_info(), 0;
+  });
 }
 
 int sac_cuda_memory_need(const sac_device_config* config, const sac_model_config* model,
                          uint64_t* fixed_bytes, uint64_t* kv_block_bytes) {
-  if (config == nullptr || model == nullptr) return fail(SAC_ERR_ARGUMENT, "config is null");
-  std::string wrong = saccade::check_model_config(*model);
-  const saccade::ModelLimits limits = saccade::model_limits(*config);
-  if (wrong.empty()) wrong = saccade::check_gpu_model(*model, limits);
-  if (!wrong.empty()) return fail(SAC_ERR_ARGUMENT, wrong);
-  const saccade::MemoryNeed need = saccade::gpu_memory_need(*model, limits);
-  *fixed_bytes = need.weights + need.workspace;
-  *kv_block_bytes = need.kv / limits.num_blocks;
-  return 0;
+  return guarded([&] {
+    if (config == nullptr || model == nullptr) return fail(SAC_ERR_ARGUMENT, "config is null");
+    std::string wrong = saccade::check_model_config(*model);
+    const saccade::ModelLimits limits = saccade::model_limits(*config);
+    if (wrong.empty()) wrong = saccade::check_gpu_model(*model, limits);
+    if (!wrong.empty()) return fail(SAC_ERR_ARGUMENT, wrong);
+    const saccade::MemoryNeed need = saccade::gpu_memory_need(*model, limits);
+    *fixed_bytes = need.weights + need.workspace;
+    *kv_block_bytes = need.kv / limits.num_blocks;
+    return 0;
+  });
 }
 
 int sac_device_create(const sac_device_config* config, const sac_model_config* model,
                       uint32_t vocab_size, sac_device** out) {
-  if (config == nullptr || out == nullptr) return fail(SAC_ERR_ARGUMENT, "config or out is null");
-  std::string wrong = saccade::check_device_config(*config, vocab_size);
-  if (wrong.empty()) wrong = saccade::check_cuda_config(*config, model, vocab_size);
-  if (!wrong.empty()) return fail(SAC_ERR_ARGUMENT, wrong);
-  if (const int code = check_gpu()) return code;
   return guarded([&] {
+    if (config == nullptr || out == nullptr) return fail(SAC_ERR_ARGUMENT, "config or out is null");
+    std::string wrong = saccade::check_device_config(*config, vocab_size);
+    if (wrong.empty()) wrong = saccade::check_cuda_config(*config, model, vocab_size);
+    if (!wrong.empty()) return fail(SAC_ERR_ARGUMENT, wrong);
+    if (const int code = check_gpu()) return code;
     *out = new sac_device(*config, model, vocab_size);
     return 0;
   });
@@ -81,41 +87,47 @@ void sac_device_destroy(sac_device* device) { delete device; }
 
 int sac_device_set_tensor(sac_device* d, uint32_t role, uint32_t layer, uint32_t expert,
                           uint32_t dtype, uint64_t rows, uint64_t cols, const void* data) {
-  if (const int code = check_loading(d)) return code;
   return guarded([&] {
+    if (const int code = check_loading(d)) return code;
     return result(d->plane.model()->set_tensor(role, layer, dtype, rows, cols, data, expert));
   });
 }
 
 int sac_device_fill_dummy(sac_device* d, uint64_t seed) {
-  if (const int code = check_loading(d)) return code;
-  return guarded([&] { return d->plane.model()->fill_dummy(seed), 0; });
+  return guarded([&] {
+    if (const int code = check_loading(d)) return code;
+    return d->plane.model()->fill_dummy(seed), 0;
+  });
 }
 
 int sac_device_set_rope(sac_device* d, const float* cos, const float* sin, uint64_t count) {
-  if (const int code = check_loading(d)) return code;
-  return guarded([&] { return result(d->plane.model()->set_rope(cos, sin, count)); });
+  return guarded([&] {
+    if (const int code = check_loading(d)) return code;
+    return result(d->plane.model()->set_rope(cos, sin, count));
+  });
 }
 
 int sac_device_finish_load(sac_device* d) {
-  if (const int code = check_loading(d)) return code;
-  const std::string missing = d->plane.model()->missing_tensor();
-  if (!missing.empty()) return fail(SAC_ERR_STATE, "missing tensor: " + missing);
-  return guarded([&] { return d->plane.prepare(), 0; });
+  return guarded([&] {
+    if (const int code = check_loading(d)) return code;
+    const std::string missing = d->plane.model()->missing_tensor();
+    if (!missing.empty()) return fail(SAC_ERR_STATE, "missing tensor: " + missing);
+    return d->plane.prepare(), 0;
+  });
 }
 
 int sac_device_attach(sac_device* d, void* region, uint64_t region_bytes) {
-  if (const int code = check_attaching(d)) return code;
   return guarded([&] {
+    if (const int code = check_attaching(d)) return code;
     const std::string wrong = d->plane.attach(region, region_bytes);
     return wrong.empty() ? 0 : fail(SAC_ERR_REGION, wrong);
   });
 }
 
 int sac_cuda_ring_create(const void* image, uint64_t bytes, sac_cuda_ring* out) {
-  if (image == nullptr || out == nullptr) return fail(SAC_ERR_ARGUMENT, "image or out is null");
-  if (const int code = check_gpu()) return code;
   return guarded([&] {
+    if (image == nullptr || out == nullptr) return fail(SAC_ERR_ARGUMENT, "image or out is null");
+    if (const int code = check_gpu()) return code;
     auto ring = std::make_unique<saccade::GpuRing>(image, bytes);
     *out = {ring->data(), bytes, SAC_RING_MEMORY_CUDA, 0, ring.get()};
     ring.release();
@@ -128,10 +140,10 @@ void sac_cuda_ring_destroy(sac_cuda_ring* ring) {
 }
 
 int sac_cuda_attach(sac_device* d, void* region, uint64_t region_bytes, const sac_cuda_ring* ring) {
-  if (const int code = check_attaching(d)) return code;
-  if (ring == nullptr || ring->bytes != region_bytes)
-    return fail(SAC_ERR_ARGUMENT, "ring is null, or not as long as the region");
   return guarded([&] {
+    if (const int code = check_attaching(d)) return code;
+    if (ring == nullptr || ring->bytes != region_bytes)
+      return fail(SAC_ERR_ARGUMENT, "ring is null, or not as long as the region");
     auto* on_gpu = static_cast<unsigned char*>(ring->base);
     const std::string wrong = d->plane.attach(region, region_bytes, on_gpu);
     return wrong.empty() ? 0 : fail(SAC_ERR_REGION, wrong);
@@ -139,11 +151,11 @@ int sac_cuda_attach(sac_device* d, void* region, uint64_t region_bytes, const sa
 }
 
 int sac_device_run(sac_device* d) {
-  if (d == nullptr) return fail(SAC_ERR_ARGUMENT, "device is null");
-  if (!d->plane.attached() || !d->plane.prepared())
-    return fail(SAC_ERR_STATE,
-                d->plane.attached() ? "weights are not loaded" : "no region is attached");
   return guarded([&] {
+    if (d == nullptr) return fail(SAC_ERR_ARGUMENT, "device is null");
+    if (!d->plane.attached() || !d->plane.prepared())
+      return fail(SAC_ERR_STATE,
+                  d->plane.attached() ? "weights are not loaded" : "no region is attached");
     const std::string wrong = d->plane.run();
     return wrong.empty() ? 0 : fail(SAC_ERR_STATE, wrong);
   });
@@ -160,7 +172,9 @@ uint64_t sac_device_decisions(const sac_device* d, uint64_t* words, uint64_t cap
 }
 
 int sac_region_load_progress(void*, uint64_t, uint32_t, uint64_t, uint64_t) {
-  return fail(SAC_ERR_STATE, "progress of loading is reported by the host's own library");
+  return guarded([&] {
+    return fail(SAC_ERR_STATE, "progress of loading is reported by the host's own library");
+  });
 }
 
 }  // extern "C"

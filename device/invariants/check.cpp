@@ -1,5 +1,6 @@
 #include "invariants/check.hpp"
 
+#include <algorithm>
 #include <vector>
 
 namespace saccade {
@@ -302,7 +303,7 @@ const char* check_rotation(const Scheduler& s, const Seat& seat) {
 }
 
 const char* check_seats(const Scheduler& s) {
-  uint32_t sharing = 0;
+  uint32_t sharing = 0, held = 0;
   if (s.seats.num_running + s.seats.num_free != s.limits.num_seats) return "a seat is lost";
   std::vector<bool> taken(s.limits.num_seats, false);
   for (uint32_t i = 0; i < s.seats.num_running; ++i) {
@@ -318,10 +319,13 @@ const char* check_seats(const Scheduler& s) {
     if (const char* wrong = check_rotation(s, seat)) return wrong;
     if (const char* wrong = check_filed(s, index)) return wrong;
     sharing += seat.shares;
+    held += seat.held;
+    if (seat.held != 0 && seat.num_blocks != 0) return "a request that is held has blocks";
     if (seat.finish == SAC_FINISH_NONE && seat.num_computed >= seat.num_tokens)
       return "a live sequence has nothing left to compute";
   }
   if (sharing != s.seats.num_sharing) return "requests that share blocks were not counted";
+  if (held != s.seats.num_held) return "requests that are held were not counted";
   for (uint32_t i = 0; i < s.seats.num_free; ++i) {
     const uint32_t index = s.seats.free[i];
     if (index >= s.limits.num_seats || taken[index]) return "a free seat runs, or is free twice";
@@ -330,14 +334,16 @@ const char* check_seats(const Scheduler& s) {
   return nullptr;
 }
 
-/// Every slot's request is where its state says: nowhere, in the waiting list, or on a seat.
+/// Every slot's request is where its state says: nowhere, in the waiting list, on a seat, or
+/// parked.
 const char* check_slots(const Scheduler& s) {
   uint32_t waiting = 0;
   for (uint32_t slot = 0; slot < s.limits.num_slots; ++slot) {
     const Request& r = s.slots[slot];
     waiting += r.state == SAC_STATE_PREFILL_PENDING && !is_aside(s.fetch, r) ? 1 : 0;
     if (r.seat == kNone) {
-      if (r.state > SAC_STATE_PREFILL_PENDING && r.state != SAC_STATE_DECODE_COMPLETED)
+      if (r.state > SAC_STATE_PREFILL_PENDING && r.state != SAC_STATE_DECODE_COMPLETED &&
+          !is_parked(r))
         return "a request runs without a seat";
     } else if (r.seat >= s.limits.num_seats || s.seats[r.seat].slot != slot ||
                s.seats[r.seat].ticket != r.ticket) {
@@ -368,6 +374,67 @@ const char* check_waiting(const Scheduler& s) {
   return nullptr;
 }
 
+/// The pages of a parked request: as many as its words take, and no one else's.
+const char* check_pages_of(const Parking& parking, const Request& r, const ParkedRequest& kept,
+                           std::vector<bool>& known) {
+  uint64_t left = 0, pages = 0;
+  for (const uint32_t words :
+       {kept.seat.num_tokens, 2 * r.descriptor.num_logit_bias, r.descriptor.num_stop_ids})
+    left += ceil_div(words, kPageWords);
+  for (uint32_t p = kept.first_page; p != kNone; p = parking.next_page[p], ++pages) {
+    if (p >= parking.num_pages || pages == left || known[p]) return "a page has two owners";
+    known[p] = true;
+  }
+  return pages == left ? nullptr : "a parked request lost a page";
+}
+
+/// Those that return: in order of arrival, and none of them looked at any more.
+const char* check_returning(const Scheduler& s) {
+  const Parking& parking = s.parking;
+  uint32_t count = 0, prev = kNone;
+  for (uint32_t slot = parking.head; slot != kNone; prev = slot, slot = s.slots[slot].next) {
+    if (slot >= s.limits.num_slots || ++count > parking.num_returning || !is_parked(s.slots[slot]))
+      return "the line of those that return is broken";
+    if (s.slots[slot].prev != prev || (parking.asleep[slot / 32] >> slot % 32 & 1) != 0 ||
+        (prev != kNone && s.slots[prev].arrival >= s.slots[slot].arrival))
+      return "the line of those that return is not in order";
+  }
+  return prev == parking.tail && count == parking.num_returning
+             ? nullptr
+             : "the line of those that return lost its end";
+}
+
+const char* check_parking(const Scheduler& s) {
+  const Parking& parking = s.parking;
+  std::vector<bool> known(parking.num_pages, false);
+  uint32_t parked = 0, asleep = 0, free = 0;
+  for (uint32_t slot = 0; slot < s.limits.num_slots; ++slot) {
+    const bool sleeps = (parking.asleep[slot / 32] >> slot % 32 & 1) != 0;
+    asleep += sleeps ? 1 : 0;
+    if (!is_parked(s.slots[slot])) {
+      if (sleeps) return "a request that is not parked is looked at";
+      continue;
+    }
+    ++parked;
+    const ParkedRequest& kept = parking.requests[slot];
+    if (kept.seat.slot != slot || kept.seat.ticket != s.slots[slot].ticket)
+      return "a parked request is another's";
+    if (kept.seat.num_blocks != 0 || kept.seat.num_host != 0 || kept.seat.num_computed != 0 ||
+        kept.seat.held != 0 || has_ended(kept.seat))
+      return "a parked request holds something";
+    if (const char* wrong = check_pages_of(parking, s.slots[slot], kept, known)) return wrong;
+  }
+  if (parked != parking.num_parked || asleep + parking.num_returning != parked)
+    return "parked requests were not counted";
+  for (uint32_t p = parking.first_free_page; p != kNone; p = parking.next_page[p], ++free) {
+    if (p >= parking.num_pages || known[p]) return "a free page has an owner, or is free twice";
+    known[p] = true;
+  }
+  if (free != parking.num_free_pages || std::find(known.begin(), known.end(), false) != known.end())
+    return "a page is lost";
+  return check_returning(s);
+}
+
 }  // namespace
 
 const char* check_invariants(const Scheduler& s) {
@@ -380,6 +447,7 @@ const char* check_invariants(const Scheduler& s) {
   if (const char* wrong = check_batch(s)) return wrong;
   if (const char* wrong = check_seats(s)) return wrong;
   if (const char* wrong = check_waiting(s)) return wrong;
+  if (const char* wrong = check_parking(s)) return wrong;
   if (const char* wrong = check_fetches(s)) return wrong;
   return check_slots(s);
 }

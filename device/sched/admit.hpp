@@ -228,7 +228,7 @@ SAC_HD inline bool resume_seat(const Preemption& p, uint32_t seat_index) {
 SAC_HD inline bool resume(const Preemption& p) {
   for (uint32_t i = 0; i < p.seats.num_running; ++i) {
     const uint32_t seat_index = p.seats.running[i];
-    if (p.seats[seat_index].num_blocks != 0 || p.seats.reader_room(seat_index) == 0) continue;
+    if (p.seats[seat_index].num_blocks != 0 || p.seats.is_behind(seat_index)) continue;
     if (!resume_seat(p, seat_index)) return false;
   }
   return true;

@@ -1,8 +1,11 @@
 // batch: which rows the next step computes. Decodes first, one row each; then prompts in chunks,
-// oldest first, while the token budget lasts. Under the inline policy, decodes pause while prompts
-// are computed. A request whose reader is behind is left out, so that it stalls only itself.
+// oldest first, while the token budget lasts, and what pacing.hpp makes of it. Under the inline
+// policy, decodes pause while prompts are computed. A request whose reader is behind is left out,
+// so that it stalls only itself.
 #pragma once
+#include "sched/course.hpp"
 #include "sched/launch.hpp"
+#include "sched/pacing.hpp"
 #include "sched/tiers.hpp"
 
 namespace saccade {
@@ -107,18 +110,26 @@ SAC_HD inline void add_class(Seats& seats, const KvTiers& kv, Launch& launch, Re
   }
 }
 
-/// Forms the batch of step number `step`. False: it is empty.
+/// Forms the batch of the next step. False: it is empty.
 SAC_HD inline bool batch(const Limits& limits, Seats& seats, const KvTiers& kv, Launch& launch,
-                         Report& report, uint64_t step) {
+                         Report& report, const Course& course) {
   const uint32_t most_rows = limits.max_num_batched_tokens;
   StepBatch& b = launch.batch;
-  b.step = step;
+  b.step = course.step + 1;
   b.num_seqs = b.num_rows = b.num_samples = b.num_prompt_seqs = 0;
   const bool prompts_only = decodes_pause(limits, seats, kv, launch);
   if (!prompts_only) add_class(seats, kv, launch, report, most_rows, true);
-  add_class(seats, kv, launch, report, most_rows, false);
+  const uint32_t prompt_rows =
+      limits.prefill_policy == PrefillPolicy::kPaced
+          ? paced_rows(course.cost, seats, launch, most_rows, course.tick_ns)
+          : most_rows - b.num_rows;
+  launch.num_decodes = b.num_seqs;
+  add_class(seats, kv, launch, report, b.num_rows + prompt_rows, false);
   // Prompts that all wait for their readers must not hold the decodes that paused for them.
-  if (prompts_only && b.num_seqs == 0) add_class(seats, kv, launch, report, most_rows, true);
+  if (prompts_only && b.num_seqs == 0) {
+    add_class(seats, kv, launch, report, most_rows, true);
+    launch.num_decodes = b.num_seqs;
+  }
   return b.num_seqs != 0;
 }
 

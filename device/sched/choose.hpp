@@ -62,7 +62,7 @@ SAC_HD inline Gathered gather_seated(const WaitingLine& line, const Seats& seats
   for (uint32_t i = 0; i < seats.num_running; ++i) {
     const uint32_t seat_index = seats.running[i];
     const Seat& seat = seats[seat_index];
-    if (seats.reader_room(seat_index) == 0) {
+    if (seats.is_behind(seat_index)) {
       g.stalled_blocks += is_resident(kv, seat) ? seat.num_blocks : 0;
       continue;
     }

@@ -19,6 +19,8 @@ enum class Decision : uint8_t {
   kLookup = 11,    // detail: prompt tokens that a store was asked for
   kLoad = 12,      // detail: tokens whose KV is to come from a store
   kLoaded = 13,    // detail: tokens whose KV came
+  kPark = 14,      // gave up its seat; detail: blocks freed
+  kReturn = 15,    // took one again; detail: tokens to compute again, but for what is cached
 };
 
 /// Stops when full; `dropped` then counts what is missing, so that a comparison cannot pass by it.

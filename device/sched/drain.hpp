@@ -4,7 +4,9 @@
 #include "sched/fetch/load.hpp"
 #include "sched/inbox.hpp"
 #include "sched/lookup.hpp"
+#include "sched/parking.hpp"
 #include "sched/report.hpp"
+#include "sched/retire.hpp"
 #include "sched/waiting.hpp"
 
 namespace saccade {
@@ -64,6 +66,7 @@ struct Drain {
   Slots& slots;
   WaitingLine& waiting;
   Seats& seats;
+  Parking& parking;
   const KvTiers& kv;
   FetchDesk& fetch;
   uint64_t now_ns;
@@ -165,6 +168,13 @@ SAC_HD inline bool cancel(const Drain& d, uint32_t slot) {
     if (has_ended(seat)) return false;
     seat.finish = SAC_FINISH_CANCELLED;
     ++d.seats.num_ended;
+    return true;
+  }
+  if (is_parked(r)) {
+    leave_parking(d.parking, d.slots, slot);
+    Seat& seat = d.parking.requests[slot].seat;
+    seat.finish = SAC_FINISH_CANCELLED;
+    publish_seat_end(d.slots, seat, d.report);
     return true;
   }
   if (r.state != SAC_STATE_PREFILL_PENDING) return false;

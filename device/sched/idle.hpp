@@ -19,6 +19,7 @@
 #pragma once
 #include "sched/course.hpp"
 #include "sched/fetch/desk.hpp"
+#include "sched/parking.hpp"
 #include "sched/tiers.hpp"
 #include "sched/waiting.hpp"
 
@@ -37,10 +38,11 @@ struct IdleMeter {
   Idle waits;
 };
 
-/// A request waits for a seat, or holds one and has not ended.
+/// A request waits for a seat, holds one and has not ended, or is parked.
 SAC_HD inline bool has_unfinished(const WaitingLine& waiting, const Seats& seats,
-                                  const FetchDesk& fetch) {
-  return waiting.count != 0 || seats.num_running != seats.num_ended || fetch.num_aside != 0;
+                                  const Parking& parking, const FetchDesk& fetch) {
+  return waiting.count != 0 || seats.num_running != seats.num_ended || fetch.num_aside != 0 ||
+         parking.num_parked != 0;
 }
 
 /// A request could run, were it not for a copy.

@@ -11,6 +11,7 @@ struct Launch {
   StepSeq* seqs;      // [num_seats]: of `batch`
   SeatTables tables;  // read-only view of the seats' arrays
   StepOutputs outputs;
+  uint32_t num_decodes;   // of the batch, before its prompts
   uint64_t pause_before;  // inline policy: prompts older than this hold the decodes; 0 = no pause
 
   /// The record that a step left for the i-th of its sequences.
@@ -34,6 +35,7 @@ SAC_HD inline void reset(Launch& launch, const SeatTables& tables) {
   launch.tables = tables;
   launch.batch = StepBatch{};
   launch.batch.seqs = launch.seqs;
+  launch.num_decodes = 0;
   launch.pause_before = 0;
 }
 

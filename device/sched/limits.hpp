@@ -11,6 +11,7 @@ inline constexpr uint32_t kMaxEosIds = 16;
 enum class PrefillPolicy : uint32_t {
   kChunked = 0,  // chunks of prompts ride with the decodes under the token budget
   kInline = 1,   // decodes pause while admitted prompts are computed (Blink §4.2)
+  kPaced = 2,    // as kChunked, in chunks that end before the running streams' next tokens are due
 };
 
 /// Of the traffic with the fetch plane. All zero: there is none.

@@ -57,12 +57,14 @@ SAC_HD inline void preempt(const Preemption& p, uint32_t seat_index) {
 }
 
 /// Takes the blocks of the youngest request whose reader is behind, whatever its age: a slow reader
-/// must not hold memory that others wait for. False if there is none.
+/// must not hold memory that others wait for. It comes back when its reader has made room. False if
+/// there is none.
 SAC_HD inline bool preempt_stalled(const Preemption& p) {
   for (uint32_t i = p.seats.num_running; i > 0; --i) {
     const uint32_t seat_index = p.seats.running[i - 1];
     if (!is_resident(p.kv, p.seats[seat_index]) || p.seats.reader_room(seat_index) != 0) continue;
     preempt(p, seat_index);
+    begin_hold(p.seats, p.seats[seat_index]);
     return true;
   }
   return false;

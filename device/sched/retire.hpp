@@ -55,6 +55,7 @@ SAC_HD inline void retire_seat(Slots& slots, Seats& seats, KvTiers& kv, FetchDes
                                Report& report, uint32_t seat_index) {
   Seat& seat = seats[seat_index];
   forget_load(fetch, seat);
+  end_hold(seats, seat);
   if (seat.state != SAC_STATE_DECODE_COMPLETED) publish_seat_end(slots, seat, report);
   const bool resident = seat.num_blocks != 0;
   if (kv.shares != 0) note_chain(kv, seat, seat_index);

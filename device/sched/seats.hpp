@@ -49,6 +49,7 @@ struct Seat {
   uint32_t num_at_hand;       // blocks that it had when that began
   uint32_t num_fetched;       // tokens whose KV came from a store, and all before them
   uint32_t starved;           // 1: its next token waits for a block that is in transit
+  uint32_t held;              // 1: gave up its blocks for its reader's sake; see is_behind
   uint32_t num_produced;      // tokens sampled
   uint32_t entered_produced;  // num_produced when it last got its blocks
   uint32_t num_records;       // written to the output ring: prompt records, then produced tokens
@@ -62,6 +63,29 @@ struct Seat {
 SAC_HD inline bool is_decode(const Seat& seat) { return seat.num_tokens == seat.num_computed + 1; }
 
 SAC_HD inline bool has_ended(const Seat& seat) { return seat.finish != SAC_FINISH_NONE; }
+
+/// Records that may still be written before the reader, whose cursor is `read`, must take some. A
+/// cursor that claims more than was written, or lags by more than the ring holds, is not believed:
+/// no room.
+SAC_HD inline uint32_t room_of(const Seat& seat, uint32_t read) {
+  const uint32_t unread = seat.num_records - read;
+  return unread <= seat.capacity ? seat.capacity - unread : 0;
+}
+
+/// A request that gave up its KV for its reader's sake comes back when one in this many records of
+/// its ring may be written: its tokens are computed again for that many.
+inline constexpr uint32_t kReturnShare = 2;
+
+SAC_HD inline bool has_made_room(const Seat& seat, uint32_t read) {
+  return kReturnShare * room_of(seat, read) >= seat.capacity;
+}
+
+/// The time since its last token was its reader's: no target counts it.
+SAC_HD inline void pass_hold(Seat& seat, uint64_t now_ns) {
+  if (seat.first_token_ns == 0 || now_ns <= seat.last_token_ns) return;
+  seat.first_token_ns += now_ns - seat.last_token_ns;
+  seat.last_token_ns = now_ns;
+}
 
 /// What a seated request asks of the policy: the same for as long as it lives.
 struct Wishes {
@@ -79,6 +103,7 @@ struct Seats {
   uint32_t num_running;
   uint32_t num_ended;    // running requests to retire in the next tick
   uint32_t num_sharing;  // running requests with Seat::shares set
+  uint32_t num_held;     // running requests with Seat::held set
   Seat* seats;           // [num_seats]
   Wishes* wishes;        // [num_seats]
   uint32_t* free;        // [num_seats]: stack
@@ -102,12 +127,13 @@ struct Seats {
   SAC_HD uint32_t* stops(uint32_t index) const {
     return stop_ids + static_cast<size_t>(index) * SAC_MAX_STOP_IDS;
   }
-  /// Records that may still be written before the reader must take some. A cursor that claims more
-  /// than was written, or lags by more than the ring holds, is not believed: no room.
+  /// Records that may still be written before the reader must take some.
   SAC_HD uint32_t reader_room(uint32_t index) const {
-    const Seat& seat = seats[index];
-    const uint32_t unread = seat.num_records - cursors.read[index];
-    return unread <= seat.capacity ? seat.capacity - unread : 0;
+    return room_of(seats[index], cursors.read[index]);
+  }
+  /// Its reader leaves no room; or left none, and has yet to make enough for it to come back.
+  SAC_HD bool is_behind(uint32_t index) const {
+    return seats[index].held != 0 || reader_room(index) == 0;
   }
   /// Puts a seat into the running list, which is in order of arrival.
   SAC_HD void add_running(uint32_t index) {
@@ -116,7 +142,29 @@ struct Seats {
       running[at] = running[at - 1];
     running[at] = index;
   }
+  /// Takes the seat at this place off the running list.
+  SAC_HD void remove_running(uint32_t at) {
+    for (--num_running; at < num_running; ++at) running[at] = running[at + 1];
+  }
 };
+
+SAC_HD inline void begin_hold(Seats& seats, Seat& seat) {
+  seats.num_held += 1 - seat.held;
+  seat.held = 1;
+}
+SAC_HD inline void end_hold(Seats& seats, Seat& seat) {
+  seats.num_held -= seat.held;
+  seat.held = 0;
+}
+/// Requests whose readers have made room may have blocks again.
+SAC_HD inline void lift_holds(Seats& seats, uint64_t now_ns) {
+  for (uint32_t i = 0; i < seats.num_running && seats.num_held != 0; ++i) {
+    Seat& seat = seats[seats.running[i]];
+    if (seat.held == 0 || !has_made_room(seat, seats.cursors.read[seats.running[i]])) continue;
+    end_hold(seats, seat);
+    pass_hold(seat, now_ns);
+  }
+}
 
 /// The blocks of a seat are its own from now on.
 SAC_HD inline void end_sharing(Seats& seats, uint32_t seat_index) {
@@ -150,7 +198,7 @@ SAC_HD inline void reset(Seats& s, const Limits& l, const uint32_t* eos_ids) {
     s.free[i] = l.num_seats - 1 - i;
   }
   s.num_free = l.num_seats;
-  s.num_running = s.num_ended = s.num_sharing = 0;
+  s.num_running = s.num_ended = s.num_sharing = s.num_held = 0;
   reset(s.cursors, l.num_seats);
 }
 

@@ -9,6 +9,7 @@
 #include "sched/inbox.hpp"
 #include "sched/kv_tiers.hpp"
 #include "sched/launch.hpp"
+#include "sched/parking.hpp"
 #include "sched/policy_desk.hpp"
 #include "sched/report.hpp"
 #include "sched/seats.hpp"
@@ -23,6 +24,7 @@ struct Scheduler {
   Slots slots;          // the request of each slot of the ring
   WaitingLine waiting;  // those without a seat
   Seats seats;          // those with one
+  Parking parking;      // those that gave theirs up because their readers are behind
   KvTiers kv;           // blocks of both tiers, and who holds them
   FetchDesk fetch;      // what the fetch plane was asked for
   PolicyDesk desk;      // what the policy keeps, and where it answers
@@ -32,7 +34,8 @@ struct Scheduler {
   Report report;        // what is told to others
 
   SAC_HD bool has_work() const {
-    return seats.num_running != 0 || waiting.count != 0 || fetch.num_aside != 0;
+    return seats.num_running != 0 || waiting.count != 0 || fetch.num_aside != 0 ||
+           parking.num_parked != 0;
   }
   /// A request has ended whose blocks the next tick will free.
   SAC_HD bool has_finished() const { return seats.num_ended != 0; }
@@ -45,6 +48,7 @@ inline void lay_out(Scheduler& s, Layout& at) {
   lay_out(s.slots, s.limits, at);
   lay_out(s.waiting, s.limits, at);
   lay_out(s.seats, s.limits, at);
+  lay_out(s.parking, s.limits, at);
   lay_out(s.kv, s.limits, at);
   lay_out(s.fetch, s.limits, at);
   lay_out(s.desk, s.limits, at);
@@ -64,6 +68,7 @@ SAC_HD inline void reset(Scheduler& s, const uint32_t* eos_ids) {
   reset(s.slots);
   reset(s.waiting, s.limits);
   reset(s.seats, s.limits, eos_ids);
+  reset(s.parking, s.limits);
   reset(s.kv, s.limits);
   reset(s.fetch, s.limits);
   reset(s.desk, s.limits);

@@ -38,6 +38,7 @@ SAC_HD void batch_decodes(Scheduler& s, Env& env, uint64_t step) {
   b.step = step;
   b.num_seqs = b.num_rows = b.num_samples = count;
   b.num_prompt_seqs = 0;
+  s.launch.num_decodes = count;
   s.launch.pause_before = 0;
   env.each_seat(s, SeatVerb::kDecode, count);
   s.report.log.keep(count);
@@ -56,7 +57,7 @@ SAC_HD bool decide_steady(Scheduler& s, Env& env) {
   if (grow_marked({s.kv, s.seats, s.course, s.report})) {
     batch_decodes(s, env, step);
     s.course.step = step;
-  } else if (batch(s.limits, s.seats, s.kv, s.launch, s.report, step)) {
+  } else if (batch(s.limits, s.seats, s.kv, s.launch, s.report, s.course)) {
     s.course.step = step;
   }
   return true;

@@ -1,7 +1,7 @@
 // The tick: what a device plane does, over and over, whatever it runs on.
 //
-//   settle -> hear -> drain -> retire -> admit or choose -> rotate -> copy ahead -> batch ->
-//   launch (copies, step) -> (scan beside the step) -> commit -> publish
+//   settle -> hear -> drain -> retire -> share seats -> admit or choose -> rotate -> copy ahead ->
+//   batch -> launch (copies, step) -> (scan beside the step) -> commit -> publish
 //
 // Engine: what copies KV blocks between the tiers (kv/copies.hpp).
 // Step: launch(const StepBatch&), wait(), and done_ns(), when the last step's results stood by the
@@ -23,6 +23,7 @@
 #include "sched/fetch/hear.hpp"
 #include "sched/fetch/store.hpp"
 #include "sched/idle.hpp"
+#include "sched/park.hpp"
 #include "sched/retire.hpp"
 #include "sched/rotate.hpp"
 #include "sched/steady.hpp"
@@ -82,11 +83,13 @@ SAC_HD inline void go_ready(const Scheduler& s) {
 }
 
 /// Counts what is there: requests by state, blocks by tier. In a steady tick all seats run.
-SAC_HD inline void take_stock(const WaitingLine& waiting, const Seats& seats, const KvTiers& kv,
-                              const FetchDesk& fetch, bool steady, sac_device_stats& stats) {
+SAC_HD inline void take_stock(const WaitingLine& waiting, const Seats& seats,
+                              const Parking& parking, const KvTiers& kv, const FetchDesk& fetch,
+                              bool steady, sac_device_stats& stats) {
   stats.num_running = seats.num_running;
   stats.num_waiting = waiting.count + fetch.num_aside;
-  stats.num_paused = stats.num_rotated = 0;
+  stats.num_paused = parking.num_parked;
+  stats.num_rotated = 0;
   for (uint32_t i = 0; i < seats.num_running && !steady; ++i) {
     const Seat& seat = seats[seats.running[i]];
     stats.num_paused += seat.state == SAC_STATE_DECODE_PAUSED ? 1 : 0;
@@ -126,11 +129,15 @@ SAC_HD inline void publish_fetch_stats(const Report& report) {
   publish_words(&report.fetch, report.ring.fetch_stats, offsetof(sac_fetch_stats, _pad0));
 }
 
+SAC_HD inline Admission admission_of(Scheduler& s) {
+  return {
+      s.limits.vocab_size, s.inbox, s.slots, s.waiting, s.seats, s.kv, s.fetch, s.course, s.report};
+}
+
 /// The general way from the requests that are there to the batch that runs.
 template <class Env>
 SAC_HD_INLINE void decide(Scheduler& s, Env& env) {
-  const Admission admission = {
-      s.limits.vocab_size, s.inbox, s.slots, s.waiting, s.seats, s.kv, s.fetch, s.course, s.report};
+  const Admission admission = admission_of(s);
   if (s.desk.policy == Policy::kFcfs) {
     admit(admission, env);
   } else {
@@ -138,12 +145,11 @@ SAC_HD_INLINE void decide(Scheduler& s, Env& env) {
   }
   rotate(admission.preemption());
   copy_ahead(s.kv, s.seats, s.report);
-  const uint64_t step = s.course.step + 1;
   if (s.fetch.limits.synchronous != 0 && s.fetch.num_loading != 0) {
     s.launch.batch.num_seqs = 0;
     return;
   }
-  if (batch(s.limits, s.seats, s.kv, s.launch, s.report, step)) s.course.step = step;
+  if (batch(s.limits, s.seats, s.kv, s.launch, s.report, s.course)) ++s.course.step;
 }
 
 /// What became findable, or is so no longer, is told to routers.
@@ -193,11 +199,13 @@ SAC_HD_INLINE uint32_t begin_tick(Scheduler& s, Engine& engine, Env& env) {
   const uint64_t since_ns = s.course.tick_ns - last_ns;
   settle(s.kv, engine, since_ns);
   hear({s.fetch, s.slots, s.waiting, s.seats, s.kv, s.course, s.report}, since_ns);
-  drain({s.limits, s.inbox, s.slots, s.waiting, s.seats, s.kv, s.fetch, s.course.tick_ns, s.report},
+  drain({s.limits, s.inbox, s.slots, s.waiting, s.seats, s.parking, s.kv, s.fetch, s.course.tick_ns,
+         s.report},
         env);
   s.report.send_statuses();                  // a claim does not wait for the decision
   share(s.kv, s.seats, s.course, s.report);  // before what has ended gives its blocks back
   retire(s.slots, s.seats, s.kv, s.fetch, s.report);
+  share_seats({s.parking, admission_of(s), s.desk.settings.max_wait_ns}, env);
   s.course.steady = Env::kSteady && decide_steady(s, env);
   if (!s.course.steady) decide(s, env);
   ask_fetch_plane(s, env);
@@ -205,8 +213,8 @@ SAC_HD_INLINE uint32_t begin_tick(Scheduler& s, Engine& engine, Env& env) {
   const Copies& copies = s.kv.store.copies;
   if (!copies.idle()) engine.submit(copies.down, copies.up);
   if (s.launch.batch.num_seqs == 0)
-    stay_idle(s.idle, has_unfinished(s.waiting, s.seats, s.fetch), s.seats, s.kv, s.fetch,
-              s.course.tick_ns, s.report.stats);
+    stay_idle(s.idle, has_unfinished(s.waiting, s.seats, s.parking, s.fetch), s.seats, s.kv,
+              s.fetch, s.course.tick_ns, s.report.stats);
   return s.launch.batch.num_seqs;
 }
 
@@ -226,19 +234,20 @@ SAC_HD void take_results(Scheduler& s, uint64_t done_ns, Env& env) {
   s.report.stats.step_ns += took_ns;
   s.course.note_results(done_ns);
   const StepBatch& b = s.launch.batch;
+  note_cost(s.course.cost, b, s.launch.num_decodes, took_ns);
   if (b.num_rows != b.num_seqs) s.kv.break_even.note_prompt_step(took_ns, b.num_rows);
   const Results results = {s.slots, s.seats, s.launch, done_ns, s.report};
   env.each_seat(s, SeatVerb::kCommit, s.launch.batch.num_seqs);
   commit_rest(results);
   s.kv.store.step_done = s.launch.batch.step;
   publish(results);
-  begin_idle(s.idle, has_unfinished(s.waiting, s.seats, s.fetch), done_ns);
+  begin_idle(s.idle, has_unfinished(s.waiting, s.seats, s.parking, s.fetch), done_ns);
 }
 
 /// Last part: tells readers.
 template <class Env>
 SAC_HD void end_tick(Scheduler& s, Env& env) {
-  take_stock(s.waiting, s.seats, s.kv, s.fetch, s.course.steady, s.report.stats);
+  take_stock(s.waiting, s.seats, s.parking, s.kv, s.fetch, s.course.steady, s.report.stats);
   publish_stats(s.report);
   if (s.fetch.limits.enabled()) {
     take_stock_of_fetches(s.fetch, s.kv.write_behind, s.course.tick_ns, s.report.fetch);

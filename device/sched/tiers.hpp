@@ -80,11 +80,18 @@ SAC_HD inline bool copy_down(KvBlocks& store, uint32_t block, bool urgent, Repor
   return true;
 }
 
-/// Host memory is full: gives up the last background copy of the oldest other request that is
-/// resident, since that one is the nearest to its end. False if no such copy is done.
-SAC_HD inline bool drop_background_copy(KvTiers& kv, Seats& seats, uint32_t for_seat) {
-  for (uint32_t i = 0; i < seats.num_running; ++i) {
-    const uint32_t seat_index = seats.running[i];
+/// How far one search for copies to drop has come: what it has passed is not looked at again for
+/// each block, but once more from the front if anything was dropped, which may free what it was
+/// continued by.
+struct DropSearch {
+  uint32_t at = 0;  // place of the running list
+  bool dropped = false;
+};
+
+/// Drops the next copy of the pass that `search` is in; false at its end.
+SAC_HD inline bool drop_in_pass(KvTiers& kv, Seats& seats, uint32_t for_seat, DropSearch& search) {
+  for (; search.at < seats.num_running; ++search.at) {
+    const uint32_t seat_index = seats.running[search.at];
     Seat& seat = seats[seat_index];
     if (seat_index == for_seat || seat.num_blocks == 0) continue;
     for (; seat.num_host > 0; --seat.num_host) {
@@ -101,6 +108,17 @@ SAC_HD inline bool drop_background_copy(KvTiers& kv, Seats& seats, uint32_t for_
   return false;
 }
 
+/// Host memory is full: gives up the last background copy of the oldest other request that is
+/// resident, since that one is the nearest to its end. False if no such copy is done.
+SAC_HD inline bool drop_background_copy(KvTiers& kv, Seats& seats, uint32_t for_seat,
+                                        DropSearch& search) {
+  for (;;) {
+    if (drop_in_pass(kv, seats, for_seat, search)) return search.dropped = true;
+    if (!search.dropped) return false;
+    search = DropSearch{};
+  }
+}
+
 /// Sends down what host memory has not yet of a seat's KV, and uses it there from now on. What
 /// finds no room is forgotten: then num_computed falls to what host memory has. Returns the blocks
 /// that were sent. The seat's device blocks are still its own.
@@ -109,11 +127,12 @@ SAC_HD inline uint32_t send_down(KvTiers& kv, Seats& seats, Report& report, uint
   CopyQueue& down = kv.store.copies.down;
   const uint32_t filled = kv.blocks_for(seat.num_computed);
   uint32_t sent = 0;
+  DropSearch search;
   for (seat.num_host = 0; seat.num_host < filled; ++seat.num_host) {
     const uint32_t block = kv.table(seat_index)[seat.num_host];
     if (!is_in(kv, block, kHostTier)) {
       while (!copy_down(kv.store, block, true, report))
-        if (!drop_background_copy(kv, seats, seat_index)) break;
+        if (!drop_background_copy(kv, seats, seat_index, search)) break;
       if (!is_in(kv, block, kHostTier)) break;
       ++sent;
     }

@@ -1,4 +1,6 @@
 // The C interface of the simulator: argument checks, and nothing else.
+#include <limits>
+
 #include "capi/config_check.hpp"
 #include "capi/last_error.hpp"
 #include "sim/sim_check.hpp"
@@ -45,16 +47,16 @@ int sac_sim_run(const sac_device_config* device, const sac_sim_config* config,
                 const sac_sim_ring* ring, const sac_sim_load* load, uint64_t limit_ns,
                 uint64_t* token_ns, sac_sim_sample* samples, uint64_t sample_capacity,
                 uint64_t sample_ns, sac_sim_result* result) {
-  if (device == nullptr || config == nullptr || ring == nullptr || load == nullptr ||
-      result == nullptr)
-    return fail(SAC_ERR_ARGUMENT, "device, config, ring, load or result is null");
-  if (load->num_requests != 0 && (load->requests == nullptr || token_ns == nullptr))
-    return fail(SAC_ERR_ARGUMENT, "requests or token_ns is null");
-  if (load->num_block_ids != 0 && load->block_ids == nullptr)
-    return fail(SAC_ERR_ARGUMENT, "block_ids is null");
-  if (sample_capacity != 0 && (samples == nullptr || sample_ns == 0))
-    return fail(SAC_ERR_ARGUMENT, "samples is null, or sample_ns is 0");
   return guarded([&] {
+    if (device == nullptr || config == nullptr || ring == nullptr || load == nullptr ||
+        result == nullptr)
+      return fail(SAC_ERR_ARGUMENT, "device, config, ring, load or result is null");
+    if (load->num_requests != 0 && (load->requests == nullptr || token_ns == nullptr))
+      return fail(SAC_ERR_ARGUMENT, "requests or token_ns is null");
+    if (load->num_block_ids != 0 && load->block_ids == nullptr)
+      return fail(SAC_ERR_ARGUMENT, "block_ids is null");
+    if (sample_capacity != 0 && (samples == nullptr || sample_ns == 0))
+      return fail(SAC_ERR_ARGUMENT, "samples is null, or sample_ns is 0");
     const sac_device_config c = simulated(*device);
     std::string wrong = check_run(c, *config, *ring, *load);
     if (!wrong.empty()) return fail(SAC_ERR_ARGUMENT, std::move(wrong));
@@ -67,8 +69,16 @@ int sac_sim_run(const sac_device_config* device, const sac_sim_config* config,
 
 double sac_sim_step_s(const sac_sim_config* config, double rows, double samples,
                       double context_tokens, double pairs) {
-  const saccade::sim::CostModel cost(config->hardware, config->model);
-  return cost.seconds({rows, samples, context_tokens, pairs});
+  double seconds = std::numeric_limits<double>::quiet_NaN();
+  guarded([&] {
+    if (config == nullptr) return fail(SAC_ERR_ARGUMENT, "config is null");
+    std::string wrong = saccade::sim::check_sim_config(*config);
+    if (!wrong.empty()) return fail(SAC_ERR_ARGUMENT, std::move(wrong));
+    const saccade::sim::CostModel cost(config->hardware, config->model);
+    seconds = cost.seconds({rows, samples, context_tokens, pairs});
+    return 0;
+  });
+  return seconds;
 }
 
 }  // extern "C"

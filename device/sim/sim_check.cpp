@@ -12,6 +12,7 @@ constexpr double kMaxSeconds = 10;  // of one overhead
 constexpr uint32_t kMaxLayers = 1024;
 constexpr uint32_t kMaxExperts = 4096;
 constexpr uint64_t kMaxRequests = 10'000'000;
+constexpr double kMaxTargetS = 86400;
 constexpr uint64_t kMaxArrivalNs = uint64_t{1} << 60;
 constexpr uint32_t kMaxBlockTokens = 1u << 24;
 
@@ -47,8 +48,10 @@ std::string check_request(const sac_sim_request& r, const std::string& name,
     return name + " has " + std::to_string(r.prompt_len) + " + " + std::to_string(r.output_len) +
            " tokens, outside 1 + 1 .. max_model_len " + std::to_string(max_model_len);
   if (r.arrival_ns > kMaxArrivalNs) return name + " arrives too late to be counted";
-  if (!(r.slo_ttft_s >= 0 && r.slo_tbt_s >= 0)) return name + " has a target below 0";
-  return "";
+  RealBounds b;
+  b.in("slo_ttft_s", r.slo_ttft_s, 0, kMaxTargetS);
+  b.in("slo_tbt_s", r.slo_tbt_s, 0, kMaxTargetS);
+  return b.first().empty() ? "" : name + ": " + b.first();
 }
 
 /// Either none, or as many as its prompt has blocks, within the load's.

@@ -1,7 +1,8 @@
 // Fault simulation as a command: chains of random worlds until each seed has had its ticks. Every
-// world has its own mixture of bounds, tiers, dead frontends, cancels, slow readers, late and lying
-// copy engines, clocks that jump and steps that lie about their end; every invariant is checked
-// after every tick, and every token against what its request must yield.
+// world has its own mixture of bounds, tiers, dead frontends, cancels, slow readers, readers that
+// never read or trickle, late and lying copy engines, clocks that jump and steps that lie about
+// their end; every invariant is checked after every tick, every token against what its request must
+// yield, and requests that are read must end while those that are not are still there.
 //
 //   fault_sim [--seeds FROM-TO] [--ticks N] [--corpus FILE] [--plant NAME]
 //
@@ -37,6 +38,9 @@ WorldOptions faulty_world_options(uint64_t seed) {
   o.num_requests = r.in(1, 200);
   o.acting_ticks = r.pick({100u, 1000u, 3000u});
   if (Random(seed + 53).one_in(3)) add_fetch_plane(o, seed);
+  Random readers(seed + 61);
+  o.stalled_odds = readers.pick({0u, 0u, 2u, 5u});
+  o.trickle_odds = readers.pick({1u, 10u, 100u});
   return o;
 }
 

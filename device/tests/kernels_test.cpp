@@ -1,6 +1,9 @@
 // The kernels one by one: any height and cut of a product gives the bytes of one row alone.
 #include <doctest/doctest.h>
 
+#include <cmath>
+#include <limits>
+
 #include "cpu/kv_pool.hpp"
 #include "tests/test_model.hpp"
 
@@ -216,6 +219,36 @@ TEST_CASE("8 bits hold a weight within half a step of its group's greatest") {
         }
         for (uint32_t i = g; i < std::min(g + kQuantGroup, depth); ++i) {
           CHECK(std::abs(row[i] - values[r * depth + i]) <= top / 127 * 0.5001f);
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("a value in 8 bits that is no number, or infinite, spoils its own group and no other") {
+  constexpr uint32_t kDepth = 300, kRows = 3;
+  for (const Kernels* k : available_kernels()) {
+    CAPTURE(std::string(k->name));
+    for (const float odd :
+         {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity(),
+          -std::numeric_limits<float>::infinity()}) {
+      CAPTURE(odd);
+      Rng rng(11);
+      std::vector<float> values = random_floats(rng, size_t{kRows} * kDepth, SAC_DTYPE_F32);
+      values[kDepth + 200] = odd;  // row 1, group 1
+      std::vector<uint8_t> panels(panel_elements(SAC_DTYPE_INT8, kDepth));
+      k->pack({values.data(), SAC_DTYPE_F32, kRows, kDepth, SAC_DTYPE_INT8, 0, panels.data()});
+      std::vector<int8_t> narrow(quantized_bytes(kRows, kDepth));
+      std::vector<float> scales(kRows * ceil_div(kDepth, kQuantGroup));
+      const QuantizedRows out = {narrow.data(), scales.data(), kDepth};
+      for (uint32_t r = 0; r < kRows; ++r) {
+        k->quantize({values.data(), kDepth, false}, r, out);
+        std::vector<float> weights(kDepth);
+        k->unpack_row(panels.data(), SAC_DTYPE_INT8, kDepth, r, weights.data());
+        for (uint32_t i = 0; i < kDepth; ++i) {
+          const bool spoilt = r == 1 && i / kQuantGroup == 1;
+          CHECK(std::isnan(weights[i]) == spoilt);
+          CHECK(std::isnan(scales[r * ceil_div(kDepth, kQuantGroup) + i / kQuantGroup]) == spoilt);
         }
       }
     }

@@ -2,6 +2,8 @@
 // cancelled in each state they can be in.
 #include <doctest/doctest.h>
 
+#include <deque>
+
 #include "tests/test_device.hpp"
 
 namespace saccade::test {
@@ -135,6 +137,190 @@ TEST_CASE("under every policy, requests without a reader give up their blocks to
       b.finish({&unread[0], &unread[1], &unread[2]}, 300);
       for (const Ticket& t : unread) check_yield(t, b.device.shape);
     }
+  }
+}
+
+/// Requests whose answers of 40 tokens fill their output rings, and whose readers take a record now
+/// and then.
+struct Tricklers {
+  std::vector<Ticket> tickets;
+  uint32_t next = 0;
+
+  void submit(Bench& b, uint32_t count, uint32_t prompt_len) {
+    for (uint32_t i = 0; i < count; ++i) {
+      Ask ask = ask_of(prompt_len, 40, 1000 + i);
+      ask.flags |= SAC_REQ_LOGPROBS;
+      ask.num_top_logprobs = 7;  // 8 records fit
+      tickets.push_back(b.front.submit(ask));
+    }
+  }
+  /// One record of one of them.
+  void trickle(Bench& b) { b.front.read(tickets[next++ % tickets.size()], 1); }
+};
+
+TEST_CASE("under every policy, readers that trickle do not hold the seats") {
+  for (const Policy policy :
+       {Policy::kFcfs, Policy::kWf, Policy::kSf, Policy::kLvf, Policy::kGoodput}) {
+    for (const uint32_t host_blocks : {0u, 64u}) {
+      CAPTURE(static_cast<uint32_t>(policy));
+      CAPTURE(host_blocks);
+      DeviceShape shape;
+      shape.num_seats = 4;
+      shape.scheduling = policy;
+      shape.num_host_blocks = host_blocks;
+      shape.eager_window = host_blocks;
+      RingShape ring;
+      ring.num_slots = 64;
+      Bench b(shape, ring);
+      b.device.step.during = [&b] {
+        b.device.now_ns += 20'000'000;
+        b.front.beat();
+      };
+      Tricklers company;
+      company.submit(b, 24, 20);
+      for (uint32_t i = 0; i < 200; ++i) {
+        b.device.tick();
+        company.trickle(b);
+      }
+      for (uint32_t i = 0; i < 12; ++i) {
+        Ticket victim = b.front.submit(ask_of(30, 10, i));
+        uint32_t ticks = 0;
+        for (; !victim.complete() && ticks < 1000; ++ticks) {
+          b.device.tick();
+          b.front.read(victim);
+          company.trickle(b);
+        }
+        // Its own steps, and those of some that came back from their readers in front of it.
+        CHECK(ticks <= 60);
+        REQUIRE(victim.complete());
+        check_yield(victim, shape);
+      }
+      std::vector<Ticket*> all;
+      for (Ticket& t : company.tickets) all.push_back(&t);
+      b.finish(all, 3000);
+      for (const Ticket& t : company.tickets) check_yield(t, shape);
+      b.device.tick();
+      CHECK(b.device.idle());
+    }
+  }
+}
+
+TEST_CASE("a reader that takes one record does not bring its request's KV back") {
+  Bench b(tight_shape());
+  Ask ask = ask_of(30, 30);
+  ask.flags |= SAC_REQ_LOGPROBS;
+  ask.num_top_logprobs = 7;  // 8 records fit
+  Ticket slow = b.front.submit(ask);
+  for (uint32_t i = 0; i < 12; ++i) b.device.tick();
+  Ticket other = b.front.submit(ask_of(50, 10, 1));  // needs 7 of the 8 blocks
+  b.finish({&other}, 100);
+  const uint64_t computed = b.device.s.report.stats.prefill_tokens;
+  for (uint32_t i = 0; i < 3; ++i) {
+    b.front.read(slow, 1);
+    b.device.tick();
+  }
+  CHECK(b.device.s.report.stats.prefill_tokens == computed);
+  b.front.read(slow, 1);  // half of its ring
+  b.device.tick();
+  CHECK(b.device.s.report.stats.prefill_tokens > computed);
+  b.finish({&slow}, 200);
+  check_yield(slow, b.device.shape);
+}
+
+TEST_CASE("a parked request keeps all that only its seat had, over many pages") {
+  DeviceShape shape;
+  shape.num_seats = 1;
+  shape.max_model_len = 1500;
+  shape.num_blocks = 400;
+  RingShape ring;
+  ring.arena_bytes = ring.num_slots * 16384;
+  Bench b(shape, ring);
+  Ask ask = ask_of(700, 200, 3);
+  ask.flags |= SAC_REQ_LOGPROBS;
+  ask.num_top_logprobs = 7;  // 8 records fit
+  for (uint32_t i = 0; i < 300; ++i) ask.logit_bias.push_back({i, 0.25f * static_cast<float>(i)});
+  for (uint32_t i = 0; i < SAC_MAX_STOP_IDS; ++i) ask.stop_ids.push_back(i);
+  ask.min_tokens = 60;
+  Ticket slow = b.front.submit(ask);
+  for (uint32_t i = 0; i < 30; ++i) b.device.tick();
+  Ticket other = b.front.submit(ask_of(20, 5));
+  b.finish({&other});
+  REQUIRE(b.device.s.parking.num_parked == 1);
+  CHECK(b.device.decisions(Decision::kPark).size() == 1);
+  while (b.device.s.parking.num_parked != 0) {
+    b.front.read(slow);
+    b.device.tick();
+  }
+  const uint32_t seat = b.device.s.slots[slow.slot].seat;
+  for (uint32_t i = 0; i < 300; ++i) {
+    CHECK(b.device.s.seats.bias(seat)[i].token == i);
+    CHECK(b.device.s.seats.bias(seat)[i].bias == 0.25f * static_cast<float>(i));
+  }
+  CHECK(b.device.s.seats.params[seat].num_logit_bias == 300);
+  b.finish({&slow});
+  check_yield(slow, shape);
+  b.device.tick();
+  CHECK(b.device.idle());
+}
+
+TEST_CASE("under every policy, a request whose reader has caught up returns, however many arrive") {
+  for (const Policy policy :
+       {Policy::kFcfs, Policy::kWf, Policy::kSf, Policy::kLvf, Policy::kGoodput}) {
+    CAPTURE(static_cast<uint32_t>(policy));
+    DeviceShape shape;
+    shape.num_seats = 2;
+    shape.scheduling = policy;
+    Bench b(shape);
+    b.device.step.during = [&b] {
+      b.device.now_ns += 20'000'000;
+      b.front.beat();
+    };
+    Ask ask = ask_of(20, 24, 1);
+    ask.flags |= SAC_REQ_LOGPROBS;
+    ask.num_top_logprobs = 7;  // 8 records fit
+    Ticket slow = b.front.submit(ask);
+    for (uint32_t i = 0; i < 20; ++i) b.device.tick();
+    std::deque<Ticket> crowd;
+    uint32_t ticks = 0;
+    for (bool parked = false; !slow.complete() && ticks < 1000; ++ticks) {
+      while (crowd.size() < 12) crowd.push_back(b.front.submit(ask_of(10, 6, ticks)));
+      b.device.tick();
+      parked |= b.device.s.parking.num_parked != 0;
+      if (parked) b.front.read(slow);
+      for (Ticket& t : crowd) b.front.read(t);
+      std::erase_if(crowd, [](const Ticket& t) { return t.complete(); });
+    }
+    // One return, behind the twelve that waited: six steps each, two at a time.
+    CHECK(ticks < 120);
+    check_yield(slow, shape);
+  }
+}
+
+TEST_CASE("a parked request can be cancelled, and its frontend can go away") {
+  for (const bool rejoin : {false, true}) {
+    CAPTURE(rejoin);
+    DeviceShape shape;
+    shape.num_seats = 1;
+    Bench b(shape);
+    Ask ask = ask_of(20, 24, 1);
+    ask.flags |= SAC_REQ_LOGPROBS;
+    ask.num_top_logprobs = 7;
+    Ticket slow = b.front.submit(ask);
+    for (uint32_t i = 0; i < 20; ++i) b.device.tick();
+    Ticket other = b.front.submit(ask_of(20, 5));
+    b.finish({&other});
+    REQUIRE(b.device.s.parking.num_parked == 1);
+    if (rejoin) {
+      b.front.join();
+    } else {
+      b.front.cancel(slow);
+    }
+    for (uint32_t i = 0; i < 2; ++i) b.device.tick();
+    CHECK(b.device.idle());
+    const uint64_t word = b.ring.status_word(slow.slot);
+    CHECK(sac_status_state(word) == (rejoin ? SAC_STATE_EMPTY : SAC_STATE_DECODE_COMPLETED));
+    if (!rejoin) CHECK(sac_status_finish(word) == SAC_FINISH_CANCELLED);
+    if (!rejoin) CHECK(sac_status_count(word) == 8);
   }
 }
 

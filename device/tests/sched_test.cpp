@@ -300,5 +300,109 @@ TEST_CASE("statistics add up") {
   CHECK(st.blocks_used_max >= 11);
 }
 
+/// A device on which a step takes 5 ms and 0.3 ms for each row, with streams and their gaps.
+struct PacedRig {
+  static constexpr uint64_t kMs = 1'000'000;
+  Bench b;
+  std::vector<Ticket> streams;
+  uint64_t longest_gap_ns = 0;
+  uint64_t rows = 0;
+
+  explicit PacedRig(PrefillPolicy policy, uint64_t slo_tbt_ns = 100 * kMs)
+      : b(shape(policy), ring()) {
+    b.device.s.waiting.slo_tbt_ns = slo_tbt_ns;
+    b.device.step.during = [this] {
+      b.device.now_ns += 5 * kMs + b.device.batch().num_rows * 3 * kMs / 10;
+      rows = b.device.batch().num_rows;
+      b.front.beat();
+    };
+  }
+  static DeviceShape shape(PrefillPolicy policy) {
+    DeviceShape shape;
+    shape.max_model_len = 2500;
+    shape.num_blocks = 2000;
+    shape.max_num_batched_tokens = 512;
+    shape.policy = policy;
+    return shape;
+  }
+  static RingShape ring() {
+    RingShape ring;
+    ring.arena_bytes = ring.num_slots * 16384;
+    return ring;
+  }
+  void tick() {
+    const uint64_t before_ns = b.device.now_ns;
+    b.device.tick();
+    for (Ticket& t : streams) b.front.read(t);
+    longest_gap_ns = std::max(longest_gap_ns, b.device.now_ns - before_ns);
+  }
+  /// A stream that decodes, on a device that has computed prompts.
+  void warm_up() {
+    Ticket first = b.front.submit(ask_of(600, 20));
+    b.finish({&first});
+    streams.push_back(b.front.submit(ask_of(8, 2000, 1)));
+    for (uint32_t i = 0; i < 20; ++i) tick();
+    longest_gap_ns = 0;
+  }
+  /// Ticks until a prompt of 1,900 tokens has yielded its token.
+  uint32_t run_prompt() {
+    Ticket prompt = b.front.submit(ask_of(1900, 1, 2));
+    uint32_t ticks = 0;
+    for (; !prompt.complete() && ticks < 1000; ++ticks) {
+      tick();
+      b.front.read(prompt);
+    }
+    check_yield(prompt, b.device.shape);
+    return ticks;
+  }
+};
+
+TEST_CASE("paced: a long prompt leaves the gaps of streams within their target") {
+  PacedRig chunked(PrefillPolicy::kChunked);
+  chunked.warm_up();
+  CHECK(chunked.run_prompt() == 4);
+  CHECK(chunked.longest_gap_ns == 158'600'000);  // 512 rows
+  for (const uint64_t target_ms : {50u, 100u, 1000u}) {
+    CAPTURE(target_ms);
+    PacedRig paced(PrefillPolicy::kPaced, target_ms * PacedRig::kMs);
+    paced.warm_up();
+    const uint32_t ticks = paced.run_prompt();
+    CHECK(paced.longest_gap_ns <= std::min<uint64_t>(target_ms, 159) * PacedRig::kMs);
+    // The time of steps is used: less than a quarter of it is left.
+    CHECK(ticks <= 1 + 1900 / ((std::min<uint64_t>(target_ms, 158) * 3 / 4 - 5) * 10 / 3));
+  }
+}
+
+TEST_CASE("paced: where targets are missed anyway, prompts still have half of the time") {
+  PacedRig rig(PrefillPolicy::kPaced, 1);
+  rig.warm_up();
+  CHECK(rig.run_prompt() <= 1900 / 16 + 1);
+  CHECK(rig.longest_gap_ns <= 11 * PacedRig::kMs);
+}
+
+TEST_CASE("paced: without a stream a prompt has the whole budget") {
+  PacedRig rig(PrefillPolicy::kPaced);
+  Ticket first = rig.b.front.submit(ask_of(600, 20));
+  rig.b.finish({&first});
+  CHECK(rig.run_prompt() == 4);
+}
+
+TEST_CASE("paced: one step that took far too long is not taken for the rule") {
+  PacedRig rig(PrefillPolicy::kPaced);
+  rig.warm_up();
+  rig.run_prompt();
+  const uint64_t usual = rig.b.device.s.course.cost.prompts.cost_ns(1000);
+  const auto normal = rig.b.device.step.during;
+  rig.b.device.step.during = [&] {
+    normal();
+    if (rig.rows > 1) rig.b.device.now_ns += 2'000 * PacedRig::kMs;
+  };
+  Ticket prompt = rig.b.front.submit(ask_of(200, 1, 9));
+  rig.tick();
+  rig.b.device.step.during = normal;
+  CHECK(rig.b.device.s.course.cost.prompts.cost_ns(1000) < usual * 5 / 4);
+  rig.b.finish({&prompt});
+}
+
 }  // namespace
 }  // namespace saccade::test

@@ -2,6 +2,9 @@
 // virtual time.
 #include <doctest/doctest.h>
 
+#include <cmath>
+#include <limits>
+
 #include "invariants/check.hpp"
 #include "sim/virtual_run.hpp"
 #include "tests/random.hpp"
@@ -230,6 +233,33 @@ TEST_CASE("a frontend that refuses turns away requests that find no slot, and no
   CHECK(later.token_ns[2 * SAC_SLOT_GRANULE] == SAC_SIM_NEVER);
   CHECK(later.token_ns[2 * SAC_SLOT_GRANULE + 2] != SAC_SIM_NEVER);
   CHECK(later.token_ns.back() == SAC_SIM_NEVER);
+}
+
+TEST_CASE("a target that no request could have is refused, with its field and bound") {
+  const sac_device_config device = device_config();
+  const sac_sim_config config = easy_config();
+  std::vector<sac_sim_request> requests = random_requests(3, 2);
+  std::vector<uint64_t> token_ns(64 * 1024);
+  sac_sim_result result = {};
+  const auto refused = [&] {
+    const sac_sim_load load = load_of(requests);
+    CHECK(sac_sim_run(&device, &config, &kQueueing, &load, 1, token_ns.data(), nullptr, 0, 0,
+                      &result) == SAC_ERR_ARGUMENT);
+    return std::string(sac_last_error());
+  };
+  requests[1].slo_ttft_s = 86401;
+  CHECK(refused().find("request 1: slo_ttft_s is 86401") == 0);
+  requests[1].slo_ttft_s = 0;
+  requests[1].slo_tbt_s = std::numeric_limits<float>::infinity();
+  CHECK(refused().find("request 1: slo_tbt_s is inf") == 0);
+}
+
+TEST_CASE("what a step takes is not known of a machine that cannot be") {
+  sac_sim_config config = easy_config();
+  CHECK(std::isnan(sac_sim_step_s(nullptr, 1, 1, 1, 1)));
+  config.hardware.hbm_bytes_per_s = 0;
+  CHECK(std::isnan(sac_sim_step_s(&config, 1, 1, 1, 1)));
+  CHECK(std::string(sac_last_error()).find("hbm_bytes_per_s is 0") == 0);
 }
 
 TEST_CASE("every invariant holds after every tick of a run") {

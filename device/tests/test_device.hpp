@@ -183,6 +183,7 @@ class TestDevice {
   bool idle() const {
     return s.seats.num_running == 0 && s.waiting.count == 0 && s.kv.device().used() == 0 &&
            s.kv.host().used() == 0 && s.kv.store.copies.idle() && s.fetch.num_aside == 0 &&
+           s.parking.num_parked == 0 && s.parking.num_free_pages == s.parking.num_pages &&
            s.seats.num_free == s.limits.num_seats;
   }
 

@@ -1,6 +1,7 @@
 // A seeded world around one device: frontends that submit, read slowly, cancel, die and return,
 // under a clock of its own. Everything follows from the seed and the options.
 #pragma once
+#include <algorithm>
 #include <deque>
 #include <string>
 
@@ -25,6 +26,8 @@ struct WorldOptions {
   uint32_t jump_odds = 0;       // that the clock jumps by minutes, as after a machine slept
   uint32_t wrong_end_odds = 0;  // that a step says it ended before it began, or has yet to
   uint32_t acting_ticks = 400;  // frontends stir at most so long, then everything is served
+  uint32_t stalled_odds = 0;    // that a request's reader never reads, or trickles, to the end
+  uint32_t trickle_odds = 0;    // that one that trickles takes a record when it is looked at
 };
 
 /// Swarm: each seed has its own mixture of tight and wide bounds.
@@ -108,9 +111,13 @@ inline void add_fetch_plane(WorldOptions& o, uint64_t seed) {
   m.lie_odds = r.pick({0u, 0u, 0u, 60u});
 }
 
+/// How the reader of a request behaves while the world acts.
+enum class Manner { kReads, kTrickles, kNeverReads };
+
 /// A request and what it must yield.
 struct Judged : Ticket {
   Expected expected;
+  Manner manner = Manner::kReads;
   size_t words_checked = 0;
 };
 
@@ -120,6 +127,7 @@ class World {
       : options_(o),
         random_(seed),
         resets_(seed + 47),
+        readers_(seed + 59),
         ring_(o.ring),
         device_(ring_, o.device),
         last_status_(o.ring.num_slots, 0) {
@@ -137,12 +145,15 @@ class World {
     };
   }
 
-  /// The whole life of the world: random acts, then an honest end. Throws what went wrong.
+  /// The whole life of the world: random acts; then all that are read must end, whatever the other
+  /// readers do; then an honest end. Throws what went wrong.
   void run() {
     for (uint32_t i = 0; i < options_.acting_ticks && !all_submitted(); ++i) tick();
-    settling_ = true;
+    phase_ = Phase::kCompany;
+    keep_company();
+    phase_ = Phase::kSettling;
     const uint64_t bound = ticks_bound();
-    for (uint64_t i = 0; !all_complete(); ++i) {
+    for (uint64_t i = 0; !std::all_of(tickets_.begin(), tickets_.end(), is_complete); ++i) {
       if (i > bound) throw std::runtime_error("requests did not end within the bound on ticks");
       tick();
     }
@@ -155,6 +166,14 @@ class World {
   const std::deque<Judged>& tickets() const { return tickets_; }
 
  private:
+  enum class Phase {
+    kActing,    // frontends submit, cancel, die and return
+    kCompany,   // everyone is alive and submits nothing more; who reads at all reads at once
+    kSettling,  // everyone reads at once
+  };
+  /// Within so many ticks some request that is read gets a record, or ends, whoever is not read.
+  static constexpr uint64_t kCompanyTicks = 4000;
+
   struct Actor {
     TestFrontend front;
     std::vector<Judged*> live = {};
@@ -178,14 +197,14 @@ class World {
 
   void act() {
     for (Actor& a : actors_) {
-      if (a.silent_ticks != 0 && !settling_) {
+      if (a.silent_ticks != 0 && phase_ == Phase::kActing) {
         --a.silent_ticks;
         continue;
       }
       if (a.rejoins) rejoin(a);
       a.silent_ticks = 0;
       a.front.beat();
-      if (!settling_) stir(a);
+      if (phase_ == Phase::kActing) stir(a);
       read_all(a);
     }
   }
@@ -204,7 +223,7 @@ class World {
          --n) {
       if (a.submitted == options_.num_requests || a.front.free_slot() == kNoSlot) break;
       const Ask ask = draw_ask();
-      tickets_.push_back({a.front.submit(ask), expect(ask, device_.shape)});
+      tickets_.push_back({a.front.submit(ask), expect(ask, device_.shape), draw_manner()});
       a.live.push_back(&tickets_.back());
       ++a.submitted;
     }
@@ -219,11 +238,21 @@ class World {
 
   void read_all(Actor& a) {
     for (Judged* t : a.live)
-      if (settling_ || random_.one_in(options_.read_odds)) {
-        a.front.read(*t, settling_ ? UINT32_MAX : random_.in(0, options_.records_max));
+      if (phase_ != Phase::kActing || random_.one_in(options_.read_odds)) {
+        a.front.read(*t, records_to_read(*t));
         check_ticket(*t);
       }
     std::erase_if(a.live, [](const Ticket* t) { return t->complete(); });
+  }
+  uint32_t records_to_read(const Judged& t) {
+    if (phase_ == Phase::kSettling) return UINT32_MAX;
+    if (t.manner == Manner::kTrickles) return readers_.one_in(options_.trickle_odds) ? 1 : 0;
+    if (t.manner == Manner::kNeverReads) return 0;
+    return phase_ == Phase::kActing ? random_.in(0, options_.records_max) : UINT32_MAX;
+  }
+  Manner draw_manner() {
+    if (!readers_.one_in(options_.stalled_odds)) return Manner::kReads;
+    return readers_.one_in(2) ? Manner::kTrickles : Manner::kNeverReads;
   }
 
   std::vector<uint32_t> own_prompt() {
@@ -342,10 +371,24 @@ class World {
       if (a.submitted < options_.num_requests) return false;
     return true;
   }
-  bool all_complete() const {
-    for (const Ticket& t : tickets_)
-      if (!t.complete()) return false;
-    return true;
+  static bool is_complete(const Judged& t) { return t.complete(); }
+
+  /// Ticks until every request that is read has ended.
+  void keep_company() {
+    uint64_t waited = 0;
+    for (size_t progress = 0, left = 1; left != 0; ++waited) {
+      if (waited > kCompanyTicks)
+        throw std::runtime_error("requests that are read wait for those that are not");
+      size_t sum = left = 0;
+      for (const Judged& t : tickets_) {
+        if (t.manner != Manner::kReads) continue;
+        sum += t.words.size() + (t.complete() ? 1 : 0);
+        left += t.complete() ? 0 : 1;
+      }
+      if (sum != progress) waited = 0;
+      progress = sum;
+      if (left != 0) tick();
+    }
   }
   /// The oldest request gets at least one row per step (per two under the inline policy).
   uint64_t ticks_bound() const {
@@ -361,13 +404,14 @@ class World {
 
   const WorldOptions options_;
   Random random_;
-  Random resets_;  // of its own: worlds without resets are what they were
+  Random resets_;   // of its own: worlds without resets are what they were
+  Random readers_;  // the same
   TestRing ring_;
   TestDevice device_;
   std::deque<Actor> actors_;
   std::deque<Judged> tickets_;
   std::vector<uint64_t> last_status_;
-  bool settling_ = false;  // everyone is alive, submits nothing more and reads at once
+  Phase phase_ = Phase::kActing;
 };
 
 }  // namespace saccade::test

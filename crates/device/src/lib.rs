@@ -52,6 +52,8 @@ pub enum PrefillPolicy {
     Chunked,
     /// Decodes pause while admitted prompts are computed.
     Inline,
+    /// As `Chunked`, in chunks that end before the running streams' next tokens are due.
+    Paced,
 }
 
 /// Which requests enter the device, and which leave when KV memory is short (docs/rotation.md).
@@ -602,6 +604,7 @@ fn c_device_config(config: &DeviceConfig) -> sys::SacDeviceConfig {
         prefill_policy: match config.prefill_policy {
             PrefillPolicy::Chunked => 0,
             PrefillPolicy::Inline => 1,
+            PrefillPolicy::Paced => 2,
         },
         max_num_seqs: config.max_num_seqs,
         max_num_batched_tokens: config.max_num_batched_tokens,

@@ -262,6 +262,7 @@ pub(crate) fn device_config(
         prefill_policy: match args.prefill_policy {
             Prefill::Chunked => PrefillPolicy::Chunked,
             Prefill::Inline => PrefillPolicy::Inline,
+            Prefill::Paced => PrefillPolicy::Paced,
         },
         max_num_seqs: args.max_num_seqs,
         max_num_batched_tokens: args.max_num_batched_tokens.max(args.max_num_seqs),

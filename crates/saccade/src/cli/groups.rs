@@ -206,7 +206,10 @@ impl std::str::FromStr for DeviceName {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Prefill {
-    /// Chunks of prompts ride with the decodes
+    /// Chunks of prompts ride with the decodes, and end before the next tokens of streams are due
+    /// by their TBT targets
+    Paced,
+    /// Chunks of prompts ride with the decodes, as long as --max-num-batched-tokens lets them be
     Chunked,
     /// Decodes pause while prompts are computed
     Inline,
@@ -283,7 +286,7 @@ pub(crate) struct DeviceArgs {
     )]
     pub no_enable_prefix_caching: bool,
     /// How prompts share the device with decodes
-    #[arg(long, value_enum, default_value_t = Prefill::Chunked, env = "SACCADE_PREFILL_POLICY")]
+    #[arg(long, value_enum, default_value_t = Prefill::Paced, env = "SACCADE_PREFILL_POLICY")]
     pub prefill_policy: Prefill,
     /// Overlap nothing with a step: slower, with the same tokens
     #[arg(long, env = "SACCADE_SERIAL")]

@@ -43,7 +43,10 @@ const VLLM: &[(&[&str], &str)] = &[
         "a cached block is found by a seeded hash and then compared token by token, so there is no \
          algorithm to choose",
     ),
-    (&["enable-chunked-prefill"], "the flag is --prefill-policy chunked (the default) or inline"),
+    (
+        &["enable-chunked-prefill"],
+        "the flag is --prefill-policy paced (the default), chunked or inline",
+    ),
     (
         &["long-prefill-token-threshold", "max-num-partial-prefills", "max-long-partial-prefills"],
         "prompts share each step by --max-num-batched-tokens and --prefill-policy",
