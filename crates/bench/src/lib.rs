@@ -2,6 +2,8 @@
 //! victim, the parts of an engine that its host slows down, and the pages of their results.
 
 pub mod attack;
+mod attackers;
+mod footprints;
 pub mod interference;
 pub mod micro;
 pub mod neighbours;

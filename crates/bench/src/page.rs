@@ -30,10 +30,11 @@ struct Labelled {
 type Draw = fn(&str) -> anyhow::Result<Report>;
 
 /// The forms of all results, and what draws them.
-const FORMS: [(&[&str], Draw); 4] = [
+const FORMS: [(&[&str], Draw); 5] = [
     (&serve::SCHEMAS, serve::page_of),
     (&interference::SCHEMAS, interference::page_of),
     (&attack::SCHEMAS, attack::page_of),
+    (&attack::beside::SCHEMAS, attack::beside::page_of),
     (&micro::SCHEMAS, micro::page_of),
 ];
 

@@ -36,8 +36,9 @@ mod workload;
 
 pub use arrival::Arrival;
 pub use body::Dialect;
-pub use client::{Priority, run_on_own_thread};
+pub use client::{Priority, raise_open_files, run_on_own_thread};
 pub use error::LoadError;
+pub use http::Origin;
 pub use record::{ClientHealth, Outcome, RequestRecord, Run, TokenSource};
 pub use run::run;
 pub use session::{Answered, Session};
