@@ -41,7 +41,7 @@ pub use error::LoadError;
 pub use http::Origin;
 pub use record::{ClientHealth, Outcome, RequestRecord, Run, TokenSource};
 pub use run::run;
-pub use session::{Answered, Session};
+pub use session::{Answered, Session, StreamEnd};
 pub use spec::{LoadSpec, Observer, Warmup};
 pub use stats::{Distribution, nan_as_null, nearest_rank, unknown};
 pub use summary::{Attainment, Latencies, Slo, Summary};

@@ -52,7 +52,11 @@ impl Plan {
         // Drawn last, so that the weakness does not move the other draws.
         let share = script.weaknesses.doubled_token;
         let doubled = (share > 0.0 && rng.random::<f64>() < share).then(|| after - 1);
-        Self { fate: fate(script, roll, after), tokens, doubled, rng, index }
+        let (fate, doubled) = match index < script.failures.from_request {
+            true => (Fate::Answer, None),
+            false => (fate(script, roll, after), doubled),
+        };
+        Self { fate, tokens, doubled, rng, index }
     }
 }
 

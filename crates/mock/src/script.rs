@@ -135,6 +135,9 @@ pub struct Failures {
     pub error_event: f64,
     /// Never answered. Takes no seat.
     pub hang: f64,
+    /// Requests before this one, counted from 0, do not go wrong; nor is a token of theirs said
+    /// twice.
+    pub from_request: u64,
 }
 
 /// What the bytes of a stream look like.

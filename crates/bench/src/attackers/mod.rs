@@ -20,6 +20,7 @@ use serde_json::{Value, json};
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 
+pub(crate) use bodies::Draw;
 use bodies::{Bodies, Form};
 pub(crate) use catalogue::choose;
 pub use catalogue::{Chosen, Kind};
