@@ -28,7 +28,15 @@ fn attack(name: &str, script: &str, attacks: &str, more: &[&str]) -> (Value, Str
     assert!(output.status.success(), "{told}");
     let page = std::fs::read_to_string(&html).unwrap();
     assert!(page.contains("<svg") && page.contains("Victims beside attackers"), "a page");
+    assert_eq!(redrawn(&folder, &json_file), page, "the record has all that the page shows");
     (json(&json_file), told)
+}
+
+fn redrawn(folder: &Folder, json_file: &str) -> String {
+    let out = folder.path("again.html");
+    let output = tool(&["page", json_file, "--out", &out]).output().unwrap();
+    assert!(output.status.success(), "{}", text(&output));
+    std::fs::read_to_string(out).unwrap()
 }
 
 fn cell<'a>(record: &'a Value, attack: &str) -> &'a Value {

@@ -44,6 +44,10 @@ fn soak(name: &str, words: &[&str]) -> (i32, Value, String) {
     let told = text(&output);
     let page = std::fs::read_to_string(&html).unwrap_or_else(|_| panic!("a page\n{told}"));
     assert!(page.contains("<svg"), "{told}");
+    let out = folder.path("again.html");
+    let again = tool(&["page", &json_file, "--out", &out]).output().unwrap();
+    assert!(again.status.success(), "{}", text(&again));
+    assert_eq!(std::fs::read_to_string(out).unwrap(), page, "the record has all of the page");
     (output.status.code().unwrap(), json(&json_file), told)
 }
 

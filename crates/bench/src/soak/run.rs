@@ -22,8 +22,8 @@ const MAX_FAULTS: usize = 200;
 const LOOK: Duration = Duration::from_millis(20);
 /// After a request that was not answered, before the next.
 const RETRY_PAUSE: Duration = Duration::from_millis(100);
-/// A connection may have been given to a listener so long before its request was sent.
-const BACKLOG_S: f64 = 5.0;
+/// A process that is killed takes so long to be gone: connections that are made meanwhile break.
+const DEATH_S: f64 = 1.0;
 
 /// What all threads share.
 #[derive(Debug)]
@@ -166,7 +166,7 @@ impl Soak {
 
     /// Whether a process that listened was killed while a request was under way.
     fn was_killed(&self, from_s: f64, to_s: f64) -> bool {
-        let within = |kill: &Kill| (from_s - BACKLOG_S..=to_s).contains(&kill.at_s);
+        let within = |kill: &Kill| (from_s - DEATH_S..=to_s).contains(&kill.at_s);
         self.seen().kills.iter().any(|kill| kill.listened && within(kill))
     }
 

@@ -25,8 +25,9 @@ use session::{Keys, Session};
 /// Attackers of every kind, and their victims.
 #[derive(Debug, Clone, clap::Args)]
 pub(super) struct BesideFlags {
-    /// Attacks, or all: crowd, stalled, trickle, priority, slo, one-byte-chunks, large-bodies, wide,
-    /// long-prompts, idle-connections, half-heads, aborts, beyond-kv, malformed. In place of --cores
+    /// Attacks, or all: crowd, stalled, trickle, priority, slo, one-byte-chunks, large-bodies,
+    /// wide, long-prompts, idle-connections, half-heads, aborts, beyond-kv, malformed. In place of
+    /// --cores
     #[arg(long, id = "attacks", value_name = "NAME,…", value_delimiter = ',',
         conflicts_with_all = ["cores", "gpus"])]
     pub attacks: Vec<String>,
