@@ -170,6 +170,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     server.stop()?;
     args.json.as_ref().map_or(Ok(()), |path| output::write_json(path, &record))?;
     println!("{}", present::ends(&record).to_text());
+    println!("{}", present::reasons(&record).to_text());
     println!("{}", present::memory(&record).to_text());
     for (_, title, words) in present::verdicts(&record) {
         println!("{}\n", told(&format!("{title}. {words}")));
@@ -219,7 +220,7 @@ fn soak(
     let mut of_server = ServerRecord::of(spec);
     of_server.model.clone_from(&target.model);
     of_server.startup_s.extend(server.startup_s);
-    let Seen { ends, right_tokens, right_by_sample, faults, kills, bouts, samples } = seen;
+    let Seen { ends, reasons, right_tokens, right_by_sample, faults, kills, bouts, samples } = seen;
     Ok(Record {
         schema: SCHEMAS[0].into(),
         version: env!("CARGO_PKG_VERSION").into(),
@@ -231,6 +232,7 @@ fn soak(
         attacks,
         lasted_s,
         ends,
+        reasons,
         right_tokens,
         right_by_sample,
         faults,

@@ -28,6 +28,16 @@ pub(super) fn ends(record: &Record) -> Table {
     table
 }
 
+/// Why requests were not answered that may end so.
+pub(super) fn reasons(record: &Record) -> Table {
+    let mut table =
+        Table::new("What the others were told, numbers as #").column("requests").column("words");
+    for (words, &count) in &record.reasons {
+        table.push([count.into(), words.as_str().into()]);
+    }
+    table
+}
+
 /// What the planes held.
 pub(super) fn memory(record: &Record) -> Table {
     let mut table = Table::new("Memory and descriptors of the planes")
@@ -148,7 +158,11 @@ pub(super) fn report(record: &Record) -> anyhow::Result<Report> {
     for (level, title, words) in verdicts(record) {
         first = first.callout(level, title, words);
     }
-    let first = first.table(ends(record)).table(memory(record)).chart(answers(record));
+    let first = first
+        .table(ends(record))
+        .table(reasons(record))
+        .table(memory(record))
+        .chart(answers(record));
     let own = curves(record, "memory of its own", "MiB", |of| {
         of.private_bytes.map(|bytes| bytes as f64 / MIB)
     });

@@ -173,6 +173,8 @@ pub struct Record {
     pub lasted_s: f64,
     /// Requests of victims by their end.
     pub ends: BTreeMap<End, u64>,
+    /// Why requests that may end so were not answered, and how many of each kind.
+    pub reasons: BTreeMap<String, u64>,
     /// Tokens of right answers.
     pub right_tokens: u64,
     /// Right answers in each sample's time.

@@ -18,6 +18,8 @@ use crate::attackers::{Attackers, Chosen, Draw};
 
 /// Faults that are kept in full; more are counted.
 const MAX_FAULTS: usize = 200;
+/// Kinds of reasons that are counted apart; the others are counted together.
+const MAX_REASONS: usize = 50;
 /// Between two looks of a thread that waits for its time.
 const LOOK: Duration = Duration::from_millis(20);
 /// After a request that was not answered, before the next.
@@ -45,6 +47,8 @@ pub(super) struct Soak {
 #[derive(Debug, Default)]
 pub(super) struct Seen {
     pub ends: BTreeMap<End, u64>,
+    /// By [`reason`], at most [`MAX_REASONS`].
+    pub reasons: BTreeMap<String, u64>,
     pub right_tokens: u64,
     pub right_by_sample: Vec<u64>,
     pub faults: Vec<Fault>,
@@ -197,6 +201,12 @@ impl Soak {
             if seen.faults.len() < MAX_FAULTS {
                 seen.faults.push(ended);
             }
+        } else {
+            let reason = reason(&ended.words);
+            let is_new = !seen.reasons.contains_key(&reason);
+            let many = is_new && seen.reasons.len() >= MAX_REASONS;
+            let reason = if many { "others".to_owned() } else { reason };
+            *seen.reasons.entry(reason).or_default() += 1;
         }
     }
 
@@ -275,5 +285,34 @@ impl Soak {
                 return;
             }
         }
+    }
+}
+
+/// What a server said, with # for each number but a status: kinds of reasons are few.
+fn reason(words: &str) -> String {
+    const LONGEST: usize = 120;
+    let status = if words.starts_with("HTTP ") { 8.min(words.len()) } else { 0 };
+    let (head, rest) = words.split_at_checked(status).unwrap_or((words, ""));
+    let mut text = head.to_owned();
+    for c in rest.chars().take(LONGEST) {
+        match c {
+            c if !c.is_ascii_digit() => text.push(c),
+            _ if text.ends_with('#') => {}
+            _ => text.push('#'),
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reasons_are_told_apart_by_their_words_and_status() {
+        assert_eq!(reason("HTTP 503: try in 12 s"), "HTTP 503: try in # s");
+        assert_eq!(reason("HTTP 429: try in 7 s"), "HTTP 429: try in # s");
+        assert_eq!(reason("slot 123 of 4"), "slot # of #");
+        assert_eq!(reason(""), "");
     }
 }

@@ -32,20 +32,25 @@ pub(super) struct BesideFlags {
         conflicts_with_all = ["cores", "gpus"])]
     pub attacks: Vec<String>,
     /// A setting of an attack, as in stalled.clients=64
-    #[arg(long, value_name = "ATTACK.SETTING=N,…", value_delimiter = ',', requires = "attacks", conflicts_with_all = ["cores", "gpus"])]
+    #[arg(long, value_name = "ATTACK.SETTING=N,…", value_delimiter = ',',
+        requires = "attacks", conflicts_with_all = ["cores", "gpus"])]
     attack_set: Vec<String>,
     /// Victims at one time: each sends its next request when its last is answered
-    #[arg(long, value_name = "N", default_value_t = 4, requires = "attacks", conflicts_with_all = ["cores", "gpus"],
+    #[arg(long, value_name = "N", default_value_t = 4,
+        requires = "attacks", conflicts_with_all = ["cores", "gpus"],
         value_parser = clap::value_parser!(u32).range(1..=4096))]
     victim_streams: u32,
     /// Time in which victims send requests, once without attackers and once with each kind
-    #[arg(long, value_name = "SECONDS", default_value_t = 20.0, requires = "attacks", conflicts_with_all = ["cores", "gpus"])]
+    #[arg(long, value_name = "SECONDS", default_value_t = 20.0,
+        requires = "attacks", conflicts_with_all = ["cores", "gpus"])]
     window: f64,
     /// Bearer token of victims [default: that of --api-key]
-    #[arg(long, value_name = "KEY", requires = "attacks", conflicts_with_all = ["cores", "gpus"])]
+    #[arg(long, value_name = "KEY",
+        requires = "attacks", conflicts_with_all = ["cores", "gpus"])]
     victim_api_key: Option<String>,
     /// Bearer token of attackers [default: that of --api-key]
-    #[arg(long, value_name = "KEY", requires = "attacks", conflicts_with_all = ["cores", "gpus"])]
+    #[arg(long, value_name = "KEY",
+        requires = "attacks", conflicts_with_all = ["cores", "gpus"])]
     attacker_api_key: Option<String>,
 }
 
