@@ -42,6 +42,10 @@ gpu-pack:
 gpu-check +parts:
     bench/gpu/check.sh {{parts}}
 
+# Known questions beside attackers and kills of each plane, SECONDS long, into bench/results/.
+soak seconds="3600":
+    SACCADE_SOAK_SECONDS={{seconds}} bench/soak.sh
+
 # All fuzz targets, SECONDS each.
 fuzz seconds="20":
     fuzz/run.sh {{seconds}}

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # What CI runs briefly, for longer: about an hour and a half on two cores. A seed or an input that fails is printed.
-#   tests/nightly.sh [PART...]     parts: faults fetch tokenizer seeds fuzz [all]
+#   tests/nightly.sh [PART...]     parts: faults fetch tokenizer seeds soak fuzz [all]
 set -euo pipefail
 cd "$(dirname "$0")/.."
 parts=("$@")
-[ $# -gt 0 ] || parts=(faults fetch tokenizer seeds fuzz)
+[ $# -gt 0 ] || parts=(faults fetch tokenizer seeds soak fuzz)
 
 # Each plane killed a hundred times under load.
 faults() { SACCADE_KILLS=${SACCADE_KILLS:-100} cargo test --workspace --test faults -- --nocapture; }
@@ -35,6 +35,11 @@ seeds() {
   build/device-plain/tests/fault_sim --seeds 1-1000 --ticks 10000
   SACCADE_SEEDS=${SACCADE_SEEDS:-2000} ctest --test-dir build/device-plain --no-tests=error --output-on-failure \
     --timeout 3600 -j "$(nproc)"
+}
+
+# Five minutes of known questions beside attackers and kills of each plane; the page and the record are in build/soak.
+soak() {
+  SACCADE_SOAK_SECONDS=${SACCADE_SOAK_SECONDS:-300} SACCADE_BENCH_OUT=${SACCADE_BENCH_OUT:-build/soak} bench/soak.sh
 }
 
 fuzz() { fuzz/run.sh "${SACCADE_FUZZ_SECONDS:-300}"; }

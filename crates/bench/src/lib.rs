@@ -1,7 +1,10 @@
 //! The commands of `saccade bench`: load on a server, load next to neighbours, load against a
-//! victim, the parts of an engine that its host slows down, and the pages of their results.
+//! victim, attackers and signals while every answer is compared, the parts of an engine that its
+//! host slows down, and the pages of their results.
 
 pub mod attack;
+mod attackers;
+mod footprints;
 pub mod interference;
 pub mod micro;
 pub mod neighbours;
@@ -9,6 +12,7 @@ mod output;
 pub mod page;
 mod prompt_flags;
 pub mod serve;
+pub mod soak;
 mod tls_flags;
 
 use std::process::ExitCode;
@@ -22,6 +26,8 @@ pub enum Command {
     Interference(Box<interference::Args>),
     /// Send long prompts beside short ones, and vary the number of cores of the server
     Attack(Box<attack::Args>),
+    /// Send known questions beside attackers, send signals to the planes, compare every answer
+    Soak(Box<soak::Args>),
     /// Measure single parts: tokenization, the broadcast of a step, stragglers at barriers
     Micro(Box<micro::Args>),
     /// Draw the page of a result from its JSON
@@ -40,6 +46,7 @@ pub fn run(command: &Command) -> anyhow::Result<ExitCode> {
         Command::Serve(args) => serve::run(args),
         Command::Interference(args) => interference::run(args),
         Command::Attack(args) => attack::run(args),
+        Command::Soak(args) => soak::run(args),
         Command::Micro(args) => micro::run(args),
         Command::Page(args) => page::run(args),
         Command::Neighbour(args) => neighbours::run(args),

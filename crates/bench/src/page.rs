@@ -7,7 +7,7 @@ use anyhow::{Context, bail};
 use saccade_report::Report;
 use serde::Deserialize;
 
-use crate::{attack, interference, micro, output, serve};
+use crate::{attack, interference, micro, output, serve, soak};
 
 /// Flags of `saccade bench page`.
 #[derive(Debug, clap::Args)]
@@ -30,10 +30,12 @@ struct Labelled {
 type Draw = fn(&str) -> anyhow::Result<Report>;
 
 /// The forms of all results, and what draws them.
-const FORMS: [(&[&str], Draw); 4] = [
+const FORMS: [(&[&str], Draw); 6] = [
     (&serve::SCHEMAS, serve::page_of),
     (&interference::SCHEMAS, interference::page_of),
     (&attack::SCHEMAS, attack::page_of),
+    (&attack::beside::SCHEMAS, attack::beside::page_of),
+    (&soak::SCHEMAS, soak::page_of),
     (&micro::SCHEMAS, micro::page_of),
 ];
 
@@ -55,7 +57,9 @@ fn draw(text: &str) -> anyhow::Result<Report> {
     let labelled: Labelled = serde_json::from_str(text).context("not a JSON object")?;
     let known = || FORMS.iter().flat_map(|(schemas, _)| schemas.iter()).copied();
     let Some(schema) = labelled.schema else {
-        bail!("it has no field `schema`: not a result of bench serve, interference, attack, micro");
+        bail!(
+            "it has no field `schema`: not a result of bench serve, interference, attack, soak, micro"
+        );
     };
     match FORMS.iter().find(|(schemas, _)| schemas.contains(&schema.as_str())) {
         Some((_, draw)) => draw(text).with_context(|| format!("not of its schema, {schema}")),

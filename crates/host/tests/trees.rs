@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use saccade_host::scripted::{Family, MOUNTS_V1, Thread, Tree};
 use saccade_host::{
-    Cgroups, Cores, CpuSet, HostError, MAX_FILE_BYTES, Pressure, Resource, Root, Snapshot, Task,
-    WaitMeter, cgroup, gpu, process, sockets,
+    Cgroups, Cores, CpuSet, Footprint, HostError, MAX_FILE_BYTES, Pressure, Resource, Root,
+    Snapshot, Task, WaitMeter, cgroup, gpu, process, sockets,
 };
 
 fn tree(cores: u32) -> (tempfile::TempDir, Tree) {
@@ -352,4 +352,25 @@ fn the_machine_itself() {
     assert!(cores.usable.unwrap() > 0.0);
     let read = Snapshot::take(&root, &[own]).unwrap();
     assert!(read.machine.is_some());
+}
+
+#[test]
+fn the_footprint_of_a_family_is_a_sum_of_what_is_known() {
+    let (_folder, tree) = tree(2);
+    for (pid, ppid) in [(7, 1), (8, 7), (9, 7), (10, 1)] {
+        tree.process(&Family::new(pid, ppid, &["server"]));
+    }
+    tree.file("proc/7/status", "VmHWM:\t 900 kB\nVmRSS:\t 100 kB\nRssAnon:\t 40 kB\n");
+    tree.file("proc/8/status", "VmRSS:\t 50 kB\n");
+    for descriptor in 0..3 {
+        tree.link(&format!("proc/7/fd/{descriptor}"), "socket:[1]");
+    }
+    let root = tree.root();
+    let family = Footprint::of_tree(&root, 7).expect("it lives");
+    assert_eq!(family.resident_bytes, Some(150 << 10));
+    assert_eq!((family.private_bytes, family.descriptors), (Some(40 << 10), Some(3)));
+    let alone = Footprint::read(&root, 9).expect("it lives");
+    assert_eq!((alone.resident_bytes, alone.descriptors), (None, Some(0)));
+    assert_eq!(family.most(alone), family);
+    assert!(Footprint::of_tree(&root, 11).is_err(), "it never lived");
 }

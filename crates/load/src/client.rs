@@ -96,8 +96,9 @@ impl Priority {
 /// arrival wait for the work of as many streams.
 const TASKS_PER_LOOK: u32 = 7;
 
-/// Raises the limit of open files as far as the system allows: each request in flight is one.
-fn raise_open_files() {
+/// Raises the process's limit of open files as far as the system allows: each request in flight
+/// is one.
+pub fn raise_open_files() {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: `limit` is valid for both; where a call is refused, fewer connections fit.
     unsafe {

@@ -36,11 +36,12 @@ mod workload;
 
 pub use arrival::Arrival;
 pub use body::Dialect;
-pub use client::{Priority, run_on_own_thread};
+pub use client::{Priority, raise_open_files, run_on_own_thread};
 pub use error::LoadError;
+pub use http::Origin;
 pub use record::{ClientHealth, Outcome, RequestRecord, Run, TokenSource};
 pub use run::run;
-pub use session::{Answered, Session};
+pub use session::{Answered, Session, StreamEnd};
 pub use spec::{LoadSpec, Observer, Warmup};
 pub use stats::{Distribution, nan_as_null, nearest_rank, unknown};
 pub use summary::{Attainment, Latencies, Slo, Summary};

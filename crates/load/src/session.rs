@@ -3,13 +3,17 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use http_body_util::BodyExt;
 
-use crate::http::{Client, read_up_to};
+use crate::http::{Answer, Client, chain, read_up_to};
 use crate::resolve::first_model;
+use crate::sse::Parser;
 use crate::{LoadError, Target};
 
 /// Longest answer that is read whole.
 const MAX_ANSWER_BYTES: usize = 16 << 20;
+/// What is read of a refusal.
+const MAX_REFUSAL_BYTES: usize = 4096;
 
 /// A server, over connections that are kept from request to request.
 #[derive(Debug)]
@@ -25,6 +29,21 @@ pub struct Answered {
     pub status: u16,
     /// Of at most 16 MiB.
     pub body: Vec<u8>,
+}
+
+/// How a streamed answer ended, as the transport saw it: what its events say is another matter.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum StreamEnd {
+    /// The whole body came.
+    Whole,
+    /// A status other than 2xx, and what the refusal says.
+    Refused(u16, String),
+    /// No connection could be opened.
+    NotConnected(String),
+    /// The connection broke: before the head of an answer, or within its body.
+    Broken(String),
+    /// It took longer than the session's time-out.
+    TimedOut,
 }
 
 impl Answered {
@@ -83,6 +102,42 @@ impl Session {
             Ok(Answered { status, body })
         };
         self.in_time(path, asked).await
+    }
+
+    /// Posts JSON and calls `event` with the data of each server-sent event, as it comes.
+    pub async fn stream(&self, path: &str, body: Bytes, event: impl FnMut(&[u8])) -> StreamEnd {
+        let streamed = tokio::time::timeout(self.timeout, self.events(path, &body, event));
+        streamed.await.unwrap_or(StreamEnd::TimedOut)
+    }
+
+    async fn events(&self, path: &str, body: &Bytes, mut event: impl FnMut(&[u8])) -> StreamEnd {
+        let mut connect_s = None;
+        let Answer { response, connection } =
+            match self.client.post(path, body, None, &mut connect_s).await {
+                Ok(answer) => answer,
+                Err(why) if connect_s.is_none() => return StreamEnd::NotConnected(why),
+                Err(why) => return StreamEnd::Broken(why),
+            };
+        let status = response.status();
+        let mut body = response.into_body();
+        if !status.is_success() {
+            let text = read_up_to(body, MAX_REFUSAL_BYTES).await.unwrap_or_default();
+            return StreamEnd::Refused(status.as_u16(), crate::event::message_in(&text));
+        }
+        let mut parser = Parser::default();
+        while let Some(frame) = body.frame().await {
+            let frame = match frame {
+                Ok(frame) => frame,
+                Err(error) => return StreamEnd::Broken(chain(&error)),
+            };
+            let Ok(data) = frame.into_data() else { continue };
+            if parser.feed(&data, |_, data| event(data)).is_err() {
+                return StreamEnd::Broken("an event without an end".into());
+            }
+        }
+        parser.finish(|_, data| event(data));
+        self.client.give_back(connection);
+        StreamEnd::Whole
     }
 
     async fn in_time(

@@ -88,6 +88,7 @@ impl Request {
     pub fn parse(chat: bool, bytes: &[u8], script: &Script) -> Result<Self, Refusal> {
         let body: Body =
             serde_json::from_slice(bytes).map_err(|error| (400, format!("body: {error}")))?;
+        refuse_fields(bytes, &script.refused_fields)?;
         if let Some(model) = body.model.as_ref().filter(|model| **model != script.model) {
             return Err((404, format!("model: {model:?} does not exist")));
         }
@@ -122,6 +123,18 @@ impl Request {
             include_usage: options.include_usage.unwrap_or(false),
             continuous_usage: options.continuous_usage_stats.unwrap_or(false),
         })
+    }
+}
+
+/// Refuses the script's fields.
+fn refuse_fields(bytes: &[u8], refused: &[String]) -> Result<(), Refusal> {
+    if refused.is_empty() {
+        return Ok(());
+    }
+    let body: Value = serde_json::from_slice(bytes).unwrap_or_default();
+    match refused.iter().find(|field| body.get(field.as_str()).is_some()) {
+        Some(field) => Err((400, format!("{field}: not a field of this server"))),
+        None => Ok(()),
     }
 }
 
@@ -168,6 +181,8 @@ pub struct Answer {
     pub created: u64,
     /// Name of the model.
     pub model: String,
+    /// A token that is said twice.
+    pub doubled: Option<usize>,
     /// What it answers.
     pub request: Request,
 }
@@ -182,8 +197,9 @@ impl Answer {
     }
 
     /// The text of tokens `from..to`: each is a blank and its number.
-    pub fn text(from: usize, to: usize) -> String {
-        (from..to).map(|token| format!(" {token}")).collect()
+    pub fn text(&self, from: usize, to: usize) -> String {
+        let times = |token| if self.doubled == Some(token) { 2 } else { 1 };
+        (from..to).map(|token| format!(" {token}").repeat(times(token))).collect()
     }
 
     /// A chat's first event.
@@ -196,7 +212,7 @@ impl Answer {
 
     /// An event with tokens `from..to`; the last of them is the answer's last if `finish` is set.
     pub fn token_event(&self, from: usize, to: usize, finish: Option<&str>) -> Value {
-        let text = Self::text(from, to);
+        let text = self.text(from, to);
         let choice = if self.request.chat {
             json!({"index": 0, "delta": {"content": text}, "finish_reason": finish})
         } else {
@@ -212,7 +228,7 @@ impl Answer {
 
     /// The answer in one piece.
     pub fn whole(&self, tokens: usize, finish: &str) -> Value {
-        let text = Self::text(0, tokens);
+        let text = self.text(0, tokens);
         let (object, choice) = if self.request.chat {
             let message = json!({"role": "assistant", "content": text});
             let choice = json!({"index": 0, "message": message, "finish_reason": finish});

@@ -30,6 +30,8 @@ pub struct Plan {
     pub fate: Fate,
     /// Length of its answer.
     pub tokens: usize,
+    /// A token that is said twice where the answer is streamed.
+    pub doubled: Option<usize>,
     rng: Pcg64Mcg,
     index: u64,
 }
@@ -47,7 +49,14 @@ impl Plan {
             .unwrap_or(usize::MAX);
         let tokens = natural.clamp(request.min_tokens.max(1), request.max_tokens);
         let after = rng.random_range(1..=tokens.saturating_sub(1).max(1));
-        Self { fate: fate(script, roll, after), tokens, rng, index }
+        // Drawn last, so that the weakness does not move the other draws.
+        let share = script.weaknesses.doubled_token;
+        let doubled = (share > 0.0 && rng.random::<f64>() < share).then(|| after - 1);
+        let (fate, doubled) = match index < script.failures.from_request {
+            true => (Fate::Answer, None),
+            false => (fate(script, roll, after), doubled),
+        };
+        Self { fate, tokens, doubled, rng, index }
     }
 }
 
@@ -104,8 +113,18 @@ pub struct Generation {
     base: Nanos,
     tokens: usize,
     events: usize,
-    _seat: Option<OwnedSemaphorePermit>,
-    _place: OwnedSemaphorePermit,
+    seat: Option<OwnedSemaphorePermit>,
+    place: Option<OwnedSemaphorePermit>,
+    /// Whether its seat is lost when it is dropped before its end.
+    keeps_seat: bool,
+}
+
+impl Drop for Generation {
+    fn drop(&mut self) {
+        if self.keeps_seat && self.tokens < self.plan.tokens {
+            self.seat.take().into_iter().chain(self.place.take()).for_each(|taken| taken.forget());
+        }
+    }
 }
 
 impl Generation {
@@ -122,7 +141,9 @@ impl Generation {
             None => Source::Script,
             Some(engine) => Source::Engine(engine.submit(request.prompt_tokens, plan.tokens)),
         };
-        Self { plan, request, source, base, tokens: 0, events: 0, _seat: seat, _place: place }
+        let keeps_seat = shared.script.weaknesses.aborted_keeps_seat;
+        let place = Some(place);
+        Self { plan, request, source, base, tokens: 0, events: 0, seat, place, keeps_seat }
     }
 
     /// When it got its seat; later, when the last event left.

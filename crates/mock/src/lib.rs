@@ -14,6 +14,7 @@ mod script;
 mod server;
 mod stall;
 mod stream;
+mod weak;
 
 use std::io;
 use std::net::SocketAddr;
@@ -27,6 +28,7 @@ use tokio::sync::oneshot;
 
 pub use dist::{Count, Delay};
 pub use script::{Capacity, Cpu, Failures, LineEnd, Role, Script, Stall, StallMode, Wire};
+pub use weak::Weaknesses;
 
 /// A server that runs in a thread of its own until this is dropped.
 pub struct Server {

@@ -4,6 +4,7 @@ use anyhow::{Context, Result, ensure};
 use serde::Deserialize;
 
 use crate::dist::{Count, Delay};
+use crate::weak::Weaknesses;
 
 /// A server's behaviour. Every field has a default; unknown ones are refused.
 #[derive(Debug, Clone, Deserialize)]
@@ -36,6 +37,10 @@ pub struct Script {
     pub stalls: Vec<Stall>,
     /// How many requests go wrong.
     pub failures: Failures,
+    /// What one client may do to others.
+    pub weaknesses: Weaknesses,
+    /// Fields of a body that get a 400, whatever their value.
+    pub refused_fields: Vec<String>,
     /// What the bytes look like.
     pub wire: Wire,
     /// Where set, delays come from work on the processor in place of `ttft` and `itl`.
@@ -62,6 +67,8 @@ impl Default for Script {
             capacity: Capacity::default(),
             stalls: Vec::new(),
             failures: Failures::default(),
+            weaknesses: Weaknesses::default(),
+            refused_fields: Vec::new(),
             wire: Wire::default(),
             cpu: None,
             max_records: 4_000_000,
@@ -80,11 +87,13 @@ pub struct Capacity {
     pub waiting: usize,
     /// `Retry-After` of a 429.
     pub retry_after_s: u32,
+    /// Open connections; more wait in the kernel's queue.
+    pub connections: usize,
 }
 
 impl Default for Capacity {
     fn default() -> Self {
-        Self { running: 1024, waiting: 4096, retry_after_s: 1 }
+        Self { running: 1024, waiting: 4096, retry_after_s: 1, connections: 16_384 }
     }
 }
 
@@ -126,6 +135,9 @@ pub struct Failures {
     pub error_event: f64,
     /// Never answered. Takes no seat.
     pub hang: f64,
+    /// Requests before this one, counted from 0, do not go wrong; nor is a token of theirs said
+    /// twice.
+    pub from_request: u64,
 }
 
 /// What the bytes of a stream look like.
@@ -144,6 +156,8 @@ pub struct Wire {
     pub cut_gap_us: f64,
     /// When a chat stream's first event, with the role and no content, is sent.
     pub role: Role,
+    /// Bytes of a comment before each event: answers as long as with log-probabilities.
+    pub pad_bytes: usize,
 }
 
 impl Default for Wire {
@@ -155,6 +169,7 @@ impl Default for Wire {
             cuts: 0,
             cut_gap_us: 0.0,
             role: Role::WithFirstToken,
+            pad_bytes: 0,
         }
     }
 }
@@ -233,6 +248,12 @@ impl Script {
         within("spin_us", self.spin_us, 1000.0)?;
         within("wire.cut_gap_us", self.wire.cut_gap_us, 1e6)?;
         ensure!(self.wire.cuts <= 64, "wire.cuts is at most 64");
+        ensure!(self.wire.pad_bytes <= 1 << 20, "wire.pad_bytes is at most 1048576");
+        within("weaknesses.doubled_token", self.weaknesses.doubled_token, 1.0)?;
+        ensure!(
+            (1..=16_384).contains(&self.capacity.connections),
+            "capacity.connections is from 1 to 16384"
+        );
         self.failures.check()?;
         for stall in &self.stalls {
             stall.check()?;

@@ -28,9 +28,8 @@ use crate::records::{Outcome, Recorder, Records};
 use crate::script::Script;
 use crate::stall::{Release, Stalls};
 use crate::stream;
+use crate::weak::Readers;
 
-/// Open connections; more wait in the kernel's queue.
-const MAX_CONNECTIONS: usize = 16_384;
 /// Until the next attempt where none could be accepted.
 const ACCEPT_PAUSE: Nanos = 10_000_000;
 /// Most bytes of a request's body.
@@ -50,6 +49,8 @@ pub struct Shared {
     pub gate: Gate,
     /// The threads of the `cpu` mode.
     pub engine: Option<Engine>,
+    /// Streams that wait for their reader.
+    pub readers: Readers,
     stalls: Stalls,
     records: Arc<Records>,
 }
@@ -64,6 +65,7 @@ impl Shared {
             pacer: Pacer::new(from_seconds(script.spin_us * 1e-6))?,
             gate: Gate::new(&script.capacity),
             engine: script.cpu.as_ref().map(Engine::start).transpose()?,
+            readers: Readers::default(),
             stalls: Stalls::new(&script.stalls, now()),
             records: Records::new(script.max_records),
             script,
@@ -73,6 +75,7 @@ impl Shared {
     /// Returns when what is due at `due` may leave: then, or at the end of the stall that it
     /// falls into, even one that began in the meantime.
     pub async fn leave(&self, due: Nanos) -> Release {
+        self.wait_for_readers().await;
         let mut release = self.stalls.release(due);
         loop {
             self.pacer.sleep_until(release.at).await;
@@ -81,6 +84,17 @@ impl Shared {
                 return release;
             }
             release = Release { at: again.at, base: release.base + (again.base - release.at) };
+        }
+    }
+}
+
+impl Shared {
+    /// Under the weakness of that name, waits while another stream is not read.
+    async fn wait_for_readers(&self) {
+        /// Between two looks.
+        const LOOK: Nanos = 10_000_000;
+        while self.script.weaknesses.stalled_reader_stalls_all && self.readers.has_stalled(now()) {
+            self.pacer.sleep_until(now() + LOOK).await;
         }
     }
 }
@@ -98,7 +112,7 @@ pub async fn serve(listener: TcpListener, shared: Arc<Shared>) -> io::Result<()>
 }
 
 async fn accept(listener: TcpListener, shared: Arc<Shared>) -> io::Result<()> {
-    let connections = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+    let connections = Arc::new(Semaphore::new(shared.script.capacity.connections));
     loop {
         let Ok(permit) = Arc::clone(&connections).acquire_owned().await else { return Ok(()) };
         let Ok((stream, _)) = listener.accept().await else {
@@ -184,6 +198,7 @@ async fn complete(shared: Arc<Shared>, http: HttpRequest<Incoming>, chat: bool) 
     }
     let answer = answer(&shared.script, recorder.index(), request);
     if answer.request.stream {
+        let answer = Answer { doubled: plan.doubled, ..answer };
         let stream = stream::body(shared, answer, plan, place, recorder);
         return events(StreamBody::new(stream).boxed_unsync());
     }
@@ -254,7 +269,8 @@ async fn whole(
 fn answer(script: &Script, index: u64, request: Request) -> Answer {
     let prefix = if request.chat { "chatcmpl" } else { "cmpl" };
     let created = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
-    Answer { id: format!("{prefix}-mock-{index}"), created, model: script.model.clone(), request }
+    let id = format!("{prefix}-mock-{index}");
+    Answer { id, created, model: script.model.clone(), doubled: None, request }
 }
 
 fn header(http: &HttpRequest<Incoming>, name: &str) -> Option<String> {

@@ -59,7 +59,19 @@ pub fn body(
     let rng = Pcg64Mcg::seed_from_u64(!recorder.index() ^ shared.script.seed);
     let stage = Some(Stage::Waiting(plan, place));
     let sse = Sse { shared, answer, recorder, stage, pieces: VecDeque::new(), events: 0, rng };
-    unfold(sse, |mut sse| async move { sse.frame().await.map(|frame| (frame, sse)) })
+    unfold(sse, |mut sse| async move {
+        let index = sse.recorder.index();
+        sse.shared.readers.asks(index);
+        let frame = sse.frame().await?;
+        sse.shared.readers.gave(index, now());
+        Some((frame, sse))
+    })
+}
+
+impl Drop for Sse {
+    fn drop(&mut self) {
+        self.shared.readers.asks(self.recorder.index());
+    }
 }
 
 impl Sse {
@@ -183,5 +195,9 @@ fn frame_event(wire: &Wire, data: &str, number: usize) -> String {
     };
     let comments = wire.comment_every > 0 && number.is_multiple_of(wire.comment_every);
     let comment = if comments { format!(": comment {number}{end}{end}") } else { String::new() };
-    format!("{comment}data: {data}{end}{end}")
+    let pad = match wire.pad_bytes {
+        0 => String::new(),
+        bytes => format!(": {}{end}{end}", "x".repeat(bytes)),
+    };
+    format!("{comment}{pad}data: {data}{end}{end}")
 }

@@ -11,7 +11,7 @@ const PER_GPU: [usize; 3] = [2, 4, 8];
 
 /// Numbers of cores to compare.
 #[derive(Debug, Clone, clap::Args)]
-#[group(required = true, multiple = false)]
+#[group(required = false, multiple = false)]
 pub struct BudgetFlags {
     /// Numbers of cores to give to the server
     #[arg(long, value_name = "N,…", value_delimiter = ',')]
@@ -36,6 +36,10 @@ impl BudgetFlags {
     /// # Errors
     /// Fewer than two different budgets fit.
     pub fn budgets(&self, out_of: &CpuSet) -> anyhow::Result<Vec<Budget>> {
+        ensure!(
+            self.gpus.is_some() || !self.cores.is_empty(),
+            "give --cores or --gpus, or --attacks for attackers of other kinds"
+        );
         let mut counts = match self.gpus {
             None => self.cores.clone(),
             Some(gpus) => levels(gpus, out_of.len())?,

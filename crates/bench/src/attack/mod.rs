@@ -1,10 +1,13 @@
 //! `saccade bench attack`: requests with short prompts (victims) behind many with long ones
 //! (attackers), by the number of cores that the server has. Where more cores bring the victims'
-//! times down, the server was short of cores, not of its accelerator.
+//! times down, the server was short of cores, not of its accelerator. With `--attacks`: victims
+//! beside attackers of other kinds, on the cores that the server has.
 
 mod analysis;
+pub(crate) mod beside;
 mod budgets;
 mod present;
+mod quiet;
 mod record;
 mod series;
 
@@ -21,6 +24,7 @@ use crate::interference::{
     unix_s,
 };
 use crate::output;
+use beside::BesideFlags;
 use budgets::BudgetFlags;
 pub(crate) use record::SCHEMAS;
 use record::{Attack, Record, Setup};
@@ -34,10 +38,13 @@ pub struct Args {
     #[command(flatten, next_help_heading = "Cores")]
     budgets: BudgetFlags,
     /// Cores to give to the server, the first ones first [default: the cores of this process]
-    #[arg(long, value_name = "CORES", value_parser = CpuSet::from_flag, help_heading = "Cores")]
+    #[arg(long, value_name = "CORES", value_parser = CpuSet::from_flag, help_heading = "Cores",
+        conflicts_with = "attacks")]
     out_of_cores: Option<CpuSet>,
     #[command(flatten, next_help_heading = "Attackers and victims")]
     load: LoadFlags,
+    #[command(flatten, next_help_heading = "Attackers of other kinds")]
+    beside: BesideFlags,
     #[command(flatten, next_help_heading = "Client")]
     client: ClientFlags,
     /// Measurements of each series
@@ -63,35 +70,50 @@ pub struct Args {
 #[derive(Debug, Clone, clap::Args)]
 struct LoadFlags {
     /// Attackers per second, spaced evenly
-    #[arg(long, value_name = "RPS,…", value_delimiter = ',', default_value = "8,16")]
+    #[arg(
+        long,
+        value_name = "RPS,…",
+        value_delimiter = ',',
+        default_value = "8,16",
+        conflicts_with = "attacks"
+    )]
     attack_rate: Vec<f64>,
     /// Tokens of an attacker's prompt
     #[arg(
         long,
         value_name = "N,…",
         value_delimiter = ',',
-        default_value = "1800,7200,28500,114000"
+        default_value = "1800,7200,28500,114000",
+        conflicts_with = "attacks"
     )]
     attack_len: Vec<u32>,
     /// Tokens of an attacker's answer
-    #[arg(long, value_name = "N", default_value_t = 16)]
+    #[arg(long, value_name = "N", default_value_t = 16, conflicts_with = "attacks")]
     attack_output_len: u32,
     /// Victims in each series, one after the other
-    #[arg(long, value_name = "N", default_value_t = 5,
+    #[arg(long, value_name = "N", default_value_t = 5, conflicts_with = "attacks",
         value_parser = clap::value_parser!(u32).range(1..=1000))]
     victims: u32,
-    /// Tokens of a victim's prompt
-    #[arg(long, value_name = "N", default_value_t = 2800)]
-    victim_len: u32,
-    /// Tokens of a victim's answer
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    victim_output_len: u32,
+    /// Tokens of a victim's prompt [default: 2800; with --attacks 128]
+    #[arg(long, value_name = "N")]
+    victim_len: Option<u32>,
+    /// Tokens of a victim's answer [default: 1; with --attacks 64]
+    #[arg(long, value_name = "N")]
+    victim_output_len: Option<u32>,
     /// Time from the first attacker to the first victim
     #[arg(long, value_name = "SECONDS", default_value_t = 1.0)]
     lead: f64,
     /// Time after which a victim without a first token counts as timed out, which is a result
-    #[arg(long, value_name = "SECONDS", default_value_t = 200.0)]
-    timeout: f64,
+    /// [default: 200; with --attacks 60, of the whole answer]
+    #[arg(long, value_name = "SECONDS")]
+    timeout: Option<f64>,
+}
+
+impl LoadFlags {
+    /// Of the series; see [`beside`] for the defaults beside other attackers.
+    fn timeout_s(&self) -> f64 {
+        self.timeout.unwrap_or(200.0)
+    }
 }
 
 /// Longest lead, time-out or drain: an hour.
@@ -101,7 +123,7 @@ impl Args {
     fn check(&self) -> anyhow::Result<()> {
         let seconds = [
             ("--lead", self.load.lead, 0.0),
-            ("--timeout", self.load.timeout, 0.001),
+            ("--timeout", self.load.timeout_s(), 0.001),
             ("--drain", self.drain, 0.0),
         ];
         for (flag, value, least) in seconds {
@@ -133,11 +155,11 @@ impl Args {
         let load = &self.load;
         Setup {
             victims: load.victims as usize,
-            victim_prompt_tokens: load.victim_len,
-            victim_output_tokens: load.victim_output_len,
+            victim_prompt_tokens: load.victim_len.unwrap_or(2800),
+            victim_output_tokens: load.victim_output_len.unwrap_or(1),
             attack_output_tokens: load.attack_output_len,
             lead_s: load.lead,
-            timeout_s: load.timeout,
+            timeout_s: load.timeout_s(),
             repeats: self.repeats as usize,
             seed: self.seed,
         }
@@ -150,6 +172,9 @@ impl Args {
 /// Flags out of bounds, fewer cores than a budget needs, a file that cannot be written.
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     args.check()?;
+    if !args.beside.attacks.is_empty() {
+        return beside::run(args);
+    }
     let specs = args.servers.specs()?;
     let (mut record, mut experiment) = prepare(args, specs)?;
     let units = record.servers.len() * record.budgets.len();

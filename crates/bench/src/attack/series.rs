@@ -1,28 +1,21 @@
 //! One series of victims alongside attackers, and the server they share.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, bail};
 use saccade_host::{CpuSet, Root};
 use saccade_load::{
-    Arrival, LoadError, LoadSpec, Observer, Outcome, RequestRecord, Run, Slo, Summary, Target,
-    Workload,
+    Arrival, LoadSpec, Observer, Outcome, RequestRecord, Run, Slo, Summary, Target, Workload,
 };
 
 use super::budgets::Budget;
+use super::quiet;
 use super::record::{Attack, AttackSeen, Series, Setup, Victim};
 use crate::interference::{Client, HostWatch, Server, ServerSpec, unix_s};
 
 /// Attackers in flight when the victims are through are cut after this.
 const ATTACK_DRAIN_S: f64 = 0.2;
-/// A probe is quick if it takes at most this many times what it takes on a quiet server, …
-const QUIET_FACTOR: f64 = 3.0;
-/// … plus this.
-const QUIET_SLACK_S: f64 = 0.02;
-const PROBE_PAUSE: Duration = Duration::from_millis(100);
-const PROBE_TOKENS: u32 = 16;
-const QUIET_PROBES: u64 = 5;
 /// Warm-up victims of a server, so that no measured victim is its first.
 const PRIMING: u64 = 2;
 
@@ -159,7 +152,8 @@ impl Experiment {
         series.client = Some(victims.client);
         series.attackers = attackers.map(AttackSeen::of);
         let up = self.up.as_ref().context("the server is down")?;
-        series.drained_s = drain(&client, up, seed, self.drain_limit)?;
+        series.drained_s =
+            quiet::wait(&client, &up.server.target, up.quiet_s, seed, self.drain_limit)?;
         if series.drained_s.is_none() && up.server.spec.start.is_some() {
             // Leftovers of this attack must not reach the next series.
             self.up.take().map_or(Ok(()), |up| up.server.stop())?;
@@ -224,7 +218,7 @@ impl Experiment {
         priming.requests = Some(PRIMING);
         client.run(&up.server.target, &priming, &())?;
         let timeout_s = self.setup.timeout_s;
-        let quiet = probe(client, &up.server, seed.wrapping_sub(1), QUIET_PROBES, timeout_s)?;
+        let quiet = quiet::measure(client, &up.server.target, seed.wrapping_sub(1), timeout_s)?;
         up.quiet_s = quiet.context("a quiet server does not answer in time")?;
         self.up = Some(up);
         Ok(())
@@ -302,39 +296,4 @@ impl Observer for UntilTimeout {
         // SYNC: relaxed, partner `finished` on the same thread.
         self.0.load(Ordering::Relaxed)
     }
-}
-
-/// Seconds until the server is quiet again; none: not within the limit.
-fn drain(client: &Client, up: &Up, seed: u64, limit: Duration) -> Result<Option<f64>, LoadError> {
-    let bound_s = QUIET_FACTOR * up.quiet_s + QUIET_SLACK_S;
-    let from = Instant::now();
-    for round in 0.. {
-        let Some(left) = limit.checked_sub(from.elapsed()).filter(|left| !left.is_zero()) else {
-            break;
-        };
-        // Far from the seeds of series.
-        let seed = (!seed).wrapping_sub(round << 32);
-        let seen = probe(client, &up.server, seed, 1, left.as_secs_f64())?;
-        if seen.is_some_and(|seconds| seconds <= bound_s) {
-            return Ok(Some(from.elapsed().as_secs_f64()));
-        }
-        std::thread::sleep(PROBE_PAUSE);
-    }
-    Ok(None)
-}
-
-/// Median seconds to the first token of some short requests; none if one gets none in time.
-fn probe(
-    client: &Client,
-    server: &Server,
-    seed: u64,
-    requests: u64,
-    timeout_s: f64,
-) -> Result<Option<f64>, LoadError> {
-    let arrival = Arrival::Closed { concurrency: 1 };
-    let mut spec = LoadSpec::new(arrival, Workload::fixed(PROBE_TOKENS, 1), requests);
-    (spec.request_timeout_s, spec.drain_timeout_s, spec.seed) = (timeout_s, timeout_s, seed);
-    let run = client.run(&server.target, &spec, &())?;
-    let times: Option<Vec<f64>> = run.requests.iter().map(RequestRecord::ttft_s).collect();
-    Ok(times.and_then(|times| crate::interference::median(&times)))
 }

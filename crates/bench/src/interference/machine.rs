@@ -70,14 +70,15 @@ pub fn shell_words(words: &[String]) -> String {
 }
 
 fn without_secrets(words: impl Iterator<Item = String>) -> Vec<String> {
-    const FLAG: &str = "--api-key";
+    // Of servers, of victims, of attackers.
+    let is_key = |flag: &str| flag.starts_with("--") && flag.ends_with("api-key");
     let mut hide_next = false;
     let shown = words.map(|word| {
-        if std::mem::replace(&mut hide_next, word == FLAG) {
+        if std::mem::replace(&mut hide_next, is_key(&word)) {
             return "***".to_owned();
         }
-        match word.strip_prefix(FLAG) {
-            Some(value) if value.starts_with('=') => format!("{FLAG}=***"),
+        match word.split_once('=') {
+            Some((flag, _)) if is_key(flag) => format!("{flag}=***"),
             _ => word,
         }
     });
@@ -96,8 +97,8 @@ mod tests {
 
     #[test]
     fn secrets_are_not_written() {
-        let words = ["a", "--api-key", "s3cret", "--api-key=s3cret", "b"].map(str::to_owned);
+        let words = ["a", "--api-key", "s3cret", "--victim-api-key=s3cret", "b"].map(str::to_owned);
         let shown = without_secrets(words.into_iter());
-        assert_eq!(shown, ["a", "--api-key", "***", "--api-key=***", "b"]);
+        assert_eq!(shown, ["a", "--api-key", "***", "--victim-api-key=***", "b"]);
     }
 }

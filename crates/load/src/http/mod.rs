@@ -19,7 +19,7 @@ use hyper::{Request, Response, StatusCode};
 
 use crate::{LoadError, Target};
 use connect::Connector;
-pub(crate) use origin::Origin;
+pub use origin::Origin;
 use socket::Peephole;
 
 /// A connection on which one request at a time may be sent.

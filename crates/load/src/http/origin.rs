@@ -6,10 +6,12 @@ use crate::LoadError;
 
 /// Where a server is.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Origin {
+pub struct Origin {
+    /// Whether the connection is encrypted.
     pub tls: bool,
     /// Name or address, without brackets.
     pub host: String,
+    /// As given, or the scheme's.
     pub port: u16,
     /// Host and port as in the URL.
     pub authority: String,
@@ -20,7 +22,10 @@ pub(crate) struct Origin {
 impl Origin {
     /// Reads `http://host:port`, `https://host/prefix`, also with the `/v1` that clients of OpenAI
     /// are given.
-    pub(crate) fn parse(base_url: &str) -> Result<Origin, LoadError> {
+    ///
+    /// # Errors
+    /// [`LoadError::Spec`]: not a URL, another scheme, no host, or a user before the host.
+    pub fn parse(base_url: &str) -> Result<Origin, LoadError> {
         let wrong = |why: String| LoadError::spec("base url", format!("'{base_url}' {why}"));
         let uri: Uri = base_url.parse().map_err(|e| wrong(format!("is not a URL: {e}")))?;
         let tls = match uri.scheme_str() {
@@ -42,7 +47,8 @@ impl Origin {
         })
     }
 
-    pub(crate) fn path(&self, path: &str) -> String {
+    /// A path of the API with what comes before it.
+    pub fn path(&self, path: &str) -> String {
         format!("{}{path}", self.prefix)
     }
 
