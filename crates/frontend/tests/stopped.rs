@@ -131,7 +131,7 @@ impl Stream {
         let length = body.len();
         write!(
             socket,
-            "POST /v1/completions HTTP/1.1\r\nhost: t\r\nconnection: close\r\n\
+            "POST /v1/completions HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\
              content-type: application/json\r\ncontent-length: {length}\r\n\r\n{body}"
         )
         .unwrap();
