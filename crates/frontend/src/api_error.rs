@@ -95,6 +95,19 @@ impl ApiError {
         }
     }
 
+    /// 503: this frontend plane stood still, and the device plane ended its requests.
+    pub fn frontend_stalled() -> Self {
+        Self {
+            retry_after_s: Some(1),
+            ..Self::new(
+                StatusCode::SERVICE_UNAVAILABLE,
+                "frontend_stalled",
+                "this frontend plane was stopped or starved for too long, so the device plane ended \
+                 its requests; nothing more will come",
+            )
+        }
+    }
+
     /// 503: the server is draining.
     pub fn shutting_down() -> Self {
         Self {

@@ -70,6 +70,8 @@ pub struct Flight {
     ticket: Ticket,
     mailbox: Arc<Mailbox>,
     port: Arc<dyn DevicePort>,
+    /// Times that the device had given this frontend up when it was submitted.
+    given_up_before: u32,
     ended: bool,
 }
 
@@ -84,13 +86,17 @@ impl Flight {
         submission: &Submission<'_>,
     ) -> Result<Self, SubmitError> {
         let mailbox = Arc::new(Mailbox::default());
+        let given_up_before = port.times_given_up();
         let mut announced = None;
         let submitted = port.submit(submission, &mut |ticket| {
             registry.insert(ticket, mailbox.clone());
             announced = Some(ticket);
         });
         match submitted {
-            Ok(ticket) => Ok(Self { ticket, mailbox, port: port.clone(), ended: false }),
+            Ok(ticket) => {
+                let port = port.clone();
+                Ok(Self { ticket, mailbox, port, given_up_before, ended: false })
+            }
             Err(error) => {
                 if let Some(ticket) = announced {
                     registry.remove(ticket);
@@ -103,6 +109,12 @@ impl Flight {
     /// Where its tokens arrive.
     pub fn mailbox(&self) -> &Mailbox {
         &self.mailbox
+    }
+
+    /// Whether the device has given this frontend's requests up since it was submitted: then it
+    /// ended because this frontend stood still, and not by a fault of the device.
+    pub fn was_given_up(&self) -> bool {
+        self.port.times_given_up() != self.given_up_before
     }
 
     /// The end has been seen: there is nothing left to cancel.

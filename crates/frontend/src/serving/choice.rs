@@ -262,12 +262,17 @@ impl Choice {
 
     /// The last delta, from what was held back and how the device ended it.
     fn finish(&mut self, end: End) -> Result<Delta, ApiError> {
-        if let Some(mut flight) = self.flight.take()
+        let mut flight = self.flight.take();
+        if let Some(flight) = &mut flight
             && matches!(end, End::Finished(_) | End::Lost)
         {
             flight.ended();
         }
+        let given_up = matches!(end, End::Finished(Finish::Cancelled) | End::Lost)
+            && flight.as_ref().is_some_and(Flight::was_given_up);
+        drop(flight);
         let finish = match end {
+            _ if given_up => return Err(ApiError::frontend_stalled()),
             End::Lost => return Err(ApiError::device_lost()),
             End::Stopping => return Err(ApiError::shutting_down()),
             End::Finished(finish) => finish,
