@@ -18,7 +18,7 @@ use saccade_ring::{Region, RegionLimits, default_region_dir};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::cli::ServeArgs;
-use crate::run_folder::RunFolder;
+use crate::run_folder::{self, RunFolder};
 use crate::{emulated, frontend_plane, kv_region, model_source, open_files, remote};
 use child::{Plane, PlaneKind};
 use kept::{Kept, as_long_as};
@@ -72,7 +72,7 @@ impl Supervisor {
             arena_bytes: args.ring.arena_bytes,
         };
         let asked = args.ring.file()?;
-        let run_folder = if asked.is_none() { Some(run_folder(&limits)?) } else { None };
+        let run_folder = if asked.is_none() { Some(folder_for_ring(&limits)?) } else { None };
         let mut scratch = scratch(run_folder.as_ref());
         let folder = model_source::open(&args.model, &mut scratch)?;
         folder.config()?; // a model that cannot be served is refused before anything is started
@@ -231,7 +231,8 @@ fn listening(args: &ServeArgs) -> anyhow::Result<Option<Arc<Listening>>> {
 }
 
 /// Where the ring is, if --ring does not say: in shared memory, if that has room.
-fn run_folder(limits: &RegionLimits) -> anyhow::Result<RunFolder> {
+fn folder_for_ring(limits: &RegionLimits) -> anyhow::Result<RunFolder> {
+    run_folder::sweep_all();
     let parent = default_region_dir(limits.layout()?.region_bytes());
     RunFolder::create(&parent).with_context(|| format!("make a folder in {}", parent.display()))
 }
