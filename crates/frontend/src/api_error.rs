@@ -103,14 +103,16 @@ impl ApiError {
         Self::new(StatusCode::GATEWAY_TIMEOUT, "request_timeout", message)
     }
 
-    /// 503: the device plane took the request back, because this frontend's heartbeat had stopped.
-    pub fn given_up() -> Self {
+    /// 503: this frontend plane stood still, and the device plane ended its requests.
+    pub fn frontend_stalled() -> Self {
         Self {
-            message:
-                "this server was held up for too long, and the device plane took its requests \
-                      back; try again"
-                    .into(),
-            ..Self::device_lost()
+            retry_after_s: Some(1),
+            ..Self::new(
+                StatusCode::SERVICE_UNAVAILABLE,
+                "frontend_stalled",
+                "this frontend plane was stopped or starved for too long, so the device plane ended \
+                 its requests; nothing more will come",
+            )
         }
     }
 

@@ -226,6 +226,15 @@ impl<T: Transport> Submitter<T> {
         self.shared.epoch()
     }
 
+    /// Times that the device gave this frontend's requests up because its heartbeat stood still,
+    /// since the region was made; 0 while the region cannot be reached.
+    #[must_use]
+    pub fn times_given_up(&self) -> u32 {
+        let at = self.shared.layout.ack_at(self.shared.frontend);
+        let lost = at + std::mem::offset_of!(FrontendAck, lost) as u64;
+        self.shared.transport.get_u32(lost).unwrap_or(0)
+    }
+
     /// Slots that a submission could take now.
     #[must_use]
     pub fn free_slots(&self) -> usize {

@@ -7,7 +7,7 @@ use saccade_model::{ModelFolder, OpenOptions};
 
 use crate::bundled;
 use crate::cli::{LoadFormat, ModelArgs};
-use crate::run_folder::RunFolder;
+use crate::run_folder::{self, RunFolder};
 
 /// Where the bundled model is unpacked, if it is; what was made for it goes when this is dropped.
 #[derive(Debug, Default)]
@@ -29,7 +29,10 @@ impl Scratch {
         }
         let own = match self.own.take() {
             Some(own) => own,
-            None => RunFolder::create(&std::env::temp_dir()).context("make a temporary folder")?,
+            None => {
+                run_folder::sweep_all();
+                RunFolder::create(&std::env::temp_dir()).context("make a temporary folder")?
+            }
         };
         Ok(self.own.insert(own).path())
     }

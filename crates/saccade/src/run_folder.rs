@@ -11,6 +11,8 @@ use std::path::Path;
 use tempfile::TempDir;
 
 const PREFIX: &str = "saccade-run-";
+/// Where rings are, beside the temporary folder.
+const SHARED_MEMORY: &str = "/dev/shm";
 /// Leftovers removed at one start; what is beyond goes at the next ones.
 const MAX_SWEPT: usize = 256;
 /// A sweep of another start may take a new folder for a leftover before its owner has locked it.
@@ -26,12 +28,11 @@ pub(crate) struct RunFolder {
 }
 
 impl RunFolder {
-    /// Makes one below `parent`, and removes what dead processes of this user left there.
+    /// Makes one below `parent`.
     ///
     /// # Errors
     /// It cannot be made.
     pub fn create(parent: &Path) -> io::Result<RunFolder> {
-        sweep(parent);
         for _ in 0..MAX_ATTEMPTS {
             let folder = tempfile::Builder::new().prefix(PREFIX).tempdir_in(parent)?;
             match lock(folder.path()) {
@@ -46,6 +47,17 @@ impl RunFolder {
 
     pub fn path(&self) -> &Path {
         self.folder.path()
+    }
+}
+
+/// Removes what dead processes of this user left, wherever their folders may be: shared memory that
+/// they fill would send the next ring elsewhere, and keep them.
+pub(crate) fn sweep_all() {
+    let temporary = std::env::temp_dir();
+    let memory = Path::new(SHARED_MEMORY);
+    sweep(memory);
+    if temporary != memory {
+        sweep(&temporary);
     }
 }
 
@@ -108,6 +120,7 @@ mod tests {
         std::fs::create_dir(&other).unwrap();
         std::fs::write(&file, "x").unwrap();
 
+        sweep(parent.path());
         let next = RunFolder::create(parent.path()).unwrap();
         assert!(!dead.exists());
         assert!(living.path().join("ring").exists() && other.exists() && file.exists());

@@ -18,10 +18,11 @@ use saccade_ring::{Region, RegionLimits, default_region_dir};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::cli::ServeArgs;
-use crate::run_folder::RunFolder;
+use crate::run_folder::{self, RunFolder};
 use crate::{emulated, frontend_plane, kv_region, model_source, open_files, remote};
 use child::{Plane, PlaneKind};
 use kept::{Kept, as_long_as};
+use restarts::Restarts;
 use watch::Patience;
 
 /// Time for a plane to end after SIGTERM, beyond its own drain timeout, before SIGKILL.
@@ -72,7 +73,7 @@ impl Supervisor {
             arena_bytes: args.ring.arena_bytes,
         };
         let asked = args.ring.file()?;
-        let run_folder = if asked.is_none() { Some(run_folder(&limits)?) } else { None };
+        let run_folder = if asked.is_none() { Some(folder_for_ring(&limits)?) } else { None };
         let mut scratch = scratch(run_folder.as_ref());
         let folder = model_source::open(&args.model, &mut scratch)?;
         folder.config()?; // a model that cannot be served is refused before anything is started
@@ -231,7 +232,8 @@ fn listening(args: &ServeArgs) -> anyhow::Result<Option<Arc<Listening>>> {
 }
 
 /// Where the ring is, if --ring does not say: in shared memory, if that has room.
-fn run_folder(limits: &RegionLimits) -> anyhow::Result<RunFolder> {
+fn folder_for_ring(limits: &RegionLimits) -> anyhow::Result<RunFolder> {
+    run_folder::sweep_all();
     let parent = default_region_dir(limits.layout()?.region_bytes());
     RunFolder::create(&parent).with_context(|| format!("make a folder in {}", parent.display()))
 }
@@ -279,15 +281,21 @@ fn planes(
         silent: device_hung_after.max(device_lost_after),
         loading: device_hung_after,
     };
-    let mut planes = vec![Kept::new(device, patience, placement.max_restarts)];
+    let mut planes = vec![Kept::new(device, patience, restarts(args))];
     let frontend_hung_after = Duration::from_secs(placement.frontend_hung_after_s);
     let patience = as_long_as(frontend_hung_after, device_hung_after);
     let frontends = listening.into_iter().flat_map(|listening| {
         (0..args.ring.api_server_count)
             .map(move |index| Plane::frontend(args, model_folder, ring, index, listening))
     });
-    planes.extend(frontends.map(|plane| Kept::new(plane, patience, placement.max_restarts)));
+    planes.extend(frontends.map(|plane| Kept::new(plane, patience, restarts(args))));
     planes
+}
+
+/// Each plane counts its own.
+fn restarts(args: &ServeArgs) -> Restarts {
+    let longest_pause = Duration::from_millis(args.placement.max_restart_pause_ms);
+    Restarts::new(args.placement.max_restarts, longest_pause)
 }
 
 /// The plane that reaches the store and tells routers, if there is one.
@@ -299,7 +307,7 @@ fn fetching(args: &ServeArgs, model_folder: &Path, ring: &Path) -> Option<fetchi
     // One that joins at --fetch-listen is another host's to start.
     let plane = args.fetch.fetch_listen.is_none();
     let plane = plane.then(|| Plane::fetch(args, model_folder, ring, &fetch_ring));
-    Some(fetching::Fetching::new(plane, &fetch_ring, args.placement.max_restarts))
+    Some(fetching::Fetching::new(plane, &fetch_ring, restarts(args)))
 }
 
 /// Beside the ring.

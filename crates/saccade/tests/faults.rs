@@ -46,7 +46,7 @@ fn length(i: u64) -> u64 {
 /// reference; the others end with an explicit error or a broken connection (when their frontend
 /// died).
 async fn kill_under_load(kind: &str, times: usize) -> Result<()> {
-    let server = Server::start(&["--max-restarts", "1000"]).await?;
+    let server = Server::start(&["--max-restarts", "1000", "--max-restart-pause-ms", "0"]).await?;
     let mut reference = Vec::new();
     for i in 0..16 {
         reference.push(stream(&server, &body(i, length(i))).await?.text);

@@ -29,6 +29,8 @@ pub trait DevicePort: Send + Sync {
     fn fetch_stats(&self) -> FetchStats;
     /// Life of this frontend.
     fn frontend_epoch(&self) -> u32;
+    /// Times that the device gave this frontend's requests up, because its heartbeat stood still.
+    fn times_given_up(&self) -> u32;
     /// Slots that a submission could take now.
     fn free_slots(&self) -> usize;
     /// Slots of this frontend.
@@ -67,6 +69,9 @@ impl<T: Transport + 'static> DevicePort for Submitter<T> {
     }
     fn frontend_epoch(&self) -> u32 {
         Submitter::frontend_epoch(self)
+    }
+    fn times_given_up(&self) -> u32 {
+        Submitter::times_given_up(self)
     }
     fn free_slots(&self) -> usize {
         Submitter::free_slots(self)

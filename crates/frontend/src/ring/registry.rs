@@ -144,6 +144,8 @@ pub struct Flight {
     mailbox: Arc<Mailbox>,
     port: Arc<dyn DevicePort>,
     registry: Arc<Registry>,
+    /// Times that the device had given this frontend up when it was submitted.
+    given_up_before: u32,
     ended: bool,
 }
 
@@ -159,6 +161,7 @@ impl Flight {
         submission: &Submission<'_>,
     ) -> Result<Self, SubmitError> {
         let mailbox = Arc::new(Mailbox::new(submission, thread));
+        let given_up_before = port.times_given_up();
         let mut announced = None;
         let submitted = port.submit(submission, &mut |ticket| {
             registry.hand(ticket, &mailbox);
@@ -167,7 +170,7 @@ impl Flight {
         match submitted {
             Ok(ticket) => {
                 let (port, registry) = (port.clone(), registry.clone());
-                Ok(Self { ticket, mailbox, port, registry, ended: false })
+                Ok(Self { ticket, mailbox, port, registry, given_up_before, ended: false })
             }
             Err(error) => {
                 announced.into_iter().for_each(|ticket| registry.withdraw(ticket));
@@ -194,6 +197,12 @@ impl Flight {
         // What was noted before the waker was there was answered without it, under the same lock,
         // and so is seen now; what is noted from now on finds the waker.
         self.mailbox.drain(tokens).map_or(Poll::Pending, Poll::Ready)
+    }
+
+    /// Whether the device has given this frontend's requests up since it was submitted: then it
+    /// ended because this frontend stood still, and not by a fault of the device.
+    pub fn was_given_up(&self) -> bool {
+        self.port.times_given_up() != self.given_up_before
     }
 
     /// The end has been seen: there is nothing left to cancel.

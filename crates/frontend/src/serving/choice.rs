@@ -275,12 +275,17 @@ impl Choice {
 
     /// The last delta, from what was held back and how the device ended it.
     fn finish(&mut self, end: End) -> Result<Delta, ApiError> {
-        if let Some(mut flight) = self.flight.take()
+        let mut flight = self.flight.take();
+        if let Some(flight) = &mut flight
             && matches!(end, End::Finished(_) | End::Lost)
         {
             flight.ended();
         }
+        let given_up = matches!(end, End::Finished(Finish::Cancelled) | End::Lost)
+            && flight.as_ref().is_some_and(Flight::was_given_up);
+        drop(flight);
         let finish = match end {
+            _ if given_up => return Err(ApiError::frontend_stalled()),
             End::Lost => return Err(ApiError::device_lost()),
             End::Stopping => return Err(ApiError::shutting_down()),
             End::Finished(finish) => finish,
@@ -296,7 +301,7 @@ impl Choice {
             Finish::Stop => self.stop_reason(stopped_by),
             Finish::Length => FinishReason::Length,
             // Not by us: a choice that is cancelled here is dropped.
-            Finish::Cancelled => return Err(ApiError::given_up()),
+            Finish::Cancelled => return Err(ApiError::frontend_stalled()),
             Finish::Invalid => {
                 return Err(ApiError::internal("the device refused this request as out of bounds"));
             }

@@ -347,9 +347,13 @@ pub(crate) struct PlacementArgs {
     #[arg(long, value_name = "CORES", value_parser = CpuSet::from_flag, env = "SACCADE_FRONTEND_CORES")]
     pub frontend_cores: Option<CpuSet>,
     /// How often a plane may die in a row, without ten seconds of service between, before the
-    /// server gives up. The pauses between starts double: 0, 100 ms, 200 ms ... 10 s
+    /// server gives up
     #[arg(long, value_name = "N", default_value_t = 8, env = "SACCADE_MAX_RESTARTS")]
     pub max_restarts: usize,
+    /// Longest pause before a plane that has died in a row is started again, milliseconds. The
+    /// pauses are 0, 100, 200, 400 and so on up to this
+    #[arg(long, value_name = "MS", default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(..=3_600_000), env = "SACCADE_MAX_RESTART_PAUSE_MS")]
+    pub max_restart_pause_ms: u64,
     /// Seconds without a heartbeat after which a device plane that computes counts as hung, and is
     /// replaced; must exceed any step. Also for planes that load and do not compute
     #[arg(long, value_name = "SECONDS", default_value_t = 300, value_parser = hung_after_s(), env = "SACCADE_DEVICE_HUNG_AFTER_S")]

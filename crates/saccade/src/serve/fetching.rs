@@ -11,6 +11,7 @@ use saccade_ring::Transport;
 
 use super::child::Plane;
 use super::kept::{Kept, Life, as_long_as};
+use super::restarts::Restarts;
 
 /// A plane whose heartbeat has stood still for so long is ended, and started anew.
 const STALLED_AFTER: Duration = Duration::from_secs(3);
@@ -22,10 +23,10 @@ pub(super) struct Fetching {
 }
 
 impl Fetching {
-    pub fn new(plane: Option<Plane>, ring: &Path, max_restarts: usize) -> Fetching {
+    pub fn new(plane: Option<Plane>, ring: &Path, restarts: Restarts) -> Fetching {
         // Until a device serves it, it may wait for as long as it takes.
         let patience = as_long_as(STALLED_AFTER, Duration::MAX);
-        let plane = plane.map(|plane| Kept::new(plane, patience, max_restarts));
+        let plane = plane.map(|plane| Kept::new(plane, patience, restarts));
         Fetching { plane, ring: ring.into() }
     }
 

@@ -31,15 +31,8 @@ pub(super) struct Kept {
 }
 
 impl Kept {
-    pub fn new(plane: Plane, patience: Patience, max_restarts: usize) -> Kept {
-        Kept {
-            plane,
-            patience,
-            watch: Watch::new(patience),
-            restarts: Restarts::new(max_restarts),
-            last_epoch: 0,
-            due: None,
-        }
+    pub fn new(plane: Plane, patience: Patience, restarts: Restarts) -> Kept {
+        Kept { plane, patience, watch: Watch::new(patience), restarts, last_epoch: 0, due: None }
     }
 
     /// Starts it anew if it is time, ends it if it hangs. `life`: what the ring shows now. True: it

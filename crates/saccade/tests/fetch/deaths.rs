@@ -102,7 +102,8 @@ async fn kill_planes(kind: &str, signal: i32, times: usize) -> Result<()> {
     let place = Place::folder()?;
     let url = place.url("kv");
     let library = Library::fill(&url).await?;
-    let flags = ["--fetch-always", "--fetch-late-ms", "400", "--max-restarts", "1000"];
+    let restarts = ["--max-restarts", "1000", "--max-restart-pause-ms", "0"];
+    let flags = [&["--fetch-always", "--fetch-late-ms", "400"], &restarts[..]].concat();
     let server = serve(&url, &[&flags, &NARROW]).await?;
     library.fetches(&server).await?;
     for round in 0..times {

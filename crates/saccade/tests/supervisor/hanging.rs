@@ -54,8 +54,40 @@ async fn a_frontend_plane_that_stands_still_is_replaced() -> Result<()> {
     Ok(())
 }
 
-/// A device plane that is idle, and one that loads longer than the limit, are left alone: the
-/// limit counts time without a sign of life.
+/// A frontend plane that stood still for so long that the device plane gave its requests up says so
+/// when it goes on: the device plane is well.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_frontend_plane_that_stood_still_does_not_blame_the_device() -> Result<()> {
+    let flags = ["--port", "0", "--api-server-count", "2", "--frontend-hung-after-s", "600"];
+    let mut server = Started::new(&flags, |_| ())?;
+    let url = server.url().await?;
+    server.ready(&reqwest::Client::new(), &url).await?;
+    // Clients of their own: a connection that is kept belongs to one frontend plane.
+    let (seen, other) = (Server::existing(&url), Server::existing(&url));
+    server.says("device ready").await?;
+    let (first, second) = (server.planes("frontend")[0], server.planes("frontend")[1]);
+    // Only the first one can take the stream, and then only the second one what is asked next.
+    signal(second, libc::SIGSTOP);
+    let progress = Progress::default();
+    let body = json!({
+        "model": "saccade-tiny", "prompt": "In the", "max_tokens": 1900, "ignore_eos": true,
+    });
+    let stall = async {
+        progress.until(1, 0, SOON).await?;
+        signal(first, libc::SIGSTOP);
+        signal(second, libc::SIGCONT);
+        let reclaimed = "saccade:device_requests_reclaimed_total";
+        let given_up = other.until_metric(reclaimed, 1.0, SOON).await;
+        signal(first, libc::SIGCONT);
+        given_up
+    };
+    let (streamed, stalled) = tokio::join!(watched(&seen, &body, &progress), stall);
+    stalled?;
+    assert_eq!(streamed?.end, End::Error("frontend_stalled".into()));
+    Ok(())
+}
+
+/// Planes that are idle are left alone: the limits count time without a sign of life.
 #[tokio::test]
 async fn an_idle_plane_is_left_alone() -> Result<()> {
     let flags = ["--port", "0", "--device-lost-after-s", "1", "--frontend-hung-after-s", "1"];
