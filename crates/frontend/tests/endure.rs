@@ -137,8 +137,11 @@ fn a_slow_reader_is_cut() {
 
 #[test]
 fn a_request_that_takes_too_long_ends_with_an_error() {
-    let timeout = Some(Duration::from_millis(400));
-    let h = Harness::with(|c| c.request_timeout = timeout, FakeConfig::default());
+    let change = |c: &mut saccade_frontend::FrontendConfig| {
+        c.request_timeout = Some(Duration::from_millis(400));
+        c.device_lost_after = NEVER;
+    };
+    let h = Harness::with(change, FakeConfig::default());
     h.device.babble();
     let mut body = json!({"prompt": "x", "max_tokens": 4000});
     h.device.pause();
@@ -457,14 +460,17 @@ fn a_frontend_that_was_given_up_says_try_again() {
     stream.chunk().unwrap();
     h.device.give_up();
     let whole = whole.answer();
-    assert_eq!((whole.status, whole.json()["error"]["code"].clone()), (503, json!("device_lost")));
+    assert_eq!(
+        (whole.status, whole.json()["error"]["code"].clone()),
+        (503, json!("frontend_stalled"))
+    );
     assert_eq!(whole.header("retry-after"), Some("1"));
     let mut last = Vec::new();
     while let Some(chunk) = stream.chunk() {
         last = chunk;
     }
     let last = String::from_utf8(last).unwrap();
-    assert!(last.contains("\"code\":\"device_lost\""), "{last}");
+    assert!(last.contains("\"code\":\"frontend_stalled\""), "{last}");
     h.device.say("ok");
     assert_eq!(h.post("/v1/completions", &json!({"prompt": "x", "max_tokens": 9})).status, 200);
 }

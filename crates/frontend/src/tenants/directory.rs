@@ -1,8 +1,10 @@
 //! Keys and their tenants, read from files that may change while the server runs.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
+
+use arc_swap::ArcSwap;
 
 use super::file::{Defaults, key_of, read_keys, read_tenants};
 use super::{Counts, DEFAULT_NAME, Tenant};
@@ -35,7 +37,8 @@ impl KeySources {
 /// All tenants.
 pub struct Tenants {
     sources: KeySources,
-    now: RwLock<Arc<Directory>>,
+    /// Read by every request, without a lock.
+    now: ArcSwap<Directory>,
     /// Of the files, from before they were read.
     stamps: Mutex<Vec<Stamp>>,
 }
@@ -55,7 +58,7 @@ impl Tenants {
     /// With the file, the tenant, and what is wrong.
     pub fn read(sources: KeySources) -> Result<Self, FrontendError> {
         let stamps = Mutex::new(sources.stamps());
-        let now = RwLock::new(Arc::new(Directory::read(&sources, &Directory::default())?));
+        let now = ArcSwap::from_pointee(Directory::read(&sources, &Directory::default())?);
         Ok(Self { sources, now, stamps })
     }
 
@@ -73,9 +76,8 @@ impl Tenants {
             return None;
         }
         *seen = found;
-        Some(Directory::read(&self.sources, &self.directory()).map(|next| {
-            *self.now.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(next);
-        }))
+        let read = Directory::read(&self.sources, &self.directory());
+        Some(read.map(|next| self.now.store(Arc::new(next))))
     }
 
     /// Whether a key is required.
@@ -106,7 +108,7 @@ impl Tenants {
     }
 
     fn directory(&self) -> Arc<Directory> {
-        self.now.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.now.load_full()
     }
 }
 
