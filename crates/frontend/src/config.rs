@@ -6,6 +6,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::http::TlsFiles;
+
 /// Where to listen.
 #[derive(Debug, Clone)]
 pub enum Listen {
@@ -23,6 +25,8 @@ pub enum Listen {
 pub struct FrontendConfig {
     /// Where to listen. `--host`, `--port`, `--uds`
     pub listen: Listen,
+    /// The server's certificate and key; `None`: connections are not encrypted.
+    pub tls: Option<TlsFiles>,
     /// Which of the region's frontends this is.
     pub frontend_index: u32,
     /// Model folder or hub id, for the tokenizer, the chat template and the generation defaults.
@@ -159,6 +163,7 @@ impl Default for FrontendConfig {
     fn default() -> Self {
         Self {
             listen: Listen::Tcp(SocketAddr::from(([127, 0, 0, 1], 8000))),
+            tls: None,
             frontend_index: 0,
             model: String::new(),
             tokenizer: None,

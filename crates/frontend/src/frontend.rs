@@ -11,17 +11,18 @@ use crate::config::FrontendConfig;
 use crate::error::FrontendError;
 use crate::http::app::{App, unix_s};
 use crate::http::budget::MemoryBudget;
-use crate::http::{Acceptor, AllowedHosts, Connections, Listening, router, serve_connections};
+use crate::http::{Acceptor, AllowedHosts, Connections, Listening, Tls, router, serve_connections};
 use crate::lifecycle::{Lifecycle, Stage};
 use crate::metrics::{Metrics, SloTargets};
 use crate::ring::{DevicePort, ReaderHandle, ReaderSettings, Registry, spawn_reader};
 use crate::serving::{ModelAssets, Serving};
-use crate::tenants::{Defaults, KeySources, OwnTargets, Tenants, Terms, watch};
+use crate::tenants::{Defaults, KeySources, OwnTargets, Tenants, Terms};
 use crate::text::pool::Lanes;
 use crate::validate::{
     ChatRequest, CompletionRequest, DetokenizeRequest, Fields, ModelLimits, SloHeaders,
     TokenizeRequest,
 };
+use crate::watched::{Watched, watch};
 
 /// A frontend that has joined its region and bound its socket, and does not serve yet.
 pub struct Frontend {
@@ -81,6 +82,7 @@ impl Frontend {
         transport: T,
     ) -> Result<Self, FrontendError> {
         let tenants = tenants(&config)?;
+        let tls = config.tls.clone().map(Tls::read).transpose()?.map(Arc::new);
         let assets = Arc::new(ModelAssets::load(&config)?);
         let names = names(&config);
         let metrics = metrics(&names[0], &config)?;
@@ -101,6 +103,7 @@ impl Frontend {
         let hosts = AllowedHosts::of(&config.allowed_hosts, listening.tcp_addr(), keys_required);
         let app = App {
             allowed_hosts: Arc::new(hosts),
+            tls,
             names,
             serving: Serving {
                 port,
@@ -124,7 +127,11 @@ impl Frontend {
 
     /// Where it listens, in readable form.
     pub fn address(&self) -> String {
-        self.listening.address()
+        let address = self.listening.address();
+        match self.app.tls {
+            Some(_) => address.replacen("http://", "https://", 1),
+            None => address,
+        }
     }
 
     /// The TCP address it listens on, if it is one.
@@ -149,7 +156,7 @@ impl Frontend {
             .inspect_err(|_| app.lifecycle.advance(Stage::Stopping))?;
         tokio::select! {
             () = end_of_life(&app) => {}
-            () = watch(app.tenants.clone(), app.serving.metrics.clone()) => {}
+            () = watch(watched(&app), app.serving.metrics.clone()) => {}
         }
         drop(listening);
         let served = tokio::task::spawn_blocking(move || {
@@ -236,6 +243,12 @@ async fn end_of_life(app: &App) {
     }
     lifecycle.advance(Stage::Stopping);
     app.serving.registry.stop();
+}
+
+/// What is read from files that may change.
+fn watched(app: &App) -> Vec<Arc<dyn Watched>> {
+    let tls = app.tls.clone().map(|tls| tls as Arc<dyn Watched>);
+    std::iter::once(app.tenants.clone() as Arc<dyn Watched>).chain(tls).collect()
 }
 
 fn names(config: &FrontendConfig) -> Vec<String> {

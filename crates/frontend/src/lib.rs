@@ -24,11 +24,13 @@ mod serving;
 mod tenants;
 mod text;
 mod validate;
+mod watched;
 
 pub use api_error::ApiError;
 pub use config::{Cors, FrontendConfig, HttpLimits, Listen, SloDefaults};
 pub use error::FrontendError;
 pub use frontend::{Endpoint, Frontend, ShutdownHandle, fuzz_http_body, serve};
 pub use http::Listening;
+pub use http::TlsFiles;
 pub use lifecycle::Stage;
 pub use validate::params;

@@ -253,12 +253,14 @@ fn files_are_read_again_when_they_change_and_kept_when_they_are_wrong() {
     assert_eq!(status("first"), 401, "a key that is gone is no key");
     // An empty file would open the server.
     for wrong in ["", "# none\n", "two words\n"] {
-        let before =
-            h.find_metric("saccade:key_reloads_total{model_name=\"tiny\",result=\"refused\"}");
+        let before = h.find_metric(
+            "saccade:reloads_total{files=\"keys\",model_name=\"tiny\",result=\"refused\"}",
+        );
         files.write("keys", wrong);
         h.wait_until("it is refused", |h| {
-            h.find_metric("saccade:key_reloads_total{model_name=\"tiny\",result=\"refused\"}")
-                > before
+            h.find_metric(
+                "saccade:reloads_total{files=\"keys\",model_name=\"tiny\",result=\"refused\"}",
+            ) > before
         });
         assert_eq!((status("second"), status("")), (200, 401), "{wrong:?}");
     }

@@ -90,6 +90,7 @@ fn config(args: &ServeArgs, scratch: &mut model_source::Scratch) -> anyhow::Resu
         tokenizer: model.tokenizer.clone(),
         revision: None, // the folder is local by now
         served_model_names: model_source::served_names(model),
+        tls: http.tls(),
         allowed_hosts: http.allowed_hosts.clone(),
         api_keys: http.api_key.clone(),
         api_key_file: http.api_key_file.clone(),

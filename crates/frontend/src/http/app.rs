@@ -8,6 +8,7 @@ use saccade_ring::layout;
 use super::Connections;
 use super::budget::MemoryBudget;
 use super::host::AllowedHosts;
+use super::tls::Tls;
 use crate::api_error::ApiError;
 use crate::config::FrontendConfig;
 use crate::lifecycle::Lifecycle;
@@ -34,6 +35,8 @@ pub struct App {
     pub connections: Connections,
     /// Who requests come from.
     pub tenants: Arc<Tenants>,
+    /// The server's identity, if connections are encrypted.
+    pub tls: Option<Arc<Tls>>,
     /// Hosts that requests may name.
     pub allowed_hosts: Arc<AllowedHosts>,
     /// Memory for large requests.

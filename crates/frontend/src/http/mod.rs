@@ -12,6 +12,7 @@ mod listen;
 mod router;
 mod server;
 mod stream;
+mod tls;
 
 pub use body::read_body;
 pub use connection::Connections;
@@ -20,3 +21,4 @@ pub use listen::Listening;
 pub use router::router;
 pub use server::{Acceptor, serve_connections};
 pub use stream::{collect, stream};
+pub use tls::{Tls, TlsFiles};

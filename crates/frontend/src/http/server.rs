@@ -135,6 +135,10 @@ async fn serve_or_refuse(
 ) {
     let Some(open) = app.connections.enter() else {
         app.serving.metrics.rejected("too_many_connections");
+        if app.tls.is_some() {
+            // A handshake is what this connection may not have.
+            return;
+        }
         // A fresh socket's buffer takes these bytes at once, or the client gets a reset.
         let write = async { stream.write_all(FULL).await.and(stream.shutdown().await) };
         let _ = tokio::time::timeout(ACCEPT_PAUSE, write).await;
@@ -145,6 +149,10 @@ async fn serve_or_refuse(
 
 async fn serve_one(stream: Box<dyn Stream>, app: Arc<App>, router: Router, _open: OpenConnection) {
     let limits = &app.config.http;
+    let stream = match encrypted(stream, &app).await {
+        Ok(stream) => stream,
+        Err(error) => return tracing::debug!("TLS: {error}"),
+    };
     let guarded = StallGuard::new(stream, limits.stall_timeout, limits.least_bytes_per_s);
     let io = TokioIo::new(guarded);
     let service = TowerToHyperService::new(router);
@@ -159,6 +167,14 @@ async fn serve_one(stream: Box<dyn Stream>, app: Arc<App>, router: Router, _open
     if let Err(error) = served {
         tracing::debug!("connection: {error}");
     }
+}
+
+/// The stream behind TLS, if the server has an identity. As much time as for a head.
+async fn encrypted(stream: Box<dyn Stream>, app: &App) -> std::io::Result<Box<dyn Stream>> {
+    let Some(tls) = &app.tls else { return Ok(stream) };
+    let handshake = tls.acceptor().accept(stream);
+    let encrypted = tokio::time::timeout(app.config.http.header_read_timeout, handshake).await;
+    Ok(Box::new(encrypted.map_err(|_| std::io::ErrorKind::TimedOut)??))
 }
 
 fn builder(limits: &HttpLimits) -> http1::Builder {

@@ -81,7 +81,7 @@ pub struct Metrics {
     failed: IntCounterVec,
     cancelled: IntCounter,
     unknown_fields: IntCounter,
-    key_reloads: IntCounterVec,
+    reloads: IntCounterVec,
     /// By tenant, likewise read on demand.
     pub tenants: TenantMetrics,
 }
@@ -286,10 +286,10 @@ impl Metrics {
                 "saccade:unknown_fields_total",
                 "Fields of request bodies that no reader knows.",
             )?,
-            key_reloads: b.counters(
-                "saccade:key_reloads_total",
-                "Times that changed files of keys or tenants were read again.",
-                "result",
+            reloads: b.counters_by(
+                "saccade:reloads_total",
+                "Times that changed files of keys or certificates were read again.",
+                &["files", "result"],
             )?,
             tenants: TenantMetrics::new(&b)?,
             registry: b.registry,
@@ -371,9 +371,9 @@ impl Metrics {
         self.unknown_fields.inc_by(count as u64);
     }
 
-    /// Files of keys or tenants have changed.
-    pub fn keys_reloaded(&self, well: bool) {
-        self.key_reloads.with_label_values(&[if well { "done" } else { "refused" }]).inc();
+    /// Files have changed.
+    pub fn reloaded(&self, files: &str, well: bool) {
+        self.reloads.with_label_values(&[files, if well { "done" } else { "refused" }]).inc();
     }
 
     /// Seconds until one of `running` requests may have ended: the mean time of recent requests,

@@ -1,8 +1,7 @@
 //! Keys and their tenants, read from files that may change while the server runs.
 
-use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, SystemTime};
+use std::path::PathBuf;
+use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 
@@ -10,10 +9,7 @@ use super::file::{Defaults, key_of, read_keys, read_tenants};
 use super::{Counts, DEFAULT_NAME, Tenant};
 use crate::error::FrontendError;
 use crate::http::auth::KeyDigest;
-use crate::metrics::Metrics;
-
-/// How often files are looked at.
-const WATCH_INTERVAL: Duration = Duration::from_secs(2);
+use crate::watched::{Files, Watched};
 
 /// Where keys come from.
 #[derive(Debug, Clone)]
@@ -28,19 +24,12 @@ pub struct KeySources {
     pub defaults: Defaults,
 }
 
-impl KeySources {
-    fn stamps(&self) -> Vec<Stamp> {
-        self.key_file.iter().chain(&self.tenants_file).map(|file| stamp(file)).collect()
-    }
-}
-
 /// All tenants.
 pub struct Tenants {
     sources: KeySources,
     /// Read by every request, without a lock.
     now: ArcSwap<Directory>,
-    /// Of the files, from before they were read.
-    stamps: Mutex<Vec<Stamp>>,
+    files: Files,
 }
 
 /// Tenants and keys as the files had them at one time.
@@ -57,27 +46,10 @@ impl Tenants {
     /// # Errors
     /// With the file, the tenant, and what is wrong.
     pub fn read(sources: KeySources) -> Result<Self, FrontendError> {
-        let stamps = Mutex::new(sources.stamps());
+        let paths = sources.key_file.iter().chain(&sources.tenants_file);
+        let files = Files::new(paths.cloned().collect());
         let now = ArcSwap::from_pointee(Directory::read(&sources, &Directory::default())?);
-        Ok(Self { sources, now, stamps })
-    }
-
-    /// Reads the files again if one has changed since; counts go on. Requests in flight keep their
-    /// tenant as it was.
-    ///
-    /// # Errors
-    /// As for [`read`](Self::read); nothing has changed then.
-    pub fn reload_if_changed(&self) -> Option<Result<(), FrontendError>> {
-        // Before they are read: a change meanwhile is found the next time.
-        let found = self.sources.stamps();
-        // Plain values, changed in one go: consistent even if a holder died.
-        let mut seen = self.stamps.lock().unwrap_or_else(PoisonError::into_inner);
-        if *seen == found {
-            return None;
-        }
-        *seen = found;
-        let read = Directory::read(&self.sources, &self.directory());
-        Some(read.map(|next| self.now.store(Arc::new(next))))
+        Ok(Self { sources, now, files })
     }
 
     /// Whether a key is required.
@@ -109,6 +81,21 @@ impl Tenants {
 
     fn directory(&self) -> Arc<Directory> {
         self.now.load_full()
+    }
+}
+
+/// Counts go on. Requests in flight keep their tenant as it was.
+impl Watched for Tenants {
+    fn name(&self) -> &'static str {
+        "keys"
+    }
+
+    fn reload_if_changed(&self) -> Option<Result<(), FrontendError>> {
+        if !self.files.changed() {
+            return None;
+        }
+        let read = Directory::read(&self.sources, &self.directory());
+        Some(read.map(|next| self.now.store(Arc::new(next))))
     }
 }
 
@@ -163,35 +150,4 @@ impl Directory {
         }
         Ok(directory)
     }
-}
-
-/// Reads changed files again, for ever.
-pub async fn watch(tenants: Arc<Tenants>, metrics: Arc<Metrics>) {
-    loop {
-        tokio::time::sleep(WATCH_INTERVAL).await;
-        let watched = tenants.clone();
-        // A file system that hangs must not hang the reactor.
-        let looked = tokio::task::spawn_blocking(move || watched.reload_if_changed());
-        match looked.await {
-            Ok(None) => {}
-            Ok(Some(Ok(()))) => {
-                metrics.keys_reloaded(true);
-                tracing::info!("keys and tenants were read again");
-            }
-            Ok(Some(Err(error))) => {
-                metrics.keys_reloaded(false);
-                tracing::error!("keys and tenants stay as they were: {error}");
-            }
-            Err(error) => tracing::error!("keys and tenants stay as they were: {error}"),
-        }
-    }
-}
-
-/// What changes with a file's content; `None` without a file.
-type Stamp = Option<(SystemTime, u64)>;
-
-/// A secret that Kubernetes mounts is a link to a new file: what it leads to is looked at.
-fn stamp(file: &Path) -> Stamp {
-    let found = std::fs::metadata(file).ok()?;
-    Some((found.modified().ok()?, found.len()))
 }

@@ -9,7 +9,7 @@ mod ledger;
 mod meter;
 mod terms;
 
-pub use directory::{KeySources, Tenants, watch};
+pub use directory::{KeySources, Tenants};
 pub use file::Defaults;
 pub use ledger::{Admission, Counts};
 pub use terms::{OwnTargets, Targets, Terms};

@@ -94,6 +94,16 @@ pub(crate) struct HttpArgs {
     /// Unix socket to listen on instead of host and port; one that no server listens at is replaced
     #[arg(long, value_name = "PATH", env = "SACCADE_UDS")]
     pub uds: Option<PathBuf>,
+    /// PEM file with the server's certificate and those up to its root: speaks HTTPS; read again
+    /// when it changes
+    #[arg(long, value_name = "FILE", requires = "ssl_keyfile", env = "SACCADE_SSL_CERTFILE")]
+    pub ssl_certfile: Option<PathBuf>,
+    /// PEM file with the private key of --ssl-certfile
+    #[arg(long, value_name = "FILE", requires = "ssl_certfile", env = "SACCADE_SSL_KEYFILE")]
+    pub ssl_keyfile: Option<PathBuf>,
+    /// PEM file with roots: clients must present a certificate of one of them
+    #[arg(long, value_name = "FILE", requires = "ssl_certfile", env = "SACCADE_SSL_CA_CERTS")]
+    pub ssl_ca_certs: Option<PathBuf>,
     /// Listening socket that the supervisor made for its frontend planes
     #[arg(long, hide = true, env = "SACCADE_LISTEN_FD")]
     pub listen_fd: Option<i32>,
@@ -302,6 +312,16 @@ pub(crate) struct DeviceArgs {
 }
 
 impl HttpArgs {
+    /// The server's identity, if it speaks HTTPS.
+    pub fn tls(&self) -> Option<saccade_frontend::TlsFiles> {
+        let (certificates, key) = self.ssl_certfile.clone().zip(self.ssl_keyfile.clone())?;
+        Some(saccade_frontend::TlsFiles {
+            certificates,
+            key,
+            client_roots: self.ssl_ca_certs.clone(),
+        })
+    }
+
     /// Whether clients must present one.
     pub fn has_keys(&self) -> bool {
         !self.api_key.is_empty() || self.api_key_file.is_some() || self.tenants.is_some()
