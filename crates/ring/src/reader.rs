@@ -220,7 +220,7 @@ impl<T: Transport> Reader<T> {
         // it counts.
         shared
             .transport
-            .get_words(shared.layout.status_at(shared.slots.start + first), words)
+            .get_fields(shared.layout.status_at(shared.slots.start + first), words, STATUS_HALVES)
             .is_ok()
     }
 
