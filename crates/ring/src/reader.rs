@@ -384,8 +384,8 @@ impl<T: Transport> Reader<T> {
         self.kick |= available >= flight.capacity.div_ceil(2);
     }
 
-    /// Ends a ticket: tells the sink, and then lets its slot go. If a canceller is about to write the
-    /// doorbell, that thread gives the slot back.
+    /// Ends a ticket: tells the sink, and then lets its slot go. If a canceller is about to write
+    /// the doorbell, that thread gives the slot back.
     fn end(
         &mut self,
         index: usize,

@@ -105,8 +105,8 @@ impl Mailbox {
         if self.closed.load(Ordering::Relaxed) {
             return usize::MAX;
         }
-        // SYNC: acquire; pairs with the release of `drain`, after its reads of the words that `push`
-        // is to write. Only the reader changes `put`.
+        // SYNC: acquire; pairs with the release of `drain`, after its reads of the words that
+        // `push` is to write. Only the reader changes `put`.
         let taken = self.taken.load(Ordering::Acquire);
         let held = self.put.load(Ordering::Relaxed) - taken;
         self.capacity - (held as usize).min(self.capacity)
