@@ -90,8 +90,8 @@ pub trait Transport: Send + Sync {
     /// Reads aligned words in one transfer; acquire for each, no order among them.
     fn get_words(&self, at: u64, out: &mut [u64]) -> Result<(), TransportError>;
     /// Like [`get_words`](Self::get_words), where some words are two fields of 32 bits; of those
-    /// the high one is read no earlier than the low one. A transport that copies into memory of its own
-    /// need not tell them apart.
+    /// the high one is read no earlier than the low one. A transport that copies into memory of its
+    /// own need not tell them apart.
     fn get_fields(&self, at: u64, out: &mut [u64], _: Halves) -> Result<(), TransportError> {
         self.get_words(at, out)
     }
