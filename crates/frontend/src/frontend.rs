@@ -208,7 +208,8 @@ fn http_thread(
     thread: usize,
 ) -> Result<JoinHandle<std::io::Result<()>>, FrontendError> {
     let serving = Serving { thread, ..app.serving.clone() };
-    let app = Arc::new(App { serving, ..app.clone() });
+    let (whole, lifecycle) = (app.lifecycle.clone(), app.lifecycle.for_thread());
+    let app = Arc::new(App { serving, lifecycle: lifecycle.clone(), ..app.clone() });
     let router = router(&app)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let acceptor = {
@@ -216,10 +217,12 @@ fn http_thread(
         Acceptor::of(listening)?
     };
     let registry = app.serving.registry.clone();
-    let stop = StopAtEnd(app.lifecycle.clone());
+    let stop = StopAtEnd(whole.clone());
     let run = move || {
         let _stop = stop;
         runtime.block_on(async {
+            // A task of its own: it is polled when a stage comes, not with every token.
+            tokio::spawn(whole.relay(lifecycle));
             tokio::select! {
                 () = serve_connections(acceptor, app, router) => Ok(()),
                 failed = registry.wake_tasks(thread) => failed,

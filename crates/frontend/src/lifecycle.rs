@@ -1,7 +1,7 @@
 //! Serving, draining, stopping: what new requests are told, and when the process may end.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 
 use tokio::sync::{Notify, watch};
 
@@ -21,12 +21,16 @@ pub enum Stage {
 /// The stage, and a count of the requests in flight.
 #[derive(Clone)]
 pub struct Lifecycle {
-    stage: Arc<watch::Sender<Stage>>,
+    /// Wakes those that wait for a stage. It has a lock, which each poll of a waiting task takes:
+    /// every HTTP thread has its own.
+    news: Arc<watch::Sender<Stage>>,
     requests: Arc<Requests>,
 }
 
 #[derive(Default)]
 struct Requests {
+    /// A `Stage`.
+    stage: AtomicU8,
     in_flight: AtomicUsize,
     ended: Notify,
 }
@@ -36,29 +40,52 @@ pub struct InFlight(Arc<Requests>);
 
 impl Default for Lifecycle {
     fn default() -> Self {
-        Self { stage: Arc::new(watch::channel(Stage::Serving).0), requests: Arc::default() }
+        Self { news: Arc::new(watch::channel(Stage::Serving).0), requests: Arc::default() }
     }
 }
 
 impl Lifecycle {
     /// The current stage.
     pub fn stage(&self) -> Stage {
-        *self.stage.borrow()
+        match self.requests.stage.load(Ordering::SeqCst) {
+            0 => Stage::Serving,
+            1 => Stage::Draining,
+            _ => Stage::Stopping,
+        }
     }
 
     /// Moves on to `stage`, unless already there or beyond.
     pub fn advance(&self, stage: Stage) {
-        self.stage.send_if_modified(|now| {
+        self.requests.stage.fetch_max(stage as u8, Ordering::SeqCst);
+        self.tell(stage);
+    }
+
+    fn tell(&self, stage: Stage) {
+        self.news.send_if_modified(|now| {
             let later = stage > *now;
             *now = (*now).max(stage);
             later
         });
     }
 
+    /// The same life for one HTTP thread, whose tasks share no lock with those of other threads.
+    /// They hear of a stage once [`relay`](Self::relay), a task of that thread, has.
+    pub fn for_thread(&self) -> Self {
+        Self { news: Arc::new(watch::channel(self.stage()).0), requests: self.requests.clone() }
+    }
+
+    /// Passes the stages on to the thread that has `own`, until the last one.
+    pub async fn relay(self, own: Self) {
+        for stage in [Stage::Draining, Stage::Stopping] {
+            self.reached(stage).await;
+            own.tell(stage);
+        }
+    }
+
     /// Returns once the stage is at least `stage`.
     pub async fn reached(&self, stage: Stage) {
         // The sender lives as long as `self`, so the wait cannot fail.
-        let _ = self.stage.subscribe().wait_for(|now| *now >= stage).await;
+        let _ = self.news.subscribe().wait_for(|now| *now >= stage).await;
     }
 
     /// Counts a request in.

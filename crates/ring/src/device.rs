@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use crate::layout::*;
 use crate::region::RegionLayout;
 use crate::sync::{AtomicU64, PAYLOAD};
-use crate::transport::{Transport, TransportError};
+use crate::transport::{Halves, Transport, TransportError};
 
 /// Phase of the device plane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -104,12 +104,14 @@ impl DeviceInfo {
         layout: &RegionLayout,
     ) -> Result<DeviceInfo, TransportError> {
         // Three transfers, because a transfer may cross a network. SYNC: acquire; the first one
-        // pairs with the device's release of epoch and phase. The sizes are written before phase
-        // READY. A restart in between shows in the third.
-        let first = t.get_u64(layout.device_at(offset_of!(DeviceLine, epoch)))?;
-        let (epoch, phase) = (first as u32, Phase::from_wire((first >> 32) as u32));
+        // pairs with the device's releases of epoch and phase, in this order. The sizes are written
+        // before phase READY. A restart in between shows in the third.
+        let epoch_at = layout.device_at(offset_of!(DeviceLine, epoch));
+        let mut first = [0u64];
+        t.get_fields(epoch_at, &mut first, Halves::From(0))?;
+        let (epoch, phase) = (first[0] as u32, Phase::from_wire((first[0] >> 32) as u32));
         let mut words = [0u64; size_of::<DeviceLine>() / 8];
-        t.get_words(layout.device_at(0), &mut words)?;
+        t.get_fields(layout.device_at(0), &mut words, DEVICE_LINE_HALVES)?;
         let line: DeviceLine = bytemuck::cast(words);
         let info = DeviceInfo {
             epoch,
@@ -129,7 +131,7 @@ impl DeviceInfo {
             pid: line.pid,
             process_start_ticks: line.process_start_ticks,
         };
-        if t.get_u32(layout.device_at(offset_of!(DeviceLine, epoch)))? != epoch {
+        if t.get_u32(epoch_at)? != epoch {
             return Ok(DeviceInfo { phase: Phase::Loading, ..info });
         }
         Ok(info)

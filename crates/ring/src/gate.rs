@@ -102,8 +102,8 @@ impl Gate {
         }
     }
 
-    /// Gives the doorbell back after a write. `Some` if the ticket ended meanwhile: the caller gives
-    /// the slot back, as draining if true.
+    /// Gives the doorbell back after a write. `Some` if the ticket ended meanwhile: the caller
+    /// gives the slot back, as draining if true.
     pub(crate) fn leave(&self) -> Option<bool> {
         // SYNC: release; our write of the doorbell comes before the next ticket's, by way of `end`
         // (which acquires) or, if that came first, of `Shared::give_back`. Acquire: what the reader

@@ -6,6 +6,8 @@
 
 use bytemuck::{Pod, Zeroable};
 
+use crate::transport::Halves;
+
 /// "SACCADE1", little-endian.
 pub const SAC_MAGIC: u64 = 0x3145_4441_4343_4153;
 /// Version of the header as a whole.
@@ -337,6 +339,36 @@ pub struct Descriptor {
     pub slo_tbt_s: f32,
     pub _pad0: [u8; 152],
 }
+
+/// The words of a device line that are two fields.
+pub(crate) const DEVICE_LINE_HALVES: Halves = {
+    use std::mem::offset_of;
+    let pairs = [
+        offset_of!(DeviceLine, epoch),
+        offset_of!(DeviceLine, publish_count),
+        offset_of!(DeviceLine, vocab_size),
+        offset_of!(DeviceLine, block_size),
+        offset_of!(DeviceLine, max_num_seqs),
+        offset_of!(DeviceLine, pid),
+    ];
+    let (mut bits, mut i) = (0, 0);
+    while i < pairs.len() {
+        assert!(pairs[i].is_multiple_of(8));
+        bits |= 1 << (pairs[i] / 8);
+        i += 1;
+    }
+    Halves::Of(bits)
+};
+/// Those of the device's statistics.
+pub(crate) const STATS_HALVES: Halves =
+    Halves::From(std::mem::offset_of!(DeviceStats, num_running) / 8);
+/// Those of its statistics of the fetch plane.
+pub(crate) const FETCH_STATS_HALVES: Halves =
+    Halves::From(std::mem::offset_of!(FetchStats, num_aside) / 8);
+/// Those of statuses: the word of each is one, its progress is two.
+pub(crate) const STATUS_HALVES: Halves = Halves::Odd;
+/// Doorbells are fields of 32 bits.
+pub(crate) const DOORBELL_HALVES: Halves = Halves::From(0);
 
 const _: () = assert!(size_of::<RegionHeader>() == 256 && align_of::<RegionHeader>() == 128);
 const _: () = assert!(size_of::<DeviceLine>() == 128 && align_of::<DeviceLine>() == 128);

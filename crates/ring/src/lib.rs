@@ -60,4 +60,4 @@ pub use region::{
 pub use request::{Finish, Record, RequestParams, Submission, SubmitError, Ticket};
 pub use shm::{Region, ShmTransport, default_region_dir};
 pub use submitter::Submitter;
-pub use transport::{Transport, TransportError};
+pub use transport::{Halves, Transport, TransportError};

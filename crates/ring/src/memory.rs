@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, fence};
 use std::time::Duration;
 
 use crate::sync::{OBSERVE, PAYLOAD, PUBLISH, STORE_CHECK};
-use crate::transport::TransportError;
+use crate::transport::{Halves, TransportError};
 
 /// Longest single wait in seconds; the kernel refuses times that overflow its clock.
 const MAX_WAIT_S: u64 = 3600;
@@ -105,6 +105,36 @@ impl Memory {
         }
         // SYNC: a relaxed load that saw a release store, then an acquire fence, synchronises with
         // that store just as an acquire load would.
+        fence(OBSERVE);
+        Ok(())
+    }
+
+    /// Like [`get_words`](Self::get_words); the fields of 32 bits are loaded as such, as they are
+    /// stored.
+    pub(crate) fn get_fields(
+        &self,
+        at: u64,
+        out: &mut [u64],
+        halves: Halves,
+    ) -> Result<(), TransportError> {
+        let pointer = self.check(at, size_of_val(out), 8)?.cast::<u64>();
+        for (i, word) in out.iter_mut().enumerate() {
+            // SAFETY: `check` covered out.len() words from an 8-aligned address.
+            let at = unsafe { pointer.add(i) };
+            *word = if halves.contains(i) {
+                let half = at.cast::<u32>();
+                // SAFETY: both halves lie in the word, each aligned to 4.
+                let (low, high) =
+                    unsafe { (AtomicU32::from_ptr(half), AtomicU32::from_ptr(half.add(1))) };
+                // SYNC: acquire; a writer that released the low half after the high one shows both.
+                let low = u64::from(low.load(OBSERVE));
+                u64::from(high.load(PAYLOAD)) << 32 | low
+            } else {
+                // SAFETY: as above.
+                unsafe { AtomicU64::from_ptr(at) }.load(PAYLOAD)
+            };
+        }
+        // SYNC: as in `get_words`.
         fence(OBSERVE);
         Ok(())
     }
@@ -213,6 +243,14 @@ macro_rules! memory_transport {
         fn get_words(&self, at: u64, out: &mut [u64]) -> Result<(), TransportError> {
             self.$holder.memory.get_words(at, out)
         }
+        fn get_fields(
+            &self,
+            at: u64,
+            out: &mut [u64],
+            halves: $crate::transport::Halves,
+        ) -> Result<(), TransportError> {
+            self.$holder.memory.get_fields(at, out, halves)
+        }
         fn fetch_add_u32(&self, at: u64, value: u32) -> Result<u32, TransportError> {
             self.$holder.memory.fetch_add_u32(at, value)
         }
@@ -232,6 +270,7 @@ pub(crate) use memory_transport;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::transport::Transport;
 
     #[test]
     fn split_covers_every_alignment_and_length() {
@@ -243,5 +282,29 @@ mod tests {
                 assert!(words == 0 || (at + head as u64).is_multiple_of(8));
             }
         }
+    }
+
+    /// All ways to read a span agree, whichever of its words are two fields.
+    #[test]
+    fn fields_are_words_read_in_their_sizes() {
+        let region =
+            crate::InProcTransport::create(&crate::RegionLimits::default()).expect("in bounds");
+        let layout = crate::RegionLayout::read(&region).expect("our header");
+        let at = layout.device_at(0);
+        for i in 0..16u32 {
+            region.put_u32(at + 8 * u64::from(i), i + 1).expect("in the region");
+            region.put_u32(at + 8 * u64::from(i) + 4, 100 + i).expect("in the region");
+        }
+        let mut words = [0; 16];
+        region.get_words(at, &mut words).expect("in the region");
+        assert_eq!(words[3], 103 << 32 | 4);
+        for halves in [Halves::Of(0), Halves::Of(0x55), Halves::Odd, Halves::From(5)] {
+            let mut fields = [0; 16];
+            region.get_fields(at, &mut fields, halves).expect("in the region");
+            assert_eq!(fields, words, "{halves:?}");
+        }
+        assert!(region.get_fields(at + 4, &mut [0], Halves::Odd).is_err());
+        let end = region.region_bytes();
+        assert!(region.get_fields(end - 8, &mut [0, 0], Halves::Odd).is_err());
     }
 }

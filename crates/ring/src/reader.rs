@@ -220,7 +220,7 @@ impl<T: Transport> Reader<T> {
         // it counts.
         shared
             .transport
-            .get_words(shared.layout.status_at(shared.slots.start + first), words)
+            .get_fields(shared.layout.status_at(shared.slots.start + first), words, STATUS_HALVES)
             .is_ok()
     }
 
@@ -384,8 +384,8 @@ impl<T: Transport> Reader<T> {
         self.kick |= available >= flight.capacity.div_ceil(2);
     }
 
-    /// Ends a ticket: tells the sink, and then lets its slot go. If a canceller is about to write the
-    /// doorbell, that thread gives the slot back.
+    /// Ends a ticket: tells the sink, and then lets its slot go. If a canceller is about to write
+    /// the doorbell, that thread gives the slot back.
     fn end(
         &mut self,
         index: usize,

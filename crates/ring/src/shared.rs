@@ -231,7 +231,11 @@ impl<T: Transport> Shared<T> {
     /// All statuses of this frontend's slots, `STATUS_WORDS` words each.
     pub(crate) fn read_statuses(&self) -> Result<Vec<u64>, TransportError> {
         let mut statuses = vec![0; self.slots.len() * STATUS_WORDS];
-        self.transport.get_words(self.layout.status_at(self.slots.start), &mut statuses)?;
+        self.transport.get_fields(
+            self.layout.status_at(self.slots.start),
+            &mut statuses,
+            STATUS_HALVES,
+        )?;
         Ok(statuses)
     }
 
@@ -279,6 +283,6 @@ pub(crate) fn read_doorbells<T: Transport>(
     slots: &Range<u32>,
 ) -> Result<Vec<u32>, TransportError> {
     let mut words = vec![0u64; slots.len() / 2];
-    transport.get_words(layout.doorbell_at(slots.start), &mut words)?;
+    transport.get_fields(layout.doorbell_at(slots.start), &mut words, DOORBELL_HALVES)?;
     Ok(words.into_iter().flat_map(|pair| [pair as u32, (pair >> 32) as u32]).collect())
 }

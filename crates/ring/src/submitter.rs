@@ -201,7 +201,11 @@ impl<T: Transport> Submitter<T> {
     #[must_use]
     pub fn stats(&self) -> DeviceStats {
         let mut words = [0u64; size_of::<DeviceStats>() / 8];
-        let read = self.shared.transport.get_words(self.shared.layout.stats_at(), &mut words);
+        let read = self.shared.transport.get_fields(
+            self.shared.layout.stats_at(),
+            &mut words,
+            STATS_HALVES,
+        );
         if read.is_err() {
             words.fill(0);
         }
@@ -213,7 +217,11 @@ impl<T: Transport> Submitter<T> {
     #[must_use]
     pub fn fetch_stats(&self) -> FetchStats {
         let mut words = [0u64; size_of::<FetchStats>() / 8];
-        let read = self.shared.transport.get_words(self.shared.layout.fetch_stats_at(), &mut words);
+        let read = self.shared.transport.get_fields(
+            self.shared.layout.fetch_stats_at(),
+            &mut words,
+            FETCH_STATS_HALVES,
+        );
         if read.is_err() {
             words.fill(0);
         }

@@ -28,6 +28,32 @@ pub enum TransportError {
     Down(String),
 }
 
+/// Which of the 8-byte words of a transfer are two fields of 32 bits, each with stores of its own.
+///
+/// Memory that both sides share is accessed by atomics, and two atomic accesses that may meet must
+/// have one size: the memory model knows no others, in C++ and in Rust.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Halves {
+    /// Those whose bit is set, of at most 64.
+    Of(u64),
+    /// The odd ones, counted from 0.
+    Odd,
+    /// This one, and all behind it.
+    From(usize),
+}
+
+impl Halves {
+    /// Whether word `index` of a transfer is two fields.
+    #[must_use]
+    pub fn contains(self, index: usize) -> bool {
+        match self {
+            Halves::Of(bits) => index < 64 && bits >> index & 1 != 0,
+            Halves::Odd => index % 2 == 1,
+            Halves::From(first) => index >= first,
+        }
+    }
+}
+
 /// One-sided access to a region; offsets count from its start.
 ///
 /// Implementations MUST:
@@ -63,6 +89,12 @@ pub trait Transport: Send + Sync {
     fn get_u64(&self, at: u64) -> Result<u64, TransportError>;
     /// Reads aligned words in one transfer; acquire for each, no order among them.
     fn get_words(&self, at: u64, out: &mut [u64]) -> Result<(), TransportError>;
+    /// Like [`get_words`](Self::get_words), where some words are two fields of 32 bits; of those
+    /// the high one is read no earlier than the low one. A transport that copies into memory of its
+    /// own need not tell them apart.
+    fn get_fields(&self, at: u64, out: &mut [u64], _: Halves) -> Result<(), TransportError> {
+        self.get_words(at, out)
+    }
     /// Adds to an aligned word, atomically among all peers; returns the previous value.
     fn fetch_add_u32(&self, at: u64, value: u32) -> Result<u32, TransportError>;
     /// Orders this thread's earlier puts before its later gets (sequentially consistent fence).
@@ -90,6 +122,7 @@ impl<T: Transport + ?Sized> Transport for std::sync::Arc<T> {
         get_u32(&self, at: u64) -> Result<u32, TransportError>;
         get_u64(&self, at: u64) -> Result<u64, TransportError>;
         get_words(&self, at: u64, out: &mut [u64]) -> Result<(), TransportError>;
+        get_fields(&self, at: u64, out: &mut [u64], halves: Halves) -> Result<(), TransportError>;
         fetch_add_u32(&self, at: u64, value: u32) -> Result<u32, TransportError>;
         fence(&self) -> ();
         wake_word(&self, at: u64) -> Result<(), TransportError>;

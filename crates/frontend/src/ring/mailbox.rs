@@ -5,11 +5,11 @@
 //! found, its id and logprob, and its alternatives.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use saccade_ring::{Finish, Record, Submission};
 
+use super::sync::{AtomicBool, AtomicU32, AtomicU64, Edge, Ordering, order};
 use crate::limits::MAILBOX_TOKENS;
 
 /// Words of a token before its alternatives.
@@ -105,9 +105,9 @@ impl Mailbox {
         if self.closed.load(Ordering::Relaxed) {
             return usize::MAX;
         }
-        // SYNC: acquire; pairs with the release of `drain`, after its reads of the words that `push`
-        // is to write. Only the reader changes `put`.
-        let taken = self.taken.load(Ordering::Acquire);
+        // SYNC: acquire; pairs with the release of `drain`, after its reads of the words that
+        // `push` is to write. Only the reader changes `put`.
+        let taken = self.taken.load(order(Edge::Room));
         let held = self.put.load(Ordering::Relaxed) - taken;
         self.capacity - (held as usize).min(self.capacity)
     }
@@ -126,7 +126,7 @@ impl Mailbox {
             word.store(pair(id, logprob), Ordering::Relaxed);
         }
         // SYNC: release; pairs with the acquire of `drain`, which reads the words then.
-        self.put.store(put + 1, Ordering::Release);
+        self.put.store(put + 1, order(Edge::Put));
     }
 
     /// The device took the ticket from its queue.
@@ -156,7 +156,7 @@ impl Mailbox {
         let code = ENDS.iter().position(|&known| known == end).map_or(0, |i| i as u32 + 1);
         // SYNC: release; pairs with the acquire of `drain`, which takes all tokens before it then.
         // A later end changes nothing.
-        let _ = self.end.compare_exchange(0, code, Ordering::Release, Ordering::Relaxed);
+        let _ = self.end.compare_exchange(0, code, order(Edge::End), Ordering::Relaxed);
     }
 
     /// The consumer goes away.
@@ -170,17 +170,17 @@ impl Mailbox {
     pub fn drain(&self, tokens: &mut VecDeque<Token>) -> Option<Option<End>> {
         // SYNC: acquire; pairs with the release of `end`. Read before `put`: all tokens that came
         // before the end are seen below.
-        let end = self.end.load(Ordering::Acquire);
+        let end = self.end.load(order(Edge::LookForEnd));
         let end = (end as usize).checked_sub(1).and_then(|i| ENDS.get(i)).copied();
         // SYNC: acquire; pairs with the release of `push`.
-        let put = self.put.load(Ordering::Acquire);
+        let put = self.put.load(order(Edge::Look));
         let taken = self.taken.load(Ordering::Relaxed);
         for i in taken..put {
             let first = (i % self.capacity as u64) as usize * self.stride;
             tokens.push_back(self.token(&self.words[first..first + self.stride]));
         }
         // SYNC: release; pairs with the acquire of `room`.
-        self.taken.store(put, Ordering::Release);
+        self.taken.store(put, order(Edge::Taken));
         (put > taken || end.is_some()).then_some(end)
     }
 
@@ -202,110 +202,4 @@ fn pair(id: u32, logprob: f32) -> u64 {
 
 fn unpair(word: u64) -> (u32, f32) {
     (word as u32, f32::from_bits((word >> 32) as u32))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use saccade_ring::RequestParams;
-
-    fn mailbox(max_tokens: u32, top: u32) -> Mailbox {
-        let params = RequestParams {
-            max_tokens,
-            logprobs: top > 0,
-            num_top_logprobs: top,
-            ..RequestParams::default()
-        };
-        let submission = Submission { prompt: &[1], logit_bias: &[], stop_ids: &[], params };
-        Mailbox::new(&submission, 0)
-    }
-
-    fn record(token: u32, top: &[(u32, f32)]) -> Record<'_> {
-        Record { token, logprob: -1.5, top }
-    }
-
-    #[test]
-    fn it_holds_no_more_than_its_bound_and_loses_nothing() {
-        let mailbox = mailbox(100_000, 0);
-        let mut inbox = VecDeque::new();
-        let mut next = 0;
-        for round in 0..5 {
-            while mailbox.room() > 0 {
-                mailbox.push(&record(next, &[]), Instant::now());
-                next += 1;
-            }
-            assert_eq!(next as usize, (round + 1) * MAILBOX_TOKENS);
-            mailbox.push(&record(u32::MAX, &[]), Instant::now());
-            assert_eq!(mailbox.drain(&mut inbox), Some(None));
-        }
-        assert!(inbox.iter().map(|token| token.id).eq(0..next));
-        assert_eq!(mailbox.drain(&mut inbox), None);
-    }
-
-    #[test]
-    fn a_short_request_takes_little_memory() {
-        assert_eq!(mailbox(3, 0).words.len(), 3 * TOKEN_WORDS);
-        assert_eq!(mailbox(3, 20).words.len(), 3 * (TOKEN_WORDS + 20));
-    }
-
-    #[test]
-    fn the_first_end_counts_and_comes_with_the_last_token() {
-        for end in ENDS {
-            let mailbox = mailbox(2, 2);
-            let at = Instant::now();
-            mailbox.admit(at);
-            mailbox.push(&record(7, &[(7, -1.5), (8, -2.0)]), at);
-            mailbox.end(end);
-            mailbox.end(End::Stopping);
-            let mut inbox = VecDeque::new();
-            assert_eq!(mailbox.drain(&mut inbox), Some(Some(end)));
-            let top: Box<[(u32, f32)]> = [(7, -1.5), (8, -2.0)].into();
-            assert_eq!(inbox, [Token { id: 7, logprob: -1.5, top, at }]);
-            assert_eq!((mailbox.admitted(), mailbox.cached()), (Some(at), 0));
-        }
-    }
-
-    #[test]
-    fn a_consumer_that_left_stalls_nothing() {
-        let mailbox = mailbox(1, 0);
-        mailbox.close();
-        for i in 0..10 {
-            assert_eq!(mailbox.room(), usize::MAX);
-            mailbox.push(&record(i, &[]), Instant::now());
-        }
-        assert_eq!(mailbox.drain(&mut VecDeque::new()), None);
-    }
-
-    /// Two threads, all interleavings that chance brings.
-    #[test]
-    fn what_one_thread_puts_another_takes() {
-        const COUNT: u32 = 200_000;
-        let mailbox = mailbox(COUNT, 1);
-        std::thread::scope(|scope| {
-            scope.spawn(|| {
-                let mut next = 0;
-                while next < COUNT {
-                    if mailbox.room() == 0 {
-                        std::thread::yield_now();
-                        continue;
-                    }
-                    mailbox.push(&record(next, &[(!next, 0.0)]), Instant::now());
-                    next += 1;
-                }
-                mailbox.end(End::Lost);
-            });
-            let (mut inbox, mut expected) = (VecDeque::new(), 0);
-            loop {
-                let end = mailbox.drain(&mut inbox);
-                for token in inbox.drain(..) {
-                    assert_eq!((token.id, token.top[0].0), (expected, !expected));
-                    expected += 1;
-                }
-                match end {
-                    Some(Some(end)) => break assert_eq!((end, expected), (End::Lost, COUNT)),
-                    _ => std::thread::yield_now(),
-                }
-            }
-        });
-    }
 }

@@ -3,9 +3,12 @@
 
 mod bell;
 mod mailbox;
+#[cfg(test)]
+mod mailbox_tests;
 mod port;
 mod reader;
 mod registry;
+mod sync;
 
 pub use mailbox::{End, Token};
 pub use port::DevicePort;
