@@ -84,7 +84,7 @@ impl Supervisor {
             planes: planes(args, folder.root(), &path, listening.as_ref()),
             fetching: fetching(args, folder.root(), &path),
             notice: emulated::notice(args),
-            address: listening.map(|listening| listening.address()),
+            address: listening.map(|listening| args.http.address_of(&listening)),
             progress: progress::Progress::new(region.transport())?,
             region,
             ring_listen: args.ring.ring_listen.clone(),

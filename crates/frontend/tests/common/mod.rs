@@ -135,6 +135,17 @@ impl Harness {
     }
 
     pub fn with(change: impl FnOnce(&mut FrontendConfig), device: FakeConfig) -> Self {
+        let harness = Self::unasked(change, device);
+        harness.wait_until("ready", |h| h.get("/ready").status == 200);
+        harness
+    }
+
+    /// A server that speaks HTTPS; it may not be ready yet.
+    pub fn over_tls(files: saccade_frontend::TlsFiles, device: FakeConfig) -> Self {
+        Self::unasked(|config| config.tls = Some(files), device)
+    }
+
+    fn unasked(change: impl FnOnce(&mut FrontendConfig), device: FakeConfig) -> Self {
         let model = tempfile::tempdir().unwrap();
         write_model(model.path());
         let limits = RegionLimits {
@@ -173,9 +184,7 @@ impl Harness {
             });
         });
         let (addr, shutdown) = started.recv().unwrap();
-        let harness = Self { addr, device, shutdown, server: Some(server), _model: model };
-        harness.wait_until("ready", |h| h.get("/ready").status == 200);
-        harness
+        Self { addr, device, shutdown, server: Some(server), _model: model }
     }
 
     pub fn wait_until(&self, what: &str, mut done: impl FnMut(&Self) -> bool) {

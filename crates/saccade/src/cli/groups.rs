@@ -322,6 +322,13 @@ impl HttpArgs {
         })
     }
 
+    /// Where a server with these flags listens, in readable form.
+    #[cfg(feature = "device")]
+    pub fn address_of(&self, listening: &saccade_frontend::Listening) -> String {
+        let address = listening.address();
+        if self.tls().is_some() { address.replacen("http://", "https://", 1) } else { address }
+    }
+
     /// Whether clients must present one.
     pub fn has_keys(&self) -> bool {
         !self.api_key.is_empty() || self.api_key_file.is_some() || self.tenants.is_some()
