@@ -29,6 +29,8 @@ struct KvEvents {
   SAC_HD bool enabled() const { return ring != nullptr; }
   SAC_HD uint64_t room() const { return num_events - (written - read); }
 
+  /// What was told is void, and readers do not know yet: an event now would add to what they hold.
+  SAC_HD bool is_void() const { return retelling != 0 && cleared == 0; }
   /// All that was told is void; what is there is told from now on.
   SAC_HD void tell_anew() {
     retelling = 1;

@@ -155,7 +155,9 @@ SAC_HD inline bool write_event(KvBlocks& kv, uint32_t block, uint32_t tier, uint
 /// told later, behind it.
 SAC_HD inline void tell_stored(KvBlocks& kv, uint32_t block, uint32_t tier) {
   KvBlock& b = kv.blocks[block];
-  if (!kv.events.enabled() || b.kind != BlockKind::kFull || b.places[tier] == kNoBlock) return;
+  if (!kv.events.enabled() || kv.events.is_void() || b.kind != BlockKind::kFull ||
+      b.places[tier] == kNoBlock)
+    return;
   const uint32_t bit = 1u << tier, parent = parent_of(kv, block);
   if ((b.told & bit) != 0) return;
   if (parent != kNoEntry && (kv.blocks[parent].told & bit) == 0) {
@@ -171,6 +173,7 @@ SAC_HD inline void tell_removed(KvBlocks& kv, uint32_t block, uint32_t tier) {
   KvBlock& b = kv.blocks[block];
   if ((b.told >> tier & 1) == 0) return;
   b.told &= static_cast<uint8_t>(~(1u << tier));
+  if (kv.events.is_void()) return;
   if (!write_event(kv, block, tier, SAC_KV_REMOVED)) lose_event(kv);
 }
 

@@ -133,13 +133,13 @@ SAC_HD inline void wake(const Sharing& s, uint32_t slot) {
   join_line(s.parking, s.at.slots, slot);
 }
 
-/// Looks at the cursors of some slots, all of them in turn.
+/// Looks at the cursors of some slots; in turn at those of all that are parked.
 template <class Env>
 SAC_HD void look_at_readers(const Sharing& s, Env& env) {
   Parking& parking = s.parking;
   if (parking.num_parked == parking.num_returning) return;
   const RingView& ring = s.at.inbox.ring;
-  const uint32_t first = parking.next_look;
+  const uint32_t first = next_asleep(parking, ring.num_slots, parking.next_look);
   const uint32_t count = min_u32(kParkingLooks, ring.num_slots - first);
   s.at.inbox.fetches[0] = {parking.cursors, ring.cursors + first, count, 0};
   env.fetch(s.at.inbox.fetches, 1);

@@ -12,7 +12,7 @@ inline constexpr uint32_t kPageWords = 256;
 /// hold one for each seat.
 inline constexpr uint64_t kParkingBytes = uint64_t{64} << 20;
 /// Slots whose cursors are looked at in a tick: whole words of Parking::asleep.
-inline constexpr uint32_t kParkingLooks = 64;
+inline constexpr uint32_t kParkingLooks = 256;
 static_assert(kParkingLooks % 32 == 0);
 
 /// A request without a seat. `seat` holds no blocks; its moved_ns is when it was parked, then when
@@ -45,6 +45,13 @@ struct Parking {
 /// It has no seat because its reader is behind, or was.
 SAC_HD inline bool is_parked(const Request& r) {
   return r.seat == kNone && r.state == SAC_STATE_DECODE_PAUSED;
+}
+
+/// The first slot, from `from` on and around, of a word of `asleep` that names one. There is one.
+SAC_HD inline uint32_t next_asleep(const Parking& p, uint32_t num_slots, uint32_t from) {
+  uint32_t word = from / 32;
+  while (p.asleep[word] == 0) word = word + 1 == num_slots / 32 ? 0 : word + 1;
+  return 32 * word;
 }
 
 inline uint32_t parking_pages(const Limits& l) {

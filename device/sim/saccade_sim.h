@@ -140,8 +140,8 @@ int sac_sim_run(const sac_device_config* device, const sac_sim_config* config,
                 uint64_t sample_ns, sac_sim_result* result);
 
 /* Seconds that a step takes: rows of all sequences, sampled rows, positions that each sequence
- * reads (summed), and pairs of row and position (summed). NaN, with a sentence in sac_last_error, if
- * config is null or out of bounds. */
+ * reads (summed), and pairs of row and position (summed). NaN, with a sentence in sac_last_error,
+ * if config is null or out of bounds. */
 double sac_sim_step_s(const sac_sim_config* config, double rows, double samples,
                       double context_tokens, double pairs);
 
