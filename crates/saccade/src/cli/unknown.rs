@@ -87,8 +87,12 @@ const VLLM: &[(&[&str], &str)] = &[
          them get an error",
     ),
     (
-        &["ssl-keyfile", "ssl-certfile", "ssl-ca-certs", "root-path"],
-        "Saccade speaks plain HTTP; put a proxy with TLS in front of it",
+        &["root-path"],
+        "paths are as the OpenAI API has them; put a proxy that rewrites them in front of it",
+    ),
+    (
+        &["ssl-cert-reqs", "enable-ssl-refresh"],
+        "--ssl-ca-certs demands certificates of clients, and changed files are always read again",
     ),
     (
         &["allowed-methods", "allowed-headers", "allow-credentials", "middleware"],
