@@ -109,8 +109,9 @@ impl App {
     /// submission itself has the last word.
     ///
     /// # Errors
-    /// 400 for more choices than slots; 429 if the slots are taken, if more requests wait for a seat
-    /// than the configuration allows, or if `tenant` has more than its share while requests wait.
+    /// 400 for more choices than slots; 429 if the slots are taken, if more requests wait for a
+    /// seat than the configuration allows, or if `tenant` has more than its share while requests
+    /// wait.
     pub fn check_room(&self, choices: usize, tenant: &Tenant) -> Result<(), ApiError> {
         let port = &self.serving.port;
         let slots = port.num_slots();

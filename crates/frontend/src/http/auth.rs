@@ -37,8 +37,8 @@ impl KeyDigest {
         Some(Self(digest))
     }
 
-    /// The value paired with the equal one of `keys`. All of them are compared, so that the time does
-    /// not reveal a near match.
+    /// The value paired with the equal one of `keys`. All of them are compared, so that the time
+    /// does not reveal a near match.
     pub fn find<'a>(&self, keys: impl Iterator<Item = (&'a Self, usize)>) -> Option<usize> {
         keys.fold(
             None,

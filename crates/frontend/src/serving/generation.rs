@@ -57,8 +57,8 @@ impl Generation {
     /// Submits `n` choices for each prompt: all of them, or none.
     ///
     /// # Errors
-    /// 429 if they do not all fit now, 503 without a device, 400 for what breaks the wire's bounds or
-    /// would not fit if nothing else waited.
+    /// 429 if they do not all fit now, 503 without a device, 400 for what breaks the wire's bounds
+    /// or would not fit if nothing else waited.
     pub fn submit(
         serving: &Serving,
         prompts: &[Prepared],

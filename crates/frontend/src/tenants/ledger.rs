@@ -82,7 +82,8 @@ impl Admission {
     /// Counts `requests` choices of `tenant` in.
     ///
     /// # Errors
-    /// 429 beyond the tenant's requests in flight or per minute; 400 if one request alone is beyond.
+    /// 429 beyond the tenant's requests in flight or per minute; 400 if one request alone is
+    /// beyond.
     pub fn of(tenant: Arc<Tenant>, requests: u64, now: Instant) -> Result<Self, ApiError> {
         let (limits, ledger) = (tenant.limits, &tenant.ledger);
         let counted = count_in(
