@@ -56,6 +56,9 @@ pub struct FrontendConfig {
     pub cache_salt_by_key: bool,
     /// Chat template file that replaces the model's. `--chat-template`
     pub chat_template: Option<PathBuf>,
+    /// Special tokens that are written in a message of a conversation are text like any other, not
+    /// these tokens. `--special-tokens-in-content escape`
+    pub escape_special_tokens: bool,
     /// Use the sampling defaults of generation_config.json. `--generation-config vllm` is `false`.
     pub generation_config: bool,
     /// The device's scheduling policy has classes; otherwise only priority 0 is accepted.
@@ -176,6 +179,7 @@ impl Default for FrontendConfig {
             request_priority: false,
             cache_salt_by_key: false,
             chat_template: None,
+            escape_special_tokens: false,
             generation_config: true,
             priority_scheduling: false,
             max_num_queued_reqs: None,

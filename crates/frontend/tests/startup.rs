@@ -58,6 +58,15 @@ fn what_is_missing_or_wrong_is_named() {
     );
     fails(
         |dir, c| {
+            let mut tokenizer = common::tiny_tokenizer::byte_level_json();
+            tokenizer["normalizer"] = json!({"type": "NFKC"});
+            std::fs::write(dir.join("tokenizer.json"), tokenizer.to_string()).unwrap();
+            c.escape_special_tokens = true;
+        },
+        &["special_tokens_in_content", "escape", "tokenizer.json"],
+    );
+    fails(
+        |dir, c| {
             let path = dir.join("mine.jinja");
             std::fs::write(&path, "{% for m in messages %}").unwrap();
             c.chat_template = Some(path);

@@ -10,7 +10,7 @@ use saccade_frontend::{Cors, FrontendConfig, HttpLimits, Listen, ShutdownHandle,
 use saccade_ring::ShmTransport;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use crate::cli::{DeviceName, HttpArgs, RingPlace, SchedulerPlace, ServeArgs};
+use crate::cli::{DeviceName, HttpArgs, RingPlace, SchedulerPlace, ServeArgs, SpecialTokens};
 use crate::{model_source, open_files, remote, supervised};
 
 /// Bytes from which an allocation has pages of its own, and that may lie free at the heap's end.
@@ -98,6 +98,7 @@ fn config(args: &ServeArgs, scratch: &mut model_source::Scratch) -> anyhow::Resu
         request_priority: http.enable_request_priority,
         cache_salt_by_key: http.cache_salt_by_key,
         chat_template: model.chat_template.clone(),
+        escape_special_tokens: model.special_tokens_in_content == SpecialTokens::Escape,
         generation_config: model.generation_config == "auto",
         priority_scheduling: args.device.policy.has_classes(),
         max_num_queued_reqs: http.max_num_queued_reqs,

@@ -1,6 +1,8 @@
 //! Added tokens: found in the text before anything else, the leftmost and then the longest.
 
-use aho_corasick::{AhoCorasick, BuildError, MatchKind};
+use std::ops::Range;
+
+use aho_corasick::{AhoCorasick, BuildError, Input, Match, MatchKind};
 
 use crate::load::AddedToken;
 use crate::unicode::{self, SPACE, WORD, char_start, classes};
@@ -43,28 +45,58 @@ impl AddedTokens {
 
     /// The parts of `text`, in order; empty texts are left out.
     #[inline]
-    pub fn split(&self, text: &str, mut part: impl FnMut(Part)) {
-        let mut done = 0;
-        if let Some(automaton) = &self.automaton {
-            for found in automaton.find_iter(text) {
-                let token = &self.tokens[found.pattern().as_usize()];
-                let (mut start, mut end) = (found.start(), found.end());
-                let bytes = text.as_bytes();
-                if token.single_word && (word_before(bytes, start) || word_after(bytes, end)) {
-                    continue;
+    pub fn split(&self, text: &str, part: impl FnMut(Part)) {
+        let found = self.automaton.iter().flat_map(|automaton| automaton.find_iter(text));
+        self.split_at(text, found, part);
+    }
+
+    /// As [`split`](Self::split), but what has one of `breaks` (sorted offsets) inside is text.
+    pub fn split_unless_broken(&self, text: &str, breaks: &[usize], part: impl FnMut(Part)) {
+        let mut from = 0;
+        let unbroken = std::iter::from_fn(|| {
+            loop {
+                let found =
+                    self.automaton.as_ref()?.find(Input::new(text).span(from..text.len()))?;
+                let next = breaks.partition_point(|at| *at <= found.start());
+                if breaks.get(next).is_none_or(|at| *at >= found.end()) {
+                    from = found.end();
+                    return Some(found);
                 }
-                if token.lstrip {
-                    start = blank_before(bytes, start, done);
-                }
-                if token.rstrip {
-                    end = blank_after(bytes, end);
-                }
-                if done < start {
-                    part(Part::Text(done, start));
-                }
-                part(Part::Token(token.id, start, end));
-                done = end;
+                // Another one may begin inside.
+                from = found.start() + 1;
             }
+        });
+        self.split_at(text, unbroken, part);
+    }
+
+    /// Where special tokens are written in `text`: the range of each.
+    pub fn specials(&self, text: &str) -> impl Iterator<Item = Range<usize>> {
+        let found = self.automaton.iter().flat_map(move |automaton| automaton.find_iter(text));
+        let special = found.filter(|found| self.tokens[found.pattern().as_usize()].special);
+        special.map(|found| found.range())
+    }
+
+    #[inline]
+    fn split_at(&self, text: &str, all: impl Iterator<Item = Match>, mut part: impl FnMut(Part)) {
+        let mut done = 0;
+        for found in all {
+            let token = &self.tokens[found.pattern().as_usize()];
+            let (mut start, mut end) = (found.start(), found.end());
+            let bytes = text.as_bytes();
+            if token.single_word && (word_before(bytes, start) || word_after(bytes, end)) {
+                continue;
+            }
+            if token.lstrip {
+                start = blank_before(bytes, start, done);
+            }
+            if token.rstrip {
+                end = blank_after(bytes, end);
+            }
+            if done < start {
+                part(Part::Text(done, start));
+            }
+            part(Part::Token(token.id, start, end));
+            done = end;
         }
         if done < text.len() {
             part(Part::Text(done, text.len()));

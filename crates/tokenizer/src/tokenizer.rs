@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::num::NonZeroUsize;
+use std::ops::Range;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -192,6 +193,30 @@ impl Tokenizer {
         });
         self.push_suffix(options.add_special, &mut ids);
         ids
+    }
+
+    /// As [`Tokenizer::encode`], but a special token that has one of `breaks` (sorted offsets)
+    /// inside is text like any other.
+    pub fn encode_broken(&self, text: &str, breaks: &[usize], add_special: bool) -> Vec<u32> {
+        let mut ids = Vec::with_capacity(likely_tokens(text.len()));
+        self.push_prefix(add_special, &mut ids);
+        self.with_room(|room| {
+            self.raw.split_unless_broken(text, breaks, |part| match part {
+                Part::Token(id, ..) => ids.push(id),
+                Part::Text(start, end) => {
+                    self.encode_part(&text[start..end], Place::Start.at(start), room, &mut ids);
+                }
+            });
+        });
+        self.push_suffix(add_special, &mut ids);
+        ids
+    }
+
+    /// Where special tokens are written in `text`. `None` if some of them are found only after
+    /// normalization, and so cannot be told by their texts.
+    pub fn specials_in(&self, text: &str) -> Option<Vec<Range<usize>>> {
+        let told = !self.added.iter().any(|token| token.special && token.normalized);
+        told.then(|| self.raw.specials(text).collect())
     }
 
     pub(crate) fn push_prefix(&self, add_special: bool, ids: &mut Vec<u32>) {

@@ -40,6 +40,8 @@ pub struct ModelAssets {
     pub template: Option<ChatTemplate>,
     /// Defaults for what requests leave out.
     pub defaults: ModelDefaults,
+    /// Special tokens that are written in a message are text.
+    pub escape_special_tokens: bool,
     /// Ids that end a sequence.
     pub eos_ids: Vec<u32>,
 }
@@ -60,7 +62,17 @@ impl ModelAssets {
         let texts = folder.tokenizer_config()?;
         let tokenizer = TextTokenizer::load(&tokenizer_path)?;
         warn_of_another_bos(&texts, &tokenizer);
+        if config.escape_special_tokens && !tokenizer.can_tell_specials() {
+            return Err(FrontendError::Config {
+                field: "special_tokens_in_content",
+                reason: format!(
+                    "escape is not supported with {}: its special tokens cannot be told from text",
+                    tokenizer_path.display()
+                ),
+            });
+        }
         Ok(Self {
+            escape_special_tokens: config.escape_special_tokens,
             tokenizer: tokenizer.with_cache(config.tokenizer_cache_bytes),
             template: template(&texts, config.chat_template.as_deref())?,
             defaults: if config.generation_config {

@@ -7,6 +7,7 @@ use saccade_ring::{DeviceInfo, RequestParams};
 use super::Serving;
 use super::model::{ModelAssets, ModelDefaults};
 use crate::api_error::ApiError;
+use crate::text::control;
 use crate::text::detokenize::decode;
 use crate::text::pool::PoolError;
 use crate::text::tokenizer::EncodeParams;
@@ -127,7 +128,7 @@ pub fn encode(
     params: EncodeParams<'_>,
 ) -> Result<(Vec<u32>, String), ApiError> {
     match source {
-        PromptSource::Chat(chat) => {
+        PromptSource::Chat(mut chat) => {
             let Some(template) = &assets.template else {
                 return Err(ApiError::invalid(
                     "messages",
@@ -135,12 +136,18 @@ pub fn encode(
                      with --chat-template",
                 ));
             };
-            let text = template.render(&chat).map_err(|e| ApiError::invalid("messages", e))?;
-            let ids = assets
-                .tokenizer
-                .encode_chat(&text, params, template.bos())
-                .map_err(|e| ApiError::invalid("messages", e))?;
-            Ok((ids, text))
+            let refused = |e| ApiError::invalid("messages", e);
+            let mark = match assets.escape_special_tokens {
+                true => control::mark(&mut chat, &assets.tokenizer).map_err(refused)?,
+                false => None,
+            };
+            let rendered = template.render(&chat).map_err(refused)?;
+            let (text, breaks) = match mark {
+                Some(mark) => control::unmark(&rendered, mark),
+                None => (rendered, Vec::new()),
+            };
+            let encoded = assets.tokenizer.encode_chat(&text, &breaks, params, template.bos());
+            Ok((encoded.map_err(refused)?, text))
         }
         PromptSource::Completion(Prompt::Text(text)) => {
             let ids = assets

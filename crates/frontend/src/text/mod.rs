@@ -3,6 +3,7 @@
 
 mod bytes;
 mod clock;
+pub mod control;
 pub mod detokenize;
 pub mod pool;
 pub mod stop;

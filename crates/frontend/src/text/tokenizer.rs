@@ -1,6 +1,7 @@
 //! Text to token ids: through our own tokenizer if it supports all that the file asks for,
 //! otherwise through the HF `tokenizers` crate.
 
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -133,18 +134,48 @@ impl TextTokenizer {
         }
     }
 
+    /// Where special tokens are written in `text`; none where that cannot be told, see
+    /// [`can_tell_specials`](Self::can_tell_specials).
+    pub fn specials_in(&self, text: &str) -> Vec<Range<usize>> {
+        match &self.encoder {
+            Encoder::Own(own) => own.specials_in(text).unwrap_or_default(),
+            Encoder::Hf(_) => Vec::new(),
+        }
+    }
+
+    /// Whether special tokens that a message has written can be kept text.
+    pub fn can_tell_specials(&self) -> bool {
+        matches!(&self.encoder, Encoder::Own(own) if own.specials_in("").is_some())
+    }
+
+    /// As [`encode`](Self::encode) for text whose special tokens at `breaks` are text.
+    fn encode_broken(
+        &self,
+        text: &str,
+        breaks: &[usize],
+        params: EncodeParams<'_>,
+    ) -> Result<Vec<u32>, String> {
+        match &self.encoder {
+            Encoder::Own(own) if !breaks.is_empty() => {
+                Ok(own.encode_broken(text, breaks, params.add_special_tokens))
+            }
+            _ => self.encode(text, params),
+        }
+    }
+
     /// Ids of a rendered conversation: a template that writes the beginning-of-sequence token and
-    /// a tokenizer that adds it must not give two.
+    /// a tokenizer that adds it must not give two. Special tokens at `breaks` are text.
     ///
     /// # Errors
     /// As [`TextTokenizer::encode`].
     pub fn encode_chat(
         &self,
         text: &str,
+        breaks: &[usize],
         params: EncodeParams<'_>,
         bos: Option<&str>,
     ) -> Result<Vec<u32>, String> {
-        let mut ids = self.encode(text, params)?;
+        let mut ids = self.encode_broken(text, breaks, params)?;
         if let [first, second, ..] = ids[..]
             && first == second
             && bos.is_some()

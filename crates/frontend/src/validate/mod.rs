@@ -9,7 +9,7 @@ mod tokenize;
 mod unsupported;
 
 use crate::tenants::Terms;
-pub use chat::{ChatInput, ChatRequest, Message};
+pub use chat::{ChatInput, ChatRequest, Content, Message};
 pub use completions::{CompletionRequest, Prompt};
 pub use fields::Fields;
 pub use generate::{GenerateParams, SloHeaders, StreamOptions, first_word, hash_salt};

@@ -48,6 +48,10 @@ pub(crate) struct ModelArgs {
     /// tokenizer.json, or a folder with one, if not the model's
     #[arg(long, value_name = "PATH", env = "SACCADE_TOKENIZER")]
     pub tokenizer: Option<PathBuf>,
+    /// Special tokens written in a message of a conversation: allow (they become these tokens, as
+    /// in HF and vLLM) or escape (they are text)
+    #[arg(long, value_enum, default_value_t = SpecialTokens::Allow, env = "SACCADE_SPECIAL_TOKENS_IN_CONTENT")]
+    pub special_tokens_in_content: SpecialTokens,
     /// Sampling defaults: auto (the model's generation_config.json) or vllm (none of the model)
     #[arg(long, default_value = "auto", value_parser = ["auto", "vllm"], env = "SACCADE_GENERATION_CONFIG")]
     pub generation_config: String,
@@ -61,6 +65,14 @@ impl ModelArgs {
     pub fn name(&self) -> Option<&str> {
         self.model.as_deref().or(self.model_flag.as_deref())
     }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum SpecialTokens {
+    /// They are these tokens
+    Allow,
+    /// They are text
+    Escape,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

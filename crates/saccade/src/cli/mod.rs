@@ -22,7 +22,7 @@ pub(crate) use fetch::FetchArgs;
 pub(crate) use fetch::FetchOrder;
 pub(crate) use groups::DeviceName;
 pub(crate) use groups::{
-    DeviceArgs, HttpArgs, LoadFormat, ModelArgs, PlacementArgs, RingArgs, RingPlace,
+    DeviceArgs, HttpArgs, LoadFormat, ModelArgs, PlacementArgs, RingArgs, RingPlace, SpecialTokens,
 };
 #[cfg(feature = "device")]
 pub(crate) use groups::{Prefill, QuantizationArg, RingMemory};
