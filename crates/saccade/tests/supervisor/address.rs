@@ -18,7 +18,7 @@ fn health(path: &Path) -> String {
     let ask = || {
         let mut stream = UnixStream::connect(path)?;
         stream.set_read_timeout(Some(SOON))?;
-        stream.write_all(b"GET /ready HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")?;
+        stream.write_all(b"GET /ready HTTP/1.1\r\nHost: localhost\r\nconnection: close\r\n\r\n")?;
         let mut text = String::new();
         stream.read_to_string(&mut text).map(|_| text)
     };
@@ -61,7 +61,7 @@ async fn a_frontend_plane_that_dies_loses_no_waiting_connection() -> Result<()> 
     signal(frontend, libc::SIGSTOP);
     let mut stream = TcpStream::connect(url.trim_start_matches("http://"))?;
     stream.set_read_timeout(Some(SOON))?;
-    stream.write_all(b"GET /health HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")?;
+    stream.write_all(b"GET /health HTTP/1.1\r\nHost: localhost\r\nconnection: close\r\n\r\n")?;
     signal(frontend, libc::SIGKILL);
     let mut text = String::new();
     stream.read_to_string(&mut text)?;
