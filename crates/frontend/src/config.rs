@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::http::TlsFiles;
+use crate::http::{AccessLogConfig, TlsFiles};
 
 /// Where to listen.
 #[derive(Debug, Clone)]
@@ -27,6 +27,8 @@ pub struct FrontendConfig {
     pub listen: Listen,
     /// The server's certificate and key; `None`: connections are not encrypted.
     pub tls: Option<TlsFiles>,
+    /// A line of JSON for each request. `None`: none. `--access-log`
+    pub access_log: Option<AccessLogConfig>,
     /// Which of the region's frontends this is.
     pub frontend_index: u32,
     /// Model folder or hub id, for the tokenizer, the chat template and the generation defaults.
@@ -167,6 +169,7 @@ impl Default for FrontendConfig {
         Self {
             listen: Listen::Tcp(SocketAddr::from(([127, 0, 0, 1], 8000))),
             tls: None,
+            access_log: None,
             frontend_index: 0,
             model: String::new(),
             tokenizer: None,

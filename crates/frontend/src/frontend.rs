@@ -11,7 +11,10 @@ use crate::config::FrontendConfig;
 use crate::error::FrontendError;
 use crate::http::app::{App, unix_s};
 use crate::http::budget::MemoryBudget;
-use crate::http::{Acceptor, AllowedHosts, Connections, Listening, Tls, router, serve_connections};
+use crate::http::{
+    Acceptor, AccessLog, AccessLogConfig, AllowedHosts, Connections, Listening, Tls, router,
+    serve_connections,
+};
 use crate::lifecycle::{Lifecycle, Stage};
 use crate::metrics::{Metrics, SloTargets};
 use crate::ring::{DevicePort, ReaderHandle, ReaderSettings, Registry, spawn_reader};
@@ -82,6 +85,7 @@ impl Frontend {
         transport: T,
     ) -> Result<Self, FrontendError> {
         let tenants = tenants(&config)?;
+        let access_log = config.access_log.as_ref().map(access_log).transpose()?;
         let tls = config.tls.clone().map(Tls::read).transpose()?.map(Arc::new);
         let assets = Arc::new(ModelAssets::load(&config)?);
         let names = names(&config);
@@ -103,6 +107,7 @@ impl Frontend {
         let hosts = AllowedHosts::of(&config.allowed_hosts, listening.tcp_addr(), keys_required);
         let app = App {
             allowed_hosts: Arc::new(hosts),
+            access_log,
             tls,
             names,
             serving: Serving {
@@ -246,6 +251,16 @@ async fn end_of_life(app: &App) {
     }
     lifecycle.advance(Stage::Stopping);
     app.serving.registry.stop();
+}
+
+fn access_log(config: &AccessLogConfig) -> Result<Arc<AccessLog>, FrontendError> {
+    if !(config.sample_rate > 0.0 && config.sample_rate <= 1.0) {
+        let reason = format!("must be above 0 and at most 1, got {}", config.sample_rate);
+        return Err(FrontendError::Config { field: "access_log_sample_rate", reason });
+    }
+    let path = config.path.display().to_string();
+    let started = AccessLog::start(config).map(Arc::new);
+    started.map_err(|e| FrontendError::File { path, reason: e.to_string() })
 }
 
 /// What is read from files that may change.

@@ -31,6 +31,6 @@ pub use config::{Cors, FrontendConfig, HttpLimits, Listen, SloDefaults};
 pub use error::FrontendError;
 pub use frontend::{Endpoint, Frontend, ShutdownHandle, fuzz_http_body, serve};
 pub use http::Listening;
-pub use http::TlsFiles;
+pub use http::{AccessLogConfig, TlsFiles};
 pub use lifecycle::Stage;
 pub use validate::params;

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
-use saccade_frontend::{Cors, FrontendConfig, HttpLimits, Listen, ShutdownHandle, SloDefaults};
+use saccade_frontend::{
+    AccessLogConfig, Cors, FrontendConfig, HttpLimits, Listen, ShutdownHandle, SloDefaults,
+};
 use saccade_ring::ShmTransport;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
@@ -91,6 +93,10 @@ fn config(args: &ServeArgs, scratch: &mut model_source::Scratch) -> anyhow::Resu
         revision: None, // the folder is local by now
         served_model_names: model_source::served_names(model),
         tls: http.tls(),
+        access_log: http
+            .access_log
+            .clone()
+            .map(|path| AccessLogConfig { path, sample_rate: http.access_log_sample_rate }),
         allowed_hosts: http.allowed_hosts.clone(),
         api_keys: http.api_key.clone(),
         api_key_file: http.api_key_file.clone(),

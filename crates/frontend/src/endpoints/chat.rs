@@ -27,5 +27,13 @@ pub async fn chat_completions(
     let (prompts, admission) = prepare_all(&app, &asked.tenant, sources, &params, false).await?;
     let vocab = app.serving.assets.tokenizer.vocab().clone();
     let format = ChatFormat::new(head, vocab, &params, last);
-    answer(&app, (&prompts, admission), &params, asked.arrived, asked.in_flight, format).await
+    answer(
+        &app,
+        (&prompts, admission),
+        &params,
+        asked.arrived,
+        (asked.in_flight, asked.tally),
+        format,
+    )
+    .await
 }

@@ -30,5 +30,13 @@ pub async fn completions(
         params,
         echo,
     );
-    answer(&app, (&prompts, admission), params, asked.arrived, asked.in_flight, format).await
+    answer(
+        &app,
+        (&prompts, admission),
+        params,
+        asked.arrived,
+        (asked.in_flight, asked.tally),
+        format,
+    )
+    .await
 }

@@ -12,7 +12,7 @@ use crate::http::app::{App, unix_s};
 use crate::http::auth::KeyDigest;
 use crate::http::budget::Charge;
 use crate::http::layers::RequestId;
-use crate::http::{collect, read_body, stream};
+use crate::http::{Tally, collect, read_body, stream};
 use crate::lifecycle::InFlight;
 use crate::openai::{Format, Head};
 use crate::serving::{Generation, Prepared, PromptSource, prepare};
@@ -29,6 +29,8 @@ pub struct Asked<T> {
     pub in_flight: InFlight,
     /// Whose it is.
     pub tenant: Arc<Tenant>,
+    /// Where its tokens are told, for the access log.
+    pub tally: Option<Arc<Tally>>,
     /// For the memory that the body's content takes, until it is answered.
     _charge: Charge,
     request_id: String,
@@ -50,6 +52,7 @@ pub async fn ask<T: AsMut<GenerateParams> + Send + 'static>(
     let limits = ModelLimits { terms: tenant.terms, ..app.model_limits()? };
     let RequestId(request_id) =
         request.extensions().get().cloned().ok_or_else(|| ApiError::internal("no request id"))?;
+    let tally = request.extensions().get().cloned();
     let headers = request.headers().clone();
     let key =
         request.extensions().get::<KeyDigest>().filter(|_| app.config.cache_salt_by_key).copied();
@@ -72,7 +75,7 @@ pub async fn ask<T: AsMut<GenerateParams> + Send + 'static>(
     if let Some(key) = key {
         params.cache_salt = key.salted(params.cache_salt);
     }
-    Ok(Asked { body, arrived, in_flight, tenant, request_id, _charge: charge })
+    Ok(Asked { body, arrived, in_flight, tenant, tally, request_id, _charge: charge })
 }
 
 fn slo_headers(headers: &HeaderMap) -> SloHeaders<'_> {
@@ -123,10 +126,11 @@ pub async fn answer(
     (prompts, admission): (&[Prepared], Admission),
     params: &GenerateParams,
     arrived: Instant,
-    in_flight: InFlight,
+    (in_flight, tally): (InFlight, Option<Arc<Tally>>),
     format: impl Format + 'static,
 ) -> Result<Response, ApiError> {
-    let generation = Generation::submit(&app.serving, prompts, params, arrived, admission)?;
+    let generation =
+        Generation::submit(&app.serving, prompts, params, arrived, (admission, tally))?;
     match params.stream {
         None => {
             let pool = app.serving.lanes.long();

@@ -46,6 +46,9 @@ pub async fn metrics(State(app): State<Arc<App>>) -> Result<Response, ApiError> 
     let rendered = tokio::task::spawn_blocking(move || {
         let serving = &app.serving;
         serving.metrics.device.set(&app.reading());
+        if let Some(log) = &app.access_log {
+            serving.metrics.access_log_dropped(log.dropped());
+        }
         serving.metrics.tenants.set(&app.tenants.counts());
         serving.metrics.tokenizer.set(serving.assets.tokenizer.cache_counters());
         serving.metrics.planes.refresh(&serving.port.device());

@@ -6,6 +6,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use saccade_ring::layout;
 
 use super::Connections;
+use super::access_log::AccessLog;
 use super::budget::MemoryBudget;
 use super::host::AllowedHosts;
 use super::tls::Tls;
@@ -37,6 +38,8 @@ pub struct App {
     pub tenants: Arc<Tenants>,
     /// The server's identity, if connections are encrypted.
     pub tls: Option<Arc<Tls>>,
+    /// A line for each request, if it was asked for.
+    pub access_log: Option<Arc<AccessLog>>,
     /// Hosts that requests may name.
     pub allowed_hosts: Arc<AllowedHosts>,
     /// Memory for large requests.

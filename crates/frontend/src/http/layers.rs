@@ -8,6 +8,7 @@ use axum::response::{IntoResponse, Response};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use tower_http::cors::{AllowHeaders, AllowMethods, AllowOrigin, CorsLayer};
 
+use super::access_log::Entry;
 use super::app::App;
 use crate::api_error::{ApiError, Reason};
 use crate::config::Cors;
@@ -26,6 +27,10 @@ pub struct RequestId(pub String);
 pub async fn around(State(app): State<Arc<App>>, mut request: Request, next: Next) -> Response {
     let id = client_id(request.headers()).unwrap_or_else(random_id);
     request.extensions_mut().insert(RequestId(id.clone()));
+    let entry = app.access_log.clone().map(|log| Entry::new(log, &request, &id));
+    if let Some(entry) = &entry {
+        request.extensions_mut().insert(entry.tally.clone());
+    }
     let mut response = next.run(request).await;
     if let Some(Reason(reason)) = response.extensions().get() {
         app.serving.metrics.rejected(reason);
@@ -33,8 +38,14 @@ pub async fn around(State(app): State<Arc<App>>, mut request: Request, next: Nex
     if let Ok(value) = HeaderValue::try_from(id) {
         response.headers_mut().insert(REQUEST_ID, value);
     }
-    response
+    let Some(mut entry) = entry else { return response };
+    entry.tenant = response.extensions().get().map(|TenantName(name)| name.clone());
+    entry.around(response)
 }
+
+/// Left in the response's extensions for the access log.
+#[derive(Clone)]
+struct TenantName(String);
 
 fn client_id(headers: &HeaderMap) -> Option<String> {
     let id = headers.get(REQUEST_ID)?.to_str().ok()?;
@@ -57,11 +68,14 @@ pub async fn authorize(
 ) -> Response {
     let given = request.headers().get(header::AUTHORIZATION).map(HeaderValue::as_bytes);
     if let Some((tenant, digest)) = tenants.of(given) {
+        let name = digest.map(|_| TenantName(tenant.name.clone()));
         request.extensions_mut().insert(tenant);
         if let Some(digest) = digest {
             request.extensions_mut().insert(digest);
         }
-        return next.run(request).await;
+        let mut response = next.run(request).await;
+        name.map(|name| response.extensions_mut().insert(name));
+        return response;
     }
     if request.method() == Method::OPTIONS {
         return next.run(request).await;

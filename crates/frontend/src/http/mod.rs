@@ -1,5 +1,6 @@
 //! HTTP: connections and their bounds, routes, bodies, streams.
 
+mod access_log;
 pub mod app;
 pub mod auth;
 mod body;
@@ -14,6 +15,7 @@ mod server;
 mod stream;
 mod tls;
 
+pub use access_log::{AccessLog, AccessLogConfig, Tally};
 pub use body::read_body;
 pub use connection::Connections;
 pub use host::AllowedHosts;

@@ -82,6 +82,7 @@ pub struct Metrics {
     cancelled: IntCounter,
     unknown_fields: IntCounter,
     reloads: IntCounterVec,
+    access_log_dropped: IntCounter,
     /// By tenant, likewise read on demand.
     pub tenants: TenantMetrics,
 }
@@ -286,6 +287,10 @@ impl Metrics {
                 "saccade:unknown_fields_total",
                 "Fields of request bodies that no reader knows.",
             )?,
+            access_log_dropped: b.counter(
+                "saccade:access_log_dropped_total",
+                "Lines of the access log that the disk was too slow for.",
+            )?,
             reloads: b.counters_by(
                 "saccade:reloads_total",
                 "Times that changed files of keys or certificates were read again.",
@@ -369,6 +374,12 @@ impl Metrics {
     /// A body had fields that no reader knows.
     pub fn unknown_fields(&self, count: usize) {
         self.unknown_fields.inc_by(count as u64);
+    }
+
+    /// Lines of the access log that were dropped, all in all.
+    pub fn access_log_dropped(&self, total: u64) {
+        let counter = &self.access_log_dropped;
+        counter.inc_by(total.saturating_sub(counter.get()));
     }
 
     /// Files have changed.

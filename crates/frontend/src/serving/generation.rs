@@ -13,6 +13,7 @@ use super::Serving;
 use super::choice::{Choice, ChoiceSettings, Delta};
 use super::prepare::Prepared;
 use crate::api_error::ApiError;
+use crate::http::Tally;
 use crate::metrics::{Finished, Metrics};
 use crate::ring::Flight;
 use crate::tenants::Admission;
@@ -30,6 +31,7 @@ pub struct Generation {
     timeout: Option<Timeout>,
     /// What its tenant has in flight with it.
     admission: Admission,
+    tally: Option<Arc<Tally>>,
     failed: bool,
     /// Where the next poll begins, so that no choice is always first.
     next: usize,
@@ -64,7 +66,7 @@ impl Generation {
         prompts: &[Prepared],
         params: &GenerateParams,
         arrived: Instant,
-        admission: Admission,
+        (admission, tally): (Admission, Option<Arc<Tally>>),
     ) -> Result<Self, ApiError> {
         let port = &serving.port;
         let wanted = prompts.len() * params.n as usize;
@@ -90,6 +92,7 @@ impl Generation {
             metrics: serving.metrics.clone(),
             timeout: Timeout::of(serving, arrived),
             admission,
+            tally,
             failed: false,
             next: 0,
         })
@@ -182,6 +185,9 @@ impl Generation {
 impl Drop for Generation {
     fn drop(&mut self) {
         let per_prompt = (self.choices.len() / self.prompts.len().max(1)) as u64;
+        if let Some(tally) = &self.tally {
+            tally.note(self.prompt_tokens(), self.cached_tokens(), self.produced());
+        }
         self.admission.used(self.prompt_tokens() * per_prompt + self.produced());
         if !self.failed && self.choices.iter().any(|c| !c.is_over()) {
             self.metrics.cancelled();

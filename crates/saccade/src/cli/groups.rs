@@ -160,6 +160,17 @@ pub(crate) struct HttpArgs {
     /// server listens on loopback without keys, which keeps pages of other names out; else any]
     #[arg(long, value_name = "HOST", num_args = 1.., value_delimiter = ',', env = "SACCADE_ALLOWED_HOSTS")]
     pub allowed_hosts: Vec<String>,
+    /// File to which a line of JSON is appended for each request; - is standard error
+    #[arg(long, value_name = "FILE", env = "SACCADE_ACCESS_LOG")]
+    pub access_log: Option<PathBuf>,
+    /// Share of the answers below 400 that have a line in --access-log; errors all have
+    #[arg(
+        long,
+        value_name = "SHARE",
+        default_value_t = 1.0,
+        env = "SACCADE_ACCESS_LOG_SAMPLE_RATE"
+    )]
+    pub access_log_sample_rate: f64,
     /// Origins that may use the API from a browser, or * [default: none but this server's page]
     #[arg(long, value_name = "ORIGIN", num_args = 1.., value_delimiter = ',', env = "SACCADE_ALLOWED_ORIGINS")]
     pub allowed_origins: Vec<String>,
