@@ -23,6 +23,11 @@ const BACKLOG: i32 = 4096;
 /// same batch as those of clients that do read. Bytes on their way to a reader do not count.
 pub(super) const UNSENT_BYTES: u32 = 16 * 1024;
 
+/// An address that is taken may be free in a moment: the planes of a server that was killed end
+/// after it, and have its socket until then.
+const TAKEN_PAUSE: Duration = Duration::from_millis(50);
+const MAX_TAKEN_PAUSES: usize = 20;
+
 /// A socket that listens, and the file that it owns, if any; dropped, the file is removed.
 #[derive(Debug)]
 pub struct Listening {
@@ -37,12 +42,27 @@ impl Listening {
     /// [`FrontendError::Listen`] with the address: it is taken, by another server or by a file that
     /// is no socket, or the system refused.
     pub fn bind(listen: &Listen) -> Result<Listening, FrontendError> {
-        let (bound, address) = match listen {
-            Listen::Tcp(address) => (bind_tcp(*address), address.to_string()),
-            Listen::Unix(path) => (bind_unix(path), format!("unix:{}", path.display())),
-            Listen::Inherited(socket) => (inherit(socket), "an inherited socket".into()),
+        let bind = || match listen {
+            Listen::Tcp(address) => bind_tcp(*address),
+            Listen::Unix(path) => bind_unix(path),
+            Listen::Inherited(socket) => inherit(socket),
         };
-        bound.map_err(|source| FrontendError::Listen { address, source })
+        let address = || match listen {
+            Listen::Tcp(address) => address.to_string(),
+            Listen::Unix(path) => format!("unix:{}", path.display()),
+            Listen::Inherited(_) => "an inherited socket".into(),
+        };
+        let mut bound = bind();
+        for _ in 0..MAX_TAKEN_PAUSES {
+            match &bound {
+                Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
+                    std::thread::sleep(TAKEN_PAUSE);
+                    bound = bind();
+                }
+                _ => break,
+            }
+        }
+        bound.map_err(|source| FrontendError::Listen { address: address(), source })
     }
 
     /// Where it listens, in readable form.

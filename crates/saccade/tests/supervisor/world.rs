@@ -151,9 +151,25 @@ pub async fn until(what: &str, mut is: impl FnMut() -> bool) -> std::result::Res
 }
 
 /// A signal to a process of this test.
+/// Sends a signal. A process that is stopped has stopped when this returns: one of its threads takes
+/// the signal, and until it has a core the others go on.
 pub fn signal(pid: u32, signal: i32) {
     // SAFETY: a signal to a process that this test started.
     unsafe { libc::kill(pid as i32, signal) };
+    while signal == libc::SIGSTOP && !is_stopped(pid) {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Whether all threads of the process have stopped, or it is gone.
+fn is_stopped(pid: u32) -> bool {
+    let threads = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    let states =
+        threads.filter_map(|thread| std::fs::read_to_string(thread.path().join("stat")).ok());
+    // The state follows the name, which is in parentheses and may hold any character.
+    states
+        .map(|stat| stat.rsplit(") ").next().map(str::to_owned))
+        .all(|rest| rest.is_none_or(|rest| rest.starts_with(['T', 'Z', 'X'])))
 }
 
 /// Children of a supervisor that run the command of this name.
