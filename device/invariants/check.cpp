@@ -388,20 +388,20 @@ const char* check_pages_of(const Parking& parking, const Request& r, const Parke
   return pages == left ? nullptr : "a parked request lost a page";
 }
 
-/// Those that return: in order of arrival, and none of them looked at any more.
+/// Requests that return: in order of arrival, and none of them looked at any more.
 const char* check_returning(const Scheduler& s) {
   const Parking& parking = s.parking;
   uint32_t count = 0, prev = kNone;
   for (uint32_t slot = parking.head; slot != kNone; prev = slot, slot = s.slots[slot].next) {
     if (slot >= s.limits.num_slots || ++count > parking.num_returning || !is_parked(s.slots[slot]))
-      return "the line of those that return is broken";
+      return "the line of returning requests is broken";
     if (s.slots[slot].prev != prev || (parking.asleep[slot / 32] >> slot % 32 & 1) != 0 ||
         (prev != kNone && s.slots[prev].arrival >= s.slots[slot].arrival))
-      return "the line of those that return is not in order";
+      return "the line of returning requests is not in order";
   }
   return prev == parking.tail && count == parking.num_returning
              ? nullptr
-             : "the line of those that return lost its end";
+             : "the line of returning requests lost its end";
 }
 
 const char* check_parking(const Scheduler& s) {

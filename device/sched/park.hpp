@@ -1,7 +1,7 @@
 // park: a request whose reader is behind gives its seat up when others wait for one. It comes back
-// when its reader has made room for a share of its output ring, in the order of those that wait: it
-// counts as having arrived then. So requests with slow readers, however many, cost another what as
-// many requests of that share's length would.
+// when its reader has made room for a share of its output ring, in the order of waiting requests:
+// it counts as having arrived then. So requests with slow readers, however many, cost another what
+// as many requests of that share's length would.
 //
 // A parked request holds no KV. What it computed stays findable by prefix caching for as long as
 // its room is not needed; the rest is computed again.
@@ -153,7 +153,7 @@ SAC_HD void look_at_readers(const Sharing& s, Env& env) {
   parking.next_look = first + count == ring.num_slots ? 0 : first + count;
 }
 
-/// The first of those that return comes before the first of those that wait.
+/// The first returning request comes before the first waiting one.
 SAC_HD inline bool return_is_due(const Sharing& s) {
   if (s.parking.num_returning == 0) return false;
   const Seat& seat = s.parking.requests[s.parking.head].seat;
@@ -161,7 +161,7 @@ SAC_HD inline bool return_is_due(const Sharing& s) {
          s.at.course.tick_ns - seat.moved_ns > s.max_wait_ns;
 }
 
-/// The first of those that return takes a free seat. It has no blocks there yet.
+/// The first returning request takes a free seat. It has no blocks there yet.
 template <class Env>
 SAC_HD void return_first(const Sharing& s, Env& env) {
   const Admission& a = s.at;
@@ -182,7 +182,7 @@ SAC_HD void return_first(const Sharing& s, Env& env) {
 }
 
 /// Once a tick, before it is decided who comes in: seats go from requests whose readers are behind
-/// to those that wait for one.
+/// to requests that wait for one.
 template <class Env>
 SAC_HD void share_seats(const Sharing& s, Env& env) {
   lift_holds(s.at.seats, s.at.course.tick_ns);

@@ -24,7 +24,7 @@ struct Scheduler {
   Slots slots;          // the request of each slot of the ring
   WaitingLine waiting;  // those without a seat
   Seats seats;          // those with one
-  Parking parking;      // those that gave theirs up because their readers are behind
+  Parking parking;      // requests that gave theirs up because their readers are behind
   KvTiers kv;           // blocks of both tiers, and who holds them
   FetchDesk fetch;      // what the fetch plane was asked for
   PolicyDesk desk;      // what the policy keeps, and where it answers

@@ -2,7 +2,7 @@
 // world has its own mixture of bounds, tiers, dead frontends, cancels, slow readers, readers that
 // never read or trickle, late and lying copy engines, clocks that jump and steps that lie about
 // their end; every invariant is checked after every tick, every token against what its request must
-// yield, and requests that are read must end while those that are not are still there.
+// yield, and requests that are read must end while unread ones are still there.
 //
 //   fault_sim [--seeds FROM-TO] [--ticks N] [--corpus FILE] [--plant NAME]
 //

@@ -171,7 +171,7 @@ class World {
     kCompany,   // everyone is alive and submits nothing more; who reads at all reads at once
     kSettling,  // everyone reads at once
   };
-  /// Within so many ticks some request that is read gets a record, or ends, whoever is not read.
+  /// Within this many ticks some request that is read gets a record, or ends, whatever is unread.
   static constexpr uint64_t kCompanyTicks = 4000;
 
   struct Actor {
@@ -378,7 +378,7 @@ class World {
     uint64_t waited = 0;
     for (size_t progress = 0, left = 1; left != 0; ++waited) {
       if (waited > kCompanyTicks)
-        throw std::runtime_error("requests that are read wait for those that are not");
+        throw std::runtime_error("requests that are read wait for unread ones");
       size_t sum = left = 0;
       for (const Judged& t : tickets_) {
         if (t.manner != Manner::kReads) continue;

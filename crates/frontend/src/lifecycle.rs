@@ -21,8 +21,8 @@ pub enum Stage {
 /// The stage, and a count of the requests in flight.
 #[derive(Clone)]
 pub struct Lifecycle {
-    /// Wakes those that wait for a stage. It has a lock, which each poll of a waiting task takes:
-    /// every HTTP thread has its own.
+    /// Wakes the tasks that wait for a stage. It has a lock, which each poll of a waiting task
+    /// takes: every HTTP thread has its own.
     news: Arc<watch::Sender<Stage>>,
     requests: Arc<Requests>,
 }

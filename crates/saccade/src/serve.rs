@@ -142,7 +142,7 @@ impl Supervisor {
         }
     }
 
-    /// Starts planes again that have died, and ends those that hang.
+    /// Starts planes again that have died, and ends planes that hang.
     fn revive(&mut self) -> anyhow::Result<()> {
         let now = Instant::now();
         for kept in &mut self.planes {

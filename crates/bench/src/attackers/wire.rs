@@ -114,7 +114,7 @@ pub(super) enum Reading {
     All,
     /// Its status, and nothing more; the connection stays open.
     Nothing,
-    /// So many bytes per second.
+    /// Bytes per second.
     Slowly(u64),
     /// To the first event of a stream.
     FirstEvent,

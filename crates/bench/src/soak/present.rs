@@ -19,7 +19,7 @@ pub(super) fn ends(record: &Record) -> Table {
         .column("end")
         .column("requests")
         .column("may be")
-        .note("Answers are compared with those that were learnt before, token for token.");
+        .note("Answers are compared with the ones learnt before, token for token.");
     for end in End::ALL {
         let count = record.ends.get(&end).copied().unwrap_or_default();
         let may = if end.is_fault() { "no" } else { "yes" };

@@ -158,7 +158,7 @@ fn clear(path: &Path, address: &SockAddr) -> io::Result<()> {
     if !metadata.file_type().is_socket() {
         return taken("a file that is no socket is there");
     }
-    // Only a refusal proves that nobody listens. A full backlog (EAGAIN) is a living server's.
+    // Only a refusal proves that no server listens. A full backlog (EAGAIN) is a living server's.
     let probe = Socket::new(Domain::UNIX, Type::STREAM.nonblocking(), None)?;
     match probe.connect(address) {
         Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {

@@ -48,7 +48,7 @@ struct Entry {
 /// What entries are completed with.
 #[derive(Debug, Clone, Copy)]
 pub struct Defaults {
-    /// Terms of those that do not say.
+    /// Terms of entries that do not say.
     pub terms: Terms,
     /// The server's own targets.
     pub own: OwnTargets,
@@ -73,7 +73,7 @@ pub fn read_tenants(
     file.tenants.into_iter().map(read).collect()
 }
 
-/// The keys of an `--api-key-file`: one per line; empty lines and those that begin with # do not
+/// The keys of an `--api-key-file`: one per line; empty lines and lines that begin with # do not
 /// count.
 ///
 /// # Errors

@@ -63,7 +63,7 @@ impl Tenant {
         }
     }
 
-    /// Of `seats`, those that are this tenant's whatever others do; at least one.
+    /// The part of `seats` that is this tenant's whatever others do; at least one.
     pub fn guaranteed_seats(&self, seats: u32) -> u64 {
         ((f64::from(seats) * self.share) as u64).max(1)
     }

@@ -150,9 +150,8 @@ pub async fn until(what: &str, mut is: impl FnMut() -> bool) -> std::result::Res
     Ok(())
 }
 
-/// A signal to a process of this test.
-/// Sends a signal. A process that is stopped has stopped when this returns: one of its threads takes
-/// the signal, and until it has a core the others go on.
+/// Sends a signal to a process of this test. A process that is stopped has stopped when this
+/// returns: one of its threads takes the signal, and until it has a core the others go on.
 pub fn signal(pid: u32, signal: i32) {
     // SAFETY: a signal to a process that this test started.
     unsafe { libc::kill(pid as i32, signal) };
