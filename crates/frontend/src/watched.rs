@@ -15,6 +15,8 @@ const WATCH_INTERVAL: Duration = Duration::from_secs(2);
 pub trait Watched: Send + Sync {
     /// In messages and as the label `files`.
     fn name(&self) -> &'static str;
+    /// Whether there are files at all.
+    fn has_files(&self) -> bool;
     /// Reads the files again if one has changed; on an error, nothing has changed.
     fn reload_if_changed(&self) -> Option<Result<(), FrontendError>>;
 }
@@ -30,6 +32,11 @@ impl Files {
     pub fn new(paths: Vec<PathBuf>) -> Self {
         let seen = Mutex::new(paths.iter().map(|path| stamp(path)).collect());
         Self { paths, seen }
+    }
+
+    /// Whether there is nothing to look at.
+    pub fn is_empty(&self) -> bool {
+        self.paths.is_empty()
     }
 
     /// Whether one has changed since this was last asked.
@@ -51,7 +58,12 @@ fn stamp(file: &Path) -> Stamp {
 }
 
 /// Reads what has changed again, for ever.
-pub async fn watch(all: Vec<Arc<dyn Watched>>, metrics: Arc<Metrics>) {
+pub async fn watch(mut all: Vec<Arc<dyn Watched>>, metrics: Arc<Metrics>) {
+    all.retain(|watched| watched.has_files());
+    if all.is_empty() {
+        // An idle server is not woken for nothing.
+        return std::future::pending().await;
+    }
     loop {
         tokio::time::sleep(WATCH_INTERVAL).await;
         for watched in &all {

@@ -57,6 +57,10 @@ impl Watched for Tls {
         "certificates"
     }
 
+    fn has_files(&self) -> bool {
+        !self.files.is_empty()
+    }
+
     fn reload_if_changed(&self) -> Option<Result<(), FrontendError>> {
         let changed = self.files.changed();
         changed.then(|| server_config(&self.paths).map(|next| self.now.store(Arc::new(next))))

@@ -90,6 +90,10 @@ impl Watched for Tenants {
         "keys"
     }
 
+    fn has_files(&self) -> bool {
+        !self.files.is_empty()
+    }
+
     fn reload_if_changed(&self) -> Option<Result<(), FrontendError>> {
         if !self.files.changed() {
             return None;
