@@ -9,12 +9,16 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use tokio::sync::oneshot;
 
 use crate::limits::{LONG_TEXT_BYTES, LONG_TEXT_NICE};
 
 type Job = Box<dyn FnOnce() + Send>;
+
+/// Between two looks at a full queue.
+const QUEUE_PAUSE: Duration = Duration::from_millis(5);
 
 /// Why a job has no result.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
@@ -160,6 +164,24 @@ impl WorkPool {
         }
     }
 
+    /// Runs `job` on the pool, as soon as the queue has room: for the rest of something begun that
+    /// can wait.
+    ///
+    /// # Errors
+    /// [`PoolError::Failed`]
+    pub async fn run_in_turn<T: Send + 'static>(
+        &self,
+        job: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, PoolError> {
+        let (mut job, result) = self.wrapped(job);
+        while let Err(refused) = self.jobs.try_send(job) {
+            let TrySendError::Full(again) = refused else { return Err(PoolError::Failed) };
+            job = again;
+            tokio::time::sleep(QUEUE_PAUSE).await;
+        }
+        result.await.map_err(|_| PoolError::Failed)
+    }
+
     /// Runs `job` on the pool, or here if the queue is full: for the rest of something begun.
     ///
     /// # Errors
@@ -253,10 +275,14 @@ mod tests {
         let name = || std::thread::current().name().map(str::to_owned);
         let here = name();
         assert_eq!(pool.run_or_here(name).await, Ok(here));
+        let waits = pool.run_in_turn(|| 8);
+        let waited = tokio::time::timeout(4 * QUEUE_PAUSE, waits).await;
+        assert!(waited.is_err(), "there is no room yet");
         release.send(()).unwrap();
         assert_eq!(first.await.unwrap(), Ok(true));
         assert_eq!(second.await.unwrap(), Err(PoolError::Failed));
         assert_eq!(pool.run(|| 7).await, Ok(7));
+        assert_eq!(pool.run_in_turn(|| 8).await, Ok(8));
     }
 
     #[test]
