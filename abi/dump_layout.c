@@ -24,6 +24,8 @@ static void constants(void) {
   CONSTANT(SAC_MAX_TOP_LOGPROBS);
   CONSTANT(SAC_MAX_LOGIT_BIAS);
   CONSTANT(SAC_MAX_STOP_IDS);
+  CONSTANT(SAC_MAX_TENANTS);
+  CONSTANT(SAC_MAX_TENANT_WEIGHT);
   CONSTANT(SAC_MIN_OUT_RING_WORDS);
   CONSTANT(SAC_MAX_OUT_RING_WORDS);
   CONSTANT(SAC_ARENA_ALIGN_BYTES);
@@ -217,6 +219,8 @@ static void frontend_structs(void) {
   FIELD(sac_descriptor, cache_salt);
   FIELD(sac_descriptor, slo_ttft_s);
   FIELD(sac_descriptor, slo_tbt_s);
+  FIELD(sac_descriptor, tenant);
+  FIELD(sac_descriptor, tenant_weight);
   FIELD(sac_descriptor, _pad0);
 }
 

@@ -27,7 +27,7 @@
 #define SAC_MAGIC UINT64_C(0x3145444143434153) /* "SACCADE1", little-endian */
 #define SAC_ABI_VERSION 1u
 /* FNV-1a 64 of wire.layout.txt; a test recomputes it. */
-#define SAC_LAYOUT_HASH UINT64_C(0xa310cfa7120ac22f)
+#define SAC_LAYOUT_HASH UINT64_C(0x4bad2eb3c23af355)
 
 /* ---- bounds ------------------------------------------------------------------------------- */
 
@@ -38,6 +38,8 @@
 #define SAC_MAX_TOP_LOGPROBS 20u /* alternatives per token */
 #define SAC_MAX_LOGIT_BIAS 1024u /* pairs per request */
 #define SAC_MAX_STOP_IDS 128u    /* stop token ids per request */
+#define SAC_MAX_TENANTS 64u
+#define SAC_MAX_TENANT_WEIGHT 1000u
 #define SAC_MIN_OUT_RING_WORDS 64u /* per slot; holds 3 tokens with 20 alternatives */
 #define SAC_MAX_OUT_RING_WORDS 65536u
 #define SAC_ARENA_ALIGN_BYTES 64u /* extents start at multiples of this */
@@ -279,7 +281,9 @@ typedef struct sac_descriptor {
   uint64_t cache_salt;       /* separates prefixes of tenants; 0 = shared */
   float slo_ttft_s;          /* 0 = the server's default */
   float slo_tbt_s;
-  uint8_t _pad0[256 - 104];
+  uint32_t tenant;        /* who shares the device with others, 0 .. SAC_MAX_TENANTS - 1 */
+  uint32_t tenant_weight; /* of its share, 0 .. SAC_MAX_TENANT_WEIGHT; 0 counts as 1 */
+  uint8_t _pad0[256 - 112];
 } sac_descriptor;
 SAC_STATIC_ASSERT(sizeof(sac_descriptor) == 256, "descriptor is two lines");
 

@@ -5,6 +5,7 @@
 #pragma once
 #include "sched/drain.hpp"
 #include "sched/prefix.hpp"
+#include "sched/shares.hpp"
 
 namespace saccade {
 
@@ -18,6 +19,7 @@ struct Admission {
   KvTiers& kv;
   FetchDesk& fetch;
   const Course& course;
+  Shares& shares;
   Report& report;
 
   SAC_HD Preemption preemption() const { return {kv, seats, course, report}; }

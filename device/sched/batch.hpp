@@ -1,11 +1,12 @@
 // batch: which rows the next step computes. Decodes first, one row each; then prompts in chunks,
-// oldest first, while the token budget lasts, and what pacing.hpp makes of it. Under the inline
-// policy, decodes pause while prompts are computed. A request whose reader is behind is left out,
-// so that it stalls only itself.
+// oldest first, while the token budget lasts, and what pacing.hpp makes of it; then the prompts of
+// tenants that are over their shares. Under the inline policy, decodes pause while prompts are
+// computed. A request whose reader is behind is left out, so that it stalls only itself.
 #pragma once
 #include "sched/course.hpp"
 #include "sched/launch.hpp"
 #include "sched/pacing.hpp"
+#include "sched/shares.hpp"
 #include "sched/tiers.hpp"
 
 namespace saccade {
@@ -17,13 +18,17 @@ SAC_HD inline uint32_t prompt_records_owed(const Seat& seat) {
   return p.prompt_len - 1 - seat.num_records;
 }
 
-SAC_HD inline void stall(Seat& seat, Report& report) {
-  if (seat.state == SAC_STATE_DECODE_PAUSED) return;
+SAC_HD inline void pause(Seat& seat, Report& report) {
   seat.state = SAC_STATE_DECODE_PAUSED;
-  ++report.stats.reader_stalls;
-  report.note(Decision::kStall, seat.slot, seat.capacity);
   report.post_status(seat.slot,
                      sac_status_word(seat.ticket, seat.state, SAC_FINISH_NONE, seat.num_records));
+}
+/// For its reader's sake.
+SAC_HD inline void stall(Seat& seat, Report& report) {
+  if (seat.state == SAC_STATE_DECODE_PAUSED) return;
+  ++report.stats.reader_stalls;
+  report.note(Decision::kStall, seat.slot, seat.capacity);
+  pause(seat, report);
 }
 
 /// Rows that this seat could compute now: within the budget, and within what its reader has room
@@ -74,11 +79,13 @@ SAC_HD inline bool can_run(const KvTiers& kv, const Seat& seat) {
   return is_resident(kv, seat) && seat.starved == 0 && !has_ended(seat);
 }
 
-/// A prompt that arrived before `arrival` is being computed.
-SAC_HD inline bool prompts_pending(const Seats& seats, const KvTiers& kv, uint64_t arrival) {
+/// A prompt that arrived before `arrival` is being computed, of a tenant within its share.
+SAC_HD inline bool prompts_pending(const Seats& seats, const KvTiers& kv, uint64_t arrival,
+                                   const Shares& shares) {
   for (uint32_t i = 0; i < seats.num_running; ++i) {
     const Seat& seat = seats[seats.running[i]];
     if (seat.arrival >= arrival) return false;  // oldest first
+    if (shares.is_over(seats.wishes[seats.running[i]].tenant)) continue;
     if (can_run(kv, seat) && !is_decode(seat) && seat.state != SAC_STATE_DECODE_PAUSED) return true;
   }
   return false;
@@ -87,49 +94,92 @@ SAC_HD inline bool prompts_pending(const Seats& seats, const KvTiers& kv, uint64
 /// Inline policy: is this step for prompts only? A pause covers the prompts that had seats when it
 /// began; after it the decodes get a step, so that a stream of prompts cannot starve them.
 SAC_HD inline bool decodes_pause(const Limits& limits, const Seats& seats, const KvTiers& kv,
-                                 Launch& launch) {
+                                 const Shares& shares, Launch& launch) {
   if (limits.prefill_policy != PrefillPolicy::kInline || seats.num_running == 0) return false;
   if (launch.pause_before == 0)
     launch.pause_before = seats[seats.running[seats.num_running - 1]].arrival + 1;
-  if (prompts_pending(seats, kv, launch.pause_before)) return true;
+  if (prompts_pending(seats, kv, launch.pause_before, shares)) return true;
   launch.pause_before = 0;
   return false;
 }
 
-/// Adds the rows of all decodes, or of all prompts, within the step's budget of `most_rows`.
-SAC_HD inline void add_class(Seats& seats, const KvTiers& kv, Launch& launch, Report& report,
-                             uint32_t most_rows, bool decodes) {
+/// Adds rows of requests, oldest first, until the step has `most_rows`: of each as many as
+/// `allowance(seat_index)` says; `note(seat_index, rows)` hears what it got.
+template <class Allowance, class Note>
+SAC_HD inline void add_all(Seats& seats, const KvTiers& kv, Launch& launch, Report& report,
+                           uint32_t most_rows, const Allowance& allowance, const Note& note) {
   for (uint32_t i = 0; i < seats.num_running; ++i) {
     const uint32_t budget = most_rows - launch.batch.num_rows;
     if (budget == 0) return;
     const uint32_t seat_index = seats.running[i];
-    const Seat& seat = seats[seat_index];
-    if (!can_run(kv, seat) || seat.follows != 0 || is_decode(seat) != decodes) continue;
-    const uint32_t rows = rows_for(seats, report, seat_index, budget);
-    if (rows != 0) add_rows(seats, launch, report, seat_index, rows);
+    if (!can_run(kv, seats[seat_index]) || seats[seat_index].follows != 0) continue;
+    const uint32_t allowed = min_u32(budget, allowance(seat_index));
+    if (allowed == 0) continue;
+    const uint32_t rows = rows_for(seats, report, seat_index, allowed);
+    if (rows == 0) continue;
+    add_rows(seats, launch, report, seat_index, rows);
+    note(seat_index, rows);
+  }
+}
+
+SAC_HD inline void add_decodes(Seats& seats, const KvTiers& kv, Launch& launch, Report& report,
+                               Shares& shares, uint32_t most_rows) {
+  add_all(
+      seats, kv, launch, report, most_rows, [&](uint32_t i) { return is_decode(seats[i]) ? 1 : 0; },
+      [&](uint32_t i, uint32_t) {
+        if (shares.mixed != 0) note_decode(shares, seats.wishes[i].tenant);
+      });
+  launch.num_decodes = launch.batch.num_seqs;
+}
+
+/// Bit by tenant: a prompt of it can be computed.
+SAC_HD inline uint64_t tenants_with_prompts(const Seats& seats, const KvTiers& kv) {
+  uint64_t tenants = 0;
+  for (uint32_t i = 0; i < seats.num_running; ++i) {
+    const uint32_t seat_index = seats.running[i];
+    if (can_run(kv, seats[seat_index]) && !is_decode(seats[seat_index]))
+      tenants |= uint64_t{1} << seats.wishes[seat_index].tenant;
+  }
+  return tenants;
+}
+
+SAC_HD inline void add_prompts(Seats& seats, const KvTiers& kv, Launch& launch, Report& report,
+                               const Course& course, Shares& shares, uint32_t most_rows) {
+  if (shares.mixed == 0)
+    return add_all(
+        seats, kv, launch, report, most_rows,
+        [&](uint32_t i) { return is_decode(seats[i]) ? 0 : UINT32_MAX; },
+        [](uint32_t, uint32_t) {});
+  for (uint64_t left = tenants_with_prompts(seats, kv); left != 0;) {
+    const uint32_t tenant = first_of(shares, left);
+    left &= ~(uint64_t{1} << tenant);
+    add_all(
+        seats, kv, launch, report, most_rows,
+        [&](uint32_t i) {
+          const bool its = !is_decode(seats[i]) && seats.wishes[i].tenant == tenant;
+          return its ? prompt_allowance(shares, tenant, course.cost) : 0;
+        },
+        [&](uint32_t, uint32_t rows) { note_prompt(shares, tenant, rows); });
   }
 }
 
 /// Forms the batch of the next step. False: it is empty.
 SAC_HD inline bool batch(const Limits& limits, Seats& seats, const KvTiers& kv, Launch& launch,
-                         Report& report, const Course& course) {
+                         Report& report, const Course& course, Shares& shares) {
   const uint32_t most_rows = limits.max_num_batched_tokens;
   StepBatch& b = launch.batch;
   b.step = course.step + 1;
-  b.num_seqs = b.num_rows = b.num_samples = b.num_prompt_seqs = 0;
-  const bool prompts_only = decodes_pause(limits, seats, kv, launch);
-  if (!prompts_only) add_class(seats, kv, launch, report, most_rows, true);
+  b.num_seqs = b.num_rows = b.num_samples = b.num_prompt_seqs = launch.num_decodes = 0;
+  begin_step(shares);
+  const bool prompts_only = decodes_pause(limits, seats, kv, shares, launch);
+  if (!prompts_only) add_decodes(seats, kv, launch, report, shares, most_rows);
   const uint32_t prompt_rows =
       limits.prefill_policy == PrefillPolicy::kPaced
           ? paced_rows(course.cost, seats, launch, most_rows, course.tick_ns)
           : most_rows - b.num_rows;
-  launch.num_decodes = b.num_seqs;
-  add_class(seats, kv, launch, report, b.num_rows + prompt_rows, false);
+  add_prompts(seats, kv, launch, report, course, shares, b.num_rows + prompt_rows);
   // Prompts that all wait for their readers must not hold the decodes that paused for them.
-  if (prompts_only && b.num_seqs == 0) {
-    add_class(seats, kv, launch, report, most_rows, true);
-    launch.num_decodes = b.num_seqs;
-  }
+  if (prompts_only && b.num_seqs == 0) add_decodes(seats, kv, launch, report, shares, most_rows);
   return b.num_seqs != 0;
 }
 

@@ -32,6 +32,7 @@ SAC_HD inline void describe_seated(const Seats& seats, const KvTiers& kv, uint32
   c.fixed =
       runs && (is_rotating_in(kv, seat) || seat.num_produced == seat.entered_produced) ? 1 : 0;
   c.priority = wishes.priority;
+  c.tenant = wishes.tenant;
   c.blocks = runs ? seat.num_blocks : kv.blocks_for(seat.num_tokens + 1);
   c.blocks_to_send = runs ? kv.blocks_for(seat.num_computed) - seat.num_host : 0;
   c.produced = seat.num_produced;
@@ -56,9 +57,10 @@ struct Gathered {
 };
 
 /// Adds the seated to the candidates, behind the waiting ones.
-SAC_HD inline Gathered gather_seated(const WaitingLine& line, const Seats& seats,
-                                     const KvTiers& kv) {
+SAC_HD inline Gathered gather_seated(const WaitingLine& line, const Seats& seats, const KvTiers& kv,
+                                     Shares& shares) {
   Gathered g = {line.count, 0, 0};
+  begin_count(shares);
   for (uint32_t i = 0; i < seats.num_running; ++i) {
     const uint32_t seat_index = seats.running[i];
     const Seat& seat = seats[seat_index];
@@ -68,7 +70,10 @@ SAC_HD inline Gathered gather_seated(const WaitingLine& line, const Seats& seats
     }
     if (is_rotating_out(kv, seat)) continue;
     line.candidate_slots[g.count] = seat.slot;
-    describe_seated(seats, kv, seat_index, line.candidates[g.count++]);
+    Candidate& c = line.candidates[g.count++];
+    describe_seated(seats, kv, seat_index, c);
+    if (shares.mixed != 0 && c.state == CandidateState::kRunning)
+      shares.wanted_rows[c.tenant] += c.rows;
     g.growth_blocks += growth_of(kv, seat);
   }
   return g;
@@ -118,8 +123,10 @@ SAC_HD inline bool is_quiet(const PolicyDesk& desk, const WaitingLine& line, con
 
 /// The policy's two lists, by slots.
 SAC_HD inline PolicyOutput ask_policy(PolicyDesk& desk, const Admission& a) {
-  const Gathered gathered = gather_seated(a.waiting, a.seats, a.kv);
+  const Gathered gathered = gather_seated(a.waiting, a.seats, a.kv, a.shares);
   PolicyInput in = describe_device(desk, a.kv, a.seats, a.course);
+  in.over = a.shares.over;
+  in.tenant_rows = a.shares.mixed != 0 ? a.shares.wanted_rows : nullptr;
   in.growth_blocks = gathered.growth_blocks;
   // They are free as soon as a request that comes in needs them: see may_fit.
   in.free_blocks += gathered.stalled_blocks;
@@ -139,8 +146,12 @@ SAC_HD_INLINE bool bring_in(const Admission& a, Env& env, uint32_t slot) {
   if (r.seat != kNone)
     return a.seats[r.seat].num_blocks != 0 || resume_seat(a.preemption(), r.seat);
   if (r.state != SAC_STATE_PREFILL_PENDING) return true;
-  return a.seats.num_free == 0 ||
-         admit_slot(a, env, slot);  // without a seat it does not hold the rest
+  const uint32_t tenant = r.descriptor.tenant;
+  // Without a seat it does not hold the rest.
+  if (a.seats.num_free == 0 || !may_sit(a.shares, tenant)) return true;
+  if (!admit_slot(a, env, slot)) return false;
+  note_seat(a.shares, tenant);
+  return true;
 }
 
 SAC_HD inline bool any_on_device(const Seats& seats) {

@@ -7,6 +7,7 @@
 #include "sched/parking.hpp"
 #include "sched/report.hpp"
 #include "sched/retire.hpp"
+#include "sched/shares.hpp"
 #include "sched/waiting.hpp"
 
 namespace saccade {
@@ -56,7 +57,9 @@ SAC_HD inline bool descriptor_in_bounds(const Limits& l, const RingView& ring, u
                      d.max_tokens <= l.max_model_len - d.prompt_len &&
                      d.min_tokens <= d.max_tokens && d.num_logit_bias <= SAC_MAX_LOGIT_BIAS &&
                      d.num_stop_ids <= SAC_MAX_STOP_IDS && (d.flags & ~SAC_REQ_KNOWN_FLAGS) == 0;
-  return sizes && sampling_in_bounds(d) && targets_in_bounds(d) && extent_in_share(ring, slot, d);
+  const bool tenant = d.tenant < SAC_MAX_TENANTS && d.tenant_weight <= SAC_MAX_TENANT_WEIGHT;
+  return sizes && tenant && sampling_in_bounds(d) && targets_in_bounds(d) &&
+         extent_in_share(ring, slot, d);
 }
 
 /// What draining the doorbells touches.
@@ -70,6 +73,7 @@ struct Drain {
   const KvTiers& kv;
   FetchDesk& fetch;
   uint64_t now_ns;
+  Shares& shares;
   Report& report;
 };
 
@@ -150,6 +154,7 @@ SAC_HD void accept(const Drain& d, Env& env, uint32_t slot, uint32_t ticket) {
     publish_end(d.slots, d.report, slot, stale ? SAC_FINISH_STALE_EPOCH : SAC_FINISH_INVALID);
     return;
   }
+  note_tenant(d.shares, r.descriptor);
   r.arrival = d.slots.next_arrival++;
   r.arrival_ns = d.now_ns;
   r.state = SAC_STATE_PREFILL_PENDING;

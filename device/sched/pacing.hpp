@@ -50,18 +50,20 @@ SAC_HD inline uint64_t first_due_ns(const Seats& seats, const Launch& launch, ui
   return first_ns;
 }
 
+/// The cost of rows is asked for as many as this: that of one is a few nanoseconds.
+inline constexpr uint64_t kManyRows = 1024;
+
 /// Rows that prompts may have beside the decodes of the batch, of `most_rows` in all.
 SAC_HD inline uint32_t paced_rows(const StepCost& cost, const Seats& seats, const Launch& launch,
                                   uint32_t most_rows, uint64_t now_ns) {
-  constexpr uint64_t kMany = 1024;
   const uint32_t left_rows = most_rows - launch.batch.num_rows;
-  const uint64_t alone_ns = cost.decodes.cost_ns(1), many_ns = cost.prompts.cost_ns(kMany);
+  const uint64_t alone_ns = cost.decodes.cost_ns(1), many_ns = cost.prompts.cost_ns(kManyRows);
   if (launch.batch.num_seqs == 0 || alone_ns == 0 || many_ns == 0) return left_rows;
   const uint64_t due_ns = first_due_ns(seats, launch, now_ns);
   const uint64_t planned_ns = due_ns - due_ns / kSpareParts;
   const uint64_t least_ns = kLongestStretch * alone_ns;
   const uint64_t step_ns = planned_ns > least_ns ? planned_ns : least_ns;
-  const uint64_t rows = (step_ns - alone_ns) * kMany / many_ns;
+  const uint64_t rows = (step_ns - alone_ns) * kManyRows / many_ns;
   if (rows >= left_rows) return left_rows;
   return min_u32(left_rows, max_u32(static_cast<uint32_t>(rows), kLeastPromptRows));
 }

@@ -3,6 +3,10 @@
 // it counts as having arrived then. So requests with slow readers, however many, cost another what
 // as many requests of that share's length would.
 //
+// So do requests of a tenant that is over its share, beyond its share of the seats, when others'
+// requests wait: they come back when a seat is to spare for them, or their tenant is within its
+// share again.
+//
 // A parked request holds no KV. What it computed stays findable by prefix caching for as long as
 // its room is not needed; the rest is computed again.
 #pragma once
@@ -80,11 +84,11 @@ SAC_HD inline void give_up_kv(const Preemption& p, uint32_t seat_index) {
   p.report.ring.write_progress(seat.slot, 0, seat.num_cached);
 }
 
-/// Its reader is behind, and no copy is under way for it.
+/// Nothing is under way for it.
 SAC_HD inline bool may_park(const Seats& seats, const KvTiers& kv, uint32_t seat_index) {
   const Seat& seat = seats[seat_index];
-  return seats.is_behind(seat_index) && !has_ended(seat) && !is_rotating_in(kv, seat) &&
-         !is_rotating_out(kv, seat);
+  return !has_ended(seat) && !is_rotating_in(kv, seat) && !is_rotating_out(kv, seat) &&
+         seat.fetch == 0;
 }
 
 /// Takes the seat of the request at place `i` of the running list. False: no pages are left for it.
@@ -95,8 +99,13 @@ SAC_HD bool park(const Sharing& s, Env& env, uint32_t i) {
   Seat& seat = a.seats[seat_index];
   const SeatWords words = words_of(a.seats, seat_index);
   if (words.pages() > s.parking.num_free_pages) return false;
+  const bool behind = a.seats.is_behind(seat_index);
   give_up_kv(a.preemption(), seat_index);
-  stall(seat, a.report);
+  if (behind) {
+    stall(seat, a.report);
+  } else {
+    pause(seat, a.report);
+  }
   end_hold(a.seats, seat);
   seat.moved_ns = a.course.tick_ns;
   ParkedRequest& kept = s.parking.requests[seat.slot];
@@ -113,12 +122,45 @@ SAC_HD bool park(const Sharing& s, Env& env, uint32_t i) {
   return true;
 }
 
-/// Parks up to `count` requests, youngest first.
-template <class Env>
-SAC_HD void park_youngest(const Sharing& s, Env& env, uint32_t count) {
+/// Parks up to `count` of the requests that `gives(seat_index)` names, youngest first.
+template <class Env, class Gives>
+SAC_HD void park_youngest(const Sharing& s, Env& env, uint32_t count, const Gives& gives) {
   const Seats& seats = s.at.seats;
-  for (uint32_t i = seats.num_running; i > 0 && count > 0; --i)
-    if (may_park(seats, s.at.kv, seats.running[i - 1]) && park(s, env, i - 1)) --count;
+  for (uint32_t i = seats.num_running; i > 0 && count > 0; --i) {
+    const uint32_t seat_index = seats.running[i - 1];
+    if (may_park(seats, s.at.kv, seat_index) && gives(seat_index) && park(s, env, i - 1)) --count;
+  }
+}
+
+/// Parks up to `count` requests whose readers are behind.
+template <class Env>
+SAC_HD void park_behind(const Sharing& s, Env& env, uint32_t count) {
+  park_youngest(s, env, count, [&](uint32_t i) { return s.at.seats.is_behind(i); });
+}
+
+/// Seats of tenants over their shares, for requests of others that wait.
+template <class Env>
+SAC_HD void yield_seats(const Sharing& s, Env& env) {
+  const Admission& a = s.at;
+  Shares& shares = a.shares;
+  if (shares.over == 0) return;
+  const uint32_t claims = min_u32(kParksPerTick, waiting_within(shares));
+  if (a.seats.num_free >= claims) return;
+  park_youngest(s, env, claims - a.seats.num_free, [&](uint32_t i) {
+    const uint32_t tenant = a.seats.wishes[i].tenant;
+    if (!shares.is_over(tenant) ||
+        shares.seated[tenant] <= kept_seats(shares, tenant, a.seats.num_seats))
+      return false;
+    --shares.seated[tenant];
+    return true;
+  });
+}
+
+/// A parked request comes to the end of the line, as if it arrived now.
+SAC_HD inline void join_last(const Sharing& s, uint32_t slot) {
+  Slots& slots = s.at.slots;
+  s.parking.requests[slot].seat.arrival = slots[slot].arrival = slots.next_arrival++;
+  join_line(s.parking, slots, slot);
 }
 
 /// The reader of a parked request has made room. What its targets are held against stood still
@@ -129,8 +171,7 @@ SAC_HD inline void wake(const Sharing& s, uint32_t slot) {
   if (kept.seat.first_token_ns == 0) kept.wishes.arrival_ns += now_ns - kept.seat.moved_ns;
   pass_hold(kept.seat, now_ns);
   kept.seat.moved_ns = now_ns;
-  kept.seat.arrival = s.at.slots[slot].arrival = s.at.slots.next_arrival++;
-  join_line(s.parking, s.at.slots, slot);
+  join_last(s, slot);
 }
 
 /// Looks at the cursors of some slots; in turn at those of all that are parked.
@@ -181,6 +222,13 @@ SAC_HD void return_first(const Sharing& s, Env& env) {
   a.report.note(Decision::kReturn, slot, kept.seat.num_tokens);
 }
 
+/// The first returning request may not have a seat now: it goes behind all others.
+SAC_HD inline void pass_over_first(const Sharing& s) {
+  const uint32_t slot = s.parking.head;
+  leave_line(s.parking, s.at.slots, slot);
+  join_last(s, slot);
+}
+
 /// Once a tick, before it is decided who comes in: seats go from requests whose readers are behind
 /// to requests that wait for one.
 template <class Env>
@@ -188,9 +236,17 @@ SAC_HD void share_seats(const Sharing& s, Env& env) {
   lift_holds(s.at.seats, s.at.course.tick_ns);
   look_at_readers(s, env);
   const uint32_t claims = min_u32(kParksPerTick, s.at.waiting.count + s.parking.num_returning);
-  if (s.at.seats.num_free < claims) park_youngest(s, env, claims - s.at.seats.num_free);
-  for (uint32_t i = 0; i < kParksPerTick && s.at.seats.num_free != 0 && return_is_due(s); ++i)
+  if (s.at.seats.num_free < claims) park_behind(s, env, claims - s.at.seats.num_free);
+  yield_seats(s, env);
+  for (uint32_t i = 0; i < kParksPerTick && s.at.seats.num_free != 0 && return_is_due(s); ++i) {
+    const uint32_t tenant = s.at.slots[s.parking.head].descriptor.tenant;
+    if (!may_sit(s.at.shares, tenant)) {
+      pass_over_first(s);
+      continue;
+    }
     return_first(s, env);
+    note_seat(s.at.shares, tenant);
+  }
 }
 
 }  // namespace saccade

@@ -93,6 +93,7 @@ struct Wishes {
   uint64_t slo_ttft_ns;
   uint64_t slo_tbt_ns;
   int32_t priority;
+  uint32_t tenant;
 };
 
 struct Seats {

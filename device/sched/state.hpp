@@ -13,6 +13,7 @@
 #include "sched/policy_desk.hpp"
 #include "sched/report.hpp"
 #include "sched/seats.hpp"
+#include "sched/shares.hpp"
 #include "sched/slots.hpp"
 #include "sched/waiting.hpp"
 
@@ -30,6 +31,7 @@ struct Scheduler {
   PolicyDesk desk;      // what the policy keeps, and where it answers
   Launch launch;        // the step
   Course course;        // ticks and steps so far
+  Shares shares;        // what each tenant had of them
   IdleMeter idle;       // what the step engine waits for
   Report report;        // what is told to others
 
@@ -75,6 +77,7 @@ SAC_HD inline void reset(Scheduler& s, const uint32_t* eos_ids) {
   reset(s.launch, tables_of(s.seats, s.kv));
   reset(s.report, s.limits);
   s.course = Course{};
+  reset(s.shares);
   s.idle = IdleMeter{};
 }
 

@@ -57,7 +57,7 @@ SAC_HD bool decide_steady(Scheduler& s, Env& env) {
   if (grow_marked({s.kv, s.seats, s.course, s.report})) {
     batch_decodes(s, env, step);
     s.course.step = step;
-  } else if (batch(s.limits, s.seats, s.kv, s.launch, s.report, s.course)) {
+  } else if (batch(s.limits, s.seats, s.kv, s.launch, s.report, s.course, s.shares)) {
     s.course.step = step;
   }
   return true;

@@ -130,15 +130,23 @@ SAC_HD inline void publish_fetch_stats(const Report& report) {
 }
 
 SAC_HD inline Admission admission_of(Scheduler& s) {
-  return {
-      s.limits.vocab_size, s.inbox, s.slots, s.waiting, s.seats, s.kv, s.fetch, s.course, s.report};
+  return {s.limits.vocab_size,
+          s.inbox,
+          s.slots,
+          s.waiting,
+          s.seats,
+          s.kv,
+          s.fetch,
+          s.course,
+          s.shares,
+          s.report};
 }
 
 /// The general way from the requests that are there to the batch that runs.
 template <class Env>
 SAC_HD_INLINE void decide(Scheduler& s, Env& env) {
   const Admission admission = admission_of(s);
-  if (s.desk.policy == Policy::kFcfs) {
+  if (s.desk.policy == Policy::kFcfs && s.shares.over == 0) {
     admit(admission, env);
   } else {
     choose(s.desk, admission, env);
@@ -149,7 +157,7 @@ SAC_HD_INLINE void decide(Scheduler& s, Env& env) {
     s.launch.batch.num_seqs = 0;
     return;
   }
-  if (batch(s.limits, s.seats, s.kv, s.launch, s.report, s.course)) ++s.course.step;
+  if (batch(s.limits, s.seats, s.kv, s.launch, s.report, s.course, s.shares)) ++s.course.step;
 }
 
 /// What became findable, or is so no longer, is told to routers.
@@ -200,11 +208,13 @@ SAC_HD_INLINE uint32_t begin_tick(Scheduler& s, Engine& engine, Env& env) {
   settle(s.kv, engine, since_ns);
   hear({s.fetch, s.slots, s.waiting, s.seats, s.kv, s.course, s.report}, since_ns);
   drain({s.limits, s.inbox, s.slots, s.waiting, s.seats, s.parking, s.kv, s.fetch, s.course.tick_ns,
-         s.report},
+         s.shares, s.report},
         env);
   s.report.send_statuses();                  // a claim does not wait for the decision
   share(s.kv, s.seats, s.course, s.report);  // before what has ended gives its blocks back
   retire(s.slots, s.seats, s.kv, s.fetch, s.report);
+  if (!s.course.steady || s.waiting.count != 0 || s.parking.num_returning != 0)
+    weigh_shares(s.shares, s.seats, s.waiting, s.course.tick_ns);
   share_seats({s.parking, admission_of(s), s.desk.settings.max_wait_ns}, env);
   s.course.steady = Env::kSteady && decide_steady(s, env);
   if (!s.course.steady) decide(s, env);
@@ -234,6 +244,7 @@ SAC_HD void take_results(Scheduler& s, uint64_t done_ns, Env& env) {
   s.report.stats.step_ns += took_ns;
   s.course.note_results(done_ns);
   const StepBatch& b = s.launch.batch;
+  charge_step(s.shares, s.seats, s.launch, s.course.cost, took_ns);
   note_cost(s.course.cost, b, s.launch.num_decodes, took_ns);
   if (b.num_rows != b.num_seqs) s.kv.break_even.note_prompt_step(took_ns, b.num_rows);
   const Results results = {s.slots, s.seats, s.launch, done_ns, s.report};

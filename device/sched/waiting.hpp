@@ -37,7 +37,8 @@ SAC_HD inline uint64_t target_ns(float seconds, uint64_t fallback_ns) {
 
 SAC_HD inline Wishes wishes_of(const WaitingLine& line, const Request& r) {
   return {r.arrival_ns, target_ns(r.descriptor.slo_ttft_s, line.slo_ttft_ns),
-          target_ns(r.descriptor.slo_tbt_s, line.slo_tbt_ns), r.descriptor.priority};
+          target_ns(r.descriptor.slo_tbt_s, line.slo_tbt_ns), r.descriptor.priority,
+          r.descriptor.tenant};
 }
 
 /// A request as a policy sees it while it has no seat.
@@ -49,6 +50,7 @@ SAC_HD inline Candidate describe(const WaitingLine& line, const Request& r) {
   c.slo_ttft_ns = wishes.slo_ttft_ns;
   c.slo_tbt_ns = wishes.slo_tbt_ns;
   c.priority = wishes.priority;
+  c.tenant = wishes.tenant;
   c.state = CandidateState::kWaiting;
   c.blocks = r.places;
   c.prompt_tokens_left = c.rows = r.descriptor.prompt_len - r.num_cached;

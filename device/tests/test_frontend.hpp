@@ -23,6 +23,8 @@ struct Ask {
   float temperature = 0.0f;
   float top_p = 1.0f;
   float repetition_penalty = 1.0f;
+  uint32_t tenant = 0;
+  uint32_t tenant_weight = 1;
 };
 
 /// One request as its frontend sees it.
@@ -126,6 +128,8 @@ class TestFrontend {
     d.repetition_penalty = ask.repetition_penalty;
     d.seed = ask.seed;
     d.cache_salt = ask.cache_salt;
+    d.tenant = ask.tenant;
+    d.tenant_weight = ask.tenant_weight;
     return d;
   }
 

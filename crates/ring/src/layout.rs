@@ -13,7 +13,7 @@ pub const SAC_MAGIC: u64 = 0x3145_4441_4343_4153;
 /// Version of the header as a whole.
 pub const SAC_ABI_VERSION: u32 = 1;
 /// FNV-1a 64 of `abi/wire.layout.txt`.
-pub const SAC_LAYOUT_HASH: u64 = 0xa310_cfa7_120a_c22f;
+pub const SAC_LAYOUT_HASH: u64 = 0x4bad_2eb3_c23a_f355;
 
 /// One writer per line of this size.
 pub const SAC_LINE_BYTES: u32 = 128;
@@ -29,6 +29,10 @@ pub const SAC_MAX_TOP_LOGPROBS: u32 = 20;
 pub const SAC_MAX_LOGIT_BIAS: u32 = 1024;
 /// Stop token ids per request.
 pub const SAC_MAX_STOP_IDS: u32 = 128;
+/// Tenants that the device tells apart.
+pub const SAC_MAX_TENANTS: u32 = 64;
+/// Largest weight of a tenant.
+pub const SAC_MAX_TENANT_WEIGHT: u32 = 1000;
 /// Smallest output ring of a slot, in 8-byte words.
 pub const SAC_MIN_OUT_RING_WORDS: u32 = 64;
 /// Largest output ring of a slot, in 8-byte words.
@@ -337,7 +341,9 @@ pub struct Descriptor {
     pub cache_salt: u64,
     pub slo_ttft_s: f32,
     pub slo_tbt_s: f32,
-    pub _pad0: [u8; 152],
+    pub tenant: u32,
+    pub tenant_weight: u32,
+    pub _pad0: [u8; 144],
 }
 
 /// The words of a device line that are two fields.

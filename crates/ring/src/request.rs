@@ -44,6 +44,10 @@ pub struct RequestParams {
     pub slo_ttft_s: f32,
     /// Target of the time between tokens in seconds; 0 = the server's default.
     pub slo_tbt_s: f32,
+    /// Who shares the device with others; below `SAC_MAX_TENANTS`.
+    pub tenant: u32,
+    /// Of its share; at most `SAC_MAX_TENANT_WEIGHT`, 0 counts as 1.
+    pub tenant_weight: u32,
 }
 
 impl Default for RequestParams {
@@ -67,6 +71,8 @@ impl Default for RequestParams {
             cache_salt: 0,
             slo_ttft_s: 0.0,
             slo_tbt_s: 0.0,
+            tenant: 0,
+            tenant_weight: 1,
         }
     }
 }
@@ -150,6 +156,8 @@ impl Submission<'_> {
         let params = &self.params;
         let most_top = SAC_MAX_TOP_LOGPROBS.min(device.vocab_size);
         at_most("num_top_logprobs", params.num_top_logprobs, most_top)?;
+        at_most("tenant", params.tenant, SAC_MAX_TENANTS - 1)?;
+        at_most("tenant_weight", params.tenant_weight, SAC_MAX_TENANT_WEIGHT)?;
         if params.num_top_logprobs > 0 && !(params.logprobs || params.prompt_logprobs) {
             return Err("num_top_logprobs: needs logprobs or prompt_logprobs".into());
         }
@@ -209,6 +217,8 @@ impl Submission<'_> {
             cache_salt: params.cache_salt,
             slo_ttft_s: params.slo_ttft_s,
             slo_tbt_s: params.slo_tbt_s,
+            tenant: params.tenant,
+            tenant_weight: params.tenant_weight,
             ..Descriptor::zeroed()
         }
     }

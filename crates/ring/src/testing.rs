@@ -329,6 +329,8 @@ impl<T: Transport> FakeDevice<T> {
             && total <= u64::from(self.config.max_model_len)
             && d.num_logit_bias <= SAC_MAX_LOGIT_BIAS
             && d.num_stop_ids <= SAC_MAX_STOP_IDS
+            && d.tenant < SAC_MAX_TENANTS
+            && d.tenant_weight <= SAC_MAX_TENANT_WEIGHT
             && d.num_top_logprobs <= SAC_MAX_TOP_LOGPROBS
             && d.flags & !SAC_REQ_KNOWN_FLAGS == 0
             && d.arena_extent >= share.start

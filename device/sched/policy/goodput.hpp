@@ -244,16 +244,39 @@ struct Room {
   }
 };
 
+/// What the device has promised, and what of that to tenants within their shares: these are held
+/// back by no others.
+struct DeviceLoads {
+  DeviceLoad all;
+  DeviceLoad within;
+
+  SAC_HD void see(const PolicyInput& in, const Candidate& c, uint64_t least_step_ns) {
+    all.see(in, c, least_step_ns);
+    if (!is_over_share(in, c)) within.see(in, c, least_step_ns);
+  }
+  SAC_HD void let_in(const PolicyInput& in, const Candidate& c, uint64_t least_step_ns) {
+    all.let_in(in, c, least_step_ns);
+    if (!is_over_share(in, c)) within.let_in(in, c, least_step_ns);
+    if (in.tenant_rows != nullptr) in.tenant_rows[c.tenant] += c.rows;
+  }
+  SAC_HD const DeviceLoad& as_seen_by(const PolicyInput& in, const Candidate& c) const {
+    return is_over_share(in, c) ? all : within;
+  }
+};
+
 /// May this entrant come in if it finds room? Only new requests are held back, and never the one
 /// whose turn it is.
 SAC_HD inline bool is_welcome(const PolicyInput& in, const PolicyState& state,
-                              const DeviceLoad& load, const Candidate& c) {
+                              const DeviceLoads& loads, const Candidate& c) {
+  const DeviceLoad& load = loads.as_seen_by(in, c);
   if (c.state != CandidateState::kWaiting || c.order + 1 == state.late_turn) return true;
-  return !load.steps_too_long() && load.rows < in.step_rows && load.has_room_for(c, in.step_ns);
+  // A step divides its rows between tenants: only a tenant's own hold it back.
+  const uint64_t rows = in.tenant_rows == nullptr ? load.rows : in.tenant_rows[c.tenant];
+  return !load.steps_too_long() && rows < in.step_rows && load.has_room_for(c, in.step_ns);
 }
 
 /// Lets entrants in by rank of out.keys, until one finds no room.
-SAC_HD inline void let_in(const PolicyInput& in, const PolicyState& state, DeviceLoad& load,
+SAC_HD inline void let_in(const PolicyInput& in, const PolicyState& state, DeviceLoads& load,
                           PolicyOutput& out, const Sides& sides) {
   Ranking entrants = rank_entrants(in, out, sides);
   Ranking leavers = rank_leavers(in, out, sides);
@@ -290,13 +313,13 @@ SAC_HD inline void let_in(const PolicyInput& in, const PolicyState& state, Devic
 
 SAC_HD inline void decide_goodput(const PolicyInput& in, PolicyState& state, PolicyOutput& out) {
   follow(in, state);
-  DeviceLoad load;
-  load.total = in.free_blocks;
+  DeviceLoads load;
+  load.all.total = load.within.total = in.free_blocks;
   const Sides sides = take_sides(in, out, [&](const Candidate& c) {
     load.see(in, c, state.least_step_ns);
     return goodput_key(in, c);
   });
-  if (load.takes_all(in) && everything_fits(in)) return decide_fcfs(in, out);
+  if (load.all.takes_all(in) && everything_fits(in)) return decide_fcfs(in, out);
   grant_turn(in, state, out, sides);
   let_in(in, state, load, out, sides);
 }

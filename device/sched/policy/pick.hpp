@@ -120,6 +120,14 @@ SAC_HD inline bool may_leave(const PolicyInput& in, const Candidate& c) {
          since(in.now_ns, c.entered_ns) > in.settings.min_run_ns;
 }
 
+/// Requests of tenants over their shares rank below all others: below every key of a policy, but
+/// for one that is overdue, which ranks with those that are not.
+inline constexpr int64_t kOverShare = -(int64_t{1} << 62);
+
+SAC_HD inline bool is_over_share(const PolicyInput& in, const Candidate& c) {
+  return (in.over >> c.tenant & 1) != 0;
+}
+
 /// Requests that may come in, listed in out.bring_in, and that may leave, listed in out.scratch.
 struct Sides {
   uint32_t num_entrants;
@@ -134,7 +142,7 @@ SAC_HD inline Sides take_sides(const PolicyInput& in, PolicyOutput& out, const K
   out.num_bring_in = out.num_preempt = 0;
   for (uint32_t i = 0; i < in.num_candidates; ++i) {
     const Candidate& c = in.candidates[i];
-    out.keys[i] = key_of(c);
+    out.keys[i] = key_of(c) + (is_over_share(in, c) ? kOverShare : 0);
     if (!is_running(c)) {
       out.bring_in[sides.num_entrants++] = i;
     } else if (may_leave(in, c)) {

@@ -14,6 +14,8 @@
 // What a policy owes the scheduler, checked by device/tests/policy_test.cpp:
 //   - No candidate is listed twice in the two lists together; `bring_in` names only waiting and
 //     rotated-out ones, `preempt` only running ones, and none that is `fixed`.
+//   - Requests of tenants that are over their shares come in behind those of all others, and leave
+//     before them.
 //   - The blocks of `bring_in` are at most the free blocks and those held by `preempt` together.
 //   - `bring_in` is in order of preference: the scheduler may stop where something does not fit.
 //   - When everything fits, no request is preempted and all come in, in order of arrival; only
@@ -53,6 +55,7 @@ struct Candidate {
   CandidateState state;
   uint32_t fixed;               // 1: counted, but must not be moved now
   int32_t priority;             // class: lower is earlier; 0 is the normal one
+  uint32_t tenant;              // below 64
   uint32_t blocks;              // waiting: whole prompt and first token; rotated out:
                                 // all that it had and the next token; running: held
   uint32_t blocks_to_send;      // running: not yet in host memory, sent if it is preempted
@@ -89,6 +92,9 @@ struct PolicyInput {
   uint32_t free_host_blocks;  // of host memory
   uint32_t free_seats;        // for waiting requests; a rotated-out one has its own
   uint32_t growth_blocks;     // that running requests need for their next token
+  uint64_t over;              // bit by tenant: it had more than its share, see sched/shares.hpp
+  uint32_t* tenant_rows;      // by tenant, of the next step, that its running requests would take;
+                              // a policy adds those that it brings in. Null: there is one tenant
   uint32_t num_candidates;
   const Candidate* candidates;
   PolicySettings settings;

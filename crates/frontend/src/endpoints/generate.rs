@@ -69,6 +69,7 @@ pub async fn ask<T: AsMut<GenerateParams> + Send + 'static>(
     };
     let (mut body, charge) = body.fields(app, parse).await?;
     let params = body.as_mut();
+    params.share = tenant.device_share;
     if params.cache_salt == 0 {
         params.cache_salt = tenant.cache_salt;
     }

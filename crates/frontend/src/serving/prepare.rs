@@ -260,5 +260,7 @@ fn request_params(
         cache_salt: params.cache_salt,
         slo_ttft_s: params.slo_ttft_s,
         slo_tbt_s: params.slo_tbt_s,
+        tenant: params.share.tenant,
+        tenant_weight: params.share.weight,
     }
 }

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
+use saccade_ring::layout::SAC_MAX_TENANTS;
 
 use super::file::{Defaults, key_of, read_keys, read_tenants};
 use super::{Counts, DEFAULT_NAME, Tenant};
@@ -124,7 +125,8 @@ impl Directory {
 
     /// Tenants take over the counts of those before them that had their name.
     fn of(entries: Vec<(Tenant, Vec<KeyDigest>)>, before: &Self) -> Result<Self, String> {
-        let weights: f64 = entries.iter().map(|(tenant, _)| f64::from(tenant.weight)).sum();
+        let weight = |tenant: &Tenant| f64::from(tenant.device_share.weight);
+        let weights: f64 = entries.iter().map(|(tenant, _)| weight(tenant)).sum();
         let mut directory = Self::default();
         for (index, (mut tenant, keys)) in entries.into_iter().enumerate() {
             if directory.tenants.iter().any(|other| other.name == tenant.name) {
@@ -146,7 +148,8 @@ impl Directory {
                     None => directory.keys.push((key, index)),
                 }
             }
-            tenant.share = f64::from(tenant.weight) / weights;
+            tenant.share = weight(&tenant) / weights;
+            tenant.device_share.tenant = index as u32 % SAC_MAX_TENANTS;
             if let Some(old) = before.tenants.iter().find(|old| old.name == tenant.name) {
                 tenant.ledger = old.ledger.clone();
             }

@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use saccade_ring::layout::SAC_MAX_TENANT_WEIGHT;
 use serde::Deserialize;
 
 use super::terms::{OwnTargets, Targets, Terms};
-use super::{Limits, Tenant};
+use super::{DeviceShare, Limits, Tenant};
 use crate::error::FrontendError;
 use crate::http::auth::KeyDigest;
 use crate::limits::{MAX_API_KEY_BYTES, MAX_PRIORITY, MAX_SLO_MS, MIN_SLO_MS};
@@ -19,7 +20,7 @@ const MAX_TENANTS: usize = 1000;
 /// Characters of a tenant's name.
 const MAX_NAME_CHARS: usize = 64;
 /// Bounds of `weight`.
-const WEIGHTS: (u32, u32) = (1, 1000);
+const WEIGHTS: (u32, u32) = (1, SAC_MAX_TENANT_WEIGHT);
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -162,7 +163,8 @@ fn read_named(
         tokens_per_minute: at_least_one("tokens_per_minute", entry.tokens_per_minute)?,
     };
     let cache_salt = entry.cache_salt.map_or(0, |salt| hash_salt(&salt));
-    Ok((Tenant { terms, limits, weight, cache_salt, ..Tenant::named(name) }, keys))
+    let device_share = DeviceShare { tenant: 0, weight };
+    Ok((Tenant { terms, limits, device_share, cache_salt, ..Tenant::named(name) }, keys))
 }
 
 fn range<T: PartialOrd + Copy + std::fmt::Display>(

@@ -17,6 +17,8 @@ pub use terms::{OwnTargets, Targets, Terms};
 use std::sync::Arc;
 
 use ledger::Ledger;
+#[cfg(doc)]
+use saccade_ring::layout::SAC_MAX_TENANTS;
 
 /// Name of the tenant of keys that no file names, and of requests without a key.
 const DEFAULT_NAME: &str = "default";
@@ -29,8 +31,9 @@ pub struct Tenant {
     pub terms: Terms,
     /// Salt of requests that name none; 0: shared.
     pub cache_salt: u64,
+    /// Of the device's time.
+    pub device_share: DeviceShare,
     limits: Limits,
-    weight: u32,
     /// Its share of the seats, of all tenants' weights.
     share: f64,
     ledger: Arc<Ledger>,
@@ -49,6 +52,21 @@ pub struct Limits {
     pub tokens_per_minute: Option<u64>,
 }
 
+/// By what the device shares its time between tenants.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DeviceShare {
+    /// Number of the tenant; below [`SAC_MAX_TENANTS`], so some share one where there are more.
+    pub tenant: u32,
+    /// Weight of its share.
+    pub weight: u32,
+}
+
+impl Default for DeviceShare {
+    fn default() -> Self {
+        Self { tenant: 0, weight: 1 }
+    }
+}
+
 impl Tenant {
     /// One without limits that may ask for anything.
     fn named(name: &str) -> Self {
@@ -56,8 +74,8 @@ impl Tenant {
             name: name.to_owned(),
             terms: Terms::ANY,
             cache_salt: 0,
+            device_share: DeviceShare::default(),
             limits: Limits::default(),
-            weight: 1,
             share: 1.0,
             ledger: Arc::default(),
         }

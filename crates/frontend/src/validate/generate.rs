@@ -9,7 +9,7 @@ use super::fields::{Fields, read_float, read_json, read_list};
 use super::params::*;
 use crate::api_error::ApiError;
 use crate::limits::*;
-use crate::tenants::Targets;
+use crate::tenants::{DeviceShare, Targets};
 
 /// Sampling and stopping of one request, bounded. `None` means that the request did not say: the
 /// model's generation config or the API's default decides.
@@ -65,6 +65,8 @@ pub struct GenerateParams {
     pub slo_ttft_s: f32,
     /// Seconds; 0 is the server's default.
     pub slo_tbt_s: f32,
+    /// Of whom it is, for the device.
+    pub share: DeviceShare,
     /// Set when the answer is to be streamed.
     pub stream: Option<StreamOptions>,
     /// Part of the response id that the client chose.
@@ -133,6 +135,7 @@ impl GenerateParams {
                 (&SLO_TPOT_MS, model.terms.slo_tpot),
                 ("x-slo-tpot-ms", headers.tpot_ms),
             )?,
+            share: DeviceShare::default(),
             stream: stream(fields)?,
             request_id: fields.text(&REQUEST_ID)?.map(visible_request_id).transpose()?,
         })

@@ -1,0 +1,216 @@
+// shares: what the device's time went to of late, by tenant. A tenant that had more than its share
+// while others are here comes behind them: with its requests that wait, and with its prompts in a
+// step. And the prompts of one tenant lengthen a step that serves others no further than its weight
+// says, so that what it asks for is spread over the steps of those others.
+//
+// Shares are of the time that steps took, not of the clock: what others leave, anyone may use. One
+// tenant alone costs nothing here, and decides nothing.
+#pragma once
+#include "sched/course.hpp"
+#include "sched/launch.hpp"
+#include "sched/pacing.hpp"
+#include "sched/seats.hpp"
+#include "sched/waiting.hpp"
+
+namespace saccade {
+
+/// What was used counts half after this long.
+inline constexpr uint64_t kShareHalfNs = 1'000'000'000;
+/// A tenant is over its share when it had one in this many parts more: two that both ask for all
+/// hover at theirs.
+inline constexpr uint64_t kShareSlack = 8;
+/// However small its share, a tenant's prompts may lengthen others' steps by one in this many
+/// parts.
+inline constexpr uint64_t kLeastShareParts = 4;
+
+struct Shares {
+  uint32_t first;                         // tenant of the first request; kNone: none has come
+  uint32_t mixed;                         // 1: others have come since
+  uint64_t over;                          // bit by tenant: it had more than its share
+  uint64_t weights_here;                  // of all tenants with requests that wait or are seated
+  uint64_t halved_ns;                     // when used_ns was last halved
+  uint64_t used_ns[SAC_MAX_TENANTS];      // of steps
+  uint32_t weights[SAC_MAX_TENANTS];      // as the latest request has it
+  uint32_t seated[SAC_MAX_TENANTS];       // requests
+  uint32_t wanted[SAC_MAX_TENANTS];       // requests that wait or are seated
+  uint32_t most_wanted[SAC_MAX_TENANTS];  // of late
+  uint32_t spare_seats;                   // that tenants over their shares may take
+  uint32_t num_decodes;                   // of the step that is being formed
+  uint32_t num_prompt_rows;
+  uint32_t decodes[SAC_MAX_TENANTS];  // of these
+  uint32_t prompt_rows[SAC_MAX_TENANTS];
+  uint32_t wanted_rows[SAC_MAX_TENANTS];  // see PolicyInput::tenant_rows
+
+  SAC_HD bool is_over(uint32_t tenant) const { return (over >> tenant & 1) != 0; }
+};
+static_assert(SAC_MAX_TENANTS == 64, "a bit of Shares::over each");
+
+SAC_HD inline void reset(Shares& s) {
+  s = Shares{};
+  s.first = kNone;
+}
+
+/// A request of this tenant has come.
+SAC_HD inline void note_tenant(Shares& s, const sac_descriptor& d) {
+  if (s.first == kNone) s.first = d.tenant;
+  s.mixed |= s.first != d.tenant ? 1 : 0;
+  s.weights[d.tenant] = max_u32(d.tenant_weight, 1);
+}
+
+/// What was used counts half a while later, and so does what others had seats for.
+SAC_HD inline void fade(Shares& s, uint64_t now_ns) {
+  if (now_ns - s.halved_ns < kShareHalfNs) return;
+  s.halved_ns = now_ns;
+  for (uint32_t t = 0; t < SAC_MAX_TENANTS; ++t) {
+    s.used_ns[t] /= 2;
+    s.most_wanted[t] = (s.most_wanted[t] + s.wanted[t]) / 2;
+  }
+}
+
+/// Counts the requests of each tenant that wait or are seated. Returns a bit for each that has one.
+SAC_HD inline uint64_t count_requests(Shares& s, const Seats& seats, const WaitingLine& line) {
+  for (uint32_t t = 0; t < SAC_MAX_TENANTS; ++t) s.seated[t] = 0;
+  for (uint32_t i = 0; i < seats.num_running; ++i)
+    ++s.seated[seats.wishes[seats.running[i]].tenant];
+  for (uint32_t t = 0; t < SAC_MAX_TENANTS; ++t) s.wanted[t] = s.seated[t];
+  for (uint32_t i = 0; i < line.count; ++i) ++s.wanted[line.candidates[i].tenant];
+  uint64_t here = 0;
+  for (uint32_t t = 0; t < SAC_MAX_TENANTS; ++t) {
+    here |= s.wanted[t] != 0 ? uint64_t{1} << t : 0;
+    s.most_wanted[t] = max_u32(s.most_wanted[t], min_u32(s.wanted[t], seats.num_seats));
+  }
+  return here;
+}
+
+/// Says who of those that are here is over its share now. At least one is not.
+SAC_HD inline void judge(Shares& s, uint64_t here) {
+  uint64_t used_ns = 0;
+  s.weights_here = 0;
+  for (uint32_t t = 0; t < SAC_MAX_TENANTS; ++t) {
+    if ((here >> t & 1) == 0) continue;
+    used_ns += s.used_ns[t];
+    s.weights_here += s.weights[t];
+  }
+  s.over = 0;
+  for (uint32_t t = 0; t < SAC_MAX_TENANTS; ++t) {
+    const uint64_t forgiven_ns = s.used_ns[t] / (kShareSlack + 1) * kShareSlack;
+    if ((here >> t & 1) != 0 && forgiven_ns * s.weights_here > used_ns * s.weights[t])
+      s.over |= uint64_t{1} << t;
+  }
+}
+
+/// Free seats less those that tenants within their shares had requests for of late: a client that
+/// asks again as soon as it was answered finds the seat that it had.
+SAC_HD inline uint32_t spare_seats(const Shares& s, uint32_t num_free) {
+  for (uint32_t t = 0; t < SAC_MAX_TENANTS && num_free != 0; ++t)
+    if (!s.is_over(t))
+      num_free -= min_u32(num_free, s.most_wanted[t] - min_u32(s.most_wanted[t], s.seated[t]));
+  return num_free;
+}
+
+/// Who has had more than its share, and what is left for it.
+SAC_HD inline void weigh_shares(Shares& s, const Seats& seats, const WaitingLine& line,
+                                uint64_t now_ns) {
+  if (s.mixed == 0) return;
+  fade(s, now_ns);
+  judge(s, count_requests(s, seats, line));
+  s.spare_seats = spare_seats(s, seats.num_free);
+}
+
+/// A tenant over its share keeps its share of the seats.
+SAC_HD inline uint32_t kept_seats(const Shares& s, uint32_t tenant, uint32_t num_seats) {
+  return max_u32(static_cast<uint32_t>(num_seats * uint64_t{s.weights[tenant]} / s.weights_here),
+                 1);
+}
+
+/// Requests of tenants within their shares that wait for a seat.
+SAC_HD inline uint32_t waiting_within(const Shares& s) {
+  uint32_t count = 0;
+  for (uint32_t t = 0; t < SAC_MAX_TENANTS; ++t)
+    count += s.is_over(t) ? 0 : s.wanted[t] - s.seated[t];
+  return count;
+}
+
+/// May a request of this tenant have a free seat?
+SAC_HD inline bool may_sit(const Shares& s, uint32_t tenant) {
+  return !s.is_over(tenant) || s.spare_seats != 0;
+}
+SAC_HD inline void note_seat(Shares& s, uint32_t tenant) {
+  if (s.is_over(tenant)) --s.spare_seats;
+}
+
+/// A step's time, by what it computed: what its decodes would have taken alone by these, the rest
+/// by the rows of prompts.
+SAC_HD inline void charge_step(Shares& s, const Seats& seats, const Launch& launch,
+                               const StepCost& cost, uint64_t took_ns) {
+  if (s.mixed == 0) return;
+  const StepBatch& b = launch.batch;
+  const uint32_t prompt_rows = b.num_rows - launch.num_decodes;
+  const uint64_t alone_ns = cost.decodes.cost_ns(1);
+  const uint64_t decodes_ns = launch.num_decodes == 0                  ? 0
+                              : prompt_rows == 0 || alone_ns > took_ns ? took_ns
+                                                                       : alone_ns;
+  for (uint32_t i = 0; i < b.num_seqs; ++i) {
+    const StepSeq& q = launch.seqs[i];
+    s.used_ns[seats.wishes[q.seat].tenant] +=
+        i < launch.num_decodes ? decodes_ns / launch.num_decodes
+                               : (took_ns - decodes_ns) * q.num_rows / prompt_rows;
+  }
+}
+
+/// What running requests want of the next step is about to be counted.
+SAC_HD inline void begin_count(Shares& s) {
+  if (s.mixed == 0) return;
+  for (uint32_t& rows : s.wanted_rows) rows = 0;
+}
+
+/// A step is being formed.
+SAC_HD inline void begin_step(Shares& s) {
+  if (s.mixed == 0) return;
+  s.num_decodes = s.num_prompt_rows = 0;
+  for (uint32_t t = 0; t < SAC_MAX_TENANTS; ++t) s.decodes[t] = s.prompt_rows[t] = 0;
+}
+SAC_HD inline void note_decode(Shares& s, uint32_t tenant) {
+  ++s.decodes[tenant];
+  ++s.num_decodes;
+}
+SAC_HD inline void note_prompt(Shares& s, uint32_t tenant, uint32_t rows) {
+  s.prompt_rows[tenant] += rows;
+  s.num_prompt_rows += rows;
+}
+
+/// Of these tenants, whose prompts come first into a step: of those that are within their shares
+/// the one of most weight, and of equals the one that had less.
+SAC_HD inline uint32_t first_of(const Shares& s, uint64_t tenants) {
+  uint32_t first = kNone;
+  for (uint32_t t = 0; t < SAC_MAX_TENANTS; ++t) {
+    if ((tenants >> t & 1) == 0) continue;
+    const bool sooner =
+        first == kNone || (s.is_over(t) != s.is_over(first)   ? s.is_over(first)
+                           : s.weights[t] != s.weights[first] ? s.weights[t] > s.weights[first]
+                                                              : s.used_ns[t] < s.used_ns[first]);
+    if (sooner) first = t;
+  }
+  return first;
+}
+
+/// Rows that prompts of this tenant may have of the step as it is: what its weight says of the time
+/// that the rows of others take in it. None until that is known.
+SAC_HD inline uint32_t prompt_allowance(const Shares& s, uint32_t tenant, const StepCost& cost) {
+  const uint32_t decodes = s.num_decodes - s.decodes[tenant];
+  const uint32_t prompt_rows = s.num_prompt_rows - s.prompt_rows[tenant];
+  if (decodes == 0 && prompt_rows == 0) return UINT32_MAX;
+  const uint64_t alone_ns = cost.decodes.cost_ns(1), many_ns = cost.prompts.cost_ns(kManyRows);
+  if (decodes != 0 && alone_ns == 0) return 0;
+  if (many_ns == 0) return kLeastPromptRows;
+  const uint64_t others_ns =
+      (decodes == 0 ? 0 : alone_ns * decodes / s.num_decodes) + many_ns * prompt_rows / kManyRows;
+  const uint64_t weight = s.weights[tenant];
+  const uint64_t share_ns = others_ns * weight / (s.weights_here - weight);
+  const uint64_t least_ns = alone_ns / kLeastShareParts;
+  const uint64_t rows = (share_ns > least_ns ? share_ns : least_ns) * kManyRows / many_ns;
+  const uint32_t most = rows < UINT32_MAX ? max_u32(static_cast<uint32_t>(rows), 1) : UINT32_MAX;
+  return most - min_u32(most, s.prompt_rows[tenant]);
+}
+
+}  // namespace saccade
