@@ -206,7 +206,9 @@ SAC_HD inline uint32_t prompt_allowance(const Shares& s, uint32_t tenant, const 
   const uint64_t others_ns =
       (decodes == 0 ? 0 : alone_ns * decodes / s.num_decodes) + many_ns * prompt_rows / kManyRows;
   const uint64_t weight = s.weights[tenant];
-  const uint64_t share_ns = others_ns * weight / (s.weights_here - weight);
+  // A request that has come back since shares were weighed may be the only one of its tenant.
+  const uint64_t others = s.weights_here > weight ? s.weights_here - weight : 1;
+  const uint64_t share_ns = others_ns * weight / others;
   const uint64_t least_ns = alone_ns / kLeastShareParts;
   const uint64_t rows = (share_ns > least_ns ? share_ns : least_ns) * kManyRows / many_ns;
   const uint32_t most = rows < UINT32_MAX ? max_u32(static_cast<uint32_t>(rows), 1) : UINT32_MAX;

@@ -1,8 +1,8 @@
 // Fault simulation as a command: chains of random worlds until each seed has had its ticks. Every
 // world has its own mixture of bounds, tiers, dead frontends, cancels, slow readers, readers that
-// never read or trickle, late and lying copy engines, clocks that jump and steps that lie about
-// their end; every invariant is checked after every tick, every token against what its request must
-// yield, and requests that are read must end while unread ones are still there.
+// never read or trickle, tenants, late and lying copy engines, clocks that jump and steps that lie
+// about their end; every invariant is checked after every tick, every token against what its
+// request must yield, and requests that are read must end while unread ones are still there.
 //
 //   fault_sim [--seeds FROM-TO] [--ticks N] [--corpus FILE] [--plant NAME]
 //
@@ -41,6 +41,7 @@ WorldOptions faulty_world_options(uint64_t seed) {
   Random readers(seed + 61);
   o.stalled_odds = readers.pick({0u, 0u, 2u, 5u});
   o.trickle_odds = readers.pick({1u, 10u, 100u});
+  o.num_tenants = Random(seed + 71).pick({1u, 1u, 2u, 3u, SAC_MAX_TENANTS});
   return o;
 }
 

@@ -28,6 +28,7 @@ struct WorldOptions {
   uint32_t acting_ticks = 400;  // frontends stir at most so long, then everything is served
   uint32_t stalled_odds = 0;    // that a request's reader never reads, or trickles, to the end
   uint32_t trickle_odds = 0;    // that one that trickles takes a record when it is looked at
+  uint32_t num_tenants = 1;
 };
 
 /// Swarm: each seed has its own mixture of tight and wide bounds.
@@ -128,6 +129,7 @@ class World {
         random_(seed),
         resets_(seed + 47),
         readers_(seed + 59),
+        tenants_(seed + 67),
         ring_(o.ring),
         device_(ring_, o.device),
         last_status_(o.ring.num_slots, 0) {
@@ -298,6 +300,8 @@ class World {
       ask.logit_bias.push_back({random_.in(0, d.vocab_size - 1), 1.0f});
     for (uint32_t i = random_.in(0, 4); i > 0; --i)
       ask.stop_ids.push_back(random_.in(0, d.vocab_size - 1));
+    ask.tenant = tenants_.in(0, options_.num_tenants - 1);
+    ask.tenant_weight = tenants_.pick({0u, 1u, 1u, 7u, SAC_MAX_TENANT_WEIGHT});
     return ask;
   }
 
@@ -406,6 +410,7 @@ class World {
   Random random_;
   Random resets_;   // of its own: worlds without resets are what they were
   Random readers_;  // the same
+  Random tenants_;  // the same
   TestRing ring_;
   TestDevice device_;
   std::deque<Actor> actors_;
