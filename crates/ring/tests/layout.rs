@@ -173,7 +173,7 @@ fn dump_from_rust() -> String {
     fields!(out: "sac_descriptor" Descriptor: sequence arena_extent device_epoch flags prompt_len
         max_tokens min_tokens num_logit_bias num_stop_ids num_top_logprobs temperature top_p min_p
         top_k repetition_penalty presence_penalty frequency_penalty priority seed cache_salt
-        slo_ttft_s slo_tbt_s _pad0);
+        slo_ttft_s slo_tbt_s tenant tenant_weight _pad0);
     let word = 0xabcd_ef35_1234_5678;
     samples!(out:
         "sac_status_word(0xabcdef, 5, 3, 0x12345678)" =
