@@ -2,9 +2,8 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
 
-use saccade_ring::{ShmTransport, Transport, TransportError};
+use saccade_ring::{ShmTransport, Transport};
 
 /// How a region is reached.
 #[derive(Clone)]
@@ -29,6 +28,13 @@ impl Way {
         }
     }
 
+    fn transport(&self) -> &dyn Transport {
+        match self {
+            Way::Mapped(memory) => memory,
+            Way::Remote(remote) => remote,
+        }
+    }
+
     /// Whether looking costs a way through a network, and waiters are not woken.
     pub(crate) fn is_remote(&self) -> bool {
         matches!(self, Way::Remote(_))
@@ -44,33 +50,8 @@ impl fmt::Debug for Way {
     }
 }
 
-macro_rules! forward {
-    ($($name:ident(&self $(, $arg:ident: $ty:ty)*) -> $out:ty;)*) => {
-        $(fn $name(&self $(, $arg: $ty)*) -> $out {
-            match self {
-                Way::Mapped(memory) => memory.$name($($arg),*),
-                Way::Remote(remote) => remote.$name($($arg),*),
-            }
-        })*
-    };
-}
-
 impl Transport for Way {
-    forward! {
-        region_bytes(&self) -> u64;
-        loses_puts(&self) -> bool;
-        put(&self, at: u64, bytes: &[u8]) -> Result<(), TransportError>;
-        put_u32(&self, at: u64, value: u32) -> Result<(), TransportError>;
-        put_u64(&self, at: u64, value: u64) -> Result<(), TransportError>;
-        get(&self, at: u64, out: &mut [u8]) -> Result<(), TransportError>;
-        get_u32(&self, at: u64) -> Result<u32, TransportError>;
-        get_u64(&self, at: u64) -> Result<u64, TransportError>;
-        get_words(&self, at: u64, out: &mut [u64]) -> Result<(), TransportError>;
-        fetch_add_u32(&self, at: u64, value: u32) -> Result<u32, TransportError>;
-        fence(&self) -> ();
-        wake_word(&self, at: u64) -> Result<(), TransportError>;
-        wait_word(&self, at: u64, seen: u32, timeout: Duration) -> Result<(), TransportError>;
-    }
+    saccade_ring::forward_transport!(self => self.transport());
 }
 
 #[cfg(test)]
@@ -79,9 +60,11 @@ mod tests {
     use std::mem::offset_of;
     use std::sync::{Mutex, PoisonError};
     use std::thread::ThreadId;
+    use std::time::Duration;
 
     use bytemuck::Zeroable;
     use saccade_chunk::{Dtype, Geometry, ModelId};
+    use saccade_ring::TransportError;
 
     use super::*;
     use crate::commands::Request;

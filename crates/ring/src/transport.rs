@@ -105,27 +105,49 @@ pub trait Transport: Send + Sync {
     fn wait_word(&self, at: u64, seen: u32, timeout: Duration) -> Result<(), TransportError>;
 }
 
-macro_rules! forward {
-    ($($name:ident(&self $(, $arg:ident: $ty:ty)*) -> $out:ty;)*) => {
-        $(fn $name(&self $(, $arg: $ty)*) -> $out { (**self).$name($($arg),*) })*
+/// Writes the methods of an `impl` of [`Transport`] that another transport does.
+///
+/// `forward_transport!(self => TO)` writes all, `forward_transport!(accesses: self => TO)` those
+/// that reach the region. `TO` is evaluated at each call, and borrows the other transport.
+#[macro_export]
+macro_rules! forward_transport {
+    ($this:ident => $to:expr) => {
+        $crate::forward_transport! {
+            methods: $this => $to;
+            region_bytes() -> u64;
+            loses_puts() -> bool;
+        }
+        $crate::forward_transport!(accesses: $this => $to);
+    };
+    (accesses: $this:ident => $to:expr) => {
+        $crate::forward_transport! {
+            methods: $this => $to;
+            put(at: u64, bytes: &[u8]) -> Result<(), $crate::TransportError>;
+            put_u32(at: u64, value: u32) -> Result<(), $crate::TransportError>;
+            put_u64(at: u64, value: u64) -> Result<(), $crate::TransportError>;
+            get(at: u64, out: &mut [u8]) -> Result<(), $crate::TransportError>;
+            get_u32(at: u64) -> Result<u32, $crate::TransportError>;
+            get_u64(at: u64) -> Result<u64, $crate::TransportError>;
+            get_words(at: u64, out: &mut [u64]) -> Result<(), $crate::TransportError>;
+            get_fields(at: u64, out: &mut [u64], halves: $crate::Halves)
+                -> Result<(), $crate::TransportError>;
+            fetch_add_u32(at: u64, value: u32) -> Result<u32, $crate::TransportError>;
+            fence() -> ();
+            wake_word(at: u64) -> Result<(), $crate::TransportError>;
+            wait_word(at: u64, seen: u32, timeout: ::std::time::Duration)
+                -> Result<(), $crate::TransportError>;
+        }
+    };
+    (
+        methods: $this:ident => $to:expr;
+        $($name:ident($($arg:ident: $ty:ty),*) -> $out:ty;)*
+    ) => {
+        $(fn $name(&$this $(, $arg: $ty)*) -> $out {
+            $crate::Transport::$name($to $(, $arg)*)
+        })*
     };
 }
 
 impl<T: Transport + ?Sized> Transport for std::sync::Arc<T> {
-    forward! {
-        region_bytes(&self) -> u64;
-        loses_puts(&self) -> bool;
-        put(&self, at: u64, bytes: &[u8]) -> Result<(), TransportError>;
-        put_u32(&self, at: u64, value: u32) -> Result<(), TransportError>;
-        put_u64(&self, at: u64, value: u64) -> Result<(), TransportError>;
-        get(&self, at: u64, out: &mut [u8]) -> Result<(), TransportError>;
-        get_u32(&self, at: u64) -> Result<u32, TransportError>;
-        get_u64(&self, at: u64) -> Result<u64, TransportError>;
-        get_words(&self, at: u64, out: &mut [u64]) -> Result<(), TransportError>;
-        get_fields(&self, at: u64, out: &mut [u64], halves: Halves) -> Result<(), TransportError>;
-        fetch_add_u32(&self, at: u64, value: u32) -> Result<u32, TransportError>;
-        fence(&self) -> ();
-        wake_word(&self, at: u64) -> Result<(), TransportError>;
-        wait_word(&self, at: u64, seen: u32, timeout: Duration) -> Result<(), TransportError>;
-    }
+    forward_transport!(self => &**self);
 }

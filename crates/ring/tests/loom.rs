@@ -94,7 +94,7 @@ mod sync {
 
 // As in src/lib.rs: the modules name these through the crate.
 pub use request::{Finish, Record, RequestParams, Submission, SubmitError, Ticket};
-pub use transport::{Transport, TransportError};
+pub use transport::{Halves, Transport, TransportError};
 
 use std::time::Duration;
 

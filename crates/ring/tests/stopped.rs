@@ -11,7 +11,6 @@ use common::{Ask, DEVICE, End, Ledger, PATIENT, SMALL};
 use saccade_ring::testing::FakeDevice;
 use saccade_ring::{
     Finish, FrontendRing, InProcTransport, Reader, Record, Sink, Submitter, Ticket, Transport,
-    TransportError,
 };
 
 /// Name of the thread that is stopped.
@@ -65,15 +64,6 @@ struct Holdable {
     hold: Arc<Hold>,
 }
 
-macro_rules! hold_then_forward {
-    ($($name:ident(&self $(, $arg:ident: $ty:ty)*) -> $out:ty;)*) => {
-        $(fn $name(&self $(, $arg: $ty)*) -> $out {
-            self.hold.access();
-            self.region.$name($($arg),*)
-        })*
-    };
-}
-
 impl Transport for Holdable {
     fn region_bytes(&self) -> u64 {
         self.region.region_bytes()
@@ -81,19 +71,10 @@ impl Transport for Holdable {
     fn loses_puts(&self) -> bool {
         true // so that `refresh` also looks for doorbells that were lost
     }
-    hold_then_forward! {
-        put(&self, at: u64, bytes: &[u8]) -> Result<(), TransportError>;
-        put_u32(&self, at: u64, value: u32) -> Result<(), TransportError>;
-        put_u64(&self, at: u64, value: u64) -> Result<(), TransportError>;
-        get(&self, at: u64, out: &mut [u8]) -> Result<(), TransportError>;
-        get_u32(&self, at: u64) -> Result<u32, TransportError>;
-        get_u64(&self, at: u64) -> Result<u64, TransportError>;
-        get_words(&self, at: u64, out: &mut [u64]) -> Result<(), TransportError>;
-        fetch_add_u32(&self, at: u64, value: u32) -> Result<u32, TransportError>;
-        fence(&self) -> ();
-        wake_word(&self, at: u64) -> Result<(), TransportError>;
-        wait_word(&self, at: u64, seen: u32, timeout: Duration) -> Result<(), TransportError>;
-    }
+    saccade_ring::forward_transport!(accesses: self => {
+        self.hold.access();
+        &self.region
+    });
 }
 
 type Device = FakeDevice<InProcTransport>;
