@@ -7,12 +7,13 @@
 #   tests/ucx.sh ring       only the tests of crates/ring and crates/fetch
 #   tests/ucx.sh hosts      only the two hosts (needs the right to make namespaces, and iproute2)
 #   tests/ucx.sh fetching   only the fetch plane of the second host (needs the same)
+#   tests/ucx.sh secrets    only planes with and without the right secret (needs the same)
 #   tests/ucx.sh memory     only a ring outside the host's file, where a GPU's would be (needs CMake, Ninja)
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . tests/skip.sh
 parts=("$@")
-[ $# -gt 0 ] || parts=(ring hosts fetching memory)
+[ $# -gt 0 ] || parts=(ring hosts secrets fetching memory)
 # Warnings about a killed peer are part of the test.
 export UCX_LOG_LEVEL=${UCX_LOG_LEVEL:-fatal}
 
@@ -69,6 +70,9 @@ two_hosts() { # PART
   within 20 "the link of the first host" is_up "$a" va
   within 20 "the link of the second host" is_up "$b" vb
 }
+make_secret() { # FILE
+  (umask 077 && head -c 32 /dev/urandom >"$1")
+}
 is_ready() { ip netns exec "$1" curl -sf "localhost:$2/ready" >/dev/null; }
 is_not_ready() { ! is_ready "$1" "$2"; }
 ready() { within 60 "port $2 is ready" is_ready "$1" "$2"; }
@@ -77,19 +81,20 @@ hosts() {
   local a b work
   two_hosts hosts || return 0
   local saccade=build/ucx/saccade ring=$work/ring
+  make_secret "$work/secret"
   # Only network transports: both hosts share this machine's memory, which two machines would not.
   export UCX_TLS=tcp SACCADE_LOG=warn
 
   serve() {
     ip netns exec "$a" $saccade serve --port 8001 --ring "$ring" --ring-slots 128 --api-server-count 1 \
-      --remote-frontends 1 --ring-listen 10.201.7.1:7700 --kv-cache-memory-bytes 64000000 >"$work/a.log" 2>&1 &
+      --remote-frontends 1 --ring-listen 10.201.7.1:7700 --ring-secret-file "$work/secret" --kv-cache-memory-bytes 64000000 >"$work/a.log" 2>&1 &
     pids+=($!)
     served=$!
     ready "$a" 8001
   }
   join() {
     ip netns exec "$b" $saccade frontend models/saccade-tiny --ring ucx://10.201.7.1:7700 --frontend-index 1 \
-      --served-model-name saccade-tiny --port 8002 >>"$work/b.log" 2>&1 &
+      --ring-secret-file "$work/secret" --served-model-name saccade-tiny --port 8002 >>"$work/b.log" 2>&1 &
     pids+=($!)
     joined=$!
   }
@@ -151,15 +156,67 @@ hosts() {
   same "after all was started anew"
 }
 
+# Without a secret only loopback is listened at; with one, only planes that know it join, whichever ring they join.
+secrets() {
+  local a b work
+  two_hosts secrets || return 0
+  local saccade=build/ucx/saccade
+  export UCX_TLS=tcp SACCADE_LOG=info
+  make_secret "$work/right"
+  make_secret "$work/wrong"
+  make_secret "$work/open" && chmod 644 "$work/open"
+  head -c 31 /dev/urandom >"$work/short" && chmod 600 "$work/short"
+
+  refused() { # CODE SENTENCE COMMAND FLAG...
+    local expected=$1 sentence=$2 said code=0
+    shift 2
+    said=$(ip netns exec "$b" timeout 20 "$saccade" "$@" 2>&1) || code=$?
+    [ $code -eq "$expected" ] && grep -qF -- "$sentence" <<<"$said" || { echo "$*: $code: $said" >&2; return 1; }
+    echo "secrets: refused: $sentence"
+  }
+  local serve=(serve --ring "$work/ring-b" --remote-frontends 1 --ring-listen)
+  refused 2 "joining needs a secret: --ring-secret-file FILE (head -c 32" "${serve[@]}" 10.201.7.2:7701
+  refused 2 "joining needs a secret" "${serve[@]}" 0.0.0.0:7701
+  refused 2 "joining needs a secret" serve --fetch-listen 10.201.7.2:7702
+  refused 2 "its mode is 644" "${serve[@]}" 10.201.7.2:7701 --ring-secret-file "$work/open"
+  refused 2 "holds 31 bytes" "${serve[@]}" 127.0.0.1:7701 --ring-secret-file "$work/short"
+  refused 2 "No such file" "${serve[@]}" 127.0.0.1:7701 --ring-secret-file "$work/none"
+  refused 2 "no plane joins without" serve --ring-secret-file "$work/right"
+
+  ip netns exec "$a" $saccade serve --port 8001 --ring "$work/ring" --ring-slots 128 --api-server-count 1 \
+    --remote-frontends 1 --ring-listen 10.201.7.1:7700 --fetch-listen 10.201.7.1:7702 --fetch-frame-bytes 33554432 \
+    --ring-secret-file "$work/right" --kv-cache-memory-bytes 64000000 >"$work/a.log" 2>&1 &
+  pids+=($!)
+  ready "$a" 8001
+  local frontend=(frontend models/saccade-tiny --ring ucx://10.201.7.1:7700 --frontend-index 1 --port 8002)
+  refused 2 "refused: the secrets of the two sides differ" "${frontend[@]}" --ring-secret-file "$work/wrong"
+  refused 2 "refused: only the listener has a secret" "${frontend[@]}"
+  # A fetch plane waits for a listener that lets it in, and says why it waits.
+  local fetch=(fetch --ring ucx://10.201.7.1:7702 --prefix-store "file://$work/store")
+  refused 124 "refused: the secrets of the two sides differ" "${fetch[@]}" --ring-secret-file "$work/wrong"
+  within 10 "the listeners' lines" grep -q 'ring: .*refused: only the listener has a secret.*turned away so far' "$work/a.log"
+  grep -q "fetch ring: .*refused: the secrets of the two sides differ" "$work/a.log"
+  ! grep -q ": connected" "$work/a.log" || { echo "a stranger was let in" >&2; return 1; }
+
+  ip netns exec "$b" $saccade "${frontend[@]}" --ring-secret-file "$work/right" >"$work/b.log" 2>&1 &
+  pids+=($!)
+  ip netns exec "$b" $saccade "${fetch[@]}" --ring-secret-file "$work/right" >"$work/c.log" 2>&1 &
+  pids+=($!)
+  ready "$b" 8002
+  within 20 "the fetch plane" grep -q "fetch ring: .*: connected" "$work/a.log"
+  echo "secrets: planes with the right one have joined"
+}
+
 # The device on the first host has no store; the fetch plane on the second one has.
 fetching() {
   local a b work
   two_hosts fetching || return 0
   local saccade=build/ucx/saccade
   export UCX_TLS=tcp SACCADE_LOG=info
+  make_secret "$work/secret"
   serve() {
     ip netns exec "$a" $saccade serve --port 8001 --ring "$work/ring" --ring-slots 128 --api-server-count 1 \
-      --fetch-listen 10.201.7.1:7702 --fetch-frame-bytes 33554432 --fetch-always --fetch-late-ms 60000 \
+      --fetch-listen 10.201.7.1:7702 --ring-secret-file "$work/secret" --fetch-frame-bytes 33554432 --fetch-always --fetch-late-ms 60000 \
       --kv-cache-memory-bytes 64000000 >>"$work/a.log" 2>&1 &
     pids+=($!)
     served=$!
@@ -167,7 +224,7 @@ fetching() {
   }
   fetch() { # it may come before the device
     ip netns exec "$b" $saccade fetch --ring ucx://10.201.7.1:7702 --prefix-store "file://$work/store" \
-      >>"$work/b.log" 2>&1 &
+      --ring-secret-file "$work/secret" >>"$work/b.log" 2>&1 &
     pids+=($!)
     fetched=$!
   }

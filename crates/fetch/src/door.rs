@@ -24,13 +24,13 @@ const DIAL_AFTER_A_REFUSAL: Duration = Duration::from_secs(2);
 const LANES: usize = 8;
 
 /// Where devices put their regions.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub enum Door {
     /// A file, which each life of the device makes anew.
     File(PathBuf),
-    /// `HOST:PORT` of a device plane that hands its region out by UCX.
+    /// A device plane that hands its region out by UCX.
     #[cfg(feature = "ucx")]
-    Ucx(String),
+    Ucx(saccade_ring::ucx::Peer),
 }
 
 impl std::fmt::Display for Door {
@@ -38,7 +38,7 @@ impl std::fmt::Display for Door {
         match self {
             Door::File(path) => path.display().fmt(f),
             #[cfg(feature = "ucx")]
-            Door::Ucx(address) => write!(f, "ucx://{address}"),
+            Door::Ucx(peer) => write!(f, "ucx://{}", peer.address),
         }
     }
 }
@@ -115,7 +115,7 @@ impl Finder {
         let (region, hold) = match self.door.clone() {
             Door::File(path) => self.open(path)?,
             #[cfg(feature = "ucx")]
-            Door::Ucx(address) => self.dial(&address)?,
+            Door::Ucx(peer) => self.dial(&peer)?,
         };
         let closed = region.layout().device_at(offset_of!(DeviceLine, closed));
         // SYNC: acquire; pairs with the device's release of closed.
@@ -140,10 +140,10 @@ impl Finder {
 
     /// A connection for one life: a plane that has lost one begins another life with the next.
     #[cfg(feature = "ucx")]
-    fn dial(&mut self, address: &str) -> Option<(Region, Hold)> {
-        use saccade_ring::ucx::{HandshakeError, UcxError, UcxTransport};
+    fn dial(&mut self, peer: &saccade_ring::ucx::Peer) -> Option<(Region, Hold)> {
+        use saccade_ring::ucx::{UcxError, UcxTransport};
         self.pause = DIAL_EVERY;
-        let connected = UcxTransport::connect_once(address, crate::export::ABI, self.client, LANES);
+        let connected = UcxTransport::connect_once(peer, crate::export::ABI, self.client, LANES);
         let found = connected.and_then(|transport| {
             let chosen = transport.transports();
             Ok((Region::remote(std::sync::Arc::new(transport))?, chosen))
@@ -154,7 +154,7 @@ impl Finder {
                 Some((region, Hold::Connection))
             }
             Err(error) => {
-                if matches!(error, UcxError::Handshake(HandshakeError::Refused(_))) {
+                if matches!(error, UcxError::Handshake(_) | UcxError::Secret(_)) {
                     self.pause = DIAL_AFTER_A_REFUSAL;
                 }
                 self.complain(&error.to_string());

@@ -26,6 +26,8 @@ mod bits;
 mod device;
 mod edge;
 mod gate;
+#[cfg(feature = "handshake")]
+pub mod handshake;
 mod inproc;
 mod join;
 pub mod layout;

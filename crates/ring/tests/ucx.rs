@@ -8,6 +8,7 @@ mod common;
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,7 +17,9 @@ use std::time::{Duration, Instant};
 
 use common::{Ask, DEVICE, End, Ledger, PATIENT, SMALL, submit};
 use saccade_ring::testing::{FakeDevice, FakeDeviceThread};
-use saccade_ring::ucx::{ListenerOptions, UcxEvent, UcxListener, UcxTransport};
+use saccade_ring::ucx::{
+    ListenerOptions, Peer, SecretFile, UcxEvent, UcxListener, UcxTransport, check_address,
+};
 use saccade_ring::{
     Finish, FrontendRing, InProcTransport, Region, RegionLimits, ShmTransport, Transport,
     TransportError, default_region_dir,
@@ -31,7 +34,7 @@ fn listen(region: &InProcTransport) -> UcxListener {
 }
 
 fn connect(address: SocketAddr) -> UcxTransport {
-    UcxTransport::connect(&address.to_string(), |_| ()).expect("our listener")
+    UcxTransport::connect(&Peer::unproved(address.to_string()), |_| ()).expect("our listener")
 }
 
 fn until(what: &str, mut done: impl FnMut() -> bool) {
@@ -255,7 +258,7 @@ fn role_device() {
 #[ignore = "a process of other tests"]
 fn role_frontend() {
     let address = std::env::var("RING_ADDRESS").expect("set by the test that starts this");
-    let transport = UcxTransport::connect(&address, |_| ()).expect("our listener");
+    let transport = UcxTransport::connect(&Peer::unproved(&address), |_| ()).expect("our listener");
     let ring = FrontendRing::join_with(transport, 0, PATIENT).expect("our region");
     until("ready", || ring.device().ready());
     let (submitter, mut reader) = ring.split();
@@ -292,7 +295,8 @@ fn a_device_process_serves_dies_and_comes_back() {
     let events = Arc::new(Mutex::new(Vec::new()));
     let noted = Arc::clone(&events);
     let notice = move |event| noted.lock().expect("no panic").push(event);
-    let transport = Arc::new(UcxTransport::connect(&address, notice).expect("our listener"));
+    let transport =
+        Arc::new(UcxTransport::connect(&Peer::unproved(&address), notice).expect("our listener"));
     let ring = FrontendRing::join_with(Arc::clone(&transport), 0, PATIENT).expect("our region");
     until("ready", || ring.device().ready());
     let (submitter, mut reader) = ring.split();
@@ -347,7 +351,8 @@ fn a_frontend_process_dies_and_another_takes_its_place() {
         assert_eq!(said, "streaming");
         kill(frontend);
     }
-    let transport = UcxTransport::connect(&address, |_| ()).expect("the device lives");
+    let transport =
+        UcxTransport::connect(&Peer::unproved(&address), |_| ()).expect("the device lives");
     let ring = FrontendRing::join_with(transport, 0, PATIENT).expect("our region");
     until("ready", || ring.device().ready());
     let (submitter, mut reader) = ring.split();
@@ -367,7 +372,7 @@ fn another_region_at_the_address_is_not_joined() {
     let replaced = Arc::new(AtomicBool::new(false));
     let told = Arc::clone(&replaced);
     let notice = move |event| told.store(event == UcxEvent::Replaced, Ordering::Relaxed);
-    let transport = UcxTransport::connect(&address, notice).expect("our listener");
+    let transport = UcxTransport::connect(&Peer::unproved(&address), notice).expect("our listener");
     kill(device);
     until("lost", || transport.get_u64(0).is_err());
     let (device, _) = spawn_device(second.path(), &address);
@@ -375,6 +380,181 @@ fn another_region_at_the_address_is_not_joined() {
     let error = transport.get_u64(0).expect_err("another region").to_string();
     assert!(error.contains("another region"), "{error}");
     kill(device);
+}
+
+// ---- secrets -----------------------------------------------------------------------------------
+
+fn secret_file(folder: &tempfile::TempDir, name: &str, byte: u8) -> Arc<SecretFile> {
+    let path = folder.path().join(name);
+    std::fs::write(&path, [byte; 32]).expect("a folder of ours");
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600))
+        .expect("a file of ours");
+    Arc::new(SecretFile::open(&path).expect("private"))
+}
+
+fn listen_with(region: &InProcTransport, secret: Arc<SecretFile>) -> UcxListener {
+    let options = ListenerOptions { secret: Some(secret), ..ListenerOptions::default() };
+    UcxListener::start("127.0.0.1:0", region.clone(), options).expect("free port")
+}
+
+#[test]
+fn only_peers_with_the_secret_are_let_in() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let (ours, other) = (secret_file(&folder, "ours", 1), secret_file(&folder, "other", 2));
+    let region = InProcTransport::create(&SMALL).expect("in bounds");
+    let listener = listen_with(&region, Arc::clone(&ours));
+    let address = listener.address().to_string();
+    let join = |secret: Option<&Arc<SecretFile>>| {
+        let peer = Peer { address: address.clone(), secret: secret.cloned() };
+        UcxTransport::connect(&peer, |_| ()).map_err(|error| error.to_string())
+    };
+    let joined = join(Some(&ours)).expect("it has the secret");
+    assert_eq!(joined.get_u64(0), region.get_u64(0));
+    assert_eq!(listener.refused(), 0);
+    for (secret, expected) in [
+        (None, "refused: only the listener has a secret: name it with --ring-secret-file"),
+        (Some(&other), "refused: the secrets of the two sides differ"),
+    ] {
+        let error = join(secret).expect_err(expected);
+        assert!(error.contains(expected), "{error}");
+    }
+    until("counted", || listener.refused() == 2);
+    assert_eq!(joined.get_u64(0), region.get_u64(0), "the peer that is in goes on");
+    let open = listen(&region);
+    let peer = Peer { address: open.address().to_string(), secret: Some(ours) };
+    let error = UcxTransport::connect(&peer, |_| ()).expect_err("no secret there").to_string();
+    assert!(error.contains("refused: only the joining side has a secret"), "{error}");
+}
+
+/// Both sides change their secret while they are connected. What is there stays; the next
+/// connection needs the new one.
+#[test]
+fn a_secret_is_changed_while_it_is_in_use() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let (here, there) = (secret_file(&folder, "here", 1), secret_file(&folder, "there", 1));
+    let region = InProcTransport::create(&SMALL).expect("in bounds");
+    let listener = listen_with(&region, there);
+    let peer = Peer { address: listener.address().to_string(), secret: Some(here) };
+    let joined = UcxTransport::connect(&peer, |_| ()).expect("the same secret");
+    let change = |name| std::fs::write(folder.path().join(name), [5; 40]).expect("ours");
+    change("there");
+    assert_eq!(joined.get_u64(0), region.get_u64(0));
+    let error = UcxTransport::connect(&peer, |_| ()).expect_err("the old one").to_string();
+    assert!(error.contains("the secrets of the two sides differ"), "{error}");
+    change("here");
+    let again = UcxTransport::connect(&peer, |_| ()).expect("the new one");
+    assert_eq!(again.get_u64(0), region.get_u64(0));
+}
+
+/// A listener that comes back with another secret: the frontend says so, stays down, and is back
+/// when the secrets are the same again.
+#[test]
+fn a_listener_that_comes_back_with_another_secret_is_reported() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let ours = secret_file(&folder, "ours", 1);
+    let region = InProcTransport::create(&SMALL).expect("in bounds");
+    let start = |address: &str, secret: Arc<SecretFile>| {
+        let options = ListenerOptions { secret: Some(secret), ..ListenerOptions::default() };
+        UcxListener::start(address, region.clone(), options).expect("free")
+    };
+    let listener = start("127.0.0.1:0", Arc::clone(&ours));
+    let peer = Peer { address: listener.address().to_string(), secret: Some(Arc::clone(&ours)) };
+    let events = Arc::new(Mutex::new(Vec::new()));
+    let noted = Arc::clone(&events);
+    let notice = move |event| noted.lock().expect("no panic").push(event);
+    let joined = UcxTransport::connect(&peer, notice).expect("the same secret");
+    drop(listener);
+    until("lost", || joined.get_u64(0).is_err());
+    let listener = start(&peer.address, secret_file(&folder, "other", 2));
+    let has = |wanted: fn(&UcxEvent) -> bool| events.lock().expect("no panic").iter().any(wanted);
+    until("told", || has(|event| matches!(event, UcxEvent::Refused(_))));
+    let error = joined.get_u64(0).expect_err("down").to_string();
+    assert!(error.contains("the secrets of the two sides differ"), "{error}");
+    drop(listener);
+    let _listener = start(&peer.address, ours);
+    until("back", || joined.get_u64(0) == region.get_u64(0));
+    assert!(has(|event| *event == UcxEvent::Back));
+}
+
+#[test]
+fn an_address_that_others_reach_needs_a_secret() {
+    for open in ["0.0.0.0:7700", "[::]:7700", "10.201.7.1:7700"] {
+        let error = check_address(open, false).expect_err(open).to_string();
+        assert!(
+            error.contains("--ring-secret-file FILE (head -c 32 /dev/urandom > FILE"),
+            "{error}"
+        );
+        assert!(check_address(open, true).is_ok(), "{open}");
+    }
+    for own in ["127.0.0.1:7700", "[::1]:7700", "127.8.0.1:0"] {
+        assert!(check_address(own, false).is_ok(), "{own}");
+    }
+    let region = InProcTransport::create(&SMALL).expect("in bounds");
+    let started = UcxListener::start("0.0.0.0:0", region, ListenerOptions::default());
+    let error = started.expect_err("no secret").to_string();
+    assert!(error.starts_with("0.0.0.0:0 can be reached from other hosts"), "{error}");
+}
+
+/// UCX's own ports, where it does what any message says, are not open to other hosts because of a
+/// listener at loopback.
+#[test]
+fn a_listener_for_this_host_opens_no_port_to_others() {
+    if std::env::var_os("UCX_NET_DEVICES").is_some() {
+        return; // someone has decided where they are
+    }
+    let region = InProcTransport::create(&SMALL).expect("in bounds");
+    let listener = listen(&region);
+    let remote = connect(listener.address());
+    assert_eq!(remote.get_u64(0), region.get_u64(0));
+    let link =
+        |entry: std::io::Result<std::fs::DirEntry>| std::fs::read_link(entry.ok()?.path()).ok();
+    let descriptors = std::fs::read_dir("/proc/self/fd").expect("Linux");
+    let ours: Vec<_> = descriptors.filter_map(link).collect();
+    let is_ours = |inode: &str| ours.contains(&format!("socket:[{inode}]").into());
+    // Of each socket: its number, local and remote address, state (0A: it listens), and so on.
+    let table = std::fs::read_to_string("/proc/self/net/tcp").expect("Linux");
+    let sockets = table.lines().skip(1).map(|line| line.split_whitespace().collect::<Vec<_>>());
+    let listening: Vec<_> = sockets.filter(|s| s[3] == "0A" && is_ours(s[9])).collect();
+    assert!(!listening.is_empty(), "its own is there at least");
+    for socket in listening {
+        // Little-endian: 127.x.x.x ends in 7F.
+        let address = socket[1].split(':').next().expect("an address and a port");
+        assert!(address.ends_with("7F"), "a port at {}", socket[1]);
+    }
+}
+
+/// A peer that has said hello, and no more, is refused in time, and holds up no other.
+#[test]
+fn a_peer_that_does_not_prove_itself_in_time_is_refused() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let ours = secret_file(&folder, "ours", 1);
+    let region = InProcTransport::create(&SMALL).expect("in bounds");
+    let listener = listen_with(&region, Arc::clone(&ours));
+    let hello = hello_of(&ours);
+    let answer = text(&answer_to(listener.address(), &hello));
+    assert!(answer.starts_with("SACUCXC1"), "{answer:?}");
+    assert!(
+        answer.contains("SACUCXR1") && answer.contains("no whole proof within 2s"),
+        "{answer:?}"
+    );
+    assert!(!answer.contains("SACUCXG1"), "{answer:?}");
+}
+
+/// The hello of a transport with this secret, overheard.
+fn hello_of(secret: &Arc<SecretFile>) -> Vec<u8> {
+    let socket = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = socket.local_addr().expect("bound").to_string();
+    std::thread::scope(|scope| {
+        let heard = scope.spawn(|| {
+            let (mut peer, _) = socket.accept().expect("it connects");
+            let mut hello = vec![0; 80];
+            peer.read_exact(&mut hello).expect("its hello");
+            hello
+        });
+        let peer = Peer { address, secret: Some(Arc::clone(secret)) };
+        UcxTransport::connect(&peer, |_| ()).expect_err("it is only heard");
+        heard.join().expect("it heard")
+    })
 }
 
 // ---- nonsense ----------------------------------------------------------------------------------
@@ -402,23 +582,26 @@ fn a_listener_refuses_nonsense_and_serves_on() {
     for (bytes, expected) in [
         (&[0xa5; 40][..], "hello magic"),
         (b"GET / HTTP/1.1\r\nHost: localhost\r\nAccept: */*\r\n\r\n", "hello magic"),
-        (b"SACUCXH1\x02\0\0\0aaaaaaaaaaaaaaaaaaaaaaaaaaaa", "hello version is 0x2, must be 0x1"),
-        (b"SACUCXH1\x01\0\0\0\xff\0\0\0aaaaaaaaaaaaaaaaaaaaaaaa", "abi_version is 0xff"),
+        // What a build from before the secrets says.
+        (b"SACUCXH1\x01\0\0\0\x01\0\0\0aaaaaaaaaaaaaaaaaaaaaaaa", "hello version is 0x1, must"),
+        (b"SACUCXH1\x02\0\0\0\xff\0\0\0", "no whole hello within 2s"),
         (b"SACUCXH1", "no whole hello within 2s"),
     ] {
         let answer = text(&answer_to(address, bytes));
         assert!(answer.starts_with("SACUCXR1") && answer.contains(expected), "{answer:?}");
     }
     // As many silent connections as it takes; then there is room again.
-    let idle: Vec<_> = (0..32).map(|_| TcpStream::connect(address).expect("listens")).collect();
-    until("full", || text(&answer_to(address, b"")).contains("too many connections"));
+    let idle: Vec<_> = (0..16).map(|_| TcpStream::connect(address).expect("listens")).collect();
+    until("full", || text(&answer_to(address, b"")).contains("too many handshakes"));
     drop(idle);
     let mut transport = None;
     until("room", || {
-        transport = UcxTransport::connect(&address.to_string(), |_| ()).ok();
+        transport = UcxTransport::connect(&Peer::unproved(address.to_string()), |_| ()).ok();
         transport.is_some()
     });
     assert_eq!(transport.map(|t| t.get_u64(0)), Some(region.get_u64(0)));
+    // What was nonsense, was silent, and found no room.
+    until("all are counted", || listener.refused() > 5 + 16);
 }
 
 #[test]
@@ -428,10 +611,10 @@ fn a_frontend_refuses_nonsense_and_says_what_is_wrong() {
         answer_to(listen(&region).address(), &[0; 40])
     };
     let cases: [(&str, Vec<u8>); 6] = [
-        ("grant magic is", b"HTTP/1.1 400 Bad Request\r\n\r\n".to_vec()),
+        ("answer magic is", b"HTTP/1.1 400 Bad Request\r\n\r\n".to_vec()),
         ("answer version is 0x9", b"SACUCXG1\x09\0\0\0\0\0\0\0".to_vec()),
-        ("answer bytes is", b"SACUCXG1\x01\0\0\0\xff\xff\xff\x7f".to_vec()),
-        ("answer checksum is", [&b"SACUCXG1\x01\0\0\0\0\0\0\0"[..], &[9; 8]].concat()),
+        ("answer bytes is", b"SACUCXG1\x02\0\0\0\xff\xff\xff\x7f".to_vec()),
+        ("answer checksum is", [&b"SACUCXG1\x02\0\0\0\0\0\0\0"[..], &[9; 8]].concat()),
         ("refused: hello magic", refusal),
         ("no answer", Vec::new()),
     ];
@@ -441,14 +624,17 @@ fn a_frontend_refuses_nonsense_and_says_what_is_wrong() {
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 let (mut peer, _) = socket.accept().expect("it connects");
-                peer.read_exact(&mut [0; 40]).expect("its hello");
+                peer.read_exact(&mut [0; 80]).expect("its hello");
                 peer.write_all(&bytes).expect("it reads");
             });
-            let error = UcxTransport::connect(&address, |_| ()).expect_err(expected).to_string();
+            let error = UcxTransport::connect(&Peer::unproved(&address), |_| ())
+                .expect_err(expected)
+                .to_string();
             assert!(error.contains(expected), "{error}: lacks {expected}");
         });
     }
-    let gone = UcxTransport::connect("127.0.0.1:1", |_| ()).expect_err("nobody listens there");
+    let gone = UcxTransport::connect(&Peer::unproved("127.0.0.1:1"), |_| ())
+        .expect_err("nobody listens there");
     assert!(gone.to_string().starts_with("cannot connect: "), "{gone}");
 }
 

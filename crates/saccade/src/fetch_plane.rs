@@ -79,7 +79,7 @@ fn door(args: &ServeArgs) -> anyhow::Result<Door> {
                 args.fetch.events().is_none(),
                 "--kv-events-config: events are published on the device's host only"
             );
-            remote::door(address)
+            remote::door(&args.ring, address)
         }
         _ => Ok(Door::File(fetch_ring(args)?.to_owned())),
     }

@@ -51,7 +51,7 @@ pub(crate) fn run(args: &ServeArgs) -> anyhow::Result<()> {
                 Ok(saccade_frontend::serve(config, transport, started).await?)
             }
             RingPlace::Ucx(address) => {
-                let (transport, replaced) = remote::join(address)?;
+                let (transport, replaced) = remote::join(&args.ring, address)?;
                 tokio::select! {
                     served = saccade_frontend::serve(config, transport, started) => Ok(served?),
                     why = replaced => Err(why),

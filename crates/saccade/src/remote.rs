@@ -2,6 +2,8 @@
 
 use anyhow::bail;
 
+#[cfg(any(feature = "fetch", not(feature = "ucx")))]
+use crate::cli::RingArgs;
 #[cfg(feature = "device")]
 use crate::cli::{DeviceName, RingMemory, SchedulerPlace, ServeArgs};
 
@@ -23,7 +25,28 @@ pub(crate) fn check(args: &ServeArgs) -> anyhow::Result<()> {
         bail!("--ring-listen {WITHOUT}");
     }
     check_ring_memory(args)?;
-    check_fetching(args)
+    check_fetching(args)?;
+    check_secret(args)
+}
+
+/// Refuses addresses that other hosts reach without a secret, and a secret that is of no use.
+#[cfg(feature = "device")]
+fn check_secret(args: &ServeArgs) -> anyhow::Result<()> {
+    let listens =
+        [("--ring-listen", &args.ring.ring_listen), ("--fetch-listen", &args.fetch.fetch_listen)];
+    if args.ring.ring_secret_file.is_some() && listens.iter().all(|(_, at)| at.is_none()) {
+        bail!("--ring-secret-file: no plane joins without --ring-listen or --fetch-listen");
+    }
+    #[cfg(feature = "ucx")]
+    {
+        let has_secret = with_ucx::secret(&args.ring)?.is_some();
+        for (flag, address) in listens {
+            let Some(address) = address else { continue };
+            saccade_ring::ucx::check_address(address, has_secret)
+                .map_err(|error| anyhow::anyhow!("{flag} {address}: {error}"))?;
+        }
+    }
+    Ok(())
 }
 
 /// Refuses what a fetch plane of another host names itself, and what it cannot do.
@@ -92,15 +115,19 @@ pub(crate) fn listen_for_fetching<R>(
 
 /// Where a fetch plane finds the regions of a device plane of another host.
 #[cfg(feature = "fetch")]
-pub(crate) fn door(address: &str) -> anyhow::Result<saccade_fetch::Door> {
+pub(crate) fn door(ring: &RingArgs, address: &str) -> anyhow::Result<saccade_fetch::Door> {
     #[cfg(feature = "ucx")]
-    return Ok(saccade_fetch::Door::Ucx(address.into()));
+    return Ok(saccade_fetch::Door::Ucx(with_ucx::peer(ring, address)?));
     #[cfg(not(feature = "ucx"))]
-    bail!("--ring ucx://{address} {WITHOUT}")
+    {
+        let _ = ring;
+        bail!("--ring ucx://{address} {WITHOUT}")
+    }
 }
 
 #[cfg(not(feature = "ucx"))]
 pub(crate) fn join(
+    _ring: &RingArgs,
     _address: &str,
 ) -> anyhow::Result<(saccade_ring::ShmTransport, std::future::Pending<anyhow::Error>)> {
     bail!("--ring ucx:// {WITHOUT}")
@@ -109,9 +136,12 @@ pub(crate) fn join(
 #[cfg(feature = "ucx")]
 mod with_ucx {
     use std::future::Future;
+    use std::sync::Arc;
 
     use anyhow::Context;
-    use saccade_ring::ucx::{UcxEvent, UcxTransport};
+    use saccade_ring::ucx::{Peer, SecretFile, UcxEvent, UcxTransport};
+
+    use crate::cli::RingArgs;
 
     #[cfg(feature = "device")]
     use saccade_ring::ucx::{ExportedRegion, ListenerOptions, MemoryKind, UcxError, UcxListener};
@@ -137,6 +167,17 @@ mod with_ucx {
         }
     }
 
+    /// What --ring-secret-file holds, if it is given.
+    pub(crate) fn secret(args: &RingArgs) -> anyhow::Result<Option<Arc<SecretFile>>> {
+        let file = args.ring_secret_file.as_deref().map(SecretFile::open);
+        Ok(file.transpose().context("--ring-secret-file")?.map(Arc::new))
+    }
+
+    /// The listener of another host.
+    pub(crate) fn peer(args: &RingArgs, address: &str) -> anyhow::Result<Peer> {
+        Ok(Peer { address: address.into(), secret: secret(args)? })
+    }
+
     /// Hands the region out at --ring-listen, if that is given, until the value is dropped.
     #[cfg(feature = "device")]
     pub(crate) fn listen(
@@ -146,8 +187,9 @@ mod with_ucx {
         let Some(address) = &args.ring.ring_listen else { return Ok(None) };
         // Work for frontends belongs on their cores, if those are given.
         let cores = args.placement.frontend_cores.clone();
-        let listener = UcxListener::start(address, region, options("ring", cores))
-            .with_context(|| format!("--ring-listen {address}"))?;
+        let listener =
+            UcxListener::start(address, region, options("ring", cores, secret(&args.ring)?))
+                .with_context(|| format!("--ring-listen {address}"))?;
         tracing::info!(address = %listener.address(), "the ring is handed out by UCX");
         Ok(Some(listener))
     }
@@ -162,7 +204,8 @@ mod with_ucx {
         let Some(address) = &args.fetch.fetch_listen else { return Ok(None) };
         // No fetch plane runs here: its cores are there for its traffic.
         let cores = args.fetch.fetch_cores.clone().or(args.placement.frontend_cores.clone());
-        let listener = saccade_fetch::listen(address, region, options("fetch ring", cores))
+        let options = options("fetch ring", cores, secret(&args.ring)?);
+        let listener = saccade_fetch::listen(address, region, options)
             .with_context(|| format!("--fetch-listen {address}"))?;
         tracing::info!(address = %listener.address(), "the fetch ring is handed out by UCX");
         Ok(Some(listener))
@@ -170,7 +213,11 @@ mod with_ucx {
 
     /// The listener's thread runs on these cores, and says what happens.
     #[cfg(feature = "device")]
-    fn options(ring: &'static str, cores: Option<saccade_host::CpuSet>) -> ListenerOptions {
+    fn options(
+        ring: &'static str,
+        cores: Option<saccade_host::CpuSet>,
+        secret: Option<Arc<SecretFile>>,
+    ) -> ListenerOptions {
         let place = move || {
             if let Some(Err(error)) = cores.map(|cores| cores.bind(0)) {
                 tracing::warn!("the listener of the {ring} runs on other cores: {error}");
@@ -179,6 +226,7 @@ mod with_ucx {
         ListenerOptions {
             on_thread: Some(Box::new(place)),
             log: Some(Box::new(move |event| tracing::info!("{ring}: {event}"))),
+            secret,
             ..ListenerOptions::default()
         }
     }
@@ -186,17 +234,19 @@ mod with_ucx {
     /// Joins a ring of another host. The future completes when another ring has replaced it, and
     /// this frontend must restart.
     pub(crate) fn join(
+        ring: &RingArgs,
         address: &str,
     ) -> anyhow::Result<(UcxTransport, impl Future<Output = anyhow::Error>)> {
         let (tell, mut told) = tokio::sync::watch::channel(false);
         let notice = move |event| match event {
             UcxEvent::Lost(why) => tracing::warn!("the ring is lost: {why}"),
+            UcxEvent::Refused(why) => tracing::warn!("the ring cannot be joined again: {why}"),
             UcxEvent::Back => tracing::info!("the ring is back"),
             UcxEvent::Replaced => {
                 tell.send_replace(true);
             }
         };
-        let transport = UcxTransport::connect(address, notice)
+        let transport = UcxTransport::connect(&peer(ring, address)?, notice)
             .with_context(|| format!("--ring ucx://{address}"))?;
         tracing::info!(transports = transport.transports(), "ring over UCX");
         let replaced = async move {

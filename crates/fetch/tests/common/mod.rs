@@ -160,7 +160,7 @@ impl Remoteness {
     }
 
     fn door(&self) -> Door {
-        Door::Ucx(self.address.clone())
+        Door::Ucx(saccade_ring::ucx::Peer::unproved(&self.address))
     }
 
     fn hand_out(&self, region: &Region) {

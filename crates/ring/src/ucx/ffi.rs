@@ -2,7 +2,7 @@
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::os::fd::RawFd;
-use std::ptr::{null_mut, slice_from_raw_parts};
+use std::ptr::{null, null_mut, slice_from_raw_parts};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::{Duration, Instant};
@@ -23,7 +23,11 @@ pub(super) struct WakeHandler {
 unsafe extern "C" {
     fn sacx_status(status: c_int) -> *const c_char;
     fn sacx_version() -> *const c_char;
-    fn sacx_context_create(transports: *const c_char, context: *mut *mut c_void) -> c_int;
+    fn sacx_context_create(
+        transports: *const c_char,
+        interfaces: *const c_char,
+        context: *mut *mut c_void,
+    ) -> c_int;
     fn sacx_context_destroy(context: *mut c_void);
     fn sacx_memory_map(
         context: *mut c_void,
@@ -124,20 +128,17 @@ unsafe impl Send for Context {}
 unsafe impl Sync for Context {}
 
 impl Context {
-    pub(super) fn new() -> Result<Arc<Context>, UcxError> {
-        Context::create(None)
-    }
-
-    /// With these transports, in the words of `UCX_TLS`.
-    pub(super) fn with_transports(transports: &CStr) -> Result<Arc<Context>, UcxError> {
-        Context::create(Some(transports))
-    }
-
-    fn create(transports: Option<&CStr>) -> Result<Arc<Context>, UcxError> {
+    /// With these transports and interfaces, in the words of `UCX_TLS` and `UCX_NET_DEVICES`;
+    /// without, with what those variables say.
+    pub(super) fn new(
+        transports: Option<&CStr>,
+        interfaces: Option<&CStr>,
+    ) -> Result<Arc<Context>, UcxError> {
         let mut context = null_mut();
-        let transports = transports.map_or(std::ptr::null(), CStr::as_ptr);
-        // SAFETY: the call reads a string, if there is one, and writes one pointer.
-        check("start UCX", unsafe { sacx_context_create(transports, &mut context) })?;
+        let words = [transports, interfaces].map(|word| word.map_or(null(), CStr::as_ptr));
+        // SAFETY: the call reads strings, where there are some, and writes one pointer.
+        let status = unsafe { sacx_context_create(words[0], words[1], &mut context) };
+        check("start UCX", status)?;
         Ok(Arc::new(Context(context)))
     }
 }

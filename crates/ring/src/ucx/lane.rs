@@ -21,8 +21,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::ffi::{Context, Endpoint, Progress, Worker};
-use super::handshake::Grant;
 use super::{UcxError, poll_readable};
+use crate::handshake::Grant;
 
 /// Time limit of an operation. A peer that takes longer is lost: RDMA takes microseconds, and the
 /// software path waits for one thread of the peer to be scheduled.

@@ -6,21 +6,23 @@ use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use super::ffi::{Context, MappedMemory, WakeHandler, Worker};
-use super::handshake::{self, Abi, Grant, HELLO_BYTES, HandshakeError};
-use super::{HANDSHAKE_TIMEOUT, UcxError, poll, revocable};
+use super::{HANDSHAKE_TIMEOUT, UcxError, interfaces, poll, revocable};
+use crate::handshake::{Abi, Grant, Greeting, Guest, Lines, Next, Secret, SecretFile, refusal};
 use crate::inproc::InProcTransport;
 use crate::region::RegionLayout;
 use crate::shm::ShmTransport;
 use crate::transport::Transport;
 
-/// Connections, granted and not yet: twice the frontends of a region, so that a returning frontend
+/// Connections that were granted the region: twice its frontends, so that a returning frontend
 /// finds room next to its old connection.
-const MAX_CONNECTIONS: usize = 32;
+const MAX_GRANTED: usize = 32;
+/// Connections that have not proved themselves, or not yet.
+const MAX_HANDSHAKES: usize = 16;
 /// Longest sleep of the listener's thread; every connection's end and message wakes it.
 const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 /// Rounds of work for the frontends between two checks of their sockets.
@@ -118,8 +120,12 @@ pub type Log = Box<dyn Fn(&str) + Send>;
 pub struct ListenerOptions {
     /// Called first on the listener's thread, to place it on cores.
     pub on_thread: Option<Box<dyn FnOnce() + Send>>,
-    /// Receives a line for each connection that comes, goes or is refused.
+    /// Receives a line for each connection that comes or goes, and for each that is refused, unless
+    /// there are many.
     pub log: Option<Log>,
+    /// Peers must prove that they know it, and are given nothing before. Without one, every peer is
+    /// let in, and an address that other hosts reach is refused.
+    pub secret: Option<Arc<SecretFile>>,
     /// One process at a time, the last one that came. What it displaces has no access any more
     /// before it has any: not to what it had begun, whether it has ended, hangs, or is cut off. One
     /// that was displaced is refused until there is no other.
@@ -133,6 +139,7 @@ pub struct ListenerOptions {
 #[derive(Debug)]
 pub struct UcxListener {
     address: SocketAddr,
+    refused: Arc<AtomicU64>,
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
@@ -148,18 +155,18 @@ impl UcxListener {
         options: ListenerOptions,
     ) -> Result<UcxListener, UcxError> {
         let io = |step| move |error: io::Error| UcxError::Io { step, why: error.to_string() };
-        let addresses: Vec<_> = address.to_socket_addrs().map_err(io("resolve"))?.collect();
+        let addresses = check_address(address, options.secret.is_some())?;
         let socket = TcpListener::bind(&addresses[..]).map_err(io("listen"))?;
         socket.set_nonblocking(true).map_err(io("listen"))?;
         let address = socket.local_addr().map_err(io("listen"))?;
-        let context = match revocable::transports() {
-            Some(transports) if options.one_peer => Context::with_transports(&transports)?,
-            _ => Context::new()?,
-        };
+        let transports = if options.one_peer { revocable::transports() } else { None };
+        let interfaces = interfaces::for_addresses(&addresses);
+        let context = Context::new(transports.as_deref(), interfaces)?;
         // SAFETY: the service keeps the region next to its registration, which goes first.
         let memory =
             unsafe { MappedMemory::new(&context, region.base(), region.len(), region.kind())? };
         let stop = Arc::new(AtomicBool::new(false));
+        let refused = Arc::new(AtomicU64::new(0));
         let mut service = Service {
             key: memory.key()?,
             instance_id: region.instance_id()?,
@@ -168,8 +175,11 @@ impl UcxListener {
             one_peer: options.one_peer,
             displaced: VecDeque::new(),
             socket,
+            secret: options.secret,
             stop: Arc::clone(&stop),
             log: options.log.unwrap_or_else(|| Box::new(|_| ())),
+            lines: Lines::new(Instant::now()),
+            refused: Arc::clone(&refused),
             _memory: memory,
             context,
             region: Box::new(region),
@@ -182,13 +192,33 @@ impl UcxListener {
                 service.run();
             })
             .map_err(io("start a thread"))?;
-        Ok(UcxListener { address, stop, thread: Some(thread) })
+        Ok(UcxListener { address, refused, stop, thread: Some(thread) })
     }
 
     /// Where it listens.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// Peers that came and were not granted the region.
+    #[must_use]
+    pub fn refused(&self) -> u64 {
+        // SYNC: relaxed; a count without data.
+        self.refused.load(Ordering::Relaxed)
+    }
+}
+
+/// Where a listener at `HOST:PORT` would listen.
+///
+/// # Errors
+/// [`UcxError`]: an address that does not resolve, or that other hosts reach without a secret.
+pub fn check_address(address: &str, has_secret: bool) -> Result<Vec<SocketAddr>, UcxError> {
+    let io = |error: io::Error| UcxError::Io { step: "resolve", why: error.to_string() };
+    let addresses: Vec<_> = address.to_socket_addrs().map_err(io)?.collect();
+    match addresses.iter().find(|address| !interfaces::is_of_this_host(address)) {
+        Some(open) if !has_secret => Err(UcxError::NeedsSecret(*open)),
+        _ => Ok(addresses),
     }
 }
 
@@ -216,8 +246,13 @@ struct Service {
     /// With `one_peer`: clients in whose place another one came.
     displaced: VecDeque<u64>,
     socket: TcpListener,
+    secret: Option<Arc<SecretFile>>,
     stop: Arc<AtomicBool>,
     log: Log,
+    /// Bounds the lines about peers that are refused.
+    lines: Lines,
+    /// Counts them all.
+    refused: Arc<AtomicU64>,
     _memory: MappedMemory,
     context: Arc<Context>,
     region: Box<dyn ErasedRegion>,
@@ -252,7 +287,7 @@ impl Connection {
     fn client(&self) -> Option<u64> {
         match self.stage {
             Stage::Granted { client, .. } => Some(client),
-            Stage::Hello { .. } => None,
+            Stage::Greeting { .. } => None,
         }
     }
 
@@ -262,10 +297,9 @@ impl Connection {
 }
 
 enum Stage {
-    /// Bytes of the hello so far.
-    Hello {
-        bytes: [u8; HELLO_BYTES],
-        got: usize,
+    /// It has no access, and time until then to prove that it may.
+    Greeting {
+        greeting: Box<Greeting>,
         deadline: Instant,
     },
     Granted {
@@ -321,9 +355,9 @@ impl Service {
             poll(&mut fds, timeout);
             // The workers' descriptors come last: they are for the next round of `progress`.
             let sockets = usize::from(accepting) + self.connections.len();
-            let hurry = self.connections.iter().any(|c| matches!(c.stage, Stage::Hello { .. }));
+            let hurry = self.greetings() > 0;
             if hurry || fds[..sockets].iter().any(|fd| fd.revents != 0) {
-                // Ends before hellos: a returning frontend must not meet its old connection.
+                // Ends before handshakes: a returning frontend must not meet its old connection.
                 self.read_sockets();
                 if accepting && !self.accept_all() {
                     accept_at = Instant::now() + ACCEPT_PAUSE;
@@ -346,14 +380,19 @@ impl Service {
     fn workers(&self) -> impl Iterator<Item = &Worker> {
         self.connections.iter().filter_map(|connection| match &connection.stage {
             Stage::Granted { worker, .. } => Some(&worker.worker),
-            Stage::Hello { .. } => None,
+            Stage::Greeting { .. } => None,
         })
+    }
+
+    /// Connections without access.
+    fn greetings(&self) -> usize {
+        self.connections.iter().filter(|connection| connection.client().is_none()).count()
     }
 
     fn next_deadline(&self) -> Duration {
         let now = Instant::now();
         let deadlines = self.connections.iter().filter_map(|connection| match connection.stage {
-            Stage::Hello { deadline, .. } => Some(deadline.saturating_duration_since(now)),
+            Stage::Greeting { deadline, .. } => Some(deadline.saturating_duration_since(now)),
             Stage::Granted { .. } => None,
         });
         deadlines.min().unwrap_or(LONGEST_SLEEP).min(LONGEST_SLEEP)
@@ -386,21 +425,48 @@ impl Service {
         if self.stop.load(Ordering::Relaxed) || socket.set_nonblocking(true).is_err() {
             return;
         }
-        if self.connections.len() == MAX_CONNECTIONS {
-            (self.log)(&format!("{peer}: refused, {MAX_CONNECTIONS} connections are open"));
-            let refusal = handshake::refusal("too many connections");
+        if self.greetings() == MAX_HANDSHAKES {
             // A peer that does not read it sees the connection end.
-            let _ = socket.write_all(&refusal);
-            return;
+            let _ = socket.write_all(&refusal("too many handshakes are under way"));
+            let why = format!("refused: {MAX_HANDSHAKES} handshakes are under way");
+            return self.turned_away(peer, &why);
         }
+        let greeting = Box::new(Greeting::new(self.abi, self.secret(peer)));
         let deadline = Instant::now() + HANDSHAKE_TIMEOUT;
-        let stage = Stage::Hello { bytes: [0; HELLO_BYTES], got: 0, deadline };
+        let stage = Stage::Greeting { greeting, deadline };
         self.connections.push(Connection { socket, peer, stage });
         let last = self.connections.len() - 1;
-        self.read_hello(last);
+        self.greet(last);
     }
 
-    /// Checks every socket: drops ended connections, answers whole hellos.
+    /// What this peer must know, if there is a secret.
+    fn secret(&mut self, peer: SocketAddr) -> Option<Arc<Secret>> {
+        let (secret, trouble) = self.secret.as_ref()?.current();
+        if let Some(trouble) = trouble {
+            self.line(peer, &format!("the secret stays as it was: {trouble}"));
+        }
+        Some(secret)
+    }
+
+    /// Counts a peer that is not granted the region, and says why, unless there are many.
+    fn turned_away(&mut self, peer: SocketAddr, why: &str) {
+        // SYNC: relaxed; a count without data.
+        let before = self.refused.fetch_add(1, Ordering::Relaxed);
+        self.line(peer, &format!("{why}; {} turned away so far", before + 1));
+    }
+
+    /// A line that a stranger has caused.
+    fn line(&mut self, peer: SocketAddr, what: &str) {
+        match self.lines.admit(Instant::now()) {
+            None => {}
+            Some(0) => (self.log)(&format!("{peer}: {what}")),
+            Some(left_out) => {
+                (self.log)(&format!("{peer}: {what} ({left_out} lines left out)"));
+            }
+        }
+    }
+
+    /// Checks every socket: drops ended connections, goes on with handshakes.
     fn read_sockets(&mut self) {
         let mut i = 0;
         while i < self.connections.len() {
@@ -411,13 +477,13 @@ impl Service {
             }
         }
         for i in (0..self.connections.len()).rev() {
-            self.read_hello(i);
+            self.greet(i);
         }
     }
 
     fn has_ended(&self, i: usize) -> bool {
         let Connection { socket, stage, .. } = &self.connections[i];
-        if matches!(stage, Stage::Hello { .. }) {
+        if matches!(stage, Stage::Greeting { .. }) {
             return false;
         }
         // A granted frontend sends nothing more: bytes are an end too.
@@ -429,53 +495,72 @@ impl Service {
         (self.log)(&format!("{}: {why}", connection.peer));
     }
 
-    /// Reads what has arrived of a hello; grants or refuses a whole one, refuses a late one.
-    fn read_hello(&mut self, i: usize) {
-        let Connection { socket, stage: Stage::Hello { bytes, got, deadline }, .. } =
-            &mut self.connections[i]
+    /// Goes on with a handshake by what has arrived, as far as that reaches.
+    fn greet(&mut self, i: usize) {
+        // A peer's messages are two: one that sends more is refused before the third round.
+        while self.greet_by_a_message(i) {}
+    }
+
+    /// True if a message was whole, and the next one may be there already.
+    fn greet_by_a_message(&mut self, i: usize) -> bool {
+        // A grant to another connection may have ended this one, or some before it.
+        let Some(Connection { socket, stage: Stage::Greeting { greeting, deadline }, .. }) =
+            self.connections.get_mut(i)
         else {
-            return;
+            return false;
         };
         let late = Instant::now() >= *deadline;
-        match socket.read(&mut bytes[*got..]) {
-            Ok(0) => return self.drop_connection(i, "ended before its hello"),
-            Ok(more) => *got += more,
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-            Err(error) => return self.drop_connection(i, &error.to_string()),
-        }
-        if *got < HELLO_BYTES {
-            if late {
-                self.refuse(i, &format!("no whole hello within {HANDSHAKE_TIMEOUT:?}"));
+        let expected = greeting.expects();
+        let next = match socket.read(greeting.room()) {
+            Ok(0) => return self.give_up(i, &format!("ended before its {expected}")),
+            Ok(more) => greeting.received(more),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(Next::Wait),
+            Err(error) => return self.give_up(i, &error.to_string()),
+        };
+        match next {
+            Ok(Next::Wait) if late => {
+                self.refuse(i, &format!("no whole {expected} within {HANDSHAKE_TIMEOUT:?}"));
             }
-            return;
-        }
-        match handshake::read_hello(bytes, &self.abi) {
-            Ok(client) => self.grant(i, client),
+            Ok(Next::Wait) => {}
+            Ok(Next::Send(challenge)) => match socket.write_all(&challenge) {
+                Ok(()) => return true,
+                Err(error) => return self.give_up(i, &error.to_string()),
+            },
+            Ok(Next::Grant(guest)) => self.grant(i, &guest),
             Err(error) => self.refuse(i, &error.to_string()),
         }
+        false
+    }
+
+    /// Drops a connection in its handshake; false, for there is no more of it.
+    fn give_up(&mut self, i: usize, why: &str) -> bool {
+        let connection = self.connections.swap_remove(i);
+        self.turned_away(connection.peer, why);
+        false
     }
 
     fn refuse(&mut self, i: usize, why: &str) {
         // A peer that does not read it sees the connection end.
-        let _ = self.connections[i].socket.write_all(&handshake::refusal(why));
-        self.drop_connection(i, &format!("refused: {why}"));
+        let _ = self.connections[i].socket.write_all(&refusal(why));
+        self.give_up(i, &format!("refused: {why}"));
     }
 
-    fn grant(&mut self, i: usize, client: u64) {
-        let peer = self.connections[i].peer;
+    fn grant(&mut self, i: usize, guest: &Guest) {
+        let (peer, client) = (self.connections[i].peer, guest.client());
         if self.one_peer && !self.displace(client) {
             return self.refuse(i, "another process has joined since");
         }
         // `i` may be another connection's from here on.
         // An earlier connection of the same process goes first, with its operations in flight: none
         // of them may land after what the new one does.
-        self.connections.retain(|connection| {
-            !matches!(connection.stage, Stage::Granted { client: earlier, .. } if earlier == client)
-        });
+        self.connections.retain(|connection| connection.client() != Some(client));
         let Some(i) = self.connections.iter().position(|connection| connection.peer == peer) else {
             return;
         };
-        match self.answer() {
+        if self.connections.len() - self.greetings() == MAX_GRANTED {
+            return self.refuse(i, "too many connections");
+        }
+        match self.answer(guest) {
             Ok((worker, answer)) => {
                 let Connection { socket, stage, .. } = &mut self.connections[i];
                 *stage = Stage::Granted { client, worker };
@@ -507,7 +592,7 @@ impl Service {
         true
     }
 
-    fn answer(&self) -> Result<(WakingWorker, Vec<u8>), UcxError> {
+    fn answer(&self, guest: &Guest) -> Result<(WakingWorker, Vec<u8>), UcxError> {
         let worker = WakingWorker::new(&self.context, &*self.region)?;
         let (base, region_bytes) = self.region.bounds();
         let grant = Grant {
@@ -518,7 +603,7 @@ impl Service {
             address: worker.worker.address()?,
             key: self.key.clone(),
         };
-        let answer = handshake::grant(&grant).map_err(|error: HandshakeError| error)?;
+        let answer = guest.grant(&grant)?;
         Ok((worker, answer))
     }
 }

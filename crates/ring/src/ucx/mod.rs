@@ -2,28 +2,31 @@
 //! TCP or shared memory otherwise.
 //!
 //! The device's side hands its region out with a [`UcxListener`]; a frontend on another host joins
-//! through a [`UcxTransport`]. They meet on a plain socket (`handshake`), which then stays open as
-//! a sign of life; all data goes through UCX (`lane` says in which order).
+//! through a [`UcxTransport`]. They meet on a plain socket ([`crate::handshake`]), where each
+//! proves that it knows a secret, if there is one; the socket then stays open as a sign of life.
+//! All data goes through UCX (`lane` says in which order).
 //!
-//! UCX's software path (no RDMA) executes peers' messages at the listener **without a check**: any
-//! host that reaches UCX's ports can read and write that process. An RDMA peer can do so within the
-//! region. Both belong in a private network; see docs/ring.md.
+//! UCX's software path (no RDMA) executes peers' messages at the listener **without a check**, of
+//! the secret neither: any host that reaches UCX's own ports can read and write that process. An
+//! RDMA peer can do so within the region. Both belong in a private network; see docs/ring.md.
 
 mod ffi;
-mod handshake;
+mod interfaces;
 mod lane;
 mod listener;
 mod revocable;
 mod transport;
 
+use std::net::SocketAddr;
 use std::os::fd::RawFd;
 use std::time::Duration;
 
+use crate::handshake::SecretError;
 use crate::region::RegionError;
 
-pub use handshake::{Abi, HandshakeError};
-pub use listener::{ExportedRegion, ListenerOptions, MemoryKind, UcxListener};
-pub use transport::{UcxEvent, UcxTransport};
+pub use crate::handshake::{Abi, HandshakeError, SecretFile};
+pub use listener::{ExportedRegion, ListenerOptions, MemoryKind, UcxListener, check_address};
+pub use transport::{Peer, UcxEvent, UcxTransport};
 
 /// Time that either side allows for the whole handshake.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(2);
@@ -50,6 +53,15 @@ pub enum UcxError {
     /// This build cannot work with the other side.
     #[error("handshake: {0}")]
     Handshake(HandshakeError),
+    /// Other hosts would reach the listener, and need no secret.
+    #[error(
+        "{0} can be reached from other hosts, so that joining needs a secret: \
+         --ring-secret-file FILE (head -c 32 /dev/urandom > FILE; chmod 600 FILE)"
+    )]
+    NeedsSecret(SocketAddr),
+    /// The secret's file has been changed into one that gives none.
+    #[error("--ring-secret-file {0}")]
+    Secret(#[from] SecretError),
     /// The peer was lost while the connection was made.
     #[error("lost the listener: {0}")]
     Lost(String),

@@ -19,7 +19,7 @@ const char* sacx_status(int status) { return ucs_status_string((ucs_status_t)sta
 
 const char* sacx_version(void) { return ucp_get_version_string(); }
 
-int sacx_context_create(const char* transports, void** context) {
+int sacx_context_create(const char* transports, const char* interfaces, void** context) {
   ucp_config_t* config;
   ucs_status_t status = ucp_config_read(NULL, NULL, &config);
   if (status != UCS_OK) return status;
@@ -27,6 +27,9 @@ int sacx_context_create(const char* transports, void** context) {
    * does not know the name refuses it, and has no such endpoints anyway: not an error here. */
   (void)ucp_config_modify(config, "MM_ERROR_HANDLING", "y");
   if (transports != NULL) status = ucp_config_modify(config, "TLS", transports);
+  if (status == UCS_OK && interfaces != NULL) {
+    status = ucp_config_modify(config, "NET_DEVICES", interfaces);
+  }
   if (status != UCS_OK) {
     ucp_config_release(config);
     return status;

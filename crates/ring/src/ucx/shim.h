@@ -15,8 +15,8 @@ const char* sacx_status(int status);
 const char* sacx_version(void);
 
 /* Memory that peers may reach: RMA, 32-bit atomics, one small message, and event descriptors.
- * transports replaces UCX_TLS, unless it is NULL. */
-int sacx_context_create(const char* transports, void** context);
+ * transports replaces UCX_TLS, interfaces UCX_NET_DEVICES, unless they are NULL. */
+int sacx_context_create(const char* transports, const char* interfaces, void** context);
 void sacx_context_destroy(void* context);
 
 /* Registers len bytes at base; memory_kind: 0 = host, 1 = a CUDA device. */

@@ -9,13 +9,12 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use super::ffi::Context;
-use super::handshake::{self, Abi, Grant, HandshakeError};
 use super::lane::Lane;
-use super::{HANDSHAKE_TIMEOUT, UcxError};
+use super::{HANDSHAKE_TIMEOUT, UcxError, interfaces};
+use crate::handshake::{self, Abi, Grant, HandshakeError, SecretFile};
 use crate::region::random_u64;
 use crate::sync::lock;
 use crate::transport::{Transport, TransportError};
-use std::io::Write;
 
 /// Endpoints of a ring's transport. Each thread stays on one, because order holds only within an
 /// endpoint; with several, a token reader does not wait for submissions of other threads.
@@ -24,17 +23,39 @@ const LANES: usize = 4;
 const MAX_LANES: usize = 64;
 /// Pause between two attempts to reach a listener that is gone.
 const REDIAL_INTERVAL: Duration = Duration::from_millis(250);
+/// The same, after a handshake that failed: a person has to act.
+const REDIAL_AFTER_A_REFUSAL: Duration = Duration::from_secs(2);
 
 /// What happens to a connection after it was made.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum UcxEvent {
     /// The listener is gone: accesses fail until it is back.
     Lost(String),
+    /// Something is there again, and refuses, or does not prove itself: the attempts go on, and
+    /// what is said is told once.
+    Refused(String),
     /// It is back, with the same region.
     Back,
     /// Another region is served at the address: this transport stays down, and frontends that
     /// joined through it must join again.
     Replaced,
+}
+
+/// Where a listener is, and what proves that it is the right one.
+#[derive(Debug, Clone)]
+pub struct Peer {
+    /// `HOST:PORT`.
+    pub address: String,
+    /// Both sides prove that they know it. Without one, whatever is at the address is trusted.
+    pub secret: Option<Arc<SecretFile>>,
+}
+
+impl Peer {
+    /// At `HOST:PORT`, without a secret.
+    #[must_use]
+    pub fn unproved(address: impl Into<String>) -> Peer {
+        Peer { address: address.into(), secret: None }
+    }
 }
 
 type Notice = Box<dyn Fn(UcxEvent) + Send + Sync>;
@@ -52,7 +73,7 @@ pub struct UcxTransport {
 
 impl fmt::Debug for UcxTransport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("UcxTransport").field("address", &self.shared.address).finish()
+        f.debug_struct("UcxTransport").field("address", &self.shared.peer.address).finish()
     }
 }
 
@@ -79,7 +100,7 @@ struct Visit {
 }
 
 struct Shared {
-    address: String,
+    peer: Peer,
     context: Arc<Context>,
     visit: Visit,
     region_bytes: u64,
@@ -94,18 +115,18 @@ struct Shared {
 }
 
 impl UcxTransport {
-    /// Connects to a listener at `HOST:PORT`. `notice` learns what becomes of the connection, on a
+    /// Connects to a listener. `notice` learns what becomes of the connection, on a
     /// thread of the transport or of its user; it must not block.
     ///
     /// # Errors
     /// [`UcxError`]: an address that does not resolve, a listener that does not answer in time or
     /// refuses, an answer that breaks a bound, or what UCX says.
     pub fn connect(
-        address: &str,
+        peer: &Peer,
         notice: impl Fn(UcxEvent) + Send + Sync + 'static,
     ) -> Result<UcxTransport, UcxError> {
         let visit = Visit { abi: Abi::RING, client: random_u64(), lanes: LANES };
-        let shared = Shared::dial(address, visit, Box::new(notice))?;
+        let shared = Shared::dial(peer, visit, Box::new(notice))?;
         let watched = Arc::clone(&shared);
         let redial = std::thread::Builder::new()
             .name("ring-redial".into())
@@ -124,13 +145,13 @@ impl UcxTransport {
     /// # Errors
     /// As of [`Self::connect`].
     pub fn connect_once(
-        address: &str,
+        peer: &Peer,
         abi: Abi,
         client: u64,
         lanes: usize,
     ) -> Result<UcxTransport, UcxError> {
         let visit = Visit { abi, client, lanes: lanes.clamp(1, MAX_LANES) };
-        let shared = Shared::dial(address, visit, Box::new(|_| ()))?;
+        let shared = Shared::dial(peer, visit, Box::new(|_| ()))?;
         Ok(UcxTransport { shared, redial: None })
     }
 
@@ -155,12 +176,8 @@ impl Drop for UcxTransport {
 }
 
 impl Link {
-    fn dial(
-        address: &str,
-        context: &Arc<Context>,
-        visit: &Visit,
-    ) -> Result<(Link, Grant), UcxError> {
-        let (control, grant) = shake_hands(address, visit)?;
+    fn dial(peer: &Peer, context: &Arc<Context>, visit: &Visit) -> Result<(Link, Grant), UcxError> {
+        let (control, grant) = shake_hands(peer, visit)?;
         let control = Arc::new(control);
         let lane = || Lane::connect(context, &grant, Arc::clone(&control)).map(Mutex::new);
         let lanes = (0..visit.lanes).map(|_| lane()).collect::<Result<_, _>>()?;
@@ -176,7 +193,19 @@ impl Drop for Link {
     }
 }
 
-fn shake_hands(address: &str, visit: &Visit) -> Result<(TcpStream, Grant), UcxError> {
+fn shake_hands(peer: &Peer, visit: &Visit) -> Result<(TcpStream, Grant), UcxError> {
+    let (secret, trouble) = peer.secret.as_ref().map(|file| file.current()).unzip();
+    let (socket, deadline) = reach(&peer.address)?;
+    let mut stream = Until { socket: &socket, deadline };
+    match handshake::join(&mut stream, visit.client, &visit.abi, secret.as_deref()) {
+        Ok(grant) => Ok((socket, grant)),
+        // A file that cannot be read any more explains why.
+        Err(error) => Err(trouble.flatten().map_or_else(|| error.into(), UcxError::Secret)),
+    }
+}
+
+/// A connection to the first of the address's that answers, and until when the handshake may take.
+fn reach(address: &str) -> Result<(TcpStream, Instant), UcxError> {
     let io = |step| move |error: std::io::Error| UcxError::Io { step, why: error.to_string() };
     let deadline = Instant::now() + HANDSHAKE_TIMEOUT;
     let mut last = UcxError::Io { step: "resolve", why: format!("{address} has no address") };
@@ -186,13 +215,10 @@ fn shake_hands(address: &str, visit: &Visit) -> Result<(TcpStream, Grant), UcxEr
             break;
         }
         match TcpStream::connect_timeout(&resolved, left) {
-            Ok(mut socket) => {
+            Ok(socket) => {
                 socket.set_nodelay(true).map_err(io("set up the connection"))?;
                 socket.set_write_timeout(Some(left)).map_err(io("set up the connection"))?;
-                let hello = handshake::hello(visit.client, &visit.abi);
-                socket.write_all(&hello).map_err(io("send the hello"))?;
-                let grant = handshake::read_answer(&mut Until { socket: &socket, deadline })?;
-                return Ok((socket, grant));
+                return Ok((socket, deadline));
             }
             Err(error) => last = io("connect")(error),
         }
@@ -218,6 +244,17 @@ impl std::io::Read for Until<'_> {
     }
 }
 
+impl std::io::Write for Until<'_> {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        // The socket's own time-out is what was left at first: at most as long again.
+        let mut socket = self.socket;
+        socket.write(bytes)
+    }
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
 /// The lane of this thread among so many: assigned round-robin, in order of threads' first use.
 fn lane_of_thread(lanes: usize) -> usize {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
@@ -232,11 +269,13 @@ fn lane_of_thread(lanes: usize) -> usize {
 }
 
 impl Shared {
-    fn dial(address: &str, visit: Visit, notice: Notice) -> Result<Arc<Shared>, UcxError> {
-        let context = Context::new()?;
-        let (link, grant) = Link::dial(address, &context, &visit)?;
+    fn dial(peer: &Peer, visit: Visit, notice: Notice) -> Result<Arc<Shared>, UcxError> {
+        // An address that does not resolve is reported by the attempt to connect.
+        let addresses: Vec<_> = peer.address.to_socket_addrs().into_iter().flatten().collect();
+        let context = Context::new(None, interfaces::for_addresses(&addresses))?;
+        let (link, grant) = Link::dial(peer, &context, &visit)?;
         Ok(Arc::new(Shared {
-            address: address.into(),
+            peer: peer.clone(),
             context,
             visit,
             region_bytes: grant.region_bytes,
@@ -304,36 +343,65 @@ impl Shared {
     /// The redial thread: connects again whenever the link is lost, until it is told to stop or
     /// finds another region.
     fn keep_connected(&self) {
-        while self.wait_while_up() {
-            let Ok((link, grant)) = Link::dial(&self.address, &self.context, &self.visit) else {
-                continue;
-            };
-            let same =
-                grant.instance_id == self.instance_id && grant.region_bytes == self.region_bytes;
-            if !same {
-                let why = "another region is served at this address".into();
-                let mut state = lock(&self.state);
-                if !matches!(*state, State::Stopping) {
-                    *state = State::Down(why);
+        let mut told = None;
+        let mut pause = REDIAL_INTERVAL;
+        while self.wait_while_up(pause) {
+            pause = REDIAL_INTERVAL;
+            match Link::dial(&self.peer, &self.context, &self.visit) {
+                Ok((link, grant)) => {
+                    if !self.use_again(link, &grant) {
+                        return;
+                    }
+                    told = None;
                 }
-                drop(state);
-                (self.notice)(UcxEvent::Replaced);
-                return;
+                Err(error @ (UcxError::Handshake(_) | UcxError::Secret(_))) => {
+                    pause = REDIAL_AFTER_A_REFUSAL;
+                    self.tell_refusal(&error.to_string(), &mut told);
+                }
+                // As before: nothing is there.
+                Err(_) => {}
             }
-            let mut current = self.link.write().unwrap_or_else(std::sync::PoisonError::into_inner);
-            let mut state = lock(&self.state);
-            if matches!(*state, State::Stopping) {
-                return;
-            }
-            *state = State::Up;
-            *current = Some(Arc::new(link));
-            drop((state, current));
-            (self.notice)(UcxEvent::Back);
         }
     }
 
-    /// Sleeps while the link is up, and briefly after it was lost. False when it is time to stop.
-    fn wait_while_up(&self) -> bool {
+    /// Uses a new link if it leads to the same region. False when the redial thread is done.
+    fn use_again(&self, link: Link, grant: &Grant) -> bool {
+        if grant.instance_id != self.instance_id || grant.region_bytes != self.region_bytes {
+            self.stay_down("another region is served at this address");
+            (self.notice)(UcxEvent::Replaced);
+            return false;
+        }
+        let mut current = self.link.write().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut state = lock(&self.state);
+        if matches!(*state, State::Stopping) {
+            return false;
+        }
+        *state = State::Up;
+        *current = Some(Arc::new(link));
+        drop((state, current));
+        (self.notice)(UcxEvent::Back);
+        true
+    }
+
+    /// `told`: what the last refusal was.
+    fn tell_refusal(&self, why: &str, told: &mut Option<String>) {
+        self.stay_down(why);
+        if told.as_deref() != Some(why) {
+            *told = Some(why.into());
+            (self.notice)(UcxEvent::Refused(why.into()));
+        }
+    }
+
+    fn stay_down(&self, why: &str) {
+        let mut state = lock(&self.state);
+        if !matches!(*state, State::Stopping) {
+            *state = State::Down(why.into());
+        }
+    }
+
+    /// Sleeps while the link is up, and for `pause` after it was lost. False when it is time to
+    /// stop.
+    fn wait_while_up(&self, pause: Duration) -> bool {
         let mut state = lock(&self.state);
         while matches!(*state, State::Up) {
             state =
@@ -341,7 +409,7 @@ impl Shared {
         }
         let paused = self
             .state_changed
-            .wait_timeout_while(state, REDIAL_INTERVAL, |state| matches!(state, State::Down(_)))
+            .wait_timeout_while(state, pause, |state| matches!(state, State::Down(_)))
             .unwrap_or_else(std::sync::PoisonError::into_inner);
         !matches!(*paused.0, State::Stopping)
     }

@@ -208,7 +208,7 @@ pub fn small_ring() -> (InProcTransport, FakeDevice<InProcTransport>, FrontendRi
 #[cfg(feature = "ucx")]
 mod over {
     use super::*;
-    use saccade_ring::ucx::{ListenerOptions, UcxListener, UcxTransport};
+    use saccade_ring::ucx::{ListenerOptions, Peer, UcxListener, UcxTransport};
 
     /// A transport and the listener it talks to.
     pub struct Connected {
@@ -221,35 +221,15 @@ mod over {
             let options = ListenerOptions::default();
             let listener =
                 UcxListener::start("127.0.0.1:0", region.clone(), options).expect("a free port");
-            let address = listener.address().to_string();
-            let transport = UcxTransport::connect(&address, |event| eprintln!("{event:?}"))
+            let peer = Peer::unproved(listener.address().to_string());
+            let transport = UcxTransport::connect(&peer, |event| eprintln!("{event:?}"))
                 .expect("our own listener");
             Connected { transport, _listener: listener }
         }
     }
 
-    macro_rules! forward {
-        ($($name:ident(&self $(, $arg:ident: $ty:ty)*) -> $out:ty;)*) => {
-            $(fn $name(&self $(, $arg: $ty)*) -> $out { self.transport.$name($($arg),*) })*
-        };
-    }
-
     impl Transport for Connected {
-        forward! {
-            region_bytes(&self) -> u64;
-            loses_puts(&self) -> bool;
-            put(&self, at: u64, bytes: &[u8]) -> Result<(), TransportError>;
-            put_u32(&self, at: u64, value: u32) -> Result<(), TransportError>;
-            put_u64(&self, at: u64, value: u64) -> Result<(), TransportError>;
-            get(&self, at: u64, out: &mut [u8]) -> Result<(), TransportError>;
-            get_u32(&self, at: u64) -> Result<u32, TransportError>;
-            get_u64(&self, at: u64) -> Result<u64, TransportError>;
-            get_words(&self, at: u64, out: &mut [u64]) -> Result<(), TransportError>;
-            fetch_add_u32(&self, at: u64, value: u32) -> Result<u32, TransportError>;
-            fence(&self) -> ();
-            wake_word(&self, at: u64) -> Result<(), TransportError>;
-            wait_word(&self, at: u64, seen: u32, timeout: Duration) -> Result<(), TransportError>;
-        }
+        saccade_ring::forward_transport!(self => &self.transport);
     }
 }
 

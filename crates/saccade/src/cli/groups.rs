@@ -464,9 +464,15 @@ pub(crate) struct RingArgs {
     #[arg(long, value_name = "PLACE", env = "SACCADE_RING")]
     pub ring: Option<RingPlace>,
     /// Address at which the device plane offers its ring to frontend planes on other hosts, by UCX;
-    /// it has no access control: keep it on a private network (docs/ring.md) [default: none]
+    /// one that other hosts reach needs --ring-secret-file. The data that follows is not protected:
+    /// keep it on a private network (docs/ring.md) [default: none]
     #[arg(long, value_name = "HOST:PORT", value_parser = host_port, env = "SACCADE_RING_LISTEN")]
     pub ring_listen: Option<String>,
+    /// File with a secret, at least 32 random bytes (`head -c 32 /dev/urandom > FILE`), that only
+    /// its owner may access: planes of other hosts must prove that they know it, and the device
+    /// plane proves it to them. The same on both sides; read again when it changes [default: none]
+    #[arg(long, value_name = "FILE", env = "SACCADE_RING_SECRET_FILE")]
+    pub ring_secret_file: Option<PathBuf>,
     /// Frontend planes that join from other hosts, beside those of --api-server-count; their
     /// indices follow those
     #[arg(long, value_name = "N", default_value_t = 0, env = "SACCADE_REMOTE_FRONTENDS")]
