@@ -11,6 +11,9 @@ use saccade_fetch::layout::*;
 use saccade_fetch::{FetchError, Limits, Plane, Region};
 use saccade_ring::Transport;
 
+/// Far beyond what a loaded machine needs.
+const STUCK: Duration = Duration::from_secs(20);
+
 #[test]
 fn a_plane_waits_for_a_region() {
     let place = Place::new();
@@ -34,19 +37,15 @@ fn the_heartbeat_moves_whether_or_not_there_is_work() {
         let chosen = Limits { device_wakes: wakes, ..limits(small(), 16) };
         let mut bench = Bench::new(&chosen, |_| {});
         bench.device.wakes = wakes;
-        let heartbeat_ms = Duration::from_millis(SAC_FETCH_HEARTBEAT_MS.into());
-        let (mut moved, mut last, mut longest) =
-            (Instant::now(), bench.device.heartbeat(), Duration::ZERO);
-        let began = Instant::now();
-        while began.elapsed() < Duration::from_millis(600) {
-            let now = bench.device.heartbeat();
-            if now != last {
-                longest = longest.max(moved.elapsed());
-                (moved, last) = (Instant::now(), now);
+        // How often is the host's to say; that it goes on is the plane's.
+        for _ in 0..5 {
+            let last = bench.device.heartbeat();
+            let began = Instant::now();
+            while bench.device.heartbeat() == last {
+                assert!(began.elapsed() < STUCK, "the heartbeat stands still");
+                std::thread::sleep(Duration::from_millis(1));
             }
-            std::thread::sleep(Duration::from_millis(1));
         }
-        assert!(moved.elapsed() < heartbeat_ms && longest < heartbeat_ms, "{longest:?}");
         bench.device.set_row(0, &tokens(1, 1));
         // Commands after a pause are found, with and without a wake-up.
         for _ in 0..20 {
