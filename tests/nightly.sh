@@ -1,10 +1,28 @@
 #!/usr/bin/env bash
 # What CI runs briefly, for longer: about an hour and a half on two cores. A seed or an input that fails is printed.
-#   tests/nightly.sh [PART...]     parts: faults fetch tokenizer seeds soak fuzz [all]
+#   tests/nightly.sh [PART...]     parts: dependencies faults fetch tokenizer seeds soak fuzz [all]
 set -euo pipefail
 cd "$(dirname "$0")/.."
 parts=("$@")
-[ $# -gt 0 ] || parts=(faults fetch tokenizer seeds soak fuzz)
+[ $# -gt 0 ] || parts=(dependencies faults fetch tokenizer seeds soak fuzz)
+. tests/skip.sh
+tools=${SACCADE_CI_TOOLS:-${XDG_CACHE_HOME:-$HOME/.cache}/saccade-ci}
+
+# deny.toml by cargo-deny itself, and, where their database on GitHub can be reached, advisories.
+dependencies() {
+  local deny=$tools/cargo-deny/bin/cargo-deny version=0.20.2 manifest checks
+  [ "$("$deny" --version 2>/dev/null)" = "cargo-deny $version" ] ||
+    cargo install --quiet --locked --version $version --root "$tools/cargo-deny" cargo-deny
+  checks=(bans licenses sources)
+  if "$deny" fetch db >/dev/null 2>&1; then
+    checks+=(advisories)
+  else
+    skip advisories "their database cannot be reached"
+  fi
+  for manifest in Cargo.toml fuzz/Cargo.toml; do
+    "$deny" --locked --manifest-path $manifest check --config deny.toml "${checks[@]}"
+  done
+}
 
 # Each plane killed a hundred times under load.
 faults() { SACCADE_KILLS=${SACCADE_KILLS:-100} cargo test --workspace --test faults -- --nocapture; }
@@ -12,7 +30,6 @@ faults() { SACCADE_KILLS=${SACCADE_KILLS:-100} cargo test --workspace --test fau
 # A hundred thousand faults of a store before the fetch plane alone; then before whole servers, whose planes die more
 # often than in CI.
 fetch() {
-  local tools=${SACCADE_CI_TOOLS:-${XDG_CACHE_HOME:-$HOME/.cache}/saccade-ci}
   export SACCADE_S3_SERVER=${SACCADE_S3_SERVER:-$tools/s3/bin/moto_server}
   export SACCADE_FETCH_FAULTS=${SACCADE_FETCH_FAULTS:-100000}
   cargo test --workspace --test trouble -- --nocapture --test-threads 1
@@ -22,7 +39,7 @@ fetch() {
 
 # Twenty times as many texts for each real-world vocabulary.
 tokenizer() {
-  local vocabularies=${XDG_CACHE_HOME:-$HOME/.cache}/saccade-ci/vocabularies
+  local vocabularies=$tools/vocabularies
   tests/tokenizer/fetch.py "$vocabularies"
   SACCADE_TOKENIZER_VOCABULARIES=$vocabularies SACCADE_TOKENIZER_TEXTS=${SACCADE_TOKENIZER_TEXTS:-100000} \
     cargo test --workspace --test equality
@@ -48,3 +65,4 @@ for part in "${parts[@]}"; do
   echo "== $part"
   "$part"
 done
+say_skipped
