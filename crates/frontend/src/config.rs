@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::http::{AccessLogConfig, TlsFiles};
+use crate::traces::TracesConfig;
 
 /// Where to listen.
 #[derive(Debug, Clone)]
@@ -29,6 +30,8 @@ pub struct FrontendConfig {
     pub tls: Option<TlsFiles>,
     /// A line of JSON for each request. `None`: none. `--access-log`
     pub access_log: Option<AccessLogConfig>,
+    /// A span for each request of the API. `None`: none. `--otlp-traces-endpoint`
+    pub traces: Option<TracesConfig>,
     /// Which of the region's frontends this is.
     pub frontend_index: u32,
     /// Model folder or hub id, for the tokenizer, the chat template and the generation defaults.
@@ -170,6 +173,7 @@ impl Default for FrontendConfig {
             listen: Listen::Tcp(SocketAddr::from(([127, 0, 0, 1], 8000))),
             tls: None,
             access_log: None,
+            traces: None,
             frontend_index: 0,
             model: String::new(),
             tokenizer: None,

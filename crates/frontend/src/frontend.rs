@@ -21,6 +21,7 @@ use crate::ring::{DevicePort, ReaderHandle, ReaderSettings, Registry, spawn_read
 use crate::serving::{ModelAssets, Serving};
 use crate::tenants::{Defaults, KeySources, OwnTargets, Tenants, Terms};
 use crate::text::pool::Lanes;
+use crate::traces::{Exporting, Traces};
 use crate::validate::{
     ChatRequest, CompletionRequest, DetokenizeRequest, Fields, ModelLimits, SloHeaders,
     TokenizeRequest,
@@ -31,6 +32,8 @@ use crate::watched::{Watched, watch};
 pub struct Frontend {
     app: Arc<App>,
     listening: Listening,
+    /// Spans on their way, if there are any.
+    exporting: Option<Exporting>,
     /// Declared last, so that it still handles the tickets that the fields above cancel.
     reader: ReaderHandle,
 }
@@ -86,6 +89,8 @@ impl Frontend {
     ) -> Result<Self, FrontendError> {
         let tenants = tenants(&config)?;
         let access_log = config.access_log.as_ref().map(access_log).transpose()?;
+        let traces = config.traces.as_ref().map(Traces::start).transpose()?;
+        let (traces, exporting) = traces.unzip();
         let tls = config.tls.clone().map(Tls::read).transpose()?.map(Arc::new);
         let assets = Arc::new(ModelAssets::load(&config)?);
         let names = names(&config);
@@ -108,6 +113,7 @@ impl Frontend {
         let app = App {
             allowed_hosts: Arc::new(hosts),
             access_log,
+            traces,
             tls,
             names,
             serving: Serving {
@@ -127,7 +133,7 @@ impl Frontend {
             started_unix_s: unix_s(),
             config,
         };
-        Ok(Self { app: Arc::new(app), listening, reader })
+        Ok(Self { app: Arc::new(app), listening, exporting, reader })
     }
 
     /// Where it listens, in readable form.
@@ -154,7 +160,7 @@ impl Frontend {
     /// # Errors
     /// For invalid settings of the HTTP side, and if the system refuses a thread.
     pub async fn run(self) -> Result<(), FrontendError> {
-        let Self { app, listening, reader } = self;
+        let Self { app, listening, exporting, reader } = self;
         let threads: Vec<_> = (0..app.serving.registry.threads())
             .map(|thread| http_thread(&app, &listening, thread))
             .collect::<Result<_, _>>()
@@ -171,7 +177,13 @@ impl Frontend {
         });
         served.await.map_err(|e| FrontendError::Io(std::io::Error::other(e)))??;
         // Joining the reader's thread takes up to its longest sleep.
-        let joined = tokio::task::spawn_blocking(move || drop(reader)).await;
+        let joined = tokio::task::spawn_blocking(move || {
+            drop(reader);
+            if let Some(exporting) = exporting {
+                exporting.flush();
+            }
+        })
+        .await;
         joined.map_err(|e| FrontendError::Io(std::io::Error::other(e)))
     }
 }

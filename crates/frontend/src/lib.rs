@@ -23,6 +23,7 @@ mod ring;
 mod serving;
 mod tenants;
 mod text;
+mod traces;
 mod validate;
 mod watched;
 
@@ -33,4 +34,5 @@ pub use frontend::{Endpoint, Frontend, ShutdownHandle, fuzz_http_body, serve};
 pub use http::Listening;
 pub use http::{AccessLogConfig, TlsFiles};
 pub use lifecycle::Stage;
+pub use traces::TracesConfig;
 pub use validate::params;

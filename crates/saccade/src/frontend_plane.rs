@@ -8,6 +8,7 @@ use std::time::Duration;
 use anyhow::Context;
 use saccade_frontend::{
     AccessLogConfig, Cors, FrontendConfig, HttpLimits, Listen, ShutdownHandle, SloDefaults,
+    TracesConfig,
 };
 use saccade_ring::ShmTransport;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -97,6 +98,7 @@ fn config(args: &ServeArgs, scratch: &mut model_source::Scratch) -> anyhow::Resu
             .access_log
             .clone()
             .map(|path| AccessLogConfig { path, sample_rate: http.access_log_sample_rate }),
+        traces: http.otlp_traces_endpoint.clone().map(TracesConfig::to),
         allowed_hosts: http.allowed_hosts.clone(),
         api_keys: http.api_key.clone(),
         api_key_file: http.api_key_file.clone(),

@@ -19,6 +19,7 @@ pub async fn chat_completions(
 ) -> Result<Response, ApiError> {
     let mut asked: Asked<ChatRequest> = ask(&app, request, ChatRequest::read).await?;
     let model = app.model_name(asked.body.model.as_deref())?;
+    asked.tell("chat", &asked.body.params, &model);
     let head = asked.head("chatcmpl", &asked.body.params, model);
     let chat = std::mem::take(&mut asked.body.chat);
     let ChatRequest { params, echo, .. } = asked.body;

@@ -12,7 +12,7 @@ use crate::http::app::{App, unix_s};
 use crate::http::auth::KeyDigest;
 use crate::http::budget::Charge;
 use crate::http::layers::RequestId;
-use crate::http::{Tally, collect, read_body, stream};
+use crate::http::{AskedFor, Tally, collect, read_body, stream};
 use crate::lifecycle::InFlight;
 use crate::openai::{Format, Head};
 use crate::serving::{Generation, Prepared, PromptSource, prepare};
@@ -29,7 +29,7 @@ pub struct Asked<T> {
     pub in_flight: InFlight,
     /// Whose it is.
     pub tenant: Arc<Tenant>,
-    /// Where its tokens are told, for the access log.
+    /// Where it is told of, for the access log and the traces.
     pub tally: Option<Arc<Tally>>,
     /// For the memory that the body's content takes, until it is answered.
     _charge: Charge,
@@ -85,6 +85,19 @@ fn slo_headers(headers: &HeaderMap) -> SloHeaders<'_> {
 }
 
 impl<T> Asked<T> {
+    /// Tells the traces what is asked for; `operation` as OpenTelemetry names it.
+    pub fn tell(&self, operation: &'static str, params: &GenerateParams, model: &str) {
+        let Some(tally) = &self.tally else { return };
+        tally.asks(AskedFor {
+            operation,
+            model: model.to_owned(),
+            n: params.n,
+            max_tokens: params.max_tokens,
+            temperature: params.temperature,
+            top_p: params.top_p,
+        });
+    }
+
     /// Id, time and model of the answer. A chosen id is part of it, as in vLLM.
     pub fn head(&self, prefix: &str, params: &GenerateParams, model: String) -> Head {
         let id = params.request_id.as_deref().unwrap_or(&self.request_id);

@@ -49,6 +49,9 @@ pub async fn metrics(State(app): State<Arc<App>>) -> Result<Response, ApiError> 
         if let Some(log) = &app.access_log {
             serving.metrics.access_log_dropped(log.dropped());
         }
+        if let Some(traces) = &app.traces {
+            serving.metrics.trace_spans(traces.counts());
+        }
         serving.metrics.tenants.set(&app.tenants.counts());
         serving.metrics.tokenizer.set(serving.assets.tokenizer.cache_counters());
         serving.metrics.planes.refresh(&serving.port.device());

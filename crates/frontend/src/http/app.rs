@@ -17,6 +17,7 @@ use crate::metrics::Reading;
 use crate::ring::ReaderCounters;
 use crate::serving::Serving;
 use crate::tenants::{Tenant, Tenants, Terms};
+use crate::traces::Traces;
 use crate::validate::ModelLimits;
 
 /// State of the HTTP side; a copy per HTTP thread.
@@ -40,6 +41,8 @@ pub struct App {
     pub tls: Option<Arc<Tls>>,
     /// A line for each request, if it was asked for.
     pub access_log: Option<Arc<AccessLog>>,
+    /// A span for each request of the API, if it was asked for.
+    pub traces: Option<Arc<Traces>>,
     /// Hosts that requests may name.
     pub allowed_hosts: Arc<AllowedHosts>,
     /// Memory for large requests.

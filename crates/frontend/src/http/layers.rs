@@ -8,8 +8,8 @@ use axum::response::{IntoResponse, Response};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use tower_http::cors::{AllowHeaders, AllowMethods, AllowOrigin, CorsLayer};
 
-use super::access_log::Entry;
 use super::app::App;
+use super::exchange::Exchange;
 use crate::api_error::{ApiError, Reason};
 use crate::config::Cors;
 use crate::error::FrontendError;
@@ -27,9 +27,9 @@ pub struct RequestId(pub String);
 pub async fn around(State(app): State<Arc<App>>, mut request: Request, next: Next) -> Response {
     let id = client_id(request.headers()).unwrap_or_else(random_id);
     request.extensions_mut().insert(RequestId(id.clone()));
-    let entry = app.access_log.clone().map(|log| Entry::new(log, &request, &id));
-    if let Some(entry) = &entry {
-        request.extensions_mut().insert(entry.tally.clone());
+    let exchange = Exchange::begin(&app, &request, &id);
+    if let Some(exchange) = &exchange {
+        request.extensions_mut().insert(exchange.tally());
     }
     let mut response = next.run(request).await;
     if let Some(Reason(reason)) = response.extensions().get() {
@@ -38,12 +38,12 @@ pub async fn around(State(app): State<Arc<App>>, mut request: Request, next: Nex
     if let Ok(value) = HeaderValue::try_from(id) {
         response.headers_mut().insert(REQUEST_ID, value);
     }
-    let Some(mut entry) = entry else { return response };
-    entry.tenant = response.extensions().get().map(|TenantName(name)| name.clone());
-    entry.around(response)
+    let Some(exchange) = exchange else { return response };
+    let tenant = response.extensions().get().map(|TenantName(name)| name.clone());
+    exchange.around(response, tenant)
 }
 
-/// Left in the response's extensions for the access log.
+/// Left in the response's extensions for the access log and the traces.
 #[derive(Clone)]
 struct TenantName(String);
 

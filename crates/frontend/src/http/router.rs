@@ -15,6 +15,15 @@ use crate::api_error::ApiError;
 use crate::endpoints::{chat, completions, models, page, prefix, status, tokens};
 use crate::error::FrontendError;
 
+/// Paths of probes, scrapers and people, which have no spans: they come by the second, and say
+/// nothing of a request.
+const PROBES: [&str; 6] = ["/health", "/ready", "/metrics", "/version", "/", "/ui/state"];
+
+/// Whether this route is not of the API.
+pub fn is_probe(route: &str) -> bool {
+    PROBES.contains(&route)
+}
+
 /// All routes.
 ///
 /// # Errors

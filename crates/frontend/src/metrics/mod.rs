@@ -26,6 +26,8 @@ pub use slo::SloMetrics;
 pub use tenants::TenantMetrics;
 pub use tokenizer::TokenizerMetrics;
 
+use crate::traces::TraceCounts;
+
 /// Buckets of vLLM 0.2x, so that dashboards made for it read right.
 const TTFT_BUCKETS_S: &[f64] = &[
     0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0,
@@ -83,6 +85,7 @@ pub struct Metrics {
     unknown_fields: IntCounter,
     reloads: IntCounterVec,
     access_log_dropped: IntCounter,
+    trace_spans: IntCounterVec,
     /// By tenant, likewise read on demand.
     pub tenants: TenantMetrics,
 }
@@ -291,6 +294,12 @@ impl Metrics {
                 "saccade:access_log_dropped_total",
                 "Lines of the access log that the disk was too slow for.",
             )?,
+            trace_spans: b.counters(
+                "saccade:trace_spans_total",
+                "Spans of sampled requests: exported, or lost because the queue was full or no \
+                 collector took them.",
+                "result",
+            )?,
             reloads: b.counters_by(
                 "saccade:reloads_total",
                 "Times that changed files of keys or certificates were read again.",
@@ -380,6 +389,18 @@ impl Metrics {
     pub fn access_log_dropped(&self, total: u64) {
         let counter = &self.access_log_dropped;
         counter.inc_by(total.saturating_sub(counter.get()));
+    }
+
+    /// Spans by what became of them, all in all.
+    pub fn trace_spans(&self, counts: TraceCounts) {
+        for (result, total) in [
+            ("exported", counts.exported),
+            ("queue_full", counts.queue_full),
+            ("failed", counts.failed),
+        ] {
+            let counter = self.trace_spans.with_label_values(&[result]);
+            counter.inc_by(total.saturating_sub(counter.get()));
+        }
     }
 
     /// Files have changed.

@@ -13,7 +13,7 @@ use super::Serving;
 use super::choice::{Choice, ChoiceSettings, Delta};
 use super::prepare::Prepared;
 use crate::api_error::ApiError;
-use crate::http::Tally;
+use crate::http::{Made, Tally, Times, Tokens};
 use crate::metrics::{Finished, Metrics};
 use crate::ring::Flight;
 use crate::tenants::Admission;
@@ -32,7 +32,10 @@ pub struct Generation {
     /// What its tenant has in flight with it.
     admission: Admission,
     tally: Option<Arc<Tally>>,
-    failed: bool,
+    /// Code of the error that ended it.
+    failure: Option<&'static str>,
+    /// Why choices ended, in the order of their ends.
+    finish_reasons: Vec<&'static str>,
     /// Where the next poll begins, so that no choice is always first.
     next: usize,
 }
@@ -93,7 +96,8 @@ impl Generation {
             timeout: Timeout::of(serving, arrived),
             admission,
             tally,
-            failed: false,
+            failure: None,
+            finish_reasons: Vec::new(),
             next: 0,
         })
     }
@@ -106,11 +110,12 @@ impl Generation {
         let next = poll_fn(|cx| self.poll_next(cx)).await;
         match &next {
             Some(Ok((index, Delta { finish: Some(reason), .. }))) => {
+                self.finish_reasons.push(reason.as_str());
                 self.metrics.finished(&self.account(*index, reason.as_str()));
                 self.metrics.detokenized(self.choices[*index].spent());
             }
             Some(Err(error)) => {
-                self.failed = true;
+                self.failure = Some(error.code);
                 self.metrics.failed(error.code);
             }
             _ => {}
@@ -176,6 +181,16 @@ impl Generation {
         of_prompts.map(|(choices, &len)| u64::from(least(choices)).min(len as u64)).sum()
     }
 
+    fn times(&self) -> Times {
+        let since_arrival = |at: Instant| at.saturating_duration_since(self.arrived);
+        let tokens = || self.choices.iter().filter_map(Choice::times);
+        Times {
+            admitted: self.choices.iter().filter_map(Choice::admitted).min().map(since_arrival),
+            first_token: tokens().map(|(first, _)| first).min().map(since_arrival),
+            last_token: tokens().map(|(_, last)| last).max().map(since_arrival),
+        }
+    }
+
     /// Tokens produced so far, all choices together.
     pub fn produced(&self) -> u64 {
         self.choices.iter().map(|c| u64::from(c.produced())).sum()
@@ -186,10 +201,19 @@ impl Drop for Generation {
     fn drop(&mut self) {
         let per_prompt = (self.choices.len() / self.prompts.len().max(1)) as u64;
         if let Some(tally) = &self.tally {
-            tally.note(self.prompt_tokens(), self.cached_tokens(), self.produced());
+            tally.made(Made {
+                tokens: Tokens {
+                    prompt: self.prompt_tokens(),
+                    cached: self.cached_tokens(),
+                    completion: self.produced(),
+                },
+                finish_reasons: std::mem::take(&mut self.finish_reasons),
+                failure: self.failure,
+                times: self.times(),
+            });
         }
         self.admission.used(self.prompt_tokens() * per_prompt + self.produced());
-        if !self.failed && self.choices.iter().any(|c| !c.is_over()) {
+        if self.failure.is_none() && self.choices.iter().any(|c| !c.is_over()) {
             self.metrics.cancelled();
         }
     }

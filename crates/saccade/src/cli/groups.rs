@@ -171,6 +171,10 @@ pub(crate) struct HttpArgs {
         env = "SACCADE_ACCESS_LOG_SAMPLE_RATE"
     )]
     pub access_log_sample_rate: f64,
+    /// Collector that gets an OpenTelemetry span for each request, by OTLP over HTTP with
+    /// protobuf, as http://HOST:4318 [default: none]
+    #[arg(long, value_name = "URL", env = "SACCADE_OTLP_TRACES_ENDPOINT")]
+    pub otlp_traces_endpoint: Option<String>,
     /// Origins that may use the API from a browser, or * [default: none but this server's page]
     #[arg(long, value_name = "ORIGIN", num_args = 1.., value_delimiter = ',', env = "SACCADE_ALLOWED_ORIGINS")]
     pub allowed_origins: Vec<String>,

@@ -127,7 +127,10 @@ const VLLM: &[(&[&str], &str)] = &[
     ),
     (&["attention-backend"], "the device chooses its attention kernels"),
     (&["enable-sleep-mode"], "Saccade has no sleep mode; SIGTERM drains and ends the server"),
-    (&["otlp-traces-endpoint"], "Saccade sends no traces; /metrics has Prometheus series"),
+    (
+        &["collect-detailed-traces"],
+        "--otlp-traces-endpoint alone sends a span for each request, with the times of its parts",
+    ),
 ];
 
 /// Of the flags that `vllm serve` has and Saccade does not: what Saccade has in its place.
