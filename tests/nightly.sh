@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # What CI runs briefly, for longer: about an hour and a half on two cores. A seed or an input that fails is printed.
-#   tests/nightly.sh [PART...]     parts: dependencies faults fetch tokenizer seeds soak fuzz [all]
+#   tests/nightly.sh [PART...]     parts: dependencies cuda faults fetch tokenizer seeds soak fuzz [all]
 set -euo pipefail
 cd "$(dirname "$0")/.."
 parts=("$@")
-[ $# -gt 0 ] || parts=(dependencies faults fetch tokenizer seeds soak fuzz)
+[ $# -gt 0 ] || parts=(dependencies cuda faults fetch tokenizer seeds soak fuzz)
 . tests/skip.sh
 tools=${SACCADE_CI_TOOLS:-${XDG_CACHE_HOME:-$HOME/.cache}/saccade-ci}
 
@@ -23,6 +23,9 @@ dependencies() {
     "$deny" --locked --manifest-path $manifest check --config deny.toml "${checks[@]}"
   done
 }
+
+# All kernels for all GPUs; CI compiles the scheduler's for one.
+cuda() { SACCADE_CUDA_VENV=$tools/cuda device/cuda/build.sh; }
 
 # Each plane killed a hundred times under load.
 faults() { SACCADE_KILLS=${SACCADE_KILLS:-100} cargo test --workspace --test faults -- --nocapture; }
@@ -45,13 +48,21 @@ tokenizer() {
     cargo test --workspace --test equality
 }
 
-# The device plane's random tests with other seeds than CI's, twenty times as many.
+# The device plane's random tests with other seeds than CI's, twenty times as many; under ASan and UBSan too, with
+# more than CI, which runs a quarter of some tests' seeds there.
 seeds() {
   cmake -S device -B build/device-plain -G Ninja -DSACCADE_SANITIZER=plain >/dev/null
   cmake --build build/device-plain --target all
   build/device-plain/tests/fault_sim --seeds 1-1000 --ticks 10000
   SACCADE_SEEDS=${SACCADE_SEEDS:-2000} ctest --test-dir build/device-plain --no-tests=error --output-on-failure \
     --timeout 3600 -j "$(nproc)"
+  local clang
+  clang=$(command -v clang++-14 || command -v clang++ || command -v g++)
+  cmake -S device -B build/device-asan -G Ninja -DSACCADE_SANITIZER=asan -DCMAKE_CXX_COMPILER="$clang" >/dev/null
+  cmake --build build/device-asan --target all
+  build/device-asan/tests/fault_sim --seeds 26-200 --ticks 3000
+  SACCADE_SEEDS=400 ctest --test-dir build/device-asan --no-tests=error --output-on-failure --timeout 3600 \
+    -j "$(nproc)" -R '^(cuda_sampler|hostile|overlap|prefix_step|sim|tiers)_test$'
 }
 
 # Five minutes of known questions beside attackers and kills of each plane; the page and the record are in build/soak.

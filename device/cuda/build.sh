@@ -5,6 +5,8 @@
 #   SACCADE_NVCC        an nvcc to use as it is, with its toolkit around it
 #   SACCADE_CUDA_VENV   otherwise: Python environment with device/cuda/requirements.txt; made if missing
 #   SACCADE_CUDA_ARCHS  GPUs to build for [90a 80 100a]
+#   SACCADE_CUDA_SCHEDULER_ARCHS  of these, the GPUs to build the scheduler's kernels for, which take most of the time;
+#                       on others the library has the model's kernels only, and cannot serve [all]
 #   SACCADE_CUDA_STEPS  steps to run, in this order [twins compile link model sass run]
 # Products: build/cuda/: gpu_test, model_gpu_test, model_bench, libsaccade_cuda.so.
 set -euo pipefail
@@ -16,7 +18,8 @@ includes=(-I. -Idevice)
 # The first is what the target machine has; the others show that nothing prevents them.
 read -ra archs <<<"${SACCADE_CUDA_ARCHS:-90a 80 100a}"
 read -ra steps <<<"${SACCADE_CUDA_STEPS:-twins compile link model sass run}"
-# Relocatable: these call the device runtime (graph launch, conditions).
+read -ra scheduler_archs <<<"${SACCADE_CUDA_SCHEDULER_ARCHS:-${archs[*]}}"
+# The scheduler's kernels. Relocatable: these call the device runtime (graph launch, conditions).
 relocatable=" device/cuda/launch/window.cu device/cuda/launch/loop.cu "
 cpu=build/device-plain # what tests/device.sh builds plainly
 host_sources=(device/cuda/launch/shape_grid.cpp device/ring/open_ring.cpp device/invariants/check.cpp
@@ -52,13 +55,20 @@ find_toolkit() {
   fi
   nvcc=${SACCADE_NVCC:-$cuda/bin/nvcc}
   libs=$cuda/lib64
+  local arch
   for arch in "${archs[@]}"; do gencode+=(-gencode "arch=compute_$arch,code=sm_$arch"); done
+  for arch in "${scheduler_archs[@]}"; do
+    [[ " ${archs[*]} " == *" $arch "* ]] || die "SACCADE_CUDA_SCHEDULER_ARCHS: $arch is not among ${archs[*]}"
+    scheduler_gencode+=(-gencode "arch=compute_$arch,code=sm_$arch")
+  done
 }
 
-# The model's first: it takes longer than all others together.
+# The longest first, so that no core waits for one of them at the end: the scheduler's kernels, then the model's.
 cuda_sources() {
+  printf '%s\n' $relocatable
   find device/cuda/model -name '*.cu' | sort
-  find device/cuda -name '*.cu' -not -path 'device/cuda/model/*' | sort
+  find device/cuda -name '*.cu' -not -path 'device/cuda/model/*' |
+    grep -vxF "$(printf '%s\n' $relocatable)" | sort
 }
 object_of() { echo "$out/obj/$(echo "${1#device/cuda/}" | tr / _).o"; }
 
@@ -88,11 +98,14 @@ make_object() {
 
 # compile SOURCE: all warnings are errors, a host function called from device code among them.
 compile() {
-  local extra=()
-  [[ $relocatable == *" $1 "* ]] && extra=(-rdc=true)
+  local extra=() gpus=("${gencode[@]}")
+  if [[ $relocatable == *" $1 "* ]]; then
+    extra=(-rdc=true)
+    gpus=("${scheduler_gencode[@]}")
+  fi
   # The numeric headers that the CPU shares give its bits only without contraction.
   [[ $1 == device/cuda/model/* ]] && extra=(-fmad=false)
-  make_object "$(object_of "$1")" "$nvcc" -std=c++20 -O3 "${gencode[@]}" "${extra[@]}" \
+  make_object "$(object_of "$1")" "$nvcc" -std=c++20 -O3 "${gpus[@]}" "${extra[@]}" \
     -Werror all-warnings -Xcompiler -Wall,-Wextra,-fPIC -Xptxas -v "${includes[@]}" -c "$1"
 }
 
@@ -175,7 +188,7 @@ step_link() {
   # The device linker sees the relocatable objects only; the others are whole.
   local linked=()
   for source in $relocatable; do linked+=("$(object_of "$source")"); done
-  "$nvcc" "${gencode[@]}" -Xcompiler -fPIC -dlink "${linked[@]}" -o "$out/obj/dlink.o" \
+  "$nvcc" "${scheduler_gencode[@]}" -Xcompiler -fPIC -dlink "${linked[@]}" -o "$out/obj/dlink.o" \
     -L"$libs" -lcudadevrt
   local test_host plane_host
   test_host=$(host_objects "${host_sources[@]}" device/cuda/launch/host_launcher.cpp)
@@ -222,7 +235,8 @@ step_sass() {
     (cd "$tools" && python3 -m zipfile -e triton-*.whl all && mv all/triton/backends/nvidia/bin/* . &&
       rm -rf all triton-*.whl && chmod +x cuobjdump nvdisasm)
   fi
-  PATH=$tools:$PATH python3 device/cuda/sass_check.py "$out/libsaccade_cuda.so" "${archs[@]/#/sm_}"
+  PATH=$tools:$PATH python3 device/cuda/sass_check.py "$out/libsaccade_cuda.so" "${archs[@]/#/sm_}" \
+    --scheduler "${scheduler_archs[@]/#/sm_}"
 }
 
 # Runs what was linked; sets `ran` to what it showed.
@@ -246,8 +260,10 @@ step_run() {
 
 ran="not run"
 gencode=()
+scheduler_gencode=()
 find_toolkit
 runtime=(-L"$libs" -lcudadevrt -lcudart_static -ldl -lrt -pthread)
 for step in "${steps[@]}"; do "step_$step"; done
-echo "CUDA build is good: ${steps[*]} for sm_{${archs[*]}}, in $out; $ran"
+echo "CUDA build is good: ${steps[*]} for sm_{${archs[*]}}, its scheduler for \
+sm_{${scheduler_archs[*]}}, in $out; $ran"
 say_skipped

@@ -51,7 +51,7 @@ WorldOptions calm_options(uint64_t seed) {
 }
 
 TEST_CASE("steady ticks decide as the general path does") {
-  const Seeds seeds(100);
+  const Seeds seeds(quarter_under_asan(100));
   uint64_t steady = 0;
   for (uint64_t seed = seeds.first; seed <= seeds.last; ++seed) {
     CAPTURE(seed);
@@ -68,7 +68,7 @@ TEST_CASE("steady ticks decide as the general path does") {
 }
 
 TEST_CASE("both modes give equal tokens and equal decision logs") {
-  const Seeds seeds(100);
+  const Seeds seeds(quarter_under_asan(100));
   uint64_t compared = 0;
   for (uint64_t seed = seeds.first; seed <= seeds.last; ++seed) {
     CAPTURE(seed);

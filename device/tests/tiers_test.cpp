@@ -207,7 +207,7 @@ TEST_CASE("the time in which everyone waits for copies is told apart") {
 }
 
 TEST_CASE("random worlds with two tiers keep every promise") {
-  const Seeds seeds(400);
+  const Seeds seeds(quarter_under_asan(400));
   uint64_t rotations = 0, up = 0, eager = 0, urgent = 0, preemptions = 0;
   for (uint64_t seed = seeds.first; seed <= seeds.last; ++seed) {
     CAPTURE(seed);
