@@ -6,6 +6,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use saccade_parsers::{ReasoningFormat, ToolFormat};
+
 use crate::http::{AccessLogConfig, TlsFiles};
 use crate::traces::TracesConfig;
 
@@ -61,6 +63,12 @@ pub struct FrontendConfig {
     pub cache_salt_by_key: bool,
     /// Chat template file that replaces the model's. `--chat-template`
     pub chat_template: Option<PathBuf>,
+    /// How the model writes tool calls. `--tool-call-parser`
+    pub tool_call_parser: ParserChoice<ToolFormat>,
+    /// Without a format of tool calls the frontend does not start. `--enable-auto-tool-choice`
+    pub require_tool_calls: bool,
+    /// How the model marks its reasoning. `--reasoning-parser`
+    pub reasoning_parser: ParserChoice<ReasoningFormat>,
     /// Special tokens that are written in a message of a conversation are text like any other, not
     /// these tokens. `--special-tokens-in-content escape`
     pub escape_special_tokens: bool,
@@ -102,6 +110,29 @@ pub struct FrontendConfig {
     pub device_lost_after: Duration,
     /// Serve the page at `/`.
     pub ui: bool,
+}
+
+/// Which format a parser reads.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum ParserChoice<T> {
+    /// The one that the chat template tells, if it tells one.
+    #[default]
+    Auto,
+    /// Text stays text.
+    None,
+    /// This one.
+    Format(T),
+}
+
+impl<T: std::str::FromStr<Err = String>> std::str::FromStr for ParserChoice<T> {
+    type Err = String;
+    fn from_str(name: &str) -> Result<Self, String> {
+        match name {
+            "auto" => Ok(Self::Auto),
+            "none" => Ok(Self::None),
+            name => name.parse().map(Self::Format),
+        }
+    }
 }
 
 /// SLO targets in seconds.
@@ -186,6 +217,9 @@ impl Default for FrontendConfig {
             request_priority: false,
             cache_salt_by_key: false,
             chat_template: None,
+            tool_call_parser: ParserChoice::Auto,
+            require_tool_calls: false,
+            reasoning_parser: ParserChoice::Auto,
             escape_special_tokens: false,
             generation_config: true,
             priority_scheduling: false,

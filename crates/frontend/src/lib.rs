@@ -28,11 +28,12 @@ mod validate;
 mod watched;
 
 pub use api_error::ApiError;
-pub use config::{Cors, FrontendConfig, HttpLimits, Listen, SloDefaults};
+pub use config::{Cors, FrontendConfig, HttpLimits, Listen, ParserChoice, SloDefaults};
 pub use error::FrontendError;
 pub use frontend::{Endpoint, Frontend, ShutdownHandle, fuzz_http_body, serve};
 pub use http::Listening;
 pub use http::{AccessLogConfig, TlsFiles};
 pub use lifecycle::Stage;
 pub use traces::TracesConfig;
+pub use saccade_parsers::{ReasoningFormat, ToolFormat};
 pub use validate::params;

@@ -15,6 +15,16 @@ pub const MAX_PROMPT_IDS: usize = 1 << 22;
 pub const MAX_MESSAGES: usize = 4096;
 /// Parts in the content of one chat message.
 pub const MAX_CONTENT_PARTS: usize = 1024;
+/// Tools of one request.
+pub const MAX_TOOLS: usize = 512;
+/// JSON text of all tools of one request.
+pub const MAX_TOOLS_BYTES: usize = 1 << 20;
+/// Bytes of the name of a function.
+pub const MAX_FUNCTION_NAME_BYTES: usize = 128;
+/// Tool calls in one message of a conversation.
+pub const MAX_MESSAGE_TOOL_CALLS: usize = 256;
+/// Bytes of the id of a tool call.
+pub const MAX_TOOL_CALL_ID_BYTES: usize = 256;
 /// Bytes of a chat role or participant name.
 pub const MAX_ROLE_BYTES: usize = 64;
 /// Stop strings per request.

@@ -196,14 +196,123 @@ fn what_is_known_and_not_implemented_is_refused_by_name() {
             taken(e, name, harmless);
         }
     }
-    refused(Endpoint::Chat, "tools", r#"[{"type": "function"}]"#);
-    taken(Endpoint::Chat, "tools", "[]");
     refused(Endpoint::Completions, "suffix", "\"x\"");
     let image = r#"[{"role": "user", "content": [{"type": "image_url", "image_url": "x"}]}]"#;
     let error = check(Endpoint::Chat, "messages", image).unwrap_err();
     assert_eq!(error.param.as_deref(), Some("messages[0].content[0].type"));
-    let calls = r#"[{"role": "assistant", "tool_calls": [{"id": "1"}]}]"#;
-    assert!(check(Endpoint::Chat, "messages", calls).is_err());
+}
+
+/// Chat bodies with tools, and the field that is at fault; none if it is taken.
+#[test]
+fn tools_are_checked_field_by_field() {
+    let tool = |function: &str| format!(r#"[{{"type": "function", "function": {function}}}]"#);
+    let named = |name: &str| tool(&json!({"name": name}).to_string());
+    let many = |n: usize| {
+        let one = |i| json!({"type": "function", "function": {"name": format!("f{i}")}});
+        json!((0..n).map(one).collect::<Vec<_>>()).to_string()
+    };
+    let deep = format!("{}1{}", r#"{"a":"#.repeat(200), "}".repeat(200));
+    for (tools, param) in [
+        ("[]".to_owned(), None),
+        (named("f"), None),
+        (named(&"f".repeat(128)), None),
+        (many(512), None),
+        (tool(r#"{"name": "f", "description": null, "parameters": null, "strict": false}"#), None),
+        (many(513), Some("tools")),
+        ("{}".into(), Some("tools")),
+        ("[1]".into(), Some("tools[0]")),
+        (r#"[{"type": "function"}]"#.into(), Some("tools[0].function")),
+        (r#"[{"type": "custom", "function": {"name": "f"}}]"#.into(), Some("tools[0].type")),
+        (tool("{}"), Some("tools[0].function.name")),
+        (named(""), Some("tools[0].function.name")),
+        (named("a b"), Some("tools[0].function.name")),
+        (named("<|im_end|>"), Some("tools[0].function.name")),
+        (named(&"f".repeat(129)), Some("tools[0].function.name")),
+        (tool(r#"{"name": "f", "description": 1}"#), Some("tools[0].function.description")),
+        (tool(r#"{"name": "f", "parameters": []}"#), Some("tools[0].function.parameters")),
+        (tool(r#"{"name": "f", "strict": true}"#), Some("tools[0].function.strict")),
+        (tool(&format!(r#"{{"name": "f", "parameters": {deep}}}"#)), Some("tools[0]")),
+        (
+            r#"[{"function": {"name": "f"}}, {"function": {"name": "f"}}]"#.into(),
+            Some("tools[1].function.name"),
+        ),
+        (
+            tool(&json!({"name": "f", "description": "x".repeat(1 << 20)}).to_string()),
+            Some("tools"),
+        ),
+    ] {
+        at_fault("tools", &tools, param);
+    }
+    let two = |choice: &str| {
+        format!(
+            r#"{{"messages": [{{"role": "user", "content": "x"}}],
+                 "tools": [{{"type": "function", "function": {{"name": "f"}}}}], "tool_choice": {choice}}}"#
+        )
+    };
+    for (choice, code) in [
+        (r#""auto""#, None),
+        (r#""none""#, None),
+        (r#""required""#, Some("unsupported_parameter")),
+        (r#"{"type": "function", "function": {"name": "f"}}"#, Some("unsupported_parameter")),
+        (r#"{"type": "function", "function": {"name": "g"}}"#, Some("invalid_value")),
+        (r#""always""#, Some("invalid_value")),
+        ("1", Some("invalid_value")),
+    ] {
+        let error = fuzz_http_body(Endpoint::Chat, two(choice).as_bytes()).err();
+        assert_eq!(error.as_ref().map(|e| e.code), code, "{choice}: {error:?}");
+        assert!(error.is_none_or(|e| e.param.as_deref() == Some("tool_choice")), "{choice}");
+    }
+    refused(Endpoint::Chat, "tool_choice", r#""required""#);
+    taken(Endpoint::Chat, "tool_choice", r#""auto""#);
+    refused(Endpoint::Chat, "parallel_tool_calls", "1");
+    refused(Endpoint::Chat, "include_reasoning", r#""yes""#);
+    refused(Endpoint::Chat, "enable_thinking", "1");
+}
+
+#[track_caller]
+fn at_fault(name: &str, raw: &str, param: Option<&str>) {
+    let shown: String = raw.chars().take(80).collect();
+    let error = check(Endpoint::Chat, name, raw).err();
+    assert_eq!(error.as_ref().and_then(|e| e.param.as_deref()), param, "{shown}: {error:?}");
+    if let (Some(error), Some(param)) = (error, param) {
+        assert!(error.message.contains(param) && error.message.len() < 400, "{error:?}");
+    }
+}
+
+#[test]
+fn calls_in_a_conversation_are_checked_field_by_field() {
+    let calls = |calls: &str| format!(r#"[{{"role": "assistant", "tool_calls": {calls}}}]"#);
+    let call = |call: &str| calls(&format!("[{call}]"));
+    let of = |field: &str| Some(format!("messages[0].tool_calls[0]{field}"));
+    let many = vec![r#"{"function": {"name": "f"}}"#; 257].join(",");
+    let long = json!([{"role": "tool", "tool_call_id": "x".repeat(257)}]).to_string();
+    for (messages, param) in [
+        (calls("null"), None),
+        (calls("[]"), None),
+        (
+            call(
+                r#"{"id": "1", "type": "function", "function": {"name": "f", "arguments": "{}"}}"#,
+            ),
+            None,
+        ),
+        (call(r#"{"function": {"name": "f", "arguments": {"a": 1}}}"#), None),
+        (call(r#"{"function": {"name": "f", "arguments": "not JSON"}}"#), None),
+        (calls(r#""x""#), Some("messages[0].tool_calls".to_owned())),
+        (call(&many), Some("messages[0].tool_calls".to_owned())),
+        (call("1"), of(".function")),
+        (call(r#"{"id": "1"}"#), of(".function")),
+        (call(r#"{"type": "custom", "function": {"name": "f"}}"#), of(".type")),
+        (call(r#"{"id": 1, "function": {"name": "f"}}"#), of(".id")),
+        (call(r#"{"function": {"name": "a b"}}"#), of(".function.name")),
+        (call(r#"{"function": {"name": "f", "arguments": 1}}"#), of(".function.arguments")),
+        (long, Some("messages[0].tool_call_id".to_owned())),
+        (
+            r#"[{"role": "assistant", "function_call": {"name": "f"}}]"#.into(),
+            Some("messages[0].function_call".to_owned()),
+        ),
+    ] {
+        at_fault("messages", &messages, param.as_deref());
+    }
 }
 
 /// The wire has its own limits too; here the errors are what a client reads.

@@ -8,7 +8,7 @@ use axum::response::Response;
 use super::generate::{Asked, answer, ask, prepare_all};
 use crate::api_error::ApiError;
 use crate::http::app::App;
-use crate::openai::ChatFormat;
+use crate::openai::{Answering, CallIds, ChatFormat};
 use crate::serving::PromptSource;
 use crate::validate::ChatRequest;
 
@@ -22,12 +22,14 @@ pub async fn chat_completions(
     asked.tell("chat", &asked.body.params, &model);
     let head = asked.head("chatcmpl", &asked.body.params, model);
     let chat = std::mem::take(&mut asked.body.chat);
-    let ChatRequest { params, echo, .. } = asked.body;
+    let ChatRequest { params, echo, include_reasoning, .. } = asked.body;
     let last = if echo { chat.last_text() } else { String::new() };
     let sources = vec![PromptSource::Chat(chat)];
     let (prompts, admission) = prepare_all(&app, &asked.tenant, sources, &params, false).await?;
     let vocab = app.serving.assets.tokenizer.vocab().clone();
-    let format = ChatFormat::new(head, vocab, &params, last);
+    let ids = CallIds::new(app.serving.assets.answers.tools())?;
+    let answering = Answering { ids, include_reasoning };
+    let format = ChatFormat::new(head, vocab, &params, last, answering);
     answer(
         &app,
         (&prompts, admission),

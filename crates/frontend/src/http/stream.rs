@@ -24,7 +24,8 @@ const PART_ENTRIES: usize = 512;
 const FRAMES_BYTES: usize = 16 * 1024;
 
 fn usage_of(generation: &Generation) -> Usage {
-    Usage::new(generation.prompt_tokens(), generation.cached_tokens(), generation.produced())
+    let (prompt, cached) = (generation.prompt_tokens(), generation.cached_tokens());
+    Usage::new(prompt, cached, generation.produced()).with_reasoning(generation.reasoning_tokens())
 }
 
 /// Waits for all choices and answers with one JSON body. What a wide answer takes is done on

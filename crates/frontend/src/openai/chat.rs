@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
+use super::calls::{Call, CallCount, CallDelta, CallIds, Said, gather};
 use super::logprobs::{ChatLogprobs, TokenNames};
 use super::{ChunkUsage, Format, Frames, Head, SYSTEM_FINGERPRINT, Usage};
 use crate::serving::{Delta, FinishReason};
@@ -20,13 +21,25 @@ pub struct ChatFormat {
     every_token: bool,
     /// Text that every choice starts with.
     echo: String,
+    answering: Answering,
     choices: Vec<Gathered>,
+}
+
+/// What a request wants of its answers besides text.
+pub struct Answering {
+    /// Ids of their calls.
+    pub ids: CallIds,
+    /// They tell what the model thought.
+    pub include_reasoning: bool,
 }
 
 #[derive(Default)]
 struct Gathered {
     opened: bool,
+    reasoning: String,
     text: String,
+    count: CallCount,
+    calls: Vec<Call>,
     logprobs: ChatLogprobs,
     finish: Option<FinishReason>,
 }
@@ -59,6 +72,26 @@ struct ChunkDelta<'a> {
     role: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     content: Option<&'a str>,
+    #[serde(flatten)]
+    reasoning: Thought<'a>,
+    #[serde(skip_serializing_if = "<[CallDelta]>::is_empty")]
+    tool_calls: &'a [CallDelta],
+}
+
+/// What the model thought, under both names that clients know: DeepSeek's and vLLM's.
+#[derive(Serialize, Default)]
+struct Thought<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reasoning_content: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reasoning: Option<&'a str>,
+}
+
+impl<'a> Thought<'a> {
+    fn of(text: &'a str) -> Self {
+        let text = (!text.is_empty()).then_some(text);
+        Self { reasoning_content: text, reasoning: text }
+    }
 }
 
 /// Which part of the request stopped a choice: a string, a token id, or nothing (`null`).
@@ -77,7 +110,7 @@ impl<'a> StopReason<'a> {
                 stop.get(*index).map_or(StopReason::None, |s| StopReason::Text(s))
             }
             FinishReason::StopToken(id) => StopReason::Token(*id),
-            FinishReason::Eos | FinishReason::Length => StopReason::None,
+            FinishReason::Eos | FinishReason::Calls | FinishReason::Length => StopReason::None,
         }
     }
 }
@@ -105,13 +138,23 @@ struct AnswerChoice<'a> {
 #[derive(Serialize)]
 struct AnswerMessage<'a> {
     role: &'static str,
-    content: &'a str,
+    content: Option<&'a str>,
     refusal: Option<()>,
+    #[serde(flatten)]
+    reasoning: Thought<'a>,
+    #[serde(skip_serializing_if = "<[Call]>::is_empty")]
+    tool_calls: &'a [Call],
 }
 
 impl ChatFormat {
     /// For `params.n` choices; `echo` is text that each of them starts with.
-    pub fn new(head: Head, vocab: Arc<Vocab>, params: &GenerateParams, echo: String) -> Self {
+    pub fn new(
+        head: Head,
+        vocab: Arc<Vocab>,
+        params: &GenerateParams,
+        echo: String,
+        answering: Answering,
+    ) -> Self {
         Self {
             head,
             names: TokenNames::new(vocab, params.return_tokens_as_token_ids),
@@ -119,6 +162,7 @@ impl ChatFormat {
             logprobs: params.logprobs.is_some(),
             every_token: params.stream.is_some_and(|s| s.continuous_usage_stats),
             echo,
+            answering,
             choices: (0..params.n).map(|_| Gathered::default()).collect(),
         }
     }
@@ -140,17 +184,39 @@ impl ChatFormat {
         let finish = choice.finish.as_ref();
         AnswerChoice {
             index,
-            message: AnswerMessage { role: "assistant", content: &choice.text, refusal: None },
+            message: AnswerMessage {
+                role: "assistant",
+                content: (choice.calls.is_empty() || !choice.text.is_empty())
+                    .then_some(&choice.text),
+                refusal: None,
+                reasoning: Thought::of(&choice.reasoning),
+                tool_calls: &choice.calls,
+            },
             logprobs: self.logprobs.then_some(&choice.logprobs),
-            finish_reason: finish.map(FinishReason::as_str),
+            finish_reason: finish.map(|f| finish_name(f, &choice.count)),
             stop_reason: finish.map(|f| StopReason::of(f, &self.stop)),
         }
+    }
+
+    /// What a delta says: its text is one of the parts if it was not taken apart.
+    fn said(&mut self, index: usize, delta: &mut Delta) -> Said {
+        let (count, ids) = (&mut self.choices[index].count, &self.answering.ids);
+        let mut said = Said::of(std::mem::take(&mut delta.parts), count, ids, index);
+        said.text.insert_str(0, &delta.text);
+        if !self.answering.include_reasoning {
+            said.reasoning.clear();
+        }
+        said
     }
 
     fn open(&self, index: usize, usage: ChunkUsage, frames: &mut Frames) {
         let choice = ChunkChoice {
             index,
-            delta: ChunkDelta { role: Some("assistant"), content: Some(&self.echo) },
+            delta: ChunkDelta {
+                role: Some("assistant"),
+                content: Some(&self.echo),
+                ..ChunkDelta::default()
+            },
             logprobs: None,
             finish_reason: None,
             stop_reason: None,
@@ -159,12 +225,23 @@ impl ChatFormat {
     }
 }
 
+/// An answer that ends by itself with calls ends for them. One that was cut off did not, and a call
+/// that is not whole is none.
+fn finish_name(finish: &FinishReason, calls: &CallCount) -> &'static str {
+    match finish {
+        FinishReason::Length => finish.as_str(),
+        _ if calls.are_whole() => "tool_calls",
+        _ => finish.as_str(),
+    }
+}
+
 impl Format for ChatFormat {
-    fn chunk(&mut self, index: usize, delta: Delta, usage: ChunkUsage, frames: &mut Frames) {
+    fn chunk(&mut self, index: usize, mut delta: Delta, usage: ChunkUsage, frames: &mut Frames) {
         if !std::mem::replace(&mut self.choices[index].opened, true) {
             self.open(index, usage, frames);
         }
-        let silent = delta.text.is_empty() && delta.logprobs.is_empty();
+        let said = self.said(index, &mut delta);
+        let silent = said.is_empty() && delta.logprobs.is_empty();
         if silent && delta.finish.is_none() && !self.every_token {
             return;
         }
@@ -173,12 +250,19 @@ impl Format for ChatFormat {
             logprobs.extend(&self.names, &delta.logprobs);
             logprobs
         });
-        let end_only = delta.finish.is_some() && delta.text.is_empty();
+        let has_others = !said.reasoning.is_empty() || !said.calls.is_empty();
+        let no_text = said.text.is_empty() && (delta.finish.is_some() || has_others);
+        let count = &self.choices[index].count;
         let choice = ChunkChoice {
             index,
-            delta: ChunkDelta { role: None, content: (!end_only).then_some(&delta.text) },
+            delta: ChunkDelta {
+                role: None,
+                content: (!no_text).then_some(&said.text),
+                reasoning: Thought::of(&said.reasoning),
+                tool_calls: &said.calls,
+            },
             logprobs,
-            finish_reason: delta.finish.as_ref().map(FinishReason::as_str),
+            finish_reason: delta.finish.as_ref().map(|f| finish_name(f, count)),
             stop_reason: delta.finish.as_ref().map(|f| StopReason::of(f, &self.stop)),
         };
         self.write(&[choice], usage.field(), frames);
@@ -188,12 +272,15 @@ impl Format for ChatFormat {
         self.write(&[], Some(Some(usage)), frames);
     }
 
-    fn gather(&mut self, index: usize, delta: Delta) {
+    fn gather(&mut self, index: usize, mut delta: Delta) {
+        let said = self.said(index, &mut delta);
         let choice = &mut self.choices[index];
         if !std::mem::replace(&mut choice.opened, true) {
             choice.text.push_str(&self.echo);
         }
-        choice.text.push_str(&delta.text);
+        choice.reasoning.push_str(&said.reasoning);
+        choice.text.push_str(&said.text);
+        gather(&mut choice.calls, said.calls);
         choice.logprobs.extend(&self.names, &delta.logprobs);
         choice.finish = delta.finish.or(choice.finish.take());
     }

@@ -1,10 +1,12 @@
 //! The shapes of answers, as the OpenAI API and vLLM have them.
 
+mod calls;
 mod chat;
 mod completion;
 mod logprobs;
 
-pub use chat::ChatFormat;
+pub use calls::CallIds;
+pub use chat::{Answering, ChatFormat};
 pub use completion::CompletionFormat;
 
 use serde::{Deserialize, Serialize};
@@ -26,6 +28,16 @@ pub struct Usage {
     pub completion_tokens: u64,
     /// What of the prompts was not computed.
     pub prompt_tokens_details: PromptTokensDetails,
+    /// What the tokens of answers were for, if that was looked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub completion_tokens_details: Option<CompletionTokensDetails>,
+}
+
+/// What the tokens of answers were for.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CompletionTokensDetails {
+    /// Between the markers of reasoning.
+    pub reasoning_tokens: u64,
 }
 
 /// Where the tokens of prompts came from.
@@ -43,7 +55,15 @@ impl Usage {
             completion_tokens,
             total_tokens: prompt_tokens + completion_tokens,
             prompt_tokens_details: PromptTokensDetails { cached_tokens },
+            completion_tokens_details: None,
         }
+    }
+
+    /// The same with the tokens of reasoning, if they were counted.
+    pub fn with_reasoning(self, reasoning_tokens: Option<u64>) -> Self {
+        let details =
+            reasoning_tokens.map(|reasoning_tokens| CompletionTokensDetails { reasoning_tokens });
+        Self { completion_tokens_details: details, ..self }
     }
 }
 

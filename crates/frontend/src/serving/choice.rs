@@ -5,8 +5,10 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
+use saccade_parsers::{AnswerParser, Event};
 use saccade_ring::Finish;
 
+use super::answers::AnswerSettings;
 use crate::api_error::ApiError;
 use crate::limits::MAX_STOP_IDS;
 use crate::metrics::Metrics;
@@ -24,6 +26,8 @@ pub enum FinishReason {
     StopToken(u32),
     /// The model ended its sequence.
     Eos,
+    /// The answer has all tool calls that it may have.
+    Calls,
     /// The limit of tokens.
     Length,
 }
@@ -51,6 +55,8 @@ pub struct TokenLogprobs {
 pub struct Delta {
     /// New text; may be empty while a character or a stop string is undecided.
     pub text: String,
+    /// The same taken apart, in place of `text`, if the answer is.
+    pub parts: Vec<Event>,
     /// Logprobs of the prompt's tokens but the first, in the first delta, if asked for.
     pub prompt: Vec<TokenLogprobs>,
     /// Logprobs of the tokens of this delta, if asked for.
@@ -65,6 +71,8 @@ pub struct ChoiceSettings {
     pub vocab: Arc<Vocab>,
     /// Special tokens leave no text.
     pub skip_special: bool,
+    /// How the answer is taken apart; `None`: it is text.
+    pub answer: Option<AnswerSettings>,
     /// Stop strings.
     pub stop: Vec<String>,
     /// The stop string or token stays in the text.
@@ -97,6 +105,9 @@ pub struct Choice {
     end: Option<End>,
     detokenizer: Detokenizer,
     stop: StopMatcher,
+    parser: Option<AnswerParser>,
+    /// Tokens between the markers of the reasoning.
+    reasoning_tokens: u32,
     prompt_left: u32,
     /// The prompt has been counted.
     prompted: bool,
@@ -121,8 +132,13 @@ impl Choice {
     /// Takes over a submitted request.
     pub fn new(settings: Arc<ChoiceSettings>, flight: Flight) -> Self {
         debug_assert!(settings.stop_ids.len() <= MAX_STOP_IDS + settings.num_eos);
+        let answer = settings.answer.as_ref();
+        let markers = answer.map(|answer| answer.markers.clone()).unwrap_or_default();
         Self {
-            detokenizer: Detokenizer::after_prompt(settings.vocab.clone(), settings.skip_special),
+            detokenizer: Detokenizer::after_prompt(settings.vocab.clone(), settings.skip_special)
+                .keeping(markers),
+            parser: settings.answer.as_ref().map(|answer| AnswerParser::new(&answer.parser)),
+            reasoning_tokens: 0,
             stop: StopMatcher::new(settings.stop.clone(), settings.include_stop),
             prompt_left: settings.prompt_records,
             prompted: false,
@@ -138,6 +154,12 @@ impl Choice {
             cached: 0,
             spent: Duration::ZERO,
         }
+    }
+
+    /// Of the tokens produced, those that the model thought in; `None` if that is not looked for.
+    pub fn reasoning_tokens(&self) -> Option<u32> {
+        let answer = self.settings.answer.as_ref()?;
+        answer.parser.reasoning.map(|_| self.reasoning_tokens)
     }
 
     /// Tokens produced for the client.
@@ -199,6 +221,7 @@ impl Choice {
         }
         let Some(Ok(mut last)) = self.end.map(|end| self.finish(end)) else { return delta };
         delta.text.push_str(&last.text);
+        delta.parts.append(&mut last.parts);
         delta.logprobs.append(&mut last.logprobs);
         delta.finish = last.finish;
         delta
@@ -260,6 +283,7 @@ impl Choice {
     /// Adds a token's text; a stop string ends the choice and frees its slot at once.
     fn say(&mut self, token: Token, delta: &mut Delta) {
         self.count();
+        let was_reasoning = self.is_reasoning();
         let mut text = String::new();
         self.detokenizer.push(token.id, &mut text);
         if self.settings.logprobs {
@@ -270,6 +294,27 @@ impl Choice {
         } else if let Scan::Stopped(index) = self.stop.push(&text, &mut delta.text) {
             delta.finish = Some(FinishReason::StopString(index));
             self.flight = None;
+        }
+        self.parse(delta);
+        self.reasoning_tokens += u32::from(was_reasoning && self.is_reasoning());
+    }
+
+    fn is_reasoning(&self) -> bool {
+        self.parser.as_ref().is_some_and(AnswerParser::is_reasoning)
+    }
+
+    /// Takes the delta's text apart, to its end if the delta is the last one. An answer that has all
+    /// its calls ends, and frees its slot at once.
+    fn parse(&mut self, delta: &mut Delta) {
+        let Some(parser) = &mut self.parser else { return };
+        delta.parts.append(&mut parser.push(&std::mem::take(&mut delta.text)));
+        let may_end = self.produced >= self.settings.min_tokens && delta.finish.is_none();
+        if parser.is_done() && may_end {
+            delta.finish = Some(FinishReason::Calls);
+            self.flight = None;
+        }
+        if delta.finish.is_some() {
+            delta.parts.append(&mut parser.finish());
         }
     }
 
@@ -316,6 +361,7 @@ impl Choice {
                 self.stop.finish(&mut delta.text);
                 delta.finish = Some(reason);
             }
+            self.parse(&mut delta);
         }
         Ok(delta)
     }

@@ -191,6 +191,11 @@ impl Generation {
         }
     }
 
+    /// Of these, the tokens of reasoning; `None` if that is not looked for.
+    pub fn reasoning_tokens(&self) -> Option<u64> {
+        self.choices.iter().map(|c| c.reasoning_tokens().map(u64::from)).sum()
+    }
+
     /// Tokens produced so far, all choices together.
     pub fn produced(&self) -> u64 {
         self.choices.iter().map(|c| u64::from(c.produced())).sum()
@@ -261,6 +266,7 @@ fn settings(
     ChoiceSettings {
         vocab: serving.assets.tokenizer.vocab().clone(),
         skip_special: params.skip_special_tokens,
+        answer: prompt.answer.clone(),
         stop: params.stop.clone(),
         include_stop: params.include_stop_str_in_output,
         min_tokens: params.min_tokens,

@@ -1,6 +1,7 @@
 //! One request from validated parameters to text: preparing prompts, submitting choices, and
 //! turning their tokens into deltas.
 
+mod answers;
 mod choice;
 mod generation;
 mod model;

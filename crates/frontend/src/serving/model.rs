@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use saccade_model::{ModelFolder, OpenOptions, TokenizerConfig};
 
+use super::answers::AnswerFormats;
 use crate::config::FrontendConfig;
 use crate::error::FrontendError;
 use crate::text::pool::Crew;
@@ -40,6 +41,8 @@ pub struct ModelAssets {
     pub template: Option<ChatTemplate>,
     /// Defaults for what requests leave out.
     pub defaults: ModelDefaults,
+    /// How answers to chats are taken apart.
+    pub answers: AnswerFormats,
     /// Special tokens that are written in a message are text.
     pub escape_special_tokens: bool,
     /// Ids that end a sequence.
@@ -71,10 +74,12 @@ impl ModelAssets {
                 ),
             });
         }
+        let template = template(&texts, config.chat_template.as_deref())?;
         Ok(Self {
+            answers: AnswerFormats::of(config, template.as_ref(), tokenizer.vocab())?,
             escape_special_tokens: config.escape_special_tokens,
             tokenizer: tokenizer.with_cache(config.tokenizer_cache_bytes),
-            template: template(&texts, config.chat_template.as_deref())?,
+            template,
             defaults: if config.generation_config {
                 defaults(&folder)?
             } else {

@@ -5,6 +5,7 @@ use std::time::Instant;
 use saccade_ring::{DeviceInfo, RequestParams};
 
 use super::Serving;
+use super::answers::{AnswerAsk, AnswerSettings};
 use super::model::{ModelAssets, ModelDefaults};
 use crate::api_error::ApiError;
 use crate::text::control;
@@ -43,6 +44,8 @@ pub struct Prepared {
     pub params: RequestParams,
     /// Tokens that the client wants; 0 only scores the prompt.
     pub max_tokens: u32,
+    /// How answers are taken apart; `None`: all of them is text.
+    pub answer: Option<AnswerSettings>,
 }
 
 /// Renders and tokenizes `source` on the pool, and applies limits and defaults.
@@ -56,11 +59,19 @@ pub async fn prepare(
     params: &GenerateParams,
     echo: bool,
 ) -> Result<Prepared, ApiError> {
-    let chat = matches!(source, PromptSource::Chat(_));
+    let ask = match &source {
+        PromptSource::Chat(chat) => Some(AnswerAsk::of(chat)),
+        PromptSource::Completion(_) => None,
+    };
+    if let Some(ask) = &ask {
+        serving.assets.answers.check(ask)?;
+    }
+    let chat = ask.is_some();
     if params.truncate_prompt_tokens.is_none() {
         check_bytes(serving, &source, device.max_model_len)?;
     }
     let (ids, mut text) = tokenize(serving, source, params, echo).await?;
+    let answer = ask.and_then(|ask| serving.assets.answers.settings(ask, &text));
     let whole_len = ids.len();
     let ids = truncated(ids, params, device.max_model_len);
     if echo && ids.len() < whole_len {
@@ -69,7 +80,7 @@ pub async fn prepare(
     let defaults = &serving.assets.defaults;
     let max_tokens = max_tokens(ids.len(), params, defaults, device.max_model_len, chat)?;
     let params = request_params(params, defaults, max_tokens, echo);
-    Ok(Prepared { params, ids, text, max_tokens })
+    Ok(Prepared { params, ids, text, max_tokens, answer })
 }
 
 /// Refuses text that no tokenization can bring under the length limit: it is not worth the
@@ -141,7 +152,7 @@ pub fn encode(
                 true => control::mark(&mut chat, &assets.tokenizer).map_err(refused)?,
                 false => None,
             };
-            let rendered = template.render(&chat).map_err(refused)?;
+            let rendered = template.render(&chat)?;
             let (text, breaks) = match mark {
                 Some(mark) => control::unmark(&rendered, mark),
                 None => (rendered, Vec::new()),

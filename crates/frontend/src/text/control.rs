@@ -62,7 +62,10 @@ fn visit(chat: &mut ChatInput, each: &mut impl FnMut(&mut String)) {
         }
         message.name.iter_mut().for_each(&mut *each);
         message.reasoning_content.iter_mut().for_each(&mut *each);
+        message.tool_call_id.iter_mut().for_each(&mut *each);
+        message.tool_calls.iter_mut().for_each(|call| visit_value(call, each));
     }
+    chat.tools.list.iter_mut().for_each(|tool| visit_value(tool, each));
     chat.template_kwargs.values_mut().for_each(|value| visit_value(value, each));
 }
 
@@ -70,7 +73,14 @@ fn visit_value(value: &mut Value, each: &mut impl FnMut(&mut String)) {
     match value {
         Value::String(text) => each(text),
         Value::Array(values) => values.iter_mut().for_each(|value| visit_value(value, each)),
-        Value::Object(map) => map.values_mut().for_each(|value| visit_value(value, each)),
+        Value::Object(map) => {
+            let visited = std::mem::take(map).into_iter().map(|(mut key, mut value)| {
+                each(&mut key);
+                visit_value(&mut value, each);
+                (key, value)
+            });
+            *map = visited.collect();
+        }
         _ => {}
     }
 }

@@ -12,6 +12,8 @@ use super::vocab::{Scheme, Vocab};
 pub struct Detokenizer {
     vocab: Arc<Vocab>,
     skip_special: bool,
+    /// Special tokens that leave text nevertheless.
+    kept: Arc<[u32]>,
     utf8: LossyUtf8,
     run: Vec<u8>,
     strip: usize,
@@ -20,7 +22,23 @@ pub struct Detokenizer {
 impl Detokenizer {
     /// For tokens that follow a prompt: spaces at the start are part of the text.
     pub fn after_prompt(vocab: Arc<Vocab>, skip_special: bool) -> Self {
-        Self { vocab, skip_special, utf8: LossyUtf8::default(), run: Vec::new(), strip: 0 }
+        Self {
+            vocab,
+            skip_special,
+            kept: Arc::default(),
+            utf8: LossyUtf8::default(),
+            run: Vec::new(),
+            strip: 0,
+        }
+    }
+
+    /// The special tokens `ids` leave text whatever `skip_special` says: few.
+    pub fn keeping(self, ids: Arc<[u32]>) -> Self {
+        Self { kept: ids, ..self }
+    }
+
+    fn is_skipped(&self, id: u32) -> bool {
+        self.skip_special && self.vocab.is_special(id) && !self.kept.contains(&id)
     }
 
     /// For tokens that begin a text.
@@ -34,7 +52,7 @@ impl Detokenizer {
 
     /// Appends to `out` the text that `id` completes.
     pub fn push(&mut self, id: u32, out: &mut String) {
-        if !self.vocab.is_known(id) || (self.skip_special && self.vocab.is_special(id)) {
+        if !self.vocab.is_known(id) || self.is_skipped(id) {
             return;
         }
         let vocab = self.vocab.clone();

@@ -6,6 +6,7 @@ mod clock;
 pub mod control;
 pub mod detokenize;
 pub mod pool;
+mod probe;
 pub mod stop;
 pub mod template;
 pub mod tokenizer;

@@ -9,14 +9,23 @@ use minijinja::{Environment, Error, ErrorKind, Value};
 use serde::Serialize;
 use serde_json::Map;
 
-use super::clock;
+use super::{clock, probe};
+use crate::api_error::ApiError;
 use crate::limits::{TEMPLATE_FUEL, TEMPLATE_OUTPUT_SLACK_BYTES};
-use crate::validate::{ChatInput, Message};
+use crate::validate::{ChatInput, Content, Message};
 
 /// A compiled chat template with the special tokens it refers to.
 pub struct ChatTemplate {
     env: Environment<'static>,
     tokens: SpecialTokens,
+    takes: Takes,
+}
+
+/// What a template renders, found by trying.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Takes {
+    tools: bool,
+    calls: bool,
 }
 
 /// Texts of the special tokens, as template variables.
@@ -50,7 +59,22 @@ impl ChatTemplate {
         env.add_function("strftime_now", strftime_now);
         env.add_filter("tojson", tojson);
         env.add_template_owned(NAME, without_generation_tags(text))?;
-        Ok(Self { env, tokens })
+        let template = Self { env, tokens, takes: Takes::default() };
+        let takes = Takes {
+            tools: probe::tools().iter().any(|chat| template.shows_probe(chat)),
+            calls: probe::calls().iter().any(|chat| template.shows_probe(chat)),
+        };
+        Ok(Self { takes, ..template })
+    }
+
+    fn shows_probe(&self, chat: &ChatInput) -> bool {
+        self.render_any(chat).is_ok_and(|text| text.contains(probe::NAME))
+    }
+
+    /// Its source.
+    pub fn source(&self) -> String {
+        let template = self.env.get_template(NAME);
+        template.map(|template| template.source().to_owned()).unwrap_or_default()
     }
 
     /// Text of the beginning-of-sequence token.
@@ -58,11 +82,29 @@ impl ChatTemplate {
         self.tokens.bos.as_deref()
     }
 
-    /// Renders a conversation.
+    /// Renders a conversation. What the template would leave out is refused.
     ///
     /// # Errors
-    /// A sentence for the client: what the template raised, or which bound it hit.
-    pub fn render(&self, input: &ChatInput) -> Result<String, String> {
+    /// 400 with what the template raised, which bound it hit, or what it does not render.
+    pub fn render(&self, input: &ChatInput) -> Result<String, ApiError> {
+        if !input.tools.list.is_empty() && !self.takes.tools {
+            let message = "`tools`: the chat template of this model does not render tools \
+                           (--chat-template replaces it)";
+            return Err(ApiError::invalid("tools", message));
+        }
+        let calling = input.messages.iter().position(|m| !m.tool_calls.is_empty());
+        if let Some(index) = calling.filter(|_| !self.takes.calls) {
+            let param = format!("messages[{index}].tool_calls");
+            let message = format!(
+                "`{param}`: the chat template of this model does not render tool calls \
+                 (--chat-template replaces it)"
+            );
+            return Err(ApiError::invalid(param, message));
+        }
+        self.render_any(input).map_err(|e| ApiError::invalid("messages", e))
+    }
+
+    fn render_any(&self, input: &ChatInput) -> Result<String, String> {
         let four_times = input.text_bytes().saturating_mul(4);
         let mut out = Bounded {
             bytes: Vec::new(),
@@ -80,6 +122,11 @@ impl ChatTemplate {
         let messages = input.messages.iter().map(message_value).collect();
         context.insert("messages".into(), serde_json::Value::Array(messages));
         context.insert("add_generation_prompt".into(), input.add_generation_prompt.into());
+        // HF defines both always: a template may ask whether they are none.
+        let tools = &input.tools.list;
+        let tools = (!tools.is_empty()).then(|| serde_json::Value::Array(tools.clone()));
+        context.insert("tools".into(), tools.unwrap_or_default());
+        context.insert("documents".into(), serde_json::Value::Null);
         for (name, text) in [
             ("bos_token", &self.tokens.bos),
             ("eos_token", &self.tokens.eos),
@@ -97,12 +144,21 @@ impl ChatTemplate {
 fn message_value(message: &Message) -> serde_json::Value {
     let mut map = Map::new();
     map.insert("role".into(), message.role.as_str().into());
-    map.insert("content".into(), message.content.joined().into());
+    // Templates tell an assistant that only calls by its content, which is none.
+    let only_calls = message.content == Content::None && !message.tool_calls.is_empty();
+    let content = if only_calls { None } else { Some(message.content.joined()) };
+    map.insert("content".into(), content.into());
     if let Some(name) = &message.name {
         map.insert("name".into(), name.as_str().into());
     }
     if let Some(text) = &message.reasoning_content {
         map.insert("reasoning_content".into(), text.as_str().into());
+    }
+    if !message.tool_calls.is_empty() {
+        map.insert("tool_calls".into(), message.tool_calls.clone().into());
+    }
+    if let Some(id) = &message.tool_call_id {
+        map.insert("tool_call_id".into(), id.as_str().into());
     }
     serde_json::Value::Object(map)
 }
@@ -226,7 +282,6 @@ impl io::Write for Bounded {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::validate::chat::Content;
 
     fn input(messages: &[(&str, &str)]) -> ChatInput {
         let message = |(role, text): &(&str, &str)| Message {
@@ -234,18 +289,20 @@ mod tests {
             content: Content::Text((*text).into()),
             name: None,
             reasoning_content: None,
+            tool_calls: Vec::new(),
+            tool_call_id: None,
         };
         ChatInput {
             messages: messages.iter().map(message).collect(),
             add_generation_prompt: true,
-            continue_final_message: false,
-            template_kwargs: Map::new(),
+            ..ChatInput::default()
         }
     }
 
     fn render(template: &str, input: &ChatInput) -> Result<String, String> {
         let tokens = SpecialTokens { bos: Some("<s>".into()), ..SpecialTokens::default() };
-        ChatTemplate::new(template, tokens).map_err(|e| e.to_string())?.render(input)
+        let template = ChatTemplate::new(template, tokens).map_err(|e| e.to_string())?;
+        template.render(input).map_err(|e| e.message)
     }
 
     const CHATML: &str = "{{ bos_token }}{% for message in messages %}

@@ -121,6 +121,14 @@ impl Vocab {
         String::from_utf8_lossy(self.piece(id)).into_owned()
     }
 
+    /// Special tokens whose text is one of `texts`.
+    pub fn specials_named(&self, texts: &[&str]) -> Vec<u32> {
+        let is_one = |id: &u32| {
+            self.is_special(*id) && texts.iter().any(|text| text.as_bytes() == self.piece(*id))
+        };
+        (0..self.flags.len() as u32).filter(is_one).collect()
+    }
+
     /// Whether the token leaves no text under `skip_special_tokens`.
     pub fn is_special(&self, id: u32) -> bool {
         self.flag(id, SPECIAL)

@@ -8,6 +8,7 @@ use serde_json::{Map, Value};
 use super::fields::{Bounded, Fields, read_json, read_list};
 use super::generate::{GenerateParams, SloHeaders};
 use super::params::*;
+use super::tools::{self, Tools};
 use super::{ModelLimits, unsupported};
 use crate::api_error::ApiError;
 use crate::limits::*;
@@ -23,6 +24,8 @@ pub struct ChatRequest {
     pub params: GenerateParams,
     /// The answer starts with the last message's text.
     pub echo: bool,
+    /// The answer tells what the model thought.
+    pub include_reasoning: bool,
 }
 
 /// A conversation for the chat template.
@@ -30,6 +33,8 @@ pub struct ChatRequest {
 pub struct ChatInput {
     /// At least one.
     pub messages: Vec<Message>,
+    /// What the model may call.
+    pub tools: Tools,
     /// The template opens the assistant's turn.
     pub add_generation_prompt: bool,
     /// The last message is the beginning of the answer.
@@ -49,6 +54,10 @@ pub struct Message {
     pub name: Option<String>,
     /// What an assistant thought before; some templates render it.
     pub reasoning_content: Option<String>,
+    /// Calls of an assistant, as the template takes them: arguments that are an object are one.
+    pub tool_calls: Vec<Value>,
+    /// The call that this message answers.
+    pub tool_call_id: Option<String>,
 }
 
 /// Content of a message.
@@ -102,14 +111,17 @@ impl ChatRequest {
             chat: ChatInput::read(fields)?,
             params: params.check()?,
             echo: fields.boolean("echo", false)?,
+            include_reasoning: fields.boolean("include_reasoning", true)?,
         })
     }
 }
 
 impl ChatInput {
-    /// Bytes of all contents.
+    /// Bytes of all contents, tools and calls.
     pub fn text_bytes(&self) -> usize {
-        self.messages.iter().map(|m| m.content.bytes()).sum()
+        let calls = |m: &Message| m.tool_calls.iter().map(tools::text_bytes).sum::<usize>();
+        let said = self.messages.iter().map(|m| m.content.bytes() + calls(m)).sum::<usize>();
+        said + self.tools.bytes
     }
 
     /// Text of the last message.
@@ -135,8 +147,13 @@ impl ChatInput {
         if let Some(effort) = fields.text(&REASONING_EFFORT)? {
             template_kwargs.entry("reasoning_effort").or_insert(Value::String(effort));
         }
+        if fields.raw("enable_thinking").is_some() {
+            let enable = fields.boolean("enable_thinking", true)?;
+            template_kwargs.entry("enable_thinking").or_insert(Value::Bool(enable));
+        }
         Ok(Self {
             messages: read_messages(raw)?,
+            tools: Tools::read(fields)?,
             add_generation_prompt: add_generation_prompt && !continue_final_message,
             continue_final_message,
             template_kwargs,
@@ -214,10 +231,11 @@ struct RawMessage<'a> {
     content: Option<&'a RawValue>,
     name: Option<String>,
     reasoning_content: Option<String>,
+    /// vLLM's newer name of `reasoning_content`.
+    reasoning: Option<String>,
     #[serde(borrow)]
     tool_calls: Option<&'a RawValue>,
-    #[serde(borrow)]
-    tool_call_id: Option<&'a RawValue>,
+    tool_call_id: Option<String>,
     #[serde(borrow)]
     function_call: Option<&'a RawValue>,
     #[serde(borrow)]
@@ -228,12 +246,7 @@ fn read_message(index: usize, raw: &str) -> Result<Message, ApiError> {
     let at = format!("messages[{index}]");
     let message: RawMessage = read_json(&at, raw)?;
     let asks = |raw: Option<&RawValue>| raw.is_some_and(|r| !matches!(r.get(), "null" | "[]"));
-    for (field, value) in [
-        ("tool_calls", message.tool_calls),
-        ("tool_call_id", message.tool_call_id),
-        ("function_call", message.function_call),
-        ("audio", message.audio),
-    ] {
+    for (field, value) in [("function_call", message.function_call), ("audio", message.audio)] {
         if asks(value) {
             return Err(ApiError::unsupported(&format!("{at}.{field}")));
         }
@@ -245,11 +258,18 @@ fn read_message(index: usize, raw: &str) -> Result<Message, ApiError> {
             return Err(ApiError::invalid(param, bound));
         }
     }
+    if message.tool_call_id.as_ref().is_some_and(|id| id.len() > MAX_TOOL_CALL_ID_BYTES) {
+        let param = format!("{at}.tool_call_id");
+        let bound = format!("`{param}` must have at most {MAX_TOOL_CALL_ID_BYTES} bytes");
+        return Err(ApiError::invalid(param, bound));
+    }
     Ok(Message {
         content: read_content(&at, message.content)?,
+        tool_calls: tools::read_calls(&at, message.tool_calls.map(RawValue::get))?,
         role: message.role,
         name: message.name,
-        reasoning_content: message.reasoning_content,
+        reasoning_content: message.reasoning_content.or(message.reasoning),
+        tool_call_id: message.tool_call_id,
     })
 }
 

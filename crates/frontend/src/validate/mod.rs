@@ -6,6 +6,7 @@ mod fields;
 mod generate;
 pub mod params;
 mod tokenize;
+pub(crate) mod tools;
 mod unsupported;
 
 use crate::tenants::Terms;
@@ -14,6 +15,7 @@ pub use completions::{CompletionRequest, Prompt};
 pub use fields::Fields;
 pub use generate::{GenerateParams, SloHeaders, StreamOptions, first_word, hash_salt};
 pub use tokenize::{DetokenizeRequest, TokenizeInput, TokenizeRequest};
+pub use tools::{ToolChoice, Tools};
 
 /// Limits that the model sets; known once the device is ready.
 #[derive(Debug, Clone, Copy)]

@@ -54,10 +54,8 @@ impl TokenizeRequest {
             None if is_chat => TokenizeInput::Chat(ChatInput::read(fields)?),
             None => return Err(ApiError::invalid("prompt", "`prompt` or `messages` is required")),
         };
-        for name in ["tools", "chat_template"] {
-            if fields.raw(name).is_some() {
-                return Err(ApiError::unsupported(name));
-            }
+        if fields.raw("chat_template").is_some() {
+            return Err(ApiError::unsupported("chat_template"));
         }
         Ok(Self {
             model: fields.text(&MODEL)?,

@@ -39,8 +39,6 @@ const EVERYWHERE: &[Row] = &[
 ];
 
 const CHAT: &[Row] = &[
-    ("tools", &["[]"]),
-    ("tool_choice", &[r#""none""#, r#""auto""#]),
     ("functions", &["[]"]),
     ("function_call", &[r#""none""#, r#""auto""#]),
     ("audio", &[]),
@@ -51,7 +49,6 @@ const CHAT: &[Row] = &[
     ("chat_template", &[]),
     ("mm_processor_kwargs", &["{}"]),
     ("verbosity", &[r#""medium""#]),
-    ("include_reasoning", &["true"]),
     ("store", &["false"]),
     ("service_tier", &[r#""auto""#, r#""default""#]),
 ];

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
+use saccade_frontend::{ParserChoice, ReasoningFormat, ToolFormat};
 use saccade_host::CpuSet;
 
 use super::policy::PolicyArgs;
@@ -45,6 +46,18 @@ pub(crate) struct ModelArgs {
     /// File with a chat template that replaces the model's
     #[arg(long, value_name = "FILE", env = "SACCADE_CHAT_TEMPLATE")]
     pub chat_template: Option<PathBuf>,
+    /// How the model writes tool calls: auto (as its chat template tells), none (they stay text), or
+    /// one of the formats in docs/tool-calls.md
+    #[arg(long, value_name = "NAME", default_value = "auto", env = "SACCADE_TOOL_CALL_PARSER")]
+    pub tool_call_parser: ParserChoice<ToolFormat>,
+    /// Do not start if it is not known how the model writes tool calls; otherwise requests with
+    /// tools are refused then
+    #[arg(long, env = "SACCADE_ENABLE_AUTO_TOOL_CHOICE")]
+    pub enable_auto_tool_choice: bool,
+    /// How the model marks its reasoning: auto (as its chat template tells), none (it stays text),
+    /// or one of the formats in docs/tool-calls.md
+    #[arg(long, value_name = "NAME", default_value = "auto", env = "SACCADE_REASONING_PARSER")]
+    pub reasoning_parser: ParserChoice<ReasoningFormat>,
     /// tokenizer.json, or a folder with one, if not the model's
     #[arg(long, value_name = "PATH", env = "SACCADE_TOKENIZER")]
     pub tokenizer: Option<PathBuf>,

@@ -75,16 +75,9 @@ const VLLM: &[(&[&str], &str)] = &[
         "Saccade generates text from text; it has no other tasks or inputs",
     ),
     (
-        &[
-            "enable-auto-tool-choice",
-            "tool-call-parser",
-            "tool-server",
-            "reasoning-parser",
-            "guided-decoding-backend",
-            "structured-outputs-config",
-        ],
-        "Saccade has no tool calls, reasoning parsers or structured outputs; requests that ask for \
-         them get an error",
+        &["tool-server", "guided-decoding-backend", "structured-outputs-config"],
+        "Saccade has no tools of its own and no structured outputs; requests that ask for them get \
+         an error",
     ),
     (
         &["root-path"],
