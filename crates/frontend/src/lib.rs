@@ -34,6 +34,6 @@ pub use frontend::{Endpoint, Frontend, ShutdownHandle, fuzz_http_body, serve};
 pub use http::Listening;
 pub use http::{AccessLogConfig, TlsFiles};
 pub use lifecycle::Stage;
-pub use traces::TracesConfig;
 pub use saccade_parsers::{ReasoningFormat, ToolFormat};
+pub use traces::TracesConfig;
 pub use validate::params;
