@@ -85,6 +85,17 @@ fn what_is_missing_or_wrong_is_named() {
     fails(|_, c| c.frontend_index = 7, &["frontend index 7"]);
 }
 
+/// `--enable-auto-tool-choice`: the tiny model's template tells no format of tool calls.
+#[test]
+fn a_server_that_must_read_tool_calls_needs_their_format() {
+    fails(|_, c| c.require_tool_calls = true, &["enable_auto_tool_choice", "--tool-call-parser"]);
+    let named = |_: &Path, c: &mut FrontendConfig| {
+        c.require_tool_calls = true;
+        c.tool_call_parser = "hermes".parse().unwrap();
+    };
+    assert!(start(named).is_ok());
+}
+
 #[test]
 fn a_taken_port_is_named() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();

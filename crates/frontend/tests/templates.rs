@@ -88,6 +88,27 @@ fn what_a_template_leaves_out_is_refused() {
     }
 }
 
+/// Clients send no content beside calls. Some templates ask for that, others take every content for
+/// a text and fail, or write the word.
+#[test]
+fn a_content_that_is_none_is_an_empty_one_where_the_template_needs_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let loops = |body: &str| format!("{{% for m in messages %}}{body}{{% endfor %}}");
+    let calls = "{% for c in m.tool_calls or [] %}{{ c.function.name }}{% endfor %};";
+    for (name, body, expected) in [
+        ("asks", "{% if m.content is none %}calls {% else %}{{ m.content }}{% endif %}", "calls "),
+        ("needs", "{% if '</think>' in m.content %}x{% endif %}{{ m.content.strip() }}", ""),
+        ("writes", "{{ m.content }}", ""),
+    ] {
+        let path = folder.path().join(name);
+        std::fs::write(&path, loops(&format!("{body}{calls}"))).unwrap();
+        let h = Harness::with(|config| config.chat_template = Some(path), Default::default());
+        let body = json!({"messages": [{"role": "user", "content": "Hi"},
+            {"role": "assistant", "content": null, "tool_calls": [{"function": {"name": "f"}}]}]});
+        assert_eq!(rendered(&h, &body), format!("Hi;{expected}f;"), "{name}");
+    }
+}
+
 /// Special tokens that are written in tools and calls are text where they are escaped.
 #[test]
 fn special_tokens_in_tools_and_calls_are_text_where_they_are_escaped() {

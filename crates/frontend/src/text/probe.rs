@@ -23,15 +23,21 @@ pub fn tools() -> [ChatInput; 2] {
 
 /// Conversations with a call of that name, with and without text beside it.
 pub fn calls() -> [ChatInput; 2] {
+    [only_calls(), with_call(Content::Text("-".into()))]
+}
+
+/// One with a call and no text beside it.
+pub fn only_calls() -> ChatInput {
+    with_call(Content::None)
+}
+
+fn with_call(content: Content) -> ChatInput {
     // Nine letters and digits: what Mistral's templates insist on.
     let id = "a1b2c3d4e";
     let call = json!({"id": id, "type": "function", "function": {"name": NAME, "arguments": {}}});
-    let with_call = |content: Content| {
-        let calling = Message { content, tool_calls: vec![call.clone()], ..said("assistant", "") };
-        let answer = Message { tool_call_id: Some(id.into()), ..said("tool", "-") };
-        ChatInput { messages: vec![said("user", "-"), calling, answer], ..ChatInput::default() }
-    };
-    [with_call(Content::None), with_call(Content::Text("-".into()))]
+    let calling = Message { content, tool_calls: vec![call], ..said("assistant", "") };
+    let answer = Message { tool_call_id: Some(id.into()), ..said("tool", "-") };
+    ChatInput { messages: vec![said("user", "-"), calling, answer], ..ChatInput::default() }
 }
 
 fn said(role: &str, text: &str) -> Message {

@@ -26,6 +26,8 @@ pub struct ChatTemplate {
 struct Takes {
     tools: bool,
     calls: bool,
+    /// An assistant that only calls may have no content at all; else it has an empty one.
+    none: bool,
 }
 
 /// Texts of the special tokens, as template variables.
@@ -58,17 +60,29 @@ impl ChatTemplate {
         env.add_function("raise_exception", raise_exception);
         env.add_function("strftime_now", strftime_now);
         env.add_filter("tojson", tojson);
+        env.add_test("iterable", is_iterable);
         env.add_template_owned(NAME, without_generation_tags(text))?;
         let template = Self { env, tokens, takes: Takes::default() };
-        let takes = Takes {
-            tools: probe::tools().iter().any(|chat| template.shows_probe(chat)),
-            calls: probe::calls().iter().any(|chat| template.shows_probe(chat)),
-        };
-        Ok(Self { takes, ..template })
+        let none = template.takes_none();
+        let template = Self { takes: Takes { none, ..Takes::default() }, ..template };
+        let (tools, calls) = (template.shows(&probe::tools()), template.shows(&probe::calls()));
+        Ok(Self { takes: Takes { tools, calls, none }, ..template })
     }
 
-    fn shows_probe(&self, chat: &ChatInput) -> bool {
-        self.render_any(chat).is_ok_and(|text| text.contains(probe::NAME))
+    /// Whether any of the conversations shows its probe. Where none can be rendered, it is open:
+    /// requests get the template's own error then.
+    fn shows(&self, chats: &[ChatInput]) -> bool {
+        let texts: Vec<String> =
+            chats.iter().filter_map(|chat| self.render_any(chat).ok()).collect();
+        texts.is_empty() || texts.iter().any(|text| text.contains(probe::NAME))
+    }
+
+    /// Whether a content that is none is rendered as none at all, neither as a word nor as an
+    /// error. Some templates ask for it, others take every content for a text.
+    fn takes_none(&self) -> bool {
+        let takes = Takes { none: true, ..self.takes };
+        let text = self.render_with(&probe::only_calls(), takes);
+        text.is_ok_and(|text| text.contains(probe::NAME) && !text.to_lowercase().contains("none"))
     }
 
     /// Its source.
@@ -105,21 +119,25 @@ impl ChatTemplate {
     }
 
     fn render_any(&self, input: &ChatInput) -> Result<String, String> {
+        self.render_with(input, self.takes)
+    }
+
+    fn render_with(&self, input: &ChatInput, takes: Takes) -> Result<String, String> {
         let four_times = input.text_bytes().saturating_mul(4);
         let mut out = Bounded {
             bytes: Vec::new(),
             max_bytes: four_times.saturating_add(TEMPLATE_OUTPUT_SLACK_BYTES),
         };
         let template = self.env.get_template(NAME).map_err(|e| e.to_string())?;
-        let rendered = template.render_captured_to(self.context(input), &mut out);
+        let rendered = template.render_captured_to(self.context(input, takes), &mut out);
         rendered.map_err(|e| explain(&e))?;
         let text = String::from_utf8(out.bytes).map_err(|e| e.to_string())?;
         if input.continue_final_message { cut_after_final(text, input) } else { Ok(text) }
     }
 
-    fn context(&self, input: &ChatInput) -> Value {
+    fn context(&self, input: &ChatInput, takes: Takes) -> Value {
         let mut context: Map<String, serde_json::Value> = input.template_kwargs.clone();
-        let messages = input.messages.iter().map(message_value).collect();
+        let messages = input.messages.iter().map(|m| message_value(m, takes)).collect();
         context.insert("messages".into(), serde_json::Value::Array(messages));
         context.insert("add_generation_prompt".into(), input.add_generation_prompt.into());
         // HF defines both always: a template may ask whether they are none.
@@ -141,12 +159,11 @@ impl ChatTemplate {
     }
 }
 
-fn message_value(message: &Message) -> serde_json::Value {
+fn message_value(message: &Message, takes: Takes) -> serde_json::Value {
     let mut map = Map::new();
     map.insert("role".into(), message.role.as_str().into());
-    // Templates tell an assistant that only calls by its content, which is none.
     let only_calls = message.content == Content::None && !message.tool_calls.is_empty();
-    let content = if only_calls { None } else { Some(message.content.joined()) };
+    let content = (!(only_calls && takes.none)).then(|| message.content.joined());
     map.insert("content".into(), content.into());
     if let Some(name) = &message.name {
         map.insert("name".into(), name.as_str().into());
@@ -212,6 +229,11 @@ fn raise_exception(message: String) -> Result<Value, Error> {
 
 fn strftime_now(format: String) -> Result<String, Error> {
     clock::strftime_now(&format).map_err(|e| Error::new(ErrorKind::InvalidOperation, e))
+}
+
+/// As in Jinja, where none is not iterable; here it iterates over nothing.
+fn is_iterable(value: &Value) -> bool {
+    !value.is_none() && value.try_iter().is_ok()
 }
 
 /// `json.dumps(value, ensure_ascii=False, indent=indent)`: unlike the built-in filter, no HTML
@@ -347,6 +369,12 @@ mod tests {
         assert!(render(long, &input(&[("user", "x")])).unwrap_err().contains("fuel"));
         let big = "{% for i in range(99999) %}{{ 'x' * 1000 }}{% endfor %}";
         assert!(render(big, &input(&[("user", "x")])).is_err());
+    }
+
+    #[test]
+    fn none_is_not_iterable() {
+        let template = "{{ tools is iterable }} {{ messages is iterable }} {{ 'x' is iterable }}";
+        assert_eq!(render(template, &input(&[("user", "x")])).unwrap(), "false true true");
     }
 
     #[test]
