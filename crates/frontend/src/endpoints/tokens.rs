@@ -78,8 +78,8 @@ pub async fn detokenize(
     Ok(in_pieces(detokenized, app.serving.lanes.long(), charge, in_flight))
 }
 
-/// An answer that is one piece is sent as one body. Of any other, as many pieces as are worth it are
-/// written at a time, by threads that yield to those of streams, as the client takes them.
+/// An answer that is one piece is sent as one body. Of any other, as many pieces as are worth it
+/// are written at a time, by threads that yield to those of streams, as the client takes them.
 fn in_pieces(
     mut pieces: impl Iterator<Item = String> + Send + 'static,
     pool: &WorkPool,

@@ -303,8 +303,8 @@ impl Choice {
         self.parser.as_ref().is_some_and(AnswerParser::is_reasoning)
     }
 
-    /// Takes the delta's text apart, to its end if the delta is the last one. An answer that has all
-    /// its calls ends, and frees its slot at once.
+    /// Takes the delta's text apart, to its end if the delta is the last one. An answer that has
+    /// all its calls ends, and frees its slot at once.
     fn parse(&mut self, delta: &mut Delta) {
         let Some(parser) = &mut self.parser else { return };
         delta.parts.append(&mut parser.push(&std::mem::take(&mut delta.text)));

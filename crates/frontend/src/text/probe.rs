@@ -1,5 +1,5 @@
-//! Conversations that show what a chat template renders. A template that has no word for tools drops
-//! them without one, and the model would never hear of them.
+//! Conversations that show what a chat template renders. A template that has no word for tools
+//! drops them without one, and the model would never hear of them.
 
 use serde_json::json;
 
