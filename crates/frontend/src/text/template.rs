@@ -374,7 +374,7 @@ mod tests {
     #[test]
     fn none_is_not_iterable() {
         let template = "{{ tools is iterable }} {{ messages is iterable }} {{ 'x' is iterable }}";
-        assert_eq!(render(template, &input(&[("user", "x")])).unwrap(), "false true true");
+        assert_eq!(render(template, &input(&[("user", "x")])).unwrap(), "False True True");
     }
 
     #[test]
