@@ -209,8 +209,8 @@ fn qwen3_coder() -> Vec<Sample> {
         (
             tools(Qwen3Coder),
             "I look.\n\n<tool_call>\n<function=get_weather>\n<parameter=city>\nParis\n</parameter>\n\
-             </function>\n</tool_call>\n<tool_call>\n<function=get_weather>\n<parameter=city>\nRome\n\
-             </parameter>\n<parameter=days>\n2\n</parameter>\n</function>\n</tool_call>",
+             </function>\n</tool_call>\n<tool_call>\n<function=get_weather>\n\
+             <parameter=city>\nRome\n</parameter>\n<parameter=days>\n2\n</parameter>\n</function>\n</tool_call>",
             "I look.",
             &[PARIS, ROME],
         ),

@@ -46,8 +46,8 @@ pub(crate) struct ModelArgs {
     /// File with a chat template that replaces the model's
     #[arg(long, value_name = "FILE", env = "SACCADE_CHAT_TEMPLATE")]
     pub chat_template: Option<PathBuf>,
-    /// How the model writes tool calls: auto (as its chat template tells), none (they stay text), or
-    /// one of the formats in docs/tool-calls.md
+    /// How the model writes tool calls: auto (as its chat template tells), none (they stay text),
+    /// or one of the formats in docs/tool-calls.md
     #[arg(long, value_name = "NAME", default_value = "auto", env = "SACCADE_TOOL_CALL_PARSER")]
     pub tool_call_parser: ParserChoice<ToolFormat>,
     /// Do not start if it is not known how the model writes tool calls; otherwise requests with
