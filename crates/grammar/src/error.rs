@@ -1,0 +1,50 @@
+//! Why a grammar was refused.
+
+/// Why a grammar was refused. Each is the client's to mend.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum GrammarError {
+    /// A keyword or construct that is not implemented.
+    #[error("{name} is not supported{}", at(.path))]
+    Unsupported {
+        /// The keyword, with what of it is not supported.
+        name: String,
+        /// JSON pointer of the schema that has it; empty outside of JSON Schemas.
+        path: String,
+    },
+    /// The text is not what it claims to be.
+    #[error("{message}{}", at(.path))]
+    Invalid {
+        /// What is wrong.
+        message: String,
+        /// JSON pointer of the schema; empty outside of JSON Schemas.
+        path: String,
+    },
+    /// A bound was passed.
+    #[error("the grammar is too large: {what} must be at most {limit}")]
+    TooLarge {
+        /// What is bounded.
+        what: &'static str,
+        /// The bound.
+        limit: u64,
+    },
+    /// No text obeys it.
+    #[error("no answer can obey the grammar")]
+    Unsatisfiable,
+    /// Only the empty text obeys it.
+    #[error("only the empty answer obeys the grammar")]
+    Empty,
+}
+
+fn at(path: &str) -> String {
+    if path.is_empty() { String::new() } else { format!(" (at {path})") }
+}
+
+impl GrammarError {
+    /// Unsupported, outside of a JSON Schema or at its root.
+    pub(crate) fn unsupported(name: impl Into<String>, path: &str) -> GrammarError {
+        GrammarError::Unsupported { name: name.into(), path: path.into() }
+    }
+    pub(crate) fn invalid(message: impl Into<String>, path: &str) -> GrammarError {
+        GrammarError::Invalid { message: message.into(), path: path.into() }
+    }
+}

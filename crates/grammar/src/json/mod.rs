@@ -1,0 +1,36 @@
+//! JSON values as automata: any value, or those that a JSON Schema accepts.
+//!
+//! Members come in the order in which the schema names them, others after them. Between tokens
+//! there may be a space, or a line break with an indent. Numbers and escapes are written in fewer
+//! ways than JSON has, so that every text that is accepted is read alike by every parser.
+
+mod array;
+mod merge;
+mod number;
+mod object;
+mod schema;
+mod string;
+mod types;
+mod values;
+
+use serde_json::Value;
+
+use crate::GrammarError;
+use crate::nfa::Nfa;
+use schema::Compiler;
+
+/// The answer is any JSON object.
+pub(crate) fn compile_object(nfa: &mut Nfa) -> Result<(), GrammarError> {
+    let main = nfa.main();
+    let root = Value::Bool(true);
+    Compiler::new(nfa, &root).any_object(main.start, main.end)
+}
+
+/// The answer is what the schema `text` accepts.
+pub(crate) fn compile_schema(nfa: &mut Nfa, text: &str) -> Result<(), GrammarError> {
+    // serde_json bounds the depth: 128.
+    let root: Value = serde_json::from_str(text)
+        .map_err(|e| GrammarError::invalid(format!("the schema is not JSON: {e}"), ""))?;
+    let main = nfa.main();
+    Compiler::new(nfa, &root).root(main.start, main.end)
+}

@@ -1,0 +1,68 @@
+//! Any JSON value, and given ones.
+
+use serde_json::Value;
+
+use super::schema::{Compiler, Schema};
+use crate::GrammarError;
+use crate::nfa::{Label, RuleId, State};
+
+/// The one way in which a given value is written.
+pub(super) fn literal(value: &Value) -> String {
+    value.to_string()
+}
+
+impl Compiler<'_> {
+    /// Any value.
+    pub(super) fn any_value(&mut self, from: State, to: State) -> Result<(), GrammarError> {
+        let rule = self.value_rule()?;
+        self.nfa.call(from, rule, to)
+    }
+
+    pub(super) fn value_rule(&mut self) -> Result<RuleId, GrammarError> {
+        self.shared("value", |c, start, end| {
+            c.nfa.literal(b"null", start, end)?;
+            c.booleans(start, end)?;
+            let none = Schema::new();
+            c.number(&none, false, start, end, "")?;
+            c.string(&none, start, end, "")?;
+            c.array(&none, start, end, "")?;
+            c.any_object(start, end)
+        })
+    }
+
+    pub(super) fn booleans(&mut self, from: State, to: State) -> Result<(), GrammarError> {
+        self.nfa.literal(b"true", from, to)?;
+        self.nfa.literal(b"false", from, to)
+    }
+
+    /// Any object.
+    pub(crate) fn any_object(&mut self, from: State, to: State) -> Result<(), GrammarError> {
+        self.object(&Schema::new(), from, to, "")
+    }
+
+    /// What may stand between two tokens: nothing, a space, or a line break and an indent.
+    pub(super) fn gap(&mut self, from: State) -> Result<State, GrammarError> {
+        let to = self.nfa.state()?;
+        self.nfa.skip(from, to)?;
+        self.nfa.edge(from, Label::Bytes(b' ', b' '), to)?;
+        let indent = self.nfa.state()?;
+        self.nfa.edge(from, Label::Bytes(b'\n', b'\n'), indent)?;
+        self.nfa.edge(indent, Label::Bytes(b' ', b' '), indent)?;
+        self.nfa.edge(indent, Label::Bytes(b'\t', b'\t'), indent)?;
+        self.nfa.skip(indent, to)?;
+        Ok(to)
+    }
+
+    /// A byte and what may follow it.
+    pub(super) fn token(&mut self, byte: u8, from: State) -> Result<State, GrammarError> {
+        let at = self.nfa.state()?;
+        self.nfa.edge(from, Label::Bytes(byte, byte), at)?;
+        self.gap(at)
+    }
+
+    /// What may come before a closing bracket, and that.
+    pub(super) fn close(&mut self, byte: u8, from: State, to: State) -> Result<(), GrammarError> {
+        let at = self.gap(from)?;
+        self.nfa.edge(at, Label::Bytes(byte, byte), to)
+    }
+}

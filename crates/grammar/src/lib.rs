@@ -1,0 +1,104 @@
+//! Grammars for answers. A regular expression, a list of choices or a JSON Schema becomes an
+//! automaton over bytes with a bounded stack: plain data, which the device walks inside sampling
+//! (`device/grammar/`, `docs/adr/0021-grammars.md`).
+//!
+//! The language of an automaton is a subset of what the source allows, never more: what cannot be
+//! compiled exactly or more narrowly is refused by name. Compiling is bounded by [`Limits`], does
+//! not read a clock, and gives the same words for the same source.
+
+mod assemble;
+mod dfa;
+mod error;
+mod fuel;
+mod json;
+mod minimize;
+mod nfa;
+mod pattern;
+mod regex;
+mod utf8;
+mod vocabulary;
+mod walk;
+mod words;
+
+pub use error::GrammarError;
+pub use vocabulary::Vocabulary;
+pub use walk::Walk;
+pub use words::{Automaton, MAX_STACK};
+
+use fuel::Fuel;
+use nfa::Nfa;
+
+/// What an answer must look like.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Source {
+    /// The whole answer matches this regular expression.
+    Regex(String),
+    /// The answer is one of these texts.
+    Choice(Vec<String>),
+    /// The answer is any JSON object.
+    JsonObject,
+    /// The answer is JSON text that this JSON Schema, itself JSON text, accepts.
+    JsonSchema(String),
+}
+
+impl Source {
+    /// Bytes of text in it.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        match self {
+            Source::Regex(text) | Source::JsonSchema(text) => text.len(),
+            Source::Choice(texts) => texts.iter().map(String::len).sum(),
+            Source::JsonObject => 0,
+        }
+    }
+}
+
+/// Bounds of compiling one grammar.
+#[derive(Debug, Clone, Copy)]
+pub struct Limits {
+    /// Bytes of text in the source.
+    pub source_bytes: usize,
+    /// Steps of the compiler, a few nanoseconds each. They bound its memory as well: a step makes
+    /// at most some 32 bytes.
+    pub fuel: u64,
+    /// Words of the automaton: what the device has room for.
+    pub words: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits { source_bytes: 256 * 1024, fuel: 4_000_000, words: 32 * 1024 }
+    }
+}
+
+/// Compiles a grammar.
+///
+/// # Errors
+/// Names what is not supported, wrong, or beyond a limit.
+pub fn compile(source: &Source, limits: &Limits) -> Result<Automaton, GrammarError> {
+    if source.bytes() > limits.source_bytes {
+        return Err(GrammarError::TooLarge {
+            what: "the grammar's text in bytes",
+            limit: limits.source_bytes as u64,
+        });
+    }
+    let mut nfa = Nfa::new(Fuel::new(limits.fuel));
+    match source {
+        Source::Regex(text) => regex::compile(&mut nfa, text)?,
+        Source::Choice(texts) => choice(&mut nfa, texts)?,
+        Source::JsonObject => json::compile_object(&mut nfa)?,
+        Source::JsonSchema(text) => json::compile_schema(&mut nfa, text)?,
+    }
+    let rules = dfa::determinize(&mut nfa)?;
+    let states = assemble::assemble(&rules, &mut nfa.fuel)?;
+    let states = minimize::minimize(states, &mut nfa.fuel)?;
+    words::pack(&states, limits.words)
+}
+
+fn choice(nfa: &mut Nfa, texts: &[String]) -> Result<(), GrammarError> {
+    let main = nfa.main();
+    for text in texts {
+        nfa.literal(text.as_bytes(), main.start, main.end)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,171 @@
+//! Rules as nondeterministic automata over bytes whose edges may call other rules. Fragments are
+//! built between two given states, so that alternatives and continuations share states.
+
+use std::collections::HashMap;
+
+use crate::GrammarError;
+use crate::fuel::Fuel;
+use crate::utf8::byte_sequences;
+
+pub(crate) type State = u32;
+pub(crate) type RuleId = u32;
+
+/// What an edge takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Label {
+    /// Nothing.
+    Empty,
+    /// One byte from this to that.
+    Bytes(u8, u8),
+    /// A text of a rule.
+    Call(RuleId),
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Edge {
+    pub(crate) label: Label,
+    pub(crate) to: State,
+}
+
+/// A rule: the texts that lead from one state to another.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Rule {
+    pub(crate) start: State,
+    pub(crate) end: State,
+}
+
+/// All rules; the first one is the answer's.
+pub(crate) struct Nfa {
+    states: Vec<Vec<Edge>>,
+    rules: Vec<Rule>,
+    pub(crate) fuel: Fuel,
+}
+
+/// Steps that a state or an edge costs: their memory, and what is done with them later.
+const STEPS_PER_PART: usize = 8;
+
+impl Nfa {
+    pub(crate) fn new(fuel: Fuel) -> Nfa {
+        let states = vec![Vec::new(), Vec::new()];
+        Nfa { states, rules: vec![Rule { start: 0, end: 1 }], fuel }
+    }
+
+    /// The answer's rule.
+    pub(crate) fn main(&self) -> Rule {
+        self.rules[0]
+    }
+    pub(crate) fn rule(&self, id: RuleId) -> Rule {
+        self.rules[id as usize]
+    }
+    pub(crate) fn num_rules(&self) -> usize {
+        self.rules.len()
+    }
+    pub(crate) fn edges(&self, state: State) -> &[Edge] {
+        &self.states[state as usize]
+    }
+
+    pub(crate) fn state(&mut self) -> Result<State, GrammarError> {
+        self.fuel.burn(STEPS_PER_PART)?;
+        self.states.push(Vec::new());
+        Ok(self.states.len() as State - 1)
+    }
+    /// A new rule without edges.
+    pub(crate) fn new_rule(&mut self) -> Result<RuleId, GrammarError> {
+        let (start, end) = (self.state()?, self.state()?);
+        self.rules.push(Rule { start, end });
+        Ok(self.rules.len() as RuleId - 1)
+    }
+
+    pub(crate) fn edge(
+        &mut self,
+        from: State,
+        label: Label,
+        to: State,
+    ) -> Result<(), GrammarError> {
+        self.fuel.burn(STEPS_PER_PART)?;
+        self.states[from as usize].push(Edge { label, to });
+        Ok(())
+    }
+    pub(crate) fn skip(&mut self, from: State, to: State) -> Result<(), GrammarError> {
+        self.edge(from, Label::Empty, to)
+    }
+    pub(crate) fn call(
+        &mut self,
+        from: State,
+        rule: RuleId,
+        to: State,
+    ) -> Result<(), GrammarError> {
+        self.edge(from, Label::Call(rule), to)
+    }
+
+    /// One byte sequence.
+    pub(crate) fn literal(
+        &mut self,
+        bytes: &[u8],
+        from: State,
+        to: State,
+    ) -> Result<(), GrammarError> {
+        let Some((last, first)) = bytes.split_last() else { return self.skip(from, to) };
+        let mut at = from;
+        for &byte in first {
+            let next = self.state()?;
+            self.edge(at, Label::Bytes(byte, byte), next)?;
+            at = next;
+        }
+        self.edge(at, Label::Bytes(*last, *last), to)
+    }
+
+    /// One character from `low` to `high`, as UTF-8.
+    pub(crate) fn chars(
+        &mut self,
+        low: char,
+        high: char,
+        from: State,
+        to: State,
+    ) -> Result<(), GrammarError> {
+        for sequence in byte_sequences(low, high) {
+            let mut at = from;
+            for (i, range) in sequence.iter().enumerate() {
+                let next = if i + 1 == sequence.len() { to } else { self.state()? };
+                self.edge(at, Label::Bytes(range.0, range.1), next)?;
+                at = next;
+            }
+        }
+        Ok(())
+    }
+
+    /// Replaces the `index`-th edge of a state, a call, by a copy of what it calls.
+    pub(crate) fn inline_call(&mut self, state: State, index: usize) -> Result<(), GrammarError> {
+        let edge = self.states[state as usize][index];
+        let Label::Call(id) = edge.label else { return Ok(()) };
+        let rule = self.rule(id);
+        let copy = self.copy(rule)?;
+        self.states[state as usize][index] = Edge { label: Label::Empty, to: copy.start };
+        self.skip(copy.end, edge.to)
+    }
+
+    /// New states with the edges of a rule's.
+    fn copy(&mut self, rule: Rule) -> Result<Rule, GrammarError> {
+        let mut names = HashMap::new();
+        let mut open = vec![rule.start, rule.end];
+        for &old in &open {
+            names.insert(old, self.state()?);
+        }
+        while let Some(old) = open.pop() {
+            let from = names[&old];
+            for edge in self.states[old as usize].clone() {
+                let to = match names.get(&edge.to) {
+                    Some(&to) => to,
+                    None => {
+                        let to = self.state()?;
+                        names.insert(edge.to, to);
+                        open.push(edge.to);
+                        to
+                    }
+                };
+                self.edge(from, edge.label, to)?;
+            }
+        }
+        Ok(Rule { start: names[&rule.start], end: names[&rule.end] })
+    }
+}

@@ -1,0 +1,68 @@
+//! A place in an automaton, and how bytes move it: the device's walk (`device/grammar/walk.hpp`) in
+//! Rust, for tests and for what the compiler finds out about its own result.
+
+use crate::words::{Automaton, FINAL, MAX_STACK, NEED_SHIFT, NO_PUSH};
+
+/// A state and the stack above it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Walk {
+    state: u32,
+    stack: Vec<u32>,
+}
+
+impl Walk {
+    /// The start of an answer.
+    #[must_use]
+    pub fn start() -> Walk {
+        Walk::at(0)
+    }
+    pub(crate) fn at(state: u32) -> Walk {
+        Walk { state, stack: Vec::new() }
+    }
+
+    /// Moves by one byte. False: no answer goes on like this; then the place means nothing.
+    pub fn take(&mut self, automaton: &Automaton, byte: u8) -> bool {
+        loop {
+            let covers = |edge: &(u32, u32)| (edge.0 as u8) <= byte && byte <= (edge.0 >> 8) as u8;
+            if let Some((bytes, push)) = automaton.edges(self.state).find(covers) {
+                return self.enter(automaton, bytes >> 16, push);
+            }
+            if automaton.state(self.state) & FINAL == 0 {
+                return false;
+            }
+            let Some(back) = self.stack.pop() else { return false };
+            self.state = back;
+        }
+    }
+
+    /// The way out of where an edge leads must fit the stack.
+    fn enter(&mut self, automaton: &Automaton, target: u32, push: u32) -> bool {
+        let need = |state: u32| (automaton.state(state) >> NEED_SHIFT) as usize;
+        if push != NO_PUSH {
+            if self.stack.len() + need(push) > MAX_STACK {
+                return false;
+            }
+            self.stack.push(push);
+        }
+        self.state = target;
+        self.stack.len() + need(target) <= MAX_STACK
+    }
+
+    /// Moves by several bytes.
+    pub fn take_all(&mut self, automaton: &Automaton, bytes: &[u8]) -> bool {
+        bytes.iter().all(|&byte| self.take(automaton, byte))
+    }
+
+    /// The answer may end here.
+    #[must_use]
+    pub fn may_end(&self, automaton: &Automaton) -> bool {
+        std::iter::once(&self.state)
+            .chain(&self.stack)
+            .all(|&state| automaton.state(state) & FINAL != 0)
+    }
+
+    /// The bytes that the answer may go on with.
+    pub fn next_bytes(&self, automaton: &Automaton) -> Vec<u8> {
+        (0..=255).filter(|&byte| self.clone().take(automaton, byte)).collect()
+    }
+}

@@ -1,0 +1,125 @@
+//! The automaton as the device reads it (`abi/wire.h`, "grammar"):
+//!
+//! - word 0: number of states; word 1: number of edges;
+//! - a word for each state and one more: bits 0-19 its first edge, 20 final, 21 plain, 24-31 need;
+//! - two words for each edge: `low | high << 8 | target << 16`, then the state that is pushed, or
+//!   [`NO_PUSH`].
+
+use std::sync::Arc;
+
+use crate::GrammarError;
+use crate::assemble::FlatState;
+use crate::utf8::byte_sequences;
+use crate::walk::Walk;
+
+/// Places of the stack (`SAC_GRAMMAR_STACK`).
+pub const MAX_STACK: usize = 32;
+/// States have 16 bits, and one value says that there is none.
+const MAX_STATES: usize = 0xffff;
+/// An edge's second word: nothing is pushed.
+pub(crate) const NO_PUSH: u32 = 0xffff;
+
+pub(crate) const FIRST_EDGE_MASK: u32 = 0xf_ffff;
+pub(crate) const FINAL: u32 = 1 << 20;
+pub(crate) const PLAIN: u32 = 1 << 21;
+pub(crate) const NEED_SHIFT: u32 = 24;
+
+/// A compiled grammar.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Automaton {
+    words: Arc<[u32]>,
+}
+
+impl Automaton {
+    /// As it crosses the ring.
+    #[must_use]
+    pub fn words(&self) -> &Arc<[u32]> {
+        &self.words
+    }
+    /// Number of states.
+    #[must_use]
+    pub fn num_states(&self) -> usize {
+        self.words[0] as usize
+    }
+
+    pub(crate) fn state(&self, state: u32) -> u32 {
+        self.words[2 + state as usize]
+    }
+    /// Words of the edges of a state, two each.
+    pub(crate) fn edges(&self, state: u32) -> impl Iterator<Item = (u32, u32)> {
+        let begin = (self.state(state) & FIRST_EDGE_MASK) as usize;
+        let end = (self.state(state + 1) & FIRST_EDGE_MASK) as usize;
+        let at = 3 + self.num_states();
+        self.words[at + 2 * begin..at + 2 * end].chunks_exact(2).map(|pair| (pair[0], pair[1]))
+    }
+
+    /// From a plain state, each character that JSON strings and texts take as it is leads back to
+    /// it: the device need not walk tokens that consist of such characters.
+    fn is_plain(&self, state: u32) -> bool {
+        let rest = [(' ', '!'), ('#', '['), (']', '~'), ('\u{80}', char::MAX)];
+        rest.iter().flat_map(|&(low, high)| byte_sequences(low, high)).all(|sequence| {
+            let mut open = vec![Walk::at(state)];
+            for (low, high) in sequence {
+                let mut next: Vec<Walk> = Vec::new();
+                for byte in low..=high {
+                    for walk in &open {
+                        let mut walk = walk.clone();
+                        if !walk.take(self, byte) {
+                            return false;
+                        }
+                        if !next.contains(&walk) {
+                            next.push(walk);
+                        }
+                    }
+                }
+                open = next;
+            }
+            open.iter().all(|walk| *walk == Walk::at(state))
+        })
+    }
+}
+
+/// Packs states. At most `limit` words.
+pub(crate) fn pack(states: &[FlatState], limit: usize) -> Result<Automaton, GrammarError> {
+    let num_edges: usize = states.iter().map(|state| state.edges.len()).sum();
+    if states.len() == 1 && num_edges == 0 {
+        return Err(GrammarError::Empty);
+    }
+    let size = 3 + states.len() + 2 * num_edges;
+    if size > limit || states.len() > MAX_STATES || num_edges > FIRST_EDGE_MASK as usize {
+        let bytes = 4 * limit as u64;
+        return Err(GrammarError::TooLarge { what: "its automaton in bytes", limit: bytes });
+    }
+    let mut words = Vec::with_capacity(size);
+    words.extend([states.len() as u32, num_edges as u32]);
+    let mut first_edge = 0;
+    for state in states {
+        let is_final = if state.is_final { FINAL } else { 0 };
+        words.push(first_edge | is_final | state.need << NEED_SHIFT);
+        first_edge += state.edges.len() as u32;
+    }
+    words.push(first_edge);
+    for edge in states.iter().flat_map(|state| &state.edges) {
+        words.push(u32::from(edge.low) | u32::from(edge.high) << 8 | edge.target << 16);
+        words.push(edge.push.unwrap_or(NO_PUSH));
+    }
+    Ok(with_plain_states(Automaton { words: words.into() }, states))
+}
+
+fn with_plain_states(mut automaton: Automaton, states: &[FlatState]) -> Automaton {
+    let plain: Vec<usize> = (0..states.len())
+        .filter(|&i| loops_on_letters(&states[i], i as u32) && automaton.is_plain(i as u32))
+        .collect();
+    if let Some(words) = Arc::get_mut(&mut automaton.words) {
+        plain.iter().for_each(|i| words[2 + i] |= PLAIN);
+    }
+    automaton
+}
+
+/// A cheap look before the thorough one.
+fn loops_on_letters(state: &FlatState, own: u32) -> bool {
+    state
+        .edges
+        .iter()
+        .any(|e| e.low <= b'a' && e.high >= b'z' && e.target == own && e.push.is_none())
+}

@@ -1,0 +1,424 @@
+//! Texts that automata accept, judged by others: the `jsonschema` and `regex` crates.
+#![allow(clippy::unwrap_used)]
+
+use saccade_grammar::{Automaton, GrammarError, Limits, Source, Walk, compile};
+use serde_json::{Value, json};
+
+/// A small generator of numbers, the same on every machine.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, n: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 33) as usize % n
+    }
+}
+
+fn accepts(automaton: &Automaton, text: &str) -> bool {
+    let mut walk = Walk::start();
+    walk.take_all(automaton, text.as_bytes()) && walk.may_end(automaton)
+}
+
+/// A random text of the automaton, if it ends within a bound.
+fn sample(automaton: &Automaton, random: &mut Random) -> Option<String> {
+    const CLOSING: &[u8] = b"\"}]";
+    let (mut walk, mut text) = (Walk::start(), Vec::new());
+    while text.len() < 4000 {
+        let next = walk.next_bytes(automaton);
+        if walk.may_end(automaton) && (next.is_empty() || random.below(4) == 0) {
+            return Some(String::from_utf8(text).expect("an automaton's texts are UTF-8"));
+        }
+        assert!(!next.is_empty(), "a dead end after {:?}", String::from_utf8_lossy(&text));
+        let closing: Vec<u8> = next.iter().copied().filter(|b| CLOSING.contains(b)).collect();
+        let hurry = text.len() > 200 || random.below(3) == 0;
+        let from = if hurry && !closing.is_empty() { &closing } else { &next };
+        let byte = from[random.below(from.len())];
+        assert!(walk.take(automaton, byte));
+        text.push(byte);
+    }
+    None
+}
+
+fn schema(schema: &Value) -> Result<Automaton, GrammarError> {
+    compile(&Source::JsonSchema(schema.to_string()), &Limits::default())
+}
+
+/// Schemas with values that they accept and, where there is one, a value that they do not.
+fn schemas() -> Vec<(Value, Vec<Value>, Vec<Value>)> {
+    let tree = json!({
+        "$ref": "#/$defs/node",
+        "$defs": {"node": {
+            "type": "object",
+            "properties": {"name": {"type": "string"}, "left": {"$ref": "#/$defs/node"},
+                           "right": {"anyOf": [{"$ref": "#/$defs/node"}, {"type": "null"}]}},
+            "required": ["name"], "additionalProperties": false}}
+    });
+    vec![
+        (
+            json!(true),
+            vec![json!(null), json!({"a": [1, "x", {"b": -0.5}]}), json!([[[]]])],
+            vec![],
+        ),
+        (json!({"type": "string"}), vec![json!(""), json!("aé\u{1f600}\n\"\\")], vec![json!(1)]),
+        (
+            json!({"type": ["integer", "null"]}),
+            vec![json!(0), json!(-17), json!(null)],
+            vec![json!(1.5), json!("1")],
+        ),
+        (json!({"type": "number"}), vec![json!(0), json!(-1.25), json!(1e3)], vec![json!(null)]),
+        (json!({"type": "boolean"}), vec![json!(true), json!(false)], vec![json!(0)]),
+        (
+            json!({"enum": ["a", "ab", 1, null, {"k": [1]}]}),
+            vec![json!("a"), json!("ab"), json!(1), json!(null), json!({"k": [1]})],
+            vec![json!("b"), json!("abc"), json!({})],
+        ),
+        (json!({"const": "x\"y"}), vec![json!("x\"y")], vec![json!("x")]),
+        (
+            json!({"type": "object", "properties": {"a": {"type": "integer"},
+                "b": {"type": "string"},
+                "c": {"type": "array", "items": {"type": "boolean"}}}, "required": ["b"],
+                "additionalProperties": false}),
+            vec![
+                json!({"b": ""}),
+                json!({"a": 1, "b": "x", "c": [true, false]}),
+                json!({"b": "", "c": []}),
+            ],
+            vec![json!({}), json!({"a": 1}), json!({"b": 1}), json!({"b": "", "d": 1})],
+        ),
+        (
+            json!({"type": "object", "properties": {"ab": {"type": "integer"},
+                "é": {"type": "null"}}}),
+            vec![json!({}), json!({"ab": 1}), json!({"a": "x", "abc": [], "z": {"ab": "y"}})],
+            vec![json!({"ab": "x"}), json!({"é": 1})],
+        ),
+        (
+            json!({"type": "object", "required": ["k"],
+                "additionalProperties": {"type": "integer"}}),
+            vec![json!({"k": 1}), json!({"k": 1, "l": 2})],
+            vec![json!({}), json!({"k": "x"})],
+        ),
+        (
+            json!({"type": "array", "items": {"type": "integer"}, "minItems": 2, "maxItems": 4}),
+            vec![json!([1, 2]), json!([1, 2, 3, 4])],
+            vec![json!([1]), json!([1, 2, 3, 4, 5])],
+        ),
+        (
+            json!({"type": "array", "prefixItems": [{"type": "string"}, {"type": "integer"}],
+                "items": false, "minItems": 2}),
+            vec![json!(["x", 1])],
+            vec![json!(["x"]), json!([1, "x"]), json!(["x", 1, 2])],
+        ),
+        (
+            json!({"type": "string", "minLength": 2, "maxLength": 4}),
+            vec![json!("ab"), json!("éèàù"), json!("\"\"")],
+            vec![json!("a"), json!("abcde")],
+        ),
+        (
+            json!({"type": "string", "pattern": "^[a-z]+-\\d{2,3}$"}),
+            vec![json!("ab-12"), json!("z-999")],
+            vec![json!("ab"), json!("a-1234"), json!("A-12")],
+        ),
+        (
+            json!({"type": "string", "pattern": "b\"+"}),
+            vec![json!("ab\"c"), json!("b\"")],
+            vec![json!("a\""), json!("b")],
+        ),
+        (
+            json!({"type": "string", "format": "date-time"}),
+            vec![json!("2024-02-28T23:59:59Z")],
+            vec![json!("2024-02-31T00:00:00Z")],
+        ),
+        (
+            json!({"type": "string", "format": "uuid"}),
+            vec![json!("123e4567-e89b-12d3-a456-426614174000")],
+            vec![json!("123")],
+        ),
+        (
+            json!({"type": "integer", "minimum": -12, "maximum": 345}),
+            vec![json!(-12), json!(-1), json!(0), json!(9), json!(10), json!(99), json!(345)],
+            vec![json!(-13), json!(346), json!(1000)],
+        ),
+        (
+            json!({"type": "integer", "exclusiveMinimum": 99, "maximum": 1234}),
+            vec![json!(100), json!(999), json!(1234)],
+            vec![json!(99), json!(1235)],
+        ),
+        (
+            json!({"type": "integer", "minimum": 0}),
+            vec![json!(0), json!(123456789)],
+            vec![json!(-1)],
+        ),
+        (
+            json!({"type": "number", "minimum": -1, "exclusiveMaximum": 10}),
+            vec![json!(-1), json!(-0.5), json!(0), json!(9.75)],
+            vec![json!(10), json!(-1.5), json!(11)],
+        ),
+        (
+            json!({"type": "number", "exclusiveMinimum": 0, "maximum": 1}),
+            vec![json!(0.5), json!(1)],
+            vec![json!(0), json!(1.5), json!(-0.25)],
+        ),
+        (
+            json!({"anyOf": [{"type": "string"}, {"const": "x"}, {"type": "integer"}]}),
+            vec![json!("x"), json!("y"), json!(3)],
+            vec![json!(null), json!(1.5)],
+        ),
+        (
+            json!({"type": "object", "properties": {"a": {"type": "integer"},
+                "b": {"type": "integer"}},
+                "additionalProperties": false, "anyOf": [{"required": ["a"]},
+                    {"required": ["b"]}]}),
+            vec![json!({"a": 1}), json!({"b": 1}), json!({"a": 1, "b": 2})],
+            vec![json!({})],
+        ),
+        (
+            json!({"allOf": [{"type": "object", "properties": {"a": {"type": "integer"}}},
+                {"properties": {"b": {"type": "string"}}, "required": ["a"]}]}),
+            vec![json!({"a": 1}), json!({"a": 1, "b": "x"})],
+            vec![json!({}), json!({"a": 1, "b": 2})],
+        ),
+        (
+            json!({"oneOf": [
+            {"type": "object", "properties": {"kind": {"const": "a"}, "x": {"type": "integer"}},
+             "required": ["kind", "x"]},
+            {"type": "object", "properties": {"kind": {"const": "b"}}, "required": ["kind"]}]}),
+            vec![json!({"kind": "a", "x": 1}), json!({"kind": "b"})],
+            vec![json!({"kind": "a"})],
+        ),
+        (
+            tree,
+            vec![json!({"name": "r"}), json!({"name": "r", "left": {"name": "l"}, "right": null})],
+            vec![json!({"left": {"name": "l"}}), json!({"name": "r", "left": {}})],
+        ),
+        (
+            json!({"$defs": {"id": {"type": "integer"}}, "type": "object", "properties": {
+            "ids": {"type": "array", "items": {"$ref": "#/$defs/id", "minimum": 3}}}}),
+            vec![json!({"ids": [3, 4]})],
+            vec![json!({"ids": [2]}), json!({"ids": ["x"]})],
+        ),
+    ]
+}
+
+#[test]
+fn what_a_schemas_automaton_accepts_the_schema_accepts() {
+    let mut random = Random(7);
+    let mut judged = 0;
+    for (schema_value, _, _) in schemas() {
+        let automaton = schema(&schema_value).unwrap_or_else(|e| panic!("{schema_value}: {e}"));
+        let judge =
+            jsonschema::options().should_validate_formats(true).build(&schema_value).unwrap();
+        for _ in 0..60 {
+            let Some(text) = sample(&automaton, &mut random) else { continue };
+            let value: Value = serde_json::from_str(&text)
+                .unwrap_or_else(|e| panic!("{schema_value} gave {text}: {e}"));
+            assert!(judge.is_valid(&value), "{schema_value} gave {text}");
+            judged += 1;
+        }
+    }
+    assert!(judged > 1200, "only {judged} texts were judged");
+}
+
+#[test]
+fn values_in_the_schemas_order_are_accepted_and_others_are_not() {
+    for (schema_value, good, bad) in schemas() {
+        let automaton = schema(&schema_value).unwrap();
+        let judge = jsonschema::validator_for(&schema_value).unwrap();
+        for value in good {
+            assert!(judge.is_valid(&value), "a wrong case: {schema_value} {value}");
+            let compact = value.to_string();
+            let pretty = serde_json::to_string_pretty(&value).unwrap();
+            let spaced = compact.replace(':', ": ").replace(',', ", ");
+            // Listed values are written in one way.
+            let listed = schema_value.get("enum").is_some();
+            for text in [&compact, &pretty].into_iter().take(if listed { 1 } else { 2 }) {
+                assert!(accepts(&automaton, text), "{schema_value} must accept {text}");
+            }
+            let in_text = listed || compact.contains("\\\"") || compact.contains("T2");
+            assert!(in_text || accepts(&automaton, &spaced), "{schema_value} must accept {spaced}");
+        }
+        for value in bad {
+            let text = value.to_string();
+            assert!(!accepts(&automaton, &text), "{schema_value} must not accept {text}");
+        }
+    }
+}
+
+#[test]
+fn numbers_of_every_small_range_are_exact() {
+    for low in -12..=12_i64 {
+        for high in low..=12 {
+            let automaton =
+                schema(&json!({"type": "integer", "minimum": low, "maximum": high})).unwrap();
+            for value in -120..=120_i64 {
+                let inside = (low..=high).contains(&value);
+                assert_eq!(
+                    accepts(&automaton, &value.to_string()),
+                    inside,
+                    "{value} {low}..{high}"
+                );
+            }
+        }
+    }
+    for (low, high) in [(7, 1000), (98, 10_203), (100, 999), (1999, 2001)] {
+        let automaton =
+            schema(&json!({"type": "integer", "minimum": low, "maximum": high})).unwrap();
+        for value in 0..11_000_i64 {
+            let inside = (low..=high).contains(&value);
+            assert_eq!(accepts(&automaton, &value.to_string()), inside, "{value} {low}..{high}");
+        }
+    }
+}
+
+#[test]
+fn what_is_not_understood_is_refused_by_name() {
+    for (schema_value, name) in [
+        (json!({"not": {}}), "`not`"),
+        (json!({"type": "object", "patternProperties": {"a": true}}), "`patternProperties`"),
+        (json!({"type": "array", "uniqueItems": true}), "`uniqueItems`"),
+        (json!({"type": "integer", "multipleOf": 3}), "`multipleOf`"),
+        (json!({"if": {}, "then": {}}), "`if`"),
+        (json!({"$ref": "other.json"}), "`$ref` to another document"),
+        (json!({"oneOf": [{"type": "integer"}, {"type": "number"}]}), "`oneOf`"),
+        (json!({"type": "string", "format": "idn-email"}), "format `idn-email`"),
+        (json!({"type": "string", "pattern": "(?=a)"}), "`(?`"),
+        (json!({"type": "string", "pattern": "a", "minLength": 1}), "more than one of"),
+        (json!({"type": "number", "minimum": 0.5}), "`minimum` with a fraction"),
+        (json!({"type": "number", "minimum": 9_007_199_254_740_993_i64}), "`minimum` beyond"),
+        (
+            json!({"$schema": "http://json-schema.org/draft-07/schema#", "prefixItems": [{}]}),
+            "`prefixItems` in a draft",
+        ),
+        (json!({"type": "object", "properties": {"a": {"not": {}}}}), "(at #/properties/a)"),
+        (
+            json!({"allOf": [{"items": {"type": "integer"}},
+                {"prefixItems": [{"type": "string"}]}]}),
+            "`items` beside",
+        ),
+        (
+            json!({"allOf": [{"properties": {"a": true}, "additionalProperties": false},
+                          {"properties": {"b": true}}]}),
+            "`additionalProperties` beside",
+        ),
+    ] {
+        let error = schema(&schema_value).unwrap_err().to_string();
+        assert!(error.contains(name), "{schema_value}: {error}");
+    }
+    assert_eq!(schema(&json!(false)), Err(GrammarError::Unsatisfiable));
+    let endless = json!({"type": "object", "properties": {"a": {"$ref": "#"}}, "required": ["a"]});
+    assert_eq!(schema(&endless), Err(GrammarError::Unsatisfiable));
+}
+
+#[test]
+fn bombs_are_refused_by_a_bound() {
+    let mut deep = json!(true);
+    for _ in 0..60 {
+        deep = json!({"type": "array", "items": deep, "minItems": 2});
+    }
+    let mut wide = json!({"type": "integer"});
+    for i in 0..12 {
+        wide = json!({"anyOf": [
+            {"type": "object", "properties": {format!("a{i}"): wide.clone()}},
+            {"type": "object", "properties": {format!("b{i}"): wide}}]});
+    }
+    let many: Vec<String> = (0..40_000).map(|i| format!("{:x}", i * 2_654_435_761_u64)).collect();
+    let bombs = [
+        Source::Regex("((a{1000}){1000}){1000}".into()),
+        Source::Regex("(.*a.{40})+".into()),
+        Source::Regex("(x+x+)+y{9999}".into()),
+        Source::JsonSchema(deep.to_string()),
+        Source::JsonSchema(wide.to_string()),
+        Source::JsonSchema(json!({"enum": many}).to_string()),
+        Source::JsonSchema(json!({"type": "string", "maxLength": 100_000_000}).to_string()),
+        Source::JsonSchema(json!({"type": "array", "minItems": 1_000_000_000}).to_string()),
+        Source::JsonSchema(json!({"$ref": "#", "minItems": 1, "items": {"$ref": "#"}}).to_string()),
+        Source::JsonSchema("[".repeat(100_000)),
+        Source::Regex("a".repeat(10_000_000)),
+        Source::Regex("(".repeat(100_000)),
+    ];
+    for bomb in &bombs {
+        let started = std::time::Instant::now();
+        let error = compile(bomb, &Limits::default()).unwrap_err();
+        eprintln!("{:?} {error}", started.elapsed());
+        assert!(!matches!(error, GrammarError::Empty), "{error}");
+    }
+}
+
+#[test]
+fn regular_expressions_match_as_elsewhere() {
+    let mut random = Random(11);
+    for pattern in [
+        "abc",
+        "a|bc|",
+        "[a-c]{2,4}x?",
+        r"\d{3}-\d{4}",
+        r"(foo|ba[rz])+",
+        r"[^a-z\n]{1,3}",
+        r"\w+@\w+\.(com|org)",
+        "é+[à-ü]?",
+        r"x(y(z)*)*",
+        r".{0,5}",
+        r"[\d.]+",
+        r"\s\S",
+        r"^anchored$",
+        r"\u00e9\x41",
+    ] {
+        let automaton = compile(&Source::Regex(pattern.into()), &Limits::default()).unwrap();
+        // There letters, digits and spaces are all of Unicode's, here they are ECMA 262's.
+        let space = r"\t\n\x0B\x0C\r \u{feff}\p{Zs}\u{2028}\u{2029}";
+        let ascii = pattern
+            .replace(r"\w", "[0-9A-Za-z_]")
+            .replace(r"\d", "[0-9]")
+            .replace(r"\s", &format!("[{space}]"))
+            .replace(r"\S", &format!("[^{space}]"));
+        let judge = regex::Regex::new(&format!("^(?:{ascii})$")).unwrap();
+        for _ in 0..200 {
+            let Some(text) = sample(&automaton, &mut random) else { continue };
+            assert!(judge.is_match(&text), "{pattern} gave {text:?}");
+            // A text that differs in one place is accepted by both or by none.
+            let mut chars: Vec<char> = text.chars().collect();
+            if !chars.is_empty() {
+                let at = random.below(chars.len());
+                chars[at] = ['a', 'x', '1', 'é', '-'][random.below(5)];
+            }
+            let other: String = chars.into_iter().collect();
+            assert_eq!(accepts(&automaton, &other), judge.is_match(&other), "{pattern} {other:?}");
+        }
+    }
+}
+
+#[test]
+fn choices_are_exactly_the_given_texts() {
+    let texts: Vec<String> = ["yes", "no", "yesterday", "né"].map(String::from).into();
+    let automaton = compile(&Source::Choice(texts.clone()), &Limits::default()).unwrap();
+    for text in &texts {
+        assert!(accepts(&automaton, text));
+    }
+    for text in ["", "y", "yest", "noo", "n"] {
+        assert!(!accepts(&automaton, text), "{text}");
+    }
+    let empty = compile(&Source::Choice(vec![String::new()]), &Limits::default());
+    assert_eq!(empty, Err(GrammarError::Empty));
+}
+
+#[test]
+fn objects_nest_as_deep_as_the_stack_and_then_end() {
+    let automaton = compile(&Source::JsonObject, &Limits::default()).unwrap();
+    for depth in [1, 10, 28] {
+        let text = format!("{}1{}", "{\"a\":".repeat(depth), "}".repeat(depth));
+        assert!(accepts(&automaton, &text), "{depth}");
+    }
+    let text = format!("{}1{}", "{\"a\":".repeat(40), "}".repeat(40));
+    assert!(!accepts(&automaton, &text));
+    for text in ["[]", "1", "", "{", "{}}", "{\"a\"}", "{\"a\":1,}", "{,}"] {
+        assert!(!accepts(&automaton, text), "{text}");
+    }
+}
+
+#[test]
+fn a_grammar_compiles_to_the_same_words_each_time() {
+    for (schema_value, ..) in schemas() {
+        assert_eq!(schema(&schema_value), schema(&schema_value));
+    }
+}
