@@ -29,6 +29,13 @@ static void constants(void) {
   CONSTANT(SAC_MIN_OUT_RING_WORDS);
   CONSTANT(SAC_MAX_OUT_RING_WORDS);
   CONSTANT(SAC_ARENA_ALIGN_BYTES);
+  CONSTANT(SAC_GRAMMAR_STACK);
+  CONSTANT(SAC_MAX_GRAMMAR_WORDS);
+  CONSTANT(SAC_GRAMMAR_EDGE_MASK);
+  CONSTANT(SAC_GRAMMAR_FINAL);
+  CONSTANT(SAC_GRAMMAR_PLAIN);
+  CONSTANT(SAC_GRAMMAR_NEED_SHIFT);
+  CONSTANT(SAC_GRAMMAR_NO_PUSH);
   CONSTANT(SAC_STATE_EMPTY);
   CONSTANT(SAC_STATE_PREFILL_PENDING);
   CONSTANT(SAC_STATE_PREFILL_PROCESSING);
@@ -110,6 +117,8 @@ static void device_structs(void) {
   FIELD(sac_device_line, process_start_ticks);
   FIELD(sac_device_line, pid);
   FIELD(sac_device_line, num_host_blocks);
+  FIELD(sac_device_line, vocab_hash);
+  FIELD(sac_device_line, grammar_words);
   FIELD(sac_device_line, _pad0);
   STRUCT(sac_device_stats);
   FIELD(sac_device_stats, ticks);
@@ -221,6 +230,7 @@ static void frontend_structs(void) {
   FIELD(sac_descriptor, slo_tbt_s);
   FIELD(sac_descriptor, tenant);
   FIELD(sac_descriptor, tenant_weight);
+  FIELD(sac_descriptor, grammar_words);
   FIELD(sac_descriptor, _pad0);
 }
 

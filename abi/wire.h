@@ -27,7 +27,7 @@
 #define SAC_MAGIC UINT64_C(0x3145444143434153) /* "SACCADE1", little-endian */
 #define SAC_ABI_VERSION 1u
 /* FNV-1a 64 of wire.layout.txt; a test recomputes it. */
-#define SAC_LAYOUT_HASH UINT64_C(0x4bad2eb3c23af355)
+#define SAC_LAYOUT_HASH UINT64_C(0x94ff96dc60b1915d)
 
 /* ---- bounds ------------------------------------------------------------------------------- */
 
@@ -42,7 +42,9 @@
 #define SAC_MAX_TENANT_WEIGHT 1000u
 #define SAC_MIN_OUT_RING_WORDS 64u /* per slot; holds 3 tokens with 20 alternatives */
 #define SAC_MAX_OUT_RING_WORDS 65536u
-#define SAC_ARENA_ALIGN_BYTES 64u /* extents start at multiples of this */
+#define SAC_ARENA_ALIGN_BYTES 64u    /* extents start at multiples of this */
+#define SAC_GRAMMAR_STACK 32u        /* places of a grammar's stack */
+#define SAC_MAX_GRAMMAR_WORDS 65536u /* of one grammar; a device may have room for fewer */
 
 /* ---- slot states --------------------------------------------------------------------------- *
  * A slot is idle when its status is EMPTY or DECODE_COMPLETED and status.ticket == doorbell.ticket:
@@ -128,7 +130,9 @@ typedef struct sac_device_line {
                                    belongs to another namespace */
   uint32_t pid;                 /* of the host process behind the device; 0 = unknown */
   uint32_t num_host_blocks;     /* KV blocks of host memory; 0 = there is one tier */
-  uint8_t _pad0[128 - 88];
+  uint64_t vocab_hash;    /* of the tokens' bytes, as this device knows them; 0 = it does not */
+  uint32_t grammar_words; /* that a request may bring; 0 = grammars are refused */
+  uint8_t _pad0[128 - 100];
 } sac_device_line;
 SAC_STATIC_ASSERT(sizeof(sac_device_line) == 128, "device line is one line");
 
@@ -255,7 +259,8 @@ SAC_STATIC_ASSERT(sizeof(sac_status) * SAC_MAX_SLOTS == 65536, "all statuses in 
 
 /* ---- descriptor: writer = the slot's frontend, before it rings; constant until DECODE_COMPLETED *
  * The arena extent holds, in this order and without gaps: uint32_t token[prompt_len],
- * { uint32_t token; float bias; } logit_bias[num_logit_bias], uint32_t stop_id[num_stop_ids].
+ * { uint32_t token; float bias; } logit_bias[num_logit_bias], uint32_t stop_id[num_stop_ids],
+ * uint32_t grammar[grammar_words].
  * The device copies it when it accepts the request; the extent is free once the state has left
  * PREFILL_PENDING. */
 typedef struct sac_descriptor {
@@ -283,7 +288,8 @@ typedef struct sac_descriptor {
   float slo_tbt_s;
   uint32_t tenant;        /* who shares the device with others, 0 .. SAC_MAX_TENANTS - 1 */
   uint32_t tenant_weight; /* of its share, 0 .. SAC_MAX_TENANT_WEIGHT; 0 counts as 1 */
-  uint8_t _pad0[256 - 112];
+  uint32_t grammar_words; /* of the grammar that the answer obeys; 0 = none */
+  uint8_t _pad0[256 - 116];
 } sac_descriptor;
 SAC_STATIC_ASSERT(sizeof(sac_descriptor) == 256, "descriptor is two lines");
 
@@ -293,6 +299,25 @@ SAC_STATIC_ASSERT(sizeof(sac_descriptor) == 256, "descriptor is two lines");
  * token, the others its alternatives, best first: id in bits 0-31, float logprob in bits 32-63.
  * The device writes record i only when i < cursor + capacity; the cursor (uint32_t per slot, writer
  * = frontend) counts records read, and starts at 0 with each ticket. */
+
+/* ---- grammar: part of an arena extent ------------------------------------------------------- *
+ * An automaton over the bytes of an answer, with a stack of SAC_GRAMMAR_STACK places:
+ *   word 0, 1   its states (1 .. 65535) and its edges
+ *   states + 1  bits 0-19 the state's first edge; the next state's is where they end
+ *               bit 20 final, bit 21 plain, bits 24-31 need; the last word has only an edge
+ *   edges       two words each: low byte | high byte << 8 | target << 16, then the state that is
+ *               pushed or SAC_GRAMMAR_NO_PUSH. Those of a state are ascending and disjoint.
+ * It starts in state 0 with an empty stack. A byte takes the state's edge that covers it; without
+ * one, a final state is left for the top of the stack, which is taken off, and the byte is looked
+ * at again. An edge must leave room: with `depth` states beneath, depth + need of where it leads,
+ * and of what it pushes, must not exceed the stack. The answer may end where the state, and all on
+ * the stack, are final. From a plain state every character but '"', '\\' and controls leads back to
+ * it, without a push. The device checks all but that: a false claim harms its own request. */
+#define SAC_GRAMMAR_EDGE_MASK 0xfffffu
+#define SAC_GRAMMAR_FINAL (1u << 20)
+#define SAC_GRAMMAR_PLAIN (1u << 21)
+#define SAC_GRAMMAR_NEED_SHIFT 24u
+#define SAC_GRAMMAR_NO_PUSH 0xffffu
 
 /* ---- pure helpers, the same in every language --------------------------------------------- */
 #ifdef __CUDACC__

@@ -85,6 +85,16 @@ int sac_device_set_rope(sac_device* d, const float* cos, const float* sin, uint6
   });
 }
 
+int sac_device_set_vocab(sac_device* d, const uint32_t* offsets, const uint8_t* bytes,
+                         uint32_t num_tokens) {
+  return guarded([&] {
+    if (d == nullptr || offsets == nullptr || bytes == nullptr)
+      return fail(SAC_ERR_ARGUMENT, "device, offsets or bytes is null");
+    if (d->attached) return fail(SAC_ERR_STATE, "a region is attached already");
+    return result(d->set_vocab(offsets, bytes, num_tokens));
+  });
+}
+
 int sac_device_finish_load(sac_device* d) {
   return guarded([&] {
     if (int code = check_loading(d)) return code;

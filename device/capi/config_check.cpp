@@ -128,6 +128,7 @@ std::string check_device_config(const sac_device_config& c, uint32_t vocab_size)
   b.in("eager_window", c.eager_window, 0, kMaxBlocks);
   b.in("prefix_caching", c.prefix_caching, 0, 1);
   b.in("num_threads", c.num_threads, 1, kMaxThreads);
+  b.in("grammar_words", c.grammar_words, 0, c.kind == SAC_DEVICE_CUDA ? 0 : SAC_MAX_GRAMMAR_WORDS);
   b.in("num_eos_ids", c.num_eos_ids, 0, kMaxEosIds);
   b.in("vocab_size", vocab_size, 1, kMaxVocab);
   b.require(c.num_eos_ids == 0 || c.eos_ids != nullptr, "eos_ids is null");
@@ -179,6 +180,7 @@ Limits limits_of(const sac_device_config& c, uint32_t vocab_size) {
   l.fetch = fetch_limits_of(c.fetch);
   l.vocab_size = vocab_size;
   l.num_eos_ids = c.num_eos_ids;
+  l.grammar_words = c.grammar_words;
   l.log_words = c.log_decisions != 0 ? static_cast<uint32_t>(kDecisionLogWords) : 0;
   l.prefill_policy = static_cast<PrefillPolicy>(c.prefill_policy);
   l.policy = static_cast<Policy>(c.policy.policy);

@@ -131,6 +131,8 @@ typedef struct sac_device_config {
   uint64_t prefix_seed;    /* of the keys by which prefixes are found: drawn at each start */
   sac_fetch_config fetch;  /* needs prefix_caching; not on SAC_DEVICE_NULL */
   uint32_t prefix_caching; /* 1: requests with the same prefix and cache_salt share its KV blocks */
+  uint32_t grammar_words;  /* of a request's grammar, at most SAC_MAX_GRAMMAR_WORDS; 0: refused.
+                              Needs  sac_device_set_vocab; not on SAC_DEVICE_CUDA */
   uint32_t cuda_launch;    /* SAC_CUDA_LAUNCH_*; this and the rest: SAC_DEVICE_CUDA only */
   uint32_t cuda_rotation;  /* SAC_CUDA_ROTATION_* */
   uint32_t cuda_rotation_blocks; /* thread blocks that copy, per direction: 1 .. 16 */
@@ -201,6 +203,11 @@ int sac_device_fill_dummy(sac_device* device, uint64_t seed);
 /* Rotary tables, [max_model_len + rope_switch_len][rotary_dim / 2] each, attention scaling already
  * multiplied in. The last rope_switch_len rows are for prompts longer than that. */
 int sac_device_set_rope(sac_device* device, const float* cos, const float* sin, uint64_t count);
+/* The bytes of every token, for grammars: token i is bytes[offsets[i] .. offsets[i + 1]), none if
+ * it is not part of a text. num_tokens is the vocabulary's size. Copied; before the device is
+ * attached. Without it grammars are refused. */
+int sac_device_set_vocab(sac_device* device, const uint32_t* offsets, const uint8_t* bytes,
+                         uint32_t num_tokens);
 /* Fails with the name of the first tensor that is missing. */
 int sac_device_finish_load(sac_device* device);
 

@@ -357,7 +357,8 @@ class Forward {
                            tables_.bias(at.seat),
                            tables_.stops(at.seat),
                            tables_.eos_ids,
-                           tables_.num_eos_ids};
+                           tables_.num_eos_ids,
+                           tables_.grammar(at.seat)};
     k_.sample(row, logits, scratch_.sample, at.record);
   }
 

@@ -46,6 +46,7 @@ size_t Workspace::lay_out(Layout layout, const sac_model_config& c, uint32_t max
     w.sample.members = layout.take<uint32_t>(c.vocab_size);
     w.sample.bucket_weight = layout.take<uint64_t>(kSelectBuckets);
     w.sample.bucket_count = layout.take<uint32_t>(kSelectBuckets);
+    w.sample.mask = layout.take<uint32_t>(ceil_div(c.vocab_size, 32));
   }
   return layout.bytes();
 }

@@ -378,8 +378,8 @@ const char* check_waiting(const Scheduler& s) {
 const char* check_pages_of(const Parking& parking, const Request& r, const ParkedRequest& kept,
                            std::vector<bool>& known) {
   uint64_t left = 0, pages = 0;
-  for (const uint32_t words :
-       {kept.seat.num_tokens, 2 * r.descriptor.num_logit_bias, r.descriptor.num_stop_ids})
+  for (const uint32_t words : {kept.seat.num_tokens, 2 * r.descriptor.num_logit_bias,
+                               r.descriptor.num_stop_ids, r.descriptor.grammar_words})
     left += ceil_div(words, kPageWords);
   for (uint32_t p = kept.first_page; p != kNone; p = parking.next_page[p], ++pages) {
     if (p >= parking.num_pages || pages == left || known[p]) return "a page has two owners";

@@ -12,8 +12,11 @@ namespace saccade {
 namespace {
 
 /// Tells frontends what only the host knows of this device; visible to them with phase READY.
-void introduce(sac_device_line* line, uint64_t kv_block_bytes) {
+void introduce(sac_device_line* line, uint64_t kv_block_bytes, uint64_t vocab_hash,
+               uint32_t grammar_words) {
   const ProcessId self = own_process();
+  store_relaxed(&line->vocab_hash, vocab_hash);
+  store_relaxed(&line->grammar_words, grammar_words);
   store_relaxed(&line->kv_block_bytes, kv_block_bytes);
   store_relaxed(&line->process_start_ticks, self.start_ticks);
   store_relaxed(&line->pid, self.pid);
@@ -87,6 +90,7 @@ std::string sac_device::create(const sac_device_config& c, const sac_model_confi
   }
   Layout hand_out(memory.data());
   lay_out(scheduler, hand_out);
+  scheduler.seats.vocab = &tokens.view();
   reset(scheduler, eos_ids.data());
   if (c.kind == SAC_DEVICE_SIM) return create_sim(vocab_size);
   if (c.kind == SAC_DEVICE_NULL) {
@@ -154,13 +158,20 @@ void sac_device::open_fetch(void* region, const uint8_t (&model_id)[32], uint64_
   saccade::open_fetch(scheduler.fetch, scheduler.kv.store.events, view);
 }
 
+std::string sac_device::set_vocab(const uint32_t* offsets, const uint8_t* bytes,
+                                  uint32_t num_tokens) {
+  if (num_tokens != scheduler.limits.vocab_size) return "num_tokens differs from the vocabulary's";
+  return tokens.build(offsets, bytes, num_tokens);
+}
+
 std::string sac_device::attach(void* region, uint64_t region_bytes) {
   saccade::RingView view;
   if (const char* wrong = saccade::open_ring(region, region_bytes, &view)) return wrong;
   scheduler.limits.num_slots = view.num_slots;
   scheduler.limits.num_frontends = view.num_frontends;
+  if (tokens.view().num_tokens == 0) scheduler.limits.grammar_words = 0;
   join_ring(scheduler, view, saccade::monotonic_ns());
-  saccade::introduce(view.device, kv_block_bytes);
+  saccade::introduce(view.device, kv_block_bytes, tokens.hash(), scheduler.limits.grammar_words);
   attached = true;
   return "";
 }

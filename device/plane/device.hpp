@@ -9,6 +9,7 @@
 #include "cpu/copy_engine.hpp"
 #include "cpu/cpu_step.hpp"
 #include "cpu/memory_region.hpp"
+#include "grammar/token_tables.hpp"
 #include "host/pages.hpp"
 #include "plane/timed_null_step.hpp"
 #include "sched/state.hpp"
@@ -27,6 +28,7 @@ struct sac_device {
   saccade::InstantCopies instant_copies;
   saccade::sim::PacedStep paced;  // SAC_DEVICE_SIM
   saccade::sim::PacedCopies paced_copies;
+  saccade::TokenTables tokens;           // for grammars, where there are any
   uint64_t kv_block_bytes = 0;           // SAC_DEVICE_CPU, SAC_DEVICE_SIM
   saccade::FetchShape fetch_shape = {};  // of the region for a fetch plane, if there is to be one
   bool loaded = false;
@@ -38,6 +40,7 @@ struct sac_device {
                      int* code);
   void create_cpu(const sac_model_config& model);
   void start_copies(unsigned char* frames);
+  std::string set_vocab(const uint32_t* offsets, const uint8_t* bytes, uint32_t num_tokens);
   std::string create_sim(uint32_t vocab_size);
   std::string attach(void* region, uint64_t region_bytes);
   /// Bytes of the region for a fetch plane; 0: there is none.

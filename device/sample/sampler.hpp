@@ -2,6 +2,7 @@
 //
 //   logprobs = log_softmax(raw logits)            reported; nothing below changes them
 //   min_tokens mask, logit bias, penalties        edits.hpp
+//   what the request's grammar does not allow     obey.hpp
 //   temperature 0: the best token, lowest id at equal logits
 //   otherwise temperature, min_p, top_k, top_p    candidates.hpp, select.hpp
 //   then one draw by inverse CDF in order of id   philox.hpp, keyed by (seed, position)
@@ -10,6 +11,7 @@
 // and the CDF runs in order of id. Temperatures below 1e-5 are greedy, as there.
 #pragma once
 #include "sample/edits.hpp"
+#include "sample/obey.hpp"
 #include "sample/philox.hpp"
 #include "sample/select.hpp"
 
@@ -72,14 +74,18 @@ SAC_HD inline void sample_row(const SampleRow& row, float* logits, const SampleS
   const LogNormalizer norm = normalize(logits, row.vocab_size);
   const float* edited = logits;
   float max = norm.max;
-  if (has_edits(row)) {
+  if (has_edits(row) || has_grammar(row)) {
     for (uint32_t i = 0; i < row.vocab_size; ++i) scratch.logits[i] = logits[i];
     apply_edits(row, scratch.logits, scratch.counts);
+    if (has_grammar(row)) obey_grammar(row, scratch.logits, scratch.mask);
     max = clean_and_max(scratch.logits, row.vocab_size);
     edited = scratch.logits;
   }
-  const uint32_t token = choose(row, edited, max, scratch);
-  record[0] = record_word(token, norm.logprob(logits[token]));
+  const bool stuck = has_grammar(row) && max == -__builtin_inff();
+  const uint32_t token =
+      stuck ? first_legal(scratch.mask, row.vocab_size) : choose(row, edited, max, scratch);
+  const float logit = token < row.vocab_size ? logits[token] : -__builtin_inff();
+  record[0] = record_word(token, norm.logprob(logit));
   write_top(logits, row.vocab_size, norm, record_tops(*row.params), record + 1);
 }
 

@@ -14,6 +14,7 @@ struct SampleRow {
   const uint32_t* stops;    // [params->num_stop_ids]
   const uint32_t* eos_ids;  // [num_eos_ids]
   uint32_t num_eos_ids;
+  RowGrammar grammar;
 };
 
 /// Buckets in which top-k and top-p count the candidates by distance from the best.
@@ -28,6 +29,7 @@ struct SampleScratch {
   uint32_t* members;        // candidates of one bucket
   uint64_t* bucket_weight;  // [kSelectBuckets]
   uint32_t* bucket_count;   // [kSelectBuckets]
+  uint32_t* mask;           // [ceil(vocab_size / 32)]: tokens that a grammar allows
 };
 
 }  // namespace saccade

@@ -3,6 +3,7 @@
 // rather than being starved by smaller ones behind it, and none is admitted while an older,
 // preempted request still waits for blocks.
 #pragma once
+#include "grammar/automaton.hpp"
 #include "sched/drain.hpp"
 #include "sched/prefix.hpp"
 #include "sched/shares.hpp"
@@ -25,7 +26,8 @@ struct Admission {
   SAC_HD Preemption preemption() const { return {kv, seats, course, report}; }
 };
 
-/// Copies a request's arena extent into the seat's tables. False if a token id is out of range.
+/// Copies a request's arena extent into the seat's tables. False if a token id is out of range, or
+/// its grammar is none.
 template <class Env>
 SAC_HD bool copy_inputs(const Admission& a, Env& env, uint32_t seat_index,
                         const sac_descriptor& d) {
@@ -36,7 +38,11 @@ SAC_HD bool copy_inputs(const Admission& a, Env& env, uint32_t seat_index,
   from += d.prompt_len;
   fetches[1] = {a.seats.stops(seat_index), from + 2 * size_t{d.num_logit_bias}, d.num_stop_ids, 0};
   fetches[2] = {reinterpret_cast<uint32_t*>(bias), from, 2 * d.num_logit_bias, 0};
-  env.fetch(fetches, 3);
+  from += 2 * size_t{d.num_logit_bias} + d.num_stop_ids;
+  uint32_t* automaton = a.seats.automaton(seat_index);
+  fetches[3] = {automaton, from, d.grammar_words, 0};
+  env.fetch(fetches, d.grammar_words == 0 ? 3 : 4);
+  if (d.grammar_words != 0 && !grammar_in_bounds(automaton, d.grammar_words)) return false;
   bool ok = fetches[0].most < a.vocab_size && fetches[1].most < a.vocab_size;
   for (uint32_t i = 0; i < d.num_logit_bias; ++i)
     ok &= bias[i].token < a.vocab_size && within(bias[i].bias, -1e4f, 1e4f);
@@ -60,6 +66,7 @@ SAC_HD inline SeatParams seat_params(const sac_descriptor& d) {
   p.num_top_logprobs = d.num_top_logprobs;
   p.num_logit_bias = d.num_logit_bias;
   p.num_stop_ids = d.num_stop_ids;
+  p.grammar_words = d.grammar_words;
   return p;
 }
 
@@ -77,7 +84,8 @@ SAC_HD inline void seat_request(const Admission& a, uint32_t slot, uint32_t seat
   seat.stride = sac_record_stride(d.flags, d.num_top_logprobs);
   seat.capacity = a.inbox.ring.out_ring_words / seat.stride;
   seat.cache_salt = a.inbox.salt_of(d);
-  seat.asked = {d.flags, d.prompt_len, d.max_tokens, d.min_tokens, d.num_stop_ids};
+  seat.asked = {d.flags, d.prompt_len, d.max_tokens, d.min_tokens, d.num_stop_ids, d.grammar_words};
+  if (d.grammar_words != 0) a.seats.places[seat_index] = GrammarPlace{};
   a.seats.params[seat_index] = seat_params(d);
   a.seats.wishes[seat_index] = wishes_of(a.waiting, r);
   follow_cursor(a.seats.cursors, seat_index, slot);

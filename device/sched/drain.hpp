@@ -37,7 +37,8 @@ SAC_HD inline bool targets_in_bounds(const sac_descriptor& d) {
 
 /// The arena extent of a checked descriptor, in words.
 SAC_HD inline uint64_t extent_words(const sac_descriptor& d) {
-  return uint64_t{d.prompt_len} + 2 * uint64_t{d.num_logit_bias} + d.num_stop_ids;
+  return uint64_t{d.prompt_len} + 2 * uint64_t{d.num_logit_bias} + d.num_stop_ids +
+         uint64_t{d.grammar_words};
 }
 
 /// The extent lies in its frontend's share of the arena: what it names cannot be another's prompt.
@@ -50,13 +51,15 @@ SAC_HD inline bool extent_in_share(const RingView& ring, uint32_t slot, const sa
          bytes <= end - d.arena_extent;
 }
 
-/// Every bound of a descriptor but the token ids, which are checked when they are copied.
+/// Every bound of a descriptor but token ids and the grammar, which are checked when they are
+/// copied.
 SAC_HD inline bool descriptor_in_bounds(const Limits& l, const RingView& ring, uint32_t slot,
                                         const sac_descriptor& d) {
   const bool sizes = d.prompt_len >= 1 && d.prompt_len < l.max_model_len && d.max_tokens >= 1 &&
                      d.max_tokens <= l.max_model_len - d.prompt_len &&
                      d.min_tokens <= d.max_tokens && d.num_logit_bias <= SAC_MAX_LOGIT_BIAS &&
-                     d.num_stop_ids <= SAC_MAX_STOP_IDS && (d.flags & ~SAC_REQ_KNOWN_FLAGS) == 0;
+                     d.num_stop_ids <= SAC_MAX_STOP_IDS && d.grammar_words <= l.grammar_words &&
+                     (d.flags & ~SAC_REQ_KNOWN_FLAGS) == 0;
   const bool tenant = d.tenant < SAC_MAX_TENANTS && d.tenant_weight <= SAC_MAX_TENANT_WEIGHT;
   return sizes && tenant && sampling_in_bounds(d) && targets_in_bounds(d) &&
          extent_in_share(ring, slot, d);

@@ -29,7 +29,7 @@ struct Sharing {
 
 /// The words that only a seat has of its request.
 struct SeatWords {
-  static constexpr uint32_t kKinds = 3;  // tokens, biases, stop ids: each begins a page
+  static constexpr uint32_t kKinds = 4;  // tokens, biases, stop ids, grammar: each begins a page
   uint32_t* at[kKinds];
   uint32_t count[kKinds];
 
@@ -42,8 +42,8 @@ struct SeatWords {
 SAC_HD inline SeatWords words_of(const Seats& seats, uint32_t seat_index) {
   const SeatParams& p = seats.params[seat_index];
   auto* bias = reinterpret_cast<uint32_t*>(seats.bias(seat_index));
-  return {{seats.tokens(seat_index), bias, seats.stops(seat_index)},
-          {seats[seat_index].num_tokens, 2 * p.num_logit_bias, p.num_stop_ids}};
+  return {{seats.tokens(seat_index), bias, seats.stops(seat_index), seats.automaton(seat_index)},
+          {seats[seat_index].num_tokens, 2 * p.num_logit_bias, p.num_stop_ids, p.grammar_words}};
 }
 
 /// Copies a seat's words to a chain of pages, or from it.
@@ -109,8 +109,9 @@ SAC_HD bool park(const Sharing& s, Env& env, uint32_t i) {
   end_hold(a.seats, seat);
   seat.moved_ns = a.course.tick_ns;
   ParkedRequest& kept = s.parking.requests[seat.slot];
-  kept = {seat, a.seats.wishes[seat_index], take_pages(s.parking, words.pages()),
-          a.seats.cursors.read[seat_index]};
+  const bool obeys = seat.asked.grammar_words != 0;
+  kept = {seat, a.seats.wishes[seat_index], obeys ? a.seats.places[seat_index] : GrammarPlace{},
+          take_pages(s.parking, words.pages()), a.seats.cursors.read[seat_index]};
   move_words(s, env, words, kept.first_page, false);
   s.parking.asleep[seat.slot / 32] |= 1u << seat.slot % 32;
   ++s.parking.num_parked;
@@ -212,6 +213,7 @@ SAC_HD void return_first(const Sharing& s, Env& env) {
   a.seats[seat_index] = kept.seat;
   a.seats.wishes[seat_index] = kept.wishes;
   a.seats.params[seat_index] = seat_params(a.slots[slot].descriptor);
+  if (kept.seat.asked.grammar_words != 0) a.seats.places[seat_index] = kept.place;
   follow_cursor(a.seats.cursors, seat_index, slot);
   a.seats.cursors.read[seat_index] = kept.cursor;
   move_words(s, env, words_of(a.seats, seat_index), kept.first_page, true);

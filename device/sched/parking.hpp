@@ -1,5 +1,6 @@
 // Parking: requests that gave up their seats because their readers are behind. What only a seat has
-// of a request (tokens, biases, stop ids) is kept in pages. Fixed memory; verbs are in park.hpp.
+// of a request (tokens, biases, stop ids, grammar) is kept in pages. Fixed memory; verbs are in
+// park.hpp.
 #pragma once
 #include "sched/seats.hpp"
 #include "sched/slots.hpp"
@@ -20,6 +21,7 @@ static_assert(kParkingLooks % 32 == 0);
 struct ParkedRequest {
   Seat seat;
   Wishes wishes;
+  GrammarPlace place;  // of its answer, if it has a grammar
   uint32_t first_page;
   uint32_t cursor;  // of its reader, as looked at last
 };
@@ -55,9 +57,9 @@ SAC_HD inline uint32_t next_asleep(const Parking& p, uint32_t num_slots, uint32_
 }
 
 inline uint32_t parking_pages(const Limits& l) {
-  const uint64_t of_one = ceil_div(l.max_model_len, kPageWords) +
-                          ceil_div(2 * SAC_MAX_LOGIT_BIAS, kPageWords) +
-                          ceil_div(SAC_MAX_STOP_IDS, kPageWords);
+  const uint64_t of_one =
+      ceil_div(l.max_model_len, kPageWords) + ceil_div(2 * SAC_MAX_LOGIT_BIAS, kPageWords) +
+      ceil_div(SAC_MAX_STOP_IDS, kPageWords) + ceil_div(l.grammar_words, kPageWords);
   const uint64_t of_slots = l.num_slots * of_one, of_seats = l.num_seats * of_one;
   const uint64_t usual = kParkingBytes / (kPageWords * sizeof(uint32_t));
   const uint64_t pages = of_seats > usual ? of_seats : usual;

@@ -15,6 +15,7 @@ struct Asked {
   uint32_t max_tokens;
   uint32_t min_tokens;
   uint32_t num_stop_ids;
+  uint32_t grammar_words;
 };
 
 /// One admitted request. A seat without blocks is preempted: what host memory holds of its KV comes
@@ -99,6 +100,7 @@ struct Wishes {
 struct Seats {
   uint32_t num_seats;
   uint32_t max_model_len;  // tokens
+  uint32_t max_grammar_words;
   uint32_t num_eos_ids;
   uint32_t num_free;
   uint32_t num_running;
@@ -113,6 +115,9 @@ struct Seats {
   uint32_t* history;     // [num_seats][max_model_len]
   LogitBias* logit_bias;
   uint32_t* stop_ids;
+  uint32_t* automata;       // [num_seats][max_grammar_words]
+  GrammarPlace* places;     // [num_seats]
+  const TokenVocab* vocab;  // null: grammars are refused
   ReaderCursors cursors;
   uint32_t* marks[2];  // [ceil(num_seats / 32)]: what the last SeatVerb said of each seat
   uint32_t eos_ids[kMaxEosIds];
@@ -127,6 +132,9 @@ struct Seats {
   }
   SAC_HD uint32_t* stops(uint32_t index) const {
     return stop_ids + static_cast<size_t>(index) * SAC_MAX_STOP_IDS;
+  }
+  SAC_HD uint32_t* automaton(uint32_t index) const {
+    return automata + size_t{index} * max_grammar_words;
   }
   /// Records that may still be written before the reader must take some.
   SAC_HD uint32_t reader_room(uint32_t index) const {
@@ -185,6 +193,8 @@ inline void lay_out(Seats& s, const Limits& l, Layout& at) {
   s.history = at.take<uint32_t>(seats * l.max_model_len);
   s.logit_bias = at.take<LogitBias>(seats * SAC_MAX_LOGIT_BIAS);
   s.stop_ids = at.take<uint32_t>(seats * SAC_MAX_STOP_IDS);
+  s.automata = at.take<uint32_t>(seats * l.grammar_words);
+  s.places = at.take<GrammarPlace>(l.grammar_words == 0 ? 0 : seats);
   for (uint32_t*& line : s.marks) line = at.take<uint32_t>(ceil_div(l.num_seats, 32));
 }
 
@@ -192,6 +202,7 @@ inline void lay_out(Seats& s, const Limits& l, Layout& at) {
 SAC_HD inline void reset(Seats& s, const Limits& l, const uint32_t* eos_ids) {
   s.num_seats = l.num_seats;
   s.max_model_len = l.max_model_len;
+  s.max_grammar_words = l.grammar_words;
   s.num_eos_ids = l.num_eos_ids;
   for (uint32_t i = 0; i < l.num_eos_ids; ++i) s.eos_ids[i] = eos_ids[i];
   for (uint32_t i = 0; i < l.num_seats; ++i) {

@@ -3,6 +3,7 @@
 // same, and so is what they leave behind.
 #pragma once
 #include "platform/bits.hpp"
+#include "sched/obey.hpp"
 #include "sched/state.hpp"
 
 namespace saccade {
@@ -66,7 +67,11 @@ SAC_HD inline bool is_stop(const Seats& seats, uint32_t seat_index, uint32_t tok
 SAC_HD inline uint32_t finish_reason(const Seats& seats, uint32_t seat_index, uint32_t token) {
   const Seat& seat = seats[seat_index];
   const Asked& p = seat.asked;
-  if (seat.num_produced > p.min_tokens && is_stop(seats, seat_index, token)) return SAC_FINISH_STOP;
+  // A grammar decides where its answer may end.
+  const bool obeys = p.grammar_words != 0;
+  if ((obeys || seat.num_produced > p.min_tokens) && is_stop(seats, seat_index, token))
+    return SAC_FINISH_STOP;
+  if (obeys && answer_is_whole(seats, seat_index)) return SAC_FINISH_STOP;
   if (seat.num_produced >= p.max_tokens || seat.num_tokens >= seats.max_model_len)
     return SAC_FINISH_LENGTH;
   return SAC_FINISH_NONE;
@@ -78,11 +83,23 @@ SAC_HD inline void write_record(const RingView& ring, Seat& seat, const uint64_t
   ++seat.num_records;
 }
 
-/// A sequence's next token, whose record the step left.
+/// Whether a grammar, if there is one, lets a token be the next. Its place goes with it.
+SAC_HD inline bool obeys(const Seats& seats, uint32_t seat_index, uint32_t token) {
+  if (seats[seat_index].asked.grammar_words == 0) return true;
+  if (is_stop(seats, seat_index, token)) return answer_may_end(seats, seat_index);
+  return follow_token(seats, seat_index, token);
+}
+
+/// A sequence's next token, whose record the step left. A token that its grammar does not allow
+/// ends the request before it is one.
 SAC_HD inline void commit_token(Seats& seats, uint32_t seat_index, const uint64_t* record,
                                 uint64_t done_ns, const RingView& ring) {
   Seat& seat = seats[seat_index];
   const uint32_t token = static_cast<uint32_t>(record[0]);
+  if (!obeys(seats, seat_index, token)) {
+    seat.finish = SAC_FINISH_ERROR;
+    return;
+  }
   seats.tokens(seat_index)[seat.num_tokens++] = token;
   ++seat.num_produced;
   seat.last_token_ns = done_ns;

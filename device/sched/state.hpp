@@ -59,9 +59,17 @@ inline void lay_out(Scheduler& s, Layout& at) {
 }
 
 SAC_HD inline SeatTables tables_of(const Seats& seats, const KvTiers& kv) {
-  return {seats.num_seats, seats.max_model_len, kv.max_blocks_per_seq, seats.num_eos_ids,
-          seats.params,    seats.history,       kv.block_tables,       seats.logit_bias,
-          seats.stop_ids,  seats.eos_ids};
+  return {seats.num_seats,
+          seats.max_model_len,
+          kv.max_blocks_per_seq,
+          seats.num_eos_ids,
+          seats.params,
+          seats.history,
+          kv.block_tables,
+          seats.logit_bias,
+          seats.stop_ids,
+          seats.eos_ids,
+          {seats.max_grammar_words, seats.automata, seats.places, seats.vocab}};
 }
 
 /// First state of all parts; the ring is attached separately. eos_ids: [limits.num_eos_ids].

@@ -1,6 +1,7 @@
 // A step that only writes tokens: for benchmarks of everything around the model, and for tests.
 // Each token is a function of the sequence alone, as a real model's would be.
 #pragma once
+#include "grammar/mask.hpp"
 #include "step/step.hpp"
 
 namespace saccade {
@@ -20,6 +21,7 @@ struct NullStep {
 
   SAC_HD void write_record(uint64_t* record, uint32_t seat, uint32_t token) const {
     record[0] = record_word(token, -1.0f);
+    token = token < vocab_size ? token : 0;
     for (uint32_t i = 0; i < tables.params[seat].num_top_logprobs; ++i)
       record[1 + i] = record_word((token + i) % vocab_size, -1.0f - static_cast<float>(i));
   }
@@ -33,9 +35,35 @@ struct NullStep {
       for (uint32_t r = 0; r < q.num_rows && q.first_position + r + 1 < p.prompt_len; ++r)
         write_record(outputs.prompt_records + size_t{q.first_row + r} * kRecordWords, q.seat,
                      tokens[q.first_position + r + 1]);
-    if (q.sample != 0)
-      write_record(outputs.sampled + size_t{i} * kRecordWords, q.seat,
-                   null_token(tokens[last], last, p.seed, vocab_size));
+    if (q.sample == 0) return;
+    const uint32_t token = null_token(tokens[last], last, p.seed, vocab_size);
+    write_record(outputs.sampled + size_t{i} * kRecordWords, q.seat, obey(q.seat, token));
+  }
+  /// The token itself, or the first one from it on that the seat's grammar allows. An answer that
+  /// may end does.
+  SAC_HD uint32_t obey(uint32_t seat, uint32_t token) const {
+    const RowGrammar grammar = tables.grammar(seat);
+    if (grammar.words == nullptr) return token;
+    const Automaton automaton = {grammar.words};
+    const bool ends = (tables.params[seat].flags & SAC_REQ_IGNORE_EOS) == 0;
+    if (ends && tables.num_eos_ids != 0 && may_end(automaton, *grammar.place))
+      return tables.eos_ids[0];
+    for (uint32_t i = 0; i < vocab_size; ++i) {
+      const uint32_t next = token + i < vocab_size ? token + i : token + i - vocab_size;
+      if (!is_end(seat, next) && is_legal(automaton, *grammar.place, *grammar.vocab, next))
+        return next;
+    }
+    return kNothingLegal;
+  }
+  /// Such tokens end an answer, wherever they come.
+  SAC_HD bool is_end(uint32_t seat, uint32_t token) const {
+    const SeatParams& p = tables.params[seat];
+    const uint32_t num_eos = (p.flags & SAC_REQ_IGNORE_EOS) == 0 ? tables.num_eos_ids : 0;
+    for (uint32_t i = 0; i < num_eos; ++i)
+      if (tables.eos_ids[i] == token) return true;
+    for (uint32_t i = 0; i < p.num_stop_ids; ++i)
+      if (tables.stops(seat)[i] == token) return true;
+    return false;
   }
   SAC_HD void launch(const StepBatch& batch) const {
     for (uint32_t i = 0; i < batch.num_seqs; ++i) run_seq(batch, i);

@@ -11,6 +11,8 @@
 // result may depend only on the tokens at positions <= its own and on the seat's parameters, with
 // an order of floating-point operations that is a function of the position alone.
 #pragma once
+#include "grammar/place.hpp"
+#include "grammar/vocab.hpp"
 #include "platform/hd.hpp"
 
 namespace saccade {
@@ -21,6 +23,9 @@ struct LogitBias {
   float bias;
 };
 static_assert(sizeof(LogitBias) == 8);
+
+/// The token of a record where a grammar allows none: the request ends with an error.
+inline constexpr uint32_t kNothingLegal = UINT32_MAX;
 
 /// Output record: word 0 is the token, then up to 20 alternatives, best first. Each word has the
 /// token id in bits 0-31 and its float logprob in bits 32-63.
@@ -43,6 +48,22 @@ struct SeatParams {
   uint32_t num_top_logprobs;
   uint32_t num_logit_bias;
   uint32_t num_stop_ids;
+  uint32_t grammar_words;  // 0: the answer may be anything
+};
+
+/// The grammars of all seats. Without room for words there are none.
+struct GrammarTables {
+  uint32_t max_words;          // of a seat's
+  const uint32_t* automata;    // [num_seats][max_words]: abi/wire.h, checked
+  const GrammarPlace* places;  // [num_seats]: where each answer is
+  const TokenVocab* vocab;
+};
+
+/// What decides which tokens one answer may go on with.
+struct RowGrammar {
+  const uint32_t* words;  // null: all
+  const GrammarPlace* place;
+  const TokenVocab* vocab;
 };
 
 /// The tables a step reads, indexed by seat. Row pointers below are computed, not stored, so that
@@ -58,6 +79,7 @@ struct SeatTables {
   const LogitBias* logit_bias;   // [num_seats][SAC_MAX_LOGIT_BIAS]
   const uint32_t* stop_ids;      // [num_seats][SAC_MAX_STOP_IDS]
   const uint32_t* eos_ids;       // [num_eos_ids]: the model's end-of-sequence ids
+  GrammarTables grammars;
 
   SAC_HD const uint32_t* tokens(uint32_t seat) const {
     return history + static_cast<size_t>(seat) * max_model_len;
@@ -70,6 +92,11 @@ struct SeatTables {
   }
   SAC_HD const uint32_t* stops(uint32_t seat) const {
     return stop_ids + static_cast<size_t>(seat) * SAC_MAX_STOP_IDS;
+  }
+  SAC_HD RowGrammar grammar(uint32_t seat) const {
+    if (params[seat].grammar_words == 0) return {nullptr, nullptr, nullptr};
+    return {grammars.automata + size_t{seat} * grammars.max_words, grammars.places + seat,
+            grammars.vocab};
   }
 };
 

@@ -2,9 +2,11 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
+#include <memory>
 
 #include "cuda/model/sample.hpp"
 #include "cuda/model/tests/emulated_block.hpp"
+#include "tests/test_grammar.hpp"
 #include "tests/test_model.hpp"
 
 using namespace saccade;
@@ -45,6 +47,22 @@ struct Case {
       bias[i] = {static_cast<uint32_t>(rng() % vocab), pick({-3.0f, 4.0f})};
       stops[i] = rng() % vocab;
     }
+    if (seed % 3 == 0) obey();
+  }
+  /// A grammar, and a place in it to which random tokens led.
+  void obey() {
+    tokens = std::make_shared<TokenTables>(tables_of(test_vocabulary(vocab)));
+    grammar = rng() % 2 == 0 ? nested_grammar() : text_grammar();
+    params.grammar_words = static_cast<uint32_t>(grammar.size());
+    for (uint32_t i = rng() % 300; i > 0; --i) {
+      const uint32_t token = rng() % vocab;
+      if (is_legal({grammar.data()}, place, tokens->view(), token))
+        take_bytes({grammar.data()}, place, tokens->view().bytes + tokens->view().offsets[token],
+                   tokens->view().length(token));
+    }
+  }
+  GrammarTables tables() const {
+    return {params.grammar_words, grammar.data(), &place, tokens ? &tokens->view() : nullptr};
   }
   float pick(std::initializer_list<float> from) { return *(from.begin() + rng() % from.size()); }
 
@@ -56,6 +74,9 @@ struct Case {
   std::vector<uint32_t> history;
   std::vector<LogitBias> bias = std::vector<LogitBias>(SAC_MAX_LOGIT_BIAS);
   std::vector<uint32_t> stops = std::vector<uint32_t>(SAC_MAX_STOP_IDS);
+  std::shared_ptr<const TokenTables> tokens;
+  std::vector<uint32_t> grammar;
+  GrammarPlace place = {};
 };
 
 using Records = std::vector<uint64_t>;
@@ -70,12 +91,16 @@ Records on_cpu(Case c, bool sample) {
   std::vector<uint32_t> counts(c.vocab), ids(c.vocab), weights(c.vocab), members(c.vocab);
   std::vector<float> edited(c.vocab);
   std::vector<uint64_t> bucket_weight(kSelectBuckets);
-  std::vector<uint32_t> bucket_count(kSelectBuckets);
-  const SampleScratch scratch = {counts.data(),      edited.data(),  ids.data(),
-                                 weights.data(),     members.data(), bucket_weight.data(),
-                                 bucket_count.data()};
-  const SampleRow row = {&c.params,     c.history.data(), c.position + 1, c.vocab,
-                         c.bias.data(), c.stops.data(),   nullptr,        0};
+  std::vector<uint32_t> bucket_count(kSelectBuckets), mask(ceil_div(c.vocab, 32));
+  const SampleScratch scratch = {counts.data(),       edited.data(),  ids.data(),
+                                 weights.data(),      members.data(), bucket_weight.data(),
+                                 bucket_count.data(), mask.data()};
+  SeatTables tables = {};
+  tables.params = &c.params;
+  tables.grammars = c.tables();
+  const SampleRow row = {&c.params,        c.history.data(), c.position + 1, c.vocab,
+                         c.bias.data(),    c.stops.data(),   nullptr,        0,
+                         tables.grammar(0)};
   sample_row(row, c.logits.data(), scratch, record.data());
   return record;
 }
@@ -97,6 +122,7 @@ Records on_gpu(Case c, bool sample) {
   a.seats.history = c.history.data();
   a.seats.logit_bias = c.bias.data();
   a.seats.stop_ids = c.stops.data();
+  a.seats.grammars = c.tables();
   a.outputs = {records.data(), records.data()};
   a.vocab_size = c.vocab;
   const uint32_t parts = gpu::LogitRows::parts_of(c.vocab);
@@ -120,7 +146,7 @@ Records on_gpu(Case c, bool sample) {
 }  // namespace
 
 TEST_CASE("records of random rows are the CPU's, word for word") {
-  const Seeds seeds(quarter_under_asan(200));
+  const Seeds seeds(quarter_under_asan(300));
   for (uint64_t seed = seeds.first; seed <= seeds.last; ++seed) {
     CAPTURE(seed);
     const Case c(static_cast<uint32_t>(seed));

@@ -4,6 +4,7 @@
 #include <deque>
 
 #include "tests/test_device.hpp"
+#include "tests/test_grammar.hpp"
 
 namespace saccade::test {
 
@@ -79,6 +80,9 @@ class HostileWorld {
     d.num_blocks = 30;
     d.eos_ids = {5, 6};
     d.log_words = 0;
+    static const TokenTables tokens = tables_of(test_vocabulary(d.vocab_size));
+    d.tokens = &tokens;
+    d.grammar_words = 128;
     if (!rotating) return d;
     d.num_host_blocks = 60;
     d.eager_window = 3;
@@ -142,10 +146,19 @@ class HostileWorld {
     ask.max_tokens = 1 + c.below(48 - static_cast<uint32_t>(ask.prompt.size()));
     ask.flags = c.below(8);
     ask.num_top_logprobs = c.below(21);
+    if (c.below(3) == 0) ask.grammar = strike_grammar(c);
     Ticket t = foe_.prepare(ask, slot);
     if (c.below(4) == 0) strike_descriptor(slot, c);
     foe_.ring(t);
     if (c.below(4) == 0) foe_.cancel(t);
+  }
+
+  /// A grammar, whole or with changed bits.
+  static std::vector<uint32_t> strike_grammar(Choices& c) {
+    std::vector<uint32_t> words = c.below(2) == 0 ? nested_grammar() : text_grammar();
+    for (uint32_t i = c.below(3); i > 0; --i)
+      words[c.below(static_cast<uint32_t>(words.size()))] ^= 1u << c.below(32);
+    return words;
   }
 
   uint32_t* foe_arena() const {

@@ -26,13 +26,13 @@ struct Sampler {
     params.temperature = 1.0f;
     params.flags = SAC_REQ_LOGPROBS;
     history = {0};
-    scratch = {counts.data(),  logits.data(),        ids.data(),         weights.data(),
-               members.data(), bucket_weight.data(), bucket_count.data()};
+    scratch = {counts.data(),  logits.data(),        ids.data(),          weights.data(),
+               members.data(), bucket_weight.data(), bucket_count.data(), nullptr};
   }
   SampleRow row() const {
     return {
         &params,      history.data(), static_cast<uint32_t>(history.size()), vocab(), bias.data(),
-        stops.data(), eos.data(),     static_cast<uint32_t>(eos.size())};
+        stops.data(), eos.data(),     static_cast<uint32_t>(eos.size()),     {}};
   }
   uint32_t vocab() const { return static_cast<uint32_t>(counts.size()); }
   uint32_t draw(std::vector<float> z, const Kernels& kernels = best_kernels()) {

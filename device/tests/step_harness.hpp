@@ -53,8 +53,8 @@ class StepHarness {
     blocks.resize(size_t{o.num_seats} * per_seq);
     if (options.num_blocks == 0) options.num_blocks = static_cast<uint32_t>(blocks.size());
     if (options.num_blocks == blocks.size()) deal(o.num_seats, o.max_len);
-    tables = {o.num_seats,   o.max_len,   per_seq,      0,      params.data(), history.data(),
-              blocks.data(), bias.data(), stops.data(), nullptr};
+    tables = {o.num_seats, o.max_len,    per_seq, 0, params.data(), history.data(), blocks.data(),
+              bias.data(), stops.data(), nullptr, {}};
     step = std::make_unique<CpuStep>(config, o.num_seats, o.max_rows, o.max_len, o.block_size,
                                      options.num_blocks, o.num_threads, tables,
                                      StepOutputs{sampled.data(), prompt_records.data()}, o.kernels);

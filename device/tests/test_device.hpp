@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 
+#include "grammar/token_tables.hpp"
 #include "invariants/check.hpp"
 #include "sched/tick.hpp"
 #include "step/null_step.hpp"
@@ -65,6 +66,8 @@ struct DeviceShape {
   FetchLimits fetch = {};
   FetchManner fetch_manner = {};
   uint32_t num_events = 0;  // of the ring for routers
+  uint32_t grammar_words = 0;
+  const TokenTables* tokens = nullptr;  // with grammar_words
 };
 
 /// A fetch plane, small enough that everything runs short.
@@ -104,6 +107,7 @@ inline Limits limits_of(const DeviceShape& shape, const RingShape& ring) {
   l.vocab_size = shape.vocab_size;
   l.num_eos_ids = static_cast<uint32_t>(shape.eos_ids.size());
   l.log_words = shape.log_words;
+  l.grammar_words = shape.grammar_words;
   l.prefill_policy = shape.policy;
   l.num_host_blocks = shape.num_host_blocks;
   l.eager_window = shape.eager_window;
@@ -135,6 +139,7 @@ class TestDevice {
              FakeFetchPlane::Chunks* chunks = nullptr)
       : shape(device_shape), copies(kv, shape.copies, shape.copy_seed) {
     s.limits = limits_of(shape, ring.shape);
+    if (shape.tokens != nullptr) s.seats.vocab = &shape.tokens->view();
     memory_ = furnish(s, shape.eos_ids);
     step.null = NullStep{s.launch.tables, s.launch.outputs, shape.vocab_size};
     const uint32_t host_places = shape.num_host_blocks + s.limits.num_frame_blocks();

@@ -20,6 +20,7 @@ struct Ask {
   uint64_t cache_salt = 0;
   std::vector<LogitBias> logit_bias = {};
   std::vector<uint32_t> stop_ids = {};
+  std::vector<uint32_t> grammar = {};
   float temperature = 0.0f;
   float top_p = 1.0f;
   float repetition_penalty = 1.0f;
@@ -94,7 +95,8 @@ class TestFrontend {
   /// Writes descriptor and extent, as submit does, without ringing: for tests that break a field.
   Ticket prepare(const Ask& ask, uint32_t slot) {
     uint32_t* to = ring_.extent_mut(slot);
-    const size_t words = ask.prompt.size() + 2 * ask.logit_bias.size() + ask.stop_ids.size();
+    const size_t words =
+        ask.prompt.size() + 2 * ask.logit_bias.size() + ask.stop_ids.size() + ask.grammar.size();
     if (4 * words > ring_.extent_bytes(slot)) throw std::runtime_error("test prompt too long");
     for (uint32_t token : ask.prompt) store_relaxed(to++, token);
     for (const LogitBias& b : ask.logit_bias) {
@@ -102,6 +104,7 @@ class TestFrontend {
       store_relaxed(to++, static_cast<uint32_t>(record_word(0, b.bias) >> 32));
     }
     for (uint32_t stop : ask.stop_ids) store_relaxed(to++, stop);
+    for (uint32_t word : ask.grammar) store_relaxed(to++, word);
     write_descriptor(descriptor(ask, slot), slot);
     Ticket t;
     t.ask = ask;
@@ -122,6 +125,7 @@ class TestFrontend {
     d.min_tokens = ask.min_tokens;
     d.num_logit_bias = static_cast<uint32_t>(ask.logit_bias.size());
     d.num_stop_ids = static_cast<uint32_t>(ask.stop_ids.size());
+    d.grammar_words = static_cast<uint32_t>(ask.grammar.size());
     d.num_top_logprobs = ask.num_top_logprobs;
     d.temperature = ask.temperature;
     d.top_p = ask.top_p;

@@ -108,7 +108,8 @@ fn submit(world: &mut World, bytes: &mut Bytes<'_>) {
         ..RequestParams::default()
     };
     let prompt = vec![u32::from(bytes.u8() % 100); usize::from(bytes.u8())];
-    let submission = Submission { prompt: &prompt, logit_bias: &[], stop_ids: &[], params };
+    let submission =
+        Submission { prompt: &prompt, logit_bias: &[], stop_ids: &[], grammar: &[], params };
     let vocab_size = world.submitter.device().vocab_size;
     let checks = &mut world.checks;
     let result = world.submitter.try_submit_with(&submission, |ticket| {

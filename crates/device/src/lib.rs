@@ -190,6 +190,9 @@ pub struct DeviceConfig {
     pub prefix_caching: Option<u64>,
     /// Traffic with a fetch plane; needs `prefix_caching`.
     pub fetch: Option<FetchConfig>,
+    /// Words of a grammar that a request may bring; 0: grammars are refused, as they are until
+    /// [`Device::set_vocab`]. Not on a GPU.
+    pub grammar_words: u32,
     /// Which requests enter the device, and which leave it.
     pub policy: PolicyConfig,
     /// Compute threads of the CPU device.
@@ -467,6 +470,26 @@ impl Device {
         self.api().check("rope tables", code)
     }
 
+    /// The bytes of every token, for grammars: token `i` is `bytes[offsets[i]..offsets[i + 1]]`.
+    pub fn set_vocab(&mut self, offsets: &[u32], bytes: &[u8]) -> Result<()> {
+        let ends_within = offsets.last().is_some_and(|&end| end as usize <= bytes.len());
+        if !ends_within || !std::ptr::eq(self.api(), &LINKED) {
+            let sentence = "offsets exceed the bytes, or this device takes none";
+            return Err(error("tokens' bytes", sentence.into()));
+        }
+        // SAFETY: offsets has one element more than tokens; the callee checks that they ascend,
+        // and the last one is within the bytes. The handle is valid and of the linked library.
+        let code = unsafe {
+            sys::sac_device_set_vocab(
+                self.raw(),
+                offsets.as_ptr(),
+                bytes.as_ptr(),
+                offsets.len() as u32 - 1,
+            )
+        };
+        self.api().check("tokens' bytes", code)
+    }
+
     /// Checks that nothing is missing.
     pub fn finish_load(&mut self) -> Result<()> {
         // SAFETY: the handle is valid.
@@ -626,6 +649,7 @@ fn c_device_config(config: &DeviceConfig) -> sys::SacDeviceConfig {
         fetch: config.fetch.map(FetchConfig::to_c).unwrap_or_default(),
         prefix_seed: config.prefix_caching.unwrap_or(0),
         prefix_caching: u32::from(config.prefix_caching.is_some()),
+        grammar_words: config.grammar_words,
         cuda_launch: match config.cuda.launch {
             cuda::CudaLaunch::Window => 0,
             cuda::CudaLaunch::Loop => 1,

@@ -53,6 +53,7 @@ pub(crate) struct SacDeviceConfig {
     pub prefix_seed: u64,
     pub fetch: SacFetchConfig,
     pub prefix_caching: u32,
+    pub grammar_words: u32,
     pub cuda_launch: u32,
     pub cuda_rotation: u32,
     pub cuda_rotation_blocks: u32,
@@ -135,6 +136,12 @@ unsafe extern "C" {
         cos: *const f32,
         sin: *const f32,
         count: u64,
+    ) -> c_int;
+    pub fn sac_device_set_vocab(
+        device: *mut SacDevice,
+        offsets: *const u32,
+        bytes: *const u8,
+        num_tokens: u32,
     ) -> c_int;
     pub fn sac_device_finish_load(device: *mut SacDevice) -> c_int;
     pub fn sac_device_attach(device: *mut SacDevice, region: *mut c_void, bytes: u64) -> c_int;

@@ -18,7 +18,7 @@ use crate::http::{
 use crate::lifecycle::{Lifecycle, Stage};
 use crate::metrics::{Metrics, SloTargets};
 use crate::ring::{DevicePort, ReaderHandle, ReaderSettings, Registry, spawn_reader};
-use crate::serving::{ModelAssets, Serving};
+use crate::serving::{Grammars, ModelAssets, Serving};
 use crate::tenants::{Defaults, KeySources, OwnTargets, Tenants, Terms};
 use crate::text::pool::Lanes;
 use crate::traces::{Exporting, Traces};
@@ -120,6 +120,7 @@ impl Frontend {
                 port,
                 registry,
                 thread: 0,
+                grammars: Arc::new(Grammars::new(assets.tokenizer.vocab().clone())),
                 assets,
                 lanes,
                 request_timeout: config.request_timeout,

@@ -35,5 +35,6 @@ pub use http::Listening;
 pub use http::{AccessLogConfig, TlsFiles};
 pub use lifecycle::Stage;
 pub use saccade_parsers::{ReasoningFormat, ToolFormat};
+pub use serving::token_bytes;
 pub use traces::TracesConfig;
 pub use validate::params;

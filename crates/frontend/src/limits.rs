@@ -37,6 +37,12 @@ pub const MAX_STOP_IDS: usize = 128;
 pub const MAX_LOGIT_BIAS: usize = 1024;
 /// Bytes of JSON text of `logit_bias`: more than [`MAX_LOGIT_BIAS`] pairs ever need.
 pub const MAX_LOGIT_BIAS_BYTES: usize = 128 * 1024;
+/// Bytes of a JSON Schema or of a regular expression that an answer must obey.
+pub const MAX_GRAMMAR_BYTES: usize = 256 * 1024;
+/// Texts of `structured_outputs.choice` or `guided_choice`.
+pub const MAX_GRAMMAR_CHOICES: usize = 4096;
+/// Compiled grammars that are kept for later requests; each takes at most 512 KiB.
+pub const MAX_KEPT_GRAMMARS: usize = 64;
 /// Alternatives per token (`SAC_MAX_TOP_LOGPROBS`).
 pub const MAX_TOP_LOGPROBS: i64 = 20;
 /// Characters of `cache_salt`.

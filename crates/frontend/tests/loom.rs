@@ -57,7 +57,8 @@ fn pass(count: u32, weak: Option<Edge>) {
     builder.check(move || {
         WEAK.set(weak);
         let params = RequestParams { max_tokens: count, ..RequestParams::default() };
-        let submission = Submission { prompt: &[1], logit_bias: &[], stop_ids: &[], params };
+        let submission =
+            Submission { prompt: &[1], logit_bias: &[], stop_ids: &[], grammar: &[], params };
         let mailbox = Arc::new(Mailbox::new(&submission, 0));
         let reader = loom::thread::spawn({
             let mailbox = mailbox.clone();

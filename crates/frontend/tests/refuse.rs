@@ -179,11 +179,10 @@ fn lists_and_texts_are_bounded() {
 fn what_is_known_and_not_implemented_is_refused_by_name() {
     for e in GENERATING {
         for (name, raw, harmless) in [
-            ("response_format", r#"{"type": "json_object"}"#, r#"{ "type": "text" }"#),
+            ("guided_grammar", r#""root ::= [0-9]""#, "null"),
             ("best_of", "2", "1"),
             ("use_beam_search", "true", "false"),
             ("prompt_logprobs", "0", "null"),
-            ("structured_outputs", r#"{"regex": "a"}"#, "null"),
             ("grammar", r#""root ::= [0-9]""#, r#""""#),
             ("json_schema", r#"{"type": "object"}"#, "{}"),
             ("regex", r#""a+""#, "null"),
@@ -312,6 +311,78 @@ fn calls_in_a_conversation_are_checked_field_by_field() {
         ),
     ] {
         at_fault("messages", &messages, param.as_deref());
+    }
+}
+
+#[test]
+fn one_grammar_is_taken_and_what_is_none_is_refused() {
+    let many = serde_json::to_string(&vec!["x"; 4097]).unwrap();
+    let long = serde_json::to_string(&"a".repeat(1 << 19)).unwrap();
+    for e in GENERATING {
+        for (name, raw) in [
+            ("response_format", r#"{"type": "text"}"#),
+            ("response_format", r#"{"type": "json_object"}"#),
+            (
+                "response_format",
+                r#"{"type": "json_schema", "json_schema": {"name": "a", "schema": {}}}"#,
+            ),
+            ("structured_outputs", r#"{"regex": "a+"}"#),
+            ("structured_outputs", r#"{"json": {"type": "object"}, "regex": null}"#),
+            ("structured_outputs", r#"{"json": "{\"type\": \"object\"}"}"#),
+            ("structured_outputs", r#"{"json_object": true, "choice": null}"#),
+            ("structured_outputs", r#"{"choice": ["a", "b"], "disable_any_whitespace": false}"#),
+            ("guided_json", r#"{"type": "integer"}"#),
+            ("guided_regex", r#""[0-9]+""#),
+            ("guided_choice", r#"["a", "b"]"#),
+        ] {
+            taken(e, name, raw);
+        }
+        for (name, raw) in [
+            ("response_format", "1"),
+            ("response_format", "{}"),
+            ("response_format", r#"{"type": "xml"}"#),
+            ("response_format", r#"{"type": "json_schema"}"#),
+            ("response_format", r#"{"type": "json_schema", "json_schema": {"name": "a"}}"#),
+            ("structured_outputs", "{}"),
+            ("structured_outputs", r#"{"regex": "a", "choice": ["a"]}"#),
+            ("structured_outputs", r#"{"grammar": "root ::= x"}"#),
+            ("structured_outputs", r#"{"regex": "a", "whitespace_pattern": " "}"#),
+            ("structured_outputs", r#"{"json_object": false}"#),
+        ] {
+            refused(e, name, raw);
+        }
+        for (name, raw) in [
+            ("guided_regex", "1"),
+            ("guided_regex", long.as_str()),
+            ("guided_choice", many.as_str()),
+            ("guided_choice", "[]"),
+            ("guided_choice", r#"["a", ""]"#),
+        ] {
+            let error = check(e, name, raw).unwrap_err();
+            assert_eq!((error.status.as_u16(), error.param.as_deref()), (400, Some(name)));
+        }
+        let two = r#"{"type": "json_object"}, "guided_regex": "a""#;
+        let error = check(e, "response_format", two).unwrap_err();
+        assert!(error.message.contains("cannot be combined"), "{error:?}");
+    }
+}
+
+/// A device that walks no grammars, or means other tokens, gets none.
+#[test]
+fn a_grammar_needs_a_device_that_means_the_same_tokens() {
+    for (grammars, want) in
+        [((0, 0), "device does not support it"), ((7, 1000), "another tokenizer")]
+    {
+        let h = Harness::with(|_| (), FakeConfig { grammars, ..FakeConfig::default() });
+        let answer = h.post(
+            "/v1/completions",
+            &json!({"prompt": "a", "structured_outputs": {"regex": "a+"}}),
+        );
+        assert_eq!(answer.status, 400);
+        let error = &answer.json()["error"];
+        assert_eq!(error["param"], "structured_outputs");
+        assert!(error["message"].as_str().unwrap().contains(want), "{error}");
+        assert_eq!(h.post("/v1/completions", &json!({"prompt": "a"})).status, 200);
     }
 }
 

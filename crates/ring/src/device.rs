@@ -68,6 +68,10 @@ pub struct DeviceInfo {
     pub pid: u32,
     /// Field 22 of its /proc/<pid>/stat, which identifies the process.
     pub process_start_ticks: u64,
+    /// Of its tokens' bytes; 0: it does not know them.
+    pub vocab_hash: u64,
+    /// Words of a grammar that a request may bring; 0: it refuses grammars.
+    pub grammar_words: u32,
 }
 
 impl DeviceInfo {
@@ -96,6 +100,8 @@ impl DeviceInfo {
             kv_block_bytes: 0,
             pid: 0,
             process_start_ticks: 0,
+            vocab_hash: 0,
+            grammar_words: 0,
         }
     }
 
@@ -130,6 +136,8 @@ impl DeviceInfo {
             kv_block_bytes: line.kv_block_bytes,
             pid: line.pid,
             process_start_ticks: line.process_start_ticks,
+            vocab_hash: line.vocab_hash,
+            grammar_words: line.grammar_words,
         };
         if t.get_u32(epoch_at)? != epoch {
             return Ok(DeviceInfo { phase: Phase::Loading, ..info });

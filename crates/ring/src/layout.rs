@@ -13,7 +13,7 @@ pub const SAC_MAGIC: u64 = 0x3145_4441_4343_4153;
 /// Version of the header as a whole.
 pub const SAC_ABI_VERSION: u32 = 1;
 /// FNV-1a 64 of `abi/wire.layout.txt`.
-pub const SAC_LAYOUT_HASH: u64 = 0x4bad_2eb3_c23a_f355;
+pub const SAC_LAYOUT_HASH: u64 = 0x94ff_96dc_60b1_915d;
 
 /// One writer per line of this size.
 pub const SAC_LINE_BYTES: u32 = 128;
@@ -39,6 +39,20 @@ pub const SAC_MIN_OUT_RING_WORDS: u32 = 64;
 pub const SAC_MAX_OUT_RING_WORDS: u32 = 65536;
 /// Arena extents start at multiples of this.
 pub const SAC_ARENA_ALIGN_BYTES: u32 = 64;
+/// Places of a grammar's stack.
+pub const SAC_GRAMMAR_STACK: u32 = 32;
+/// Words of one grammar; a device may have room for fewer.
+pub const SAC_MAX_GRAMMAR_WORDS: u32 = 65536;
+/// The first edge in a state of a grammar.
+pub const SAC_GRAMMAR_EDGE_MASK: u32 = 0xf_ffff;
+/// A state of a grammar that its rule may end in.
+pub const SAC_GRAMMAR_FINAL: u32 = 1 << 20;
+/// A state of a grammar that most characters lead back to.
+pub const SAC_GRAMMAR_PLAIN: u32 = 1 << 21;
+/// Where a state of a grammar says how much of the stack its way out needs.
+pub const SAC_GRAMMAR_NEED_SHIFT: u32 = 24;
+/// An edge of a grammar that pushes no state.
+pub const SAC_GRAMMAR_NO_PUSH: u32 = 0xffff;
 
 /// The slot holds no request.
 pub const SAC_STATE_EMPTY: u32 = 0;
@@ -163,7 +177,9 @@ pub struct DeviceLine {
     pub process_start_ticks: u64,
     pub pid: u32,
     pub num_host_blocks: u32,
-    pub _pad0: [u8; 40],
+    pub vocab_hash: u64,
+    pub grammar_words: u32,
+    pub _pad0: [u8; 28],
 }
 
 /// `sac_device_stats`: writer = device; each word relaxed.
@@ -343,7 +359,8 @@ pub struct Descriptor {
     pub slo_tbt_s: f32,
     pub tenant: u32,
     pub tenant_weight: u32,
-    pub _pad0: [u8; 144],
+    pub grammar_words: u32,
+    pub _pad0: [u8; 140],
 }
 
 /// The words of a device line that are two fields.
@@ -356,6 +373,7 @@ pub(crate) const DEVICE_LINE_HALVES: Halves = {
         offset_of!(DeviceLine, block_size),
         offset_of!(DeviceLine, max_num_seqs),
         offset_of!(DeviceLine, pid),
+        offset_of!(DeviceLine, grammar_words),
     ];
     let (mut bits, mut i) = (0, 0);
     while i < pairs.len() {

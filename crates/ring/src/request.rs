@@ -95,6 +95,8 @@ pub struct Submission<'a> {
     pub logit_bias: &'a [(u32, f32)],
     /// Token ids that end the request, at most 128.
     pub stop_ids: &'a [u32],
+    /// The automaton that the answer obeys (`abi/wire.h`); empty: none.
+    pub grammar: &'a [u32],
     /// Everything else.
     pub params: RequestParams,
 }
@@ -105,6 +107,7 @@ impl Submission<'_> {
         4 * self.prompt.len() as u64
             + 8 * self.logit_bias.len() as u64
             + 4 * self.stop_ids.len() as u64
+            + 4 * self.grammar.len() as u64
     }
 
     /// Bytes that it takes of the input arena while it waits.
@@ -149,7 +152,8 @@ impl Submission<'_> {
         }
         at_most("min_tokens", params.min_tokens, params.max_tokens)?;
         at_most("logit_bias pairs", self.logit_bias.len(), SAC_MAX_LOGIT_BIAS as usize)?;
-        at_most("stop_ids", self.stop_ids.len(), SAC_MAX_STOP_IDS as usize)
+        at_most("stop_ids", self.stop_ids.len(), SAC_MAX_STOP_IDS as usize)?;
+        at_most("grammar words", self.grammar.len(), device.grammar_words as usize)
     }
 
     fn validate_sampling(&self, device: &DeviceInfo) -> Result<(), String> {
@@ -219,6 +223,7 @@ impl Submission<'_> {
             slo_tbt_s: params.slo_tbt_s,
             tenant: params.tenant,
             tenant_weight: params.tenant_weight,
+            grammar_words: self.grammar.len() as u32,
             ..Descriptor::zeroed()
         }
     }

@@ -98,6 +98,8 @@ impl<T: Transport> Submitter<T> {
             at += 8;
         }
         t.put(at, bytemuck::cast_slice(submission.stop_ids))?;
+        at += 4 * submission.stop_ids.len() as u64;
+        t.put(at, bytemuck::cast_slice(submission.grammar))?;
         let descriptor =
             submission.descriptor(claim.sequence, claim.extent.at, ticket.device_epoch);
         t.put(layout.descriptor_at(ticket.slot), bytemuck::bytes_of(&descriptor))?;

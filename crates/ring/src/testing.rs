@@ -36,6 +36,8 @@ pub struct FakeConfig {
     pub num_host_blocks: u32,
     /// Pid that it reports, and the start ticks of that process.
     pub process: (u32, u64),
+    /// Hash of its tokens' bytes, and words of a grammar that it has room for.
+    pub grammars: (u64, u32),
 }
 
 impl Default for FakeConfig {
@@ -48,6 +50,7 @@ impl Default for FakeConfig {
             kv_block_bytes: 0,
             num_host_blocks: 0,
             process: (0, 0),
+            grammars: (0, 0),
         }
     }
 }
@@ -63,6 +66,8 @@ pub struct FakeRequest {
     pub logit_bias: Vec<(u32, f32)>,
     /// Its stop ids.
     pub stop_ids: Vec<u32>,
+    /// The automaton of its answer; not walked here.
+    pub grammar: Vec<u32>,
 }
 
 /// The `i`-th token that a request produces, or `None` to finish it as failed.
@@ -174,6 +179,8 @@ impl<T: Transport> FakeDevice<T> {
         self.put_line(offset_of!(DeviceLine, num_host_blocks), config.num_host_blocks)?;
         self.put_line_u64(offset_of!(DeviceLine, process_start_ticks), config.process.1)?;
         self.put_line(offset_of!(DeviceLine, pid), config.process.0)?;
+        self.put_line_u64(offset_of!(DeviceLine, vocab_hash), config.grammars.0)?;
+        self.put_line(offset_of!(DeviceLine, grammar_words), config.grammars.1)?;
         self.put_phase(SAC_PHASE_READY)
     }
 
@@ -331,6 +338,7 @@ impl<T: Transport> FakeDevice<T> {
             && d.num_stop_ids <= SAC_MAX_STOP_IDS
             && d.tenant < SAC_MAX_TENANTS
             && d.tenant_weight <= SAC_MAX_TENANT_WEIGHT
+            && d.grammar_words <= self.config.grammars.1
             && d.num_top_logprobs <= SAC_MAX_TOP_LOGPROBS
             && d.flags & !SAC_REQ_KNOWN_FLAGS == 0
             && d.arena_extent >= share.start
@@ -343,13 +351,15 @@ impl<T: Transport> FakeDevice<T> {
         let at = self.layout.arena_at(d.arena_extent);
         self.transport.get(at, bytemuck::cast_slice_mut(&mut words))?;
         let (prompt, rest) = words.split_at(d.prompt_len as usize);
-        let (bias, stop_ids) = rest.split_at(2 * d.num_logit_bias as usize);
+        let (bias, rest) = rest.split_at(2 * d.num_logit_bias as usize);
+        let (stop_ids, grammar) = rest.split_at(d.num_stop_ids as usize);
         let bias = bias.chunks_exact(2).map(|pair| (pair[0], f32::from_bits(pair[1])));
         let request = FakeRequest {
             descriptor: d,
             prompt: prompt.to_vec(),
             logit_bias: bias.collect(),
             stop_ids: stop_ids.to_vec(),
+            grammar: grammar.to_vec(),
         };
         let biased = request.logit_bias.iter().map(|(id, _)| id);
         let largest = prompt.iter().chain(stop_ids).chain(biased).max();
@@ -541,5 +551,8 @@ impl<T: Transport> FakeDevice<T> {
 
 /// Words of a descriptor's arena extent.
 fn extent_words(d: &Descriptor) -> u64 {
-    u64::from(d.prompt_len) + 2 * u64::from(d.num_logit_bias) + u64::from(d.num_stop_ids)
+    u64::from(d.prompt_len)
+        + 2 * u64::from(d.num_logit_bias)
+        + u64::from(d.num_stop_ids)
+        + u64::from(d.grammar_words)
 }

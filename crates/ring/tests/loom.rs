@@ -164,7 +164,7 @@ fn planes(weak: Weak, records_per_tick: u32) -> Planes {
 }
 
 fn submit(submitter: &Submitter<Model>, prompt: &[u32], params: RequestParams) -> Ticket {
-    let submission = Submission { prompt, logit_bias: &[], stop_ids: &[], params };
+    let submission = Submission { prompt, logit_bias: &[], stop_ids: &[], grammar: &[], params };
     submitter.try_submit(&submission).expect("the slot is free")
 }
 

@@ -32,6 +32,9 @@ unsafe impl RegionMemory for Region {
     }
 }
 
+/// Words of a grammar that a request may bring: 128 KiB, which each seat has room for.
+const GRAMMAR_WORDS: u32 = 32 * 1024;
+
 /// The device ended on its own.
 const EXIT_CRASHED: i32 = 4;
 
@@ -103,12 +106,31 @@ fn prepare(args: &ServeArgs, region: &Region) -> anyhow::Result<Device> {
     let folder = model_source::open(&args.model, &mut scratch)?;
     let model = folder.config()?;
     check_packed_weights_cache(args)?;
-    match &args.device.device {
-        DeviceName::Null => null_device(args, &model),
-        DeviceName::Sim(name) => emulated::device(args, name, &model),
-        DeviceName::Cpu => cpu_device(args, &model, &folder, region),
-        DeviceName::Cuda => gpu::device(args, &model, &folder, region),
-        DeviceName::CudaNull => gpu::null_device(args, &model),
+    let mut device = match &args.device.device {
+        DeviceName::Null => null_device(args, &model)?,
+        DeviceName::Sim(name) => emulated::device(args, name, &model)?,
+        DeviceName::Cpu => cpu_device(args, &model, &folder, region)?,
+        DeviceName::Cuda => return gpu::device(args, &model, &folder, region),
+        DeviceName::CudaNull => return gpu::null_device(args, &model),
+    };
+    tell_tokens(args, &folder, model.vocab_size, &mut device)?;
+    Ok(device)
+}
+
+/// Tells the device what its tokens are in bytes. Without it, requests with grammars are refused,
+/// and all others are served.
+fn tell_tokens(
+    args: &ServeArgs,
+    folder: &ModelFolder,
+    vocab_size: u32,
+    device: &mut Device,
+) -> anyhow::Result<()> {
+    match saccade_frontend::token_bytes(folder, args.model.tokenizer.as_deref(), vocab_size) {
+        Ok(tokens) => Ok(device.set_vocab(tokens.offsets(), tokens.bytes())?),
+        Err(error) => {
+            tracing::warn!("requests with grammars are refused: {error}");
+            Ok(())
+        }
     }
 }
 
@@ -273,6 +295,7 @@ pub(crate) fn device_config(
         eager_window: budget.eager_window,
         prefix_caching: prefix_caching(args)?,
         fetch: None,
+        grammar_words: if matches!(kind, DeviceKind::Cuda) { 0 } else { GRAMMAR_WORDS },
         policy: policy_config(serve),
         num_threads: args.device_threads.unwrap_or(cores.len() as u32),
         eos_ids,

@@ -209,7 +209,8 @@ struct SampleKernel {
                              a.seats.bias(at.seat),
                              a.seats.stops(at.seat),
                              a.seats.eos_ids,
-                             a.seats.num_eos_ids};
+                             a.seats.num_eos_ids,
+                             a.seats.grammar(at.seat)};
       token = draw_token(b, row, memory, logits, norm.max, a.rows.row_tops(index));
     }
     uint64_t* record = (at.sample != 0 ? a.outputs.sampled : a.outputs.prompt_records) +
@@ -268,13 +269,15 @@ struct SampleKernel {
                                         const SampleMemory& memory, const float* logits, float max,
                                         const float* tops) {
     const float* edited = logits;
-    if (has_edits(row)) {
+    if (has_edits(row) || has_grammar(row)) {
       for (uint32_t i = b.thread(); i < row.vocab_size; i += kThreads) memory.edited[i] = logits[i];
       b.sync();
       edit(b, row, memory);
+      if (has_grammar(row)) obey(b, row, memory);
       max = clean_row(b, memory.edited, row.vocab_size);
       edited = memory.edited;
     }
+    if (has_grammar(row) && max == -infinity()) return first_allowed(b, row);
     const SeatParams& p = *row.params;
     if (!(p.temperature >= kGreedyTemperature) || max == -infinity()) {
       if (edited != logits) tops = nullptr;
@@ -297,6 +300,31 @@ struct SampleKernel {
     b.sync();
     if (has_penalties(*row.params)) penalize_history(b, row, memory);
     b.sync();
+  }
+
+  /// See obey_grammar(): each thread walks its own tokens.
+  template <class Block>
+  SAC_DEVICE static void obey(const Block& b, const SampleRow& row, const SampleMemory& memory) {
+    const bool end = may_end({row.grammar.words}, *row.grammar.place);
+    for (uint32_t i = b.thread(); i < row.vocab_size; i += kThreads)
+      if (!is_allowed(row, end, i)) memory.edited[i] = -infinity();
+    b.sync();
+  }
+  /// See first_legal().
+  template <class Block>
+  SAC_DEVICE static uint32_t first_allowed(const Block& b, const SampleRow& row) {
+    uint32_t& found = shared(b).found;
+    if (b.thread() == 0) found = kNothingLegal;
+    b.sync();
+    const bool end = may_end({row.grammar.words}, *row.grammar.place);
+    for (uint32_t i = b.thread(); i < row.vocab_size; i += kThreads) {
+      if (is_allowed(row, end, i)) {
+        b.min(&found, i);
+        break;
+      }
+    }
+    b.sync();
+    return found;
   }
 
   /// Marks what was seen, counts what was produced; then the first thread to take a token's count

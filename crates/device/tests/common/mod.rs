@@ -103,6 +103,7 @@ pub fn create(model: &ModelConfig, dtype: Dtype, setup: &Setup) -> Device {
         num_host_blocks: setup.num_host_blocks,
         eager_window: 4,
         fetch: None,
+        grammar_words: 0,
         prefix_caching: setup.prefix_caching.then_some(1),
         policy: PolicyConfig { policy: setup.policy, ..PolicyConfig::default() },
         num_threads: 2,
@@ -161,8 +162,13 @@ pub fn submit(submitter: &Submitter<InProcTransport>, question: &Question) -> Ti
         temperature: 0.0,
         ..RequestParams::default()
     };
-    let submission =
-        Submission { prompt: &question.prompt, logit_bias: &[], stop_ids: &[], params };
+    let submission = Submission {
+        prompt: &question.prompt,
+        logit_bias: &[],
+        stop_ids: &[],
+        grammar: &[],
+        params,
+    };
     submitter.try_submit(&submission).unwrap()
 }
 

@@ -15,7 +15,8 @@ fn mailbox(max_tokens: u32, top: u32) -> Mailbox {
         num_top_logprobs: top,
         ..RequestParams::default()
     };
-    let submission = Submission { prompt: &[1], logit_bias: &[], stop_ids: &[], params };
+    let submission =
+        Submission { prompt: &[1], logit_bias: &[], stop_ids: &[], grammar: &[], params };
     Mailbox::new(&submission, 0)
 }
 

@@ -229,6 +229,7 @@ fn submission<'a>(prompt: &'a Prepared, params: &'a GenerateParams, seed: u64) -
         prompt: &prompt.ids,
         logit_bias: &params.logit_bias,
         stop_ids: &params.stop_token_ids,
+        grammar: prompt.grammar.as_deref().unwrap_or_default(),
         params: saccade_ring::RequestParams { seed, ..prompt.params },
     }
 }

@@ -4,12 +4,14 @@
 mod answers;
 mod choice;
 mod generation;
+mod grammar;
 mod model;
 mod prepare;
 
 pub use choice::{Delta, FinishReason, TokenLogprobs};
 pub use generation::Generation;
-pub use model::ModelAssets;
+pub use grammar::Grammars;
+pub use model::{ModelAssets, token_bytes};
 pub use prepare::{Prepared, PromptSource, encode, pool_error, prepare};
 
 use std::sync::Arc;
@@ -30,6 +32,8 @@ pub struct Serving {
     pub thread: usize,
     /// The model's texts and defaults.
     pub assets: Arc<ModelAssets>,
+    /// Grammars that were compiled.
+    pub grammars: Arc<Grammars>,
     /// Threads for templates and tokenization.
     pub lanes: Lanes,
     /// How long a request may take, from its arrival on.

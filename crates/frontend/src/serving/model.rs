@@ -90,6 +90,20 @@ impl ModelAssets {
     }
 }
 
+/// The bytes of every token of a model's tokenizer, or of the one in `tokenizer`, for a device that
+/// walks grammars.
+///
+/// # Errors
+/// Names the file that is missing or wrong.
+pub fn token_bytes(
+    folder: &ModelFolder,
+    tokenizer: Option<&Path>,
+    vocab_size: u32,
+) -> Result<saccade_grammar::Vocabulary, FrontendError> {
+    let tokenizer = TextTokenizer::load(&tokenizer_path(folder, tokenizer)?)?;
+    Ok(tokenizer.vocab().token_bytes(vocab_size))
+}
+
 /// Two files say whether a text begins with the beginning-of-sequence token. Here tokenizer.json
 /// decides, as for every loader that reads it alone; some of HF's classes follow the other one.
 fn warn_of_another_bos(texts: &TokenizerConfig, tokenizer: &TextTokenizer) {

@@ -1,5 +1,6 @@
 //! From validated parameters to what the ring takes: prompt ids, limits, defaults.
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use saccade_ring::{DeviceInfo, RequestParams};
@@ -42,6 +43,8 @@ pub struct Prepared {
     pub text: String,
     /// Parameters but for the seed of each choice.
     pub params: RequestParams,
+    /// The automaton that the answer obeys.
+    pub grammar: Option<Arc<[u32]>>,
     /// Tokens that the client wants; 0 only scores the prompt.
     pub max_tokens: u32,
     /// How answers are taken apart; `None`: all of them is text.
@@ -79,8 +82,12 @@ pub async fn prepare(
     }
     let defaults = &serving.assets.defaults;
     let max_tokens = max_tokens(ids.len(), params, defaults, device.max_model_len, chat)?;
+    let grammar = match &params.grammar {
+        Some(asked) => Some(serving.grammars.automaton(serving, device, asked).await?),
+        None => None,
+    };
     let params = request_params(params, defaults, max_tokens, echo);
-    Ok(Prepared { params, ids, text, max_tokens, answer })
+    Ok(Prepared { params, grammar, ids, text, max_tokens, answer })
 }
 
 /// Refuses text that no tokenization can bring under the length limit: it is not worth the

@@ -1,6 +1,7 @@
 //! What each token id contributes to the text, taken out of the tokenizer once at start, so that
 //! the path of a token is a table look-up and no lock, allocation or regular expression.
 
+use saccade_grammar::Vocabulary;
 use saccade_tokenizer::{Pieces, Scheme as OwnScheme};
 use serde_json::Value;
 use tokenizers::Tokenizer;
@@ -107,6 +108,17 @@ impl Vocab {
         let Some(&start) = self.offsets.get(id as usize) else { return &[] };
         let end = self.offsets.get(id as usize + 1).copied().unwrap_or(start);
         &self.bytes[start as usize..end as usize]
+    }
+
+    /// What each id below `vocab_size` adds to an answer under a grammar; special tokens and
+    /// unknown ids are never part of one.
+    pub fn token_bytes(&self, vocab_size: u32) -> Vocabulary {
+        let mut all = Vocabulary::default();
+        for id in 0..vocab_size {
+            let is_text = self.is_known(id) && !self.is_special(id);
+            all.push(if is_text { self.piece(id) } else { &[] });
+        }
+        all
     }
 
     /// Most bytes of text that `tokens` tokens can hold: longer text is too long without asking the

@@ -6,6 +6,7 @@ use sha2::{Digest, Sha256};
 
 use super::ModelLimits;
 use super::fields::{Fields, read_float, read_json, read_list};
+use super::grammar::{AskedGrammar, grammar};
 use super::params::*;
 use crate::api_error::ApiError;
 use crate::limits::*;
@@ -53,6 +54,8 @@ pub struct GenerateParams {
     pub truncate_prompt_tokens: Option<i64>,
     /// Token id and bias.
     pub logit_bias: Vec<(u32, f32)>,
+    /// What the answer must obey.
+    pub grammar: Option<AskedGrammar>,
     /// `Some(k)`: logprob of each token and `k` alternatives.
     pub logprobs: Option<u32>,
     /// Logprobs name tokens as `token_id:N`.
@@ -121,6 +124,7 @@ impl GenerateParams {
             add_special_tokens: fields.boolean("add_special_tokens", add_special_tokens)?,
             truncate_prompt_tokens: truncation(fields)?,
             logit_bias: logit_bias(fields, model)?,
+            grammar: grammar(fields)?,
             logprobs: None,
             return_tokens_as_token_ids: fields.boolean("return_tokens_as_token_ids", false)?,
             priority: priority(fields, model)?,

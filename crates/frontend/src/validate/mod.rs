@@ -4,6 +4,7 @@ pub(crate) mod chat;
 mod completions;
 mod fields;
 mod generate;
+mod grammar;
 pub mod params;
 mod tokenize;
 pub(crate) mod tools;
@@ -14,6 +15,7 @@ pub use chat::{ChatInput, ChatRequest, Content, Message};
 pub use completions::{CompletionRequest, Prompt};
 pub use fields::Fields;
 pub use generate::{GenerateParams, SloHeaders, StreamOptions, first_word, hash_salt};
+pub use grammar::AskedGrammar;
 pub use tokenize::{DetokenizeRequest, TokenizeInput, TokenizeRequest};
 pub use tools::{ToolChoice, Tools};
 

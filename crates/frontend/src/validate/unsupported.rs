@@ -9,11 +9,6 @@ use crate::api_error::ApiError;
 type Row = (&'static str, &'static [&'static str]);
 
 const EVERYWHERE: &[Row] = &[
-    ("response_format", &[r#"{"type":"text"}"#]),
-    ("structured_outputs", &[]),
-    ("guided_json", &[]),
-    ("guided_regex", &[]),
-    ("guided_choice", &[]),
     ("guided_grammar", &[]),
     // Of llama.cpp and SGLang.
     ("grammar", &[r#""""#]),

@@ -26,6 +26,7 @@ pub const DEVICE: FakeConfig = FakeConfig {
     kv_block_bytes: 0,
     num_host_blocks: 0,
     process: (0, 0),
+    grammars: (0, 0),
 };
 
 /// Joins without waiting, and declares the device lost only when told to.
@@ -51,6 +52,7 @@ impl Ask {
             prompt: &self.prompt,
             logit_bias: &[],
             stop_ids: &self.stop_ids,
+            grammar: &[],
             params: self.params,
         }
     }

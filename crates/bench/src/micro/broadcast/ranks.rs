@@ -110,6 +110,7 @@ impl DevicePlane {
             eager_window: 0,
             prefix_caching: None,
             fetch: None,
+            grammar_words: 0,
             policy: PolicyConfig::default(),
             num_threads: 1,
             eos_ids: Vec::new(),

@@ -92,7 +92,13 @@ impl Feed {
             temperature: 0.0,
             ..Default::default()
         };
-        let submission = Submission { prompt: &ask.prompt, logit_bias: &[], stop_ids: &[], params };
+        let submission = Submission {
+            prompt: &ask.prompt,
+            logit_bias: &[],
+            stop_ids: &[],
+            grammar: &[],
+            params,
+        };
         self.submitter.try_submit(&submission).context("put a request")?;
         Ok(())
     }

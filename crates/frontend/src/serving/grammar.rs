@@ -1,0 +1,94 @@
+//! Grammars of requests: compiled once, on the threads for long texts, and kept by content.
+
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use saccade_grammar::{GrammarError, Limits, Source, compile};
+use saccade_ring::DeviceInfo;
+
+use super::Serving;
+use super::prepare::pool_error;
+use crate::api_error::ApiError;
+use crate::limits::{MAX_GRAMMAR_BYTES, MAX_KEPT_GRAMMARS};
+use crate::text::vocab::Vocab;
+use crate::validate::AskedGrammar;
+
+/// Grammars that were compiled, the ones used last first, and what they rest on.
+pub struct Grammars {
+    vocab: Arc<Vocab>,
+    /// Hash of the tokens' bytes, with the size of the vocabulary that it is for.
+    hash: OnceLock<(u32, u64)>,
+    kept: Mutex<Vec<(Source, Arc<[u32]>)>>,
+}
+
+impl Grammars {
+    /// None yet; `vocab` is what this frontend writes tokens by.
+    pub fn new(vocab: Arc<Vocab>) -> Self {
+        Self { vocab, hash: OnceLock::new(), kept: Mutex::new(Vec::new()) }
+    }
+
+    /// The automaton of what a request asks for.
+    ///
+    /// # Errors
+    /// 400 for a grammar that is wrong or not supported, and where the device takes none; 429 if
+    /// the queue of long texts is full.
+    pub async fn automaton(
+        &self,
+        serving: &Serving,
+        device: &DeviceInfo,
+        asked: &AskedGrammar,
+    ) -> Result<Arc<[u32]>, ApiError> {
+        if device.grammar_words == 0 {
+            let message = format!("`{}`: this server's device does not support it", asked.param);
+            return Err(ApiError { message, ..ApiError::unsupported(asked.param) });
+        }
+        // A device that was replaced may mean other tokens.
+        let same = self.hash.get() == Some(&(device.vocab_size, device.vocab_hash));
+        if let Some(words) = self.find(&asked.source).filter(|_| same) {
+            return Ok(words);
+        }
+        let limits = Limits {
+            source_bytes: MAX_GRAMMAR_BYTES,
+            words: device.grammar_words as usize,
+            ..Limits::default()
+        };
+        let (grammars, source) = (serving.grammars.clone(), asked.source.clone());
+        let (vocab_size, told) = (device.vocab_size, device.vocab_hash);
+        let job = move || {
+            if grammars.hash_for(vocab_size) != told {
+                return Err(None);
+            }
+            let automaton = compile(&source, &limits).map_err(Some)?;
+            grammars.keep(source, automaton.words());
+            Ok(automaton.words().clone())
+        };
+        let compiled = serving.lanes.long().run(job).await.map_err(pool_error)?;
+        compiled.map_err(|error: Option<GrammarError>| {
+            let reason = match error {
+                Some(error) => error.to_string(),
+                None => "the device has another tokenizer than this frontend".into(),
+            };
+            ApiError::invalid(asked.param, format!("`{}`: {reason}", asked.param))
+        })
+    }
+
+    /// The hash of the tokens' bytes. The size does not change while a device is the same model's.
+    fn hash_for(&self, vocab_size: u32) -> u64 {
+        let of = |size| (size, self.vocab.token_bytes(size).hash());
+        let (size, hash) = *self.hash.get_or_init(|| of(vocab_size));
+        if size == vocab_size { hash } else { of(vocab_size).1 }
+    }
+
+    fn find(&self, source: &Source) -> Option<Arc<[u32]>> {
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let at = kept.iter().position(|entry| entry.0 == *source)?;
+        kept[..=at].rotate_right(1);
+        Some(kept[0].1.clone())
+    }
+
+    fn keep(&self, source: Source, words: &Arc<[u32]>) {
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.retain(|entry| entry.0 != source);
+        kept.truncate(MAX_KEPT_GRAMMARS - 1);
+        kept.insert(0, (source, words.clone()));
+    }
+}

@@ -1,0 +1,195 @@
+//! Answers under grammars, through HTTP and a real device plane: at a temperature at which a model
+//! says anything, each answer that ends by itself is what its grammar says, as others judge it.
+
+mod common;
+
+use common::{Result, Server};
+use futures_util::future::join_all;
+use serde_json::{Value, json};
+
+/// Schemas whose answers end soon even where every token is as likely as any other.
+fn schemas() -> Vec<Value> {
+    let tree = json!({"$ref": "#/$defs/node", "$defs": {"node": {
+        "type": "object", "additionalProperties": false, "required": ["v"],
+        "properties": {"v": {"type": "boolean"}, "next": {"$ref": "#/$defs/node"}}}}});
+    vec![
+        json!({"type": "object", "additionalProperties": false,
+               "properties": {"name": {"type": "string", "maxLength": 12},
+               "age": {"type": "integer",
+               "minimum": 0, "maximum": 130}, "tags": {"type": "array", "maxItems": 3,
+               "items": {"enum": ["red", "green", "blue"]}}}, "required": ["name", "age"]}),
+        json!({"type": "array", "items": {"type": "integer"}, "minItems": 1, "maxItems": 4}),
+        json!({"type": "array", "maxItems": 2, "items": {"anyOf": [{"type": "null"},
+               {"type": "number", "minimum": -1, "maximum": 1}, {"const": "a\"b\\c"}]}}),
+        json!({"type": "string", "pattern": "^[A-Z]{2}-\\d{3}$"}),
+        json!({"type": "string", "format": "date-time"}),
+        tree,
+    ]
+}
+
+/// One request for each way to ask for a grammar, several times over.
+fn requests() -> Vec<Value> {
+    let schemas = schemas();
+    (0..48usize)
+        .map(|i| {
+            let schema = &schemas[i % schemas.len()];
+            let mut body = json!({
+                "model": "saccade-tiny", "prompt": "Answer in JSON: ", "max_tokens": 120,
+                "temperature": 1.5, "seed": i, "n": 1 + i % 3, "logprobs": i % 2,
+            });
+            match i / schemas.len() % 4 {
+                0 => {
+                    body["response_format"] = json!({"type": "json_schema",
+                        "json_schema": {"name": "answer", "strict": true, "schema": schema}});
+                }
+                1 => body["structured_outputs"] = json!({"json": schema}),
+                2 => body["guided_json"] = json!(schema.to_string()),
+                _ => {
+                    body["structured_outputs"] = json!({"json": schema});
+                    body["temperature"] = json!(0);
+                    body["repetition_penalty"] = json!(1.3);
+                    body["logit_bias"] = json!({"10": -100, "11": 50});
+                }
+            }
+            body
+        })
+        .collect()
+}
+
+/// Text and finish reason of each choice.
+async fn answers(server: &Server, body: &Value) -> Result<Vec<(String, String)>> {
+    let (status, answer) = server.post("/v1/completions", body).await?;
+    assert_eq!(status, 200, "{body}: {answer}");
+    let choices = answer["choices"].as_array().ok_or("no choices")?;
+    let text = |choice: &Value, field: &str| choice[field].as_str().unwrap_or_default().to_owned();
+    Ok(choices.iter().map(|c| (text(c, "text"), text(c, "finish_reason"))).collect())
+}
+
+async fn together(server: &Server, bodies: &[Value]) -> Result<Vec<Vec<(String, String)>>> {
+    join_all(bodies.iter().map(|body| answers(server, body))).await.into_iter().collect()
+}
+
+/// Every answer that ended by itself is valid; returns how many did.
+fn judge(answers: &[Vec<(String, String)>], how: &str) -> Result<usize> {
+    let schemas = schemas();
+    let mut ended = 0;
+    for (i, choices) in answers.iter().enumerate() {
+        let schema = &schemas[i % schemas.len()];
+        let judge = jsonschema::options().should_validate_formats(true).build(schema)?;
+        for (text, reason) in choices {
+            if reason == "stop" {
+                ended += 1;
+                let value: Value = serde_json::from_str(text)
+                    .map_err(|e| format!("{how}: {schema} gave {text:?}: {e}"))?;
+                assert!(judge.is_valid(&value), "{how}: {schema} gave {text:?}");
+            } else {
+                assert_eq!(reason, "length", "{how}: {text:?}");
+            }
+        }
+    }
+    Ok(ended)
+}
+
+#[tokio::test]
+async fn what_ends_by_itself_is_valid_in_any_company_and_under_preemption() -> Result<()> {
+    let server = Server::start(&[]).await?;
+    let bodies = requests();
+    let mut alone = Vec::new();
+    for body in &bodies {
+        alone.push(answers(&server, body).await?);
+    }
+    let count: usize = alone.iter().map(Vec::len).sum();
+    assert!(judge(&alone, "alone")? > count / 2, "too few answers ended");
+    // Among requests without grammars too.
+    let mut mixed = bodies.clone();
+    mixed
+        .extend((0..8).map(|i| json!({"prompt": "In the beginning", "max_tokens": 60, "seed": i})));
+    assert_eq!(together(&server, &mixed).await?[..bodies.len()], alone);
+    drop(server);
+    let tight = ["--num-gpu-blocks-override", "48", "--block-size", "8", "--max-model-len", "256"];
+    let server = Server::start(&tight).await?;
+    assert_eq!(together(&server, &bodies).await?, alone);
+    assert!(server.metric("vllm:num_preemptions_total").await? > 0.0, "nothing was preempted");
+    Ok(())
+}
+
+#[tokio::test]
+async fn random_weights_and_an_emulated_device_obey_as_well() -> Result<()> {
+    for flags in [&["--load-format", "dummy"][..], &["--device", "sim:h100"][..]] {
+        let server = Server::start(flags).await?;
+        let answers = together(&server, &requests()).await?;
+        let ended = judge(&answers, &flags.join(" "))?;
+        assert!(ended > 20, "{flags:?}: only {ended} answers ended");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn regular_expressions_choices_and_any_object() -> Result<()> {
+    let server = Server::start(&[]).await?;
+    let ask = |grammar: Value, seed: usize| {
+        let mut body = json!({"prompt": "x", "max_tokens": 100, "temperature": 1.5, "seed": seed});
+        body.as_object_mut().expect("an object").extend(grammar.as_object().cloned().expect("one"));
+        body
+    };
+    for seed in 0..6 {
+        let regex = ask(json!({"guided_regex": "(\\d{1,3}\\.){3}\\d{1,3}"}), seed);
+        for (text, reason) in answers(&server, &regex).await? {
+            assert_eq!(reason, "stop", "{text}");
+            let parts: Vec<&str> = text.split('.').collect();
+            assert!(parts.len() == 4 && parts.iter().all(|p| p.parse::<u16>().is_ok()), "{text}");
+        }
+        let choice = ask(json!({"structured_outputs": {"choice": ["yes", "no", "perhaps"]}}), seed);
+        for (text, reason) in answers(&server, &choice).await? {
+            assert!(
+                ["yes", "no", "perhaps"].contains(&text.as_str()) && reason == "stop",
+                "{text}"
+            );
+        }
+        let object = ask(json!({"response_format": {"type": "json_object"}}), seed);
+        for (text, reason) in answers(&server, &object).await? {
+            assert!(text.starts_with('{'), "{text}");
+            if reason == "stop" {
+                let value: Value = serde_json::from_str(&text)?;
+                assert!(value.is_object(), "{text}");
+            }
+        }
+    }
+    // Chat, streamed: the end is told apart from a cut.
+    let (status, chat) = server
+        .post(
+            "/v1/chat/completions",
+            &json!({"messages": [{"role": "user", "content": "Say yes or no."}], "max_tokens": 20,
+                    "temperature": 1.5, "structured_outputs": {"choice": ["yes", "no"]}}),
+        )
+        .await?;
+    assert_eq!(status, 200, "{chat}");
+    assert_eq!(chat["choices"][0]["finish_reason"], "stop");
+    assert!(matches!(chat["choices"][0]["message"]["content"].as_str(), Some("yes" | "no")));
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_bomb_is_refused_and_others_go_on() -> Result<()> {
+    let server = Server::start(&[]).await?;
+    let mut deep = json!(true);
+    for _ in 0..60 {
+        deep = json!({"type": "array", "items": deep, "minItems": 2});
+    }
+    for (field, value) in [
+        ("guided_regex", json!("((a{1000}){1000}){1000}")),
+        ("guided_regex", json!("(a")),
+        ("guided_json", deep),
+        ("guided_json", json!({"type": "string", "maxLength": 100_000_000})),
+        ("guided_json", json!({"not": {}})),
+    ] {
+        let mut body = json!({"prompt": "x", "max_tokens": 5});
+        body[field] = value;
+        let (status, answer) = server.post("/v1/completions", &body).await?;
+        assert_eq!(status, 400, "{answer}");
+        assert_eq!(answer["error"]["param"], field);
+    }
+    let body = json!({"prompt": "x", "max_tokens": 5});
+    assert_eq!(server.post("/v1/completions", &body).await?.0, 200);
+    Ok(())
+}

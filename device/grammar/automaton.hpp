@@ -1,0 +1,81 @@
+// A grammar as a request brings it (abi/wire.h): a view of its words, and the check that makes them
+// safe to walk. The words are in the device's own memory and constant while the request is seated.
+#pragma once
+#include "platform/hd.hpp"
+#include "sample/isa.hpp"
+
+namespace saccade {
+inline namespace SAC_ISA {
+
+struct GrammarEdge {
+  uint32_t low;
+  uint32_t high;
+  uint32_t target;
+  uint32_t push;  // SAC_GRAMMAR_NO_PUSH: none
+};
+
+/// Words that grammar_in_bounds() has checked.
+struct Automaton {
+  const uint32_t* words;
+
+  SAC_HD uint32_t num_states() const { return words[0]; }
+  SAC_HD uint32_t num_edges() const { return words[1]; }
+  SAC_HD uint32_t state(uint32_t s) const { return words[2 + s]; }
+  SAC_HD uint32_t first_edge(uint32_t s) const { return state(s) & SAC_GRAMMAR_EDGE_MASK; }
+  SAC_HD bool is_final(uint32_t s) const { return (state(s) & SAC_GRAMMAR_FINAL) != 0; }
+  SAC_HD bool is_plain(uint32_t s) const { return (state(s) & SAC_GRAMMAR_PLAIN) != 0; }
+  /// Places of the stack that the way out of this state takes.
+  SAC_HD uint32_t need(uint32_t s) const { return state(s) >> SAC_GRAMMAR_NEED_SHIFT; }
+  SAC_HD GrammarEdge edge(uint32_t e) const {
+    const uint32_t* at = words + 3 + num_states() + 2 * size_t{e};
+    return {at[0] & 0xff, at[0] >> 8 & 0xff, at[0] >> 16, at[1]};
+  }
+
+  /// The edge of a state that covers a byte; num_edges() if none does.
+  SAC_HD uint32_t find(uint32_t s, uint32_t byte) const {
+    uint32_t begin = first_edge(s);
+    const uint32_t none = first_edge(s + 1);
+    uint32_t end = none;
+    while (begin < end) {
+      const uint32_t middle = (begin + end) / 2;
+      if (edge(middle).high < byte) {
+        begin = middle + 1;
+      } else {
+        end = middle;
+      }
+    }
+    return begin < none && edge(begin).low <= byte ? begin : num_edges();
+  }
+};
+
+/// The edges of one state: ascending, disjoint, between states that there are.
+SAC_HD inline bool edges_in_bounds(const Automaton& a, uint32_t s) {
+  uint32_t above = 0;
+  for (uint32_t e = a.first_edge(s); e < a.first_edge(s + 1); ++e) {
+    const GrammarEdge edge = a.edge(e);
+    const bool pushes = edge.push != SAC_GRAMMAR_NO_PUSH;
+    if (edge.low < above || edge.high < edge.low || edge.target >= a.num_states() ||
+        (pushes && edge.push >= a.num_states()))
+      return false;
+    above = edge.high + 1;
+  }
+  return true;
+}
+
+/// Whether `count` words, at least 1, are a grammar: then no walk leaves them.
+SAC_HD inline bool grammar_in_bounds(const uint32_t* words, uint32_t count) {
+  const Automaton a = {words};
+  if (count < 4 || a.num_states() == 0 || a.num_states() > SAC_GRAMMAR_NO_PUSH ||
+      a.num_edges() > SAC_GRAMMAR_EDGE_MASK)
+    return false;
+  if (count != 3 + uint64_t{a.num_states()} + 2 * uint64_t{a.num_edges()}) return false;
+  if (a.first_edge(0) != 0 || a.first_edge(a.num_states()) != a.num_edges()) return false;
+  for (uint32_t s = 0; s < a.num_states(); ++s)
+    if (a.first_edge(s) > a.first_edge(s + 1)) return false;
+  for (uint32_t s = 0; s < a.num_states(); ++s)
+    if (!edges_in_bounds(a, s)) return false;
+  return true;
+}
+
+}  // namespace SAC_ISA
+}  // namespace saccade

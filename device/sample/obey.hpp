@@ -1,0 +1,52 @@
+// A grammar's part of the draw: what it does not allow cannot be drawn, whatever else was asked
+// for.
+#pragma once
+#include "grammar/mask.hpp"
+#include "sample/types.hpp"
+
+namespace saccade {
+inline namespace SAC_ISA {
+
+SAC_HD inline bool has_grammar(const SampleRow& row) { return row.grammar.words != nullptr; }
+
+/// Tokens that end the answer may be drawn where it may end, and nowhere else.
+SAC_HD inline void mask_ends(const SampleRow& row, bool end, uint32_t* mask) {
+  const auto put = [&](uint32_t token) {
+    if (token >= row.vocab_size) return;
+    const uint32_t bit = 1u << token % 32;
+    mask[token / 32] = end ? mask[token / 32] | bit : mask[token / 32] & ~bit;
+  };
+  if ((row.params->flags & SAC_REQ_IGNORE_EOS) == 0)
+    for (uint32_t i = 0; i < row.num_eos_ids; ++i) put(row.eos_ids[i]);
+  for (uint32_t i = 0; i < row.params->num_stop_ids; ++i) put(row.stops[i]);
+}
+
+/// Whether one token may be drawn, by itself: for many threads, each with its own tokens. As the
+/// mask has it.
+SAC_HD inline bool is_allowed(const SampleRow& row, bool end, uint32_t token) {
+  if ((row.params->flags & SAC_REQ_IGNORE_EOS) == 0)
+    for (uint32_t i = 0; i < row.num_eos_ids; ++i)
+      if (row.eos_ids[i] == token) return end;
+  for (uint32_t i = 0; i < row.params->num_stop_ids; ++i)
+    if (row.stops[i] == token) return end;
+  return is_legal({row.grammar.words}, *row.grammar.place, *row.grammar.vocab, token);
+}
+
+/// Leaves what the grammar allows: bits in the mask, logits.
+SAC_HD inline void obey_grammar(const SampleRow& row, float* logits, uint32_t* mask) {
+  const Automaton automaton = {row.grammar.words};
+  fill_mask(automaton, *row.grammar.place, *row.grammar.vocab, mask);
+  mask_ends(row, may_end(automaton, *row.grammar.place), mask);
+  for (uint32_t i = 0; i < row.vocab_size; ++i)
+    if ((mask[i / 32] >> i % 32 & 1) == 0) logits[i] = -__builtin_inff();
+}
+
+/// The first token of a mask: for rows that allow only what has no finite logit.
+SAC_HD inline uint32_t first_legal(const uint32_t* mask, uint32_t vocab_size) {
+  for (uint32_t i = 0; i < vocab_size; ++i)
+    if ((mask[i / 32] >> i % 32 & 1) != 0) return i;
+  return kNothingLegal;
+}
+
+}  // namespace SAC_ISA
+}  // namespace saccade

@@ -1,0 +1,278 @@
+// Grammars: what the check lets pass can be walked, masks are what walking each token says, and
+// answers obey, whatever happens to their requests.
+#include <doctest/doctest.h>
+
+#include "sample/sampler.hpp"
+#include "tests/step_harness.hpp"
+#include "tests/test_device.hpp"
+#include "tests/test_grammar.hpp"
+
+namespace saccade::test {
+namespace {
+
+constexpr uint32_t kVocab = 997;
+constexpr uint32_t kFirstByte = 10;  // the token that is byte 0
+
+TEST_CASE("words that pass the check are safe to walk, and single changes are mostly refused") {
+  uint32_t refused = 0;
+  for (const std::vector<uint32_t>& good : {nested_grammar(), text_grammar()}) {
+    CHECK(grammar_in_bounds(good.data(), static_cast<uint32_t>(good.size())));
+    CHECK_FALSE(grammar_in_bounds(good.data(), static_cast<uint32_t>(good.size()) - 1));
+    Random random(5);
+    for (uint32_t round = 0; round < 20000; ++round) {
+      std::vector<uint32_t> words = good;
+      for (uint32_t i = random.in(1, 3); i > 0; --i)
+        words[random.in(0, static_cast<uint32_t>(words.size()) - 1)] ^= 1u << random.in(0, 31);
+      if (!grammar_in_bounds(words.data(), static_cast<uint32_t>(words.size()))) {
+        ++refused;
+        continue;
+      }
+      GrammarPlace at = {};
+      for (uint32_t i = 0; i < 200; ++i) {
+        GrammarPlace next = at;
+        if (take_byte(Automaton{words.data()}, next, random.in(0, 255), [](uint32_t) {})) at = next;
+        REQUIRE(at.depth <= SAC_GRAMMAR_STACK);
+      }
+    }
+  }
+  CHECK(refused > 10000);
+}
+
+/// A place that a random walk by tokens leads to.
+GrammarPlace random_place(const Automaton& a, const TokenVocab& vocab, Random& random) {
+  GrammarPlace at = {};
+  const uint32_t opening = random.in(0, 2);  // of three tokens, how many go deeper
+  for (uint32_t i = random.in(0, 400); i > 0; --i) {
+    const bool opens = random.in(0, 2) < opening;
+    const uint32_t token = opens ? kFirstByte + '(' : random.in(0, vocab.num_tokens - 1);
+    if (is_legal(a, at, vocab, token))
+      take_bytes(a, at, vocab.bytes + vocab.offsets[token], vocab.length(token));
+  }
+  return at;
+}
+
+TEST_CASE("a mask has the tokens whose bytes the grammar takes one after the other") {
+  const TokenTables tables = tables_of(test_vocabulary(kVocab));
+  const TokenVocab& vocab = tables.view();
+  Random random(9);
+  uint32_t deepest = 0;
+  for (const std::vector<uint32_t>& words : {nested_grammar(), text_grammar()}) {
+    const Automaton a = {words.data()};
+    for (uint32_t round = 0; round < 300; ++round) {
+      const GrammarPlace at = random_place(a, vocab, random);
+      deepest = max_u32(deepest, at.depth);
+      std::vector<uint32_t> mask(ceil_div(kVocab, 32), 0xffffffff);
+      fill_mask(a, at, vocab, mask.data());
+      for (uint32_t token = 0; token < kVocab; ++token) {
+        const bool legal = is_legal(a, at, vocab, token);
+        REQUIRE((mask[token / 32] >> token % 32 & 1) == (legal ? 1 : 0));
+      }
+    }
+  }
+  CHECK(deepest > 20);
+}
+
+TEST_CASE("plain tokens are whole characters without quotes, backslashes and controls") {
+  for (const char* text : {"a", " x~", "é", "\xf0\x9f\x98\x80", "\xef\xbf\xbd"})
+    CHECK(TokenTables::is_plain(text));
+  for (const char* text : {"\"", "a\\", "\n", "\x7f", "\xc3", "\xa9", "\xed\xa0\x80", "\xc0\x80",
+                           "\xf4\x90\x80\x80", "\xe0\x80\x80", "a\xf0\x9f\x98"})
+    CHECK_FALSE(TokenTables::is_plain(text));
+}
+
+/// Draws from random rows until an answer ends; its text.
+std::string sampled_text(const std::vector<uint32_t>& words, const TokenVocab& vocab,
+                         const std::vector<std::string>& tokens, uint64_t seed, float temperature) {
+  std::vector<uint32_t> counts(kVocab), ids(kVocab), weights(kVocab), members(kVocab);
+  std::vector<uint32_t> bucket_count(kSelectBuckets), mask(ceil_div(kVocab, 32)), history = {0};
+  std::vector<uint64_t> bucket_weight(kSelectBuckets), record(kRecordWords);
+  std::vector<float> edited(kVocab), logits(kVocab);
+  const SampleScratch scratch = {counts.data(),       edited.data(),  ids.data(),
+                                 weights.data(),      members.data(), bucket_weight.data(),
+                                 bucket_count.data(), mask.data()};
+  SeatParams params = greedy(1);
+  params.temperature = temperature;
+  params.seed = seed;
+  params.min_tokens = 3;  // the grammar decides
+  params.grammar_words = static_cast<uint32_t>(words.size());
+  const uint32_t eos[] = {5};
+  const Automaton a = {words.data()};
+  GrammarPlace at = {};
+  Rng rng(static_cast<uint32_t>(seed));
+  std::normal_distribution<float> normal;
+  std::string text;
+  while (history.size() < 200) {
+    for (float& z : logits) z = 3 * normal(rng);
+    if (seed % 5 == 0) logits.assign(kVocab, std::nanf(""));
+    const SampleRow row = {&params,
+                           history.data(),
+                           static_cast<uint32_t>(history.size()),
+                           kVocab,
+                           nullptr,
+                           nullptr,
+                           eos,
+                           1,
+                           {words.data(), &at, &vocab}};
+    sample_row(row, logits.data(), scratch, record.data());
+    const auto token = static_cast<uint32_t>(record[0]);
+    if (token == eos[0]) {
+      REQUIRE(may_end(a, at));
+      return text;
+    }
+    REQUIRE(is_legal(a, at, vocab, token));
+    take_bytes(a, at, vocab.bytes + vocab.offsets[token], vocab.length(token));
+    text += tokens[token];
+    history.push_back(token);
+    if (must_end(a, at)) return text;
+  }
+  return "";
+}
+
+TEST_CASE("what is drawn under a grammar is legal, whatever the logits say") {
+  const std::vector<std::string> tokens = test_vocabulary(kVocab);
+  const TokenTables tables = tables_of(tokens);
+  uint32_t ended = 0;
+  for (uint64_t seed = 1; seed <= 60; ++seed) {
+    const float temperature = seed % 3 == 0 ? 0.0f : 1.5f;
+    const std::string text =
+        sampled_text(nested_grammar(), tables.view(), tokens, seed, temperature);
+    if (!text.empty()) CHECK(is_nested(text));
+    ended += text.empty() ? 0 : 1;
+  }
+  CHECK(ended > 30);
+}
+
+TEST_CASE("a grammar that no token can obey has no token") {
+  std::vector<std::string> tokens = test_vocabulary(kVocab);
+  for (std::string& token : tokens)
+    if (token.find_first_of("([x") != std::string::npos) token.clear();
+  const TokenTables tables = tables_of(tokens);
+  const std::vector<uint32_t> words = nested_grammar();
+  const GrammarPlace at = {};
+  std::vector<uint32_t> mask(ceil_div(kVocab, 32));
+  fill_mask(Automaton{words.data()}, at, tables.view(), mask.data());
+  CHECK(first_legal(mask.data(), kVocab) == kNothingLegal);
+}
+
+// ---- through the scheduler
+// -----------------------------------------------------------------------
+
+DeviceShape shape_with(const TokenTables& tables) {
+  DeviceShape shape;
+  shape.grammar_words = 256;
+  shape.tokens = &tables;
+  shape.eos_ids = {5};
+  return shape;
+}
+
+Ask obeying(std::vector<uint32_t> grammar, uint32_t prompt_len, uint64_t seed) {
+  Ask ask = ask_of(prompt_len, 60, static_cast<uint32_t>(seed));
+  ask.flags = 0;
+  ask.seed = seed;
+  ask.grammar = std::move(grammar);
+  return ask;
+}
+
+std::string text_of(const Ticket& t, const std::vector<std::string>& tokens) {
+  std::string text;
+  for (const uint32_t token : t.tokens())
+    if (token != 5) text += tokens[token];
+  return text;
+}
+
+/// What an answer is when its request is alone.
+std::vector<uint64_t> alone(const Ask& ask, const DeviceShape& shape) {
+  Bench b(shape);
+  Ticket t = b.front.submit(ask);
+  b.finish({&t}, 2000);
+  return t.words;
+}
+
+TEST_CASE("answers obey and are the same in company, under preemption and with slow readers") {
+  const std::vector<std::string> tokens = test_vocabulary(kVocab);
+  const TokenTables tables = tables_of(tokens);
+  for (const bool tight : {false, true}) {
+    CAPTURE(tight);
+    DeviceShape shape = shape_with(tables);
+    if (tight) {
+      shape.max_model_len = 80;
+      shape.num_blocks = 12;
+      shape.num_seats = 4;
+    }
+    Bench b(shape);
+    std::vector<Ticket> tickets;
+    for (uint32_t i = 0; i < 12; ++i) {
+      Ask ask = obeying(i % 2 == 0 ? nested_grammar() : text_grammar(), 1 + i % 7, i + 1);
+      if (i % 4 == 3) ask = ask_of(2 + i, 30, i);  // without one
+      if (tight || i % 5 == 0) {  // few records fill the ring: their readers fall behind
+        ask.flags |= SAC_REQ_LOGPROBS;
+        ask.num_top_logprobs = 20;
+      }
+      tickets.push_back(b.front.submit(ask));
+    }
+    // A few records at a time, and for long none: requests are held, preempted and parked.
+    for (uint32_t round = 0; round < 6000; ++round) {
+      b.front.beat();
+      b.device.now_ns += 1'000'000;
+      b.device.tick();
+      const bool reads = !tight || round % 200 > 150;
+      for (Ticket& t : tickets)
+        if (reads) b.front.read(t, tight ? 3 : UINT32_MAX);
+      if (std::all_of(tickets.begin(), tickets.end(), [](const Ticket& t) { return t.complete(); }))
+        break;
+    }
+    for (const Ticket& t : tickets) {
+      REQUIRE(t.complete());
+      CHECK(t.words == alone(t.ask, shape));
+      if (t.ask.grammar.empty() || t.finish != SAC_FINISH_STOP) continue;
+      const std::string text = text_of(t, tokens);
+      if (t.ask.grammar == nested_grammar()) {
+        CHECK_MESSAGE(is_nested(text), text);
+      } else {
+        CHECK_MESSAGE((text.size() >= 2 && text.front() == '"' && text.back() == '"'), text);
+      }
+    }
+    if (tight) {
+      CHECK(b.device.decisions(Decision::kPreempt).size() > 0);
+      CHECK(b.device.decisions(Decision::kReturn).size() > 3);
+    }
+    b.device.tick();
+    CHECK(b.device.idle());
+  }
+}
+
+TEST_CASE("what is no grammar, or comes to a device without room, is refused before it runs") {
+  const TokenTables tables = tables_of(test_vocabulary(kVocab));
+  std::vector<uint32_t> broken = nested_grammar();
+  broken.back() = 77;  // pushes a state that there is not
+  const std::vector<uint32_t> large(257, 1);
+  for (const bool has_room : {true, false}) {
+    Bench b(has_room ? shape_with(tables) : DeviceShape{});
+    for (const std::vector<uint32_t>& grammar : {broken, large, nested_grammar()}) {
+      const bool good = has_room && grammar == nested_grammar();
+      Ticket t = b.front.submit(obeying(grammar, 3, 1));
+      b.finish({&t}, 500);
+      CHECK((t.finish == SAC_FINISH_INVALID) == !good);
+    }
+    b.device.tick();
+    CHECK(b.device.idle());
+  }
+}
+
+TEST_CASE("an answer that no token can continue ends with an error, not with a wrong token") {
+  std::vector<std::string> tokens = test_vocabulary(kVocab);
+  for (std::string& token : tokens)
+    if (token.find_first_of(")x") != std::string::npos) token.clear();
+  const TokenTables tables = tables_of(tokens);
+  Bench b(shape_with(tables));
+  Ticket t = b.front.submit(obeying(nested_grammar(), 3, 1));
+  b.finish({&t}, 500);
+  CHECK(t.finish == SAC_FINISH_ERROR);
+  for (const uint32_t token : t.tokens())
+    CHECK(tokens[token].find_first_not_of("([,;") == std::string::npos);
+  b.device.tick();
+  CHECK(b.device.idle());
+}
+
+}  // namespace
+}  // namespace saccade::test

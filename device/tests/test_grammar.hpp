@@ -1,0 +1,131 @@
+// Grammars and a vocabulary, small enough to be told from their definitions.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "grammar/mask.hpp"
+#include "grammar/token_tables.hpp"
+#include "tests/random.hpp"
+
+namespace saccade::test {
+
+struct TestEdge {
+  uint32_t low, high, target;
+  uint32_t push = SAC_GRAMMAR_NO_PUSH;
+};
+struct TestState {
+  std::vector<TestEdge> edges = {};
+  bool is_final = false;
+  uint32_t need = 0;
+  bool plain = false;
+};
+
+inline std::vector<uint32_t> grammar_of(const std::vector<TestState>& states) {
+  std::vector<uint32_t> words = {static_cast<uint32_t>(states.size()), 0};
+  for (const TestState& s : states) {
+    words.push_back(words[1] | (s.is_final ? SAC_GRAMMAR_FINAL : 0) |
+                    (s.plain ? SAC_GRAMMAR_PLAIN : 0) | s.need << SAC_GRAMMAR_NEED_SHIFT);
+    words[1] += static_cast<uint32_t>(s.edges.size());
+  }
+  words.push_back(words[1]);
+  for (const TestState& s : states) {
+    for (const TestEdge& e : s.edges) {
+      words.push_back(e.low | e.high << 8 | e.target << 16);
+      words.push_back(e.push);
+    }
+  }
+  return words;
+}
+
+/// S = 'x' | '(' [ S { ',' S } ] ')' | '[' S ';' S ']'
+inline std::vector<uint32_t> nested_grammar() {
+  return grammar_of({{{{'(', '(', 2}, {'[', '[', 5}, {'x', 'x', 1}}},
+                     {{}, true},
+                     {{{'(', '(', 2, 3}, {')', ')', 1}, {'[', '[', 5, 3}, {'x', 'x', 1, 3}}},
+                     {{{')', ')', 1}, {',', ',', 4}}},
+                     {{{'(', '(', 2, 3}, {'[', '[', 5, 3}, {'x', 'x', 1, 3}}, false, 1},
+                     {{{'(', '(', 2, 6}, {'[', '[', 5, 6}, {'x', 'x', 1, 6}}, false, 1},
+                     {{{';', ';', 7}}, false, 1},
+                     {{{'(', '(', 2, 8}, {'[', '[', 5, 8}, {'x', 'x', 1, 8}}, false, 1},
+                     {{{']', ']', 1}}}});
+}
+
+/// '"', any characters but '"', '\\' and controls, '"'
+inline std::vector<uint32_t> text_grammar() {
+  const uint32_t c1 = 3, c2 = 4, e0 = 5, ed = 6, f0 = 7, f1 = 8, f4 = 9;
+  return grammar_of({{{{'"', '"', 1}}},
+                     {{{0x20, 0x21, 1},
+                       {'"', '"', 2},
+                       {0x23, 0x5b, 1},
+                       {0x5d, 0x7f, 1},
+                       {0xc2, 0xdf, c1},
+                       {0xe0, 0xe0, e0},
+                       {0xe1, 0xec, c2},
+                       {0xed, 0xed, ed},
+                       {0xee, 0xef, c2},
+                       {0xf0, 0xf0, f0},
+                       {0xf1, 0xf3, f1},
+                       {0xf4, 0xf4, f4}},
+                      false,
+                      0,
+                      true},
+                     {{}, true},
+                     {{{0x80, 0xbf, 1}}},
+                     {{{0x80, 0xbf, c1}}},
+                     {{{0xa0, 0xbf, c1}}},
+                     {{{0x80, 0x9f, c1}}},
+                     {{{0x90, 0xbf, c2}}},
+                     {{{0x80, 0xbf, c2}}},
+                     {{{0x80, 0x8f, c2}}}});
+}
+
+/// Whether a whole text is one of nested_grammar().
+inline bool is_nested(const std::string& text) {
+  size_t at = 0;
+  const auto next = [&] { return at < text.size() ? text[at++] : '\0'; };
+  const auto parse = [&](const auto& self) -> bool {
+    if (at < text.size() && text[at] == 'x') return ++at, true;
+    if (at >= text.size() || (text[at] != '(' && text[at] != '[')) return false;
+    if (text[at++] == '[') return self(self) && next() == ';' && self(self) && next() == ']';
+    if (at < text.size() && text[at] == ')') return ++at, true;
+    while (self(self)) {
+      if (at < text.size() && text[at] == ')') return ++at, true;
+      if (at >= text.size() || text[at++] != ',') return false;
+    }
+    return false;
+  };
+  return parse(parse) && at == text.size();
+}
+
+/// Tokens below 10 are special; then come all bytes, then random texts, some of them twice.
+inline std::vector<std::string> test_vocabulary(uint32_t size) {
+  const char* const kPieces[] = {
+      "(", ")", ",", "x", "[", ";", "]", "\"", "\\", "a", "é", "\xf0\x9f\x98", "\xe2"};
+  std::vector<std::string> tokens(10);
+  for (uint32_t byte = 0; byte < 256; ++byte) tokens.emplace_back(1, static_cast<char>(byte));
+  Random random(3);
+  while (tokens.size() < size) {
+    std::string token;
+    for (uint32_t i = random.in(1, 6); i > 0; --i) token += random.pick(kPieces);
+    tokens.push_back(token);
+  }
+  tokens.resize(size);
+  return tokens;
+}
+
+inline TokenTables tables_of(const std::vector<std::string>& tokens) {
+  std::vector<uint32_t> offsets = {0};
+  std::string bytes;
+  for (const std::string& token : tokens) {
+    bytes += token;
+    offsets.push_back(static_cast<uint32_t>(bytes.size()));
+  }
+  TokenTables tables;
+  const std::string wrong =
+      tables.build(offsets.data(), reinterpret_cast<const uint8_t*>(bytes.data()),
+                   static_cast<uint32_t>(tokens.size()));
+  if (!wrong.empty()) throw std::runtime_error(wrong);
+  return tables;
+}
+
+}  // namespace saccade::test
