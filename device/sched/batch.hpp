@@ -125,7 +125,8 @@ SAC_HD inline void add_all(Seats& seats, const KvTiers& kv, Launch& launch, Repo
 SAC_HD inline void add_decodes(Seats& seats, const KvTiers& kv, Launch& launch, Report& report,
                                Shares& shares, uint32_t most_rows) {
   add_all(
-      seats, kv, launch, report, most_rows, [&](uint32_t i) { return is_decode(seats[i]) ? 1 : 0; },
+      seats, kv, launch, report, most_rows,
+      [&](uint32_t i) { return is_decode(seats[i]) ? 1u : 0u; },
       [&](uint32_t i, uint32_t) {
         if (shares.mixed != 0) note_decode(shares, seats.wishes[i].tenant);
       });
@@ -148,7 +149,7 @@ SAC_HD inline void add_prompts(Seats& seats, const KvTiers& kv, Launch& launch, 
   if (shares.mixed == 0)
     return add_all(
         seats, kv, launch, report, most_rows,
-        [&](uint32_t i) { return is_decode(seats[i]) ? 0 : UINT32_MAX; },
+        [&](uint32_t i) { return is_decode(seats[i]) ? 0u : UINT32_MAX; },
         [](uint32_t, uint32_t) {});
   for (uint64_t left = tenants_with_prompts(seats, kv); left != 0;) {
     const uint32_t tenant = first_of(shares, left);

@@ -53,7 +53,7 @@ SAC_HD inline void reset(Shares& s) {
 /// A request of this tenant has come.
 SAC_HD inline void note_tenant(Shares& s, const sac_descriptor& d) {
   if (s.first == kNone) s.first = d.tenant;
-  s.mixed |= s.first != d.tenant ? 1 : 0;
+  s.mixed |= s.first != d.tenant ? 1u : 0u;
   s.weights[d.tenant] = max_u32(d.tenant_weight, 1);
 }
 
