@@ -8,7 +8,8 @@ use std::path::PathBuf;
 
 use common::{EOS, Harness};
 use saccade_frontend::{FrontendConfig, ParserChoice, ReasoningFormat, ToolFormat};
-use saccade_ring::testing::FakeRequest;
+use saccade_model::{ModelFolder, OpenOptions};
+use saccade_ring::testing::{FakeConfig, FakeRequest};
 use serde_json::{Value, json};
 
 const CALL: &str = "<tool_call>\n{\"name\": \"get_weather\", \"arguments\": {\"city\": \"Paris\"}}\n\
@@ -192,6 +193,30 @@ fn reasoning_is_apart_from_the_answer_and_counted() {
     let hidden = answer(&h, json!({"include_reasoning": false}));
     assert_eq!(hidden["choices"][0]["message"]["content"], "I look.");
     assert!(hidden["choices"][0]["message"].get("reasoning_content").is_none());
+}
+
+/// What a grammar holds an answer to is neither a thought nor a call, whatever it looks like.
+#[test]
+fn an_answer_that_obeys_a_grammar_is_all_content() {
+    let folder = tempfile::tempdir().unwrap();
+    common::write_model(folder.path());
+    let model =
+        ModelFolder::open(folder.path().to_str().unwrap(), &OpenOptions::default()).unwrap();
+    let tokens = saccade_frontend::token_bytes(&model, None, common::VOCAB_SIZE).unwrap();
+    let device = FakeConfig { grammars: (tokens.hash(), 1 << 15), ..FakeConfig::default() };
+    let always = ParserChoice::Format(ReasoningFormat::ThinkFirst);
+    let h = Harness::with(
+        |config| {
+            config.chat_template = template("tagged");
+            config.reasoning_parser = always;
+        },
+        device,
+    );
+    h.device.say("{\"a\": 1}");
+    let extra = json!({"response_format": {"type": "json_object"}});
+    let message = answer(&h, extra)["choices"][0]["message"].clone();
+    assert_eq!(message["content"], "{\"a\": 1}");
+    assert!(message.get("reasoning_content").is_none_or(Value::is_null));
 }
 
 #[test]

@@ -74,7 +74,9 @@ pub async fn prepare(
         check_bytes(serving, &source, device.max_model_len)?;
     }
     let (ids, mut text) = tokenize(serving, source, params, echo).await?;
-    let answer = ask.and_then(|ask| serving.assets.answers.settings(ask, &text));
+    // What a grammar holds an answer to is neither a thought nor a call.
+    let free = ask.filter(|_| params.grammar.is_none());
+    let answer = free.and_then(|ask| serving.assets.answers.settings(ask, &text));
     let whole_len = ids.len();
     let ids = truncated(ids, params, device.max_model_len);
     if echo && ids.len() < whole_len {
