@@ -67,14 +67,14 @@ def threads(pid):
     return {int(t.name): (t / "comm").read_text().strip() for t in tasks.iterdir()}
 
 
-def frontend_of(server, port):
-    """The process below `server` that accepts on `port`: the one whose second word is `frontend`."""
+def frontend_of(server):
+    """The frontend plane below `server`: the process whose second word is `frontend`."""
     for path in pathlib.Path("/proc").glob("[0-9]*/cmdline"):
         words = path.read_bytes().split(b"\0")
         pid = int(path.parent.name)
         if len(words) > 1 and words[1] == b"frontend" and parent(pid) == server.pid:
             return pid
-    raise SystemExit(f"no frontend plane below {server.pid} on port {port}")
+    raise SystemExit(f"no frontend plane below {server.pid}")
 
 
 def parent(pid):
@@ -154,7 +154,7 @@ def kind(name):
 
 
 def measure(server, port, args, draw):
-    pid = frontend_of(server, port)
+    pid = frontend_of(server)
     streams = Streams(("127.0.0.1", port), args)
     streams.run(args.settle_s)
     rows = []

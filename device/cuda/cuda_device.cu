@@ -103,17 +103,9 @@ struct CudaDevice::Impl {
     if (host_ticks) return copy_of_tables().seats(spec.limits);
     const Scheduler& s = image.scheduler;
     const Limits& l = s.limits;
-    return {l.num_seats,
-            l.max_model_len,
-            l.max_blocks_per_seq(),
-            l.num_eos_ids,
-            s.seats.params,
-            s.seats.history,
-            s.kv.block_tables,
-            s.seats.logit_bias,
-            s.seats.stop_ids,
-            image.mail->eos_ids,
-            {}};
+    return {l.num_seats,      l.max_model_len,    l.max_blocks_per_seq(), l.num_eos_ids,
+            s.seats.params,   s.seats.history,    s.kv.block_tables,      s.seats.logit_bias,
+            s.seats.stop_ids, image.mail->eos_ids};
   }
   const StepBatch* batch() const {
     return host_ticks ? copy_of_tables().batch : &image.mail->batch;

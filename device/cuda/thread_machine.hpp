@@ -113,17 +113,9 @@ struct TwinStep {
     const Scheduler& s = image.scheduler;
     const Limits& l = s.limits;
     mail = image.mail;
-    tables = {l.num_seats,
-              l.max_model_len,
-              l.max_blocks_per_seq(),
-              l.num_eos_ids,
-              s.seats.params,
-              s.seats.history,
-              s.kv.block_tables,
-              s.seats.logit_bias,
-              s.seats.stop_ids,
-              mail->eos_ids,
-              {}};
+    tables = {l.num_seats,      l.max_model_len, l.max_blocks_per_seq(), l.num_eos_ids,
+              s.seats.params,   s.seats.history, s.kv.block_tables,      s.seats.logit_bias,
+              s.seats.stop_ids, mail->eos_ids};
     outputs = s.launch.outputs;
     vocab_size = l.vocab_size;
   }

@@ -82,7 +82,8 @@ SAC_HD inline uint64_t count_requests(Shares& s, const Seats& seats, const Waiti
   return here;
 }
 
-/// Says who of those that are here is over its share now. At least one is not.
+/// Marks the tenants that are over their shares, of those with a bit in `here`. One at least is
+/// not.
 SAC_HD inline void judge(Shares& s, uint64_t here) {
   uint64_t used_ns = 0;
   s.weights_here = 0;
@@ -99,8 +100,8 @@ SAC_HD inline void judge(Shares& s, uint64_t here) {
   }
 }
 
-/// Free seats less those that tenants within their shares had requests for of late: a client that
-/// asks again as soon as it was answered finds the seat that it had.
+/// Free seats, less what tenants within their shares had requests for of late: a client that asks
+/// again as soon as it was answered finds its seat free.
 SAC_HD inline uint32_t spare_seats(const Shares& s, uint32_t num_free) {
   for (uint32_t t = 0; t < SAC_MAX_TENANTS && num_free != 0; ++t)
     if (!s.is_over(t))
@@ -179,8 +180,8 @@ SAC_HD inline void note_prompt(Shares& s, uint32_t tenant, uint32_t rows) {
   s.num_prompt_rows += rows;
 }
 
-/// Of these tenants, whose prompts come first into a step: of those that are within their shares
-/// the one of most weight, and of equals the one that had less.
+/// The one of these tenants whose prompts come first into a step: within its share before over it,
+/// then the larger weight, then who had less time.
 SAC_HD inline uint32_t first_of(const Shares& s, uint64_t tenants) {
   uint32_t first = kNone;
   for (uint32_t t = 0; t < SAC_MAX_TENANTS; ++t) {

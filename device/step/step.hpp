@@ -79,7 +79,7 @@ struct SeatTables {
   const LogitBias* logit_bias;   // [num_seats][SAC_MAX_LOGIT_BIAS]
   const uint32_t* stop_ids;      // [num_seats][SAC_MAX_STOP_IDS]
   const uint32_t* eos_ids;       // [num_eos_ids]: the model's end-of-sequence ids
-  GrammarTables grammars;
+  GrammarTables grammars = {};   // none, unless named
 
   SAC_HD const uint32_t* tokens(uint32_t seat) const {
     return history + static_cast<size_t>(seat) * max_model_len;

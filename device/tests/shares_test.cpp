@@ -147,7 +147,7 @@ TEST_CASE("a tenant beyond its share delays others by little, under every policy
   }
 }
 
-TEST_CASE("a client that asks again finds the seat that it had, whoever else waits for one") {
+TEST_CASE("a client that asks again finds its seat free, though others wait for one") {
   for (const Policy policy : kPolicies) {
     for (const uint32_t attackers_of : {1u, 2u}) {
       CAPTURE(static_cast<uint32_t>(policy));

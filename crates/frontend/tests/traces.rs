@@ -339,7 +339,7 @@ fn the_end_of_the_frontend_sends_what_waits() {
 
 #[test]
 fn a_dead_collector_costs_spans_and_nothing_else() {
-    // Bound, and closed again: nobody answers there.
+    // Bound, and closed again: nothing answers there.
     let addr = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let config = traced(TracesConfig::to(format!("http://{addr}/v1/traces")));
     let h = Harness::with(config, Default::default());

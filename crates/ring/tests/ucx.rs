@@ -634,7 +634,7 @@ fn a_frontend_refuses_nonsense_and_says_what_is_wrong() {
         });
     }
     let gone = UcxTransport::connect(&Peer::unproved("127.0.0.1:1"), |_| ())
-        .expect_err("nobody listens there");
+        .expect_err("nothing listens there");
     assert!(gone.to_string().starts_with("cannot connect: "), "{gone}");
 }
 

@@ -39,17 +39,9 @@ struct TableCopy {
   uint32_t* eos_ids;       // [kMaxEosIds]
 
   SAC_HD SeatTables seats(const Limits& l) const {
-    return {l.num_seats,
-            l.max_model_len,
-            l.max_blocks_per_seq(),
-            l.num_eos_ids,
-            params,
-            history,
-            block_tables,
-            logit_bias,
-            stop_ids,
-            eos_ids,
-            {}};
+    return {l.num_seats, l.max_model_len, l.max_blocks_per_seq(), l.num_eos_ids,
+            params,      history,         block_tables,           logit_bias,
+            stop_ids,    eos_ids};
   }
 };
 inline TableCopy lay_out(const Limits& l, Layout& at) {

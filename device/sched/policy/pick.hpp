@@ -121,7 +121,7 @@ SAC_HD inline bool may_leave(const PolicyInput& in, const Candidate& c) {
 }
 
 /// Requests of tenants over their shares rank below all others: below every key of a policy, but
-/// for one that is overdue, which ranks with those that are not.
+/// for one that is overdue, which ranks as others do in time.
 inline constexpr int64_t kOverShare = -(int64_t{1} << 62);
 
 SAC_HD inline bool is_over_share(const PolicyInput& in, const Candidate& c) {

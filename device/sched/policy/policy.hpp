@@ -94,7 +94,7 @@ struct PolicyInput {
   uint32_t growth_blocks;     // that running requests need for their next token
   uint64_t over;              // bit by tenant: it had more than its share, see sched/shares.hpp
   uint32_t* tenant_rows;      // by tenant, of the next step, that its running requests would take;
-                              // a policy adds those that it brings in. Null: there is one tenant
+                              // a policy adds its entrants' rows. Null: there is one tenant
   uint32_t num_candidates;
   const Candidate* candidates;
   PolicySettings settings;

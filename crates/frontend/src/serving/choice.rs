@@ -156,7 +156,7 @@ impl Choice {
         }
     }
 
-    /// Of the tokens produced, those that the model thought in; `None` if that is not looked for.
+    /// Tokens of reasoning among those produced; `None` if reasoning is not looked for.
     pub fn reasoning_tokens(&self) -> Option<u32> {
         let answer = self.settings.answer.as_ref()?;
         answer.parser.reasoning.map(|_| self.reasoning_tokens)

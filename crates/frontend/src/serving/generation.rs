@@ -191,7 +191,7 @@ impl Generation {
         }
     }
 
-    /// Of these, the tokens of reasoning; `None` if that is not looked for.
+    /// Tokens of reasoning among these; `None` if reasoning is not looked for.
     pub fn reasoning_tokens(&self) -> Option<u64> {
         self.choices.iter().map(|c| c.reasoning_tokens().map(u64::from)).sum()
     }

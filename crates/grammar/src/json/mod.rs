@@ -1,4 +1,4 @@
-//! JSON values as automata: any value, or those that a JSON Schema accepts.
+//! JSON values as automata: any value, or the values that a JSON Schema accepts.
 //!
 //! Members come in the order in which the schema names them, others after them. Between tokens
 //! there may be a space, or a line break with an indent. Numbers and escapes are written in fewer

@@ -132,8 +132,8 @@ class ModelHarness {
     stops = take<uint32_t>(size_t{o.num_seats} * SAC_MAX_STOP_IDS);
     history_ = take<uint32_t>(size_t{o.num_seats} * o.max_len);
     batch_->seqs = seqs_;
-    const SeatTables seats = {o.num_seats, o.max_len, per_seq, 0,       params, history_,
-                              blocks,      bias,      stops,   nullptr, {}};
+    const SeatTables seats = {o.num_seats, o.max_len, per_seq, 0,     params,
+                              history_,    blocks,    bias,    stops, nullptr};
     const ModelLimits limits = {o.num_seats, o.max_rows, o.max_len, o.block_size, num_blocks};
     const std::string wrong = check_gpu_model(model.config, limits);
     if (!wrong.empty()) throw std::runtime_error(wrong);
