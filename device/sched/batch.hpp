@@ -1,6 +1,7 @@
-// batch: which rows the next step computes. Decodes first, one row each; then prompts in chunks,
-// oldest first, while the token budget lasts, and what pacing.hpp makes of it; then the prompts of
-// tenants that are over their shares. Under the inline policy, decodes pause while prompts are
+// batch: which rows the next step computes. Decodes first, one row each, of tenants over their
+// shares as many as shares.hpp allows, in turn; then prompts in chunks, oldest first, while the
+// token budget lasts, and what pacing.hpp makes of it; then the prompts of tenants that are over
+// their shares. Under the inline policy, decodes pause while prompts are
 // computed. A request whose reader is behind is left out, so that it stalls only itself.
 #pragma once
 #include "sched/course.hpp"
@@ -122,15 +123,60 @@ SAC_HD inline void add_all(Seats& seats, const KvTiers& kv, Launch& launch, Repo
   }
 }
 
-SAC_HD inline void add_decodes(Seats& seats, const KvTiers& kv, Launch& launch, Report& report,
-                               Shares& shares, uint32_t most_rows) {
+/// A request of a tenant within its share can be computed.
+SAC_HD inline bool serves_within(const Seats& seats, const KvTiers& kv, const Shares& shares) {
+  for (uint32_t i = 0; i < seats.num_running; ++i) {
+    const uint32_t seat_index = seats.running[i];
+    if (!shares.is_over(seats.wishes[seat_index].tenant) && can_run(kv, seats[seat_index]) &&
+        !seats.is_behind(seat_index))
+      return true;
+  }
+  return false;
+}
+
+/// What forming a step touches.
+struct Forming {
+  Seats& seats;
+  const KvTiers& kv;
+  Launch& launch;
+  Report& report;
+  const Course& course;
+  Shares& shares;
+
+  SAC_HD uint32_t tenant(uint32_t seat_index) const { return seats.wishes[seat_index].tenant; }
+};
+
+/// Decodes of a tenant over its share, as many as it may have, each request in its turn.
+SAC_HD inline void add_turns(const Forming& f, uint32_t tenant, uint32_t most_rows) {
+  uint32_t left = decode_allowance(f.shares, tenant, f.course.cost);
+  const uint64_t last = f.shares.turns[tenant];
+  for (const bool behind_last : {true, false})
+    add_all(
+        f.seats, f.kv, f.launch, f.report, most_rows,
+        [&](uint32_t i) {
+          const bool its = is_decode(f.seats[i]) && f.tenant(i) == tenant;
+          return its && left != 0 && (f.seats[i].arrival > last) == behind_last ? 1u : 0u;
+        },
+        [&](uint32_t i, uint32_t) {
+          --left;
+          f.shares.turns[tenant] = f.seats[i].arrival;
+          note_decode(f.shares, tenant);
+        });
+}
+
+SAC_HD inline void add_decodes(const Forming& f, uint32_t most_rows) {
+  const bool turns = f.shares.over != 0 && serves_within(f.seats, f.kv, f.shares);
   add_all(
-      seats, kv, launch, report, most_rows,
-      [&](uint32_t i) { return is_decode(seats[i]) ? 1u : 0u; },
+      f.seats, f.kv, f.launch, f.report, most_rows,
+      [&](uint32_t i) {
+        return is_decode(f.seats[i]) && !(turns && f.shares.is_over(f.tenant(i))) ? 1u : 0u;
+      },
       [&](uint32_t i, uint32_t) {
-        if (shares.mixed != 0) note_decode(shares, seats.wishes[i].tenant);
+        if (f.shares.mixed != 0) note_decode(f.shares, f.tenant(i));
       });
-  launch.num_decodes = launch.batch.num_seqs;
+  for (uint32_t t = 0; t < SAC_MAX_TENANTS && turns; ++t)
+    if (f.shares.is_over(t) && f.shares.seated[t] != 0) add_turns(f, t, most_rows);
+  f.launch.num_decodes = f.launch.batch.num_seqs;
 }
 
 /// Bit by tenant: a prompt of it can be computed.
@@ -144,23 +190,22 @@ SAC_HD inline uint64_t tenants_with_prompts(const Seats& seats, const KvTiers& k
   return tenants;
 }
 
-SAC_HD inline void add_prompts(Seats& seats, const KvTiers& kv, Launch& launch, Report& report,
-                               const Course& course, Shares& shares, uint32_t most_rows) {
-  if (shares.mixed == 0)
+SAC_HD inline void add_prompts(const Forming& f, uint32_t most_rows) {
+  if (f.shares.mixed == 0)
     return add_all(
-        seats, kv, launch, report, most_rows,
-        [&](uint32_t i) { return is_decode(seats[i]) ? 0u : UINT32_MAX; },
+        f.seats, f.kv, f.launch, f.report, most_rows,
+        [&](uint32_t i) { return is_decode(f.seats[i]) ? 0u : UINT32_MAX; },
         [](uint32_t, uint32_t) {});
-  for (uint64_t left = tenants_with_prompts(seats, kv); left != 0;) {
-    const uint32_t tenant = first_of(shares, left);
+  for (uint64_t left = tenants_with_prompts(f.seats, f.kv); left != 0;) {
+    const uint32_t tenant = first_of(f.shares, left);
     left &= ~(uint64_t{1} << tenant);
     add_all(
-        seats, kv, launch, report, most_rows,
+        f.seats, f.kv, f.launch, f.report, most_rows,
         [&](uint32_t i) {
-          const bool its = !is_decode(seats[i]) && seats.wishes[i].tenant == tenant;
-          return its ? prompt_allowance(shares, tenant, course.cost) : 0;
+          const bool its = !is_decode(f.seats[i]) && f.tenant(i) == tenant;
+          return its ? prompt_allowance(f.shares, tenant, f.course.cost) : 0;
         },
-        [&](uint32_t, uint32_t rows) { note_prompt(shares, tenant, rows); });
+        [&](uint32_t, uint32_t rows) { note_prompt(f.shares, tenant, rows); });
   }
 }
 
@@ -172,15 +217,16 @@ SAC_HD inline bool batch(const Limits& limits, Seats& seats, const KvTiers& kv, 
   b.step = course.step + 1;
   b.num_seqs = b.num_rows = b.num_samples = b.num_prompt_seqs = launch.num_decodes = 0;
   begin_step(shares);
+  const Forming f = {seats, kv, launch, report, course, shares};
   const bool prompts_only = decodes_pause(limits, seats, kv, shares, launch);
-  if (!prompts_only) add_decodes(seats, kv, launch, report, shares, most_rows);
+  if (!prompts_only) add_decodes(f, most_rows);
   const uint32_t prompt_rows =
       limits.prefill_policy == PrefillPolicy::kPaced
-          ? paced_rows(course.cost, seats, launch, most_rows, course.tick_ns)
+          ? paced_rows(course.cost, seats, launch, shares.over, most_rows, course.tick_ns)
           : most_rows - b.num_rows;
-  add_prompts(seats, kv, launch, report, course, shares, b.num_rows + prompt_rows);
+  add_prompts(f, b.num_rows + prompt_rows);
   // Prompts that all wait for their readers must not hold the decodes that paused for them.
-  if (prompts_only && b.num_seqs == 0) add_decodes(seats, kv, launch, report, shares, most_rows);
+  if (prompts_only && b.num_seqs == 0) add_decodes(f, most_rows);
   return b.num_seqs != 0;
 }
 

@@ -1,7 +1,8 @@
 // shares: what the device's time went to of late, by tenant. A tenant that had more than its share
 // while others are here comes behind them: with its requests that wait, and with its prompts in a
-// step. And the prompts of one tenant lengthen a step that serves others no further than its weight
-// says, so that what it asks for is spread over the steps of those others.
+// step. And the prompts of one tenant, and the decodes of one over its share, lengthen a step that
+// serves others no further than its weight says, so that what it asks for is spread over the steps
+// of those others.
 //
 // Shares are of the time that steps took, not of the clock: what others leave, anyone may use. One
 // tenant alone costs nothing here, and decides nothing.
@@ -22,6 +23,8 @@ inline constexpr uint64_t kShareSlack = 8;
 /// However small its share, a tenant's prompts may lengthen others' steps by one in this many
 /// parts.
 inline constexpr uint64_t kLeastShareParts = 4;
+/// The same for its decodes, which come in every step.
+inline constexpr uint64_t kLeastDecodeParts = 10;
 
 struct Shares {
   uint32_t first;                         // tenant of the first request; kNone: none has come
@@ -40,6 +43,7 @@ struct Shares {
   uint32_t decodes[SAC_MAX_TENANTS];  // of these
   uint32_t prompt_rows[SAC_MAX_TENANTS];
   uint32_t wanted_rows[SAC_MAX_TENANTS];  // see PolicyInput::tenant_rows
+  uint64_t turns[SAC_MAX_TENANTS];        // arrival of the request whose decode had its turn last
 
   SAC_HD bool is_over(uint32_t tenant) const { return (over >> tenant & 1) != 0; }
 };
@@ -195,6 +199,25 @@ SAC_HD inline uint32_t first_of(const Shares& s, uint64_t tenants) {
   return first;
 }
 
+/// What the weight of this tenant says of a time that goes to others.
+SAC_HD inline uint64_t share_of(const Shares& s, uint32_t tenant, uint64_t others_ns) {
+  const uint64_t weight = s.weights[tenant];
+  // A request that has come back since shares were weighed may be the only one of its tenant.
+  const uint64_t others = s.weights_here > weight ? s.weights_here - weight : 1;
+  return others_ns * weight / others;
+}
+
+/// Decodes that a tenant over its share may have of a step that serves others, by what the decodes
+/// that are in the step take. One at least, so that its streams go on in turn.
+SAC_HD inline uint32_t decode_allowance(const Shares& s, uint32_t tenant, const StepCost& cost) {
+  if (!cost.line.known()) return 1;
+  const uint64_t others_ns = cost.line.step_ns(s.num_decodes);
+  const uint64_t share_ns = share_of(s, tenant, others_ns);
+  const uint64_t least_ns = others_ns / kLeastDecodeParts;
+  const uint64_t rows = (share_ns > least_ns ? share_ns : least_ns) / cost.line.row_ns();
+  return rows < UINT32_MAX ? max_u32(static_cast<uint32_t>(rows), 1) : UINT32_MAX;
+}
+
 /// Rows that prompts of this tenant may have of the step as it is: what its weight says of the time
 /// that the rows of others take in it. None until that is known.
 SAC_HD inline uint32_t prompt_allowance(const Shares& s, uint32_t tenant, const StepCost& cost) {
@@ -206,10 +229,7 @@ SAC_HD inline uint32_t prompt_allowance(const Shares& s, uint32_t tenant, const 
   if (many_ns == 0) return kLeastPromptRows;
   const uint64_t others_ns =
       (decodes == 0 ? 0 : alone_ns * decodes / s.num_decodes) + many_ns * prompt_rows / kManyRows;
-  const uint64_t weight = s.weights[tenant];
-  // A request that has come back since shares were weighed may be the only one of its tenant.
-  const uint64_t others = s.weights_here > weight ? s.weights_here - weight : 1;
-  const uint64_t share_ns = others_ns * weight / others;
+  const uint64_t share_ns = share_of(s, tenant, others_ns);
   const uint64_t least_ns = alone_ns / kLeastShareParts;
   const uint64_t rows = (share_ns > least_ns ? share_ns : least_ns) * kManyRows / many_ns;
   const uint32_t most = rows < UINT32_MAX ? max_u32(static_cast<uint32_t>(rows), 1) : UINT32_MAX;

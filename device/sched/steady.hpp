@@ -13,8 +13,9 @@ SAC_HD inline bool may_be_steady(const Scheduler& s) {
   const uint32_t running = s.seats.num_running;
   const bool calm =
       running != 0 && s.waiting.count == 0 && s.kv.store.copies.idle() && s.fetch.num_loading == 0;
-  return calm && running <= s.limits.max_num_batched_tokens && s.report.log.has_room(running) &&
-         may_pass(s.desk.policy, s.desk.state, 0);
+  // Tenants over their shares take turns.
+  return calm && s.shares.over == 0 && running <= s.limits.max_num_batched_tokens &&
+         s.report.log.has_room(running) && may_pass(s.desk.policy, s.desk.state, 0);
 }
 
 /// Gives the seats that the survey marked their blocks. False if one could not get its block: then

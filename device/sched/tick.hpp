@@ -213,15 +213,10 @@ SAC_HD_INLINE uint32_t begin_tick(Scheduler& s, Engine& engine, Env& env) {
   s.report.send_statuses();                  // a claim does not wait for the decision
   share(s.kv, s.seats, s.course, s.report);  // before what has ended gives its blocks back
   retire(s.slots, s.seats, s.kv, s.fetch, s.report);
-  // Where none waits, and the last tick was a steady one, this may be one too.
-  const bool calm = s.course.steady && s.waiting.count == 0 && s.parking.num_returning == 0;
-  if (!calm) weigh_shares(s.shares, s.seats, s.waiting, s.course.tick_ns);
+  weigh_shares(s.shares, s.seats, s.waiting, s.course.tick_ns);
   share_seats({s.parking, admission_of(s), s.desk.settings.max_wait_ns}, env);
   s.course.steady = Env::kSteady && decide_steady(s, env);
-  if (!s.course.steady) {
-    if (calm) weigh_shares(s.shares, s.seats, s.waiting, s.course.tick_ns);
-    decide(s, env);
-  }
+  if (!s.course.steady) decide(s, env);
   ask_fetch_plane(s, env);
   s.report.send_statuses();
   const Copies& copies = s.kv.store.copies;

@@ -187,6 +187,38 @@ TEST_CASE("a tenant that has all seats gives them to others that come") {
   }
 }
 
+TEST_CASE("streams of a tenant beyond its share lengthen others' steps by a tenth") {
+  for (const Policy policy : kPolicies) {
+    CAPTURE(static_cast<uint32_t>(policy));
+    Shared alone(policy);
+    add_victims(alone);
+    const Seen quiet = alone.run(20'000 * kMs)[1];
+    Shared beside(policy);
+    add_victims(beside);
+    for (uint32_t i = 0; i < 9; ++i) beside.add(of_tenant(ask_of(64, 400, 100 + i), 2, 1));
+    beside.run(3'000 * kMs);
+    const auto seen = beside.run(20'000 * kMs);
+    const double answered =
+        static_cast<double>(seen[1].answered) / static_cast<double>(quiet.answered);
+    CAPTURE(answered);
+    CHECK(answered >= 1 / 1.15);
+    // And each of the streams goes on.
+    CHECK(Seen::p99(seen[2].gap_ns) < 1'000 * kMs);
+    CHECK(seen[2].answered > 0);
+  }
+}
+
+TEST_CASE("many streams beside one of the same weight go on as fast as theirs cost it little") {
+  Shared shared(Policy::kGoodput);
+  shared.add(of_tenant(ask_of(64, 400, 1), 1, 1));
+  for (uint32_t i = 0; i < 12; ++i) shared.add(of_tenant(ask_of(64, 400, 100 + i), 2, 1));
+  shared.run(3'000 * kMs);
+  const auto seen = shared.run(30'000 * kMs);
+  const auto each = static_cast<double>(seen[2].answered) / 12;
+  CAPTURE(each);
+  CHECK(each >= 0.8 * seen[1].answered);
+}
+
 TEST_CASE("what others leave is anyone's") {
   uint32_t answered[2];
   for (const uint32_t tenant : {0u, 2u}) {
