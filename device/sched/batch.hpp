@@ -1,14 +1,14 @@
 // batch: which rows the next step computes. Decodes first, one row each, of tenants over their
-// shares as many as shares.hpp allows, in turn; then prompts in chunks, oldest first, while the
-// token budget lasts, and what pacing.hpp makes of it; then the prompts of tenants that are over
-// their shares. Under the inline policy, decodes pause while prompts are
-// computed. A request whose reader is behind is left out, so that it stalls only itself.
+// shares as many as turns.hpp allows; then prompts in chunks, oldest first, while the token budget
+// lasts, and what pacing.hpp makes of it; then the prompts of tenants that are over their shares.
+// Under the inline policy, decodes pause while prompts are computed. A request whose reader is
+// behind is left out, so that it stalls only itself.
 #pragma once
 #include "sched/course.hpp"
 #include "sched/launch.hpp"
 #include "sched/pacing.hpp"
-#include "sched/shares.hpp"
 #include "sched/tiers.hpp"
+#include "sched/turns.hpp"
 
 namespace saccade {
 
@@ -147,9 +147,10 @@ struct Forming {
 };
 
 /// Decodes of a tenant over its share, as many as it may have, each request in its turn.
-SAC_HD inline void add_turns(const Forming& f, uint32_t tenant, uint32_t most_rows) {
-  uint32_t left = decode_allowance(f.shares, tenant, f.course.cost);
-  const uint64_t last = f.shares.turns[tenant];
+SAC_HD inline void add_turns(const Forming& f, uint32_t tenant, double others_ns,
+                             uint32_t most_rows) {
+  uint32_t left = save_for_turns(f.shares, tenant, others_ns);
+  const uint64_t last = f.shares.turns[tenant].last;
   for (const bool behind_last : {true, false})
     add_all(
         f.seats, f.kv, f.launch, f.report, most_rows,
@@ -159,8 +160,7 @@ SAC_HD inline void add_turns(const Forming& f, uint32_t tenant, uint32_t most_ro
         },
         [&](uint32_t i, uint32_t) {
           --left;
-          f.shares.turns[tenant] = f.seats[i].arrival;
-          note_decode(f.shares, tenant);
+          note_turn(f.shares, tenant, f.seats[i].arrival, others_ns);
         });
 }
 
@@ -174,8 +174,9 @@ SAC_HD inline void add_decodes(const Forming& f, uint32_t most_rows) {
       [&](uint32_t i, uint32_t) {
         if (f.shares.mixed != 0) note_decode(f.shares, f.tenant(i));
       });
-  for (uint32_t t = 0; t < SAC_MAX_TENANTS && turns; ++t)
-    if (f.shares.is_over(t) && f.shares.seated[t] != 0) add_turns(f, t, most_rows);
+  const double others_ns = turns ? f.shares.costs.decodes_ns(f.shares.decodes) : 0;
+  for (uint32_t t = 0; t < SAC_MAX_TENANTS && turns && has_turns(f.launch.batch.step); ++t)
+    if (f.shares.is_over(t) && f.shares.seated[t] != 0) add_turns(f, t, others_ns, most_rows);
   f.launch.num_decodes = f.launch.batch.num_seqs;
 }
 

@@ -21,25 +21,15 @@ inline constexpr uint64_t kMostSurprise = 2;
 /// Longer targets are as good as this one.
 inline constexpr uint64_t kMostPlannedNs = 3'600'000'000'000;
 
-/// A measurement that counts for no more than kMostSurprise.
-SAC_HD inline uint64_t tempered(uint64_t took_ns, uint64_t expected_ns) {
-  const uint64_t most_ns = kMostSurprise * expected_ns;
-  return expected_ns == 0 || took_ns < most_ns ? took_ns : most_ns;
-}
-SAC_HD inline void note_tempered(Pace& pace, uint64_t took_ns, uint64_t count) {
-  pace.note(tempered(took_ns, pace.cost_ns(count)), count);
-}
-SAC_HD inline void note_decodes(StepCost& cost, uint64_t took_ns, uint32_t num_rows) {
-  note_tempered(cost.decodes, took_ns, 1);
-  const uint64_t expected_ns = cost.line.known() ? cost.line.step_ns(num_rows) : 0;
-  cost.line.note(tempered(took_ns, expected_ns), num_rows);
-}
-
 /// What a step took that held only decodes, and what each row of a prompt adds to one.
+SAC_HD inline void note_tempered(Pace& pace, uint64_t took_ns, uint64_t count) {
+  const uint64_t most_ns = kMostSurprise * pace.cost_ns(count);
+  pace.note(pace.units == 0 || took_ns < most_ns ? took_ns : most_ns, count);
+}
 SAC_HD inline void note_cost(StepCost& cost, const StepBatch& batch, uint32_t num_decodes,
                              uint64_t took_ns) {
   const uint32_t prompt_rows = batch.num_rows - num_decodes;
-  if (prompt_rows == 0) return note_decodes(cost, took_ns, num_decodes);
+  if (prompt_rows == 0) return note_tempered(cost.decodes, took_ns, 1);
   if (prompt_rows < kLeastPromptRows) return;
   const uint64_t alone_ns = cost.decodes.cost_ns(1);
   note_tempered(cost.prompts, took_ns > alone_ns ? took_ns - alone_ns : 1, prompt_rows);

@@ -149,9 +149,7 @@ SAC_HD void yield_seats(const Sharing& s, Env& env) {
   if (a.seats.num_free >= claims) return;
   park_youngest(s, env, claims - a.seats.num_free, [&](uint32_t i) {
     const uint32_t tenant = a.seats.wishes[i].tenant;
-    if (!shares.is_over(tenant) ||
-        shares.seated[tenant] <= kept_seats(shares, tenant, a.seats.num_seats))
-      return false;
+    if (!shares.is_over(tenant) || shares.seated[tenant] <= shares.kept[tenant]) return false;
     --shares.seated[tenant];
     return true;
   });

@@ -31,7 +31,8 @@ struct Parking {
   uint32_t num_returning;  // of these: their readers have made room, they wait for a seat
   uint32_t head;  // slot, or kNone: the line of these, in order of arrival, by Request::next
   uint32_t tail;
-  uint32_t next_look;  // slot
+  uint32_t returning[SAC_MAX_TENANTS];  // num_returning by tenant
+  uint32_t next_look;                   // slot
   uint32_t num_pages;
   uint32_t num_free_pages;
   uint32_t first_free_page;
@@ -78,6 +79,7 @@ inline void lay_out(Parking& p, const Limits& l, Layout& at) {
 SAC_HD inline void reset(Parking& p, const Limits& l) {
   p.num_parked = p.num_returning = p.next_look = 0;
   p.head = p.tail = kNone;
+  for (uint32_t& count : p.returning) count = 0;
   p.num_free_pages = p.num_pages;
   p.first_free_page = 0;
   for (uint32_t i = 0; i < p.num_pages; ++i) p.next_page[i] = i + 1 == p.num_pages ? kNone : i + 1;
@@ -110,12 +112,14 @@ SAC_HD inline void join_line(Parking& p, Slots& slots, uint32_t slot) {
   p.tail = slot;
   p.asleep[slot / 32] &= ~(1u << slot % 32);
   ++p.num_returning;
+  ++p.returning[slots[slot].descriptor.tenant];
 }
 SAC_HD inline void leave_line(Parking& p, Slots& slots, uint32_t slot) {
   const Request& r = slots[slot];
   (r.prev == kNone ? p.head : slots[r.prev].next) = r.next;
   (r.next == kNone ? p.tail : slots[r.next].prev) = r.prev;
   --p.num_returning;
+  --p.returning[r.descriptor.tenant];
 }
 
 /// A parked request ends, or gets a seat: nothing of it is kept. Its entry may be read until

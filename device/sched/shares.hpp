@@ -1,16 +1,17 @@
 // shares: what the device's time went to of late, by tenant. A tenant that had more than its share
-// while others are here comes behind them: with its requests that wait, and with its prompts in a
-// step. And the prompts of one tenant, and the decodes of one over its share, lengthen a step that
-// serves others no further than its weight says, so that what it asks for is spread over the steps
-// of those others.
+// while others are here, or has more than its share of the seats while they wait for theirs, comes
+// behind them: with its requests that wait, and with its prompts in a step. And the prompts of one
+// tenant, and the decodes of one over its share (turns.hpp), lengthen a step that serves others no
+// further than its weight says, so that what it asks for is spread over the steps of those others.
 //
 // Shares are of the time that steps took, not of the clock: what others leave, anyone may use. One
 // tenant alone costs nothing here, and decides nothing.
 #pragma once
 #include "sched/course.hpp"
-#include "sched/launch.hpp"
 #include "sched/pacing.hpp"
+#include "sched/parking.hpp"
 #include "sched/seats.hpp"
+#include "sched/tenant_costs.hpp"
 #include "sched/waiting.hpp"
 
 namespace saccade {
@@ -23,13 +24,17 @@ inline constexpr uint64_t kShareSlack = 8;
 /// However small its share, a tenant's prompts may lengthen others' steps by one in this many
 /// parts.
 inline constexpr uint64_t kLeastShareParts = 4;
-/// The same for its decodes, which come in every step.
-inline constexpr uint64_t kLeastDecodeParts = 10;
+
+/// How the decodes of a tenant over its share come into steps of others.
+struct Turns {
+  uint64_t last;    // arrival of the request that had the last one
+  double saved_ns;  // of its share of steps, for the next one
+};
 
 struct Shares {
   uint32_t first;                         // tenant of the first request; kNone: none has come
   uint32_t mixed;                         // 1: others have come since
-  uint64_t over;                          // bit by tenant: it had more than its share
+  uint64_t over;                          // bit by tenant: it had, or has, more than its share
   uint64_t weights_here;                  // of all tenants with requests that wait or are seated
   uint64_t halved_ns;                     // when used_ns was last halved
   uint64_t used_ns[SAC_MAX_TENANTS];      // of steps
@@ -37,13 +42,15 @@ struct Shares {
   uint32_t seated[SAC_MAX_TENANTS];       // requests
   uint32_t wanted[SAC_MAX_TENANTS];       // requests that wait or are seated
   uint32_t most_wanted[SAC_MAX_TENANTS];  // of late
-  uint32_t spare_seats;                   // that tenants over their shares may take
+  uint32_t kept[SAC_MAX_TENANTS];         // its share of the seats
+  uint32_t spare_seats;                   // free ones that no tenant lacks of its share
   uint32_t num_decodes;                   // of the step that is being formed
   uint32_t num_prompt_rows;
   uint32_t decodes[SAC_MAX_TENANTS];  // of these
   uint32_t prompt_rows[SAC_MAX_TENANTS];
   uint32_t wanted_rows[SAC_MAX_TENANTS];  // see PolicyInput::tenant_rows
-  uint64_t turns[SAC_MAX_TENANTS];        // arrival of the request whose decode had its turn last
+  Turns turns[SAC_MAX_TENANTS];
+  TenantCosts costs;
 
   SAC_HD bool is_over(uint32_t tenant) const { return (over >> tenant & 1) != 0; }
 };
@@ -71,12 +78,14 @@ SAC_HD inline void fade(Shares& s, uint64_t now_ns) {
   }
 }
 
-/// Counts the requests of each tenant that wait or are seated. Returns a bit for each that has one.
-SAC_HD inline uint64_t count_requests(Shares& s, const Seats& seats, const WaitingLine& line) {
+/// Counts the requests of each tenant that are seated, or wait for a seat, also to return to one.
+/// Returns a bit for each tenant that has one.
+SAC_HD inline uint64_t count_requests(Shares& s, const Seats& seats, const WaitingLine& line,
+                                      const Parking& parking) {
   for (uint32_t t = 0; t < SAC_MAX_TENANTS; ++t) s.seated[t] = 0;
   for (uint32_t i = 0; i < seats.num_running; ++i)
     ++s.seated[seats.wishes[seats.running[i]].tenant];
-  for (uint32_t t = 0; t < SAC_MAX_TENANTS; ++t) s.wanted[t] = s.seated[t];
+  for (uint32_t t = 0; t < SAC_MAX_TENANTS; ++t) s.wanted[t] = s.seated[t] + parking.returning[t];
   for (uint32_t i = 0; i < line.count; ++i) ++s.wanted[line.candidates[i].tenant];
   uint64_t here = 0;
   for (uint32_t t = 0; t < SAC_MAX_TENANTS; ++t) {
@@ -86,9 +95,9 @@ SAC_HD inline uint64_t count_requests(Shares& s, const Seats& seats, const Waiti
   return here;
 }
 
-/// Marks the tenants that are over their shares, of those with a bit in `here`. One at least is
-/// not.
-SAC_HD inline void judge(Shares& s, uint64_t here) {
+/// Marks the tenants that are over their shares of the time, of those with a bit in `here`. One at
+/// least is not.
+SAC_HD inline void judge_time(Shares& s, uint64_t here) {
   uint64_t used_ns = 0;
   s.weights_here = 0;
   for (uint32_t t = 0; t < SAC_MAX_TENANTS; ++t) {
@@ -104,62 +113,83 @@ SAC_HD inline void judge(Shares& s, uint64_t here) {
   }
 }
 
-/// Free seats, less what tenants within their shares had requests for of late: a client that asks
-/// again as soon as it was answered finds its seat free.
-SAC_HD inline uint32_t spare_seats(const Shares& s, uint32_t num_free) {
-  for (uint32_t t = 0; t < SAC_MAX_TENANTS && num_free != 0; ++t)
-    if (!s.is_over(t))
-      num_free -= min_u32(num_free, s.most_wanted[t] - min_u32(s.most_wanted[t], s.seated[t]));
-  return num_free;
+/// Divides the seats between the tenants that had requests of late.
+SAC_HD inline void divide_seats(Shares& s, uint32_t num_seats) {
+  uint64_t weights = 0;
+  for (uint32_t t = 0; t < SAC_MAX_TENANTS; ++t)
+    weights += s.most_wanted[t] != 0 ? s.weights[t] : 0;
+  for (uint32_t t = 0; t < SAC_MAX_TENANTS; ++t) {
+    const uint64_t part = s.most_wanted[t] != 0 ? num_seats * uint64_t{s.weights[t]} / weights : 0;
+    s.kept[t] = s.most_wanted[t] != 0 ? max_u32(static_cast<uint32_t>(part), 1) : 0;
+  }
 }
 
-/// Who has had more than its share, and what is left for it.
-SAC_HD inline void weigh_shares(Shares& s, const Seats& seats, const WaitingLine& line,
-                                uint64_t now_ns) {
-  if (s.mixed == 0) return;
-  fade(s, now_ns);
-  judge(s, count_requests(s, seats, line));
-  s.spare_seats = spare_seats(s, seats.num_free);
+/// Seats that a tenant within its share of the time lacks of those it has this many requests for.
+SAC_HD inline uint32_t lacking(const Shares& s, uint32_t tenant, uint32_t requests) {
+  const uint32_t claim = s.is_over(tenant) ? 0 : min_u32(requests, s.kept[tenant]);
+  return claim - min_u32(claim, s.seated[tenant]);
 }
 
-/// A tenant over its share keeps its share of the seats.
-SAC_HD inline uint32_t kept_seats(const Shares& s, uint32_t tenant, uint32_t num_seats) {
-  return max_u32(static_cast<uint32_t>(num_seats * uint64_t{s.weights[tenant]} / s.weights_here),
-                 1);
-}
-
-/// Requests of tenants within their shares that wait for a seat.
+/// Requests that wait for a seat of their tenant's share.
 SAC_HD inline uint32_t waiting_within(const Shares& s) {
   uint32_t count = 0;
-  for (uint32_t t = 0; t < SAC_MAX_TENANTS; ++t)
-    count += s.is_over(t) ? 0 : s.wanted[t] - s.seated[t];
+  for (uint32_t t = 0; t < SAC_MAX_TENANTS; ++t) count += lacking(s, t, s.wanted[t]);
   return count;
 }
 
-/// May a request of this tenant have a free seat?
-SAC_HD inline bool may_sit(const Shares& s, uint32_t tenant) {
-  return !s.is_over(tenant) || s.spare_seats != 0;
-}
-SAC_HD inline void note_seat(Shares& s, uint32_t tenant) {
-  if (s.is_over(tenant)) --s.spare_seats;
+/// While requests wait for a seat of their tenant's share, one with more than its own is over it.
+SAC_HD inline void judge_seats(Shares& s) {
+  if (waiting_within(s) == 0) return;
+  for (uint32_t t = 0; t < SAC_MAX_TENANTS; ++t)
+    if (s.seated[t] > s.kept[t]) s.over |= uint64_t{1} << t;
 }
 
-/// A step's time, by what it computed: what its decodes would have taken alone by these, the rest
-/// by the rows of prompts.
-SAC_HD inline void charge_step(Shares& s, const Seats& seats, const Launch& launch,
-                               const StepCost& cost, uint64_t took_ns) {
+/// Free seats, less what tenants lack of their shares by what they had requests for of late: a
+/// client that asks again as soon as it was answered finds its seat free.
+SAC_HD inline uint32_t spare_seats(const Shares& s, uint32_t num_free) {
+  for (uint32_t t = 0; t < SAC_MAX_TENANTS && num_free != 0; ++t)
+    num_free -= min_u32(num_free, lacking(s, t, s.most_wanted[t]));
+  return num_free;
+}
+
+/// Who has more than its share, and what is left for it.
+SAC_HD inline void weigh_shares(Shares& s, const Seats& seats, const WaitingLine& line,
+                                const Parking& parking, uint64_t now_ns) {
   if (s.mixed == 0) return;
-  const StepBatch& b = launch.batch;
-  const uint32_t prompt_rows = b.num_rows - launch.num_decodes;
-  const uint64_t alone_ns = cost.decodes.cost_ns(1);
-  const uint64_t decodes_ns = launch.num_decodes == 0                  ? 0
-                              : prompt_rows == 0 || alone_ns > took_ns ? took_ns
-                                                                       : alone_ns;
-  for (uint32_t i = 0; i < b.num_seqs; ++i) {
-    const StepSeq& q = launch.seqs[i];
-    s.used_ns[seats.wishes[q.seat].tenant] +=
-        i < launch.num_decodes ? decodes_ns / launch.num_decodes
-                               : (took_ns - decodes_ns) * q.num_rows / prompt_rows;
+  fade(s, now_ns);
+  judge_time(s, count_requests(s, seats, line, parking));
+  divide_seats(s, seats.num_seats);
+  judge_seats(s);
+  s.spare_seats = spare_seats(s, seats.num_free);
+}
+
+/// It has a seat of its share left.
+SAC_HD inline bool has_own_seat(const Shares& s, uint32_t tenant) {
+  return !s.is_over(tenant) && s.seated[tenant] < s.kept[tenant];
+}
+/// May a request of this tenant have a free seat?
+SAC_HD inline bool may_sit(const Shares& s, uint32_t tenant) {
+  return s.mixed == 0 || s.spare_seats != 0 || has_own_seat(s, tenant);
+}
+SAC_HD inline void note_seat(Shares& s, uint32_t tenant) {
+  if (s.mixed == 0) return;
+  if (!has_own_seat(s, tenant)) --s.spare_seats;
+  ++s.seated[tenant];
+}
+
+/// What a step takes by tenant is learned, and its time charged: to each row its tenant's cost, and
+/// an equal part of the rest.
+SAC_HD inline void charge_step(Shares& s, uint64_t took_ns) {
+  if (s.mixed == 0) return;
+  TenantCosts& costs = s.costs;
+  costs.note(s.decodes, s.prompt_rows, took_ns);
+  const double expected_ns = costs.step_ns(s.decodes, s.prompt_rows);
+  if (expected_ns == 0) return;
+  const double each_ns = costs.base_ns / (s.num_decodes + s.num_prompt_rows);
+  for (uint32_t t = 0; t < SAC_MAX_TENANTS; ++t) {
+    const double its_ns = s.decodes[t] * (costs.decode_ns[t] + each_ns) +
+                          s.prompt_rows[t] * (costs.prompt_ns[t] + each_ns);
+    s.used_ns[t] += static_cast<uint64_t>(static_cast<double>(took_ns) * its_ns / expected_ns);
   }
 }
 
@@ -178,6 +208,13 @@ SAC_HD inline void begin_step(Shares& s) {
 SAC_HD inline void note_decode(Shares& s, uint32_t tenant) {
   ++s.decodes[tenant];
   ++s.num_decodes;
+}
+/// A step is formed of a decode of each running request.
+SAC_HD inline void note_all_decodes(Shares& s, const Seats& seats) {
+  if (s.mixed == 0) return;
+  begin_step(s);
+  for (uint32_t i = 0; i < seats.num_running; ++i)
+    note_decode(s, seats.wishes[seats.running[i]].tenant);
 }
 SAC_HD inline void note_prompt(Shares& s, uint32_t tenant, uint32_t rows) {
   s.prompt_rows[tenant] += rows;
@@ -199,23 +236,10 @@ SAC_HD inline uint32_t first_of(const Shares& s, uint64_t tenants) {
   return first;
 }
 
-/// What the weight of this tenant says of a time that goes to others.
-SAC_HD inline uint64_t share_of(const Shares& s, uint32_t tenant, uint64_t others_ns) {
-  const uint64_t weight = s.weights[tenant];
+/// Of the tenants that have requests.
+SAC_HD inline uint64_t weight_of_others(const Shares& s, uint32_t tenant) {
   // A request that has come back since shares were weighed may be the only one of its tenant.
-  const uint64_t others = s.weights_here > weight ? s.weights_here - weight : 1;
-  return others_ns * weight / others;
-}
-
-/// Decodes that a tenant over its share may have of a step that serves others, by what the decodes
-/// that are in the step take. One at least, so that its streams go on in turn.
-SAC_HD inline uint32_t decode_allowance(const Shares& s, uint32_t tenant, const StepCost& cost) {
-  if (!cost.line.known()) return 1;
-  const uint64_t others_ns = cost.line.step_ns(s.num_decodes);
-  const uint64_t share_ns = share_of(s, tenant, others_ns);
-  const uint64_t least_ns = others_ns / kLeastDecodeParts;
-  const uint64_t rows = (share_ns > least_ns ? share_ns : least_ns) / cost.line.row_ns();
-  return rows < UINT32_MAX ? max_u32(static_cast<uint32_t>(rows), 1) : UINT32_MAX;
+  return s.weights_here > s.weights[tenant] ? s.weights_here - s.weights[tenant] : 1;
 }
 
 /// Rows that prompts of this tenant may have of the step as it is: what its weight says of the time
@@ -229,7 +253,7 @@ SAC_HD inline uint32_t prompt_allowance(const Shares& s, uint32_t tenant, const 
   if (many_ns == 0) return kLeastPromptRows;
   const uint64_t others_ns =
       (decodes == 0 ? 0 : alone_ns * decodes / s.num_decodes) + many_ns * prompt_rows / kManyRows;
-  const uint64_t share_ns = share_of(s, tenant, others_ns);
+  const uint64_t share_ns = others_ns * s.weights[tenant] / weight_of_others(s, tenant);
   const uint64_t least_ns = alone_ns / kLeastShareParts;
   const uint64_t rows = (share_ns > least_ns ? share_ns : least_ns) * kManyRows / many_ns;
   const uint32_t most = rows < UINT32_MAX ? max_u32(static_cast<uint32_t>(rows), 1) : UINT32_MAX;

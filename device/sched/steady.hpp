@@ -41,6 +41,7 @@ SAC_HD void batch_decodes(Scheduler& s, Env& env, uint64_t step) {
   b.num_prompt_seqs = 0;
   s.launch.num_decodes = count;
   s.launch.pause_before = 0;
+  note_all_decodes(s.shares, s.seats);
   env.each_seat(s, SeatVerb::kDecode, count);
   s.report.log.keep(count);
 }

@@ -146,7 +146,7 @@ SAC_HD inline Admission admission_of(Scheduler& s) {
 template <class Env>
 SAC_HD_INLINE void decide(Scheduler& s, Env& env) {
   const Admission admission = admission_of(s);
-  if (s.desk.policy == Policy::kFcfs && s.shares.over == 0) {
+  if (s.desk.policy == Policy::kFcfs && s.shares.mixed == 0) {
     admit(admission, env);
   } else {
     choose(s.desk, admission, env);
@@ -213,7 +213,7 @@ SAC_HD_INLINE uint32_t begin_tick(Scheduler& s, Engine& engine, Env& env) {
   s.report.send_statuses();                  // a claim does not wait for the decision
   share(s.kv, s.seats, s.course, s.report);  // before what has ended gives its blocks back
   retire(s.slots, s.seats, s.kv, s.fetch, s.report);
-  weigh_shares(s.shares, s.seats, s.waiting, s.course.tick_ns);
+  weigh_shares(s.shares, s.seats, s.waiting, s.parking, s.course.tick_ns);
   share_seats({s.parking, admission_of(s), s.desk.settings.max_wait_ns}, env);
   s.course.steady = Env::kSteady && decide_steady(s, env);
   if (!s.course.steady) decide(s, env);
@@ -243,7 +243,7 @@ SAC_HD void take_results(Scheduler& s, uint64_t done_ns, Env& env) {
   s.report.stats.step_ns += took_ns;
   s.course.note_results(done_ns);
   const StepBatch& b = s.launch.batch;
-  charge_step(s.shares, s.seats, s.launch, s.course.cost, took_ns);
+  charge_step(s.shares, took_ns);
   note_cost(s.course.cost, b, s.launch.num_decodes, took_ns);
   if (b.num_rows != b.num_seqs) s.kv.break_even.note_prompt_step(took_ns, b.num_rows);
   const Results results = {s.slots, s.seats, s.launch, done_ns, s.report};

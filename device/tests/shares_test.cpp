@@ -37,16 +37,23 @@ struct Seen {
   }
 };
 
-/// A device on which a step takes 5 ms and 0.3 ms for each row.
+/// A device on which a step takes 5 ms and 0.3 ms for each row, or `dear_ns` for one of tenant 2.
 class Shared {
  public:
   explicit Shared(Policy policy, PrefillPolicy prefill = PrefillPolicy::kPaced)
       : b_(shape(policy, prefill), ring()) {
     b_.device.step.during = [this] {
-      b_.device.now_ns += 5 * kMs + b_.device.batch().num_rows * 3 * kMs / 10;
+      b_.device.now_ns += 5 * kMs;
+      for (uint32_t i = 0; i < b_.device.batch().num_seqs; ++i) {
+        const StepSeq& q = b_.device.seq(i);
+        const bool dear = b_.device.s.seats.wishes[q.seat].tenant == 2;
+        b_.device.now_ns += q.num_rows * (dear ? dear_ns : 3 * kMs / 10);
+      }
       b_.front.beat();
     };
   }
+  uint64_t dear_ns = 3 * kMs / 10;
+
   void add(const Ask& ask, uint32_t requests = UINT32_MAX) { clients_.push_back({ask, requests}); }
 
   /// Runs for this long, and says what the clients of each tenant saw.
@@ -112,8 +119,10 @@ Ask of_tenant(Ask ask, uint32_t tenant, uint32_t weight) {
   return ask;
 }
 
-void add_victims(Shared& shared) {
-  for (uint32_t i = 0; i < kVictims; ++i) shared.add(of_tenant(ask_of(64, 16, i), 1, kVictims));
+/// Of several lengths, so that they do not keep step with each other.
+void add_victims(Shared& shared, uint32_t count = kVictims, uint32_t weight = kVictims) {
+  for (uint32_t i = 0; i < count; ++i)
+    shared.add(of_tenant(ask_of(64, 12 + 3 * (i % 4), i), 1, weight));
 }
 
 TEST_CASE("a tenant beyond its share delays others by little, under every policy") {
@@ -173,38 +182,49 @@ TEST_CASE("a client that asks again finds its seat free, though others wait for 
 
 TEST_CASE("a tenant that has all seats gives them to others that come") {
   for (const Policy policy : kPolicies) {
-    CAPTURE(static_cast<uint32_t>(policy));
-    Shared shared(policy);
-    for (uint32_t i = 0; i < 24; ++i) shared.add(of_tenant(ask_of(64, 400, 100 + i), 2, 1));
-    shared.run(1'000 * kMs);
-    add_victims(shared);
-    shared.run(1'000 * kMs);
-    const auto seen = shared.run(20'000 * kMs);
-    const uint64_t worst_ms = Seen::p99(seen[1].ttft_ns) / kMs;
-    CAPTURE(worst_ms);
-    CHECK(worst_ms < 250);
-    CHECK(seen[2].answered > 0);
+    for (const uint32_t victims : {6u, 12u}) {  // of 16 seats
+      CAPTURE(static_cast<uint32_t>(policy));
+      CAPTURE(victims);
+      Shared alone(policy);
+      add_victims(alone, victims, victims);
+      const Seen quiet = alone.run(20'000 * kMs)[1];
+      Shared shared(policy);
+      for (uint32_t i = 0; i < 24; ++i) shared.add(of_tenant(ask_of(64, 400, 100 + i), 2, 1));
+      shared.run(1'000 * kMs);
+      add_victims(shared, victims, victims);
+      shared.run(1'000 * kMs);
+      const auto seen = shared.run(40'000 * kMs);
+      const double ttft = static_cast<double>(Seen::p99(seen[1].ttft_ns)) /
+                          static_cast<double>(Seen::p99(quiet.ttft_ns));
+      CAPTURE(ttft);
+      CHECK(ttft <= 1.5);
+      CHECK(seen[2].answered > 0);
+    }
   }
 }
 
 TEST_CASE("streams of a tenant beyond its share lengthen others' steps by a tenth") {
   for (const Policy policy : kPolicies) {
-    CAPTURE(static_cast<uint32_t>(policy));
-    Shared alone(policy);
-    add_victims(alone);
-    const Seen quiet = alone.run(20'000 * kMs)[1];
-    Shared beside(policy);
-    add_victims(beside);
-    for (uint32_t i = 0; i < 9; ++i) beside.add(of_tenant(ask_of(64, 400, 100 + i), 2, 1));
-    beside.run(3'000 * kMs);
-    const auto seen = beside.run(20'000 * kMs);
-    const double answered =
-        static_cast<double>(seen[1].answered) / static_cast<double>(quiet.answered);
-    CAPTURE(answered);
-    CHECK(answered >= 1 / 1.15);
-    // And each of the streams goes on.
-    CHECK(Seen::p99(seen[2].gap_ns) < 1'000 * kMs);
-    CHECK(seen[2].answered > 0);
+    for (const uint64_t dear_ns : {3 * kMs / 10, 3 * kMs}) {
+      CAPTURE(static_cast<uint32_t>(policy));
+      CAPTURE(dear_ns);
+      Shared alone(policy);
+      add_victims(alone, kVictims, 60);
+      const Seen quiet = alone.run(20'000 * kMs)[1];
+      Shared beside(policy);
+      beside.dear_ns = dear_ns;
+      add_victims(beside, kVictims, 60);
+      for (uint32_t i = 0; i < 9; ++i) beside.add(of_tenant(ask_of(64, 400, 100 + i), 2, 1));
+      beside.run(3'000 * kMs);
+      const auto seen = beside.run(40'000 * kMs);
+      const double answered =
+          static_cast<double>(seen[1].answered) / static_cast<double>(2 * quiet.answered);
+      CAPTURE(answered);
+      CHECK(answered >= 1 / 1.15);
+      // And each of the streams goes on.
+      CHECK(Seen::p99(seen[2].gap_ns) < 2'000 * kMs);
+      CHECK(seen[2].gap_ns.size() > 500);
+    }
   }
 }
 
@@ -216,7 +236,7 @@ TEST_CASE("many streams beside one of the same weight go on as fast as theirs co
   const auto seen = shared.run(30'000 * kMs);
   const auto each = static_cast<double>(seen[2].answered) / 12;
   CAPTURE(each);
-  CHECK(each >= 0.8 * seen[1].answered);
+  CHECK(each >= 0.75 * seen[1].answered);
 }
 
 TEST_CASE("what others leave is anyone's") {
