@@ -4,6 +4,7 @@
 #   FUZZ_BUILD_ONLY=1 fuzz/run.sh 0     only builds
 # Works with the pinned stable toolchain and installs nothing: the instrumentation flags, which
 # cargo-fuzz would pass to a nightly compiler, are unlocked with RUSTC_BOOTSTRAP.
+# It goes on from what earlier runs found: corpus/, or without one corpora/, which fuzz/keep.sh writes.
 # A finding is left in fuzz/artifacts/TARGET/; give its path to the same binary to repeat it.
 set -euo pipefail
 cd "$(dirname "$0")"
@@ -44,6 +45,10 @@ RUSTC_BOOTSTRAP=1 RUSTFLAGS="${flags[*]}" cargo build --release --target "$host"
 export ASAN_OPTIONS=${ASAN_OPTIONS:-detect_leaks=0:allocator_may_return_null=1:detect_odr_violation=1}
 for target in "${targets[@]}"; do
   echo "== fuzz $target for $seconds s"
+  if [ ! -d "corpus/$target" ] && [ -e "corpora/$target.tar.xz" ]; then
+    mkdir -p "corpus/$target"
+    tar -xJf "corpora/$target.tar.xz" -C "corpus/$target"
+  fi
   mkdir -p "corpus/$target" "artifacts/$target"
   seeds=()
   [ ! -d "seeds/$target" ] || seeds=("seeds/$target")
