@@ -4,7 +4,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use saccade_parsers::{AnswerParser, Event, ReasoningFormat, Settings, ToolFormat};
+use saccade_parsers::{AnswerParser, Calls, Event, ReasoningFormat, Settings, ToolFormat};
 
 /// Neighbours of a kind as one.
 fn joined(parts: impl IntoIterator<Item = Event>) -> Vec<Event> {
@@ -25,7 +25,11 @@ fuzz_target!(|data: &[u8]| {
     let names: Vec<&str> = ToolFormat::names().collect();
     let settings = Settings {
         reasoning: (format & 0x80 != 0).then_some(ReasoningFormat::Think),
-        tools: names[usize::from(format & 0x7f) % names.len()].parse().ok(),
+        calls: match usize::from(format & 0x7f) % (names.len() + 2) {
+            0 => Some(Calls::List),
+            1 => Some(Calls::ArgumentsOf("f".into())),
+            at => names[at - 2].parse().ok().map(Calls::Format),
+        },
         ..Settings::default()
     };
     let text = String::from_utf8_lossy(text);

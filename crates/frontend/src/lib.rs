@@ -9,6 +9,7 @@
 //! tickets by dropping them; a client that does not read stalls its own request only; every request
 //! is answered, refused with a reason, or ended by an explicit error event.
 
+mod anthropic;
 mod api_error;
 mod config;
 mod endpoints;

@@ -207,6 +207,44 @@ fn completions_take_prompts_of_every_kind() {
 }
 
 #[test]
+fn token_ids_are_told_where_they_are_wanted() {
+    let h = Harness::start();
+    let ids_of = |value: &Value| -> Vec<u64> {
+        value.as_array().unwrap().iter().map(|id| id.as_u64().unwrap()).collect()
+    };
+    for (path, body) in [
+        (
+            "/v1/completions",
+            json!({"prompt": "ab", "max_tokens": 40, "stop_token_ids": [common::EOS]}),
+        ),
+        ("/v1/chat/completions", chat(json!({}))),
+    ] {
+        let plain = h.post(path, &body).text();
+        assert!(!plain.contains("token_ids"), "{plain}");
+        let mut body = body;
+        body["return_token_ids"] = true.into();
+        let whole = h.post(path, &body).json();
+        let choice = &whole["choices"][0];
+        let is_chat = path.contains("chat");
+        let prompt = if is_chat { &whole } else { choice };
+        let prompt = ids_of(&prompt["prompt_token_ids"]);
+        assert_eq!(whole["usage"]["prompt_tokens"], prompt.len());
+        let ids = ids_of(&choice["token_ids"]);
+        // The one that ended it as well.
+        assert_eq!(whole["usage"]["completion_tokens"], ids.len());
+        assert_eq!(ids.last(), Some(&u64::from(common::EOS)));
+        body["stream"] = true.into();
+        let (chunks, _) = h.post(path, &body).chunks();
+        let first = if is_chat { &chunks[0] } else { &chunks[0]["choices"][0] };
+        assert_eq!(ids_of(&first["prompt_token_ids"]), prompt);
+        let said = chunks.iter().filter_map(|c| c["choices"][0].get("token_ids")).flat_map(ids_of);
+        assert_eq!(said.collect::<Vec<_>>(), ids);
+        let others = chunks[1..].iter().map(Value::to_string);
+        assert!(others.clone().all(|chunk| !chunk.contains("prompt_token_ids")));
+    }
+}
+
+#[test]
 fn defaults_come_from_request_then_model_then_api() {
     let h = Harness::start();
     let seen = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));

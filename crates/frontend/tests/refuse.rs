@@ -229,7 +229,8 @@ fn tools_are_checked_field_by_field() {
         (named(&"f".repeat(129)), Some("tools[0].function.name")),
         (tool(r#"{"name": "f", "description": 1}"#), Some("tools[0].function.description")),
         (tool(r#"{"name": "f", "parameters": []}"#), Some("tools[0].function.parameters")),
-        (tool(r#"{"name": "f", "strict": true}"#), Some("tools[0].function.strict")),
+        (tool(r#"{"name": "f", "strict": true}"#), None),
+        (tool(r#"{"name": "f", "strict": 1}"#), Some("tools[0].function.strict")),
         (tool(&format!(r#"{{"name": "f", "parameters": {deep}}}"#)), Some("tools[0]")),
         (
             r#"[{"function": {"name": "f"}}, {"function": {"name": "f"}}]"#.into(),
@@ -251,8 +252,9 @@ fn tools_are_checked_field_by_field() {
     for (choice, code) in [
         (r#""auto""#, None),
         (r#""none""#, None),
-        (r#""required""#, Some("unsupported_parameter")),
-        (r#"{"type": "function", "function": {"name": "f"}}"#, Some("unsupported_parameter")),
+        (r#""required""#, None),
+        (r#"{"type": "function", "function": {"name": "f"}}"#, None),
+        (r#""required", "response_format": {"type": "json_object"}"#, Some("invalid_value")),
         (r#"{"type": "function", "function": {"name": "g"}}"#, Some("invalid_value")),
         (r#""always""#, Some("invalid_value")),
         ("1", Some("invalid_value")),

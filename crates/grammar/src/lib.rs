@@ -15,6 +15,7 @@ mod minimize;
 mod nfa;
 mod pattern;
 mod regex;
+mod tagged;
 mod utf8;
 mod vocabulary;
 mod walk;
@@ -39,6 +40,21 @@ pub enum Source {
     JsonObject,
     /// The answer is JSON text that this JSON Schema, itself JSON text, accepts.
     JsonSchema(String),
+    /// The answer is text in which certain markers have JSON behind them.
+    Tagged(Tagged),
+}
+
+/// See [`Source::Tagged`].
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Tagged {
+    /// The marker before the JSON: ASCII.
+    pub begin: String,
+    /// The one behind it.
+    pub end: String,
+    /// The JSON Schema, itself JSON text.
+    pub schema: String,
+    /// The answer ends with the first of them.
+    pub once: bool,
 }
 
 impl Source {
@@ -49,6 +65,7 @@ impl Source {
             Source::Regex(text) | Source::JsonSchema(text) => text.len(),
             Source::Choice(texts) => texts.iter().map(String::len).sum(),
             Source::JsonObject => 0,
+            Source::Tagged(tagged) => tagged.begin.len() + tagged.end.len() + tagged.schema.len(),
         }
     }
 }
@@ -87,7 +104,11 @@ pub fn compile(source: &Source, limits: &Limits) -> Result<Automaton, GrammarErr
         Source::Regex(text) => regex::compile(&mut nfa, text)?,
         Source::Choice(texts) => choice(&mut nfa, texts)?,
         Source::JsonObject => json::compile_object(&mut nfa)?,
-        Source::JsonSchema(text) => json::compile_schema(&mut nfa, text)?,
+        Source::JsonSchema(text) => {
+            let main = nfa.main();
+            json::add_schema(&mut nfa, text, main.start, main.end)?;
+        }
+        Source::Tagged(tagged) => tagged::compile(&mut nfa, tagged)?,
     }
     let rules = dfa::determinize(&mut nfa)?;
     let states = assemble::assemble(&rules, &mut nfa.fuel)?;

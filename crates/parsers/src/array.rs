@@ -1,4 +1,4 @@
-//! Calls behind a word. Mistral writes `[TOOL_CALLS] [{"name": …, "arguments": {…}}, …]`, later
+//! Calls in an array, behind a word. Mistral writes `[TOOL_CALLS] [{"name": …, "arguments": {…}}, …]`, later
 //! `[TOOL_CALLS]name{…}` and `[TOOL_CALLS]name[CALL_ID]id[ARGS]{…}`; Phi-4-mini writes
 //! `functools[{"name": …, "arguments": {…}}]`.
 
@@ -54,6 +54,11 @@ impl Array {
     /// As Phi-4-mini writes.
     pub fn phi() -> Self {
         Self::new(PHI, false)
+    }
+
+    /// The whole answer is the array.
+    pub fn whole() -> Self {
+        Self { state: State::Word, ..Self::new(&[""], false) }
     }
 
     fn new(words: &'static [&'static str], takes_names: bool) -> Self {

@@ -6,7 +6,28 @@ use std::sync::Arc;
 
 use crate::parser::Machine;
 use crate::schema::Schemas;
-use crate::{array, bare, deepseek, pythonic, tagged, xml};
+use crate::{array, bare, deepseek, held, pythonic, tagged, xml};
+
+/// Where the calls of an answer are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Calls {
+    /// Where the model puts them, in its own format, between text.
+    Format(ToolFormat),
+    /// The answer is a JSON array of `{"name": …, "parameters": {…}}`: a grammar holds it to that.
+    List,
+    /// The answer is the arguments of a call of this function, likewise.
+    ArgumentsOf(String),
+}
+
+impl Calls {
+    pub(crate) fn machine(&self, schemas: &Arc<Schemas>) -> Box<dyn Machine> {
+        match self {
+            Self::Format(format) => format.machine(schemas),
+            Self::List => Box::new(array::Array::whole()),
+            Self::ArgumentsOf(name) => Box::new(held::Arguments::of(name)),
+        }
+    }
+}
 
 /// How a model writes calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -72,6 +93,15 @@ impl ToolFormat {
             Self::Phi4Mini => (array::PHI, &[]),
         };
         first.iter().chain(second).copied()
+    }
+
+    /// The markers around a call that is a JSON object of `name` and `arguments`, if that is the
+    /// format.
+    pub fn json_markers(self) -> Option<(&'static str, &'static str)> {
+        match self {
+            Self::Hermes => Some((tagged::MARKERS[0], tagged::MARKERS[1])),
+            _ => None,
+        }
     }
 
     pub(crate) fn machine(self, schemas: &Arc<Schemas>) -> Box<dyn Machine> {

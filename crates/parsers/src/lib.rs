@@ -5,6 +5,7 @@ mod bare;
 mod call;
 mod deepseek;
 mod formats;
+mod held;
 mod json;
 pub mod limits;
 mod markers;
@@ -17,7 +18,7 @@ mod sink;
 mod tagged;
 mod xml;
 
-pub use formats::{ReasoningFormat, ToolFormat};
+pub use formats::{Calls, ReasoningFormat, ToolFormat};
 pub use parser::{AnswerParser, Settings};
 pub use schema::Schemas;
 pub use sink::Event;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::formats::{ReasoningFormat, ToolFormat};
+use crate::formats::{Calls, ReasoningFormat};
 use crate::limits::MAX_CALLS;
 use crate::reasoning::Reasoning;
 use crate::schema::Schemas;
@@ -30,7 +30,7 @@ pub struct Settings {
     /// The answer begins within the reasoning.
     pub begins_inside: bool,
     /// Absent: no calls.
-    pub tools: Option<ToolFormat>,
+    pub calls: Option<Calls>,
     /// What the tools say about their parameters.
     pub schemas: Arc<Schemas>,
     /// The answer ends with its first call.
@@ -55,7 +55,7 @@ impl AnswerParser {
         };
         Self {
             reasoning,
-            machine: settings.tools.map(|tools| tools.machine(&settings.schemas)),
+            machine: settings.calls.as_ref().map(|calls| calls.machine(&settings.schemas)),
             sink: Sink::default(),
             max_calls: if settings.one_call { 1 } else { MAX_CALLS },
             is_done: false,

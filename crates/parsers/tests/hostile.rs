@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{parse, schemas};
+use common::{parse, tools};
 use proptest::prelude::*;
 use saccade_parsers::limits::{MAX_CALLS, MAX_HELD_BYTES};
 use saccade_parsers::{AnswerParser, Event, ReasoningFormat, Settings, ToolFormat};
@@ -61,12 +61,7 @@ const PIECES: &[&str] = &[
 ];
 
 fn settings(format: ToolFormat, reasoning: bool) -> Settings {
-    Settings {
-        reasoning: reasoning.then_some(ReasoningFormat::Think),
-        tools: Some(format),
-        schemas: schemas(),
-        ..Settings::default()
-    }
+    Settings { reasoning: reasoning.then_some(ReasoningFormat::Think), ..tools(format) }
 }
 
 fn pieces(format: ToolFormat) -> Vec<&'static str> {

@@ -193,3 +193,105 @@ async fn a_bomb_is_refused_and_others_go_on() -> Result<()> {
     assert_eq!(server.post("/v1/completions", &body).await?.0, 200);
     Ok(())
 }
+
+/// A tool whose schema refers to itself, and one without parameters.
+fn functions(strict: bool) -> Value {
+    json!([
+        {"type": "function", "function": {"name": "plant", "strict": strict, "parameters": {
+            "type": "object", "additionalProperties": false, "required": ["tree"],
+            "properties": {"tree": {"$ref": "#/$defs/node"}},
+            "$defs": {"node": {"type": "object", "additionalProperties": false, "required": ["v"],
+                "properties": {"v": {"type": "boolean"}, "next": {"$ref": "#/$defs/node"}}}}}}},
+        {"type": "function", "function": {"name": "rest", "strict": strict, "parameters": {
+            "type": "object", "additionalProperties": false, "properties": {}}}},
+    ])
+}
+
+fn chat(seed: usize, fields: Value) -> Value {
+    let mut body = json!({"messages": [{"role": "user", "content": "Do it."}], "max_tokens": 160,
+        "temperature": 1.5, "seed": seed, "n": 2, "tools": functions(true)});
+    body.as_object_mut().expect("an object").extend(fields.as_object().cloned().expect("fields"));
+    body
+}
+
+/// A chat template that renders tools, which that of the bundled model does not.
+fn with_tools() -> [String; 2] {
+    let path = "/../frontend/tests/templates/tagged.jinja";
+    ["--chat-template".into(), format!("{}{path}", env!("CARGO_MANIFEST_DIR"))]
+}
+
+/// The calls of a message are of the functions, with arguments that these take. Returns how many.
+fn judge_calls(message: &Value) -> Result<usize> {
+    let calls = message["tool_calls"].as_array().map(Vec::as_slice).unwrap_or_default();
+    for call in calls {
+        let name = &call["function"]["name"];
+        let tools = functions(true);
+        let mut tools = tools.as_array().ok_or("a list")?.iter();
+        let tool = tools.find(|t| t["function"]["name"] == *name).ok_or("no such function")?;
+        let arguments: Value =
+            serde_json::from_str(call["function"]["arguments"].as_str().ok_or("a text")?)?;
+        let judge = jsonschema::validator_for(&tool["function"]["parameters"])?;
+        assert!(judge.is_valid(&arguments), "{call}");
+    }
+    Ok(calls.len())
+}
+
+#[tokio::test]
+async fn an_answer_that_must_call_calls() -> Result<()> {
+    let [flag, template] = with_tools();
+    let server = Server::start(&[&flag, &template]).await?;
+    let named = json!({"type": "function", "function": {"name": "plant"}});
+    let mut whole = 0;
+    for seed in 0..12 {
+        for (choice, parallel) in [("required", true), ("required", false), ("plant", true)] {
+            let tool_choice = if choice == "plant" { named.clone() } else { json!(choice) };
+            let fields = json!({"tool_choice": tool_choice, "parallel_tool_calls": parallel});
+            let body = chat(seed, fields);
+            let (status, answer) = server.post("/v1/chat/completions", &body).await?;
+            assert_eq!(status, 200, "{answer}");
+            for said in answer["choices"].as_array().ok_or("choices")? {
+                if said["finish_reason"] == "length" {
+                    continue;
+                }
+                assert_eq!(said["finish_reason"], "tool_calls", "{said}");
+                assert_eq!(said["message"]["content"], Value::Null, "{said}");
+                let calls = judge_calls(&said["message"])?;
+                assert!(calls > 0 && (calls == 1 || parallel && choice == "required"), "{said}");
+                whole += 1;
+                if choice == "plant" {
+                    assert_eq!(said["message"]["tool_calls"][0]["function"]["name"], "plant");
+                }
+            }
+        }
+    }
+    assert!(whole > 12, "only {whole} are whole");
+    Ok(())
+}
+
+#[tokio::test]
+async fn calls_of_strict_functions_are_valid_wherever_they_are_made() -> Result<()> {
+    let [flag, template] = with_tools();
+    let server = Server::start(&[&flag, &template]).await?;
+    let mut calls = 0;
+    for seed in 0..8 {
+        // A model that has learned no format is pushed into it by its bytes.
+        let push: serde_json::Map<String, Value> =
+            b"<tool_call>".iter().map(|byte| (byte.to_string(), json!(6))).collect();
+        let body = chat(seed, json!({"tool_choice": "auto", "logit_bias": push}));
+        let (status, answer) = server.post("/v1/chat/completions", &body).await?;
+        assert_eq!(status, 200, "{answer}");
+        for said in answer["choices"].as_array().ok_or("choices")? {
+            if said["finish_reason"] != "length" {
+                calls += judge_calls(&said["message"])?;
+            }
+        }
+    }
+    println!("{calls} calls");
+    // Without a format that a grammar knows.
+    let (status, answer) = Server::start(&[&flag, &template, "--tool-call-parser", "mistral"])
+        .await?
+        .post("/v1/chat/completions", &chat(0, json!({"tool_choice": "auto"})))
+        .await?;
+    assert_eq!((status, &answer["error"]["param"]), (400, &json!("tools[0].function.strict")));
+    Ok(())
+}

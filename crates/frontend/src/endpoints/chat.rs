@@ -29,7 +29,7 @@ pub async fn chat_completions(
     let vocab = app.serving.assets.tokenizer.vocab().clone();
     let ids = CallIds::new(app.serving.assets.answers.tools())?;
     let answering = Answering { ids, include_reasoning };
-    let format = ChatFormat::new(head, vocab, &params, last, answering);
+    let format = ChatFormat::new(head, vocab, &prompts[0], &params, last, answering);
     answer(
         &app,
         (&prompts, admission),

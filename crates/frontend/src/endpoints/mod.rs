@@ -3,6 +3,7 @@
 pub mod chat;
 pub mod completions;
 mod generate;
+pub mod messages;
 pub mod models;
 pub mod page;
 pub mod prefix;

@@ -1,5 +1,6 @@
 //! API keys.
 
+use http::{HeaderMap, HeaderValue};
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
@@ -14,6 +15,15 @@ impl KeyDigest {
     /// Of a key as it is.
     pub fn of(key: &[u8]) -> Self {
         Self(Sha256::digest(key).into())
+    }
+
+    /// Of the key that a request carries: as OpenAI's clients send it, or as Anthropic's do.
+    pub fn of_headers(headers: &HeaderMap) -> Option<Self> {
+        let of = |name: &str| headers.get(name).map(HeaderValue::as_bytes);
+        match of("authorization") {
+            Some(authorization) => Self::of_bearer(authorization),
+            None => of("x-api-key").filter(|key| key.len() <= MAX_API_KEY_BYTES).map(Self::of),
+        }
     }
 
     /// Of the key that an `Authorization` header carries, if it carries one.

@@ -5,10 +5,11 @@ use std::sync::Arc;
 use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use tower_http::cors::{AllowHeaders, AllowMethods, AllowOrigin, CorsLayer};
 
 use super::app::App;
+use super::auth::KeyDigest;
 use super::exchange::Exchange;
 use crate::api_error::{ApiError, Reason};
 use crate::config::Cors;
@@ -66,8 +67,7 @@ pub async fn authorize(
     mut request: Request,
     next: Next,
 ) -> Response {
-    let given = request.headers().get(header::AUTHORIZATION).map(HeaderValue::as_bytes);
-    if let Some((tenant, digest)) = tenants.of(given) {
+    if let Some((tenant, digest)) = tenants.of(KeyDigest::of_headers(request.headers())) {
         let name = digest.map(|_| TenantName(tenant.name.clone()));
         request.extensions_mut().insert(tenant);
         if let Some(digest) = digest {
@@ -80,7 +80,8 @@ pub async fn authorize(
     if request.method() == Method::OPTIONS {
         return next.run(request).await;
     }
-    let message = "a valid API key is required, as `Authorization: Bearer <key>`";
+    let message = "a valid API key is required, as `Authorization: Bearer <key>` or \
+                   `x-api-key: <key>`";
     ApiError::new(StatusCode::UNAUTHORIZED, "invalid_api_key", message).into_response()
 }
 

@@ -12,7 +12,7 @@ use super::app::App;
 use super::host;
 use super::layers;
 use crate::api_error::ApiError;
-use crate::endpoints::{chat, completions, models, page, prefix, status, tokens};
+use crate::endpoints::{chat, completions, messages, models, page, prefix, status, tokens};
 use crate::error::FrontendError;
 
 /// Paths of probes, scrapers and people, which have no spans: they come by the second, and say
@@ -33,6 +33,8 @@ pub fn router(app: &Arc<App>) -> Result<Router, FrontendError> {
     let guarded = Router::new()
         .route("/v1/chat/completions", post(chat::chat_completions))
         .route("/v1/completions", post(completions::completions))
+        .route("/v1/messages", post(messages::messages))
+        .route("/v1/messages/count_tokens", post(messages::count_tokens))
         .route("/v1/models", get(models::list))
         .route("/v1/models/{*id}", get(models::one))
         .route("/reset_prefix_cache", post(prefix::reset))

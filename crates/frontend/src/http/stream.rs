@@ -85,8 +85,8 @@ impl<F: Format> Gathering<F> {
     }
 }
 
-/// Answers at once with a stream of events. A failure midway is an event `{"error": …}`, and
-/// then the stream ends without `[DONE]`.
+/// Answers at once with a stream of events. A failure midway is an event of its own, and then the
+/// stream ends without the last event of others.
 pub fn stream(
     generation: Generation,
     format: impl Format + 'static,
@@ -178,14 +178,12 @@ impl<F: Format> Streaming<F> {
                 self.format.chunk(index, delta, usage, frames);
             }
             Some(Err(error)) => {
-                frames.text(&error.to_json());
+                self.format.fail(&error, frames);
                 self.over = true;
             }
             None => {
-                if self.options.include_usage {
-                    self.format.usage_chunk(self.usage(), frames);
-                }
-                frames.text("[DONE]");
+                let usage = self.usage();
+                self.format.end(usage, self.options.include_usage, frames);
                 self.over = true;
             }
         }

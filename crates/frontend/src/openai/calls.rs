@@ -22,7 +22,8 @@ impl CallIds {
         Ok(Self { seed, format })
     }
 
-    fn id(&self, choice: usize, call: usize) -> String {
+    /// Of the `call`-th of a choice.
+    pub fn id(&self, choice: usize, call: usize) -> String {
         let name = format!("{}/{choice}/{call}", self.seed);
         let digest = Sha256::digest(name.as_bytes());
         let hex: String = digest.iter().take(12).map(|byte| format!("{byte:02x}")).collect();

@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::calls::{Call, CallCount, CallDelta, CallIds, Said, gather};
 use super::logprobs::{ChatLogprobs, TokenNames};
 use super::{ChunkUsage, Format, Frames, Head, SYSTEM_FINGERPRINT, Usage};
-use crate::serving::{Delta, FinishReason};
+use crate::serving::{Delta, FinishReason, Prepared};
 use crate::text::vocab::Vocab;
 use crate::validate::GenerateParams;
 
@@ -17,6 +17,9 @@ pub struct ChatFormat {
     names: TokenNames,
     stop: Vec<String>,
     logprobs: bool,
+    token_ids: bool,
+    /// Ids of the prompt, if they are wanted; of a stream until they have been said.
+    prompt_ids: Option<Vec<u32>>,
     /// The client wants a chunk for each token, text or not.
     every_token: bool,
     /// Text that every choice starts with.
@@ -41,6 +44,7 @@ struct Gathered {
     count: CallCount,
     calls: Vec<Call>,
     logprobs: ChatLogprobs,
+    ids: Vec<u32>,
     finish: Option<FinishReason>,
 }
 
@@ -51,6 +55,8 @@ struct Chunk<'a> {
     created: u64,
     model: &'a str,
     system_fingerprint: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    prompt_token_ids: Option<Vec<u32>>,
     choices: &'a [ChunkChoice<'a>],
     #[serde(skip_serializing_if = "Option::is_none")]
     usage: Option<Option<Usage>>,
@@ -64,6 +70,8 @@ struct ChunkChoice<'a> {
     finish_reason: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     stop_reason: Option<StopReason<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    token_ids: Option<&'a [u32]>,
 }
 
 #[derive(Serialize, Default)]
@@ -122,6 +130,8 @@ struct Answer<'a> {
     created: u64,
     model: &'a str,
     system_fingerprint: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    prompt_token_ids: Option<&'a [u32]>,
     choices: Vec<AnswerChoice<'a>>,
     usage: Usage,
 }
@@ -133,6 +143,8 @@ struct AnswerChoice<'a> {
     logprobs: Option<&'a ChatLogprobs>,
     finish_reason: Option<&'static str>,
     stop_reason: Option<StopReason<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    token_ids: Option<&'a [u32]>,
 }
 
 #[derive(Serialize)]
@@ -151,6 +163,7 @@ impl ChatFormat {
     pub fn new(
         head: Head,
         vocab: Arc<Vocab>,
+        prompt: &Prepared,
         params: &GenerateParams,
         echo: String,
         answering: Answering,
@@ -160,6 +173,8 @@ impl ChatFormat {
             names: TokenNames::new(vocab, params.return_tokens_as_token_ids),
             stop: params.stop.clone(),
             logprobs: params.logprobs.is_some(),
+            token_ids: params.return_token_ids,
+            prompt_ids: params.return_token_ids.then(|| prompt.ids.clone()),
             every_token: params.stream.is_some_and(|s| s.continuous_usage_stats),
             echo,
             answering,
@@ -167,13 +182,20 @@ impl ChatFormat {
         }
     }
 
-    fn write(&self, choices: &[ChunkChoice], usage: Option<Option<Usage>>, frames: &mut Frames) {
+    fn write(
+        &self,
+        chunk: (Option<Vec<u32>>, &[ChunkChoice]),
+        usage: Option<Option<Usage>>,
+        frames: &mut Frames,
+    ) {
+        let (prompt_token_ids, choices) = chunk;
         frames.json(&Chunk {
             id: &self.head.id,
             object: "chat.completion.chunk",
             created: self.head.created,
             model: &self.head.model,
             system_fingerprint: SYSTEM_FINGERPRINT,
+            prompt_token_ids,
             choices,
             usage,
         });
@@ -195,6 +217,7 @@ impl ChatFormat {
             logprobs: self.logprobs.then_some(&choice.logprobs),
             finish_reason: finish.map(|f| finish_name(f, &choice.count)),
             stop_reason: finish.map(|f| StopReason::of(f, &self.stop)),
+            token_ids: self.token_ids.then_some(&choice.ids),
         }
     }
 
@@ -209,7 +232,8 @@ impl ChatFormat {
         said
     }
 
-    fn open(&self, index: usize, usage: ChunkUsage, frames: &mut Frames) {
+    fn open(&mut self, index: usize, usage: ChunkUsage, frames: &mut Frames) {
+        let prompt_ids = self.prompt_ids.take();
         let choice = ChunkChoice {
             index,
             delta: ChunkDelta {
@@ -220,8 +244,9 @@ impl ChatFormat {
             logprobs: None,
             finish_reason: None,
             stop_reason: None,
+            token_ids: None,
         };
-        self.write(&[choice], usage.field(), frames);
+        self.write((prompt_ids, &[choice]), usage.field(), frames);
     }
 }
 
@@ -241,7 +266,7 @@ impl Format for ChatFormat {
             self.open(index, usage, frames);
         }
         let said = self.said(index, &mut delta);
-        let silent = said.is_empty() && delta.logprobs.is_empty();
+        let silent = said.is_empty() && delta.logprobs.is_empty() && delta.ids.is_empty();
         if silent && delta.finish.is_none() && !self.every_token {
             return;
         }
@@ -264,12 +289,13 @@ impl Format for ChatFormat {
             logprobs,
             finish_reason: delta.finish.as_ref().map(|f| finish_name(f, count)),
             stop_reason: delta.finish.as_ref().map(|f| StopReason::of(f, &self.stop)),
+            token_ids: self.token_ids.then_some(&delta.ids),
         };
-        self.write(&[choice], usage.field(), frames);
+        self.write((None, &[choice]), usage.field(), frames);
     }
 
     fn usage_chunk(&self, usage: Usage, frames: &mut Frames) {
-        self.write(&[], Some(Some(usage)), frames);
+        self.write((None, &[]), Some(Some(usage)), frames);
     }
 
     fn gather(&mut self, index: usize, mut delta: Delta) {
@@ -282,6 +308,7 @@ impl Format for ChatFormat {
         choice.text.push_str(&said.text);
         gather(&mut choice.calls, said.calls);
         choice.logprobs.extend(&self.names, &delta.logprobs);
+        choice.ids.append(&mut delta.ids);
         choice.finish = delta.finish.or(choice.finish.take());
     }
 
@@ -292,6 +319,7 @@ impl Format for ChatFormat {
             created: self.head.created,
             model: &self.head.model,
             system_fingerprint: SYSTEM_FINGERPRINT,
+            prompt_token_ids: self.prompt_ids.as_deref(),
             choices: (0..self.choices.len()).map(|index| self.gathered(index)).collect(),
             usage,
         })

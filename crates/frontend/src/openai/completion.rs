@@ -17,6 +17,7 @@ pub struct CompletionFormat {
     names: TokenNames,
     stop: Vec<String>,
     logprobs: bool,
+    token_ids: bool,
     every_token: bool,
     choices: Vec<Gathered>,
 }
@@ -25,6 +26,9 @@ pub struct CompletionFormat {
 struct Gathered {
     /// Text and first token of the prompt, until they have been said.
     echo: Option<(String, u32)>,
+    /// Ids of the prompt, if they are wanted; of a stream until they have been said.
+    prompt_ids: Option<Vec<u32>>,
+    ids: Vec<u32>,
     text: String,
     logprobs: CompletionLogprobs,
     offset: usize,
@@ -50,6 +54,10 @@ struct AnswerChoice<'a> {
     logprobs: Option<&'a CompletionLogprobs>,
     finish_reason: Option<&'static str>,
     stop_reason: Option<StopReason<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    prompt_token_ids: Option<&'a [u32]>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    token_ids: Option<&'a [u32]>,
 }
 
 impl CompletionFormat {
@@ -64,6 +72,7 @@ impl CompletionFormat {
         let choices = prompts.iter().flat_map(|prompt| {
             (0..params.n).map(move |_| Gathered {
                 echo: echo.then(|| (prompt.text.clone(), prompt.ids[0])),
+                prompt_ids: params.return_token_ids.then(|| prompt.ids.clone()),
                 ..Gathered::default()
             })
         });
@@ -72,6 +81,7 @@ impl CompletionFormat {
             names: TokenNames::new(vocab, params.return_tokens_as_token_ids),
             stop: params.stop.clone(),
             logprobs: params.logprobs.is_some(),
+            token_ids: params.return_token_ids,
             every_token: params.stream.is_some_and(|s| s.continuous_usage_stats),
             choices: choices.collect(),
         }
@@ -101,6 +111,8 @@ impl CompletionFormat {
             logprobs: self.logprobs.then_some(&choice.logprobs),
             finish_reason: finish.map(FinishReason::as_str),
             stop_reason: finish.map(|f| StopReason::of(f, &self.stop)),
+            prompt_token_ids: choice.prompt_ids.as_deref(),
+            token_ids: self.token_ids.then_some(&choice.ids),
         }
     }
 
@@ -124,16 +136,19 @@ impl CompletionFormat {
 impl Format for CompletionFormat {
     fn chunk(&mut self, index: usize, mut delta: Delta, usage: ChunkUsage, frames: &mut Frames) {
         let (text, logprobs) = self.spoken(index, &mut delta);
-        let silent = text.is_empty() && delta.logprobs.is_empty();
+        let silent = text.is_empty() && delta.logprobs.is_empty() && delta.ids.is_empty();
         if silent && delta.finish.is_none() && !self.every_token {
             return;
         }
+        let prompt_ids = self.choices[index].prompt_ids.take();
         let choice = AnswerChoice {
             index,
             text: &text,
             logprobs: logprobs.as_ref(),
             finish_reason: delta.finish.as_ref().map(FinishReason::as_str),
             stop_reason: delta.finish.as_ref().map(|f| StopReason::of(f, &self.stop)),
+            prompt_token_ids: prompt_ids.as_deref(),
+            token_ids: self.token_ids.then_some(&delta.ids),
         };
         frames.json(&self.body(&[choice], usage.field()));
     }
@@ -146,6 +161,7 @@ impl Format for CompletionFormat {
         let (text, logprobs) = self.spoken(index, &mut delta);
         let choice = &mut self.choices[index];
         choice.text.push_str(&text);
+        choice.ids.append(&mut delta.ids);
         if let Some(logprobs) = logprobs {
             choice.logprobs.append(logprobs);
         }

@@ -11,6 +11,7 @@ pub use completion::CompletionFormat;
 
 use serde::{Deserialize, Serialize};
 
+use crate::api_error::ApiError;
 use crate::serving::Delta;
 use crate::validate::StreamOptions;
 
@@ -86,6 +87,17 @@ pub trait Format: Send {
     fn usage_chunk(&self, usage: Usage, frames: &mut Frames);
     /// Gathers `delta` of choice `index`.
     fn gather(&mut self, index: usize, delta: Delta);
+    /// Appends what ends a stream. `wants_usage`: the client asked for the usage.
+    fn end(&mut self, usage: Usage, wants_usage: bool, frames: &mut Frames) {
+        if wants_usage {
+            self.usage_chunk(usage, frames);
+        }
+        frames.text("[DONE]");
+    }
+    /// Appends what ends a stream that failed midway.
+    fn fail(&self, error: &ApiError, frames: &mut Frames) {
+        frames.text(&error.to_json());
+    }
     /// The whole answer as JSON.
     fn answer(&self, usage: Usage) -> serde_json::Result<Vec<u8>>;
 }
@@ -134,6 +146,14 @@ impl Frames {
         // These types are strings and numbers: they always serialise, into memory.
         let _ = serde_json::to_writer(&mut self.0, data);
         self.0.extend_from_slice(b"\n\n");
+    }
+
+    /// Adds one event that has a name.
+    pub fn event(&mut self, name: &str, data: &impl Serialize) {
+        self.0.extend_from_slice(b"event: ");
+        self.0.extend_from_slice(name.as_bytes());
+        self.0.push(b'\n');
+        self.json(data);
     }
 
     /// Adds one event with data that is text on one line.

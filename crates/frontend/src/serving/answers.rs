@@ -2,14 +2,15 @@
 
 use std::sync::Arc;
 
-use saccade_parsers::{ReasoningFormat, Schemas, Settings, ToolFormat};
+use saccade_grammar::{Source, Tagged};
+use saccade_parsers::{Calls, ReasoningFormat, Schemas, Settings, ToolFormat};
 
 use crate::api_error::ApiError;
 use crate::config::{FrontendConfig, ParserChoice};
 use crate::error::FrontendError;
 use crate::text::template::ChatTemplate;
 use crate::text::vocab::Vocab;
-use crate::validate::{ChatInput, ToolChoice};
+use crate::validate::{AskedGrammar, ChatInput, ToolChoice, Tools};
 
 /// The formats of the served model.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -34,7 +35,11 @@ pub struct AnswerSettings {
 pub struct AnswerAsk {
     /// The types of the tools' parameters; absent if the model may call none.
     schemas: Option<Arc<Schemas>>,
+    /// Where its calls are if a grammar holds it to calling.
+    held: Option<Calls>,
     one_call: bool,
+    /// Functions of which one is strict, though the model may leave a call out.
+    strict: Option<Tools>,
     /// The text that the answer goes on with, if it goes on with a message.
     begun: Option<String>,
 }
@@ -45,7 +50,14 @@ impl AnswerAsk {
         let may_call = chat.tools.choice != ToolChoice::None;
         Self {
             schemas: may_call.then(|| chat.tools.schemas.clone()),
+            held: match &chat.tools.choice {
+                ToolChoice::None | ToolChoice::Auto => None,
+                ToolChoice::Required => Some(Calls::List),
+                ToolChoice::Named(name) => Some(Calls::ArgumentsOf(name.clone())),
+            },
             one_call: !chat.tools.parallel,
+            strict: (chat.tools.choice == ToolChoice::Auto && chat.tools.first_strict().is_some())
+                .then(|| chat.tools.clone()),
             begun: chat.continue_final_message.then(|| chat.last_text()),
         }
     }
@@ -100,7 +112,7 @@ impl AnswerFormats {
     /// # Errors
     /// 400
     pub fn check(&self, ask: &AnswerAsk) -> Result<(), ApiError> {
-        if ask.schemas.is_none() || self.tools.is_some() {
+        if ask.schemas.is_none() || ask.held.is_some() || self.tools.is_some() {
             return Ok(());
         }
         let message = "`tools`: this server does not know how this model writes calls; name the \
@@ -108,8 +120,43 @@ impl AnswerFormats {
         Err(ApiError { message: message.into(), ..ApiError::unsupported("tools") })
     }
 
-    /// How an answer to `prompt` is taken apart; `None`: all of it is text.
-    pub fn settings(&self, ask: AnswerAsk, prompt: &str) -> Option<AnswerSettings> {
+    /// What holds calls of strict functions to their schemas, if there are such and the model may
+    /// leave calls out: text in its own format.
+    ///
+    /// # Errors
+    /// 400 for a format that no grammar knows.
+    pub fn strict_grammar(&self, ask: &AnswerAsk) -> Result<Option<AskedGrammar>, ApiError> {
+        let Some(tools) = &ask.strict else { return Ok(None) };
+        // Special tokens are never part of an answer under a grammar.
+        let are_text = self.tool_specials.is_empty() && self.reasoning_specials.is_empty();
+        let markers = self.tools.filter(|_| are_text).and_then(ToolFormat::json_markers);
+        let Some((begin, end)) = markers else {
+            let param = format!("tools[{}].function.strict", tools.first_strict().unwrap_or(0));
+            let message = format!(
+                "`{param}` must be false unless `tool_choice` is \"required\" or names a function: \
+                 this server cannot hold calls to a schema in the format that this model writes"
+            );
+            return Err(ApiError { message, ..ApiError::unsupported(&param) });
+        };
+        let source = Source::Tagged(Tagged {
+            begin: begin.into(),
+            end: end.into(),
+            schema: tools.call_schema("arguments", "").to_string(),
+            once: ask.one_call,
+        });
+        Ok(Some(AskedGrammar { source, param: "tools" }))
+    }
+
+    /// How an answer to `prompt` is taken apart, which may obey a grammar; `None`: all of it is
+    /// text.
+    pub fn settings(&self, ask: AnswerAsk, prompt: &str, obeys: bool) -> Option<AnswerSettings> {
+        // What a grammar holds an answer to is no thought, and a call only where it asks for one.
+        if obeys {
+            let calls = Some(ask.held?);
+            let schemas = ask.schemas.unwrap_or_default();
+            let parser = Settings { calls, schemas, one_call: ask.one_call, ..Settings::default() };
+            return Some(AnswerSettings { parser, markers: Arc::default() });
+        }
         let tools = self.tools.filter(|_| ask.schemas.is_some());
         if tools.is_none() && self.reasoning.is_none() {
             return None;
@@ -123,7 +170,7 @@ impl AnswerFormats {
             parser: Settings {
                 reasoning: self.reasoning,
                 begins_inside,
-                tools,
+                calls: tools.map(Calls::Format),
                 schemas: ask.schemas.unwrap_or_default(),
                 one_call: ask.one_call,
             },

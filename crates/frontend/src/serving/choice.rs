@@ -61,6 +61,8 @@ pub struct Delta {
     pub prompt: Vec<TokenLogprobs>,
     /// Logprobs of the tokens of this delta, if asked for.
     pub logprobs: Vec<TokenLogprobs>,
+    /// Ids of the tokens of this delta, if asked for.
+    pub ids: Vec<u32>,
     /// Set on the last delta.
     pub finish: Option<FinishReason>,
 }
@@ -85,6 +87,8 @@ pub struct ChoiceSettings {
     pub num_eos: usize,
     /// Logprobs were asked for.
     pub logprobs: bool,
+    /// Token ids were.
+    pub token_ids: bool,
     /// Tokens that the client wants; 0 only scores the prompt.
     pub max_tokens: u32,
     /// Tokens of the prompt.
@@ -223,6 +227,7 @@ impl Choice {
         delta.text.push_str(&last.text);
         delta.parts.append(&mut last.parts);
         delta.logprobs.append(&mut last.logprobs);
+        delta.ids.append(&mut last.ids);
         delta.finish = last.finish;
         delta
     }
@@ -261,9 +266,16 @@ impl Choice {
         Some(delta)
     }
 
-    fn count(&mut self) {
+    /// Counts a token, and notes what was asked for beside its text.
+    fn note(&mut self, token: Token, delta: &mut Delta) {
         self.produced += 1;
         self.settings.metrics.produced();
+        if self.settings.token_ids {
+            delta.ids.push(token.id);
+        }
+        if self.settings.logprobs {
+            delta.logprobs.push(logprobs_of(token));
+        }
     }
 
     fn note_time(&mut self, at: Instant) {
@@ -282,13 +294,10 @@ impl Choice {
 
     /// Adds a token's text; a stop string ends the choice and frees its slot at once.
     fn say(&mut self, token: Token, delta: &mut Delta) {
-        self.count();
         let was_reasoning = self.is_reasoning();
         let mut text = String::new();
         self.detokenizer.push(token.id, &mut text);
-        if self.settings.logprobs {
-            delta.logprobs.push(logprobs_of(token));
-        }
+        self.note(token, delta);
         if self.produced < self.settings.min_tokens {
             self.stop.pass(&text, &mut delta.text);
         } else if let Scan::Stopped(index) = self.stop.push(&text, &mut delta.text) {
@@ -371,10 +380,7 @@ impl Choice {
         if finish != Finish::Stop || self.settings.include_stop {
             return self.say(token, delta);
         }
-        self.count();
-        if self.settings.logprobs {
-            delta.logprobs.push(logprobs_of(token));
-        }
+        self.note(token, delta);
     }
 
     fn stop_reason(&self, id: Option<u32>) -> FinishReason {

@@ -274,6 +274,7 @@ fn settings(
         stop_ids: params.stop_token_ids.iter().chain(eos).copied().collect(),
         num_eos: eos.len(),
         logprobs: params.logprobs.is_some(),
+        token_ids: params.return_token_ids,
         max_tokens: prompt.max_tokens,
         prompt_tokens: prompt.ids.len() as u32,
         prompt_records,

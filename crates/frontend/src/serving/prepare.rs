@@ -66,17 +66,23 @@ pub async fn prepare(
         PromptSource::Chat(chat) => Some(AnswerAsk::of(chat)),
         PromptSource::Completion(_) => None,
     };
+    let mut strict = None;
     if let Some(ask) = &ask {
         serving.assets.answers.check(ask)?;
+        strict = serving.assets.answers.strict_grammar(ask)?;
+    }
+    if let (Some(strict), Some(asked)) = (&strict, &params.grammar) {
+        let message =
+            format!("strict `{}` cannot be combined with `{}`", strict.param, asked.param);
+        return Err(ApiError::invalid(strict.param, message));
     }
     let chat = ask.is_some();
     if params.truncate_prompt_tokens.is_none() {
         check_bytes(serving, &source, device.max_model_len)?;
     }
     let (ids, mut text) = tokenize(serving, source, params, echo).await?;
-    // What a grammar holds an answer to is neither a thought nor a call.
-    let free = ask.filter(|_| params.grammar.is_none());
-    let answer = free.and_then(|ask| serving.assets.answers.settings(ask, &text));
+    let obeys = params.grammar.is_some();
+    let answer = ask.and_then(|ask| serving.assets.answers.settings(ask, &text, obeys));
     let whole_len = ids.len();
     let ids = truncated(ids, params, device.max_model_len);
     if echo && ids.len() < whole_len {
@@ -84,7 +90,7 @@ pub async fn prepare(
     }
     let defaults = &serving.assets.defaults;
     let max_tokens = max_tokens(ids.len(), params, defaults, device.max_model_len, chat)?;
-    let grammar = match &params.grammar {
+    let grammar = match params.grammar.as_ref().or(strict.as_ref()) {
         Some(asked) => Some(serving.grammars.automaton(serving, device, asked).await?),
         None => None,
     };

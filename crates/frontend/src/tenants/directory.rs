@@ -58,13 +58,13 @@ impl Tenants {
         !self.directory().keys.is_empty()
     }
 
-    /// The tenant of a request, and its key's digest if there are keys.
-    pub fn of(&self, authorization: Option<&[u8]>) -> Option<(Arc<Tenant>, Option<KeyDigest>)> {
+    /// The tenant of a request with this key, and the key if there are keys.
+    pub fn of(&self, key: Option<KeyDigest>) -> Option<(Arc<Tenant>, Option<KeyDigest>)> {
         let directory = self.directory();
         if directory.keys.is_empty() {
             return Some((directory.tenants.first()?.clone(), None));
         }
-        let digest = KeyDigest::of_bearer(authorization?)?;
+        let digest = key?;
         let index = digest.find(directory.keys.iter().map(|(key, index)| (key, *index)))?;
         Some((directory.tenants.get(index)?.clone(), Some(digest)))
     }

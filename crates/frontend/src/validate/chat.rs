@@ -106,9 +106,17 @@ impl ChatRequest {
         let newer = fields.int(&MAX_COMPLETION_TOKENS)?;
         params.max_tokens = newer.or(older).map(|v| v as u32);
         params.logprobs = chat_logprobs(fields)?;
+        let chat = ChatInput::read(fields)?;
+        if let Some(calls) = chat.tools.grammar() {
+            if let Some(other) = &params.grammar {
+                let message = format!("`tool_choice` cannot be combined with `{}`", other.param);
+                return Err(ApiError::invalid("tool_choice", message));
+            }
+            params.grammar = Some(calls);
+        }
         Ok(Self {
             model: fields.text(&MODEL)?,
-            chat: ChatInput::read(fields)?,
+            chat,
             params: params.check()?,
             echo: fields.boolean("echo", false)?,
             include_reasoning: fields.boolean("include_reasoning", true)?,
@@ -127,6 +135,14 @@ impl ChatInput {
     /// Text of the last message.
     pub fn last_text(&self) -> String {
         self.messages.last().map(|m| m.content.joined()).unwrap_or_default()
+    }
+
+    /// The model that a request names, and its conversation.
+    ///
+    /// # Errors
+    /// 400 that names the field.
+    pub fn of_body(fields: &Fields) -> Result<(Option<String>, Self), ApiError> {
+        Ok((fields.text(&MODEL)?, Self::read(fields)?))
     }
 
     /// Reads the conversation of a request.

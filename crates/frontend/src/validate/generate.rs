@@ -60,6 +60,8 @@ pub struct GenerateParams {
     pub logprobs: Option<u32>,
     /// Logprobs name tokens as `token_id:N`.
     pub return_tokens_as_token_ids: bool,
+    /// The answer has the ids of the prompt and of what was produced.
+    pub return_token_ids: bool,
     /// Lower is earlier.
     pub priority: i32,
     /// Hash of the client's cache salt; 0 is shared.
@@ -127,6 +129,7 @@ impl GenerateParams {
             grammar: grammar(fields)?,
             logprobs: None,
             return_tokens_as_token_ids: fields.boolean("return_tokens_as_token_ids", false)?,
+            return_token_ids: fields.boolean("return_token_ids", false)?,
             priority: priority(fields, model)?,
             cache_salt: fields.text(&CACHE_SALT)?.map_or(0, |salt| hash_salt(&salt)),
             slo_ttft_s: slo(

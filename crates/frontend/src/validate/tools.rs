@@ -2,11 +2,13 @@
 
 use std::sync::Arc;
 
+use saccade_grammar::Source;
 use saccade_parsers::Schemas;
 use serde_json::value::RawValue;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::fields::{Fields, cut, read_json, read_list};
+use super::grammar::AskedGrammar;
 use crate::api_error::ApiError;
 use crate::limits::*;
 
@@ -44,38 +46,106 @@ impl Tools {
     pub(super) fn read(fields: &Fields) -> Result<Self, ApiError> {
         let raw = fields.raw("tools");
         let list = raw.map(read_tools).transpose()?.unwrap_or_default();
-        let tools = Self {
+        Ok(Self {
             bytes: raw.filter(|_| !list.is_empty()).map_or(0, str::len),
             choice: read_choice(fields, &list)?,
             parallel: fields.boolean("parallel_tool_calls", true)?,
             schemas: Arc::new(Schemas::of(list.iter().filter_map(function_of))),
             list,
-        };
-        tools.must_be_free()?;
-        Ok(tools)
+        })
     }
 
-    /// Refuses what only a grammar can keep to. This is the one place for it: a grammar made of
-    /// the tools and the choice takes the place of the refusals.
-    fn must_be_free(&self) -> Result<(), ApiError> {
-        if matches!(self.choice, ToolChoice::Required | ToolChoice::Named(_)) {
-            return Err(unconstrained(
-                "tool_choice",
-                "`tool_choice` must be \"auto\" or \"none\": this server cannot make a model call a \
-                 tool yet",
-            ));
-        }
-        let strict = |tool: &Value| tool.pointer("/function/strict") == Some(&Value::Bool(true));
-        match self.list.iter().position(strict) {
-            Some(index) => {
-                let param = format!("tools[{index}].function.strict");
-                let message = format!(
-                    "`{param}` must be false: this server cannot hold arguments to a schema yet"
-                );
-                Err(unconstrained(&param, &message))
+    /// The first function that wants its arguments held to its schema, by its index.
+    pub fn first_strict(&self) -> Option<usize> {
+        self.list.iter().position(is_strict)
+    }
+
+    /// A schema of one call: an object of `name` and `arguments`, whatever it calls these.
+    /// `at`: where the schema is within another one.
+    pub fn call_schema(&self, arguments: &str, at: &str) -> Value {
+        let call = |(index, tool): (usize, &Value)| {
+            let (name, schema) = function_of(tool)?;
+            // Where the model may leave a call out, it may fill one as well that is not strict.
+            let held = self.choice != ToolChoice::Auto || is_strict(tool);
+            let mut parameters = parameters(schema.filter(|_| held));
+            move_references(
+                &mut parameters,
+                &format!("#{at}/anyOf/{index}/properties/{arguments}"),
+            );
+            // It says something only at a root.
+            parameters.as_object_mut()?.remove("$schema");
+            Some(json!({
+                "type": "object",
+                "properties": {"name": {"const": name}, arguments: parameters},
+                "required": ["name", arguments],
+                "additionalProperties": false,
+            }))
+        };
+        let calls: Vec<Value> = self.list.iter().enumerate().filter_map(call).collect();
+        json!({"anyOf": calls})
+    }
+
+    /// What an answer must be if it must call: a JSON array of calls, or the arguments of the one
+    /// function.
+    pub(super) fn grammar(&self) -> Option<AskedGrammar> {
+        let schema = match &self.choice {
+            ToolChoice::None | ToolChoice::Auto => return None,
+            ToolChoice::Named(name) => {
+                let mut functions = self.list.iter().filter_map(function_of);
+                parameters(functions.find(|function| function.0 == name)?.1)
             }
-            None => Ok(()),
+            ToolChoice::Required => self.list_of_calls(),
+        };
+        Some(AskedGrammar { source: Source::JsonSchema(schema.to_string()), param: "tools" })
+    }
+
+    fn list_of_calls(&self) -> Value {
+        let call = self.call_schema("parameters", "/items");
+        let mut list = json!({"type": "array", "minItems": 1, "items": call});
+        if !self.parallel {
+            list["maxItems"] = 1.into();
         }
+        list
+    }
+}
+
+fn is_strict(tool: &Value) -> bool {
+    tool.pointer("/function/strict") == Some(&Value::Bool(true))
+}
+
+/// The schema of a function's arguments, which are an object.
+fn parameters(schema: Option<&Value>) -> Value {
+    let mut schema = schema.and_then(Value::as_object).cloned().unwrap_or_default();
+    if !schema.contains_key("$ref") {
+        schema.entry("type").or_insert_with(|| "object".into());
+    }
+    Value::Object(schema)
+}
+
+/// Keywords whose values are data, not schemas.
+const DATA: &[&str] = &["const", "enum", "default", "examples"];
+/// Keywords whose values are schemas by names of the client's.
+const NAMED: &[&str] = &["properties", "patternProperties", "$defs", "definitions"];
+
+/// Makes references to the root of a schema ones to `root`, where the schema is now.
+fn move_references(schema: &mut Value, root: &str) {
+    match schema {
+        Value::Array(schemas) => schemas.iter_mut().for_each(|one| move_references(one, root)),
+        Value::Object(keywords) => {
+            for (keyword, value) in keywords {
+                match value {
+                    Value::String(text) if keyword == "$ref" && text.starts_with('#') => {
+                        text.replace_range(..1, root);
+                    }
+                    Value::Object(schemas) if NAMED.contains(&keyword.as_str()) => {
+                        schemas.values_mut().for_each(|one| move_references(one, root));
+                    }
+                    value if !DATA.contains(&keyword.as_str()) => move_references(value, root),
+                    _ => {}
+                }
+            }
+        }
+        _ => {}
     }
 }
 
@@ -83,10 +153,6 @@ impl Tools {
 fn function_of(tool: &Value) -> Option<(&str, Option<&Value>)> {
     let function = tool.get("function")?;
     Some((function.get("name")?.as_str()?, function.get("parameters")))
-}
-
-fn unconstrained(param: &str, message: &str) -> ApiError {
-    ApiError { message: message.to_owned(), ..ApiError::unsupported(param) }
 }
 
 fn read_tools(raw: &str) -> Result<Vec<Value>, ApiError> {

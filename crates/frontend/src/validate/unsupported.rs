@@ -27,7 +27,6 @@ const EVERYWHERE: &[Row] = &[
     ("logits_processors", &["[]"]),
     ("prompt_logprobs", &[]),
     ("spaces_between_special_tokens", &["true"]),
-    ("return_token_ids", &["false"]),
     ("kv_transfer_params", &[]),
     ("vllm_xargs", &["{}"]),
     ("logprob_token_ids", &["[]"]),

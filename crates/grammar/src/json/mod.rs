@@ -16,7 +16,7 @@ mod values;
 use serde_json::Value;
 
 use crate::GrammarError;
-use crate::nfa::Nfa;
+use crate::nfa::{Nfa, State};
 use schema::Compiler;
 
 /// The answer is any JSON object.
@@ -26,11 +26,15 @@ pub(crate) fn compile_object(nfa: &mut Nfa) -> Result<(), GrammarError> {
     Compiler::new(nfa, &root).any_object(main.start, main.end)
 }
 
-/// The answer is what the schema `text` accepts.
-pub(crate) fn compile_schema(nfa: &mut Nfa, text: &str) -> Result<(), GrammarError> {
+/// What the schema `text` accepts, from one state to another.
+pub(crate) fn add_schema(
+    nfa: &mut Nfa,
+    text: &str,
+    from: State,
+    to: State,
+) -> Result<(), GrammarError> {
     // serde_json bounds the depth: 128.
     let root: Value = serde_json::from_str(text)
         .map_err(|e| GrammarError::invalid(format!("the schema is not JSON: {e}"), ""))?;
-    let main = nfa.main();
-    Compiler::new(nfa, &root).root(main.start, main.end)
+    Compiler::new(nfa, &root).root(from, to)
 }

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use saccade_parsers::{AnswerParser, Event, ReasoningFormat, Schemas, Settings, ToolFormat};
+use saccade_parsers::{AnswerParser, Calls, Event, ReasoningFormat, Schemas, Settings, ToolFormat};
 use serde_json::json;
 
 /// An answer's parts, each joined.
@@ -47,8 +47,12 @@ pub fn schemas() -> Arc<Schemas> {
     Arc::new(Schemas::of([("get_weather", Some(&schema)), ("write_file", Some(&schema))]))
 }
 
+pub fn calls(calls: Calls) -> Settings {
+    Settings { calls: Some(calls), schemas: schemas(), ..Settings::default() }
+}
+
 pub fn tools(format: ToolFormat) -> Settings {
-    Settings { tools: Some(format), schemas: schemas(), ..Settings::default() }
+    calls(Calls::Format(format))
 }
 
 pub fn thinking(format: ToolFormat) -> Settings {
@@ -68,7 +72,23 @@ pub fn samples() -> Vec<Sample> {
     all.extend(mistral());
     all.extend(qwen3_coder());
     all.extend(deepseek());
+    all.extend(held());
     all
+}
+
+/// Held to a grammar.
+fn held() -> Vec<Sample> {
+    let arguments = || calls(Calls::ArgumentsOf("get_weather".into()));
+    vec![
+        (arguments(), r#"{"city": "Paris"}"#, "", &[PARIS]),
+        (arguments(), " {\"city\": \"Rome\", \"days\": 2}\n", "", &[ROME]),
+        (
+            calls(Calls::List),
+            r#"[{"name": "get_weather", "parameters": {"city": "Paris"}}, {"name":"get_weather","parameters":{"city": "Rome", "days": 2}}]"#,
+            "",
+            &[PARIS, ROME],
+        ),
+    ]
 }
 
 fn hermes() -> Vec<Sample> {
