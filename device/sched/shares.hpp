@@ -138,6 +138,7 @@ SAC_HD inline uint32_t waiting_within(const Shares& s) {
 }
 
 /// While requests wait for a seat of their tenant's share, one with more than its own is over it.
+/// Else a tenant that uses little time keeps others from seats for good: fault_sim finds it.
 SAC_HD inline void judge_seats(Shares& s) {
   if (waiting_within(s) == 0) return;
   for (uint32_t t = 0; t < SAC_MAX_TENANTS; ++t)

@@ -63,7 +63,9 @@ def test_results_go_back_into_the_conversation(said):
         if block.type == "tool_use"
     ]
     turns = [USER, {"role": "assistant", "content": message.content}, {"role": "user", "content": results}]
-    assert said.messages.create(**{**REQUEST, "messages": turns}).usage.input_tokens >= 0
+    usage = said.messages.create(**{**REQUEST, "messages": turns}).usage
+    seen = lambda usage: usage.input_tokens + usage.cache_read_input_tokens  # noqa: E731
+    assert seen(usage) > seen(message.usage) + len("I look." + 2 * "22 degrees")
 
 
 def test_thinking_is_left_out_where_it_is_disabled(said):

@@ -6,6 +6,7 @@ use std::thread::JoinHandle;
 
 use saccade_ring::{FrontendRing, JoinOptions, Transport};
 
+use crate::anthropic::read_messages;
 use crate::api_error::ApiError;
 use crate::config::FrontendConfig;
 use crate::error::FrontendError;
@@ -302,6 +303,8 @@ fn metrics(model: &str, config: &FrontendConfig) -> Result<Arc<Metrics>, Fronten
 pub enum Endpoint {
     /// `/v1/chat/completions`
     Chat,
+    /// `/v1/messages`
+    Messages,
     /// `/v1/completions`
     Completions,
     /// `/tokenize`
@@ -322,6 +325,7 @@ pub fn fuzz_http_body(endpoint: Endpoint, body: &[u8]) -> Result<(), ApiError> {
     let slo = SloHeaders::default();
     match endpoint {
         Endpoint::Chat => ChatRequest::read(&fields, slo, limits).map(drop),
+        Endpoint::Messages => read_messages(&fields, slo, limits).map(drop),
         Endpoint::Completions => CompletionRequest::read(&fields, slo, limits).map(drop),
         Endpoint::Tokenize => TokenizeRequest::read(&fields).map(drop),
         Endpoint::Detokenize => DetokenizeRequest::read(&fields, limits).map(drop),

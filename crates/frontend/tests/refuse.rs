@@ -14,7 +14,9 @@ const GENERATING: [Endpoint; 2] = [Endpoint::Chat, Endpoint::Completions];
 /// A minimal body with one field set to JSON text.
 fn body(endpoint: Endpoint, name: &str, raw: &str) -> String {
     let (required, base) = match endpoint {
-        Endpoint::Chat => ("messages", r#"[{"role": "user", "content": "x"}]"#),
+        Endpoint::Chat | Endpoint::Messages => {
+            ("messages", r#"[{"role": "user", "content": "x"}]"#)
+        }
         Endpoint::Completions | Endpoint::Tokenize => ("prompt", r#""x""#),
         Endpoint::Detokenize => ("tokens", "[1]"),
     };

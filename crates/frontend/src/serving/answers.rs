@@ -10,7 +10,7 @@ use crate::config::{FrontendConfig, ParserChoice};
 use crate::error::FrontendError;
 use crate::text::template::ChatTemplate;
 use crate::text::vocab::Vocab;
-use crate::validate::{AskedGrammar, ChatInput, ToolChoice, Tools};
+use crate::validate::{AskedGrammar, ChatInput, StrictCalls, ToolChoice};
 
 /// The formats of the served model.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -38,8 +38,8 @@ pub struct AnswerAsk {
     /// Where its calls are if a grammar holds it to calling.
     held: Option<Calls>,
     one_call: bool,
-    /// Functions of which one is strict, though the model may leave a call out.
-    strict: Option<Tools>,
+    /// What holds its calls to their schemas if it may have none.
+    strict: Option<StrictCalls>,
     /// The text that the answer goes on with, if it goes on with a message.
     begun: Option<String>,
 }
@@ -56,8 +56,7 @@ impl AnswerAsk {
                 ToolChoice::Named(name) => Some(Calls::ArgumentsOf(name.clone())),
             },
             one_call: !chat.tools.parallel,
-            strict: (chat.tools.choice == ToolChoice::Auto && chat.tools.first_strict().is_some())
-                .then(|| chat.tools.clone()),
+            strict: chat.tools.strict.clone(),
             begun: chat.continue_final_message.then(|| chat.last_text()),
         }
     }
@@ -126,12 +125,12 @@ impl AnswerFormats {
     /// # Errors
     /// 400 for a format that no grammar knows.
     pub fn strict_grammar(&self, ask: &AnswerAsk) -> Result<Option<AskedGrammar>, ApiError> {
-        let Some(tools) = &ask.strict else { return Ok(None) };
+        let Some(strict) = &ask.strict else { return Ok(None) };
         // Special tokens are never part of an answer under a grammar.
         let are_text = self.tool_specials.is_empty() && self.reasoning_specials.is_empty();
         let markers = self.tools.filter(|_| are_text).and_then(ToolFormat::json_markers);
         let Some((begin, end)) = markers else {
-            let param = format!("tools[{}].function.strict", tools.first_strict().unwrap_or(0));
+            let param = format!("tools[{}].function.strict", strict.first);
             let message = format!(
                 "`{param}` must be false unless `tool_choice` is \"required\" or names a function: \
                  this server cannot hold calls to a schema in the format that this model writes"
@@ -141,7 +140,7 @@ impl AnswerFormats {
         let source = Source::Tagged(Tagged {
             begin: begin.into(),
             end: end.into(),
-            schema: tools.call_schema("arguments", "").to_string(),
+            schema: strict.schema.to_string(),
             once: ask.one_call,
         });
         Ok(Some(AskedGrammar { source, param: "tools" }))

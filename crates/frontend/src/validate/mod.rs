@@ -17,7 +17,7 @@ pub use fields::Fields;
 pub use generate::{GenerateParams, SloHeaders, StreamOptions, first_word, hash_salt};
 pub use grammar::AskedGrammar;
 pub use tokenize::{DetokenizeRequest, TokenizeInput, TokenizeRequest};
-pub use tools::{ToolChoice, Tools};
+pub use tools::{StrictCalls, ToolChoice, Tools};
 
 /// Limits that the model sets; known once the device is ready.
 #[derive(Debug, Clone, Copy)]

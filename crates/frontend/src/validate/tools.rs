@@ -25,6 +25,17 @@ pub struct Tools {
     pub parallel: bool,
     /// What they say about the types of their parameters.
     pub schemas: Arc<Schemas>,
+    /// What holds calls that the model may leave out to their schemas, if one of them is strict.
+    pub strict: Option<StrictCalls>,
+}
+
+/// Calls of functions of which one at least is strict.
+#[derive(Debug, Clone, PartialEq)]
+pub struct StrictCalls {
+    /// The first strict function, by its index.
+    pub first: usize,
+    /// JSON Schema of a call: an object of `name` and `arguments`.
+    pub schema: Arc<str>,
 }
 
 /// `tool_choice`
@@ -46,23 +57,26 @@ impl Tools {
     pub(super) fn read(fields: &Fields) -> Result<Self, ApiError> {
         let raw = fields.raw("tools");
         let list = raw.map(read_tools).transpose()?.unwrap_or_default();
-        Ok(Self {
+        let mut tools = Self {
             bytes: raw.filter(|_| !list.is_empty()).map_or(0, str::len),
             choice: read_choice(fields, &list)?,
             parallel: fields.boolean("parallel_tool_calls", true)?,
             schemas: Arc::new(Schemas::of(list.iter().filter_map(function_of))),
             list,
-        })
-    }
-
-    /// The first function that wants its arguments held to its schema, by its index.
-    pub fn first_strict(&self) -> Option<usize> {
-        self.list.iter().position(is_strict)
+            strict: None,
+        };
+        // Here, where large bodies are read off the reactor.
+        let first = tools.list.iter().position(is_strict);
+        tools.strict = first.filter(|_| tools.choice == ToolChoice::Auto).map(|first| {
+            let schema = tools.call_schema("arguments", "").to_string().into();
+            StrictCalls { first, schema }
+        });
+        Ok(tools)
     }
 
     /// A schema of one call: an object of `name` and `arguments`, whatever it calls these.
     /// `at`: where the schema is within another one.
-    pub fn call_schema(&self, arguments: &str, at: &str) -> Value {
+    fn call_schema(&self, arguments: &str, at: &str) -> Value {
         let call = |(index, tool): (usize, &Value)| {
             let (name, schema) = function_of(tool)?;
             // Where the model may leave a call out, it may fill one as well that is not strict.
