@@ -174,8 +174,8 @@ SAC_HD inline void add_decodes(const Forming& f, uint32_t most_rows) {
       [&](uint32_t i, uint32_t) {
         if (f.shares.mixed != 0) note_decode(f.shares, f.tenant(i));
       });
-  const double others_ns = turns ? f.shares.costs.decodes_ns(f.shares.decodes) : 0;
-  for (uint32_t t = 0; t < SAC_MAX_TENANTS && turns && has_turns(f.launch.batch.step); ++t)
+  const double others_ns = turns ? f.shares.costs.decodes_ns(f.shares.rows()) : 0;
+  for (uint32_t t = 0; t < f.shares.num_tenants && turns && has_turns(f.launch.batch.step); ++t)
     if (f.shares.is_over(t) && f.shares.seated[t] != 0) add_turns(f, t, others_ns, most_rows);
   f.launch.num_decodes = f.launch.batch.num_seqs;
 }

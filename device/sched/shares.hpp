@@ -34,6 +34,7 @@ struct Turns {
 struct Shares {
   uint32_t first;                         // tenant of the first request; kNone: none has come
   uint32_t mixed;                         // 1: others have come since
+  uint32_t num_tenants;                   // above the largest that has come
   uint64_t over;                          // bit by tenant: it had, or has, more than its share
   uint64_t weights_here;                  // of all tenants with requests that wait or are seated
   uint64_t halved_ns;                     // when used_ns was last halved
@@ -52,6 +53,7 @@ struct Shares {
   Turns turns[SAC_MAX_TENANTS];
   TenantCosts costs;
 
+  SAC_HD TenantRows rows() const { return {decodes, prompt_rows, num_tenants}; }
   SAC_HD bool is_over(uint32_t tenant) const { return (over >> tenant & 1) != 0; }
 };
 static_assert(SAC_MAX_TENANTS == 64, "a bit of Shares::over each");
@@ -65,6 +67,7 @@ SAC_HD inline void reset(Shares& s) {
 SAC_HD inline void note_tenant(Shares& s, const sac_descriptor& d) {
   if (s.first == kNone) s.first = d.tenant;
   s.mixed |= s.first != d.tenant ? 1u : 0u;
+  s.num_tenants = max_u32(s.num_tenants, d.tenant + 1);
   s.weights[d.tenant] = max_u32(d.tenant_weight, 1);
 }
 
@@ -72,7 +75,7 @@ SAC_HD inline void note_tenant(Shares& s, const sac_descriptor& d) {
 SAC_HD inline void fade(Shares& s, uint64_t now_ns) {
   if (now_ns - s.halved_ns < kShareHalfNs) return;
   s.halved_ns = now_ns;
-  for (uint32_t t = 0; t < SAC_MAX_TENANTS; ++t) {
+  for (uint32_t t = 0; t < s.num_tenants; ++t) {
     s.used_ns[t] /= 2;
     s.most_wanted[t] = (s.most_wanted[t] + s.wanted[t]) / 2;
   }
@@ -82,13 +85,13 @@ SAC_HD inline void fade(Shares& s, uint64_t now_ns) {
 /// Returns a bit for each tenant that has one.
 SAC_HD inline uint64_t count_requests(Shares& s, const Seats& seats, const WaitingLine& line,
                                       const Parking& parking) {
-  for (uint32_t t = 0; t < SAC_MAX_TENANTS; ++t) s.seated[t] = 0;
+  for (uint32_t t = 0; t < s.num_tenants; ++t) s.seated[t] = 0;
   for (uint32_t i = 0; i < seats.num_running; ++i)
     ++s.seated[seats.wishes[seats.running[i]].tenant];
-  for (uint32_t t = 0; t < SAC_MAX_TENANTS; ++t) s.wanted[t] = s.seated[t] + parking.returning[t];
+  for (uint32_t t = 0; t < s.num_tenants; ++t) s.wanted[t] = s.seated[t] + parking.returning[t];
   for (uint32_t i = 0; i < line.count; ++i) ++s.wanted[line.candidates[i].tenant];
   uint64_t here = 0;
-  for (uint32_t t = 0; t < SAC_MAX_TENANTS; ++t) {
+  for (uint32_t t = 0; t < s.num_tenants; ++t) {
     here |= s.wanted[t] != 0 ? uint64_t{1} << t : 0;
     s.most_wanted[t] = max_u32(s.most_wanted[t], min_u32(s.wanted[t], seats.num_seats));
   }
@@ -100,13 +103,13 @@ SAC_HD inline uint64_t count_requests(Shares& s, const Seats& seats, const Waiti
 SAC_HD inline void judge_time(Shares& s, uint64_t here) {
   uint64_t used_ns = 0;
   s.weights_here = 0;
-  for (uint32_t t = 0; t < SAC_MAX_TENANTS; ++t) {
+  for (uint32_t t = 0; t < s.num_tenants; ++t) {
     if ((here >> t & 1) == 0) continue;
     used_ns += s.used_ns[t];
     s.weights_here += s.weights[t];
   }
   s.over = 0;
-  for (uint32_t t = 0; t < SAC_MAX_TENANTS; ++t) {
+  for (uint32_t t = 0; t < s.num_tenants; ++t) {
     const uint64_t forgiven_ns = s.used_ns[t] / (kShareSlack + 1) * kShareSlack;
     if ((here >> t & 1) != 0 && forgiven_ns * s.weights_here > used_ns * s.weights[t])
       s.over |= uint64_t{1} << t;
@@ -116,9 +119,8 @@ SAC_HD inline void judge_time(Shares& s, uint64_t here) {
 /// Divides the seats between the tenants that had requests of late.
 SAC_HD inline void divide_seats(Shares& s, uint32_t num_seats) {
   uint64_t weights = 0;
-  for (uint32_t t = 0; t < SAC_MAX_TENANTS; ++t)
-    weights += s.most_wanted[t] != 0 ? s.weights[t] : 0;
-  for (uint32_t t = 0; t < SAC_MAX_TENANTS; ++t) {
+  for (uint32_t t = 0; t < s.num_tenants; ++t) weights += s.most_wanted[t] != 0 ? s.weights[t] : 0;
+  for (uint32_t t = 0; t < s.num_tenants; ++t) {
     const uint64_t part = s.most_wanted[t] != 0 ? num_seats * uint64_t{s.weights[t]} / weights : 0;
     s.kept[t] = s.most_wanted[t] != 0 ? max_u32(static_cast<uint32_t>(part), 1) : 0;
   }
@@ -133,7 +135,7 @@ SAC_HD inline uint32_t lacking(const Shares& s, uint32_t tenant, uint32_t reques
 /// Requests that wait for a seat of their tenant's share.
 SAC_HD inline uint32_t waiting_within(const Shares& s) {
   uint32_t count = 0;
-  for (uint32_t t = 0; t < SAC_MAX_TENANTS; ++t) count += lacking(s, t, s.wanted[t]);
+  for (uint32_t t = 0; t < s.num_tenants; ++t) count += lacking(s, t, s.wanted[t]);
   return count;
 }
 
@@ -141,14 +143,14 @@ SAC_HD inline uint32_t waiting_within(const Shares& s) {
 /// Else a tenant that uses little time keeps others from seats for good: fault_sim finds it.
 SAC_HD inline void judge_seats(Shares& s) {
   if (waiting_within(s) == 0) return;
-  for (uint32_t t = 0; t < SAC_MAX_TENANTS; ++t)
+  for (uint32_t t = 0; t < s.num_tenants; ++t)
     if (s.seated[t] > s.kept[t]) s.over |= uint64_t{1} << t;
 }
 
 /// Free seats, less what tenants lack of their shares by what they had requests for of late: a
 /// client that asks again as soon as it was answered finds its seat free.
 SAC_HD inline uint32_t spare_seats(const Shares& s, uint32_t num_free) {
-  for (uint32_t t = 0; t < SAC_MAX_TENANTS && num_free != 0; ++t)
+  for (uint32_t t = 0; t < s.num_tenants && num_free != 0; ++t)
     num_free -= min_u32(num_free, lacking(s, t, s.most_wanted[t]));
   return num_free;
 }
@@ -183,11 +185,11 @@ SAC_HD inline void note_seat(Shares& s, uint32_t tenant) {
 SAC_HD inline void charge_step(Shares& s, uint64_t took_ns) {
   if (s.mixed == 0) return;
   TenantCosts& costs = s.costs;
-  costs.note(s.decodes, s.prompt_rows, took_ns);
-  const double expected_ns = costs.step_ns(s.decodes, s.prompt_rows);
+  costs.note(s.rows(), took_ns);
+  const double expected_ns = costs.step_ns(s.rows());
   if (expected_ns == 0) return;
   const double each_ns = costs.base_ns / (s.num_decodes + s.num_prompt_rows);
-  for (uint32_t t = 0; t < SAC_MAX_TENANTS; ++t) {
+  for (uint32_t t = 0; t < s.num_tenants; ++t) {
     const double its_ns = s.decodes[t] * (costs.decode_ns[t] + each_ns) +
                           s.prompt_rows[t] * (costs.prompt_ns[t] + each_ns);
     s.used_ns[t] += static_cast<uint64_t>(static_cast<double>(took_ns) * its_ns / expected_ns);
@@ -197,14 +199,14 @@ SAC_HD inline void charge_step(Shares& s, uint64_t took_ns) {
 /// What running requests want of the next step is about to be counted.
 SAC_HD inline void begin_count(Shares& s) {
   if (s.mixed == 0) return;
-  for (uint32_t& rows : s.wanted_rows) rows = 0;
+  for (uint32_t t = 0; t < s.num_tenants; ++t) s.wanted_rows[t] = 0;
 }
 
 /// A step is being formed.
 SAC_HD inline void begin_step(Shares& s) {
   if (s.mixed == 0) return;
   s.num_decodes = s.num_prompt_rows = 0;
-  for (uint32_t t = 0; t < SAC_MAX_TENANTS; ++t) s.decodes[t] = s.prompt_rows[t] = 0;
+  for (uint32_t t = 0; t < s.num_tenants; ++t) s.decodes[t] = s.prompt_rows[t] = 0;
 }
 SAC_HD inline void note_decode(Shares& s, uint32_t tenant) {
   ++s.decodes[tenant];
@@ -226,7 +228,7 @@ SAC_HD inline void note_prompt(Shares& s, uint32_t tenant, uint32_t rows) {
 /// then the larger weight, then who had less time.
 SAC_HD inline uint32_t first_of(const Shares& s, uint64_t tenants) {
   uint32_t first = kNone;
-  for (uint32_t t = 0; t < SAC_MAX_TENANTS; ++t) {
+  for (uint32_t t = 0; t < s.num_tenants; ++t) {
     if ((tenants >> t & 1) == 0) continue;
     const bool sooner =
         first == kNone || (s.is_over(t) != s.is_over(first)   ? s.is_over(first)

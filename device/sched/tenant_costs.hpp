@@ -5,6 +5,13 @@
 
 namespace saccade {
 
+/// A step's rows by tenant.
+struct TenantRows {
+  const uint32_t* decodes;  // [num_tenants]
+  const uint32_t* prompts;  // [num_tenants], rows of prompts
+  uint32_t num_tenants;
+};
+
 /// A step takes base_ns, and what its tenant's rows of that kind cost for each row: learned by
 /// normalised least mean squares, step by step. Where steps do not tell two of these apart, their
 /// sum is right.
@@ -24,32 +31,32 @@ struct TenantCosts {
 
   SAC_HD bool known() const { return base_ns > 0; }
 
-  SAC_HD double decodes_ns(const uint32_t* decodes) const {
+  /// A step of the decodes alone. 0 if nothing is known.
+  SAC_HD double decodes_ns(const TenantRows& rows) const {
     double ns = base_ns;
-    for (uint32_t t = 0; t < SAC_MAX_TENANTS; ++t) ns += decodes[t] * decode_ns[t];
+    for (uint32_t t = 0; t < rows.num_tenants; ++t) ns += rows.decodes[t] * decode_ns[t];
     return ns;
   }
-  /// A step of so many rows by tenant. 0 if nothing is known.
-  SAC_HD double step_ns(const uint32_t* decodes, const uint32_t* prompt_rows) const {
-    double ns = decodes_ns(decodes);
-    for (uint32_t t = 0; t < SAC_MAX_TENANTS; ++t) ns += prompt_rows[t] * prompt_ns[t];
+  SAC_HD double step_ns(const TenantRows& rows) const {
+    double ns = decodes_ns(rows);
+    for (uint32_t t = 0; t < rows.num_tenants; ++t) ns += rows.prompts[t] * prompt_ns[t];
     return ns;
   }
 
-  SAC_HD void note(const uint32_t* decodes, const uint32_t* prompt_rows, uint64_t took_ns) {
-    const double expected_ns = step_ns(decodes, prompt_rows);
+  SAC_HD void note(const TenantRows& rows, uint64_t took_ns) {
+    const double expected_ns = step_ns(rows);
     const double most_ns = kMostSurprise * expected_ns, seen_ns = static_cast<double>(took_ns);
     const double error_ns = (known() && seen_ns > most_ns ? most_ns : seen_ns) - expected_ns;
     double norm = kBaseRows * kBaseRows;
-    for (uint32_t t = 0; t < SAC_MAX_TENANTS; ++t) {
-      const double d = decodes[t], p = kPromptRows * prompt_rows[t];
+    for (uint32_t t = 0; t < rows.num_tenants; ++t) {
+      const double d = rows.decodes[t], p = kPromptRows * rows.prompts[t];
       norm += d * d + p * p;
     }
-    const double step_ns = (known() ? kRate : 1) * error_ns / norm;
-    move(base_ns, step_ns * kBaseRows * kBaseRows);
-    for (uint32_t t = 0; t < SAC_MAX_TENANTS; ++t) {
-      move(decode_ns[t], step_ns * decodes[t]);
-      move(prompt_ns[t], step_ns * kPromptRows * kPromptRows * prompt_rows[t]);
+    const double part_ns = (known() ? kRate : 1) * error_ns / norm;
+    move(base_ns, part_ns * kBaseRows * kBaseRows);
+    for (uint32_t t = 0; t < rows.num_tenants; ++t) {
+      move(decode_ns[t], part_ns * rows.decodes[t]);
+      move(prompt_ns[t], part_ns * kPromptRows * kPromptRows * rows.prompts[t]);
     }
   }
 
