@@ -423,6 +423,31 @@ fn a_grammar_compiles_to_the_same_words_each_time() {
     }
 }
 
+/// A model that likes white space best still gets on with its answer.
+#[test]
+fn white_space_ends() {
+    let automaton = schema(&json!({
+        "type": "object", "properties": {"a": {"type": "array", "items": {"type": "null"}}},
+        "required": ["a"], "additionalProperties": false,
+    }))
+    .unwrap();
+    for blank in [" ", "\t"] {
+        let indented = |n: usize| format!("{{\n{}\"a\": []}}", blank.repeat(n));
+        assert!(accepts(&automaton, &indented(40)), "40 of {blank:?}");
+        assert!(!accepts(&automaton, &indented(41)), "41 of {blank:?}");
+    }
+    assert!(!accepts(&automaton, "{\n\n\"a\": []}"));
+    let (mut walk, mut text) = (Walk::start(), Vec::new());
+    while !walk.may_end(&automaton) {
+        let next = walk.next_bytes(&automaton);
+        let blank = next.iter().rev().find(|byte| b" \t\n".contains(byte));
+        let byte = *blank.unwrap_or(&next[0]);
+        assert!(walk.take(&automaton, byte));
+        text.push(byte);
+        assert!(text.len() < 500, "{:?}", String::from_utf8_lossy(&text));
+    }
+}
+
 #[test]
 fn text_is_free_until_its_marker() {
     let of = |once| Tagged {

@@ -6,6 +6,9 @@ use super::schema::{Compiler, Schema};
 use crate::GrammarError;
 use crate::nfa::{Label, RuleId, State};
 
+/// Spaces and tabs that a line may begin with. A bound: a model that only indents must go on.
+const MAX_INDENT: usize = 40;
+
 /// The one way in which a given value is written.
 pub(super) fn literal(value: &Value) -> String {
     value.to_string()
@@ -40,17 +43,30 @@ impl Compiler<'_> {
         self.object(&Schema::new(), from, to, "")
     }
 
-    /// What may stand between two tokens: nothing, a space, or a line break and an indent.
+    /// What may come between two tokens: nothing, a space, or a line break and an indent.
     pub(super) fn gap(&mut self, from: State) -> Result<State, GrammarError> {
         let to = self.nfa.state()?;
         self.nfa.skip(from, to)?;
         self.nfa.edge(from, Label::Bytes(b' ', b' '), to)?;
-        let indent = self.nfa.state()?;
-        self.nfa.edge(from, Label::Bytes(b'\n', b'\n'), indent)?;
-        self.nfa.edge(indent, Label::Bytes(b' ', b' '), indent)?;
-        self.nfa.edge(indent, Label::Bytes(b'\t', b'\t'), indent)?;
-        self.nfa.skip(indent, to)?;
+        let line = self.line_rule()?;
+        self.nfa.call(from, line, to)?;
         Ok(to)
+    }
+
+    /// A line break and an indent: one rule for all gaps, because each has many states.
+    fn line_rule(&mut self) -> Result<RuleId, GrammarError> {
+        self.shared("line", |c, start, end| {
+            let mut at = c.nfa.state()?;
+            c.nfa.edge(start, Label::Bytes(b'\n', b'\n'), at)?;
+            for _ in 0..MAX_INDENT {
+                let next = c.nfa.state()?;
+                c.nfa.edge(at, Label::Bytes(b' ', b' '), next)?;
+                c.nfa.edge(at, Label::Bytes(b'\t', b'\t'), next)?;
+                c.nfa.skip(at, end)?;
+                at = next;
+            }
+            c.nfa.skip(at, end)
+        })
     }
 
     /// A byte and what may follow it.
