@@ -1,8 +1,9 @@
 //! JSON values as automata: any value, or the values that a JSON Schema accepts.
 //!
 //! Members come in the order in which the schema names them, others after them. Between tokens
-//! there may be a space, or a line break with an indent of at most 40 bytes. Numbers and escapes are written in fewer
-//! ways than JSON has, so that every text that is accepted is read alike by every parser.
+//! there may be a space, or a line break with an indent of at most 40 bytes. Numbers and escapes
+//! are written in fewer ways than JSON has, so that every text that is accepted is read alike by
+//! every parser.
 
 mod array;
 mod merge;
