@@ -7,6 +7,8 @@
 //! not read a clock, and gives the same words for the same source.
 
 mod assemble;
+mod chars;
+mod classes;
 mod dfa;
 mod error;
 mod fuel;

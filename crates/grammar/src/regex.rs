@@ -9,18 +9,6 @@ use crate::pattern::normalize;
 
 /// Depth of parentheses.
 const MAX_NESTING: u32 = 64;
-/// Characters that a class may name one by one, where each is written in its own way.
-const CONTROLS: char = '\u{1f}';
-
-/// How the characters of a match are written in the answer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Writing {
-    /// As they are.
-    Plain,
-    /// As in a JSON string.
-    Json,
-}
-
 /// What of a text a pattern describes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Extent {
@@ -30,17 +18,26 @@ pub(crate) enum Extent {
     Part,
 }
 
+/// What fragments of a pattern are built in.
+pub(crate) trait Fragments {
+    fn state(&mut self) -> Result<State, GrammarError>;
+    fn skip(&mut self, from: State, to: State) -> Result<(), GrammarError>;
+    /// One character of a range.
+    fn range(&mut self, low: char, high: char, from: State, to: State) -> Result<(), GrammarError>;
+    /// An anchor that is not at an end of the pattern.
+    fn anchor(&mut self, look: Look, from: State, to: State) -> Result<(), GrammarError>;
+}
+
 /// The answer is a match of `pattern`.
 pub(crate) fn compile(nfa: &mut Nfa, pattern: &str) -> Result<(), GrammarError> {
     let main = nfa.main();
-    add(nfa, pattern, Writing::Plain, Extent::Whole, main.start, main.end)
+    add(nfa, pattern, Extent::Whole, main.start, main.end)
 }
 
 /// Adds the texts that `pattern` describes.
 pub(crate) fn add(
-    nfa: &mut Nfa,
+    fragments: &mut impl Fragments,
     pattern: &str,
-    writing: Writing,
     extent: Extent,
     from: State,
     to: State,
@@ -49,7 +46,7 @@ pub(crate) fn add(
         ParserBuilder::new().nest_limit(MAX_NESTING).build().parse(&normalize(pattern)?).map_err(
             |e| GrammarError::invalid(format!("not a regular expression: {}", brief(&e)), ""),
         )?;
-    Matcher { nfa, writing, extent }.anchored(&hir, from, to)
+    Matcher { fragments, extent }.anchored(&hir, from, to)
 }
 
 /// The last line says what is wrong, the others draw it.
@@ -58,13 +55,12 @@ fn brief(error: &regex_syntax::Error) -> String {
     text.lines().last().unwrap_or_default().trim_start_matches("error: ").to_owned()
 }
 
-struct Matcher<'a> {
-    nfa: &'a mut Nfa,
-    writing: Writing,
+struct Matcher<'a, F> {
+    fragments: &'a mut F,
     extent: Extent,
 }
 
-impl Matcher<'_> {
+impl<F: Fragments> Matcher<'_, F> {
     /// Anchors are understood at the ends of the whole pattern's alternatives.
     fn anchored(&mut self, hir: &Hir, from: State, to: State) -> Result<(), GrammarError> {
         match hir.kind() {
@@ -101,25 +97,25 @@ impl Matcher<'_> {
         }
         let open = self.extent == Extent::Part;
         let from = if open && !at_start { self.any_text(from)? } else { from };
-        let end = self.nfa.state()?;
+        let end = self.fragments.state()?;
         self.sequence(parts, from, end)?;
         let end = if open && !at_end { self.any_text(end)? } else { end };
-        self.nfa.skip(end, to)
+        self.fragments.skip(end, to)
     }
 
     /// Any characters from here on; where they may end.
     fn any_text(&mut self, from: State) -> Result<State, GrammarError> {
-        let state = self.nfa.state()?;
-        self.nfa.skip(from, state)?;
-        self.range('\0', char::MAX, state, state)?;
+        let state = self.fragments.state()?;
+        self.fragments.skip(from, state)?;
+        self.fragments.range('\0', char::MAX, state, state)?;
         Ok(state)
     }
 
     fn sequence(&mut self, parts: &[Hir], from: State, to: State) -> Result<(), GrammarError> {
-        let Some((last, first)) = parts.split_last() else { return self.nfa.skip(from, to) };
+        let Some((last, first)) = parts.split_last() else { return self.fragments.skip(from, to) };
         let mut at = from;
         for part in first {
-            let next = self.nfa.state()?;
+            let next = self.fragments.state()?;
             self.part(part, at, next)?;
             at = next;
         }
@@ -128,19 +124,20 @@ impl Matcher<'_> {
 
     fn part(&mut self, hir: &Hir, from: State, to: State) -> Result<(), GrammarError> {
         match hir.kind() {
-            HirKind::Empty => self.nfa.skip(from, to),
+            HirKind::Empty => self.fragments.skip(from, to),
             HirKind::Literal(literal) => {
                 let text = std::str::from_utf8(&literal.0)
                     .map_err(|_| GrammarError::invalid("a pattern's literal is not UTF-8", ""))?;
                 self.text(text, from, to)
             }
-            HirKind::Class(Class::Unicode(class)) => {
-                class.ranges().iter().try_for_each(|r| self.range(r.start(), r.end(), from, to))
-            }
+            HirKind::Class(Class::Unicode(class)) => class
+                .ranges()
+                .iter()
+                .try_for_each(|r| self.fragments.range(r.start(), r.end(), from, to)),
             HirKind::Class(Class::Bytes(_)) => {
                 Err(GrammarError::unsupported("a class of bytes in a pattern", ""))
             }
-            HirKind::Look(_) => Err(GrammarError::unsupported("an anchor inside of a pattern", "")),
+            HirKind::Look(look) => self.fragments.anchor(*look, from, to),
             HirKind::Repetition(repetition) => self.repeat(repetition, from, to),
             HirKind::Capture(capture) => self.part(&capture.sub, from, to),
             HirKind::Concat(parts) => self.sequence(parts, from, to),
@@ -153,62 +150,50 @@ impl Matcher<'_> {
     fn repeat(&mut self, r: &Repetition, from: State, to: State) -> Result<(), GrammarError> {
         let mut at = from;
         for _ in 0..r.min {
-            let next = self.nfa.state()?;
+            let next = self.fragments.state()?;
             self.part(&r.sub, at, next)?;
             at = next;
         }
         let Some(max) = r.max else {
-            let again = self.nfa.state()?;
-            self.nfa.skip(at, again)?;
+            let again = self.fragments.state()?;
+            self.fragments.skip(at, again)?;
             self.part(&r.sub, again, again)?;
-            return self.nfa.skip(again, to);
+            return self.fragments.skip(again, to);
         };
         for _ in r.min..max {
-            self.nfa.skip(at, to)?;
-            let next = self.nfa.state()?;
+            self.fragments.skip(at, to)?;
+            let next = self.fragments.state()?;
             self.part(&r.sub, at, next)?;
             at = next;
         }
-        self.nfa.skip(at, to)
+        self.fragments.skip(at, to)
     }
 
     fn text(&mut self, text: &str, from: State, to: State) -> Result<(), GrammarError> {
         let mut at = from;
         for c in text.chars() {
-            let next = self.nfa.state()?;
-            self.range(c, c, at, next)?;
+            let next = self.fragments.state()?;
+            self.fragments.range(c, c, at, next)?;
             at = next;
         }
-        self.nfa.skip(at, to)
-    }
-
-    /// One character of a range.
-    fn range(&mut self, low: char, high: char, from: State, to: State) -> Result<(), GrammarError> {
-        if self.writing == Writing::Plain {
-            return self.nfa.chars(low, high, from, to);
-        }
-        for c in (low..=high.min(CONTROLS)).chain(['"', '\\']) {
-            if (low..=high).contains(&c) {
-                self.nfa.literal(json_escape(c).as_bytes(), from, to)?;
-            }
-        }
-        for (first, last) in [(' ', '!'), ('#', '['), (']', char::MAX)] {
-            if low.max(first) <= high.min(last) {
-                self.nfa.chars(low.max(first), high.min(last), from, to)?;
-            }
-        }
-        Ok(())
+        self.fragments.skip(at, to)
     }
 }
 
-/// A character that a JSON string cannot hold as it is.
-fn json_escape(c: char) -> String {
-    match c {
-        '"' => "\\\"".into(),
-        '\\' => "\\\\".into(),
-        '\n' => "\\n".into(),
-        '\r' => "\\r".into(),
-        '\t' => "\\t".into(),
-        c => format!("\\u{:04x}", u32::from(c)),
+impl Fragments for Nfa {
+    fn state(&mut self) -> Result<State, GrammarError> {
+        Nfa::state(self)
+    }
+
+    fn skip(&mut self, from: State, to: State) -> Result<(), GrammarError> {
+        Nfa::skip(self, from, to)
+    }
+
+    fn range(&mut self, low: char, high: char, from: State, to: State) -> Result<(), GrammarError> {
+        self.chars(low, high, from, to)
+    }
+
+    fn anchor(&mut self, _: Look, _: State, _: State) -> Result<(), GrammarError> {
+        Err(GrammarError::unsupported("an anchor inside of a pattern", ""))
     }
 }

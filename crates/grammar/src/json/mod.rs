@@ -6,11 +6,13 @@
 //! every parser.
 
 mod array;
+mod formats;
 mod merge;
 mod number;
 mod object;
 mod schema;
 mod string;
+mod texts;
 mod types;
 mod values;
 

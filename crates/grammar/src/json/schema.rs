@@ -53,6 +53,7 @@ const SUPPORTED: &[&str] = &[
     "maximum",
     "exclusiveMinimum",
     "exclusiveMaximum",
+    "multipleOf",
 ];
 /// Keywords that mean something and are not understood, unless they have this value.
 const REFUSED: &[(&str, &str)] = &[
@@ -74,7 +75,6 @@ const REFUSED: &[(&str, &str)] = &[
     ("contains", ""),
     ("minContains", ""),
     ("maxContains", ""),
-    ("multipleOf", ""),
     ("nullable", "false"),
     ("$dynamicRef", ""),
     ("$recursiveRef", ""),
@@ -407,6 +407,7 @@ fn implied(schema: &Schema) -> Types {
         (Types::ARRAY, &["items", "prefixItems", "minItems", "maxItems"]),
         (Types::STRING, &["minLength", "maxLength", "pattern", "format"]),
         (Types::NUMBER, &["minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"]),
+        (Types::NUMBER, &["multipleOf"]),
     ];
     if schema.contains_key("type") {
         return Types::ALL;
