@@ -120,7 +120,7 @@ impl Languages {
                         build.range(c, c, point, rows[1][to as usize])?;
                     }
                 }
-                if remainder * rest % u64::from(factor) == 0 {
+                if (remainder * rest).is_multiple_of(u64::from(factor)) {
                     build.skip(state, end)?;
                 }
             }

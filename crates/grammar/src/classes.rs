@@ -2,7 +2,9 @@
 //! whose states know which languages end there, and the deterministic automata that are chosen
 //! from it, with lengths counted where that is needed.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
+
+use ahash::AHashMap;
 
 use crate::GrammarError;
 use crate::chars::{Languages, Take, number_of};
@@ -33,6 +35,17 @@ pub(crate) struct ChosenState {
     pub(crate) edges: Vec<(u32, u32, u32)>,
 }
 
+impl ChosenState {
+    /// The ranges that lead to each state.
+    pub(crate) fn by_target(&self) -> BTreeMap<u32, Vec<(u32, u32)>> {
+        let mut by_target: BTreeMap<u32, Vec<(u32, u32)>> = BTreeMap::new();
+        for &(low, high, to) in &self.edges {
+            by_target.entry(to).or_default().push((low, high));
+        }
+        by_target
+    }
+}
+
 /// A deterministic automaton over characters whose texts lead to numbered ends. It starts in the
 /// first state.
 #[derive(Debug)]
@@ -43,7 +56,7 @@ pub(crate) struct Chosen {
 impl Classes {
     /// Compares the languages.
     pub(crate) fn of(languages: &Languages, fuel: &mut Fuel) -> Result<Classes, GrammarError> {
-        let mut subsets = Subsets { languages, fuel, ids: HashMap::new(), sets: Vec::new() };
+        let mut subsets = Subsets { languages, fuel, ids: AHashMap::new(), sets: Vec::new() };
         // At the start anchors hold that hold nowhere else, so the first set is no other's equal.
         let start = subsets.closure(languages.starts.clone(), &[Take::AtStart])?;
         subsets.sets.push(start);
@@ -88,7 +101,7 @@ impl Classes {
 struct Subsets<'a> {
     languages: &'a Languages,
     fuel: &'a mut Fuel,
-    ids: HashMap<Vec<State>, u32>,
+    ids: AHashMap<Vec<State>, u32>,
     sets: Vec<Vec<State>>,
 }
 
@@ -99,7 +112,7 @@ impl Subsets<'_> {
         states: Vec<State>,
         holding: &[Take],
     ) -> Result<Vec<State>, GrammarError> {
-        let mut seen: std::collections::HashSet<State> = states.iter().copied().collect();
+        let mut seen: ahash::AHashSet<State> = states.iter().copied().collect();
         let mut open = states;
         let mut steps = 0;
         while let Some(state) = open.pop() {
@@ -154,7 +167,7 @@ impl Subsets<'_> {
             }
         }
         let mut reached: BTreeMap<State, usize> = BTreeMap::new();
-        let mut known: HashMap<Vec<State>, u32> = HashMap::new();
+        let mut known: AHashMap<Vec<State>, u32> = AHashMap::new();
         let mut edges: Vec<(u32, u32, u32)> = Vec::new();
         let mut begin = 0;
         for (at, (coming, going)) in changes {
@@ -223,7 +236,7 @@ impl Chosen {
         let mut class: Vec<u32> = vec![0; self.states.len()];
         let mut count = 0;
         loop {
-            let mut names: HashMap<(u32, ChosenState), u32> = HashMap::new();
+            let mut names: AHashMap<(u32, ChosenState), u32> = AHashMap::new();
             let mut next = Vec::with_capacity(class.len());
             for (state, &old) in self.states.iter().zip(&class) {
                 fuel.burn(2 + 2 * state.edges.len())?;
@@ -266,7 +279,7 @@ impl Chosen {
             let possible = count.saturating_add(least) <= max && least != NEVER;
             possible.then_some((state, (!settled).then_some(count)))
         };
-        let mut names: HashMap<(u32, Option<usize>), u32> = HashMap::new();
+        let mut names: AHashMap<(u32, Option<usize>), u32> = AHashMap::new();
         let mut order: Vec<(u32, Option<usize>)> = place(0, Some(0)).into_iter().collect();
         names.extend(order.first().map(|&first| (first, 0)));
         let mut states = Vec::new();

@@ -2,7 +2,7 @@
 //! which edge to take, or which rule to call. A call that could be taken for something else is
 //! replaced by a copy of its rule.
 
-use std::collections::HashMap;
+use ahash::AHashMap;
 
 use crate::GrammarError;
 use crate::nfa::{Label, Nfa, RuleId, State};
@@ -43,7 +43,7 @@ impl ByteSet {
 pub(crate) fn determinize(nfa: &mut Nfa) -> Result<Vec<RuleDfa>, GrammarError> {
     let mut rules: Vec<RuleDfa> = vec![Vec::new(); nfa.num_rules()];
     let mut open = vec![0];
-    let mut firsts = HashMap::new();
+    let mut firsts = AHashMap::new();
     while let Some(id) = open.pop() {
         if !rules[id as usize].is_empty() {
             continue;
@@ -59,8 +59,8 @@ pub(crate) fn determinize(nfa: &mut Nfa) -> Result<Vec<RuleDfa>, GrammarError> {
 struct Subsets<'a> {
     nfa: &'a mut Nfa,
     /// First bytes of rules, as far as they were asked for.
-    firsts: &'a mut HashMap<RuleId, ByteSet>,
-    ids: HashMap<Vec<State>, u32>,
+    firsts: &'a mut AHashMap<RuleId, ByteSet>,
+    ids: AHashMap<Vec<State>, u32>,
     sets: Vec<Vec<State>>,
 }
 
@@ -74,11 +74,11 @@ struct Leaving {
 impl<'a> Subsets<'a> {
     fn of(
         nfa: &'a mut Nfa,
-        firsts: &'a mut HashMap<RuleId, ByteSet>,
+        firsts: &'a mut AHashMap<RuleId, ByteSet>,
         id: RuleId,
     ) -> Result<RuleDfa, GrammarError> {
         let rule = nfa.rule(id);
-        let mut subsets = Subsets { nfa, firsts, ids: HashMap::new(), sets: Vec::new() };
+        let mut subsets = Subsets { nfa, firsts, ids: AHashMap::new(), sets: Vec::new() };
         subsets.id_of(vec![rule.start])?;
         let mut states = Vec::new();
         while states.len() < subsets.sets.len() {
@@ -114,6 +114,8 @@ impl<'a> Subsets<'a> {
 
     /// What leaves a set, after calls that are ambiguous were replaced.
     fn leaving(&mut self, set: usize, starts_rule: bool) -> Result<Leaving, GrammarError> {
+        // A call that was replaced meanwhile may be in this set as well.
+        self.sets[set] = closure(self.nfa, std::mem::take(&mut self.sets[set]))?;
         while let Some((state, index)) = self.ambiguous_call(set, starts_rule)? {
             self.nfa.inline_call(state, index)?;
             self.sets[set] = closure(self.nfa, std::mem::take(&mut self.sets[set]))?;
@@ -202,19 +204,22 @@ impl<'a> Subsets<'a> {
 
 /// The states that these reach without taking anything, sorted, themselves included.
 fn closure(nfa: &mut Nfa, states: Vec<State>) -> Result<Vec<State>, GrammarError> {
-    let mut seen: std::collections::HashSet<State> = states.iter().copied().collect();
-    let mut open: Vec<State> = seen.iter().copied().collect();
-    let mut steps = 0;
-    while let Some(state) = open.pop() {
+    nfa.marks.clear(nfa.num_states());
+    let mut set = states;
+    set.retain(|&state| nfa.marks.mark(state));
+    let (mut done, mut steps) = (0, 0);
+    while done < set.len() {
+        let state = set[done];
+        done += 1;
         steps += 1 + nfa.edges(state).len();
-        for edge in nfa.edges(state) {
-            if edge.label == Label::Empty && seen.insert(edge.to) {
-                open.push(edge.to);
+        for index in 0..nfa.edges(state).len() {
+            let edge = nfa.edges(state)[index];
+            if edge.label == Label::Empty && nfa.marks.mark(edge.to) {
+                set.push(edge.to);
             }
         }
     }
     nfa.fuel.burn(2 * steps)?;
-    let mut set: Vec<State> = seen.into_iter().collect();
     set.sort_unstable();
     Ok(set)
 }

@@ -17,6 +17,7 @@ mod minimize;
 mod nfa;
 mod pattern;
 mod regex;
+mod runs;
 mod tagged;
 mod utf8;
 mod vocabulary;
@@ -77,7 +78,7 @@ impl Source {
 pub struct Limits {
     /// Bytes of text in the source.
     pub source_bytes: usize,
-    /// Steps of the compiler, a few nanoseconds each. They bound its memory as well: a step makes
+    /// Steps of the compiler, some ten nanoseconds each. They bound its memory as well: a step makes
     /// at most some 32 bytes.
     pub fuel: u64,
     /// Words of the automaton: what the device has room for.
@@ -86,7 +87,7 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Limits {
-        Limits { source_bytes: 256 * 1024, fuel: 4_000_000, words: 32 * 1024 }
+        Limits { source_bytes: 256 * 1024, fuel: 6_000_000, words: 32 * 1024 }
     }
 }
 
@@ -113,7 +114,10 @@ pub fn compile(source: &Source, limits: &Limits) -> Result<Automaton, GrammarErr
         Source::Tagged(tagged) => tagged::compile(&mut nfa, tagged)?,
     }
     let rules = dfa::determinize(&mut nfa)?;
-    let states = assemble::assemble(&rules, &mut nfa.fuel)?;
+    let states = assemble::assemble(&rules, &mut nfa.fuel).map_err(|error| match error {
+        GrammarError::Unsatisfiable => nfa.left_out.take().unwrap_or(error),
+        error => error,
+    })?;
     let states = minimize::minimize(states, &mut nfa.fuel)?;
     words::pack(&states, limits.words)
 }

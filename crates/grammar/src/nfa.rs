@@ -38,7 +38,30 @@ pub(crate) struct Rule {
 pub(crate) struct Nfa {
     states: Vec<Vec<Edge>>,
     rules: Vec<Rule>,
+    /// Why the rules may lack texts.
+    pub(crate) left_out: Option<GrammarError>,
+    /// For walks over the states.
+    pub(crate) marks: Marks,
     pub(crate) fuel: Fuel,
+}
+
+/// States that a walk has seen; clearing them takes no time.
+#[derive(Default)]
+pub(crate) struct Marks {
+    seen_in: Vec<u32>,
+    walk: u32,
+}
+
+impl Marks {
+    /// Marks none of `num_states` states.
+    pub(crate) fn clear(&mut self, num_states: usize) {
+        self.seen_in.resize(num_states, 0);
+        self.walk += 1;
+    }
+    /// Marks a state; false if it was marked already.
+    pub(crate) fn mark(&mut self, state: State) -> bool {
+        std::mem::replace(&mut self.seen_in[state as usize], self.walk) != self.walk
+    }
 }
 
 /// Steps that a state or an edge costs: their memory, and what is done with them later.
@@ -47,7 +70,13 @@ const STEPS_PER_PART: usize = 8;
 impl Nfa {
     pub(crate) fn new(fuel: Fuel) -> Nfa {
         let states = vec![Vec::new(), Vec::new()];
-        Nfa { states, rules: vec![Rule { start: 0, end: 1 }], fuel }
+        Nfa {
+            states,
+            rules: vec![Rule { start: 0, end: 1 }],
+            left_out: None,
+            marks: Marks::default(),
+            fuel,
+        }
     }
 
     /// The answer's rule.
@@ -56,6 +85,9 @@ impl Nfa {
     }
     pub(crate) fn rule(&self, id: RuleId) -> Rule {
         self.rules[id as usize]
+    }
+    pub(crate) fn num_states(&self) -> usize {
+        self.states.len()
     }
     pub(crate) fn num_rules(&self) -> usize {
         self.rules.len()

@@ -2,9 +2,23 @@
 
 use serde_json::Value;
 
+use super::repeat::Unit;
 use super::schema::{Compiler, Schema, count};
 use crate::GrammarError;
 use crate::nfa::{RuleId, State};
+
+/// A comma and an item.
+struct NextItem(RuleId);
+
+impl Unit for NextItem {
+    fn name(&self) -> String {
+        format!("next item {}", self.0)
+    }
+    fn add(&self, c: &mut Compiler<'_>, from: State, to: State) -> Result<(), GrammarError> {
+        let item = c.token(b',', from)?;
+        c.nfa.call(item, self.0, to)
+    }
+}
 
 impl Compiler<'_> {
     /// An array of what `items` and `prefixItems` say.
@@ -33,53 +47,34 @@ impl Compiler<'_> {
             // The gap behind the bracket is also the one before the other.
             self.nfa.literal(b"]", open, to)?;
         }
-        // Behind the first `at` items.
+        // Behind `items` items.
         let (mut at, mut items) = (open, 0);
-        let mut rest = None;
-        loop {
-            let looping = max.is_none() && items >= min.max(prefix.len() + 1);
-            if max.is_some_and(|max| items >= max) {
+        for (i, item) in prefix.iter().enumerate() {
+            if max.is_some_and(|max| items >= max) || *item == Value::Bool(false) {
                 return Ok(());
             }
             let before = if items == 0 { at } else { self.token(b',', at)? };
-            let Some(rule) = self.item_rule(schema, prefix, items, &mut rest, path)? else {
-                return Ok(());
-            };
-            let behind = if looping { at } else { self.nfa.state()? };
-            self.nfa.call(before, rule, behind)?;
-            if looping {
-                return Ok(());
-            }
+            let rule = self.part_rule(item, &format!("{path}/prefixItems/{i}"))?;
+            at = self.nfa.state()?;
+            self.nfa.call(before, rule, at)?;
             items += 1;
             if items >= min {
-                self.close(b']', behind, to)?;
+                self.close(b']', at, to)?;
             }
-            at = behind;
         }
-    }
-
-    /// The rule of the item with this index; none may be there if it is `false`. Items behind the
-    /// prefix share `rest`.
-    fn item_rule(
-        &mut self,
-        schema: &Schema,
-        prefix: &[Value],
-        index: usize,
-        rest: &mut Option<RuleId>,
-        path: &str,
-    ) -> Result<Option<RuleId>, GrammarError> {
-        let item = prefix.get(index).or_else(|| schema.get("items")).unwrap_or(&Value::Bool(true));
-        if *item == Value::Bool(false) {
-            return Ok(None);
+        let item = schema.get("items").unwrap_or(&Value::Bool(true));
+        if max.is_some_and(|max| items >= max) || *item == Value::Bool(false) {
+            return Ok(());
         }
-        if index < prefix.len() {
-            let path = format!("{path}/prefixItems/{index}");
-            return self.own_rule(|c, start, end| c.schema(item, start, end, &path)).map(Some);
+        let rule = self.part_rule(item, &format!("{path}/items"))?;
+        if items == 0 {
+            at = self.nfa.state()?;
+            self.nfa.call(open, rule, at)?;
+            items += 1;
         }
-        if rest.is_none() {
-            let path = format!("{path}/items");
-            *rest = Some(self.own_rule(|c, start, end| c.schema(item, start, end, &path))?);
-        }
-        Ok(*rest)
+        let last = self.nfa.state()?;
+        let counts = (min.saturating_sub(items), max.map(|max| max - items));
+        self.repeat(&NextItem(rule), counts, at, last)?;
+        self.close(b']', last, to)
     }
 }

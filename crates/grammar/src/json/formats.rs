@@ -1,5 +1,7 @@
 //! Formats of strings as patterns: each describes a part of what the format's standard allows.
 
+use serde_json::Value;
+
 /// Days fit their months; the 29th of February comes in leap years.
 const DATE: &str = concat!(
     "((000[1-9]|00[1-9][0-9]|0[1-9][0-9]{2}|[1-9][0-9]{3})",
@@ -14,6 +16,11 @@ const TIME: &str = concat!(
 const BYTE: &str = "(25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])";
 const HEX: &str = "[0-9a-fA-F]";
 const JSON_POINTER: &str = r"(/([^~/]|~[01])*)*";
+
+/// `format` says something about strings.
+pub(super) fn is_known(format: &Value) -> bool {
+    format.as_str().is_none_or(|format| pattern(format).is_some())
+}
 
 /// The pattern of all of a text of this format. None for a format that JSON Schema does not
 /// define: such a keyword is an annotation (2020-12 Validation, 7.2.3).

@@ -2,13 +2,15 @@
 
 use serde_json::{Map, Value};
 
-use super::schema::Schema;
+use super::keywords::is_keyword;
+use super::schema::{Compiler, Schema};
+use super::string::{NOT_PATTERNS, NOT_VALUES, PATTERNS};
 use super::types::Types;
 use crate::GrammarError;
 
 /// Keywords of which the greater value is the stricter one, and those of which the lesser is.
-const GREATER: &[&str] = &["minimum", "exclusiveMinimum", "minItems", "minLength"];
-const LESSER: &[&str] = &["maximum", "exclusiveMaximum", "maxItems", "maxLength"];
+const GREATER: &[&str] = &["minimum", "exclusiveMinimum", "minItems", "minLength", "minProperties"];
+const LESSER: &[&str] = &["maximum", "exclusiveMaximum", "maxItems", "maxLength", "maxProperties"];
 /// Keywords that only say something about the schema.
 const NOTES: &[&str] = &[
     "title",
@@ -27,34 +29,99 @@ const NOTES: &[&str] = &[
     "writeOnly",
 ];
 
+/// Keywords that split a schema into alternatives, or name another. Of two schemas that have one,
+/// the second is left for later.
+pub(super) const SPLITTING: &[&str] = &[
+    "$ref",
+    "anyOf",
+    "oneOf",
+    "not",
+    "if",
+    "then",
+    "else",
+    "dependencies",
+    "dependentRequired",
+    "dependentSchemas",
+];
+
+impl Compiler<'_> {
+    /// What both schemas accept; see [`merge`].
+    pub(super) fn merged(
+        &mut self,
+        a: &Schema,
+        b: &Schema,
+        path: &str,
+    ) -> Result<Schema, GrammarError> {
+        // It takes time that no state shows.
+        self.nfa.fuel.burn(64 + COPY_STEPS * (2 * num_values(a) + num_values(b)))?;
+        merge(a, b, path)
+    }
+
+    /// A copy of a schema.
+    pub(super) fn copied(&mut self, schema: &Schema) -> Result<Schema, GrammarError> {
+        self.nfa.fuel.burn(COPY_STEPS * num_values(schema))?;
+        Ok(schema.clone())
+    }
+}
+
+/// Steps that a copy of a value costs.
+pub(super) const COPY_STEPS: usize = 12;
+
+/// Values in a schema.
+pub(super) fn num_values(schema: &Schema) -> usize {
+    fn of(value: &Value) -> usize {
+        match value {
+            Value::Object(members) => 1 + num_values(members),
+            Value::Array(items) => 1 + items.iter().map(of).sum::<usize>(),
+            _ => 1,
+        }
+    }
+    schema.values().map(of).sum()
+}
+
 /// What both schemas accept.
 ///
 /// # Errors
-/// Where that has no schema of ours.
-pub(super) fn merge(a: &Schema, b: &Schema, path: &str) -> Result<Schema, GrammarError> {
-    check_closed(a, b, path)?;
-    check_closed(b, a, path)?;
-    if a.contains_key("items") != b.contains_key("items")
-        && a.contains_key("prefixItems") != b.contains_key("prefixItems")
-        && a.contains_key("items") != a.contains_key("prefixItems")
-    {
-        // `items` of the one would mean fewer items beside `prefixItems` of the other.
+/// Where that has no schema of ours; [`GrammarError::Unsatisfiable`], if no value obeys both.
+fn merge(a: &Schema, b: &Schema, path: &str) -> Result<Schema, GrammarError> {
+    let (a, b) = (&opened(a, b, path)?, &opened(b, a, path)?);
+    let prefixed = |schema: &Schema| schema.contains_key("prefixItems");
+    let unprefixed_items = |schema: &Schema| schema.contains_key("items") && !prefixed(schema);
+    if unprefixed_items(a) && prefixed(b) || unprefixed_items(b) && prefixed(a) {
+        // `items` of the one speaks of all items, and would mean fewer beside the other's prefix.
         return Err(GrammarError::unsupported(
             "`items` beside another schema's `prefixItems`",
             path,
         ));
     }
     let mut both = a.clone();
+    let mut later = Schema::new();
+    let splits_twice = |key: &str| SPLITTING.contains(&key) && a.contains_key(key);
+    let conditional = ["if", "then", "else"];
     for (key, value) in b {
-        let Some(own) = a.get(key) else {
-            both.insert(key.clone(), value.clone());
-            continue;
-        };
-        if own == value || NOTES.contains(&key.as_str()) {
+        let key = key.as_str();
+        let own = a.get(key);
+        if own == Some(value) && !conditional.contains(&key) || own.is_some() && is_note(key) {
             continue;
         }
-        let merged = merge_keyword(key, own, value, path)?;
-        both.insert(key.clone(), merged);
+        // A condition and what follows from it stay together.
+        let apart = conditional.contains(&key) && conditional.iter().any(|k| a.contains_key(*k));
+        if apart || splits_twice(key) {
+            later.insert(key.into(), value.clone());
+            continue;
+        }
+        let merged = own
+            .map_or_else(|| Ok(Some(value.clone())), |own| merge_keyword(key, own, value, path))?;
+        match merged {
+            Some(merged) => both.insert(key.into(), merged),
+            // Both patterns count.
+            None => both.insert(PATTERNS.into(), with_pattern(&both, value)),
+        };
+    }
+    if !later.is_empty() {
+        let mut all = both.get("allOf").and_then(Value::as_array).cloned().unwrap_or_default();
+        all.push(Value::Object(later));
+        both.insert("allOf".into(), Value::Array(all));
     }
     // A type that only one of them names meets all keywords: that is what `type` means.
     if a.contains_key("type") && b.contains_key("type") {
@@ -63,24 +130,70 @@ pub(super) fn merge(a: &Schema, b: &Schema, path: &str) -> Result<Schema, Gramma
     Ok(both)
 }
 
-fn merge_keyword(key: &str, a: &Value, b: &Value, path: &str) -> Result<Value, GrammarError> {
+pub(super) fn is_note(key: &str) -> bool {
+    NOTES.contains(&key)
+}
+
+/// The patterns that a string must match beside `pattern`, with one more.
+fn with_pattern(schema: &Schema, pattern: &Value) -> Value {
+    let mut patterns = schema.get(PATTERNS).and_then(Value::as_array).cloned().unwrap_or_default();
+    patterns.push(pattern.clone());
+    Value::Array(patterns)
+}
+
+/// None: both count.
+fn merge_keyword(
+    key: &str,
+    a: &Value,
+    b: &Value,
+    path: &str,
+) -> Result<Option<Value>, GrammarError> {
     let number = |v: &Value| v.as_f64().unwrap_or(f64::NAN);
-    match (key, a, b) {
-        ("type", ..) => Ok(a.clone()), // replaced by the caller
-        ("required", Value::Array(a), Value::Array(b)) => {
+    Ok(Some(match (key, a, b) {
+        ("type", ..) => a.clone(), // replaced by the caller
+        (
+            "required" | "allOf" | PATTERNS | NOT_PATTERNS | NOT_VALUES,
+            Value::Array(a),
+            Value::Array(b),
+        ) => {
             let fresh = b.iter().filter(|name| !a.contains(name));
-            Ok(Value::Array(a.iter().chain(fresh).cloned().collect()))
+            Value::Array(a.iter().chain(fresh).cloned().collect())
         }
-        ("properties", Value::Object(a), Value::Object(b)) => merge_properties(a, b, path),
+        ("pattern", Value::String(_), Value::String(_)) => return Ok(None),
+        ("properties" | "patternProperties", Value::Object(a), Value::Object(b)) => {
+            merge_properties(a, b, path)?
+        }
+        ("items" | "additionalProperties" | "propertyNames", ..) => merge_schemas(a, b, path)?,
         ("enum", Value::Array(a), Value::Array(b)) => {
-            Ok(Value::Array(a.iter().filter(|value| b.contains(value)).cloned().collect()))
+            Value::Array(a.iter().filter(|value| b.contains(value)).cloned().collect())
         }
-        _ if GREATER.contains(&key) && number(a) >= number(b) => Ok(a.clone()),
-        _ if GREATER.contains(&key) && number(a) < number(b) => Ok(b.clone()),
-        _ if LESSER.contains(&key) && number(a) <= number(b) => Ok(a.clone()),
-        _ if LESSER.contains(&key) && number(a) > number(b) => Ok(b.clone()),
-        _ => Err(GrammarError::unsupported(format!("two different `{key}` for one value"), path)),
-    }
+        ("const", a, b) if equal(a, b) => a.clone(),
+        ("const", ..) => return Err(GrammarError::Unsatisfiable),
+        _ if GREATER.contains(&key) && number(a) >= number(b) => a.clone(),
+        _ if GREATER.contains(&key) && number(a) < number(b) => b.clone(),
+        _ if LESSER.contains(&key) && number(a) <= number(b) => a.clone(),
+        _ if LESSER.contains(&key) && number(a) > number(b) => b.clone(),
+        // These say nothing about a value.
+        _ if !is_keyword(key) => a.clone(),
+        _ => {
+            let name = format!("two different `{key}` for one value");
+            return Err(GrammarError::unsupported(name, path));
+        }
+    }))
+}
+
+/// What two schemas of a part of a value accept.
+pub(super) fn merge_schemas(a: &Value, b: &Value, path: &str) -> Result<Value, GrammarError> {
+    Ok(match (a, b) {
+        (Value::Bool(false), _) | (_, Value::Bool(false)) => Value::Bool(false),
+        (Value::Bool(true), other) | (other, Value::Bool(true)) => other.clone(),
+        (a, b) if a == b => a.clone(),
+        (Value::Object(a), Value::Object(b)) => match merge(a, b, path) {
+            Err(GrammarError::Unsatisfiable) => Value::Bool(false),
+            merged => Value::Object(merged?),
+        },
+        _ => return Err(GrammarError::invalid("a schema must be an object", path)),
+    })
 }
 
 fn merge_properties(
@@ -90,54 +203,48 @@ fn merge_properties(
 ) -> Result<Value, GrammarError> {
     let mut both = a.clone();
     for (name, schema) in b {
-        let merged = match (a.get(name), schema) {
-            (None | Some(Value::Bool(true)), _) => schema.clone(),
-            (Some(own), Value::Bool(true)) => own.clone(),
-            (Some(own), _) if own == schema => own.clone(),
-            (Some(Value::Bool(false)), _) | (_, Value::Bool(false)) => Value::Bool(false),
-            (Some(Value::Object(own)), Value::Object(schema)) => {
-                Value::Object(merge(own, schema, path)?)
-            }
-            _ => return Err(GrammarError::invalid("a schema must be an object", path)),
+        let merged = match a.get(name) {
+            None => schema.clone(),
+            Some(own) => merge_schemas(own, schema, path)?,
         };
         both.insert(name.clone(), merged);
     }
     Ok(Value::Object(both))
 }
 
-/// What one schema says of members that it does not name must not meet members of the other.
-fn check_closed(a: &Schema, b: &Schema, path: &str) -> Result<(), GrammarError> {
-    if a.get("additionalProperties").is_none_or(|v| *v == Value::Bool(true)) {
-        return Ok(());
-    }
-    let names = |schema: &Schema| -> Vec<String> {
-        let named = schema.get("properties").and_then(Value::as_object);
-        named.into_iter().flat_map(Map::keys).cloned().collect()
+/// `a` with what its `additionalProperties` says of members that only `b` names.
+fn opened(a: &Schema, b: &Schema, path: &str) -> Result<Schema, GrammarError> {
+    let mut opened = a.clone();
+    let Some(additional) = a.get("additionalProperties").filter(|v| **v != Value::Bool(true))
+    else {
+        return Ok(opened);
     };
-    let own = names(a);
-    if names(b).iter().all(|name| own.contains(name)) {
-        return Ok(());
+    let own = a.get("properties").and_then(Value::as_object).cloned().unwrap_or_default();
+    let others = b.get("properties").and_then(Value::as_object).into_iter().flatten();
+    let fresh: Vec<&String> =
+        others.map(|(name, _)| name).filter(|name| !own.contains_key(*name)).collect();
+    let has_patterns = |schema: &Schema| schema.contains_key("patternProperties");
+    let same_patterns = a.get("patternProperties") == b.get("patternProperties");
+    if has_patterns(b) && !same_patterns || has_patterns(a) && !fresh.is_empty() {
+        return Err(GrammarError::unsupported(
+            "`additionalProperties` beside other schemas' members",
+            path,
+        ));
     }
-    Err(GrammarError::unsupported("`additionalProperties` beside other schemas' members", path))
+    if !fresh.is_empty() {
+        let fresh = fresh.into_iter().map(|name| (name.clone(), additional.clone()));
+        let members = own.into_iter().chain(fresh).collect();
+        opened.insert("properties".into(), Value::Object(members));
+    }
+    Ok(opened)
 }
 
 fn common_types(a: &Schema, b: &Schema, path: &str) -> Result<Value, GrammarError> {
-    let both = Types::read(a, path)?.and(Types::read(b, path)?);
-    let names = ["null", "boolean", "number", "integer", "string", "array", "object"];
-    let mut kept: Vec<Value> = Vec::new();
-    let mut left = both;
-    for name in names {
-        let one =
-            Types::read(&[("type".to_owned(), Value::from(name))].into_iter().collect(), path)?;
-        if !one.is_empty() && left.has(one) {
-            kept.push(name.into());
-            left = left.without(one);
-        }
-    }
-    if kept.is_empty() {
+    let names = Types::read(a, path)?.and(Types::read(b, path)?).names();
+    if names.is_empty() {
         return Err(GrammarError::Unsatisfiable);
     }
-    Ok(Value::Array(kept))
+    Ok(names.into())
 }
 
 /// True only if no value obeys both.
@@ -147,7 +254,7 @@ pub(super) fn are_disjoint(a: &Schema, b: &Schema, path: &str) -> Result<bool, G
     }
     let (listed_a, listed_b) = (listed(a), listed(b));
     if let (Some(listed_a), Some(listed_b)) = (&listed_a, &listed_b) {
-        return Ok(!listed_a.iter().any(|value| listed_b.iter().any(|other| same(value, other))));
+        return Ok(!listed_a.iter().any(|value| listed_b.iter().any(|other| equal(value, other))));
     }
     for (listed, other) in [(&listed_a, b), (&listed_b, a)] {
         let types = Types::read(other, path)?;
@@ -155,7 +262,7 @@ pub(super) fn are_disjoint(a: &Schema, b: &Schema, path: &str) -> Result<bool, G
             return Ok(true);
         }
     }
-    Ok(differ_in_a_member(a, b))
+    Ok(differ_in_a_member(a, b) || excludes_required(a, b) || excludes_required(b, a))
 }
 
 /// The values of `const` or `enum`.
@@ -168,12 +275,39 @@ fn listed(schema: &Schema) -> Option<Vec<&Value>> {
 }
 
 /// Equal as JSON Schema has it: 1 and 1.0 are one number.
-fn same(a: &Value, b: &Value) -> bool {
+pub(super) fn equal(a: &Value, b: &Value) -> bool {
     match (a, b) {
-        (Value::Number(a), Value::Number(b)) => a == b || a.as_f64() == b.as_f64(),
-        (Value::Array(_) | Value::Object(_), Value::Array(_) | Value::Object(_)) => true,
+        (Value::Number(a), Value::Number(b)) => {
+            a == b || (a.is_f64() || b.is_f64()) && a.as_f64() == b.as_f64()
+        }
+        (Value::Array(a), Value::Array(b)) => {
+            a.len() == b.len() && a.iter().zip(b).all(|(a, b)| equal(a, b))
+        }
+        (Value::Object(a), Value::Object(b)) => {
+            a.len() == b.len()
+                && a.iter()
+                    .all(|(name, value)| b.get(name).is_some_and(|other| equal(value, other)))
+        }
         _ => a == b,
     }
+}
+
+/// Both are objects only, and `a` does not allow a member that `b` requires.
+fn excludes_required(a: &Schema, b: &Schema) -> bool {
+    let is_object = |schema: &Schema| schema.get("type") == Some(&Value::from("object"));
+    let members = a.get("properties").and_then(Value::as_object);
+    let allows = |name: &Value| {
+        let name = name.as_str().unwrap_or_default();
+        let additional = || a.get("additionalProperties") != Some(&Value::Bool(false));
+        members
+            .and_then(|members| members.get(name))
+            .map_or_else(additional, |member| *member != Value::Bool(false))
+    };
+    let required = b.get("required").and_then(Value::as_array);
+    is_object(a)
+        && is_object(b)
+        && !a.contains_key("patternProperties")
+        && required.into_iter().flatten().any(|name| !allows(name))
 }
 
 /// Both are objects only, and have a member whose listed values differ.
@@ -194,6 +328,6 @@ fn differ_in_a_member(a: &Schema, b: &Schema) -> bool {
             let (Some(of_a), Some(of_b)) = (values(a, name), values(b, name)) else { return false };
             requires(a, name)
                 && requires(b, name)
-                && !of_a.iter().any(|value| of_b.iter().any(|other| same(value, other)))
+                && !of_a.iter().any(|value| of_b.iter().any(|other| equal(value, other)))
         })
 }

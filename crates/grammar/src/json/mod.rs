@@ -7,10 +7,18 @@
 
 mod array;
 mod formats;
+mod judge;
+mod keywords;
 mod merge;
+mod names;
+mod negate;
 mod number;
 mod object;
+mod parts;
+mod refs;
+mod repeat;
 mod schema;
+mod split;
 mod string;
 mod texts;
 mod types;

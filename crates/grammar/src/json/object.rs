@@ -1,23 +1,43 @@
 //! Objects.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use super::schema::{Compiler, Schema};
+use super::names::Others;
+use super::schema::{Compiler, Schema, count};
 use super::values::literal;
 use crate::GrammarError;
-use crate::nfa::{RuleId, State};
+use crate::nfa::State;
 
 /// A member that has a name.
-struct Member<'v> {
-    name: &'v str,
-    schema: &'v Value,
-    required: bool,
+pub(super) struct Member {
+    pub(super) name: String,
+    pub(super) schema: Value,
+    pub(super) required: bool,
+}
+
+/// Places behind 0, 1, 2, … members that were written.
+struct Lanes {
+    states: Vec<State>,
+    /// The last lane is also that of all greater numbers.
+    open: bool,
+}
+
+impl Lanes {
+    fn last(&self) -> usize {
+        self.states.len() - 1
+    }
+    /// The lanes from which one more member leads to lane `to`.
+    fn before(&self, to: usize) -> impl Iterator<Item = usize> + use<> {
+        let (last, open) = (self.last(), self.open);
+        std::iter::once(to - 1).chain((to == last && open).then_some(last))
+    }
 }
 
 impl Compiler<'_> {
-    /// An object of what `properties`, `required` and `additionalProperties` say.
+    /// An object of what the keywords say. Members come in the order of `properties`, then those
+    /// that are only required, then others.
     pub(super) fn object(
         &mut self,
         schema: &Schema,
@@ -25,158 +45,153 @@ impl Compiler<'_> {
         to: State,
         path: &str,
     ) -> Result<(), GrammarError> {
-        let additional = schema.get("additionalProperties").unwrap_or(&Value::Bool(true));
-        let members = members(schema, additional, path)?;
-        let open = self.token(b'{', from)?;
-        // Before the first member that is written, and behind one.
-        let (mut first, mut next) = (open, self.nfa.state()?);
-        for member in &members {
-            let (after_first, after) = (self.nfa.state()?, self.nfa.state()?);
-            let begin = self.nfa.state()?;
-            self.nfa.skip(first, begin)?;
-            let comma = self.token(b',', next)?;
-            self.nfa.skip(comma, begin)?;
-            self.member(member, begin, after, path)?;
-            if !member.required {
-                self.nfa.skip(first, after_first)?;
-                self.nfa.skip(next, after)?;
-            }
-            (first, next) = (after_first, after);
-        }
-        self.others(additional, &members, (first, next), path)?;
-        // Without members, the gap behind the bracket is also the one before the other.
-        self.nfa.literal(b"}", first, to)?;
-        self.close(b'}', next, to)
-    }
-
-    fn member(
-        &mut self,
-        member: &Member<'_>,
-        from: State,
-        to: State,
-        path: &str,
-    ) -> Result<(), GrammarError> {
-        let name = literal(&Value::String(member.name.to_owned()));
-        let behind = self.nfa.state()?;
-        self.nfa.literal(name.as_bytes(), from, behind)?;
-        let value = self.token(b':', behind)?;
-        let path = format!("{path}/properties/{}", pointer_token(member.name));
-        self.schema(member.schema, value, to, &path)
-    }
-
-    /// Members that are not named, any number, from where none was written and where some were.
-    fn others(
-        &mut self,
-        additional: &Value,
-        members: &[Member<'_>],
-        (first, next): (State, State),
-        path: &str,
-    ) -> Result<(), GrammarError> {
-        if *additional == Value::Bool(false) {
+        let others = Others::read(schema, path)?;
+        let members = self.members(schema, &others, path)?;
+        let num_required = members.iter().filter(|member| member.required).count();
+        let min = count(schema, "minProperties", path)?.filter(|&min| min > num_required);
+        let min = min.unwrap_or(0);
+        let most = (!others.are_allowed()).then_some(members.len());
+        let max = count(schema, "maxProperties", path)?;
+        let max = max.filter(|&max| most.is_none_or(|most| max < most));
+        let never = |member: &Member| member.required && member.schema == Value::Bool(false);
+        if members.iter().any(never)
+            || max.is_some_and(|max| max < min.max(num_required))
+            || most.is_some_and(|most| most < min)
+        {
             return Ok(());
         }
-        let value = if *additional == Value::Bool(true) {
-            self.value_rule()?
-        } else {
-            let path = format!("{path}/additionalProperties");
-            self.own_rule(|c, start, end| c.schema(additional, start, end, &path))?
-        };
-        let key = self.other_key(members)?;
-        let begin = self.nfa.state()?;
-        self.nfa.skip(first, begin)?;
-        let comma = self.token(b',', next)?;
-        self.nfa.skip(comma, begin)?;
-        let behind = self.nfa.state()?;
-        self.nfa.call(begin, key, behind)?;
-        let at = self.token(b':', behind)?;
-        self.nfa.call(at, value, next)
-    }
-
-    /// A member's name that is none of these.
-    fn other_key(&mut self, members: &[Member<'_>]) -> Result<RuleId, GrammarError> {
-        if members.is_empty() {
-            return self.string_rule();
+        let open = self.token(b'{', from)?;
+        if max == Some(0) {
+            return self.nfa.literal(b"}", open, to);
         }
-        let names: BTreeSet<&str> = members.iter().map(|member| member.name).collect();
-        self.own_rule(|c, start, end| {
-            let body = c.nfa.state()?;
-            c.nfa.literal(b"\"", start, body)?;
-            // A name without escapes cannot spell one with them.
-            let free = c.nfa.state()?;
-            c.plain_chars(&[], free, free)?;
-            c.nfa.literal(b"\"", free, end)?;
-            c.other_name(&names.into_iter().collect::<Vec<_>>(), (body, free, end))
-        })
-    }
-
-    /// From `body`, the names that are none of `names` (sorted, whose common beginning was read).
-    fn other_name(
-        &mut self,
-        names: &[&str],
-        (body, free, end): (State, State, State),
-    ) -> Result<(), GrammarError> {
-        let mut open = vec![(names.to_vec(), body)];
-        while let Some((names, at)) = open.pop() {
-            if !names.contains(&"") {
-                self.nfa.literal(b"\"", at, end)?;
+        let mut lanes = self.lanes(max.unwrap_or(min.max(1)), max.is_none())?;
+        lanes.states[0] = open;
+        for member in members.iter().filter(|member| member.schema != Value::Bool(false)) {
+            lanes = self.written(member, lanes, path)?;
+        }
+        for (count, &lane) in lanes.states.iter().enumerate().skip(min) {
+            match count {
+                // Without members, the gap behind the bracket is also the one before the other.
+                0 => self.nfa.literal(b"}", lane, to)?,
+                _ => self.close(b'}', lane, to)?,
             }
-            let mut children: BTreeMap<char, Vec<&str>> = BTreeMap::new();
-            for name in names {
-                let mut rest = name.chars();
-                if let Some(c) = rest.next() {
-                    children.entry(c).or_default().push(rest.as_str());
-                }
-            }
-            let named: Vec<char> = children.keys().copied().collect();
-            self.plain_chars(&named, at, free)?;
-            for (c, names) in children {
-                if matches!(c, '"' | '\\' | '\0'..='\u{1f}') {
-                    continue;
-                }
-                let child = self.nfa.state()?;
-                self.nfa.chars(c, c, at, child)?;
-                open.push((names, child));
-            }
+        }
+        if others.are_allowed() {
+            self.others(&others, &members, (&lanes, min), to, path)?;
         }
         Ok(())
     }
+
+    fn lanes(&mut self, last: usize, open: bool) -> Result<Lanes, GrammarError> {
+        let states = (0..=last).map(|_| self.nfa.state()).collect::<Result<_, _>>()?;
+        Ok(Lanes { states, open })
+    }
+
+    /// The lanes behind a member.
+    fn written(
+        &mut self,
+        member: &Member,
+        lanes: Lanes,
+        path: &str,
+    ) -> Result<Lanes, GrammarError> {
+        let after = self.lanes(lanes.last(), lanes.open)?;
+        let path = format!("{path}/properties/{}", pointer_token(&member.name));
+        let name = literal(&Value::from(member.name.as_str()));
+        for count in 1..=lanes.last() {
+            let begin = self.nfa.state()?;
+            for before in lanes.before(count) {
+                self.next_member(&lanes, before, begin)?;
+            }
+            let behind = self.nfa.state()?;
+            self.nfa.literal(name.as_bytes(), begin, behind)?;
+            let value = self.token(b':', behind)?;
+            self.part(&member.schema, value, after.states[count], &path)?;
+        }
+        if !member.required {
+            for (&lane, &after) in lanes.states.iter().zip(&after.states) {
+                self.nfa.skip(lane, after)?;
+            }
+        }
+        Ok(after)
+    }
+
+    /// From behind `count` members to where one more begins.
+    fn next_member(&mut self, lanes: &Lanes, count: usize, to: State) -> Result<(), GrammarError> {
+        let lane = lanes.states[count];
+        let from = if count == 0 { lane } else { self.token(b',', lane)? };
+        self.nfa.skip(from, to)
+    }
+
+    /// Members that are not named, behind those that are, and the bracket behind them. They may
+    /// have one name, so all of them count as one member towards `min`.
+    fn others(
+        &mut self,
+        others: &Others<'_>,
+        members: &[Member],
+        (named, min): (&Lanes, usize),
+        to: State,
+        path: &str,
+    ) -> Result<(), GrammarError> {
+        let lanes = self.lanes(named.last(), named.open)?;
+        let other = self.other_member(others, members, path)?;
+        for count in 1..=lanes.last() {
+            let begin = self.nfa.state()?;
+            for before in named.before(count).filter(|before| before + 1 >= min) {
+                self.next_member(named, before, begin)?;
+            }
+            for before in lanes.before(count).filter(|&before| before > 0) {
+                self.next_member(&lanes, before, begin)?;
+            }
+            self.add_other(&other, begin, lanes.states[count])?;
+            self.close(b'}', lanes.states[count], to)?;
+        }
+        Ok(())
+    }
+
+    /// All members with names, in order: those of `properties`, then others that are required.
+    fn members(
+        &mut self,
+        schema: &Schema,
+        others: &Others<'_>,
+        path: &str,
+    ) -> Result<Vec<Member>, GrammarError> {
+        let properties = match schema.get("properties") {
+            None => None,
+            Some(Value::Object(properties)) => Some(properties),
+            Some(_) => return Err(GrammarError::invalid("`properties` must be an object", path)),
+        };
+        let required = required(schema, path)?;
+        let mut seen: BTreeSet<&str> = BTreeSet::new();
+        let is_required: BTreeSet<&str> = required.iter().copied().collect();
+        let mut members = Vec::new();
+        for (name, schema) in properties.into_iter().flatten() {
+            seen.insert(name);
+            let schema = self.named_schema(name, Some(schema), others, path)?;
+            let required = is_required.contains(name.as_str());
+            members.push(Member { name: name.clone(), schema, required });
+        }
+        for name in required {
+            if seen.insert(name) {
+                let schema = self.named_schema(name, None, others, path)?;
+                members.push(Member { name: name.to_owned(), schema, required: true });
+            }
+        }
+        Ok(members)
+    }
 }
 
-/// All members with names, in order: those of `properties`, then others that are required.
-fn members<'v>(
-    schema: &'v Schema,
-    additional: &'v Value,
-    path: &str,
-) -> Result<Vec<Member<'v>>, GrammarError> {
-    let properties = match schema.get("properties") {
-        None => None,
-        Some(Value::Object(properties)) => Some(properties),
-        Some(_) => return Err(GrammarError::invalid("`properties` must be an object", path)),
-    };
+fn required<'v>(schema: &'v Schema, path: &str) -> Result<Vec<&'v str>, GrammarError> {
     let wrong = || GrammarError::invalid("`required` must be a list of strings", path);
-    let required: Vec<&str> = match schema.get("required") {
-        None => Vec::new(),
+    match schema.get("required") {
+        None => Ok(Vec::new()),
         Some(Value::Array(names)) => {
-            names.iter().map(|name| name.as_str().ok_or_else(wrong)).collect::<Result<_, _>>()?
+            names.iter().map(|name| name.as_str().ok_or_else(wrong)).collect()
         }
-        Some(_) => return Err(wrong()),
-    };
-    let mut seen: BTreeSet<&str> = BTreeSet::new();
-    let is_required: BTreeSet<&str> = required.iter().copied().collect();
-    let mut members = Vec::new();
-    for (name, schema) in properties.into_iter().flatten() {
-        seen.insert(name);
-        members.push(Member { name, schema, required: is_required.contains(name.as_str()) });
+        Some(_) => Err(wrong()),
     }
-    for name in required {
-        if seen.insert(name) {
-            members.push(Member { name, schema: additional, required: true });
-        }
-    }
-    Ok(members)
 }
 
 /// A name as a part of a JSON pointer.
-fn pointer_token(name: &str) -> String {
+pub(super) fn pointer_token(name: &str) -> String {
     name.replace('~', "~0").replace('/', "~1")
 }

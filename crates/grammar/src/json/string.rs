@@ -1,5 +1,6 @@
 //! Strings.
 
+use super::repeat::Unit;
 use super::schema::{Compiler, Schema};
 use super::texts::TextLimits;
 use crate::GrammarError;
@@ -11,6 +12,18 @@ use crate::regex::{self, Extent};
 pub(super) const PATTERNS: &str = "\u{0}patterns";
 pub(super) const NOT_PATTERNS: &str = "\u{0}notPatterns";
 pub(super) const NOT_VALUES: &str = "\u{0}notValues";
+
+/// A character of a string.
+struct AnyChar;
+
+impl Unit for AnyChar {
+    fn name(&self) -> String {
+        "any character".into()
+    }
+    fn add(&self, c: &mut Compiler<'_>, from: State, to: State) -> Result<(), GrammarError> {
+        c.any_char(from, to)
+    }
+}
 
 impl Compiler<'_> {
     /// A string of what the keywords say.
@@ -33,7 +46,10 @@ impl Compiler<'_> {
             return self.nfa.call(from, rule, to);
         }
         if limits.min > 0 || limits.max.is_some() {
-            return self.counted(limits.min, limits.max, from, to);
+            let (body, behind) = (self.nfa.state()?, self.nfa.state()?);
+            self.nfa.literal(b"\"", from, body)?;
+            self.repeat(&AnyChar, (limits.min, limits.max), body, behind)?;
+            return self.nfa.literal(b"\"", behind, to);
         }
         let rule = self.string_rule()?;
         self.nfa.call(from, rule, to)
@@ -53,34 +69,6 @@ impl Compiler<'_> {
     pub(super) fn any_chars(&mut self, at: State) -> Result<(), GrammarError> {
         self.plain_chars(&[], at, at)?;
         self.escapes(at, at)
-    }
-
-    /// A string of `min` to `max` characters.
-    fn counted(
-        &mut self,
-        min: usize,
-        max: Option<usize>,
-        from: State,
-        to: State,
-    ) -> Result<(), GrammarError> {
-        let mut at = self.nfa.state()?;
-        self.nfa.literal(b"\"", from, at)?;
-        for length in 0.. {
-            if length >= min {
-                self.nfa.literal(b"\"", at, to)?;
-            }
-            let looping = max.is_none() && length >= min;
-            if max.is_some_and(|max| length >= max) {
-                break;
-            }
-            let next = if looping { at } else { self.nfa.state()? };
-            self.any_char(at, next)?;
-            if looping {
-                break;
-            }
-            at = next;
-        }
-        Ok(())
     }
 
     /// Any character.

@@ -1,11 +1,10 @@
 //! What keywords say of a text, which is a string or a member's name, and texts told apart written
 //! into the answer's automaton.
 
-use std::collections::BTreeMap;
-
 use serde_json::Value;
 
 use super::formats;
+use super::repeat::{Count, Unit};
 use super::schema::{Compiler, Schema, count, text};
 use super::string::{NOT_PATTERNS, NOT_VALUES, PATTERNS};
 use crate::GrammarError;
@@ -14,6 +13,7 @@ use crate::classes::{Chosen, Classes};
 use crate::fuel::Fuel;
 use crate::nfa::{Label, State};
 use crate::regex::Extent;
+use crate::runs::Place;
 
 /// How characters are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -70,6 +70,11 @@ impl TextLimits {
         self.all.push(Language::Listed(texts));
     }
 
+    /// The text must be none of these.
+    pub(super) fn none_of(&mut self, texts: Vec<String>) {
+        self.none.push(Language::Listed(texts));
+    }
+
     /// Nothing but lengths counts.
     pub(super) fn is_only_counted(&self) -> bool {
         self.all.is_empty() && self.none.is_empty()
@@ -87,6 +92,10 @@ impl TextLimits {
         };
         let all = self.all.iter().map(&mut add).collect::<Result<_, _>>()?;
         let none = self.none.iter().map(&mut add).collect::<Result<_, _>>()?;
+        if !self.none.is_empty() {
+            // A text of no language has no state, so there is one that has all texts.
+            add(&Language::Pattern(String::new(), Extent::Part))?;
+        }
         Ok(Asked { all, none })
     }
 }
@@ -125,6 +134,21 @@ pub(super) fn at(path: &str) -> impl Fn(GrammarError) -> GrammarError {
     }
 }
 
+/// One character of these ranges.
+struct OneOf {
+    ranges: Vec<(u32, u32)>,
+    how: How,
+}
+
+impl Unit for OneOf {
+    fn name(&self) -> String {
+        format!("one of {:?} {:?}", self.how, self.ranges)
+    }
+    fn add(&self, c: &mut Compiler<'_>, from: State, to: State) -> Result<(), GrammarError> {
+        c.chars_of(&self.ranges, self.how, from, to)
+    }
+}
+
 impl Compiler<'_> {
     /// The texts that obey, without quotes.
     pub(super) fn limited(
@@ -156,16 +180,27 @@ impl Compiler<'_> {
             states.push(self.nfa.state()?);
         }
         self.nfa.skip(from, states[0])?;
-        for (state, &at) in chosen.states.iter().zip(&states) {
-            if let Some(end) = state.end {
-                self.nfa.skip(at, ends[end])?;
-            }
-            let mut by_target: BTreeMap<u32, Vec<(u32, u32)>> = BTreeMap::new();
-            for &(low, high, to) in &state.edges {
-                by_target.entry(to).or_default().push((low, high));
-            }
-            for (to, ranges) in by_target {
-                self.chars_of(&ranges, how, at, states[to as usize])?;
+        let runs = chosen.runs(&mut self.nfa.fuel)?;
+        for (i, (state, &at)) in chosen.states.iter().zip(&states).enumerate() {
+            match &runs[i] {
+                Place::Inside => {}
+                Place::Head(run) => {
+                    let unit = OneOf { ranges: run.ranges.clone(), how };
+                    let next = states[run.next as usize];
+                    let (kind, to) = match run.end {
+                        None => (Count::Exactly, next),
+                        Some(end) => (Count::UpTo, ends[end]),
+                    };
+                    self.units(&unit, kind, run.length, at, to)?;
+                }
+                Place::Alone => {
+                    if let Some(end) = state.end {
+                        self.nfa.skip(at, ends[end])?;
+                    }
+                    for (to, ranges) in state.by_target() {
+                        self.chars_of(&ranges, how, at, states[to as usize])?;
+                    }
+                }
             }
         }
         Ok(())

@@ -36,6 +36,28 @@ impl Types {
         self.0 == 0
     }
 
+    /// Names that are read as these types.
+    pub(super) fn names(self) -> Vec<&'static str> {
+        let named = [
+            (Types::NULL, "null"),
+            (Types::BOOLEAN, "boolean"),
+            (Types::NUMBER, "number"),
+            (Types::INTEGER, "integer"),
+            (Types::STRING, "string"),
+            (Types::ARRAY, "array"),
+            (Types::OBJECT, "object"),
+        ];
+        let mut left = self;
+        let mut names = Vec::new();
+        for (types, name) in named {
+            if left.has(types) {
+                names.push(name);
+                left = left.without(types);
+            }
+        }
+        names
+    }
+
     fn named(name: &str) -> Option<Types> {
         Some(match name {
             "null" => Types::NULL,

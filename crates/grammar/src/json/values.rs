@@ -9,7 +9,7 @@ use crate::nfa::{Label, RuleId, State};
 /// Spaces and tabs that a line may begin with. A bound: a model that only indents must go on.
 const MAX_INDENT: usize = 40;
 
-/// The one way in which a given value is written.
+/// The one way in which a given text or number is written.
 pub(super) fn literal(value: &Value) -> String {
     value.to_string()
 }
@@ -31,6 +31,41 @@ impl Compiler<'_> {
             c.array(&none, start, end, "")?;
             c.any_object(start, end)
         })
+    }
+
+    /// A given value, with gaps between its tokens.
+    pub(super) fn given(
+        &mut self,
+        value: &Value,
+        from: State,
+        to: State,
+    ) -> Result<(), GrammarError> {
+        let parts: Vec<(Option<&str>, &Value)> = match value {
+            Value::Array(items) => items.iter().map(|item| (None, item)).collect(),
+            Value::Object(members) => {
+                members.iter().map(|(name, value)| (Some(name.as_str()), value)).collect()
+            }
+            _ => return self.nfa.literal(literal(value).as_bytes(), from, to),
+        };
+        let (open, close) = if value.is_array() { (b'[', b']') } else { (b'{', b'}') };
+        let mut at = self.token(open, from)?;
+        for (i, (name, part)) in parts.iter().enumerate() {
+            if i > 0 {
+                at = self.token(b',', at)?;
+            }
+            if let Some(name) = name {
+                let behind = self.nfa.state()?;
+                self.nfa.literal(literal(&Value::from(*name)).as_bytes(), at, behind)?;
+                at = self.token(b':', behind)?;
+            }
+            let behind = self.nfa.state()?;
+            self.given(part, at, behind)?;
+            at = behind;
+        }
+        if parts.is_empty() {
+            return self.nfa.edge(at, Label::Bytes(close, close), to);
+        }
+        self.close(close, at, to)
     }
 
     pub(super) fn booleans(&mut self, from: State, to: State) -> Result<(), GrammarError> {

@@ -1,0 +1,115 @@
+//! Many units one behind the other, in few states: rules that call smaller rules.
+//!
+//! A rule of a level is a unit and then [`FAN`] rules of the level below, so that a count takes
+//! states by its logarithm. A rule of "up to" its units may end behind each of them. The walk takes
+//! the innermost rule that goes on, so a rule only ends early where no unit follows.
+
+use super::schema::Compiler;
+use crate::GrammarError;
+use crate::nfa::{RuleId, State};
+
+/// Units that are written one by one.
+const LEAF: usize = 32;
+/// Rules of one level in a rule of the next.
+const FAN: usize = 8;
+
+/// What is repeated. The first byte of a unit must not be one that may follow it.
+pub(super) trait Unit {
+    /// The rules' name in the compiler.
+    fn name(&self) -> String;
+    /// One unit, which is not empty.
+    fn add(&self, c: &mut Compiler<'_>, from: State, to: State) -> Result<(), GrammarError>;
+}
+
+/// Whether a text of fewer units will do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Count {
+    Exactly,
+    UpTo,
+}
+
+impl Compiler<'_> {
+    /// `min` to `max` units.
+    pub(super) fn repeat(
+        &mut self,
+        unit: &dyn Unit,
+        (min, max): (usize, Option<usize>),
+        from: State,
+        to: State,
+    ) -> Result<(), GrammarError> {
+        if max.is_some_and(|max| max < min) {
+            return Ok(());
+        }
+        let least = self.nfa.state()?;
+        self.units(unit, Count::Exactly, min, from, least)?;
+        match max {
+            None => {
+                unit.add(self, least, least)?;
+                self.nfa.skip(least, to)
+            }
+            Some(max) => self.units(unit, Count::UpTo, max - min, least, to),
+        }
+    }
+
+    /// `count` units, or up to that many.
+    pub(super) fn units(
+        &mut self,
+        unit: &dyn Unit,
+        kind: Count,
+        count: usize,
+        from: State,
+        to: State,
+    ) -> Result<(), GrammarError> {
+        let (mut at, mut left) = (from, count);
+        while left > 0 {
+            if kind == Count::UpTo {
+                self.nfa.skip(at, to)?;
+            }
+            let next = self.nfa.state()?;
+            if left <= LEAF {
+                unit.add(self, at, next)?;
+                left -= 1;
+            } else {
+                let level = level_within(left);
+                let rule = self.level(unit, kind, level)?;
+                self.nfa.call(at, rule, next)?;
+                left -= units_of(level);
+            }
+            at = next;
+        }
+        self.nfa.skip(at, to)
+    }
+
+    /// The rule of a level.
+    fn level(&mut self, unit: &dyn Unit, kind: Count, level: u32) -> Result<RuleId, GrammarError> {
+        let name = format!("{kind:?} {level} {}", unit.name());
+        self.shared(&name, |c, start, end| {
+            let mut at = c.nfa.state()?;
+            unit.add(c, start, at)?;
+            let parts = if level == 0 { LEAF - 1 } else { FAN };
+            for _ in 0..parts {
+                if kind == Count::UpTo {
+                    c.nfa.skip(at, end)?;
+                }
+                let next = c.nfa.state()?;
+                if level == 0 {
+                    unit.add(c, at, next)?;
+                } else {
+                    let rule = c.level(unit, kind, level - 1)?;
+                    c.nfa.call(at, rule, next)?;
+                }
+                at = next;
+            }
+            c.nfa.skip(at, end)
+        })
+    }
+}
+
+/// Units of a rule of this level.
+fn units_of(level: u32) -> usize {
+    (0..level).fold(LEAF, |below, _| below.saturating_mul(FAN).saturating_add(1))
+}
+/// The highest level whose rule has at most `units`.
+fn level_within(units: usize) -> u32 {
+    (0..).take_while(|&level| units_of(level) <= units).last().unwrap_or(0)
+}
