@@ -18,6 +18,7 @@ use crate::http::{
 };
 use crate::lifecycle::{Lifecycle, Stage};
 use crate::metrics::{Metrics, SloTargets};
+use crate::responses::read_responses;
 use crate::ring::{DevicePort, ReaderHandle, ReaderSettings, Registry, spawn_reader};
 use crate::serving::{Grammars, ModelAssets, Serving};
 use crate::tenants::{Defaults, KeySources, OwnTargets, Tenants, Terms};
@@ -305,6 +306,8 @@ pub enum Endpoint {
     Chat,
     /// `/v1/messages`
     Messages,
+    /// `/v1/responses`
+    Responses,
     /// `/v1/completions`
     Completions,
     /// `/tokenize`
@@ -326,6 +329,7 @@ pub fn fuzz_http_body(endpoint: Endpoint, body: &[u8]) -> Result<(), ApiError> {
     match endpoint {
         Endpoint::Chat => ChatRequest::read(&fields, slo, limits).map(drop),
         Endpoint::Messages => read_messages(&fields, slo, limits).map(drop),
+        Endpoint::Responses => read_responses(&fields, slo, limits).map(drop),
         Endpoint::Completions => CompletionRequest::read(&fields, slo, limits).map(drop),
         Endpoint::Tokenize => TokenizeRequest::read(&fields).map(drop),
         Endpoint::Detokenize => DetokenizeRequest::read(&fields, limits).map(drop),

@@ -20,6 +20,7 @@ mod lifecycle;
 pub mod limits;
 mod metrics;
 mod openai;
+mod responses;
 mod ring;
 mod serving;
 mod tenants;

@@ -17,6 +17,7 @@ fn body(endpoint: Endpoint, name: &str, raw: &str) -> String {
         Endpoint::Chat | Endpoint::Messages => {
             ("messages", r#"[{"role": "user", "content": "x"}]"#)
         }
+        Endpoint::Responses => ("input", r#""x""#),
         Endpoint::Completions | Endpoint::Tokenize => ("prompt", r#""x""#),
         Endpoint::Detokenize => ("tokens", "[1]"),
     };

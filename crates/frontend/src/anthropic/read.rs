@@ -4,25 +4,7 @@ use serde_json::{Map, Value, json};
 
 use crate::api_error::ApiError;
 use crate::validate::chat::ChatRequest;
-use crate::validate::{ChatInput, Fields, ModelLimits, SloHeaders};
-
-/// Fields of this server's chat requests that mean the same here.
-const OURS: &[&str] = &[
-    "seed",
-    "min_p",
-    "repetition_penalty",
-    "logit_bias",
-    "stop_token_ids",
-    "ignore_eos",
-    "min_tokens",
-    "structured_outputs",
-    "chat_template_kwargs",
-    "priority",
-    "cache_salt",
-    "slo_ttft_ms",
-    "slo_tpot_ms",
-    "request_id",
-];
+use crate::validate::{ChatFields, ChatInput, Fields, ModelLimits, SloHeaders, read_json};
 
 /// Reads `POST /v1/messages`.
 ///
@@ -37,33 +19,26 @@ pub fn read_messages(
     let max_tokens = fields
         .raw("max_tokens")
         .ok_or_else(|| ApiError::invalid("max_tokens", "`max_tokens` is required"))?;
-    chat.insert("max_tokens".into(), value("max_tokens", max_tokens)?);
+    chat.set("max_tokens", read_json::<Value>("max_tokens", max_tokens)?);
     for (theirs, ours) in [
         ("temperature", "temperature"),
         ("top_p", "top_p"),
         ("top_k", "top_k"),
         ("stop_sequences", "stop"),
     ] {
-        if let Some(raw) = fields.raw(theirs) {
-            chat.insert(ours.into(), value(theirs, raw)?);
-        }
+        chat.copy(fields, theirs, ours)?;
     }
     if fields.boolean("stream", false)? {
-        chat.insert("stream".into(), true.into());
+        chat.set("stream", true);
         let options = json!({"include_usage": true, "continuous_usage_stats": true});
-        chat.insert("stream_options".into(), options);
+        chat.set("stream_options", options);
     }
-    for name in OURS {
-        if let Some(raw) = fields.raw(name) {
-            chat.insert((*name).into(), value(name, raw)?);
-        }
-    }
+    chat.copy_shared(fields)?;
     // Of their service: they change nothing here.
     for ignored in ["metadata", "service_tier"] {
         fields.raw(ignored);
     }
-    let text = Value::Object(chat).to_string();
-    ChatRequest::read(&Fields::parse(text.as_bytes())?, slo, model)
+    chat.read(slo, model)
 }
 
 /// Reads `POST /v1/messages/count_tokens`: the model, and what it would see.
@@ -71,25 +46,23 @@ pub fn read_messages(
 /// # Errors
 /// 400 that names the field.
 pub fn read_count(fields: &Fields) -> Result<(Option<String>, ChatInput), ApiError> {
-    let chat = Value::Object(conversation(fields)?).to_string();
+    let chat = conversation(fields)?.text();
     ChatInput::of_body(&Fields::parse(chat.as_bytes())?)
 }
 
 /// What the prompt is made of, as fields of a chat request.
-fn conversation(fields: &Fields) -> Result<Map<String, Value>, ApiError> {
-    let mut chat = Map::new();
-    if let Some(raw) = fields.raw("model") {
-        chat.insert("model".into(), value("model", raw)?);
-    }
+fn conversation(fields: &Fields) -> Result<ChatFields, ApiError> {
+    let mut chat = ChatFields::default();
+    chat.copy(fields, "model", "model")?;
     let mut messages = Vec::new();
     if let Some(raw) = fields.raw("system") {
-        let content = text_of("system", &value("system", raw)?)?;
+        let content = text_of("system", &read_json("system", raw)?)?;
         messages.push(json!({"role": "system", "content": content}));
     }
     let raw = fields
         .raw("messages")
         .ok_or_else(|| ApiError::invalid("messages", "`messages` is required"))?;
-    let Value::Array(theirs) = value("messages", raw)? else {
+    let Value::Array(theirs) = read_json("messages", raw)? else {
         return Err(ApiError::invalid("messages", "`messages` must be a list"));
     };
     if theirs.is_empty() {
@@ -100,35 +73,32 @@ fn conversation(fields: &Fields) -> Result<Map<String, Value>, ApiError> {
     }
     // A last message of the assistant's is the beginning of the answer.
     if theirs.last().is_some_and(|message| message["role"] == "assistant") {
-        chat.insert("continue_final_message".into(), true.into());
-        chat.insert("add_generation_prompt".into(), false.into());
+        chat.set("continue_final_message", true);
+        chat.set("add_generation_prompt", false);
     }
-    chat.insert("messages".into(), messages.into());
+    chat.set("messages", messages);
     if let Some(raw) = fields.raw("tools") {
-        chat.insert("tools".into(), tools(&value("tools", raw)?)?);
+        chat.set("tools", tools(&read_json("tools", raw)?)?);
     }
     if let Some(raw) = fields.raw("tool_choice") {
-        tool_choice(&value("tool_choice", raw)?, &mut chat)?;
+        tool_choice(&read_json("tool_choice", raw)?, &mut chat)?;
     }
     if let Some(raw) = fields.raw("thinking") {
-        let thinking = value("thinking", raw)?;
+        let thinking: Value = read_json("thinking", raw)?;
         let enabled = match thinking["type"].as_str() {
             Some("enabled" | "adaptive") => true,
             Some("disabled") => false,
-            _ => return Err(must("thinking.type", "\"enabled\", \"adaptive\" or \"disabled\"")),
+            _ => {
+                return Err(ApiError::must_be(
+                    "thinking.type",
+                    "\"enabled\", \"adaptive\" or \"disabled\"",
+                ));
+            }
         };
-        chat.insert("enable_thinking".into(), enabled.into());
-        chat.insert("include_reasoning".into(), enabled.into());
+        chat.set("enable_thinking", enabled);
+        chat.set("include_reasoning", enabled);
     }
     Ok(chat)
-}
-
-fn value(name: &str, raw: &str) -> Result<Value, ApiError> {
-    serde_json::from_str(raw).map_err(|e| ApiError::invalid(name, format!("`{name}`: {e}")))
-}
-
-fn must(name: &str, what: &str) -> ApiError {
-    ApiError::invalid(name, format!("`{name}` must be {what}"))
 }
 
 /// A string, or a list of text blocks, as one text.
@@ -151,7 +121,7 @@ fn text_of(name: &str, content: &Value) -> Result<String, ApiError> {
                 blocks.iter().enumerate().map(text).collect();
             Ok(texts?.join("\n"))
         }
-        _ => Err(must(name, "a string or a list of blocks")),
+        _ => Err(ApiError::must_be(name, "a string or a list of blocks")),
     }
 }
 
@@ -164,14 +134,14 @@ fn read_message(at: &str, message: &Value, to: &mut Vec<Value>) -> Result<(), Ap
             to.push(read_assistant(&format!("{at}.content"), content)?);
             Ok(())
         }
-        _ => Err(must(&format!("{at}.role"), "\"user\" or \"assistant\"")),
+        _ => Err(ApiError::must_be(&format!("{at}.role"), "\"user\" or \"assistant\"")),
     }
 }
 
 fn read_user(at: &str, content: &Value, to: &mut Vec<Value>) -> Result<(), ApiError> {
     let Value::Array(blocks) = content else {
         let Value::String(text) = content else {
-            return Err(must(at, "a string or a list of blocks"));
+            return Err(ApiError::must_be(at, "a string or a list of blocks"));
         };
         to.push(json!({"role": "user", "content": text}));
         return Ok(());
@@ -181,7 +151,7 @@ fn read_user(at: &str, content: &Value, to: &mut Vec<Value>) -> Result<(), ApiEr
         let at = format!("{at}[{index}]");
         let id = block["tool_use_id"]
             .as_str()
-            .ok_or_else(|| must(&format!("{at}.tool_use_id"), "a string"))?;
+            .ok_or_else(|| ApiError::must_be(&format!("{at}.tool_use_id"), "a string"))?;
         let content = text_of(&format!("{at}.content"), &block["content"])?;
         to.push(json!({"role": "tool", "tool_call_id": id, "content": content}));
     }
@@ -195,7 +165,7 @@ fn read_user(at: &str, content: &Value, to: &mut Vec<Value>) -> Result<(), ApiEr
 fn read_assistant(at: &str, content: &Value) -> Result<Value, ApiError> {
     let Value::Array(blocks) = content else {
         let Value::String(text) = content else {
-            return Err(must(at, "a string or a list of blocks"));
+            return Err(ApiError::must_be(at, "a string or a list of blocks"));
         };
         return Ok(json!({"role": "assistant", "content": text}));
     };
@@ -203,7 +173,9 @@ fn read_assistant(at: &str, content: &Value) -> Result<Value, ApiError> {
     for (index, block) in blocks.iter().enumerate() {
         let at = format!("{at}[{index}]");
         let string = |field: &str| {
-            block[field].as_str().ok_or_else(|| must(&format!("{at}.{field}"), "a string"))
+            block[field]
+                .as_str()
+                .ok_or_else(|| ApiError::must_be(&format!("{at}.{field}"), "a string"))
         };
         match block["type"].as_str() {
             Some("text") => text.push_str(string("text")?),
@@ -227,7 +199,7 @@ fn read_assistant(at: &str, content: &Value) -> Result<Value, ApiError> {
 }
 
 fn tools(theirs: &Value) -> Result<Value, ApiError> {
-    let Value::Array(list) = theirs else { return Err(must("tools", "a list")) };
+    let Value::Array(list) = theirs else { return Err(ApiError::must_be("tools", "a list")) };
     let tool = |(index, tool): (usize, &Value)| {
         // Tools that their service runs have a type, and no schema.
         if tool.get("type").is_some_and(|kind| kind != "custom") {
@@ -249,20 +221,25 @@ fn tools(theirs: &Value) -> Result<Value, ApiError> {
     list.iter().enumerate().map(tool).collect()
 }
 
-fn tool_choice(theirs: &Value, chat: &mut Map<String, Value>) -> Result<(), ApiError> {
+fn tool_choice(theirs: &Value, chat: &mut ChatFields) -> Result<(), ApiError> {
     let choice = match theirs["type"].as_str() {
         Some("auto") => json!("auto"),
         Some("any") => json!("required"),
         Some("none") => json!("none"),
         Some("tool") => json!({"type": "function", "function": {"name": theirs["name"]}}),
-        _ => return Err(must("tool_choice.type", "\"auto\", \"any\", \"tool\" or \"none\"")),
+        _ => {
+            return Err(ApiError::must_be(
+                "tool_choice.type",
+                "\"auto\", \"any\", \"tool\" or \"none\"",
+            ));
+        }
     };
-    chat.insert("tool_choice".into(), choice);
+    chat.set("tool_choice", choice);
     if let Some(disabled) = theirs.get("disable_parallel_tool_use") {
-        let disabled = disabled
-            .as_bool()
-            .ok_or_else(|| must("tool_choice.disable_parallel_tool_use", "a boolean"))?;
-        chat.insert("parallel_tool_calls".into(), (!disabled).into());
+        let disabled = disabled.as_bool().ok_or_else(|| {
+            ApiError::must_be("tool_choice.disable_parallel_tool_use", "a boolean")
+        })?;
+        chat.set("parallel_tool_calls", !disabled);
     }
     Ok(())
 }

@@ -20,7 +20,7 @@ pub async fn chat_completions(
     let mut asked: Asked<ChatRequest> = ask(&app, request, ChatRequest::read).await?;
     let model = app.model_name(asked.body.model.as_deref())?;
     asked.tell("chat", &asked.body.params, &model);
-    let head = asked.head("chatcmpl", &asked.body.params, model);
+    let head = asked.head("chatcmpl-", &asked.body.params, model);
     let chat = std::mem::take(&mut asked.body.chat);
     let ChatRequest { params, echo, include_reasoning, .. } = asked.body;
     let last = if echo { chat.last_text() } else { String::new() };

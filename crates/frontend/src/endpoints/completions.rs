@@ -20,7 +20,7 @@ pub async fn completions(
     let mut asked = ask(&app, request, CompletionRequest::read).await?;
     let model = app.model_name(asked.body.model.as_deref())?;
     asked.tell("text_completion", &asked.body.params, &model);
-    let head = asked.head("cmpl", &asked.body.params, model);
+    let head = asked.head("cmpl-", &asked.body.params, model);
     let sources = asked.body.prompts.drain(..).map(PromptSource::Completion).collect();
     let (params, echo) = (&asked.body.params, asked.body.echo);
     let (prompts, admission) = prepare_all(&app, &asked.tenant, sources, params, echo).await?;

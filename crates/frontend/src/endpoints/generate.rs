@@ -32,7 +32,7 @@ pub struct Asked<T> {
     /// Where it is told of, for the access log and the traces.
     pub tally: Option<Arc<Tally>>,
     /// For the memory that the body's content takes, until it is answered.
-    _charge: Charge,
+    pub charge: Charge,
     request_id: String,
 }
 
@@ -76,7 +76,7 @@ pub async fn ask<T: AsMut<GenerateParams> + Send + 'static>(
     if let Some(key) = key {
         params.cache_salt = key.salted(params.cache_salt);
     }
-    Ok(Asked { body, arrived, in_flight, tenant, tally, request_id, _charge: charge })
+    Ok(Asked { body, arrived, in_flight, tenant, tally, request_id, charge })
 }
 
 fn slo_headers(headers: &HeaderMap) -> SloHeaders<'_> {
@@ -101,7 +101,7 @@ impl<T> Asked<T> {
     /// Id, time and model of the answer. A chosen id is part of it, as in vLLM.
     pub fn head(&self, prefix: &str, params: &GenerateParams, model: String) -> Head {
         let id = params.request_id.as_deref().unwrap_or(&self.request_id);
-        Head { id: format!("{prefix}-{id}"), created: unix_s(), model }
+        Head { id: format!("{prefix}{id}"), created: unix_s(), model }
     }
 }
 

@@ -26,7 +26,7 @@ async fn generate(app: Arc<App>, request: Request) -> Result<Response, ApiError>
     let mut asked: Asked<ChatRequest> = ask(&app, request, read_messages).await?;
     let model = app.model_name(asked.body.model.as_deref())?;
     asked.tell("chat", &asked.body.params, &model);
-    let head = asked.head("msg", &asked.body.params, model);
+    let head = asked.head("msg-", &asked.body.params, model);
     let chat = std::mem::take(&mut asked.body.chat);
     let ChatRequest { params, include_reasoning, .. } = asked.body;
     let sources = vec![PromptSource::Chat(chat)];

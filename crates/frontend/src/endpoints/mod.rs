@@ -7,5 +7,6 @@ pub mod messages;
 pub mod models;
 pub mod page;
 pub mod prefix;
+pub mod responses;
 pub mod status;
 pub mod tokens;

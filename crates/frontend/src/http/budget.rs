@@ -53,6 +53,14 @@ impl Charge {
             }
         }
     }
+
+    /// Lowers the charge to what a request that holds no more than `bytes` owes.
+    pub fn shrink(&mut self, bytes: usize) {
+        let owed = bytes.saturating_sub(UNCHARGED_BYTES).div_ceil(PERMIT_BYTES);
+        if let Some(held) = &mut self.0 {
+            drop(held.split(held.num_permits().saturating_sub(owed)));
+        }
+    }
 }
 
 #[cfg(test)]
@@ -77,6 +85,10 @@ mod tests {
         assert_eq!(refused.status.as_u16(), 429);
         assert!(large.cover(&budget, UNCHARGED_BYTES + 65 * PERMIT_BYTES).is_err());
         assert_eq!(budget.0.available_permits(), 32, "what was held before is still held");
+        large.shrink(UNCHARGED_BYTES + 33 * PERMIT_BYTES);
+        assert_eq!(budget.0.available_permits(), 32, "no more is taken");
+        large.shrink(UNCHARGED_BYTES + PERMIT_BYTES);
+        assert_eq!(budget.0.available_permits(), 63);
         drop((large, other, charges));
         assert_eq!(budget.0.available_permits(), 64);
     }

@@ -12,7 +12,9 @@ use super::app::App;
 use super::host;
 use super::layers;
 use crate::api_error::ApiError;
-use crate::endpoints::{chat, completions, messages, models, page, prefix, status, tokens};
+use crate::endpoints::{
+    chat, completions, messages, models, page, prefix, responses, status, tokens,
+};
 use crate::error::FrontendError;
 
 /// Paths of probes, scrapers and people, which have no spans: they come by the second, and say
@@ -35,6 +37,7 @@ pub fn router(app: &Arc<App>) -> Result<Router, FrontendError> {
         .route("/v1/completions", post(completions::completions))
         .route("/v1/messages", post(messages::messages))
         .route("/v1/messages/count_tokens", post(messages::count_tokens))
+        .route("/v1/responses", post(responses::responses))
         .route("/v1/models", get(models::list))
         .route("/v1/models/{*id}", get(models::one))
         .route("/reset_prefix_cache", post(prefix::reset))

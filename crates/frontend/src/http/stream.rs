@@ -101,6 +101,7 @@ pub fn stream(
         keep_alive,
         silence: Box::pin(sleep(keep_alive)),
         last_frames: Instant::now(),
+        has_begun: false,
         over: false,
         more_is_ready: false,
         _in_flight: in_flight,
@@ -125,6 +126,7 @@ struct Streaming<F> {
     keep_alive: Duration,
     silence: Pin<Box<Sleep>>,
     last_frames: Instant,
+    has_begun: bool,
     over: bool,
     /// The last frames were a part of what was ready.
     more_is_ready: bool,
@@ -137,11 +139,17 @@ impl<F: Format> Streaming<F> {
         if self.over {
             return None;
         }
+        let mut frames = Frames::default();
+        if !std::mem::replace(&mut self.has_begun, true) {
+            self.format.begin(&mut frames);
+            if !frames.is_empty() {
+                return Some(frames.take());
+            }
+        }
         if std::mem::take(&mut self.more_is_ready) {
             // Other streams come between two parts of what is ready at once.
             tokio::task::yield_now().await;
         }
-        let mut frames = Frames::default();
         // A delta may have nothing to say yet, and an empty chunk is not an event.
         while frames.is_empty() && !self.over {
             tokio::select! {

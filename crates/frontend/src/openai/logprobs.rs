@@ -44,8 +44,9 @@ pub struct ChatLogprobs {
     refusal: Option<()>,
 }
 
+/// A token of an answer, and what could have been in its place.
 #[derive(Debug, serde::Serialize)]
-struct ChatToken {
+pub struct ChatToken {
     #[serde(flatten)]
     token: ChatAlternative,
     top_logprobs: Vec<ChatAlternative>,
@@ -58,18 +59,25 @@ struct ChatAlternative {
     bytes: Vec<u8>,
 }
 
-impl ChatLogprobs {
-    /// Adds tokens.
-    pub fn extend(&mut self, names: &TokenNames, tokens: &[TokenLogprobs]) {
+impl ChatToken {
+    /// A token by its names.
+    pub fn of(names: &TokenNames, token: &TokenLogprobs) -> Self {
         let alternative = |id: u32, logprob: f32| ChatAlternative {
             token: names.name(id),
             logprob: finite(logprob),
             bytes: names.vocab.piece(id).to_vec(),
         };
-        self.content.extend(tokens.iter().map(|t| ChatToken {
-            token: alternative(t.id, t.logprob.unwrap_or(MIN_LOGPROB)),
-            top_logprobs: t.top.iter().map(|&(id, lp)| alternative(id, lp)).collect(),
-        }));
+        Self {
+            token: alternative(token.id, token.logprob.unwrap_or(MIN_LOGPROB)),
+            top_logprobs: token.top.iter().map(|&(id, lp)| alternative(id, lp)).collect(),
+        }
+    }
+}
+
+impl ChatLogprobs {
+    /// Adds tokens.
+    pub fn extend(&mut self, names: &TokenNames, tokens: &[TokenLogprobs]) {
+        self.content.extend(tokens.iter().map(|token| ChatToken::of(names, token)));
     }
 }
 

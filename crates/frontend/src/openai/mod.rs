@@ -1,13 +1,16 @@
 //! The shapes of answers, as the OpenAI API and vLLM have them.
 
+mod blocks;
 mod calls;
 mod chat;
 mod completion;
 mod logprobs;
 
+pub use blocks::{Block, Blocks, Change, Kind};
 pub use calls::CallIds;
 pub use chat::{Answering, ChatFormat};
 pub use completion::CompletionFormat;
+pub use logprobs::{ChatToken, TokenNames};
 
 use serde::{Deserialize, Serialize};
 
@@ -71,7 +74,7 @@ impl Usage {
 /// What all chunks and the whole answer of one request have in common.
 #[derive(Debug, Clone)]
 pub struct Head {
-    /// `chatcmpl-…` or `cmpl-…`
+    /// `chatcmpl-…`, `cmpl-…` and the like.
     pub id: String,
     /// Seconds since 1970.
     pub created: u64,
@@ -81,10 +84,12 @@ pub struct Head {
 
 /// How one API renders deltas: as chunks of a stream, or gathered into one answer.
 pub trait Format: Send {
+    /// Appends what a stream begins with, before there is a token.
+    fn begin(&mut self, _frames: &mut Frames) {}
     /// Appends the JSON chunks for `delta` of choice `index` to `frames`.
     fn chunk(&mut self, index: usize, delta: Delta, usage: ChunkUsage, frames: &mut Frames);
-    /// Appends the last chunk, which has no choice.
-    fn usage_chunk(&self, usage: Usage, frames: &mut Frames);
+    /// Appends the last chunk, which has no choice, where the API has such a chunk.
+    fn usage_chunk(&self, _usage: Usage, _frames: &mut Frames) {}
     /// Gathers `delta` of choice `index`.
     fn gather(&mut self, index: usize, delta: Delta);
     /// Appends what ends a stream. `wants_usage`: the client asked for the usage.
@@ -95,7 +100,7 @@ pub trait Format: Send {
         frames.text("[DONE]");
     }
     /// Appends what ends a stream that failed midway.
-    fn fail(&self, error: &ApiError, frames: &mut Frames) {
+    fn fail(&mut self, error: &ApiError, frames: &mut Frames) {
         frames.text(&error.to_json());
     }
     /// The whole answer as JSON.

@@ -8,16 +8,19 @@ mod grammar;
 pub mod params;
 mod tokenize;
 pub(crate) mod tools;
-mod unsupported;
+mod translate;
+pub(crate) mod unsupported;
 
 use crate::tenants::Terms;
 pub use chat::{ChatInput, ChatRequest, Content, Message};
 pub use completions::{CompletionRequest, Prompt};
-pub use fields::Fields;
+pub(crate) use fields::read_list;
+pub use fields::{Fields, cut, read_json};
 pub use generate::{GenerateParams, SloHeaders, StreamOptions, first_word, hash_salt};
 pub use grammar::AskedGrammar;
 pub use tokenize::{DetokenizeRequest, TokenizeInput, TokenizeRequest};
 pub use tools::{StrictCalls, ToolChoice, Tools};
+pub use translate::ChatFields;
 
 /// Limits that the model sets; known once the device is ready.
 #[derive(Debug, Clone, Copy)]

@@ -281,11 +281,18 @@ pub(super) fn read_calls(at: &str, raw: Option<&str>) -> Result<Vec<Value>, ApiE
 /// A call as the template takes it. Templates write arguments as JSON themselves, so a JSON text
 /// becomes its object here, as in HF.
 fn read_call(at: &str, raw: &str) -> Result<Value, ApiError> {
+    take_call(at, read_json(at, raw)?)
+}
+
+/// The same for a call that has been read already.
+///
+/// # Errors
+/// 400 that names the field, which is below `at`.
+pub(crate) fn take_call(at: &str, mut call: Value) -> Result<Value, ApiError> {
     let wrong = |field: &str, must: &str| {
         let param = format!("{at}{field}");
         ApiError::invalid(&param, format!("`{param}` must be {must}"))
     };
-    let mut call: Value = read_json(at, raw)?;
     if call.get("type").is_some_and(|kind| kind != "function") {
         return Err(wrong(".type", "\"function\""));
     }

@@ -47,6 +47,27 @@ const CHAT: &[Row] = &[
     ("service_tier", &[r#""auto""#, r#""default""#]),
 ];
 
+/// Of what is not said in other words here. Hosted tools and stored answers are refused where they
+/// are read.
+const RESPONSES: &[Row] = &[
+    ("prompt", &[]),
+    ("truncation", &[r#""disabled""#]),
+    ("max_tool_calls", &[]),
+    ("context_management", &["[]"]),
+    ("moderation", &[]),
+    ("prompt_cache_retention", &[r#""in_memory""#]),
+    ("prompt_cache_options", &["{}"]),
+    ("modalities", &["[]", r#"["text"]"#]),
+    ("documents", &["[]"]),
+    ("chat_template", &[]),
+    ("n", &["1"]),
+    ("echo", &["false"]),
+    ("return_token_ids", &["false"]),
+    ("return_tokens_as_token_ids", &["false"]),
+    ("add_generation_prompt", &["true"]),
+    ("continue_final_message", &["false"]),
+];
+
 const COMPLETIONS: &[Row] = &[("suffix", &[r#""""#]), ("prompt_embeds", &[])];
 
 /// Fields that describe the caller and change nothing about an answer.
@@ -57,6 +78,12 @@ const METADATA: &[&str] =
 pub fn refuse_chat(fields: &Fields) -> Result<(), ApiError> {
     refuse(fields, EVERYWHERE)?;
     refuse(fields, CHAT)
+}
+
+/// Refuses what only responses know, besides what no endpoint implements.
+pub fn refuse_responses(fields: &Fields) -> Result<(), ApiError> {
+    refuse(fields, EVERYWHERE)?;
+    refuse(fields, RESPONSES)
 }
 
 /// Refuses what only completions know, besides what no endpoint implements.

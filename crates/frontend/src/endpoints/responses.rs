@@ -1,0 +1,53 @@
+//! `POST /v1/responses`, in the shape of OpenAI's Responses API.
+
+use std::sync::Arc;
+
+use axum::extract::{Request, State};
+use axum::response::Response;
+
+use super::generate::{Asked, answer, ask, prepare_all};
+use crate::api_error::ApiError;
+use crate::http::app::App;
+use crate::openai::{Blocks, CallIds, TokenNames};
+use crate::responses::{ResponsesFormat, ResponsesRequest, read_responses, theirs};
+use crate::serving::PromptSource;
+use crate::validate::ChatRequest;
+
+/// Continues a conversation.
+pub async fn responses(
+    State(app): State<Arc<App>>,
+    request: Request,
+) -> Result<Response, ApiError> {
+    generate(app, request).await.map_err(theirs)
+}
+
+async fn generate(app: Arc<App>, request: Request) -> Result<Response, ApiError> {
+    let mut asked: Asked<ResponsesRequest> = ask(&app, request, read_responses).await?;
+    let model = app.model_name(asked.body.chat.model.as_deref())?;
+    asked.tell("chat", &asked.body.chat.params, &model);
+    let head = asked.head("resp_", &asked.body.chat.params, model);
+    let ResponsesRequest { chat, echo } = asked.body;
+    let ChatRequest { params, chat, include_reasoning, .. } = chat;
+    let sources = vec![PromptSource::Chat(chat)];
+    let (prompts, admission) = prepare_all(&app, &asked.tenant, sources, &params, false).await?;
+    // From here on the request holds of its body what the answer repeats.
+    asked.charge.shrink(echo.bytes);
+    let ids = CallIds::new(app.serving.assets.answers.tools())?;
+    let vocab = app.serving.assets.tokenizer.vocab().clone();
+    let format = ResponsesFormat::new(
+        head,
+        (echo, asked.charge),
+        &prompts[0],
+        Blocks::new(ids, include_reasoning),
+        TokenNames::new(vocab, false),
+    );
+    answer(
+        &app,
+        (&prompts, admission),
+        &params,
+        asked.arrived,
+        (asked.in_flight, asked.tally),
+        format,
+    )
+    .await
+}
