@@ -7,7 +7,8 @@ mod common;
 use std::path::PathBuf;
 
 use common::{EOS, Harness};
-use saccade_ring::testing::FakeConfig;
+use saccade_model::{ModelFolder, OpenOptions};
+use saccade_ring::testing::{FakeConfig, FakeRequest};
 use serde_json::{Value, json};
 
 const ARGUMENTS: &str = r#"{"city": "Paris"}"#;
@@ -18,8 +19,22 @@ fn call() -> String {
 
 /// A server whose template renders tools and opens no reasoning.
 fn with_tools() -> Harness {
+    with_device(FakeConfig::default())
+}
+
+fn with_device(device: FakeConfig) -> Harness {
     let template = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/templates/tagged.jinja");
-    Harness::with(|config| config.chat_template = Some(template), FakeConfig::default())
+    Harness::with(|config| config.chat_template = Some(template), device)
+}
+
+/// A device that takes grammars; what it says is up to its script.
+fn with_grammars() -> Harness {
+    let folder = tempfile::tempdir().unwrap();
+    common::write_model(folder.path());
+    let model =
+        ModelFolder::open(folder.path().to_str().unwrap(), &OpenOptions::default()).unwrap();
+    let tokens = saccade_frontend::token_bytes(&model, None, common::VOCAB_SIZE).unwrap();
+    with_device(FakeConfig { grammars: (tokens.hash(), 1 << 15), ..FakeConfig::default() })
 }
 
 fn body(extra: Value) -> Value {
@@ -108,14 +123,25 @@ fn put_together(events: &[Value]) -> Vec<Value> {
 
 /// Items without what differs from answer to answer.
 fn contents(items: &Value) -> Vec<Value> {
-    let strip = |item: &Value| {
-        let mut item = item.clone();
-        for field in ["id", "call_id"] {
-            item.as_object_mut().unwrap().remove(field);
-        }
-        item
-    };
+    let strip = |item: &Value| without(item, &["id", "call_id"]);
     items.as_array().unwrap().iter().map(strip).collect()
+}
+
+fn without(object: &Value, fields: &[&str]) -> Value {
+    let mut object = object.clone();
+    for field in fields {
+        object.as_object_mut().unwrap().remove(*field);
+    }
+    object
+}
+
+/// All of a response that two answers to one request have in common.
+fn comparable(response: &Value) -> Value {
+    let mut response = without(response, &["id", "created_at"]);
+    // Where tokens of the prompt came from depends on what came before.
+    response["usage"]["input_tokens_details"] = Value::Null;
+    response["output"] = contents(&response["output"]).into();
+    response
 }
 
 #[test]
@@ -243,6 +269,27 @@ fn reasoning_text_and_calls_are_items_of_their_own() {
 }
 
 #[test]
+fn a_stream_ends_with_the_whole_answer() {
+    let h = with_tools();
+    h.device.say(&format!("<think>\nHm.\n</think>\n\nI look, Zo\u{eb}.\n{}", call()));
+    let logprobs = json!({"include": ["message.output_text.logprobs"], "top_logprobs": 1});
+    for extra in [
+        json!({"tools": [tool()]}),
+        json!({"tools": [tool()], "tool_choice": "none", "instructions": "Look."}),
+        json!({"max_output_tokens": 12, "metadata": {"a": "b"}}),
+        json!({"max_output_tokens": 32, "reasoning": {"effort": "low"}}),
+        json!({"include_reasoning": false, "stop": ["Zo"], "top_p": 0.5}),
+        logprobs,
+    ] {
+        let whole = answer(&h, extra.clone());
+        let events = streamed(&h, extra.clone());
+        let last = &events.last().unwrap()["response"];
+        assert_eq!(comparable(last), comparable(&whole), "{extra}");
+        assert_eq!(json!(put_together(&events)), last["output"], "{extra}");
+    }
+}
+
+#[test]
 fn reasoning_that_is_not_wanted_is_left_out() {
     let h = with_tools();
     h.device.say("<think>\nHm.\n</think>\n\nI look.");
@@ -257,7 +304,8 @@ fn calls_that_are_cut_are_incomplete() {
     let h = with_tools();
     h.device.say(&call());
     for (extra, status, of_item) in [
-        (json!({"max_output_tokens": 70}), "incomplete", "incomplete"),
+        (json!({"max_output_tokens": 60}), "incomplete", "incomplete"),
+        (json!({"max_output_tokens": 70}), "incomplete", "completed"),
         (json!({"stop": ["Par"]}), "completed", "incomplete"),
         (json!({"stop": ["</tool"]}), "completed", "completed"),
     ] {
@@ -293,19 +341,110 @@ fn logprobs_are_those_of_the_text() {
 
 #[test]
 fn an_answer_obeys_its_format() {
-    // The device holds what it draws to the grammar.
-    let h = Harness::with(|_| {}, FakeConfig::default());
+    let h = with_grammars();
+    h.device.script(Box::new(|request: &FakeRequest, i| {
+        let said: &[u8] = if request.grammar.is_empty() { b"free" } else { b"{\"a\": 1}" };
+        Some(said.get(i as usize).map_or(EOS, |byte| u32::from(*byte)))
+    }));
     let schema = json!({"type": "object", "properties": {"a": {"type": "integer"}}});
-    let format = json!({"type": "json_schema", "name": "x", "schema": schema, "strict": true});
-    let asked = body(json!({"text": {"format": format}}));
-    let chat = json!({"messages": [{"role": "user", "content": "Hi"}], "stop_token_ids": [EOS],
-                      "response_format": {"type": "json_schema",
-                                          "json_schema": {"name": "x", "schema": schema}}});
-    let (ours, theirs) = (h.post("/v1/responses", &asked), h.post("/v1/chat/completions", &chat));
-    assert_eq!(ours.status, theirs.status, "{} {}", ours.text(), theirs.text());
-    if ours.status == 200 {
-        assert_eq!(ours.json()["text"]["format"], format);
+    let with_schema = json!({"type": "json_schema", "name": "x", "schema": schema, "strict": true});
+    let held = "{\"a\": 1}";
+    for (extra, said) in [
+        (json!({}), "free"),
+        (json!({"text": {"format": {"type": "text"}}}), "free"),
+        (json!({"text": {"format": {"type": "json_object"}}}), held),
+        (json!({"text": {"format": with_schema}}), held),
+        (json!({"guided_json": schema}), held),
+        (json!({"structured_outputs": {"json_object": true}}), held),
+    ] {
+        let response = answer(&h, extra.clone());
+        assert_eq!(response["output"][0]["content"][0]["text"], said, "{extra}");
+        if let Some(format) = extra.pointer("/text/format") {
+            assert_eq!(&response["text"]["format"], format);
+        }
     }
+}
+
+#[test]
+fn an_answer_calls_where_it_must() {
+    let h = with_grammars();
+    h.device.say(ARGUMENTS);
+    let named = json!({"type": "function", "name": "get_weather"});
+    let response = answer(&h, json!({"tools": [tool()], "tool_choice": named}));
+    let [item] = response["output"].as_array().unwrap().as_slice() else { panic!("{response}") };
+    assert_eq!((&item["type"], &item["arguments"]), (&json!("function_call"), &json!(ARGUMENTS)));
+    assert_eq!(response["tool_choice"], named);
+    h.device.say(&format!("[{{\"name\": \"get_weather\", \"parameters\": {ARGUMENTS}}}]"));
+    let extra = json!({"tools": [tool()], "tool_choice": "required", "parallel_tool_calls": false});
+    let response = answer(&h, extra);
+    assert_eq!(response["output"][0]["name"], "get_weather");
+    assert_eq!(response["parallel_tool_calls"], false);
+}
+
+/// A field that a chat would heed is heeded here, or refused.
+#[test]
+fn no_field_of_chats_is_ignored() {
+    let h = with_grammars();
+    let ignored = |h: &Harness| h.find_metric("saccade:unknown_fields_total").unwrap_or(0.0);
+    for (field, value) in [
+        ("add_generation_prompt", json!(false)),
+        ("add_special_tokens", json!(true)),
+        ("audio", json!({"voice": "x"})),
+        ("cache_salt", json!("x")),
+        ("chat_template_kwargs", json!({"x": 1})),
+        ("continue_final_message", json!(true)),
+        ("echo", json!(true)),
+        ("enable_thinking", json!(false)),
+        ("frequency_penalty", json!(1)),
+        ("function_call", json!({"name": "f"})),
+        ("functions", json!([{"name": "f"}])),
+        ("guided_choice", json!(["x"])),
+        ("guided_json", json!({})),
+        ("guided_regex", json!("x")),
+        ("ignore_eos", json!(true)),
+        ("include_reasoning", json!(false)),
+        ("include_stop_str_in_output", json!(true)),
+        ("logit_bias", json!({"1": 1})),
+        ("logprobs", json!(true)),
+        ("max_completion_tokens", json!(5)),
+        ("messages", json!([])),
+        ("min_p", json!(0.5)),
+        ("min_tokens", json!(1)),
+        ("modalities", json!(["audio"])),
+        ("n", json!(2)),
+        ("prediction", json!({"type": "content"})),
+        ("presence_penalty", json!(1)),
+        ("priority", json!(0)),
+        ("reasoning_effort", json!("low")),
+        ("repetition_penalty", json!(1.5)),
+        ("request_id", json!("x")),
+        ("response_format", json!({"type": "json_object"})),
+        ("return_token_ids", json!(true)),
+        ("return_tokens_as_token_ids", json!(true)),
+        ("seed", json!(1)),
+        ("service_tier", json!("flex")),
+        ("skip_special_tokens", json!(false)),
+        ("slo_tpot_ms", json!(100)),
+        ("slo_ttft_ms", json!(5000)),
+        ("stop", json!("x")),
+        ("structured_outputs", json!({"choice": ["x"]})),
+        ("top_k", json!(5)),
+        ("truncate_prompt_tokens", json!(5)),
+        ("verbosity", json!("low")),
+        ("web_search_options", json!({})),
+    ] {
+        let answer = h.post("/v1/responses", &body(json!({field: value, "max_output_tokens": 5})));
+        match answer.status {
+            200 => assert_eq!(ignored(&h), 0.0, "{field}"),
+            status => {
+                let error = &answer.json()["error"];
+                assert_eq!((status, &error["param"]), (400, &json!(field)), "{error}");
+                assert_eq!(error["code"], "unsupported_parameter", "{error}");
+            }
+        }
+    }
+    answer(&h, json!({"of_no_api": 1}));
+    assert_eq!(ignored(&h), 1.0);
 }
 
 #[test]
@@ -404,7 +543,7 @@ fn refusals_name_the_field() {
         assert_eq!(error["param"], param, "{shown}: {error}");
         assert_eq!(error["type"], "invalid_request_error");
         let told = error["message"].as_str().unwrap();
-        let is_named = told.contains(&format!("`{param}`")) || error["code"] != "invalid_value";
+        let is_named = told.contains(&format!("`{param}")) || error["code"] != "invalid_value";
         assert!(is_named, "{shown}: {told}");
     }
     let answer = h.post("/v1/responses", &body(json!({"model": "other"})));

@@ -18,10 +18,6 @@ pub async fn responses(
     State(app): State<Arc<App>>,
     request: Request,
 ) -> Result<Response, ApiError> {
-    generate(app, request).await.map_err(theirs)
-}
-
-async fn generate(app: Arc<App>, request: Request) -> Result<Response, ApiError> {
     let mut asked: Asked<ResponsesRequest> = ask(&app, request, read_responses).await?;
     let model = app.model_name(asked.body.chat.model.as_deref())?;
     asked.tell("chat", &asked.body.chat.params, &model);
@@ -29,7 +25,8 @@ async fn generate(app: Arc<App>, request: Request) -> Result<Response, ApiError>
     let ResponsesRequest { chat, echo } = asked.body;
     let ChatRequest { params, chat, include_reasoning, .. } = chat;
     let sources = vec![PromptSource::Chat(chat)];
-    let (prompts, admission) = prepare_all(&app, &asked.tenant, sources, &params, false).await?;
+    let prepared = prepare_all(&app, &asked.tenant, sources, &params, false).await;
+    let (prompts, admission) = prepared.map_err(theirs)?;
     // From here on the request holds of its body what the answer repeats.
     asked.charge.shrink(echo.bytes);
     let ids = CallIds::new(app.serving.assets.answers.tools())?;

@@ -170,6 +170,7 @@ impl ResponsesFormat {
             }
         }
     }
+
     /// Tells that the last block has begun.
     fn open(&mut self, frames: &mut Frames) {
         let Some((index, id)) = self.last() else { return };

@@ -107,9 +107,7 @@ impl Conversation {
             Some("assistant") => {
                 let text = texts.concat();
                 let joins = |turn: &Value| turn["content"].is_null() || has_calls(turn);
-                let turn = self.turn(index, joins);
-                let so_far = turn["content"].as_str().unwrap_or_default();
-                turn["content"] = (so_far.to_owned() + &text).into();
+                append(&mut self.turn(index, joins)["content"], &text);
             }
             _ => {
                 let roles = "\"user\", \"assistant\", \"system\" or \"developer\"";
@@ -124,8 +122,7 @@ impl Conversation {
         let text = texts.join("\n");
         match self.messages.as_mut_slice() {
             [first] if first["role"] == "system" => {
-                let so_far = first["content"].as_str().unwrap_or_default();
-                first["content"] = format!("{so_far}\n\n{text}").into();
+                append(&mut first["content"], &format!("\n\n{text}"));
             }
             _ => self.say(Origin::Item(index), json!({"role": "system", "content": text})),
         }
@@ -143,9 +140,7 @@ impl Conversation {
             return Ok(());
         }
         let joins = |turn: &Value| turn["content"].is_null() || has_calls(turn);
-        let turn = self.turn(index, joins);
-        let so_far = turn["reasoning_content"].as_str().unwrap_or_default();
-        turn["reasoning_content"] = (so_far.to_owned() + &text).into();
+        append(&mut self.turn(index, joins)["reasoning_content"], &text);
         Ok(())
     }
 
@@ -196,6 +191,14 @@ impl Conversation {
         }
         let last = self.messages.len() - 1;
         &mut self.messages[last]
+    }
+}
+
+/// Adds to a text, or begins it: thousands of items can be parts of one.
+fn append(text: &mut Value, more: &str) {
+    match text {
+        Value::String(text) => text.push_str(more),
+        other => *other = more.into(),
     }
 }
 
@@ -260,7 +263,10 @@ mod tests {
 
     #[test]
     fn the_items_of_an_answer_are_one_turn() {
-        let call = |id: &str| json!({"type": "function_call", "call_id": id, "name": "f", "arguments": "{\"a\": 1}"});
+        let call = |id: &str| {
+            json!({"type": "function_call", "call_id": id, "name": "f",
+                   "arguments": "{\"a\": 1}"})
+        };
         let output =
             |id: &str| json!({"type": "function_call_output", "call_id": id, "output": "done"});
         let thought =

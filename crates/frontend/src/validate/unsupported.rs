@@ -47,8 +47,7 @@ const CHAT: &[Row] = &[
     ("service_tier", &[r#""auto""#, r#""default""#]),
 ];
 
-/// Of what is not said in other words here. Hosted tools and stored answers are refused where they
-/// are read.
+/// Besides those of chats. Hosted tools and stored answers are refused where they are read.
 const RESPONSES: &[Row] = &[
     ("prompt", &[]),
     ("truncation", &[r#""disabled""#]),
@@ -57,9 +56,6 @@ const RESPONSES: &[Row] = &[
     ("moderation", &[]),
     ("prompt_cache_retention", &[r#""in_memory""#]),
     ("prompt_cache_options", &["{}"]),
-    ("modalities", &["[]", r#"["text"]"#]),
-    ("documents", &["[]"]),
-    ("chat_template", &[]),
     ("n", &["1"]),
     ("echo", &["false"]),
     ("return_token_ids", &["false"]),
@@ -80,9 +76,9 @@ pub fn refuse_chat(fields: &Fields) -> Result<(), ApiError> {
     refuse(fields, CHAT)
 }
 
-/// Refuses what only responses know, besides what no endpoint implements.
+/// Refuses what only responses know, besides what is refused in chats.
 pub fn refuse_responses(fields: &Fields) -> Result<(), ApiError> {
-    refuse(fields, EVERYWHERE)?;
+    refuse_chat(fields)?;
     refuse(fields, RESPONSES)
 }
 
