@@ -62,9 +62,26 @@ pub enum Status {
 #[derive(Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum Item<'a> {
-    Message { id: String, status: Status, role: &'static str, content: Vec<Part<'a>> },
-    Reasoning { id: String, status: Status, summary: [(); 0], content: Vec<Part<'a>> },
-    FunctionCall { id: String, status: Status, call_id: &'a str, name: &'a str, arguments: &'a str },
+    Message {
+        id: String,
+        status: Status,
+        role: &'static str,
+        content: Vec<Part<'a>>,
+    },
+    Reasoning {
+        id: String,
+        status: Status,
+        summary: [(); 0],
+        content: Vec<Part<'a>>,
+    },
+    FunctionCall {
+        id: String,
+        status: Status,
+        /// What the call's output refers to; `id` is the item's.
+        call_id: &'a str,
+        name: &'a str,
+        arguments: &'a str,
+    },
 }
 
 /// A part of the content of an item.
