@@ -8,12 +8,13 @@ use saccade_frontend::{Endpoint, fuzz_http_body};
 
 fuzz_target!(|data: &[u8]| {
     let Some((first, body)) = data.split_first() else { return };
-    let endpoint = match first % 5 {
+    let endpoint = match first % 6 {
         0 => Endpoint::Chat,
         1 => Endpoint::Completions,
         2 => Endpoint::Tokenize,
         3 => Endpoint::Detokenize,
-        _ => Endpoint::Messages,
+        4 => Endpoint::Messages,
+        _ => Endpoint::Responses,
     };
     // Refusals are answers; what must not happen is a panic, a hang, or memory beyond the limit.
     let _ = fuzz_http_body(endpoint, body);
