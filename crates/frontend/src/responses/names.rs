@@ -23,14 +23,12 @@ pub fn theirs(mut error: ApiError) -> ApiError {
     if let Some(param) = error.param.clone().filter(|param| param.starts_with("tools[")) {
         rename(&mut error, &param, &param.replacen(".function.", ".", 1));
     }
-    let both = "'max_tokens' or 'max_output_tokens'";
-    for said in [both, "'max_tokens' or 'max_completion_tokens'"] {
-        error.message = error.message.replace(said, "`max_output_tokens`");
-    }
+    let both = "'max_tokens' or 'max_completion_tokens'";
+    error.message = error.message.replace(both, "`max_output_tokens`");
     error
 }
 
-/// The same error, where messages are those that were made of items.
+/// The same error; its messages were made of items, and it names these.
 pub fn theirs_of(mut error: ApiError, origins: &[Origin]) -> ApiError {
     let index = error.param.as_deref().and_then(|param| {
         param.strip_prefix("messages[")?.split_once(']')?.0.parse::<usize>().ok()
