@@ -78,8 +78,8 @@ impl Source {
 pub struct Limits {
     /// Bytes of text in the source.
     pub source_bytes: usize,
-    /// Steps of the compiler, some ten nanoseconds each. They bound its memory as well: a step makes
-    /// at most some 32 bytes.
+    /// Steps of the compiler, some ten nanoseconds each. They bound its memory as well: a step
+    /// makes at most some 32 bytes.
     pub fuel: u64,
     /// Words of the automaton: what the device has room for.
     pub words: usize,
