@@ -27,7 +27,7 @@
 #define SAC_MAGIC UINT64_C(0x3145444143434153) /* "SACCADE1", little-endian */
 #define SAC_ABI_VERSION 1u
 /* FNV-1a 64 of wire.layout.txt; a test recomputes it. */
-#define SAC_LAYOUT_HASH UINT64_C(0x94ff96dc60b1915d)
+#define SAC_LAYOUT_HASH UINT64_C(0xaea35083ff944af9)
 
 /* ---- bounds ------------------------------------------------------------------------------- */
 
@@ -44,6 +44,8 @@
 #define SAC_MAX_OUT_RING_WORDS 65536u
 #define SAC_ARENA_ALIGN_BYTES 64u    /* extents start at multiples of this */
 #define SAC_GRAMMAR_STACK 32u        /* places of a grammar's stack */
+#define SAC_GRAMMAR_PLAIN_BYTES 32u  /* of plain text that may follow a plain state */
+#define SAC_GRAMMAR_PLAIN_PLACES 8u  /* of the stack that must be free for it */
 #define SAC_MAX_GRAMMAR_WORDS 65536u /* of one grammar; a device may have room for fewer */
 
 /* ---- slot states --------------------------------------------------------------------------- *
@@ -311,8 +313,9 @@ SAC_STATIC_ASSERT(sizeof(sac_descriptor) == 256, "descriptor is two lines");
  * one, a final state is left for the top of the stack, which is taken off, and the byte is looked
  * at again. An edge must leave room: with `depth` states beneath, depth + need of where it leads,
  * and of what it pushes, must not exceed the stack. The answer may end where the state, and all on
- * the stack, are final. From a plain state every character but '"', '\\' and controls leads back to
- * it, without a push. The device checks all but that: a false claim harms its own request. */
+ * the stack, are final. From a plain state, with SAC_GRAMMAR_PLAIN_PLACES of the stack free, any
+ * SAC_GRAMMAR_PLAIN_BYTES of characters other than '"', '\\' and controls may follow, whatever is on
+ * the stack. The device checks all but that: a false claim harms its own request. */
 #define SAC_GRAMMAR_EDGE_MASK 0xfffffu
 #define SAC_GRAMMAR_FINAL (1u << 20)
 #define SAC_GRAMMAR_PLAIN (1u << 21)

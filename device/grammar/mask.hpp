@@ -1,6 +1,6 @@
 // Which tokens may come next: the tree of tokens is walked together with the grammar, and what does
-// not fit is left out with all that begins like it. Where any plain text may follow, the plain
-// tokens are known beforehand.
+// not fit is left out with all that begins like it. Where plain text may follow, the plain tokens
+// are known beforehand.
 #pragma once
 #include "grammar/vocab.hpp"
 #include "grammar/walk.hpp"
@@ -64,7 +64,8 @@ SAC_HD_INLINE void for_each_legal(const Automaton& a, const GrammarPlace& from,
 /// mask: [ceil(num_tokens / 32)]
 SAC_HD inline void fill_mask(const Automaton& a, const GrammarPlace& at, const TokenVocab& vocab,
                              uint32_t* mask) {
-  const bool plain = a.is_plain(at.state);
+  const bool plain =
+      a.is_plain(at.state) && at.depth + SAC_GRAMMAR_PLAIN_PLACES <= SAC_GRAMMAR_STACK;
   for (uint32_t w = 0; w < ceil_div(vocab.num_tokens, 32); ++w)
     mask[w] = plain ? vocab.plain_mask[w] : 0;
   const auto set = [mask](uint32_t token) { mask[token / 32] |= 1u << token % 32; };

@@ -79,7 +79,7 @@ class TokenTables {
     for (uint32_t id = 0; id < num_tokens; ++id) {
       const std::string_view bytes = token(id);
       if (bytes.empty() || bytes.size() > kMaxTokenBytes) continue;
-      if (is_plain(bytes)) {
+      if (bytes.size() <= SAC_GRAMMAR_PLAIN_BYTES && is_plain(bytes)) {
         plain_mask_[id / 32] |= 1u << id % 32;
         plain.push_back({bytes, id});
       } else {

@@ -22,7 +22,8 @@ struct TokenNode {
 };
 
 /// Tokens are in two trees: plain ones consist of characters that any text may hold as they are
-/// (neither '"' nor '\\' nor a control), complete ones; `rest` has all others.
+/// (neither '"' nor '\\' nor a control), complete ones, in SAC_GRAMMAR_PLAIN_BYTES at most; `rest`
+/// has all others.
 struct TokenVocab {
   uint32_t num_tokens;
   uint32_t num_plain;  // nodes

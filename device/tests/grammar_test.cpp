@@ -72,6 +72,34 @@ TEST_CASE("a mask has the tokens whose bytes the grammar takes one after the oth
   CHECK(deepest > 20);
 }
 
+TEST_CASE("plain tokens that are longer than what may follow are walked") {
+  std::vector<std::string> tokens = test_vocabulary(kVocab);
+  for (uint32_t i = 0; i < 100; ++i) {
+    std::string& token = tokens[kVocab - 1 - i];
+    token.clear();
+    for (uint32_t length = 0; length < 10 + i / 2; ++length) token += i % 2 == 0 ? "a" : "é";
+  }
+  const TokenTables tables = tables_of(tokens);
+  const std::vector<uint32_t> words = bounded_text_grammar(70);
+  CHECK(grammar_in_bounds(words.data(), static_cast<uint32_t>(words.size())));
+  const Automaton a = {words.data()};
+  std::vector<uint32_t> mask(ceil_div(kVocab, 32));
+  for (uint32_t depth : {0u, SAC_GRAMMAR_STACK - SAC_GRAMMAR_PLAIN_PLACES, SAC_GRAMMAR_STACK}) {
+    GrammarPlace at = {};
+    at.depth = static_cast<uint16_t>(depth);
+    std::fill(at.stack, at.stack + depth, static_cast<uint16_t>(1));
+    REQUIRE(take_byte(a, at, '"', [](uint32_t) {}));
+    for (uint32_t i = 0; i < 70; ++i) {
+      fill_mask(a, at, tables.view(), mask.data());
+      for (uint32_t token = 0; token < kVocab; ++token) {
+        const bool legal = is_legal(a, at, tables.view(), token);
+        REQUIRE((mask[token / 32] >> token % 32 & 1) == (legal ? 1 : 0));
+      }
+      REQUIRE(take_byte(a, at, 'a', [](uint32_t) {}));
+    }
+  }
+}
+
 TEST_CASE("plain tokens are whole characters without quotes, backslashes and controls") {
   for (const char* text : {"a", " x~", "é", "\xf0\x9f\x98\x80", "\xef\xbf\xbd"})
     CHECK(TokenTables::is_plain(text));

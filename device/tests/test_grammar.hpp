@@ -79,6 +79,38 @@ inline std::vector<uint32_t> text_grammar() {
                      {{{0x80, 0x8f, c2}}}});
 }
 
+/// '"', at most `most` such characters, '"'. Behind a character of several bytes its rule returns.
+inline std::vector<uint32_t> bounded_text_grammar(uint32_t most) {
+  const uint32_t first = 2, done = first + most + 1;
+  const uint32_t c1 = done + 1, c2 = done + 2, e0 = done + 3, ed = done + 4;
+  const uint32_t f0 = done + 5, f1 = done + 6, f4 = done + 7;
+  std::vector<TestState> states = {{{{'"', '"', first}}}, {{}, true}};
+  for (uint32_t i = 0; i < most; ++i) {
+    const uint32_t next = first + i + 1;
+    states.push_back({{{0x20, 0x21, next},
+                       {'"', '"', 1},
+                       {0x23, 0x5b, next},
+                       {0x5d, 0x7f, next},
+                       {0xc2, 0xdf, c1, next},
+                       {0xe0, 0xe0, e0, next},
+                       {0xe1, 0xec, c2, next},
+                       {0xed, 0xed, ed, next},
+                       {0xee, 0xef, c2, next},
+                       {0xf0, 0xf0, f0, next},
+                       {0xf1, 0xf3, f1, next},
+                       {0xf4, 0xf4, f4, next}},
+                      false,
+                      0,
+                      most - i >= SAC_GRAMMAR_PLAIN_BYTES});
+  }
+  const std::vector<TestState> rest = {
+      {{{'"', '"', 1}}},    {{}, true},           {{{0x80, 0xbf, done}}},
+      {{{0x80, 0xbf, c1}}}, {{{0xa0, 0xbf, c1}}}, {{{0x80, 0x9f, c1}}},
+      {{{0x90, 0xbf, c2}}}, {{{0x80, 0xbf, c2}}}, {{{0x80, 0x8f, c2}}}};
+  states.insert(states.end(), rest.begin(), rest.end());
+  return grammar_of(states);
+}
+
 /// Whether a whole text is one of nested_grammar().
 inline bool is_nested(const std::string& text) {
   size_t at = 0;

@@ -16,6 +16,7 @@ mod json;
 mod minimize;
 mod nfa;
 mod pattern;
+mod plain;
 mod regex;
 mod runs;
 mod tagged;
@@ -119,7 +120,8 @@ pub fn compile(source: &Source, limits: &Limits) -> Result<Automaton, GrammarErr
         error => error,
     })?;
     let states = minimize::minimize(states, &mut nfa.fuel)?;
-    words::pack(&states, limits.words)
+    let plain = plain::plain_states(&states, &mut nfa.fuel)?;
+    words::pack(&states, &plain, limits.words)
 }
 
 fn choice(nfa: &mut Nfa, texts: &[String]) -> Result<(), GrammarError> {

@@ -1,7 +1,8 @@
 //! A place in an automaton, and how bytes move it: the device's walk (`device/grammar/walk.hpp`) in
 //! Rust, for tests and for what the compiler finds out about its own result.
 
-use crate::words::{Automaton, FINAL, MAX_STACK, NEED_SHIFT, NO_PUSH};
+use crate::plain::PLAIN_PLACES;
+use crate::words::{Automaton, FINAL, MAX_STACK, NEED_SHIFT, NO_PUSH, PLAIN};
 
 /// A state and the stack above it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -51,6 +52,14 @@ impl Walk {
     /// Moves by several bytes.
     pub fn take_all(&mut self, automaton: &Automaton, bytes: &[u8]) -> bool {
         bytes.iter().all(|&byte| self.take(automaton, byte))
+    }
+
+    /// Any 32 characters but `"`, `\` and controls may come next: the compiler says so of the
+    /// state, and the stack has the room that this takes.
+    #[must_use]
+    pub fn is_plain(&self, automaton: &Automaton) -> bool {
+        let has_room = self.stack.len() + PLAIN_PLACES as usize <= MAX_STACK;
+        has_room && automaton.state(self.state) & PLAIN != 0
     }
 
     /// The answer may end here.

@@ -9,8 +9,6 @@ use std::sync::Arc;
 
 use crate::GrammarError;
 use crate::assemble::FlatState;
-use crate::utf8::byte_sequences;
-use crate::walk::Walk;
 
 /// Places of the stack (`SAC_GRAMMAR_STACK`).
 pub const MAX_STACK: usize = 32;
@@ -52,35 +50,14 @@ impl Automaton {
         let at = 3 + self.num_states();
         self.words[at + 2 * begin..at + 2 * end].chunks_exact(2).map(|pair| (pair[0], pair[1]))
     }
-
-    /// From a plain state, each character that JSON strings and texts take as it is leads back to
-    /// it: the device need not walk tokens that consist of such characters.
-    fn is_plain(&self, state: u32) -> bool {
-        let rest = [(' ', '!'), ('#', '['), (']', '~'), ('\u{80}', char::MAX)];
-        rest.iter().flat_map(|&(low, high)| byte_sequences(low, high)).all(|sequence| {
-            let mut open = vec![Walk::at(state)];
-            for (low, high) in sequence {
-                let mut next: Vec<Walk> = Vec::new();
-                for byte in low..=high {
-                    for walk in &open {
-                        let mut walk = walk.clone();
-                        if !walk.take(self, byte) {
-                            return false;
-                        }
-                        if !next.contains(&walk) {
-                            next.push(walk);
-                        }
-                    }
-                }
-                open = next;
-            }
-            open.iter().all(|walk| *walk == Walk::at(state))
-        })
-    }
 }
 
 /// Packs states. At most `limit` words.
-pub(crate) fn pack(states: &[FlatState], limit: usize) -> Result<Automaton, GrammarError> {
+pub(crate) fn pack(
+    states: &[FlatState],
+    is_plain: &[bool],
+    limit: usize,
+) -> Result<Automaton, GrammarError> {
     let num_edges: usize = states.iter().map(|state| state.edges.len()).sum();
     if states.len() == 1 && num_edges == 0 {
         return Err(GrammarError::Empty);
@@ -93,9 +70,9 @@ pub(crate) fn pack(states: &[FlatState], limit: usize) -> Result<Automaton, Gram
     let mut words = Vec::with_capacity(size);
     words.extend([states.len() as u32, num_edges as u32]);
     let mut first_edge = 0;
-    for state in states {
-        let is_final = if state.is_final { FINAL } else { 0 };
-        words.push(first_edge | is_final | state.need << NEED_SHIFT);
+    for (state, &is_plain) in states.iter().zip(is_plain) {
+        let flags = if state.is_final { FINAL } else { 0 } | if is_plain { PLAIN } else { 0 };
+        words.push(first_edge | flags | state.need << NEED_SHIFT);
         first_edge += state.edges.len() as u32;
     }
     words.push(first_edge);
@@ -103,23 +80,5 @@ pub(crate) fn pack(states: &[FlatState], limit: usize) -> Result<Automaton, Gram
         words.push(u32::from(edge.low) | u32::from(edge.high) << 8 | edge.target << 16);
         words.push(edge.push.unwrap_or(NO_PUSH));
     }
-    Ok(with_plain_states(Automaton { words: words.into() }, states))
-}
-
-fn with_plain_states(mut automaton: Automaton, states: &[FlatState]) -> Automaton {
-    let plain: Vec<usize> = (0..states.len())
-        .filter(|&i| loops_on_letters(&states[i], i as u32) && automaton.is_plain(i as u32))
-        .collect();
-    if let Some(words) = Arc::get_mut(&mut automaton.words) {
-        plain.iter().for_each(|i| words[2 + i] |= PLAIN);
-    }
-    automaton
-}
-
-/// A cheap look before the thorough one.
-fn loops_on_letters(state: &FlatState, own: u32) -> bool {
-    state
-        .edges
-        .iter()
-        .any(|e| e.low <= b'a' && e.high >= b'z' && e.target == own && e.push.is_none())
+    Ok(Automaton { words: words.into() })
 }

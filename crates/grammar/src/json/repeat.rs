@@ -3,13 +3,21 @@
 //! A rule of a level is a unit and then [`FAN`] rules of the level below, so that a count takes
 //! states by its logarithm. A rule of "up to" its units may end behind each of them. The walk takes
 //! the innermost rule that goes on, so a rule only ends early where no unit follows.
+//!
+//! The last units of "up to" are a rule of their own, the tail. Behind all others at least a tail
+//! may follow, which is what makes most places of a long string plain (`plain.rs`).
 
 use super::schema::Compiler;
 use crate::GrammarError;
 use crate::nfa::{RuleId, State};
+use crate::plain::PLAIN_CHARS;
 
-/// Units that are written one by one.
-const LEAF: usize = 32;
+/// Units of the smallest rule.
+const LEAF: usize = 16;
+/// Units of a tail.
+const TAIL: usize = PLAIN_CHARS;
+/// The highest level: a bound on how deep rules are called.
+const MAX_LEVEL: u32 = 5;
 /// Rules of one level in a rule of the next.
 const FAN: usize = 8;
 
@@ -60,13 +68,14 @@ impl Compiler<'_> {
         from: State,
         to: State,
     ) -> Result<(), GrammarError> {
-        let (mut at, mut left) = (from, count);
+        let has_tail = kind == Count::UpTo && count > TAIL;
+        let (mut at, mut left) = (from, if has_tail { count - TAIL } else { count });
         while left > 0 {
             if kind == Count::UpTo {
                 self.nfa.skip(at, to)?;
             }
             let next = self.nfa.state()?;
-            if left <= LEAF {
+            if left < LEAF || kind == Count::UpTo && !has_tail {
                 unit.add(self, at, next)?;
                 left -= 1;
             } else {
@@ -77,7 +86,26 @@ impl Compiler<'_> {
             }
             at = next;
         }
+        if has_tail {
+            let tail = self.tail(unit)?;
+            self.nfa.call(at, tail, to)?;
+        }
         self.nfa.skip(at, to)
+    }
+
+    /// The rule of up to [`TAIL`] units, one at least.
+    fn tail(&mut self, unit: &dyn Unit) -> Result<RuleId, GrammarError> {
+        self.shared(&format!("tail {}", unit.name()), |c, start, end| {
+            let mut at = c.nfa.state()?;
+            unit.add(c, start, at)?;
+            for _ in 1..TAIL {
+                c.nfa.skip(at, end)?;
+                let next = c.nfa.state()?;
+                unit.add(c, at, next)?;
+                at = next;
+            }
+            c.nfa.skip(at, end)
+        })
     }
 
     /// The rule of a level.
@@ -111,5 +139,5 @@ fn units_of(level: u32) -> usize {
 }
 /// The highest level whose rule has at most `units`.
 fn level_within(units: usize) -> u32 {
-    (0..).take_while(|&level| units_of(level) <= units).last().unwrap_or(0)
+    (0..=MAX_LEVEL).take_while(|&level| units_of(level) <= units).last().unwrap_or(0)
 }

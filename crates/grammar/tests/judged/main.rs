@@ -461,3 +461,64 @@ fn text_is_free_until_its_marker() {
         text.split("<<call>").skip(1).for_each(judge);
     }
 }
+
+/// Plain states are checked where random walks come by, against random characters.
+#[test]
+fn from_plain_places_plain_text_goes_on() {
+    const CHARS: &[&str] = &[
+        " ",
+        "!",
+        "#",
+        "a",
+        "z",
+        "[",
+        "]",
+        "~",
+        "é",
+        "\u{7ff}",
+        "\u{800}",
+        "中",
+        "\u{d7ff}",
+        "\u{e000}",
+        "\u{ffff}",
+        "\u{10000}",
+        "\u{10ffff}",
+    ];
+    let mut random = Random(5);
+    let (mut plain, mut others) = (0, 0);
+    let longer = [
+        json!({"type": "string", "minLength": 500, "maxLength": 5000}),
+        json!({"type": "array", "items": {"type": "string", "maxLength": 300}}),
+        json!({"type": "object", "properties": {"abc": {"type": "string", "maxLength": 99}}}),
+        json!(true),
+    ];
+    for schema_value in longer.into_iter().chain(all_schemas().map(|case| case.0)) {
+        let automaton = schema(&schema_value).unwrap();
+        for _ in 0..40 {
+            let mut walk = Walk::start();
+            for _ in 0..300 {
+                if walk.is_plain(&automaton) {
+                    plain += 1;
+                    let mut ahead = walk.clone();
+                    for _ in 0..32 {
+                        let next = CHARS[random.below(CHARS.len())];
+                        let taken = ahead.take_all(&automaton, next.as_bytes());
+                        assert!(taken, "{schema_value}: {walk:?} does not take {next:?}");
+                    }
+                } else {
+                    others += 1;
+                }
+                let next = walk.next_bytes(&automaton);
+                // Quotes are rare in what a model writes.
+                let letters: Vec<u8> =
+                    next.iter().copied().filter(u8::is_ascii_lowercase).collect();
+                let from =
+                    if letters.len() > 20 && random.below(12) > 0 { &letters } else { &next };
+                if from.is_empty() || !walk.take(&automaton, from[random.below(from.len())]) {
+                    break;
+                }
+            }
+        }
+    }
+    assert!(plain > 20_000 && others > 20_000, "{plain} plain, {others} others");
+}
