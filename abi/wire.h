@@ -27,7 +27,7 @@
 #define SAC_MAGIC UINT64_C(0x3145444143434153) /* "SACCADE1", little-endian */
 #define SAC_ABI_VERSION 1u
 /* FNV-1a 64 of wire.layout.txt; a test recomputes it. */
-#define SAC_LAYOUT_HASH UINT64_C(0xaea35083ff944af9)
+#define SAC_LAYOUT_HASH UINT64_C(0x006559335c834103)
 
 /* ---- bounds ------------------------------------------------------------------------------- */
 
@@ -44,7 +44,7 @@
 #define SAC_MAX_OUT_RING_WORDS 65536u
 #define SAC_ARENA_ALIGN_BYTES 64u    /* extents start at multiples of this */
 #define SAC_GRAMMAR_STACK 32u        /* places of a grammar's stack */
-#define SAC_GRAMMAR_PLAIN_BYTES 32u  /* of plain text that may follow a plain state */
+#define SAC_GRAMMAR_PLAIN_BYTES 32u  /* of plain text that a state speaks of at most */
 #define SAC_GRAMMAR_PLAIN_PLACES 8u  /* of the stack that must be free for it */
 #define SAC_MAX_GRAMMAR_WORDS 65536u /* of one grammar; a device may have room for fewer */
 
@@ -305,20 +305,23 @@ SAC_STATIC_ASSERT(sizeof(sac_descriptor) == 256, "descriptor is two lines");
 /* ---- grammar: part of an arena extent ------------------------------------------------------- *
  * An automaton over the bytes of an answer, with a stack of SAC_GRAMMAR_STACK places:
  *   word 0, 1   its states (1 .. 65535) and its edges
- *   states + 1  bits 0-19 the state's first edge; the next state's is where they end
- *               bit 20 final, bit 21 plain, bits 24-31 need; the last word has only an edge
+ *   states + 1  bits 0-15 the state's first edge; the next state's is where they end
+ *               bits 16-21 plain, bit 22 final, bits 24-31 need; the last word has only an edge
  *   edges       two words each: low byte | high byte << 8 | target << 16, then the state that is
  *               pushed or SAC_GRAMMAR_NO_PUSH. Those of a state are ascending and disjoint.
  * It starts in state 0 with an empty stack. A byte takes the state's edge that covers it; without
  * one, a final state is left for the top of the stack, which is taken off, and the byte is looked
  * at again. An edge must leave room: with `depth` states beneath, depth + need of where it leads,
  * and of what it pushes, must not exceed the stack. The answer may end where the state, and all on
- * the stack, are final. From a plain state, with SAC_GRAMMAR_PLAIN_PLACES of the stack free, any
- * SAC_GRAMMAR_PLAIN_BYTES of characters other than '"', '\\' and controls may follow, whatever is on
- * the stack. The device checks all but that: a false claim harms its own request. */
-#define SAC_GRAMMAR_EDGE_MASK 0xfffffu
-#define SAC_GRAMMAR_FINAL (1u << 20)
-#define SAC_GRAMMAR_PLAIN (1u << 21)
+ * the stack, are final. `plain` speaks of texts of characters other than '"', '\\' and controls,
+ * where SAC_GRAMMAR_PLAIN_PLACES of the stack are free: SAC_GRAMMAR_PLAIN_BYTES says that any text of
+ * that many may follow, whatever is on the stack; a smaller n says that any of n characters may, and
+ * none of more; 0 says nothing. The device checks all but that: a false claim harms its own
+ * request. */
+#define SAC_GRAMMAR_EDGE_MASK 0xffffu
+#define SAC_GRAMMAR_PLAIN_SHIFT 16u
+#define SAC_GRAMMAR_PLAIN_MASK 0x3fu
+#define SAC_GRAMMAR_FINAL (1u << 22)
 #define SAC_GRAMMAR_NEED_SHIFT 24u
 #define SAC_GRAMMAR_NO_PUSH 0xffffu
 

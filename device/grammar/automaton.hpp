@@ -23,8 +23,10 @@ struct Automaton {
   SAC_HD uint32_t state(uint32_t s) const { return words[2 + s]; }
   SAC_HD uint32_t first_edge(uint32_t s) const { return state(s) & SAC_GRAMMAR_EDGE_MASK; }
   SAC_HD bool is_final(uint32_t s) const { return (state(s) & SAC_GRAMMAR_FINAL) != 0; }
-  /// Plain text may follow, where the stack has room.
-  SAC_HD bool is_plain(uint32_t s) const { return (state(s) & SAC_GRAMMAR_PLAIN) != 0; }
+  /// How much plain text may follow, where the stack has room.
+  SAC_HD uint32_t plain(uint32_t s) const {
+    return state(s) >> SAC_GRAMMAR_PLAIN_SHIFT & SAC_GRAMMAR_PLAIN_MASK;
+  }
   /// Places of the stack that the way out of this state takes.
   SAC_HD uint32_t need(uint32_t s) const { return state(s) >> SAC_GRAMMAR_NEED_SHIFT; }
   SAC_HD GrammarEdge edge(uint32_t e) const {

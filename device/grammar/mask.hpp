@@ -64,12 +64,12 @@ SAC_HD_INLINE void for_each_legal(const Automaton& a, const GrammarPlace& from,
 /// mask: [ceil(num_tokens / 32)]
 SAC_HD inline void fill_mask(const Automaton& a, const GrammarPlace& at, const TokenVocab& vocab,
                              uint32_t* mask) {
-  const bool plain =
-      a.is_plain(at.state) && at.depth + SAC_GRAMMAR_PLAIN_PLACES <= SAC_GRAMMAR_STACK;
-  for (uint32_t w = 0; w < ceil_div(vocab.num_tokens, 32); ++w)
-    mask[w] = plain ? vocab.plain_mask[w] : 0;
+  const bool has_room = at.depth + SAC_GRAMMAR_PLAIN_PLACES <= SAC_GRAMMAR_STACK;
+  const uint32_t plain = has_room ? a.plain(at.state) : 0;
+  const uint32_t* known = vocab.plain_mask(plain);
+  for (uint32_t w = 0; w < ceil_div(vocab.num_tokens, 32); ++w) mask[w] = known[w];
   const auto set = [mask](uint32_t token) { mask[token / 32] |= 1u << token % 32; };
-  if (!plain) for_each_legal(a, at, vocab.plain, vocab.num_plain, set);
+  if (plain == 0) for_each_legal(a, at, vocab.plain, vocab.num_plain, set);
   for_each_legal(a, at, vocab.rest, vocab.num_rest, set);
 }
 

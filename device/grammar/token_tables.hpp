@@ -29,7 +29,7 @@ class TokenTables {
       if (offsets[i] > offsets[i + 1]) return "offsets are not ascending";
     offsets_.assign(offsets, offsets + num_tokens + 1);
     bytes_.assign(bytes, bytes + offsets[num_tokens]);
-    plain_mask_.assign(ceil_div(num_tokens, 32), 0);
+    plain_masks_.assign(size_t{SAC_GRAMMAR_PLAIN_BYTES + 1} * ceil_div(num_tokens, 32), 0);
     plain_.clear();
     rest_.clear();
     add_trees(num_tokens);
@@ -41,7 +41,7 @@ class TokenTables {
              bytes_.data(),
              plain_.data(),
              rest_.data(),
-             plain_mask_.data()};
+             plain_masks_.data()};
     return "";
   }
 
@@ -80,7 +80,9 @@ class TokenTables {
       const std::string_view bytes = token(id);
       if (bytes.empty() || bytes.size() > kMaxTokenBytes) continue;
       if (bytes.size() <= SAC_GRAMMAR_PLAIN_BYTES && is_plain(bytes)) {
-        plain_mask_[id / 32] |= 1u << id % 32;
+        const size_t words = ceil_div(num_tokens, 32);
+        for (size_t chars = num_chars(bytes); chars <= SAC_GRAMMAR_PLAIN_BYTES; ++chars)
+          plain_masks_[chars * words + id / 32] |= 1u << id % 32;
         plain.push_back({bytes, id});
       } else {
         rest.push_back({bytes, id});
@@ -92,6 +94,13 @@ class TokenTables {
       });
       add_tree(*entries, *nodes);
     }
+  }
+
+  /// Characters of a text of whole ones.
+  static size_t num_chars(std::string_view text) {
+    return static_cast<size_t>(std::count_if(text.begin(), text.end(), [](char c) {
+      return (static_cast<unsigned char>(c) & 0xc0) != 0x80;
+    }));
   }
 
   /// Sorted entries become nodes in depth-first order. Two tokens of the same bytes are two leaves.
@@ -153,7 +162,7 @@ class TokenTables {
   std::vector<uint32_t> offsets_;
   std::vector<uint8_t> bytes_;
   std::vector<TokenNode> plain_, rest_;
-  std::vector<uint32_t> plain_mask_;
+  std::vector<uint32_t> plain_masks_;
   TokenVocab view_ = {};
   uint64_t hash_ = 0;
 };

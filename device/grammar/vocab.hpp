@@ -28,11 +28,17 @@ struct TokenVocab {
   uint32_t num_tokens;
   uint32_t num_plain;  // nodes
   uint32_t num_rest;
-  const uint32_t* offsets;     // [num_tokens + 1]: token i is bytes[offsets[i] .. offsets[i + 1])
-  const uint8_t* bytes;        // a token without bytes is never part of an answer
-  const TokenNode* plain;      // [num_plain]
-  const TokenNode* rest;       // [num_rest]
-  const uint32_t* plain_mask;  // [ceil(num_tokens / 32)]: bit by token
+  const uint32_t* offsets;      // [num_tokens + 1]: token i is bytes[offsets[i] .. offsets[i + 1])
+  const uint8_t* bytes;         // a token without bytes is never part of an answer
+  const TokenNode* plain;       // [num_plain]
+  const TokenNode* rest;        // [num_rest]
+  const uint32_t* plain_masks;  // [SAC_GRAMMAR_PLAIN_BYTES + 1, ceil(num_tokens / 32)]
+
+  /// Bit by token: the plain ones of at most `chars` characters; none for 0. What is beyond
+  /// SAC_GRAMMAR_PLAIN_BYTES says no more.
+  SAC_HD const uint32_t* plain_mask(uint32_t chars) const {
+    return plain_masks + size_t{min_u32(chars, SAC_GRAMMAR_PLAIN_BYTES)} * ceil_div(num_tokens, 32);
+  }
 
   /// Bytes of a token; 0: it has none, or more than kMaxTokenBytes.
   SAC_HD uint32_t length(uint32_t token) const {

@@ -17,14 +17,14 @@ struct TestState {
   std::vector<TestEdge> edges = {};
   bool is_final = false;
   uint32_t need = 0;
-  bool plain = false;
+  uint32_t plain = 0;
 };
 
 inline std::vector<uint32_t> grammar_of(const std::vector<TestState>& states) {
   std::vector<uint32_t> words = {static_cast<uint32_t>(states.size()), 0};
   for (const TestState& s : states) {
     words.push_back(words[1] | (s.is_final ? SAC_GRAMMAR_FINAL : 0) |
-                    (s.plain ? SAC_GRAMMAR_PLAIN : 0) | s.need << SAC_GRAMMAR_NEED_SHIFT);
+                    s.plain << SAC_GRAMMAR_PLAIN_SHIFT | s.need << SAC_GRAMMAR_NEED_SHIFT);
     words[1] += static_cast<uint32_t>(s.edges.size());
   }
   words.push_back(words[1]);
@@ -68,7 +68,7 @@ inline std::vector<uint32_t> text_grammar() {
                        {0xf4, 0xf4, f4}},
                       false,
                       0,
-                      true},
+                      SAC_GRAMMAR_PLAIN_BYTES},
                      {{}, true},
                      {{{0x80, 0xbf, 1}}},
                      {{{0x80, 0xbf, c1}}},
@@ -101,7 +101,7 @@ inline std::vector<uint32_t> bounded_text_grammar(uint32_t most) {
                        {0xf4, 0xf4, f4, next}},
                       false,
                       0,
-                      most - i >= SAC_GRAMMAR_PLAIN_BYTES});
+                      min_u32(most - i, SAC_GRAMMAR_PLAIN_BYTES)});
   }
   const std::vector<TestState> rest = {
       {{{'"', '"', 1}}},    {{}, true},           {{{0x80, 0xbf, done}}},

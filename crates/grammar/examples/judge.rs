@@ -1,7 +1,8 @@
 //! Compiles schemas and says which texts they accept: for `bench/grammar/maskbench.py`.
 //!
 //! Standard input: a JSON object per line, `{"name", "schema", "texts"}`, the schema and the texts
-//! as JSON text. Standard output, a line each: `{"name", "error", "compile_us", "words", "accepted"}`.
+//! as JSON text. Standard output, a line each: `{"name", "error", "compile_us", "words", "accepted"}`;
+//! with `--automata` also the automaton's words, as `"automaton"`.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use std::io::{BufRead, BufWriter, Write};
@@ -15,7 +16,7 @@ fn accepts(automaton: &Automaton, text: &str) -> bool {
     walk.take_all(automaton, text.as_bytes()) && walk.may_end(automaton)
 }
 
-fn judge(line: &Value) -> Value {
+fn judge(line: &Value, automata: bool) -> Value {
     let source = Source::JsonSchema(line["schema"].as_str().expect("a schema").to_owned());
     let start = Instant::now();
     let compiled = compile(&source, &Limits::default());
@@ -28,15 +29,19 @@ fn judge(line: &Value) -> Value {
             let judged = texts.map(|text| accepts(&automaton, text.as_str().expect("a text")));
             row["accepted"] = judged.collect();
             row["words"] = automaton.words().len().into();
+            if automata {
+                row["automaton"] = automaton.words().to_vec().into();
+            }
         }
     }
     row
 }
 
 fn main() {
+    let automata = std::env::args().any(|arg| arg == "--automata");
     let mut out = BufWriter::new(std::io::stdout().lock());
     for line in std::io::stdin().lock().lines() {
         let line: Value = serde_json::from_str(&line.unwrap()).expect("a line of JSON");
-        writeln!(out, "{}", judge(&line)).unwrap();
+        writeln!(out, "{}", judge(&line, automata)).unwrap();
     }
 }

@@ -120,7 +120,7 @@ pub fn compile(source: &Source, limits: &Limits) -> Result<Automaton, GrammarErr
         error => error,
     })?;
     let states = minimize::minimize(states, &mut nfa.fuel)?;
-    let plain = plain::plain_states(&states, &mut nfa.fuel)?;
+    let plain = plain::plain_chars(&states, &mut nfa.fuel)?;
     words::pack(&states, &plain, limits.words)
 }
 

@@ -1,14 +1,15 @@
-//! States from which plain text may go on for a while: any [`PLAIN_CHARS`] characters but `"`, `\`
-//! and controls, whatever the stack holds. There the device knows the tokens of such characters
-//! beforehand (`device/grammar/mask.hpp`) and need not walk them.
+//! How much plain text may follow a state, whatever the stack holds: characters but `"`, `\` and
+//! controls. Where that is known, so are the tokens of such characters, and the device need not walk
+//! them (`device/grammar/mask.hpp`).
 
 use crate::GrammarError;
-use crate::assemble::{FlatEdge, FlatState};
+use crate::assemble::FlatState;
 use crate::fuel::Fuel;
 use crate::utf8::byte_sequences;
 
-/// Characters that may follow at least (`SAC_GRAMMAR_PLAIN_BYTES`: a character has a byte or more).
+/// Characters that count (`SAC_GRAMMAR_PLAIN_BYTES`: a character has a byte or more).
 pub(crate) const PLAIN_CHARS: usize = 32;
+const MOST: u8 = PLAIN_CHARS as u8;
 /// Places of the stack that they take at most (`SAC_GRAMMAR_PLAIN_PLACES`).
 pub(crate) const PLAIN_PLACES: u32 = 8;
 /// What JSON strings and texts take as it is.
@@ -21,97 +22,97 @@ enum After {
     State(u32, Option<u32>),
     /// Out of the rule, before it was taken: to what the stack has.
     Return,
+    /// Anywhere.
+    Unknown,
 }
 
-/// For each state, whether it is plain.
-pub(crate) fn plain_states(
-    states: &[FlatState],
-    fuel: &mut Fuel,
-) -> Result<Vec<bool>, GrammarError> {
-    let mut after: Vec<Option<Vec<After>>> = Vec::with_capacity(states.len());
+/// Where plain characters lead from a state.
+struct Ahead {
+    after: Vec<After>,
+    /// All of them are taken, or return.
+    is_complete: bool,
+}
+
+/// For each state: [`PLAIN_CHARS`] if any that many characters may follow; n, if any n may follow
+/// and no more; 0 otherwise.
+pub(crate) fn plain_chars(states: &[FlatState], fuel: &mut Fuel) -> Result<Vec<u8>, GrammarError> {
+    let mut ahead: Vec<Ahead> = Vec::with_capacity(states.len());
     for (i, state) in states.iter().enumerate() {
-        fuel.burn(1 + state.edges.len())?;
-        after.push(if takes_letters(state) { after_char(states, i as u32) } else { None });
+        fuel.burn(4 + 2 * state.edges.len())?;
+        ahead.push(Ahead::of(states, i as u32));
     }
-    if after.iter().all(Option::is_none) {
-        return Ok(vec![false; states.len()]);
-    }
-    let chars = chars_ahead(states, &after, fuel)?;
-    let places = places_ahead(states, &after, fuel)?;
-    let is_plain = |i: usize| usize::from(chars[i]) >= PLAIN_CHARS && places[i] <= PLAIN_PLACES;
-    Ok((0..states.len()).map(is_plain).collect())
-}
-
-/// A cheap look before the thorough one. What does not take letters itself may be about to return.
-fn takes_letters(state: &FlatState) -> bool {
-    let takes = |edge: &FlatEdge| edge.low <= b'a' && edge.high >= b'z';
-    state.is_final || state.edges.iter().any(takes)
-}
-
-/// Where plain characters lead from a state; none, if not all of them are taken or return.
-fn after_char(states: &[FlatState], state: u32) -> Option<Vec<After>> {
-    let mut all = Vec::new();
-    for sequence in PLAIN.iter().flat_map(|&(low, high)| byte_sequences(low, high)) {
-        follow(states, (state, None), &sequence, false, &mut all)?;
-    }
-    Some(all)
-}
-
-/// Follows the bytes of a character from a state, with a state pushed since its first byte.
-fn follow(
-    states: &[FlatState],
-    (state, pushed): (u32, Option<u32>),
-    bytes: &[(u8, u8)],
-    begun: bool,
-    all: &mut Vec<After>,
-) -> Option<()> {
-    let state_now = &states[state as usize];
-    let Some((&(low, high), rest)) = bytes.split_first() else {
-        // A rule that is over here returns at once.
-        let after = match pushed {
-            Some(back) if state_now.is_final && state_now.edges.is_empty() => {
-                After::State(back, None)
-            }
-            _ => After::State(state, pushed),
-        };
-        if !all.contains(&after) {
-            all.push(after);
-        }
-        return Some(());
+    let least = chars_at_least(states, &ahead, fuel)?;
+    let most = chars_at_most(states, &ahead, fuel)?;
+    let places = places_ahead(states, &ahead, fuel)?;
+    let known = |i: usize| {
+        let is_known = least[i] == MOST || least[i] == most[i];
+        if is_known && places[i] <= PLAIN_PLACES { least[i] } else { 0 }
     };
-    let mut next = u16::from(low);
-    let mut has_gap = false;
-    for edge in state_now.edges.iter().filter(|edge| edge.low <= high && low <= edge.high) {
-        has_gap |= u16::from(edge.low) > next;
-        next = u16::from(edge.high) + 1;
-        if pushed.is_some() && edge.push.is_some() {
-            return None;
+    Ok((0..states.len()).map(known).collect())
+}
+
+impl Ahead {
+    fn of(states: &[FlatState], state: u32) -> Ahead {
+        let mut ahead = Ahead { after: Vec::new(), is_complete: true };
+        for sequence in PLAIN.iter().flat_map(|&(low, high)| byte_sequences(low, high)) {
+            ahead.follow(states, (state, None), &sequence, false);
         }
-        follow(states, (edge.target, edge.push.or(pushed)), rest, true, all)?;
+        ahead
     }
-    if !has_gap && next > u16::from(high) {
-        return Some(());
+
+    fn add(&mut self, after: After) {
+        if !self.after.contains(&after) {
+            self.after.push(after);
+        }
     }
-    if !state_now.is_final || begun {
-        return None;
+
+    /// Follows the bytes of a character from a state, with a state pushed since its first byte.
+    fn follow(
+        &mut self,
+        states: &[FlatState],
+        (state, pushed): (u32, Option<u32>),
+        bytes: &[(u8, u8)],
+        begun: bool,
+    ) {
+        let FlatState { is_final, ref edges, .. } = states[state as usize];
+        let Some((&(low, high), rest)) = bytes.split_first() else {
+            // A rule that is over here returns at once.
+            let over = pushed.filter(|_| is_final && edges.is_empty());
+            self.add(over.map_or(After::State(state, pushed), |back| After::State(back, None)));
+            return;
+        };
+        let mut next = u16::from(low);
+        let mut has_gap = false;
+        for edge in edges.iter().filter(|edge| edge.low <= high && low <= edge.high) {
+            has_gap |= u16::from(edge.low) > next;
+            next = u16::from(edge.high) + 1;
+            if pushed.is_some() && edge.push.is_some() {
+                self.is_complete = false;
+                self.add(After::Unknown);
+            } else {
+                self.follow(states, (edge.target, edge.push.or(pushed)), rest, true);
+            }
+        }
+        if has_gap || next <= u16::from(high) {
+            if is_final {
+                self.add(if begun { After::Unknown } else { After::Return });
+            }
+            self.is_complete &= is_final && !begun;
+        }
     }
-    if !all.contains(&After::Return) {
-        all.push(After::Return);
-    }
-    Some(())
 }
 
 /// Plain characters that may follow each state at least, up to [`PLAIN_CHARS`]: the greatest
 /// numbers of which each is one more than the least of those that a character leads to.
-fn chars_ahead(
+fn chars_at_least(
     states: &[FlatState],
-    after: &[Option<Vec<After>>],
+    ahead: &[Ahead],
     fuel: &mut Fuel,
 ) -> Result<Vec<u8>, GrammarError> {
-    let most = PLAIN_CHARS as u8;
-    let mut chars: Vec<u8> = after.iter().map(|a| if a.is_some() { most } else { 0 }).collect();
+    let mut chars: Vec<u8> =
+        ahead.iter().map(|ahead| if ahead.is_complete { MOST } else { 0 }).collect();
     // The least that may follow where a state's rule returns to; the answer's rule does not.
-    let mut behind = vec![most; states.len()];
+    let mut behind = vec![MOST; states.len()];
     behind[0] = 0;
     let mut changed = true;
     while changed {
@@ -119,21 +120,60 @@ fn chars_ahead(
         for (i, state) in states.iter().enumerate() {
             fuel.burn(1 + state.edges.len() / 4)?;
             for edge in &state.edges {
-                let least = edge.push.map_or(behind[i], |back| chars[back as usize]);
-                let old = &mut behind[edge.target as usize];
-                changed |= least < *old;
-                *old = least.min(*old);
+                let back = edge.push.map_or(behind[i], |back| chars[back as usize]);
+                changed |= lower(&mut behind[edge.target as usize], back);
             }
-            let ahead = |after: &After| match *after {
-                After::State(to, _) => chars[to as usize].saturating_add(1).min(most),
+            let least = ahead[i].after.iter().map(|after| match *after {
+                After::State(to, _) => one_more(chars[to as usize]),
                 After::Return => behind[i],
-            };
-            let least = after[i].iter().flatten().map(ahead).min().unwrap_or(0);
-            changed |= least < chars[i];
-            chars[i] = least.min(chars[i]);
+                After::Unknown => 0,
+            });
+            let least = least.min().unwrap_or(0);
+            changed |= lower(&mut chars[i], least);
         }
     }
     Ok(chars)
+}
+
+/// Plain characters that may follow each state at most; [`PLAIN_CHARS`] includes more.
+fn chars_at_most(
+    states: &[FlatState],
+    ahead: &[Ahead],
+    fuel: &mut Fuel,
+) -> Result<Vec<u8>, GrammarError> {
+    let mut chars = vec![0_u8; states.len()];
+    let mut behind = vec![0_u8; states.len()];
+    let mut changed = true;
+    while changed {
+        changed = false;
+        for (i, state) in states.iter().enumerate() {
+            fuel.burn(1 + state.edges.len() / 4)?;
+            for edge in &state.edges {
+                let back = edge.push.map_or(behind[i], |back| chars[back as usize]);
+                changed |= raise(&mut behind[edge.target as usize], back);
+            }
+            let most = ahead[i].after.iter().map(|after| match *after {
+                After::State(to, _) => one_more(chars[to as usize]),
+                After::Return => behind[i],
+                After::Unknown => MOST,
+            });
+            let most = most.max().unwrap_or(0);
+            changed |= raise(&mut chars[i], most);
+        }
+    }
+    Ok(chars)
+}
+
+fn one_more(chars: u8) -> u8 {
+    (chars + 1).min(MOST)
+}
+/// Lowers a number to another; whether it was above.
+fn lower(number: &mut u8, to: u8) -> bool {
+    std::mem::replace(number, to.min(*number)) > to
+}
+/// Raises a number to another; whether it was below.
+fn raise(number: &mut u8, to: u8) -> bool {
+    std::mem::replace(number, to.max(*number)) < to
 }
 
 /// Places of the stack that must be free for plain characters from each state on: those that they
@@ -141,7 +181,7 @@ fn chars_ahead(
 /// [`PLAIN_PLACES`].
 fn places_ahead(
     states: &[FlatState],
-    after: &[Option<Vec<After>>],
+    ahead: &[Ahead],
     fuel: &mut Fuel,
 ) -> Result<Vec<u32>, GrammarError> {
     let mut places = vec![0_u32; states.len()];
@@ -161,13 +201,13 @@ fn places_ahead(
                 *old = most.max(*old);
             }
             let at = |state: u32| places[state as usize].max(need(state));
-            let ahead = |after: &After| match *after {
+            let most = ahead[i].after.iter().map(|after| match *after {
                 After::State(to, None) => at(to),
                 After::State(to, Some(back)) => (at(to) + 1).max(at(back)),
                 After::Return => behind[i],
-            };
-            let most = after[i].iter().flatten().map(ahead).max().unwrap_or(0);
-            let most = most.min(PLAIN_PLACES + 1);
+                After::Unknown => PLAIN_PLACES + 1,
+            });
+            let most = most.max().unwrap_or(0).min(PLAIN_PLACES + 1);
             changed |= most > places[i];
             places[i] = most.max(places[i]);
         }

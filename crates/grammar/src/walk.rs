@@ -2,7 +2,7 @@
 //! Rust, for tests and for what the compiler finds out about its own result.
 
 use crate::plain::PLAIN_PLACES;
-use crate::words::{Automaton, FINAL, MAX_STACK, NEED_SHIFT, NO_PUSH, PLAIN};
+use crate::words::{Automaton, FINAL, MAX_STACK, NEED_SHIFT, NO_PUSH, PLAIN_MASK, PLAIN_SHIFT};
 
 /// A state and the stack above it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -54,12 +54,13 @@ impl Walk {
         bytes.iter().all(|&byte| self.take(automaton, byte))
     }
 
-    /// Any 32 characters but `"`, `\` and controls may come next: the compiler says so of the
-    /// state, and the stack has the room that this takes.
+    /// Characters but `"`, `\` and controls that may come next, as far as the compiler knows, where
+    /// the stack has the room that this takes: 32 or more; n and no more; 0 if it is not known.
     #[must_use]
-    pub fn is_plain(&self, automaton: &Automaton) -> bool {
+    pub fn plain_chars(&self, automaton: &Automaton) -> usize {
         let has_room = self.stack.len() + PLAIN_PLACES as usize <= MAX_STACK;
-        has_room && automaton.state(self.state) & PLAIN != 0
+        let plain = automaton.state(self.state) >> PLAIN_SHIFT & PLAIN_MASK;
+        if has_room { plain as usize } else { 0 }
     }
 
     /// The answer may end here.

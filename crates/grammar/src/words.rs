@@ -1,7 +1,8 @@
 //! The automaton as the device reads it (`abi/wire.h`, "grammar"):
 //!
 //! - word 0: number of states; word 1: number of edges;
-//! - a word for each state and one more: bits 0-19 its first edge, 20 final, 21 plain, 24-31 need;
+//! - a word for each state and one more: bits 0-15 its first edge, 16-21 how much plain text may
+//!   follow, 22 final, 24-31 need;
 //! - two words for each edge: `low | high << 8 | target << 16`, then the state that is pushed, or
 //!   [`NO_PUSH`].
 
@@ -17,9 +18,10 @@ const MAX_STATES: usize = 0xffff;
 /// An edge's second word: nothing is pushed.
 pub(crate) const NO_PUSH: u32 = 0xffff;
 
-pub(crate) const FIRST_EDGE_MASK: u32 = 0xf_ffff;
-pub(crate) const FINAL: u32 = 1 << 20;
-pub(crate) const PLAIN: u32 = 1 << 21;
+pub(crate) const FIRST_EDGE_MASK: u32 = 0xffff;
+pub(crate) const PLAIN_SHIFT: u32 = 16;
+pub(crate) const PLAIN_MASK: u32 = 0x3f;
+pub(crate) const FINAL: u32 = 1 << 22;
 pub(crate) const NEED_SHIFT: u32 = 24;
 
 /// A compiled grammar.
@@ -55,7 +57,7 @@ impl Automaton {
 /// Packs states. At most `limit` words.
 pub(crate) fn pack(
     states: &[FlatState],
-    is_plain: &[bool],
+    plain: &[u8],
     limit: usize,
 ) -> Result<Automaton, GrammarError> {
     let num_edges: usize = states.iter().map(|state| state.edges.len()).sum();
@@ -70,9 +72,10 @@ pub(crate) fn pack(
     let mut words = Vec::with_capacity(size);
     words.extend([states.len() as u32, num_edges as u32]);
     let mut first_edge = 0;
-    for (state, &is_plain) in states.iter().zip(is_plain) {
-        let flags = if state.is_final { FINAL } else { 0 } | if is_plain { PLAIN } else { 0 };
-        words.push(first_edge | flags | state.need << NEED_SHIFT);
+    for (state, &plain) in states.iter().zip(plain) {
+        let is_final = if state.is_final { FINAL } else { 0 };
+        let plain = u32::from(plain) << PLAIN_SHIFT;
+        words.push(first_edge | plain | is_final | state.need << NEED_SHIFT);
         first_edge += state.edges.len() as u32;
     }
     words.push(first_edge);

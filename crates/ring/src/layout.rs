@@ -13,7 +13,7 @@ pub const SAC_MAGIC: u64 = 0x3145_4441_4343_4153;
 /// Version of the header as a whole.
 pub const SAC_ABI_VERSION: u32 = 1;
 /// FNV-1a 64 of `abi/wire.layout.txt`.
-pub const SAC_LAYOUT_HASH: u64 = 0xaea3_5083_ff94_4af9;
+pub const SAC_LAYOUT_HASH: u64 = 0x0065_5933_5c83_4103;
 
 /// One writer per line of this size.
 pub const SAC_LINE_BYTES: u32 = 128;
@@ -41,18 +41,20 @@ pub const SAC_MAX_OUT_RING_WORDS: u32 = 65536;
 pub const SAC_ARENA_ALIGN_BYTES: u32 = 64;
 /// Places of a grammar's stack.
 pub const SAC_GRAMMAR_STACK: u32 = 32;
-/// Bytes of plain text that may follow a plain state of a grammar.
+/// Bytes of plain text that a state of a grammar speaks of at most.
 pub const SAC_GRAMMAR_PLAIN_BYTES: u32 = 32;
 /// Places of a grammar's stack that must be free for that text.
 pub const SAC_GRAMMAR_PLAIN_PLACES: u32 = 8;
 /// Words of one grammar; a device may have room for fewer.
 pub const SAC_MAX_GRAMMAR_WORDS: u32 = 65536;
 /// The first edge in a state of a grammar.
-pub const SAC_GRAMMAR_EDGE_MASK: u32 = 0xf_ffff;
+pub const SAC_GRAMMAR_EDGE_MASK: u32 = 0xffff;
+/// Where a state of a grammar says how much plain text may follow.
+pub const SAC_GRAMMAR_PLAIN_SHIFT: u32 = 16;
+/// The bits of that, shifted.
+pub const SAC_GRAMMAR_PLAIN_MASK: u32 = 0x3f;
 /// A state of a grammar that its rule may end in.
-pub const SAC_GRAMMAR_FINAL: u32 = 1 << 20;
-/// A state of a grammar that plain text may follow.
-pub const SAC_GRAMMAR_PLAIN: u32 = 1 << 21;
+pub const SAC_GRAMMAR_FINAL: u32 = 1 << 22;
 /// Where a state of a grammar says how much of the stack its way out needs.
 pub const SAC_GRAMMAR_NEED_SHIFT: u32 = 24;
 /// An edge of a grammar that pushes no state.

@@ -485,11 +485,12 @@ fn from_plain_places_plain_text_goes_on() {
         "\u{10ffff}",
     ];
     let mut random = Random(5);
-    let (mut plain, mut others) = (0, 0);
+    let (mut plain, mut ends, mut others) = (0, 0, 0);
     let longer = [
         json!({"type": "string", "minLength": 500, "maxLength": 5000}),
         json!({"type": "array", "items": {"type": "string", "maxLength": 300}}),
         json!({"type": "object", "properties": {"abc": {"type": "string", "maxLength": 99}}}),
+        json!({"type": "array", "items": {"type": "string", "minLength": 25, "maxLength": 25}}),
         json!(true),
     ];
     for schema_value in longer.into_iter().chain(all_schemas().map(|case| case.0)) {
@@ -497,17 +498,20 @@ fn from_plain_places_plain_text_goes_on() {
         for _ in 0..40 {
             let mut walk = Walk::start();
             for _ in 0..300 {
-                if walk.is_plain(&automaton) {
-                    plain += 1;
-                    let mut ahead = walk.clone();
-                    for _ in 0..32 {
-                        let next = CHARS[random.below(CHARS.len())];
-                        let taken = ahead.take_all(&automaton, next.as_bytes());
-                        assert!(taken, "{schema_value}: {walk:?} does not take {next:?}");
-                    }
-                } else {
-                    others += 1;
+                let known = walk.plain_chars(&automaton);
+                let mut ahead = walk.clone();
+                let mut go_on = || {
+                    let next = CHARS[random.below(CHARS.len())];
+                    ahead.take_all(&automaton, next.as_bytes())
+                };
+                for i in 0..known {
+                    assert!(go_on(), "{schema_value}: {walk:?} takes {i} of {known}");
                 }
+                if known > 0 && known < 32 {
+                    ends += 1;
+                    assert!(!go_on(), "{schema_value}: {walk:?} takes more than {known}");
+                }
+                *(if known == 32 { &mut plain } else { &mut others }) += 1;
                 let next = walk.next_bytes(&automaton);
                 // Quotes are rare in what a model writes.
                 let letters: Vec<u8> =
@@ -520,5 +524,6 @@ fn from_plain_places_plain_text_goes_on() {
             }
         }
     }
-    assert!(plain > 20_000 && others > 20_000, "{plain} plain, {others} others");
+    let enough = plain > 20_000 && others > 20_000 && ends > 200;
+    assert!(enough, "{plain} plain, {others} others, {ends} of which end");
 }
