@@ -116,6 +116,8 @@ impl Array {
     fn object(&mut self, c: char, sink: &mut Sink) {
         let State::Object(object) = &mut self.state else { return };
         match object.push(c, sink) {
+            // What came before a call is layout.
+            Progress::Going if object.has_begun() => self.held.clear(),
             Progress::Going => {}
             Progress::Done => {
                 self.held.clear();
@@ -238,6 +240,10 @@ impl Machine for Array {
     }
 
     fn finish(&mut self, sink: &mut Sink) {
+        // Cut off within the array, behind a call: the beginning of another one, which is no text.
+        if self.held.starts_with(',') {
+            return;
+        }
         sink.text_str(&std::mem::take(&mut self.held));
         sink.text_str(&self.markers.take_held());
         if let State::Object(object) = &mut self.state

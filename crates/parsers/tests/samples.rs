@@ -2,9 +2,9 @@
 
 mod common;
 
-use common::{Answer, parse, samples, thinking, tools};
+use common::{Answer, calls, parse, samples, thinking, tools};
 use proptest::prelude::*;
-use saccade_parsers::{AnswerParser, Event, ReasoningFormat, Settings, ToolFormat};
+use saccade_parsers::{AnswerParser, Calls, Event, ReasoningFormat, Settings, ToolFormat};
 
 #[test]
 fn every_sample_is_understood() {
@@ -77,6 +77,20 @@ fn white_space_waits_for_a_call_only() {
     let mut parser = AnswerParser::new(&tools(ToolFormat::Hermes));
     assert_eq!(parser.push("So "), [Event::Text("So".into())]);
     assert_eq!(parser.push("be"), [Event::Text(" be".into())]);
+}
+
+/// Nor is what lies between calls ever text.
+#[test]
+fn an_array_that_is_cut_off_behind_a_call_leaves_no_text() {
+    let list = r#"[{"name": "f", "parameters": {"a": 1}} , {"name": "g", "parameters": {}}]"#;
+    let begun = list.find("{\"a").unwrap() + 1;
+    let formats = [(calls(Calls::List), ""), (tools(ToolFormat::Mistral), "[TOOL_CALLS]")];
+    for (settings, word) in formats {
+        for end in begun..=list.len() {
+            let answer = parse(&settings, [word, &list[..end]]);
+            assert_eq!(answer.text, "", "{}", &list[..end]);
+        }
+    }
 }
 
 /// A call that is cut off by a limit is not whole, and nothing is added to it.
