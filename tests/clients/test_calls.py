@@ -66,7 +66,13 @@ def test_streamed_is_whole(client):
         json.loads(arguments)
 
 
-def test_a_format_of_the_answer_beside_calls_is_refused(client):
+def test_a_format_is_of_what_is_said_beside_calls(client):
+    request = dict(tool_choice="required", parallel_tool_calls=False, response_format=Light, **REQUEST)
+    message = client.chat.completions.parse(**request).choices[0].message
+    assert message.parsed is None and len(message.tool_calls) == 1
+
+
+def test_a_grammar_of_the_whole_answer_beside_calls_is_refused(client):
     with pytest.raises(openai.BadRequestError) as caught:
-        client.chat.completions.create(tool_choice="required", response_format={"type": "json_object"}, **REQUEST)
+        client.chat.completions.create(tool_choice="required", extra_body={"guided_regex": "a+"}, **REQUEST)
     assert caught.value.body["param"] == "tool_choice"

@@ -7,7 +7,6 @@ mod common;
 use std::path::PathBuf;
 
 use common::{EOS, Harness};
-use saccade_model::{ModelFolder, OpenOptions};
 use saccade_ring::testing::{FakeConfig, FakeRequest};
 use serde_json::{Value, json};
 
@@ -27,14 +26,9 @@ fn with_device(device: FakeConfig) -> Harness {
     Harness::with(|config| config.chat_template = Some(template), device)
 }
 
-/// A device that takes grammars; what it says is up to its script.
+/// The same with a device that takes grammars.
 fn with_grammars() -> Harness {
-    let folder = tempfile::tempdir().unwrap();
-    common::write_model(folder.path());
-    let model =
-        ModelFolder::open(folder.path().to_str().unwrap(), &OpenOptions::default()).unwrap();
-    let tokens = saccade_frontend::token_bytes(&model, None, common::VOCAB_SIZE).unwrap();
-    with_device(FakeConfig { grammars: (tokens.hash(), 1 << 15), ..FakeConfig::default() })
+    with_device(common::takes_grammars())
 }
 
 fn body(extra: Value) -> Value {
@@ -379,6 +373,24 @@ fn an_answer_calls_where_it_must() {
     let response = answer(&h, extra);
     assert_eq!(response["output"][0]["name"], "get_weather");
     assert_eq!(response["parallel_tool_calls"], false);
+}
+
+/// Agents ask for both at once, in every turn.
+#[test]
+fn beside_a_format_an_answer_may_call() {
+    let h = with_grammars();
+    let format = json!({"format": {"type": "json_schema", "name": "x", "strict": true,
+        "schema": {"type": "object", "properties": {"a": {"type": "integer"}}}}});
+    let mut strict = tool();
+    strict["strict"] = json!(true);
+    let both = json!({"tools": [strict], "text": format});
+    h.device.say("{\"a\": 1}");
+    let response = answer(&h, both.clone());
+    assert_eq!(response["output"][0]["content"][0]["text"], "{\"a\": 1}");
+    h.device.say(&format!("[{{\"name\": \"get_weather\", \"parameters\": {ARGUMENTS}}}]"));
+    let response = answer(&h, both);
+    let [item] = response["output"].as_array().unwrap().as_slice() else { panic!("{response}") };
+    assert_eq!((&item["type"], &item["arguments"]), (&json!("function_call"), &json!(ARGUMENTS)));
 }
 
 /// A field that a chat would heed is heeded here, or refused.

@@ -8,8 +8,7 @@ use std::path::PathBuf;
 
 use common::{EOS, Harness};
 use saccade_frontend::{FrontendConfig, ParserChoice, ReasoningFormat, ToolFormat};
-use saccade_model::{ModelFolder, OpenOptions};
-use saccade_ring::testing::{FakeConfig, FakeRequest};
+use saccade_ring::testing::FakeRequest;
 use serde_json::{Value, json};
 
 const CALL: &str = "<tool_call>\n{\"name\": \"get_weather\", \"arguments\": {\"city\": \"Paris\"}}\n\
@@ -198,25 +197,86 @@ fn reasoning_is_apart_from_the_answer_and_counted() {
 /// What a grammar holds an answer to is neither a thought nor a call, whatever it looks like.
 #[test]
 fn an_answer_that_obeys_a_grammar_is_all_content() {
-    let folder = tempfile::tempdir().unwrap();
-    common::write_model(folder.path());
-    let model =
-        ModelFolder::open(folder.path().to_str().unwrap(), &OpenOptions::default()).unwrap();
-    let tokens = saccade_frontend::token_bytes(&model, None, common::VOCAB_SIZE).unwrap();
-    let device = FakeConfig { grammars: (tokens.hash(), 1 << 15), ..FakeConfig::default() };
     let always = ParserChoice::Format(ReasoningFormat::ThinkFirst);
     let h = Harness::with(
         |config| {
             config.chat_template = template("tagged");
             config.reasoning_parser = always;
         },
-        device,
+        common::takes_grammars(),
     );
     h.device.say("{\"a\": 1}");
-    let extra = json!({"response_format": {"type": "json_object"}});
-    let message = answer(&h, extra)["choices"][0]["message"].clone();
-    assert_eq!(message["content"], "{\"a\": 1}");
-    assert!(message.get("reasoning_content").is_none_or(Value::is_null));
+    for extra in [
+        json!({"response_format": {"type": "json_object"}, "tool_choice": "none"}),
+        json!({"response_format": {"type": "json_object"}}),
+        json!({"guided_json": {"type": "object"}}),
+    ] {
+        let message = answer(&h, extra)["choices"][0]["message"].clone();
+        assert_eq!(message["content"], "{\"a\": 1}");
+        assert!(message.get("reasoning_content").is_none_or(Value::is_null));
+    }
+    h.device.say(LISTED);
+    for extra in [
+        json!({"response_format": {"type": "json_object"}, "tool_choice": "none"}),
+        json!({"response_format": schema(json!({"type": "array", "items": true}))}),
+        json!({"guided_json": {"type": "array", "items": true}}),
+    ] {
+        let message = answer(&h, extra)["choices"][0]["message"].clone();
+        assert_eq!(message["content"], LISTED);
+    }
+}
+
+const LISTED: &str = r#"[{"name": "get_weather", "parameters": {"city": "Paris"}}]"#;
+
+fn schema(schema: Value) -> Value {
+    json!({"type": "json_schema", "json_schema": {"name": "x", "strict": true, "schema": schema}})
+}
+
+/// A format is of what the model says. Agents ask for one in every turn, those that call too.
+#[test]
+fn beside_a_format_an_answer_may_call_or_must() {
+    let h =
+        Harness::with(|config| config.chat_template = template("tagged"), common::takes_grammars());
+    let strict = json!([{"type": "function", "function": {"name": "get_weather", "strict": true,
+        "parameters": {"type": "object", "additionalProperties": false, "required": ["city"],
+            "properties": {"city": {"$ref": "#/$defs/city"}},
+            "$defs": {"city": {"type": "string"}}}}}]);
+    let format = schema(json!({"type": "object", "properties": {"a": {"$ref": "#/$defs/a"}},
+        "$defs": {"a": {"type": "integer"}}, "$schema": "http://json-schema.org/draft-07/schema#"}));
+    for format in [format, json!({"type": "json_object"})] {
+        let mut both = json!({"response_format": format});
+        for strict in [None, Some(&strict)] {
+            if let Some(strict) = strict {
+                both["tools"] = strict.clone();
+            }
+            h.device.say("{\"a\": 1}");
+            let choice = answer(&h, both.clone())["choices"][0].clone();
+            assert_eq!(choice["message"]["content"], "{\"a\": 1}");
+            assert_eq!(choice["finish_reason"], "stop");
+            h.device.say(LISTED);
+            for choice in ["auto", "required"] {
+                both["tool_choice"] = json!(choice);
+                let (said, finish) = message(&chunks(&h, both.clone()), 0);
+                let call = json!({"name": "get_weather", "arguments": ARGUMENTS});
+                assert_eq!(said, json!({"content": "", "calls": [call]}));
+                assert_eq!(finish, "tool_calls");
+            }
+            both["tool_choice"] = Value::Null;
+        }
+    }
+    // What is wrong is named by the field that has it.
+    let odd = json!({"type": "object", "properties": {"a": {"type": "odd"}}});
+    let odd_tool = json!([{"type": "function",
+        "function": {"name": "f", "strict": true, "parameters": odd}}]);
+    for (extra, param) in [
+        (json!({"response_format": schema(odd)}), "response_format"),
+        (json!({"response_format": {"type": "json_object"}, "tools": odd_tool}), "tools"),
+        (json!({"response_format": schema(json!({"type": "array"})), "tools": strict}), "tools"),
+    ] {
+        let refused = h.post("/v1/chat/completions", &chat(extra));
+        assert_eq!(refused.status, 400, "{}", refused.text());
+        assert_eq!(refused.json()["error"]["param"], param, "{}", refused.text());
+    }
 }
 
 #[test]

@@ -268,6 +268,41 @@ async fn an_answer_that_must_call_calls() -> Result<()> {
     Ok(())
 }
 
+/// What an agent asks for in every turn: its tools, and the format of its last word.
+#[tokio::test]
+async fn an_answer_with_a_format_obeys_it_or_calls() -> Result<()> {
+    let [flag, template] = with_tools();
+    let server = Server::start(&[&flag, &template]).await?;
+    let format = json!({"type": "object", "additionalProperties": false, "required": ["done"],
+        "properties": {"done": {"type": "boolean"}, "next": {"$ref": "#"}}});
+    let judge = jsonschema::validator_for(&format)?;
+    // Tokens that an array begins with: the bundled model always would.
+    let (_, bracket) = server.post("/tokenize", &json!({"prompt": "["})).await?;
+    let bracket = bracket["tokens"][0].as_u64().ok_or("a token")?.to_string();
+    let (mut calls, mut texts) = (0, 0);
+    for seed in 0..24 {
+        let fields = json!({"tool_choice": "auto", "parallel_tool_calls": false,
+            "logit_bias": {&bracket: if seed % 2 == 0 { -100 } else { 0 }},
+            "response_format": {"type": "json_schema",
+                "json_schema": {"name": "x", "strict": true, "schema": format}}});
+        let (status, answer) = server.post("/v1/chat/completions", &chat(seed, fields)).await?;
+        assert_eq!(status, 200, "{answer}");
+        for said in answer["choices"].as_array().ok_or("choices")? {
+            match said["finish_reason"].as_str() {
+                Some("length") => {}
+                Some("tool_calls") => calls += judge_calls(&said["message"])?,
+                _ => {
+                    let text = said["message"]["content"].as_str().ok_or("a text")?;
+                    assert!(judge.is_valid(&serde_json::from_str(text)?), "{said}");
+                    texts += 1;
+                }
+            }
+        }
+    }
+    assert!(calls > 6 && texts > 6, "{calls} calls, {texts} texts");
+    Ok(())
+}
+
 /// The bundled model's folder with one token more: the marker of a call, as in Qwen's vocabularies.
 /// Returns the token's id. Its weights are for another vocabulary: `--load-format dummy`.
 fn with_marker(folder: &std::path::Path) -> Result<u64> {

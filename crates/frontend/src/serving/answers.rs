@@ -35,7 +35,7 @@ pub struct AnswerSettings {
 pub struct AnswerAsk {
     /// The types of the tools' parameters; absent if the model may call none.
     schemas: Option<Arc<Schemas>>,
-    /// Where its calls are if a grammar holds it to calling.
+    /// Where its calls are if a grammar holds it to them.
     held: Option<Calls>,
     one_call: bool,
     /// What holds its calls to their schemas if it may have none.
@@ -51,6 +51,7 @@ impl AnswerAsk {
         Self {
             schemas: may_call.then(|| chat.tools.schemas.clone()),
             held: match &chat.tools.choice {
+                ToolChoice::Auto if chat.tools.are_listed => Some(Calls::List),
                 ToolChoice::None | ToolChoice::Auto => None,
                 ToolChoice::Required => Some(Calls::List),
                 ToolChoice::Named(name) => Some(Calls::ArgumentsOf(name.clone())),
@@ -143,7 +144,7 @@ impl AnswerFormats {
             schema: strict.schema.to_string(),
             once: ask.one_call,
         });
-        Ok(Some(AskedGrammar { source, param: "tools" }))
+        Ok(Some(AskedGrammar::of(source, "tools")))
     }
 
     /// How an answer to `prompt` is taken apart, which may obey a grammar; `None`: all of it is

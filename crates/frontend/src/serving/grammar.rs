@@ -62,12 +62,12 @@ impl Grammars {
             Ok(automaton.words().clone())
         };
         let compiled = serving.lanes.long().run(job).await.map_err(pool_error)?;
-        compiled.map_err(|error: Option<GrammarError>| {
-            let reason = match error {
-                Some(error) => error.to_string(),
-                None => "the device has another tokenizer than this frontend".into(),
-            };
-            ApiError::invalid(asked.param, format!("`{}`: {reason}", asked.param))
+        compiled.map_err(|error: Option<GrammarError>| match error {
+            Some(error) => asked.refused(&error),
+            None => {
+                let reason = "the device has another tokenizer than this frontend";
+                ApiError::invalid(asked.param, format!("`{}`: {reason}", asked.param))
+            }
         })
     }
 

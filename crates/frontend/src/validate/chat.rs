@@ -106,14 +106,8 @@ impl ChatRequest {
         let newer = fields.int(&MAX_COMPLETION_TOKENS)?;
         params.max_tokens = newer.or(older).map(|v| v as u32);
         params.logprobs = chat_logprobs(fields)?;
-        let chat = ChatInput::read(fields)?;
-        if let Some(calls) = chat.tools.grammar() {
-            if let Some(other) = &params.grammar {
-                let message = format!("`tool_choice` cannot be combined with `{}`", other.param);
-                return Err(ApiError::invalid("tool_choice", message));
-            }
-            params.grammar = Some(calls);
-        }
+        let mut chat = ChatInput::read(fields)?;
+        params.grammar = chat.tools.held_beside(params.grammar.take())?;
         Ok(Self {
             model: fields.text(&MODEL)?,
             chat,

@@ -1,7 +1,7 @@
 //! What an answer must obey: OpenAI's `response_format`, vLLM's `structured_outputs`, and the
 //! `guided_*` fields that came before it. One of them at most.
 
-use saccade_grammar::Source;
+use saccade_grammar::{GrammarError, Source};
 
 use super::fields::{Fields, read_json, read_list};
 use crate::api_error::ApiError;
@@ -14,7 +14,31 @@ pub struct AskedGrammar {
     pub source: Source,
     /// The field that has it, for complaints.
     pub param: &'static str,
+    /// Where in its schema the calls of `tools` are, if they are beside what that field has.
+    pub calls_at: Option<&'static str>,
 }
+
+impl AskedGrammar {
+    /// A grammar that one field asks for.
+    pub fn of(source: Source, param: &'static str) -> Self {
+        Self { source, param, calls_at: None }
+    }
+
+    /// 400: it was refused when it was compiled.
+    pub fn refused(&self, error: &GrammarError) -> ApiError {
+        let path = match error {
+            GrammarError::Unsupported { path, .. } | GrammarError::Invalid { path, .. } => path,
+            _ => "",
+        };
+        let is_of_calls =
+            self.calls_at.is_some_and(|at| path.trim_start_matches('#').starts_with(at));
+        let param = if is_of_calls { "tools" } else { self.param };
+        ApiError::invalid(param, format!("`{param}`: {error}"))
+    }
+}
+
+/// OpenAI's field: the format of what the model says.
+pub(super) const RESPONSE_FORMAT: &str = "response_format";
 
 /// Fields of `structured_outputs` that would change what the others mean.
 const OPTIONS: &[(&str, &str)] = &[
@@ -27,10 +51,7 @@ const OPTIONS: &[(&str, &str)] = &[
 /// Reads whichever of the fields is there.
 pub(super) fn grammar(fields: &Fields) -> Result<Option<AskedGrammar>, ApiError> {
     let asked = [
-        (
-            "response_format",
-            fields.raw("response_format").map(response_format).transpose()?.flatten(),
-        ),
+        (RESPONSE_FORMAT, fields.raw(RESPONSE_FORMAT).map(response_format).transpose()?.flatten()),
         (
             "structured_outputs",
             fields.raw("structured_outputs").map(structured_outputs).transpose()?,
@@ -55,13 +76,13 @@ pub(super) fn grammar(fields: &Fields) -> Result<Option<AskedGrammar>, ApiError>
             let message = format!("`{param}` cannot be combined with `{first}`");
             return Err(ApiError::invalid(param, message));
         }
-        found = Some(AskedGrammar { source, param });
+        found = Some(AskedGrammar::of(source, param));
     }
     Ok(found)
 }
 
 fn response_format(raw: &str) -> Result<Option<Source>, ApiError> {
-    const NAME: &str = "response_format";
+    const NAME: &str = RESPONSE_FORMAT;
     let format = object(NAME, raw)?;
     let kind: String = read_json(NAME, required(&format, NAME, "type")?)?;
     match kind.as_str() {

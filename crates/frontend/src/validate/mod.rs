@@ -5,6 +5,7 @@ mod completions;
 mod fields;
 mod generate;
 mod grammar;
+mod held;
 pub mod params;
 mod tokenize;
 pub(crate) mod tools;

@@ -27,6 +27,9 @@ pub struct Tools {
     pub schemas: Arc<Schemas>,
     /// What holds calls that the model may leave out to their schemas, if one of them is strict.
     pub strict: Option<StrictCalls>,
+    /// Calls that the model may leave out come as a JSON array, held by a grammar: what it says
+    /// instead has a format.
+    pub are_listed: bool,
 }
 
 /// Calls of functions of which one at least is strict.
@@ -64,6 +67,7 @@ impl Tools {
             schemas: Arc::new(Schemas::of(list.iter().filter_map(function_of))),
             list,
             strict: None,
+            are_listed: false,
         };
         // Here, where large bodies are read off the reactor.
         let first = tools.list.iter().position(is_strict);
@@ -108,13 +112,14 @@ impl Tools {
                 let mut functions = self.list.iter().filter_map(function_of);
                 parameters(functions.find(|function| function.0 == name)?.1)
             }
-            ToolChoice::Required => self.list_of_calls(),
+            ToolChoice::Required => self.list_of_calls(""),
         };
-        Some(AskedGrammar { source: Source::JsonSchema(schema.to_string()), param: "tools" })
+        Some(AskedGrammar::of(Source::JsonSchema(schema.to_string()), "tools"))
     }
 
-    fn list_of_calls(&self) -> Value {
-        let call = self.call_schema("parameters", "/items");
+    /// A schema of an array of calls. `at`: where it is within another one.
+    pub(super) fn list_of_calls(&self, at: &str) -> Value {
+        let call = self.call_schema("parameters", &format!("{at}/items"));
         let mut list = json!({"type": "array", "minItems": 1, "items": call});
         if !self.parallel {
             list["maxItems"] = 1.into();
@@ -142,7 +147,7 @@ const DATA: &[&str] = &["const", "enum", "default", "examples"];
 const NAMED: &[&str] = &["properties", "patternProperties", "$defs", "definitions"];
 
 /// Makes references to the root of a schema ones to `root`, where the schema is now.
-fn move_references(schema: &mut Value, root: &str) {
+pub(super) fn move_references(schema: &mut Value, root: &str) {
     match schema {
         Value::Array(schemas) => schemas.iter_mut().for_each(|one| move_references(one, root)),
         Value::Object(keywords) => {

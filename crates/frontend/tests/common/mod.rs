@@ -12,6 +12,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use saccade_frontend::{Frontend, FrontendConfig, Listen, ShutdownHandle};
+use saccade_model::{ModelFolder, OpenOptions};
 use saccade_ring::testing::{FakeConfig, FakeDevice, FakeRequest, Script};
 use saccade_ring::{DeviceStats, InProcTransport, RegionLimits};
 use serde_json::json;
@@ -222,6 +223,16 @@ impl Drop for Harness {
             server.join().unwrap();
         }
     }
+}
+
+/// A device that takes grammars; what it says is up to its script.
+pub fn takes_grammars() -> FakeConfig {
+    let folder = tempfile::tempdir().unwrap();
+    write_model(folder.path());
+    let model =
+        ModelFolder::open(folder.path().to_str().unwrap(), &OpenOptions::default()).unwrap();
+    let tokens = saccade_frontend::token_bytes(&model, None, VOCAB_SIZE).unwrap();
+    FakeConfig { grammars: (tokens.hash(), 1 << 15), ..FakeConfig::default() }
 }
 
 pub fn write_model(dir: &Path) {
