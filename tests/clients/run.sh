@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The official OpenAI clients (Python, Node), Hugging Face references, a trained checkpoint and a browser, against
-# the release binary. Needs python3-venv, node with npm, and chromium; installs the clients below $SACCADE_TOOLS.
+# The official OpenAI clients (Python, Node), agents' libraries, Hugging Face references, a trained checkpoint and a
+# browser, against the release binary. Needs python3-venv, node with npm, and chromium; installs the clients below $SACCADE_TOOLS.
 set -euo pipefail
 cd "$(dirname "$0")"
 tools=${SACCADE_TOOLS:-${XDG_CACHE_HOME:-$HOME/.cache}/saccade-ci}
