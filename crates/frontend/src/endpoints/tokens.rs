@@ -1,34 +1,19 @@
 //! `POST /tokenize` and `POST /detokenize`
-//!
-//! Their answers may be many times as large as what was asked: they are written in pieces, as the
-//! client takes them, and what is held for that is charged like a body.
 
-use std::fmt::Write;
 use std::ops::Range;
 use std::sync::Arc;
 
-use axum::body::Body;
 use axum::extract::{Request, State};
-use axum::response::{IntoResponse, Response};
-use bytes::Bytes;
-use futures_util::{StreamExt, stream};
-use http::{HeaderValue, header};
+use axum::response::Response;
 
+use super::pieces::{PIECE_TOKENS, in_pieces, push_escaped, push_ids, push_quoted};
 use crate::api_error::ApiError;
 use crate::http::app::App;
-use crate::http::budget::Charge;
 use crate::http::read_body;
-use crate::lifecycle::InFlight;
 use crate::serving::{ModelAssets, PromptSource, encode, pool_error};
 use crate::text::detokenize::Detokenizer;
-use crate::text::pool::{PoolError, WorkPool};
 use crate::text::tokenizer::EncodeParams;
 use crate::validate::{DetokenizeRequest, Fields, Prompt, TokenizeInput, TokenizeRequest};
-
-/// Tokens in one piece of an answer: some ten microseconds.
-const PIECE_TOKENS: usize = 1024;
-/// Pieces that are written at a time: some hundred KiB.
-const PIECES_AT_ONCE: usize = 16;
 
 /// Exactly the ids that a completion of the same text or conversation would use.
 pub async fn tokenize(State(app): State<Arc<App>>, request: Request) -> Result<Response, ApiError> {
@@ -78,31 +63,6 @@ pub async fn detokenize(
     Ok(in_pieces(detokenized, app.serving.lanes.long(), charge, in_flight))
 }
 
-/// An answer that is one piece is sent as one body. Of any other, as many pieces as are worth it
-/// are written at a time, by threads that yield to those of streams, as the client takes them.
-fn in_pieces(
-    mut pieces: impl Iterator<Item = String> + Send + 'static,
-    pool: &WorkPool,
-    charge: Charge,
-    in_flight: InFlight,
-) -> Response {
-    let content_type = (header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    let first = pieces.next().unwrap_or_default();
-    let Some(second) = pieces.next() else { return ([content_type], first).into_response() };
-    let pool = pool.clone();
-    let rest = stream::try_unfold(pieces, move |mut pieces| {
-        let _held = (&charge, &in_flight);
-        let pool = pool.clone();
-        async move {
-            let write = move || (pieces.by_ref().take(PIECES_AT_ONCE).collect::<String>(), pieces);
-            let (text, pieces) = pool.run_in_turn(write).await?;
-            Ok::<_, PoolError>((!text.is_empty()).then(|| (Bytes::from(text), pieces)))
-        }
-    });
-    let begun = stream::iter([Ok(Bytes::from(first + &second))]);
-    ([content_type], Body::from_stream(begun.chain(rest))).into_response()
-}
-
 /// The answer of `/tokenize`, piece by piece.
 struct Tokenized {
     max_model_len: u32,
@@ -126,15 +86,6 @@ impl Tokenized {
     /// The tokens of the piece that begins at token `from`.
     fn piece(&self, from: usize) -> Range<usize> {
         from..self.tokens.len().min(from + PIECE_TOKENS)
-    }
-
-    /// Adds the piece's ids.
-    fn ids(&self, piece: Range<usize>, json: &mut String) {
-        for i in piece {
-            let comma = if i == 0 { "" } else { "," };
-            // Into memory: it cannot fail.
-            let _ = write!(json, "{comma}{}", self.tokens[i]);
-        }
     }
 
     /// Adds the strings of the piece's tokens.
@@ -172,7 +123,7 @@ impl Iterator for Tokenized {
         if let Part::Ids(from) = self.part {
             let piece = self.piece(from);
             self.part = Part::Ids(piece.end);
-            self.ids(piece.clone(), &mut json);
+            push_ids(&self.tokens[piece.clone()], from, &mut json);
             if piece.end < self.tokens.len() {
                 return Some(json);
             }
@@ -223,41 +174,5 @@ impl Iterator for Detokenized {
         json.push_str(if last { "\"}" } else { "" });
         self.next = Some(to);
         Some(json)
-    }
-}
-
-/// Adds a JSON string.
-fn push_quoted(text: &str, json: &mut String) {
-    json.push('"');
-    push_escaped(text, json);
-    json.push('"');
-}
-
-/// Adds a JSON string without its quotes.
-fn push_escaped(text: &str, json: &mut String) {
-    // A string always serialises.
-    let quoted = serde_json::to_string(text).unwrap_or_default();
-    json.push_str(quoted.get(1..quoted.len().saturating_sub(1)).unwrap_or_default());
-}
-
-#[cfg(test)]
-mod tests {
-    use http_body_util::BodyExt;
-
-    use super::*;
-    use crate::lifecycle::Lifecycle;
-
-    /// A reactor that writes a large answer is late for every stream of its thread.
-    #[tokio::test]
-    async fn a_large_answer_is_written_by_threads_that_yield() {
-        let pool = WorkPool::start("long", 1, 1, 0).unwrap();
-        let in_flight = Lifecycle::default().enter().unwrap();
-        let writer = |_| std::thread::current().name().unwrap_or_default().to_owned() + "\n";
-        let pieces = (0..100).map(writer);
-        let body = in_pieces(pieces, &pool, Charge::default(), in_flight).into_body();
-        let text = body.collect().await.unwrap().to_bytes();
-        let names: Vec<&str> = std::str::from_utf8(&text).unwrap().lines().collect();
-        assert_eq!(names.len(), 100);
-        assert!(names[2..].iter().all(|name| *name == "long-0"), "{names:?}");
     }
 }

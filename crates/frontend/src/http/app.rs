@@ -119,23 +119,29 @@ impl App {
     /// seat than the configuration allows, or if `tenant` has more than its share while requests
     /// wait.
     pub fn check_room(&self, choices: usize, tenant: &Tenant) -> Result<(), ApiError> {
-        let port = &self.serving.port;
-        let slots = port.num_slots();
-        if choices > slots {
-            return Err(ApiError::invalid(
-                "n",
-                format!(
-                    "`n` times the number of prompts must be at most {slots} (slots of this \
-                     server), got {choices}"
-                ),
-            ));
-        }
-        if port.free_slots() < choices {
+        self.check_slots(choices)?;
+        if self.serving.port.free_slots() < choices {
             let retry_after_s = self.serving.retry_after_s();
             return Err(ApiError::overloaded("all slots of this server are in use", retry_after_s));
         }
         self.check_queue()?;
         self.check_share(choices, tenant)
+    }
+
+    /// Refuses `choices` that can never be submitted together.
+    ///
+    /// # Errors
+    /// 400
+    pub fn check_slots(&self, choices: usize) -> Result<(), ApiError> {
+        let slots = self.serving.port.num_slots();
+        if choices <= slots {
+            return Ok(());
+        }
+        let message = format!(
+            "`n` times the number of prompts must be at most {slots} (slots of this server), got \
+             {choices}"
+        );
+        Err(ApiError::invalid("n", message))
     }
 
     /// Requests beyond the device's free seats count as waiting.

@@ -5,12 +5,14 @@ mod calls;
 mod chat;
 mod completion;
 mod logprobs;
+mod rendered;
 
 pub use blocks::{Block, Blocks, Change, Kind};
 pub use calls::CallIds;
 pub use chat::{Answering, ChatFormat};
 pub use completion::CompletionFormat;
 pub use logprobs::{ChatToken, TokenNames};
+pub use rendered::Rendered;
 
 use serde::{Deserialize, Serialize};
 

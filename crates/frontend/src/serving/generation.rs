@@ -236,7 +236,10 @@ fn submission<'a>(prompt: &'a Prepared, params: &'a GenerateParams, seed: u64) -
 
 /// All choices are submitted at once, each with its own copy of its prompt. What exceeds the arena
 /// never fits, and trying again does not help.
-fn check_arena(
+///
+/// # Errors
+/// 400
+pub fn check_arena(
     arena_bytes: u64,
     prompts: &[Prepared],
     params: &GenerateParams,

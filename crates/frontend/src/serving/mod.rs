@@ -9,7 +9,7 @@ mod model;
 mod prepare;
 
 pub use choice::{Delta, FinishReason, TokenLogprobs};
-pub use generation::Generation;
+pub use generation::{Generation, check_arena};
 pub use grammar::Grammars;
 pub use model::{ModelAssets, token_bytes};
 pub use prepare::{Prepared, PromptSource, encode, pool_error, prepare};

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use serde::Serialize;
 use sha2::{Digest, Sha256};
 
 use super::ModelLimits;
@@ -79,7 +80,7 @@ pub struct GenerateParams {
 }
 
 /// `stream_options`.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct StreamOptions {
     /// A last chunk without choices carries the usage.
     pub include_usage: bool,
