@@ -295,7 +295,15 @@ fn models_are_listed_under_every_name() {
     let json = h.get("/v1/models").json();
     assert_eq!(json["data"][0]["id"], "tiny");
     assert_eq!(json["data"][1]["id"], "org/tiny");
-    assert_eq!(h.get("/v1/models/org/tiny").json()["max_model_len"], 4096);
+    let one = h.get("/v1/models/org/tiny").json();
+    assert_eq!(one, json["data"][1]);
+    assert_eq!(one["max_model_len"], 4096);
+    assert_eq!((&one["object"], &one["parent"]), (&json!("model"), &Value::Null));
+    // Both names are of one folder.
+    assert!(one["root"].is_string() && one["root"] == json["data"][0]["root"]);
+    let permission = &one["permission"][0];
+    assert_eq!(permission["object"], "model_permission");
+    assert_eq!((&permission["allow_sampling"], &permission["group"]), (&json!(true), &Value::Null));
     assert_eq!(h.get("/v1/models/none").status, 404);
 }
 

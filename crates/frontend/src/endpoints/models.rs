@@ -26,6 +26,24 @@ struct Model<'a> {
     parent: Option<()>,
     /// Tokens, prompt and produced.
     max_model_len: u32,
+    permission: [Permission; 1],
+}
+
+/// What OpenAI's API had here once, and vLLM still has; the same for every client.
+#[derive(Serialize)]
+struct Permission {
+    id: String,
+    object: &'static str,
+    created: u64,
+    allow_create_engine: bool,
+    allow_sampling: bool,
+    allow_logprobs: bool,
+    allow_search_indices: bool,
+    allow_view: bool,
+    allow_fine_tuning: bool,
+    organization: &'static str,
+    group: Option<()>,
+    is_blocking: bool,
 }
 
 /// All served names. 503 until the device is ready: routers and benchmark clients use this path as
@@ -61,5 +79,23 @@ fn model<'a>(app: &'a App, limits: ModelLimits, name: &'a str) -> Model<'a> {
         root: &app.config.model,
         parent: None,
         max_model_len: limits.max_model_len,
+        permission: [permission(name, app.started_unix_s)],
+    }
+}
+
+fn permission(name: &str, created: u64) -> Permission {
+    Permission {
+        id: format!("modelperm-{name}"),
+        object: "model_permission",
+        created,
+        allow_create_engine: false,
+        allow_sampling: true,
+        allow_logprobs: true,
+        allow_search_indices: false,
+        allow_view: true,
+        allow_fine_tuning: false,
+        organization: "*",
+        group: None,
+        is_blocking: false,
     }
 }
