@@ -24,6 +24,8 @@ pub(crate) struct FlatState {
     pub(crate) is_final: bool,
     /// Places of the stack that the shortest way out of the rule takes.
     pub(crate) need: u32,
+    /// How much plain text may follow (`plain.rs`).
+    pub(crate) plain: u8,
     /// Disjoint, ascending.
     pub(crate) edges: Vec<FlatEdge>,
 }
@@ -44,7 +46,7 @@ pub(crate) fn assemble(rules: &[RuleDfa], fuel: &mut Fuel) -> Result<Vec<FlatSta
         for state in rule {
             let edges = edges_of(rules, &first, rule, offset, state);
             fuel.burn(1 + 2 * edges.len())?;
-            states.push(FlatState { is_final: state.is_final, need: NEVER, edges });
+            states.push(FlatState { is_final: state.is_final, need: NEVER, plain: 0, edges });
         }
     }
     find_needs(&mut states, fuel)?;
@@ -141,7 +143,7 @@ fn trim(states: Vec<FlatState>) -> Result<Vec<FlatState>, GrammarError> {
             let (target, push) = (name(edge.target), edge.push.map(&mut name));
             edges.push(FlatEdge { target, push, ..*edge });
         }
-        kept.push(FlatState { is_final: state.is_final, need: state.need, edges });
+        kept.push(FlatState { is_final: state.is_final, need: state.need, plain: 0, edges });
     }
     Ok(kept)
 }

@@ -115,13 +115,13 @@ pub fn compile(source: &Source, limits: &Limits) -> Result<Automaton, GrammarErr
         Source::Tagged(tagged) => tagged::compile(&mut nfa, tagged)?,
     }
     let rules = dfa::determinize(&mut nfa)?;
-    let states = assemble::assemble(&rules, &mut nfa.fuel).map_err(|error| match error {
+    let mut states = assemble::assemble(&rules, &mut nfa.fuel).map_err(|error| match error {
         GrammarError::Unsatisfiable => nfa.left_out.take().unwrap_or(error),
         error => error,
     })?;
+    plain::find_plain(&mut states, &mut nfa.fuel)?;
     let states = minimize::minimize(states, &mut nfa.fuel)?;
-    let plain = plain::plain_chars(&states, &mut nfa.fuel)?;
-    words::pack(&states, &plain, limits.words)
+    words::pack(&states, limits.words)
 }
 
 fn choice(nfa: &mut Nfa, texts: &[String]) -> Result<(), GrammarError> {

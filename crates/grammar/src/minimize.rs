@@ -30,8 +30,8 @@ pub(crate) fn minimize(
     }
     let name = |state: u32| names[partition.block_of[state as usize] as usize];
     let kept = first.into_iter().map(|state| {
-        let FlatState { is_final, need, ref edges } = states[state];
-        FlatState { is_final, need, edges: renamed(edges, name) }
+        let FlatState { is_final, need, plain, ref edges } = states[state];
+        FlatState { is_final, need, plain, edges: renamed(edges, name) }
     });
     Ok(kept.collect())
 }
@@ -58,14 +58,14 @@ struct Partition {
 impl Partition {
     /// States apart that differ in themselves; all of them are dirty.
     fn of(states: &[FlatState], fuel: &mut Fuel) -> Result<Partition, GrammarError> {
-        let mut names: AHashMap<(bool, u32), u32> = AHashMap::new();
+        let mut names: AHashMap<(bool, u32, u8), u32> = AHashMap::new();
         let mut blocks: Vec<Block> = Vec::new();
         let (mut block_of, mut place_of) = (Vec::new(), Vec::new());
         let mut before = vec![Vec::new(); states.len()];
         for (i, state) in (0_u32..).zip(states) {
             fuel.burn(2 + 2 * state.edges.len())?;
             let fresh = blocks.len() as u32;
-            let name = *names.entry((state.is_final, state.need)).or_insert(fresh);
+            let name = *names.entry((state.is_final, state.need, state.plain)).or_insert(fresh);
             if name == fresh {
                 blocks.push(Block::default());
             }

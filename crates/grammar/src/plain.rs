@@ -31,29 +31,39 @@ struct Ahead {
     after: Vec<After>,
     /// All of them are taken, or return.
     is_complete: bool,
+    /// Some of them are taken, or return.
+    is_partial: bool,
 }
 
-/// For each state: [`PLAIN_CHARS`] if any that many characters may follow; n, if any n may follow
-/// and no more; 0 otherwise.
-pub(crate) fn plain_chars(states: &[FlatState], fuel: &mut Fuel) -> Result<Vec<u8>, GrammarError> {
+/// Fills in for each state: [`PLAIN_CHARS`] if any that many characters may follow; n, if any n may
+/// follow and no more; 0 otherwise. Before states are merged: what only the stack tells apart may
+/// differ in this.
+pub(crate) fn find_plain(states: &mut [FlatState], fuel: &mut Fuel) -> Result<(), GrammarError> {
     let mut ahead: Vec<Ahead> = Vec::with_capacity(states.len());
     for (i, state) in states.iter().enumerate() {
-        fuel.burn(4 + 2 * state.edges.len())?;
+        fuel.burn(2 + state.edges.len())?;
         ahead.push(Ahead::of(states, i as u32));
     }
     let least = chars_at_least(states, &ahead, fuel)?;
-    let most = chars_at_most(states, &ahead, fuel)?;
+    let most = chars_at_most(states, &ahead, &least, fuel)?;
     let places = places_ahead(states, &ahead, fuel)?;
-    let known = |i: usize| {
+    for (i, state) in states.iter_mut().enumerate() {
         let is_known = least[i] == MOST || least[i] == most[i];
-        if is_known && places[i] <= PLAIN_PLACES { least[i] } else { 0 }
-    };
-    Ok((0..states.len()).map(known).collect())
+        state.plain = if is_known && places[i] <= PLAIN_PLACES { least[i] } else { 0 };
+    }
+    Ok(())
 }
 
 impl Ahead {
     fn of(states: &[FlatState], state: u32) -> Ahead {
-        let mut ahead = Ahead { after: Vec::new(), is_complete: true };
+        let FlatState { is_final, ref edges, .. } = states[state as usize];
+        let takes = |byte: u8| edges.iter().any(|edge| edge.low <= byte && byte <= edge.high);
+        // Most states take a character or two: what comes behind them does not matter.
+        if !is_final && !(takes(b'~') && takes(0xf1)) {
+            let is_partial = edges.iter().any(|edge| edge.high != b'"' && edge.high != b'\\');
+            return Ahead { after: Vec::new(), is_complete: false, is_partial };
+        }
+        let mut ahead = Ahead { after: Vec::new(), is_complete: true, is_partial: true };
         for sequence in PLAIN.iter().flat_map(|&(low, high)| byte_sequences(low, high)) {
             ahead.follow(states, (state, None), &sequence, false);
         }
@@ -109,20 +119,20 @@ fn chars_at_least(
     ahead: &[Ahead],
     fuel: &mut Fuel,
 ) -> Result<Vec<u8>, GrammarError> {
-    let mut chars: Vec<u8> =
-        ahead.iter().map(|ahead| if ahead.is_complete { MOST } else { 0 }).collect();
+    let complete = |ahead: &Ahead| if ahead.is_complete { MOST } else { 0 };
+    let mut chars: Vec<u8> = ahead.iter().map(complete).collect();
     // The least that may follow where a state's rule returns to; the answer's rule does not.
     let mut behind = vec![MOST; states.len()];
     behind[0] = 0;
     let mut changed = true;
     while changed {
         changed = false;
-        for (i, state) in states.iter().enumerate() {
-            fuel.burn(1 + state.edges.len() / 4)?;
-            for edge in &state.edges {
-                let back = edge.push.map_or(behind[i], |back| chars[back as usize]);
-                changed |= lower(&mut behind[edge.target as usize], back);
-            }
+        for_each_return(states, fuel, |from, to, back| {
+            let least = back.map_or(behind[from], |back| chars[back]);
+            changed |= lower(&mut behind[to], least);
+        })?;
+        // What a state leads to mostly comes later.
+        for i in (0..states.len()).rev() {
             let least = ahead[i].after.iter().map(|after| match *after {
                 After::State(to, _) => one_more(chars[to as usize]),
                 After::Return => behind[i],
@@ -135,23 +145,29 @@ fn chars_at_least(
     Ok(chars)
 }
 
-/// Plain characters that may follow each state at most; [`PLAIN_CHARS`] includes more.
+/// A bound on the plain characters that may follow each state, where any of `least` may;
+/// [`PLAIN_CHARS`] includes more.
 fn chars_at_most(
     states: &[FlatState],
     ahead: &[Ahead],
+    least: &[u8],
     fuel: &mut Fuel,
 ) -> Result<Vec<u8>, GrammarError> {
-    let mut chars = vec![0_u8; states.len()];
+    // What takes some characters only is not worth a closer look.
+    let first = |(&least, ahead): (&u8, &Ahead)| match ahead.is_complete || !ahead.is_partial {
+        true => least,
+        false => MOST,
+    };
+    let mut chars: Vec<u8> = least.iter().zip(ahead).map(first).collect();
     let mut behind = vec![0_u8; states.len()];
     let mut changed = true;
     while changed {
         changed = false;
-        for (i, state) in states.iter().enumerate() {
-            fuel.burn(1 + state.edges.len() / 4)?;
-            for edge in &state.edges {
-                let back = edge.push.map_or(behind[i], |back| chars[back as usize]);
-                changed |= raise(&mut behind[edge.target as usize], back);
-            }
+        for_each_return(states, fuel, |from, to, back| {
+            let most = back.map_or(behind[from], |back| chars[back]);
+            changed |= raise(&mut behind[to], most);
+        })?;
+        for i in (0..states.len()).rev() {
             let most = ahead[i].after.iter().map(|after| match *after {
                 After::State(to, _) => one_more(chars[to as usize]),
                 After::Return => behind[i],
@@ -164,16 +180,41 @@ fn chars_at_most(
     Ok(chars)
 }
 
+/// Calls `f(from, to, back)` for each step between states, in their order: the rule of `to` returns
+/// to `back`, or else to what the rule of `from` returns to.
+fn for_each_return(
+    states: &[FlatState],
+    fuel: &mut Fuel,
+    mut f: impl FnMut(usize, usize, Option<usize>),
+) -> Result<(), GrammarError> {
+    for (from, state) in states.iter().enumerate() {
+        fuel.burn(1 + state.edges.len() / 4)?;
+        for edge in &state.edges {
+            let back = edge.push.map(|back| back as usize);
+            f(from, edge.target as usize, back);
+            // Where it returns to is in the rule of the call.
+            if let Some(back) = back {
+                f(from, back, None);
+            }
+        }
+    }
+    Ok(())
+}
+
 fn one_more(chars: u8) -> u8 {
     (chars + 1).min(MOST)
 }
 /// Lowers a number to another; whether it was above.
-fn lower(number: &mut u8, to: u8) -> bool {
-    std::mem::replace(number, to.min(*number)) > to
+fn lower<N: Copy + Ord>(number: &mut N, to: N) -> bool {
+    let old = *number;
+    *number = to.min(old);
+    old > to
 }
 /// Raises a number to another; whether it was below.
-fn raise(number: &mut u8, to: u8) -> bool {
-    std::mem::replace(number, to.max(*number)) < to
+fn raise<N: Copy + Ord>(number: &mut N, to: N) -> bool {
+    let old = *number;
+    *number = to.max(old);
+    old < to
 }
 
 /// Places of the stack that must be free for plain characters from each state on: those that they
@@ -187,20 +228,15 @@ fn places_ahead(
     let mut places = vec![0_u32; states.len()];
     // The same from where a state's rule returns to, seen from the rule.
     let mut behind = vec![0_u32; states.len()];
-    let need = |state: u32| states[state as usize].need;
     let mut changed = true;
     while changed {
         changed = false;
-        for (i, state) in states.iter().enumerate() {
-            fuel.burn(1 + state.edges.len() / 4)?;
-            for edge in &state.edges {
-                let most =
-                    edge.push.map_or(behind[i], |back| places[back as usize].saturating_sub(1));
-                let old = &mut behind[edge.target as usize];
-                changed |= most > *old;
-                *old = most.max(*old);
-            }
-            let at = |state: u32| places[state as usize].max(need(state));
+        for_each_return(states, fuel, |from, to, back| {
+            let most = back.map_or(behind[from], |back| places[back].saturating_sub(1));
+            changed |= raise(&mut behind[to], most);
+        })?;
+        for i in (0..states.len()).rev() {
+            let at = |state: u32| places[state as usize].max(states[state as usize].need);
             let most = ahead[i].after.iter().map(|after| match *after {
                 After::State(to, None) => at(to),
                 After::State(to, Some(back)) => (at(to) + 1).max(at(back)),
@@ -208,8 +244,7 @@ fn places_ahead(
                 After::Unknown => PLAIN_PLACES + 1,
             });
             let most = most.max().unwrap_or(0).min(PLAIN_PLACES + 1);
-            changed |= most > places[i];
-            places[i] = most.max(places[i]);
+            changed |= raise(&mut places[i], most);
         }
     }
     Ok(places)

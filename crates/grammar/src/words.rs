@@ -55,11 +55,7 @@ impl Automaton {
 }
 
 /// Packs states. At most `limit` words.
-pub(crate) fn pack(
-    states: &[FlatState],
-    plain: &[u8],
-    limit: usize,
-) -> Result<Automaton, GrammarError> {
+pub(crate) fn pack(states: &[FlatState], limit: usize) -> Result<Automaton, GrammarError> {
     let num_edges: usize = states.iter().map(|state| state.edges.len()).sum();
     if states.len() == 1 && num_edges == 0 {
         return Err(GrammarError::Empty);
@@ -72,9 +68,9 @@ pub(crate) fn pack(
     let mut words = Vec::with_capacity(size);
     words.extend([states.len() as u32, num_edges as u32]);
     let mut first_edge = 0;
-    for (state, &plain) in states.iter().zip(plain) {
+    for state in states {
         let is_final = if state.is_final { FINAL } else { 0 };
-        let plain = u32::from(plain) << PLAIN_SHIFT;
+        let plain = u32::from(state.plain) << PLAIN_SHIFT;
         words.push(first_edge | plain | is_final | state.need << NEED_SHIFT);
         first_edge += state.edges.len() as u32;
     }

@@ -4,8 +4,8 @@
 //! states by its logarithm. A rule of "up to" its units may end behind each of them. The walk takes
 //! the innermost rule that goes on, so a rule only ends early where no unit follows.
 //!
-//! The last units of "up to" are a rule of their own, the tail. Behind all others at least a tail
-//! may follow, which is what makes most places of a long string plain (`plain.rs`).
+//! The last units are a rule of their own, the tail: behind all others a whole tail may follow,
+//! which is what makes most places of a long string plain (`plain.rs`).
 
 use super::schema::Compiler;
 use crate::GrammarError;
@@ -31,7 +31,7 @@ pub(super) trait Unit {
 
 /// Whether a text of fewer units will do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Count {
+enum Count {
     Exactly,
     UpTo,
 }
@@ -45,37 +45,66 @@ impl Compiler<'_> {
         from: State,
         to: State,
     ) -> Result<(), GrammarError> {
-        if max.is_some_and(|max| max < min) {
+        let Some(max) = max else {
+            let least = self.nfa.state()?;
+            self.bulk(unit, min, None, from, least)?;
+            unit.add(self, least, least)?;
+            return self.nfa.skip(least, to);
+        };
+        if max < min {
             return Ok(());
         }
-        let least = self.nfa.state()?;
-        self.units(unit, Count::Exactly, min, from, least)?;
-        match max {
-            None => {
-                unit.add(self, least, least)?;
-                self.nfa.skip(least, to)
-            }
-            Some(max) => self.units(unit, Count::UpTo, max - min, least, to),
+        if max <= TAIL {
+            return self.chain(unit, (min, max), from, to);
         }
+        // Units that may be missing: of the tail, and before it.
+        let in_tail = TAIL.min(max - min);
+        let before = max - min - in_tail;
+        let (least, last) = (self.nfa.state()?, self.nfa.state()?);
+        self.bulk(unit, max - TAIL - before, None, from, least)?;
+        self.bulk(unit, before, Some(to), least, last)?;
+        let tail = self.tail(unit, TAIL - in_tail)?;
+        self.nfa.call(last, tail, to)?;
+        if in_tail == TAIL { self.nfa.skip(last, to) } else { Ok(()) }
     }
 
-    /// `count` units, or up to that many.
-    pub(super) fn units(
+    /// Units one by one.
+    fn chain(
         &mut self,
         unit: &dyn Unit,
-        kind: Count,
-        count: usize,
+        (min, max): (usize, usize),
         from: State,
         to: State,
     ) -> Result<(), GrammarError> {
-        let has_tail = kind == Count::UpTo && count > TAIL;
-        let (mut at, mut left) = (from, if has_tail { count - TAIL } else { count });
-        while left > 0 {
-            if kind == Count::UpTo {
+        let mut at = from;
+        for i in 0..max {
+            if i >= min {
                 self.nfa.skip(at, to)?;
             }
             let next = self.nfa.state()?;
-            if left < LEAF || kind == Count::UpTo && !has_tail {
+            unit.add(self, at, next)?;
+            at = next;
+        }
+        self.nfa.skip(at, to)
+    }
+
+    /// Units before a tail; fewer lead to `end`, where they will do.
+    fn bulk(
+        &mut self,
+        unit: &dyn Unit,
+        count: usize,
+        end: Option<State>,
+        from: State,
+        to: State,
+    ) -> Result<(), GrammarError> {
+        let kind = if end.is_some() { Count::UpTo } else { Count::Exactly };
+        let (mut at, mut left) = (from, count);
+        while left > 0 {
+            if let Some(end) = end {
+                self.nfa.skip(at, end)?;
+            }
+            let next = self.nfa.state()?;
+            if left < LEAF {
                 unit.add(self, at, next)?;
                 left -= 1;
             } else {
@@ -86,25 +115,15 @@ impl Compiler<'_> {
             }
             at = next;
         }
-        if has_tail {
-            let tail = self.tail(unit)?;
-            self.nfa.call(at, tail, to)?;
-        }
         self.nfa.skip(at, to)
     }
 
-    /// The rule of up to [`TAIL`] units, one at least.
-    fn tail(&mut self, unit: &dyn Unit) -> Result<RuleId, GrammarError> {
-        self.shared(&format!("tail {}", unit.name()), |c, start, end| {
-            let mut at = c.nfa.state()?;
-            unit.add(c, start, at)?;
-            for _ in 1..TAIL {
-                c.nfa.skip(at, end)?;
-                let next = c.nfa.state()?;
-                unit.add(c, at, next)?;
-                at = next;
-            }
-            c.nfa.skip(at, end)
+    /// The rule of [`TAIL`] units, or of fewer: one at least, and `least`.
+    fn tail(&mut self, unit: &dyn Unit, least: usize) -> Result<RuleId, GrammarError> {
+        self.shared(&format!("tail {least} {}", unit.name()), |c, start, end| {
+            let first = c.nfa.state()?;
+            unit.add(c, start, first)?;
+            c.chain(unit, (least.saturating_sub(1), TAIL - 1), first, end)
         })
     }
 

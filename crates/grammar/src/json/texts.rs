@@ -4,7 +4,7 @@
 use serde_json::Value;
 
 use super::formats;
-use super::repeat::{Count, Unit};
+use super::repeat::Unit;
 use super::schema::{Compiler, Schema, count, text};
 use super::string::{NOT_PATTERNS, NOT_VALUES, PATTERNS};
 use crate::GrammarError;
@@ -187,11 +187,11 @@ impl Compiler<'_> {
                 Place::Head(run) => {
                     let unit = OneOf { ranges: run.ranges.clone(), how };
                     let next = states[run.next as usize];
-                    let (kind, to) = match run.end {
-                        None => (Count::Exactly, next),
-                        Some(end) => (Count::UpTo, ends[end]),
+                    let (least, to) = match run.end {
+                        None => (run.length, next),
+                        Some(end) => (0, ends[end]),
                     };
-                    self.units(&unit, kind, run.length, at, to)?;
+                    self.repeat(&unit, (least, Some(run.length)), at, to)?;
                 }
                 Place::Alone => {
                     if let Some(end) = state.end {
