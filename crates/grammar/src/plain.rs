@@ -20,8 +20,9 @@ const PLAIN: [(char, char); 4] = [(' ', '!'), ('#', '['), (']', '~'), ('\u{80}',
 enum After {
     /// To a state, with another one pushed.
     State(u32, Option<u32>),
-    /// Out of the rule, before it was taken: to what the stack has.
+    /// Out of the rule, to what the stack has: before the character was taken, or behind it.
     Return,
+    Over,
     /// Anywhere.
     Unknown,
 }
@@ -87,8 +88,11 @@ impl Ahead {
         let FlatState { is_final, ref edges, .. } = states[state as usize];
         let Some((&(low, high), rest)) = bytes.split_first() else {
             // A rule that is over here returns at once.
-            let over = pushed.filter(|_| is_final && edges.is_empty());
-            self.add(over.map_or(After::State(state, pushed), |back| After::State(back, None)));
+            self.add(match pushed {
+                _ if !is_final || !edges.is_empty() => After::State(state, pushed),
+                Some(back) => After::State(back, None),
+                None => After::Over,
+            });
             return;
         };
         let mut next = u16::from(low);
@@ -136,6 +140,7 @@ fn chars_at_least(
             let least = ahead[i].after.iter().map(|after| match *after {
                 After::State(to, _) => one_more(chars[to as usize]),
                 After::Return => behind[i],
+                After::Over => one_more(behind[i]),
                 After::Unknown => 0,
             });
             let least = least.min().unwrap_or(0);
@@ -171,6 +176,7 @@ fn chars_at_most(
             let most = ahead[i].after.iter().map(|after| match *after {
                 After::State(to, _) => one_more(chars[to as usize]),
                 After::Return => behind[i],
+                After::Over => one_more(behind[i]),
                 After::Unknown => MOST,
             });
             let most = most.max().unwrap_or(0);
@@ -225,27 +231,34 @@ fn places_ahead(
     ahead: &[Ahead],
     fuel: &mut Fuel,
 ) -> Result<Vec<u32>, GrammarError> {
-    let mut places = vec![0_u32; states.len()];
-    // The same from where a state's rule returns to, seen from the rule.
+    // Until the rule of a state is over.
+    let mut within = vec![0_u32; states.len()];
+    let mut changed = true;
+    while changed {
+        changed = false;
+        fuel.burn(states.len())?;
+        for i in (0..states.len()).rev() {
+            let at = |state: u32| within[state as usize].max(states[state as usize].need);
+            let most = ahead[i].after.iter().map(|after| match *after {
+                After::State(to, None) => at(to),
+                After::State(to, Some(back)) => (at(to) + 1).max(at(back)),
+                After::Return | After::Over => 0,
+                After::Unknown => PLAIN_PLACES + 1,
+            });
+            let most = most.max().unwrap_or(0).min(PLAIN_PLACES + 1);
+            changed |= raise(&mut within[i], most);
+        }
+    }
+    // From where it returns to, on a stack that is lower by one.
     let mut behind = vec![0_u32; states.len()];
     let mut changed = true;
     while changed {
         changed = false;
         for_each_return(states, fuel, |from, to, back| {
-            let most = back.map_or(behind[from], |back| places[back].saturating_sub(1));
+            let most =
+                back.map_or(behind[from], |back| within[back].max(behind[back]).saturating_sub(1));
             changed |= raise(&mut behind[to], most);
         })?;
-        for i in (0..states.len()).rev() {
-            let at = |state: u32| places[state as usize].max(states[state as usize].need);
-            let most = ahead[i].after.iter().map(|after| match *after {
-                After::State(to, None) => at(to),
-                After::State(to, Some(back)) => (at(to) + 1).max(at(back)),
-                After::Return => behind[i],
-                After::Unknown => PLAIN_PLACES + 1,
-            });
-            let most = most.max().unwrap_or(0).min(PLAIN_PLACES + 1);
-            changed |= raise(&mut places[i], most);
-        }
     }
-    Ok(places)
+    Ok(within.iter().zip(&behind).map(|(within, behind)| *within.max(behind)).collect())
 }
