@@ -180,7 +180,7 @@ async fn a_bomb_is_refused_and_others_go_on() -> Result<()> {
         ("guided_regex", json!("((a{1000}){1000}){1000}")),
         ("guided_regex", json!("(a")),
         ("guided_json", deep),
-        ("guided_json", json!({"type": "string", "maxLength": 100_000_000})),
+        ("guided_json", json!({"pattern": "a", "maxLength": 100_000_000})),
         ("guided_json", json!({"not": {}})),
     ] {
         let mut body = json!({"prompt": "x", "max_tokens": 5});
