@@ -148,7 +148,8 @@ class Tally:
             self.counts["invalid"] += bool(wrong)
             self.ended_by_schema[name] += reason == "stop"
             if wrong:
-                print(json.dumps({"schema": name, "text": choice["text"], "wrong": wrong}), file=self.invalid, flush=True)
+                row = {"schema": name, "text": choice["text"], "wrong": wrong}
+                print(json.dumps(row), file=self.invalid, flush=True)
 
 
 def run_one(server, name, schema, judge, index, tally):

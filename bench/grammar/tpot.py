@@ -1,0 +1,117 @@
+#!/usr/bin/env python3
+"""Time per output token with a grammar, beside the same load without one, in turn on one server.
+
+    bench/grammar/tpot.py TOKENIZER OUT [--binary target/release/saccade] [--repeats 5] [--tokens 64]
+
+TOKENIZER is the tokenizer.json of a vocabulary as large as Qwen's. The model is Qwen3-0.6B's shape with random
+weights, bfloat16. Neither kind of answer can end early: with a grammar because it does not allow it, without one by
+ignore_eos. OUT gets tpot.json and tpot.md: medians of the repeats' mean TPOT, and of the ratios within a repeat.
+"""
+
+import argparse
+import json
+import pathlib
+import shutil
+import signal
+import socket
+import statistics
+import subprocess
+import tempfile
+import time
+import urllib.request
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+READY_TIMEOUT_S = 300
+STREAMS = (1, 16)
+GRAMMARS = {
+    "none": None,
+    "string": {"type": "string", "minLength": 4000, "maxLength": 9000},
+    "objects": {"type": "array", "minItems": 2000, "items": {
+        "type": "object", "additionalProperties": False, "required": ["id", "name", "tags", "price"],
+        "properties": {"id": {"type": "integer"}, "name": {"type": "string", "maxLength": 40},
+                       "tags": {"type": "array", "items": {"enum": ["red", "green", "blue"]}, "maxItems": 3},
+                       "price": {"type": "number", "minimum": 0}, "note": {"type": "string"}}}},
+}
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def started(binary, folder, port):
+    command = [binary, "serve", str(folder), "--port", str(port), "--load-format", "dummy", "--dtype", "bfloat16",
+               "--max-model-len", "1024", "--max-num-seqs", "16", "--served-model-name", "shape"]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    deadline = time.monotonic() + READY_TIMEOUT_S
+    while time.monotonic() < deadline and process.poll() is None:
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/ready", timeout=2):
+                return process
+        except OSError:
+            time.sleep(0.2)
+    process.kill()
+    raise SystemExit("the server did not get ready")
+
+
+def tpot_ms(args, port, schema, streams, seed):
+    """Mean time per token without the first, of as many requests as there are streams."""
+    extra = {"temperature": 1.0}
+    extra |= {"structured_outputs": {"json": schema}} if schema else {}
+    with tempfile.NamedTemporaryFile(suffix=".json") as result:
+        subprocess.run([args.binary, "bench", "serve", "--base-url", f"http://127.0.0.1:{port}", "--model", "shape",
+                        "--dataset-name", "random", "--random-input-len", "32", "--random-output-len",
+                        str(args.tokens), "--random-range-ratio", "0", "--num-prompts", str(streams),
+                        "--max-concurrency", str(streams), "--num-warmups", "1", "--seed", str(seed),
+                        "--ignore-eos", "false" if schema else "true", "--extra-body", json.dumps(extra),
+                        "--json", result.name], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        found = json.loads(pathlib.Path(result.name).read_text())
+    summary = found["runs"][0]["summary"]
+    if summary["ok"] != streams or summary["wrong_lengths"]:
+        raise SystemExit(f"answers that are not as long as asked: {summary['failures']}")
+    return summary["tpot_ms"]["mean"]
+
+
+def table(runs):
+    """Medians over the repeats, and of the ratios within each."""
+    lines = ["| streams | grammar | TPOT ms | x without |", "|---|---|---|---|"]
+    for streams in STREAMS:
+        for name in GRAMMARS:
+            own = [run["tpot_ms"][name] for run in runs if run["streams"] == streams]
+            ratios = [run["tpot_ms"][name] / run["tpot_ms"]["none"] for run in runs if run["streams"] == streams]
+            lines.append(f"| {streams} | {name} | {statistics.median(own):.1f} | {statistics.median(ratios):.3f} "
+                         f"({min(ratios):.3f} to {max(ratios):.3f}) |")
+    return "\n".join(lines) + "\n"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("tokenizer", type=pathlib.Path)
+    parser.add_argument("out", type=pathlib.Path)
+    parser.add_argument("--binary", default=str(ROOT / "target/release/saccade"))
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--tokens", type=int, default=64)
+    args = parser.parse_args()
+    port = free_port()
+    with tempfile.TemporaryDirectory() as folder:
+        shutil.copy(ROOT / "bench/models/qwen3-0.6b-shape/config.json", folder)
+        shutil.copy(args.tokenizer, pathlib.Path(folder) / "tokenizer.json")
+        process = started(args.binary, folder, port)
+        try:
+            runs = []
+            for repeat in range(args.repeats):
+                for streams in STREAMS:
+                    times = {name: tpot_ms(args, port, schema, streams, repeat) for name, schema in GRAMMARS.items()}
+                    runs.append({"streams": streams, "repeat": repeat, "tpot_ms": times})
+        finally:
+            process.send_signal(signal.SIGTERM)
+            process.wait(60)
+    args.out.mkdir(parents=True, exist_ok=True)
+    (args.out / "tpot.json").write_text(json.dumps(runs, indent=1) + "\n")
+    (args.out / "tpot.md").write_text(table(runs))
+    print(table(runs))
+
+
+if __name__ == "__main__":
+    main()
