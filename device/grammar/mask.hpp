@@ -62,8 +62,9 @@ SAC_HD_INLINE void for_each_legal(const Automaton& a, const GrammarPlace& from,
 
 /// Sets the bits of the tokens that the answer may go on with, and clears all others.
 /// mask: [ceil(num_tokens / 32)]
-SAC_HD inline void fill_mask(const Automaton& a, const GrammarPlace& at, const TokenVocab& vocab,
+SAC_HD inline void fill_mask(const Automaton& a, GrammarPlace at, const TokenVocab& vocab,
                              uint32_t* mask) {
+  leave_rules(a, at);
   const bool has_room = at.depth + SAC_GRAMMAR_PLAIN_PLACES <= SAC_GRAMMAR_STACK;
   const uint32_t plain = has_room ? a.plain(at.state) : 0;
   const uint32_t* known = vocab.plain_mask(plain);

@@ -43,6 +43,14 @@ SAC_HD inline bool take_bytes(const Automaton& a, GrammarPlace& at, const uint8_
   return true;
 }
 
+/// The same place without rules that are over: only the next byte would leave them.
+SAC_HD inline void leave_rules(const Automaton& a, GrammarPlace& at) {
+  const auto is_over = [&](uint32_t s) {
+    return a.is_final(s) && a.first_edge(s) == a.first_edge(s + 1);
+  };
+  while (at.depth > 0 && is_over(at.state)) at.state = at.stack[--at.depth];
+}
+
 /// The answer may end here.
 SAC_HD inline bool may_end(const Automaton& a, const GrammarPlace& at) {
   bool end = a.is_final(at.state);

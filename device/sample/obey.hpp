@@ -32,13 +32,26 @@ SAC_HD inline bool is_allowed(const SampleRow& row, bool end, uint32_t token) {
   return is_legal({row.grammar.words}, *row.grammar.place, *row.grammar.vocab, token);
 }
 
+/// Logits of tokens that the mask lacks become -inf. Word by word and without branches: legal and
+/// other tokens mix.
+SAC_HD inline void apply_mask(float* logits, uint32_t vocab_size, const uint32_t* mask) {
+  const auto keep = [=](uint32_t i, uint32_t bit) {
+    logits[i] = bit != 0 ? logits[i] : -__builtin_inff();
+  };
+  uint32_t i = 0;
+  for (; i + 32 <= vocab_size; i += 32) {
+    const uint32_t word = mask[i / 32];
+    for (uint32_t j = 0; j < 32; ++j) keep(i + j, word >> j & 1);
+  }
+  for (; i < vocab_size; ++i) keep(i, mask[i / 32] >> i % 32 & 1);
+}
+
 /// Leaves what the grammar allows: bits in the mask, logits.
 SAC_HD inline void obey_grammar(const SampleRow& row, float* logits, uint32_t* mask) {
   const Automaton automaton = {row.grammar.words};
   fill_mask(automaton, *row.grammar.place, *row.grammar.vocab, mask);
   mask_ends(row, may_end(automaton, *row.grammar.place), mask);
-  for (uint32_t i = 0; i < row.vocab_size; ++i)
-    if ((mask[i / 32] >> i % 32 & 1) == 0) logits[i] = -__builtin_inff();
+  apply_mask(logits, row.vocab_size, mask);
 }
 
 /// The first token of a mask: for rows that allow only what has no finite logit.

@@ -58,8 +58,14 @@ impl Walk {
     /// the stack has the room that this takes: 32 or more; n and no more; 0 if it is not known.
     #[must_use]
     pub fn plain_chars(&self, automaton: &Automaton) -> usize {
-        let has_room = self.stack.len() + PLAIN_PLACES as usize <= MAX_STACK;
-        let plain = automaton.state(self.state) >> PLAIN_SHIFT & PLAIN_MASK;
+        let mut at = self.clone();
+        // Only the next byte would leave a rule that is over.
+        while automaton.state(at.state) & FINAL != 0 && automaton.edges(at.state).next().is_none() {
+            let Some(back) = at.stack.pop() else { break };
+            at.state = back;
+        }
+        let has_room = at.stack.len() + PLAIN_PLACES as usize <= MAX_STACK;
+        let plain = automaton.state(at.state) >> PLAIN_SHIFT & PLAIN_MASK;
         if has_room { plain as usize } else { 0 }
     }
 
