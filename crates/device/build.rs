@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 /// Folders of `device/` whose .cpp files make up the library.
 const SOURCES: [&str; 7] = ["capi", "cpu", "host", "invariants", "plane", "ring", "sim"];
 /// Folders that hold only headers; tests and CUDA are not part of it.
-const HEADERS: [&str; 5] = ["platform", "kv", "sample", "sched", "step"];
+const HEADERS: [&str; 6] = ["platform", "grammar", "kv", "sample", "sched", "step"];
 
 fn main() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
