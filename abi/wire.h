@@ -314,9 +314,9 @@ SAC_STATIC_ASSERT(sizeof(sac_descriptor) == 256, "descriptor is two lines");
  * at again. An edge must leave room: with `depth` states beneath, depth + need of where it leads,
  * and of what it pushes, must not exceed the stack. The answer may end where the state, and all on
  * the stack, are final. `plain` speaks of texts of characters other than '"', '\\' and controls,
- * where SAC_GRAMMAR_PLAIN_PLACES of the stack are free: SAC_GRAMMAR_PLAIN_BYTES says that any text of
- * that many may follow, whatever is on the stack; a smaller n says that any of n characters may, and
- * none of more; 0 says nothing. The device checks all but that: a false claim harms its own
+ * where SAC_GRAMMAR_PLAIN_PLACES of the stack are free: SAC_GRAMMAR_PLAIN_BYTES says that any text
+ * of that many may follow, whatever is on the stack; a smaller n says that any of n characters may,
+ * and none of more; 0 says nothing. The device checks all but that: a false claim harms its own
  * request. */
 #define SAC_GRAMMAR_EDGE_MASK 0xffffu
 #define SAC_GRAMMAR_PLAIN_SHIFT 16u

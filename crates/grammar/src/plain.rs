@@ -1,6 +1,6 @@
 //! How much plain text may follow a state, whatever the stack holds: characters but `"`, `\` and
-//! controls. Where that is known, so are the tokens of such characters, and the device need not walk
-//! them (`device/grammar/mask.hpp`).
+//! controls. Where that is known, so are the tokens of such characters, and the device need not
+//! walk them (`device/grammar/mask.hpp`).
 
 use crate::GrammarError;
 use crate::assemble::FlatState;
