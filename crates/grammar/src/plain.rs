@@ -60,7 +60,7 @@ impl Ahead {
         let FlatState { is_final, ref edges, .. } = states[state as usize];
         let takes = |byte: u8| edges.iter().any(|edge| edge.low <= byte && byte <= edge.high);
         // Most states take a character or two: what comes behind them does not matter.
-        if !is_final && !(takes(b'~') && takes(0xf1)) {
+        if !(is_final || takes(b'~') && takes(0xf1)) {
             let is_partial = edges.iter().any(|edge| edge.high != b'"' && edge.high != b'\\');
             return Ahead { after: Vec::new(), is_complete: false, is_partial };
         }
