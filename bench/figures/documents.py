@@ -4,6 +4,7 @@ import cpu_claims
 import emulated_claims
 import fetch_claims
 import gpu_claims
+import grammar_claims
 import parts_claims
 import plan_claims
 import rotation_claims
@@ -23,4 +24,5 @@ PRODUCTS = Document("docs/adr/0006-cpu-products.md", parts_claims.ADR_PRODUCTS)
 INT8 = Document("docs/adr/0007-eight-bit-weights.md", parts_claims.ADR_INT8)
 
 DOCUMENTS = [README, gpu_claims.GPU, gpu_claims.ACCOUNT, gpu_claims.PRODUCTS, gpu_claims.LAUNCHING, CHANGELOG, PLAN,
-             DEFAULT_POLICY, POLICIES, ROTATION, PRODUCTS, INT8, chunk_claims.ADR, fetch_claims.PAGE]
+             DEFAULT_POLICY, POLICIES, ROTATION, PRODUCTS, INT8, chunk_claims.ADR, fetch_claims.PAGE,
+             grammar_claims.README]
