@@ -23,36 +23,48 @@ pub(crate) type RuleDfa = Vec<RuleState>;
 
 /// A set of bytes.
 #[derive(Clone, Copy, Default, PartialEq)]
-struct ByteSet([u64; 4]);
+pub(crate) struct ByteSet([u64; 4]);
 
 impl ByteSet {
-    fn add(&mut self, low: u8, high: u8) {
+    pub(crate) fn add(&mut self, low: u8, high: u8) {
         for byte in low..=high {
             self.0[usize::from(byte) / 64] |= 1 << (byte % 64);
         }
     }
-    fn meets(&self, other: &ByteSet) -> bool {
+    pub(crate) fn meets(&self, other: &ByteSet) -> bool {
         self.0.iter().zip(&other.0).any(|(a, b)| a & b != 0)
     }
-    fn union(&mut self, other: &ByteSet) {
+    pub(crate) fn union(&mut self, other: &ByteSet) {
         self.0.iter_mut().zip(&other.0).for_each(|(a, b)| *a |= b);
     }
 }
 
+/// The states of an [`Nfa`] that each state of a deterministic rule stands for.
+pub(crate) type Sets = Vec<Vec<State>>;
+
 /// All rules by their ids.
 pub(crate) fn determinize(nfa: &mut Nfa) -> Result<Vec<RuleDfa>, GrammarError> {
+    determinize_with_sets(nfa).map(|(rules, _)| rules)
+}
+
+/// All rules by their ids, with what their states stand for.
+pub(crate) fn determinize_with_sets(
+    nfa: &mut Nfa,
+) -> Result<(Vec<RuleDfa>, Vec<Sets>), GrammarError> {
     let mut rules: Vec<RuleDfa> = vec![Vec::new(); nfa.num_rules()];
+    let mut sets: Vec<Sets> = vec![Vec::new(); nfa.num_rules()];
     let mut open = vec![0];
     let mut firsts = AHashMap::new();
     while let Some(id) = open.pop() {
         if !rules[id as usize].is_empty() {
             continue;
         }
-        let dfa = Subsets::of(nfa, &mut firsts, id)?;
+        let (dfa, its_sets) = Subsets::of(nfa, &mut firsts, id)?;
         open.extend(dfa.iter().flat_map(|state| state.calls.iter().map(|call| call.0)));
         rules[id as usize] = dfa;
+        sets[id as usize] = its_sets;
     }
-    Ok(rules)
+    Ok((rules, sets))
 }
 
 /// The subset construction for one rule.
@@ -61,7 +73,7 @@ struct Subsets<'a> {
     /// First bytes of rules, as far as they were asked for.
     firsts: &'a mut AHashMap<RuleId, ByteSet>,
     ids: AHashMap<Vec<State>, u32>,
-    sets: Vec<Vec<State>>,
+    sets: Sets,
 }
 
 /// What leaves a set of states.
@@ -76,7 +88,7 @@ impl<'a> Subsets<'a> {
         nfa: &'a mut Nfa,
         firsts: &'a mut AHashMap<RuleId, ByteSet>,
         id: RuleId,
-    ) -> Result<RuleDfa, GrammarError> {
+    ) -> Result<(RuleDfa, Sets), GrammarError> {
         let rule = nfa.rule(id);
         let mut subsets = Subsets { nfa, firsts, ids: AHashMap::new(), sets: Vec::new() };
         subsets.id_of(vec![rule.start])?;
@@ -96,7 +108,7 @@ impl<'a> Subsets<'a> {
             }
             states.push(state);
         }
-        Ok(states)
+        Ok((states, subsets.sets))
     }
 
     /// The number of the set that these states reach without taking anything.
@@ -203,7 +215,7 @@ impl<'a> Subsets<'a> {
 }
 
 /// The states that these reach without taking anything, sorted, themselves included.
-fn closure(nfa: &mut Nfa, states: Vec<State>) -> Result<Vec<State>, GrammarError> {
+pub(crate) fn closure(nfa: &mut Nfa, states: Vec<State>) -> Result<Vec<State>, GrammarError> {
     nfa.marks.clear(nfa.num_states());
     let mut set = states;
     set.retain(|&state| nfa.marks.mark(state));

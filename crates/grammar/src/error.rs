@@ -8,7 +8,7 @@ pub enum GrammarError {
     Unsupported {
         /// The keyword, with what of it is not supported.
         name: String,
-        /// JSON pointer of the schema that has it; empty outside of JSON Schemas.
+        /// JSON pointer of the schema that has it, or the place in a context-free grammar.
         path: String,
     },
     /// The text is not what it claims to be.
@@ -16,7 +16,7 @@ pub enum GrammarError {
     Invalid {
         /// What is wrong.
         message: String,
-        /// JSON pointer of the schema; empty outside of JSON Schemas.
+        /// JSON pointer of the schema, or the place in a context-free grammar.
         path: String,
     },
     /// A bound was passed.

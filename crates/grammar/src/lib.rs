@@ -1,12 +1,13 @@
-//! Grammars for answers. A regular expression, a list of choices or a JSON Schema becomes an
-//! automaton over bytes with a bounded stack: plain data, which the device walks inside sampling
-//! (`device/grammar/`, `docs/adr/0021-grammars.md`).
+//! Grammars for answers. A regular expression, a list of choices, a JSON Schema or a context-free
+//! grammar becomes an automaton over bytes with a bounded stack: plain data, which the device walks
+//! inside sampling (`device/grammar/`, `docs/adr/0021-grammars.md`).
 //!
 //! The language of an automaton is a subset of what the source allows, never more: what cannot be
 //! compiled exactly or more narrowly is refused by name. Compiling is bounded by [`Limits`], does
 //! not read a clock, and gives the same words for the same source.
 
 mod assemble;
+mod cfg;
 mod chars;
 mod classes;
 mod dfa;
@@ -30,6 +31,7 @@ pub use vocabulary::Vocabulary;
 pub use walk::Walk;
 pub use words::{Automaton, MAX_STACK};
 
+use dfa::RuleDfa;
 use fuel::Fuel;
 use nfa::Nfa;
 
@@ -44,6 +46,8 @@ pub enum Source {
     JsonObject,
     /// The answer is JSON text that this JSON Schema, itself JSON text, accepts.
     JsonSchema(String),
+    /// The answer obeys this context-free grammar, in GBNF or in Lark's notation.
+    Grammar(String),
     /// The answer is text in which certain markers have JSON behind them.
     Tagged(Tagged),
 }
@@ -66,7 +70,7 @@ impl Source {
     #[must_use]
     pub fn bytes(&self) -> usize {
         match self {
-            Source::Regex(text) | Source::JsonSchema(text) => text.len(),
+            Source::Regex(text) | Source::JsonSchema(text) | Source::Grammar(text) => text.len(),
             Source::Choice(texts) => texts.iter().map(String::len).sum(),
             Source::JsonObject => 0,
             Source::Tagged(tagged) => tagged.begin.len() + tagged.end.len() + tagged.schema.len(),
@@ -104,17 +108,7 @@ pub fn compile(source: &Source, limits: &Limits) -> Result<Automaton, GrammarErr
         });
     }
     let mut nfa = Nfa::new(Fuel::new(limits.fuel));
-    match source {
-        Source::Regex(text) => regex::compile(&mut nfa, text)?,
-        Source::Choice(texts) => choice(&mut nfa, texts)?,
-        Source::JsonObject => json::compile_object(&mut nfa)?,
-        Source::JsonSchema(text) => {
-            let main = nfa.main();
-            json::add_schema(&mut nfa, text, main.start, main.end)?;
-        }
-        Source::Tagged(tagged) => tagged::compile(&mut nfa, tagged)?,
-    }
-    let rules = dfa::determinize(&mut nfa)?;
+    let rules = rules_of(&mut nfa, source)?;
     let mut states = assemble::assemble(&rules, &mut nfa.fuel).map_err(|error| match error {
         GrammarError::Unsatisfiable => nfa.left_out.take().unwrap_or(error),
         error => error,
@@ -122,6 +116,22 @@ pub fn compile(source: &Source, limits: &Limits) -> Result<Automaton, GrammarErr
     plain::find_plain(&mut states, &mut nfa.fuel)?;
     let states = minimize::minimize(states, &mut nfa.fuel)?;
     words::pack(&states, limits.words)
+}
+
+/// The rules of what an answer must look like.
+fn rules_of(nfa: &mut Nfa, source: &Source) -> Result<Vec<RuleDfa>, GrammarError> {
+    match source {
+        Source::Regex(text) => regex::compile(nfa, text)?,
+        Source::Choice(texts) => choice(nfa, texts)?,
+        Source::JsonObject => json::compile_object(nfa)?,
+        Source::JsonSchema(text) => {
+            let main = nfa.main();
+            json::add_schema(nfa, text, main.start, main.end)?;
+        }
+        Source::Grammar(text) => return cfg::compile(nfa, text),
+        Source::Tagged(tagged) => tagged::compile(nfa, tagged)?,
+    }
+    dfa::determinize(nfa)
 }
 
 fn choice(nfa: &mut Nfa, texts: &[String]) -> Result<(), GrammarError> {

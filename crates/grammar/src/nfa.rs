@@ -38,6 +38,8 @@ pub(crate) struct Rule {
 pub(crate) struct Nfa {
     states: Vec<Vec<Edge>>,
     rules: Vec<Rule>,
+    /// How often a call of each rule was replaced by a copy.
+    copies: Vec<u32>,
     /// Why the rules may lack texts.
     pub(crate) left_out: Option<GrammarError>,
     /// For walks over the states.
@@ -73,6 +75,7 @@ impl Nfa {
         Nfa {
             states,
             rules: vec![Rule { start: 0, end: 1 }],
+            copies: vec![0],
             left_out: None,
             marks: Marks::default(),
             fuel,
@@ -95,6 +98,26 @@ impl Nfa {
     pub(crate) fn edges(&self, state: State) -> &[Edge] {
         &self.states[state as usize]
     }
+    pub(crate) fn copies(&self, rule: RuleId) -> u32 {
+        self.copies[rule as usize]
+    }
+
+    /// The states of a rule, sorted.
+    pub(crate) fn states_of(&mut self, rule: RuleId) -> Result<Vec<State>, GrammarError> {
+        let Rule { start, end } = self.rule(rule);
+        self.marks.clear(self.states.len());
+        let mut found = vec![start, end];
+        found.retain(|&state| self.marks.mark(state));
+        let mut done = 0;
+        while done < found.len() {
+            let edges = &self.states[found[done] as usize];
+            done += 1;
+            self.fuel.burn(1 + edges.len())?;
+            found.extend(edges.iter().map(|edge| edge.to).filter(|&to| self.marks.mark(to)));
+        }
+        found.sort_unstable();
+        Ok(found)
+    }
 
     pub(crate) fn state(&mut self) -> Result<State, GrammarError> {
         self.fuel.burn(STEPS_PER_PART)?;
@@ -105,6 +128,7 @@ impl Nfa {
     pub(crate) fn new_rule(&mut self) -> Result<RuleId, GrammarError> {
         let (start, end) = (self.state()?, self.state()?);
         self.rules.push(Rule { start, end });
+        self.copies.push(0);
         Ok(self.rules.len() as RuleId - 1)
     }
 
@@ -128,6 +152,15 @@ impl Nfa {
         to: State,
     ) -> Result<(), GrammarError> {
         self.edge(from, Label::Call(rule), to)
+    }
+
+    /// Replaces the `index`-th edge of a state.
+    pub(crate) fn replace_edge(&mut self, state: State, index: usize, edge: Edge) {
+        self.states[state as usize][index] = edge;
+    }
+    /// Makes a rule start elsewhere.
+    pub(crate) fn set_start(&mut self, rule: RuleId, start: State) {
+        self.rules[rule as usize].start = start;
     }
 
     /// One byte sequence.
@@ -172,6 +205,7 @@ impl Nfa {
         let Label::Call(id) = edge.label else { return Ok(()) };
         let rule = self.rule(id);
         let copy = self.copy(rule)?;
+        self.copies[id as usize] += 1;
         self.states[state as usize][index] = Edge { label: Label::Empty, to: copy.start };
         self.skip(copy.end, edge.to)
     }

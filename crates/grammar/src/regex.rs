@@ -42,10 +42,21 @@ pub(crate) fn add(
     from: State,
     to: State,
 ) -> Result<(), GrammarError> {
-    let hir =
-        ParserBuilder::new().nest_limit(MAX_NESTING).build().parse(&normalize(pattern)?).map_err(
-            |e| GrammarError::invalid(format!("not a regular expression: {}", brief(&e)), ""),
-        )?;
+    add_parsed(fragments, &normalize(pattern)?, &ParserBuilder::new(), extent, from, to)
+}
+
+/// Adds the texts that `pattern`, as regex-syntax reads it, describes.
+pub(crate) fn add_parsed(
+    fragments: &mut impl Fragments,
+    pattern: &str,
+    options: &ParserBuilder,
+    extent: Extent,
+    from: State,
+    to: State,
+) -> Result<(), GrammarError> {
+    let hir = options.clone().nest_limit(MAX_NESTING).build().parse(pattern).map_err(|e| {
+        GrammarError::invalid(format!("not a regular expression: {}", brief(&e)), "")
+    })?;
     Matcher { fragments, extent }.anchored(&hir, from, to)
 }
 

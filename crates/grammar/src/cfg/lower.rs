@@ -1,0 +1,194 @@
+//! Rules as automata that call each other.
+
+use regex_syntax::ParserBuilder;
+
+use super::ast::{Expr, Grammar, Pattern, Rule};
+use super::cursor::place;
+use crate::GrammarError;
+use crate::nfa::{Nfa, RuleId, State};
+use crate::regex::{Extent, add_parsed};
+
+/// Makes the answer obey a grammar; returns the ids of its rules.
+pub(super) fn lower(
+    nfa: &mut Nfa,
+    text: &str,
+    grammar: &Grammar,
+) -> Result<Vec<RuleId>, GrammarError> {
+    let mut ids = Vec::with_capacity(grammar.rules.len());
+    for _ in &grammar.rules {
+        ids.push(nfa.new_rule()?);
+    }
+    let ignored = if grammar.ignored.is_empty() { None } else { Some(nfa.new_rule()?) };
+    let mut lowering = Lowering { nfa, text, grammar, ids, ignored, name: "" };
+    if let Some(ignored) = ignored {
+        lowering.add_ignored(ignored)?;
+    }
+    for (number, rule) in grammar.rules.iter().enumerate() {
+        let of_rule = lowering.nfa.rule(lowering.ids[number]);
+        lowering.name = &rule.name;
+        let ignored = lowering.ignored.filter(|_| !rule.is_terminal);
+        lowering.add(&rule.body, of_rule.start, of_rule.end, ignored)?;
+    }
+    lowering.add_main()?;
+    Ok(lowering.ids)
+}
+
+struct Lowering<'a> {
+    nfa: &'a mut Nfa,
+    text: &'a str,
+    grammar: &'a Grammar,
+    ids: Vec<RuleId>,
+    /// The rule of all that is ignored.
+    ignored: Option<RuleId>,
+    /// The rule that is being built.
+    name: &'a str,
+}
+
+impl Lowering<'_> {
+    /// The answer's own rule is never called: its start need not know first bytes.
+    fn add_main(&mut self) -> Result<(), GrammarError> {
+        let main = self.nfa.main();
+        let mut at = main.start;
+        if let Some(ignored) = self.ignored {
+            let next = self.nfa.state()?;
+            self.nfa.call(at, ignored, next)?;
+            at = next;
+        }
+        self.nfa.call(at, self.ids[self.grammar.start], main.end)
+    }
+
+    /// Any number of what is ignored.
+    fn add_ignored(&mut self, rule: RuleId) -> Result<(), GrammarError> {
+        let rule = self.nfa.rule(rule);
+        let any = self.nfa.state()?;
+        self.nfa.skip(rule.start, any)?;
+        for part in &self.grammar.ignored {
+            self.add(part, any, any, None)?;
+        }
+        self.nfa.skip(any, rule.end)
+    }
+
+    /// Adds the texts of a part of a rule, with ignored text behind each terminal.
+    fn add(
+        &mut self,
+        part: &Expr,
+        from: State,
+        to: State,
+        ignored: Option<RuleId>,
+    ) -> Result<(), GrammarError> {
+        match part {
+            Expr::Sequence(parts) => self.sequence(parts, from, to, ignored),
+            Expr::Choice(parts) => {
+                parts.iter().try_for_each(|part| self.add(part, from, to, ignored))
+            }
+            Expr::Repeat { part, min, max } => self.repeat(part, (*min, *max), from, to, ignored),
+            Expr::Rule(number) if !self.rule(*number).is_terminal => {
+                self.nfa.call(from, self.ids[*number], to)
+            }
+            terminal => match ignored {
+                None => self.terminal(terminal, from, to),
+                Some(ignored) => {
+                    let behind = self.nfa.state()?;
+                    self.terminal(terminal, from, behind)?;
+                    self.nfa.call(behind, ignored, to)
+                }
+            },
+        }
+    }
+
+    fn rule(&self, number: usize) -> &Rule {
+        &self.grammar.rules[number]
+    }
+
+    fn terminal(&mut self, part: &Expr, from: State, to: State) -> Result<(), GrammarError> {
+        match part {
+            Expr::Text(text) => self.nfa.literal(text.as_bytes(), from, to),
+            Expr::Chars(ranges) => {
+                ranges.iter().try_for_each(|&(low, high)| self.nfa.chars(low, high, from, to))
+            }
+            Expr::Pattern(pattern) => self.pattern(pattern, from, to),
+            Expr::Rule(number) => self.nfa.call(from, self.ids[*number], to),
+            // What has parts is no terminal by itself.
+            Expr::Sequence(_) | Expr::Choice(_) | Expr::Repeat { .. } => {
+                self.add(part, from, to, None)
+            }
+        }
+    }
+
+    fn pattern(&mut self, pattern: &Pattern, from: State, to: State) -> Result<(), GrammarError> {
+        self.nfa.fuel.burn(steps_to_read(pattern))?;
+        let mut options = ParserBuilder::new();
+        options.case_insensitive(pattern.ignores_case).dot_matches_new_line(pattern.dot_is_any);
+        let added = add_parsed(self.nfa, &pattern.text, &options, Extent::Whole, from, to);
+        let here = || place(self.text, pattern.at, self.name);
+        added.map_err(|error| match error {
+            GrammarError::Invalid { message, .. } => GrammarError::invalid(message, &here()),
+            GrammarError::Unsupported { name, .. } => GrammarError::unsupported(name, &here()),
+            error => error,
+        })
+    }
+
+    fn sequence(
+        &mut self,
+        parts: &[Expr],
+        from: State,
+        to: State,
+        ignored: Option<RuleId>,
+    ) -> Result<(), GrammarError> {
+        let Some((last, first)) = parts.split_last() else { return self.nfa.skip(from, to) };
+        let mut at = from;
+        for part in first {
+            let next = self.nfa.state()?;
+            self.add(part, at, next, ignored)?;
+            at = next;
+        }
+        self.add(last, at, to, ignored)
+    }
+
+    fn repeat(
+        &mut self,
+        part: &Expr,
+        (min, max): (u32, Option<u32>),
+        from: State,
+        to: State,
+        ignored: Option<RuleId>,
+    ) -> Result<(), GrammarError> {
+        let mut at = from;
+        for _ in 0..min {
+            let next = self.nfa.state()?;
+            self.add(part, at, next, ignored)?;
+            at = next;
+        }
+        let Some(max) = max else {
+            let again = self.nfa.state()?;
+            self.nfa.skip(at, again)?;
+            self.add(part, again, again, ignored)?;
+            return self.nfa.skip(again, to);
+        };
+        for _ in min..max {
+            self.nfa.skip(at, to)?;
+            let next = self.nfa.state()?;
+            self.add(part, at, next, ignored)?;
+            at = next;
+        }
+        self.nfa.skip(at, to)
+    }
+}
+
+/// Steps that reading a regular expression is worth: a class like `\w` has hundreds of ranges, and
+/// letters in any case are looked for in all of them.
+fn steps_to_read(pattern: &Pattern) -> usize {
+    let has_cases = pattern.ignores_case || pattern.text.contains("(?");
+    let mut steps = 0;
+    let mut is_escaped = false;
+    for c in pattern.text.chars() {
+        let is_large = match c {
+            'w' | 'W' | 'd' | 'D' | 's' | 'S' | 'p' | 'P' => is_escaped,
+            '[' | '.' => has_cases,
+            _ => false,
+        };
+        steps += if is_large { 1000 } else { 4 };
+        is_escaped = c == '\\' && !is_escaped;
+    }
+    steps
+}
