@@ -37,7 +37,7 @@ pub const MAX_STOP_IDS: usize = 128;
 pub const MAX_LOGIT_BIAS: usize = 1024;
 /// Bytes of JSON text of `logit_bias`: more than [`MAX_LOGIT_BIAS`] pairs ever need.
 pub const MAX_LOGIT_BIAS_BYTES: usize = 128 * 1024;
-/// Bytes of a JSON Schema or of a regular expression that an answer must obey.
+/// Bytes of a JSON Schema, a regular expression or a grammar that an answer must obey.
 pub const MAX_GRAMMAR_BYTES: usize = 256 * 1024;
 /// Texts of `structured_outputs.choice` or `guided_choice`.
 pub const MAX_GRAMMAR_CHOICES: usize = 4096;

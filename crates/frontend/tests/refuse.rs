@@ -182,7 +182,6 @@ fn lists_and_texts_are_bounded() {
 fn what_is_known_and_not_implemented_is_refused_by_name() {
     for e in GENERATING {
         for (name, raw, harmless) in [
-            ("guided_grammar", r#""root ::= [0-9]""#, "null"),
             ("best_of", "2", "1"),
             ("use_beam_search", "true", "false"),
             ("prompt_logprobs", "0", "null"),
@@ -340,6 +339,8 @@ fn one_grammar_is_taken_and_what_is_none_is_refused() {
             ("guided_json", r#"{"type": "integer"}"#),
             ("guided_regex", r#""[0-9]+""#),
             ("guided_choice", r#"["a", "b"]"#),
+            ("guided_grammar", r#""root ::= [0-9]""#),
+            ("structured_outputs", r#"{"grammar": "start: /[0-9]/", "json": null}"#),
         ] {
             taken(e, name, raw);
         }
@@ -351,7 +352,8 @@ fn one_grammar_is_taken_and_what_is_none_is_refused() {
             ("response_format", r#"{"type": "json_schema", "json_schema": {"name": "a"}}"#),
             ("structured_outputs", "{}"),
             ("structured_outputs", r#"{"regex": "a", "choice": ["a"]}"#),
-            ("structured_outputs", r#"{"grammar": "root ::= x"}"#),
+            ("structured_outputs", r#"{"grammar": 1}"#),
+            ("structured_outputs", r#"{"grammar": "start: /x/", "regex": "x"}"#),
             ("structured_outputs", r#"{"regex": "a", "whitespace_pattern": " "}"#),
             ("structured_outputs", r#"{"json_object": false}"#),
         ] {
@@ -360,6 +362,8 @@ fn one_grammar_is_taken_and_what_is_none_is_refused() {
         for (name, raw) in [
             ("guided_regex", "1"),
             ("guided_regex", long.as_str()),
+            ("guided_grammar", "{}"),
+            ("guided_grammar", long.as_str()),
             ("guided_choice", many.as_str()),
             ("guided_choice", "[]"),
             ("guided_choice", r#"["a", ""]"#),

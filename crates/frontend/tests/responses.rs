@@ -411,6 +411,7 @@ fn no_field_of_chats_is_ignored() {
         ("function_call", json!({"name": "f"})),
         ("functions", json!([{"name": "f"}])),
         ("guided_choice", json!(["x"])),
+        ("guided_grammar", json!("root ::= \"x\"")),
         ("guided_json", json!({})),
         ("guided_regex", json!("x")),
         ("ignore_eos", json!(true)),
@@ -545,7 +546,7 @@ fn refusals_name_the_field() {
             json!({"tools": [tool()], "tool_choice": {"type": "function", "name": "g"}}),
             "tool_choice",
         ),
-        (json!({"guided_grammar": "x"}), "guided_grammar"),
+        (json!({"grammar": "x"}), "grammar"),
         (json!({"input": "x".repeat(100_000)}), "input"),
     ] {
         let answer = h.post("/v1/responses", &body(extra.clone()));

@@ -169,6 +169,51 @@ async fn regular_expressions_choices_and_any_object() -> Result<()> {
     Ok(())
 }
 
+/// Sums that nest.
+#[tokio::test]
+async fn context_free_grammars_in_both_notations() -> Result<()> {
+    const SUMS: [(&str, &str); 2] = [
+        (
+            "guided_grammar",
+            "root ::= sum \"=\"\nsum ::= sum \"+\" value | value\n\
+          value ::= [0-9] | \"(\" sum \")\"",
+        ),
+        (
+            "structured_outputs",
+            "start: sum \"=\"\nsum: sum \"+\" value | value\n\
+          value: DIGIT | \"(\" sum \")\"\nDIGIT: /[0-9]/",
+        ),
+    ];
+    // To random weights every token is as likely as any other.
+    let server = Server::start(&["--load-format", "dummy"]).await?;
+    let mut whole = 0;
+    for seed in 0..12 {
+        let mut said = Vec::new();
+        for (field, source) in SUMS {
+            let mut body = json!({"prompt": "2+", "max_tokens": 60, "temperature": 1.5, "n": 2,
+                                  "seed": seed});
+            body[field] =
+                if field == "guided_grammar" { json!(source) } else { json!({"grammar": source}) };
+            said.push(answers(&server, &body).await?);
+        }
+        assert_eq!(said[0], said[1], "both notations are one grammar");
+        for (text, reason) in &said[0] {
+            let mut depth = 0;
+            for (at, c) in text.char_indices() {
+                depth += i32::from(c == '(') - i32::from(c == ')');
+                let before = text[..at].chars().last().unwrap_or('+');
+                let begins = matches!(before, '+' | '(');
+                assert_eq!(begins, matches!(c, '(' | '0'..='9'), "{text}");
+                assert!(depth >= 0 && (c != '=' || depth == 0), "{text}");
+            }
+            whole += usize::from(reason == "stop");
+            assert_eq!(text.ends_with('='), reason == "stop", "{text}");
+        }
+    }
+    assert!(whole > 5, "only {whole} answers ended");
+    Ok(())
+}
+
 #[tokio::test]
 async fn a_bomb_is_refused_and_others_go_on() -> Result<()> {
     let server = Server::start(&[]).await?;
@@ -182,6 +227,9 @@ async fn a_bomb_is_refused_and_others_go_on() -> Result<()> {
         ("guided_json", deep),
         ("guided_json", json!({"pattern": "a", "maxLength": 100_000_000})),
         ("guided_json", json!({"not": {}})),
+        ("guided_grammar", json!("root ::= ((\"a\"{1000}){1000}){1000}")),
+        ("guided_grammar", json!("root ::= \"a")),
+        ("guided_grammar", json!("start: start")),
     ] {
         let mut body = json!({"prompt": "x", "max_tokens": 5});
         body[field] = value;

@@ -68,6 +68,13 @@ pub(super) fn grammar(fields: &Fields) -> Result<Option<AskedGrammar>, ApiError>
             "guided_choice",
             fields.raw("guided_choice").map(|raw| choice("guided_choice", raw)).transpose()?,
         ),
+        (
+            "guided_grammar",
+            fields
+                .raw("guided_grammar")
+                .map(|raw| context_free("guided_grammar", raw))
+                .transpose()?,
+        ),
     ];
     let mut found = None;
     for (param, source) in asked {
@@ -110,6 +117,7 @@ fn structured_outputs(raw: &str) -> Result<Source, ApiError> {
         outputs.raw("json").map(|raw| schema(NAME, raw)),
         outputs.raw("regex").map(|raw| regex(NAME, raw)),
         outputs.raw("choice").map(|raw| choice(NAME, raw)),
+        outputs.raw("grammar").map(|raw| context_free(NAME, raw)),
         outputs.raw("json_object").filter(|raw| *raw != "false").map(|raw| match raw {
             "true" => Ok(Source::JsonObject),
             _ => Err(ApiError::invalid(NAME, "`structured_outputs.json_object` must be a boolean")),
@@ -135,7 +143,7 @@ fn structured_outputs(raw: &str) -> Result<Source, ApiError> {
         (Some(source), None) => source,
         _ => Err(ApiError::invalid(
             NAME,
-            "`structured_outputs` must have one of json, regex, choice and json_object",
+            "`structured_outputs` must have one of json, regex, choice, grammar and json_object",
         )),
     }
 }
@@ -151,6 +159,13 @@ fn regex(param: &'static str, raw: &str) -> Result<Source, ApiError> {
     let text: String = read_json(param, raw)?;
     bounded(param, text.len())?;
     Ok(Source::Regex(text))
+}
+
+/// In GBNF or in Lark's notation.
+fn context_free(param: &'static str, raw: &str) -> Result<Source, ApiError> {
+    let text: String = read_json(param, raw)?;
+    bounded(param, text.len())?;
+    Ok(Source::Grammar(text))
 }
 
 fn choice(param: &'static str, raw: &str) -> Result<Source, ApiError> {

@@ -20,6 +20,7 @@ const EVERYWHERE: &[&str] = &[
     "guided_json",
     "guided_regex",
     "guided_choice",
+    "guided_grammar",
     "chat_template_kwargs",
     "priority",
     "cache_salt",

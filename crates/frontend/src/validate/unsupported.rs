@@ -9,7 +9,6 @@ use crate::api_error::ApiError;
 type Row = (&'static str, &'static [&'static str]);
 
 const EVERYWHERE: &[Row] = &[
-    ("guided_grammar", &[]),
     // Of llama.cpp and SGLang.
     ("grammar", &[r#""""#]),
     ("json_schema", &["{}"]),

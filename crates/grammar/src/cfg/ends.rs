@@ -8,10 +8,11 @@ use crate::GrammarError;
 use crate::dfa::{ByteSet, RuleDfa, RuleState, Sets, determinize_with_sets};
 use crate::nfa::{Label, Nfa, RuleId};
 
-/// Copies of a rule within rules that it calls itself, and of any rule that calls itself, at which
-/// it is taken for one that copies do not help: each of them needs the next one.
+/// Rounds in which a rule is copied into rules that it calls itself, at most: more do not help, as
+/// each copy needs the next one.
 const MOST_WITHIN_ITSELF: u32 = 8;
-const MOST_COPIES: u32 = 64;
+/// Copies of a rule that calls itself from which on it is blamed where steps run out.
+const MANY_COPIES: u32 = 64;
 
 /// Deterministic rules of which a greedy walk loses no text.
 ///
@@ -30,7 +31,7 @@ pub(super) fn settle<'a>(
     if let Some(rule) = rules.clone().find(|&rule| within_itself[rule as usize] > 0) {
         return Err(ambiguous_end(name(rule)));
     }
-    let is_copied = |&rule: &RuleId| calls.is_cyclic(rule) && nfa.copies(rule) >= MOST_COPIES;
+    let is_copied = |&rule: &RuleId| calls.is_cyclic(rule) && nfa.copies(rule) >= MANY_COPIES;
     Err(rules.find(is_copied).map_or(error, |rule| {
         let what = "cannot be told from what else may be there by its next byte";
         GrammarError::unsupported(format!("a rule, `{}`, that {what},", name(rule)), "")
@@ -57,15 +58,19 @@ fn settle_within_fuel<'a>(
             rule.iter().flat_map(|state| state.calls.iter().map(|call| call.0)).collect()
         };
         let calls = Components::of_graph(&rules.iter().map(called).collect::<Vec<_>>());
-        for call in unclear {
-            if calls.are_joined(call.within, call.callee) {
-                let count = &mut within_itself[call.callee as usize];
-                *count += 1;
-                if *count > MOST_WITHIN_ITSELF {
-                    return Err(ambiguous_end(name(call.callee)));
-                }
+        let joined = |call: &&Unclear| calls.are_joined(call.within, call.callee);
+        let mut joined: Vec<RuleId> =
+            unclear.iter().filter(joined).map(|call| call.callee).collect();
+        joined.sort_unstable();
+        joined.dedup();
+        for rule in joined {
+            within_itself[rule as usize] += 1;
+            if within_itself[rule as usize] > MOST_WITHIN_ITSELF {
+                return Err(ambiguous_end(name(rule)));
             }
-            replace_calls(nfa, &sets, &call)?;
+        }
+        for call in &unclear {
+            replace_calls(nfa, &sets, call)?;
         }
     }
 }
