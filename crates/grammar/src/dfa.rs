@@ -34,6 +34,10 @@ impl ByteSet {
     pub(crate) fn meets(&self, other: &ByteSet) -> bool {
         self.0.iter().zip(&other.0).any(|(a, b)| a & b != 0)
     }
+    /// Has each byte that two sets share.
+    pub(crate) fn has_both(&self, a: &ByteSet, b: &ByteSet) -> bool {
+        self.0.iter().zip(a.0.iter().zip(&b.0)).all(|(has, (a, b))| a & b & !has == 0)
+    }
     pub(crate) fn union(&mut self, other: &ByteSet) {
         self.0.iter_mut().zip(&other.0).for_each(|(a, b)| *a |= b);
     }

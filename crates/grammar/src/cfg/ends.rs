@@ -6,7 +6,7 @@
 use super::components::{self, Components};
 use crate::GrammarError;
 use crate::dfa::{ByteSet, RuleDfa, RuleState, Sets, determinize_with_sets};
-use crate::nfa::{Label, Nfa, RuleId};
+use crate::nfa::{Label, Nfa, RuleId, State};
 
 /// Rounds in which a rule is copied into rules that it calls itself, at most: more do not help, as
 /// each copy needs the next one.
@@ -50,14 +50,15 @@ fn settle_within_fuel<'a>(
 ) -> Result<Vec<RuleDfa>, GrammarError> {
     loop {
         let (rules, sets) = determinize_with_sets(nfa)?;
-        let unclear = unclear_calls(&rules, nfa)?;
+        let made = Made { rules, sets };
+        let unclear = unclear_calls(nfa, &made)?;
         if unclear.is_empty() {
-            return Ok(rules);
+            return Ok(made.rules);
         }
         let called = |rule: &RuleDfa| {
             rule.iter().flat_map(|state| state.calls.iter().map(|call| call.0)).collect()
         };
-        let calls = Components::of_graph(&rules.iter().map(called).collect::<Vec<_>>());
+        let calls = Components::of_graph(&made.rules.iter().map(called).collect::<Vec<_>>());
         let joined = |call: &&Unclear| calls.are_joined(call.within, call.callee);
         let mut joined: Vec<RuleId> =
             unclear.iter().filter(joined).map(|call| call.callee).collect();
@@ -70,7 +71,7 @@ fn settle_within_fuel<'a>(
             }
         }
         for call in &unclear {
-            replace_calls(nfa, &sets, call)?;
+            replace_calls(nfa, &made.sets, call)?;
         }
     }
 }
@@ -82,14 +83,19 @@ struct Unclear {
     callee: RuleId,
 }
 
-fn unclear_calls(rules: &[RuleDfa], nfa: &mut Nfa) -> Result<Vec<Unclear>, GrammarError> {
-    let more = bytes_beyond_ends(rules, nfa)?;
+fn unclear_calls(nfa: &mut Nfa, made: &Made) -> Result<Vec<Unclear>, GrammarError> {
+    let ends = ends_of(nfa, made)?;
     let mut unclear = Vec::new();
-    for (within, rule) in (0..).zip(rules) {
+    for (within, rule) in (0..).zip(&made.rules) {
         for (state, from) in rule.iter().enumerate() {
             nfa.fuel.burn(1 + 4 * from.calls.len())?;
             for &(callee, to) in &from.calls {
-                if first_of(rules, &rule[to as usize]).meets(&more[callee as usize]) {
+                let Ends { more, for_good } = &ends[callee as usize];
+                let next = made.first_of(&rule[to as usize]);
+                let is_clear = !next.meets(more)
+                    || !next.meets(for_good)
+                        && made.taken_again(nfa, within, to)?.has_both(&next, more);
+                if !is_clear {
                     unclear.push(Unclear { within, state, callee });
                 }
             }
@@ -98,20 +104,29 @@ fn unclear_calls(rules: &[RuleDfa], nfa: &mut Nfa) -> Result<Vec<Unclear>, Gramm
     Ok(unclear)
 }
 
-/// For each rule the bytes that it may go on with where it, and all that it is within, may end.
-fn bytes_beyond_ends(rules: &[RuleDfa], nfa: &mut Nfa) -> Result<Vec<ByteSet>, GrammarError> {
-    let mut more = vec![ByteSet::default(); rules.len()];
+/// How a rule may go on where it, and all that it is within, may end.
+#[derive(Clone, Copy, Default, PartialEq)]
+struct Ends {
+    /// The bytes.
+    more: ByteSet,
+    /// Those behind which it may not end at once.
+    for_good: ByteSet,
+}
+
+fn ends_of(nfa: &mut Nfa, made: &Made) -> Result<Vec<Ends>, GrammarError> {
+    let mut ends = vec![Ends::default(); made.rules.len()];
     // Rules that a rule may end with.
     let mut last: Vec<(usize, RuleId)> = Vec::new();
-    for (id, rule) in rules.iter().enumerate() {
+    for (id, rule) in made.rules.iter().enumerate() {
         let is_again = starts_again(rule);
         for (state, at) in rule.iter().enumerate() {
             nfa.fuel.burn(1 + at.bytes.len() + 4 * at.calls.len())?;
             if at.is_final && (state > 0 || is_again) {
-                more[id].union(&first_of(rules, at));
+                ends[id].more.union(&made.first_of(at));
+                ends[id].for_good.union(&made.bytes_for_good(rule, at));
             }
-            let ends = at.calls.iter().filter(|call| rule[call.1 as usize].is_final);
-            last.extend(ends.map(|call| (id, call.0)));
+            let is_last = at.calls.iter().filter(|call| rule[call.1 as usize].is_final);
+            last.extend(is_last.map(|call| (id, call.0)));
         }
     }
     last.sort_unstable();
@@ -121,13 +136,14 @@ fn bytes_beyond_ends(rules: &[RuleDfa], nfa: &mut Nfa) -> Result<Vec<ByteSet>, G
         changed = false;
         nfa.fuel.burn(last.len())?;
         for &(id, callee) in &last {
-            let before = more[id];
-            let inner = more[callee as usize];
-            more[id].union(&inner);
-            changed |= more[id] != before;
+            let before = ends[id];
+            let inner = ends[callee as usize];
+            ends[id].more.union(&inner.more);
+            ends[id].for_good.union(&inner.for_good);
+            changed |= ends[id] != before;
         }
     }
-    Ok(more)
+    Ok(ends)
 }
 
 /// Whether a rule comes by its start again. Before its first byte it has not begun.
@@ -137,14 +153,75 @@ fn starts_again(rule: &RuleDfa) -> bool {
     })
 }
 
-/// The bytes that may come next within a rule.
-fn first_of(rules: &[RuleDfa], state: &RuleState) -> ByteSet {
-    let mut first = ByteSet::default();
-    let starts = state.calls.iter().filter_map(|call| rules[call.0 as usize].first());
-    for &(low, high, _) in state.bytes.iter().chain(starts.flat_map(|start| &start.bytes)) {
-        first.add(low, high);
+/// Deterministic rules, and the states of the rules as written that theirs stand for.
+struct Made {
+    rules: Vec<RuleDfa>,
+    sets: Vec<Sets>,
+}
+
+impl Made {
+    fn start_of(&self, rule: RuleId) -> &[(u8, u8, u32)] {
+        self.rules[rule as usize].first().map_or(&[], |start| &start.bytes)
     }
-    first
+
+    /// The bytes that may come next within a rule.
+    fn first_of(&self, state: &RuleState) -> ByteSet {
+        let called = state.calls.iter().flat_map(|call| self.start_of(call.0));
+        set_of(state.bytes.iter().chain(called))
+    }
+
+    /// The bytes of a state behind which its rule may not end at once.
+    fn bytes_for_good(&self, rule: &RuleDfa, state: &RuleState) -> ByteSet {
+        let stays = |rule: &RuleDfa, to: u32| !rule[to as usize].is_final;
+        let mut bytes = set_of(state.bytes.iter().filter(|edge| stays(rule, edge.2)));
+        for &(callee, to) in &state.calls {
+            let inner = &self.rules[callee as usize];
+            let called = self.start_of(callee).iter();
+            let called = called.filter(|edge| stays(rule, to) || stays(inner, edge.2));
+            bytes.union(&set_of(called));
+        }
+        bytes
+    }
+
+    /// The bytes of a state behind which whatever may come might have come in their place, as with
+    /// white space that repeats: a rule before may take them just as well.
+    fn taken_again(
+        &self,
+        nfa: &mut Nfa,
+        rule: RuleId,
+        state: u32,
+    ) -> Result<ByteSet, GrammarError> {
+        let at = &self.rules[rule as usize][state as usize];
+        let sets = &self.sets[rule as usize];
+        let mut bytes = ByteSet::default();
+        for &(low, high, to) in &at.bytes {
+            nfa.fuel.burn(sets[to as usize].len())?;
+            if is_within(&sets[to as usize], &sets[state as usize]) {
+                bytes.add(low, high);
+            }
+        }
+        for &(callee, _) in &at.calls {
+            let sets = &self.sets[callee as usize];
+            for &(low, high, to) in self.start_of(callee) {
+                nfa.fuel.burn(sets[to as usize].len())?;
+                if is_within(&sets[to as usize], &sets[0]) {
+                    bytes.add(low, high);
+                }
+            }
+        }
+        Ok(bytes)
+    }
+}
+
+fn set_of<'a>(edges: impl Iterator<Item = &'a (u8, u8, u32)>) -> ByteSet {
+    let mut bytes = ByteSet::default();
+    edges.for_each(|edge| bytes.add(edge.0, edge.1));
+    bytes
+}
+
+/// All of `part` is in `whole`; both are sorted.
+fn is_within(part: &[State], whole: &[State]) -> bool {
+    part.iter().all(|state| whole.binary_search(state).is_ok())
 }
 
 /// Replaces the calls that a state of a rule stands for.
