@@ -13,6 +13,10 @@ impl Fuel {
     pub(crate) fn new(limit: u64) -> Fuel {
         Fuel { left: limit, limit }
     }
+    /// All that is left, for another use.
+    pub(crate) fn take(&mut self) -> Fuel {
+        Fuel { left: std::mem::take(&mut self.left), limit: self.limit }
+    }
     /// Takes `steps`.
     ///
     /// # Errors

@@ -18,23 +18,20 @@ const MANY_COPIES: u32 = 64;
 ///
 /// # Errors
 /// Names a rule that is ambiguous within itself.
-pub(super) fn settle<'a>(
-    nfa: &mut Nfa,
-    name: &impl Fn(RuleId) -> &'a str,
-) -> Result<Vec<RuleDfa>, GrammarError> {
+pub(super) fn settle(nfa: &mut Nfa, names: &[&str]) -> Result<Vec<RuleDfa>, GrammarError> {
     let calls = components::of_calls(nfa)?;
     let mut within_itself = vec![0; nfa.num_rules()];
-    let settled = settle_within_fuel(nfa, &mut within_itself, name);
+    let settled = settle_within_fuel(nfa, &mut within_itself, names);
     let Err(error @ GrammarError::TooLarge { .. }) = settled else { return settled };
     // It may be large because there was no end to the copies.
     let mut rules = 0..nfa.num_rules() as RuleId;
     if let Some(rule) = rules.clone().find(|&rule| within_itself[rule as usize] > 0) {
-        return Err(ambiguous_end(name(rule)));
+        return Err(ambiguous_end(names[rule as usize]));
     }
     let is_copied = |&rule: &RuleId| calls.is_cyclic(rule) && nfa.copies(rule) >= MANY_COPIES;
     Err(rules.find(is_copied).map_or(error, |rule| {
         let what = "cannot be told from what else may be there by its next byte";
-        GrammarError::unsupported(format!("a rule, `{}`, that {what},", name(rule)), "")
+        GrammarError::unsupported(format!("a rule, `{}`, that {what},", names[rule as usize]), "")
     }))
 }
 
@@ -43,10 +40,10 @@ fn ambiguous_end(rule: &str) -> GrammarError {
     GrammarError::unsupported(format!("a rule, `{rule}`, that {what},"), "")
 }
 
-fn settle_within_fuel<'a>(
+fn settle_within_fuel(
     nfa: &mut Nfa,
     within_itself: &mut [u32],
-    name: &impl Fn(RuleId) -> &'a str,
+    names: &[&str],
 ) -> Result<Vec<RuleDfa>, GrammarError> {
     loop {
         let (rules, sets) = determinize_with_sets(nfa)?;
@@ -66,8 +63,9 @@ fn settle_within_fuel<'a>(
         joined.dedup();
         for rule in joined {
             within_itself[rule as usize] += 1;
-            if within_itself[rule as usize] > MOST_WITHIN_ITSELF {
-                return Err(ambiguous_end(name(rule)));
+            let is_own = unclear.iter().any(|call| call.within == rule && call.callee == rule);
+            if is_own || within_itself[rule as usize] > MOST_WITHIN_ITSELF {
+                return Err(ambiguous_end(names[rule as usize]));
             }
         }
         for call in &unclear {

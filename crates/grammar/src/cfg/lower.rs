@@ -8,43 +8,60 @@ use crate::GrammarError;
 use crate::nfa::{Nfa, RuleId, State};
 use crate::regex::{Extent, add_parsed};
 
-/// Makes the answer obey a grammar; returns the ids of its rules.
-pub(super) fn lower(
+/// Where what repeats any number of times is built.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Lists {
+    /// In the rule that has it: takes no place of the stack.
+    Within,
+    /// In a rule of its own, if it uses rules.
+    Apart,
+}
+
+/// The id of a grammar's rule: the first one is the answer's.
+pub(super) fn id_of(number: usize) -> RuleId {
+    number as RuleId + 1
+}
+
+/// Makes the answer obey a grammar; returns the names of all rules, for complaints.
+pub(super) fn lower<'a>(
     nfa: &mut Nfa,
     text: &str,
-    grammar: &Grammar,
-) -> Result<Vec<RuleId>, GrammarError> {
-    let mut ids = Vec::with_capacity(grammar.rules.len());
-    for _ in &grammar.rules {
-        ids.push(nfa.new_rule()?);
+    grammar: &'a Grammar,
+    lists: Lists,
+) -> Result<Vec<&'a str>, GrammarError> {
+    let mut names = vec![""];
+    for rule in &grammar.rules {
+        nfa.new_rule()?;
+        names.push(&rule.name);
     }
-    let ignored = if grammar.ignored.is_empty() { None } else { Some(nfa.new_rule()?) };
-    let mut lowering = Lowering { nfa, text, grammar, ids, ignored, name: "" };
-    if let Some(ignored) = ignored {
-        lowering.add_ignored(ignored)?;
+    let mut lowering = Lowering { nfa, text, grammar, lists, names, ignored: None, name: "" };
+    if !grammar.ignored.is_empty() {
+        lowering.add_ignored()?;
     }
     for (number, rule) in grammar.rules.iter().enumerate() {
-        let of_rule = lowering.nfa.rule(lowering.ids[number]);
+        let of_rule = lowering.nfa.rule(id_of(number));
         lowering.name = &rule.name;
         let ignored = lowering.ignored.filter(|_| !rule.is_terminal);
         lowering.add(&rule.body, of_rule.start, of_rule.end, ignored)?;
     }
     lowering.add_main()?;
-    Ok(lowering.ids)
+    Ok(lowering.names)
 }
 
-struct Lowering<'a> {
-    nfa: &'a mut Nfa,
-    text: &'a str,
+struct Lowering<'a, 'n> {
+    nfa: &'n mut Nfa,
+    text: &'n str,
     grammar: &'a Grammar,
-    ids: Vec<RuleId>,
+    lists: Lists,
+    /// Of all rules by their ids.
+    names: Vec<&'a str>,
     /// The rule of all that is ignored.
     ignored: Option<RuleId>,
     /// The rule that is being built.
     name: &'a str,
 }
 
-impl Lowering<'_> {
+impl Lowering<'_, '_> {
     /// The answer's own rule is never called: its start need not know first bytes.
     fn add_main(&mut self) -> Result<(), GrammarError> {
         let main = self.nfa.main();
@@ -54,12 +71,15 @@ impl Lowering<'_> {
             self.nfa.call(at, ignored, next)?;
             at = next;
         }
-        self.nfa.call(at, self.ids[self.grammar.start], main.end)
+        self.nfa.call(at, id_of(self.grammar.start), main.end)
     }
 
     /// Any number of what is ignored.
-    fn add_ignored(&mut self, rule: RuleId) -> Result<(), GrammarError> {
-        let rule = self.nfa.rule(rule);
+    fn add_ignored(&mut self) -> Result<(), GrammarError> {
+        let id = self.nfa.new_rule()?;
+        self.names.push("%ignore");
+        self.ignored = Some(id);
+        let rule = self.nfa.rule(id);
         let any = self.nfa.state()?;
         self.nfa.skip(rule.start, any)?;
         for part in &self.grammar.ignored {
@@ -83,7 +103,7 @@ impl Lowering<'_> {
             }
             Expr::Repeat { part, min, max } => self.repeat(part, (*min, *max), from, to, ignored),
             Expr::Rule(number) if !self.rule(*number).is_terminal => {
-                self.nfa.call(from, self.ids[*number], to)
+                self.nfa.call(from, id_of(*number), to)
             }
             terminal => match ignored {
                 None => self.terminal(terminal, from, to),
@@ -107,7 +127,7 @@ impl Lowering<'_> {
                 ranges.iter().try_for_each(|&(low, high)| self.nfa.chars(low, high, from, to))
             }
             Expr::Pattern(pattern) => self.pattern(pattern, from, to),
-            Expr::Rule(number) => self.nfa.call(from, self.ids[*number], to),
+            Expr::Rule(number) => self.nfa.call(from, id_of(*number), to),
             // What has parts is no terminal by itself.
             Expr::Sequence(_) | Expr::Choice(_) | Expr::Repeat { .. } => {
                 self.add(part, from, to, None)
@@ -160,10 +180,14 @@ impl Lowering<'_> {
             at = next;
         }
         let Some(max) = max else {
-            let again = self.nfa.state()?;
-            self.nfa.skip(at, again)?;
-            self.add(part, again, again, ignored)?;
-            return self.nfa.skip(again, to);
+            if self.lists == Lists::Within || !self.uses_rules(part) {
+                return self.any_number(part, at, to, ignored);
+            }
+            let list = self.nfa.new_rule()?;
+            self.names.push(self.name);
+            let of_list = self.nfa.rule(list);
+            self.any_number(part, of_list.start, of_list.end, ignored)?;
+            return self.nfa.call(at, list, to);
         };
         for _ in min..max {
             self.nfa.skip(at, to)?;
@@ -172,6 +196,31 @@ impl Lowering<'_> {
             at = next;
         }
         self.nfa.skip(at, to)
+    }
+
+    fn any_number(
+        &mut self,
+        part: &Expr,
+        from: State,
+        to: State,
+        ignored: Option<RuleId>,
+    ) -> Result<(), GrammarError> {
+        let again = self.nfa.state()?;
+        self.nfa.skip(from, again)?;
+        self.add(part, again, again, ignored)?;
+        self.nfa.skip(again, to)
+    }
+
+    /// Whether a part uses rules that are no terminals.
+    fn uses_rules(&self, part: &Expr) -> bool {
+        match part {
+            Expr::Text(_) | Expr::Chars(_) | Expr::Pattern(_) => false,
+            Expr::Rule(number) => !self.rule(*number).is_terminal,
+            Expr::Sequence(parts) | Expr::Choice(parts) => {
+                parts.iter().any(|part| self.uses_rules(part))
+            }
+            Expr::Repeat { part, .. } => self.uses_rules(part),
+        }
     }
 }
 

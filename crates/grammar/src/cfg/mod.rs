@@ -18,26 +18,37 @@ mod recursion;
 
 use crate::GrammarError;
 use crate::dfa::RuleDfa;
-use crate::nfa::{Nfa, RuleId};
-use ast::Grammar;
+use crate::nfa::Nfa;
+use ast::{Grammar, Rule};
 use components::Components;
+use lower::Lists;
 
 /// The deterministic rules of the grammar that `text` writes.
 pub(crate) fn compile(nfa: &mut Nfa, text: &str) -> Result<Vec<RuleDfa>, GrammarError> {
     let grammar = if is_lark(text) { lark::parse(text)? } else { gbnf::parse(text)? };
-    let rules = lower::lower(nfa, text, &grammar)?;
+    match compile_with(nfa, text, &grammar, Lists::Within) {
+        // A list that is a rule can have copies of what it lists.
+        Err(error @ GrammarError::Unsupported { .. }) => {
+            *nfa = Nfa::new(nfa.fuel.take());
+            compile_with(nfa, text, &grammar, Lists::Apart).map_err(|_| error)
+        }
+        compiled => compiled,
+    }
+}
+
+fn compile_with(
+    nfa: &mut Nfa,
+    text: &str,
+    grammar: &Grammar,
+    lists: Lists,
+) -> Result<Vec<RuleDfa>, GrammarError> {
+    let names = lower::lower(nfa, text, grammar, lists)?;
     let calls = components::of_calls(nfa)?;
-    refuse_endless_terminals(&grammar, &rules, &calls)?;
+    refuse_endless_terminals(grammar, &calls)?;
     nullable::go_around(nfa)?;
-    let name = |rule: RuleId| {
-        rules
-            .iter()
-            .position(|&id| id == rule)
-            .map_or("%ignore", |at| grammar.rules[at].name.as_str())
-    };
-    recursion::remove_left(nfa, &name)?;
+    recursion::remove_left(nfa, &names)?;
     recursion::make_loops(nfa, &calls)?;
-    ends::settle(nfa, &name)
+    ends::settle(nfa, &names)
 }
 
 /// As vLLM tells the notations apart: only GBNF has `::=`, comments aside.
@@ -49,13 +60,11 @@ fn is_lark(text: &str) -> bool {
 }
 
 /// A terminal is a regular expression: Lark does not let it refer to itself.
-fn refuse_endless_terminals(
-    grammar: &Grammar,
-    ids: &[RuleId],
-    calls: &Components,
-) -> Result<(), GrammarError> {
-    match grammar.rules.iter().zip(ids).find(|(rule, id)| rule.is_terminal && calls.is_cyclic(**id))
-    {
+fn refuse_endless_terminals(grammar: &Grammar, calls: &Components) -> Result<(), GrammarError> {
+    let is_endless = |(rule, number): &(&Rule, usize)| {
+        rule.is_terminal && calls.is_cyclic(lower::id_of(*number))
+    };
+    match grammar.rules.iter().zip(0..).find(is_endless) {
         None => Ok(()),
         Some((rule, _)) => {
             let name = format!("the terminal `{}`, which refers to itself,", rule.name);

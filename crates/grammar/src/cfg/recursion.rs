@@ -12,10 +12,7 @@ use crate::nfa::{Edge, Label, Nfa, RuleId, State};
 ///
 /// # Errors
 /// Names a rule that this does not help, because what is before the recursion may be empty.
-pub(super) fn remove_left<'a>(
-    nfa: &mut Nfa,
-    name: &impl Fn(RuleId) -> &'a str,
-) -> Result<(), GrammarError> {
+pub(super) fn remove_left(nfa: &mut Nfa, names: &[&str]) -> Result<(), GrammarError> {
     let first = components::of_first_calls(nfa)?;
     for rule in (0..nfa.num_rules() as RuleId).filter(|&rule| first.is_cyclic(rule)) {
         loop {
@@ -36,7 +33,7 @@ pub(super) fn remove_left<'a>(
     match (0..nfa.num_rules() as RuleId).find(|&rule| left.is_cyclic(rule)) {
         None => Ok(()),
         Some(rule) => {
-            let name = format!("the left recursion of the rule `{}`", name(rule));
+            let name = format!("the left recursion of the rule `{}`", names[rule as usize]);
             Err(GrammarError::unsupported(name, ""))
         }
     }

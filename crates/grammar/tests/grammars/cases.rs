@@ -371,6 +371,43 @@ NUM: /[0-9]+(\.[0-9]+)?/
             alphabet: "a0.(+-)= \n",
         },
         Case {
+            // White space on both sides of almost everything.
+            sources: &[r#"
+root ::= ws value ws
+value ::= ws (object | array | "1") ws
+object ::= "{" ws (pair (ws "," ws pair)*)? ws "}" ws
+pair ::= ws "k" ws ":" ws value ws
+array ::= "[" ws (value ws ("," ws value ws)*)? "]" ws
+ws ::= [ \n]*
+"#],
+            judge: Judge::new([
+                ("root", s([r("w"), r("value"), r("w")])),
+                ("value", a([t("1"), r("array"), r("object")])),
+                (
+                    "object",
+                    s([
+                        t("{"),
+                        r("w"),
+                        o(s([r("pair"), m(s([t(","), r("w"), r("pair")]))])),
+                        t("}"),
+                    ]),
+                ),
+                ("pair", s([t("k"), r("w"), t(":"), r("w"), r("value"), r("w")])),
+                (
+                    "array",
+                    s([
+                        t("["),
+                        r("w"),
+                        o(s([r("item"), m(s([t(","), r("w"), r("item")]))])),
+                        t("]"),
+                    ]),
+                ),
+                ("item", s([r("value"), r("w")])),
+                ("w", m(c(" \n"))),
+            ]),
+            alphabet: "{}[]k:,1 \n",
+        },
+        Case {
             sources: &[r#"
 root ::= object
 value ::= object | array | string | number | "true" | "false" | "null"
@@ -419,7 +456,8 @@ castle ::= "O-O" "-O"?
             alphabet: "1. aBx8+O-=\n",
         },
         Case {
-            sources: &[r#"
+            sources: &[
+                r#"
 root ::= function*
 function ::= type sp name "(" (type sp name ("," sp type sp name)*)? ")" block
 type ::= "int" | "char"
@@ -434,7 +472,24 @@ expr ::= term ([+-] term)*
 term ::= factor ([*/] factor)*
 factor ::= name | name "(" args ")" | [0-9]+ | "-" factor | "(" expr ")"
 args ::= (expr ("," sp? expr)*)?
-"#],
+"#,
+                // Lists of statements within a statement.
+                r#"
+root ::= function*
+function ::= type sp name "(" (type sp name ("," sp type sp name)*)? ")" "{" statement* "}"
+type ::= "int" | "char"
+sp ::= " "+
+name ::= [a-z_] [a-z_0-9]*
+statement ::= type sp name "=" expr ";" | name "=" expr ";" | name "(" args ")" ";"
+  | "return" sp expr ";" | "while" "(" cond ")" "{" statement* "}"
+  | "if" "(" cond ")" "{" statement* "}" ("else" "{" statement* "}")?
+cond ::= expr ("==" | "!=" | "<" | "<=" | ">" | ">=") expr
+expr ::= term ([+-] term)*
+term ::= factor ([*/] factor)*
+factor ::= name | name "(" args ")" | [0-9]+ | "-" factor | "(" expr ")"
+args ::= (expr ("," sp? expr)*)?
+"#,
+            ],
             judge: Judge::new([
                 ("root", m(r("f"))),
                 (
