@@ -222,6 +222,15 @@ q ::= "y" p | "y" "z" q
             ]),
             alphabet: "abxyz",
         },
+        Case {
+            // What repeats behind a rule begins what the rule must then finish.
+            sources: &[
+                "root ::= \"z\" a \"x\"*\na ::= \"k\" (\"x\" \"y\")?",
+                "root ::= \"z\" a w\na ::= \"k\" b?\nb ::= \"x\" \"y\"\nw ::= \"x\"*",
+            ],
+            judge: Judge::new([("root", s([t("zk"), o(t("xy")), m(t("x"))]))]),
+            alphabet: "zkxy",
+        },
     ]
 }
 
