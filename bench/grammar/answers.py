@@ -15,21 +15,18 @@ import concurrent.futures
 import json
 import pathlib
 import random
-import signal
-import socket
-import subprocess
 import sys
 import threading
-import time
 import urllib.error
 import urllib.request
 
 import jsonschema
 
+from server import Server
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 STREAMS = 16
 MAX_TOKENS = 300
-READY_TIMEOUT_S = 120
 
 
 def as_ecma(pattern):
@@ -87,35 +84,11 @@ class Judge:
         return "" if error is None else f"{error.json_path}: {error.message}"[:300]
 
 
-class Server:
-    """A server with random weights."""
-
-    def __init__(self, binary, seed):
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port = probe.getsockname()[1]
-        command = [binary, "serve", "--port", str(self.port), "--load-format", "dummy", "--seed", str(seed)]
-        self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        deadline = time.monotonic() + READY_TIMEOUT_S
-        while time.monotonic() < deadline:
-            try:
-                with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/ready", timeout=1):
-                    return
-            except OSError:
-                time.sleep(0.2)
-        self.stop()
-        raise SystemExit("the server did not get ready")
-
-    def ask(self, body, timeout=120):
-        data = json.dumps(body).encode()
-        headers = {"content-type": "application/json", "host": "localhost"}
-        url = f"http://127.0.0.1:{self.port}/v1/completions"
-        with urllib.request.urlopen(urllib.request.Request(url, data, headers), timeout=timeout) as answer:
-            return json.load(answer)
-
-    def stop(self):
-        self.process.send_signal(signal.SIGTERM)
-        self.process.wait(60)
+def ask(server, body, timeout=120):
+    headers = {"content-type": "application/json", "host": "localhost"}
+    request = urllib.request.Request(f"{server.url}/v1/completions", json.dumps(body).encode(), headers)
+    with urllib.request.urlopen(request, timeout=timeout) as answer:
+        return json.load(answer)
 
 
 def body_of(schema, index):
@@ -139,6 +112,10 @@ class Tally:
         self.lock = threading.Lock()
         self.invalid = (out / "invalid.jsonl").open("w")
 
+    def went_away(self):
+        with self.lock:
+            self.counts["went away"] += 1
+
     def add(self, name, choice, judge):
         reason = choice["finish_reason"]
         wrong = judge.wrong(choice["text"]) if reason == "stop" else ""
@@ -156,17 +133,17 @@ def run_one(server, name, schema, judge, index, tally):
     """One request; a client that goes away for some."""
     if index % 13 == 4:
         try:
-            server.ask(body_of(schema, index), timeout=0.05)
+            ask(server, body_of(schema, index), timeout=0.05)
         except OSError:
-            tally.counts["went away"] += 1
+            tally.went_away()
             return
-    for choice in server.ask(body_of(schema, index))["choices"]:
+    for choice in ask(server, body_of(schema, index))["choices"]:
         tally.add(name, choice, judge)
 
 
 def takes(server, schema):
     try:
-        server.ask({"prompt": "a", "max_tokens": 1, "structured_outputs": {"json": schema}})
+        ask(server, {"prompt": "a", "max_tokens": 1, "structured_outputs": {"json": schema}})
         return True
     except urllib.error.HTTPError as error:
         if error.code != 400:
@@ -191,6 +168,20 @@ def drawn(files, server, count, rng):
     return schemas
 
 
+def ask_until(server, schemas, count, first_seed, tally):
+    """Asks for answers, 16 at a time, until there are `count`."""
+    names = sorted(schemas)
+    index = 0
+    while tally.counts["answers"] < count:
+        with concurrent.futures.ThreadPoolExecutor(STREAMS) as pool:
+            batch = [names[(index + i) % len(names)] for i in range(STREAMS * 8)]
+            jobs = [pool.submit(run_one, server, name, *schemas[name], first_seed + index + i, tally)
+                    for i, name in enumerate(batch)]
+            for job in jobs:
+                job.result()
+        index += len(batch)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("data", type=pathlib.Path)
@@ -205,21 +196,9 @@ def main():
     tally = Tally(args.out)
     schemas = {}
     for model in range(3):
-        server = Server(args.binary, args.seed + model)
-        try:
+        with Server(args.binary, "--seed", args.seed + model) as server:
             schemas = schemas or drawn(sorted(args.data.glob("*.json")), server, args.schemas, rng)
-            names = sorted(schemas)
-            index = 0
-            while tally.counts["answers"] < args.answers * (model + 1) / 3:
-                with concurrent.futures.ThreadPoolExecutor(STREAMS) as pool:
-                    batch = [names[(index + i) % len(names)] for i in range(STREAMS * 8)]
-                    jobs = [pool.submit(run_one, server, name, *schemas[name], index + i + model * 10**6, tally)
-                            for i, name in enumerate(batch)]
-                    for job in jobs:
-                        job.result()
-                index += len(batch)
-        finally:
-            server.stop()
+            ask_until(server, schemas, args.answers * (model + 1) / 3, model * 10**6, tally)
     result = {"seed": args.seed, "schemas": len(schemas), **tally.counts,
               "schemas with an answer that ended": sum(n > 0 for n in tally.ended_by_schema.values())}
     (args.out / "answers.json").write_text(json.dumps(result, indent=1) + "\n")

@@ -12,16 +12,14 @@ import argparse
 import json
 import pathlib
 import shutil
-import signal
-import socket
 import statistics
 import subprocess
 import tempfile
-import time
-import urllib.request
+
+from server import Server
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-READY_TIMEOUT_S = 300
+FLAGS = ("--dtype", "bfloat16", "--max-model-len", "1024", "--max-num-seqs", "16", "--served-model-name", "shape")
 STREAMS = (1, 16)
 GRAMMARS = {
     "none": None,
@@ -34,33 +32,12 @@ GRAMMARS = {
 }
 
 
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
-def started(binary, folder, port):
-    command = [binary, "serve", str(folder), "--port", str(port), "--load-format", "dummy", "--dtype", "bfloat16",
-               "--max-model-len", "1024", "--max-num-seqs", "16", "--served-model-name", "shape"]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    deadline = time.monotonic() + READY_TIMEOUT_S
-    while time.monotonic() < deadline and process.poll() is None:
-        try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{port}/ready", timeout=2):
-                return process
-        except OSError:
-            time.sleep(0.2)
-    process.kill()
-    raise SystemExit("the server did not get ready")
-
-
-def tpot_ms(args, port, schema, streams, seed):
+def tpot_ms(args, server, schema, streams, seed):
     """Mean time per token without the first, of as many requests as there are streams."""
     extra = {"temperature": 1.0}
     extra |= {"structured_outputs": {"json": schema}} if schema else {}
     with tempfile.NamedTemporaryFile(suffix=".json") as result:
-        subprocess.run([args.binary, "bench", "serve", "--base-url", f"http://127.0.0.1:{port}", "--model", "shape",
+        subprocess.run([args.binary, "bench", "serve", "--base-url", server.url, "--model", "shape",
                         "--dataset-name", "random", "--random-input-len", "32", "--random-output-len",
                         str(args.tokens), "--random-range-ratio", "0", "--num-prompts", str(streams),
                         "--max-concurrency", str(streams), "--num-warmups", "1", "--seed", str(seed),
@@ -93,20 +70,15 @@ def main():
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--tokens", type=int, default=64)
     args = parser.parse_args()
-    port = free_port()
+    runs = []
     with tempfile.TemporaryDirectory() as folder:
         shutil.copy(ROOT / "bench/models/qwen3-0.6b-shape/config.json", folder)
         shutil.copy(args.tokenizer, pathlib.Path(folder) / "tokenizer.json")
-        process = started(args.binary, folder, port)
-        try:
-            runs = []
+        with Server(args.binary, folder, *FLAGS) as server:
             for repeat in range(args.repeats):
                 for streams in STREAMS:
-                    times = {name: tpot_ms(args, port, schema, streams, repeat) for name, schema in GRAMMARS.items()}
+                    times = {name: tpot_ms(args, server, schema, streams, repeat) for name, schema in GRAMMARS.items()}
                     runs.append({"streams": streams, "repeat": repeat, "tpot_ms": times})
-        finally:
-            process.send_signal(signal.SIGTERM)
-            process.wait(60)
     args.out.mkdir(parents=True, exist_ok=True)
     (args.out / "tpot.json").write_text(json.dumps(runs, indent=1) + "\n")
     (args.out / "tpot.md").write_text(table(runs))

@@ -3,17 +3,17 @@
 
 use std::path::{Path, PathBuf};
 
-/// Folders of `device/` whose .cpp files make up the library.
-const SOURCES: [&str; 7] = ["capi", "cpu", "host", "invariants", "plane", "ring", "sim"];
-/// Folders that hold only headers; tests and CUDA are not part of it.
-const HEADERS: [&str; 6] = ["platform", "grammar", "kv", "sample", "sched", "step"];
+/// Folders of `device/` that are no part of the library. Of all others the .cpp files make it up;
+/// some hold only headers.
+const OTHERS: [&str; 2] = ["cuda", "tests"];
 
 fn main() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let device = root.join("device");
     println!("cargo:rerun-if-changed={}", root.join("abi/wire.h").display());
-    for folder in SOURCES.iter().chain(&HEADERS) {
-        println!("cargo:rerun-if-changed={}", device.join(folder).display());
+    let folders = folders(&device);
+    for folder in &folders {
+        println!("cargo:rerun-if-changed={}", folder.display());
     }
     cc::Build::new()
         .cpp(true)
@@ -24,18 +24,27 @@ fn main() {
         .flag("-ffp-contract=off")
         .include(&root)
         .include(&device)
-        .files(sources(&device))
+        .files(sources(&folders))
         .compile("saccade_device");
 }
 
+fn folders(device: &Path) -> Vec<PathBuf> {
+    entries(device)
+        .filter(|path| path.is_dir() && !OTHERS.iter().any(|other| path.ends_with(other)))
+        .collect()
+}
+
 /// Every .cpp of the folders, in a stable order.
-fn sources(device: &Path) -> Vec<PathBuf> {
-    let mut found: Vec<PathBuf> = SOURCES
+fn sources(folders: &[PathBuf]) -> Vec<PathBuf> {
+    let mut found: Vec<PathBuf> = folders
         .iter()
-        .flat_map(|folder| std::fs::read_dir(device.join(folder)).into_iter().flatten())
-        .filter_map(|entry| entry.ok().map(|e| e.path()))
+        .flat_map(|folder| entries(folder))
         .filter(|path| path.extension().is_some_and(|e| e == "cpp"))
         .collect();
     found.sort();
     found
+}
+
+fn entries(folder: &Path) -> impl Iterator<Item = PathBuf> + use<> {
+    std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path())
 }

@@ -232,7 +232,7 @@ fn schema(schema: Value) -> Value {
     json!({"type": "json_schema", "json_schema": {"name": "x", "strict": true, "schema": schema}})
 }
 
-/// A format is of what the model says. Agents ask for one in every turn, those that call too.
+/// A format is of what the model says. Agents ask for one in every turn, also where calls are due.
 #[test]
 fn beside_a_format_an_answer_may_call_or_must() {
     let h =

@@ -151,6 +151,9 @@ impl Build<'_> {
 }
 
 impl Fragments for Build<'_> {
+    fn burn(&mut self, steps: usize) -> Result<(), GrammarError> {
+        self.fuel.burn(steps)
+    }
     fn state(&mut self) -> Result<State, GrammarError> {
         self.fuel.burn(STEPS_PER_PART)?;
         self.languages.states.push(Vec::new());

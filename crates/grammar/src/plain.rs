@@ -117,7 +117,7 @@ impl Ahead {
 }
 
 /// Plain characters that may follow each state at least, up to [`PLAIN_CHARS`]: the greatest
-/// numbers of which each is one more than the least of those that a character leads to.
+/// numbers of which each is one more than the least one that a character leads to.
 fn chars_at_least(
     states: &[FlatState],
     ahead: &[Ahead],
@@ -223,8 +223,8 @@ fn raise<N: Copy + Ord>(number: &mut N, to: N) -> bool {
     old < to
 }
 
-/// Places of the stack that must be free for plain characters from each state on: those that they
-/// push, and those that the ways out need meanwhile. The least numbers that hold, up to one beyond
+/// Places of the stack that must be free for plain characters from each state on: what they push,
+/// and what the ways out need meanwhile. The least numbers that hold, up to one beyond
 /// [`PLAIN_PLACES`].
 fn places_ahead(
     states: &[FlatState],

@@ -10,7 +10,7 @@ use crate::pattern::normalize;
 /// Depth of parentheses.
 const MAX_NESTING: u32 = 64;
 /// What of a text a pattern describes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Extent {
     /// All of it.
     Whole,
@@ -20,6 +20,8 @@ pub(crate) enum Extent {
 
 /// What fragments of a pattern are built in.
 pub(crate) trait Fragments {
+    /// Steps that no state shows.
+    fn burn(&mut self, steps: usize) -> Result<(), GrammarError>;
     fn state(&mut self) -> Result<State, GrammarError>;
     fn skip(&mut self, from: State, to: State) -> Result<(), GrammarError>;
     /// One character of a range.
@@ -42,22 +44,52 @@ pub(crate) fn add(
     from: State,
     to: State,
 ) -> Result<(), GrammarError> {
-    add_parsed(fragments, &normalize(pattern)?, &ParserBuilder::new(), extent, from, to)
+    add_parsed(fragments, &normalize(pattern)?, Options::default(), extent, from, to)
+}
+
+/// How regex-syntax reads a pattern.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Options {
+    pub(crate) ignores_case: bool,
+    /// `.` is a line break as well.
+    pub(crate) dot_is_any: bool,
 }
 
 /// Adds the texts that `pattern`, as regex-syntax reads it, describes.
 pub(crate) fn add_parsed(
     fragments: &mut impl Fragments,
     pattern: &str,
-    options: &ParserBuilder,
+    options: Options,
     extent: Extent,
     from: State,
     to: State,
 ) -> Result<(), GrammarError> {
-    let hir = options.clone().nest_limit(MAX_NESTING).build().parse(pattern).map_err(|e| {
+    fragments.burn(steps_to_read(pattern, options))?;
+    let mut parser = ParserBuilder::new();
+    parser.nest_limit(MAX_NESTING).case_insensitive(options.ignores_case);
+    parser.dot_matches_new_line(options.dot_is_any);
+    let hir = parser.build().parse(pattern).map_err(|e| {
         GrammarError::invalid(format!("not a regular expression: {}", brief(&e)), "")
     })?;
     Matcher { fragments, extent }.anchored(&hir, from, to)
+}
+
+/// Steps that reading a pattern is worth: a class like `\w` has hundreds of ranges, and letters in
+/// any case are looked for in all of them.
+fn steps_to_read(pattern: &str, options: Options) -> usize {
+    let has_cases = options.ignores_case || pattern.contains("(?");
+    let mut steps = 0;
+    let mut is_escaped = false;
+    for c in pattern.chars() {
+        steps += match c {
+            'w' | 'W' | 'd' | 'D' | 's' | 'S' | 'p' | 'P' if is_escaped => 1000,
+            '[' | '.' if has_cases => 1000,
+            '[' => 64,
+            _ => 4,
+        };
+        is_escaped = c == '\\' && !is_escaped;
+    }
+    steps
 }
 
 /// The last line says what is wrong, the others draw it.
@@ -192,6 +224,10 @@ impl<F: Fragments> Matcher<'_, F> {
 }
 
 impl Fragments for Nfa {
+    fn burn(&mut self, steps: usize) -> Result<(), GrammarError> {
+        self.fuel.burn(steps)
+    }
+
     fn state(&mut self) -> Result<State, GrammarError> {
         Nfa::state(self)
     }

@@ -82,6 +82,25 @@ fn nothing_is_left_over() {
     report(&wrong);
 }
 
+/// Benchmarks run examples that no test builds by name.
+#[test]
+fn examples_that_scripts_run_are_there() {
+    let mut wrong = Vec::new();
+    for (path, text) in sources("bench") {
+        let words = text.split(|c: char| c.is_whitespace() || "\"',[]()".contains(c));
+        let mut words = words.filter(|word| !word.is_empty());
+        while words.any(|word| word == "--example") {
+            let name = words.next().unwrap_or_default();
+            let crates = std::fs::read_dir(root().join("crates")).into_iter().flatten().flatten();
+            let file = format!("examples/{name}.rs");
+            if !crates.map(|entry| entry.path().join(&file)).any(|path| path.exists()) {
+                wrong.push(format!("{path}: no crate has the example {name}"));
+            }
+        }
+    }
+    report(&wrong);
+}
+
 #[test]
 fn the_scheduler_knows_no_machine() {
     let banned = [

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use super::cursor::Cursor;
 use crate::GrammarError;
+use crate::regex::Options;
 
 /// A part of a rule.
 #[derive(Debug, Clone)]
@@ -27,9 +28,7 @@ pub(crate) enum Expr {
 #[derive(Debug, Clone)]
 pub(crate) struct Pattern {
     pub(crate) text: String,
-    pub(crate) ignores_case: bool,
-    /// `.` is a line break as well.
-    pub(crate) dot_is_any: bool,
+    pub(crate) options: Options,
     /// Where it is, for complaints.
     pub(crate) at: usize,
 }

@@ -120,6 +120,25 @@ impl<'a> Cursor<'a> {
         }
     }
 
+    /// What a backslash was before; `own` are letters of one notation.
+    pub(crate) fn escape(&mut self, own: &[(char, char)]) -> Result<char, GrammarError> {
+        let at = self.at;
+        let next = self.next();
+        let is_next = |letter: &&(char, char)| next == Some(letter.0);
+        match next {
+            Some('x') => self.hex(2),
+            Some('u') => self.hex(4),
+            Some('U') => self.hex(8),
+            Some('t') => Ok('\t'),
+            Some('r') => Ok('\r'),
+            Some('n') => Ok('\n'),
+            Some(c) if c.is_ascii_punctuation() => Ok(c),
+            _ => own.iter().find(is_next).map(|letter| letter.1).ok_or_else(|| {
+                self.at = at;
+                self.unexpected("an escaped character")
+            }),
+        }
+    }
     /// A character by its number, `digits` hexadecimal ones.
     pub(crate) fn hex(&mut self, digits: usize) -> Result<char, GrammarError> {
         let number = self.rest().get(..digits).filter(|n| n.bytes().all(|b| b.is_ascii_hexdigit()));

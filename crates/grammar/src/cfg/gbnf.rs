@@ -158,25 +158,8 @@ impl<'a> Parser<'a> {
     fn char(&mut self, wanted: &str) -> Result<char, GrammarError> {
         match self.cursor.next() {
             None => Err(self.cursor.unexpected(wanted)),
-            Some('\\') => self.escape(),
+            Some('\\') => self.cursor.escape(&[]),
             Some(c) => Ok(c),
-        }
-    }
-
-    fn escape(&mut self) -> Result<char, GrammarError> {
-        let at = self.cursor.at();
-        match self.cursor.next() {
-            Some('x') => self.cursor.hex(2),
-            Some('u') => self.cursor.hex(4),
-            Some('U') => self.cursor.hex(8),
-            Some('t') => Ok('\t'),
-            Some('r') => Ok('\r'),
-            Some('n') => Ok('\n'),
-            Some(c) if c.is_ascii_punctuation() => Ok(c),
-            _ => {
-                self.cursor.back_to(at);
-                Err(self.cursor.unexpected("an escaped character"))
-            }
         }
     }
 }

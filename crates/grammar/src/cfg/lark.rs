@@ -5,6 +5,7 @@ use super::ast::{Expr, Grammar, Names, Pattern};
 use super::common;
 use super::cursor::Cursor;
 use crate::GrammarError;
+use crate::regex::Options;
 
 const COMMENTS: &[&str] = &["//", "#"];
 
@@ -142,7 +143,7 @@ impl<'a> Parser<'a> {
             return Err(self.cursor.unsupported(format!("`common.{terminal}`")));
         };
         let text = text.to_owned();
-        let pattern = Pattern { text, ignores_case: false, dot_is_any: false, at };
+        let pattern = Pattern { text, options: Options::default(), at };
         self.names.define(&self.cursor, name, at, Expr::Pattern(pattern))
     }
 }
@@ -273,7 +274,8 @@ impl Parser<'_> {
         let text = self.text()?;
         if self.cursor.eat("i") {
             let text = regex_syntax::escape(&text);
-            let pattern = Pattern { text, ignores_case: true, dot_is_any: false, at };
+            let options = Options { ignores_case: true, ..Options::default() };
+            let pattern = Pattern { text, options, at };
             return Ok(Expr::Pattern(pattern));
         }
         let behind = self.cursor.at();
@@ -307,30 +309,12 @@ impl Parser<'_> {
                 }
                 Some('\\') => {
                     self.cursor.next();
-                    text.push(self.escape()?);
+                    text.push(self.cursor.escape(&[('f', '\u{c}')])?);
                 }
                 Some(c) => {
                     self.cursor.next();
                     text.push(c);
                 }
-            }
-        }
-    }
-
-    fn escape(&mut self) -> Result<char, GrammarError> {
-        let at = self.cursor.at();
-        match self.cursor.next() {
-            Some('x') => self.cursor.hex(2),
-            Some('u') => self.cursor.hex(4),
-            Some('U') => self.cursor.hex(8),
-            Some('t') => Ok('\t'),
-            Some('r') => Ok('\r'),
-            Some('n') => Ok('\n'),
-            Some('f') => Ok('\u{c}'),
-            Some(c) if c.is_ascii_punctuation() => Ok(c),
-            _ => {
-                self.cursor.back_to(at);
-                Err(self.cursor.unexpected("an escaped character"))
             }
         }
     }
@@ -353,11 +337,11 @@ impl Parser<'_> {
                 Some(c) => text.push(c),
             }
         }
-        let mut pattern = Pattern { text, ignores_case: false, dot_is_any: false, at };
+        let mut pattern = Pattern { text, options: Options::default(), at };
         loop {
             match self.cursor.peek() {
-                Some('i') => pattern.ignores_case = true,
-                Some('s') => pattern.dot_is_any = true,
+                Some('i') => pattern.options.ignores_case = true,
+                Some('s') => pattern.options.dot_is_any = true,
                 Some(flag @ ('m' | 'l' | 'u' | 'x')) => {
                     let name = format!("the flag `{flag}` of a regular expression");
                     return Err(self.cursor.unsupported(name));

@@ -1,7 +1,5 @@
 //! Rules as automata that call each other.
 
-use regex_syntax::ParserBuilder;
-
 use super::ast::{Expr, Grammar, Pattern, Rule};
 use super::cursor::place;
 use crate::GrammarError;
@@ -136,10 +134,7 @@ impl Lowering<'_, '_> {
     }
 
     fn pattern(&mut self, pattern: &Pattern, from: State, to: State) -> Result<(), GrammarError> {
-        self.nfa.fuel.burn(steps_to_read(pattern))?;
-        let mut options = ParserBuilder::new();
-        options.case_insensitive(pattern.ignores_case).dot_matches_new_line(pattern.dot_is_any);
-        let added = add_parsed(self.nfa, &pattern.text, &options, Extent::Whole, from, to);
+        let added = add_parsed(self.nfa, &pattern.text, pattern.options, Extent::Whole, from, to);
         let here = || place(self.text, pattern.at, self.name);
         added.map_err(|error| match error {
             GrammarError::Invalid { message, .. } => GrammarError::invalid(message, &here()),
@@ -222,22 +217,4 @@ impl Lowering<'_, '_> {
             Expr::Repeat { part, .. } => self.uses_rules(part),
         }
     }
-}
-
-/// Steps that reading a regular expression is worth: a class like `\w` has hundreds of ranges, and
-/// letters in any case are looked for in all of them.
-fn steps_to_read(pattern: &Pattern) -> usize {
-    let has_cases = pattern.ignores_case || pattern.text.contains("(?");
-    let mut steps = 0;
-    let mut is_escaped = false;
-    for c in pattern.text.chars() {
-        let is_large = match c {
-            'w' | 'W' | 'd' | 'D' | 's' | 'S' | 'p' | 'P' => is_escaped,
-            '[' | '.' => has_cases,
-            _ => false,
-        };
-        steps += if is_large { 1000 } else { 4 };
-        is_escaped = c == '\\' && !is_escaped;
-    }
-    steps
 }

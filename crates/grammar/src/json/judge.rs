@@ -1,9 +1,11 @@
 //! Whether a schema accepts a given value: for `enum` and `const` beside other keywords.
 
+use std::collections::hash_map::Entry;
+
 use serde_json::{Map, Value};
 
 use super::formats;
-use super::keywords::{is_idle, is_keyword};
+use super::keywords::{is_idle, is_keyword, is_of_one_type};
 use super::merge::equal;
 use super::schema::{Compiler, Schema, count, text};
 use super::string::{NOT_PATTERNS, NOT_VALUES, PATTERNS};
@@ -72,10 +74,16 @@ impl Compiler<'_> {
         text: &str,
         path: &str,
     ) -> Result<bool, GrammarError> {
-        let mut languages = Languages::default();
         let fuel = &mut self.nfa.fuel;
-        languages.add_pattern(fuel, pattern, extent).map_err(at(path))?;
-        let classes = Classes::of(&languages, fuel)?;
+        fuel.burn(text.len())?;
+        let classes = match self.patterns.entry((pattern.to_owned(), extent)) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(new) => {
+                let mut languages = Languages::default();
+                languages.add_pattern(fuel, pattern, extent).map_err(at(path))?;
+                new.insert(Classes::of(&languages, fuel)?)
+            }
+        };
         Ok(!classes.languages_of(text).is_empty())
     }
 }
@@ -311,36 +319,11 @@ fn is_of_any_type(key: &str) -> bool {
 
 /// A keyword about values of other types says nothing; one that is not understood may say more.
 fn of_other_types(key: &str) -> Verdict {
-    const OF_ONE_TYPE: &[&str] = &[
-        "minLength",
-        "maxLength",
-        "pattern",
-        "format",
-        PATTERNS,
-        NOT_PATTERNS,
-        NOT_VALUES,
-        "minimum",
-        "maximum",
-        "exclusiveMinimum",
-        "exclusiveMaximum",
-        "multipleOf",
-        "minItems",
-        "maxItems",
-        "items",
-        "prefixItems",
-        "required",
-        "properties",
-        "patternProperties",
-        "additionalProperties",
-        "propertyNames",
-        "minProperties",
-        "maxProperties",
-        "then",
-        "else",
-    ];
-    match key {
-        _ if OF_ONE_TYPE.contains(&key) || !is_keyword(key) => Accepted,
-        _ => Verdict::not_understood(key),
+    let is_of_condition = key == "then" || key == "else";
+    if is_of_one_type(key) || is_of_condition || !is_keyword(key) {
+        Accepted
+    } else {
+        Verdict::not_understood(key)
     }
 }
 

@@ -29,35 +29,13 @@ const ANNOTATIONS: &[&str] = &[
     "additionalItems",
     "$vocabulary",
 ];
-/// Keywords that are understood.
-pub(super) const SUPPORTED: &[&str] = &[
+/// Keywords that may say something about values of every type, and make no alternatives.
+const OF_ANY_TYPE: &[&str] = &["type", "enum", "const", "allOf"];
+/// Keywords that split a schema into alternatives, or name another.
+pub(super) const SPLITTING: &[&str] = &[
     "$ref",
-    "type",
-    "enum",
-    "const",
     "anyOf",
     "oneOf",
-    "allOf",
-    "properties",
-    "required",
-    "additionalProperties",
-    "patternProperties",
-    "propertyNames",
-    "minProperties",
-    "maxProperties",
-    "items",
-    "prefixItems",
-    "minItems",
-    "maxItems",
-    "minLength",
-    "maxLength",
-    "pattern",
-    "format",
-    "minimum",
-    "maximum",
-    "exclusiveMinimum",
-    "exclusiveMaximum",
-    "multipleOf",
     "not",
     "if",
     "then",
@@ -65,9 +43,6 @@ pub(super) const SUPPORTED: &[&str] = &[
     "dependencies",
     "dependentRequired",
     "dependentSchemas",
-    PATTERNS,
-    NOT_PATTERNS,
-    NOT_VALUES,
 ];
 /// Keywords that mean something and are not understood, unless they have this value.
 const REFUSED: &[(&str, &str)] = &[
@@ -114,9 +89,6 @@ const KEYWORDS_OF_TYPES: &[(Types, &[&str])] = &[
 pub(super) fn check(schema: &Schema, path: &str) -> Result<(), GrammarError> {
     for (key, value) in schema {
         let key = key.as_str();
-        if SUPPORTED.contains(&key) || ANNOTATIONS.contains(&key) {
-            continue;
-        }
         let refused = REFUSED.iter().any(|row| row.0 == key);
         if refused && !is_idle(key, value) {
             return Err(GrammarError::unsupported(format!("`{key}`"), path));
@@ -134,7 +106,19 @@ pub(super) fn is_idle(key: &str, value: &Value) -> bool {
 
 /// A keyword that says something about values.
 pub(super) fn is_keyword(key: &str) -> bool {
-    SUPPORTED.contains(&key) || REFUSED.iter().any(|row| row.0 == key)
+    is_supported(key) || REFUSED.iter().any(|row| row.0 == key)
+}
+/// A keyword that is understood.
+pub(super) fn is_supported(key: &str) -> bool {
+    OF_ANY_TYPE.contains(&key) || SPLITTING.contains(&key) || is_of_one_type(key)
+}
+/// A keyword about values of one type.
+pub(super) fn is_of_one_type(key: &str) -> bool {
+    KEYWORDS_OF_TYPES.iter().any(|row| row.1.contains(&key))
+}
+/// A keyword that only says something about the schema.
+pub(super) fn is_note(key: &str) -> bool {
+    ANNOTATIONS.contains(&key) || key == "$id" || key == "id"
 }
 
 /// The types that keywords for some types speak of; all, if there is none. A schema that does not

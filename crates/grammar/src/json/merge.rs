@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use super::keywords::is_keyword;
+use super::keywords::{SPLITTING, is_keyword, is_note};
 use super::schema::{Compiler, Schema};
 use super::string::{NOT_PATTERNS, NOT_VALUES, PATTERNS};
 use super::types::Types;
@@ -11,39 +11,6 @@ use crate::GrammarError;
 /// Keywords of which the greater value is the stricter one, and those of which the lesser is.
 const GREATER: &[&str] = &["minimum", "exclusiveMinimum", "minItems", "minLength", "minProperties"];
 const LESSER: &[&str] = &["maximum", "exclusiveMaximum", "maxItems", "maxLength", "maxProperties"];
-/// Keywords that only say something about the schema.
-const NOTES: &[&str] = &[
-    "title",
-    "description",
-    "default",
-    "examples",
-    "example",
-    "$comment",
-    "$defs",
-    "definitions",
-    "$schema",
-    "$id",
-    "id",
-    "deprecated",
-    "readOnly",
-    "writeOnly",
-];
-
-/// Keywords that split a schema into alternatives, or name another. Of two schemas that have one,
-/// the second is left for later.
-pub(super) const SPLITTING: &[&str] = &[
-    "$ref",
-    "anyOf",
-    "oneOf",
-    "not",
-    "if",
-    "then",
-    "else",
-    "dependencies",
-    "dependentRequired",
-    "dependentSchemas",
-];
-
 impl Compiler<'_> {
     /// What both schemas accept; see [`merge`].
     pub(super) fn merged(
@@ -96,6 +63,7 @@ fn merge(a: &Schema, b: &Schema, path: &str) -> Result<Schema, GrammarError> {
     }
     let mut both = a.clone();
     let mut later = Schema::new();
+    // Of two schemas that have one, the second is left for later.
     let splits_twice = |key: &str| SPLITTING.contains(&key) && a.contains_key(key);
     let conditional = ["if", "then", "else"];
     for (key, value) in b {
@@ -128,10 +96,6 @@ fn merge(a: &Schema, b: &Schema, path: &str) -> Result<Schema, GrammarError> {
         both.insert("type".into(), common_types(a, b, path)?);
     }
     Ok(both)
-}
-
-pub(super) fn is_note(key: &str) -> bool {
-    NOTES.contains(&key)
 }
 
 /// The patterns that a string must match beside `pattern`, with one more.

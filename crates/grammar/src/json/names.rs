@@ -132,8 +132,8 @@ impl Compiler<'_> {
             }))
         };
         let names = classes.choose(end_of, (limits.min, limits.max), &mut self.nfa.fuel)?;
+        let patterns: Vec<(&String, &Value)> = others.patterns().collect();
         let values = ends.iter().map(|matching| {
-            let patterns: Vec<(&String, &Value)> = others.patterns().collect();
             let schemas = matching.iter().map(|&i| patterns[i].1);
             let all = schemas
                 .clone()

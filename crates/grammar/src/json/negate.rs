@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use super::keywords::{is_idle, is_keyword};
 use super::merge::num_values;
 use super::schema::{Compiler, Schema};
 use super::string::{NOT_PATTERNS, NOT_VALUES};
@@ -287,29 +288,6 @@ fn bound_negation(key: &str, value: &Value) -> Negation {
         ("maximum", "exclusiveMinimum"),
         ("exclusiveMaximum", "minimum"),
     ];
-    const UNKNOWN: &[&str] = &[
-        "format",
-        "items",
-        "prefixItems",
-        "additionalProperties",
-        "patternProperties",
-        "propertyNames",
-        "additionalItems",
-        "uniqueItems",
-        "contains",
-        "minContains",
-        "maxContains",
-        "multipleOf",
-        "if",
-        "dependencies",
-        "dependentRequired",
-        "dependentSchemas",
-        "unevaluatedProperties",
-        "unevaluatedItems",
-        NOT_PATTERNS,
-        NOT_VALUES,
-        super::string::PATTERNS,
-    ];
     for &(least, most, name) in COUNTS {
         match value.as_u64() {
             Some(0) if key == least => return Negation::of(Vec::new()),
@@ -332,8 +310,7 @@ fn bound_negation(key: &str, value: &Value) -> Negation {
             };
         }
     }
-    if UNKNOWN.contains(&key) || key.starts_with('$') && key.ends_with("Ref") {
-        return Negation::left_out();
-    }
-    Negation::of(Vec::new())
+    // `if` answers for these.
+    let says_nothing = ["then", "else"].contains(&key) || !is_keyword(key) || is_idle(key, value);
+    if says_nothing { Negation::of(Vec::new()) } else { Negation::left_out() }
 }

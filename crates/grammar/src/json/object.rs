@@ -122,7 +122,7 @@ impl Compiler<'_> {
         self.nfa.skip(from, to)
     }
 
-    /// Members that are not named, behind those that are, and the bracket behind them. They may
+    /// Members that are not named, behind the named ones, and the bracket behind them. They may
     /// have one name, so all of them count as one member towards `min`.
     fn others(
         &mut self,

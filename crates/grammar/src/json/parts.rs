@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use serde_json::Value;
 
-use super::merge::is_note;
+use super::keywords::{SPLITTING, is_note};
 use super::schema::{Compiler, Schema};
 use super::types::Types;
 use crate::GrammarError;
@@ -51,7 +51,7 @@ fn is_small(schema: &Value) -> bool {
     let is_reference = schema.contains_key("$ref");
     let larger = Types::ARRAY.or(Types::OBJECT);
     let is_plain = Types::read(schema, "").is_ok_and(|types| types.and(larger).is_empty())
-        && schema.keys().all(|key| !super::merge::SPLITTING.contains(&key.as_str()));
+        && schema.keys().all(|key| !SPLITTING.contains(&key.as_str()));
     is_reference || is_plain
 }
 

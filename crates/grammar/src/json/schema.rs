@@ -5,12 +5,13 @@ use std::collections::HashMap;
 use serde_json::{Map, Value};
 
 use super::judge::Verdict;
-use super::keywords::{self, SUPPORTED, implied};
-use super::merge::SPLITTING;
+use super::keywords::{self, SPLITTING, implied, is_supported};
 use super::refs::Rebased;
 use super::types::Types;
 use crate::GrammarError;
+use crate::classes::Classes;
 use crate::nfa::{Nfa, RuleId, State};
+use crate::regex::Extent;
 
 /// Schemas within schemas, and references behind references.
 pub(super) const MAX_DEPTH: usize = 96;
@@ -25,12 +26,21 @@ pub(crate) struct Compiler<'a> {
     pub(super) rebased: Rebased,
     /// Rules by what they are: `#` and a pointer, or a name of ours.
     rules: HashMap<String, RuleId>,
+    /// Patterns that given texts were held against.
+    pub(super) patterns: HashMap<(String, Extent), Classes>,
     depth: usize,
 }
 
 impl<'a> Compiler<'a> {
     pub(super) fn new(nfa: &'a mut Nfa, root: &'a Value) -> Compiler<'a> {
-        Compiler { nfa, root, rebased: Rebased::of(root), rules: HashMap::new(), depth: 0 }
+        Compiler {
+            nfa,
+            root,
+            rebased: Rebased::of(root),
+            rules: HashMap::new(),
+            patterns: HashMap::new(),
+            depth: 0,
+        }
     }
 
     /// The document names a draft in which `prefixItems` means nothing.
@@ -107,7 +117,7 @@ impl<'a> Compiler<'a> {
     ) -> Result<(), GrammarError> {
         keywords::check(schema, path)?;
         if let Some(reference) = schema.get("$ref") {
-            if schema.keys().any(|key| key != "$ref" && SUPPORTED.contains(&key.as_str())) {
+            if schema.keys().any(|key| key != "$ref" && is_supported(key)) {
                 let both = match self.without_ref(schema, path) {
                     Err(GrammarError::Unsatisfiable) => return Ok(()),
                     both => both?,

@@ -8,7 +8,7 @@ use crate::nfa::{Label, RuleId, State};
 use crate::regex::{self, Extent};
 
 /// Keywords of ours, which a combination of schemas leaves: patterns that a string must match,
-/// those that it must not match, and strings that it must not be.
+/// patterns that it must not match, and strings that it must not be.
 pub(super) const PATTERNS: &str = "\u{0}patterns";
 pub(super) const NOT_PATTERNS: &str = "\u{0}notPatterns";
 pub(super) const NOT_VALUES: &str = "\u{0}notValues";

@@ -20,7 +20,7 @@ use crate::runs::Place;
 pub(super) enum How {
     /// As in a JSON string, with escapes.
     String,
-    /// Only those that need no escape: then a text is written in one way.
+    /// Only characters that need no escape: then a text is written in one way.
     Bare,
 }
 
@@ -80,7 +80,7 @@ impl TextLimits {
         self.all.is_empty() && self.none.is_empty()
     }
 
-    /// The numbers of the languages that a text must be in, and of those that it must not be in.
+    /// The numbers of the languages that a text must be in, and of others that it must not be in.
     pub(super) fn add_to(
         &self,
         languages: &mut Languages,
@@ -100,7 +100,7 @@ impl TextLimits {
     }
 }
 
-/// Languages that a text must be in, and those that it must not be in.
+/// Languages that a text must be in, and others that it must not be in.
 pub(super) struct Asked {
     all: Vec<usize>,
     none: Vec<usize>,

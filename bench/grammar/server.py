@@ -1,0 +1,36 @@
+"""A server of ours for the scripts of this folder."""
+
+import signal
+import socket
+import subprocess
+import time
+import urllib.request
+
+READY_TIMEOUT_S = 300
+
+
+class Server:
+    """Weights are random: the seed among `flags` says which."""
+
+    def __init__(self, binary, *flags):
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = probe.getsockname()[1]
+        self.url = f"http://127.0.0.1:{port}"
+        command = [binary, "serve", *map(str, flags), "--port", str(port), "--load-format", "dummy"]
+        self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+    def __enter__(self):
+        deadline = time.monotonic() + READY_TIMEOUT_S
+        while time.monotonic() < deadline and self.process.poll() is None:
+            try:
+                with urllib.request.urlopen(f"{self.url}/ready", timeout=2):
+                    return self
+            except OSError:
+                time.sleep(0.2)
+        self.process.kill()
+        raise SystemExit("the server did not get ready")
+
+    def __exit__(self, *_):
+        self.process.send_signal(signal.SIGTERM)
+        self.process.wait(60)
