@@ -289,7 +289,7 @@ class World {
     const auto len = static_cast<uint32_t>(ask.prompt.size());
     ask.max_tokens = random_.in(1, d.max_model_len - len);
     ask.min_tokens = random_.one_in(4) ? random_.in(0, ask.max_tokens) : 0;
-    ask.flags = random_.in(0, SAC_REQ_KNOWN_FLAGS);
+    ask.flags = random_.in(0, SAC_REQ_EMBED - 1);
     ask.num_top_logprobs = random_.one_in(2) ? random_.in(0, SAC_MAX_TOP_LOGPROBS) : 0;
     ask.seed = random_.next();
     if (d.prefix_caching) {
