@@ -164,7 +164,8 @@ fn fewer_values_are_for_models_that_were_trained_for_it() {
 fn modules_of_sentence_transformers_are_obeyed_or_refused() {
     let modules = |kinds: &'static [&'static str]| {
         move |c: &mut FrontendConfig| {
-            let module = |kind: &&str| json!({"path": "1_Pooling", "type": format!("sentence_transformers.models.{kind}")});
+            let of = |kind: &str| format!("sentence_transformers.models.{kind}");
+            let module = |kind: &&str| json!({"path": "1_Pooling", "type": of(kind)});
             let list: Vec<Value> = kinds.iter().map(module).collect();
             let path = std::path::Path::new(&c.model).join("modules.json");
             std::fs::write(path, json!(list).to_string()).unwrap();
