@@ -95,7 +95,7 @@ std::string check_cuda_config(const sac_device_config& c, const sac_model_config
 
 CudaPlane::CudaPlane(const sac_device_config& config, const sac_model_config* model,
                      uint32_t vocab_size)
-    : config_(config), machine_(spec_of(config, model, vocab_size)) {
+    : config_(config), vocab_size_(vocab_size), machine_(spec_of(config, model, vocab_size)) {
   const StepTables tables = machine_.step_tables();
   if (config.kind == SAC_DEVICE_NULL) {
     kernels_ =
@@ -110,6 +110,15 @@ CudaPlane::CudaPlane(const sac_device_config& config, const sac_model_config* mo
 }
 CudaPlane::~CudaPlane() = default;
 
+std::string CudaPlane::set_vocab(const uint32_t* offsets, const uint8_t* bytes,
+                                 uint32_t num_tokens) {
+  if (num_tokens != vocab_size_) return "num_tokens differs from the vocabulary's";
+  TokenTables tokens;
+  const std::string wrong = tokens.build(offsets, bytes, num_tokens);
+  if (wrong.empty()) machine_.set_tokens(std::move(tokens));
+  return wrong;
+}
+
 void CudaPlane::prepare() {
   DeviceBlocks kv;
   if (model_ != nullptr) kv = {model_->kv_memory(), model_->kv_block_bytes()};
@@ -121,6 +130,8 @@ void CudaPlane::prepare() {
 sac_device_line CudaPlane::told() const {
   const ProcessId self = own_process();
   sac_device_line line = {};
+  line.vocab_hash = machine_.tokens().hash();
+  line.grammar_words = machine_.grammar_words();
   line.kv_block_bytes = model_ == nullptr ? 0 : uint64_t{model_->kv_block_bytes()};
   line.process_start_ticks = self.start_ticks;
   line.pid = self.pid;
@@ -132,6 +143,8 @@ std::string CudaPlane::attach(void* region, uint64_t region_bytes) {
   if (const char* wrong = open_ring(region, region_bytes, &view)) return wrong;
   region_ = std::make_unique<RegisteredMemory>(region, region_bytes);
   const sac_device_line line = told();
+  store_relaxed(&view.device->vocab_hash, line.vocab_hash);
+  store_relaxed(&view.device->grammar_words, line.grammar_words);
   store_relaxed(&view.device->kv_block_bytes, line.kv_block_bytes);
   store_relaxed(&view.device->process_start_ticks, line.process_start_ticks);
   store_relaxed(&view.device->pid, line.pid);
