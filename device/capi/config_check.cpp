@@ -131,7 +131,7 @@ std::string check_device_config(const sac_device_config& c, uint32_t vocab_size)
   b.in("eager_window", c.eager_window, 0, kMaxBlocks);
   b.in("prefix_caching", c.prefix_caching, 0, 1);
   b.in("num_threads", c.num_threads, 1, kMaxThreads);
-  b.in("grammar_words", c.grammar_words, 0, c.kind == SAC_DEVICE_CUDA ? 0 : SAC_MAX_GRAMMAR_WORDS);
+  b.in("grammar_words", c.grammar_words, 0, SAC_MAX_GRAMMAR_WORDS);
   b.in("embedding_size", c.embedding_size, 0, embeds_on(c.kind) ? kMaxWidth : 0);
   b.in("num_eos_ids", c.num_eos_ids, 0, kMaxEosIds);
   b.in("vocab_size", vocab_size, 1, kMaxVocab);

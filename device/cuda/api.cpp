@@ -64,7 +64,8 @@ int sac_cuda_memory_need(const sac_device_config* config, const sac_model_config
     if (wrong.empty()) wrong = saccade::check_gpu_model(*model, limits);
     if (!wrong.empty()) return fail(SAC_ERR_ARGUMENT, wrong);
     const saccade::MemoryNeed need = saccade::gpu_memory_need(*model, limits);
-    *fixed_bytes = need.weights + need.workspace;
+    const uint64_t grammars = uint64_t{config->max_num_seqs} * config->grammar_words * 4;
+    *fixed_bytes = need.weights + need.workspace + grammars;
     *kv_block_bytes = need.kv / limits.num_blocks;
     return 0;
   });
@@ -104,6 +105,16 @@ int sac_device_set_rope(sac_device* d, const float* cos, const float* sin, uint6
   return guarded([&] {
     if (const int code = check_loading(d)) return code;
     return result(d->plane.model()->set_rope(cos, sin, count));
+  });
+}
+
+int sac_device_set_vocab(sac_device* d, const uint32_t* offsets, const uint8_t* bytes,
+                         uint32_t num_tokens) {
+  return guarded([&] {
+    if (const int code = check_attaching(d)) return code;
+    if (offsets == nullptr || bytes == nullptr)
+      return fail(SAC_ERR_ARGUMENT, "offsets or bytes is null");
+    return result(d->plane.set_vocab(offsets, bytes, num_tokens));
   });
 }
 

@@ -54,7 +54,7 @@ uint64_t await_status(const TestRing& ring, uint32_t slot, Seen seen) {
 template <class Rig, class Made>
 Latencies measure(uint32_t num_requests, Made made) {
   const DeviceShape shape = bench_device();
-  Rig rig(limits_of(shape, bench_ring()), shape.eos_ids, bench_ring());
+  Rig rig(shape, bench_ring());
   made(rig);
   rig.machine.start(true);
   TestFrontend front(rig.ring, 0);
@@ -107,7 +107,7 @@ template <class Rig>
 Latencies measure_batch(uint32_t seats) {
   constexpr uint32_t kPrompt = 16;
   const DeviceShape shape = batch_device(seats);
-  Rig rig(limits_of(shape, bench_ring()), shape.eos_ids, bench_ring());
+  Rig rig(shape, bench_ring());
   rig.machine.start(true);
   TestFrontend front(rig.ring, 0);
   front.join();

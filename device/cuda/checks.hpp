@@ -1,5 +1,5 @@
 // What must hold of a machine, whatever threads it is made of. A Rig is a ring and the machine that
-// serves it: Rig(limits, eos_ids, ring_shape), members ring and machine, kName.
+// serves it: Rig(device_shape, ring_shape), members ring and machine, kName.
 #pragma once
 #include <algorithm>
 #include <memory>
@@ -49,7 +49,7 @@ inline ScriptRun run_reference(uint64_t seed) {
 template <class Rig>
 ScriptRun run_machine(uint64_t seed, bool overlapped) {
   const DeviceShape shape = script_device(seed);
-  Rig rig(limits_of(shape, script_ring()), shape.eos_ids, script_ring());
+  Rig rig(shape, script_ring());
   rig.machine.start(overlapped);
   ScriptRun run;
   run.requests = play(seed, rig.ring, [&](uint64_t ticks) { rig.machine.run_ticks(ticks); });
@@ -100,7 +100,7 @@ void check_script(Report& report, uint64_t seed, bool overlapped) {
 template <class Rig>
 void check_free_run(Report& report, uint64_t seed) {
   const DeviceShape shape = script_device(seed);
-  Rig rig(limits_of(shape, script_ring()), shape.eos_ids, script_ring());
+  Rig rig(shape, script_ring());
   rig.machine.start(true);
   rig.machine.run_freely();
   ScriptRun run;
@@ -120,7 +120,7 @@ void check_free_run(Report& report, uint64_t seed) {
 template <class Rig>
 void check_crash_record(Report& report) {
   const DeviceShape shape = script_device(1);
-  Rig rig(limits_of(shape, script_ring()), shape.eos_ids, script_ring());
+  Rig rig(shape, script_ring());
   rig.machine.start(true);
   rig.machine.run_ticks(5);
   const std::string crash = rig.machine.await_end();
@@ -139,7 +139,7 @@ void check_scripts(Report& report, uint64_t num_seeds) {
 template <class Rig>
 struct Started {
   const DeviceShape shape = script_device(2);
-  Rig rig{limits_of(shape, script_ring()), shape.eos_ids, script_ring()};
+  Rig rig{shape, script_ring()};
   TestFrontend front{rig.ring, 0};
   Started() {
     rig.machine.start(true);
@@ -173,6 +173,36 @@ void check_windows(Report& report) {
                std::string(Rig::kName) + ", windows: " + std::to_string(steps) + " steps, " +
                    std::to_string(outcome.relaunches) + " relaunches, no rule broken" +
                    rig.machine.broken());
+}
+
+/// A long prompt whose KV is all but there already: its first step names all its tokens at once.
+template <class Rig>
+void check_cached_prompt(Report& report) {
+  DeviceShape shape = script_device(2);
+  shape.num_seats = 1;
+  shape.max_model_len = 8192;
+  shape.num_blocks = 2 * ceil_div(shape.max_model_len, shape.block_size);
+  RingShape ring = script_ring();
+  ring.arena_bytes = uint64_t{ring.num_slots} * shape.max_model_len * sizeof(uint32_t);
+  Rig rig(shape, ring);
+  rig.machine.start(true);
+  TestFrontend front(rig.ring, 0);
+  front.join();
+  rig.machine.run_ticks(1);
+  std::vector<std::vector<uint64_t>> words;
+  for (uint32_t i = 0; i < 2; ++i) {
+    Ticket t = front.submit(ask_of(8000, 4, 1));
+    while (!t.complete() && !rig.machine.ended()) {
+      rig.machine.run_ticks(1);
+      front.beat();
+      front.read(t);
+    }
+    words.push_back(t.words);
+  }
+  const uint64_t cached = rig.machine.stop().stats.prefix_hit_tokens;
+  report.check(words[0] == words[1] && !words[0].empty() && cached > 7900,
+               std::string(Rig::kName) + ": a prompt with " + std::to_string(cached) +
+                   " cached tokens yields the same");
 }
 
 /// Where all steps are left alone, the scheduler is relaunched for each but the first.

@@ -3,6 +3,7 @@
 
 #include "cuda/cuda_device.hpp"
 #include "cuda/cuda_memory.hpp"
+#include "cuda/gpu_vocab.hpp"
 #include "cuda/launch/patches.hpp"
 #include "cuda/residence.hpp"
 
@@ -67,6 +68,8 @@ struct CudaDevice::Impl {
   const DeviceMemory device_state;
   const PinnedMemory host_state;
   const DeviceMemory table_copy;  // way (c): what the device knows of the tables
+  TokenTables tokens;             // for grammars, where there are any
+  GpuVocab gpu_vocab;             // the same for kernels
   std::unique_ptr<PinnedMemory> upload;
   std::unique_ptr<PinnedMemory> host_blocks;
   std::unique_ptr<ShapeGrid> grid;
@@ -100,12 +103,20 @@ struct CudaDevice::Impl {
     return lay_out(spec.limits, at);
   }
   SeatTables seats() const {
-    if (host_ticks) return copy_of_tables().seats(spec.limits);
+    if (host_ticks) return copy_of_tables().seats(spec.limits, gpu_vocab.view());
     const Scheduler& s = image.scheduler;
     const Limits& l = s.limits;
-    return {l.num_seats,      l.max_model_len,    l.max_blocks_per_seq(), l.num_eos_ids,
-            s.seats.params,   s.seats.history,    s.kv.block_tables,      s.seats.logit_bias,
-            s.seats.stop_ids, image.mail->eos_ids};
+    return {l.num_seats,
+            l.max_model_len,
+            l.max_blocks_per_seq(),
+            l.num_eos_ids,
+            s.seats.params,
+            s.seats.history,
+            s.kv.block_tables,
+            s.seats.logit_bias,
+            s.seats.stop_ids,
+            image.mail->eos_ids,
+            {l.grammar_words, s.seats.automata, s.seats.places, gpu_vocab.view()}};
   }
   const StepBatch* batch() const {
     return host_ticks ? copy_of_tables().batch : &image.mail->batch;
@@ -180,8 +191,20 @@ CaptureReport CudaDevice::prepare(std::unique_ptr<StepKernels> kernels, const De
   return report;
 }
 
+void CudaDevice::set_tokens(TokenTables tokens) {
+  impl_->tokens = std::move(tokens);
+  impl_->gpu_vocab.set(impl_->tokens.view());
+}
+const TokenTables& CudaDevice::tokens() const { return impl_->tokens; }
+uint32_t CudaDevice::grammar_words() const {
+  return impl_->tokens.hash() == 0 ? 0 : impl_->spec.limits.grammar_words;
+}
+
 void CudaDevice::attach(const RingView& ring) {
   Limits& limits = impl_->image.scheduler.limits;
+  limits.grammar_words = grammar_words();
+  impl_->image.scheduler.seats.vocab =
+      impl_->host_ticks ? &impl_->tokens.view() : impl_->gpu_vocab.view();
   if (ring.num_slots > impl_->spec.limits.num_slots)
     throw std::runtime_error("the ring has more slots than limits.num_slots");
   limits.num_slots = ring.num_slots;

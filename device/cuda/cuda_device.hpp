@@ -10,6 +10,7 @@
 #include "cuda/machine.hpp"
 #include "cuda/model/shape.hpp"
 #include "cuda/rotation/rotation.hpp"
+#include "grammar/token_tables.hpp"
 
 namespace saccade {
 
@@ -37,6 +38,7 @@ struct DeviceBlocks {
 };
 
 /// Order of calls: step_tables (to make the kernels with), prepare, attach, then a Machine's.
+/// set_tokens at any time before attach.
 /// Everything is allocated before start; from start to stop only way (c) waits for the host.
 class CudaDevice : public Machine {
  public:
@@ -50,6 +52,11 @@ class CudaDevice : public Machine {
   /// Captures steps of the standard grid.
   CaptureReport prepare(std::unique_ptr<StepKernels> kernels, const DeviceBlocks& kv,
                         const CaptureProgress& progress);
+  /// The bytes of every token. Without them grammars are refused.
+  void set_tokens(TokenTables tokens);
+  const TokenTables& tokens() const;
+  /// Words of a grammar that a request may bring.
+  uint32_t grammar_words() const;
   /// The ring, in memory and under addresses that the GPU reaches.
   void attach(const RingView& ring);
 

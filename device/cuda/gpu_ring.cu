@@ -85,6 +85,8 @@ RingMirror::~RingMirror() = default;
 void RingMirror::introduce(const sac_device_line& told) {
   impl_->fetch();
   sac_device_line& line = impl_->lines()->device;
+  line.vocab_hash = told.vocab_hash;
+  line.grammar_words = told.grammar_words;
   line.kv_block_bytes = told.kv_block_bytes;
   line.process_start_ticks = told.process_start_ticks;
   line.pid = told.pid;

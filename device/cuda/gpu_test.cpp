@@ -50,12 +50,14 @@ struct CudaRig {
   TestRing ring;
   CudaDevice machine;
   CaptureReport captured;
-  CudaRig(const Limits& limits, const std::vector<uint32_t>& eos_ids, const RingShape& shape)
+  CudaRig(const DeviceShape& device, const RingShape& shape)
       : memory(region_header(shape).region_bytes),
         ring(shape, memory.data()),
-        machine(spec_of(limits, eos_ids, kWay, RotationWay::kVector, kLeaves ? 1 : kLeaveNs)) {
-    auto kernels = std::make_unique<NullKernels>(machine.step_tables(), limits.vocab_size, 0);
+        machine(spec_of(limits_of(device, shape), device.eos_ids, kWay, RotationWay::kVector,
+                        kLeaves ? 1 : kLeaveNs)) {
+    auto kernels = std::make_unique<NullKernels>(machine.step_tables(), device.vocab_size, 0);
     captured = machine.prepare(std::move(kernels), {}, [](uint32_t, uint32_t) {});
+    if (device.tokens != nullptr) machine.set_tokens(script_tokens());
     machine.attach(ring.view);
   }
 };
@@ -76,6 +78,7 @@ void check_rotation(Report& report, uint64_t seed, LaunchWay way, RotationWay ro
   const KvStepKernels& kernels = *owned;
   machine.prepare(std::move(owned), {kernels.pool(), kernels.block_bytes()},
                   [](uint32_t, uint32_t) {});
+  machine.set_tokens(script_tokens());
   machine.attach(ring.view);
   machine.start(true);
   ScriptRun run;
@@ -140,6 +143,7 @@ void check_gpu_ring(Report& report, uint64_t seed, LaunchWay way) {
   machine.prepare(std::move(kernels), {}, [](uint32_t, uint32_t) {});
   const RingView there =
       moved(ring.view, on_gpu->data() - static_cast<unsigned char*>(ring.region()));
+  machine.set_tokens(script_tokens());
   machine.attach(there);
   const Relay relay(ring, on_gpu->data());
   machine.start(false);
@@ -191,6 +195,8 @@ int test(bool quick) {
   check_scripts<HostRig>(report, seeds);
   check_free_run<WindowRig>(report, 3);
   check_free_run<LoopRig>(report, 4);
+  check_cached_prompt<WindowRig>(report);
+  check_cached_prompt<HostRig>(report);
   check_windows<WindowRig>(report);
   for (const LaunchWay way : {LaunchWay::kWindow, LaunchWay::kLoop, LaunchWay::kHost})
     for (const RotationWay rotation : {RotationWay::kVector, RotationWay::kBulk})

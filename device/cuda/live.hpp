@@ -111,6 +111,9 @@ struct TeamEnv {
   SAC_HD void fetch(Fetch* fetches, uint32_t count) const {
     fetch_by_team(board, crew, fetches, count);
   }
+  SAC_HD bool is_grammar(const uint32_t* words, uint32_t count) const {
+    return check_grammar_by_team(board, crew, words, count);
+  }
   SAC_HD void each_seat(Scheduler& s, SeatVerb verb, uint32_t count) const {
     if (count <= kAloneUpTo) return each_seat_alone(s, verb, count);
     each_seat_by_team(board, crew, s, verb, count);

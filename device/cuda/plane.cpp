@@ -83,6 +83,7 @@ ModelLimits model_limits(const sac_device_config& c) {
 std::string check_cuda_config(const sac_device_config& c, const sac_model_config* model,
                               uint32_t vocab_size) {
   if (c.fetch.num_frames != 0 || c.fetch.num_events != 0) return "fetch: a GPU has no fetch plane";
+  if (c.embedding_size != 0) return "embedding_size: a GPU gives no embeddings";
   if (c.kind == SAC_DEVICE_NULL) return "";
   if (c.kind != SAC_DEVICE_CUDA) return "kind is neither SAC_DEVICE_CUDA nor SAC_DEVICE_NULL";
   if (model == nullptr) return "model is null, but kind is SAC_DEVICE_CUDA";
@@ -95,7 +96,7 @@ std::string check_cuda_config(const sac_device_config& c, const sac_model_config
 
 CudaPlane::CudaPlane(const sac_device_config& config, const sac_model_config* model,
                      uint32_t vocab_size)
-    : config_(config), machine_(spec_of(config, model, vocab_size)) {
+    : config_(config), vocab_size_(vocab_size), machine_(spec_of(config, model, vocab_size)) {
   const StepTables tables = machine_.step_tables();
   if (config.kind == SAC_DEVICE_NULL) {
     kernels_ =
@@ -110,6 +111,15 @@ CudaPlane::CudaPlane(const sac_device_config& config, const sac_model_config* mo
 }
 CudaPlane::~CudaPlane() = default;
 
+std::string CudaPlane::set_vocab(const uint32_t* offsets, const uint8_t* bytes,
+                                 uint32_t num_tokens) {
+  if (num_tokens != vocab_size_) return "num_tokens differs from the vocabulary's";
+  TokenTables tokens;
+  const std::string wrong = tokens.build(offsets, bytes, num_tokens);
+  if (wrong.empty()) machine_.set_tokens(std::move(tokens));
+  return wrong;
+}
+
 void CudaPlane::prepare() {
   DeviceBlocks kv;
   if (model_ != nullptr) kv = {model_->kv_memory(), model_->kv_block_bytes()};
@@ -121,6 +131,8 @@ void CudaPlane::prepare() {
 sac_device_line CudaPlane::told() const {
   const ProcessId self = own_process();
   sac_device_line line = {};
+  line.vocab_hash = machine_.tokens().hash();
+  line.grammar_words = machine_.grammar_words();
   line.kv_block_bytes = model_ == nullptr ? 0 : uint64_t{model_->kv_block_bytes()};
   line.process_start_ticks = self.start_ticks;
   line.pid = self.pid;
@@ -132,6 +144,9 @@ std::string CudaPlane::attach(void* region, uint64_t region_bytes) {
   if (const char* wrong = open_ring(region, region_bytes, &view)) return wrong;
   region_ = std::make_unique<RegisteredMemory>(region, region_bytes);
   const sac_device_line line = told();
+  store_relaxed(&view.device->vocab_hash, line.vocab_hash);
+  store_relaxed(&view.device->grammar_words, line.grammar_words);
+  store_relaxed(&view.device->embedding_size, line.embedding_size);
   store_relaxed(&view.device->kv_block_bytes, line.kv_block_bytes);
   store_relaxed(&view.device->process_start_ticks, line.process_start_ticks);
   store_relaxed(&view.device->pid, line.pid);

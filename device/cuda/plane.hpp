@@ -31,6 +31,8 @@ class CudaPlane {
   bool prepared() const { return prepared_; }
   bool attached() const { return region_ != nullptr || mirror_ != nullptr; }
 
+  /// The bytes of every token, before attach. Empty, or what is wrong with them.
+  std::string set_vocab(const uint32_t* offsets, const uint8_t* bytes, uint32_t num_tokens);
   /// Captures the steps; reports on standard error how far it is and what it took.
   void prepare();
   /// Pins the region for the GPU. Empty, or why it does not fit.
@@ -50,6 +52,7 @@ class CudaPlane {
   std::string watch();
 
   const sac_device_config config_;
+  const uint32_t vocab_size_;
   CudaDevice machine_;
   std::unique_ptr<StepKernels> kernels_;  // until prepare
   CudaModel* model_ = nullptr;            // the kernels', if they are a model's

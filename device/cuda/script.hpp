@@ -7,6 +7,7 @@
 #include "platform/clock.hpp"
 #include "tests/random.hpp"
 #include "tests/test_device.hpp"
+#include "tests/test_grammar.hpp"
 
 namespace saccade::test {
 
@@ -25,6 +26,8 @@ inline RingShape script_ring() {
   return shape;
 }
 
+inline TokenTables script_tokens() { return tables_of(test_vocabulary(DeviceShape{}.vocab_size)); }
+
 /// Tight in seats, rows and blocks, so that requests wait, are chunked and are preempted.
 inline DeviceShape script_device(uint64_t seed) {
   DeviceShape shape;
@@ -35,6 +38,9 @@ inline DeviceShape script_device(uint64_t seed) {
   shape.eos_ids = {3, 11};
   shape.log_words = 1 << 18;
   shape.prefix_caching = seed % 4 != 1;
+  static const TokenTables kTokens = script_tokens();
+  shape.tokens = &kTokens;
+  shape.grammar_words = 256;
   shape.policy = seed % 2 == 0 ? PrefillPolicy::kInline : PrefillPolicy::kChunked;
   return shape;
 }
@@ -45,6 +51,14 @@ struct Scripted {
   bool cancelled = false;
 };
 
+/// A grammar, now and then with a bit that was changed.
+inline std::vector<uint32_t> draw_grammar(Random& random) {
+  std::vector<uint32_t> words = random.one_in(2) ? nested_grammar() : text_grammar();
+  if (random.one_in(4))
+    words[random.in(0, static_cast<uint32_t>(words.size()) - 1)] ^= 1u << random.in(0, 31);
+  return words;
+}
+
 inline Ask draw_ask(Random& random, const DeviceShape& d) {
   Ask ask;
   const uint32_t beginnings = d.prefix_caching ? 6 : 1000;
@@ -54,6 +68,7 @@ inline Ask draw_ask(Random& random, const DeviceShape& d) {
   ask.flags = random.in(0, SAC_REQ_EMBED - 1);
   ask.num_top_logprobs = random.in(0, 3);
   ask.seed = random.next();
+  if (random.one_in(3)) ask.grammar = draw_grammar(random);
   return ask;
 }
 

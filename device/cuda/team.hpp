@@ -38,6 +38,7 @@ enum class TeamOrder : uint32_t {
   kRead = 1,       // a PeerReading
   kFetch = 2,      // Fetches
   kSeats = 3,      // a SeatVerb
+  kGrammar = 4,    // an Automaton, to be checked
 };
 
 /// Where the team meets; in shared memory on a GPU. Writer of the order: leader. Writer of found[r]
@@ -52,7 +53,8 @@ struct TeamBoard {
   Scheduler* scheduler;
   SeatVerb verb;
   uint32_t num_seats;
-  uint32_t found[kMaxTeam];      // all masks of a member, or-ed
+  Automaton grammar;             // has the shape of one
+  uint32_t found[kMaxTeam];      // all masks of a member, or-ed; of a grammar, 1: not one
   uint32_t masks[kMaxGranules];  // bit i of mask g: slot 32 * g + i changed
 };
 
@@ -169,6 +171,18 @@ SAC_HD void seats_share(TeamBoard& board, Crew& crew) {
     publish_seats(s, w, crew.lane(), crew.width(), count);
 }
 
+/// A member's share of a grammar: each thread checks its own states.
+template <class Crew>
+SAC_HD void grammar_share(TeamBoard& board, Crew& crew) {
+  const Automaton a = board.grammar;
+  bool wrong = false;
+  for (uint32_t s = crew.rank() * crew.width() + crew.lane(); s < a.num_states();
+       s += crew.size() * crew.width())
+    wrong |= !state_in_bounds(a, s);
+  wrong = crew.any(wrong);
+  if (crew.is_scribe()) board.found[crew.rank()] = wrong ? 1 : 0;
+}
+
 /// A member's life: takes orders until it is dismissed or a wait runs out.
 template <class Crew>
 SAC_HD void serve_team(TeamBoard& board, Crew& crew) {
@@ -179,6 +193,9 @@ SAC_HD void serve_team(TeamBoard& board, Crew& crew) {
         break;
       case TeamOrder::kFetch:
         fetch_share(board, crew);
+        break;
+      case TeamOrder::kGrammar:
+        grammar_share(board, crew);
         break;
       default:
         seats_share(board, crew);
@@ -221,6 +238,18 @@ SAC_HD void fetch_by_team(TeamBoard& board, Crew& crew, Fetch* fetches, uint32_t
   board.fetches = fetches;
   board.num_fetches = count;
   lead(board, crew, TeamOrder::kFetch);
+}
+
+/// As grammar_in_bounds, by the team. False when the team did not come.
+template <class Crew>
+SAC_HD bool check_grammar_by_team(TeamBoard& board, Crew& crew, const uint32_t* words,
+                                  uint32_t count) {
+  if (!grammar_has_shape(words, count)) return false;
+  board.grammar = {words};
+  if (!lead(board, crew, TeamOrder::kGrammar)) return false;
+  uint32_t wrong = 0;
+  for (uint32_t rank = 0; rank < crew.size(); ++rank) wrong |= board.found[rank];
+  return wrong == 0;
 }
 
 /// As each_seat_alone, by the team.

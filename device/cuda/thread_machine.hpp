@@ -113,9 +113,17 @@ struct TwinStep {
     const Scheduler& s = image.scheduler;
     const Limits& l = s.limits;
     mail = image.mail;
-    tables = {l.num_seats,      l.max_model_len, l.max_blocks_per_seq(), l.num_eos_ids,
-              s.seats.params,   s.seats.history, s.kv.block_tables,      s.seats.logit_bias,
-              s.seats.stop_ids, mail->eos_ids};
+    tables = {l.num_seats,
+              l.max_model_len,
+              l.max_blocks_per_seq(),
+              l.num_eos_ids,
+              s.seats.params,
+              s.seats.history,
+              s.kv.block_tables,
+              s.seats.logit_bias,
+              s.seats.stop_ids,
+              mail->eos_ids,
+              {l.grammar_words, s.seats.automata, s.seats.places, s.seats.vocab}};
     outputs = s.launch.outputs;
     vocab_size = l.vocab_size;
   }
@@ -233,11 +241,12 @@ class ThreadMachine : public Machine {
  public:
   static constexpr uint32_t kMembers = 3;
 
-  ThreadMachine(const Limits& limits, const std::vector<uint32_t>& eos_ids, const RingView& ring)
+  ThreadMachine(const DeviceShape& shape, const Limits& limits, const RingView& ring)
       : Machine(&control_),
         grid_(ShapeGrid::standard(limits.max_num_batched_tokens, limits.num_seats)) {
     LifeState image = {};
     image.scheduler.limits = limits;
+    if (shape.tokens != nullptr) image.scheduler.seats.vocab = &shape.tokens->view();
     Layout measure(nullptr);
     lay_out(image, measure);
     memory_ = aligned_bytes(measure.bytes());
@@ -247,8 +256,8 @@ class ThreadMachine : public Machine {
     life_.ring = ring;
     life_.control = &control_;
     life_.shapes = grid_.table(grid_.words().data());
-    for (size_t i = 0; i < eos_ids.size(); ++i)
-      life_.eos_ids[i] = image.mail->eos_ids[i] = eos_ids[i];
+    for (size_t i = 0; i < shape.eos_ids.size(); ++i)
+      life_.eos_ids[i] = image.mail->eos_ids[i] = shape.eos_ids[i];
     step_.look_at(image);
     own_memory_ = aligned_bytes(own_bytes(limits));
   }
@@ -370,8 +379,8 @@ class LoopTwin : public ThreadMachine {
 /// uploads change.
 class HostTwin : public ThreadMachine {
  public:
-  HostTwin(const Limits& limits, const std::vector<uint32_t>& eos_ids, const RingView& ring)
-      : ThreadMachine(limits, eos_ids, ring),
+  HostTwin(const DeviceShape& shape, const Limits& limits, const RingView& ring)
+      : ThreadMachine(shape, limits, ring),
         copy_memory_(copy_bytes(limits)),
         copy_(hand_out(limits, copy_memory_.get())),
         writer_(limits, copy_),
@@ -416,7 +425,7 @@ class HostTwin : public ThreadMachine {
       for (uint32_t lane = 0; lane < 4; ++lane) apply_patch(upload.data(), words, p, lane, 4);
     if (!serves(grid_.shapes()[graph], *copy_.batch)) broken_ = "a graph is too small";
     const Scheduler& s = life_.state->scheduler;
-    NullStep null{copy_.seats(s.limits), s.launch.outputs, s.limits.vocab_size};
+    NullStep null{copy_.seats(s.limits, s.seats.vocab), s.launch.outputs, s.limits.vocab_size};
     null.launch(*copy_.batch);
   }
 
@@ -431,8 +440,8 @@ template <class Twin>
 struct TwinRig {
   TestRing ring;
   Twin machine;
-  TwinRig(const Limits& limits, const std::vector<uint32_t>& eos_ids, const RingShape& shape)
-      : ring(shape), machine(limits, eos_ids, ring.view) {}
+  TwinRig(const DeviceShape& device, const RingShape& shape)
+      : ring(shape), machine(device, limits_of(device, shape), ring.view) {}
 };
 struct WindowRig : TwinRig<WindowTwin> {
   static constexpr const char* kName = "threads, device-launched graphs";
@@ -441,8 +450,7 @@ struct WindowRig : TwinRig<WindowTwin> {
 /// Each step is left alone.
 struct LeavingRig : TwinRig<WindowTwin> {
   static constexpr const char* kName = "threads, device-launched graphs left alone";
-  LeavingRig(const Limits& limits, const std::vector<uint32_t>& eos_ids, const RingShape& shape)
-      : TwinRig(limits, eos_ids, shape) {
+  LeavingRig(const DeviceShape& device, const RingShape& shape) : TwinRig(device, shape) {
     machine.leave_all_steps();
   }
 };

@@ -192,7 +192,7 @@ constexpr uint32_t kSeatsAtHome = 600;
 /// of all steps, which is that of steady ticks in which no reader's cursor or doorbell moved.
 AccessCounts accesses_of_a_tick(uint32_t seats) {
   const DeviceShape shape = batch_device(seats);
-  WindowRig rig(limits_of(shape, bench_ring()), shape.eos_ids, bench_ring());
+  WindowRig rig(shape, bench_ring());
   AccessCounts before = {}, least = {UINT64_MAX, UINT64_MAX};
   uint64_t last_step = 0;
   rig.machine.at_fire = [&](uint64_t step) {
@@ -321,6 +321,8 @@ int main() {
   check_free_run<LoopRig>(report, 4);
   check_crash_record<WindowRig>(report);
   check_crash_record<LoopRig>(report);
+  check_cached_prompt<WindowRig>(report);
+  check_cached_prompt<HostRig>(report);
   check_windows<WindowRig>(report);
   check_shares(report);
   check_bulk_pipeline(report);

@@ -51,8 +51,20 @@ struct Automaton {
   }
 };
 
-/// The edges of one state: ascending, disjoint, between states that there are.
-SAC_HD inline bool edges_in_bounds(const Automaton& a, uint32_t s) {
+/// Whether `count` words, at least 1, are as long as they say. Only then may a state be looked at.
+SAC_HD inline bool grammar_has_shape(const uint32_t* words, uint32_t count) {
+  const Automaton a = {words};
+  if (count < 4 || a.num_states() == 0 || a.num_states() > SAC_GRAMMAR_NO_PUSH ||
+      a.num_edges() > SAC_GRAMMAR_EDGE_MASK)
+    return false;
+  if (count != 3 + uint64_t{a.num_states()} + 2 * uint64_t{a.num_edges()}) return false;
+  return a.first_edge(0) == 0 && a.first_edge(a.num_states()) == a.num_edges();
+}
+
+/// The edges of one state: those behind the last state's, ascending, disjoint, between states that
+/// there are. By itself: many threads may check a grammar, each its own states.
+SAC_HD inline bool state_in_bounds(const Automaton& a, uint32_t s) {
+  if (a.first_edge(s) > a.first_edge(s + 1) || a.first_edge(s + 1) > a.num_edges()) return false;
   uint32_t above = 0;
   for (uint32_t e = a.first_edge(s); e < a.first_edge(s + 1); ++e) {
     const GrammarEdge edge = a.edge(e);
@@ -67,16 +79,10 @@ SAC_HD inline bool edges_in_bounds(const Automaton& a, uint32_t s) {
 
 /// Whether `count` words, at least 1, are a grammar: then no walk leaves them.
 SAC_HD inline bool grammar_in_bounds(const uint32_t* words, uint32_t count) {
+  if (!grammar_has_shape(words, count)) return false;
   const Automaton a = {words};
-  if (count < 4 || a.num_states() == 0 || a.num_states() > SAC_GRAMMAR_NO_PUSH ||
-      a.num_edges() > SAC_GRAMMAR_EDGE_MASK)
-    return false;
-  if (count != 3 + uint64_t{a.num_states()} + 2 * uint64_t{a.num_edges()}) return false;
-  if (a.first_edge(0) != 0 || a.first_edge(a.num_states()) != a.num_edges()) return false;
   for (uint32_t s = 0; s < a.num_states(); ++s)
-    if (a.first_edge(s) > a.first_edge(s + 1)) return false;
-  for (uint32_t s = 0; s < a.num_states(); ++s)
-    if (!edges_in_bounds(a, s)) return false;
+    if (!state_in_bounds(a, s)) return false;
   return true;
 }
 

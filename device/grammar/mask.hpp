@@ -60,13 +60,18 @@ SAC_HD_INLINE void for_each_legal(const Automaton& a, const GrammarPlace& from,
   }
 }
 
+/// Characters of plain text that may follow; 0: that is not known.
+SAC_HD inline uint32_t plain_from(const Automaton& a, const GrammarPlace& at) {
+  const bool has_room = at.depth + SAC_GRAMMAR_PLAIN_PLACES <= SAC_GRAMMAR_STACK;
+  return has_room ? a.plain(at.state) : 0;
+}
+
 /// Sets the bits of the tokens that the answer may go on with, and clears all others.
 /// mask: [ceil(num_tokens / 32)]
 SAC_HD inline void fill_mask(const Automaton& a, GrammarPlace at, const TokenVocab& vocab,
                              uint32_t* mask) {
   leave_rules(a, at);
-  const bool has_room = at.depth + SAC_GRAMMAR_PLAIN_PLACES <= SAC_GRAMMAR_STACK;
-  const uint32_t plain = has_room ? a.plain(at.state) : 0;
+  const uint32_t plain = plain_from(a, at);
   const uint32_t* known = vocab.plain_mask(plain);
   for (uint32_t w = 0; w < ceil_div(vocab.num_tokens, 32); ++w) mask[w] = known[w];
   const auto set = [mask](uint32_t token) { mask[token / 32] |= 1u << token % 32; };

@@ -3,6 +3,7 @@
 // per word. On a GPU a team of threads shares the reads (cuda/team.hpp); on a host one thread does
 // them all.
 #pragma once
+#include "grammar/automaton.hpp"
 #include "platform/scan.hpp"
 #include "ring/ring_view.hpp"
 
@@ -134,6 +135,9 @@ struct ReadsAlone {
     return read_peers_alone(reading, changed);
   }
   void fetch(Fetch* fetches, uint32_t count) const { fetch_alone(fetches, count); }
+  bool is_grammar(const uint32_t* words, uint32_t count) const {
+    return grammar_in_bounds(words, count);
+  }
   /// It reads from its own caches: a fresh reading costs no round trip.
   bool takes(const ReadAhead&) const { return false; }
 };

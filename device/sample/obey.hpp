@@ -21,17 +21,6 @@ SAC_HD inline void mask_ends(const SampleRow& row, bool end, uint32_t* mask) {
   for (uint32_t i = 0; i < row.params->num_stop_ids; ++i) put(row.stops[i]);
 }
 
-/// Whether one token may be drawn, by itself: for many threads, each with its own tokens. As the
-/// mask has it.
-SAC_HD inline bool is_allowed(const SampleRow& row, bool end, uint32_t token) {
-  if ((row.params->flags & SAC_REQ_IGNORE_EOS) == 0)
-    for (uint32_t i = 0; i < row.num_eos_ids; ++i)
-      if (row.eos_ids[i] == token) return end;
-  for (uint32_t i = 0; i < row.params->num_stop_ids; ++i)
-    if (row.stops[i] == token) return end;
-  return is_legal({row.grammar.words}, *row.grammar.place, *row.grammar.vocab, token);
-}
-
 /// Logits of tokens that the mask lacks become -inf. Word by word and without branches: legal and
 /// other tokens mix.
 SAC_HD inline void apply_mask(float* logits, uint32_t vocab_size, const uint32_t* mask) {

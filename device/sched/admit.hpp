@@ -3,7 +3,6 @@
 // rather than being starved by smaller ones behind it, and none is admitted while an older,
 // preempted request still waits for blocks.
 #pragma once
-#include "grammar/automaton.hpp"
 #include "sched/drain.hpp"
 #include "sched/prefix.hpp"
 #include "sched/shares.hpp"
@@ -42,7 +41,7 @@ SAC_HD bool copy_inputs(const Admission& a, Env& env, uint32_t seat_index,
   uint32_t* automaton = a.seats.automaton(seat_index);
   fetches[3] = {automaton, from, d.grammar_words, 0};
   env.fetch(fetches, d.grammar_words == 0 ? 3 : 4);
-  if (d.grammar_words != 0 && !grammar_in_bounds(automaton, d.grammar_words)) return false;
+  if (d.grammar_words != 0 && !env.is_grammar(automaton, d.grammar_words)) return false;
   bool ok = fetches[0].most < a.vocab_size && fetches[1].most < a.vocab_size;
   for (uint32_t i = 0; i < d.num_logit_bias; ++i)
     ok &= bias[i].token < a.vocab_size && within(bias[i].bias, -1e4f, 1e4f);

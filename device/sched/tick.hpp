@@ -7,7 +7,7 @@
 // Step: launch(const StepBatch&), wait(), and done_ns(), when the last step's results stood by the
 // environment's clock (0: not known apart from the return of wait). Env: now_ns(), notify_publish()
 // (wakes sleeping readers, never blocks), notify_fetch(view) (the same for a fetch plane that waits
-// for commands), read_peers(reading, changed) and fetch(fetches, count)
+// for commands), read_peers(reading, changed), fetch(fetches, count) and is_grammar(words, count)
 // (as those of ring/peers.hpp, with whatever threads there are), takes(ahead) (is that reading as
 // good as one made now), each_seat(s, verb, count) (as that of sched/seatwise.hpp), kHostActs,
 // which says whether the tick runs on a host that a device waits for, kOverlap, which says whether

@@ -128,12 +128,17 @@ Records on_gpu(Case c, bool sample) {
   const uint32_t parts = gpu::LogitRows::parts_of(c.vocab);
   std::vector<float> tops(2 * parts), sums(2 * parts * gpu::LogitRows::kPartSums);
   a.rows = {&counts, 0, 2, logits.data(), c.vocab, c.vocab, tops.data(), sums.data()};
+  std::vector<uint32_t> masks(2 * gpu::MaskKernel::mask_words(c.vocab), 0xabcdabcd);
+  a.masks = masks.data();
   a.memory = memory.data();
   a.memory_words = memory.size();
   Emulator emulator;
   const gpu::Grid grid = {c.vocab % 3 + 1, parts};  // more than there are rows, or fewer
   emulator.launch<gpu::CleanLogitsKernel>(grid, gpu::CleanLogitsKernel::kSharedBytes, a.rows);
   emulator.launch<gpu::SumLogitsKernel>(grid, gpu::SumLogitsKernel::kSharedBytes, a.rows);
+  const gpu::MaskKernel::Args m = {a.plan, a.seats, 0, 2, c.vocab, masks.data()};
+  emulator.launch<gpu::MaskKernel>({grid.x, gpu::MaskKernel::parts_of(c.vocab)},
+                                   gpu::MaskKernel::kSharedBytes, m);
   emulator.launch<gpu::SampleKernel>({}, gpu::SampleKernel::kSharedBytes, a);
   const std::vector<uint32_t> left(memory.begin(), memory.begin() + c.vocab);
   CHECK(left == std::vector<uint32_t>(c.vocab));  // counts are zero between rows

@@ -233,6 +233,51 @@ inline void append_record(std::vector<uint64_t>& words, const Ask& ask, uint32_t
     words.push_back(record_word((token + i) % vocab, -1.0f - static_cast<float>(i)));
 }
 
+/// A request's grammar as null steps obey it.
+class ObeyedGrammar {
+ public:
+  ObeyedGrammar(const Ask& ask, const DeviceShape& shape)
+      : ask_(ask), shape_(shape), stops_(ask.stop_ids) {
+    params_.flags = ask.flags;
+    params_.num_stop_ids = static_cast<uint32_t>(ask.stop_ids.size());
+    params_.grammar_words = static_cast<uint32_t>(ask.grammar.size());
+    tables_.params = &params_;
+    tables_.stop_ids = stops_.data();
+    tables_.eos_ids = shape.eos_ids.data();
+    tables_.num_eos_ids = static_cast<uint32_t>(shape.eos_ids.size());
+    const TokenVocab* vocab = shape.tokens == nullptr ? nullptr : &shape.tokens->view();
+    tables_.grammars = {params_.grammar_words, ask.grammar.data(), &place_, vocab};
+  }
+  ObeyedGrammar(const ObeyedGrammar&) = delete;
+  ObeyedGrammar& operator=(const ObeyedGrammar&) = delete;
+
+  /// No grammar is one as well.
+  bool is_one() const {
+    const auto words = static_cast<uint32_t>(ask_.grammar.size());
+    return words == 0 ||
+           (words <= shape_.grammar_words && grammar_in_bounds(ask_.grammar.data(), words));
+  }
+  uint32_t obey(uint32_t token) const {
+    return NullStep{tables_, {}, shape_.vocab_size}.obey(0, token);
+  }
+  /// Whether an answer is over with this token; a place further otherwise.
+  bool ends_with(uint32_t token, bool stops) {
+    if (stops) return true;
+    const TokenVocab& v = *tables_.grammars.vocab;
+    const Automaton a = {ask_.grammar.data()};
+    take_bytes(a, place_, v.bytes + v.offsets[token], v.length(token));
+    return must_end(a, place_);
+  }
+
+ private:
+  const Ask& ask_;
+  const DeviceShape& shape_;
+  const std::vector<uint32_t> stops_;
+  SeatParams params_ = {};
+  GrammarPlace place_ = {};
+  SeatTables tables_ = {};
+};
+
 inline Expected expect_embedding(const Ask& ask) {
   const auto value = [&ask](uint32_t i) {
     const auto position = static_cast<uint32_t>(ask.prompt.size()) - 1;
@@ -248,17 +293,27 @@ inline Expected expect_embedding(const Ask& ask) {
 inline Expected expect(const Ask& ask, const DeviceShape& shape) {
   if (ask.embedding_size != 0) return expect_embedding(ask);
   Expected e;
+  ObeyedGrammar grammar(ask, shape);
+  if (!grammar.is_one()) {
+    e.finish = SAC_FINISH_INVALID;
+    return e;
+  }
   std::vector<uint32_t> tokens = ask.prompt;
   if ((ask.flags & SAC_REQ_PROMPT_LOGPROBS) != 0)
     for (size_t i = 1; i < tokens.size(); ++i)
       append_record(e.words, ask, tokens[i], shape.vocab_size);
   for (uint32_t produced = 1; e.finish == SAC_FINISH_NONE; ++produced) {
-    const uint32_t token = null_token(tokens.back(), static_cast<uint32_t>(tokens.size()) - 1,
-                                      ask.seed, shape.vocab_size);
+    const uint32_t token = grammar.obey(null_token(
+        tokens.back(), static_cast<uint32_t>(tokens.size()) - 1, ask.seed, shape.vocab_size));
+    if (token == kNothingLegal) {
+      e.finish = SAC_FINISH_ERROR;
+      break;
+    }
     tokens.push_back(token);
     append_record(e.words, ask, token, shape.vocab_size);
     const bool eos = (ask.flags & SAC_REQ_IGNORE_EOS) == 0 && contains(shape.eos_ids, token);
-    if (produced > ask.min_tokens && (eos || contains(ask.stop_ids, token)))
+    const bool stops = eos || contains(ask.stop_ids, token);
+    if (ask.grammar.empty() ? produced > ask.min_tokens && stops : grammar.ends_with(token, stops))
       e.finish = SAC_FINISH_STOP;
     else if (produced == ask.max_tokens)
       e.finish = SAC_FINISH_LENGTH;

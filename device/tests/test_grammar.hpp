@@ -145,6 +145,20 @@ inline std::vector<std::string> test_vocabulary(uint32_t size) {
   return tokens;
 }
 
+/// The pieces of nested_grammar() first, so that it never gets stuck; then texts of them.
+inline std::vector<std::string> nested_vocabulary(uint32_t size) {
+  const char* const kPieces[] = {"(", ")", ",", "x", "[", ";", "]"};
+  std::vector<std::string> tokens(std::begin(kPieces), std::end(kPieces));
+  Random random(4);
+  while (tokens.size() < size) {
+    std::string token;
+    for (uint32_t i = random.in(1, 5); i > 0; --i) token += random.pick(kPieces);
+    tokens.push_back(token);
+  }
+  tokens.resize(size);
+  return tokens;
+}
+
 inline TokenTables tables_of(const std::vector<std::string>& tokens) {
   std::vector<uint32_t> offsets = {0};
   std::string bytes;

@@ -49,6 +49,7 @@ table! {
     ) -> c_int;
     sac_device_fill_dummy: fn(*mut SacDevice, u64) -> c_int;
     sac_device_set_rope: fn(*mut SacDevice, *const f32, *const f32, u64) -> c_int;
+    sac_device_set_vocab: fn(*mut SacDevice, *const u32, *const u8, u32) -> c_int;
     sac_device_finish_load: fn(*mut SacDevice) -> c_int;
     sac_device_attach: fn(*mut SacDevice, *mut c_void, u64) -> c_int;
     sac_device_run: fn(*mut SacDevice) -> c_int;

@@ -191,7 +191,7 @@ pub struct DeviceConfig {
     /// Traffic with a fetch plane; needs `prefix_caching`.
     pub fetch: Option<FetchConfig>,
     /// Words of a grammar that a request may bring; 0: grammars are refused, as they are until
-    /// [`Device::set_vocab`]. Not on a GPU.
+    /// [`Device::set_vocab`].
     pub grammar_words: u32,
     /// Values of an embedding; 0: none is given. On CPU threads the model's hidden size or 0, for
     /// [`DeviceKind::Null`] any, 0 for the others.
@@ -476,14 +476,13 @@ impl Device {
     /// The bytes of every token, for grammars: token `i` is `bytes[offsets[i]..offsets[i + 1]]`.
     pub fn set_vocab(&mut self, offsets: &[u32], bytes: &[u8]) -> Result<()> {
         let ends_within = offsets.last().is_some_and(|&end| end as usize <= bytes.len());
-        if !ends_within || !std::ptr::eq(self.api(), &LINKED) {
-            let sentence = "offsets exceed the bytes, or this device takes none";
-            return Err(error("tokens' bytes", sentence.into()));
+        if !ends_within {
+            return Err(error("tokens' bytes", "offsets exceed the bytes".into()));
         }
         // SAFETY: offsets has one element more than tokens; the callee checks that they ascend,
-        // and the last one is within the bytes. The handle is valid and of the linked library.
+        // and the last one is within the bytes. The handle is valid.
         let code = unsafe {
-            sys::sac_device_set_vocab(
+            (self.api().sac_device_set_vocab)(
                 self.raw(),
                 offsets.as_ptr(),
                 bytes.as_ptr(),

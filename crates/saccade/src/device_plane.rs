@@ -110,8 +110,8 @@ fn prepare(args: &ServeArgs, region: &Region) -> anyhow::Result<Device> {
         DeviceName::Null => null_device(args, &model)?,
         DeviceName::Sim(name) => emulated::device(args, name, &model)?,
         DeviceName::Cpu => cpu_device(args, &model, &folder, region)?,
-        DeviceName::Cuda => return gpu::device(args, &model, &folder, region),
-        DeviceName::CudaNull => return gpu::null_device(args, &model),
+        DeviceName::Cuda => gpu::device(args, &model, &folder, region)?,
+        DeviceName::CudaNull => gpu::null_device(args, &model)?,
     };
     tell_tokens(args, &folder, model.vocab_size, &mut device)?;
     Ok(device)
@@ -297,7 +297,7 @@ pub(crate) fn device_config(
         eager_window: budget.eager_window,
         prefix_caching: prefix_caching(args)?,
         fetch: None,
-        grammar_words: if matches!(kind, DeviceKind::Cuda) { 0 } else { GRAMMAR_WORDS },
+        grammar_words: GRAMMAR_WORDS,
         embedding_size: 0,
         policy: policy_config(serve),
         num_threads: args.device_threads.unwrap_or(cores.len() as u32),

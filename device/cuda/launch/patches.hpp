@@ -37,11 +37,22 @@ struct TableCopy {
   LogitBias* logit_bias;   // [num_seats][SAC_MAX_LOGIT_BIAS]
   uint32_t* stop_ids;      // [num_seats][SAC_MAX_STOP_IDS]
   uint32_t* eos_ids;       // [kMaxEosIds]
+  uint32_t* automata;      // [num_seats][grammar_words]
+  GrammarPlace* places;    // [num_seats]
 
-  SAC_HD SeatTables seats(const Limits& l) const {
-    return {l.num_seats, l.max_model_len, l.max_blocks_per_seq(), l.num_eos_ids,
-            params,      history,         block_tables,           logit_bias,
-            stop_ids,    eos_ids};
+  /// `vocab`: in the device's addresses.
+  SAC_HD SeatTables seats(const Limits& l, const TokenVocab* vocab) const {
+    return {l.num_seats,
+            l.max_model_len,
+            l.max_blocks_per_seq(),
+            l.num_eos_ids,
+            params,
+            history,
+            block_tables,
+            logit_bias,
+            stop_ids,
+            eos_ids,
+            {l.grammar_words, automata, places, vocab}};
   }
 };
 inline TableCopy lay_out(const Limits& l, Layout& at) {
@@ -55,6 +66,8 @@ inline TableCopy lay_out(const Limits& l, Layout& at) {
   c.logit_bias = at.take<LogitBias>(seats * SAC_MAX_LOGIT_BIAS);
   c.stop_ids = at.take<uint32_t>(seats * SAC_MAX_STOP_IDS);
   c.eos_ids = at.take<uint32_t>(kMaxEosIds);
+  c.automata = at.take<uint32_t>(seats * l.grammar_words);
+  c.places = at.take<GrammarPlace>(l.grammar_words == 0 ? 0 : seats);
   return c;
 }
 
@@ -95,14 +108,16 @@ class PatchWriter {
     uint32_t tokens = 0;
     uint32_t blocks = 0;
   };
-  static constexpr uint32_t kPatchesPerSeq = 5;
+  static constexpr uint32_t kPatchesPerSeq = 7;
 
+  /// All that a step can name: each seat's request may be new to the device, with KV of all its
+  /// tokens found by prefix, or kept while it was parked.
   static size_t max_payload(const Limits& l) {
-    const size_t per_seat = sizeof(StepSeq) / 4 + sizeof(SeatParams) / 4 + l.max_blocks_per_seq() +
-                            SAC_MAX_LOGIT_BIAS * sizeof(LogitBias) / 4 + SAC_MAX_STOP_IDS;
-    // A request's tokens are computed from the first on, so a step names few that were not sent.
-    const size_t tokens = l.max_num_batched_tokens + 2 * size_t{l.num_seats};
-    return sizeof(StepBatch) / 4 + kMaxEosIds + l.num_seats * per_seat + tokens;
+    const size_t grammar = l.grammar_words == 0 ? 0 : l.grammar_words + sizeof(GrammarPlace) / 4;
+    const size_t per_seat = sizeof(StepSeq) / 4 + sizeof(SeatParams) / 4 + l.max_model_len +
+                            l.max_blocks_per_seq() + SAC_MAX_LOGIT_BIAS * sizeof(LogitBias) / 4 +
+                            SAC_MAX_STOP_IDS + grammar;
+    return sizeof(StepBatch) / 4 + kMaxEosIds + l.num_seats * per_seat;
   }
 
   template <class T>
@@ -130,7 +145,10 @@ class PatchWriter {
           p.num_logit_bias);
       add(copy_.stop_ids + size_t{q.seat} * SAC_MAX_STOP_IDS, s.launch.tables.stops(q.seat),
           p.num_stop_ids);
+      add(copy_.automata + size_t{q.seat} * limits_.grammar_words, s.seats.automaton(q.seat),
+          p.grammar_words);
     }
+    if (seat.asked.grammar_words != 0) add(copy_.places + q.seat, s.seats.places + q.seat, 1);
     // One beyond the rows: the record of a prompt's next token names it.
     const uint32_t tokens = min_u32(seat.num_tokens, q.first_position + q.num_rows + 1);
     if (tokens > sent.tokens) {

@@ -67,6 +67,7 @@ class Planner {
     s.logit_sums = at.take<float>(parts * LogitRows::kPartSums);
     s.sample_stride = SampleMemory::words(c_.vocab_size);
     s.sample_words = at.take<uint32_t>(kSampleBlocks * s.sample_stride);
+    s.masks = at.take<uint32_t>(s.logit_rows * size_t{MaskKernel::mask_words(c_.vocab_size)});
     if (c_.num_experts > 0) lay_out_experts(at, slots);
   }
 

@@ -130,6 +130,99 @@ struct SumLogitsKernel {
   }
 };
 
+/// Masks of the tokens that rows under a grammar may go on with: fill_mask() by many threads, each
+/// with its own tokens. Grid: blocks that walk over the rows, parts of the vocabulary.
+struct MaskKernel {
+  static constexpr uint32_t kThreads = 256;  // one for each byte that a token may begin with
+  static constexpr uint32_t kBlocksPerSm = 4;
+  static constexpr uint32_t kPart = 4 * kThreads;  // tokens of a block
+
+  struct Args {
+    StepPlan plan;
+    SeatTables seats;
+    uint32_t first;  // of the plan's logits
+    uint32_t room;   // rows
+    uint32_t vocab_size;
+    uint32_t* masks;  // [room][mask_words]
+
+    SAC_HD uint32_t num_rows() const {
+      return min_u32(room, plan.counts->num_logits - min_u32(first, plan.counts->num_logits));
+    }
+  };
+
+  SAC_HD static constexpr uint32_t mask_words(uint32_t vocab) { return ceil_div(vocab, 32); }
+  SAC_HD static constexpr uint32_t parts_of(uint32_t vocab) { return ceil_div(vocab, kPart); }
+
+  template <class Block>
+  SAC_DEVICE static void run(const Block& b, const Args& a) {
+    const uint32_t num_rows = a.num_rows();
+    for (uint32_t i = b.x(); i < num_rows; i += b.grid_x()) {
+      const LogitsRow& at = a.plan.logits[a.first + i];
+      if (at.sample == 0) continue;
+      const RowGrammar grammar = a.seats.grammar(at.seat);
+      if (grammar.words != nullptr)
+        fill_part(b, grammar, a.vocab_size, a.masks + i * size_t{mask_words(a.vocab_size)});
+    }
+  }
+
+ private:
+  struct Shared {
+    GrammarPlace at;          // without rules that are over
+    uint32_t plain;           // characters of plain text that may follow
+    uint32_t first_bytes[8];  // bit by byte: whether a token may begin with it
+  };
+
+ public:
+  static constexpr uint32_t kSharedBytes = sizeof(Shared);
+
+ private:
+  template <class Block>
+  SAC_DEVICE static void fill_part(const Block& b, const RowGrammar& row, uint32_t vocab_size,
+                                   uint32_t* mask) {
+    const Automaton a = {row.words};
+    const Shared& s = look_at_place(b, a, *row.place);
+    const uint32_t begin = b.y() * kPart;
+    const uint32_t end = min_u32(begin + kPart, vocab_size);
+    // Plain tokens: known where plain text may follow, walked elsewhere.
+    const uint32_t* known = row.vocab->plain_mask(s.plain);
+    const uint32_t* all = row.vocab->plain_mask(s.plain == 0 ? 0 : SAC_GRAMMAR_PLAIN_BYTES);
+    for (uint32_t first = begin + b.warp() * kWarpThreads; first < end; first += kThreads) {
+      const uint32_t token = first + b.lane(), word = first / 32;
+      const bool walks = token < end && (all[word] >> b.lane() & 1) == 0;
+      const uint32_t legal = b.ballot(walks && is_legal_from(a, s, *row.vocab, token));
+      if (b.lane() == 0) mask[word] = known[word] | legal;
+    }
+    b.sync();  // before the place is another row's
+  }
+
+  template <class Block>
+  SAC_DEVICE static const Shared& look_at_place(const Block& b, const Automaton& a,
+                                                const GrammarPlace& place) {
+    Shared& s = *reinterpret_cast<Shared*>(b.shared());
+    if (b.thread() == 0) {
+      s.at = place;
+      leave_rules(a, s.at);
+      s.plain = plain_from(a, s.at);
+    }
+    b.sync();
+    GrammarPlace next = s.at;
+    const uint32_t bits = b.ballot(take_byte(a, next, b.thread(), [](uint32_t) {}));
+    if (b.lane() == 0) s.first_bytes[b.warp()] = bits;
+    b.sync();
+    return s;
+  }
+
+  SAC_DEVICE static bool is_legal_from(const Automaton& a, const Shared& s, const TokenVocab& vocab,
+                                       uint32_t token) {
+    const uint32_t length = vocab.length(token);
+    if (length == 0) return false;
+    const uint8_t* bytes = vocab.bytes + vocab.offsets[token];
+    if ((s.first_bytes[bytes[0] / 32] >> bytes[0] % 32 & 1) == 0) return false;
+    GrammarPlace at = s.at;
+    return length == 1 || take_bytes(a, at, bytes, length);
+  }
+};
+
 struct SampleKernel {
   static constexpr uint32_t kThreads = 512;
   static constexpr uint32_t kBlocksPerSm = 1;
@@ -143,6 +236,7 @@ struct SampleKernel {
     uint32_t vocab_size;
     uint32_t* memory;  // [grid][memory_words]
     size_t memory_words;
+    uint32_t* masks;  // of rows under a grammar: MaskKernel's
   };
 
   /// Grid: as many blocks as have memory; they walk over the rows.
@@ -211,7 +305,8 @@ struct SampleKernel {
                              a.seats.eos_ids,
                              a.seats.num_eos_ids,
                              a.seats.grammar(at.seat)};
-      token = draw_token(b, row, memory, logits, norm.max, a.rows.row_tops(index));
+      uint32_t* mask = a.masks + index * size_t{MaskKernel::mask_words(a.vocab_size)};
+      token = draw_token(b, row, memory, {logits, norm.max, a.rows.row_tops(index), mask});
     }
     uint64_t* record = (at.sample != 0 ? a.outputs.sampled : a.outputs.prompt_records) +
                        size_t{at.record} * kRecordWords;
@@ -264,20 +359,30 @@ struct SampleKernel {
     return {max, static_cast<float>(::log(lanes[0]))};
   }
 
+  /// What other kernels made of a row.
+  struct CleanRow {
+    const float* logits;
+    float max;
+    const float* tops;
+    uint32_t* mask;  // without a grammar, anything
+  };
+
   template <class Block>
   SAC_DEVICE static uint32_t draw_token(const Block& b, const SampleRow& row,
-                                        const SampleMemory& memory, const float* logits, float max,
-                                        const float* tops) {
+                                        const SampleMemory& memory, const CleanRow& clean) {
+    const float* logits = clean.logits;
     const float* edited = logits;
+    const float* tops = clean.tops;
+    float max = clean.max;
     if (has_edits(row) || has_grammar(row)) {
       for (uint32_t i = b.thread(); i < row.vocab_size; i += kThreads) memory.edited[i] = logits[i];
       b.sync();
       edit(b, row, memory);
-      if (has_grammar(row)) obey(b, row, memory);
+      if (has_grammar(row)) obey(b, row, memory.edited, clean.mask);
       max = clean_row(b, memory.edited, row.vocab_size);
       edited = memory.edited;
     }
-    if (has_grammar(row) && max == -infinity()) return first_allowed(b, row);
+    if (has_grammar(row) && max == -infinity()) return first_allowed(b, row, clean.mask);
     const SeatParams& p = *row.params;
     if (!(p.temperature >= kGreedyTemperature) || max == -infinity()) {
       if (edited != logits) tops = nullptr;
@@ -302,23 +407,24 @@ struct SampleKernel {
     b.sync();
   }
 
-  /// See obey_grammar(): each thread walks its own tokens.
+  /// See obey_grammar(); the mask has what the grammar allows, and then the ends as well.
   template <class Block>
-  SAC_DEVICE static void obey(const Block& b, const SampleRow& row, const SampleMemory& memory) {
-    const bool end = may_end({row.grammar.words}, *row.grammar.place);
+  SAC_DEVICE static void obey(const Block& b, const SampleRow& row, float* logits, uint32_t* mask) {
+    if (b.thread() == 0) mask_ends(row, may_end({row.grammar.words}, *row.grammar.place), mask);
+    b.sync();
     for (uint32_t i = b.thread(); i < row.vocab_size; i += kThreads)
-      if (!is_allowed(row, end, i)) memory.edited[i] = -infinity();
+      if ((mask[i / 32] >> i % 32 & 1) == 0) logits[i] = -infinity();
     b.sync();
   }
   /// See first_legal().
   template <class Block>
-  SAC_DEVICE static uint32_t first_allowed(const Block& b, const SampleRow& row) {
+  SAC_DEVICE static uint32_t first_allowed(const Block& b, const SampleRow& row,
+                                           const uint32_t* mask) {
     uint32_t& found = shared(b).found;
     if (b.thread() == 0) found = kNothingLegal;
     b.sync();
-    const bool end = may_end({row.grammar.words}, *row.grammar.place);
     for (uint32_t i = b.thread(); i < row.vocab_size; i += kThreads) {
-      if (is_allowed(row, end, i)) {
+      if ((mask[i / 32] >> i % 32 & 1) != 0) {
         b.min(&found, i);
         break;
       }

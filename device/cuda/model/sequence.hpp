@@ -336,9 +336,12 @@ class StepSequence {
     const Grid parts = {min_u32(rows, kLogitRowBlocks), LogitRows::parts_of(c_.vocab_size)};
     launch<CleanLogitsKernel>(parts, all);
     launch<SumLogitsKernel>(parts, all);
+    if (m_.tables.seats.grammars.max_words != 0)
+      launch<MaskKernel>({parts.x, MaskKernel::parts_of(c_.vocab_size)},
+                         {s_.plan, m_.tables.seats, first, rows, c_.vocab_size, s_.masks});
     launch<SampleKernel>({min_u32(rows, kSampleBlocks)},
                          {s_.plan, m_.tables.seats, m_.tables.outputs, all, c_.vocab_size,
-                          s_.sample_words, s_.sample_stride});
+                          s_.sample_words, s_.sample_stride, s_.masks});
   }
 
   static uint64_t min_u64(uint64_t a, uint64_t b) { return a < b ? a : b; }

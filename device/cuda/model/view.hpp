@@ -154,6 +154,7 @@ struct SpaceView {
   uint32_t logit_rows;     // that are computed at once
   uint32_t* sample_words;  // [logit_rows][sample_stride]
   size_t sample_stride;
+  uint32_t* masks;  // of rows under grammars: see MaskKernel
 };
 
 /// Rounded widths.

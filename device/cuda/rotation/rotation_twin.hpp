@@ -153,7 +153,7 @@ inline void check_bulk_pipeline(Report& report) {
 template <class Rig>
 void check_rotation(Report& report, uint64_t seed) {
   const DeviceShape shape = rotation_device(seed);
-  Rig rig(limits_of(shape, script_ring()), shape.eos_ids, script_ring());
+  Rig rig(shape, script_ring());
   RotationTwin rotation(shape, rig.machine.state().scheduler);
   rig.machine.set_kv(rotation.engine(), &rotation.kv);
   rig.machine.start(true);

@@ -215,6 +215,8 @@ struct Traveller {
   uint32_t computed = 0;  // positions
   uint32_t produced = 0;
   std::vector<uint64_t> records;
+  bool under_grammar = false;
+  bool obeyed = true;
 
   uint32_t prompt_len() const { return static_cast<uint32_t>(prompt.size()); }
   uint32_t words() const { return sac_record_stride(params.flags, params.num_top_logprobs); }
@@ -234,6 +236,7 @@ inline Traveller random_traveller(uint32_t seed, uint32_t most, uint32_t steps, 
     t.params.repetition_penalty = 1.2f;
     t.params.presence_penalty = 0.3f;
   }
+  t.under_grammar = rng() % 2 == 0;
   return t;
 }
 
@@ -256,7 +259,15 @@ void take_records(Harness& h, uint32_t seat, Traveller& t, uint32_t rows, uint32
   if (t.computed < t.prompt_len()) return;
   const uint64_t* record = h.sampled_record(seq);
   t.records.insert(t.records.end(), record, record + t.words());
-  if (++t.produced < t.steps) h.tokens(seat)[t.computed] = unpack(record[0]).token;
+  const uint32_t token = unpack(record[0]).token;
+  if (t.under_grammar) t.obeyed = t.obeyed && h.follow(seat, token);
+  if (++t.produced < t.steps) h.tokens(seat)[t.computed] = token;
+}
+
+template <class Harness>
+void seat_traveller(Harness& h, uint32_t seat, const Traveller& t) {
+  h.seat_prompt(seat, t.prompt, t.params);
+  if (t.under_grammar) h.seat_grammar(seat, nested_grammar());
 }
 
 template <class Rig>
@@ -265,7 +276,7 @@ void run_alone(const SmallModel& m, Traveller& t) {
   options.max_len = options.max_rows = m.max_len;
   ModelHarness<Rig> h(m, options);
   if (!m.give(*h.model).empty()) throw std::runtime_error("a tensor was refused");
-  h.seat_prompt(0, t.prompt, t.params);
+  seat_traveller(h, 0, t);
   while (t.produced < t.steps) {
     const uint32_t rows = t.computed == 0 ? t.prompt_len() : 1;
     add_next(h, 0, t, rows);
@@ -284,7 +295,7 @@ void run_together(const SmallModel& m, std::vector<Traveller>& all, uint32_t see
   options.block_size = 8;
   ModelHarness<Rig> h(m, options);
   if (!m.give(*h.model).empty()) throw std::runtime_error("a tensor was refused");
-  for (uint32_t s = 0; s < all.size(); ++s) h.seat_prompt(s, all[s].prompt, all[s].params);
+  for (uint32_t s = 0; s < all.size(); ++s) seat_traveller(h, s, all[s]);
   Rng rng(seed);
   for (;;) {
     std::vector<std::pair<uint32_t, uint32_t>> batch;  // seat, rows
@@ -309,7 +320,8 @@ void run_together(const SmallModel& m, std::vector<Traveller>& all, uint32_t see
   }
 }
 
-/// Every record of a request is the same word for word, alone and in company.
+/// Every record of a request is the same word for word, alone and in company, and obeys its grammar
+/// if it has one.
 template <class Rig>
 void check_independence(Report& report, uint32_t seed, uint32_t max_prompt) {
   constexpr uint32_t kRequests = 3, kSteps = 4;
@@ -322,7 +334,8 @@ void check_independence(Report& report, uint32_t seed, uint32_t max_prompt) {
   for (Traveller& t : alone) run_alone<Rig>(m, t);
   run_together<Rig>(m, together, seed);
   bool same = true;
-  for (uint32_t i = 0; i < kRequests; ++i) same = same && alone[i].records == together[i].records;
+  for (uint32_t i = 0; i < kRequests; ++i)
+    same = same && alone[i].records == together[i].records && alone[i].obeyed;
   report.check(same, std::string(Rig::kName) + ": the same bits alone and in company, seed " +
                          std::to_string(seed) + ", " + describe(m));
 }

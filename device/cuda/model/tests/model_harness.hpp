@@ -9,6 +9,7 @@
 
 #include "cuda/model/shape.hpp"
 #include "tests/step_harness.hpp"
+#include "tests/test_grammar.hpp"
 
 namespace saccade::test {
 
@@ -117,6 +118,8 @@ class ModelHarness {
   ModelHarness(const SmallModel& model, const Options& o)
       : options(o),
         params(take<SeatParams>(o.num_seats)),
+        places(take<GrammarPlace>(o.num_seats)),
+        vocab(take<TokenVocab>(1)),
         sampled(take<uint64_t>(size_t{o.num_seats} * kRecordWords)),
         prompt_records(take<uint64_t>(size_t{o.max_rows} * kRecordWords)),
         batch_(take<StepBatch>(1)),
@@ -131,9 +134,20 @@ class ModelHarness {
     bias = take<LogitBias>(size_t{o.num_seats} * SAC_MAX_LOGIT_BIAS);
     stops = take<uint32_t>(size_t{o.num_seats} * SAC_MAX_STOP_IDS);
     history_ = take<uint32_t>(size_t{o.num_seats} * o.max_len);
+    automata_ = take<uint32_t>(size_t{o.num_seats} * kGrammarWords);
+    share_tokens(tables_of(nested_vocabulary(model.config.vocab_size)).view());
     batch_->seqs = seqs_;
-    const SeatTables seats = {o.num_seats, o.max_len, per_seq, 0,     params,
-                              history_,    blocks,    bias,    stops, nullptr};
+    const SeatTables seats = {o.num_seats,
+                              o.max_len,
+                              per_seq,
+                              0,
+                              params,
+                              history_,
+                              blocks,
+                              bias,
+                              stops,
+                              nullptr,
+                              {kGrammarWords, automata_, places, vocab}};
     const ModelLimits limits = {o.num_seats, o.max_rows, o.max_len, o.block_size, num_blocks};
     const std::string wrong = check_gpu_model(model.config, limits);
     if (!wrong.empty()) throw std::runtime_error(wrong);
@@ -145,6 +159,22 @@ class ModelHarness {
   void seat_prompt(uint32_t seat, const std::vector<uint32_t>& prompt, const SeatParams& p) {
     std::copy(prompt.begin(), prompt.end(), tokens(seat));
     params[seat] = p;
+  }
+  /// Words of nested_grammar() or shorter ones.
+  void seat_grammar(uint32_t seat, const std::vector<uint32_t>& words) {
+    params[seat].grammar_words = static_cast<uint32_t>(words.size());
+    std::copy(words.begin(), words.end(), automata_ + size_t{seat} * kGrammarWords);
+    places[seat] = {};
+  }
+  /// Whether the seat's grammar allows the token, which its place then follows. Behind a whole
+  /// answer another one begins.
+  bool follow(uint32_t seat, uint32_t token) {
+    const Automaton a = {automata_ + size_t{seat} * kGrammarWords};
+    const bool legal = is_legal(a, places[seat], *vocab, token);
+    if (legal)
+      take_bytes(a, places[seat], vocab->bytes + vocab->offsets[token], vocab->length(token));
+    if (must_end(a, places[seat])) places[seat] = {};
+    return legal;
   }
   /// Adds rows to the next batch.
   void add(uint32_t seat, uint32_t first_position, uint32_t num_rows, bool sample,
@@ -172,6 +202,21 @@ class ModelHarness {
   const uint64_t* prompt_record(uint32_t row) const { return prompt_records + row * kRecordWords; }
 
  private:
+  static constexpr uint32_t kGrammarWords = 64;
+
+  void share_tokens(const TokenVocab& host) {
+    const auto share = [this]<class T>(const T* from, size_t count) {
+      T* to = take<T>(count);
+      std::copy(from, from + count, to);
+      return to;
+    };
+    const size_t words = ceil_div(host.num_tokens, 32);
+    *vocab = {};
+    vocab->num_tokens = host.num_tokens;
+    vocab->offsets = share(host.offsets, host.num_tokens + size_t{1});
+    vocab->bytes = share(host.bytes, host.offsets[host.num_tokens]);
+    vocab->plain_masks = share(host.plain_masks, (SAC_GRAMMAR_PLAIN_BYTES + 1) * words);
+  }
   template <class T>
   T* take(size_t count) {
     memory_.push_back(std::make_unique<typename Rig::Memory>(count * sizeof(T)));
@@ -184,12 +229,15 @@ class ModelHarness {
   SeatParams* params;
   LogitBias* bias;
   uint32_t* stops;
+  GrammarPlace* places;
+  TokenVocab* vocab;
   uint64_t* sampled;
   uint64_t* prompt_records;
   std::unique_ptr<typename Rig::Model> model;
 
  private:
   uint32_t* history_;
+  uint32_t* automata_;
   StepBatch* batch_;
   StepSeq* seqs_;
   bool prefill_ = false;
