@@ -141,7 +141,11 @@ impl DeviceInfo {
             process_start_ticks: line.process_start_ticks,
             vocab_hash: line.vocab_hash,
             grammar_words: line.grammar_words,
-            embedding_size: line.embedding_size,
+            // What does not fit a slot's output ring is never given, whatever the device says.
+            embedding_size: match sac_embedding_words(line.embedding_size) {
+                words if words > layout.out_ring_words() => 0,
+                _ => line.embedding_size,
+            },
         };
         if t.get_u32(epoch_at)? != epoch {
             return Ok(DeviceInfo { phase: Phase::Loading, ..info });

@@ -129,6 +129,17 @@ fn a_device_that_gives_none_is_asked_for_none() {
     assert!(why.contains("embedding_size: 45, must be 0"), "{why}");
 }
 
+/// Of 64 words.
+#[test]
+fn a_device_that_claims_more_than_the_ring_holds_is_not_believed() {
+    for (size, believed) in [(128, 128), (129, 0), (u32::MAX, 0)] {
+        let rig = rig(size);
+        assert_eq!(rig.submitter.device().embedding_size, believed);
+        let submitted = rig.submitter.try_submit(&of(&[1], RequestParams::embedding(size)));
+        assert_eq!(submitted.is_ok(), believed == size, "{submitted:?}");
+    }
+}
+
 #[test]
 fn a_second_record_is_a_violation() {
     let mut rig = rig(SIZE);
