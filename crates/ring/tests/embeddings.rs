@@ -166,7 +166,7 @@ fn values_come_as_they_were_written() {
     let header = header(&rig.transport);
     for word in 0..sac_embedding_words(SIZE) {
         let both =
-            u64::from(0x7fc0_0000 | (2 * word + 1)) << 32 | u64::from(0xff80_0000 | 2 * word);
+            u64::from(0x7fc0_0000 | (2 * word + 1)) << 32 | u64::from(0xff80_0000 | (2 * word));
         let at = header.out_ring_offset + 8 * u64::from(ticket.slot * header.out_ring_words + word);
         rig.transport.put_u64(at, both).expect("in bounds");
     }
