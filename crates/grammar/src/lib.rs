@@ -10,6 +10,7 @@ mod assemble;
 mod cfg;
 mod chars;
 mod classes;
+mod defaults;
 mod dfa;
 mod error;
 mod fuel;
@@ -114,7 +115,8 @@ pub fn compile(source: &Source, limits: &Limits) -> Result<Automaton, GrammarErr
         error => error,
     })?;
     plain::find_plain(&mut states, &mut nfa.fuel)?;
-    let states = minimize::minimize(states, &mut nfa.fuel)?;
+    let mut states = minimize::minimize(states, &mut nfa.fuel)?;
+    defaults::share_edges(&mut states, &mut nfa.fuel)?;
     words::pack(&states, limits.words)
 }
 
