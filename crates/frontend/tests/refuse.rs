@@ -184,7 +184,6 @@ fn what_is_known_and_not_implemented_is_refused_by_name() {
         for (name, raw, harmless) in [
             ("best_of", "2", "1"),
             ("use_beam_search", "true", "false"),
-            ("prompt_logprobs", "0", "null"),
             ("grammar", r#""root ::= [0-9]""#, r#""""#),
             ("json_schema", r#"{"type": "object"}"#, "{}"),
             ("regex", r#""a+""#, "null"),
