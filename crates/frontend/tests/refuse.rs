@@ -319,6 +319,11 @@ fn calls_in_a_conversation_are_checked_field_by_field() {
     }
 }
 
+/// Structural tags in both shapes.
+const OLDER_TAGS: &str =
+    r#""structures": [{"begin": "<a>", "schema": {}, "end": "</a>"}], "triggers": ["<a"]"#;
+const TAGS: &str = r#""format": {"type": "any_text"}"#;
+
 #[test]
 fn one_grammar_is_taken_and_what_is_none_is_refused() {
     let many = serde_json::to_string(&vec!["x"; 4097]).unwrap();
@@ -341,6 +346,11 @@ fn one_grammar_is_taken_and_what_is_none_is_refused() {
             ("guided_choice", r#"["a", "b"]"#),
             ("guided_grammar", r#""root ::= [0-9]""#),
             ("structured_outputs", r#"{"grammar": "start: /[0-9]/", "json": null}"#),
+            ("response_format", &format!(r#"{{"type": "structural_tag", {OLDER_TAGS}}}"#)),
+            ("response_format", &format!(r#"{{"type": "structural_tag", {TAGS}}}"#)),
+            ("structured_outputs", &format!(r#"{{"structural_tag": {{{TAGS}}}}}"#)),
+            ("structured_outputs", r#"{"structural_tag": "{\"format\": {}}", "json": null}"#),
+            ("structural_tag", &format!("{{{OLDER_TAGS}}}")),
         ] {
             taken(e, name, raw);
         }
@@ -356,6 +366,7 @@ fn one_grammar_is_taken_and_what_is_none_is_refused() {
             ("structured_outputs", r#"{"grammar": "start: /x/", "regex": "x"}"#),
             ("structured_outputs", r#"{"regex": "a", "whitespace_pattern": " "}"#),
             ("structured_outputs", r#"{"json_object": false}"#),
+            ("structured_outputs", r#"{"structural_tag": {}, "regex": "x"}"#),
         ] {
             refused(e, name, raw);
         }
@@ -364,6 +375,7 @@ fn one_grammar_is_taken_and_what_is_none_is_refused() {
             ("guided_regex", long.as_str()),
             ("guided_grammar", "{}"),
             ("guided_grammar", long.as_str()),
+            ("structural_tag", long.as_str()),
             ("guided_choice", many.as_str()),
             ("guided_choice", "[]"),
             ("guided_choice", r#"["a", ""]"#),

@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use saccade_grammar::{Source, Tagged};
+use saccade_grammar::Source;
 use saccade_parsers::{Calls, ReasoningFormat, Schemas, Settings, ToolFormat};
+use serde_json::json;
 
 use crate::api_error::ApiError;
 use crate::config::{FrontendConfig, ParserChoice};
@@ -138,12 +139,7 @@ impl AnswerFormats {
             );
             return Err(ApiError { message, ..ApiError::unsupported(&param) });
         };
-        let source = Source::Tagged(Tagged {
-            begin: begin.into(),
-            end: end.into(),
-            schema: strict.schema.to_string(),
-            once: ask.one_call,
-        });
+        let source = text_with_calls((begin, end), &strict.schema, ask.one_call);
         Ok(Some(AskedGrammar::of(source, "tools")))
     }
 
@@ -177,6 +173,18 @@ impl AnswerFormats {
             markers: self.reasoning_specials.iter().chain(calls).copied().collect(),
         })
     }
+}
+
+/// Text in which calls are JSON of a schema between markers, with white space around it.
+fn text_with_calls((begin, end): (&str, &str), schema: &str, once: bool) -> Source {
+    let (begin, end) = (json!(begin), json!(end));
+    let space = json!({"type": "regex", "pattern": r"[ \n]*"});
+    // The schema is JSON text that may be long: it is not read here.
+    let schema = format!(r#"{{"type":"json_schema","json_schema":{schema}}}"#);
+    let call = format!(r#"{{"type":"sequence","elements":[{space},{schema},{space}]}}"#);
+    let tag = format!(r#"{{"begin":{begin},"content":{call},"end":{end}}}"#);
+    let tags = format!(r#""triggers":[{begin}],"tags":[{tag}],"stop_after_first":{once}"#);
+    Source::StructuralTag(format!(r#"{{"format":{{"type":"triggered_tags",{tags}}}}}"#))
 }
 
 fn chosen<T>(choice: ParserChoice<T>, detect: impl FnOnce() -> Option<T>) -> Option<T> {

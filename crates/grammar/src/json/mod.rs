@@ -47,5 +47,15 @@ pub(crate) fn add_schema(
     // serde_json bounds the depth: 128.
     let root: Value = serde_json::from_str(text)
         .map_err(|e| GrammarError::invalid(format!("the schema is not JSON: {e}"), ""))?;
-    Compiler::new(nfa, &root).root(from, to)
+    add_value(nfa, &root, from, to)
+}
+
+/// The same of a schema that was read.
+pub(crate) fn add_value(
+    nfa: &mut Nfa,
+    root: &Value,
+    from: State,
+    to: State,
+) -> Result<(), GrammarError> {
+    Compiler::new(nfa, root).root(from, to)
 }
