@@ -389,6 +389,51 @@ fn one_grammar_is_taken_and_what_is_none_is_refused() {
     }
 }
 
+/// What of a structural tag cannot be kept is named by the request's field and its place in it.
+#[test]
+fn a_structural_tag_is_kept_or_refused() {
+    let h = Harness::with(|_| (), common::takes_grammars());
+    let token = json!({"type": "tag", "begin": {"type": "token", "token": 1},
+        "content": {"type": "any_text"}, "end": "</a>"});
+    let older = json!({"type": "structural_tag", "triggers": ["<b"],
+        "structures": [{"begin": "<a>", "schema": {}, "end": "</a>"}]});
+    let schema = json!({"format": {"type": "json_schema", "json_schema": {"uniqueItems": true}}});
+    for (param, value, message) in [
+        (
+            "response_format",
+            json!({"type": "structural_tag", "format": token}),
+            "`response_format`: `begin` must be a string (at #/format)",
+        ),
+        (
+            "response_format",
+            older,
+            "`response_format`: `begin` must begin with one of `triggers`, got `<a>` (at #)",
+        ),
+        (
+            "structured_outputs",
+            json!({"structural_tag": schema.to_string()}),
+            "`structured_outputs`: `uniqueItems` is not supported (at #/format/json_schema)",
+        ),
+        (
+            "structural_tag",
+            json!({"format": {"type": "any_text", "max_chars": 9}}),
+            "`structural_tag`: `max_chars` is not supported (at #/format)",
+        ),
+    ] {
+        let messages = json!([{"role": "user", "content": "x"}]);
+        for (path, mut body) in [
+            ("/v1/completions", json!({"prompt": "a"})),
+            ("/v1/chat/completions", json!({"messages": messages})),
+        ] {
+            body[param] = value.clone();
+            let refused = h.post(path, &body);
+            let error = &refused.json()["error"];
+            assert_eq!((refused.status, error["param"].as_str()), (400, Some(param)), "{error}");
+            assert_eq!(error["message"], message);
+        }
+    }
+}
+
 /// A device that walks no grammars, or means other tokens, gets none.
 #[test]
 fn a_grammar_needs_a_device_that_means_the_same_tokens() {

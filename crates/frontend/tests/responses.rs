@@ -350,6 +350,8 @@ fn an_answer_obeys_its_format() {
         (json!({"text": {"format": with_schema}}), held),
         (json!({"guided_json": schema}), held),
         (json!({"structured_outputs": {"json_object": true}}), held),
+        (json!({"structured_outputs": {"structural_tag": {"format": {"type": "any_text"}}}}), held),
+        (json!({"structural_tag": {"format": {"type": "any_text"}}}), held),
     ] {
         let response = answer(&h, extra.clone());
         assert_eq!(response["output"][0]["content"][0]["text"], said, "{extra}");

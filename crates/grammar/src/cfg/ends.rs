@@ -14,8 +14,9 @@ const MOST_WITHIN_ITSELF: u32 = 8;
 /// Copies of a rule that calls itself from which on it is blamed where steps run out.
 const MANY_COPIES: u32 = 64;
 
-/// Deterministic rules of which a greedy walk loses no text. Rules without a name need no copies:
-/// what they go on with is never what may follow them.
+/// Deterministic rules of which a greedy walk loses no text. Rules without a name are not copied:
+/// they are of schemas, which say by their punctuation where a text ends. Of a number that digits
+/// may follow the walk takes as many for the number as it may.
 ///
 /// # Errors
 /// Names a rule that is ambiguous within itself.

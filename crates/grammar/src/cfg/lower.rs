@@ -23,7 +23,7 @@ pub(super) fn lower<'a>(
     from: State,
     to: State,
 ) -> Result<(), GrammarError> {
-    // Rules that others have made meanwhile have no names.
+    // Rules that schemas have made meanwhile have no names.
     rules.names.resize(rules.nfa.num_rules(), "");
     let first = rules.nfa.num_rules() as RuleId;
     let grammar = &parsed.grammar;

@@ -44,12 +44,11 @@ impl<'t> Parsed<'t> {
     }
 }
 
-/// Rules while they are made: those of grammars, and others that go on with nothing that may follow
-/// them.
+/// Rules while they are made: those of grammars, and of schemas beside them.
 pub(crate) struct Rules<'a, 'n> {
     pub(crate) nfa: &'n mut Nfa,
     lists: Lists,
-    /// Of all rules by their ids; rules that no grammar has written have none.
+    /// Of all rules by their ids; those of schemas have none.
     names: Vec<&'a str>,
     terminals: Vec<RuleId>,
 }

@@ -230,6 +230,26 @@ fn a_grammar_in_a_tag_gives_way_to_its_end() {
     }
 }
 
+/// A number takes the digits that come, and still there is a way to the end.
+#[test]
+fn a_number_in_a_tag_gives_way_to_digits_of_its_end() {
+    let schema = json!({"$ref": "#/$defs/n", "$defs": {"n": {"anyOf": [
+        {"type": "integer"}, {"type": "array", "items": {"$ref": "#/$defs/n"}}]}}});
+    let automaton = format_of(&json!({"type": "tag", "begin": "<", "end": "5>",
+        "content": {"type": "json_schema", "json_schema": schema}}))
+    .unwrap();
+    let mut random = Random(3);
+    let mut seen = 0;
+    for _ in 0..300 {
+        let Some(text) = sample(&automaton, &mut random) else { continue };
+        let json = text.strip_prefix('<').unwrap().strip_suffix("5>").unwrap();
+        let value: Value = serde_json::from_str(json).unwrap();
+        assert!(value.is_number() || value.is_array(), "{text}");
+        seen += 1;
+    }
+    assert!(seen > 50, "{seen}");
+}
+
 #[test]
 fn what_cannot_be_kept_is_refused_with_its_place() {
     let any = json!({"type": "any_text"});
