@@ -1,6 +1,6 @@
 //! Grammars for answers. A regular expression, a list of choices, a JSON Schema, a context-free
-//! grammar or a structural tag becomes an automaton over bytes with a bounded stack: plain data, which the device walks
-//! inside sampling (`device/grammar/`, `docs/adr/0021-grammars.md`).
+//! grammar or a structural tag becomes an automaton over bytes with a bounded stack: plain data,
+//! which the device walks inside sampling (`device/grammar/`, `docs/adr/0021-grammars.md`).
 //!
 //! The language of an automaton is a subset of what the source allows, never more: what cannot be
 //! compiled exactly or more narrowly is refused by name. Compiling is bounded by [`Limits`], does

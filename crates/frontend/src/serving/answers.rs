@@ -194,3 +194,35 @@ fn chosen<T>(choice: ParserChoice<T>, detect: impl FnOnce() -> Option<T>) -> Opt
         ParserChoice::Format(format) => Some(format),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use saccade_grammar::{Limits, Walk, compile};
+
+    use super::text_with_calls;
+
+    #[test]
+    fn calls_are_json_with_white_space_around_it() {
+        let schema = r#"{"type":"array","items":{"type":"boolean"}}"#;
+        let markers = ("<call>", "</call>");
+        let [many, once] = [false, true].map(|once| {
+            compile(&text_with_calls(markers, schema, once), &Limits::default()).unwrap()
+        });
+        for (text, of_many, of_once) in [
+            ("", true, true),
+            ("</call> <<call", true, true),
+            ("So:\n<call>\n[true, false]\n \n</call>", true, true),
+            ("<call>[true]</call>.", true, false),
+            ("<call>[]</call> <call> [] </call>", true, false),
+            ("<call>", false, false),
+            ("<call>\\n[]</call>", false, false),
+            ("<call>[1]</call>", false, false),
+        ] {
+            let accepts = |automaton| {
+                let mut walk = Walk::start();
+                walk.take_all(automaton, text.as_bytes()) && walk.may_end(automaton)
+            };
+            assert_eq!((accepts(&many), accepts(&once)), (of_many, of_once), "{text}");
+        }
+    }
+}

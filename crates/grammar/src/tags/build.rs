@@ -4,6 +4,7 @@ use super::format::{Format, Free, Separated, Tag, Triggered};
 use super::free::{self, Marker};
 use super::members::shown;
 use crate::cfg::Rules;
+use crate::json::Common;
 use crate::nfa::State;
 use crate::regex::{self, Extent};
 use crate::{GrammarError, json};
@@ -15,11 +16,13 @@ pub(super) fn add<'a>(
     from: State,
     to: State,
 ) -> Result<(), GrammarError> {
-    Builder { rules }.add(format, from, to, &[])
+    Builder { rules, common: Common::default() }.add(format, from, to, &[])
 }
 
 struct Builder<'r, 'a, 'n> {
     rules: &'r mut Rules<'a, 'n>,
+    /// What all schemas have in common.
+    common: Common,
 }
 
 impl<'a> Builder<'_, 'a, '_> {
@@ -68,7 +71,8 @@ impl<'a> Builder<'_, 'a, '_> {
         match format {
             Format::Text(text) => nfa.literal(text.as_bytes(), from, to),
             Format::Schema { schema, at } => {
-                json::add_value(nfa, schema, from, to).map_err(|error| error.within(at))
+                json::add_value(nfa, &mut self.common, schema, from, to)
+                    .map_err(|error| error.within(at))
             }
             Format::Regex { pattern, at } => {
                 regex::add(nfa, pattern, Extent::Whole, from, to).map_err(|error| error.within(at))

@@ -48,7 +48,7 @@ pub(super) struct Free<'a> {
 pub(super) struct Tag<'a> {
     pub(super) begin: &'a str,
     pub(super) content: Box<Format<'a>>,
-    /// One of them comes behind the content.
+    /// One of them comes behind the content; nothing if there are none.
     pub(super) ends: Vec<&'a str>,
 }
 

@@ -48,10 +48,10 @@ impl<'a> Members<'a> {
     pub(super) fn text(&self, name: &str) -> Result<&'a str, GrammarError> {
         self.required(name)?.as_str().ok_or_else(|| self.must_be(name, "a string"))
     }
-    /// A boolean; false where it is absent.
-    pub(super) fn flag(&self, name: &str) -> Result<bool, GrammarError> {
+    /// A boolean, or what it is where it is absent.
+    pub(super) fn flag(&self, name: &str, absent: bool) -> Result<bool, GrammarError> {
         match self.get(name) {
-            None => Ok(false),
+            None => Ok(absent),
             Some(value) => value.as_bool().ok_or_else(|| self.must_be(name, "a boolean")),
         }
     }

@@ -99,6 +99,7 @@ impl Reader {
                 triggered(&members, self.tags(&members)?)
             }
             "tags_with_separator" => self.separated(&members),
+            "dispatch" => self.dispatch(&members),
             other => {
                 let name = format!("the format `{}`", shown(other));
                 Err(GrammarError::unsupported(name, &members.at))
@@ -183,8 +184,7 @@ impl Reader {
         members: &Members<'a>,
         content: Format<'a>,
     ) -> Result<Tag<'a>, GrammarError> {
-        self.tags += 1;
-        bounded(self.tags, "tags")?;
+        self.count_tag()?;
         let ends = match members.required("end")? {
             Value::Array(list) if list.iter().any(|end| end == "") => vec![""],
             Value::Array(list) if !list.is_empty() => members.texts("end")?,
@@ -197,13 +197,50 @@ impl Reader {
         Ok(Tag { begin: members.text("begin")?, content: Box::new(content), ends })
     }
 
+    fn count_tag(&mut self) -> Result<(), GrammarError> {
+        self.tags += 1;
+        bounded(self.tags, "tags")
+    }
+
+    /// Pairs of a text and a format that follows it, in free text: tags without ends.
+    fn dispatch<'a>(&mut self, members: &Members<'a>) -> Result<Format<'a>, GrammarError> {
+        members.only(&["rules", "loop", "excludes"])?;
+        let mut tags: Vec<Tag<'a>> = Vec::new();
+        for (i, rule) in members.list("rules")?.iter().enumerate() {
+            self.count_tag()?;
+            let (begin, content) = match rule.as_array().map(Vec::as_slice) {
+                Some([Value::String(text), content]) if !text.is_empty() => (text, content),
+                _ => {
+                    return Err(members.must_be("rules", "pairs of a text, not empty, and a format"));
+                }
+            };
+            let place = format!("{}/rules/{i}/1", members.at);
+            let content = self.format(content, place.clone())?;
+            if content.is_open() {
+                let message = "what follows a text of `rules` must not end with free text";
+                return Err(GrammarError::invalid(message, &place));
+            }
+            tags.push(Tag { begin, content: Box::new(content), ends: Vec::new() });
+        }
+        let mut triggers: Vec<&str> = tags.iter().map(|tag| tag.begin).collect();
+        triggers.sort_unstable();
+        triggers.dedup();
+        Ok(Format::Triggered(Triggered {
+            triggers,
+            tags,
+            at_least_one: false,
+            stop_after_first: !members.flag("loop", true)?,
+            free: Free { excludes: members.texts("excludes")?, at: members.at.clone() },
+        }))
+    }
+
     fn separated<'a>(&mut self, members: &Members<'a>) -> Result<Format<'a>, GrammarError> {
         members.only(&["tags", "separator", "at_least_one", "stop_after_first"])?;
         Ok(Format::Separated(Separated {
             tags: self.tags(members)?,
             separator: members.text("separator")?,
-            at_least_one: members.flag("at_least_one")?,
-            stop_after_first: members.flag("stop_after_first")?,
+            at_least_one: members.flag("at_least_one", false)?,
+            stop_after_first: members.flag("stop_after_first", false)?,
         }))
     }
 }
@@ -222,8 +259,8 @@ fn triggered<'a>(members: &Members<'a>, tags: Vec<Tag<'a>>) -> Result<Format<'a>
     Ok(Format::Triggered(Triggered {
         triggers,
         tags,
-        at_least_one: members.flag("at_least_one")?,
-        stop_after_first: members.flag("stop_after_first")?,
+        at_least_one: members.flag("at_least_one", false)?,
+        stop_after_first: members.flag("stop_after_first", false)?,
         free: Free { excludes: members.texts("excludes")?, at: members.at.clone() },
     }))
 }
@@ -231,7 +268,7 @@ fn triggered<'a>(members: &Members<'a>, tags: Vec<Tag<'a>>) -> Result<Format<'a>
 fn json_schema<'a>(members: &Members<'a>) -> Result<Format<'a>, GrammarError> {
     members.only(&["json_schema", "style", "any_order"])?;
     // Members in the schema's order are in an order.
-    members.flag("any_order")?;
+    members.flag("any_order", false)?;
     match members.get("style") {
         Some(style) if style != "json" => {
             Err(GrammarError::unsupported("`style` but json", &members.at))

@@ -230,6 +230,29 @@ fn a_grammar_in_a_tag_gives_way_to_its_end() {
     }
 }
 
+#[test]
+fn behind_a_text_that_is_looked_for_its_format_follows() {
+    let rules = json!([["@", {"type": "regex", "pattern": "[a-z]+;"}],
+        ["#1", {"type": "json_schema", "json_schema": {"type": "boolean"}}],
+        ["@", {"type": "const_string", "value": "@"}]]);
+    let mut format = json!({"type": "dispatch", "rules": rules, "excludes": ["!"]});
+    let many = format_of(&format).unwrap();
+    format["loop"] = json!(false);
+    let once = format_of(&format).unwrap();
+    for (text, of_many, of_once) in [
+        ("# 1", true, true),
+        ("a @b;", true, true),
+        ("##1true", true, true),
+        ("@@ #1false@a;", true, false),
+        ("@A", false, false),
+        ("#1", false, false),
+        ("a!", false, false),
+    ] {
+        assert_eq!(accepts(&many, text), of_many, "{text}");
+        assert_eq!(accepts(&once, text), of_once, "{text}");
+    }
+}
+
 /// A number takes the digits that come, and still there is a way to the end.
 #[test]
 fn a_number_in_a_tag_gives_way_to_digits_of_its_end() {
@@ -264,7 +287,15 @@ fn what_cannot_be_kept_is_refused_with_its_place() {
         (json!(1), "must be an object (at #/format)"),
         (json!({}), "`type` is missing (at #/format)"),
         (json!({"type": "token", "token": 1}), "the format `token` is not supported (at #/format)"),
-        (json!({"type": "dispatch"}), "the format `dispatch` is not supported"),
+        (json!({"type": "token_dispatch"}), "the format `token_dispatch` is not supported"),
+        (
+            json!({"type": "dispatch", "rules": [["", any]]}),
+            "`rules` must be pairs of a text, not empty, and a format (at #/format)",
+        ),
+        (
+            json!({"type": "dispatch", "rules": [["x", any]]}),
+            "must not end with free text (at #/format/rules/0/1)",
+        ),
         (json!({"type": "qwen_xml_parameter"}), "the format `qwen_xml_parameter` is not"),
         (json!({"type": "any_text", "max_tokens": 3}), "`max_tokens` is not supported (at #/f"),
         (json!({"type": "any_text", "excludes": [""]}), "`excludes` must be a list of strings"),
@@ -346,7 +377,14 @@ fn what_is_too_large_is_refused_by_a_bound() {
     let nested = |n: usize| {
         (0..n).fold(text.clone(), |inner, _| json!({"type": "optional", "content": inner}))
     };
-    for largest in [triggered(json!(["<"]), tags(512)), triggered(json!(many(512)), tags(1))] {
+    let object = json!({"type": "json_schema", "json_schema": {"type": "object"}});
+    let objects = many(512).into_iter().map(|begin| tag(begin, object.clone())).collect();
+    for largest in [
+        triggered(json!(["<"]), tags(512)),
+        triggered(json!(many(512)), tags(1)),
+        // What they have in common is made once.
+        triggered(json!(["<"]), objects),
+    ] {
         let compiled = format_of(&largest);
         assert!(compiled.is_ok(), "{:?}", compiled.err());
     }
