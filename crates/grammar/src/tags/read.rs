@@ -211,7 +211,9 @@ impl Reader {
             let (begin, content) = match rule.as_array().map(Vec::as_slice) {
                 Some([Value::String(text), content]) if !text.is_empty() => (text, content),
                 _ => {
-                    return Err(members.must_be("rules", "pairs of a text, not empty, and a format"));
+                    return Err(
+                        members.must_be("rules", "pairs of a text, not empty, and a format")
+                    );
                 }
             };
             let place = format!("{}/rules/{i}/1", members.at);

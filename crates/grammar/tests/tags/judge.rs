@@ -41,6 +41,7 @@ pub enum Format {
     Triggered {
         triggers: Vec<Text>,
         tags: Vec<Tag>,
+        excludes: Vec<Text>,
         first: bool,
         once: bool,
     },
@@ -109,7 +110,9 @@ impl Format {
                     let begin = random.one(&triggers).to_owned();
                     tag.begin = begin + random.one(&["", ">", "a", "x<"]);
                 }
-                Format::Triggered { triggers, tags, first: random.coin(), once: random.coin() }
+                let excludes = some_texts(random, &["x", "/a", "<aé", "</a>"], 1);
+                let (first, once) = (random.coin(), random.coin());
+                Format::Triggered { triggers, tags, excludes, first, once }
             }
         }
     }
@@ -139,8 +142,8 @@ impl Format {
                 json!({"type": "repeat", "min": min, "max": max, "content": part.json()})
             }
             Format::Tag(tag) => tag.json(),
-            Format::Triggered { triggers, tags: of, first, once } => json!({
-                "type": "triggered_tags", "triggers": triggers, "tags": tags(of),
+            Format::Triggered { triggers, tags: of, excludes, first, once } => json!({
+                "type": "triggered_tags", "triggers": triggers, "tags": tags(of), "excludes": excludes,
                 "at_least_one": first, "stop_after_first": once}),
             Format::Separated { tags: of, separator, some, once } => json!({
                 "type": "tags_with_separator", "tags": tags(of), "separator": separator,
@@ -162,8 +165,8 @@ impl Format {
         };
         let found = match self {
             Format::Any(excludes) => return free(text, from, ends, excludes, &[], &[]).over,
-            Format::Triggered { triggers, tags, first, once } => {
-                return triggered(text, from, ends, (triggers, tags), (*first, *once));
+            Format::Triggered { triggers, tags, excludes, first, once } => {
+                return triggered(text, from, ends, (triggers, tags, excludes), (*first, *once));
             }
             Format::Or(parts) => {
                 return parts.iter().flat_map(|part| part.ends_in(text, from, ends)).collect();
@@ -298,7 +301,7 @@ fn triggered(
     text: &str,
     from: usize,
     ends: &[Text],
-    (triggers, tags): (&[Text], &[Tag]),
+    (triggers, tags, excludes): (&[Text], &[Tag], &[Text]),
     (first, once): (bool, bool),
 ) -> BTreeSet<usize> {
     let mut over = BTreeSet::new();
@@ -315,7 +318,7 @@ fn triggered(
         if !seen.insert(at) {
             continue;
         }
-        let found = free(text, at, ends, &[], triggers, tags);
+        let found = free(text, at, ends, excludes, triggers, tags);
         over.extend(found.over);
         for (at, tag) in found.inside {
             let places = tag.content.ends_in(text, at, &tag.ends);

@@ -214,11 +214,15 @@ fn a_grammar_in_a_tag_gives_way_to_its_end() {
         format_of(&json!({"type": "tag", "begin": "<", "end": end,
             "content": {"type": "grammar", "grammar": grammar}}))
     };
-    let automaton = tag("root ::= [a-z]* num?\nnum ::= [0-9]+", "00>").unwrap();
+    let optional = tag("root ::= [a-z]* num?\nnum ::= [0-9]+", "00>").unwrap();
     for (text, is) in
         [("<ab00>", true), ("<00>", true), ("<a1000>", true), ("<a0>", false), ("<00", false)]
     {
-        assert_eq!(accepts(&automaton, text), is, "{text}");
+        assert_eq!(accepts(&optional, text), is, "{text}");
+    }
+    let always = tag("root ::= \"x\" num\nnum ::= [0-9]+", "00>").unwrap();
+    for (text, is) in [("<x100>", true), ("<x0000>", true), ("<x00>", false), ("<x10>", false)] {
+        assert_eq!(accepts(&always, text), is, "{text}");
     }
     // Two grammars do not know each other's rules, and one of them is in Lark's notation.
     let two = json!({"type": "or", "elements": [
