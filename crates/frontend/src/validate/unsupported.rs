@@ -16,7 +16,6 @@ const EVERYWHERE: &[Row] = &[
     ("ebnf", &[r#""""#]),
     ("thinking_token_budget", &[]),
     ("truncation_side", &[r#""left""#]),
-    ("structural_tag", &[]),
     ("use_beam_search", &["false"]),
     ("length_penalty", &["1", "1.0"]),
     ("early_stopping", &["false"]),
