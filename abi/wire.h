@@ -27,7 +27,7 @@
 #define SAC_MAGIC UINT64_C(0x3145444143434153) /* "SACCADE1", little-endian */
 #define SAC_ABI_VERSION 1u
 /* FNV-1a 64 of wire.layout.txt; a test recomputes it. */
-#define SAC_LAYOUT_HASH UINT64_C(0xda74885c77d16064)
+#define SAC_LAYOUT_HASH UINT64_C(0x670ae2cebdea8d66)
 
 /* ---- bounds ------------------------------------------------------------------------------- */
 
@@ -315,9 +315,12 @@ SAC_STATIC_ASSERT(sizeof(sac_descriptor) == 256, "descriptor is two lines");
  * An automaton over the bytes of an answer, with a stack of SAC_GRAMMAR_STACK places:
  *   word 0, 1   its states (1 .. 65535) and its edges
  *   states + 1  bits 0-15 the state's first edge; the next state's is where they end
- *               bits 16-21 plain, bit 22 final, bits 24-31 need; the last word has only an edge
+ *               bits 16-21 plain, bit 22 final, bit 23 default, bits 24-31 need; the last word has
+ *               only an edge
  *   edges       two words each: low byte | high byte << 8 | target << 16, then the state that is
- *               pushed or SAC_GRAMMAR_NO_PUSH. Those of a state are ascending and disjoint.
+ *               pushed or SAC_GRAMMAR_NO_PUSH. Those of a state are ascending and disjoint. Of a
+ *               state with bit 23 the last is no edge: its target is a state without that bit,
+ *               whose edges are also this one's for the bytes that its own do not cover.
  * It starts in state 0 with an empty stack. A byte takes the state's edge that covers it; without
  * one, a final state is left for the top of the stack, which is taken off, and the byte is looked
  * at again. An edge must leave room: with `depth` states beneath, depth + need of where it leads,
@@ -331,6 +334,7 @@ SAC_STATIC_ASSERT(sizeof(sac_descriptor) == 256, "descriptor is two lines");
 #define SAC_GRAMMAR_PLAIN_SHIFT 16u
 #define SAC_GRAMMAR_PLAIN_MASK 0x3fu
 #define SAC_GRAMMAR_FINAL (1u << 22)
+#define SAC_GRAMMAR_DEFAULT (1u << 23)
 #define SAC_GRAMMAR_NEED_SHIFT 24u
 #define SAC_GRAMMAR_NO_PUSH 0xffffu
 

@@ -53,7 +53,9 @@ struct Scripted {
 
 /// A grammar, now and then with a bit that was changed.
 inline std::vector<uint32_t> draw_grammar(Random& random) {
-  std::vector<uint32_t> words = random.one_in(2) ? nested_grammar() : text_grammar();
+  std::vector<uint32_t> words = random.one_in(2)   ? nested_grammar()
+                                : random.one_in(2) ? text_grammar()
+                                                   : no_ax_grammar(true);
   if (random.one_in(4))
     words[random.in(0, static_cast<uint32_t>(words.size()) - 1)] ^= 1u << random.in(0, 31);
   return words;

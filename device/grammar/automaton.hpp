@@ -34,10 +34,18 @@ struct Automaton {
     return {at[0] & 0xff, at[0] >> 8 & 0xff, at[0] >> 16, at[1]};
   }
 
-  /// The edge of a state that covers a byte; num_edges() if none does.
+  SAC_HD bool has_default(uint32_t s) const { return (state(s) & SAC_GRAMMAR_DEFAULT) != 0; }
+  /// Behind the edges of a state that has one: the state whose edges cover all other bytes.
+  SAC_HD uint32_t default_of(uint32_t s) const { return edge(first_edge(s + 1) - 1).target; }
+
+  /// The edge of a state, or of its default, that covers a byte; num_edges() if none does.
   SAC_HD uint32_t find(uint32_t s, uint32_t byte) const {
+    const uint32_t own = find_own(s, byte);
+    return own == num_edges() && has_default(s) ? find_own(default_of(s), byte) : own;
+  }
+  SAC_HD uint32_t find_own(uint32_t s, uint32_t byte) const {
     uint32_t begin = first_edge(s);
-    const uint32_t none = first_edge(s + 1);
+    const uint32_t none = first_edge(s + 1) - (has_default(s) ? 1 : 0);
     uint32_t end = none;
     while (begin < end) {
       const uint32_t middle = (begin + end) / 2;
@@ -62,11 +70,19 @@ SAC_HD inline bool grammar_has_shape(const uint32_t* words, uint32_t count) {
 }
 
 /// The edges of one state: those behind the last state's, ascending, disjoint, between states that
-/// there are. By itself: many threads may check a grammar, each its own states.
+/// there are; a default without one of its own. By itself: many threads may check a grammar, each
+/// its own states.
 SAC_HD inline bool state_in_bounds(const Automaton& a, uint32_t s) {
-  if (a.first_edge(s) > a.first_edge(s + 1) || a.first_edge(s + 1) > a.num_edges()) return false;
+  const uint32_t begin = a.first_edge(s);
+  uint32_t end = a.first_edge(s + 1);
+  if (begin > end || end > a.num_edges()) return false;
+  if (a.has_default(s)) {
+    if (begin == end || a.default_of(s) >= a.num_states() || a.has_default(a.default_of(s)))
+      return false;
+    --end;
+  }
   uint32_t above = 0;
-  for (uint32_t e = a.first_edge(s); e < a.first_edge(s + 1); ++e) {
+  for (uint32_t e = begin; e < end; ++e) {
     const GrammarEdge edge = a.edge(e);
     const bool pushes = edge.push != SAC_GRAMMAR_NO_PUSH;
     if (edge.low < above || edge.high < edge.low || edge.target >= a.num_states() ||

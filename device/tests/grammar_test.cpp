@@ -2,6 +2,8 @@
 // answers obey, whatever happens to their requests.
 #include <doctest/doctest.h>
 
+#include <cstring>
+
 #include "sample/sampler.hpp"
 #include "tests/step_harness.hpp"
 #include "tests/test_device.hpp"
@@ -15,7 +17,8 @@ constexpr uint32_t kFirstByte = 10;  // the token that is byte 0
 
 TEST_CASE("words that pass the check are safe to walk, and single changes are mostly refused") {
   uint32_t refused = 0;
-  for (const std::vector<uint32_t>& good : {nested_grammar(), text_grammar()}) {
+  for (const std::vector<uint32_t>& good :
+       {nested_grammar(), text_grammar(), no_ax_grammar(true)}) {
     CHECK(grammar_in_bounds(good.data(), static_cast<uint32_t>(good.size())));
     CHECK_FALSE(grammar_in_bounds(good.data(), static_cast<uint32_t>(good.size()) - 1));
     Random random(5);
@@ -56,7 +59,8 @@ TEST_CASE("a mask has the tokens whose bytes the grammar takes one after the oth
   const TokenVocab& vocab = tables.view();
   Random random(9);
   uint32_t deepest = 0;
-  for (const std::vector<uint32_t>& words : {nested_grammar(), text_grammar()}) {
+  for (const std::vector<uint32_t>& words :
+       {nested_grammar(), text_grammar(), no_ax_grammar(true)}) {
     const Automaton a = {words.data()};
     for (uint32_t round = 0; round < 300; ++round) {
       const GrammarPlace at = random_place(a, vocab, random);
@@ -70,6 +74,44 @@ TEST_CASE("a mask has the tokens whose bytes the grammar takes one after the oth
     }
   }
   CHECK(deepest > 20);
+}
+
+TEST_CASE("a state's default has the edges that it does not have itself") {
+  const std::vector<uint32_t> whole = no_ax_grammar(false), shared = no_ax_grammar(true);
+  CHECK(shared.size() + 40 < whole.size());
+  for (const std::vector<uint32_t>& words : {whole, shared})
+    CHECK(grammar_in_bounds(words.data(), static_cast<uint32_t>(words.size())));
+  const TokenTables tables = tables_of(test_vocabulary(kVocab));
+  const Automaton a = {whole.data()}, b = {shared.data()};
+  std::vector<uint32_t> of_whole(ceil_div(kVocab, 32)), of_shared(ceil_div(kVocab, 32));
+  for (const char* text : {"", "\"", "\"a", "\"ax", "\"ax\"", "\"axa", "\"xa", "\"é", "\"a\xc3"}) {
+    CAPTURE(text);
+    GrammarPlace at = {}, there = {};
+    const auto length = static_cast<uint32_t>(std::strlen(text));
+    const auto* bytes = reinterpret_cast<const uint8_t*>(text);
+    const bool taken = take_bytes(a, at, bytes, length);
+    REQUIRE(take_bytes(b, there, bytes, length) == taken);
+    REQUIRE(taken == (std::string(text) != "\"axa"));
+    if (!taken) continue;
+    fill_mask(a, at, tables.view(), of_whole.data());
+    fill_mask(b, there, tables.view(), of_shared.data());
+    CHECK(of_whole == of_shared);
+  }
+}
+
+TEST_CASE("a default is a state without one") {
+  const auto is_one = [](const std::vector<TestState>& states) {
+    const std::vector<uint32_t> words = grammar_of(states);
+    return grammar_in_bounds(words.data(), static_cast<uint32_t>(words.size()));
+  };
+  const TestState end = {{{'a', 'a', 1}}, true};
+  CHECK(is_one({{{{'b', 'b', 1}}, false, 0, 0, 1}, end}));
+  CHECK_FALSE(is_one({{{{'b', 'b', 1}}, false, 0, 0, 0}, end}));
+  CHECK_FALSE(is_one({{{{'b', 'b', 1}}, false, 0, 0, 2}, end}));
+  CHECK_FALSE(is_one({{{}, false, 0, 0, 2}, end, {{}, false, 0, 0, 1}}));
+  std::vector<uint32_t> words = grammar_of({{}, end});
+  words[2] |= SAC_GRAMMAR_DEFAULT;  // of a state without an entry
+  CHECK_FALSE(grammar_in_bounds(words.data(), static_cast<uint32_t>(words.size())));
 }
 
 TEST_CASE("plain tokens that are longer than what may follow are walked") {

@@ -159,7 +159,9 @@ class HostileWorld {
 
   /// A grammar, whole or with changed bits.
   static std::vector<uint32_t> strike_grammar(Choices& c) {
-    std::vector<uint32_t> words = c.below(2) == 0 ? nested_grammar() : text_grammar();
+    std::vector<uint32_t> words = c.below(2) == 0   ? nested_grammar()
+                                  : c.below(2) == 0 ? text_grammar()
+                                                    : no_ax_grammar(true);
     for (uint32_t i = c.below(3); i > 0; --i)
       words[c.below(static_cast<uint32_t>(words.size()))] ^= 1u << c.below(32);
     return words;

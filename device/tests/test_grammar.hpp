@@ -18,14 +18,16 @@ struct TestState {
   bool is_final = false;
   uint32_t need = 0;
   uint32_t plain = 0;
+  int32_t other = -1;  // the state whose edges cover all other bytes
 };
 
 inline std::vector<uint32_t> grammar_of(const std::vector<TestState>& states) {
   std::vector<uint32_t> words = {static_cast<uint32_t>(states.size()), 0};
   for (const TestState& s : states) {
     words.push_back(words[1] | (s.is_final ? SAC_GRAMMAR_FINAL : 0) |
-                    s.plain << SAC_GRAMMAR_PLAIN_SHIFT | s.need << SAC_GRAMMAR_NEED_SHIFT);
-    words[1] += static_cast<uint32_t>(s.edges.size());
+                    (s.other < 0 ? 0 : SAC_GRAMMAR_DEFAULT) | s.plain << SAC_GRAMMAR_PLAIN_SHIFT |
+                    s.need << SAC_GRAMMAR_NEED_SHIFT);
+    words[1] += static_cast<uint32_t>(s.edges.size()) + (s.other < 0 ? 0 : 1);
   }
   words.push_back(words[1]);
   for (const TestState& s : states) {
@@ -33,6 +35,9 @@ inline std::vector<uint32_t> grammar_of(const std::vector<TestState>& states) {
       words.push_back(e.low | e.high << 8 | e.target << 16);
       words.push_back(e.push);
     }
+    if (s.other < 0) continue;
+    words.push_back(static_cast<uint32_t>(s.other) << 16);
+    words.push_back(SAC_GRAMMAR_NO_PUSH);
   }
   return words;
 }
@@ -77,6 +82,43 @@ inline std::vector<uint32_t> text_grammar() {
                      {{{0x90, 0xbf, c2}}},
                      {{{0x80, 0xbf, c2}}},
                      {{{0x80, 0x8f, c2}}}});
+}
+
+/// text_grammar(), but a text that begins with "ax" must be over: the states at the beginning tell
+/// `a` and `x` apart, by all their edges or by one and a default.
+inline std::vector<uint32_t> no_ax_grammar(bool by_default) {
+  const uint32_t c1 = 3, c2 = 4, e0 = 5, ed = 6, f0 = 7, f1 = 8, f4 = 9, first = 10, behind_a = 11;
+  const std::vector<TestEdge> text = {{0x20, 0x21, 1},  {'"', '"', 2},    {0x23, 0x5b, 1},
+                                      {0x5d, 0x7f, 1},  {0xc2, 0xdf, c1}, {0xe0, 0xe0, e0},
+                                      {0xe1, 0xec, c2}, {0xed, 0xed, ed}, {0xee, 0xef, c2},
+                                      {0xf0, 0xf0, f0}, {0xf1, 0xf3, f1}, {0xf4, 0xf4, f4}};
+  const auto but = [&](uint32_t byte, uint32_t target) {
+    TestState s;
+    if (by_default) return TestState{{{byte, byte, target}}, false, 0, 0, 1};
+    for (const TestEdge& e : text) {
+      if (e.low > byte || e.high < byte) {
+        s.edges.push_back(e);
+        continue;
+      }
+      s.edges.push_back({e.low, byte - 1, e.target});
+      s.edges.push_back({byte, byte, target});
+      s.edges.push_back({byte + 1, e.high, e.target});
+    }
+    return s;
+  };
+  return grammar_of({{{{'"', '"', first}}},
+                     {text, false, 0, SAC_GRAMMAR_PLAIN_BYTES},
+                     {{}, true},
+                     {{{0x80, 0xbf, 1}}},
+                     {{{0x80, 0xbf, c1}}},
+                     {{{0xa0, 0xbf, c1}}},
+                     {{{0x80, 0x9f, c1}}},
+                     {{{0x90, 0xbf, c2}}},
+                     {{{0x80, 0xbf, c2}}},
+                     {{{0x80, 0x8f, c2}}},
+                     but('a', behind_a),
+                     but('x', 12),
+                     {{{'"', '"', 2}}}});
 }
 
 /// '"', at most `most` such characters, '"'. Behind a character of several bytes its rule returns.

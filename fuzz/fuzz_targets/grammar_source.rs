@@ -17,6 +17,7 @@ fuzz_target!(|data: &[u8]| {
     // The kept corpus has none of these values: what it has means what it meant.
     let source = match (*kind, kind % 3) {
         (0x80..=0x8f, _) => Source::Grammar(text.into()),
+        (0xa0..=0xaf, _) => Source::StructuralTag(text.into()),
         (_, 0) => Source::Regex(text.into()),
         (_, 1) => Source::Choice(text.split('\n').map(str::to_owned).collect()),
         _ => Source::JsonSchema(text.into()),

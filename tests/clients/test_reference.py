@@ -7,7 +7,7 @@ import pathlib
 import pytest
 import requests
 
-from checks import check_alternatives, check_close, complete, token_ids
+from checks import NUM_TOP, alternatives_fault, check_alternatives, check_close, complete, token_ids
 from checks import test_alternatives_are_compared_by_token  # noqa: F401
 from conftest import serve
 
@@ -32,6 +32,25 @@ def test_against_transformers(path):
             check_close(result["logprobs"], logprobs[: len(prompt)], tolerance, "prompt")
             check_close(result["greedy_logprobs"], logprobs[len(prompt) :], tolerance, "greedy")
             check_alternatives(result["top"], got["logprobs"]["top_logprobs"], tolerance)
+            check_prompt_logprobs(url, result, tolerance)
+
+
+def check_prompt_logprobs(url, result, tolerance):
+    """vLLM's `prompt_logprobs`: each token of the prompt first, then the alternatives with their ranks."""
+    prompt = result["prompt"]
+    got = complete(url, model="m", prompt=prompt, max_tokens=1, echo=False, logprobs=None, prompt_logprobs=NUM_TOP)
+    entries = got["prompt_logprobs"]
+    own = [None if entry is None else entry[str(token)] for entry, token in zip(entries, prompt, strict=True)]
+    check_close(result["logprobs"], [entry and entry["logprob"] for entry in own], tolerance, "prompt_logprobs")
+    for position, (entry, expected) in enumerate(zip(entries, result["top"])):
+        if entry is None or expected is None:
+            continue
+        assert next(iter(entry)) == str(prompt[position])
+        ranked = sorted((e["rank"], int(token), e["logprob"]) for token, e in entry.items() if e["rank"] is not None)
+        assert [rank for rank, *_ in ranked] == list(range(1, NUM_TOP + 1))
+        best = [(token, logprob) for _, token, logprob in ranked][: len(expected)]
+        assert alternatives_fault(expected, best, tolerance) is None, position
+
 
 
 @pytest.mark.parametrize("path", sorted((REFERENCE / "embeddings").glob("*.json")), ids=lambda p: p.stem)

@@ -245,6 +245,8 @@ fn what_is_wrong_is_named() {
         ("response_format", json!({"type": "json_object"})),
         ("prompt", json!("Hi")),
         ("allowed_token_ids", json!([1])),
+        ("prompt_logprobs", json!(0)),
+        ("structural_tag", json!({"type": "structural_tag"})),
     ] {
         let (status, code, named, _) = refused(&h, &json!({"input": "a", name: value}));
         assert_eq!((status, &*code), (400, "unsupported_parameter"), "{name}");

@@ -188,6 +188,53 @@ fn completions_echo_and_score_prompts() {
 }
 
 #[test]
+fn prompts_have_logprobs_by_token_id() {
+    let h = Harness::start();
+    let body = json!({"prompt": "abc", "max_tokens": 1, "n": 2, "prompt_logprobs": 2});
+    let entry = |logprob: f32, rank: Value, token: &str| json!({"logprob": logprob, "rank": rank, "decoded_token": token});
+    // The device names the tokens behind a token as its alternatives.
+    let of_b = json!({"98": entry(0.0, Value::Null, "b"), "99": entry(-0.03125, json!(1), "c"),
+                      "100": entry(-0.0625, json!(2), "d")});
+    let json = h.post("/v1/completions", &body).json();
+    for choice in json["choices"].as_array().unwrap() {
+        assert_eq!(choice["prompt_logprobs"].as_array().unwrap().len(), 3);
+        assert!(choice["prompt_logprobs"][0].is_null());
+        assert_eq!(choice["prompt_logprobs"][1], of_b);
+        assert_eq!(choice["prompt_logprobs"][2]["99"]["logprob"], -1.0);
+        assert!(choice["logprobs"].is_null());
+    }
+    // Fewer alternatives of what is produced, and of an echoed prompt.
+    let both = json!({"prompt": "abc", "max_tokens": 1, "echo": true, "prompt_logprobs": 2,
+                      "logprobs": 1});
+    let choice = &h.post("/v1/completions", &both).json()["choices"][0];
+    assert_eq!(choice["prompt_logprobs"][1], of_b);
+    for place in [1, 2, 3] {
+        assert_eq!(choice["logprobs"]["top_logprobs"][place].as_object().unwrap().len(), 2);
+    }
+    let messages = json!([{"role": "user", "content": "Hi"}]);
+    let chat = json!({"messages": messages, "max_tokens": 1, "prompt_logprobs": 0,
+                      "logprobs": true, "top_logprobs": 3});
+    let json = h.post("/v1/chat/completions", &chat).json();
+    let prompt_tokens = json["usage"]["prompt_tokens"].as_u64().unwrap();
+    let of_prompt = json["prompt_logprobs"].as_array().unwrap();
+    assert_eq!(of_prompt.len() as u64, prompt_tokens);
+    assert!(of_prompt[1..].iter().all(|token| token.as_object().unwrap().len() == 1));
+    let content = &json["choices"][0]["logprobs"]["content"][0];
+    assert_eq!(content["top_logprobs"].as_array().unwrap().len(), 3);
+}
+
+#[test]
+fn streams_have_no_logprobs_of_prompts() {
+    let h = Harness::start();
+    let body = json!({"prompt": "a", "prompt_logprobs": 1, "stream": true});
+    let refused = h.post("/v1/completions", &body);
+    assert_eq!(
+        (refused.status, &refused.json()["error"]["param"]),
+        (400, &json!("prompt_logprobs"))
+    );
+}
+
+#[test]
 fn completions_take_prompts_of_every_kind() {
     let h = Harness::start();
     h.device

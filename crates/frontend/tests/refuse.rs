@@ -184,7 +184,6 @@ fn what_is_known_and_not_implemented_is_refused_by_name() {
         for (name, raw, harmless) in [
             ("best_of", "2", "1"),
             ("use_beam_search", "true", "false"),
-            ("prompt_logprobs", "0", "null"),
             ("grammar", r#""root ::= [0-9]""#, r#""""#),
             ("json_schema", r#"{"type": "object"}"#, "{}"),
             ("regex", r#""a+""#, "null"),
@@ -319,6 +318,11 @@ fn calls_in_a_conversation_are_checked_field_by_field() {
     }
 }
 
+/// Structural tags in both shapes.
+const OLDER_TAGS: &str =
+    r#""structures": [{"begin": "<a>", "schema": {}, "end": "</a>"}], "triggers": ["<a"]"#;
+const TAGS: &str = r#""format": {"type": "any_text"}"#;
+
 #[test]
 fn one_grammar_is_taken_and_what_is_none_is_refused() {
     let many = serde_json::to_string(&vec!["x"; 4097]).unwrap();
@@ -341,6 +345,11 @@ fn one_grammar_is_taken_and_what_is_none_is_refused() {
             ("guided_choice", r#"["a", "b"]"#),
             ("guided_grammar", r#""root ::= [0-9]""#),
             ("structured_outputs", r#"{"grammar": "start: /[0-9]/", "json": null}"#),
+            ("response_format", &format!(r#"{{"type": "structural_tag", {OLDER_TAGS}}}"#)),
+            ("response_format", &format!(r#"{{"type": "structural_tag", {TAGS}}}"#)),
+            ("structured_outputs", &format!(r#"{{"structural_tag": {{{TAGS}}}}}"#)),
+            ("structured_outputs", r#"{"structural_tag": "{\"format\": {}}", "json": null}"#),
+            ("structural_tag", &format!("{{{OLDER_TAGS}}}")),
         ] {
             taken(e, name, raw);
         }
@@ -356,6 +365,7 @@ fn one_grammar_is_taken_and_what_is_none_is_refused() {
             ("structured_outputs", r#"{"grammar": "start: /x/", "regex": "x"}"#),
             ("structured_outputs", r#"{"regex": "a", "whitespace_pattern": " "}"#),
             ("structured_outputs", r#"{"json_object": false}"#),
+            ("structured_outputs", r#"{"structural_tag": {}, "regex": "x"}"#),
         ] {
             refused(e, name, raw);
         }
@@ -364,6 +374,7 @@ fn one_grammar_is_taken_and_what_is_none_is_refused() {
             ("guided_regex", long.as_str()),
             ("guided_grammar", "{}"),
             ("guided_grammar", long.as_str()),
+            ("structural_tag", long.as_str()),
             ("guided_choice", many.as_str()),
             ("guided_choice", "[]"),
             ("guided_choice", r#"["a", ""]"#),
@@ -374,6 +385,51 @@ fn one_grammar_is_taken_and_what_is_none_is_refused() {
         let two = r#"{"type": "json_object"}, "guided_regex": "a""#;
         let error = check(e, "response_format", two).unwrap_err();
         assert!(error.message.contains("cannot be combined"), "{error:?}");
+    }
+}
+
+/// What of a structural tag cannot be kept is named by the request's field and its place in it.
+#[test]
+fn a_structural_tag_is_kept_or_refused() {
+    let h = Harness::with(|_| (), common::takes_grammars());
+    let token = json!({"type": "tag", "begin": {"type": "token", "token": 1},
+        "content": {"type": "any_text"}, "end": "</a>"});
+    let older = json!({"type": "structural_tag", "triggers": ["<b"],
+        "structures": [{"begin": "<a>", "schema": {}, "end": "</a>"}]});
+    let schema = json!({"format": {"type": "json_schema", "json_schema": {"uniqueItems": true}}});
+    for (param, value, message) in [
+        (
+            "response_format",
+            json!({"type": "structural_tag", "format": token}),
+            "`response_format`: `begin` must be a string (at #/format)",
+        ),
+        (
+            "response_format",
+            older,
+            "`response_format`: `begin` must begin with one of `triggers`, got `<a>` (at #)",
+        ),
+        (
+            "structured_outputs",
+            json!({"structural_tag": schema.to_string()}),
+            "`structured_outputs`: `uniqueItems` is not supported (at #/format/json_schema)",
+        ),
+        (
+            "structural_tag",
+            json!({"format": {"type": "any_text", "max_chars": 9}}),
+            "`structural_tag`: `max_chars` is not supported (at #/format)",
+        ),
+    ] {
+        let messages = json!([{"role": "user", "content": "x"}]);
+        for (path, mut body) in [
+            ("/v1/completions", json!({"prompt": "a"})),
+            ("/v1/chat/completions", json!({"messages": messages})),
+        ] {
+            body[param] = value.clone();
+            let refused = h.post(path, &body);
+            let error = &refused.json()["error"];
+            assert_eq!((refused.status, error["param"].as_str()), (400, Some(param)), "{error}");
+            assert_eq!(error["message"], message);
+        }
     }
 }
 

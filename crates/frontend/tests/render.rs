@@ -106,6 +106,9 @@ fn sampling_parameters_are_those_that_hold() {
     let echo = json!({"prompt": "a", "echo": true, "logprobs": 3, "max_tokens": 0});
     let params = &rendered(&h, COMPLETIONS, &echo)[0]["sampling_params"];
     assert_eq!((&params["prompt_logprobs"], &params["max_tokens"]), (&json!(3), &json!(0)));
+    let asked = json!({"prompt": "a", "echo": true, "logprobs": 3, "prompt_logprobs": 1});
+    let params = &rendered(&h, COMPLETIONS, &asked)[0]["sampling_params"];
+    assert_eq!((&params["prompt_logprobs"], &params["logprobs"]), (&json!(1), &json!(3)));
 }
 
 #[test]

@@ -342,14 +342,18 @@ fn an_answer_obeys_its_format() {
     }));
     let schema = json!({"type": "object", "properties": {"a": {"type": "integer"}}});
     let with_schema = json!({"type": "json_schema", "name": "x", "schema": schema, "strict": true});
+    let with_tags = json!({"type": "structural_tag", "format": {"type": "any_text"}});
     let held = "{\"a\": 1}";
     for (extra, said) in [
         (json!({}), "free"),
         (json!({"text": {"format": {"type": "text"}}}), "free"),
         (json!({"text": {"format": {"type": "json_object"}}}), held),
         (json!({"text": {"format": with_schema}}), held),
+        (json!({"text": {"format": with_tags}}), held),
         (json!({"guided_json": schema}), held),
         (json!({"structured_outputs": {"json_object": true}}), held),
+        (json!({"structured_outputs": {"structural_tag": {"format": {"type": "any_text"}}}}), held),
+        (json!({"structural_tag": {"format": {"type": "any_text"}}}), held),
     ] {
         let response = answer(&h, extra.clone());
         assert_eq!(response["output"][0]["content"][0]["text"], said, "{extra}");

@@ -210,6 +210,7 @@ fn an_answer_that_obeys_a_grammar_is_all_content() {
         json!({"response_format": {"type": "json_object"}, "tool_choice": "none"}),
         json!({"response_format": {"type": "json_object"}}),
         json!({"guided_json": {"type": "object"}}),
+        json!({"response_format": {"type": "structural_tag", "format": {"type": "any_text"}}}),
     ] {
         let message = answer(&h, extra)["choices"][0]["message"].clone();
         assert_eq!(message["content"], "{\"a\": 1}");

@@ -28,6 +28,8 @@ pub(crate) struct FlatState {
     pub(crate) plain: u8,
     /// Disjoint, ascending.
     pub(crate) edges: Vec<FlatEdge>,
+    /// The state whose edges cover the bytes that these do not (`defaults.rs`).
+    pub(crate) default: Option<u32>,
 }
 
 /// No way out.
@@ -46,7 +48,12 @@ pub(crate) fn assemble(rules: &[RuleDfa], fuel: &mut Fuel) -> Result<Vec<FlatSta
         for state in rule {
             let edges = edges_of(rules, &first, rule, offset, state);
             fuel.burn(1 + 2 * edges.len())?;
-            states.push(FlatState { is_final: state.is_final, need: NEVER, plain: 0, edges });
+            states.push(FlatState {
+                is_final: state.is_final,
+                need: NEVER,
+                edges,
+                ..FlatState::default()
+            });
         }
     }
     find_needs(&mut states, fuel)?;
@@ -143,7 +150,8 @@ fn trim(states: Vec<FlatState>) -> Result<Vec<FlatState>, GrammarError> {
             let (target, push) = (name(edge.target), edge.push.map(&mut name));
             edges.push(FlatEdge { target, push, ..*edge });
         }
-        kept.push(FlatState { is_final: state.is_final, need: state.need, plain: 0, edges });
+        let (is_final, need) = (state.is_final, state.need);
+        kept.push(FlatState { is_final, need, edges, ..FlatState::default() });
     }
     Ok(kept)
 }

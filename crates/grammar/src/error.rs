@@ -8,7 +8,7 @@ pub enum GrammarError {
     Unsupported {
         /// The keyword, with what of it is not supported.
         name: String,
-        /// JSON pointer of the schema that has it, or the place in a context-free grammar.
+        /// JSON pointer of what has it, or the place in a context-free grammar.
         path: String,
     },
     /// The text is not what it claims to be.
@@ -16,7 +16,7 @@ pub enum GrammarError {
     Invalid {
         /// What is wrong.
         message: String,
-        /// JSON pointer of the schema, or the place in a context-free grammar.
+        /// JSON pointer of what is wrong, or the place in a context-free grammar.
         path: String,
     },
     /// A bound was passed.
@@ -46,5 +46,19 @@ impl GrammarError {
     }
     pub(crate) fn invalid(message: impl Into<String>, path: &str) -> GrammarError {
         GrammarError::Invalid { message: message.into(), path: path.into() }
+    }
+
+    /// The same about a part of a structural tag, which is at `at`.
+    pub(crate) fn within(mut self, at: &str) -> GrammarError {
+        if let GrammarError::Unsupported { path, .. } | GrammarError::Invalid { path, .. } =
+            &mut self
+        {
+            *path = match path.strip_prefix('#') {
+                Some(pointer) => format!("{at}{pointer}"),
+                None if path.is_empty() => at.to_owned(),
+                None => format!("{at}, {path}"),
+            };
+        }
+        self
     }
 }

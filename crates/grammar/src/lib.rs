@@ -1,6 +1,6 @@
-//! Grammars for answers. A regular expression, a list of choices, a JSON Schema or a context-free
-//! grammar becomes an automaton over bytes with a bounded stack: plain data, which the device walks
-//! inside sampling (`device/grammar/`, `docs/adr/0021-grammars.md`).
+//! Grammars for answers. A regular expression, a list of choices, a JSON Schema, a context-free
+//! grammar or a structural tag becomes an automaton over bytes with a bounded stack: plain data,
+//! which the device walks inside sampling (`device/grammar/`, `docs/adr/0021-grammars.md`).
 //!
 //! The language of an automaton is a subset of what the source allows, never more: what cannot be
 //! compiled exactly or more narrowly is refused by name. Compiling is bounded by [`Limits`], does
@@ -10,6 +10,7 @@ mod assemble;
 mod cfg;
 mod chars;
 mod classes;
+mod defaults;
 mod dfa;
 mod error;
 mod fuel;
@@ -20,7 +21,7 @@ mod pattern;
 mod plain;
 mod regex;
 mod runs;
-mod tagged;
+mod tags;
 mod utf8;
 mod vocabulary;
 mod walk;
@@ -48,21 +49,9 @@ pub enum Source {
     JsonSchema(String),
     /// The answer obeys this context-free grammar, in GBNF or in Lark's notation.
     Grammar(String),
-    /// The answer is text in which certain markers have JSON behind them.
-    Tagged(Tagged),
-}
-
-/// See [`Source::Tagged`].
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Tagged {
-    /// The marker before the JSON: ASCII.
-    pub begin: String,
-    /// The one behind it.
-    pub end: String,
-    /// The JSON Schema, itself JSON text.
-    pub schema: String,
-    /// The answer ends with the first of them.
-    pub once: bool,
+    /// The answer is what this structural tag, itself JSON text, says: free text with tags in it,
+    /// whose contents have forms.
+    StructuralTag(String),
 }
 
 impl Source {
@@ -70,10 +59,12 @@ impl Source {
     #[must_use]
     pub fn bytes(&self) -> usize {
         match self {
-            Source::Regex(text) | Source::JsonSchema(text) | Source::Grammar(text) => text.len(),
+            Source::Regex(text)
+            | Source::JsonSchema(text)
+            | Source::Grammar(text)
+            | Source::StructuralTag(text) => text.len(),
             Source::Choice(texts) => texts.iter().map(String::len).sum(),
             Source::JsonObject => 0,
-            Source::Tagged(tagged) => tagged.begin.len() + tagged.end.len() + tagged.schema.len(),
         }
     }
 }
@@ -114,7 +105,8 @@ pub fn compile(source: &Source, limits: &Limits) -> Result<Automaton, GrammarErr
         error => error,
     })?;
     plain::find_plain(&mut states, &mut nfa.fuel)?;
-    let states = minimize::minimize(states, &mut nfa.fuel)?;
+    let mut states = minimize::minimize(states, &mut nfa.fuel)?;
+    defaults::share_edges(&mut states, &mut nfa.fuel)?;
     words::pack(&states, limits.words)
 }
 
@@ -129,7 +121,7 @@ fn rules_of(nfa: &mut Nfa, source: &Source) -> Result<Vec<RuleDfa>, GrammarError
             json::add_schema(nfa, text, main.start, main.end)?;
         }
         Source::Grammar(text) => return cfg::compile(nfa, text),
-        Source::Tagged(tagged) => tagged::compile(nfa, tagged)?,
+        Source::StructuralTag(text) => return tags::compile(nfa, text),
     }
     dfa::determinize(nfa)
 }

@@ -24,9 +24,8 @@ impl Walk {
     /// Moves by one byte. False: no answer goes on like this; then the place means nothing.
     pub fn take(&mut self, automaton: &Automaton, byte: u8) -> bool {
         loop {
-            let covers = |edge: &(u32, u32)| (edge.0 as u8) <= byte && byte <= (edge.0 >> 8) as u8;
-            if let Some((bytes, push)) = automaton.edges(self.state).find(covers) {
-                return self.enter(automaton, bytes >> 16, push);
+            if let Some((target, push)) = automaton.find(self.state, byte) {
+                return self.enter(automaton, target, push);
             }
             if automaton.state(self.state) & FINAL == 0 {
                 return false;
@@ -60,7 +59,7 @@ impl Walk {
     pub fn plain_chars(&self, automaton: &Automaton) -> usize {
         let mut at = self.clone();
         // Only the next byte would leave a rule that is over.
-        while automaton.state(at.state) & FINAL != 0 && automaton.edges(at.state).next().is_none() {
+        while automaton.state(at.state) & FINAL != 0 && !automaton.goes_on(at.state) {
             let Some(back) = at.stack.pop() else { break };
             at.state = back;
         }

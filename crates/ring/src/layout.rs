@@ -13,7 +13,7 @@ pub const SAC_MAGIC: u64 = 0x3145_4441_4343_4153;
 /// Version of the header as a whole.
 pub const SAC_ABI_VERSION: u32 = 1;
 /// FNV-1a 64 of `abi/wire.layout.txt`.
-pub const SAC_LAYOUT_HASH: u64 = 0xda74_885c_77d1_6064;
+pub const SAC_LAYOUT_HASH: u64 = 0x670a_e2ce_bdea_8d66;
 
 /// One writer per line of this size.
 pub const SAC_LINE_BYTES: u32 = 128;
@@ -55,6 +55,8 @@ pub const SAC_GRAMMAR_PLAIN_SHIFT: u32 = 16;
 pub const SAC_GRAMMAR_PLAIN_MASK: u32 = 0x3f;
 /// A state of a grammar that its rule may end in.
 pub const SAC_GRAMMAR_FINAL: u32 = 1 << 22;
+/// A state of a grammar whose last entry names the state that covers all other bytes.
+pub const SAC_GRAMMAR_DEFAULT: u32 = 1 << 23;
 /// Where a state of a grammar says how much of the stack its way out needs.
 pub const SAC_GRAMMAR_NEED_SHIFT: u32 = 24;
 /// An edge of a grammar that pushes no state.

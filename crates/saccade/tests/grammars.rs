@@ -214,6 +214,92 @@ async fn context_free_grammars_in_both_notations() -> Result<()> {
     Ok(())
 }
 
+/// A letter that texts are full of is a trigger: wherever it comes, its tag follows.
+#[tokio::test]
+async fn structural_tags_in_every_field() -> Result<()> {
+    const TAGS: [&str; 2] = ["e<true>", "e<false>"];
+    let older = json!({"type": "structural_tag", "triggers": ["e"],
+        "structures": [{"begin": "e<", "schema": {"type": "boolean"}, "end": ">"}]});
+    let newer = json!({"type": "structural_tag", "format": {"type": "triggered_tags",
+        "triggers": ["e"], "tags": [{"type": "tag", "begin": "e<", "end": ">",
+            "content": {"type": "regex", "pattern": "true|false"}}]}});
+    let server = Server::start(&[]).await?;
+    let mut tags = 0;
+    for seed in 0..8 {
+        let mut said = Vec::new();
+        for fields in [
+            json!({"response_format": older}),
+            json!({"response_format": newer}),
+            json!({"structured_outputs": {"structural_tag": older}}),
+            json!({"structured_outputs": {"structural_tag": newer.to_string()}}),
+            json!({"structural_tag": newer.to_string()}),
+        ] {
+            let mut body = json!({"prompt": "In the beginning", "max_tokens": 80,
+                "temperature": 1.0, "seed": seed, "n": 2});
+            body.as_object_mut().expect("one").extend(fields.as_object().cloned().expect("one"));
+            said.push(answers(&server, &body).await?);
+        }
+        said.iter().for_each(|other| assert_eq!(&said[0], other));
+        for (text, reason) in &said[0] {
+            tags += TAGS.iter().map(|tag| text.matches(tag).count()).sum::<usize>();
+            let free = TAGS.iter().fold(text.clone(), |text, tag| text.replace(tag, ""));
+            if let Some((_, cut)) = free.split_once('e') {
+                let begun = format!("e{cut}");
+                assert!(TAGS.iter().any(|tag| tag.starts_with(&begun)), "{text}");
+                assert_eq!(reason, "length", "{text}");
+            }
+        }
+    }
+    assert!(tags > 20, "only {tags} tags");
+    Ok(())
+}
+
+/// A thought, then calls between commas: all of it is of a form.
+#[tokio::test]
+async fn structural_tags_without_free_text() -> Result<()> {
+    let tag = |begin: &str, content: Value, end: &str| json!({"type": "tag", "begin": begin, "content": content, "end": end});
+    let schema = json!({"type": "json_schema", "json_schema": {"enum": [null, {"a": [1]}]}});
+    let format = json!({"type": "sequence", "elements": [
+    tag("<think>", json!({"type": "regex", "pattern": "[a-z ]{0,9}"}), "</think>"),
+    {"type": "tags_with_separator", "separator": ",", "at_least_one": true, "tags": [
+        tag("<a>", schema, "</a>"),
+        tag("<b>", json!({"type": "grammar", "grammar": "root ::= \"(\" root? \")\""}), "</b>"),
+    ]}]});
+    let server = Server::start(&["--load-format", "dummy"]).await?;
+    let mut ended = 0;
+    for seed in 0..12 {
+        let body = json!({"prompt": "x", "max_tokens": 150, "temperature": 1.5, "seed": seed,
+            "response_format": {"type": "structural_tag", "format": format}});
+        for (text, reason) in answers(&server, &body).await? {
+            if reason == "length" {
+                continue;
+            }
+            ended += 1;
+            let rest = text.strip_prefix("<think>").ok_or("no thought")?;
+            let (thought, calls) = rest.split_once("</think>").ok_or("no end of it")?;
+            assert!(thought.len() <= 9 && !thought.contains('<'), "{text}");
+            for call in calls.split(',') {
+                let inner = |tag: &str| {
+                    call.strip_prefix(&format!("<{tag}>"))?.strip_suffix(&format!("</{tag}>"))
+                };
+                let is_call = match (inner("a"), inner("b")) {
+                    (Some(text), _) => {
+                        [json!(null), json!({"a": [1]})].contains(&serde_json::from_str(text)?)
+                    }
+                    (_, Some(nested)) => {
+                        let depth = nested.len() / 2;
+                        depth > 0 && nested == "(".repeat(depth) + &")".repeat(depth)
+                    }
+                    _ => false,
+                };
+                assert!(is_call, "{text}");
+            }
+        }
+    }
+    assert!(ended > 3, "only {ended} answers ended");
+    Ok(())
+}
+
 #[tokio::test]
 async fn a_bomb_is_refused_and_others_go_on() -> Result<()> {
     let server = Server::start(&[]).await?;
@@ -230,6 +316,7 @@ async fn a_bomb_is_refused_and_others_go_on() -> Result<()> {
         ("guided_grammar", json!("root ::= ((\"a\"{1000}){1000}){1000}")),
         ("guided_grammar", json!("root ::= \"a")),
         ("guided_grammar", json!("start: start")),
+        ("structural_tag", json!({"format": {"type": "token", "token": 1}})),
     ] {
         let mut body = json!({"prompt": "x", "max_tokens": 5});
         body[field] = value;

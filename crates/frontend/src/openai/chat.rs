@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde::Serialize;
 
 use super::calls::{Call, CallCount, CallDelta, CallIds, Said, gather};
-use super::logprobs::{ChatLogprobs, TokenNames};
+use super::logprobs::{ChatLogprobs, PromptLogprobs, TokenNames};
 use super::{ChunkUsage, Format, Frames, Head, SYSTEM_FINGERPRINT, Usage};
 use crate::serving::{Delta, FinishReason, Prepared};
 use crate::text::vocab::Vocab;
@@ -16,7 +16,12 @@ pub struct ChatFormat {
     head: Head,
     names: TokenNames,
     stop: Vec<String>,
-    logprobs: bool,
+    /// Alternatives of each token, if logprobs were asked for.
+    logprobs: Option<usize>,
+    /// The same of the prompt's tokens.
+    prompt_logprobs: Option<usize>,
+    /// What came of them, from the first choice that had them; not of a stream.
+    of_prompt: Option<PromptLogprobs>,
     token_ids: bool,
     /// Ids of the prompt, if they are wanted; of a stream until they have been said.
     prompt_ids: Option<Vec<u32>>,
@@ -131,6 +136,8 @@ struct Answer<'a> {
     model: &'a str,
     system_fingerprint: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
+    prompt_logprobs: Option<&'a PromptLogprobs>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     prompt_token_ids: Option<&'a [u32]>,
     choices: Vec<AnswerChoice<'a>>,
     usage: Usage,
@@ -172,7 +179,9 @@ impl ChatFormat {
             head,
             names: TokenNames::new(vocab, params.return_tokens_as_token_ids),
             stop: params.stop.clone(),
-            logprobs: params.logprobs.is_some(),
+            logprobs: params.logprobs.map(|k| k as usize),
+            prompt_logprobs: params.prompt_logprobs.map(|k| k as usize),
+            of_prompt: None,
             token_ids: params.return_token_ids,
             prompt_ids: params.return_token_ids.then(|| prompt.ids.clone()),
             every_token: params.stream.is_some_and(|s| s.continuous_usage_stats),
@@ -214,7 +223,7 @@ impl ChatFormat {
                 reasoning: Thought::of(&choice.reasoning),
                 tool_calls: &choice.calls,
             },
-            logprobs: self.logprobs.then_some(&choice.logprobs),
+            logprobs: self.logprobs.map(|_| &choice.logprobs),
             finish_reason: finish.map(|f| finish_name(f, &choice.count)),
             stop_reason: finish.map(|f| StopReason::of(f, &self.stop)),
             token_ids: self.token_ids.then_some(&choice.ids),
@@ -270,9 +279,9 @@ impl Format for ChatFormat {
         if silent && delta.finish.is_none() && !self.every_token {
             return;
         }
-        let logprobs = self.logprobs.then(|| {
+        let logprobs = self.logprobs.map(|num_top| {
             let mut logprobs = ChatLogprobs::default();
-            logprobs.extend(&self.names, &delta.logprobs);
+            logprobs.extend(&self.names, &delta.logprobs, num_top);
             logprobs
         });
         let has_others = !said.reasoning.is_empty() || !said.calls.is_empty();
@@ -307,7 +316,10 @@ impl Format for ChatFormat {
         choice.reasoning.push_str(&said.reasoning);
         choice.text.push_str(&said.text);
         gather(&mut choice.calls, said.calls);
-        choice.logprobs.extend(&self.names, &delta.logprobs);
+        choice.logprobs.extend(&self.names, &delta.logprobs, self.logprobs.unwrap_or(0));
+        if let (Some(num_top), None) = (self.prompt_logprobs, &self.of_prompt) {
+            self.of_prompt = Some(PromptLogprobs::of(&self.names, &delta.prompt, num_top));
+        }
         choice.ids.append(&mut delta.ids);
         choice.finish = delta.finish.or(choice.finish.take());
     }
@@ -319,6 +331,7 @@ impl Format for ChatFormat {
             created: self.head.created,
             model: &self.head.model,
             system_fingerprint: SYSTEM_FINGERPRINT,
+            prompt_logprobs: self.of_prompt.as_ref(),
             prompt_token_ids: self.prompt_ids.as_deref(),
             choices: (0..self.choices.len()).map(|index| self.gathered(index)).collect(),
             usage,

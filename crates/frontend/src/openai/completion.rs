@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde::Serialize;
 
 use super::chat::StopReason;
-use super::logprobs::{CompletionLogprobs, TokenNames};
+use super::logprobs::{CompletionLogprobs, PromptLogprobs, TokenNames};
 use super::{ChunkUsage, Format, Frames, Head, SYSTEM_FINGERPRINT, Usage};
 use crate::serving::{Delta, FinishReason, Prepared, TokenLogprobs};
 use crate::text::vocab::Vocab;
@@ -16,7 +16,10 @@ pub struct CompletionFormat {
     head: Head,
     names: TokenNames,
     stop: Vec<String>,
-    logprobs: bool,
+    /// Alternatives of each token, if logprobs were asked for.
+    logprobs: Option<usize>,
+    /// The same of the prompt's tokens.
+    prompt_logprobs: Option<usize>,
     token_ids: bool,
     every_token: bool,
     choices: Vec<Gathered>,
@@ -28,6 +31,8 @@ struct Gathered {
     echo: Option<(String, u32)>,
     /// Ids of the prompt, if they are wanted; of a stream until they have been said.
     prompt_ids: Option<Vec<u32>>,
+    /// Of the first delta, if they are wanted; not of a stream.
+    prompt_logprobs: Option<PromptLogprobs>,
     ids: Vec<u32>,
     text: String,
     logprobs: CompletionLogprobs,
@@ -55,6 +60,8 @@ struct AnswerChoice<'a> {
     finish_reason: Option<&'static str>,
     stop_reason: Option<StopReason<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    prompt_logprobs: Option<&'a PromptLogprobs>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     prompt_token_ids: Option<&'a [u32]>,
     #[serde(skip_serializing_if = "Option::is_none")]
     token_ids: Option<&'a [u32]>,
@@ -80,7 +87,8 @@ impl CompletionFormat {
             head,
             names: TokenNames::new(vocab, params.return_tokens_as_token_ids),
             stop: params.stop.clone(),
-            logprobs: params.logprobs.is_some(),
+            logprobs: params.logprobs.map(|k| k as usize),
+            prompt_logprobs: params.prompt_logprobs.map(|k| k as usize),
             token_ids: params.return_token_ids,
             every_token: params.stream.is_some_and(|s| s.continuous_usage_stats),
             choices: choices.collect(),
@@ -90,16 +98,19 @@ impl CompletionFormat {
     /// Text and logprobs of a delta, those of an echoed prompt before the first one.
     fn spoken(&mut self, index: usize, delta: &mut Delta) -> (String, Option<CompletionLogprobs>) {
         let choice = &mut self.choices[index];
+        let num_top = self.logprobs.unwrap_or(0);
         let (mut text, mut logprobs) = (String::new(), CompletionLogprobs::default());
+        let mut add = |tokens: &[TokenLogprobs]| {
+            logprobs.extend(&self.names, tokens, num_top, &mut choice.offset);
+        };
         if let Some((prompt, first_id)) = choice.echo.take() {
             text = prompt;
-            let first = TokenLogprobs { id: first_id, logprob: None, top: Box::default() };
-            logprobs.extend(&self.names, &[first], &mut choice.offset);
-            logprobs.extend(&self.names, &delta.prompt, &mut choice.offset);
+            add(&[TokenLogprobs { id: first_id, logprob: None, top: Box::default() }]);
+            add(&delta.prompt);
         }
         text.push_str(&delta.text);
-        logprobs.extend(&self.names, &delta.logprobs, &mut choice.offset);
-        (text, self.logprobs.then_some(logprobs))
+        add(&delta.logprobs);
+        (text, self.logprobs.map(|_| logprobs))
     }
 
     fn gathered(&self, index: usize) -> AnswerChoice<'_> {
@@ -108,9 +119,10 @@ impl CompletionFormat {
         AnswerChoice {
             index,
             text: &choice.text,
-            logprobs: self.logprobs.then_some(&choice.logprobs),
+            logprobs: self.logprobs.map(|_| &choice.logprobs),
             finish_reason: finish.map(FinishReason::as_str),
             stop_reason: finish.map(|f| StopReason::of(f, &self.stop)),
+            prompt_logprobs: choice.prompt_logprobs.as_ref(),
             prompt_token_ids: choice.prompt_ids.as_deref(),
             token_ids: self.token_ids.then_some(&choice.ids),
         }
@@ -147,6 +159,7 @@ impl Format for CompletionFormat {
             logprobs: logprobs.as_ref(),
             finish_reason: delta.finish.as_ref().map(FinishReason::as_str),
             stop_reason: delta.finish.as_ref().map(|f| StopReason::of(f, &self.stop)),
+            prompt_logprobs: None,
             prompt_token_ids: prompt_ids.as_deref(),
             token_ids: self.token_ids.then_some(&delta.ids),
         };
@@ -160,6 +173,10 @@ impl Format for CompletionFormat {
     fn gather(&mut self, index: usize, mut delta: Delta) {
         let (text, logprobs) = self.spoken(index, &mut delta);
         let choice = &mut self.choices[index];
+        if let (Some(num_top), None) = (self.prompt_logprobs, &choice.prompt_logprobs) {
+            let of_prompt = PromptLogprobs::of(&self.names, &delta.prompt, num_top);
+            choice.prompt_logprobs = Some(of_prompt);
+        }
         choice.text.push_str(&text);
         choice.ids.append(&mut delta.ids);
         if let Some(logprobs) = logprobs {

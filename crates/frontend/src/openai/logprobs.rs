@@ -60,8 +60,8 @@ struct ChatAlternative {
 }
 
 impl ChatToken {
-    /// A token by its names.
-    pub fn of(names: &TokenNames, token: &TokenLogprobs) -> Self {
+    /// A token by its names, with its best `num_top` alternatives.
+    pub fn of(names: &TokenNames, token: &TokenLogprobs, num_top: usize) -> Self {
         let alternative = |id: u32, logprob: f32| ChatAlternative {
             token: names.name(id),
             logprob: finite(logprob),
@@ -69,15 +69,15 @@ impl ChatToken {
         };
         Self {
             token: alternative(token.id, token.logprob.unwrap_or(MIN_LOGPROB)),
-            top_logprobs: token.top.iter().map(|&(id, lp)| alternative(id, lp)).collect(),
+            top_logprobs: token.best(num_top).map(|(id, lp)| alternative(id, lp)).collect(),
         }
     }
 }
 
 impl ChatLogprobs {
     /// Adds tokens.
-    pub fn extend(&mut self, names: &TokenNames, tokens: &[TokenLogprobs]) {
-        self.content.extend(tokens.iter().map(|token| ChatToken::of(names, token)));
+    pub fn extend(&mut self, names: &TokenNames, tokens: &[TokenLogprobs], num_top: usize) {
+        self.content.extend(tokens.iter().map(|token| ChatToken::of(names, token, num_top)));
     }
 }
 
@@ -91,13 +91,21 @@ pub struct CompletionLogprobs {
 }
 
 impl CompletionLogprobs {
-    /// Adds tokens; `offset` counts characters from the start of the choice's text, and moves on.
-    pub fn extend(&mut self, names: &TokenNames, tokens: &[TokenLogprobs], offset: &mut usize) {
+    /// Adds tokens with their best `num_top` alternatives; `offset` counts characters from the
+    /// start of the choice's text, and moves on.
+    pub fn extend(
+        &mut self,
+        names: &TokenNames,
+        tokens: &[TokenLogprobs],
+        num_top: usize,
+        offset: &mut usize,
+    ) {
         for token in tokens {
             self.text_offset.push(*offset);
             *offset += names.chars(token.id);
             self.token_logprobs.push(token.logprob.map(finite));
-            self.top_logprobs.push(token.logprob.map(|own| TopLogprobs::of(names, token, own)));
+            let top = |own| TopLogprobs::of(names, token, num_top, own);
+            self.top_logprobs.push(token.logprob.map(top));
             self.tokens.push(names.name(token.id));
         }
     }
@@ -117,9 +125,9 @@ impl CompletionLogprobs {
 struct TopLogprobs(Vec<(String, f32)>);
 
 impl TopLogprobs {
-    fn of(names: &TokenNames, token: &TokenLogprobs, own: f32) -> Self {
+    fn of(names: &TokenNames, token: &TokenLogprobs, num_top: usize, own: f32) -> Self {
         let mut all: Vec<(String, f32)> = Vec::with_capacity(token.top.len() + 1);
-        for (id, logprob) in token.top.iter().copied().chain([(token.id, own)]) {
+        for (id, logprob) in token.best(num_top).chain([(token.id, own)]) {
             let text = names.name(id);
             if !all.iter().any(|(known, _)| *known == text) {
                 all.push((text, finite(logprob)));
@@ -136,5 +144,49 @@ impl Serialize for TopLogprobs {
             map.serialize_entry(text, logprob)?;
         }
         map.end()
+    }
+}
+
+/// `prompt_logprobs` of vLLM: of each token of the prompt itself and its alternatives, by id; of
+/// the first, which nothing precedes, null.
+#[derive(Debug, Default, serde::Serialize)]
+pub struct PromptLogprobs(Vec<Option<ById>>);
+
+/// The token of the prompt first, then its alternatives, best first.
+#[derive(Debug)]
+struct ById(Vec<(u32, IdLogprob)>);
+
+#[derive(Debug, serde::Serialize)]
+struct IdLogprob {
+    logprob: f32,
+    /// From 1. Not known of a token of the prompt that is none of its alternatives.
+    rank: Option<usize>,
+    decoded_token: String,
+}
+
+impl PromptLogprobs {
+    /// Of the tokens behind the first, with their best `num_top` alternatives.
+    pub fn of(names: &TokenNames, tokens: &[TokenLogprobs], num_top: usize) -> Self {
+        let of_token = |token| Some(ById::of(&names.vocab, token, num_top));
+        Self(std::iter::once(None).chain(tokens.iter().map(of_token)).collect())
+    }
+}
+
+impl ById {
+    fn of(vocab: &Vocab, token: &TokenLogprobs, num_top: usize) -> Self {
+        let entry = |id, logprob, rank| {
+            (id, IdLogprob { logprob: finite(logprob), rank, decoded_token: vocab.piece_text(id) })
+        };
+        let rank = token.top.iter().position(|&(id, _)| id == token.id).map(|place| place + 1);
+        let own = entry(token.id, token.logprob.unwrap_or(MIN_LOGPROB), rank);
+        let ranked = token.best(num_top).zip(1..).filter(|((id, _), _)| *id != token.id);
+        let others = ranked.map(|((id, logprob), rank)| entry(id, logprob, Some(rank)));
+        Self(std::iter::once(own).chain(others).collect())
+    }
+}
+
+impl Serialize for ById {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.0.iter().map(|(id, logprob)| (id.to_string(), logprob)))
     }
 }

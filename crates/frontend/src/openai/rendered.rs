@@ -85,7 +85,7 @@ impl<'a> SamplingParams<'a> {
             max_tokens: prompt.max_tokens,
             min_tokens: asked.min_tokens,
             logprobs: asked.logprobs,
-            prompt_logprobs: asked.logprobs.filter(|_| echo),
+            prompt_logprobs: asked.prompt_logprobs.or(asked.logprobs.filter(|_| echo)),
             skip_special_tokens: asked.skip_special_tokens,
             include_stop_str_in_output: asked.include_stop_str_in_output,
             logit_bias: (!bias.is_empty()).then_some(bias),

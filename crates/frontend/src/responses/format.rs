@@ -121,7 +121,7 @@ impl ResponsesFormat {
         let waiting = std::mem::take(&mut self.logprobs.waiting);
         let is_text = self.blocks.list().last().is_some_and(|block| block.kind() == Kind::Text);
         let told = waiting.iter().filter(|_| is_text);
-        told.map(|token| ChatToken::of(&self.logprobs.names, token)).collect()
+        told.map(|token| ChatToken::of(&self.logprobs.names, token, token.top.len())).collect()
     }
 
     fn event(&self, kind: &'static str, data: impl Serialize, frames: &mut Frames) {

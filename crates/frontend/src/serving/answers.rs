@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use saccade_grammar::{Source, Tagged};
+use saccade_grammar::Source;
 use saccade_parsers::{Calls, ReasoningFormat, Schemas, Settings, ToolFormat};
+use serde_json::json;
 
 use crate::api_error::ApiError;
 use crate::config::{FrontendConfig, ParserChoice};
@@ -138,12 +139,7 @@ impl AnswerFormats {
             );
             return Err(ApiError { message, ..ApiError::unsupported(&param) });
         };
-        let source = Source::Tagged(Tagged {
-            begin: begin.into(),
-            end: end.into(),
-            schema: strict.schema.to_string(),
-            once: ask.one_call,
-        });
+        let source = text_with_calls((begin, end), &strict.schema, ask.one_call);
         Ok(Some(AskedGrammar::of(source, "tools")))
     }
 
@@ -179,10 +175,54 @@ impl AnswerFormats {
     }
 }
 
+/// Text in which calls are JSON of a schema between markers, with white space around it.
+fn text_with_calls((begin, end): (&str, &str), schema: &str, once: bool) -> Source {
+    let (begin, end) = (json!(begin), json!(end));
+    let space = json!({"type": "regex", "pattern": r"[ \n]*"});
+    // The schema is JSON text that may be long: it is not read here.
+    let schema = format!(r#"{{"type":"json_schema","json_schema":{schema}}}"#);
+    let call = format!(r#"{{"type":"sequence","elements":[{space},{schema},{space}]}}"#);
+    let tag = format!(r#"{{"begin":{begin},"content":{call},"end":{end}}}"#);
+    let tags = format!(r#""triggers":[{begin}],"tags":[{tag}],"stop_after_first":{once}"#);
+    Source::StructuralTag(format!(r#"{{"format":{{"type":"triggered_tags",{tags}}}}}"#))
+}
+
 fn chosen<T>(choice: ParserChoice<T>, detect: impl FnOnce() -> Option<T>) -> Option<T> {
     match choice {
         ParserChoice::Auto => detect(),
         ParserChoice::None => None,
         ParserChoice::Format(format) => Some(format),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use saccade_grammar::{Limits, Walk, compile};
+
+    use super::text_with_calls;
+
+    #[test]
+    fn calls_are_json_with_white_space_around_it() {
+        let schema = r#"{"type":"array","items":{"type":"boolean"}}"#;
+        let markers = ("<call>", "</call>");
+        let [many, once] = [false, true].map(|once| {
+            compile(&text_with_calls(markers, schema, once), &Limits::default()).unwrap()
+        });
+        for (text, of_many, of_once) in [
+            ("", true, true),
+            ("</call> <<call", true, true),
+            ("So:\n<call>\n[true, false]\n \n</call>", true, true),
+            ("<call>[true]</call>.", true, false),
+            ("<call>[]</call> <call> [] </call>", true, false),
+            ("<call>", false, false),
+            ("<call>\\n[]</call>", false, false),
+            ("<call>[1]</call>", false, false),
+        ] {
+            let accepts = |automaton| {
+                let mut walk = Walk::start();
+                walk.take_all(automaton, text.as_bytes()) && walk.may_end(automaton)
+            };
+            assert_eq!((accepts(&many), accepts(&once)), (of_many, of_once), "{text}");
+        }
     }
 }

@@ -50,6 +50,13 @@ pub struct TokenLogprobs {
     pub top: Box<[(u32, f32)]>,
 }
 
+impl TokenLogprobs {
+    /// The best `count` alternatives, best first.
+    pub fn best(&self, count: usize) -> impl Iterator<Item = (u32, f32)> {
+        self.top.iter().take(count).copied()
+    }
+}
+
 /// What one step of a choice adds.
 #[derive(Debug, Default)]
 pub struct Delta {

@@ -304,11 +304,11 @@ fn request_params(
     RequestParams {
         ignore_eos: params.ignore_eos,
         logprobs: params.logprobs.is_some(),
-        prompt_logprobs: echo && params.logprobs.is_some(),
+        prompt_logprobs: params.prompt_logprobs.is_some() || echo && params.logprobs.is_some(),
         // The device always produces one; a request that only scores its prompt drops it.
         max_tokens: max_tokens.max(1),
         min_tokens: params.min_tokens,
-        num_top_logprobs: params.logprobs.unwrap_or(0),
+        num_top_logprobs: params.logprobs.max(params.prompt_logprobs).unwrap_or(0),
         temperature: params.temperature.or(defaults.temperature).unwrap_or(1.0),
         top_p: params.top_p.or(defaults.top_p).unwrap_or(1.0),
         min_p: params.min_p.or(defaults.min_p).unwrap_or(0.0),

@@ -59,6 +59,8 @@ pub struct GenerateParams {
     pub grammar: Option<AskedGrammar>,
     /// `Some(k)`: logprob of each token and `k` alternatives.
     pub logprobs: Option<u32>,
+    /// The same for the tokens of the prompt; not of a stream.
+    pub prompt_logprobs: Option<u32>,
     /// Logprobs name tokens as `token_id:N`.
     pub return_tokens_as_token_ids: bool,
     /// The answer has the ids of the prompt and of what was produced.
@@ -129,6 +131,7 @@ impl GenerateParams {
             logit_bias: logit_bias(fields, model)?,
             grammar: grammar(fields)?,
             logprobs: None,
+            prompt_logprobs: fields.int(&PROMPT_LOGPROBS)?.map(|k| k as u32),
             return_tokens_as_token_ids: fields.boolean("return_tokens_as_token_ids", false)?,
             return_token_ids: fields.boolean("return_token_ids", false)?,
             priority: priority(fields, model)?,
@@ -155,6 +158,10 @@ impl GenerateParams {
             Some(max) if self.min_tokens > max => Err(ApiError::invalid(
                 "min_tokens",
                 format!("`min_tokens` ({}) must be at most `max_tokens` ({max})", self.min_tokens),
+            )),
+            _ if self.prompt_logprobs.is_some() && self.stream.is_some() => Err(ApiError::invalid(
+                PROMPT_LOGPROBS.name,
+                "`prompt_logprobs` must be null where `stream` is true",
             )),
             _ => Ok(self),
         }

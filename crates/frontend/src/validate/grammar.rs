@@ -1,5 +1,5 @@
 //! What an answer must obey: OpenAI's `response_format`, vLLM's `structured_outputs`, and the
-//! `guided_*` fields that came before it. One of them at most.
+//! `guided_*` fields and `structural_tag` that came before it. One of them at most.
 
 use saccade_grammar::{GrammarError, Source};
 
@@ -75,6 +75,13 @@ pub(super) fn grammar(fields: &Fields) -> Result<Option<AskedGrammar>, ApiError>
                 .map(|raw| context_free("guided_grammar", raw))
                 .transpose()?,
         ),
+        (
+            "structural_tag",
+            fields
+                .raw("structural_tag")
+                .map(|raw| structural_tag("structural_tag", raw))
+                .transpose()?,
+        ),
     ];
     let mut found = None;
     for (param, source) in asked {
@@ -100,10 +107,12 @@ fn response_format(raw: &str) -> Result<Option<Source>, ApiError> {
                 object("response_format.json_schema", required(&format, NAME, "json_schema")?)?;
             schema(NAME, required(&inner, "response_format.json_schema", "schema")?).map(Some)
         }
+        "structural_tag" => structural_tag(NAME, raw).map(Some),
         other => Err(ApiError::invalid(
             NAME,
             format!(
-                "`response_format.type` must be text, json_object or json_schema, got {}",
+                "`response_format.type` must be text, json_object, json_schema or structural_tag, \
+                 got {}",
                 super::fields::cut(other)
             ),
         )),
@@ -118,6 +127,7 @@ fn structured_outputs(raw: &str) -> Result<Source, ApiError> {
         outputs.raw("regex").map(|raw| regex(NAME, raw)),
         outputs.raw("choice").map(|raw| choice(NAME, raw)),
         outputs.raw("grammar").map(|raw| context_free(NAME, raw)),
+        outputs.raw("structural_tag").map(|raw| structural_tag(NAME, raw)),
         outputs.raw("json_object").filter(|raw| *raw != "false").map(|raw| match raw {
             "true" => Ok(Source::JsonObject),
             _ => Err(ApiError::invalid(NAME, "`structured_outputs.json_object` must be a boolean")),
@@ -143,16 +153,27 @@ fn structured_outputs(raw: &str) -> Result<Source, ApiError> {
         (Some(source), None) => source,
         _ => Err(ApiError::invalid(
             NAME,
-            "`structured_outputs` must have one of json, regex, choice, grammar and json_object",
+            "`structured_outputs` must have one of json, regex, choice, grammar, structural_tag \
+             and json_object",
         )),
     }
 }
 
 /// A JSON Schema, or a string that holds one.
 fn schema(param: &'static str, raw: &str) -> Result<Source, ApiError> {
+    json_text(param, raw).map(Source::JsonSchema)
+}
+
+/// In either shape, or a string that holds one.
+fn structural_tag(param: &'static str, raw: &str) -> Result<Source, ApiError> {
+    json_text(param, raw).map(Source::StructuralTag)
+}
+
+/// JSON, or a string that holds it.
+fn json_text(param: &'static str, raw: &str) -> Result<String, ApiError> {
     let text = if raw.starts_with('"') { read_json(param, raw)? } else { raw.to_owned() };
     bounded(param, text.len())?;
-    Ok(Source::JsonSchema(text))
+    Ok(text)
 }
 
 fn regex(param: &'static str, raw: &str) -> Result<Source, ApiError> {

@@ -42,6 +42,8 @@ pub const MIN_TOKENS: Int = int("min_tokens", 0, u32::MAX as i64);
 pub const TOP_LOGPROBS: Int = int("top_logprobs", 0, limits::MAX_TOP_LOGPROBS);
 /// Alternatives per token in completions.
 pub const LOGPROBS: Int = int("logprobs", 0, limits::MAX_TOP_LOGPROBS);
+/// Alternatives per token of the prompt.
+pub const PROMPT_LOGPROBS: Int = int("prompt_logprobs", 0, limits::MAX_TOP_LOGPROBS);
 /// A class, lower is earlier. Few, because metrics count by class.
 pub const PRIORITY: Int = int("priority", -limits::MAX_PRIORITY, limits::MAX_PRIORITY);
 /// Values of an embedding, for models that were trained to have fewer.
@@ -78,4 +80,4 @@ pub const FLOATS: &[Float] = &[
     SLO_TPOT_MS,
 ];
 /// Every integer parameter that all generating endpoints share, for the tests of the bounds.
-pub const INTS: &[Int] = &[TOP_K, N, SEED, MAX_TOKENS, MIN_TOKENS, PRIORITY];
+pub const INTS: &[Int] = &[TOP_K, N, SEED, MAX_TOKENS, MIN_TOKENS, PRIORITY, PROMPT_LOGPROBS];

@@ -21,6 +21,7 @@ const EVERYWHERE: &[&str] = &[
     "guided_regex",
     "guided_choice",
     "guided_grammar",
+    "structural_tag",
     "chat_template_kwargs",
     "priority",
     "cache_salt",

@@ -14,7 +14,9 @@ const MOST_WITHIN_ITSELF: u32 = 8;
 /// Copies of a rule that calls itself from which on it is blamed where steps run out.
 const MANY_COPIES: u32 = 64;
 
-/// Deterministic rules of which a greedy walk loses no text.
+/// Deterministic rules of which a greedy walk loses no text. Rules without a name are not copied:
+/// they are of schemas, which say by their punctuation where a text ends. Of a number that digits
+/// may follow the walk takes as many for the number as it may.
 ///
 /// # Errors
 /// Names a rule that is ambiguous within itself.
@@ -28,7 +30,10 @@ pub(super) fn settle(nfa: &mut Nfa, names: &[&str]) -> Result<Vec<RuleDfa>, Gram
     if let Some(rule) = rules.clone().find(|&rule| within_itself[rule as usize] > 0) {
         return Err(ambiguous_end(names[rule as usize]));
     }
-    let is_copied = |&rule: &RuleId| calls.is_cyclic(rule) && nfa.copies(rule) >= MANY_COPIES;
+    let is_copied = |&rule: &RuleId| {
+        let is_named = !names[rule as usize].is_empty();
+        is_named && calls.is_cyclic(rule) && nfa.copies(rule) >= MANY_COPIES
+    };
     Err(rules.find(is_copied).map_or(error, |rule| {
         let what = "cannot be told from what else may be there by its next byte";
         GrammarError::unsupported(format!("a rule, `{}`, that {what},", names[rule as usize]), "")
@@ -48,7 +53,7 @@ fn settle_within_fuel(
     loop {
         let (rules, sets) = determinize_with_sets(nfa)?;
         let made = Made { rules, sets };
-        let unclear = unclear_calls(nfa, &made)?;
+        let unclear = unclear_calls(nfa, &made, names)?;
         if unclear.is_empty() {
             return Ok(made.rules);
         }
@@ -81,13 +86,14 @@ struct Unclear {
     callee: RuleId,
 }
 
-fn unclear_calls(nfa: &mut Nfa, made: &Made) -> Result<Vec<Unclear>, GrammarError> {
+fn unclear_calls(nfa: &mut Nfa, made: &Made, names: &[&str]) -> Result<Vec<Unclear>, GrammarError> {
     let ends = ends_of(nfa, made)?;
     let mut unclear = Vec::new();
     for (within, rule) in (0..).zip(&made.rules) {
         for (state, from) in rule.iter().enumerate() {
             nfa.fuel.burn(1 + 4 * from.calls.len())?;
-            for &(callee, to) in &from.calls {
+            let named = from.calls.iter().filter(|call| !names[call.0 as usize].is_empty());
+            for &(callee, to) in named {
                 let Ends { more, for_good } = &ends[callee as usize];
                 let next = made.first_of(&rule[to as usize]);
                 let is_clear = !next.meets(more)

@@ -2,8 +2,9 @@
 
 use super::ast::{Expr, Grammar, Pattern, Rule};
 use super::cursor::place;
+use super::{Parsed, Rules};
 use crate::GrammarError;
-use crate::nfa::{Nfa, RuleId, State};
+use crate::nfa::{RuleId, State};
 use crate::regex::{Extent, add_parsed};
 
 /// Where what repeats any number of times is built.
@@ -15,75 +16,76 @@ pub(super) enum Lists {
     Apart,
 }
 
-/// The id of a grammar's rule: the first one is the answer's.
-pub(super) fn id_of(number: usize) -> RuleId {
-    number as RuleId + 1
-}
-
-/// Makes the answer obey a grammar; returns the names of all rules, for complaints.
+/// Adds the texts of a grammar, between two states of the answer's rule.
 pub(super) fn lower<'a>(
-    nfa: &mut Nfa,
-    text: &str,
-    grammar: &'a Grammar,
-    lists: Lists,
-) -> Result<Vec<&'a str>, GrammarError> {
-    let mut names = vec![""];
+    rules: &mut Rules<'a, '_>,
+    parsed: &'a Parsed<'_>,
+    from: State,
+    to: State,
+) -> Result<(), GrammarError> {
+    // Rules that schemas have made meanwhile have no names.
+    rules.names.resize(rules.nfa.num_rules(), "");
+    let first = rules.nfa.num_rules() as RuleId;
+    let grammar = &parsed.grammar;
     for rule in &grammar.rules {
-        nfa.new_rule()?;
-        names.push(&rule.name);
+        let id = rules.new_rule(&rule.name)?;
+        if rule.is_terminal {
+            rules.terminals.push(id);
+        }
     }
-    let mut lowering = Lowering { nfa, text, grammar, lists, names, ignored: None, name: "" };
+    let mut lowering =
+        Lowering { rules, text: parsed.text, grammar, first, ignored: None, name: "" };
     if !grammar.ignored.is_empty() {
         lowering.add_ignored()?;
     }
     for (number, rule) in grammar.rules.iter().enumerate() {
-        let of_rule = lowering.nfa.rule(id_of(number));
+        let of_rule = lowering.rules.nfa.rule(lowering.id_of(number));
         lowering.name = &rule.name;
         let ignored = lowering.ignored.filter(|_| !rule.is_terminal);
         lowering.add(&rule.body, of_rule.start, of_rule.end, ignored)?;
     }
-    lowering.add_main()?;
-    Ok(lowering.names)
+    lowering.add_start(from, to)
 }
 
-struct Lowering<'a, 'n> {
-    nfa: &'n mut Nfa,
-    text: &'n str,
+struct Lowering<'a, 'r, 'n> {
+    rules: &'r mut Rules<'a, 'n>,
+    text: &'a str,
     grammar: &'a Grammar,
-    lists: Lists,
-    /// Of all rules by their ids.
-    names: Vec<&'a str>,
+    /// The id of the grammar's first rule.
+    first: RuleId,
     /// The rule of all that is ignored.
     ignored: Option<RuleId>,
     /// The rule that is being built.
     name: &'a str,
 }
 
-impl Lowering<'_, '_> {
+impl Lowering<'_, '_, '_> {
+    fn id_of(&self, number: usize) -> RuleId {
+        self.first + number as RuleId
+    }
+
     /// The answer's own rule is never called: its start need not know first bytes.
-    fn add_main(&mut self) -> Result<(), GrammarError> {
-        let main = self.nfa.main();
-        let mut at = main.start;
+    fn add_start(&mut self, from: State, to: State) -> Result<(), GrammarError> {
+        let mut at = from;
         if let Some(ignored) = self.ignored {
-            let next = self.nfa.state()?;
-            self.nfa.call(at, ignored, next)?;
+            let next = self.rules.nfa.state()?;
+            self.rules.nfa.call(at, ignored, next)?;
             at = next;
         }
-        self.nfa.call(at, id_of(self.grammar.start), main.end)
+        self.rules.nfa.call(at, self.id_of(self.grammar.start), to)
     }
 
     /// Any number of what is ignored.
     fn add_ignored(&mut self) -> Result<(), GrammarError> {
-        let id = self.nfa.new_rule()?;
-        self.names.push("%ignore");
+        let id = self.rules.new_rule("%ignore")?;
         self.ignored = Some(id);
-        let rule = self.nfa.rule(id);
-        let any = self.nfa.state()?;
-        self.nfa.skip(rule.start, any)?;
+        let rule = self.rules.nfa.rule(id);
+        let any = self.rules.nfa.state()?;
+        self.rules.nfa.skip(rule.start, any)?;
         for part in &self.grammar.ignored {
             self.add(part, any, any, None)?;
         }
-        self.nfa.skip(any, rule.end)
+        self.rules.nfa.skip(any, rule.end)
     }
 
     /// Adds the texts of a part of a rule, with ignored text behind each terminal.
@@ -101,14 +103,14 @@ impl Lowering<'_, '_> {
             }
             Expr::Repeat { part, min, max } => self.repeat(part, (*min, *max), from, to, ignored),
             Expr::Rule(number) if !self.rule(*number).is_terminal => {
-                self.nfa.call(from, id_of(*number), to)
+                self.rules.nfa.call(from, self.id_of(*number), to)
             }
             terminal => match ignored {
                 None => self.terminal(terminal, from, to),
                 Some(ignored) => {
-                    let behind = self.nfa.state()?;
+                    let behind = self.rules.nfa.state()?;
                     self.terminal(terminal, from, behind)?;
-                    self.nfa.call(behind, ignored, to)
+                    self.rules.nfa.call(behind, ignored, to)
                 }
             },
         }
@@ -120,12 +122,12 @@ impl Lowering<'_, '_> {
 
     fn terminal(&mut self, part: &Expr, from: State, to: State) -> Result<(), GrammarError> {
         match part {
-            Expr::Text(text) => self.nfa.literal(text.as_bytes(), from, to),
+            Expr::Text(text) => self.rules.nfa.literal(text.as_bytes(), from, to),
             Expr::Chars(ranges) => {
-                ranges.iter().try_for_each(|&(low, high)| self.nfa.chars(low, high, from, to))
+                ranges.iter().try_for_each(|&(low, high)| self.rules.nfa.chars(low, high, from, to))
             }
             Expr::Pattern(pattern) => self.pattern(pattern, from, to),
-            Expr::Rule(number) => self.nfa.call(from, id_of(*number), to),
+            Expr::Rule(number) => self.rules.nfa.call(from, self.id_of(*number), to),
             // What has parts is no terminal by itself.
             Expr::Sequence(_) | Expr::Choice(_) | Expr::Repeat { .. } => {
                 self.add(part, from, to, None)
@@ -134,7 +136,8 @@ impl Lowering<'_, '_> {
     }
 
     fn pattern(&mut self, pattern: &Pattern, from: State, to: State) -> Result<(), GrammarError> {
-        let added = add_parsed(self.nfa, &pattern.text, pattern.options, Extent::Whole, from, to);
+        let added =
+            add_parsed(self.rules.nfa, &pattern.text, pattern.options, Extent::Whole, from, to);
         let here = || place(self.text, pattern.at, self.name);
         added.map_err(|error| match error {
             GrammarError::Invalid { message, .. } => GrammarError::invalid(message, &here()),
@@ -150,10 +153,10 @@ impl Lowering<'_, '_> {
         to: State,
         ignored: Option<RuleId>,
     ) -> Result<(), GrammarError> {
-        let Some((last, first)) = parts.split_last() else { return self.nfa.skip(from, to) };
+        let Some((last, first)) = parts.split_last() else { return self.rules.nfa.skip(from, to) };
         let mut at = from;
         for part in first {
-            let next = self.nfa.state()?;
+            let next = self.rules.nfa.state()?;
             self.add(part, at, next, ignored)?;
             at = next;
         }
@@ -170,27 +173,26 @@ impl Lowering<'_, '_> {
     ) -> Result<(), GrammarError> {
         let mut at = from;
         for _ in 0..min {
-            let next = self.nfa.state()?;
+            let next = self.rules.nfa.state()?;
             self.add(part, at, next, ignored)?;
             at = next;
         }
         let Some(max) = max else {
-            if self.lists == Lists::Within || !self.uses_rules(part) {
+            if self.rules.lists == Lists::Within || !self.uses_rules(part) {
                 return self.any_number(part, at, to, ignored);
             }
-            let list = self.nfa.new_rule()?;
-            self.names.push(self.name);
-            let of_list = self.nfa.rule(list);
+            let list = self.rules.new_rule(self.name)?;
+            let of_list = self.rules.nfa.rule(list);
             self.any_number(part, of_list.start, of_list.end, ignored)?;
-            return self.nfa.call(at, list, to);
+            return self.rules.nfa.call(at, list, to);
         };
         for _ in min..max {
-            self.nfa.skip(at, to)?;
-            let next = self.nfa.state()?;
+            self.rules.nfa.skip(at, to)?;
+            let next = self.rules.nfa.state()?;
             self.add(part, at, next, ignored)?;
             at = next;
         }
-        self.nfa.skip(at, to)
+        self.rules.nfa.skip(at, to)
     }
 
     fn any_number(
@@ -200,10 +202,10 @@ impl Lowering<'_, '_> {
         to: State,
         ignored: Option<RuleId>,
     ) -> Result<(), GrammarError> {
-        let again = self.nfa.state()?;
-        self.nfa.skip(from, again)?;
+        let again = self.rules.nfa.state()?;
+        self.rules.nfa.skip(from, again)?;
         self.add(part, again, again, ignored)?;
-        self.nfa.skip(again, to)
+        self.rules.nfa.skip(again, to)
     }
 
     /// Whether a part uses rules that are no terminals.

@@ -18,33 +18,85 @@ mod recursion;
 
 use crate::GrammarError;
 use crate::dfa::RuleDfa;
-use crate::nfa::Nfa;
-use ast::{Grammar, Rule};
+use crate::nfa::{Nfa, RuleId, State};
+use ast::Grammar;
 use components::Components;
 use lower::Lists;
 
 /// The deterministic rules of the grammar that `text` writes.
 pub(crate) fn compile(nfa: &mut Nfa, text: &str) -> Result<Vec<RuleDfa>, GrammarError> {
-    let grammar = if is_lark(text) { lark::parse(text)? } else { gbnf::parse(text)? };
-    match compile_with(nfa, text, &grammar, Lists::Within) {
-        // A list that is a rule can have copies of what it lists.
-        Err(error @ GrammarError::Unsupported { .. }) => {
-            *nfa = Nfa::new(nfa.fuel.take());
-            compile_with(nfa, text, &grammar, Lists::Apart).map_err(|_| error)
-        }
-        compiled => compiled,
+    let parsed = Parsed::of(text)?;
+    let main = nfa.main();
+    settle(nfa, |rules| rules.add(&parsed, main.start, main.end))
+}
+
+/// A grammar that was read.
+#[derive(Debug)]
+pub(crate) struct Parsed<'t> {
+    text: &'t str,
+    grammar: Grammar,
+}
+
+impl<'t> Parsed<'t> {
+    pub(crate) fn of(text: &'t str) -> Result<Parsed<'t>, GrammarError> {
+        let grammar = if is_lark(text) { lark::parse(text)? } else { gbnf::parse(text)? };
+        Ok(Parsed { text, grammar })
     }
 }
 
-fn compile_with(
+/// Rules while they are made: those of grammars, and of schemas beside them.
+pub(crate) struct Rules<'a, 'n> {
+    pub(crate) nfa: &'n mut Nfa,
+    lists: Lists,
+    /// Of all rules by their ids; those of schemas have none.
+    names: Vec<&'a str>,
+    terminals: Vec<RuleId>,
+}
+
+impl<'a> Rules<'a, '_> {
+    /// Adds the texts of a grammar between two states of the answer's rule.
+    pub(crate) fn add(
+        &mut self,
+        parsed: &'a Parsed<'_>,
+        from: State,
+        to: State,
+    ) -> Result<(), GrammarError> {
+        lower::lower(self, parsed, from, to)
+    }
+
+    fn new_rule(&mut self, name: &'a str) -> Result<RuleId, GrammarError> {
+        self.names.push(name);
+        self.nfa.new_rule()
+    }
+}
+
+/// The rules that `add` makes, rewritten until a greedy walk loses none of their texts. `add` is
+/// called again, with other rules for lists, if that fails.
+pub(crate) fn settle<'a>(
     nfa: &mut Nfa,
-    text: &str,
-    grammar: &Grammar,
+    add: impl Fn(&mut Rules<'a, '_>) -> Result<(), GrammarError>,
+) -> Result<Vec<RuleDfa>, GrammarError> {
+    match settle_with(nfa, &add, Lists::Within) {
+        // A list that is a rule can have copies of what it lists.
+        Err(error @ GrammarError::Unsupported { .. }) => {
+            *nfa = Nfa::new(nfa.fuel.take());
+            settle_with(nfa, &add, Lists::Apart).map_err(|_| error)
+        }
+        settled => settled,
+    }
+}
+
+fn settle_with<'a>(
+    nfa: &mut Nfa,
+    add: &impl Fn(&mut Rules<'a, '_>) -> Result<(), GrammarError>,
     lists: Lists,
 ) -> Result<Vec<RuleDfa>, GrammarError> {
-    let names = lower::lower(nfa, text, grammar, lists)?;
+    let mut rules = Rules { nfa, lists, names: vec![""], terminals: Vec::new() };
+    add(&mut rules)?;
+    let Rules { nfa, mut names, terminals, .. } = rules;
+    names.resize(nfa.num_rules(), "");
     let calls = components::of_calls(nfa)?;
-    refuse_endless_terminals(grammar, &calls)?;
+    refuse_endless(&terminals, &calls, &names)?;
     nullable::go_around(nfa)?;
     recursion::remove_left(nfa, &names)?;
     recursion::make_loops(nfa, &calls)?;
@@ -60,14 +112,15 @@ fn is_lark(text: &str) -> bool {
 }
 
 /// A terminal is a regular expression: Lark does not let it refer to itself.
-fn refuse_endless_terminals(grammar: &Grammar, calls: &Components) -> Result<(), GrammarError> {
-    let is_endless = |(rule, number): &(&Rule, usize)| {
-        rule.is_terminal && calls.is_cyclic(lower::id_of(*number))
-    };
-    match grammar.rules.iter().zip(0..).find(is_endless) {
+fn refuse_endless(
+    terminals: &[RuleId],
+    calls: &Components,
+    names: &[&str],
+) -> Result<(), GrammarError> {
+    match terminals.iter().find(|&&rule| calls.is_cyclic(rule)) {
         None => Ok(()),
-        Some((rule, _)) => {
-            let name = format!("the terminal `{}`, which refers to itself,", rule.name);
+        Some(&rule) => {
+            let name = format!("the terminal `{}`, which refers to itself,", names[rule as usize]);
             Err(GrammarError::unsupported(name, ""))
         }
     }

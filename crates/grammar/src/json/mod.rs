@@ -28,13 +28,14 @@ use serde_json::Value;
 
 use crate::GrammarError;
 use crate::nfa::{Nfa, State};
+pub(crate) use schema::Common;
 use schema::Compiler;
 
 /// The answer is any JSON object.
 pub(crate) fn compile_object(nfa: &mut Nfa) -> Result<(), GrammarError> {
     let main = nfa.main();
     let root = Value::Bool(true);
-    Compiler::new(nfa, &root).any_object(main.start, main.end)
+    Compiler::new(nfa, &mut Common::default(), &root).any_object(main.start, main.end)
 }
 
 /// What the schema `text` accepts, from one state to another.
@@ -47,5 +48,25 @@ pub(crate) fn add_schema(
     // serde_json bounds the depth: 128.
     let root: Value = serde_json::from_str(text)
         .map_err(|e| GrammarError::invalid(format!("the schema is not JSON: {e}"), ""))?;
-    Compiler::new(nfa, &root).root(from, to)
+    add_value(nfa, &mut Common::default(), &root, from, to)
+}
+
+/// The same of a schema that was read, beside others that have rules in common with it.
+pub(crate) fn add_value(
+    nfa: &mut Nfa,
+    common: &mut Common,
+    root: &Value,
+    from: State,
+    to: State,
+) -> Result<(), GrammarError> {
+    let text = root.to_string();
+    let rule = match common.documents.get(&text) {
+        Some(&rule) => rule,
+        None => {
+            let rule = Compiler::new(nfa, common, root).referred("#", "")?;
+            common.documents.insert(text, rule);
+            rule
+        }
+    };
+    nfa.call(from, rule, to)
 }

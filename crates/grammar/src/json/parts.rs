@@ -6,7 +6,7 @@ use std::fmt::Write;
 use serde_json::Value;
 
 use super::keywords::{SPLITTING, is_note};
-use super::schema::{Compiler, Schema};
+use super::schema::{Compiler, SCHEMA, Schema};
 use super::types::Types;
 use crate::GrammarError;
 use crate::nfa::{RuleId, State};
@@ -35,7 +35,7 @@ impl Compiler<'_> {
         if *schema == Value::Bool(true) {
             return self.value_rule();
         }
-        let mut name = String::from("schema ");
+        let mut name = String::from(SCHEMA);
         write_schema(schema, &mut name);
         self.nfa.fuel.burn(16 + name.len() / 2)?;
         self.shared(&name, |c, start, end| c.schema(schema, start, end, path))

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::schema::{Compiler, MAX_DEPTH, Schema, text};
 use crate::GrammarError;
-use crate::nfa::{RuleId, State};
+use crate::nfa::RuleId;
 
 /// `$ref` texts that an `$id` above them may give another meaning.
 #[derive(Default)]
@@ -43,12 +43,6 @@ impl Rebased {
 }
 
 impl<'a> Compiler<'a> {
-    /// The document itself.
-    pub(super) fn root(&mut self, from: State, to: State) -> Result<(), GrammarError> {
-        let rule = self.referred("#", "")?;
-        self.nfa.call(from, rule, to)
-    }
-
     /// The rule of what `$ref` names.
     pub(super) fn referred(&mut self, reference: &str, path: &str) -> Result<RuleId, GrammarError> {
         let schema = self.resolve(reference, path)?;

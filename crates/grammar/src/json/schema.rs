@@ -16,15 +16,28 @@ use crate::regex::Extent;
 /// Schemas within schemas, and references behind references.
 pub(super) const MAX_DEPTH: usize = 96;
 
+/// What the names of rules begin with that are named by a schema.
+pub(super) const SCHEMA: &str = "schema ";
+
 /// A JSON object as a schema.
 pub(super) type Schema = Map<String, Value>;
+
+/// What documents that are compiled together have in common.
+#[derive(Default)]
+pub(crate) struct Common {
+    /// Rules by their names that mean the same in every document.
+    rules: HashMap<String, RuleId>,
+    /// Rules of whole documents, by their text.
+    pub(super) documents: HashMap<String, RuleId>,
+}
 
 /// Compiles schemas of one document.
 pub(crate) struct Compiler<'a> {
     pub(super) nfa: &'a mut Nfa,
+    common: &'a mut Common,
     pub(super) root: &'a Value,
     pub(super) rebased: Rebased,
-    /// Rules by what they are: `#` and a pointer, or a name of ours.
+    /// The document's own rules: by `#` and a pointer, or by the schema.
     rules: HashMap<String, RuleId>,
     /// Patterns that given texts were held against.
     pub(super) patterns: HashMap<(String, Extent), Classes>,
@@ -32,9 +45,10 @@ pub(crate) struct Compiler<'a> {
 }
 
 impl<'a> Compiler<'a> {
-    pub(super) fn new(nfa: &'a mut Nfa, root: &'a Value) -> Compiler<'a> {
+    pub(super) fn new(nfa: &'a mut Nfa, common: &'a mut Common, root: &'a Value) -> Compiler<'a> {
         Compiler {
             nfa,
+            common,
             root,
             rebased: Rebased::of(root),
             rules: HashMap::new(),
@@ -57,11 +71,14 @@ impl<'a> Compiler<'a> {
         name: &str,
         build: impl FnOnce(&mut Self, State, State) -> Result<(), GrammarError>,
     ) -> Result<RuleId, GrammarError> {
-        if let Some(&rule) = self.rules.get(name) {
+        // A schema may refer to others of its document.
+        let is_own = name.starts_with('#') || name.starts_with(SCHEMA);
+        let rules = if is_own { &mut self.rules } else { &mut self.common.rules };
+        if let Some(&rule) = rules.get(name) {
             return Ok(rule);
         }
         let rule = self.nfa.new_rule()?;
-        self.rules.insert(name.to_owned(), rule);
+        rules.insert(name.to_owned(), rule);
         let ends = self.nfa.rule(rule);
         build(self, ends.start, ends.end)?;
         Ok(rule)

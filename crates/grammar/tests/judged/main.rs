@@ -3,7 +3,7 @@
 
 mod schemas;
 
-use saccade_grammar::{Automaton, GrammarError, Limits, Source, Tagged, Walk, compile};
+use saccade_grammar::{Automaton, GrammarError, Limits, Source, Walk, compile};
 use schemas::{schemas, schemas_of_combinations, schemas_of_texts};
 use serde_json::{Value, json};
 
@@ -417,48 +417,6 @@ fn white_space_ends() {
         assert!(walk.take(&automaton, byte));
         text.push(byte);
         assert!(text.len() < 500, "{:?}", String::from_utf8_lossy(&text));
-    }
-}
-
-#[test]
-fn text_is_free_until_its_marker() {
-    let of = |once| Tagged {
-        begin: "<<call>".into(),
-        end: "</call>".into(),
-        schema: json!({"type": "array", "items": {"type": "boolean"}}).to_string(),
-        once,
-    };
-    let compiled = |once| compile(&Source::Tagged(of(once)), &Limits::default()).unwrap();
-    let (many, once) = (compiled(false), compiled(true));
-    for (text, of_many, of_once) in [
-        ("", true, true),
-        ("any text, \u{e9}\u{1F600}\0 </call> <call>", true, true),
-        ("<<call", true, true),
-        ("<<<call>", false, false),
-        ("<<call>[true]</call>", true, true),
-        ("So:\n<<<<call>\n[true, false]\n</call>", true, true),
-        ("<<call>[true]</call>.", true, false),
-        ("<<call>[]</call><<cal<<call>[]</call>", true, false),
-        ("<<call>[1]</call>", false, false),
-        ("<<call>[] </cal", false, false),
-        ("<<<call>[]</call>", true, true),
-    ] {
-        assert_eq!(accepts(&many, text), of_many, "{text}");
-        assert_eq!(accepts(&once, text), of_once, "{text}");
-    }
-    for (begin, end) in [("", "x"), ("x", ""), ("\u{e9}", "x")] {
-        let tagged = Tagged { begin: begin.into(), end: end.into(), ..of(false) };
-        assert!(compile(&Source::Tagged(tagged), &Limits::default()).is_err());
-    }
-    let mut random = Random(7);
-    for _ in 0..200 {
-        let Some(text) = sample(&many, &mut random) else { continue };
-        let judge = |part: &str| {
-            let body = part.split("</call>").next().unwrap();
-            let value: Value = serde_json::from_str(body).unwrap();
-            assert!(value.as_array().unwrap().iter().all(Value::is_boolean));
-        };
-        text.split("<<call>").skip(1).for_each(judge);
     }
 }
 
