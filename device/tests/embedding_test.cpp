@@ -251,9 +251,10 @@ TEST_CASE("a computed embedding is the same to the bit, whatever happens to its 
                 {"int8", model_of(SAC_DTYPE_BF16, SAC_QUANTIZATION_INT8, 0)},
                 {"f16, experts", model_of(SAC_DTYPE_F16, 0, 5)}};
   for (const Kernels* kernels : available_kernels()) {
-    for (const auto& [name, m] : models) {
+    for (const auto& named : models) {
       CAPTURE(std::string(kernels->name));
-      CAPTURE(std::string(name));
+      CAPTURE(std::string(named.name));
+      const TestModel& m = named.model;
       const DeviceShape shape = roomy(m);
       const Words alone = serve(m, shape, kernels, false).words;
       CHECK(serve(m, shape, kernels, true).words == alone);
