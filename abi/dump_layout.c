@@ -62,6 +62,7 @@ static void constants(void) {
   CONSTANT(SAC_REQ_IGNORE_EOS);
   CONSTANT(SAC_REQ_LOGPROBS);
   CONSTANT(SAC_REQ_PROMPT_LOGPROBS);
+  CONSTANT(SAC_REQ_EMBED);
   CONSTANT(SAC_REQ_KNOWN_FLAGS);
   CONSTANT(SAC_NUM_FETCH_RESULTS);
   CONSTANT(SAC_NUM_FETCH_DETAILS);
@@ -123,6 +124,7 @@ static void device_structs(void) {
   FIELD(sac_device_line, num_host_blocks);
   FIELD(sac_device_line, vocab_hash);
   FIELD(sac_device_line, grammar_words);
+  FIELD(sac_device_line, embedding_size);
   FIELD(sac_device_line, _pad0);
   STRUCT(sac_device_stats);
   FIELD(sac_device_stats, ticks);
@@ -252,6 +254,8 @@ static void helpers(void) {
   SAMPLE(sac_record_stride(1, 5));
   SAMPLE(sac_record_stride(2, 5));
   SAMPLE(sac_record_stride(4, 0));
+  SAMPLE(sac_embedding_words(7));
+  SAMPLE(sac_embedding_words(0xffffffff));
   SAMPLE(sac_first_slot(4096, 3, 0));
   SAMPLE(sac_first_slot(4096, 3, 1));
   SAMPLE(sac_first_slot(4096, 3, 2));

@@ -27,7 +27,7 @@
 #define SAC_MAGIC UINT64_C(0x3145444143434153) /* "SACCADE1", little-endian */
 #define SAC_ABI_VERSION 1u
 /* FNV-1a 64 of wire.layout.txt; a test recomputes it. */
-#define SAC_LAYOUT_HASH UINT64_C(0x26bfc8b6e038919d)
+#define SAC_LAYOUT_HASH UINT64_C(0x670ae2cebdea8d66)
 
 /* ---- bounds ------------------------------------------------------------------------------- */
 
@@ -63,10 +63,10 @@
 
 /* ---- finish reasons (valid in DECODE_COMPLETED) ------------------------------------------- */
 #define SAC_FINISH_NONE 0u
-#define SAC_FINISH_STOP 1u        /* an end-of-sequence or stop token id; that token is the last */
-#define SAC_FINISH_LENGTH 2u      /* max_tokens, or the model's length limit */
-#define SAC_FINISH_CANCELLED 3u   /* the frontend asked */
-#define SAC_FINISH_INVALID 4u     /* the descriptor or a token id broke a bound; nothing was run */
+#define SAC_FINISH_STOP 1u      /* an id that ends it, the last token; or the embedding is there */
+#define SAC_FINISH_LENGTH 2u    /* max_tokens, or the model's length limit */
+#define SAC_FINISH_CANCELLED 3u /* the frontend asked */
+#define SAC_FINISH_INVALID 4u   /* the descriptor or a token id broke a bound; nothing was run */
 #define SAC_FINISH_STALE_EPOCH 5u /* submitted to an earlier life of the device */
 #define SAC_FINISH_ERROR 6u       /* the step failed for this request */
 
@@ -80,7 +80,8 @@
 #define SAC_REQ_IGNORE_EOS 1u      /* end-of-sequence ids of the model do not stop it */
 #define SAC_REQ_LOGPROBS 2u        /* logprob of each produced token (num_top_logprobs may be 0) */
 #define SAC_REQ_PROMPT_LOGPROBS 4u /* records of prompt tokens 1..n-1 come before the others */
-#define SAC_REQ_KNOWN_FLAGS 7u
+#define SAC_REQ_EMBED 8u           /* one record, the embedding of the prompt */
+#define SAC_REQ_KNOWN_FLAGS 15u
 
 /* ---- region header: written once by the creator; magic last with release ------------------ */
 typedef struct sac_region_header {
@@ -132,9 +133,10 @@ typedef struct sac_device_line {
                                    belongs to another namespace */
   uint32_t pid;                 /* of the host process behind the device; 0 = unknown */
   uint32_t num_host_blocks;     /* KV blocks of host memory; 0 = there is one tier */
-  uint64_t vocab_hash;    /* of the tokens' bytes, as this device knows them; 0 = it does not */
-  uint32_t grammar_words; /* that a request may bring; 0 = grammars are refused */
-  uint8_t _pad0[128 - 100];
+  uint64_t vocab_hash;     /* of the tokens' bytes, as this device knows them; 0 = it does not */
+  uint32_t grammar_words;  /* that a request may bring; 0 = grammars are refused */
+  uint32_t embedding_size; /* values of an embedding; 0 = they are refused */
+  uint8_t _pad0[128 - 104];
 } sac_device_line;
 SAC_STATIC_ASSERT(sizeof(sac_device_line) == 128, "device line is one line");
 
@@ -270,8 +272,10 @@ typedef struct sac_descriptor {
   uint64_t arena_extent;              /* offset in the arena, a multiple of SAC_ARENA_ALIGN_BYTES */
   uint32_t device_epoch;              /* the life of the device that this request was meant for */
   uint32_t flags;                     /* SAC_REQ_* */
-  uint32_t prompt_len;                /* tokens, 1 .. max_model_len - 1 */
-  uint32_t max_tokens; /* to produce, >= 1; prompt_len + max_tokens <= max_model_len */
+  uint32_t prompt_len; /* tokens, 1 .. max_model_len - 1; one more with SAC_REQ_EMBED */
+  uint32_t max_tokens; /* to produce, >= 1; prompt_len + max_tokens <= max_model_len. 0 with
+                          SAC_REQ_EMBED, which takes no other flag, and nothing that is for tokens:
+                          the next four and grammar_words are 0 too */
   uint32_t min_tokens; /* stop ids do not count before */
   uint32_t num_logit_bias;
   uint32_t num_stop_ids;
@@ -300,7 +304,12 @@ SAC_STATIC_ASSERT(sizeof(sac_descriptor) == 256, "descriptor is two lines");
  * any logprob flag is set, else 1, and capacity = out_ring_words / stride. Its first word is the
  * token, the others its alternatives, best first: id in bits 0-31, float logprob in bits 32-63.
  * The device writes record i only when i < cursor + capacity; the cursor (uint32_t per slot, writer
- * = frontend) counts records read, and starts at 0 with each ticket. */
+ * = frontend) counts records read, and starts at 0 with each ticket.
+ *
+ * A request with SAC_REQ_EMBED has one record instead, of sac_embedding_words(embedding_size)
+ * words, then it ends: what the final norm makes of the prompt's last token, float i in half i % 2
+ * of word i / 2, the lower half first. A device whose embeddings do not fit a slot's output ring
+ * has an embedding_size of 0. */
 
 /* ---- grammar: part of an arena extent ------------------------------------------------------- *
  * An automaton over the bytes of an answer, with a stack of SAC_GRAMMAR_STACK places:
@@ -365,6 +374,10 @@ SAC_PURE uint32_t sac_doorbell_ticket(uint32_t doorbell) {
 }
 SAC_PURE uint32_t sac_record_stride(uint32_t flags, uint32_t num_top_logprobs) {
   return (flags & (SAC_REQ_LOGPROBS | SAC_REQ_PROMPT_LOGPROBS)) ? 1u + num_top_logprobs : 1u;
+}
+/* Words of the record that is an embedding. */
+SAC_PURE uint32_t sac_embedding_words(uint32_t embedding_size) {
+  return embedding_size / 2 + embedding_size % 2;
 }
 /* First slot of a frontend; the last one takes the remainder. frontend may be num_frontends. */
 SAC_PURE uint32_t sac_first_slot(uint32_t num_slots, uint32_t num_frontends, uint32_t frontend) {

@@ -108,6 +108,9 @@ PolicySettings settings_of(const sac_policy_config& p) {
   return s;
 }
 
+/// Devices that give embeddings.
+bool embeds_on(uint32_t kind) { return kind == SAC_DEVICE_CPU || kind == SAC_DEVICE_NULL; }
+
 }  // namespace
 
 std::string check_device_config(const sac_device_config& c, uint32_t vocab_size) {
@@ -129,6 +132,7 @@ std::string check_device_config(const sac_device_config& c, uint32_t vocab_size)
   b.in("prefix_caching", c.prefix_caching, 0, 1);
   b.in("num_threads", c.num_threads, 1, kMaxThreads);
   b.in("grammar_words", c.grammar_words, 0, SAC_MAX_GRAMMAR_WORDS);
+  b.in("embedding_size", c.embedding_size, 0, embeds_on(c.kind) ? kMaxWidth : 0);
   b.in("num_eos_ids", c.num_eos_ids, 0, kMaxEosIds);
   b.in("vocab_size", vocab_size, 1, kMaxVocab);
   b.require(c.num_eos_ids == 0 || c.eos_ids != nullptr, "eos_ids is null");
@@ -181,6 +185,7 @@ Limits limits_of(const sac_device_config& c, uint32_t vocab_size) {
   l.vocab_size = vocab_size;
   l.num_eos_ids = c.num_eos_ids;
   l.grammar_words = c.grammar_words;
+  l.embedding_size = c.embedding_size;
   l.log_words = c.log_decisions != 0 ? static_cast<uint32_t>(kDecisionLogWords) : 0;
   l.prefill_policy = static_cast<PrefillPolicy>(c.prefill_policy);
   l.policy = static_cast<Policy>(c.policy.policy);

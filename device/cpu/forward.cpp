@@ -39,7 +39,8 @@ class Forward {
         num_rows_(context.plan.num_rows()),
         num_items_(context.plan.num_items()),
         num_cut_rows_(context.plan.num_cut_rows()),
-        num_logits_(context.plan.num_logits()) {}
+        num_logits_(context.plan.num_logits()),
+        num_embeddings_(context.plan.num_embeddings()) {}
 
   void run() {
     embed();
@@ -60,6 +61,7 @@ class Forward {
     for (uint32_t first = 0; first < num_logits_; first += s_.logit_rows) {
       finish_rows(first, min_u32(s_.logit_rows, num_logits_ - first));
     }
+    if (num_embeddings_ != 0) finish_embeddings();
   }
 
  private:
@@ -342,6 +344,15 @@ class Forward {
     });
   }
 
+  /// Final norm of the rows that are embeddings, in f32 whatever the model's type.
+  void finish_embeddings() {
+    worker_.for_each(num_embeddings_, [&](uint32_t i) {
+      const PlanEmbedding& at = plan_.embedding(i);
+      const Activations out = {at.values, c_.hidden_size, false};
+      k_.rms_norm(x(at.row), w_.final_norm(), c_.rms_norm_eps, out, 0);
+    });
+  }
+
   void write_record(const PlanLogits& at, float* logits) {
     const SeatParams& params = tables_.params[at.seat];
     const uint32_t* tokens = tables_.tokens(at.seat);
@@ -375,6 +386,7 @@ class Forward {
   const uint32_t num_items_;
   const uint32_t num_cut_rows_;
   const uint32_t num_logits_;
+  const uint32_t num_embeddings_;
 };
 
 }  // namespace

@@ -6,7 +6,8 @@ StepPlan::StepPlan(uint32_t max_num_seqs, uint32_t max_num_batched_tokens, const
     : cut_(cut),
       rows_(max_num_batched_tokens),
       chunks_(max_num_batched_tokens),
-      logits_(size_t{max_num_batched_tokens} + max_num_seqs) {
+      logits_(size_t{max_num_batched_tokens} + max_num_seqs),
+      embeddings_(max_num_seqs) {
   // A row is cut by ranges, into about the target number of items, or by heads.
   const uint32_t by_ranges = kItemsPerWorker * cut.num_workers;
   items_.reserve((size_t{max_num_batched_tokens} + by_ranges) * cut.num_kv_heads);
@@ -17,6 +18,7 @@ void StepPlan::build(const StepBatch& batch, const SeatTables& tables, const Ste
   num_rows_ = batch.num_rows;
   num_chunks_ = 0;
   num_logits_ = 0;
+  num_embeddings_ = 0;
   for (uint32_t i = 0; i < batch.num_seqs; ++i) add_seq(batch.seqs[i], i, tables, outputs);
   items_.clear();
   cut_rows_.clear();
@@ -41,11 +43,19 @@ void StepPlan::add_seq(const StepSeq& seq, uint32_t index, const SeatTables& tab
       logits_[num_logits_++] = {row, seq.seat, position, false,
                                 outputs.prompt_records + size_t{row} * kRecordWords};
     }
-    if (seq.sample != 0 && r + 1 == seq.num_rows) {
-      logits_[num_logits_++] = {row, seq.seat, position, true,
-                                outputs.sampled + size_t{index} * kRecordWords};
-    }
   }
+  if (seq.sample != 0) add_yield(seq, index, tables.params[seq.seat], outputs);
+}
+
+void StepPlan::add_yield(const StepSeq& seq, uint32_t index, const SeatParams& params,
+                         const StepOutputs& outputs) {
+  const uint32_t last = seq.num_rows - 1;
+  if (embeds(params.flags)) {
+    embeddings_[num_embeddings_++] = {seq.first_row + last, outputs.embedding(index)};
+    return;
+  }
+  logits_[num_logits_++] = {seq.first_row + last, seq.seat, seq.first_position + last, true,
+                            outputs.sampled + size_t{index} * kRecordWords};
 }
 
 uint32_t StepPlan::num_ranges(uint32_t chunk) const {

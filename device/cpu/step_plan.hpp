@@ -56,6 +56,12 @@ struct PlanLogits {
   uint64_t* record;
 };
 
+/// A row whose final norm is an embedding, and where that goes.
+struct PlanEmbedding {
+  uint32_t row;
+  float* values;
+};
+
 /// Arrays sized once for the largest batch.
 class StepPlan {
  public:
@@ -69,11 +75,13 @@ class StepPlan {
   uint32_t num_items() const { return static_cast<uint32_t>(items_.size()); }
   uint32_t num_cut_rows() const { return static_cast<uint32_t>(cut_rows_.size()); }
   uint32_t num_logits() const { return num_logits_; }
+  uint32_t num_embeddings() const { return num_embeddings_; }
   const PlanRow& row(uint32_t i) const { return rows_[i]; }
   const PlanChunk& chunk(uint32_t i) const { return chunks_[i]; }
   const AttentionItem& item(uint32_t i) const { return items_[i]; }
   const CutRow& cut_row(uint32_t i) const { return cut_rows_[i]; }
   const PlanLogits& logits(uint32_t i) const { return logits_[i]; }
+  const PlanEmbedding& embedding(uint32_t i) const { return embeddings_[i]; }
 
   /// Target number of attention items per worker: enough that no worker waits long for the last.
   static constexpr uint32_t kItemsPerWorker = 8;
@@ -81,6 +89,9 @@ class StepPlan {
  private:
   void add_seq(const StepSeq& seq, uint32_t index, const SeatTables& tables,
                const StepOutputs& outputs);
+  /// What the last row of a sequence yields.
+  void add_yield(const StepSeq& seq, uint32_t index, const SeatParams& params,
+                 const StepOutputs& outputs);
   /// Cuts single rows: decodes, and what remains of prompts.
   void cut_rows();
   void cut_by_ranges(uint32_t chunk, uint32_t per_item, uint32_t heads);
@@ -95,9 +106,11 @@ class StepPlan {
   std::vector<AttentionItem> items_;
   std::vector<CutRow> cut_rows_;
   std::vector<PlanLogits> logits_;
+  std::vector<PlanEmbedding> embeddings_;
   uint32_t num_rows_ = 0;
   uint32_t num_chunks_ = 0;
   uint32_t num_logits_ = 0;
+  uint32_t num_embeddings_ = 0;
   uint32_t num_parts_ = 0;
 };
 

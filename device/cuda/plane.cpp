@@ -83,6 +83,7 @@ ModelLimits model_limits(const sac_device_config& c) {
 std::string check_cuda_config(const sac_device_config& c, const sac_model_config* model,
                               uint32_t vocab_size) {
   if (c.fetch.num_frames != 0 || c.fetch.num_events != 0) return "fetch: a GPU has no fetch plane";
+  if (c.embedding_size != 0) return "embedding_size: a GPU gives no embeddings";
   if (c.kind == SAC_DEVICE_NULL) return "";
   if (c.kind != SAC_DEVICE_CUDA) return "kind is neither SAC_DEVICE_CUDA nor SAC_DEVICE_NULL";
   if (model == nullptr) return "model is null, but kind is SAC_DEVICE_CUDA";
@@ -145,6 +146,7 @@ std::string CudaPlane::attach(void* region, uint64_t region_bytes) {
   const sac_device_line line = told();
   store_relaxed(&view.device->vocab_hash, line.vocab_hash);
   store_relaxed(&view.device->grammar_words, line.grammar_words);
+  store_relaxed(&view.device->embedding_size, line.embedding_size);
   store_relaxed(&view.device->kv_block_bytes, line.kv_block_bytes);
   store_relaxed(&view.device->process_start_ticks, line.process_start_ticks);
   store_relaxed(&view.device->pid, line.pid);

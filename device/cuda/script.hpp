@@ -67,7 +67,7 @@ inline Ask draw_ask(Random& random, const DeviceShape& d) {
   ask.prompt =
       prompt_of(random.in(1, d.max_model_len - 2), random.in(0, beginnings - 1), d.vocab_size);
   ask.max_tokens = random.in(1, d.max_model_len - static_cast<uint32_t>(ask.prompt.size()));
-  ask.flags = random.in(0, SAC_REQ_KNOWN_FLAGS);
+  ask.flags = random.in(0, SAC_REQ_EMBED - 1);
   ask.num_top_logprobs = random.in(0, 3);
   ask.seed = random.next();
   if (random.one_in(3)) ask.grammar = draw_grammar(random);

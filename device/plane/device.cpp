@@ -13,10 +13,11 @@ namespace {
 
 /// Tells frontends what only the host knows of this device; visible to them with phase READY.
 void introduce(sac_device_line* line, uint64_t kv_block_bytes, uint64_t vocab_hash,
-               uint32_t grammar_words) {
+               const Limits& limits) {
   const ProcessId self = own_process();
   store_relaxed(&line->vocab_hash, vocab_hash);
-  store_relaxed(&line->grammar_words, grammar_words);
+  store_relaxed(&line->grammar_words, limits.grammar_words);
+  store_relaxed(&line->embedding_size, limits.embedding_size);
   store_relaxed(&line->kv_block_bytes, kv_block_bytes);
   store_relaxed(&line->process_start_ticks, self.start_ticks);
   store_relaxed(&line->pid, self.pid);
@@ -76,6 +77,8 @@ std::string sac_device::create(const sac_device_config& c, const sac_model_confi
     wrong = saccade::check_model_config(*model);
     if (!wrong.empty()) return wrong;
     if (model->vocab_size != vocab_size) return "vocab_size differs from the model's";
+    if (c.embedding_size != 0 && c.embedding_size != model->hidden_size)
+      return "embedding_size differs from the model's hidden_size";
   }
   config = c;
   eos_ids.assign(c.eos_ids, c.eos_ids + c.num_eos_ids);
@@ -170,8 +173,10 @@ std::string sac_device::attach(void* region, uint64_t region_bytes) {
   scheduler.limits.num_slots = view.num_slots;
   scheduler.limits.num_frontends = view.num_frontends;
   if (tokens.view().num_tokens == 0) scheduler.limits.grammar_words = 0;
+  if (sac_embedding_words(scheduler.limits.embedding_size) > view.out_ring_words)
+    scheduler.limits.embedding_size = 0;
   join_ring(scheduler, view, saccade::monotonic_ns());
-  saccade::introduce(view.device, kv_block_bytes, tokens.hash(), scheduler.limits.grammar_words);
+  saccade::introduce(view.device, kv_block_bytes, tokens.hash(), scheduler.limits);
   attached = true;
   return "";
 }

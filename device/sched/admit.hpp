@@ -69,6 +69,12 @@ SAC_HD inline SeatParams seat_params(const sac_descriptor& d) {
   return p;
 }
 
+/// Words of one record of a request.
+SAC_HD inline uint32_t record_words(const Seats& seats, const sac_descriptor& d) {
+  return embeds(d.flags) ? sac_embedding_words(seats.embedding_size)
+                         : sac_record_stride(d.flags, d.num_top_logprobs);
+}
+
 SAC_HD inline void seat_request(const Admission& a, uint32_t slot, uint32_t seat_index) {
   Request& r = a.slots[slot];
   const sac_descriptor& d = r.descriptor;
@@ -80,7 +86,7 @@ SAC_HD inline void seat_request(const Admission& a, uint32_t slot, uint32_t seat
   seat.ticket = r.ticket;
   seat.state = SAC_STATE_PREFILL_PROCESSING;
   seat.num_tokens = d.prompt_len;
-  seat.stride = sac_record_stride(d.flags, d.num_top_logprobs);
+  seat.stride = record_words(a.seats, d);
   seat.capacity = a.inbox.ring.out_ring_words / seat.stride;
   seat.cache_salt = a.inbox.salt_of(d);
   seat.asked = {d.flags, d.prompt_len, d.max_tokens, d.min_tokens, d.num_stop_ids, d.grammar_words};
@@ -179,7 +185,7 @@ SAC_HD_INLINE bool admit_slot(const Admission& a, Env& env, uint32_t slot) {
   }
   seat_request(a, slot, seat_index);
   Seat& seat = a.seats[seat_index];
-  const uint32_t tokens = seat.num_tokens + 1;
+  const uint32_t tokens = tokens_to_hold(seat.asked.flags, seat.num_tokens);
   Places places = {};
   const bool fits = find_places(a.preemption(), seat_index, tokens, places);
   r.num_cached = max_u32(places.ready * a.kv.block_size, found_tokens(a.fetch, r));
@@ -210,7 +216,7 @@ SAC_HD_INLINE bool admit_slot(const Admission& a, Env& env, uint32_t slot) {
 SAC_HD inline bool resume_seat(const Preemption& p, uint32_t seat_index) {
   Seat& seat = p.seats[seat_index];
   if (is_rotating_out(p.kv, seat) || !may_fit(p, seat.places)) return false;
-  const uint32_t tokens = seat.num_tokens + 1;
+  const uint32_t tokens = tokens_to_hold(seat.asked.flags, seat.num_tokens);
   const bool kept = seat.num_host != 0;
   const uint64_t copies = p.kv.store.copies.up.asked;
   Places places = {};

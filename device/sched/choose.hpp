@@ -33,7 +33,8 @@ SAC_HD inline void describe_seated(const Seats& seats, const KvTiers& kv, uint32
       runs && (is_rotating_in(kv, seat) || seat.num_produced == seat.entered_produced) ? 1 : 0;
   c.priority = wishes.priority;
   c.tenant = wishes.tenant;
-  c.blocks = runs ? seat.num_blocks : kv.blocks_for(seat.num_tokens + 1);
+  c.blocks =
+      runs ? seat.num_blocks : kv.blocks_for(tokens_to_hold(seat.asked.flags, seat.num_tokens));
   c.blocks_to_send = runs ? kv.blocks_for(seat.num_computed) - seat.num_host : 0;
   c.produced = seat.num_produced;
   // What a store has of a prompt takes no rows of a step.

@@ -26,6 +26,18 @@ SAC_HD inline void write_prompt_records(const Results& r, const StepSeq& q) {
   }
 }
 
+/// The embedding of a request whose prompt is computed: its one record, and its end.
+SAC_HD inline void commit_embedding(const Results& r, Seat& seat, const float* values) {
+  const uint32_t size = r.seats.embedding_size;
+  uint64_t* to = r.report.ring.record(seat.slot, seat.num_records, seat.stride, seat.capacity);
+  for (uint32_t w = 0; w < seat.stride; ++w) {
+    const float high = 2 * w + 1 < size ? values[2 * w + 1] : 0.0f;
+    store_relaxed(to + w, embedding_word(values[2 * w], high));
+  }
+  ++seat.num_records;
+  seat.finish = SAC_FINISH_STOP;
+}
+
 /// One sequence of a finished step. Records reach the ring here; they are not read before publish
 /// writes the status that counts them.
 SAC_HD inline void commit_seq(const Results& r, uint32_t index) {
@@ -44,7 +56,11 @@ SAC_HD inline void commit_seq(const Results& r, uint32_t index) {
   seat.was_computed = max_u32(seat.was_computed, seat.num_computed);
   if (q.prompt_logprobs != 0) write_prompt_records(r, q);
   if (q.sample == 0) return;
-  commit_token(r.seats, q.seat, r.launch.sampled_record(index), r.done_ns, r.report.ring);
+  if (embeds(seat.asked.flags)) {
+    commit_embedding(r, seat, r.launch.embedding(index));
+  } else {
+    commit_token(r.seats, q.seat, r.launch.sampled_record(index), r.done_ns, r.report.ring);
+  }
   if (has_ended(seat)) ++r.seats.num_ended;
 }
 

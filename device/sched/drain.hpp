@@ -51,15 +51,22 @@ SAC_HD inline bool extent_in_share(const RingView& ring, uint32_t slot, const sa
          bytes <= end - d.arena_extent;
 }
 
+/// How many tokens are asked for: none with an embedding, which leaves nothing to choose either.
+SAC_HD inline bool output_in_bounds(const Limits& l, const sac_descriptor& d) {
+  if (!embeds(d.flags)) return d.max_tokens >= 1 && d.max_tokens <= l.max_model_len - d.prompt_len;
+  return l.embedding_size != 0 && d.flags == SAC_REQ_EMBED && d.max_tokens == 0 &&
+         d.num_logit_bias == 0 && d.num_stop_ids == 0 && d.num_top_logprobs == 0 &&
+         d.grammar_words == 0;
+}
+
 /// Every bound of a descriptor but token ids and the grammar, which are checked when they are
 /// copied.
 SAC_HD inline bool descriptor_in_bounds(const Limits& l, const RingView& ring, uint32_t slot,
                                         const sac_descriptor& d) {
-  const bool sizes = d.prompt_len >= 1 && d.prompt_len < l.max_model_len && d.max_tokens >= 1 &&
-                     d.max_tokens <= l.max_model_len - d.prompt_len &&
-                     d.min_tokens <= d.max_tokens && d.num_logit_bias <= SAC_MAX_LOGIT_BIAS &&
-                     d.num_stop_ids <= SAC_MAX_STOP_IDS && d.grammar_words <= l.grammar_words &&
-                     (d.flags & ~SAC_REQ_KNOWN_FLAGS) == 0;
+  const bool sizes = d.prompt_len >= 1 && d.prompt_len <= l.max_model_len &&
+                     output_in_bounds(l, d) && d.min_tokens <= d.max_tokens &&
+                     d.num_logit_bias <= SAC_MAX_LOGIT_BIAS && d.num_stop_ids <= SAC_MAX_STOP_IDS &&
+                     d.grammar_words <= l.grammar_words && (d.flags & ~SAC_REQ_KNOWN_FLAGS) == 0;
   const bool tenant = d.tenant < SAC_MAX_TENANTS && d.tenant_weight <= SAC_MAX_TENANT_WEIGHT;
   return sizes && tenant && sampling_in_bounds(d) && targets_in_bounds(d) &&
          extent_in_share(ring, slot, d);
@@ -130,7 +137,7 @@ template <class Env>
 SAC_HD bool price(const Drain& d, Env& env, Request& r, uint32_t slot) {
   const sac_descriptor& asked = r.descriptor;
   r.num_cached = r.fetch = 0;
-  r.places = d.kv.blocks_for(asked.prompt_len + 1);
+  r.places = d.kv.blocks_for(tokens_to_hold(asked.flags, asked.prompt_len));
   const bool shares = d.kv.shares != 0 && (asked.flags & SAC_REQ_PROMPT_LOGPROBS) == 0;
   if (!shares || blocks_to_share(d.kv, asked.prompt_len) == 0) return false;
   d.inbox.fetches[0] = {d.inbox.prompt, d.inbox.ring.arena_words(asked.arena_extent),

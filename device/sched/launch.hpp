@@ -18,6 +18,8 @@ struct Launch {
   SAC_HD const uint64_t* sampled_record(uint32_t i) const {
     return outputs.sampled + size_t{i} * kRecordWords;
   }
+  /// The embedding that it left for it.
+  SAC_HD const float* embedding(uint32_t i) const { return outputs.embedding(i); }
   /// That of a row of the batch, of the token behind it in the prompt.
   SAC_HD const uint64_t* prompt_record(uint32_t row) const {
     return outputs.prompt_records + size_t{row} * kRecordWords;
@@ -30,6 +32,8 @@ inline void lay_out(Launch& launch, const Limits& l, Layout& at) {
   launch.outputs.sampled = at.take<uint64_t>(seats * kRecordWords);
   launch.outputs.prompt_records =
       at.take<uint64_t>(size_t{l.max_num_batched_tokens} * kRecordWords);
+  launch.outputs.embedding_size = l.embedding_size;
+  launch.outputs.embeddings = at.take<float>(seats * l.embedding_size);
 }
 SAC_HD inline void reset(Launch& launch, const SeatTables& tables) {
   launch.tables = tables;

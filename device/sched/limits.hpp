@@ -43,8 +43,9 @@ struct Limits {
   uint32_t rope_switch_len;  // prompts longer than this have other KV than shorter ones; 0 = none
   uint32_t vocab_size;
   uint32_t num_eos_ids;
-  uint32_t log_words;      // of the decision log; 0 = none
-  uint32_t grammar_words;  // that a request may bring; 0 = grammars are refused
+  uint32_t log_words;       // of the decision log; 0 = none
+  uint32_t grammar_words;   // that a request may bring; 0 = grammars are refused
+  uint32_t embedding_size;  // values of an embedding; 0 = they are refused
   PrefillPolicy prefill_policy;
   FetchLimits fetch;
   Policy policy;

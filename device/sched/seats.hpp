@@ -63,6 +63,12 @@ struct Seat {
 /// All but the last token are computed: the next row yields a token.
 SAC_HD inline bool is_decode(const Seat& seat) { return seat.num_tokens == seat.num_computed + 1; }
 
+/// Tokens that a request with these flags needs room for to go on: those that it has, and its next
+/// one, unless its prompt is all of it.
+SAC_HD inline uint32_t tokens_to_hold(uint32_t flags, uint32_t num_tokens) {
+  return embeds(flags) ? num_tokens : num_tokens + 1;
+}
+
 SAC_HD inline bool has_ended(const Seat& seat) { return seat.finish != SAC_FINISH_NONE; }
 
 /// Records that may still be written before the reader, whose cursor is `read`, must take some. A
@@ -101,6 +107,7 @@ struct Seats {
   uint32_t num_seats;
   uint32_t max_model_len;  // tokens
   uint32_t max_grammar_words;
+  uint32_t embedding_size;  // values
   uint32_t num_eos_ids;
   uint32_t num_free;
   uint32_t num_running;
@@ -203,6 +210,7 @@ SAC_HD inline void reset(Seats& s, const Limits& l, const uint32_t* eos_ids) {
   s.num_seats = l.num_seats;
   s.max_model_len = l.max_model_len;
   s.max_grammar_words = l.grammar_words;
+  s.embedding_size = l.embedding_size;
   s.num_eos_ids = l.num_eos_ids;
   for (uint32_t i = 0; i < l.num_eos_ids; ++i) s.eos_ids[i] = eos_ids[i];
   for (uint32_t i = 0; i < l.num_seats; ++i) {

@@ -14,6 +14,11 @@ SAC_HD inline uint32_t null_token(uint32_t last, uint32_t position, uint64_t see
   return static_cast<uint32_t>((x ^ (x >> 31)) % vocab);
 }
 
+/// Value i of the embedding of a prompt whose last token is `last`, at `position`: in [-1, 1).
+SAC_HD inline float null_embedding(uint32_t last, uint32_t position, uint32_t i) {
+  return static_cast<float>(null_token(last, position, uint64_t{i} + 1, 1u << 24)) / (1u << 23) - 1;
+}
+
 struct NullStep {
   SeatTables tables;
   StepOutputs outputs;
@@ -24,6 +29,11 @@ struct NullStep {
     token = token < vocab_size ? token : 0;
     for (uint32_t i = 0; i < tables.params[seat].num_top_logprobs; ++i)
       record[1 + i] = record_word((token + i) % vocab_size, -1.0f - static_cast<float>(i));
+  }
+  SAC_HD void write_embedding(uint32_t i, uint32_t last, uint32_t position) const {
+    float* values = outputs.embedding(i);
+    for (uint32_t k = 0; k < outputs.embedding_size; ++k)
+      values[k] = null_embedding(last, position, k);
   }
   /// Sequence i of the batch.
   SAC_HD void run_seq(const StepBatch& batch, uint32_t i) const {
@@ -36,6 +46,7 @@ struct NullStep {
         write_record(outputs.prompt_records + size_t{q.first_row + r} * kRecordWords, q.seat,
                      tokens[q.first_position + r + 1]);
     if (q.sample == 0) return;
+    if (embeds(p.flags)) return write_embedding(i, tokens[last], last);
     const uint32_t token = null_token(tokens[last], last, p.seed, vocab_size);
     write_record(outputs.sampled + size_t{i} * kRecordWords, q.seat, obey(q.seat, token));
   }

@@ -5,7 +5,8 @@
 // A step computes, for each sequence s of the batch, rows at positions
 // [first_position, first_position + num_rows), reading tokens and writing KV through the seat's
 // block table. If `sample` is set, the last row also yields the next token, as record s of
-// `sampled`.
+// `sampled`; or, for a seat with SAC_REQ_EMBED, what the final norm makes of the row, as row s of
+// `embeddings`.
 //
 // What makes a request independent of its batch (and of chunking, preemption and mode): a row's
 // result may depend only on the tokens at positions <= its own and on the seat's parameters, with
@@ -123,9 +124,16 @@ struct StepBatch {
 /// Where a step writes. `sampled` row i belongs to sequence i of the batch; `prompt_records` row r
 /// to row r of the batch: the record of the token at the row's position + 1.
 struct StepOutputs {
-  uint64_t* sampled;         // [max_num_seqs][kRecordWords]
-  uint64_t* prompt_records;  // [max_num_batched_tokens][kRecordWords]
+  uint64_t* sampled;            // [max_num_seqs][kRecordWords]
+  uint64_t* prompt_records;     // [max_num_batched_tokens][kRecordWords]
+  float* embeddings = nullptr;  // [max_num_seqs][embedding_size]
+  uint32_t embedding_size = 0;  // 0: no request asks for one
+
+  SAC_HD float* embedding(uint32_t i) const { return embeddings + size_t{i} * embedding_size; }
 };
+
+/// A request for an embedding: nothing is sampled.
+SAC_HD inline bool embeds(uint32_t flags) { return (flags & SAC_REQ_EMBED) != 0; }
 
 /// Packs one word of a record.
 SAC_HD inline uint64_t record_word(uint32_t token, float logprob) {
@@ -134,6 +142,15 @@ SAC_HD inline uint64_t record_word(uint32_t token, float logprob) {
     uint32_t u;
   } bits = {logprob};
   return (static_cast<uint64_t>(bits.u) << 32) | token;
+}
+
+/// Packs two values of an embedding.
+SAC_HD inline uint64_t embedding_word(float low, float high) {
+  union {
+    float f;
+    uint32_t u;
+  } bits = {low};
+  return record_word(bits.u, high);
 }
 
 }  // namespace saccade

@@ -66,6 +66,7 @@ class HostileWorld {
   }
 
  private:
+  static constexpr uint32_t kEmbeddingSize = 11;
   static RingShape ring_shape() {
     RingShape r;
     r.num_slots = 64;
@@ -83,6 +84,7 @@ class HostileWorld {
     static const TokenTables tokens = tables_of(test_vocabulary(d.vocab_size));
     d.tokens = &tokens;
     d.grammar_words = 128;
+    d.embedding_size = kEmbeddingSize;
     if (!rotating) return d;
     d.num_host_blocks = 60;
     d.eager_window = 3;
@@ -109,6 +111,7 @@ class HostileWorld {
     Ask ask = ask_of(1 + n % 40, 1 + n % 7, n);
     if (n % 3 == 0) ask.flags |= SAC_REQ_PROMPT_LOGPROBS | SAC_REQ_LOGPROBS;
     ask.num_top_logprobs = n % 5;
+    if (n % 4 == 3) ask = embed_ask(ask.prompt, kEmbeddingSize);
     live_.push_back(honest_.submit(ask));
   }
 
@@ -147,6 +150,7 @@ class HostileWorld {
     ask.flags = c.below(8);
     ask.num_top_logprobs = c.below(21);
     if (c.below(3) == 0) ask.grammar = strike_grammar(c);
+    if (c.below(6) == 0) ask = embed_ask(ask.prompt, kEmbeddingSize);
     Ticket t = foe_.prepare(ask, slot);
     if (c.below(4) == 0) strike_descriptor(slot, c);
     foe_.ring(t);

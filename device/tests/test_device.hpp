@@ -68,6 +68,7 @@ struct DeviceShape {
   uint32_t num_events = 0;  // of the ring for routers
   uint32_t grammar_words = 0;
   const TokenTables* tokens = nullptr;  // with grammar_words
+  uint32_t embedding_size = 0;
 };
 
 /// A fetch plane, small enough that everything runs short.
@@ -108,6 +109,7 @@ inline Limits limits_of(const DeviceShape& shape, const RingShape& ring) {
   l.num_eos_ids = static_cast<uint32_t>(shape.eos_ids.size());
   l.log_words = shape.log_words;
   l.grammar_words = shape.grammar_words;
+  l.embedding_size = shape.embedding_size;
   l.prefill_policy = shape.policy;
   l.num_host_blocks = shape.num_host_blocks;
   l.eager_window = shape.eager_window;
@@ -276,7 +278,20 @@ class ObeyedGrammar {
   SeatTables tables_ = {};
 };
 
+inline Expected expect_embedding(const Ask& ask) {
+  const auto value = [&ask](uint32_t i) {
+    const auto position = static_cast<uint32_t>(ask.prompt.size()) - 1;
+    return i < ask.embedding_size ? null_embedding(ask.prompt.back(), position, i) : 0.0f;
+  };
+  Expected e;
+  e.finish = SAC_FINISH_STOP;
+  for (uint32_t i = 0; i < ask.embedding_size; i += 2)
+    e.words.push_back(embedding_word(value(i), value(i + 1)));
+  return e;
+}
+
 inline Expected expect(const Ask& ask, const DeviceShape& shape) {
+  if (ask.embedding_size != 0) return expect_embedding(ask);
   Expected e;
   ObeyedGrammar grammar(ask, shape);
   if (!grammar.is_one()) {
@@ -317,6 +332,16 @@ inline Ask ask_of(uint32_t prompt_len, uint32_t max_tokens, uint32_t salt = 0) {
   ask.prompt = prompt_of(prompt_len, salt);
   ask.max_tokens = max_tokens;
   ask.seed = salt;
+  return ask;
+}
+
+/// A prompt whose embedding is asked for, of a device that gives them in this size.
+inline Ask embed_ask(std::vector<uint32_t> prompt, uint32_t size) {
+  Ask ask;
+  ask.prompt = std::move(prompt);
+  ask.max_tokens = 0;
+  ask.flags = SAC_REQ_EMBED;
+  ask.embedding_size = size;
   return ask;
 }
 

@@ -21,6 +21,7 @@ struct Ask {
   std::vector<LogitBias> logit_bias = {};
   std::vector<uint32_t> stop_ids = {};
   std::vector<uint32_t> grammar = {};
+  uint32_t embedding_size = 0;  // with SAC_REQ_EMBED: that of the device
   float temperature = 0.0f;
   float top_p = 1.0f;
   float repetition_penalty = 1.0f;
@@ -109,7 +110,8 @@ class TestFrontend {
     Ticket t;
     t.ask = ask;
     t.slot = slot;
-    t.stride = sac_record_stride(ask.flags, ask.num_top_logprobs);
+    t.stride = ask.embedding_size != 0 ? sac_embedding_words(ask.embedding_size)
+                                       : sac_record_stride(ask.flags, ask.num_top_logprobs);
     return t;
   }
 

@@ -50,6 +50,7 @@ inline WorldOptions world_options(uint64_t seed) {
   o.device.policy = r.one_in(3) ? PrefillPolicy::kInline : PrefillPolicy::kChunked;
   o.device.log_words = 1 << 20;
   o.device.prefix_caching = Random(seed + 41).one_in(2);
+  o.device.embedding_size = Random(seed + 73).pick({0u, 5u, 21u});
   o.reset_odds = Random(seed + 43).pick({0u, 0u, 100u});
   o.num_requests = r.in(1, 40);
   o.submit_odds = r.in(1, 6);
@@ -130,6 +131,7 @@ class World {
         resets_(seed + 47),
         readers_(seed + 59),
         tenants_(seed + 67),
+        embeddings_(seed + 71),
         ring_(o.ring),
         device_(ring_, o.device),
         last_status_(o.ring.num_slots, 0) {
@@ -289,7 +291,7 @@ class World {
     const auto len = static_cast<uint32_t>(ask.prompt.size());
     ask.max_tokens = random_.in(1, d.max_model_len - len);
     ask.min_tokens = random_.one_in(4) ? random_.in(0, ask.max_tokens) : 0;
-    ask.flags = random_.in(0, SAC_REQ_KNOWN_FLAGS);
+    ask.flags = random_.in(0, SAC_REQ_EMBED - 1);
     ask.num_top_logprobs = random_.one_in(2) ? random_.in(0, SAC_MAX_TOP_LOGPROBS) : 0;
     ask.seed = random_.next();
     if (d.prefix_caching) {
@@ -302,7 +304,12 @@ class World {
       ask.stop_ids.push_back(random_.in(0, d.vocab_size - 1));
     ask.tenant = tenants_.in(0, options_.num_tenants - 1);
     ask.tenant_weight = tenants_.pick({0u, 1u, 1u, 7u, SAC_MAX_TENANT_WEIGHT});
-    return ask;
+    if (d.embedding_size == 0 || !embeddings_.one_in(6)) return ask;
+    Ask embed = embed_ask(ask.prompt, d.embedding_size);
+    embed.cache_salt = ask.cache_salt;
+    embed.tenant = ask.tenant;
+    embed.tenant_weight = ask.tenant_weight;
+    return embed;
   }
 
   /// What was read of a request is the beginning of what it must yield; all of it if it ended well.
@@ -408,9 +415,10 @@ class World {
 
   const WorldOptions options_;
   Random random_;
-  Random resets_;   // of its own: worlds without resets are what they were
-  Random readers_;  // the same
-  Random tenants_;  // the same
+  Random resets_;      // of its own: worlds without resets are what they were
+  Random readers_;     // the same
+  Random tenants_;     // the same
+  Random embeddings_;  // the same
   TestRing ring_;
   TestDevice device_;
   std::deque<Actor> actors_;

@@ -155,3 +155,31 @@ def test_api_key(keyed_server):
         else:
             with pytest.raises(openai.AuthenticationError):
                 client.models.list()
+
+
+def test_embeddings_in_both_encodings(client):
+    """The client asks for base64 by itself, and decodes it."""
+    texts = ["Hello! Who are you?", "The sea is calm tonight.", "Hello! Who are you?"]
+    plain = client.embeddings.create(model=MODEL, input=texts, encoding_format="float")
+    coded = client.embeddings.create(model=MODEL, input=texts)
+    assert [item.index for item in plain.data] == [0, 1, 2]
+    assert plain.object == "list" and plain.data[0].object == "embedding" and plain.model == MODEL
+    for a, b in zip(plain.data, coded.data, strict=True):
+        assert a.embedding == pytest.approx(b.embedding, abs=0, rel=1e-6)
+        assert sum(value * value for value in a.embedding) == pytest.approx(1, abs=1e-5)
+    assert coded.data[0].embedding == coded.data[2].embedding != coded.data[1].embedding
+    assert plain.usage.total_tokens == plain.usage.prompt_tokens > 0
+    alone = client.embeddings.create(model=MODEL, input=texts[1])
+    assert alone.data[0].embedding == coded.data[1].embedding
+
+
+def test_embeddings_of_token_ids_and_refusals(client):
+    of_ids = client.embeddings.create(model=MODEL, input=[[5, 6, 7], [5, 6, 8]])
+    assert len(of_ids.data) == 2 and of_ids.usage.prompt_tokens == 6
+    with pytest.raises(openai.BadRequestError) as refused:
+        client.embeddings.create(model=MODEL, input="x", dimensions=8)
+    assert refused.value.body["param"] == "dimensions"
+    with pytest.raises(openai.BadRequestError):
+        client.embeddings.create(model=MODEL, input=[])
+    with pytest.raises(openai.NotFoundError):
+        client.embeddings.create(model="no-such-model", input="x")

@@ -1,9 +1,11 @@
 """Logprobs and greedy tokens of small random models, against Hugging Face transformers."""
 
 import json
+import math
 import pathlib
 
 import pytest
+import requests
 
 from checks import NUM_TOP, alternatives_fault, check_alternatives, check_close, complete, token_ids
 from checks import test_alternatives_are_compared_by_token  # noqa: F401
@@ -48,3 +50,22 @@ def check_prompt_logprobs(url, result, tolerance):
         assert [rank for rank, *_ in ranked] == list(range(1, NUM_TOP + 1))
         best = [(token, logprob) for _, token, logprob in ranked][: len(expected)]
         assert alternatives_fault(expected, best, tolerance) is None, position
+
+
+
+@pytest.mark.parametrize("path", sorted((REFERENCE / "embeddings").glob("*.json")), ids=lambda p: p.stem)
+def test_embeddings_against_transformers(path):
+    """Unit vectors, each value close to that of transformers' last hidden state."""
+    expected = json.loads(path.read_text())["embeddings"]
+    prompts = [r["prompt"] for r in json.loads((REFERENCE / "expected" / path.name).read_text())["results"]]
+    flags = ("--dtype", "float32", "--max-num-batched-tokens", "64", "--max-num-seqs", "8")
+    with serve(str(REFERENCE / "models" / path.stem), "--served-model-name", "m", *flags) as url:
+        asked = {"model": "m", "input": prompts}
+        answer = requests.post(f"{url}/v1/embeddings", json=asked, timeout=300)
+        assert answer.status_code == 200, answer.text
+        for i, (wanted, got) in enumerate(zip(expected, answer.json()["data"], strict=True)):
+            length = math.sqrt(sum(value * value for value in wanted))
+            unit = [value / length for value in wanted]
+            assert got["index"] == i
+            assert math.sqrt(sum(value * value for value in got["embedding"])) == pytest.approx(1, abs=1e-6)
+            check_close(unit, got["embedding"], 1e-5, f"input {i}")

@@ -193,6 +193,9 @@ pub struct DeviceConfig {
     /// Words of a grammar that a request may bring; 0: grammars are refused, as they are until
     /// [`Device::set_vocab`].
     pub grammar_words: u32,
+    /// Values of an embedding; 0: none is given. On CPU threads the model's hidden size or 0, for
+    /// [`DeviceKind::Null`] any, 0 for the others.
+    pub embedding_size: u32,
     /// Which requests enter the device, and which leave it.
     pub policy: PolicyConfig,
     /// Compute threads of the CPU device.
@@ -649,6 +652,7 @@ fn c_device_config(config: &DeviceConfig) -> sys::SacDeviceConfig {
         prefix_seed: config.prefix_caching.unwrap_or(0),
         prefix_caching: u32::from(config.prefix_caching.is_some()),
         grammar_words: config.grammar_words,
+        embedding_size: config.embedding_size,
         cuda_launch: match config.cuda.launch {
             cuda::CudaLaunch::Window => 0,
             cuda::CudaLaunch::Loop => 1,

@@ -54,6 +54,7 @@ pub(crate) struct SacDeviceConfig {
     pub fetch: SacFetchConfig,
     pub prefix_caching: u32,
     pub grammar_words: u32,
+    pub embedding_size: u32,
     pub cuda_launch: u32,
     pub cuda_rotation: u32,
     pub cuda_rotation_blocks: u32,

@@ -9,6 +9,8 @@ pub const MAX_N: i64 = 128;
 pub const MAX_PROMPTS: usize = 256;
 /// Prompts times `n`: ring slots that one request may ask for.
 pub const MAX_CHOICES: usize = 256;
+/// Inputs of one embeddings request, as in the OpenAI API.
+pub const MAX_EMBEDDING_INPUTS: usize = 2048;
 /// Token ids in one prompt array; the model's own length limit is checked afterwards.
 pub const MAX_PROMPT_IDS: usize = 1 << 22;
 /// Chat messages in one request.

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::config::{CONFIG_FILE, ModelConfig, eos_ids, parse_config};
+use crate::embedding::EmbeddingConfig;
 use crate::error::{ModelError, Result};
 use crate::generation::{GENERATION_FILE, GenerationConfig, parse_generation_config};
 use crate::json::{Fields, parse_object};
@@ -159,6 +160,14 @@ impl ModelFolder {
             }
         }
         Ok(config)
+    }
+
+    /// How embeddings are made, from config.json and modules.json.
+    ///
+    /// # Errors
+    /// A file that is not JSON, or a field of the wrong type or out of its bounds.
+    pub fn embedding_config(&self) -> Result<EmbeddingConfig> {
+        EmbeddingConfig::read(&self.root)
     }
 
     /// Default sampling parameters; all absent if there is no generation_config.json.

@@ -22,6 +22,7 @@
 mod byte_size;
 mod config;
 mod dtype;
+mod embedding;
 mod error;
 mod experts;
 mod family;
@@ -43,6 +44,7 @@ mod window;
 pub use byte_size::byte_size;
 pub use config::{ModelConfig, parse_config};
 pub use dtype::{Dtype, DtypeChoice};
+pub use embedding::{Dimensions, EmbeddingConfig};
 pub use error::{ModelError, Result};
 pub use experts::Experts;
 pub use family::{Biases, Family};

@@ -17,6 +17,8 @@ use crate::header::{HeaderTensor, parse_safetensors_header, parse_weight_index};
 use crate::limits::MAX_INDEX_BYTES;
 use crate::tensors::{EMBED_NAME, ExpectedTensor, LM_HEAD_NAME, TensorRole, expected_tensors};
 
+/// Of the decoder's tensors within a whole model.
+const DECODER_PREFIX: &str = "model.";
 const SINGLE_FILE: &str = "model.safetensors";
 const INDEX_FILE: &str = "model.safetensors.index.json";
 /// Tensors of old checkpoints that are never read.
@@ -82,7 +84,8 @@ impl Weights {
     }
 
     fn open_dir(root: &Path, config: &ModelConfig) -> Result<Self> {
-        let store = Store::open(root)?;
+        let mut store = Store::open(root)?;
+        store.name_as_whole();
         let expected = expected_tensors(config);
         let entries = expected
             .iter()
@@ -236,6 +239,25 @@ impl Store {
             home.insert(tensor.clone(), shard);
         }
         Ok(Self { shards, home, index: INDEX_FILE })
+    }
+
+    /// A decoder that was saved without its head, as models for embeddings are, has the names that
+    /// its tensors have within a whole model.
+    fn name_as_whole(&mut self) {
+        let bare = |name: &str| format!("{DECODER_PREFIX}{name}") == EMBED_NAME;
+        if self.home.contains_key(EMBED_NAME) || !self.home.keys().any(|name| bare(name)) {
+            return;
+        }
+        let whole = |name: String| match name.as_str() {
+            LM_HEAD_NAME => name,
+            _ => format!("{DECODER_PREFIX}{name}"),
+        };
+        let home = std::mem::take(&mut self.home);
+        self.home = home.into_iter().map(|(name, shard)| (whole(name), shard)).collect();
+        for shard in &mut self.shards {
+            let tensors = std::mem::take(&mut shard.tensors);
+            shard.tensors = tensors.into_iter().map(|(name, at)| (whole(name), at)).collect();
+        }
     }
 
     /// Finds one tensor and checks shape and element type.

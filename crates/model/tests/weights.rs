@@ -155,6 +155,38 @@ fn one_file_and_shards_hold_the_same() {
     assert_eq!(roles, [TensorRole::Embed, TensorRole::FinalNorm, TensorRole::LmHead]);
 }
 
+/// As Qwen3-Embedding is: its tied head is nowhere.
+#[test]
+fn a_decoder_saved_without_its_head_is_the_same_model() {
+    let whole = Model::new(true);
+    whole.write_single();
+    let mut bare = Model::new(true);
+    for (name, ..) in &mut bare.tensors {
+        *name = name.strip_prefix("model.").unwrap().to_owned();
+    }
+    let sharded = |m: &Model| {
+        let of = |name: &str| if name.starts_with("layers") { "b" } else { "a" };
+        for shard in ["a", "b"] {
+            m.write(&format!("{shard}.safetensors"), &m.file(|name| of(name) == shard));
+        }
+        let index = m.index(|name| format!("{}.safetensors", of(name)));
+        m.write(INDEX, index.to_string().as_bytes());
+    };
+    let read = |m: &Model| -> Vec<_> {
+        let weights = m.open().unwrap();
+        assert_eq!(weights.unexpected(), [""; 0]);
+        weights.iter().map(|t| (t.role, t.layer, t.data.to_vec())).collect()
+    };
+    let expected = read(&whole);
+    sharded(&bare);
+    assert!(read(&bare) == expected, "in shards");
+    bare.write_single();
+    assert!(read(&bare) == expected, "in one file");
+    bare.remove("norm.weight");
+    bare.write_single();
+    bare.refused(&["model.norm.weight", "missing"]);
+}
+
 #[test]
 fn wrong_tensors_are_named() {
     let mut model = Model::new(false);

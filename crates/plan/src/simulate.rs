@@ -182,6 +182,7 @@ pub(crate) fn device_config(
         prefix_caching: args.shares_prefixes().then_some(args.load.seed),
         fetch: None,
         grammar_words: 0,
+        embedding_size: 0,
         policy: policy_config(args, policy),
         num_threads: 1,
         eos_ids: Vec::new(),

@@ -72,6 +72,8 @@ pub struct DeviceInfo {
     pub vocab_hash: u64,
     /// Words of a grammar that a request may bring; 0: it refuses grammars.
     pub grammar_words: u32,
+    /// Values of an embedding; 0: it refuses to give them.
+    pub embedding_size: u32,
 }
 
 impl DeviceInfo {
@@ -102,6 +104,7 @@ impl DeviceInfo {
             process_start_ticks: 0,
             vocab_hash: 0,
             grammar_words: 0,
+            embedding_size: 0,
         }
     }
 
@@ -138,6 +141,11 @@ impl DeviceInfo {
             process_start_ticks: line.process_start_ticks,
             vocab_hash: line.vocab_hash,
             grammar_words: line.grammar_words,
+            // What does not fit a slot's output ring is never given, whatever the device says.
+            embedding_size: match sac_embedding_words(line.embedding_size) {
+                words if words > layout.out_ring_words() => 0,
+                _ => line.embedding_size,
+            },
         };
         if t.get_u32(epoch_at)? != epoch {
             return Ok(DeviceInfo { phase: Phase::Loading, ..info });

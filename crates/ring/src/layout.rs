@@ -13,7 +13,7 @@ pub const SAC_MAGIC: u64 = 0x3145_4441_4343_4153;
 /// Version of the header as a whole.
 pub const SAC_ABI_VERSION: u32 = 1;
 /// FNV-1a 64 of `abi/wire.layout.txt`.
-pub const SAC_LAYOUT_HASH: u64 = 0x26bf_c8b6_e038_919d;
+pub const SAC_LAYOUT_HASH: u64 = 0x670a_e2ce_bdea_8d66;
 
 /// One writer per line of this size.
 pub const SAC_LINE_BYTES: u32 = 128;
@@ -111,8 +111,10 @@ pub const SAC_REQ_IGNORE_EOS: u32 = 1;
 pub const SAC_REQ_LOGPROBS: u32 = 2;
 /// Records for prompt tokens 1..n-1 come before the first token.
 pub const SAC_REQ_PROMPT_LOGPROBS: u32 = 4;
+/// One record, the embedding of the prompt.
+pub const SAC_REQ_EMBED: u32 = 8;
 /// Every flag that has a meaning.
-pub const SAC_REQ_KNOWN_FLAGS: u32 = 7;
+pub const SAC_REQ_KNOWN_FLAGS: u32 = 15;
 
 /// A living frontend's heartbeat moves at least this often.
 pub const SAC_FRONTEND_HEARTBEAT_MS: u32 = 100;
@@ -187,7 +189,8 @@ pub struct DeviceLine {
     pub num_host_blocks: u32,
     pub vocab_hash: u64,
     pub grammar_words: u32,
-    pub _pad0: [u8; 28],
+    pub embedding_size: u32,
+    pub _pad0: [u8; 24],
 }
 
 /// `sac_device_stats`: writer = device; each word relaxed.
@@ -462,6 +465,12 @@ pub const fn sac_doorbell_ticket(doorbell: u32) -> u32 {
 #[must_use]
 pub const fn sac_record_stride(flags: u32, num_top_logprobs: u32) -> u32 {
     if flags & (SAC_REQ_LOGPROBS | SAC_REQ_PROMPT_LOGPROBS) != 0 { 1 + num_top_logprobs } else { 1 }
+}
+
+/// Words of the record that is an embedding.
+#[must_use]
+pub const fn sac_embedding_words(embedding_size: u32) -> u32 {
+    embedding_size.div_ceil(2)
 }
 
 /// First slot of a frontend; the last frontend takes the remainder. `frontend` may be

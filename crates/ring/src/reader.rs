@@ -34,6 +34,9 @@ pub trait Sink {
     fn cached(&mut self, _ticket: Ticket, _tokens: u32) {}
     /// The next token of a ticket.
     fn record(&mut self, ticket: Ticket, record: Record<'_>);
+    /// The answer of a ticket that asked for an embedding, its one record: as the device wrote it,
+    /// so that any value may be no number.
+    fn embedding(&mut self, _ticket: Ticket, _values: &[f32]) {}
     /// The ticket has ended; the device produced `count` records. All of them were delivered,
     /// unless the ticket was cancelled. Its slot gets its next ticket after this has returned, as
     /// after [`lost`](Sink::lost).
@@ -358,6 +361,12 @@ impl<T: Transport> Reader<T> {
         if self.shared.transport.get_words(at, words).is_err() {
             reading.doomed = true;
             return most;
+        }
+        if flight.embedding_size != 0 {
+            sink.embedding(flight.ticket, self.buffer.embedding(&flight));
+            reading.cursor += 1;
+            summary.records += 1;
+            return 1;
         }
         for i in 0..run {
             let Some(record) = self.buffer.parse(i as usize, &flight) else {

@@ -89,6 +89,12 @@ impl RecordBuffer {
         }
     }
 
+    /// The embedding that was copied.
+    pub(crate) fn embedding(&self, flight: &Flight) -> &[f32] {
+        let values: &[f32] = bytemuck::cast_slice(&self.words);
+        &values[..values.len().min(flight.embedding_size as usize)]
+    }
+
     /// Record `i` of those copied, or `None` if a token id or a logprob breaks its bound.
     pub(crate) fn parse(&mut self, i: usize, flight: &Flight) -> Option<Record<'_>> {
         let stride = flight.stride as usize;
@@ -120,6 +126,7 @@ mod tests {
             max_records: 30,
             vocab_size: 100,
             logprobs: true,
+            embedding_size: 0,
         }
     }
 

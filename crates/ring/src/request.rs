@@ -14,7 +14,8 @@ pub struct RequestParams {
     pub logprobs: bool,
     /// Records for prompt tokens 1..n-1 come before the first token.
     pub prompt_logprobs: bool,
-    /// Tokens to produce, at least 1; with the prompt at most the model's length.
+    /// Tokens to produce, at least 1; with the prompt at most the model's length. 0 for an
+    /// embedding.
     pub max_tokens: u32,
     /// Stop ids are ignored before this many tokens; at most `max_tokens`.
     pub min_tokens: u32,
@@ -48,6 +49,9 @@ pub struct RequestParams {
     pub tenant: u32,
     /// Of its share; at most `SAC_MAX_TENANT_WEIGHT`, 0 counts as 1.
     pub tenant_weight: u32,
+    /// The answer is the prompt's embedding, of so many values: what the device gives. 0: the
+    /// answer is tokens.
+    pub embedding_size: u32,
 }
 
 impl Default for RequestParams {
@@ -73,23 +77,39 @@ impl Default for RequestParams {
             slo_tbt_s: 0.0,
             tenant: 0,
             tenant_weight: 1,
+            embedding_size: 0,
         }
     }
 }
 
 impl RequestParams {
+    /// What asks for an embedding of so many values.
+    #[must_use]
+    pub fn embedding(embedding_size: u32) -> RequestParams {
+        RequestParams { max_tokens: 0, embedding_size, ..RequestParams::default() }
+    }
+
+    /// Words of one record.
+    pub(crate) fn stride(&self) -> u32 {
+        match self.embedding_size {
+            0 => sac_record_stride(self.flags(), self.num_top_logprobs),
+            size => sac_embedding_words(size),
+        }
+    }
+
     pub(crate) fn flags(&self) -> u32 {
         let flag = |set: bool, bit: u32| if set { bit } else { 0 };
         flag(self.ignore_eos, SAC_REQ_IGNORE_EOS)
             | flag(self.logprobs, SAC_REQ_LOGPROBS)
             | flag(self.prompt_logprobs, SAC_REQ_PROMPT_LOGPROBS)
+            | flag(self.embedding_size != 0, SAC_REQ_EMBED)
     }
 }
 
 /// One request as it goes to the device.
 #[derive(Clone, Copy, Debug)]
 pub struct Submission<'a> {
-    /// Token ids, 1 .. `max_model_len`.
+    /// Token ids, 1 .. `max_model_len`; one more for an embedding.
     pub prompt: &'a [u32],
     /// Pairs of token id and bias, at most 1024.
     pub logit_bias: &'a [(u32, f32)],
@@ -119,6 +139,9 @@ impl Submission<'_> {
     /// Most records that the request can yield.
     #[must_use]
     pub fn max_records(&self) -> u32 {
+        if self.params.embedding_size != 0 {
+            return 1;
+        }
         let prompt = if self.params.prompt_logprobs {
             (self.prompt.len() as u32).saturating_sub(1)
         } else {
@@ -133,6 +156,7 @@ impl Submission<'_> {
     /// A sentence that names the field, its value and its bound.
     pub fn validate(&self, device: &DeviceInfo) -> Result<(), String> {
         self.validate_lengths(device)?;
+        self.validate_embedding(device)?;
         self.validate_sampling(device)?;
         self.validate_ids(device.vocab_size)
     }
@@ -140,10 +164,13 @@ impl Submission<'_> {
     fn validate_lengths(&self, device: &DeviceInfo) -> Result<(), String> {
         let (params, model_len) = (&self.params, u64::from(device.max_model_len));
         let prompt_len = self.prompt.len() as u64;
-        if prompt_len == 0 || prompt_len >= model_len {
-            return Err(format!("prompt: {prompt_len} tokens, must be 1 .. {model_len}"));
+        // Of an embedding the prompt is all.
+        let next = u64::from(params.embedding_size == 0);
+        if prompt_len == 0 || prompt_len + next > model_len {
+            return Err(format!("prompt: {prompt_len} tokens, must be 1 ..= {}", model_len - next));
         }
-        if params.max_tokens == 0 || prompt_len + u64::from(params.max_tokens) > model_len {
+        let none = params.max_tokens == 0 && params.embedding_size == 0;
+        if none || prompt_len + u64::from(params.max_tokens) > model_len {
             return Err(format!(
                 "max_tokens: {} after {prompt_len} prompt tokens, must be 1 ..= {}",
                 params.max_tokens,
@@ -154,6 +181,27 @@ impl Submission<'_> {
         at_most("logit_bias pairs", self.logit_bias.len(), SAC_MAX_LOGIT_BIAS as usize)?;
         at_most("stop_ids", self.stop_ids.len(), SAC_MAX_STOP_IDS as usize)?;
         at_most("grammar words", self.grammar.len(), device.grammar_words as usize)
+    }
+
+    /// An embedding is the device's, and nothing is asked for that is for tokens.
+    fn validate_embedding(&self, device: &DeviceInfo) -> Result<(), String> {
+        let params = &self.params;
+        if params.embedding_size == 0 {
+            return Ok(());
+        }
+        if params.embedding_size != device.embedding_size {
+            return Err(format!(
+                "embedding_size: {}, must be {}, which the device gives",
+                params.embedding_size, device.embedding_size
+            ));
+        }
+        if params.flags() != SAC_REQ_EMBED {
+            return Err("an embedding: takes no flag that is for tokens".into());
+        }
+        at_most("max_tokens of an embedding", params.max_tokens, 0)?;
+        at_most("logit_bias pairs of an embedding", self.logit_bias.len(), 0)?;
+        at_most("stop_ids of an embedding", self.stop_ids.len(), 0)?;
+        at_most("grammar words of an embedding", self.grammar.len(), 0)
     }
 
     fn validate_sampling(&self, device: &DeviceInfo) -> Result<(), String> {

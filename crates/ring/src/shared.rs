@@ -28,6 +28,8 @@ pub(crate) struct Flight {
     pub(crate) vocab_size: u32,
     /// Words carry logprobs.
     pub(crate) logprobs: bool,
+    /// The one record is an embedding of so many values; 0: records are tokens.
+    pub(crate) embedding_size: u32,
 }
 
 /// Local state of one slot. The submitter that has claimed it writes the words of the flight before
@@ -35,7 +37,7 @@ pub(crate) struct Flight {
 #[derive(Debug)]
 pub(crate) struct Slot {
     pub(crate) gate: Gate,
-    /// Ticket and epoch; stride and logprobs; most records and vocabulary.
+    /// Ticket and epoch; stride, embedding and logprobs; most records and vocabulary.
     words: [AtomicU64; 3],
 }
 
@@ -48,7 +50,7 @@ impl Slot {
         let pair = |high: u32, low: u32| u64::from(high) << 32 | u64::from(low);
         let words = [
             pair(flight.ticket.device_epoch, flight.ticket.ticket),
-            pair(flight.stride, flight.logprobs.into()),
+            pair(flight.stride, flight.embedding_size << 1 | u32::from(flight.logprobs)),
             pair(flight.max_records, flight.vocab_size),
         ];
         // Relaxed: `Shared::arrive` publishes them.
@@ -65,7 +67,8 @@ impl Slot {
             capacity: out_ring_words / stride,
             max_records: (bounds >> 32) as u32,
             vocab_size: bounds as u32,
-            logprobs: form as u32 != 0,
+            logprobs: form & 1 != 0,
+            embedding_size: form as u32 >> 1,
         }
     }
 }

@@ -117,7 +117,7 @@ impl<T: Transport> Submitter<T> {
     ) -> Result<(), TransportError> {
         let shared = &self.shared;
         let flags = submission.params.flags();
-        let stride = sac_record_stride(flags, submission.params.num_top_logprobs);
+        let stride = submission.params.stride();
         let flight = Flight {
             ticket,
             stride,
@@ -125,6 +125,7 @@ impl<T: Transport> Submitter<T> {
             max_records: submission.max_records(),
             vocab_size,
             logprobs: flags & (SAC_REQ_LOGPROBS | SAC_REQ_PROMPT_LOGPROBS) != 0,
+            embedding_size: submission.params.embedding_size,
         };
         let slot = &shared.locals[claim.index];
         slot.put_flight(&flight);

@@ -38,6 +38,8 @@ pub struct FakeConfig {
     pub process: (u32, u64),
     /// Hash of its tokens' bytes, and words of a grammar that it has room for.
     pub grammars: (u64, u32),
+    /// Values of an embedding; 0: refused.
+    pub embedding_size: u32,
 }
 
 impl Default for FakeConfig {
@@ -51,6 +53,7 @@ impl Default for FakeConfig {
             num_host_blocks: 0,
             process: (0, 0),
             grammars: (0, 0),
+            embedding_size: 0,
         }
     }
 }
@@ -81,6 +84,12 @@ pub fn scripted_token(prompt: &[u32], seed: u64, i: u32, vocab_size: u32) -> u32
         hash = (hash ^ u64::from(*word)).wrapping_mul(0x0100_0000_01b3);
     }
     ((hash ^ hash >> 32) % u64::from(vocab_size)) as u32
+}
+
+/// Value `i` of a prompt's embedding: a function of both alone, in [-0.5, 0.5).
+#[must_use]
+pub fn scripted_value(prompt: &[u32], i: u32) -> f32 {
+    scripted_token(prompt, 1, i, 1 << 20) as f32 / (1 << 20) as f32 - 0.5
 }
 
 /// One request that the fake device serves.
@@ -181,6 +190,7 @@ impl<T: Transport> FakeDevice<T> {
         self.put_line(offset_of!(DeviceLine, pid), config.process.0)?;
         self.put_line_u64(offset_of!(DeviceLine, vocab_hash), config.grammars.0)?;
         self.put_line(offset_of!(DeviceLine, grammar_words), config.grammars.1)?;
+        self.put_line(offset_of!(DeviceLine, embedding_size), config.embedding_size)?;
         self.put_phase(SAC_PHASE_READY)
     }
 
@@ -313,7 +323,10 @@ impl<T: Transport> FakeDevice<T> {
         } else if !self.in_bounds(slot, &descriptor) {
             SAC_FINISH_INVALID
         } else {
-            let stride = sac_record_stride(descriptor.flags, descriptor.num_top_logprobs);
+            let stride = match descriptor.flags & SAC_REQ_EMBED {
+                0 => sac_record_stride(descriptor.flags, descriptor.num_top_logprobs),
+                _ => sac_embedding_words(self.config.embedding_size),
+            };
             let capacity = self.layout.out_ring_words() / stride;
             let seat = Seat { descriptor, request: None, ticket, count: 0, stride, capacity };
             self.seats[slot as usize] = Some(seat);
@@ -332,7 +345,7 @@ impl<T: Transport> FakeDevice<T> {
         let total = u64::from(d.prompt_len) + u64::from(d.max_tokens);
         let end = d.arena_extent.checked_add(4 * extent_words(d));
         d.prompt_len > 0
-            && d.max_tokens > 0
+            && self.output_in_bounds(d)
             && total <= u64::from(self.config.max_model_len)
             && d.num_logit_bias <= SAC_MAX_LOGIT_BIAS
             && d.num_stop_ids <= SAC_MAX_STOP_IDS
@@ -343,6 +356,13 @@ impl<T: Transport> FakeDevice<T> {
             && d.flags & !SAC_REQ_KNOWN_FLAGS == 0
             && d.arena_extent >= share.start
             && end.is_some_and(|end| end <= share.end)
+    }
+
+    fn output_in_bounds(&self, d: &Descriptor) -> bool {
+        if d.flags & SAC_REQ_EMBED == 0 {
+            return d.max_tokens > 0;
+        }
+        self.config.embedding_size > 0 && d.flags == SAC_REQ_EMBED && d.max_tokens == 0
     }
 
     /// Copies the input of a request that gets its seat, or `None` if a token id is out of bounds.
@@ -398,6 +418,9 @@ impl<T: Transport> FakeDevice<T> {
         // SYNC: acquire; pairs with the reader's release of the cursor after its reads.
         let cursor = self.transport.get_u32(self.layout.cursor_at(slot))?;
         let Some(request) = &seat.request else { return Ok(None) };
+        if request.descriptor.flags & SAC_REQ_EMBED != 0 {
+            return self.produce_embedding(slot, &request.prompt, &mut seat.count).map(Some);
+        }
         for _ in 0..self.config.records_per_tick {
             if seat.count >= cursor.saturating_add(seat.capacity) {
                 break;
@@ -423,6 +446,24 @@ impl<T: Transport> FakeDevice<T> {
             }
         }
         Ok(None)
+    }
+
+    /// Writes the one record of a request for an embedding.
+    fn produce_embedding(
+        &self,
+        slot: u32,
+        prompt: &[u32],
+        count: &mut u32,
+    ) -> Result<u32, TransportError> {
+        let size = self.config.embedding_size;
+        let bits = |i| if i < size { scripted_value(prompt, i).to_bits() } else { 0 };
+        for word in 0..sac_embedding_words(size) {
+            let both = u64::from(bits(2 * word + 1)) << 32 | u64::from(bits(2 * word));
+            let at = self.layout.out_ring_at(slot, word);
+            self.transport.put(at, &both.to_le_bytes())?;
+        }
+        *count = 1;
+        Ok(SAC_FINISH_STOP)
     }
 
     /// Writes record `i`. Its logprobs encode their position: minus the record's index, minus 1/32

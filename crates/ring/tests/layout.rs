@@ -147,7 +147,8 @@ fn dump_from_rust() -> String {
         SAC_FINISH_NONE SAC_FINISH_STOP SAC_FINISH_LENGTH SAC_FINISH_CANCELLED SAC_FINISH_INVALID
         SAC_FINISH_STALE_EPOCH SAC_FINISH_ERROR
         SAC_PHASE_ABSENT SAC_PHASE_LOADING SAC_PHASE_READY SAC_PHASE_FAILED
-        SAC_REQ_IGNORE_EOS SAC_REQ_LOGPROBS SAC_REQ_PROMPT_LOGPROBS SAC_REQ_KNOWN_FLAGS
+        SAC_REQ_IGNORE_EOS SAC_REQ_LOGPROBS SAC_REQ_PROMPT_LOGPROBS SAC_REQ_EMBED
+        SAC_REQ_KNOWN_FLAGS
         SAC_NUM_FETCH_RESULTS SAC_NUM_FETCH_DETAILS
         SAC_FRONTEND_HEARTBEAT_MS SAC_FRONTEND_LOST_MS SAC_DOORBELL_CANCEL SAC_TICKET_MASK
         SAC_STATUS_STATE_SHIFT SAC_STATUS_FINISH_SHIFT SAC_STATUS_TICKET_SHIFT);
@@ -159,7 +160,7 @@ fn dump_from_rust() -> String {
     fields!(out: "sac_device_line" DeviceLine: epoch phase heartbeat publish_count sleeping
         load_done_bytes load_total_bytes vocab_size max_model_len block_size num_blocks
         max_num_seqs max_num_batched_tokens kv_block_bytes process_start_ticks pid
-        num_host_blocks vocab_hash grammar_words _pad0);
+        num_host_blocks vocab_hash grammar_words embedding_size _pad0);
     fields!(out: "sac_device_stats" DeviceStats: ticks steps prefill_tokens decode_tokens
         preemptions recomputed_tokens requests_accepted requests_rejected requests_finished
         requests_reclaimed reader_stalls step_ns host_wait_ns reader_wait_ns copy_wait_ns
@@ -193,6 +194,8 @@ fn dump_from_rust() -> String {
         "sac_record_stride(1, 5)" = sac_record_stride(1, 5);
         "sac_record_stride(2, 5)" = sac_record_stride(2, 5);
         "sac_record_stride(4, 0)" = sac_record_stride(4, 0);
+        "sac_embedding_words(7)" = sac_embedding_words(7);
+        "sac_embedding_words(0xffffffff)" = sac_embedding_words(u32::MAX);
         "sac_first_slot(4096, 3, 0)" = sac_first_slot(4096, 3, 0);
         "sac_first_slot(4096, 3, 1)" = sac_first_slot(4096, 3, 1);
         "sac_first_slot(4096, 3, 2)" = sac_first_slot(4096, 3, 2);

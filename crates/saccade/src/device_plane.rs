@@ -154,7 +154,8 @@ fn null_device(args: &ServeArgs, model: &ModelConfig) -> anyhow::Result<Device> 
     let budget =
         kv_budget::resolve(&args.device, 0, model.max_model_len(), args.model.max_model_len)?;
     let kind = DeviceKind::Null { step_us: args.device.null_step_us };
-    let config = device_config(args, kind, budget, model.eos_ids.clone())?;
+    let mut config = device_config(args, kind, budget, model.eos_ids.clone())?;
+    config.embedding_size = model.hidden_size;
     Ok(Device::create(&config, None, model.vocab_size)?)
 }
 
@@ -174,6 +175,7 @@ fn cpu_device(
     )?;
     let mut config = device_config(args, DeviceKind::Cpu, budget, model.eos_ids.clone())?;
     config.fetch = kv_region::config(args, block_bytes)?;
+    config.embedding_size = model.hidden_size;
     config.quantization = match args.model.quantization {
         QuantizationArg::None => Quantization::None,
         QuantizationArg::Int8 => Quantization::Int8,
@@ -296,6 +298,7 @@ pub(crate) fn device_config(
         prefix_caching: prefix_caching(args)?,
         fetch: None,
         grammar_words: GRAMMAR_WORDS,
+        embedding_size: 0,
         policy: policy_config(serve),
         num_threads: args.device_threads.unwrap_or(cores.len() as u32),
         eos_ids,

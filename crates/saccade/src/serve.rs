@@ -14,10 +14,12 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use saccade_frontend::Listening;
+use saccade_model::ModelConfig;
+use saccade_ring::layout::{SAC_MAX_OUT_RING_WORDS, sac_embedding_words};
 use saccade_ring::{Region, RegionLimits, default_region_dir};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use crate::cli::ServeArgs;
+use crate::cli::{DeviceName, ServeArgs};
 use crate::run_folder::{self, RunFolder};
 use crate::{emulated, frontend_plane, kv_region, model_source, open_files, remote};
 use child::{Plane, PlaneKind};
@@ -69,14 +71,17 @@ impl Supervisor {
         let limits = RegionLimits {
             num_slots: args.ring.ring_slots,
             num_frontends: args.ring.api_server_count.saturating_add(args.ring.remote_frontends),
-            out_ring_words: args.ring.out_ring_words,
+            out_ring_words: args.ring.out_ring_words.unwrap_or(OUT_RING_WORDS),
             arena_bytes: args.ring.arena_bytes,
         };
         let asked = args.ring.file()?;
         let run_folder = if asked.is_none() { Some(folder_for_ring(&limits)?) } else { None };
         let mut scratch = scratch(run_folder.as_ref());
         let folder = model_source::open(&args.model, &mut scratch)?;
-        folder.config()?; // a model that cannot be served is refused before anything is started
+        // A model that cannot be served is refused before anything is started.
+        let model = folder.config()?;
+        let limits = RegionLimits { out_ring_words: out_ring_words(args, &model), ..limits };
+        let run_folder = run_folder.map(|folder| roomy(folder, &limits)).transpose()?;
         let own = run_folder.as_ref().map(|folder| folder.path().join("ring"));
         let path = asked.map(Path::to_owned).or(own).context("--ring names no file")?;
         let region = Region::create(&path, &limits).context("create the ring region")?;
@@ -229,6 +234,30 @@ fn listening(args: &ServeArgs) -> anyhow::Result<Option<Arc<Listening>>> {
     }
     let listen = frontend_plane::listen(&args.http)?;
     Ok(Some(Arc::new(Listening::bind(&listen)?)))
+}
+
+/// Words of output per slot, unless a flag says otherwise or an embedding takes more.
+const OUT_RING_WORDS: u32 = 256;
+
+/// Where the device gives embeddings, one fits.
+fn out_ring_words(args: &ServeArgs, model: &ModelConfig) -> u32 {
+    let embeds = matches!(args.device.device, DeviceName::Cpu | DeviceName::Null);
+    let needed = sac_embedding_words(model.hidden_size);
+    match args.ring.out_ring_words {
+        Some(words) => words,
+        None if embeds && needed <= SAC_MAX_OUT_RING_WORDS => OUT_RING_WORDS.max(needed),
+        None => OUT_RING_WORDS,
+    }
+}
+
+/// The folder, or another one if its file system has no room for such a ring. A model is unpacked
+/// only into one that is not in shared memory, and that has room.
+fn roomy(folder: RunFolder, limits: &RegionLimits) -> anyhow::Result<RunFolder> {
+    let parent = default_region_dir(limits.layout()?.region_bytes());
+    match folder.path().parent() == Some(&parent) {
+        true => Ok(folder),
+        false => folder_for_ring(limits),
+    }
 }
 
 /// Where the ring is, if --ring does not say: in shared memory, if that has room.

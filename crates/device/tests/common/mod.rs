@@ -36,6 +36,7 @@ pub type Records = Vec<(u32, f32, Vec<(u32, f32)>)>;
 #[derive(Default)]
 pub struct Collected {
     records: HashMap<Ticket, Records>,
+    embeddings: HashMap<Ticket, Vec<f32>>,
     cached: HashMap<Ticket, u32>,
     ended: HashMap<Ticket, Finish>,
 }
@@ -50,6 +51,9 @@ impl Sink for Collected {
     fn record(&mut self, ticket: Ticket, record: Record<'_>) {
         let top = record.top.to_vec();
         self.records.entry(ticket).or_default().push((record.token, record.logprob, top));
+    }
+    fn embedding(&mut self, ticket: Ticket, values: &[f32]) {
+        self.embeddings.insert(ticket, values.to_vec());
     }
     fn finished(&mut self, ticket: Ticket, finish: Finish, _: u32) {
         self.ended.insert(ticket, finish);
@@ -104,6 +108,7 @@ pub fn create(model: &ModelConfig, dtype: Dtype, setup: &Setup) -> Device {
         eager_window: 4,
         fetch: None,
         grammar_words: 0,
+        embedding_size: model.hidden_size,
         prefix_caching: setup.prefix_caching.then_some(1),
         policy: PolicyConfig { policy: setup.policy, ..PolicyConfig::default() },
         num_threads: 2,
@@ -127,14 +132,20 @@ pub fn load(folder: &ModelFolder, setup: &Setup) -> Device {
     device
 }
 
-/// A greedy request.
+/// A greedy request, or one for an embedding.
 pub struct Question {
     pub prompt: Vec<u32>,
+    /// 0: its embedding is asked for.
     pub max_tokens: u32,
     pub prompt_logprobs: bool,
 }
 
 impl Question {
+    /// For the embedding of a prompt.
+    pub fn to_embed(prompt: Vec<u32>) -> Self {
+        Self { prompt, max_tokens: 0, prompt_logprobs: false }
+    }
+
     /// What a result of the reference answers.
     pub fn of(result: &Value) -> Self {
         Self {
@@ -148,19 +159,23 @@ impl Question {
 /// What a request yielded.
 pub struct Answer {
     pub records: Records,
+    pub embedding: Vec<f32>,
     /// Tokens of the prompt that were not computed.
     pub cached: u32,
 }
 
 pub fn submit(submitter: &Submitter<InProcTransport>, question: &Question) -> Ticket {
-    let params = RequestParams {
-        ignore_eos: true,
-        logprobs: true,
-        prompt_logprobs: question.prompt_logprobs,
-        num_top_logprobs: 5,
-        max_tokens: question.max_tokens,
-        temperature: 0.0,
-        ..RequestParams::default()
+    let params = match question.max_tokens {
+        0 => RequestParams::embedding(submitter.device().embedding_size),
+        max_tokens => RequestParams {
+            ignore_eos: true,
+            logprobs: true,
+            prompt_logprobs: question.prompt_logprobs,
+            num_top_logprobs: 5,
+            max_tokens,
+            temperature: 0.0,
+            ..RequestParams::default()
+        },
     };
     let submission = Submission {
         prompt: &question.prompt,
@@ -191,11 +206,13 @@ pub fn run_all(
         }
         reader.wait(Duration::from_millis(1));
     }
-    for ticket in &tickets {
-        assert_eq!(sink.ended.get(ticket), Some(&Finish::Length), "{ticket:?}");
+    for (ticket, question) in tickets.iter().zip(questions) {
+        let finish = if question.max_tokens == 0 { Finish::Stop } else { Finish::Length };
+        assert_eq!(sink.ended.get(ticket), Some(&finish), "{ticket:?}");
     }
     let answer = |t| Answer {
-        records: sink.records.remove(t).unwrap(),
+        records: sink.records.remove(t).unwrap_or_default(),
+        embedding: sink.embeddings.remove(t).unwrap_or_default(),
         cached: sink.cached.get(t).copied().unwrap_or_default(),
     };
     tickets.iter().map(answer).collect()

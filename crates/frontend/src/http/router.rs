@@ -13,7 +13,8 @@ use super::host;
 use super::layers;
 use crate::api_error::ApiError;
 use crate::endpoints::{
-    chat, completions, messages, models, page, prefix, render, responses, status, tokens,
+    chat, completions, embeddings, messages, models, page, prefix, render, responses, status,
+    tokens,
 };
 use crate::error::FrontendError;
 
@@ -37,6 +38,7 @@ pub fn router(app: &Arc<App>) -> Result<Router, FrontendError> {
         .route("/v1/chat/completions/render", post(render::chat))
         .route("/v1/completions", post(completions::completions))
         .route("/v1/completions/render", post(render::completions))
+        .route("/v1/embeddings", post(embeddings::embeddings))
         .route("/v1/messages", post(messages::messages))
         .route("/v1/messages/count_tokens", post(messages::count_tokens))
         .route("/v1/responses", post(responses::responses))

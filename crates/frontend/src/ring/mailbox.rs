@@ -2,7 +2,8 @@
 //!
 //! The reader puts, the choice's task takes, and neither can hold up the other: there is no lock,
 //! and all memory is taken by the thread that submits. A token is some words of a ring: when it was
-//! found, its id and logprob, and its alternatives.
+//! found, its id and logprob, and its alternatives. A request for an embedding has one entry
+//! instead: when it was found, and its values in pairs.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -14,6 +15,8 @@ use crate::limits::MAILBOX_TOKENS;
 
 /// Words of a token before its alternatives.
 const TOKEN_WORDS: usize = 2;
+/// Words of an embedding before its values.
+const EMBEDDING_HEAD_WORDS: usize = 1;
 
 /// One record of the device.
 #[derive(Debug, Clone, PartialEq)]
@@ -62,6 +65,8 @@ pub struct Mailbox {
     capacity: usize,
     /// Words of one.
     stride: usize,
+    /// Values of the embedding that was asked for; 0: tokens were.
+    embedding_size: usize,
     words: Box<[AtomicU64]>,
     /// Tokens put and taken since the beginning.
     put: AtomicU64,
@@ -79,12 +84,17 @@ impl Mailbox {
     /// For the tokens of `submission`, whose task runs on HTTP thread `thread`.
     pub fn new(submission: &Submission<'_>, thread: usize) -> Self {
         let capacity = MAILBOX_TOKENS.min(submission.max_records() as usize).max(1);
-        let stride = TOKEN_WORDS + submission.params.num_top_logprobs as usize;
+        let embedding_size = submission.params.embedding_size as usize;
+        let stride = match embedding_size {
+            0 => TOKEN_WORDS + submission.params.num_top_logprobs as usize,
+            size => EMBEDDING_HEAD_WORDS + size.div_ceil(2),
+        };
         Self {
             began: Instant::now(),
             thread,
             capacity,
             stride,
+            embedding_size,
             words: (0..capacity * stride).map(|_| AtomicU64::new(0)).collect(),
             put: AtomicU64::new(0),
             taken: AtomicU64::new(0),
@@ -105,8 +115,8 @@ impl Mailbox {
         if self.closed.load(Ordering::Relaxed) {
             return usize::MAX;
         }
-        // SYNC: acquire; pairs with the release of `drain`, after its reads of the words that
-        // `push` is to write. Only the reader changes `put`.
+        // SYNC: acquire; pairs with the release of `take`, after its reads of the words that
+        // `put` is to write. Only the reader changes `put`.
         let taken = self.taken.load(order(Edge::Room));
         let held = self.put.load(Ordering::Relaxed) - taken;
         self.capacity - (held as usize).min(self.capacity)
@@ -114,18 +124,35 @@ impl Mailbox {
 
     /// Adds a token, if there is room; the reader asks for that before.
     pub fn push(&self, record: &Record<'_>, at: Instant) {
+        self.put(|words| {
+            words[0].store(self.ns(at), Ordering::Relaxed);
+            words[1].store(pair(record.token, record.logprob), Ordering::Relaxed);
+            for (word, &(id, logprob)) in words[TOKEN_WORDS..].iter().zip(record.top) {
+                word.store(pair(id, logprob), Ordering::Relaxed);
+            }
+        });
+    }
+
+    /// Adds the embedding that was asked for, if there is room.
+    pub fn push_embedding(&self, values: &[f32], at: Instant) {
+        self.put(|words| {
+            words[0].store(self.ns(at), Ordering::Relaxed);
+            for (word, both) in words[EMBEDDING_HEAD_WORDS..].iter().zip(values.chunks(2)) {
+                let high = both.get(1).copied().unwrap_or_default();
+                word.store(pair(both[0].to_bits(), high), Ordering::Relaxed);
+            }
+        });
+    }
+
+    /// Adds what `write` makes of the next entry's words, if there is room.
+    fn put(&self, write: impl FnOnce(&[AtomicU64])) {
         if self.closed.load(Ordering::Relaxed) || self.room() == 0 {
             return;
         }
         let put = self.put.load(Ordering::Relaxed);
         let first = (put % self.capacity as u64) as usize * self.stride;
-        let words = &self.words[first..first + self.stride];
-        words[0].store(self.ns(at), Ordering::Relaxed);
-        words[1].store(pair(record.token, record.logprob), Ordering::Relaxed);
-        for (word, &(id, logprob)) in words[TOKEN_WORDS..].iter().zip(record.top) {
-            word.store(pair(id, logprob), Ordering::Relaxed);
-        }
-        // SYNC: release; pairs with the acquire of `drain`, which reads the words then.
+        write(&self.words[first..first + self.stride]);
+        // SYNC: release; pairs with the acquire of `take`, which reads the words then.
         self.put.store(put + 1, order(Edge::Put));
     }
 
@@ -154,7 +181,7 @@ impl Mailbox {
     /// Adds the end; the first one counts.
     pub fn end(&self, end: End) {
         let code = ENDS.iter().position(|&known| known == end).map_or(0, |i| i as u32 + 1);
-        // SYNC: release; pairs with the acquire of `drain`, which takes all tokens before it then.
+        // SYNC: release; pairs with the acquire of `take`, which takes all tokens before it then.
         // A later end changes nothing.
         let _ = self.end.compare_exchange(0, code, order(Edge::End), Ordering::Relaxed);
     }
@@ -168,16 +195,31 @@ impl Mailbox {
     /// Moves all tokens to the back of `tokens`; the end comes with the last of them. `None` if
     /// there is neither.
     pub fn drain(&self, tokens: &mut VecDeque<Token>) -> Option<Option<End>> {
+        self.take(|words| tokens.push_back(self.token(words)))
+    }
+
+    /// As [`drain`](Self::drain) for an embedding: adds its values, once they have come.
+    pub fn drain_embedding(&self, values: &mut Vec<f32>) -> Option<Option<End>> {
+        self.take(|words| {
+            let pairs = words[EMBEDDING_HEAD_WORDS..].iter();
+            let both = pairs.map(|word| unpair(word.load(Ordering::Relaxed)));
+            let all = both.flat_map(|(low, high)| [f32::from_bits(low), high]);
+            values.extend(all.take(self.embedding_size));
+        })
+    }
+
+    /// Gives all entries to `keep`; the end comes with the last of them.
+    fn take(&self, mut keep: impl FnMut(&[AtomicU64])) -> Option<Option<End>> {
         // SYNC: acquire; pairs with the release of `end`. Read before `put`: all tokens that came
         // before the end are seen below.
         let end = self.end.load(order(Edge::LookForEnd));
         let end = (end as usize).checked_sub(1).and_then(|i| ENDS.get(i)).copied();
-        // SYNC: acquire; pairs with the release of `push`.
+        // SYNC: acquire; pairs with the release of `put`.
         let put = self.put.load(order(Edge::Look));
         let taken = self.taken.load(Ordering::Relaxed);
         for i in taken..put {
             let first = (i % self.capacity as u64) as usize * self.stride;
-            tokens.push_back(self.token(&self.words[first..first + self.stride]));
+            keep(&self.words[first..first + self.stride]);
         }
         // SYNC: release; pairs with the acquire of `room`.
         self.taken.store(put, order(Edge::Taken));

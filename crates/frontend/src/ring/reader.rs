@@ -247,6 +247,13 @@ impl Sink for Delivery {
         self.note(ticket);
     }
 
+    fn embedding(&mut self, ticket: Ticket, values: &[f32]) {
+        if let Some(mailbox) = self.mailbox(ticket) {
+            mailbox.push_embedding(values, self.now);
+        }
+        self.note(ticket);
+    }
+
     fn finished(&mut self, ticket: Ticket, finish: Finish, _count: u32) {
         self.end(ticket, End::Finished(finish));
     }

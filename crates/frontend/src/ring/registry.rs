@@ -190,13 +190,26 @@ impl Flight {
         tokens: &mut VecDeque<Token>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<End>> {
-        if let Some(end) = self.mailbox.drain(tokens) {
+        self.poll_take(|mailbox| mailbox.drain(tokens), cx)
+    }
+
+    /// As [`poll_drain`](Self::poll_drain), for the embedding that was asked for.
+    pub fn poll_embedding(&self, values: &mut Vec<f32>, cx: &mut Context<'_>) -> Poll<Option<End>> {
+        self.poll_take(|mailbox| mailbox.drain_embedding(values), cx)
+    }
+
+    fn poll_take(
+        &self,
+        mut take: impl FnMut(&Mailbox) -> Option<Option<End>>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<End>> {
+        if let Some(end) = take(&self.mailbox) {
             return Poll::Ready(end);
         }
         self.bell().expect(self.ticket, cx.waker());
         // What was noted before the waker was there was answered without it, under the same lock,
         // and so is seen now; what is noted from now on finds the waker.
-        self.mailbox.drain(tokens).map_or(Poll::Pending, Poll::Ready)
+        take(&self.mailbox).map_or(Poll::Pending, Poll::Ready)
     }
 
     /// Whether the device has given this frontend's requests up since it was submitted: then it

@@ -336,21 +336,7 @@ impl Choice {
 
     /// The last delta, from what was held back and how the device ended it.
     fn finish(&mut self, end: End) -> Result<Delta, ApiError> {
-        let mut flight = self.flight.take();
-        if let Some(flight) = &mut flight
-            && matches!(end, End::Finished(_) | End::Lost)
-        {
-            flight.ended();
-        }
-        let given_up = matches!(end, End::Finished(Finish::Cancelled) | End::Lost)
-            && flight.as_ref().is_some_and(Flight::was_given_up);
-        drop(flight);
-        let finish = match end {
-            _ if given_up => return Err(ApiError::frontend_stalled()),
-            End::Lost => return Err(ApiError::device_lost()),
-            End::Stopping => return Err(ApiError::shutting_down()),
-            End::Finished(finish) => finish,
-        };
+        let finish = let_go(end, self.flight.take())?;
         let mut delta = self.delta();
         let ending = self.ending.take();
         let stopped_by = ending.as_ref().map(|t| t.id).filter(|_| finish == Finish::Stop);
@@ -361,12 +347,7 @@ impl Choice {
             _ if self.settings.max_tokens == 0 => FinishReason::Length,
             Finish::Stop => self.stop_reason(stopped_by),
             Finish::Length => FinishReason::Length,
-            // Not by us: a choice that is cancelled here is dropped.
-            Finish::Cancelled => return Err(ApiError::frontend_stalled()),
-            Finish::Invalid => {
-                return Err(ApiError::internal("the device refused this request as out of bounds"));
-            }
-            Finish::Error => return Err(ApiError::internal("the model's step failed")),
+            other => return Err(no_answer(other)),
         };
         if delta.finish.is_none() {
             let mut rest = String::new();
@@ -396,6 +377,36 @@ impl Choice {
             Some(id) if self.settings.stop_ids[..own].contains(&id) => FinishReason::StopToken(id),
             _ => FinishReason::Eos,
         }
+    }
+}
+
+/// Lets go of a request that has ended, and says how the device ended it.
+///
+/// # Errors
+/// If the device did not end it, or ended it because this frontend stood still.
+pub(super) fn let_go(end: End, mut flight: Option<Flight>) -> Result<Finish, ApiError> {
+    if let Some(flight) = &mut flight
+        && matches!(end, End::Finished(_) | End::Lost)
+    {
+        flight.ended();
+    }
+    let given_up = matches!(end, End::Finished(Finish::Cancelled) | End::Lost)
+        && flight.as_ref().is_some_and(Flight::was_given_up);
+    match end {
+        _ if given_up => Err(ApiError::frontend_stalled()),
+        End::Lost => Err(ApiError::device_lost()),
+        End::Stopping => Err(ApiError::shutting_down()),
+        End::Finished(finish) => Ok(finish),
+    }
+}
+
+/// Why a request that ended in this way has no answer.
+pub(super) fn no_answer(finish: Finish) -> ApiError {
+    match finish {
+        Finish::Invalid => ApiError::internal("the device refused this request as out of bounds"),
+        Finish::Error => ApiError::internal("the model's step failed"),
+        // Not by us: a request that is cancelled here is dropped.
+        Finish::Cancelled | Finish::Stop | Finish::Length => ApiError::frontend_stalled(),
     }
 }
 

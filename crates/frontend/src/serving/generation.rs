@@ -224,7 +224,11 @@ impl Drop for Generation {
     }
 }
 
-fn submission<'a>(prompt: &'a Prepared, params: &'a GenerateParams, seed: u64) -> Submission<'a> {
+pub(super) fn submission<'a>(
+    prompt: &'a Prepared,
+    params: &'a GenerateParams,
+    seed: u64,
+) -> Submission<'a> {
     Submission {
         prompt: &prompt.ids,
         logit_bias: &params.logit_bias,
@@ -290,7 +294,7 @@ fn random_seed() -> Result<u64, ApiError> {
     getrandom::u64().map_err(|e| ApiError::internal(format!("no random seed: {e}")))
 }
 
-fn submit_error(error: SubmitError, retry_after_s: u32) -> ApiError {
+pub(super) fn submit_error(error: SubmitError, retry_after_s: u32) -> ApiError {
     match error {
         SubmitError::DeviceNotReady => ApiError::not_ready("the device is not ready"),
         SubmitError::SlotsFull => {

@@ -3,12 +3,14 @@
 
 mod answers;
 mod choice;
+mod embedding;
 mod generation;
 mod grammar;
 mod model;
 mod prepare;
 
 pub use choice::{Delta, FinishReason, TokenLogprobs};
+pub use embedding::{Embedded, EmbeddingForm, embed};
 pub use generation::{Generation, check_arena};
 pub use grammar::Grammars;
 pub use model::{ModelAssets, token_bytes};

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use saccade_model::{ModelFolder, OpenOptions, TokenizerConfig};
+use saccade_model::{EmbeddingConfig, ModelFolder, OpenOptions, TokenizerConfig};
 
 use super::answers::AnswerFormats;
 use crate::config::FrontendConfig;
@@ -47,6 +47,8 @@ pub struct ModelAssets {
     pub escape_special_tokens: bool,
     /// Ids that end a sequence.
     pub eos_ids: Vec<u32>,
+    /// How embeddings are made.
+    pub embedding: EmbeddingConfig,
 }
 
 impl ModelAssets {
@@ -86,6 +88,7 @@ impl ModelAssets {
                 ModelDefaults::default()
             },
             eos_ids: folder.config()?.eos_ids,
+            embedding: folder.embedding_config()?,
         })
     }
 }

@@ -21,6 +21,8 @@ pub enum PromptSource {
     Chat(ChatInput),
     /// Text or ids.
     Completion(Prompt),
+    /// The same, of which an embedding is asked for.
+    Embedding(Prompt),
 }
 
 impl PromptSource {
@@ -28,8 +30,21 @@ impl PromptSource {
     pub fn text_bytes(&self) -> usize {
         match self {
             Self::Chat(chat) => chat.text_bytes(),
-            Self::Completion(Prompt::Text(text)) => text.len(),
-            Self::Completion(Prompt::Ids(ids)) => ids.len() * size_of::<u32>(),
+            Self::Completion(Prompt::Text(text)) | Self::Embedding(Prompt::Text(text)) => {
+                text.len()
+            }
+            Self::Completion(Prompt::Ids(ids)) | Self::Embedding(Prompt::Ids(ids)) => {
+                size_of_val(ids.as_slice())
+            }
+        }
+    }
+
+    /// The field that it is read from.
+    fn param(&self) -> &'static str {
+        match self {
+            Self::Chat(_) => "messages",
+            Self::Completion(_) => "prompt",
+            Self::Embedding(_) => "input",
         }
     }
 }
@@ -64,7 +79,7 @@ pub async fn prepare(
 ) -> Result<Prepared, ApiError> {
     let ask = match &source {
         PromptSource::Chat(chat) => Some(AnswerAsk::of(chat)),
-        PromptSource::Completion(_) => None,
+        PromptSource::Completion(_) | PromptSource::Embedding(_) => None,
     };
     let mut strict = None;
     if let Some(ask) = &ask {
@@ -76,7 +91,8 @@ pub async fn prepare(
             format!("strict `{}` cannot be combined with `{}`", strict.param, asked.param);
         return Err(ApiError::invalid(strict.param, message));
     }
-    let chat = ask.is_some();
+    let param = source.param();
+    let embeds = matches!(source, PromptSource::Embedding(_));
     if params.truncate_prompt_tokens.is_none() {
         check_bytes(serving, &source, device.max_model_len)?;
     }
@@ -84,34 +100,42 @@ pub async fn prepare(
     let obeys = params.grammar.is_some();
     let answer = ask.and_then(|ask| serving.assets.answers.settings(ask, &text, obeys));
     let whole_len = ids.len();
-    let ids = truncated(ids, params, device.max_model_len);
+    // What follows the prompt: a token at least, unless the prompt is all.
+    let least = if embeds { 0 } else { params.max_tokens.unwrap_or(1).max(1) };
+    let ids = truncated(ids, params, device.max_model_len.saturating_sub(least));
     if echo && ids.len() < whole_len {
         text = decode(serving.assets.tokenizer.vocab(), &ids, false);
     }
     let defaults = &serving.assets.defaults;
-    let max_tokens = max_tokens(ids.len(), params, defaults, device.max_model_len, chat)?;
+    let max_tokens = match embeds {
+        true => check_length(ids.len(), device.max_model_len, param).map(|()| 0)?,
+        false => max_tokens(ids.len(), params, defaults, device.max_model_len, param)?,
+    };
     let grammar = match params.grammar.as_ref().or(strict.as_ref()) {
         Some(asked) => Some(serving.grammars.automaton(serving, device, asked).await?),
         None => None,
     };
-    let params = request_params(params, defaults, max_tokens, echo);
+    let params = match embeds {
+        true => embedding_params(params, device.embedding_size),
+        false => request_params(params, defaults, max_tokens, echo),
+    };
     Ok(Prepared { params, grammar, ids, text, max_tokens, answer })
 }
 
 /// Refuses text that no tokenization can bring under the length limit: it is not worth the
 /// tokenizer's time.
 fn check_bytes(serving: &Serving, source: &PromptSource, limit: u32) -> Result<(), ApiError> {
-    let param = match source {
-        PromptSource::Chat(_) => "messages",
-        PromptSource::Completion(Prompt::Text(_)) => "prompt",
-        PromptSource::Completion(Prompt::Ids(_)) => return Ok(()),
-    };
+    if let PromptSource::Completion(Prompt::Ids(_)) | PromptSource::Embedding(Prompt::Ids(_)) =
+        source
+    {
+        return Ok(());
+    }
     let bytes = source.text_bytes();
     if bytes <= serving.assets.tokenizer.vocab().max_text_bytes(limit) {
         return Ok(());
     }
     Err(ApiError::context_length(
-        param,
+        source.param(),
         format!(
             "This model's maximum context length is {limit} tokens. However, your request has \
              {bytes} bytes of text, more than so many tokens can hold."
@@ -128,6 +152,7 @@ async fn tokenize(
 ) -> Result<(Vec<u32>, String), ApiError> {
     let source = match source {
         PromptSource::Completion(Prompt::Ids(ids)) if !echo => return Ok((ids, String::new())),
+        PromptSource::Embedding(Prompt::Ids(ids)) => return Ok((ids, String::new())),
         other => other,
     };
     let (assets, metrics) = (serving.assets.clone(), serving.metrics.clone());
@@ -153,6 +178,7 @@ pub fn encode(
     source: PromptSource,
     params: EncodeParams<'_>,
 ) -> Result<(Vec<u32>, String), ApiError> {
+    let param = source.param();
     match source {
         PromptSource::Chat(mut chat) => {
             let Some(template) = &assets.template else {
@@ -175,14 +201,13 @@ pub fn encode(
             let encoded = assets.tokenizer.encode_chat(&text, &breaks, params, template.bos());
             Ok((encoded.map_err(refused)?, text))
         }
-        PromptSource::Completion(Prompt::Text(text)) => {
-            let ids = assets
-                .tokenizer
-                .encode(&text, params)
-                .map_err(|e| ApiError::invalid("prompt", e))?;
+        PromptSource::Completion(Prompt::Text(text))
+        | PromptSource::Embedding(Prompt::Text(text)) => {
+            let ids =
+                assets.tokenizer.encode(&text, params).map_err(|e| ApiError::invalid(param, e))?;
             Ok((ids, text))
         }
-        PromptSource::Completion(Prompt::Ids(ids)) => {
+        PromptSource::Completion(Prompt::Ids(ids)) | PromptSource::Embedding(Prompt::Ids(ids)) => {
             let text = decode(assets.tokenizer.vocab(), &ids, false);
             Ok((ids, text))
         }
@@ -197,12 +222,36 @@ pub fn pool_error(error: PoolError) -> ApiError {
     }
 }
 
-fn truncated(mut ids: Vec<u32>, params: &GenerateParams, max_model_len: u32) -> Vec<u32> {
+/// The last ones, as many as were asked for; -1 asks for `most`.
+fn truncated(mut ids: Vec<u32>, params: &GenerateParams, most: u32) -> Vec<u32> {
     let Some(keep) = params.truncate_prompt_tokens else { return ids };
-    let wanted = params.max_tokens.unwrap_or(1).max(1);
-    let keep =
-        if keep < 0 { max_model_len.saturating_sub(wanted).max(1) as usize } else { keep as usize };
+    let keep = if keep < 0 { most.max(1) as usize } else { keep as usize };
     ids.split_off(ids.len().saturating_sub(keep))
+}
+
+/// A prompt that nothing follows.
+fn check_length(prompt_len: usize, max_model_len: u32, param: &str) -> Result<(), ApiError> {
+    if prompt_len == 0 {
+        return Err(empty(param));
+    }
+    if prompt_len as u64 > u64::from(max_model_len) {
+        return Err(too_long(prompt_len, max_model_len, param));
+    }
+    Ok(())
+}
+
+fn empty(param: &str) -> ApiError {
+    ApiError::invalid(param, format!("`{param}` is empty: no token to start from"))
+}
+
+fn too_long(prompt_len: usize, max_model_len: u32, param: &str) -> ApiError {
+    ApiError::context_length(
+        param,
+        format!(
+            "This model's maximum context length is {max_model_len} tokens. However, your request \
+             has {prompt_len} input tokens. Please reduce the length of the input messages."
+        ),
+    )
 }
 
 fn max_tokens(
@@ -210,25 +259,14 @@ fn max_tokens(
     params: &GenerateParams,
     defaults: &ModelDefaults,
     max_model_len: u32,
-    chat: bool,
+    param: &'static str,
 ) -> Result<u32, ApiError> {
-    let param = if chat { "messages" } else { "prompt" };
     if prompt_len == 0 {
-        return Err(ApiError::invalid(
-            param,
-            format!("`{param}` is empty: no token to start from"),
-        ));
+        return Err(empty(param));
     }
     let room = u64::from(max_model_len).saturating_sub(prompt_len as u64);
     if room == 0 {
-        return Err(ApiError::context_length(
-            param,
-            format!(
-                "This model's maximum context length is {max_model_len} tokens. However, your \
-                 request has {prompt_len} input tokens. Please reduce the length of the input \
-                 messages."
-            ),
-        ));
+        return Err(too_long(prompt_len, max_model_len, param));
     }
     match params.max_tokens {
         Some(wanted) if u64::from(wanted) > room => Err(ApiError::context_length(
@@ -288,5 +326,19 @@ fn request_params(
         slo_tbt_s: params.slo_tbt_s,
         tenant: params.share.tenant,
         tenant_weight: params.share.weight,
+        embedding_size: 0,
+    }
+}
+
+/// Who asks, and how urgently: there is nothing else to say of an embedding.
+fn embedding_params(params: &GenerateParams, embedding_size: u32) -> RequestParams {
+    RequestParams {
+        priority: params.priority,
+        cache_salt: params.cache_salt,
+        slo_ttft_s: params.slo_ttft_s,
+        slo_tbt_s: params.slo_tbt_s,
+        tenant: params.share.tenant,
+        tenant_weight: params.share.weight,
+        ..RequestParams::embedding(embedding_size)
     }
 }

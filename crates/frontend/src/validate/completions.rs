@@ -53,7 +53,7 @@ impl CompletionRequest {
         }
         params.max_tokens = max_tokens.or(Some(DEFAULT_COMPLETION_TOKENS));
         params.logprobs = fields.int(&LOGPROBS)?.map(|k| k as u32);
-        let prompts = read_prompts(fields, model)?;
+        let prompts = read_prompts(fields, model, "prompt", MAX_PROMPTS)?;
         let choices = prompts.len() * params.n as usize;
         if choices > MAX_CHOICES {
             return Err(ApiError::invalid(
@@ -67,16 +67,21 @@ impl CompletionRequest {
     }
 }
 
-fn read_prompts(fields: &Fields, model: ModelLimits) -> Result<Vec<Prompt>, ApiError> {
-    let name = "prompt";
-    let raw =
-        fields.raw(name).ok_or_else(|| ApiError::invalid(name, "`prompt` is required"))?.trim();
+/// One prompt or several, each text or ids.
+pub(super) fn read_prompts(
+    fields: &Fields,
+    model: ModelLimits,
+    name: &'static str,
+    most: usize,
+) -> Result<Vec<Prompt>, ApiError> {
+    let required = || ApiError::invalid(name, format!("`{name}` is required"));
+    let raw = fields.raw(name).ok_or_else(required)?.trim();
     let first = raw.strip_prefix('[').map(|rest| rest.trim_start().as_bytes().first().copied());
     let prompts = match first.flatten() {
         None => vec![Prompt::Text(read_json(name, raw)?)],
-        Some(b'"') => read_list(name, raw, MAX_PROMPTS)?.into_iter().map(Prompt::Text).collect(),
+        Some(b'"') => read_list(name, raw, most)?.into_iter().map(Prompt::Text).collect(),
         Some(b'[') => {
-            let lists: Vec<&serde_json::value::RawValue> = read_list(name, raw, MAX_PROMPTS)?;
+            let lists: Vec<&serde_json::value::RawValue> = read_list(name, raw, most)?;
             let ids = |list: &&serde_json::value::RawValue| read_ids(name, list.get(), model);
             lists.iter().map(ids).collect::<Result<_, _>>()?
         }
@@ -88,7 +93,7 @@ fn read_prompts(fields: &Fields, model: ModelLimits) -> Result<Vec<Prompt>, ApiE
 fn read_ids(name: &'static str, raw: &str, model: ModelLimits) -> Result<Prompt, ApiError> {
     let ids: Vec<u32> = read_list(name, raw, MAX_PROMPT_IDS)?;
     if ids.is_empty() {
-        return Err(ApiError::invalid(name, "`prompt` must not be an empty array"));
+        return Err(ApiError::invalid(name, format!("`{name}` must not be an empty array")));
     }
     match ids.iter().find(|&&id| id >= model.vocab_size) {
         Some(id) => Err(out_of_vocab(name, *id, model)),

@@ -2,6 +2,7 @@
 
 pub(crate) mod chat;
 mod completions;
+mod embeddings;
 mod fields;
 mod generate;
 mod grammar;
@@ -15,6 +16,7 @@ pub(crate) mod unsupported;
 use crate::tenants::Terms;
 pub use chat::{ChatInput, ChatRequest, Content, Message};
 pub use completions::{CompletionRequest, Prompt};
+pub use embeddings::EmbeddingsRequest;
 pub(crate) use fields::read_list;
 pub use fields::{Fields, cut, read_json};
 pub use generate::{GenerateParams, SloHeaders, StreamOptions, first_word, hash_salt};

@@ -46,6 +46,8 @@ pub const LOGPROBS: Int = int("logprobs", 0, limits::MAX_TOP_LOGPROBS);
 pub const PROMPT_LOGPROBS: Int = int("prompt_logprobs", 0, limits::MAX_TOP_LOGPROBS);
 /// A class, lower is earlier. Few, because metrics count by class.
 pub const PRIORITY: Int = int("priority", -limits::MAX_PRIORITY, limits::MAX_PRIORITY);
+/// Values of an embedding, for models that were trained to have fewer.
+pub const DIMENSIONS: Int = int("dimensions", 1, u32::MAX as i64);
 /// Keep only the last N prompt tokens; -1 keeps as many as the model takes.
 pub const TRUNCATE_PROMPT_TOKENS: Int = int("truncate_prompt_tokens", -1, u32::MAX as i64);
 /// Target time to the first token, milliseconds; also the header `x-slo-ttft-ms`.

@@ -64,6 +64,59 @@ const RESPONSES: &[Row] = &[
 
 const COMPLETIONS: &[Row] = &[("suffix", &[r#""""#]), ("prompt_embeds", &[])];
 
+/// Of endpoints that answer with text, which an embedding leaves nothing to do for, and what is not
+/// implemented of embeddings.
+const EMBEDDINGS: &[Row] = &[
+    ("messages", &[]),
+    ("prompt", &[]),
+    ("tools", &["[]"]),
+    ("tool_choice", &[r#""none""#, r#""auto""#]),
+    ("n", &["1"]),
+    ("max_tokens", &[]),
+    ("max_completion_tokens", &[]),
+    ("min_tokens", &["0"]),
+    ("temperature", &[]),
+    ("top_p", &["1", "1.0"]),
+    ("top_k", &["0", "-1"]),
+    ("min_p", &["0", "0.0"]),
+    ("repetition_penalty", &["1", "1.0"]),
+    ("presence_penalty", &["0", "0.0"]),
+    ("frequency_penalty", &["0", "0.0"]),
+    ("seed", &[]),
+    ("stop", &["[]"]),
+    ("stop_token_ids", &["[]"]),
+    ("include_stop_str_in_output", &["false"]),
+    ("ignore_eos", &["false"]),
+    ("skip_special_tokens", &["true"]),
+    ("logit_bias", &["{}"]),
+    ("logprobs", &["false"]),
+    ("prompt_logprobs", &[]),
+    ("top_logprobs", &["0"]),
+    ("return_tokens_as_token_ids", &["false"]),
+    ("return_token_ids", &["false"]),
+    ("response_format", &[r#"{"type":"text"}"#]),
+    ("structured_outputs", &[]),
+    ("guided_json", &[]),
+    ("guided_regex", &[]),
+    ("guided_choice", &[]),
+    ("guided_grammar", &[]),
+    ("structural_tag", &[]),
+    ("stream", &["false"]),
+    ("stream_options", &[]),
+    ("echo", &["false"]),
+    ("suffix", &[r#""""#]),
+    // Of vLLM's embeddings.
+    ("embed_dtype", &[r#""float32""#]),
+    ("endianness", &[r#""native""#, r#""little""#]),
+    ("chat_template", &[]),
+    ("chat_template_kwargs", &["{}"]),
+    ("add_generation_prompt", &["false"]),
+    ("continue_final_message", &["false"]),
+    ("mm_processor_kwargs", &["{}"]),
+    ("media_io_kwargs", &["{}"]),
+    ("return_metrics", &["false"]),
+];
+
 /// Fields that describe the caller and change nothing about an answer.
 const METADATA: &[&str] =
     &["user", "metadata", "safety_identifier", "prompt_cache_key", "parallel_tool_calls"];
@@ -84,6 +137,12 @@ pub fn refuse_responses(fields: &Fields) -> Result<(), ApiError> {
 pub fn refuse_completions(fields: &Fields) -> Result<(), ApiError> {
     refuse(fields, EVERYWHERE)?;
     refuse(fields, COMPLETIONS)
+}
+
+/// Refuses what embeddings do not know, besides what no endpoint implements.
+pub fn refuse_embeddings(fields: &Fields) -> Result<(), ApiError> {
+    refuse(fields, EVERYWHERE)?;
+    refuse(fields, EMBEDDINGS)
 }
 
 fn refuse(fields: &Fields, rows: &[Row]) -> Result<(), ApiError> {

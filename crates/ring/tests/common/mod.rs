@@ -27,6 +27,7 @@ pub const DEVICE: FakeConfig = FakeConfig {
     num_host_blocks: 0,
     process: (0, 0),
     grammars: (0, 0),
+    embedding_size: 0,
 };
 
 /// Joins without waiting, and declares the device lost only when told to.

@@ -501,9 +501,10 @@ pub(crate) struct RingArgs {
     /// Slots of the ring: requests that run or wait
     #[arg(long, value_name = "N", default_value_t = 4096, env = "SACCADE_RING_SLOTS")]
     pub ring_slots: u32,
-    /// 8-byte words of output per slot that may wait for the reader
-    #[arg(long, value_name = "WORDS", default_value_t = 256, env = "SACCADE_OUT_RING_WORDS")]
-    pub out_ring_words: u32,
+    /// 8-byte words of output per slot that may wait for the reader. An embedding takes half as
+    /// many as the model's hidden size, all at once [default: 256, or what an embedding takes]
+    #[arg(long, value_name = "WORDS", env = "SACCADE_OUT_RING_WORDS")]
+    pub out_ring_words: Option<u32>,
     /// Bytes for prompts of requests that wait
     #[arg(long, value_name = "BYTES", default_value_t = 32 * 1024 * 1024, env = "SACCADE_ARENA_BYTES")]
     pub arena_bytes: u64,

@@ -111,6 +111,7 @@ impl DevicePlane {
             prefix_caching: None,
             fetch: None,
             grammar_words: 0,
+            embedding_size: 0,
             policy: PolicyConfig::default(),
             num_threads: 1,
             eos_ids: Vec::new(),
