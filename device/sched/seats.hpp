@@ -63,7 +63,7 @@ struct Seat {
 /// All but the last token are computed: the next row yields a token.
 SAC_HD inline bool is_decode(const Seat& seat) { return seat.num_tokens == seat.num_computed + 1; }
 
-/// Tokens that a request with these flags needs room for to go on: those that it has, and its next
+/// Tokens that a request with these flags needs room for to go on: all that it has, and its next
 /// one, unless its prompt is all of it.
 SAC_HD inline uint32_t tokens_to_hold(uint32_t flags, uint32_t num_tokens) {
   return embeds(flags) ? num_tokens : num_tokens + 1;

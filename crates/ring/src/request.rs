@@ -49,7 +49,7 @@ pub struct RequestParams {
     pub tenant: u32,
     /// Of its share; at most `SAC_MAX_TENANT_WEIGHT`, 0 counts as 1.
     pub tenant_weight: u32,
-    /// The answer is the prompt's embedding, of so many values: what the device gives. 0: the
+    /// The answer is the prompt's embedding, of this many values: what the device gives. 0: the
     /// answer is tokens.
     pub embedding_size: u32,
 }
@@ -83,7 +83,7 @@ impl Default for RequestParams {
 }
 
 impl RequestParams {
-    /// What asks for an embedding of so many values.
+    /// What asks for an embedding of this many values.
     #[must_use]
     pub fn embedding(embedding_size: u32) -> RequestParams {
         RequestParams { max_tokens: 0, embedding_size, ..RequestParams::default() }

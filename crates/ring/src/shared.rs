@@ -28,7 +28,7 @@ pub(crate) struct Flight {
     pub(crate) vocab_size: u32,
     /// Words carry logprobs.
     pub(crate) logprobs: bool,
-    /// The one record is an embedding of so many values; 0: records are tokens.
+    /// The one record is an embedding of this many values; 0: records are tokens.
     pub(crate) embedding_size: u32,
 }
 

@@ -94,7 +94,7 @@ pub struct Embedded {
 }
 
 /// Submits all inputs, or none, and waits for their embeddings. Dropped before that, it cancels
-/// those that have not come.
+/// the ones that have not come.
 ///
 /// # Errors
 /// 429 if they do not all fit now, 503 without a device, 400 for what would not fit if nothing else
