@@ -91,6 +91,7 @@ struct CudaDevice::Impl {
     if (spec.eos_ids.size() != spec.limits.num_eos_ids)
       throw std::runtime_error("limits.num_eos_ids differs from the ids that are given");
     image.scheduler.limits = spec.limits;
+    image.scheduler.seats.vocab = host_ticks ? &tokens.view() : gpu_vocab.view();
     Layout hand_out(host_ticks ? host_state.data() : device_state.data());
     life.state = lay_out(image, hand_out);
     life.control = control.as<Control>();
@@ -104,19 +105,7 @@ struct CudaDevice::Impl {
   }
   SeatTables seats() const {
     if (host_ticks) return copy_of_tables().seats(spec.limits, gpu_vocab.view());
-    const Scheduler& s = image.scheduler;
-    const Limits& l = s.limits;
-    return {l.num_seats,
-            l.max_model_len,
-            l.max_blocks_per_seq(),
-            l.num_eos_ids,
-            s.seats.params,
-            s.seats.history,
-            s.kv.block_tables,
-            s.seats.logit_bias,
-            s.seats.stop_ids,
-            image.mail->eos_ids,
-            {l.grammar_words, s.seats.automata, s.seats.places, gpu_vocab.view()}};
+    return tables_of(image);
   }
   const StepBatch* batch() const {
     return host_ticks ? copy_of_tables().batch : &image.mail->batch;
@@ -203,8 +192,6 @@ uint32_t CudaDevice::grammar_words() const {
 void CudaDevice::attach(const RingView& ring) {
   Limits& limits = impl_->image.scheduler.limits;
   limits.grammar_words = grammar_words();
-  impl_->image.scheduler.seats.vocab =
-      impl_->host_ticks ? &impl_->tokens.view() : impl_->gpu_vocab.view();
   if (ring.num_slots > impl_->spec.limits.num_slots)
     throw std::runtime_error("the ring has more slots than limits.num_slots");
   limits.num_slots = ring.num_slots;

@@ -2,6 +2,7 @@
 
 #include "cuda/cuda_memory.hpp"
 #include "cuda/gpu_ring.hpp"
+#include "ring/introduction.hpp"
 
 namespace saccade {
 namespace {
@@ -85,11 +86,7 @@ RingMirror::~RingMirror() = default;
 void RingMirror::introduce(const sac_device_line& told) {
   impl_->fetch();
   sac_device_line& line = impl_->lines()->device;
-  line.vocab_hash = told.vocab_hash;
-  line.grammar_words = told.grammar_words;
-  line.kv_block_bytes = told.kv_block_bytes;
-  line.process_start_ticks = told.process_start_ticks;
-  line.pid = told.pid;
+  saccade::introduce(told, &line);
   // Nothing else writes the line before the life begins, and no reader trusts it before READY.
   impl_->copy(impl_->on_gpu.device, &line, sizeof(line));
   impl_->stream.wait();

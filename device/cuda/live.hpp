@@ -83,6 +83,23 @@ inline LifeState* lay_out(LifeState& image, Layout& at) {
   return state;
 }
 
+/// What steps read of a state that is laid out: the same for life, and known before it.
+inline SeatTables tables_of(const LifeState& image) {
+  const Limits& l = image.scheduler.limits;
+  const Seats& seats = image.scheduler.seats;
+  return {l.num_seats,
+          l.max_model_len,
+          l.max_blocks_per_seq(),
+          l.num_eos_ids,
+          seats.params,
+          seats.history,
+          image.scheduler.kv.block_tables,
+          seats.logit_bias,
+          seats.stop_ids,
+          image.mail->eos_ids,
+          {l.grammar_words, seats.automata, seats.places, seats.vocab}};
+}
+
 /// The environment of a tick that runs in a team. Readers poll the ring, so there is nothing to
 /// notify.
 template <bool kOverlapped, class Crew>

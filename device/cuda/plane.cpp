@@ -11,6 +11,7 @@
 #include "cuda/cuda_memory.hpp"
 #include "cuda/gpu_ring.hpp"
 #include "host/process.hpp"
+#include "ring/introduction.hpp"
 
 namespace saccade {
 namespace {
@@ -143,13 +144,7 @@ std::string CudaPlane::attach(void* region, uint64_t region_bytes) {
   RingView view;
   if (const char* wrong = open_ring(region, region_bytes, &view)) return wrong;
   region_ = std::make_unique<RegisteredMemory>(region, region_bytes);
-  const sac_device_line line = told();
-  store_relaxed(&view.device->vocab_hash, line.vocab_hash);
-  store_relaxed(&view.device->grammar_words, line.grammar_words);
-  store_relaxed(&view.device->embedding_size, line.embedding_size);
-  store_relaxed(&view.device->kv_block_bytes, line.kv_block_bytes);
-  store_relaxed(&view.device->process_start_ticks, line.process_start_ticks);
-  store_relaxed(&view.device->pid, line.pid);
+  introduce(told(), view.device);
   const bool host_ticks = config_.cuda_launch == SAC_CUDA_LAUNCH_HOST;
   machine_.attach(host_ticks ? view : moved(view, region_->offset()));
   return "";

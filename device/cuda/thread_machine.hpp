@@ -111,21 +111,10 @@ struct TwinStep {
   /// `image`: the state as it is laid out; of it steps know addresses only.
   void look_at(const LifeState& image) {
     const Scheduler& s = image.scheduler;
-    const Limits& l = s.limits;
     mail = image.mail;
-    tables = {l.num_seats,
-              l.max_model_len,
-              l.max_blocks_per_seq(),
-              l.num_eos_ids,
-              s.seats.params,
-              s.seats.history,
-              s.kv.block_tables,
-              s.seats.logit_bias,
-              s.seats.stop_ids,
-              mail->eos_ids,
-              {l.grammar_words, s.seats.automata, s.seats.places, s.seats.vocab}};
+    tables = tables_of(image);
     outputs = s.launch.outputs;
-    vocab_size = l.vocab_size;
+    vocab_size = s.limits.vocab_size;
   }
   void run() {
     NullStep null{tables, outputs, vocab_size};

@@ -5,22 +5,24 @@
 #include "capi/config_check.hpp"
 #include "host/host_env.hpp"
 #include "host/process.hpp"
+#include "ring/introduction.hpp"
 #include "sim/sim_check.hpp"
 
 namespace saccade {
 
 namespace {
 
-/// Tells frontends what only the host knows of this device; visible to them with phase READY.
-void introduce(sac_device_line* line, uint64_t kv_block_bytes, uint64_t vocab_hash,
-               const Limits& limits) {
+/// What frontends learn of the device with phase READY.
+sac_device_line told_of(uint64_t kv_block_bytes, uint64_t vocab_hash, const Limits& limits) {
   const ProcessId self = own_process();
-  store_relaxed(&line->vocab_hash, vocab_hash);
-  store_relaxed(&line->grammar_words, limits.grammar_words);
-  store_relaxed(&line->embedding_size, limits.embedding_size);
-  store_relaxed(&line->kv_block_bytes, kv_block_bytes);
-  store_relaxed(&line->process_start_ticks, self.start_ticks);
-  store_relaxed(&line->pid, self.pid);
+  sac_device_line line = {};
+  line.vocab_hash = vocab_hash;
+  line.grammar_words = limits.grammar_words;
+  line.embedding_size = limits.embedding_size;
+  line.kv_block_bytes = kv_block_bytes;
+  line.process_start_ticks = self.start_ticks;
+  line.pid = self.pid;
+  return line;
 }
 
 /// The region for a fetch plane, but for the arrangement of a block's elements.
@@ -176,7 +178,8 @@ std::string sac_device::attach(void* region, uint64_t region_bytes) {
   if (sac_embedding_words(scheduler.limits.embedding_size) > view.out_ring_words)
     scheduler.limits.embedding_size = 0;
   join_ring(scheduler, view, saccade::monotonic_ns());
-  saccade::introduce(view.device, kv_block_bytes, tokens.hash(), scheduler.limits);
+  const sac_device_line told = saccade::told_of(kv_block_bytes, tokens.hash(), scheduler.limits);
+  saccade::introduce(told, view.device);
   attached = true;
   return "";
 }

@@ -136,7 +136,7 @@ Records on_gpu(Case c, bool sample) {
   const gpu::Grid grid = {c.vocab % 3 + 1, parts};  // more than there are rows, or fewer
   emulator.launch<gpu::CleanLogitsKernel>(grid, gpu::CleanLogitsKernel::kSharedBytes, a.rows);
   emulator.launch<gpu::SumLogitsKernel>(grid, gpu::SumLogitsKernel::kSharedBytes, a.rows);
-  const gpu::MaskKernel::Args m = {a.plan, a.seats, 0, 2, c.vocab, masks.data()};
+  const gpu::MaskKernel::Args m = {a.plan, a.seats, a.rows, masks.data()};
   emulator.launch<gpu::MaskKernel>({grid.x, gpu::MaskKernel::parts_of(c.vocab)},
                                    gpu::MaskKernel::kSharedBytes, m);
   emulator.launch<gpu::SampleKernel>({}, gpu::SampleKernel::kSharedBytes, a);

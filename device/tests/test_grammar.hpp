@@ -171,19 +171,25 @@ inline bool is_nested(const std::string& text) {
   return parse(parse) && at == text.size();
 }
 
+/// Texts of up to `most` pieces, until there are `size` tokens.
+template <size_t kCount>
+void add_texts(std::vector<std::string>& tokens, uint32_t size, const char* const (&pieces)[kCount],
+               uint32_t most, Random random) {
+  while (tokens.size() < size) {
+    std::string token;
+    for (uint32_t i = random.in(1, most); i > 0; --i) token += random.pick(pieces);
+    tokens.push_back(token);
+  }
+  tokens.resize(size);
+}
+
 /// Tokens below 10 are special; then come all bytes, then random texts, some of them twice.
 inline std::vector<std::string> test_vocabulary(uint32_t size) {
   const char* const kPieces[] = {
       "(", ")", ",", "x", "[", ";", "]", "\"", "\\", "a", "é", "\xf0\x9f\x98", "\xe2"};
   std::vector<std::string> tokens(10);
   for (uint32_t byte = 0; byte < 256; ++byte) tokens.emplace_back(1, static_cast<char>(byte));
-  Random random(3);
-  while (tokens.size() < size) {
-    std::string token;
-    for (uint32_t i = random.in(1, 6); i > 0; --i) token += random.pick(kPieces);
-    tokens.push_back(token);
-  }
-  tokens.resize(size);
+  add_texts(tokens, size, kPieces, 6, Random(3));
   return tokens;
 }
 
@@ -191,13 +197,7 @@ inline std::vector<std::string> test_vocabulary(uint32_t size) {
 inline std::vector<std::string> nested_vocabulary(uint32_t size) {
   const char* const kPieces[] = {"(", ")", ",", "x", "[", ";", "]"};
   std::vector<std::string> tokens(std::begin(kPieces), std::end(kPieces));
-  Random random(4);
-  while (tokens.size() < size) {
-    std::string token;
-    for (uint32_t i = random.in(1, 5); i > 0; --i) token += random.pick(kPieces);
-    tokens.push_back(token);
-  }
-  tokens.resize(size);
+  add_texts(tokens, size, kPieces, 5, Random(4));
   return tokens;
 }
 

@@ -30,8 +30,9 @@ pub(crate) fn minimize(
     }
     let name = |state: u32| names[partition.block_of[state as usize] as usize];
     let kept = first.into_iter().map(|state| {
-        let FlatState { is_final, need, plain, ref edges, default } = states[state];
-        FlatState { is_final, need, plain, edges: renamed(edges, name), default }
+        // Defaults are found afterwards.
+        let FlatState { is_final, need, plain, ref edges, default: _ } = states[state];
+        FlatState { is_final, need, plain, edges: renamed(edges, name), default: None }
     });
     Ok(kept.collect())
 }

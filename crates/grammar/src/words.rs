@@ -47,7 +47,7 @@ impl Automaton {
         self.words[2 + state as usize]
     }
     /// Two words for each edge of a state, and for its default.
-    fn entries(&self, state: u32) -> impl DoubleEndedIterator<Item = (u32, u32)> + Clone {
+    fn entries(&self, state: u32) -> impl DoubleEndedIterator<Item = (u32, u32)> {
         let begin = (self.state(state) & FIRST_EDGE_MASK) as usize;
         let end = (self.state(state + 1) & FIRST_EDGE_MASK) as usize;
         let at = 3 + self.num_states();

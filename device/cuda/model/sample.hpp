@@ -140,14 +140,8 @@ struct MaskKernel {
   struct Args {
     StepPlan plan;
     SeatTables seats;
-    uint32_t first;  // of the plan's logits
-    uint32_t room;   // rows
-    uint32_t vocab_size;
-    uint32_t* masks;  // [room][mask_words]
-
-    SAC_HD uint32_t num_rows() const {
-      return min_u32(room, plan.counts->num_logits - min_u32(first, plan.counts->num_logits));
-    }
+    LogitRows rows;
+    uint32_t* masks;  // [rows.room][mask_words]
   };
 
   SAC_HD static constexpr uint32_t mask_words(uint32_t vocab) { return ceil_div(vocab, 32); }
@@ -155,13 +149,13 @@ struct MaskKernel {
 
   template <class Block>
   SAC_DEVICE static void run(const Block& b, const Args& a) {
-    const uint32_t num_rows = a.num_rows();
+    const uint32_t num_rows = a.rows.num_rows(), vocab = a.rows.vocab_size;
     for (uint32_t i = b.x(); i < num_rows; i += b.grid_x()) {
-      const LogitsRow& at = a.plan.logits[a.first + i];
+      const LogitsRow& at = a.plan.logits[a.rows.first + i];
       if (at.sample == 0) continue;
       const RowGrammar grammar = a.seats.grammar(at.seat);
       if (grammar.words != nullptr)
-        fill_part(b, grammar, a.vocab_size, a.masks + i * size_t{mask_words(a.vocab_size)});
+        fill_part(b, grammar, vocab, a.masks + i * size_t{mask_words(vocab)});
     }
   }
 

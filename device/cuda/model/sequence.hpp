@@ -338,7 +338,7 @@ class StepSequence {
     launch<SumLogitsKernel>(parts, all);
     if (m_.tables.seats.grammars.max_words != 0)
       launch<MaskKernel>({parts.x, MaskKernel::parts_of(c_.vocab_size)},
-                         {s_.plan, m_.tables.seats, first, rows, c_.vocab_size, s_.masks});
+                         {s_.plan, m_.tables.seats, all, s_.masks});
     launch<SampleKernel>({min_u32(rows, kSampleBlocks)},
                          {s_.plan, m_.tables.seats, m_.tables.outputs, all, c_.vocab_size,
                           s_.sample_words, s_.sample_stride, s_.masks});

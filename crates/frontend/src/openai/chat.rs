@@ -318,7 +318,7 @@ impl Format for ChatFormat {
         gather(&mut choice.calls, said.calls);
         choice.logprobs.extend(&self.names, &delta.logprobs, self.logprobs.unwrap_or(0));
         if let (Some(num_top), None) = (self.prompt_logprobs, &self.of_prompt) {
-            self.of_prompt = Some(PromptLogprobs::of(&self.names, &delta.prompt, num_top));
+            self.of_prompt = Some(PromptLogprobs::of(&self.names, delta.prompt, num_top));
         }
         choice.ids.append(&mut delta.ids);
         choice.finish = delta.finish.or(choice.finish.take());

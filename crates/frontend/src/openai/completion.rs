@@ -174,8 +174,8 @@ impl Format for CompletionFormat {
         let (text, logprobs) = self.spoken(index, &mut delta);
         let choice = &mut self.choices[index];
         if let (Some(num_top), None) = (self.prompt_logprobs, &choice.prompt_logprobs) {
-            let of_prompt = PromptLogprobs::of(&self.names, &delta.prompt, num_top);
-            choice.prompt_logprobs = Some(of_prompt);
+            let tokens = std::mem::take(&mut delta.prompt);
+            choice.prompt_logprobs = Some(PromptLogprobs::of(&self.names, tokens, num_top));
         }
         choice.text.push_str(&text);
         choice.ids.append(&mut delta.ids);

@@ -148,15 +148,22 @@ impl Serialize for TopLogprobs {
 }
 
 /// `prompt_logprobs` of vLLM: of each token of the prompt itself and its alternatives, by id; of
-/// the first, which nothing precedes, null.
-#[derive(Debug, Default, serde::Serialize)]
-pub struct PromptLogprobs(Vec<Option<ById>>);
+/// the first, which nothing precedes, null. Kept as numbers: a prompt may be long.
+pub struct PromptLogprobs {
+    vocab: Arc<Vocab>,
+    /// All but the first.
+    tokens: Vec<TokenLogprobs>,
+    num_top: usize,
+}
 
 /// The token of the prompt first, then its alternatives, best first.
-#[derive(Debug)]
-struct ById(Vec<(u32, IdLogprob)>);
+struct ById<'a> {
+    vocab: &'a Vocab,
+    token: &'a TokenLogprobs,
+    num_top: usize,
+}
 
-#[derive(Debug, serde::Serialize)]
+#[derive(serde::Serialize)]
 struct IdLogprob {
     logprob: f32,
     /// From 1. Not known of a token of the prompt that is none of its alternatives.
@@ -166,27 +173,30 @@ struct IdLogprob {
 
 impl PromptLogprobs {
     /// Of the tokens behind the first, with their best `num_top` alternatives.
-    pub fn of(names: &TokenNames, tokens: &[TokenLogprobs], num_top: usize) -> Self {
-        let of_token = |token| Some(ById::of(&names.vocab, token, num_top));
-        Self(std::iter::once(None).chain(tokens.iter().map(of_token)).collect())
+    pub fn of(names: &TokenNames, tokens: Vec<TokenLogprobs>, num_top: usize) -> Self {
+        Self { vocab: names.vocab.clone(), tokens, num_top }
     }
 }
 
-impl ById {
-    fn of(vocab: &Vocab, token: &TokenLogprobs, num_top: usize) -> Self {
+impl Serialize for PromptLogprobs {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let (vocab, num_top) = (&*self.vocab, self.num_top);
+        let of_token = |token| Some(ById { vocab, token, num_top });
+        serializer.collect_seq(std::iter::once(None).chain(self.tokens.iter().map(of_token)))
+    }
+}
+
+impl Serialize for ById<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let token = self.token;
         let entry = |id, logprob, rank| {
-            (id, IdLogprob { logprob: finite(logprob), rank, decoded_token: vocab.piece_text(id) })
+            let decoded_token = self.vocab.piece_text(id);
+            (id.to_string(), IdLogprob { logprob: finite(logprob), rank, decoded_token })
         };
         let rank = token.top.iter().position(|&(id, _)| id == token.id).map(|place| place + 1);
         let own = entry(token.id, token.logprob.unwrap_or(MIN_LOGPROB), rank);
-        let ranked = token.best(num_top).zip(1..).filter(|((id, _), _)| *id != token.id);
+        let ranked = token.best(self.num_top).zip(1..).filter(|((id, _), _)| *id != token.id);
         let others = ranked.map(|((id, logprob), rank)| entry(id, logprob, Some(rank)));
-        Self(std::iter::once(own).chain(others).collect())
-    }
-}
-
-impl Serialize for ById {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_map(self.0.iter().map(|(id, logprob)| (id.to_string(), logprob)))
+        serializer.collect_map(std::iter::once(own).chain(others))
     }
 }

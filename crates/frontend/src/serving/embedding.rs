@@ -12,7 +12,7 @@ use tokio::time::timeout_at;
 
 use super::Serving;
 use super::choice::{let_go, no_answer};
-use super::generation::{submission, submit_error};
+use super::generation::{arena_bytes_of, submission, submit_error};
 use super::prepare::Prepared;
 use crate::api_error::ApiError;
 use crate::http::{Made, Tally, Times, Tokens};
@@ -138,7 +138,7 @@ fn check_arena(
     prompts: &[Prepared],
     params: &GenerateParams,
 ) -> Result<(), ApiError> {
-    let bytes: u64 = prompts.iter().map(|p| submission(p, params, 0).arena_bytes()).sum();
+    let bytes = arena_bytes_of(prompts, params);
     if bytes <= arena_bytes {
         return Ok(());
     }

@@ -238,8 +238,14 @@ pub(super) fn submission<'a>(
     }
 }
 
-/// All choices are submitted at once, each with its own copy of its prompt. What exceeds the arena
-/// never fits, and trying again does not help.
+/// What a request takes of the arena: all choices are submitted at once, each with its own copy of
+/// its prompt.
+pub(super) fn arena_bytes_of(prompts: &[Prepared], params: &GenerateParams) -> u64 {
+    let of_all = |p: &Prepared| u64::from(params.n) * submission(p, params, 0).arena_bytes();
+    prompts.iter().map(of_all).sum()
+}
+
+/// What exceeds the arena never fits, and trying again does not help.
 ///
 /// # Errors
 /// 400
@@ -248,8 +254,7 @@ pub fn check_arena(
     prompts: &[Prepared],
     params: &GenerateParams,
 ) -> Result<(), ApiError> {
-    let of_all = |p: &Prepared| u64::from(params.n) * submission(p, params, 0).arena_bytes();
-    let bytes: u64 = prompts.iter().map(of_all).sum();
+    let bytes = arena_bytes_of(prompts, params);
     if bytes <= arena_bytes {
         return Ok(());
     }
