@@ -3,11 +3,11 @@ import re
 
 from claims import Claim, Document
 from raw import text
-from runs import GRAMMARS as COMMIT
+from runs import MASKBENCH as COMMIT
 
 
 def counted(name):
-    found = re.search(rf"^{name} (\d+)$", text(COMMIT, "grammars", "maskbench.txt"), re.MULTILINE)
+    found = re.search(rf"^{name} (\d+)$", text(COMMIT, "maskbench", "maskbench.txt"), re.MULTILINE)
     return f"{int(found[1]):,}"
 
 
