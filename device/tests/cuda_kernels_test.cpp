@@ -119,7 +119,7 @@ class AttentionRig {
     std::vector<RowTile> tiles;
     SplitRow split = {};
     if (count == 1) {
-      for (uint32_t c = 0; c <= first / kContextChunk; ++c) items.push_back({0, 0, first, c});
+      for (uint32_t c = 0; c <= first / kContextChunk; ++c) items.push_back({0, 0, first, c, 0});
       split = {0, 0, static_cast<uint32_t>(items.size())};
       counts.num_items = split.num_items;
       counts.num_split_rows = 1;
@@ -150,6 +150,8 @@ class AttentionRig {
     a.scale = 1.44269504f / std::sqrt(static_cast<float>(shape_.head_dim));
     a.item_sums = sums.data();
     a.item_scales = scales.data();
+    std::vector<uint32_t> arrivals(heads());
+    a.arrivals = arrivals.data();
     if (shape_.head_dim <= 64) {
       run_with<64>(a);
     } else {
@@ -202,8 +204,6 @@ class AttentionRig {
     const PlanCounts& counts = *a.plan.counts;
     // Fewer blocks than units: they loop.
     launch<ChunkAttentionKernel<kDim>>({3}, a);
-    using Fold = FoldChunksKernel<kDim>;
-    launch<Fold>({1, ceil_div(heads(), Fold::kWarps)}, a);
     if (counts.num_tiles == 0) return;
     launch<TileAttentionKernel<kDim>>(
         {shape_.kv_heads, counts.num_tiles, ceil_div(shape_.group, kTileVectors)}, a);
@@ -679,9 +679,12 @@ TEST_CASE("routing picks the CPU's experts with the CPU's weights") {
       cpu.picks = cpu_picks.data();
       cpu.weights = cpu_weights.data();
       for (uint32_t r = 0; r < kRowsHere; ++r) route_row(config, cpu, r);
-      ExpertSpace space = {};
-      space.picks = picks.data();
-      space.weights = weights.data();
+      const uint32_t num_picks = kRowsHere * per_token;
+      std::vector<uint32_t> slots(num_picks), slot_row(num_picks);
+      std::vector<ExpertTile> tiles(max_expert_tiles(num_experts, per_token, kRowsHere, 8));
+      uint32_t num_tiles = 0, arrivals = 0;
+      ExpertSpace space = {picks.data(), weights.data(), slots.data(), slot_row.data(),
+                           tiles.data(), &num_tiles,     &arrivals};
       const PlanCounts counts = {kRowsHere, 0, 0, 0, 0};
       launch<RouteKernel>({ceil_div(kRowsHere, RouteKernel::kWarps)},
                           {&counts,
@@ -689,8 +692,13 @@ TEST_CASE("routing picks the CPU's experts with the CPU's weights") {
                            num_experts,
                            per_token,
                            config.norm_topk_prob,
+                           8,
                            space});
       CHECK(picks == cpu_picks);
+      CHECK(arrivals == 0);
+      uint32_t in_tiles = 0;
+      for (uint32_t t = 0; t < num_tiles; ++t) in_tiles += tiles[t].num_slots;
+      CHECK(in_tiles == num_picks);
       for (size_t i = 0; i < weights.size(); ++i) {
         CHECK(weights[i] == doctest::Approx(cpu_weights[i]).epsilon(1e-5));
       }
@@ -709,8 +717,8 @@ TEST_CASE("each pick has its own slot, in tiles of its expert") {
     for (uint32_t& p : picks) p = rng() % 4 == 0 ? 36 : rng() % kExperts;
     std::vector<ExpertTile> tiles(max_expert_tiles(kExperts, kPerToken, rows, tile_slots));
     uint32_t num_tiles = 0;
-    const ExpertSpace space = {picks.data(),    nullptr,      slots.data(),
-                               slot_row.data(), tiles.data(), &num_tiles};
+    const ExpertSpace space = {picks.data(), nullptr,    slots.data(), slot_row.data(),
+                               tiles.data(), &num_tiles, nullptr};
     const PlanCounts counts = {rows, 0, 0, 0, 0};
     launch<GroupKernel>({}, {&counts, kExperts, kPerToken, tile_slots, space});
     REQUIRE(num_tiles <= tiles.size());

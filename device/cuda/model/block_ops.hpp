@@ -80,4 +80,24 @@ SAC_DEVICE uint32_t running_sum(const Block& b, uint32_t value, uint32_t& total)
   return before + sum - value;
 }
 
+/// True in all threads of the last of `count` blocks that arrive here: what the others wrote before
+/// is visible to it past the first cache (load_far). Leaves 0 behind, for the next kernel. `word`:
+/// shared memory that no thread uses meanwhile.
+template <class Block>
+SAC_DEVICE bool arrive_last(const Block& b, uint32_t* arrivals, uint32_t count, uint32_t* word) {
+  b.sync();
+  if (count == 1) return true;
+  if (b.thread() == 0) {
+    // SYNC: release of what all threads of the block wrote, by the barrier above and this fence,
+    // with the acquire of the block that arrives last.
+    b.fence();
+    const bool last = b.add(arrivals, 1u) + 1 == count;
+    if (last) *arrivals = 0;
+    b.fence();  // SYNC: acquire, with the releases of the other blocks
+    *word = last ? 1 : 0;
+  }
+  b.sync();
+  return *word != 0;
+}
+
 }  // namespace saccade::gpu

@@ -6,13 +6,15 @@
 
 namespace saccade::gpu {
 
-/// Stages of kOutputs weights by 64 k, and the same 64 k of kRows rows: two bulk copies, because
-/// both have the same layout in memory as in shared memory (view.hpp). They fill a
-/// kBlocksPerSm-th of shared memory.
-template <uint32_t kOutputs, uint32_t kRows, uint32_t kReaderWarps, uint32_t kBlocksPerSm>
+/// Stages of kDepth steps: kOutputs weights by 64 k, and the same 64 k of kRows rows, each by a
+/// bulk copy, because both have the same layout in memory as in shared memory (view.hpp). They fill
+/// a kBlocksPerSm-th of shared memory.
+template <uint32_t kOutputs, uint32_t kRows, uint32_t kReaderWarps, uint32_t kBlocksPerSm,
+          uint32_t kDepth = 1>
 struct BulkStages {
-  static constexpr uint32_t kWeightHalves = kOutputs * kStep;
-  static constexpr uint32_t kStageHalves = kWeightHalves + kRows * kStep;
+  static constexpr uint32_t kWeightHalves = kOutputs * kStep;  // of a step
+  static constexpr uint32_t kRowHalves = kRows * kStep;
+  static constexpr uint32_t kStageHalves = kDepth * (kWeightHalves + kRowHalves);
   static constexpr uint32_t kStageBytes = kStageHalves * sizeof(Half) + 2 * sizeof(uint64_t);
   /// As many as fit in shared memory: 228 KiB, of which each block costs one.
   static constexpr uint32_t kStages = (228 / kBlocksPerSm - 1) * 1024 / kStageBytes;
@@ -20,12 +22,12 @@ struct BulkStages {
   static_assert(kStages >= 3 && kTileOutputs % kOutputs == 0);
 
   template <class Block>
-  SAC_DEVICE static Half* weights(const Block& b, uint32_t stage) {
-    return reinterpret_cast<Half*>(b.shared()) + stage * kStageHalves;
+  SAC_DEVICE static Half* weights(const Block& b, uint32_t stage, uint32_t step = 0) {
+    return reinterpret_cast<Half*>(b.shared()) + stage * kStageHalves + step * kWeightHalves;
   }
   template <class Block>
-  SAC_DEVICE static Half* rows(const Block& b, uint32_t stage) {
-    return weights(b, stage) + kWeightHalves;
+  SAC_DEVICE static Half* rows(const Block& b, uint32_t stage, uint32_t step = 0) {
+    return weights(b, stage, kDepth) + step * kRowHalves;
   }
   template <class Block>
   SAC_DEVICE static uint64_t* full(const Block& b, uint32_t stage) {
@@ -58,40 +60,53 @@ struct BulkStages {
     return tile;
   }
 
+  /// Fills of stages with the steps [begin, end) of the matrix; the last may have fewer.
   template <class Block>
   struct Filler {
     const Block& b;
     const ProductArgs& a;
     const ProductTile& tile;
-    const uint32_t begin;  // step of the matrix at which the slice begins
+    const uint32_t begin;
+    const uint32_t end;
 
+    SAC_DEVICE uint32_t fills() const { return ceil_div(end - begin, kDepth); }
     SAC_DEVICE void await_empty(uint32_t stage, uint32_t parity) const {
       b.barrier_wait(empty(b, stage), parity);
     }
-    SAC_DEVICE void fill_early(uint32_t stage, uint32_t step) const {
-      copy(stage, BulkStages::weights(b, stage), tile.weights + size_t{begin + step} * kTileHalves,
-           kWeightHalves * sizeof(Half));
+    SAC_DEVICE void fill_early(uint32_t stage, uint32_t fill) const {
+      const uint32_t first = begin + fill * kDepth, steps = steps_from(first);
+      constexpr uint32_t kBytesOfStep = kWeightHalves * sizeof(Half);
+      b.barrier_expect(full(b, stage), steps * kBytesOfStep);
+      for (uint32_t i = 0; i < steps; ++i) {
+        b.bulk_copy(BulkStages::weights(b, stage, i),
+                    tile.weights + size_t{first + i} * kTileHalves, kBytesOfStep, full(b, stage));
+      }
     }
     /// Copies the rows that exist, in whole eights. What follows them in the stage reaches no
     /// result that is kept.
-    SAC_DEVICE void fill(uint32_t stage, uint32_t step) const {
-      copy(stage, BulkStages::rows(b, stage),
-           a.x.data + (begin + step) * a.x.plane() + size_t{tile.first} * kStep,
-           round_up(tile.rows, 8) * kStep * sizeof(Half));
+    SAC_DEVICE void fill(uint32_t stage, uint32_t fill) const {
+      const uint32_t first = begin + fill * kDepth, steps = steps_from(first);
+      const uint32_t bytes = round_up(tile.rows, 8) * kStep * sizeof(Half);
+      b.barrier_expect(full(b, stage), steps * bytes);
+      for (uint32_t i = 0; i < steps; ++i) {
+        b.bulk_copy(BulkStages::rows(b, stage, i),
+                    a.x.data + (first + i) * a.x.plane() + size_t{tile.first} * kStep, bytes,
+                    full(b, stage));
+      }
     }
-    SAC_DEVICE void copy(uint32_t stage, Half* to, const Half* from, uint32_t bytes) const {
-      b.barrier_expect(full(b, stage), bytes);
-      b.bulk_copy(to, from, bytes, full(b, stage));
+
+   private:
+    SAC_DEVICE uint32_t steps_from(uint32_t first) const {
+      return kDepth == 1 ? 1 : min_u32(kDepth, end - first);
     }
   };
 
   /// Requests weights while the previous kernel still runs; of several row tiles' blocks, one does.
-  /// Returns the steps whose weights are in flight; 0 to all threads but the one that fills.
+  /// Returns the fills whose weights are in flight; 0 to all threads but the one that fills.
   template <class Block>
-  SAC_DEVICE static uint32_t begin_early(const Block& b, const Filler<Block>& filler,
-                                         uint32_t steps) {
+  SAC_DEVICE static uint32_t begin_early(const Block& b, const Filler<Block>& filler) {
     if (!filler.a.early || b.thread() != kReaderWarps * kWarpThreads || b.x() > 0) return 0;
-    return fill_early_stages<kStages>(steps, filler);
+    return fill_early_stages<kStages>(filler.fills(), filler);
   }
   /// For a block that has nothing to do, but has requested weights.
   template <class Block>

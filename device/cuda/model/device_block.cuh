@@ -65,6 +65,16 @@ class DeviceBlock {
     return static_cast<uint32_t>(__popc(static_cast<int>(word)));
   }
 
+  /// Orders what this thread and those that it met at sync() did before against what comes after,
+  /// for all blocks.
+  __device__ void fence() const { __threadfence(); }
+  /// A word that another block of this kernel may have written: past the first cache, which does
+  /// not see it.
+  template <class T>
+  __device__ T load_far(const T* at) const {
+    return __ldcg(at);
+  }
+
   // Atomics on integers only: what they leave does not depend on their order.
   __device__ uint32_t add(uint32_t* at, uint32_t value) const { return atomicAdd(at, value); }
   __device__ void add(uint64_t* at, uint64_t value) const {

@@ -14,13 +14,63 @@ SAC_HD inline uint32_t max_expert_tiles(uint32_t num_experts, uint32_t per_token
   return min_u32(num_experts, picks) + picks / tile_slots;
 }
 
+/// Assigns a slot to each pick, expert by expert, and cuts each expert's slots into tiles. Which
+/// slot of its expert a row gets depends on timing; no result does. Grid: one block.
+struct GroupKernel {
+  static constexpr uint32_t kThreads = 512;
+  static_assert(kThreads >= kMaxExperts, "a thread per expert");
+  static constexpr uint32_t kBlocksPerSm = 1;
+  static constexpr uint32_t kSharedBytes = kOpsBytes + kMaxExperts * sizeof(uint32_t);
+
+  struct Args {
+    const PlanCounts* counts;
+    uint32_t num_experts;
+    uint32_t per_token;
+    uint32_t tile_slots;
+    ExpertSpace space;
+  };
+
+  template <class Block>
+  SAC_DEVICE static void run(const Block& b, const Args& a) {
+    auto* next = reinterpret_cast<uint32_t*>(b.shared() + kOpsBytes);
+    const uint32_t picks = a.counts->num_rows * a.per_token;
+    next[b.thread()] = 0;
+    b.sync();
+    for (uint32_t i = b.thread(); i < picks; i += kThreads) b.add(&next[pick_of(b, a, i)], 1);
+    b.sync();
+    const uint32_t count = next[b.thread()];
+    const uint32_t tiles = ceil_div(count, a.tile_slots);
+    uint32_t num_slots = 0, num_tiles = 0;
+    const uint32_t slot = running_sum<kThreads>(b, count, num_slots);
+    const uint32_t tile = running_sum<kThreads>(b, tiles, num_tiles);
+    next[b.thread()] = slot;
+    for (uint32_t t = 0; t < tiles; ++t) {
+      const uint32_t done = t * a.tile_slots;
+      a.space.tiles[tile + t] = {b.thread(), slot + done, min_u32(a.tile_slots, count - done)};
+    }
+    if (b.thread() == 0) *a.space.num_tiles = num_tiles;
+    b.sync();
+    for (uint32_t i = b.thread(); i < picks; i += kThreads) {
+      const uint32_t at = b.add(&next[pick_of(b, a, i)], 1);
+      a.space.slots[i] = at;
+      a.space.slot_row[at] = i / a.per_token;
+    }
+  }
+
+ private:
+  template <class Block>
+  SAC_DEVICE static uint32_t pick_of(const Block& b, const Args& a, uint32_t i) {
+    return b.load_far(a.space.picks + i);
+  }
+};
+
 /// Picks the experts of each row from its router logits and weighs them, as cpu/moe.hpp: of equal
 /// logits the lower number goes first; picks are in rising order. A warp per row; grid: rows /
-/// kWarps.
+/// kWarps. The last block to end groups all picks.
 struct RouteKernel {
-  static constexpr uint32_t kWarps = 4;
-  static constexpr uint32_t kThreads = kWarps * kWarpThreads;
-  static constexpr uint32_t kBlocksPerSm = 4;
+  static constexpr uint32_t kThreads = GroupKernel::kThreads;
+  static constexpr uint32_t kWarps = kThreads / kWarpThreads;
+  static constexpr uint32_t kBlocksPerSm = 2;
   static constexpr uint32_t kSharedBytes = kWarps * kMaxExperts * sizeof(float);
 
   struct Args {
@@ -29,19 +79,26 @@ struct RouteKernel {
     uint32_t num_experts;
     uint32_t per_token;
     uint32_t norm_topk_prob;
+    uint32_t tile_slots;
     ExpertSpace space;
   };
 
   template <class Block>
   SAC_DEVICE static void run(const Block& b, const Args& a) {
     const uint32_t row = b.x() * kWarps + b.warp();
-    if (row >= a.counts->num_rows) return;
+    if (row < a.counts->num_rows) pick(b, a, row);
+    auto* word = reinterpret_cast<uint32_t*>(b.shared());
+    if (!arrive_last(b, a.space.arrivals, b.grid_x(), word)) return;
+    GroupKernel::run(b, {a.counts, a.num_experts, a.per_token, a.tile_slots, a.space});
+  }
+
+ private:
+  template <class Block>
+  SAC_DEVICE static void pick(const Block& b, const Args& a, uint32_t row) {
     float* logits = reinterpret_cast<float*>(b.shared()) + b.warp() * kMaxExperts;
-    for (uint32_t e = b.lane(); e < a.num_experts; e += kWarpThreads) {
-      const float* from = a.router.row(row) + e;
-      float sum = from[0];
-      for (uint32_t s = 1; s < a.router.slices; ++s) sum += from[s * a.router.plane];
-      logits[e] = sum;
+    // Four at once: rows of sums are as long as tiles of outputs.
+    for (uint32_t e = b.lane() * 4; e < a.num_experts; e += kWarpThreads * 4) {
+      store4(logits + e, sum_slices(a.router, row, e));
     }
     b.warp_sync();
     // Lane j keeps the j-th best.
@@ -56,7 +113,6 @@ struct RouteKernel {
     write_picks(b, a, row, logits, top, mine);
   }
 
- private:
   struct Pick {
     float logit;
     uint32_t expert;
@@ -104,50 +160,6 @@ struct RouteKernel {
     const size_t at = size_t{row} * a.per_token + rank;
     a.space.picks[at] = mine.expert;
     a.space.weights[at] = weight / sum;
-  }
-};
-
-/// Assigns a slot to each pick, expert by expert, and cuts each expert's slots into tiles. Which
-/// slot of its expert a row gets depends on timing; no result does. Grid: one block.
-struct GroupKernel {
-  static constexpr uint32_t kThreads = 512;
-  static_assert(kThreads >= kMaxExperts, "a thread per expert");
-  static constexpr uint32_t kBlocksPerSm = 1;
-  static constexpr uint32_t kSharedBytes = kOpsBytes + kMaxExperts * sizeof(uint32_t);
-
-  struct Args {
-    const PlanCounts* counts;
-    uint32_t num_experts;
-    uint32_t per_token;
-    uint32_t tile_slots;
-    ExpertSpace space;
-  };
-
-  template <class Block>
-  SAC_DEVICE static void run(const Block& b, const Args& a) {
-    auto* next = reinterpret_cast<uint32_t*>(b.shared() + kOpsBytes);
-    const uint32_t picks = a.counts->num_rows * a.per_token;
-    next[b.thread()] = 0;
-    b.sync();
-    for (uint32_t i = b.thread(); i < picks; i += kThreads) b.add(&next[a.space.picks[i]], 1);
-    b.sync();
-    const uint32_t count = next[b.thread()];
-    const uint32_t tiles = ceil_div(count, a.tile_slots);
-    uint32_t num_slots = 0, num_tiles = 0;
-    const uint32_t slot = running_sum<kThreads>(b, count, num_slots);
-    const uint32_t tile = running_sum<kThreads>(b, tiles, num_tiles);
-    next[b.thread()] = slot;
-    for (uint32_t t = 0; t < tiles; ++t) {
-      const uint32_t done = t * a.tile_slots;
-      a.space.tiles[tile + t] = {b.thread(), slot + done, min_u32(a.tile_slots, count - done)};
-    }
-    if (b.thread() == 0) *a.space.num_tiles = num_tiles;
-    b.sync();
-    for (uint32_t i = b.thread(); i < picks; i += kThreads) {
-      const uint32_t at = b.add(&next[a.space.picks[i]], 1);
-      a.space.slots[i] = at;
-      a.space.slot_row[at] = i / a.per_token;
-    }
   }
 };
 

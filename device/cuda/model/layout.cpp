@@ -59,6 +59,8 @@ class Planner {
     s.partials = at.take<float>(partial_floats());
     s.item_sums = at.take<float>(size_t{s.limits.max_items} * c_.num_heads * c_.head_dim);
     s.item_scales = at.take<float>(size_t{s.limits.max_items} * c_.num_heads * 2);
+    // Of a row no more units than heads.
+    s.arrivals = at.take<uint32_t>(size_t{s.limits.max_seqs} * c_.num_heads);
     const size_t logit_rows = round_up(s.logit_rows, kTileOutputs);
     s.final_rows = take_activations(at, logit_rows, m_.widths.hidden);
     s.logits = at.take<float>(logit_rows * m_.widths.vocab);
@@ -192,6 +194,7 @@ class Planner {
     e.slot_row = at.take<uint32_t>(slots);
     e.tiles = at.take<ExpertTile>(c_.num_experts + slots / 8);
     e.num_tiles = at.take<uint32_t>(1);
+    e.arrivals = at.take<uint32_t>(1);
   }
 
   ModelView& m_;

@@ -92,16 +92,27 @@ struct RotateKernel {
     const size_t at = (size_t{row.position} + (second ? a.max_model_len : 0)) * half;
     if (d < a.head_dim) store4(values + d, v);
     b.warp_sync();
+    if (half % 4 == 0) {  // a lane's pairs are four in a row
+      if (d >= a.rotary_dim) return;
+      const bool low = d < half;
+      const uint32_t pair = low ? d : d - half;
+      const Float4 c = load4(a.cos + at + pair), s = load4(a.sin + at + pair);
+      const Float4 other = load4(values + (low ? d + half : pair));
+      SAC_UNROLL
+      for (uint32_t e = 0; e < 4; ++e) rotate_one(low, c.v[e], s.v[e], other.v[e], v.v[e]);
+      return;
+    }
     SAC_UNROLL
     for (uint32_t e = 0; e < 4; ++e) {
       const uint32_t i = d + e;
       if (i >= a.rotary_dim) continue;
       const bool low = i < half;
       const uint32_t pair = low ? i : i - half;
-      const float c = a.cos[at + pair], s = a.sin[at + pair];
-      const float other = values[low ? i + half : pair];
-      v.v[e] = low ? v.v[e] * c - other * s : v.v[e] * c + other * s;
+      rotate_one(low, a.cos[at + pair], a.sin[at + pair], values[low ? i + half : pair], v.v[e]);
     }
+  }
+  SAC_DEVICE static void rotate_one(bool low, float cos, float sin, float other, float& v) {
+    v = low ? v * cos - other * sin : v * cos + other * sin;
   }
 
   SAC_DEVICE static Half* kv_row(const Args& a, const PlanRow& row, bool is_v, uint32_t head) {

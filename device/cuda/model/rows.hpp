@@ -98,21 +98,28 @@ struct EmbedKernel {
   }
 };
 
-/// Sum of a product's slices, in rising order, and the bias.
-SAC_DEVICE Float4 sum_slices(const Partials& p, uint32_t row, uint32_t i) {
-  const float* at = p.row(row) + i;
-  Float4 sum = load4(at);
-  for (uint32_t s = 1; s < p.slices; ++s) {
-    const Float4 part = load4(at + s * p.plane);
-    SAC_UNROLL
-    for (uint32_t j = 0; j < 4; ++j) sum.v[j] += part.v[j];
-  }
-  return sum;
-}
-
 SAC_DEVICE void add4(Float4& to, const Float4& v) {
   SAC_UNROLL
   for (uint32_t j = 0; j < 4; ++j) to.v[j] += v.v[j];
+}
+
+/// Sum of a product's slices, in rising order. Some loads are in flight at once.
+SAC_DEVICE Float4 sum_slices(const Partials& p, uint32_t row, uint32_t i) {
+  constexpr uint32_t kAhead = 4;
+  const float* at = p.row(row) + i;
+  Float4 sum = load4(at);
+  for (uint32_t first = 1; first < p.slices; first += kAhead) {
+    Float4 parts[kAhead];
+    SAC_UNROLL
+    for (uint32_t s = 0; s < kAhead; ++s) {
+      if (first + s < p.slices) parts[s] = load4(at + (first + s) * p.plane);
+    }
+    SAC_UNROLL
+    for (uint32_t s = 0; s < kAhead; ++s) {
+      if (first + s < p.slices) add4(sum, parts[s]);
+    }
+  }
+  return sum;
 }
 
 /// x += product + bias; normed = norm(x), if there is a weight. Grid: rows.
@@ -186,21 +193,47 @@ struct AddExpertsKernel {
     const uint32_t row = b.x();
     if (row >= a.counts->num_rows) return;
     float* x = a.x + size_t{row} * a.norm.width;
-    const uint32_t* slots = a.slots + size_t{row} * a.per_token;
-    const float* weights = a.weights + size_t{row} * a.per_token;
     norm_row(
         b, a.norm, row,
         [&](uint32_t i) {
           Float4 sum = {};
-          for (uint32_t p = 0; p < a.per_token; ++p) {
-            const Float4 v = sum_slices(a.product, slots[p], i);
-            SAC_UNROLL
-            for (uint32_t j = 0; j < 4; ++j) sum.v[j] += v.v[j] * weights[p];
-          }
+          for (uint32_t p = 0; p < a.per_token; p += kAhead) add_picks(a, row, p, i, sum);
           add4(sum, load4(x + i));
           return sum;
         },
         [&](uint32_t i, const Float4& v) { store4(x + i, v); });
+  }
+
+ private:
+  static constexpr uint32_t kAhead = 4;  // picks whose loads are in flight
+
+  /// Adds the elements i .. i + 3 of up to kAhead picks of a row, in their order.
+  SAC_DEVICE static void add_picks(const Args& a, uint32_t row, uint32_t first, uint32_t i,
+                                   Float4& sum) {
+    const uint32_t count = min_u32(kAhead, a.per_token - first);
+    const size_t pick = size_t{row} * a.per_token + first;
+    const float* at[kAhead];
+    Float4 picked[kAhead];
+    SAC_UNROLL
+    for (uint32_t p = 0; p < kAhead; ++p) {
+      at[p] = a.product.row(a.slots[pick + min_u32(p, count - 1)]) + i;
+    }
+    SAC_UNROLL
+    for (uint32_t p = 0; p < kAhead; ++p) picked[p] = load4(at[p]);
+    for (uint32_t s = 1; s < a.product.slices; ++s) {
+      Float4 parts[kAhead];
+      SAC_UNROLL
+      for (uint32_t p = 0; p < kAhead; ++p) parts[p] = load4(at[p] + s * a.product.plane);
+      SAC_UNROLL
+      for (uint32_t p = 0; p < kAhead; ++p) add4(picked[p], parts[p]);
+    }
+    SAC_UNROLL
+    for (uint32_t p = 0; p < kAhead; ++p) {
+      if (p >= count) break;
+      const float weight = a.weights[pick + p];
+      SAC_UNROLL
+      for (uint32_t j = 0; j < 4; ++j) sum.v[j] += picked[p].v[j] * weight;
+    }
   }
 };
 

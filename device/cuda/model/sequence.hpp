@@ -136,6 +136,7 @@ class StepSequence {
     a.scale = 1.44269504f / __builtin_sqrtf(static_cast<float>(c_.head_dim));
     a.item_sums = s_.item_sums;
     a.item_scales = s_.item_scales;
+    a.arrivals = s_.arrivals;
     if (c_.head_dim <= 64) return attend_with<64>(a);
     attend_with<kDimLimit>(a);
   }
@@ -144,10 +145,8 @@ class StepSequence {
   void attend_with(const AttentionArgs& a) {
     const uint64_t chunks = ceil_div(m_.max_model_len, kContextChunk);
     const uint64_t items = min_u64(shape_.seqs * chunks, s_.limits.max_items);
-    const uint64_t units = items * c_.num_kv_heads * ceil_div(a.group(), 16);
+    const uint64_t units = items * a.units_of_item();
     launch<ChunkAttentionKernel<kDim>>({static_cast<uint32_t>(min_u64(units, kChunkBlocks))}, a);
-    using Fold = FoldChunksKernel<kDim>;
-    launch<Fold>({shape_.seqs, ceil_div(c_.num_heads, Fold::kWarps)}, a);
     if (!shape_.has_prefill) return;
     const uint32_t tiles = ceil_div(shape_.rows, s_.limits.tile_rows) + shape_.seqs;
     launch<TileAttentionKernel<kDim>>({c_.num_kv_heads, tiles, ceil_div(a.group(), kTileVectors)},
@@ -178,14 +177,12 @@ class StepSequence {
 
   void mix_experts(const LayerView& w, const float* next_norm) {
     const Partials router = multiply(dense(w.router, s_.normed));
-    launch<RouteKernel>({ceil_div(shape_.rows, RouteKernel::kWarps)},
-                        {s_.plan.counts, router, c_.num_experts, c_.experts_per_token,
-                         c_.norm_topk_prob, s_.experts});
     const uint32_t picks = shape_.rows * c_.experts_per_token;
     ExpertPlan e = {s_.experts, 0, expert_tile_slots(picks, c_.num_experts), s_.experts.slot_row};
     e.max_tiles = max_expert_tiles(c_.num_experts, c_.experts_per_token, shape_.rows, e.tile_slots);
-    launch<GroupKernel>(
-        {}, {s_.plan.counts, c_.num_experts, c_.experts_per_token, e.tile_slots, s_.experts});
+    launch<RouteKernel>({ceil_div(shape_.rows, RouteKernel::kWarps)},
+                        {s_.plan.counts, router, c_.num_experts, c_.experts_per_token,
+                         c_.norm_topk_prob, e.tile_slots, s_.experts});
     ProductPlan p = dense(w.expert_gate_up, s_.normed);
     p.sum_rows = round_up(picks, kTileOutputs);
     gate(p, &e, nullptr, nullptr, s_.expert_gated, m_.widths.expert_gated);

@@ -19,6 +19,20 @@ namespace saccade::gpu {
 /// The parity of the phase that a use of a stage ends; uses are counted from 0.
 SAC_HD constexpr uint32_t phase_parity(uint32_t use) { return use % 2; }
 
+/// The stage that is filled or read next.
+template <uint32_t kStages>
+struct StageCursor {
+  uint32_t stage = 0;
+  uint32_t use = 0;  // of the stage, counted from 0
+
+  SAC_DEVICE void next() {
+    if (++stage < kStages) return;
+    stage = 0;
+    ++use;
+  }
+  SAC_DEVICE uint32_t parity() const { return phase_parity(use); }
+};
+
 /// Fills the early parts of the first stages; returns how many.
 template <uint32_t kStages, class Filler>
 SAC_DEVICE uint32_t fill_early_stages(uint32_t steps, const Filler& filler) {
@@ -27,14 +41,39 @@ SAC_DEVICE uint32_t fill_early_stages(uint32_t steps, const Filler& filler) {
   return early;
 }
 
+/// Waits until the stage may be filled again.
+template <uint32_t kStages, class Filler>
+SAC_DEVICE void await_stage(const StageCursor<kStages>& at, Filler& filler) {
+  if (at.use > 0) filler.await_empty(at.stage, phase_parity(at.use - 1));
+}
+
 /// Fills all that is left; the first `early` steps have their early parts.
 template <uint32_t kStages, class Filler>
 SAC_DEVICE void fill_stages(uint32_t steps, uint32_t early, Filler& filler) {
-  for (uint32_t step = 0; step < steps; ++step) {
-    const uint32_t stage = step % kStages, use = step / kStages;
-    if (use > 0) filler.await_empty(stage, phase_parity(use - 1));
-    if (step >= early) filler.fill_early(stage, step);
-    filler.fill(stage, step);
+  StageCursor<kStages> at;
+  for (uint32_t step = 0; step < steps; ++step, at.next()) {
+    await_stage(at, filler);
+    if (step >= early) filler.fill_early(at.stage, step);
+    filler.fill(at.stage, step);
+  }
+}
+
+// The same by two threads, where one could not request as fast as memory answers.
+template <uint32_t kStages, class Filler>
+SAC_DEVICE void fill_early_parts(uint32_t steps, uint32_t early, Filler& filler) {
+  StageCursor<kStages> at;
+  for (uint32_t step = 0; step < steps; ++step, at.next()) {
+    if (step < early) continue;
+    await_stage(at, filler);
+    filler.fill_early(at.stage, step);
+  }
+}
+template <uint32_t kStages, class Filler>
+SAC_DEVICE void fill_late_parts(uint32_t steps, Filler& filler) {
+  StageCursor<kStages> at;
+  for (uint32_t step = 0; step < steps; ++step, at.next()) {
+    await_stage(at, filler);
+    filler.fill(at.stage, step);
   }
 }
 

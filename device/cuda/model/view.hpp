@@ -130,6 +130,7 @@ struct ExpertSpace {
   uint32_t* slot_row;  // [slots]
   ExpertTile* tiles;
   uint32_t* num_tiles;
+  uint32_t* arrivals;  // of RouteKernel's blocks; 0 between kernels
 };
 
 /// Activations and lists of one step; all shapes share it. Rows are rounded up to kTileOutputs, so
@@ -146,6 +147,7 @@ struct SpaceView {
   float* partials;           // of whatever product comes next
   float* item_sums;          // [items][heads][head_dim]
   float* item_scales;        // [items][heads][2]: greatest score, sum of weights
+  uint32_t* arrivals;        // [split rows][heads]: see AttentionArgs
   Activations final_rows;    // hidden
   float* logits;             // [logit_rows][vocab]
   float* logit_tops;         // of rows of logits: see LogitRows

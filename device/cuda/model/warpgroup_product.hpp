@@ -46,8 +46,8 @@ struct WarpgroupProductKernel {
       const uint32_t end = kSerial ? a.steps : min_u32(begin + a.slice_steps, a.steps);
       ProductTile tile = Ring::output_tile(b, a);
       Ring::init(b);
-      typename Ring::template Filler<Block> filler = {b, a, tile, begin};
-      const uint32_t early = Ring::begin_early(b, filler, end - begin);
+      typename Ring::template Filler<Block> filler = {b, a, tile, begin, end};
+      const uint32_t early = Ring::begin_early(b, filler);
       b.await_previous();
       if (!find_row_tile(b, a, kRows, tile)) return Ring::await_early(b, early);
       // Read from one lane, so that the compiler knows that a warp branches as a whole.
@@ -56,7 +56,7 @@ struct WarpgroupProductKernel {
         read_stages<kStages>(end - begin, reader);
         end_sums<kEnd>(b, a, tile, b.warp() * 16, kSerial ? reader.total.v : reader.sums.v);
       } else if (b.lane() == 0) {
-        fill_stages<kStages>(end - begin, early, filler);
+        fill_stages<kStages>(filler.fills(), early, filler);
       }
     }
   }

@@ -138,6 +138,12 @@ class EmulatedBlock {
     return static_cast<uint32_t>(__builtin_popcount(word));
   }
 
+  void fence() const {}
+  template <class T>
+  T load_far(const T* at) const {
+    return *at;
+  }
+
   uint32_t add(uint32_t* at, uint32_t value) const { return std::exchange(*at, *at + value); }
   void add(uint64_t* at, uint64_t value) const { *at += value; }
   void add(float* at, float value) const { *at += value; }

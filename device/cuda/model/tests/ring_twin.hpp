@@ -46,8 +46,9 @@ class RingTwin {
   static constexpr uint32_t kStages = 3, kReaders = 3, kWords = 64;
   static constexpr uint32_t kBytes = kWords * sizeof(uint32_t) / 2;  // of one of two copies
 
-  RingTwin(uint32_t steps, uint32_t slice_steps, uint64_t seed)
-      : steps_(steps), slice_steps_(slice_steps), random_(seed) {
+  /// apart: the two parts of a stage are filled by a thread each.
+  RingTwin(uint32_t steps, uint32_t slice_steps, bool apart, uint64_t seed)
+      : steps_(steps), slice_steps_(slice_steps), apart_(apart), random_(seed) {
     for (uint32_t s = 0; s < kStages; ++s) {
       full_.push_back(std::make_unique<ThreadBarrier>(2));
       empty_.push_back(std::make_unique<ThreadBarrier>(kReaders));
@@ -67,7 +68,16 @@ class RingTwin {
     }
     Filler filler = {*this};
     const uint32_t early = steps_ % 2 == 0 ? 0 : gpu::fill_early_stages<kStages>(steps_, filler);
-    gpu::fill_stages<kStages>(steps_, early, filler);
+    if (apart_) {
+      std::thread late([this] {
+        Filler own = {*this};
+        gpu::fill_late_parts<kStages>(steps_, own);
+      });
+      gpu::fill_early_parts<kStages>(steps_, early, filler);
+      late.join();
+    } else {
+      gpu::fill_stages<kStages>(steps_, early, filler);
+    }
     for (std::thread& t : readers) t.join();
     engine.join();
     return right == kReaders;
@@ -145,6 +155,7 @@ class RingTwin {
 
   const uint32_t steps_;
   const uint32_t slice_steps_;
+  const bool apart_;
   Random random_;
   std::mutex mutex_;
   std::vector<Copy> copies_;
@@ -158,7 +169,9 @@ inline void check_stage_ring(Report& report) {
   bool ok = true;
   for (const uint32_t steps : {1u, 2u, 3u, 4u, 50u, 301u}) {
     for (const uint32_t slice_steps : {1u, 2u, 5u, 301u}) {
-      ok &= RingTwin(steps, slice_steps, steps + slice_steps).run();
+      for (const bool apart : {false, true}) {
+        ok &= RingTwin(steps, slice_steps, apart, steps + slice_steps).run();
+      }
     }
   }
   report.check(ok, "products by warpgroups: each stage is read whole before it is filled again");
