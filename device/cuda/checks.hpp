@@ -238,7 +238,7 @@ inline void report_rotation(Report& report, const char* name, uint64_t seed, con
                             const sac_device_stats& stats) {
   const uint64_t down = stats.blocks_down_eager + stats.blocks_down_urgent;
   report.check(
-      words_as_expected(seed, run) && run.broken.empty() && down > 100 && stats.blocks_up > 50,
+      words_as_expected(seed, run) && run.broken.empty() && down > 100 && stats.blocks_up > 20,
       std::string(name) + ", rotation, seed " + std::to_string(seed) + ": " +
           std::to_string(run.requests.size()) + " requests, " + std::to_string(down) +
           " blocks down and " + std::to_string(stats.blocks_up) +

@@ -22,6 +22,7 @@ template <int kPending>
 __device__ void bulk_await_read() {}
 __device__ inline void bulk_await_stores() {}
 __device__ inline void bulk_fence() {}
+__device__ inline void bulk_shared_fence() {}
 
 #else
 
@@ -83,6 +84,10 @@ __device__ inline void bulk_await_stores() {
 }
 /// Orders this thread's ordinary accesses against its bulk copies, both ways.
 __device__ inline void bulk_fence() { asm volatile("fence.proxy.async;" ::: "memory"); }
+/// The same for shared memory only.
+__device__ inline void bulk_shared_fence() {
+  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
 
 #endif
 

@@ -91,6 +91,46 @@ __device__ inline void warpgroup_mma(float (&d)[32][4], uint64_t a, uint64_t b, 
       : "l"(a), "l"(b), "r"(add ? 1 : 0));
 }
 
+/// The same with `a` in registers, each warp's 16 rows as mma.m16n8k16 has them. kTransposed: k
+/// runs down the rows of b.
+template <bool kTransposed>
+__device__ void warpgroup_mma(float (&d)[4][4], const uint32_t (&a)[4], uint64_t b, bool add) {
+  asm volatile(
+      "{\n .reg .pred p;\n setp.ne.b32 p, %21, 0;\n"
+      " wgmma.mma_async.sync.aligned.m64n32k16.f32.bf16.bf16 {"
+      "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15},"
+      " {%16,%17,%18,%19}, %20, p, 1, 1, %22;\n}"
+      : SAC_SUMS_32(d, 0)
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(add ? 1 : 0),
+        "n"(kTransposed ? 1 : 0));
+}
+template <bool kTransposed>
+__device__ void warpgroup_mma(float (&d)[8][4], const uint32_t (&a)[4], uint64_t b, bool add) {
+  asm volatile(
+      "{\n .reg .pred p;\n setp.ne.b32 p, %37, 0;\n"
+      " wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {"
+      "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,"
+      "%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31},"
+      " {%32,%33,%34,%35}, %36, p, 1, 1, %38;\n}"
+      : SAC_SUMS_64(d, 0)
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(add ? 1 : 0),
+        "n"(kTransposed ? 1 : 0));
+}
+template <bool kTransposed>
+__device__ void warpgroup_mma(float (&d)[16][4], const uint32_t (&a)[4], uint64_t b, bool add) {
+  asm volatile(
+      "{\n .reg .pred p;\n setp.ne.b32 p, %69, 0;\n"
+      " wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {"
+      "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,"
+      "%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31,"
+      "%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,"
+      "%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63},"
+      " {%64,%65,%66,%67}, %68, p, 1, 1, %70;\n}"
+      : SAC_SUMS_128(d, 0)
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(add ? 1 : 0),
+        "n"(kTransposed ? 1 : 0));
+}
+
 #undef SAC_SUMS_8
 #undef SAC_SUMS_32
 #undef SAC_SUMS_64
@@ -106,6 +146,8 @@ template <int kLeft>
 __device__ void warpgroup_wait() {}
 template <int kEights>
 __device__ void warpgroup_mma(float (&)[kEights][4], uint64_t, uint64_t, bool) {}
+template <bool kTransposed, int kEights>
+__device__ void warpgroup_mma(float (&)[kEights][4], const uint32_t (&)[4], uint64_t, bool) {}
 
 #endif
 

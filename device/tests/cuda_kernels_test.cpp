@@ -188,6 +188,8 @@ class AttentionRig {
     return out;
   }
 
+  bool by_warpgroup = false;
+
   uint32_t heads() const { return shape_.kv_heads * shape_.group; }
   uint32_t q_width() const { return heads() * shape_.head_dim; }
 
@@ -205,8 +207,9 @@ class AttentionRig {
     // Fewer blocks than units: they loop.
     launch<ChunkAttentionKernel<kDim>>({3}, a);
     if (counts.num_tiles == 0) return;
-    launch<TileAttentionKernel<kDim>>(
-        {shape_.kv_heads, counts.num_tiles, ceil_div(shape_.group, kTileVectors)}, a);
+    const Grid grid = {shape_.kv_heads, counts.num_tiles, ceil_div(shape_.group, kTileVectors)};
+    if (by_warpgroup) return launch<TileAttentionKernel<kDim, true>>(grid, a);
+    launch<TileAttentionKernel<kDim, false>>(grid, a);
   }
 
   const AttentionShape shape_;
@@ -372,15 +375,18 @@ TEST_CASE("attention by chunks and by tiles is the formula's, and the same bit f
       CAPTURE(shape.head_dim);
       CAPTURE(shape.window);
       CAPTURE(context);
-      const AttentionRig rig(shape, context, ++seed);
+      AttentionRig rig(shape, context, ++seed);
       const Halves alone = rig.run(context - 1, 1);
       // Weights are rounded to bf16 before they meet V, and so are the results.
       CHECK(difference(alone.data(), rig.expected(context - 1)) < 0.02);
       if (context == 1) continue;
       const uint32_t count = std::min(context, 2 + seed * 7 % 40), first = context - count;
-      const Halves chunk = rig.run(first, count);
-      CHECK(std::equal(alone.begin(), alone.end(), chunk.end() - rig.q_width()));
-      CHECK(difference(chunk.data(), rig.expected(first)) < 0.02);
+      for (const bool by_warpgroup : {false, true}) {
+        rig.by_warpgroup = by_warpgroup;
+        const Halves chunk = rig.run(first, count);
+        CHECK(std::equal(alone.begin(), alone.end(), chunk.end() - rig.q_width()));
+        CHECK(difference(chunk.data(), rig.expected(first)) < 0.02);
+      }
     }
   }
 }
@@ -523,7 +529,7 @@ TEST_CASE("descriptors of a packed tile name its elements, as the PTX ISA counts
           matrix_descriptor(kTileAt + (first * kStep + k) * static_cast<uint32_t>(sizeof(Half)));
       for (uint32_t r = 0; r < 64; ++r) {
         for (uint32_t i = 0; i < 16; ++i) {
-          REQUIRE(operand_address(descriptor, r, i) ==
+          REQUIRE(operand_address(descriptor, false, r, i) ==
                   kTileAt + weight_at(kStep, first + r, k + i) * sizeof(Half));
         }
       }
@@ -534,8 +540,20 @@ TEST_CASE("descriptors of a packed tile name its elements, as the PTX ISA counts
   const gpu::Activations x = memory.view();
   for (uint32_t r = 0; r < 16; ++r) {
     for (uint32_t i = 0; i < kStep; ++i) {
-      REQUIRE(operand_address(matrix_descriptor(kTileAt + i / 16 * 32), r, i % 16) ==
+      REQUIRE(operand_address(matrix_descriptor(kTileAt + i / 16 * 32), false, r, i % 16) ==
               kTileAt + (x.at(8 + r, i) - x.at(8, 0)) * sizeof(Half));
+    }
+  }
+  // Values of a tile of a context: k are positions, columns are dimensions.
+  using Tile = ContextTile<kDimLimit>;
+  for (uint32_t first = 0; first < kContextTile; first += 16) {
+    const uint64_t descriptor = transposed_descriptor(kTileAt + first * kStep * sizeof(Half),
+                                                      Tile::kPanelHalves * sizeof(Half));
+    for (uint32_t k = 0; k < 16; ++k) {
+      for (uint32_t d = 0; d < kDimLimit; ++d) {
+        REQUIRE(operand_address(descriptor, true, d, k) ==
+                kTileAt + (Tile::at(first + k, d / kPiece) + d % kPiece) * sizeof(Half));
+      }
     }
   }
 }

@@ -10,6 +10,7 @@
 // position has weight 0, a fully masked tile or chunk scales what was there by 1.
 #pragma once
 #include "cuda/model/block_ops.hpp"
+#include "cuda/model/operands.hpp"
 #include "cuda/model/view.hpp"
 
 namespace saccade::gpu {
@@ -86,6 +87,13 @@ template <uint32_t kDim>
 struct ContextTile {
   static constexpr uint32_t kPieces = kDim / kPiece;
   static constexpr uint32_t kHalves = kContextTile * kDim;  // of K, and as many of V
+  static constexpr uint32_t kPanelHalves = kContextTile * kStep;
+
+  /// Where a piece of a position is: in panels of kStep dimensions, as wgmma reads them.
+  SAC_HD static uint32_t at(uint32_t row, uint32_t piece) {
+    constexpr uint32_t kOfPanel = kStep / kPiece;
+    return piece / kOfPanel * kPanelHalves + row * kStep + swizzle(row, piece % kOfPanel) * kPiece;
+  }
 
   /// Block and place of this lane's position of [base, base + kContextTile), for its whole warp.
   /// Looked up one tile ahead, because a block table is far away.
@@ -121,7 +129,7 @@ struct ContextTile {
       const uint32_t row = copier / kPieces + i * (kCopiers / kPieces);
       const bool real = inside && (seen >> row & 1) != 0;
       const Half* from = first + b.shuffle(place, row);
-      Half* k = to + row * kDim + swizzle(row, piece) * kPiece;
+      Half* k = to + at(row, piece);
       b.copy16(k, from, real);
       b.copy16(k + kHalves, from + a.kv.plane, real);
     }
@@ -171,7 +179,7 @@ struct ContextTile {
   SAC_DEVICE static void load_keys(const Block& b, const Half* k, uint32_t j, uint32_t d,
                                    uint32_t (&x)[4]) {
     const uint32_t row = j * 8 + b.lane() % 8;
-    b.load_matrices(x, k + row * kDim + swizzle(row, d * 4 + b.lane() / 8) * kPiece);
+    b.load_matrices(x, k + at(row, d * 4 + b.lane() / 8));
   }
 
   /// Positions that the thread's h-th vector does not see.
@@ -233,6 +241,16 @@ struct ContextTile {
     }
   }
 
+  /// The weights of the p-th 16 positions as an operand.
+  template <class Block>
+  SAC_DEVICE static void pack_weights(const Block& b, const float (&s)[kContextTile / 8][4],
+                                      uint32_t p, uint32_t (&w)[4]) {
+    w[0] = b.pack(s[2 * p][0], s[2 * p][1]);
+    w[1] = b.pack(s[2 * p][2], s[2 * p][3]);
+    w[2] = b.pack(s[2 * p + 1][0], s[2 * p + 1][1]);
+    w[3] = b.pack(s[2 * p + 1][2], s[2 * p + 1][3]);
+  }
+
   /// Adds the weighted V of the tile: kHeld dimensions from `first` on.
   template <class Block, uint32_t kHeld>
   SAC_DEVICE static void gather(const Block& b, const Half* v,
@@ -240,15 +258,14 @@ struct ContextTile {
                                 Walk<kHeld>& walk) {
     SAC_UNROLL
     for (uint32_t p = 0; p < kContextTile / 16; ++p) {
-      const uint32_t w[4] = {b.pack(s[2 * p][0], s[2 * p][1]), b.pack(s[2 * p][2], s[2 * p][3]),
-                             b.pack(s[2 * p + 1][0], s[2 * p + 1][1]),
-                             b.pack(s[2 * p + 1][2], s[2 * p + 1][3])};
+      uint32_t w[4];
+      pack_weights(b, s, p, w);
       const uint32_t row = p * 16 + b.lane() % 16;
       SAC_UNROLL
       for (uint32_t d = 0; d < kHeld / 16; ++d) {
         uint32_t x[4];
         const uint32_t piece = first / kPiece + d * 2 + b.lane() / 16;
-        b.load_transposed(x, v + row * kDim + swizzle(row, piece) * kPiece);
+        b.load_transposed(x, v + at(row, piece));
         b.mma(walk.v[2 * d], w, x[0], x[1]);
         b.mma(walk.v[2 * d + 1], w, x[2], x[3]);
       }
@@ -263,6 +280,38 @@ struct ContextTile {
     score(b, tile, q, s);
     weigh(b, a, q, base, s, walk);
     gather(b, tile + kHalves, s, 0, walk);
+  }
+
+  /// The same for the vectors of a warpgroup, of which each warp has 16: four warps read K and V
+  /// once. The chains of sums are those of mma.
+  template <class Block>
+  SAC_DEVICE static void fold_by_warpgroup(const Block& b, const AttentionArgs& a, const Half* tile,
+                                           const Queries<kDim>& q, uint32_t base,
+                                           Walk<kDim>& walk) {
+    constexpr uint32_t kStepsOfPanel = kStep / 16;
+    constexpr uint64_t kPanelBytes = kPanelHalves * sizeof(Half);
+    const uint32_t k = b.shared_address(tile), v = b.shared_address(tile + kHalves);
+    float s[kContextTile / 8][4] = {};
+    b.warpgroup_fence();
+    SAC_UNROLL
+    for (uint32_t d = 0; d < kDim / 16; ++d) {
+      const uint32_t on = d / kStepsOfPanel * kPanelBytes + d % kStepsOfPanel * 16 * sizeof(Half);
+      b.template warpgroup_mma<false>(s, q.a[d], matrix_descriptor(k + on), d > 0);
+    }
+    b.warpgroup_commit();
+    b.template warpgroup_wait<0>();
+    weigh(b, a, q, base, s, walk);
+    uint32_t w[kContextTile / 16][4];
+    SAC_UNROLL
+    for (uint32_t p = 0; p < kContextTile / 16; ++p) pack_weights(b, s, p, w[p]);
+    b.warpgroup_fence();
+    SAC_UNROLL
+    for (uint32_t p = 0; p < kContextTile / 16; ++p) {
+      const uint32_t rows = v + p * 16 * kStep * sizeof(Half);
+      b.template warpgroup_mma<true>(walk.v, w[p], transposed_descriptor(rows, kPanelBytes), true);
+    }
+    b.warpgroup_commit();
+    b.template warpgroup_wait<0>();
   }
 };
 
@@ -511,8 +560,9 @@ struct ChunkAttentionKernel {
 
 /// A block per tile of rows and kv head: kTileVectors vectors share each tile of K and V. Grid: kv
 /// heads, row tiles, ceil(group / kTileVectors); the last rows, whose contexts are the longest, go
-/// first, so that no long block is left alone at the end.
-template <uint32_t kDim>
+/// first, so that no long block is left alone at the end. kByWarpgroup: the block's four warps
+/// multiply together, by wgmma.
+template <uint32_t kDim, bool kByWarpgroup>
 struct TileAttentionKernel {
   using Args = AttentionArgs;
   using Tile = ContextTile<kDim>;
@@ -526,6 +576,12 @@ struct TileAttentionKernel {
 
   template <class Block>
   SAC_DEVICE static void run(const Block& b, const Args& a) {
+    if constexpr (!kByWarpgroup || Block::kHasWarpgroupMma) attend(b, a);
+  }
+
+ private:
+  template <class Block>
+  SAC_DEVICE static void attend(const Block& b, const Args& a) {
     if (b.y() >= a.plan.counts->num_tiles) return;
     const RowTile tile = tile_of(b, a);
     const uint32_t kv_head = b.x();
@@ -553,10 +609,16 @@ struct TileAttentionKernel {
     for (uint32_t s = 0; s + 1 < kStages; ++s) fetch(context.base() + s * kContextTile, s);
     for (uint32_t base = context.base(); base < context.end; base += kContextTile) {
       b.template wait<kStages - 2>();
+      if constexpr (kByWarpgroup) b.shared_fence();  // wgmma reads what the thread's copies wrote
       b.sync();
       const uint32_t stage = (base - context.base()) / kContextTile % kStages;
       fetch(base + (kStages - 1) * kContextTile, (stage + kStages - 1) % kStages);
-      Tile::fold(b, a, stages + stage * kStageHalves, q, base, walk);
+      const Half* here = stages + stage * kStageHalves;
+      if constexpr (kByWarpgroup) {
+        Tile::fold_by_warpgroup(b, a, here, q, base, walk);
+      } else {
+        Tile::fold(b, a, here, q, base, walk);
+      }
       if ((base + kContextTile) % kContextChunk == 0 || base + kContextTile >= context.end) {
         fold_chunk(b, walk, total);
       }
@@ -564,7 +626,6 @@ struct TileAttentionKernel {
     store(b, a, tile_of(b, a), kv_head, first_vector, total);  // found again: saves registers
   }
 
- private:
   template <class Block>
   SAC_DEVICE static RowTile tile_of(const Block& b, const Args& a) {
     return a.plan.tiles[a.plan.counts->num_tiles - 1 - b.y()];

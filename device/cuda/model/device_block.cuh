@@ -107,7 +107,7 @@ class DeviceBlock {
     bulk_barrier_init(barrier, arrivals);
   }
   /// After the inits, before the block's sync().
-  __device__ void barrier_fence() const { bulk_fence(); }
+  __device__ void barrier_fence() const { bulk_shared_fence(); }
   __device__ void barrier_arrive(uint64_t* barrier) const { bulk_barrier_arrive(barrier); }
   /// Arrives, and says how many bytes belong to the phase.
   __device__ void barrier_expect(uint64_t* barrier, uint32_t bytes) const {
@@ -137,6 +137,16 @@ class DeviceBlock {
   __device__ void warpgroup_mma(float (&d)[kEights][4], uint64_t a, uint64_t b, bool add) const {
     saccade::warpgroup_mma(d, a, b, add);
   }
+
+  /// The same with the rows of `a` in registers, the warp's 16 as mma has them: they may not change
+  /// before the product's group is over. kTransposed: k runs down the rows of b.
+  template <bool kTransposed, uint32_t kEights>
+  __device__ void warpgroup_mma(float (&d)[kEights][4], const uint32_t (&a)[4], uint64_t b,
+                                bool add) const {
+    saccade::warpgroup_mma<kTransposed>(d, a, b, add);
+  }
+  /// Orders this thread's ordinary accesses to shared memory against bulk copies and wgmma.
+  __device__ void shared_fence() const { bulk_shared_fence(); }
 
   /// Four 8x8 matrices of 16-bit elements; lane 8 m + r names row r of matrix m. Of each the lane
   /// receives elements 2 (lane % 4) and the next of row lane / 4.

@@ -149,8 +149,9 @@ class StepSequence {
     launch<ChunkAttentionKernel<kDim>>({static_cast<uint32_t>(min_u64(units, kChunkBlocks))}, a);
     if (!shape_.has_prefill) return;
     const uint32_t tiles = ceil_div(shape_.rows, s_.limits.tile_rows) + shape_.seqs;
-    launch<TileAttentionKernel<kDim>>({c_.num_kv_heads, tiles, ceil_div(a.group(), kTileVectors)},
-                                      a);
+    const Grid grid = {c_.num_kv_heads, tiles, ceil_div(a.group(), kTileVectors)};
+    if (way_ == ProductWay::kWgmma) return launch<TileAttentionKernel<kDim, true>>(grid, a);
+    launch<TileAttentionKernel<kDim, false>>(grid, a);
   }
 
   /// x += product + bias; normed = norm(x).

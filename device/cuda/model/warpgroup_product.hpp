@@ -8,18 +8,9 @@
 // and what adds them are product.hpp's. Rows are wgmma's columns.
 #pragma once
 #include "cuda/model/bulk_stages.hpp"
+#include "cuda/model/operands.hpp"
 
 namespace saccade::gpu {
-
-/// wgmma's description of an operand in shared memory (PTX ISA, "matrix descriptor"): rows of 128
-/// bytes with their pieces exchanged, eight rows of which are 1,024 bytes from the next eight. In
-/// units of 16 bytes: where it begins (which may be some k further on in the first row), a distance
-/// that this form does not use, and that of eight rows. 1 at bit 62: the exchange over 128 bytes.
-SAC_HD constexpr uint64_t matrix_descriptor(uint32_t shared_address) {
-  constexpr uint64_t kEightRows = 8 * kStep * sizeof(Half);
-  return uint64_t{(shared_address & 0x3ffff) >> 4} | uint64_t{1} << 16 | kEightRows >> 4 << 32 |
-         uint64_t{1} << 62;
-}
 
 /// kRows and kGroups: a block computes kGroups * 64 outputs of kRows rows, a warpgroup for
 /// each 64. kSerial: one block runs all slices, and has room for the sum of those before; otherwise

@@ -46,20 +46,26 @@ struct BulkCopy {
 struct PendingProduct {
   float (*d)[4];
   uint32_t eights;
-  uint64_t a;
+  std::array<std::array<float, 16>, 2> a;  // of the thread's two rows, where registers had them
+  uint64_t a_descriptor;                   // otherwise
+  bool in_registers;
   uint64_t b;
+  bool transposed;
   bool add;
 };
 
 /// The address of an element of an operand of wgmma: PTX ISA, "matrix descriptor" and "swizzling
-/// modes", for rows along which k runs. The exchange is of address bits 4 to 6 with bits 7 to 9.
-inline uint32_t operand_address(uint64_t descriptor, uint32_t row, uint32_t k) {
+/// modes". Rows are of 128 bytes; k runs along them, or down them (transposed): then further
+/// columns are the first distance away. The exchange is of address bits 4 to 6 with bits 7 to 9.
+inline uint32_t operand_address(uint64_t descriptor, bool transposed, uint32_t row, uint32_t k) {
   const auto field = [descriptor](uint32_t bit) {
     return static_cast<uint32_t>(descriptor >> bit & 0x3fff) << 4;
   };
   if (descriptor >> 62 != 1) throw std::runtime_error("operand without the exchange of 128 bytes");
   if ((descriptor >> 49 & 7) != 0) throw std::runtime_error("operand with a base offset");
-  const uint32_t address = field(0) + row / 8 * field(32) + row % 8 * 128 + k * 2;
+  const uint32_t down = transposed ? k : row, along = transposed ? row % 64 : k;
+  const uint32_t panel = transposed ? row / 64 * field(16) : 0;
+  const uint32_t address = field(0) + panel + down / 8 * field(32) + down % 8 * 128 + along * 2;
   return address ^ (address >> 7 & 7) << 4;
 }
 
@@ -209,7 +215,16 @@ class EmulatedBlock {
   /// The sums may not be touched until they are waited for.
   template <uint32_t kEights>
   void warpgroup_mma(float (&d)[kEights][4], uint64_t a, uint64_t b, bool add) const {
-    open_products_.push_back({d, kEights, a, b, add});
+    begin_product(d, {&d[0], kEights, {}, a, false, b, false, add});
+  }
+  template <bool kTransposed, uint32_t kEights>
+  void warpgroup_mma(float (&d)[kEights][4], const uint32_t (&a)[4], uint64_t b, bool add) const {
+    begin_product(d, {&d[0], kEights, rows_of_warp(a), 0, true, b, kTransposed, add});
+  }
+  void shared_fence() const {}
+  template <uint32_t kEights>
+  void begin_product(float (&d)[kEights][4], const PendingProduct& product) const {
+    open_products_.push_back(product);
     std::vector<float>& kept = kept_sums_[&d[0][0]];
     if (!kept.empty()) return;
     kept.assign(&d[0][0], &d[0][0] + 4 * kEights);
@@ -341,10 +356,10 @@ class EmulatedBlock {
   }
 
   using Sixteen = std::array<float, 16>;
-  Sixteen operand_row(uint64_t descriptor, uint32_t row) const {
+  Sixteen operand_row(uint64_t descriptor, bool transposed, uint32_t row) const {
     Sixteen values;
     for (uint32_t k = 0; k < 16; ++k) {
-      const uint32_t offset = operand_address(descriptor, row, k) - kSharedBase;
+      const uint32_t offset = operand_address(descriptor, transposed, row, k) - kSharedBase;
       if (offset + sizeof(gpu::Half) > s_.shared_bytes) fail("an operand outside shared memory");
       gpu::Half half;
       std::memcpy(&half, s_.shared + offset, sizeof(half));
@@ -352,14 +367,28 @@ class EmulatedBlock {
     }
     return values;
   }
+  /// The thread's two rows of an operand that the warp's registers hold, as mma has it.
+  std::array<Sixteen, 2> rows_of_warp(const uint32_t (&a)[4]) const {
+    std::array<Sixteen, 2> rows;
+    for (uint32_t high = 0; high < 2; ++high) {
+      const uint32_t set = trade(a[2 * high] | uint64_t{a[2 * high + 1]} << 32);
+      for (uint32_t k = 0; k < 8; ++k) {
+        const auto word = read<uint64_t>(set, lane() / 4 * 4 + k / 2);
+        for (uint32_t r = 0; r < 2; ++r) rows[r][8 * high + k] = half_of(word, 2 * r + k % 2);
+      }
+    }
+    return rows;
+  }
   /// This thread's part: two rows of the warp's sixteen, two columns of each eight.
   void multiply(const PendingProduct& p) const {
     std::vector<float>& kept = kept_sums_[&p.d[0][0]];
     const uint32_t row = warp() % 4 * 16 + lane() / 4;
-    const Sixteen a[2] = {operand_row(p.a, row), operand_row(p.a, row + 8)};
+    std::array<Sixteen, 2> a = p.a;
+    for (uint32_t r = 0; r < 2 && !p.in_registers; ++r)
+      a[r] = operand_row(p.a_descriptor, false, row + 8 * r);
     for (uint32_t j = 0; j < p.eights; ++j) {
       for (uint32_t c = 0; c < 2; ++c) {
-        const Sixteen b = operand_row(p.b, 8 * j + lane() % 4 * 2 + c);
+        const Sixteen b = operand_row(p.b, p.transposed, 8 * j + lane() % 4 * 2 + c);
         for (uint32_t r = 0; r < 2; ++r) {
           float sum = 0;
           for (uint32_t k = 0; k < 16; ++k) sum += a[r][k] * b[k];
