@@ -119,7 +119,7 @@ class AttentionRig {
     std::vector<RowTile> tiles;
     SplitRow split = {};
     if (count == 1) {
-      for (uint32_t c = 0; c <= first / kContextChunk; ++c) items.push_back({0, 0, first, c, 0});
+      for (uint32_t c = 0; c <= first / kContextChunk; ++c) items.push_back({0, 0, first, c});
       split = {0, 0, static_cast<uint32_t>(items.size())};
       counts.num_items = split.num_items;
       counts.num_split_rows = 1;
@@ -150,8 +150,6 @@ class AttentionRig {
     a.scale = 1.44269504f / std::sqrt(static_cast<float>(shape_.head_dim));
     a.item_sums = sums.data();
     a.item_scales = scales.data();
-    std::vector<uint32_t> arrivals(heads());
-    a.arrivals = arrivals.data();
     if (shape_.head_dim <= 64) {
       run_with<64>(a);
     } else {
@@ -206,6 +204,8 @@ class AttentionRig {
     const PlanCounts& counts = *a.plan.counts;
     // Fewer blocks than units: they loop.
     launch<ChunkAttentionKernel<kDim>>({3}, a);
+    using Fold = FoldChunksKernel<kDim>;
+    launch<Fold>({1, ceil_div(heads(), Fold::kWarps)}, a);
     if (counts.num_tiles == 0) return;
     const Grid grid = {shape_.kv_heads, counts.num_tiles, ceil_div(shape_.group, kTileVectors)};
     if (by_warpgroup) return launch<TileAttentionKernel<kDim, true>>(grid, a);
@@ -441,11 +441,11 @@ TEST_CASE("products by warpgroups: many slices, more steps than stages, the high
     check(multiply<Wgmma, 8, false>(m, x, kRowsHere));
     check(multiply<NarrowWgmma, 8, false>(m, x, kRowsHere));
     check(multiply<NarrowWgmma, 128, true>(m, x, kRowsHere));
-    if (m.view.by_mma.slices > 1) continue;
-    check(multiply<Wgmma, 256, false>(m, x, kRowsHere));
     check(multiply<Narrow, 8, false>(m, x, kRowsHere));
     check(multiply<Narrow, 32, false>(m, x, kRowsHere));
     check(multiply<WiderNarrow, 8, false>(m, x, kRowsHere));
+    if (m.view.by_mma.slices > 1) continue;
+    check(multiply<Wgmma, 256, false>(m, x, kRowsHere));
   }
 }
 
@@ -641,7 +641,7 @@ TEST_CASE("queries and keys are normed and rotated, and are where attention read
     a.q_stride = kHeads * kDim;
     a.kv = {reinterpret_cast<unsigned char*>(pool.data()), 2 * kPlane * sizeof(Half), kPlane,
             kBlockSize, kKvHeads * kDim};
-    launch<RotateKernel>({1, ceil_div(kAllHeads, RotateKernel::kWarps)}, a);
+    launch<RotateKernel>({1, RotateKernel::blocks_of_row(kAllHeads)}, a);
     const size_t angle = (kPosition + (prompt_len > kSwitch ? kLen : 0)) * (kRotary / 2);
     const Half* block = &pool[5 * 2 * kPlane];
     for (uint32_t h = 0; h < kAllHeads; ++h) {

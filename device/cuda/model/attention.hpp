@@ -4,7 +4,7 @@
 // through a context as rows of mma.m16n8k16. The context is walked in tiles of kContextTile
 // positions with a running softmax, restarted at each multiple of kContextChunk; the chunks are
 // folded together in rising order, each weighed by its greatest score. Rows that are alone in their
-// sequence (decodes) have a block per chunk, and the last of them to end folds; tiles of more rows
+// sequence (decodes) have a block per chunk, and FoldChunksKernel folds; tiles of more rows
 // (prompts) walk all chunks in one block and fold as they go. Both do the same operations in the
 // same order for a vector, and what a vector does not see changes none of its bits: a masked
 // position has weight 0, a fully masked tile or chunk scales what was there by 1.
@@ -30,7 +30,6 @@ struct AttentionArgs {
   float scale;         // of scores, times log2(e)
   float* item_sums;    // [items][heads][head_dim]
   float* item_scales;  // [items][heads][2]
-  uint32_t* arrivals;  // [split rows][units_of_item]: chunks that have ended; 0 between kernels
 
   SAC_HD uint32_t group() const { return num_heads / num_kv_heads; }
   /// Vectors of a kv head, by sixteens.
@@ -369,9 +368,8 @@ SAC_DEVICE void load_queries(const Block& b, const AttentionArgs& a, const RowTi
 
 /// A block per chunk of the context of a lone row, kv head by kv head. Its warps share a tile: each
 /// scores eight positions, learns the other scores through shared memory, weighs them all as one
-/// warp would, and gathers its part of the dimensions. The block that ends the
-/// last chunk of a row's unit folds them all. Blocks walk over units, so that the grid does not
-/// depend on the contexts' lengths.
+/// warp would, and gathers its part of the dimensions. Blocks walk over units, so that the grid
+/// does not depend on the contexts' lengths.
 template <uint32_t kDim>
 struct ChunkAttentionKernel {
   using Args = AttentionArgs;
@@ -392,16 +390,18 @@ struct ChunkAttentionKernel {
 
   template <class Block>
   SAC_DEVICE static void run(const Block& b, const Args& a) {
-    const uint32_t units = a.plan.counts->num_items * a.units_of_item();
-    for (uint32_t u = b.x(); u < units; u += b.grid_x()) attend(b, a, u);
+    const uint32_t vector_tiles = a.vector_tiles();
+    const uint32_t per_item = a.num_kv_heads * vector_tiles;
+    const uint32_t units = a.plan.counts->num_items * per_item;
+    for (uint32_t u = b.x(); u < units; u += b.grid_x()) {
+      attend(b, a, u / per_item, u % per_item / vector_tiles, u % vector_tiles * 16);
+    }
   }
 
  private:
   template <class Block>
-  SAC_DEVICE static void attend(const Block& b, const Args& a, uint32_t unit) {
-    const uint32_t index = unit / a.units_of_item(), unit_of_item = unit % a.units_of_item();
-    const uint32_t kv_head = unit_of_item / a.vector_tiles();
-    const uint32_t first_vector = unit_of_item % a.vector_tiles() * 16;
+  SAC_DEVICE static void attend(const Block& b, const Args& a, uint32_t index, uint32_t kv_head,
+                                uint32_t first_vector) {
     const ChunkItem item = a.plan.items[index];
     Half* stages = reinterpret_cast<Half*>(b.shared());
     auto* scores = reinterpret_cast<float*>(stages + kStages * kStageHalves);
@@ -437,14 +437,9 @@ struct ChunkAttentionKernel {
       Tile::gather(b, k + Tile::kHalves, s, b.warp() * kHeld, walk);
       stage = (stage + 1) % kStages;
     }
+    b.sync();  // before the next unit's copies
     close_chunk(b, walk);
     store(b, a, index, kv_head, first_vector, walk);
-    const SplitRow split = a.plan.split_rows[item.split];
-    uint32_t* arrivals = a.arrivals + item.split * a.units_of_item() + unit_of_item;
-    // Its barriers also separate this unit's reads from the next one's copies.
-    if (arrive_last(b, arrivals, split.num_items, reinterpret_cast<uint32_t*>(scores))) {
-      fold(b, a, split, kv_head, first_vector);
-    }
   }
 
   /// All scores of the tile for the thread's two vectors, where each warp computes eight positions.
@@ -492,39 +487,24 @@ struct ChunkAttentionKernel {
       }
     }
   }
+};
 
-  /// Folds the chunks of a unit's vectors, in rising order; a warp per vector.
-  template <class Block>
-  SAC_DEVICE static void fold(const Block& b, const Args& a, const SplitRow& split,
-                              uint32_t kv_head, uint32_t first_vector) {
-    const uint32_t end = min_u32(first_vector + 16, a.group());
-    for (uint32_t v = first_vector + b.warp(); v < end; v += kWarps) {
-      fold_head(b, a, split, kv_head * a.group() + v);
-    }
-  }
-
-  /// What chunks left of a vector: the lane's dimensions, the greatest score, the sum of weights.
-  static constexpr uint32_t kPerLane = kDim / kWarpThreads;
-  struct Left {
-    float v[kPerLane];
-    float max;
-    float sum;
-  };
-  template <class Block>
-  SAC_DEVICE static Left left_by(const Block& b, const Args& a, uint32_t item, uint32_t head) {
-    const size_t at = size_t{item} * a.num_heads + head;
-    Left left = {{}, b.load_far(a.item_scales + 2 * at), b.load_far(a.item_scales + 2 * at + 1)};
-    SAC_UNROLL
-    for (uint32_t e = 0; e < kPerLane; ++e) {
-      const uint32_t dim = b.lane() + e * kWarpThreads;
-      left.v[e] = dim < a.head_dim ? b.load_far(a.item_sums + at * a.head_dim + dim) : 0.0f;
-    }
-    return left;
-  }
+/// Folds the chunks of lone rows, in rising order. Grid: split rows, ceil(heads / kWarps); a warp
+/// per head.
+template <uint32_t kDim>
+struct FoldChunksKernel {
+  using Args = AttentionArgs;
+  static constexpr uint32_t kWarps = 4;
+  static constexpr uint32_t kThreads = kWarps * kWarpThreads;
+  static constexpr uint32_t kBlocksPerSm = 4;
+  static constexpr uint32_t kSharedBytes = 0;
 
   template <class Block>
-  SAC_DEVICE static void fold_head(const Block& b, const Args& a, const SplitRow& split,
-                                   uint32_t head) {
+  SAC_DEVICE static void run(const Block& b, const Args& a) {
+    const uint32_t head = b.y() * kWarps + b.warp();
+    const uint32_t num_rows = a.plan.counts->num_split_rows;
+    const SplitRow split = a.plan.split_rows[b.x()];  // of some step; not waited for one by one
+    if (b.x() >= num_rows || head >= a.num_heads) return;
     constexpr uint32_t kAhead = 4;  // chunks whose loads are in flight
     Left total = {{}, -infinity(), 0};
     for (uint32_t first = 0; first < split.num_items; first += kAhead) {
@@ -555,6 +535,26 @@ struct ChunkAttentionKernel {
         *a.out.at(split.row, head * a.head_dim + dim) = narrow(total.v[e] * inverse);
       }
     }
+  }
+
+ private:
+  /// What chunks left of a vector: the lane's dimensions, the greatest score, the sum of weights.
+  static constexpr uint32_t kPerLane = kDim / kWarpThreads;
+  struct Left {
+    float v[kPerLane];
+    float max;
+    float sum;
+  };
+  template <class Block>
+  SAC_DEVICE static Left left_by(const Block& b, const Args& a, uint32_t item, uint32_t head) {
+    const size_t at = size_t{item} * a.num_heads + head;
+    Left left = {{}, a.item_scales[2 * at], a.item_scales[2 * at + 1]};
+    SAC_UNROLL
+    for (uint32_t e = 0; e < kPerLane; ++e) {
+      const uint32_t dim = b.lane() + e * kWarpThreads;
+      left.v[e] = dim < a.head_dim ? a.item_sums[at * a.head_dim + dim] : 0.0f;
+    }
+    return left;
   }
 };
 

@@ -59,8 +59,6 @@ class Planner {
     s.partials = at.take<float>(partial_floats());
     s.item_sums = at.take<float>(size_t{s.limits.max_items} * c_.num_heads * c_.head_dim);
     s.item_scales = at.take<float>(size_t{s.limits.max_items} * c_.num_heads * 2);
-    // Of a row no more units than heads.
-    s.arrivals = at.take<uint32_t>(size_t{s.limits.max_seqs} * c_.num_heads);
     const size_t logit_rows = round_up(s.logit_rows, kTileOutputs);
     s.final_rows = take_activations(at, logit_rows, m_.widths.hidden);
     s.logits = at.take<float>(logit_rows * m_.widths.vocab);

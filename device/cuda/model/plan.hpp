@@ -25,7 +25,6 @@ struct ChunkItem {
   uint32_t seat;
   uint32_t position;
   uint32_t chunk;
-  uint32_t split;  // of split_rows
 };
 /// The chunks of such a row: consecutive items.
 struct SplitRow {
@@ -165,8 +164,7 @@ struct PlanKernel {
       const uint32_t room = a.limits.max_items - min_u32(at.num_items, a.limits.max_items);
       const uint32_t items = min_u32(s.items, room);
       for (uint32_t i = 0; i < items; ++i) {
-        a.plan.items[at.num_items + i] = {q.first_row, q.seat, q.first_position, chunk + i,
-                                          at.num_split_rows};
+        a.plan.items[at.num_items + i] = {q.first_row, q.seat, q.first_position, chunk + i};
       }
       a.plan.split_rows[at.num_split_rows] = {q.first_row, at.num_items, items};
     }

@@ -1,5 +1,6 @@
 // Between the q/k/v products and attention: sums and biases, per-head norms, rotation, and the
-// write of K and V into the pool. One warp per head; a head's sums are one tree.
+// write of K and V into the pool. A warp has a few heads, whose loads are in flight together; a
+// head's sums are one tree.
 #pragma once
 #include "cuda/model/rows.hpp"
 #include "cuda/model/sequence_shape.hpp"
@@ -10,7 +11,8 @@ struct RotateKernel {
   static constexpr uint32_t kThreads = 256;
   static constexpr uint32_t kBlocksPerSm = 4;
   static constexpr uint32_t kWarps = kThreads / kWarpThreads;
-  static constexpr uint32_t kSharedBytes = kWarps * kDimLimit * sizeof(float);
+  static constexpr uint32_t kHeads = 2;  // of a warp
+  static constexpr uint32_t kSharedBytes = kWarps * kHeads * kDimLimit * sizeof(float);
 
   struct Args {
     const PlanCounts* counts;
@@ -35,36 +37,55 @@ struct RotateKernel {
     size_t k_offset;  // halves from the start of a block to this layer's K
   };
 
-  /// Grid: rows, ceil((heads + 2 kv heads) / kWarps).
+  static uint32_t blocks_of_row(uint32_t heads) { return ceil_div(heads, kWarps * kHeads); }
+
+  /// Grid: rows, blocks_of_row(heads + 2 kv heads).
   template <class Block>
   SAC_DEVICE static void run(const Block& b, const Args& a) {
-    const uint32_t head = b.y() * kWarps + b.warp();
-    if (b.x() >= a.counts->num_rows || head >= a.num_heads + 2 * a.num_kv_heads) return;
+    const uint32_t first = (b.y() * kWarps + b.warp()) * kHeads;
+    const uint32_t end = min_u32(first + kHeads, a.num_heads + 2 * a.num_kv_heads);
+    // Rows that are not there have memory: whether this one is, is not waited for first.
+    const uint32_t num_rows = a.counts->num_rows;
     const PlanRow row = a.rows[b.x()];
-    float* values = reinterpret_cast<float*>(b.shared()) + b.warp() * kDimLimit;
-    const bool is_q = head < a.num_heads;
-    const uint32_t kv_head = (head - a.num_heads) % a.num_kv_heads;  // among k and v heads
-    const uint32_t d = b.lane() * 4;                                 // the lane's dimensions
-    Float4 v = d < a.head_dim ? gather(b, a, head * a.head_dim + d) : Float4{};
-    if (head < a.num_heads + a.num_kv_heads) {
-      norm_head(b, a, is_q ? a.q_norm : a.k_norm, d, v);
-      rotate_head(b, a, row, values, d, v);
+    const uint32_t d = b.lane() * 4;  // the lane's dimensions
+    Float4 v[kHeads];
+    SAC_UNROLL
+    for (uint32_t h = 0; h < kHeads; ++h) {
+      v[h] = first + h < end && d < a.head_dim ? gather(a, b.x(), (first + h) * a.head_dim + d)
+                                               : Float4{};
     }
-    Half* out = is_q ? a.q + size_t{b.x()} * a.q_stride + head * a.head_dim
-                     : kv_row(a, row, head >= a.num_heads + a.num_kv_heads, kv_head);
-    if (d >= a.head_dim) return;
-    *reinterpret_cast<Half4*>(out + d) = {
-        {narrow(v.v[0]), narrow(v.v[1]), narrow(v.v[2]), narrow(v.v[3])}};
+    if (b.x() >= num_rows) return;
+    SAC_UNROLL
+    for (uint32_t h = 0; h < kHeads; ++h) {
+      if (first + h < end) finish(b, a, row, first + h, h, d, v[h]);
+    }
   }
 
  private:
   static_assert(kDimLimit == 4 * kWarpThreads, "a lane has four dimensions");
 
-  template <class Block>
-  SAC_DEVICE static Float4 gather(const Block& b, const Args& a, uint32_t column) {
-    Float4 sum = sum_slices(a.qkv, b.x(), column);
+  SAC_DEVICE static Float4 gather(const Args& a, uint32_t row, uint32_t column) {
+    Float4 sum = sum_slices(a.qkv, row, column);
     add4(sum, load4(a.bias + column));
     return sum;
+  }
+
+  /// The warp's h-th head.
+  template <class Block>
+  SAC_DEVICE static void finish(const Block& b, const Args& a, const PlanRow& row, uint32_t head,
+                                uint32_t h, uint32_t d, Float4& v) {
+    float* values = reinterpret_cast<float*>(b.shared()) + (b.warp() * kHeads + h) * kDimLimit;
+    const bool is_q = head < a.num_heads;
+    const uint32_t kv_head = (head - a.num_heads) % a.num_kv_heads;  // among k and v heads
+    if (head < a.num_heads + a.num_kv_heads) {
+      norm_head(b, a, is_q ? a.q_norm : a.k_norm, d, v);
+      rotate_head(b, a, row, values, d, v);
+    }
+    if (d >= a.head_dim) return;
+    Half* out = is_q ? a.q + size_t{b.x()} * a.q_stride + head * a.head_dim
+                     : kv_row(a, row, head >= a.num_heads + a.num_kv_heads, kv_head);
+    *reinterpret_cast<Half4*>(out + d) = {
+        {narrow(v.v[0]), narrow(v.v[1]), narrow(v.v[2]), narrow(v.v[3])}};
   }
 
   template <class Block>

@@ -22,12 +22,32 @@ struct NormArgs {
 SAC_DEVICE Float4 load4(const float* at) { return *reinterpret_cast<const Float4*>(at); }
 SAC_DEVICE void store4(float* at, const Float4& v) { *reinterpret_cast<Float4*>(at) = v; }
 
-/// out row `to` = values / rms(values) * weight. value(i) gives elements i .. i + 3, keep(i, v) may
-/// write them somewhere. All of a thread's elements are loaded before any is written, so that
-/// loads do not wait for each other; those of very long rows are loaded twice.
-template <class Block, class Value, class Keep>
-SAC_DEVICE void norm_row(const Block& b, const NormArgs& n, uint32_t to, Value&& value,
-                         Keep&& keep) {
+/// The first elements of a norm's weight that a thread needs. No kernel writes weights, so they are
+/// loaded while the previous kernel still runs. kMost: of 1,024 elements.
+template <uint32_t kMost>
+struct EarlyWeights {
+  static constexpr uint32_t kHeld = kMost;
+  Float4 v[kHeld];
+
+  template <class Block>
+  SAC_DEVICE EarlyWeights(const Block& b, const NormArgs& n) {
+    SAC_UNROLL
+    for (uint32_t k = 0; k < kHeld; ++k) {
+      const uint32_t i = (k * kRowThreads + b.thread()) * 4;
+      v[k] = n.weight != nullptr && i < n.width ? load4(n.weight + i) : Float4{};
+    }
+    b.await_previous();
+  }
+};
+
+/// out row `to` = values / rms(values) * weight, if the row is there. value(i) gives elements
+/// i .. i + 3, keep(i, v) may write them somewhere. All of a thread's elements are loaded before
+/// any is written, so that loads do not wait for each other; those of very long rows are loaded
+/// twice. Rows that are not there have memory all the same: whether one is, is not waited for
+/// first.
+template <class Block, class Early, class Value, class Keep>
+SAC_DEVICE void norm_row(const Block& b, const NormArgs& n, const Early& early, bool there,
+                         uint32_t to, Value&& value, Keep&& keep) {
   constexpr uint32_t kHeld = 8, kBy = kRowThreads * 4;
   Float4 held[kHeld];
   SAC_UNROLL
@@ -35,6 +55,7 @@ SAC_DEVICE void norm_row(const Block& b, const NormArgs& n, uint32_t to, Value&&
     const uint32_t i = b.thread() * 4 + k * kBy;
     held[k] = i < n.width ? value(i) : Float4{};
   }
+  if (!there) return;
   float squares = 0;
   const auto add = [&](const Float4& v) {
     SAC_UNROLL
@@ -45,21 +66,25 @@ SAC_DEVICE void norm_row(const Block& b, const NormArgs& n, uint32_t to, Value&&
   for (uint32_t i = b.thread() * 4 + kHeld * kBy; i < n.width; i += kBy) add(value(i));
   const float mean = block_sum<kRowThreads>(b, squares) / static_cast<float>(n.hidden);
   const float inverse = 1.0f / __builtin_sqrtf(mean + n.eps);
-  const auto write = [&](uint32_t i, const Float4& v) {
+  const auto write = [&](uint32_t i, const Float4& v, const Float4& w) {
     keep(i, v);
     if (n.weight == nullptr) return;
-    const Float4 w = load4(n.weight + i);
     Half4 out;
     SAC_UNROLL
     for (uint32_t j = 0; j < 4; ++j) out.v[j] = narrow(w.v[j] * (v.v[j] * inverse));
     *reinterpret_cast<Half4*>(n.out.at(to, i)) = out;  // half of a piece
   };
+  const auto weight = [&](uint32_t i) {
+    return n.weight != nullptr ? load4(n.weight + i) : Float4{};
+  };
   SAC_UNROLL
   for (uint32_t k = 0; k < kHeld; ++k) {
     const uint32_t i = b.thread() * 4 + k * kBy;
-    if (i < n.width) write(i, held[k]);
+    if (i >= n.width) continue;
+    write(i, held[k], k < Early::kHeld ? early.v[k % Early::kHeld] : weight(i));
   }
-  for (uint32_t i = b.thread() * 4 + kHeld * kBy; i < n.width; i += kBy) write(i, value(i));
+  for (uint32_t i = b.thread() * 4 + kHeld * kBy; i < n.width; i += kBy)
+    write(i, value(i), weight(i));
 }
 /// Where nothing need be kept.
 struct KeepNothing {
@@ -71,6 +96,7 @@ struct EmbedKernel {
   static constexpr uint32_t kThreads = kRowThreads;
   static constexpr uint32_t kBlocksPerSm = 2;
   static constexpr uint32_t kSharedBytes = kOpsBytes;
+  static constexpr bool kAwaitsPrevious = true;  // in EarlyWeights
   struct Args {
     const PlanCounts* counts;
     const PlanRow* rows;
@@ -83,12 +109,13 @@ struct EmbedKernel {
 
   template <class Block>
   SAC_DEVICE static void run(const Block& b, const Args& a) {
+    const EarlyWeights<4> early(b, a.norm);
     const uint32_t row = b.x();
-    if (row >= a.counts->num_rows) return;
+    const bool there = row < a.counts->num_rows;
     const uint32_t token = min_u32(a.rows[row].token, a.vocab_size - 1);
     float* x = a.x + size_t{row} * a.norm.width;
     norm_row(
-        b, a.norm, row,
+        b, a.norm, early, there, row,
         [&](uint32_t i) {
           // Four numbers are contiguous: a piece is eight.
           const Half4 h = *reinterpret_cast<const Half4*>(a.embed + weight_at(a.k, token, i));
@@ -127,6 +154,7 @@ struct AddNormKernel {
   static constexpr uint32_t kThreads = kRowThreads;
   static constexpr uint32_t kBlocksPerSm = 2;
   static constexpr uint32_t kSharedBytes = kOpsBytes;
+  static constexpr bool kAwaitsPrevious = true;  // in EarlyWeights
   struct Args {
     const PlanCounts* counts;
     Partials product;
@@ -137,11 +165,12 @@ struct AddNormKernel {
 
   template <class Block>
   SAC_DEVICE static void run(const Block& b, const Args& a) {
+    const EarlyWeights<4> early(b, a.norm);
     const uint32_t row = b.x();
-    if (row >= a.counts->num_rows) return;
+    const bool there = row < a.counts->num_rows;
     float* x = a.x + size_t{row} * a.norm.width;
     norm_row(
-        b, a.norm, row,
+        b, a.norm, early, there, row,
         [&](uint32_t i) {
           Float4 v = sum_slices(a.product, row, i);
           add4(v, load4(a.bias + i));
@@ -157,6 +186,7 @@ struct NormKernel {
   static constexpr uint32_t kThreads = kRowThreads;
   static constexpr uint32_t kBlocksPerSm = 2;
   static constexpr uint32_t kSharedBytes = kOpsBytes;
+  static constexpr bool kAwaitsPrevious = true;  // in EarlyWeights
   struct Args {
     const PlanCounts* counts;
     const float* x;
@@ -165,11 +195,13 @@ struct NormKernel {
 
   template <class Block>
   SAC_DEVICE static void run(const Block& b, const Args& a) {
+    const EarlyWeights<4> early(b, a.norm);
+    if (a.norm.weight == nullptr) return;
     const uint32_t row = b.x();
-    if (row >= a.counts->num_rows || a.norm.weight == nullptr) return;
+    const bool there = row < a.counts->num_rows;
     const float* x = a.x + size_t{row} * a.norm.width;
     const auto value = [&](uint32_t i) { return load4(x + i); };
-    norm_row(b, a.norm, row, value, KeepNothing{});
+    norm_row(b, a.norm, early, there, row, value, KeepNothing{});
   }
 };
 
@@ -178,6 +210,7 @@ struct AddExpertsKernel {
   static constexpr uint32_t kThreads = kRowThreads;
   static constexpr uint32_t kBlocksPerSm = 2;
   static constexpr uint32_t kSharedBytes = kOpsBytes;
+  static constexpr bool kAwaitsPrevious = true;  // in EarlyWeights
   struct Args {
     const PlanCounts* counts;
     Partials product;  // rows are slots
@@ -190,11 +223,12 @@ struct AddExpertsKernel {
 
   template <class Block>
   SAC_DEVICE static void run(const Block& b, const Args& a) {
+    const EarlyWeights<2> early(b, a.norm);
     const uint32_t row = b.x();
-    if (row >= a.counts->num_rows) return;
+    if (row >= a.counts->num_rows) return;  // its slots are anything
     float* x = a.x + size_t{row} * a.norm.width;
     norm_row(
-        b, a.norm, row,
+        b, a.norm, early, true, row,
         [&](uint32_t i) {
           Float4 sum = {};
           for (uint32_t p = 0; p < a.per_token; p += kAhead) add_picks(a, row, p, i, sum);
@@ -242,6 +276,7 @@ struct FinalNormKernel {
   static constexpr uint32_t kThreads = kRowThreads;
   static constexpr uint32_t kBlocksPerSm = 2;
   static constexpr uint32_t kSharedBytes = kOpsBytes;
+  static constexpr bool kAwaitsPrevious = true;  // in EarlyWeights
   struct Args {
     const PlanCounts* counts;
     const LogitsRow* logits;
@@ -252,11 +287,12 @@ struct FinalNormKernel {
 
   template <class Block>
   SAC_DEVICE static void run(const Block& b, const Args& a) {
+    const EarlyWeights<4> early(b, a.norm);
     const uint32_t index = a.first + b.x();
-    if (index >= a.counts->num_logits) return;
+    if (index >= a.counts->num_logits) return;  // its row is anything
     const float* x = a.x + size_t{a.logits[index].row} * a.norm.width;
     const auto value = [&](uint32_t i) { return load4(x + i); };
-    norm_row(b, a.norm, b.x(), value, KeepNothing{});
+    norm_row(b, a.norm, early, true, b.x(), value, KeepNothing{});
   }
 };
 
@@ -283,7 +319,8 @@ struct ActivateKernel {
   SAC_DEVICE static void run(const Block& b, const Args& a) {
     const uint32_t row = b.x();
     const uint32_t column = b.y() * kThreads + b.thread();
-    if (row >= *a.num_rows * a.per_row || column >= a.width) return;
+    if (column >= a.width) return;
+    const uint32_t num_rows = *a.num_rows;  // others have memory: not waited for first
     float sums[2];
     SAC_UNROLL
     for (uint32_t which = 0; which < 2; ++which) {
@@ -295,7 +332,7 @@ struct ActivateKernel {
       sums[0] += a.gate_bias[column];
       sums[1] += a.up_bias[column];
     }
-    *a.out.at(row, column) = narrow(gated_unit(sums[0], sums[1]));
+    if (row < num_rows * a.per_row) *a.out.at(row, column) = narrow(gated_unit(sums[0], sums[1]));
   }
 };
 

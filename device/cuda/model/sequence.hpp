@@ -117,7 +117,7 @@ class StepSequence {
     a.kv = m_.kv;
     a.k_offset = 2 * l * m_.kv.plane;
     const uint32_t heads = c_.num_heads + 2 * c_.num_kv_heads;
-    launch<RotateKernel>({shape_.rows, ceil_div(heads, RotateKernel::kWarps)}, a);
+    launch<RotateKernel>({shape_.rows, RotateKernel::blocks_of_row(heads)}, a);
   }
 
   void attend(uint32_t l, const LayerView& w) {
@@ -136,7 +136,6 @@ class StepSequence {
     a.scale = 1.44269504f / __builtin_sqrtf(static_cast<float>(c_.head_dim));
     a.item_sums = s_.item_sums;
     a.item_scales = s_.item_scales;
-    a.arrivals = s_.arrivals;
     if (c_.head_dim <= 64) return attend_with<64>(a);
     attend_with<kDimLimit>(a);
   }
@@ -147,6 +146,8 @@ class StepSequence {
     const uint64_t items = min_u64(shape_.seqs * chunks, s_.limits.max_items);
     const uint64_t units = items * a.units_of_item();
     launch<ChunkAttentionKernel<kDim>>({static_cast<uint32_t>(min_u64(units, kChunkBlocks))}, a);
+    using Fold = FoldChunksKernel<kDim>;
+    launch<Fold>({shape_.seqs, ceil_div(c_.num_heads, Fold::kWarps)}, a);
     if (!shape_.has_prefill) return;
     const uint32_t tiles = ceil_div(shape_.rows, s_.limits.tile_rows) + shape_.seqs;
     const Grid grid = {c_.num_kv_heads, tiles, ceil_div(a.group(), kTileVectors)};
@@ -296,10 +297,8 @@ class StepSequence {
       case 32 * 256 + 32:
         return launch<NarrowProductKernel<32, 32, kEnd>>(grid, a);
       case 8 * 256 + 64:
-        if (!cut.whole) return launch<WarpgroupProductKernel<8, 1, false, kEnd>>(grid, a);
         return launch<NarrowProductKernel<8, 64, kEnd>>(grid, a);
       case 32 * 256 + 64:
-        if (!cut.whole) return launch<WarpgroupProductKernel<32, 1, false, kEnd>>(grid, a);
         return launch<NarrowProductKernel<32, 64, kEnd>>(grid, a);
       case 8 * 256 + 128:
         return launch<WarpgroupProductKernel<8, 2, false, kEnd>>(grid, a);

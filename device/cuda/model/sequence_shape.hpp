@@ -48,6 +48,7 @@ inline WarpgroupTile warpgroup_tile(uint32_t rows, uint32_t tiles, uint32_t slic
   const bool whole = slices == 1;
   const uint32_t some_rows = rows <= 8 ? 8 : rows <= 32 ? 32 : 64;
   if (!whole) {
+    if (rows <= 32) return {some_rows, 32, false};
     return rows <= kMaxSplitRows ? WarpgroupTile{some_rows, 64, false}
                                  : WarpgroupTile{128, 128, true};
   }

@@ -147,7 +147,6 @@ struct SpaceView {
   float* partials;           // of whatever product comes next
   float* item_sums;          // [items][heads][head_dim]
   float* item_scales;        // [items][heads][2]: greatest score, sum of weights
-  uint32_t* arrivals;        // [split rows][heads]: see AttentionArgs
   Activations final_rows;    // hidden
   float* logits;             // [logit_rows][vocab]
   float* logit_tops;         // of rows of logits: see LogitRows
