@@ -104,18 +104,11 @@ class BulkCopier {
 
 namespace {
 
-/// Block b is worker b / 2 of a direction.
-__device__ RotationWork work_of_block(const RotationWork& down, const RotationWork& up) {
-  RotationWork work = blockIdx.x % 2 == 0 ? down : up;
-  work.worker = blockIdx.x / 2;
-  return work;
-}
-
 __global__ void __launch_bounds__(kVectorThreads)
     vector_rotation_kernel(const RotationWork down, const RotationWork up) {
   __shared__ uint64_t order;
   VectorCopier copier(&order);
-  serve_lane(work_of_block(down, up), copier);
+  serve_lane(work_of(down, up, blockIdx.x), copier);
 }
 
 __global__ void __launch_bounds__(kBulkThreads)
@@ -124,14 +117,20 @@ __global__ void __launch_bounds__(kBulkThreads)
   if constexpr (kHasBulkCopy) {
     if (threadIdx.x != 0) return;
     BulkCopier copier(*reinterpret_cast<BulkShared*>(memory));
-    serve_lane(work_of_block(down, up), copier);
+    serve_lane(work_of(down, up, blockIdx.x), copier);
   }
 }
 
+void check_workers(const char* lane, uint32_t workers) {
+  if (workers == 0 || workers > kMaxRotationWorkers)
+    throw std::runtime_error(std::string("rotation workers ") + lane + ": " +
+                             std::to_string(workers) + " is outside 1 .. " +
+                             std::to_string(kMaxRotationWorkers));
+}
+
 void check(const RotationSpec& spec) {
-  if (spec.num_workers == 0 || spec.num_workers > kMaxRotationWorkers)
-    throw std::runtime_error("rotation workers: " + std::to_string(spec.num_workers) +
-                             " is outside 1 .. " + std::to_string(kMaxRotationWorkers));
+  check_workers("down", spec.workers.down);
+  check_workers("up", spec.workers.up);
   if (spec.block_bytes == 0 || spec.block_bytes % kRotationUnitBytes != 0)
     throw std::runtime_error("a KV block of " + std::to_string(spec.block_bytes) +
                              " bytes is not a multiple of " + std::to_string(kRotationUnitBytes));
@@ -172,8 +171,9 @@ struct Rotation::Impl {
   }
   RotationWork work(bool down) const {
     const CopyQueue& queue = down ? spec.queues.down : spec.queues.up;
-    return {lanes(),          queue.ring,       queue.capacity, down ? 1u : 0u,  0,
-            spec.num_workers, spec.device_pool, spec.host_pool, spec.block_bytes};
+    const uint32_t workers = down ? spec.workers.down : spec.workers.up;
+    return {lanes(), queue.ring,       queue.capacity, down ? 1u : 0u,  0,
+            workers, spec.device_pool, spec.host_pool, spec.block_bytes};
   }
 };
 
@@ -184,11 +184,11 @@ Rotation::Rotation(const RotationSpec& spec) {
 }
 Rotation::~Rotation() = default;
 
-RotationEngine Rotation::engine() const { return {impl_->lanes(), impl_->spec.num_workers}; }
+RotationEngine Rotation::engine() const { return {impl_->lanes(), impl_->spec.workers}; }
 
 void Rotation::start() {
   const RotationWork down = impl_->work(true), up = impl_->work(false);
-  const uint32_t blocks = 2 * impl_->spec.num_workers;
+  const uint32_t blocks = impl_->spec.workers.total();
   if (impl_->spec.way == RotationWay::kVector) {
     vector_rotation_kernel<<<blocks, kVectorThreads, 0, impl_->stream.get()>>>(down, up);
   } else {
