@@ -55,10 +55,11 @@ def rotation(commit):
     return max(r["both_gb_s"] for r in rates if not r["way"].startswith("copy engines")), engines
 
 
-def beside_rotation(commit, blocks):
-    """A decode step at batch 64 during rotation over the same alone, with the shipped workers."""
+def beside_rotation(commit, down, up):
+    """A decode step at batch 64 during rotation by vector accesses over the same alone."""
     found = of(commit, LLAMA)
-    beside = next(b for b in found["decode_beside_rotation"] if b["blocks"] == blocks and b["way"] == "vector")
+    beside = next(b for b in found["decode_beside_rotation"]
+                  if table.blocks_of(b) == (down, up) and b["way"] == "vector")
     return beside["ms"] / next(d["ms"] for d in found["decode"] if d["batch"] == beside["batch"])
 
 

@@ -50,7 +50,7 @@ def rotation_row():
 def beside_rotation_row():
     return several("| decode at batch 64 while blocks move both ways, × alone: 2 blocks a direction, 8 | – | {f2}, "
                    "{f8} | {n2}, {n8} |", 2,
-                   **{f"{when}{blocks}": gpu.beside_rotation(commit, blocks)
+                   **{f"{when}{blocks}": gpu.beside_rotation(commit, blocks, blocks)
                       for when, commit in (("f", FIRST), ("n", NOW)) for blocks in (2, 8)})
 
 

@@ -52,8 +52,8 @@ class TableTest(unittest.TestCase):
         self.assertIn("| 4,096 | 400.00 (600) | 0.76 |\n", self.text)
 
     def test_rotation_is_a_share_of_the_peak_and_costs_steps(self):
-        self.assertEqual(self.row("vector"), "| vector | 2 | 5.0 | 5.0 | 20.0 | 0.80 |")
-        self.assertIn("| vector | 2 | 15.0 | 30.000 | 1.50 |", self.text)
+        self.assertEqual(self.row("vector"), "| vector | 1, 4 | 5.0 | 5.0 | 20.0 | 0.80 |")
+        self.assertIn("| vector | 1, 4 | 15.0 | 30.000 | 1.50 |", self.text)
 
     def test_conditions_are_medians_of_quotients_within_their_repeat(self):
         self.assertEqual(self.row("8 | host | cpu x16"),
@@ -129,9 +129,19 @@ class TargetTest(unittest.TestCase):
 
     def test_rotation_against_the_copy_engines(self):
         record = json.loads((MADE_UP / "rotation.json").read_text())
-        self.assertEqual(table.rotation_targets(record)[0][2:], ["0.800: 20.0 GB/s (vector, 2 blocks)", "**not met**"])
+        self.assertEqual(table.rotation_targets(record)[0][2:],
+                         ["0.800: 20.0 GB/s (vector, blocks: 1 down, 4 up)", "**not met**"])
         record["rotation"][1]["both_gb_s"] = 23.5
         self.assertEqual(table.rotation_targets(record)[0][3], "met")
+
+    def test_rotation_of_records_with_one_number_of_blocks(self):
+        rates = [{"way": "copy engines, one piece", "blocks": 0, "down_gb_s": 10, "up_gb_s": 10, "both_gb_s": 20},
+                 {"way": "bulk", "blocks": 2, "down_gb_s": 5, "up_gb_s": 5, "both_gb_s": 10}]
+        self.assertEqual(table.rotation_targets({"rotation": rates})[0][2], "0.500: 10.0 GB/s (bulk, 2 blocks)")
+        text = table.rotation({"rotation": rates})
+        self.assertIn("| way | blocks a direction |", text)
+        self.assertIn("| copy engines, one piece |  | 10.0 |", text)
+        self.assertIn("| bulk | 2 | 5.0 |", text)
 
     def test_makespan_by_the_mean_of_the_workloads(self):
         def of(batch, *quotients):

@@ -138,7 +138,8 @@ typedef struct sac_device_config {
                               where one does not fit a slot's output ring */
   uint32_t cuda_launch;    /* SAC_CUDA_LAUNCH_*; this and the rest: SAC_DEVICE_CUDA only */
   uint32_t cuda_rotation;  /* SAC_CUDA_ROTATION_* */
-  uint32_t cuda_rotation_blocks; /* thread blocks that copy, per direction: 1 .. 16 */
+  uint32_t cuda_rotation_blocks; /* thread blocks that bring KV up: 1 .. 16; a quarter as many, at
+                                    least one, take it down */
   uint32_t cuda_products;        /* SAC_CUDA_PRODUCTS_* */
 } sac_device_config;
 

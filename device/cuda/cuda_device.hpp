@@ -17,6 +17,9 @@ namespace saccade {
 /// Name and compute capability of the GPU that is used, and the driver's version, as JSON.
 std::string cuda_device_json();
 
+/// Blocks that bring KV up; rotation_workers() says how many take it down.
+inline constexpr uint32_t kRotationBlocks = 4;
+
 /// Leaving a step and coming back takes some 20 us; waiting instead holds a multiprocessor, which
 /// costs 0.76 % of the step on an H100.
 inline constexpr uint64_t kLeaveNs = 4 * 1000 * 1000;
@@ -25,8 +28,8 @@ struct CudaDeviceSpec {
   Limits limits;  // num_slots: of the region, or the most that it may have
   std::vector<uint32_t> eos_ids;
   LaunchWay way = LaunchWay::kWindow;
-  uint64_t leave_ns = kLeaveNs;   // see Life
-  uint32_t rotation_workers = 2;  // blocks per direction
+  uint64_t leave_ns = kLeaveNs;  // see Life
+  RotationWorkers rotation_workers = saccade::rotation_workers(kRotationBlocks);
   RotationWay rotation_way = RotationWay::kVector;
 };
 

@@ -46,7 +46,7 @@ CudaDeviceSpec spec_of(const sac_device_config& c, const sac_model_config* model
   spec.eos_ids.assign(c.eos_ids, c.eos_ids + c.num_eos_ids);
   spec.way = static_cast<LaunchWay>(c.cuda_launch);
   spec.rotation_way = static_cast<RotationWay>(c.cuda_rotation);
-  spec.rotation_workers = c.cuda_rotation_blocks;
+  spec.rotation_workers = rotation_workers(c.cuda_rotation_blocks);
   return spec;
 }
 

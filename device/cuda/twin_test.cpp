@@ -325,6 +325,7 @@ int main() {
   check_cached_prompt<HostRig>(report);
   check_windows<WindowRig>(report);
   check_shares(report);
+  check_workers(report);
   check_bulk_pipeline(report);
   check_stage_ring(report);
   check_rotation<WindowRig>(report, 1);

@@ -56,7 +56,7 @@ pub struct CudaSettings {
     pub launch: CudaLaunch,
     /// How KV blocks are copied.
     pub rotation: CudaRotation,
-    /// Thread blocks that copy, per direction; 1 to 16.
+    /// Thread blocks that bring KV up, 1 to 16; a quarter as many, at least one, take it down.
     pub rotation_blocks: u32,
     /// How products are computed.
     pub products: CudaProducts,
@@ -67,7 +67,7 @@ impl Default for CudaSettings {
         Self {
             launch: CudaLaunch::default(),
             rotation: CudaRotation::default(),
-            rotation_blocks: 2,
+            rotation_blocks: 4,
             products: CudaProducts::default(),
         }
     }

@@ -1,6 +1,7 @@
 // Rotation of KV blocks between the tiers, driven by the tick without a host: the engine of
-// kv/copies.hpp for a device. Each direction is a lane with a few workers that never end: they poll
-// for requested copies and make them, concurrently with the steps and with each other.
+// kv/copies.hpp for a device. Each direction is a lane with a few workers of its own that never
+// end: they poll for requested copies and make them, concurrently with the steps and with each
+// other.
 //
 // A copy is divided among all workers of its lane, and every worker makes its share of every copy,
 // in order. So a lane has done what its slowest worker has done: the count needs no atomic
@@ -14,6 +15,18 @@ namespace saccade {
 inline constexpr uint32_t kMaxRotationWorkers = 16;
 /// Shares begin at multiples of this, and blocks are multiples of it: the width of one access.
 inline constexpr uint32_t kRotationUnitBytes = 16;
+
+/// How many workers each lane has.
+struct RotationWorkers {
+  uint32_t down;
+  uint32_t up;
+
+  SAC_HD uint32_t total() const { return down + up; }
+};
+/// Of both lanes, where `up` workers bring KV up: few take it down. What goes down is stores, which
+/// wait for nothing and share the way to the host with the requests of the loads that bring KV up.
+/// As many workers down as up crowd those requests out, and both ways together become slower.
+constexpr RotationWorkers rotation_workers(uint32_t up) { return {up < 4 ? 1 : up / 4, up}; }
 
 /// Writer: the tick.
 struct RotationOrder {
@@ -37,14 +50,14 @@ struct RotationLanes {
 /// The tick's side. Copied to the device as it is; lanes may be null where nothing is ever copied.
 struct RotationEngine {
   RotationLanes* lanes;
-  uint32_t num_workers;
+  RotationWorkers workers;
 
   SAC_HD void submit(const CopyQueue& down, const CopyQueue& up) const {
     ask(lanes->down, down.asked);
     ask(lanes->up, up.asked);
   }
-  SAC_HD uint64_t down_done() const { return done(lanes->down); }
-  SAC_HD uint64_t up_done() const { return done(lanes->up); }
+  SAC_HD uint64_t down_done() const { return done(lanes->down, workers.down); }
+  SAC_HD uint64_t up_done() const { return done(lanes->up, workers.up); }
   /// The tick requests nothing more: workers end when all requested copies are done.
   SAC_HD void stop() const {
     // SYNC: release, with the acquire of await_order: it then sees the last `asked`.
@@ -58,7 +71,7 @@ struct RotationEngine {
     // and so is the KV that they name, by steps whose results were acquired before.
     store_release(&lane.order.asked, asked);
   }
-  SAC_HD uint64_t done(const RotationLane& lane) const {
+  SAC_HD static uint64_t done(const RotationLane& lane, uint32_t num_workers) {
     uint64_t least = UINT64_MAX;
     for (uint32_t w = 0; w < num_workers; ++w) {
       // SYNC: acquire, with the release of serve_lane: the share's bytes are visible.
@@ -76,13 +89,21 @@ struct RotationWork {
   uint32_t capacity;
   uint32_t is_down;  // 1: device to host
   uint32_t worker;
-  uint32_t num_workers;
+  uint32_t num_workers;  // of this lane
   unsigned char* device_pool;
   unsigned char* host_pool;
   uint64_t block_bytes;  // a multiple of kRotationUnitBytes
 
   SAC_HD RotationLane& lane() const { return is_down != 0 ? lanes->down : lanes->up; }
 };
+
+/// The work of worker n of all, given that of each lane: those that take KV down come first.
+SAC_HD inline RotationWork work_of(const RotationWork& down, const RotationWork& up, uint32_t n) {
+  const bool is_down = n < down.num_workers;
+  RotationWork work = is_down ? down : up;
+  work.worker = is_down ? n : n - down.num_workers;
+  return work;
+}
 
 /// A part of a block.
 struct RotationShare {

@@ -16,10 +16,24 @@ constexpr uint64_t kLoadBudgetNs = 2000000000;
 
 __device__ void nap() { __nanosleep(kNapNs); }
 
+/// Past the first cache, as every load here: it does not see what steps, or workers of the other
+/// lane, wrote on other processors.
+__device__ uint4 load_device(const uint4* at) { return __ldcg(at); }
+/// With a hint to the second cache to fetch 256 bytes at a time: across the bus to the host, larger
+/// requests measured faster.
+__device__ uint4 load_host(const uint4* at) {
+  uint4 v;
+  asm volatile("ld.global.cg.L2::256B.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+               : "l"(__cvta_generic_to_global(at))
+               : "memory");
+  return v;
+}
+
 /// Through registers, by all threads of the block.
 class VectorCopier {
  public:
-  __device__ explicit VectorCopier(uint64_t* order) : order_(order) {}
+  __device__ VectorCopier(uint64_t* order, bool is_down) : order_(order), is_down_(is_down) {}
 
   __device__ uint64_t await(const RotationWork& work, uint64_t done) {
     if (threadIdx.x == 0) *order_ = await_order(work, done, nap);
@@ -29,19 +43,11 @@ class VectorCopier {
     return asked;
   }
   __device__ void copy(unsigned char* to, const unsigned char* from, uint64_t bytes) const {
-    auto* target = reinterpret_cast<uint4*>(to);
-    const auto* source = reinterpret_cast<const uint4*>(from);
-    const uint64_t count = bytes / sizeof(uint4);
-    uint64_t i = threadIdx.x;
-    for (; i + (kUnroll - 1) * kVectorThreads < count; i += kUnroll * kVectorThreads) {
-      uint4 words[kUnroll];
-      // Past the first cache, which does not see what steps wrote on other processors.
-#pragma unroll
-      for (uint32_t u = 0; u < kUnroll; ++u) words[u] = __ldcg(source + i + u * kVectorThreads);
-#pragma unroll
-      for (uint32_t u = 0; u < kUnroll; ++u) __stcs(target + i + u * kVectorThreads, words[u]);
+    if (is_down_) {
+      move<load_device>(to, from, bytes);
+    } else {
+      move<load_host>(to, from, bytes);
     }
-    for (; i < count; i += kVectorThreads) __stcs(target + i, __ldcg(source + i));
   }
   __device__ void publish(uint64_t* progress, uint64_t done) const {
     __syncthreads();  // SYNC: the bytes of all threads, before the release of one
@@ -50,7 +56,24 @@ class VectorCopier {
   }
 
  private:
+  template <uint4 (*kLoad)(const uint4*)>
+  __device__ static void move(unsigned char* to, const unsigned char* from, uint64_t bytes) {
+    auto* target = reinterpret_cast<uint4*>(to);
+    const auto* source = reinterpret_cast<const uint4*>(from);
+    const uint64_t count = bytes / sizeof(uint4);
+    uint64_t i = threadIdx.x;
+    for (; i + (kUnroll - 1) * kVectorThreads < count; i += kUnroll * kVectorThreads) {
+      uint4 words[kUnroll];
+#pragma unroll
+      for (uint32_t u = 0; u < kUnroll; ++u) words[u] = kLoad(source + i + u * kVectorThreads);
+#pragma unroll
+      for (uint32_t u = 0; u < kUnroll; ++u) __stcs(target + i + u * kVectorThreads, words[u]);
+    }
+    for (; i < count; i += kVectorThreads) __stcs(target + i, kLoad(source + i));
+  }
+
   uint64_t* order_;  // shared
+  const bool is_down_;
 };
 
 }  // namespace
@@ -104,18 +127,12 @@ class BulkCopier {
 
 namespace {
 
-/// Block b is worker b / 2 of a direction.
-__device__ RotationWork work_of_block(const RotationWork& down, const RotationWork& up) {
-  RotationWork work = blockIdx.x % 2 == 0 ? down : up;
-  work.worker = blockIdx.x / 2;
-  return work;
-}
-
 __global__ void __launch_bounds__(kVectorThreads)
     vector_rotation_kernel(const RotationWork down, const RotationWork up) {
   __shared__ uint64_t order;
-  VectorCopier copier(&order);
-  serve_lane(work_of_block(down, up), copier);
+  const RotationWork work = work_of(down, up, blockIdx.x);
+  VectorCopier copier(&order, work.is_down != 0);
+  serve_lane(work, copier);
 }
 
 __global__ void __launch_bounds__(kBulkThreads)
@@ -124,14 +141,20 @@ __global__ void __launch_bounds__(kBulkThreads)
   if constexpr (kHasBulkCopy) {
     if (threadIdx.x != 0) return;
     BulkCopier copier(*reinterpret_cast<BulkShared*>(memory));
-    serve_lane(work_of_block(down, up), copier);
+    serve_lane(work_of(down, up, blockIdx.x), copier);
   }
 }
 
+void check_workers(const char* lane, uint32_t workers) {
+  if (workers == 0 || workers > kMaxRotationWorkers)
+    throw std::runtime_error(std::string("rotation workers ") + lane + ": " +
+                             std::to_string(workers) + " is outside 1 .. " +
+                             std::to_string(kMaxRotationWorkers));
+}
+
 void check(const RotationSpec& spec) {
-  if (spec.num_workers == 0 || spec.num_workers > kMaxRotationWorkers)
-    throw std::runtime_error("rotation workers: " + std::to_string(spec.num_workers) +
-                             " is outside 1 .. " + std::to_string(kMaxRotationWorkers));
+  check_workers("down", spec.workers.down);
+  check_workers("up", spec.workers.up);
   if (spec.block_bytes == 0 || spec.block_bytes % kRotationUnitBytes != 0)
     throw std::runtime_error("a KV block of " + std::to_string(spec.block_bytes) +
                              " bytes is not a multiple of " + std::to_string(kRotationUnitBytes));
@@ -172,8 +195,9 @@ struct Rotation::Impl {
   }
   RotationWork work(bool down) const {
     const CopyQueue& queue = down ? spec.queues.down : spec.queues.up;
-    return {lanes(),          queue.ring,       queue.capacity, down ? 1u : 0u,  0,
-            spec.num_workers, spec.device_pool, spec.host_pool, spec.block_bytes};
+    const uint32_t workers = down ? spec.workers.down : spec.workers.up;
+    return {lanes(), queue.ring,       queue.capacity, down ? 1u : 0u,  0,
+            workers, spec.device_pool, spec.host_pool, spec.block_bytes};
   }
 };
 
@@ -184,11 +208,11 @@ Rotation::Rotation(const RotationSpec& spec) {
 }
 Rotation::~Rotation() = default;
 
-RotationEngine Rotation::engine() const { return {impl_->lanes(), impl_->spec.num_workers}; }
+RotationEngine Rotation::engine() const { return {impl_->lanes(), impl_->spec.workers}; }
 
 void Rotation::start() {
   const RotationWork down = impl_->work(true), up = impl_->work(false);
-  const uint32_t blocks = 2 * impl_->spec.num_workers;
+  const uint32_t blocks = impl_->spec.workers.total();
   if (impl_->spec.way == RotationWay::kVector) {
     vector_rotation_kernel<<<blocks, kVectorThreads, 0, impl_->stream.get()>>>(down, up);
   } else {

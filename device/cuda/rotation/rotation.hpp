@@ -1,5 +1,6 @@
 // The rotation's workers on a GPU: a few blocks that copy KV between the tiers while steps run.
-// They are launched once and stay until the tick ends them.
+// They are launched once and stay until the tick ends them. Each direction has blocks of its own,
+// in numbers of its own.
 //
 // Copy nodes of graphs are no alternative where the scheduler lives on the device: their addresses
 // are fixed when a graph is instantiated, and of a device graph only kernel nodes can be changed
@@ -22,7 +23,7 @@ struct RotationSpec {
   unsigned char* device_pool;
   unsigned char* host_pool;  // pinned
   uint64_t block_bytes;
-  uint32_t num_workers;  // blocks per direction, 1 .. kMaxRotationWorkers
+  RotationWorkers workers;  // blocks of each direction, 1 .. kMaxRotationWorkers
   RotationWay way;
   bool host_ticks;  // the lanes are where a host's tick reaches them
 };

@@ -45,7 +45,7 @@ class Bed {
 /// asks at a time.
 class BedRotation {
  public:
-  BedRotation(const Bed& bed, RotationWay way, uint32_t workers)
+  BedRotation(const Bed& bed, RotationWay way, RotationWorkers workers)
       : rotation_({bed.queues(), bed.device(), bed.host(), Bed::kBlockBytes, workers, way, true}),
         engine_(rotation_.engine()) {
     rotation_.start();

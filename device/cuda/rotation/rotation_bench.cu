@@ -4,6 +4,9 @@
 namespace saccade {
 namespace {
 
+/// Fewer blocks down than up, and as many for comparison.
+constexpr RotationWorkers kMeasured[] = {{1, 1}, {1, 2}, {1, 4}, {2, 4}, {2, 8}, {4, 4}};
+
 struct Rates {
   double down, up, both;  // GB/s
 };
@@ -20,7 +23,7 @@ Rates measure(Run run) {
   return {down, up, rate(2 * Bed::kBlocks, run(Bed::kBlocks, Bed::kBlocks))};
 }
 
-Rates measure_workers(const Bed& bed, RotationWay way, uint32_t workers) {
+Rates measure_workers(const Bed& bed, RotationWay way, RotationWorkers workers) {
   BedRotation rotation(bed, way, workers);
   return measure([&](uint32_t down, uint32_t up) { return rotation.run_ns(down, up); });
 }
@@ -57,12 +60,12 @@ Rates measure_engines(const Bed& bed, bool one_piece) {
   });
 }
 
-std::string line(const char* way, uint32_t blocks, const Rates& r) {
+std::string line(const char* way, RotationWorkers blocks, const Rates& r) {
   char text[200];
   std::snprintf(text, sizeof(text),
-                "    {\"way\": \"%s\", \"blocks\": %u, \"down_gb_s\": %.2f, \"up_gb_s\": %.2f, "
-                "\"both_gb_s\": %.2f}",
-                way, blocks, r.down, r.up, r.both);
+                "    {\"way\": \"%s\", \"blocks_down\": %u, \"blocks_up\": %u, "
+                "\"down_gb_s\": %.2f, \"up_gb_s\": %.2f, \"both_gb_s\": %.2f}",
+                way, blocks.down, blocks.up, r.down, r.up, r.both);
   return text;
 }
 
@@ -70,14 +73,14 @@ std::string line(const char* way, uint32_t blocks, const Rates& r) {
 
 std::string rotation_bench_json() {
   const Bed bed;
-  std::string json = "[\n" + line("copy engines, one piece", 0, measure_engines(bed, true));
-  json += ",\n" + line("copy engines, by blocks", 0, measure_engines(bed, false));
+  std::string json = "[\n" + line("copy engines, one piece", {}, measure_engines(bed, true));
+  json += ",\n" + line("copy engines, by blocks", {}, measure_engines(bed, false));
   int major = 0;
   require(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0),
           "cudaDeviceGetAttribute");
-  for (const uint32_t workers : {1u, 2u, 4u, 8u})
+  for (const RotationWorkers& workers : kMeasured)
     json += ",\n" + line("vector", workers, measure_workers(bed, RotationWay::kVector, workers));
-  for (const uint32_t workers : {1u, 2u, 4u, 8u})
+  for (const RotationWorkers& workers : kMeasured)
     if (major >= 9)
       json += ",\n" + line("bulk", workers, measure_workers(bed, RotationWay::kBulk, workers));
   return json + "\n  ]";

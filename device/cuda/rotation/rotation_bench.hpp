@@ -5,8 +5,9 @@
 
 namespace saccade {
 
-/// JSON: an array of {"way", "blocks", "down_gb_s", "up_gb_s", "both_gb_s"}, one for each way to
-/// copy and number of thread blocks per direction; "both" counts both directions together.
+/// JSON: an array of {"way", "blocks_down", "blocks_up", "down_gb_s", "up_gb_s", "both_gb_s"}, one
+/// for each way to copy and pair of numbers of thread blocks; "both" counts both directions
+/// together.
 std::string rotation_bench_json();
 
 }  // namespace saccade

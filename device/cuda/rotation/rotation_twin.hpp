@@ -28,24 +28,27 @@ class ThreadCopier {
 /// Pools, lanes and the threads that serve them, alongside a machine.
 class RotationTwin {
  public:
-  static constexpr uint32_t kWorkers = 2;
+  static constexpr RotationWorkers kWorkers = {2, 3};  // not alike: no lane takes the other's
 
   RotationTwin(const DeviceShape& shape, const Scheduler& s) {
     kv.block_size = shape.block_size;
     kv.device.resize(size_t{shape.num_blocks} * shape.block_size);
     kv.host.resize(size_t{shape.num_host_blocks} * shape.block_size);
-    for (uint32_t n = 0; n < 2 * kWorkers; ++n) {
-      const bool down = n % 2 != 0;
-      RotationWork work = {};
-      work.lanes = &lanes_;
-      work.ring = down ? s.kv.store.copies.down.ring : s.kv.store.copies.up.ring;
-      work.capacity = down ? shape.num_host_blocks : shape.num_blocks;
-      work.is_down = down ? 1 : 0;
-      work.worker = n / 2;
-      work.num_workers = kWorkers;
-      work.device_pool = reinterpret_cast<unsigned char*>(kv.device.data());
-      work.host_pool = reinterpret_cast<unsigned char*>(kv.host.data());
-      work.block_bytes = shape.block_size * sizeof(uint64_t);
+    RotationWork down = {};
+    down.lanes = &lanes_;
+    down.device_pool = reinterpret_cast<unsigned char*>(kv.device.data());
+    down.host_pool = reinterpret_cast<unsigned char*>(kv.host.data());
+    down.block_bytes = shape.block_size * sizeof(uint64_t);
+    RotationWork up = down;
+    down.ring = s.kv.store.copies.down.ring;
+    down.capacity = shape.num_host_blocks;
+    down.is_down = 1;
+    down.num_workers = kWorkers.down;
+    up.ring = s.kv.store.copies.up.ring;
+    up.capacity = shape.num_blocks;
+    up.num_workers = kWorkers.up;
+    for (uint32_t n = 0; n < kWorkers.total(); ++n) {
+      const RotationWork work = work_of(down, up, n);
       threads_.emplace_back([work, n] {
         ThreadCopier copier(n + 1);
         serve_lane(work, copier);
@@ -79,6 +82,28 @@ inline void check_shares(Report& report) {
       ok &= next == bytes;
     }
   report.check(ok, "rotation: shares cover each block once");
+}
+
+/// Every worker of every lane is there once, whatever their numbers.
+inline void check_workers(Report& report) {
+  bool ok = true;
+  for (uint32_t up = 1; up <= kMaxRotationWorkers; ++up) {
+    const RotationWorkers derived = rotation_workers(up);
+    ok &= derived.up == up && derived.down == std::max(1u, up / 4);
+    for (uint32_t down = 1; down <= kMaxRotationWorkers; ++down) {
+      RotationWork works[2] = {};
+      works[1].is_down = 1;
+      works[1].num_workers = down;
+      works[0].num_workers = up;
+      uint32_t next[2] = {};
+      for (uint32_t n = 0; n < RotationWorkers{down, up}.total(); ++n) {
+        const RotationWork work = work_of(works[1], works[0], n);
+        ok &= work.worker == next[work.is_down]++;
+      }
+      ok &= next[1] == down && next[0] == up;
+    }
+  }
+  report.check(ok, "rotation: each lane has all of its workers");
 }
 
 /// A Bulk that checks the order: a stage is loaded only when its store has read it, and stored only

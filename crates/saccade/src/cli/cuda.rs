@@ -23,8 +23,8 @@ pub(crate) struct CudaArgs {
     /// How KV blocks move between GPU and host memory
     #[arg(long, value_enum, default_value_t = RotationArg::Vector, env = "SACCADE_CUDA_ROTATION")]
     pub cuda_rotation: RotationArg,
-    /// Thread blocks that move KV blocks, per direction
-    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=16), env = "SACCADE_CUDA_ROTATION_BLOCKS")]
+    /// Thread blocks that bring KV up to the GPU; a quarter as many, at least one, take it down
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=16), env = "SACCADE_CUDA_ROTATION_BLOCKS")]
     pub cuda_rotation_blocks: u32,
 }
 

@@ -31,6 +31,7 @@ constexpr uint32_t kPrefillRepeats = 7;  // a step of them may take a second
 constexpr uint32_t kContext = 1024;      // positions before each decoded row
 constexpr uint32_t kBatches[] = {1, 4, 16, 64, 128, 256};
 constexpr uint32_t kPrompts[] = {128, 512, 1024, 4096};  // rows of a prefill step
+constexpr RotationWorkers kBesideWorkers[] = {{1, 2}, {1, 4}, {2, 8}};
 constexpr uint32_t kRows = 4096, kBlockSize = 16, kMaxLen = kRows;
 /// What the context, the graphs and the beds of the rotation take besides the model.
 constexpr size_t kSpareBytes = size_t{6} << 30;
@@ -70,7 +71,7 @@ class Json {
 struct Preset {
   const char* name;
   sac_model_config config;
-  bool beside_rotation;  // costs two seconds
+  bool beside_rotation;  // costs three seconds
 };
 
 sac_model_config dense(uint32_t layers, uint32_t hidden, uint32_t mlp, uint32_t heads,
@@ -249,7 +250,7 @@ double prefill_flops(const sac_model_config& c, double rows) {
 /// Copies both ways without a pause on a thread of its own, while it lives.
 class Traffic {
  public:
-  Traffic(const Bed& bed, RotationWay way, uint32_t workers)
+  Traffic(const Bed& bed, RotationWay way, RotationWorkers workers)
       : rotation_(bed, way, workers), thread_([this] { run(); }) {}
   ~Traffic() {
     stop_.store(true, std::memory_order_relaxed);
@@ -341,14 +342,14 @@ class Bench {
     json.add(",\n  \"decode_beside_rotation\": [");
     for (const RotationWay way : {RotationWay::kVector, RotationWay::kBulk}) {
       if (way == RotationWay::kBulk && !gpu_has_wgmma()) continue;
-      for (const uint32_t workers : {2u, 8u}) {
+      for (const RotationWorkers& workers : kBesideWorkers) {
         const Traffic traffic(bed, way, workers);
         const double ms = step.median_ms(timer_, stream_.get());
         json.add(
-            "%s{\"batch\": %u, \"way\": \"%s\", \"blocks\": %u, \"ms\": %.4f, "
-            "\"both_gb_s\": %.2f}",
-            comma, seqs, way == RotationWay::kBulk ? "bulk" : "vector", workers, ms,
-            traffic.gb_s());
+            "%s{\"batch\": %u, \"way\": \"%s\", \"blocks_down\": %u, \"blocks_up\": %u, "
+            "\"ms\": %.4f, \"both_gb_s\": %.2f}",
+            comma, seqs, way == RotationWay::kBulk ? "bulk" : "vector", workers.down, workers.up,
+            ms, traffic.gb_s());
         comma = ", ";
       }
     }
