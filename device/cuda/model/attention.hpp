@@ -69,6 +69,7 @@ template <uint32_t kDim>
 struct Queries {
   uint32_t a[kDim / 16][4];
   uint32_t end[2];  // of the positions that they see, which begin at begin_before(end); 0: none
+  bool upper;       // any of the warp's upper eight vectors is there
 };
 
 /// What a walk goes over: positions [begin, end) of a sequence, for one kv head.
@@ -201,6 +202,7 @@ struct ContextTile {
                                uint32_t base, float (&s)[kContextTile / 8][4], Walk<kHeld>& walk) {
     SAC_UNROLL
     for (uint32_t h = 0; h < 2; ++h) {
+      if (h == 1 && !q.upper) break;  // their weights are anything, and are in no one's sum
       SAC_UNROLL
       for (uint32_t j = 0; j < kContextTile / 8; ++j) {
         s[j][2 * h] *= a.scale;
@@ -345,6 +347,7 @@ template <uint32_t kDim, class Block>
 SAC_DEVICE void load_queries(const Block& b, const AttentionArgs& a, const RowTile& tile,
                              uint32_t kv_head, uint32_t first, Queries<kDim>& q) {
   const uint32_t group = a.group();
+  q.upper = first + 8 < tile.num_rows * group;
   SAC_UNROLL
   for (uint32_t h = 0; h < 2; ++h) {
     const uint32_t vector = first + b.lane() / 4 + h * 8;
