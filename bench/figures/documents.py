@@ -4,6 +4,7 @@ import cpu_claims
 import emulated_claims
 import fetch_claims
 import gpu_claims
+import gpu_h200_claims
 import grammar_claims
 import parts_claims
 import plan_claims
@@ -12,7 +13,7 @@ import tokenizer_claims
 from claims import Document
 
 README = Document("README.md", [
-    *parts_claims.README, *cpu_claims.README, *rotation_claims.README, *emulated_claims.README, *gpu_claims.README,
+    *parts_claims.README, *cpu_claims.README, *rotation_claims.README, *emulated_claims.README, *gpu_h200_claims.README,
     *tokenizer_claims.README,
 ], ("## Measured",))
 CHANGELOG = Document("CHANGELOG.md", tokenizer_claims.CHANGELOG)

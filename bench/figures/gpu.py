@@ -39,8 +39,8 @@ def torch_over_ours(commit, batch):
     return theirs / fastest(commit, LLAMA, "decode", "batch", batch)["ms"]
 
 
-def torch_prefill_tflops(rows):
-    return next(p["tflops"] for p in of(NOW, "torch")["prefill"] if p["rows"] == rows)
+def torch_prefill_tflops(rows, commit=NOW):
+    return next(p["tflops"] for p in of(commit, "torch")["prefill"] if p["rows"] == rows)
 
 
 def prefill(commit, way=None, rows=4096):

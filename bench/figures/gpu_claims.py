@@ -2,7 +2,9 @@
 import gpu
 from claims import Claim, Document
 from gpu import FIRST, LATER, LLAMA, NOW, TICK, named
+from gpu_h200_claims import H200
 from raw import fixed, text
+from runs import GPU_H200
 
 QWEN, MOE = "model-qwen3-32b", "model-qwen3-30b-a3b"
 
@@ -35,7 +37,7 @@ def prefill_row():
 
 def checks_passed():
     """Lines of the two test programs."""
-    passed = lambda name: sum(line.startswith("ok ") for line in text(LATER, "gpu", name).splitlines())
+    passed = lambda name: sum(line.startswith("ok ") for line in text(GPU_H200, "gpu", name).splitlines())
     return Claim("{tests} checks of `gpu_test`, {models} of `model_gpu_test`",
                  named(0, tests=passed("tests.txt"), models=passed("model-tests.txt")))
 
@@ -198,31 +200,8 @@ def account_rows():
                     named(2, b=before["ms"], a=after["ms"]) | named(0, bt=before["tflops"], at=after["tflops"]))
 
 
-def readme():
-    mma, wgmma = gpu.bandwidth(NOW, LLAMA, "mma"), gpu.bandwidth(NOW, LLAMA, "wgmma")
-    yield several("decodes at {mma} of the memory's bandwidth at batch 1 by `mma`, at {wgmma} by `wgmma`", 3, mma=mma,
-                  wgmma=wgmma)
-    faster = [gpu.torch_over_ours(NOW, batch) for batch in (1, 4, 16, 64)]
-    yield several("the faster way of each batch is {least} to {most} times as fast as PyTorch with CUDA graphs from "
-                  "1 to 64, "
-                  "and {large} times at 256", 2, least=min(faster), most=max(faster), large=gpu.torch_over_ours(NOW,
-                                                                                                                256))
-    yield several("prefill of 4,096 rows reaches {ours} TFLOP/s, PyTorch {theirs}", 0, ours=gpu.prefill(NOW)["tflops"],
-                  theirs=gpu.torch_prefill_tflops(4096))
-    yield several("Beside four hogs a core on 16 cores, at 8 requests/s, P99 TPOT is {device} times that alone with "
-                  "the "
-                  "scheduler on the device, {host} times with it on a host thread", 2,
-                  **{side: gpu.beside_hogs(LATER, side, 64, "tpot_p99_ms_ratio") for side in ("device", "host")})
-    yield several("makespan is {qwen} times the host's for a Qwen3-32B shape at batch 16 and {llama} times for "
-                  "Llama-3-8B "
-                  "at 64", 3, qwen=gpu.makespan(LATER, "qwen3-32b", 16), llama=gpu.makespan(LATER, "llama3-8b", 64))
-    workers, engines = gpu.rotation(NOW)
-    yield several("Rotation by the GPU's threads moves {workers} GB/s both ways, the copy engines {engines}", 0,
-                  workers=workers, engines=engines)
-
-
-README = list(readme())
-GPU = Document("docs/gpu.md", [*targets(), *prose(), *elsewhere(), *settings()], ("## What was measured",))
-ACCOUNT = Document("docs/gpu-account.md", list(account_rows()), ("## Whole steps",))
+GPU = Document("docs/gpu.md", [*H200, *targets(), *prose(), *elsewhere(), *settings()],
+               ("### On an H200", "### On an H100"))
+ACCOUNT = Document("docs/gpu-account.md", list(account_rows()), ("### Whole steps",))
 PRODUCTS = Document("docs/adr/0012-products-on-a-gpu.md", list(products_adr()))
 LAUNCHING = Document("docs/adr/0008-launching-steps.md", list(launching_adr()))

@@ -1,7 +1,8 @@
 """The runs that documents cite: campaign -> commit, as in the names of the folders in bench/results."""
 EMULATED = "a02b7a6"
 TOKENIZER = "a86d860"
-GPU_FIRST, GPU, GPU_LATER, GPU_TICK = "6d1e2cc", "329695c", "07658dc", "c2ea76b"
+GPU_FIRST, GPU, GPU_LATER, GPU_TICK = "6d1e2cc", "329695c", "07658dc", "c2ea76b"  # an H100
+GPU_H200_BEFORE, GPU_H200 = "63e6dad", "702f8d1"
 PLAN = "2397c4b"
 CPU = "2a346d5"
 ROTATION = "e4595f8"
