@@ -29,7 +29,10 @@ RULES = [
      set(), set()),
     ("products of warps, fed by asynchronous copies", r"_13ProductKernelI", r"", {"HMMA", "LDSM", "LDGSTS"}, set(),
      LOCAL | {"HGMMA"}),
-    ("attention on matrix units", r"(Chunk|Tile)AttentionKernel", r"", {"HMMA", "LDGSTS"}, set(), LOCAL),
+    ("attention on matrix units", r"ChunkAttentionKernel|TileAttentionKernelILj\d+ELb0", r"", {"HMMA", "LDGSTS"}, set(),
+     LOCAL | {"HGMMA"}),
+    ("prompts' attention by warpgroups", r"TileAttentionKernelILj\d+ELb1", r"sm_90a", {"HGMMA", "LDGSTS"}, set(),
+     LOCAL | {"HMMA"}),
     ("the scheduler launches graphs", r"window_kernel", r"", set(), {"CALL", "BAR"}, set()),
     ("conditions are set, nothing is launched", r"round_kernel", r"", set(), {"CALL", "BAR"}, set()),
 ]
