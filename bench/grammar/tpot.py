@@ -4,8 +4,7 @@
     bench/grammar/tpot.py TOKENIZER OUT [--binary target/release/saccade] [--repeats 5] [--tokens 64]
 
 TOKENIZER is the tokenizer.json of a vocabulary as large as Qwen's. The model is Qwen3-0.6B's shape with random
-weights, bfloat16. Neither kind of answer can end early: with a grammar because it does not allow it, without one by
-ignore_eos. OUT gets tpot.json and tpot.md: medians of the repeats' mean TPOT, and of the ratios within a repeat.
+weights, bfloat16. No answer can end early: either its grammar does not allow it, or ignore_eos is set. OUT gets tpot.json and tpot.md: medians of the repeats' mean TPOT, and of the ratios within a repeat.
 """
 
 import argparse
@@ -21,27 +20,34 @@ from server import Server
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 FLAGS = ("--dtype", "bfloat16", "--max-model-len", "1024", "--max-num-seqs", "16", "--served-model-name", "shape")
 STREAMS = (1, 16)
+OBJECTS = {"type": "array", "minItems": 2000, "items": {
+    "type": "object", "additionalProperties": False, "required": ["id", "name", "tags", "price"],
+    "properties": {"id": {"type": "integer"}, "name": {"type": "string", "maxLength": 40},
+                   "tags": {"type": "array", "items": {"enum": ["red", "green", "blue"]}, "maxItems": 3},
+                   "price": {"type": "number", "minimum": 0}, "note": {"type": "string"}}}}
+CALLS = {"type": "structural_tag", "format": {"type": "triggered_tags", "triggers": ["<function="], "tags": [
+    {"type": "tag", "begin": "<function=get_weather>", "end": "</function>",
+     "content": {"type": "json_schema", "json_schema": {"type": "object"}}}]}}
 GRAMMARS = {
     "none": None,
-    "string": {"type": "string", "minLength": 4000, "maxLength": 9000},
-    "objects": {"type": "array", "minItems": 2000, "items": {
-        "type": "object", "additionalProperties": False, "required": ["id", "name", "tags", "price"],
-        "properties": {"id": {"type": "integer"}, "name": {"type": "string", "maxLength": 40},
-                       "tags": {"type": "array", "items": {"enum": ["red", "green", "blue"]}, "maxItems": 3},
-                       "price": {"type": "number", "minimum": 0}, "note": {"type": "string"}}}},
+    "string": {"json": {"type": "string", "minLength": 4000, "maxLength": 9000}},
+    "objects": {"json": OBJECTS},
+    "letters": {"regex": "[a-z]+"},
+    "text around calls": {"structural_tag": json.dumps(CALLS)},
 }
 
 
-def tpot_ms(args, server, schema, streams, seed):
+def tpot_ms(args, server, grammar, streams, seed):
     """Mean time per token without the first, of as many requests as there are streams."""
     extra = {"temperature": 1.0}
-    extra |= {"structured_outputs": {"json": schema}} if schema else {}
+    extra |= {"structured_outputs": grammar} if grammar else {}
+    ends = grammar is not None and "json" in grammar  # by itself only
     with tempfile.NamedTemporaryFile(suffix=".json") as result:
         subprocess.run([args.binary, "bench", "serve", "--base-url", server.url, "--model", "shape",
                         "--dataset-name", "random", "--random-input-len", "32", "--random-output-len",
                         str(args.tokens), "--random-range-ratio", "0", "--num-prompts", str(streams),
                         "--max-concurrency", str(streams), "--num-warmups", "1", "--seed", str(seed),
-                        "--ignore-eos", "false" if schema else "true", "--extra-body", json.dumps(extra),
+                        "--ignore-eos", "false" if ends else "true", "--extra-body", json.dumps(extra),
                         "--json", result.name], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         found = json.loads(pathlib.Path(result.name).read_text())
     summary = found["runs"][0]["summary"]
@@ -77,7 +83,7 @@ def main():
         with Server(args.binary, folder, *FLAGS) as server:
             for repeat in range(args.repeats):
                 for streams in STREAMS:
-                    times = {name: tpot_ms(args, server, schema, streams, repeat) for name, schema in GRAMMARS.items()}
+                    times = {name: tpot_ms(args, server, grammar, streams, repeat) for name, grammar in GRAMMARS.items()}
                     runs.append({"streams": streams, "repeat": repeat, "tpot_ms": times})
     args.out.mkdir(parents=True, exist_ok=True)
     (args.out / "tpot.json").write_text(json.dumps(runs, indent=1) + "\n")

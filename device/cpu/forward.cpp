@@ -369,7 +369,8 @@ class Forward {
                            tables_.stops(at.seat),
                            tables_.eos_ids,
                            tables_.num_eos_ids,
-                           tables_.grammar(at.seat)};
+                           tables_.grammar(at.seat),
+                           s_.kept_masks(at.seat)};
     k_.sample(row, logits, scratch_.sample, at.record);
   }
 

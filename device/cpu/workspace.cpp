@@ -3,13 +3,15 @@
 namespace saccade {
 
 Workspace::Workspace(const sac_model_config& config, const Kernels& kernels, uint32_t max_num_seqs,
-                     uint32_t max_rows, uint32_t max_len, uint32_t num_threads)
+                     uint32_t max_rows, uint32_t max_len, uint32_t num_threads, bool keeps_masks)
     : qkv_width((config.num_heads + 2 * config.num_kv_heads) * config.head_dim),
       part_stride(config.num_heads * attention_part_floats(config.head_dim)),
       head_part(attention_part_floats(config.head_dim)),
       logits_stride(ceil_div(config.vocab_size, kPanelOutputs) * kPanelOutputs),
       logit_rows(min_u32(max_num_seqs, kMaxLogitRows)),
       workers(num_threads),
+      mask_words_(ceil_div(config.vocab_size, 32)),
+      num_seats_(keeps_masks ? max_num_seqs : 0),
       kernels_(kernels),
       tiled_(kernels.bf16_activations && config.dtype == SAC_DTYPE_BF16),
       max_parts_(min_u32(kMaxCutRows, max_num_seqs) * ceil_div(max_len, kAttentionRange)),
@@ -46,8 +48,11 @@ size_t Workspace::lay_out(Layout layout, const sac_model_config& c, uint32_t max
     w.sample.members = layout.take<uint32_t>(c.vocab_size);
     w.sample.bucket_weight = layout.take<uint64_t>(kSelectBuckets);
     w.sample.bucket_count = layout.take<uint32_t>(kSelectBuckets);
-    w.sample.mask = layout.take<uint32_t>(ceil_div(c.vocab_size, 32));
+    w.sample.mask = layout.take<uint32_t>(mask_words_);
   }
+  if (num_seats_ == 0) return layout.bytes();
+  kept_ = layout.take<KeptMask>(size_t{num_seats_} * kKeptMasks);
+  kept_words_ = layout.take<uint32_t>(size_t{num_seats_} * kKeptMasks * mask_words_);
   return layout.bytes();
 }
 

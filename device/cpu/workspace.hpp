@@ -18,14 +18,22 @@ struct WorkerScratch {
 
 class Workspace {
  public:
+  /// keeps_masks: there are grammars.
   Workspace(const sac_model_config& config, const Kernels& kernels, uint32_t max_num_seqs,
-            uint32_t max_rows, uint32_t max_len, uint32_t num_threads);
+            uint32_t max_rows, uint32_t max_len, uint32_t num_threads, bool keeps_masks);
 
   /// Most ranges of attention whose parts fit.
   uint32_t max_parts() const { return max_parts_; }
   /// One range's part of a query head.
   float* part(uint32_t range, uint32_t head) const {
     return parts + range * part_stride + head * head_part;
+  }
+
+  /// Those of a seat; a step draws at most one token of it.
+  KeptMasks kept_masks(uint32_t seat) const {
+    if (kept_ == nullptr) return {};
+    return {kept_ + size_t{seat} * kKeptMasks,
+            kept_words_ + size_t{seat} * kKeptMasks * mask_words_, mask_words_};
   }
 
   float* x = nullptr;           // [max_rows][hidden]: the residual stream, f32
@@ -56,7 +64,11 @@ class Workspace {
   void lay_out_moe(Layout& layout, const sac_model_config& config, uint32_t max_rows);
   Activations take_activations(Layout& layout, uint32_t rows, uint32_t k) const;
 
-  const Kernels& kernels_;  // before region_, which needs them
+  KeptMask* kept_ = nullptr;        // [num_seats_][kKeptMasks]
+  uint32_t* kept_words_ = nullptr;  // [num_seats_][kKeptMasks][mask_words_]
+  const uint32_t mask_words_;
+  const uint32_t num_seats_;  // that keep masks
+  const Kernels& kernels_;    // before region_, which needs them
   const bool tiled_;
   const uint32_t max_parts_;
   MemoryRegion region_;

@@ -39,15 +39,17 @@ struct UndoWalk {
   }
 };
 
-/// Calls f(token) for each token of a tree that the answer may go on with.
+/// Calls f(token) for each token of a tree that the answer may go on with. Returns how many nodes
+/// it looked at.
 template <class F>
-SAC_HD_INLINE void for_each_legal(const Automaton& a, const GrammarPlace& from,
-                                  const TokenNode* nodes, uint32_t count, F f) {
+SAC_HD_INLINE uint32_t for_each_legal(const Automaton& a, const GrammarPlace& from,
+                                      const TokenNode* nodes, uint32_t count, F f) {
   UndoWalk walk;
   walk.at = from;
   walk.num_pushed = 0;
   walk.note(0);
-  for (uint32_t i = 0; i < count;) {
+  uint32_t looks = 0;
+  for (uint32_t i = 0; i < count; ++looks) {
     const TokenNode node = nodes[i];
     walk.go_back(node.depth() - 1);
     if (!walk.take(a, node.byte())) {
@@ -58,6 +60,7 @@ SAC_HD_INLINE void for_each_legal(const Automaton& a, const GrammarPlace& from,
     if (node.token() != kNoToken) f(node.token());
     ++i;
   }
+  return looks;
 }
 
 /// Characters of plain text that may follow; 0: that is not known.
@@ -66,17 +69,17 @@ SAC_HD inline uint32_t plain_from(const Automaton& a, const GrammarPlace& at) {
   return has_room ? a.plain(at.state) : 0;
 }
 
-/// Sets the bits of the tokens that the answer may go on with, and clears all others.
-/// mask: [ceil(num_tokens / 32)]
-SAC_HD inline void fill_mask(const Automaton& a, GrammarPlace at, const TokenVocab& vocab,
-                             uint32_t* mask) {
+/// Sets the bits of the tokens that the answer may go on with, and clears all others. Returns how
+/// many nodes of the trees it looked at. mask: [ceil(num_tokens / 32)]
+SAC_HD inline uint32_t fill_mask(const Automaton& a, GrammarPlace at, const TokenVocab& vocab,
+                                 uint32_t* mask) {
   leave_rules(a, at);
   const uint32_t plain = plain_from(a, at);
   const uint32_t* known = vocab.plain_mask(plain);
   for (uint32_t w = 0; w < ceil_div(vocab.num_tokens, 32); ++w) mask[w] = known[w];
   const auto set = [mask](uint32_t token) { mask[token / 32] |= 1u << token % 32; };
-  if (plain == 0) for_each_legal(a, at, vocab.plain, vocab.num_plain, set);
-  for_each_legal(a, at, vocab.rest, vocab.num_rest, set);
+  const uint32_t looks = plain == 0 ? for_each_legal(a, at, vocab.plain, vocab.num_plain, set) : 0;
+  return looks + for_each_legal(a, at, vocab.rest, vocab.num_rest, set);
 }
 
 /// Whether the answer may go on with one token.

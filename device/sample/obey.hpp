@@ -38,7 +38,14 @@ SAC_HD inline void apply_mask(float* logits, uint32_t vocab_size, const uint32_t
 /// Leaves what the grammar allows: bits in the mask, logits.
 SAC_HD inline void obey_grammar(const SampleRow& row, float* logits, uint32_t* mask) {
   const Automaton automaton = {row.grammar.words};
-  fill_mask(automaton, *row.grammar.place, *row.grammar.vocab, mask);
+  const GrammarPlace& place = *row.grammar.place;
+  const uint32_t* kept = row.kept.find(row.params->request, place);
+  if (kept != nullptr) {
+    row.kept.copy_mask(kept, mask);
+  } else {
+    const uint32_t nodes = fill_mask(automaton, place, *row.grammar.vocab, mask);
+    row.kept.keep(row.params->request, place, nodes, mask);
+  }
   mask_ends(row, may_end(automaton, *row.grammar.place), mask);
   apply_mask(logits, row.vocab_size, mask);
 }

@@ -1,6 +1,6 @@
 // What the sampler reads and the memory it works in. Plain data: the same for every device.
 #pragma once
-#include "step/step.hpp"
+#include "sample/kept_masks.hpp"
 
 namespace saccade {
 
@@ -15,6 +15,7 @@ struct SampleRow {
   const uint32_t* eos_ids;  // [num_eos_ids]
   uint32_t num_eos_ids;
   RowGrammar grammar;
+  KeptMasks kept = {};  // the seat's, where there are any
 };
 
 /// Buckets in which top-k and top-p count the candidates by distance from the best.

@@ -48,7 +48,8 @@ SAC_HD bool copy_inputs(const Admission& a, Env& env, uint32_t seat_index,
   return ok;
 }
 
-SAC_HD inline SeatParams seat_params(const sac_descriptor& d) {
+SAC_HD inline SeatParams seat_params(const Request& r) {
+  const sac_descriptor& d = r.descriptor;
   SeatParams p = {};
   p.seed = d.seed;
   p.temperature = d.temperature;
@@ -66,6 +67,7 @@ SAC_HD inline SeatParams seat_params(const sac_descriptor& d) {
   p.num_logit_bias = d.num_logit_bias;
   p.num_stop_ids = d.num_stop_ids;
   p.grammar_words = d.grammar_words;
+  p.request = static_cast<uint32_t>(r.arrival);
   return p;
 }
 
@@ -91,7 +93,7 @@ SAC_HD inline void seat_request(const Admission& a, uint32_t slot, uint32_t seat
   seat.cache_salt = a.inbox.salt_of(d);
   seat.asked = {d.flags, d.prompt_len, d.max_tokens, d.min_tokens, d.num_stop_ids, d.grammar_words};
   if (d.grammar_words != 0) a.seats.places[seat_index] = GrammarPlace{};
-  a.seats.params[seat_index] = seat_params(d);
+  a.seats.params[seat_index] = seat_params(r);
   a.seats.wishes[seat_index] = wishes_of(a.waiting, r);
   follow_cursor(a.seats.cursors, seat_index, slot);
   r.seat = seat_index;

@@ -210,7 +210,7 @@ SAC_HD void return_first(const Sharing& s, Env& env) {
   const ParkedRequest& kept = s.parking.requests[slot];
   a.seats[seat_index] = kept.seat;
   a.seats.wishes[seat_index] = kept.wishes;
-  a.seats.params[seat_index] = seat_params(a.slots[slot].descriptor);
+  a.seats.params[seat_index] = seat_params(a.slots[slot]);
   if (kept.seat.asked.grammar_words != 0) a.seats.places[seat_index] = kept.place;
   follow_cursor(a.seats.cursors, seat_index, slot);
   a.seats.cursors.read[seat_index] = kept.cursor;

@@ -50,6 +50,7 @@ struct SeatParams {
   uint32_t num_logit_bias;
   uint32_t num_stop_ids;
   uint32_t grammar_words;  // 0: the answer may be anything
+  uint32_t request;        // number of the request, modulo 2^32: another one has another
 };
 
 /// The grammars of all seats. Without room for words there are none.

@@ -214,6 +214,46 @@ TEST_CASE("what is drawn under a grammar is legal, whatever the logits say") {
   CHECK(ended > 30);
 }
 
+TEST_CASE("a mask that was kept is the one that would be found") {
+  const std::vector<std::string> tokens = test_vocabulary(kVocab);
+  const TokenTables tables = tables_of(tokens);
+  const TokenVocab vocab = tables.view();
+  const std::vector<uint32_t> grammars[] = {nested_grammar(), text_grammar(), no_ax_grammar(true)};
+  constexpr uint32_t kWords = ceil_div(kVocab, 32), kEos[] = {5};
+  Rng rng(7);
+  KeptMask entries[kKeptMasks] = {};
+  std::vector<uint32_t> kept_words(kKeptMasks * kWords), mask(kWords), found(kWords);
+  SeatParams params = greedy(1);
+  uint32_t hits = 0;
+  // Requests on one seat, one after the other; each keeps the seat for a while.
+  for (uint32_t request = 1; request <= 200; ++request) {
+    const std::vector<uint32_t>& words = grammars[rng() % 3];
+    const Automaton a = {words.data()};
+    GrammarPlace at = {};
+    params.request = request;
+    params.grammar_words = static_cast<uint32_t>(words.size());
+    for (uint32_t step = 0; step < 20 && !must_end(a, at); ++step) {
+      SampleRow row = {
+          &params, nullptr, 1, kVocab, nullptr, nullptr, kEos, 1, {words.data(), &at, &vocab}};
+      std::vector<float> logits(kVocab), alike(kVocab);
+      obey_grammar(row, alike.data(), found.data());
+      row.kept = {entries, kept_words.data(), kWords, request % 2 == 0 ? 0u : 40u};
+      hits += row.kept.find(request, at) != nullptr ? 1 : 0;
+      obey_grammar(row, logits.data(), mask.data());
+      REQUIRE(mask == found);
+      REQUIRE(logits == alike);
+      const uint32_t first = rng() % kVocab;
+      for (uint32_t i = 0; i < kVocab; ++i) {
+        const uint32_t token = (first + i) % kVocab;
+        if (token == kEos[0] || (mask[token / 32] >> token % 32 & 1) == 0) continue;
+        take_bytes(a, at, vocab.bytes + vocab.offsets[token], vocab.length(token));
+        break;
+      }
+    }
+  }
+  CHECK(hits > 100);
+}
+
 TEST_CASE("a grammar that no token can obey has no token") {
   std::vector<std::string> tokens = test_vocabulary(kVocab);
   for (std::string& token : tokens)
