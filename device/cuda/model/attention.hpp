@@ -136,50 +136,26 @@ struct ContextTile {
   }
 
   /// Scores of the warp's vectors with the tile's positions: s[j][0..1] of the thread's first
-  /// vector with positions 8 j + 2 (lane % 4) and the next, s[j][2..3] of its second. Each is a
-  /// chain of products over the dimensions; the chains advance in turn, none waits for itself.
+  /// vector with positions 8 j + 2 (lane % 4) and the next, s[j][2..3] of its second.
   template <class Block>
   SAC_DEVICE static void score(const Block& b, const Half* k, const Queries<kDim>& q,
                                float (&s)[kContextTile / 8][4]) {
     SAC_UNROLL
-    for (uint32_t j = 0; j < kContextTile / 8; ++j) {
-      SAC_UNROLL
-      for (uint32_t e = 0; e < 4; ++e) s[j][e] = 0;
-    }
-    SAC_UNROLL
-    for (uint32_t d = 0; d < kDim / 32; ++d) {
-      uint32_t x[kContextTile / 8][4];
-      SAC_UNROLL
-      for (uint32_t j = 0; j < kContextTile / 8; ++j) load_keys(b, k, j, d, x[j]);
-      SAC_UNROLL
-      for (uint32_t j = 0; j < kContextTile / 8; ++j) b.mma(s[j], q.a[2 * d], x[j][0], x[j][1]);
-      SAC_UNROLL
-      for (uint32_t j = 0; j < kContextTile / 8; ++j) {
-        b.mma(s[j], q.a[2 * d + 1], x[j][2], x[j][3]);
-      }
-    }
+    for (uint32_t j = 0; j < kContextTile / 8; ++j) score_eight(b, k, q, j, s[j]);
   }
-  /// The same of eight positions.
   template <class Block>
   SAC_DEVICE static void score_eight(const Block& b, const Half* k, const Queries<kDim>& q,
                                      uint32_t j, float (&s)[4]) {
     SAC_UNROLL
     for (uint32_t e = 0; e < 4; ++e) s[e] = 0;
+    const uint32_t row = j * 8 + b.lane() % 8;
     SAC_UNROLL
     for (uint32_t d = 0; d < kDim / 32; ++d) {
       uint32_t x[4];
-      load_keys(b, k, j, d, x);
+      b.load_matrices(x, k + at(row, d * 4 + b.lane() / 8));
       b.mma(s, q.a[2 * d], x[0], x[1]);
       b.mma(s, q.a[2 * d + 1], x[2], x[3]);
     }
-  }
-
-  /// The d-th 32 dimensions of the j-th eight positions.
-  template <class Block>
-  SAC_DEVICE static void load_keys(const Block& b, const Half* k, uint32_t j, uint32_t d,
-                                   uint32_t (&x)[4]) {
-    const uint32_t row = j * 8 + b.lane() % 8;
-    b.load_matrices(x, k + at(row, d * 4 + b.lane() / 8));
   }
 
   /// Positions that the thread's h-th vector does not see.
