@@ -4,7 +4,8 @@
     bench/grammar/tpot.py TOKENIZER OUT [--binary target/release/saccade] [--repeats 5] [--tokens 64]
 
 TOKENIZER is the tokenizer.json of a vocabulary as large as Qwen's. The model is Qwen3-0.6B's shape with random
-weights, bfloat16. No answer can end early: either its grammar does not allow it, or ignore_eos is set. OUT gets tpot.json and tpot.md: medians of the repeats' mean TPOT, and of the ratios within a repeat.
+weights, bfloat16. No answer can end early: either its grammar does not allow it, or ignore_eos is set. OUT gets
+tpot.json and tpot.md: medians of the repeats' mean TPOT, and of the ratios within a repeat.
 """
 
 import argparse
@@ -83,7 +84,8 @@ def main():
         with Server(args.binary, folder, *FLAGS) as server:
             for repeat in range(args.repeats):
                 for streams in STREAMS:
-                    times = {name: tpot_ms(args, server, grammar, streams, repeat) for name, grammar in GRAMMARS.items()}
+                    times = {name: tpot_ms(args, server, grammar, streams, repeat)
+                             for name, grammar in GRAMMARS.items()}
                     runs.append({"streams": streams, "repeat": repeat, "tpot_ms": times})
     args.out.mkdir(parents=True, exist_ok=True)
     (args.out / "tpot.json").write_text(json.dumps(runs, indent=1) + "\n")
