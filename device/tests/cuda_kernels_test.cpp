@@ -562,7 +562,8 @@ TEST_CASE("a residual sum and its norm") {
   Rng rng(5);
   for (const uint32_t hidden : {1u, 4u, 60u, 1030u}) {
     CAPTURE(hidden);
-    constexpr uint32_t kRowsHere = 3, kSlices = 2;
+    // A shape has more rows than the step, and memory for all of them.
+    constexpr uint32_t kRowsHere = 3, kShapeRows = kRowsHere + 1, kSlices = 2;
     const uint32_t width = round_up(hidden, kStep);
     // The padding is zero, as the products leave it.
     const auto rows_of = [&](uint32_t rows) {
@@ -572,17 +573,18 @@ TEST_CASE("a residual sum and its norm") {
       }
       return values;
     };
-    Floats sums = rows_of(kRowsHere * kSlices);
-    Floats x = rows_of(kRowsHere), bias = rows_of(1), weight = rows_of(1);
+    Floats sums = rows_of(kShapeRows * kSlices);
+    Floats x = rows_of(kShapeRows), bias = rows_of(1), weight = rows_of(1);
     const Floats before = x;
-    const TestActivations out(kRowsHere, width, true);
+    const TestActivations out(kShapeRows, width, true);
     const PlanCounts counts = {kRowsHere, 0, 0, 0, 0};
-    const size_t plane = size_t{kRowsHere} * width;
-    launch<AddNormKernel>({kRowsHere + 1}, {&counts,
-                                            {sums.data(), kSlices, width, plane},
-                                            bias.data(),
-                                            x.data(),
-                                            {weight.data(), out.view(), 1e-5f, hidden, width}});
+    const size_t plane = size_t{kShapeRows} * width;
+    launch<AddNormKernel>({kShapeRows}, {&counts,
+                                         {sums.data(), kSlices, width, plane},
+                                         bias.data(),
+                                         x.data(),
+                                         {weight.data(), out.view(), 1e-5f, hidden, width}});
+    CHECK(std::equal(x.end() - width, x.end(), before.end() - width));
     for (uint32_t r = 0; r < kRowsHere; ++r) {
       std::vector<double> want(width);
       double squares = 0;
