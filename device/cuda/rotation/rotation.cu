@@ -19,8 +19,8 @@ __device__ void nap() { __nanosleep(kNapNs); }
 /// Past the first cache, as every load here: it does not see what steps, or workers of the other
 /// lane, wrote on other processors.
 __device__ uint4 load_device(const uint4* at) { return __ldcg(at); }
-/// With a hint to the second cache to fetch 256 bytes at a time: across the bus to the host, larger
-/// requests measured faster.
+/// With a hint to the second cache to fetch 256 bytes at a time: fewer requests cross the bus to
+/// the host.
 __device__ uint4 load_host(const uint4* at) {
   uint4 v;
   asm volatile("ld.global.cg.L2::256B.v4.u32 {%0, %1, %2, %3}, [%4];"
