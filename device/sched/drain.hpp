@@ -328,7 +328,7 @@ inline bool frontend_waits(Inbox& inbox) {
 
 template <class Env>
 SAC_HD uint32_t read_peers(Inbox& inbox, ReaderCursors& cursors, Env& env) {
-  return env.read_peers(PeerReading{inbox.ring, &inbox.peers, &cursors, inbox.seen}, inbox.changed);
+  return env.read_peers(reading_of(inbox.ring, inbox.peers, cursors, inbox.seen), inbox.changed);
 }
 
 /// What was read beside the last step, where the environment takes that for what it would read now:
