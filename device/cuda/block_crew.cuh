@@ -33,13 +33,10 @@ __device__ inline void prepare(BlockShared& shared) {
   shared.tick = 0;
 }
 
-/// The first wait that runs out leaves the record; later ones are its consequence. Out of line,
-/// since the tick has more than a hundred waits: instructions that the first caches do not hold
-/// take as long to come as data.
-static __device__ __noinline__ void leave_record(BlockShared& shared, CrashRecord* crash,
-                                                 WaitSite site, uint32_t who, uint32_t late,
-                                                 uint64_t expected, uint64_t observed,
-                                                 uint64_t waited_ns) {
+/// The first wait that runs out leaves the record; later ones are its consequence.
+__device__ __forceinline__ void leave_record(BlockShared& shared, CrashRecord* crash, WaitSite site,
+                                             uint32_t who, uint32_t late, uint64_t expected,
+                                             uint64_t observed, uint64_t waited_ns) {
   if (atomicCAS(&shared.crashed, 0u, 1u) != 0) return;
   store_relaxed(&crash->who, who);
   store_relaxed(&crash->late, late);
@@ -50,7 +47,8 @@ static __device__ __noinline__ void leave_record(BlockShared& shared, CrashRecor
   // SYNC: release, with the host's acquire of site: the record is whole.
   store_release(&crash->site, static_cast<uint32_t>(site));
 }
-/// Leaves the record of a meeting that did not take place.
+/// The same of a meeting that did not take place. Out of line, since the tick has more than a
+/// hundred meetings: instructions that the first caches do not hold take as long to come as data.
 static __device__ __noinline__ void leave_record_of_meeting(BlockShared& shared, CrashRecord* crash,
                                                             WaitSite site, uint32_t who,
                                                             uint32_t meeting, uint64_t waited_ns) {

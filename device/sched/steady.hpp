@@ -21,7 +21,7 @@ SAC_HD inline bool may_be_steady(const Scheduler& s) {
 
 /// Gives the seats that the survey marked their blocks. False if one could not get its block: then
 /// not all of them are in the batch.
-SAC_HD inline bool grow_marked(const Preemption& p) {
+SAC_HD_INLINE bool grow_marked(const Preemption& p) {
   uint32_t promised = 0;
   bool all = true;
   for_marked(p.seats.marks[1], p.seats.num_running, [&](uint32_t i) {

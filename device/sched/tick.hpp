@@ -12,8 +12,8 @@
 // good as one made now), each_seat(s, verb, count) (as that of sched/seatwise.hpp), kHostActs,
 // which says whether the tick runs on a host that a device waits for, kOverlap, which says whether
 // new requests are copied and checked while the step runs, and kSteady, which says whether steady
-// ticks are decided by steady.hpp. Without the last two this is the readable specification; with
-// them the same decisions are made, and less is left to do between two steps.
+// and empty ticks are decided by steady.hpp. Without the last two this is the readable
+// specification; with them the same is decided, and less is left to do between two steps.
 #pragma once
 #include "sched/admit.hpp"
 #include "sched/batch.hpp"
