@@ -2,11 +2,10 @@
 // are members. The other lanes of the first warp have nothing to do and exit at once, so that the
 // tick never runs in a warp whose lanes must reconverge.
 #pragma once
-#include <cuda/atomic>
-
 #include "cuda/control.hpp"
 #include "cuda/cuda_memory.hpp"
 #include "cuda/residence.hpp"
+#include "platform/shared_word.cuh"
 
 namespace saccade {
 
@@ -25,6 +24,46 @@ struct BlockShared {
   uint64_t tick;
 };
 
+/// By the first thread, before the others use it.
+__device__ inline void prepare(BlockShared& shared) {
+  shared.arrived = 0;
+  for (uint32_t r = 0; r <= kMembers; ++r) shared.reached[r] = 0;
+  shared.board.word_at = nullptr;
+  shared.crashed = 0;
+  shared.tick = 0;
+}
+
+/// The first wait that runs out leaves the record; later ones are its consequence.
+__device__ __forceinline__ void leave_record(BlockShared& shared, CrashRecord* crash, WaitSite site,
+                                             uint32_t who, uint32_t late, uint64_t expected,
+                                             uint64_t observed, uint64_t waited_ns) {
+  if (atomicCAS(&shared.crashed, 0u, 1u) != 0) return;
+  store_relaxed(&crash->who, who);
+  store_relaxed(&crash->late, late);
+  store_relaxed(&crash->expected, expected);
+  store_relaxed(&crash->observed, observed);
+  store_relaxed(&crash->tick, load_relaxed(&shared.tick));
+  store_relaxed(&crash->waited_ns, waited_ns);
+  // SYNC: release, with the host's acquire of site: the record is whole.
+  store_release(&crash->site, static_cast<uint32_t>(site));
+}
+/// The same of a meeting that did not take place. Out of line, since the tick has more than a
+/// hundred meetings: instructions that the first caches do not hold take as long to come as data.
+static __device__ __noinline__ void leave_record_of_meeting(BlockShared& shared, CrashRecord* crash,
+                                                            WaitSite site, uint32_t who,
+                                                            uint32_t meeting, uint64_t waited_ns) {
+  uint32_t late = 0, observed = load_relaxed_shared(&shared.reached[0]);
+  for (uint32_t r = 1; r <= kMembers; ++r) {
+    const uint32_t reached = load_relaxed_shared(&shared.reached[r]);
+    if (reached >= observed) continue;
+    late = r;
+    observed = reached;
+  }
+  leave_record(shared, crash, site, who, late, meeting, observed, waited_ns);
+}
+
+/// The leader, or a member: known to the compiler, so that the leader's code has no member's in it.
+template <bool kLeads>
 class BlockCrew {
  public:
   /// A lane's doorbell.
@@ -33,25 +72,17 @@ class BlockCrew {
     uint32_t seen;
   };
 
-  /// By the first thread, before the others use it.
-  __device__ static void prepare(BlockShared& shared) {
-    shared.arrived = 0;
-    for (uint32_t r = 0; r <= kMembers; ++r) shared.reached[r] = 0;
-    shared.board.word_at = nullptr;
-    shared.crashed = 0;
-    shared.tick = 0;
-  }
   __device__ BlockCrew(BlockShared& shared, CrashRecord* crash)
       : shared_(shared),
         crash_(crash),
-        rank_(threadIdx.x == 0 ? kMembers : threadIdx.x / kWarp - 1),
-        lane_(threadIdx.x % kWarp) {}
+        rank_(kLeads ? kMembers : threadIdx.x / kWarp - 1),
+        lane_(kLeads ? 0 : threadIdx.x % kWarp) {}
 
-  __device__ uint32_t rank() const { return rank_; }
+  __device__ uint32_t rank() const { return kLeads ? kMembers : rank_; }
   __device__ uint32_t size() const { return kMembers; }
   __device__ uint32_t width() const { return kWarp; }
-  __device__ uint32_t lane() const { return lane_; }
-  __device__ bool is_scribe() const { return lane_ == 0; }
+  __device__ uint32_t lane() const { return kLeads ? 0 : lane_; }
+  __device__ bool is_scribe() const { return lane() == 0; }
   __device__ bool failed() const { return failed_; }
   __device__ void set_tick(uint64_t tick) { shared_.tick = tick; }
   __device__ void nap() const { __nanosleep(kNapNs); }
@@ -70,7 +101,7 @@ class BlockCrew {
   __device__ void settle() const { __syncwarp(); }
 
   __device__ bool meet(WaitSite site) {
-    if (rank_ == kMembers) return arrive(site);
+    if (kLeads) return arrive(site);
     __syncwarp();  // all lanes have read and written before the scribe says so
     bool came = true;
     if (is_scribe()) came = arrive(site);
@@ -79,51 +110,39 @@ class BlockCrew {
     return came;
   }
 
-  /// The first wait that runs out leaves the record; later ones are its consequence.
   __device__ void report(WaitSite site, uint32_t late, uint64_t expected, uint64_t observed,
                          uint64_t waited_ns) {
     failed_ = true;
-    if (atomicCAS(&shared_.crashed, 0u, 1u) != 0) return;
-    store_relaxed(&crash_->who, rank_);
-    store_relaxed(&crash_->late, late);
-    store_relaxed(&crash_->expected, expected);
-    store_relaxed(&crash_->observed, observed);
-    store_relaxed(&crash_->tick, load_relaxed(&shared_.tick));
-    store_relaxed(&crash_->waited_ns, waited_ns);
-    // SYNC: release, with the host's acquire of site: the record is whole.
-    store_release(&crash_->site, static_cast<uint32_t>(site));
+    leave_record(shared_, crash_, site, rank(), late, expected, observed, waited_ns);
   }
 
  private:
   static constexpr unsigned kAllLanes = 0xffffffffu;
   static constexpr unsigned kNapNs = 200;  // an idle device leaves the bus to others
+  /// Looks at a meeting for each look at the clock, which is only there for waits without an end.
+  static constexpr uint32_t kLooksPerClock = 64;
 
   /// A counter that all raise and all watch. The library's barrier suspends the warps that wait.
   __device__ bool arrive(WaitSite site) {
-    using Arrivals = cuda::atomic_ref<uint32_t, cuda::thread_scope_block>;
-    const Arrivals arrived(shared_.arrived);
     const uint32_t meeting = ++meetings_;
-    store_relaxed(&shared_.reached[rank_], meeting);
-    const uint64_t begin_ns = monotonic_ns();
+    store_relaxed_shared(&shared_.reached[rank()], meeting);
     // SYNC: release and acquire within the block, with every thread that meets: what each wrote
     // before is visible to all after.
-    arrived.fetch_add(1, cuda::memory_order_release);
+    add_release_shared(&shared_.arrived, 1);
     const uint32_t all = meeting * (kMembers + 1);
-    while (static_cast<int32_t>(arrived.load(cuda::memory_order_acquire) - all) < 0) {
-      if (monotonic_ns() - begin_ns <= budget_ns(site)) continue;
-      return miss(site, meeting, monotonic_ns() - begin_ns);
+    uint64_t begin_ns = 0;
+    for (uint32_t looks = 1; static_cast<int32_t>(load_acquire_shared(&shared_.arrived) - all) < 0;
+         ++looks) {
+      if (looks % kLooksPerClock != 0) continue;
+      const uint64_t now_ns = monotonic_ns();
+      if (begin_ns == 0) begin_ns = now_ns;
+      if (now_ns - begin_ns <= budget_ns(site)) continue;
+      failed_ = true;
+      leave_record_of_meeting(shared_, crash_, site, rank(), meeting, now_ns - begin_ns);
+      return false;
     }
     return true;
   }
-  /// Leaves the record of a meeting that did not take place.
-  __device__ bool miss(WaitSite site, uint32_t meeting, uint64_t waited_ns) {
-    uint32_t late = 0;
-    for (uint32_t r = 1; r <= kMembers; ++r)
-      if (reached(r) < reached(late)) late = r;
-    report(site, late, meeting, reached(late), waited_ns);
-    return false;
-  }
-  __device__ uint32_t reached(uint32_t rank) const { return load_relaxed(&shared_.reached[rank]); }
 
   BlockShared& shared_;
   CrashRecord* crash_;
@@ -132,6 +151,8 @@ class BlockCrew {
   uint32_t meetings_ = 0;
   bool failed_ = false;
 };
+using BlockLeader = BlockCrew<true>;
+using BlockMember = BlockCrew<false>;
 
 /// The block's dynamic shared memory.
 __device__ inline OwnMemory& own_memory() {
@@ -150,13 +171,14 @@ inline void allow_own_memory(const void* kernel) {
 template <class LeadWith>
 __device__ __forceinline__ void run_block(CrashRecord* crash, LeadWith lead_with) {
   __shared__ BlockShared shared;
-  if (threadIdx.x == 0) BlockCrew::prepare(shared);
+  if (threadIdx.x == 0) prepare(shared);
   __syncthreads();
-  BlockCrew crew(shared, crash);
   if (threadIdx.x == 0) {
-    lead_with(shared.board, crew);
+    BlockLeader leader(shared, crash);
+    lead_with(shared.board, leader);
   } else if (threadIdx.x >= kWarp) {
-    serve_team(shared.board, crew);
+    BlockMember member(shared, crash);
+    serve_team(shared.board, member);
   }
 }
 

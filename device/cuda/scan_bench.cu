@@ -17,7 +17,7 @@ struct ScanBench {
 };
 
 __global__ void __launch_bounds__(kBlockThreads, 1) scan_bench_kernel(const ScanBench b) {
-  run_block(b.crash, [&](TeamBoard& board, BlockCrew& crew) {
+  run_block(b.crash, [&](TeamBoard& board, BlockLeader& crew) {
     for (uint32_t sample = 0; sample < b.num_samples && !crew.failed(); ++sample) {
       const uint64_t begin_ns = monotonic_ns();
       for (uint32_t i = 0; i < b.scans_per_sample; ++i)
@@ -46,8 +46,8 @@ std::vector<double> time_scans(uint32_t num_slots, uint32_t num_samples,
   require(cudaMemcpy(peers.data(), &image, sizeof(image), cudaMemcpyHostToDevice), "cudaMemcpy");
   require(cudaMemset(readers.data(), 0, sizeof(ReaderCursors)), "cudaMemset");  // no seats
   PeerReading reading = {};
-  reading.ring.num_slots = num_slots;
-  reading.ring.doorbells = doorbells.as<const uint32_t>();
+  reading.num_slots = num_slots;
+  reading.doorbells = doorbells.as<const uint32_t>();
   reading.peers = peers.as<Peers>();
   reading.cursors = readers.as<ReaderCursors>();
   reading.seen = seen.as<const uint32_t>();

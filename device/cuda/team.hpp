@@ -27,7 +27,9 @@ inline constexpr uint32_t kMaxGranules = SAC_MAX_SLOTS / SAC_SLOT_GRANULE;
 /// Granules whose doorbells a member reads before it compares the first: with 7 members, one round
 /// trip to the memory of the ring for 4096 slots.
 inline constexpr uint32_t kLooks = 19;
-static_assert(7 * kLooks >= kMaxGranules);
+static_assert(7 * kLooks >= kMaxGranules && kLooks <= 32);
+/// Rounds of looks that one member alone would need.
+inline constexpr uint32_t kMaxRounds = ceil_div(kMaxGranules, kLooks);
 /// Cursors that each thread requests before it compares the first: 448 seats in the same trip.
 inline constexpr uint32_t kCursorsAhead = 2;
 /// Words of a fetch that each thread has in flight at once.
@@ -41,8 +43,8 @@ enum class TeamOrder : uint32_t {
   kGrammar = 4,    // an Automaton, to be checked
 };
 
-/// Where the team meets; in shared memory on a GPU. Writer of the order: leader. Writer of found[r]
-/// and of every size()-th mask from r on: member r.
+/// Where the team meets; in shared memory on a GPU. Writer of the order: leader. Writer of
+/// found[r], of hits[][r] and of every size()-th mask from r on: member r.
 struct TeamBoard {
   TeamOrder order;
   PeerReading reading;
@@ -53,40 +55,50 @@ struct TeamBoard {
   Scheduler* scheduler;
   SeatVerb verb;
   uint32_t num_seats;
-  Automaton grammar;             // has the shape of one
-  uint32_t found[kMaxTeam];      // all masks of a member, or-ed; of a grammar, 1: not one
-  uint32_t masks[kMaxGranules];  // bit i of mask g: slot 32 * g + i changed
+  Automaton grammar;                    // has the shape of one
+  uint32_t found[kMaxTeam];             // of a grammar, 1: not one
+  uint32_t hits[kMaxRounds][kMaxTeam];  // bit i: a member's look i of that round found a change
+  uint32_t masks[kMaxGranules];         // of those, bit i of mask g: slot 32 * g + i changed
 };
 
-/// Compares the doorbells of a member's granules; all masks or-ed. `meanwhile` runs when the first
-/// of them are in flight.
+SAC_HD inline uint32_t num_rounds(uint32_t num_slots, uint32_t members) {
+  return max_u32(1, ceil_div(num_slots, SAC_SLOT_GRANULE * kLooks * members));
+}
+/// The granule of a member's look.
+SAC_HD inline uint32_t granule_of(uint32_t round, uint32_t look, uint32_t rank, uint32_t members) {
+  return (round * kLooks + look) * members + rank;
+}
+
+/// Compares the doorbells of a member's granules. True if any has changed. `meanwhile` runs when
+/// the first of them are in flight.
 template <class Crew, class Meanwhile>
-SAC_HD_INLINE uint32_t read_doorbells(TeamBoard& board, const PeerReading& r, Crew& crew,
-                                      Meanwhile meanwhile) {
-  const uint32_t num_granules = r.ring.num_slots / SAC_SLOT_GRANULE;
+SAC_HD_INLINE bool read_doorbells(TeamBoard& board, const PeerReading& r, Crew& crew,
+                                  Meanwhile meanwhile) {
+  const uint32_t num_granules = r.num_slots / SAC_SLOT_GRANULE;
+  const uint32_t rounds = num_rounds(r.num_slots, crew.size());
   uint32_t found = 0;
-  bool begun = false;
-  for (uint32_t first = crew.rank(); first < num_granules || !begun;
-       first += kLooks * crew.size()) {
+  for (uint32_t round = 0; round < rounds; ++round) {
     typename Crew::Granule looks[kLooks] = {};
     for (uint32_t i = 0; i < kLooks; ++i) {
-      const uint32_t granule = first + i * crew.size();
+      const uint32_t granule = granule_of(round, i, crew.rank(), crew.size());
       if (granule < num_granules)
-        looks[i] = crew.look(r.ring.doorbells + granule * SAC_SLOT_GRANULE,
+        looks[i] = crew.look(r.doorbells + granule * SAC_SLOT_GRANULE,
                              r.seen + granule * SAC_SLOT_GRANULE);
     }
-    if (!begun) meanwhile();
-    begun = true;
+    if (round == 0) meanwhile();
+    uint32_t hits = 0;
     for (uint32_t i = 0; i < kLooks; ++i) {
-      const uint32_t granule = first + i * crew.size();
+      const uint32_t granule = granule_of(round, i, crew.rank(), crew.size());
       if (granule >= num_granules) break;
-      const uint32_t slot = granule * SAC_SLOT_GRANULE;
-      const uint32_t mask = crew.note(looks[i], r.peers->rung + slot);
-      found |= mask;
+      const uint32_t mask = crew.note(looks[i], r.peers->rung + granule * SAC_SLOT_GRANULE);
+      if (mask == 0) continue;
+      hits |= 1u << i;
       if (crew.is_scribe()) board.masks[granule] = mask;
     }
+    if (crew.is_scribe()) board.hits[round][crew.rank()] = hits;
+    found |= hits;
   }
-  return found;
+  return found != 0;
 }
 
 /// A member's share of a reading.
@@ -98,9 +110,9 @@ SAC_HD void read_share(TeamBoard& board, Crew& crew) {
   Look cursors[kCursorsAhead];
   for (uint32_t i = 0; i < kCursorsAhead; ++i) cursors[i] = look_at_cursor(r, thread + i * threads);
   bool moved = false;
-  const uint32_t found = read_doorbells(board, r, crew, [&] {
+  const bool found = read_doorbells(board, r, crew, [&] {
     // From the last thread on: each thread waits for one of these trips at most.
-    for (uint32_t f = threads - 1 - thread; f < r.ring.num_frontends; f += threads)
+    for (uint32_t f = threads - 1 - thread; f < r.num_frontends; f += threads)
       moved |= read_frontend(r, f);
     if (thread == 0 && board.word_at != nullptr) {
       const uint64_t word = load_relaxed(board.word_at);
@@ -111,9 +123,8 @@ SAC_HD void read_share(TeamBoard& board, Crew& crew) {
   });
   for (uint32_t seat = thread + kCursorsAhead * threads; seat < r.cursors->end; seat += threads)
     moved |= note_cursor(r, look_at_cursor(r, seat));
-  if (crew.is_scribe()) board.found[crew.rank()] = found;
   // SYNC: acquire, as in read_peers_alone; where nothing moved, nothing new is ordered.
-  if (crew.any(moved || found != 0)) fence_acquire();
+  if (crew.any(moved || found)) fence_acquire();
 }
 
 /// A member's share of a span: every size()-th piece from its rank on.
@@ -211,12 +222,26 @@ SAC_HD bool lead(TeamBoard& board, Crew& crew, TeamOrder order) {
   return crew.meet(WaitSite::kTeamTaken) && crew.meet(WaitSite::kTeamDone);
 }
 
-/// Writes to `changed` the slots that the masks name, lowest first; returns how many.
-SAC_HD inline uint32_t gather_masks(const TeamBoard& board, uint32_t* changed) {
+/// Writes to `changed` the slots that the masks name, lowest first; returns how many. Looks only
+/// where a member found something: most readings find a slot or none.
+SAC_HD inline uint32_t gather_masks(const TeamBoard& board, uint32_t members, uint32_t* changed) {
+  const uint32_t rounds = num_rounds(board.reading.num_slots, members);
   uint32_t count = 0;
-  for (uint32_t g = 0; g < board.reading.ring.num_slots / SAC_SLOT_GRANULE; ++g)
-    for (uint32_t mask = board.masks[g]; mask != 0; mask &= mask - 1)
-      changed[count++] = g * SAC_SLOT_GRANULE + lowest_bit(mask);
+  for (uint32_t round = 0; round < rounds; ++round) {
+    const uint32_t* hits = board.hits[round];
+    uint32_t looks = 0;
+    for (uint32_t rank = 0; rank < members; ++rank) looks |= hits[rank];
+    for (; looks != 0; looks &= looks - 1) {
+      const uint32_t look = lowest_bit(looks);
+      uint32_t ranks = 0;
+      for (uint32_t rank = 0; rank < members; ++rank) ranks |= (hits[rank] >> look & 1) << rank;
+      for (; ranks != 0; ranks &= ranks - 1) {
+        const uint32_t granule = granule_of(round, look, lowest_bit(ranks), members);
+        for (uint32_t mask = board.masks[granule]; mask != 0; mask &= mask - 1)
+          changed[count++] = granule * SAC_SLOT_GRANULE + lowest_bit(mask);
+      }
+    }
+  }
   return count;
 }
 
@@ -226,9 +251,7 @@ SAC_HD uint32_t read_peers_by_team(TeamBoard& board, Crew& crew, const PeerReadi
                                    uint32_t* changed) {
   board.reading = reading;
   if (!lead(board, crew, TeamOrder::kRead)) return 0;
-  uint32_t any = 0;
-  for (uint32_t rank = 0; rank < crew.size(); ++rank) any |= board.found[rank];
-  return any == 0 ? 0 : gather_masks(board, changed);
+  return gather_masks(board, crew.size(), changed);
 }
 
 /// As fetch_alone, by the team.

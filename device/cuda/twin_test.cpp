@@ -59,11 +59,11 @@ class ReadRig {
  private:
   PeerReading reading() {
     PeerReading r = {};
-    r.ring.num_slots = static_cast<uint32_t>(doorbells.size());
-    r.ring.num_frontends = SAC_MAX_FRONTENDS;
-    r.ring.doorbells = doorbells.data();
-    r.ring.cursors = cursors.data();
-    r.ring.frontends = frontends;
+    r.num_slots = static_cast<uint32_t>(doorbells.size());
+    r.num_frontends = SAC_MAX_FRONTENDS;
+    r.doorbells = doorbells.data();
+    r.reader_cursors = cursors.data();
+    r.frontends = frontends;
     r.peers = &peers;
     r.cursors = &readers;
     r.seen = seen.data();

@@ -8,10 +8,16 @@
 
 // A function that becomes part of its caller. Out of line it would begin by saving registers that
 // belong to its caller, which the assembler counts as spills.
+//
+// A large function that the common tick does not call is apart: else each caller has a copy amid
+// the instructions of that tick, of which a GPU's caches hold few. It calls none that is apart, and
+// its callers are part of the kernel: else registers are saved there as well.
 #if defined(__CUDACC__)
 #define SAC_HD_INLINE SAC_HD __forceinline__
+#define SAC_HD_APART SAC_HD inline __noinline__
 #else
 #define SAC_HD_INLINE SAC_HD inline
+#define SAC_HD_APART SAC_HD inline
 #endif
 
 namespace saccade {

@@ -43,13 +43,25 @@ SAC_HD inline void forget_cursor(ReaderCursors& c, uint32_t seat) {
   while (c.end != 0 && c.slots[c.end - 1] == kNoSlotOfSeat) --c.end;
 }
 
-/// Source and destination of one reading.
+/// Source and destination of one reading. Of the ring no more than a reading needs: it is handed to
+/// a team each time.
 struct PeerReading {
-  RingView ring;
+  uint32_t num_slots;
+  uint32_t num_frontends;
+  const uint32_t* doorbells;
+  const uint32_t* reader_cursors;  // by slot
+  const sac_frontend_line* frontends;
   Peers* peers;
   ReaderCursors* cursors;
   const uint32_t* seen;  // [num_slots]: doorbells already acted on
 };
+SAC_HD inline PeerReading reading_of(const RingView& ring, Peers& peers, ReaderCursors& cursors,
+                                     const uint32_t* seen) {
+  return {ring.num_slots, ring.num_frontends,
+          ring.doorbells, ring.cursors,
+          ring.frontends, &peers,
+          &cursors,       seen};
+}
 
 /// A reading made during a step.
 struct ReadAhead {
@@ -67,7 +79,7 @@ struct Look {
 SAC_HD inline Look look_at_cursor(const PeerReading& r, uint32_t seat) {
   const uint32_t slot = seat < r.cursors->end ? r.cursors->slots[seat] : kNoSlotOfSeat;
   if (slot == kNoSlotOfSeat) return {kNoSlotOfSeat, 0};
-  return {seat, load_relaxed(r.ring.cursors + slot)};
+  return {seat, load_relaxed(r.reader_cursors + slot)};
 }
 /// True if it has moved: then an acquire fence must precede writes to the records that it frees.
 SAC_HD inline bool note_cursor(const PeerReading& r, const Look& look) {
@@ -79,7 +91,7 @@ SAC_HD inline bool note_cursor(const PeerReading& r, const Look& look) {
 /// Reads one frontend's line. True if its epoch has moved: then an acquire fence must precede a
 /// reading that must see the doorbells of its earlier lives.
 SAC_HD inline bool read_frontend(const PeerReading& r, uint32_t frontend) {
-  const sac_frontend_line& line = r.ring.frontends[frontend];
+  const sac_frontend_line& line = r.frontends[frontend];
   const uint64_t heartbeat = load_relaxed(&line.heartbeat);
   const uint32_t epoch = load_relaxed(&line.epoch);
   const bool moved = epoch != r.peers->epochs[frontend];
@@ -90,7 +102,7 @@ SAC_HD inline bool read_frontend(const PeerReading& r, uint32_t frontend) {
 
 /// All of a reading but the doorbells, by one thread.
 inline void read_lines_alone(const PeerReading& r) {
-  for (uint32_t f = 0; f < r.ring.num_frontends; ++f) read_frontend(r, f);
+  for (uint32_t f = 0; f < r.num_frontends; ++f) read_frontend(r, f);
   for (uint32_t seat = 0; seat < r.cursors->end; ++seat) note_cursor(r, look_at_cursor(r, seat));
 }
 
@@ -98,9 +110,9 @@ inline void read_lines_alone(const PeerReading& r) {
 /// seen, lowest first; returns how many.
 inline uint32_t read_peers_alone(const PeerReading& r, uint32_t* changed) {
   read_lines_alone(r);
-  const uint32_t found = scan_changed(r.ring.doorbells, r.seen, r.ring.num_slots, changed);
+  const uint32_t found = scan_changed(r.doorbells, r.seen, r.num_slots, changed);
   for (uint32_t i = 0; i < found; ++i)
-    r.peers->rung[changed[i]] = load_relaxed(r.ring.doorbells + changed[i]);
+    r.peers->rung[changed[i]] = load_relaxed(r.doorbells + changed[i]);
   // SYNC: acquire, with the frontends' releases of cursors, doorbells and epochs: records below a
   // cursor have been read, descriptor and arena extent behind a doorbell are visible, and the next
   // reading sees the doorbells of earlier lives.

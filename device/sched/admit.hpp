@@ -134,7 +134,7 @@ struct Places {
 
 /// Places for `tokens` of a seat. Where they are too few, requests with slow readers give theirs
 /// up. False if there are not enough.
-SAC_HD inline bool find_places(const Preemption& p, uint32_t seat_index, uint32_t tokens,
+SAC_HD_INLINE bool find_places(const Preemption& p, uint32_t seat_index, uint32_t tokens,
                                Places& places) {
   for (;;) {
     // Blocks that were found are not in use yet: a preemption may evict them.
@@ -215,7 +215,7 @@ SAC_HD_INLINE bool admit_slot(const Admission& a, Env& env, uint32_t slot) {
 
 /// Gives a preempted request blocks again, and asks for the KV that host memory has of it. False if
 /// the places are not there, or copies still read the ones that it gave up.
-SAC_HD inline bool resume_seat(const Preemption& p, uint32_t seat_index) {
+SAC_HD_INLINE bool resume_seat(const Preemption& p, uint32_t seat_index) {
   Seat& seat = p.seats[seat_index];
   if (is_rotating_out(p.kv, seat) || !may_fit(p, seat.places)) return false;
   const uint32_t tokens = tokens_to_hold(seat.asked.flags, seat.num_tokens);

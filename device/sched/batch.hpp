@@ -210,14 +210,20 @@ SAC_HD inline void add_prompts(const Forming& f, uint32_t most_rows) {
   }
 }
 
-/// Forms the batch of the next step. False: it is empty.
-SAC_HD inline bool batch(const Limits& limits, Seats& seats, const KvTiers& kv, Launch& launch,
-                         Report& report, const Course& course, Shares& shares) {
-  const uint32_t most_rows = limits.max_num_batched_tokens;
+/// The batch of the next step, as it is before anything is added.
+SAC_HD inline void begin_batch(const Course& course, Launch& launch, Shares& shares) {
   StepBatch& b = launch.batch;
   b.step = course.step + 1;
   b.num_seqs = b.num_rows = b.num_samples = b.num_prompt_seqs = launch.num_decodes = 0;
   begin_step(shares);
+}
+
+/// Forms the batch of the next step. False: it is empty.
+SAC_HD inline bool batch(const Limits& limits, Seats& seats, const KvTiers& kv, Launch& launch,
+                         Report& report, const Course& course, Shares& shares) {
+  const uint32_t most_rows = limits.max_num_batched_tokens;
+  const StepBatch& b = launch.batch;
+  begin_batch(course, launch, shares);
   const Forming f = {seats, kv, launch, report, course, shares};
   const bool prompts_only = decodes_pause(limits, seats, kv, shares, launch);
   if (!prompts_only) add_decodes(f, most_rows);

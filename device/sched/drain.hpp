@@ -102,30 +102,32 @@ SAC_HD inline bool wants_copy(const Inbox& inbox, const Slots& slots, uint32_t s
 
 /// Adds the generations of prefixes to what is fetched. Behind the acquire of the doorbells: a
 /// request that was rung after a reset is not seated by an older generation.
-SAC_HD inline uint32_t with_generations(Inbox& inbox, uint32_t fetches) {
+SAC_HD inline uint32_t with_generations(Inbox& inbox, Fetch* fetches, uint32_t count) {
   for (uint32_t f = 0; f < inbox.ring.num_frontends; ++f)
-    inbox.fetches[fetches++] = {inbox.generations + f, &inbox.ring.frontends[f].prefix_generation,
-                                1, 0};
-  return fetches;
+    fetches[count++] = {inbox.generations + f, &inbox.ring.frontends[f].prefix_generation, 1, 0};
+  return count;
 }
 
 /// Takes private copies of the descriptors of new tickets among `which`, and checks them.
 template <class Env>
 SAC_HD void copy_requests(const Limits& limits, Inbox& inbox, Slots& slots, Env& env,
                           const uint32_t* which, uint32_t count) {
+  const bool few = count + inbox.ring.num_frontends <= kFewFetches;
+  Fetch* fetches = few ? inbox.fetches : inbox.many_fetches;
   uint32_t wanted = 0;
   for (uint32_t i = 0; i < count; ++i) {
     if (!wants_copy(inbox, slots, which[i])) continue;
     const auto* from = reinterpret_cast<const uint32_t*>(inbox.ring.descriptors + which[i]);
     auto* to = reinterpret_cast<uint32_t*>(&slots[which[i]].descriptor);
-    inbox.fetches[wanted++] = {to, from, sizeof(sac_descriptor) / 4, 0};
+    fetches[wanted++] = {to, from, sizeof(sac_descriptor) / 4, 0};
   }
   if (wanted == 0) return;
-  env.fetch(inbox.fetches, with_generations(inbox, wanted));
+  env.fetch(fetches, with_generations(inbox, fetches, wanted));
   for (uint32_t i = 0; i < count; ++i) {
     if (!wants_copy(inbox, slots, which[i])) continue;
     Request& r = slots[which[i]];
-    r.in_bounds = descriptor_in_bounds(limits, inbox.ring, which[i], r.descriptor) ? 1 : 0;
+    const sac_descriptor d = r.descriptor;  // all of it in one go
+    r.in_bounds = descriptor_in_bounds(limits, inbox.ring, which[i], d) ? 1 : 0;
     r.copied = sac_doorbell_ticket(inbox.peers.rung[which[i]]) + 1;
   }
 }
@@ -328,7 +330,7 @@ inline bool frontend_waits(Inbox& inbox) {
 
 template <class Env>
 SAC_HD uint32_t read_peers(Inbox& inbox, ReaderCursors& cursors, Env& env) {
-  return env.read_peers(PeerReading{inbox.ring, &inbox.peers, &cursors, inbox.seen}, inbox.changed);
+  return env.read_peers(reading_of(inbox.ring, inbox.peers, cursors, inbox.seen), inbox.changed);
 }
 
 /// What was read beside the last step, where the environment takes that for what it would read now:

@@ -15,6 +15,9 @@ struct FrontendWatch {
   uint32_t reclaimed;    // 1: given up, and nothing of it is left
 };
 
+/// Spans that are usually fetched at once, at most.
+inline constexpr uint32_t kFewFetches = 32;
+
 struct Inbox {
   RingView ring;
   uint32_t epoch;     // of this device: a request that names another is stale
@@ -22,8 +25,9 @@ struct Inbox {
   uint32_t* seen;     // [num_slots]: doorbell word acted upon
   uint32_t* changed;  // [num_slots]: slots whose doorbell differs from that, by the last reading
   ReadAhead ahead;
-  Fetch* fetches;    // [num_slots + SAC_MAX_FRONTENDS]: scratch
-  uint32_t* prompt;  // [max_model_len]: scratch; null where prefixes are not shared
+  Fetch fetches[kFewFetches];  // scratch; where the state is near, so are these
+  Fetch* many_fetches;         // [num_slots + SAC_MAX_FRONTENDS]: the same, for more
+  uint32_t* prompt;            // [max_model_len]: scratch; null where prefixes are not shared
   uint32_t generations[SAC_MAX_FRONTENDS];  // of prefixes, as read with the last new requests
   FrontendWatch watch[SAC_MAX_FRONTENDS];
   uint32_t rope_switch_len;  // as of the limits
@@ -46,7 +50,7 @@ struct Inbox {
 inline void lay_out(Inbox& inbox, const Limits& l, Layout& at) {
   inbox.seen = at.take<uint32_t>(l.num_slots);
   inbox.changed = at.take<uint32_t>(l.num_slots);
-  inbox.fetches = at.take<Fetch>(size_t{l.num_slots} + SAC_MAX_FRONTENDS);
+  inbox.many_fetches = at.take<Fetch>(size_t{l.num_slots} + SAC_MAX_FRONTENDS);
   inbox.peers.rung = at.take<uint32_t>(l.num_slots);
   if (l.prefix_caching != 0) inbox.prompt = at.take<uint32_t>(l.max_model_len);
 }

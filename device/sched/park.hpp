@@ -17,8 +17,8 @@ namespace saccade {
 
 /// Requests that give up their seats, or take one again, in a tick: each is a copy of its tokens.
 inline constexpr uint32_t kParksPerTick = 8;
-/// Spans that are copied at once; Inbox::fetches holds more.
-inline constexpr uint32_t kSpansAtOnce = SAC_SLOT_GRANULE;
+/// Spans that are copied at once.
+inline constexpr uint32_t kSpansAtOnce = kFewFetches;
 
 /// What parking touches.
 struct Sharing {

@@ -33,7 +33,7 @@ struct Preemption {
 
 /// Takes all blocks of a seat. It keeps its tokens; its KV goes down to host memory, and what finds
 /// no room there is computed again when it resumes.
-SAC_HD inline void preempt(const Preemption& p, uint32_t seat_index) {
+SAC_HD_APART void preempt(const Preemption& p, uint32_t seat_index) {
   Seat& seat = p.seats[seat_index];
   const uint32_t computed = seat.num_computed;
   if (shares_blocks(p.kv, seat)) file_filled(p.kv, p.seats, seat_index);

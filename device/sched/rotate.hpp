@@ -18,7 +18,7 @@ SAC_HD inline bool any_rotating_in(const Preemption& p) {
 
 /// Gives the request at position `i` of the running list the block of its next token. `promised`
 /// counts the blocks in transit that older requests wait for.
-SAC_HD inline void grow(const Preemption& p, uint32_t i, uint32_t& promised) {
+SAC_HD_INLINE void grow(const Preemption& p, uint32_t i, uint32_t& promised) {
   const uint32_t seat_index = p.seats.running[i];
   Seat& seat = p.seats[seat_index];
   seat.starved = 0;
@@ -35,7 +35,7 @@ SAC_HD inline void grow(const Preemption& p, uint32_t i, uint32_t& promised) {
   }
 }
 
-SAC_HD inline void rotate(const Preemption& p) {
+SAC_HD_INLINE void rotate(const Preemption& p) {
   uint32_t promised = 0;
   for (uint32_t i = 0; i < p.seats.num_running; ++i) grow(p, i, promised);
 }

@@ -1,6 +1,7 @@
 // steady: the common tick. Every seated request decodes one token, none waits, and nothing is
 // copied. Then the tick only has to decide who needs a block, and does most of the rest seat by
-// seat. Its decisions are those of the general way.
+// seat. Its decisions are those of the general way. So are those of a tick without a request, which
+// only must not keep the next one from being seen.
 #pragma once
 #include "sched/choose.hpp"
 #include "sched/rotate.hpp"
@@ -20,7 +21,7 @@ SAC_HD inline bool may_be_steady(const Scheduler& s) {
 
 /// Gives the seats that the survey marked their blocks. False if one could not get its block: then
 /// not all of them are in the batch.
-SAC_HD inline bool grow_marked(const Preemption& p) {
+SAC_HD_INLINE bool grow_marked(const Preemption& p) {
   uint32_t promised = 0;
   bool all = true;
   for_marked(p.seats.marks[1], p.seats.num_running, [&](uint32_t i) {
@@ -63,6 +64,13 @@ SAC_HD bool decide_steady(Scheduler& s, Env& env) {
     s.course.step = step;
   }
   return true;
+}
+
+/// No request is seated, waits for a seat, or is parked; then none of the verbs from share to batch
+/// would find anything to do. A policy that keeps time is asked all the same.
+SAC_HD inline bool is_empty(const Scheduler& s) {
+  return s.seats.num_running == 0 && s.waiting.count == 0 && s.parking.num_parked == 0 &&
+         s.desk.policy != Policy::kGoodput;
 }
 
 }  // namespace saccade

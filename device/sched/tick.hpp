@@ -12,8 +12,8 @@
 // good as one made now), each_seat(s, verb, count) (as that of sched/seatwise.hpp), kHostActs,
 // which says whether the tick runs on a host that a device waits for, kOverlap, which says whether
 // new requests are copied and checked while the step runs, and kSteady, which says whether steady
-// ticks are decided by steady.hpp. Without the last two this is the readable specification; with
-// them the same decisions are made, and less is left to do between two steps.
+// and empty ticks are decided by steady.hpp. Without the last two this is the readable
+// specification; with them the same is decided, and less is left to do between two steps.
 #pragma once
 #include "sched/admit.hpp"
 #include "sched/batch.hpp"
@@ -210,13 +210,19 @@ SAC_HD_INLINE uint32_t begin_tick(Scheduler& s, Engine& engine, Env& env) {
   drain({s.limits, s.inbox, s.slots, s.waiting, s.seats, s.parking, s.kv, s.fetch, s.course.tick_ns,
          s.shares, s.report},
         env);
-  s.report.send_statuses();                  // a claim does not wait for the decision
-  share(s.kv, s.seats, s.course, s.report);  // before what has ended gives its blocks back
-  retire(s.slots, s.seats, s.kv, s.fetch, s.report);
-  weigh_shares(s.shares, s.seats, s.waiting, s.parking, s.course.tick_ns);
-  share_seats({s.parking, admission_of(s), s.desk.settings.max_wait_ns}, env);
-  s.course.steady = Env::kSteady && decide_steady(s, env);
-  if (!s.course.steady) decide(s, env);
+  s.report.send_statuses();  // a claim does not wait for the decision
+  if (Env::kSteady && is_empty(s)) {
+    weigh_shares(s.shares, s.seats, s.waiting, s.parking, s.course.tick_ns);
+    begin_batch(s.course, s.launch, s.shares);
+    s.course.steady = false;
+  } else {
+    share(s.kv, s.seats, s.course, s.report);  // before what has ended gives its blocks back
+    retire(s.slots, s.seats, s.kv, s.fetch, s.report);
+    weigh_shares(s.shares, s.seats, s.waiting, s.parking, s.course.tick_ns);
+    share_seats({s.parking, admission_of(s), s.desk.settings.max_wait_ns}, env);
+    s.course.steady = Env::kSteady && decide_steady(s, env);
+    if (!s.course.steady) decide(s, env);
+  }
   ask_fetch_plane(s, env);
   s.report.send_statuses();
   const Copies& copies = s.kv.store.copies;

@@ -27,8 +27,8 @@ struct RoundLead {
   const Life& life;
   uint32_t own_bytes;
   GraphConditions conditions;
-  __device__ __forceinline__ void operator()(TeamBoard& board, BlockCrew& crew) {
-    Residence<BlockCrew> here(life, own_memory(), own_bytes, board, crew);
+  __device__ __forceinline__ void operator()(TeamBoard& board, BlockLeader& crew) {
+    Residence<BlockLeader> here(life, own_memory(), own_bytes, board, crew);
     lead_round(here, board, crew, conditions);
   }
 };

@@ -34,8 +34,8 @@ struct WindowLead {
   const Life& life;
   uint32_t own_bytes;
   DeviceGraphs graphs;
-  __device__ __forceinline__ void operator()(TeamBoard& board, BlockCrew& crew) {
-    Residence<BlockCrew> here(life, own_memory(), own_bytes, board, crew);
+  __device__ __forceinline__ void operator()(TeamBoard& board, BlockLeader& crew) {
+    Residence<BlockLeader> here(life, own_memory(), own_bytes, board, crew);
     lead_window<kOverlapped>(here, board, crew, graphs);
   }
 };
