@@ -94,7 +94,7 @@ SAC_HD inline void reset(KvTiers& kv, const Limits& l) {
   kv.block_size = l.block_size;
   kv.max_blocks_per_seq = l.max_blocks_per_seq();
   kv.num_host_blocks = l.num_host_blocks;
-  kv.eager_window = l.eager_window;
+  kv.eager_window = l.num_host_blocks == 0 ? 0 : l.eager_window;  // nowhere to copy to
   kv.shares = l.prefix_caching;
   kv.seed = l.prefix_seed;
   kv.break_even = BreakEven{};

@@ -41,6 +41,8 @@ WorldOptions calm_options(uint64_t seed) {
   o.device.num_blocks = one * r.in(2, 8);
   o.device.eos_ids.clear();
   if (seed % 4 == 3) o.device.scheduling = Policy::kGoodput;
+  // Ahead of need there is nothing to copy where there is no second tier, whatever is asked for.
+  if (o.device.num_host_blocks == 0) o.device.eager_window = 16;
   o.read_odds = r.pick({1u, 1u, 3u});
   o.records_max = 1000;
   o.cancel_odds = r.pick({0u, 400u});
@@ -52,19 +54,20 @@ WorldOptions calm_options(uint64_t seed) {
 
 TEST_CASE("steady ticks decide as the general path does") {
   const Seeds seeds(quarter_under_asan(100));
-  uint64_t steady = 0;
+  uint64_t steady[2] = {};  // by whether there is a second tier
   for (uint64_t seed = seeds.first; seed <= seeds.last; ++seed) {
     CAPTURE(seed);
-    const Outcome general = outcome_of(seed, calm_options(seed), false);
-    const Outcome quick = outcome_of(seed, calm_options(seed), true);
+    const WorldOptions options = calm_options(seed);
+    const Outcome general = outcome_of(seed, options, false);
+    const Outcome quick = outcome_of(seed, options, true);
     CHECK(general.dropped == 0);
     CHECK(general.steady_ticks == 0);
     CHECK(general.decisions == quick.decisions);
     CHECK(general.words == quick.words);
     CHECK(general.finishes == quick.finishes);
-    steady += quick.steady_ticks;
+    steady[options.device.num_host_blocks != 0 ? 1 : 0] += quick.steady_ticks;
   }
-  CHECK(steady > 5 * (seeds.last - seeds.first));
+  for (const uint64_t ticks : steady) CHECK(ticks > 3 * (seeds.last - seeds.first));
 }
 
 TEST_CASE("both modes give equal tokens and equal decision logs") {
