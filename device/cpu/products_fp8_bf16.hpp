@@ -12,33 +12,6 @@ inline namespace SAC_ISA {
 /// high byte follows from the high nibble; the eight magnitudes below 2^-6 have a table.
 class Fp8Widener {
  public:
-#if defined(__AVX512VBMI__)
-  __attribute__((always_inline)) Fp8Widener() {
-    alignas(64) uint8_t low[128], high[128];
-    for (uint32_t i = 0; i < 128; ++i) {
-      Bf16 wide;
-      from_float(to_float(Fp8{static_cast<uint8_t>(i)}), wide);
-      low[i] = static_cast<uint8_t>(wide.bits);
-      high[i] = static_cast<uint8_t>(wide.bits >> 8);
-    }
-    low0_ = _mm512_load_si512(low);
-    low1_ = _mm512_load_si512(low + 64);
-    high0_ = _mm512_load_si512(high);
-    high1_ = _mm512_load_si512(high + 64);
-    signs_ = _mm512_set1_epi8(static_cast<char>(0x80));
-  }
-  __attribute__((always_inline)) void widen(const uint8_t* line, __m512i& a, __m512i& b) const {
-    const __m512i x = _mm512_loadu_si512(line);
-    const __m512i low = _mm512_permutex2var_epi8(low0_, x, low1_);
-    const __m512i magnitude = _mm512_permutex2var_epi8(high0_, x, high1_);
-    const __m512i high = _mm512_ternarylogic_epi64(magnitude, x, signs_, 0xf8);  // a | (b & c)
-    a = _mm512_unpacklo_epi8(low, high);
-    b = _mm512_unpackhi_epi8(low, high);
-  }
-
- private:
-  __m512i low0_, low1_, high0_, high1_, signs_;
-#else
   __attribute__((always_inline)) Fp8Widener()
       : low_nibble_(all(0x0f)),
         high_nibble_(all(0xf0)),
@@ -72,7 +45,6 @@ class Fp8Widener {
   __m512i low_nibble_, high_nibble_, exponent_, mantissa_;
   __m512i high_bytes_;              // by sign and upper exponent bits: its bias is 120 more in bf16
   __m512i small_low_, small_high_;  // below 2^-6: the low byte; what the high byte differs by
-#endif
 };
 
 struct Bf16Fp8Products {
@@ -93,6 +65,18 @@ struct Bf16Fp8Products {
       widener.widen(line, low, high);
       a = (__m512bh)low;
       b = (__m512bh)high;
+    }
+  };
+
+  /// The same of one panel, kept for the rows that come after.
+  struct Kept {
+    Narrow narrow;
+    Bf16* wide;
+    __attribute__((always_inline)) void load(uint32_t, uint32_t pair, __m512bh& a,
+                                             __m512bh& b) const {
+      narrow.load(0, pair, a, b);
+      _mm512_store_si512(wide + size_t{pair} * kPairBytes, (__m512i)a);
+      _mm512_store_si512(wide + size_t{pair} * kPairBytes + kPanelOutputs, (__m512i)b);
     }
   };
 
@@ -179,6 +163,15 @@ struct Bf16Fp8Products {
     }
   }
 
+  /// A group of one panel for kR rows.
+  template <uint32_t kR, class Weights>
+  static void add_rows(const Activations& x, uint32_t first_row, uint32_t step, uint32_t steps,
+                       const Weights& weights, const float* const (&scales)[1], float* tile) {
+    const Bf16* row[kR];
+    for (uint32_t r = 0; r < kR; ++r) row[r] = tiled_at(x, first_row + r, step * kPanelStep);
+    add_group<kR, 1>(row, steps, weights, scales, tile);
+  }
+
   /// One panel for many rows: a group becomes bf16 once, in the first-level cache.
   static void fill_wide(const Activations& x, uint32_t first_row, uint32_t rows,
                         const uint8_t* panel, float* tile) {
@@ -190,13 +183,9 @@ struct Bf16Fp8Products {
     for (uint32_t s = 0; s < steps; s += kGroupSteps, scales[0] += kPanelOutputs) {
       const uint32_t count = min_u32(kGroupSteps, steps - s);
       const uint8_t* weights = panel + size_t{s} * kPanelStep * kPanelOutputs;
-      for (uint32_t pair = 0; pair < count * kPairsPerStep; ++pair) {
-        __m512i a, b;
-        widener.widen(weights + size_t{pair} * kPairBytes, a, b);
-        _mm512_store_si512(wide + size_t{pair} * kPairBytes, a);
-        _mm512_store_si512(wide + size_t{pair} * kPairBytes + kPanelOutputs, b);
-      }
-      for (uint32_t r = 0; r < rows; r += kRows) {
+      const Kept first = {{weights, 0, widener}, wide};
+      add_rows<kRows>(x, first_row, s, count, first, scales, tile);
+      for (uint32_t r = kRows; r < rows; r += kRows) {
         add_wide(min_u32(kRows, rows - r), x, first_row + r, s, count, {wide}, scales,
                  tile + size_t{r} * kPanelOutputs);
       }
@@ -212,9 +201,7 @@ struct Bf16Fp8Products {
       if (rows != kR) {
         return add_wide<kR - 1>(rows, x, first_row, step, steps, weights, scales, tile);
       }
-      const Bf16* row[kR];
-      for (uint32_t r = 0; r < kR; ++r) row[r] = tiled_at(x, first_row + r, step * kPanelStep);
-      add_group<kR, 1>(row, steps, weights, scales, tile);
+      add_rows<kR>(x, first_row, step, steps, weights, scales, tile);
     }
   }
 
