@@ -34,7 +34,7 @@ fn load(path: &Path, setup: &Setup, dir: &Path) -> (Device, PackedUse) {
     let config = folder.config().unwrap();
     let weights = Weights::open(&folder, &config).unwrap();
     let dtype = setup.choice.resolve(config.dtype, weights.stored_dtype());
-    let mut device = create(&config, dtype, setup);
+    let mut device = create(&config, Some(&weights), dtype, setup);
     let mut last = (0, 0);
     let outcome = device.load_packed(&weights, dir, |done, total| last = (done, total)).unwrap();
     assert!(last.0 == last.1 && last.1 > 0, "progress ended at {last:?}");

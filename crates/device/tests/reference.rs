@@ -197,7 +197,8 @@ fn every_family_takes_random_weights() {
     for name in names() {
         let folder = open(&reference().join("models").join(&name));
         let choice = DtypeChoice::Fixed(Dtype::Bf16);
-        let mut device = create(&folder.config().unwrap(), Dtype::Bf16, &Setup::roomy(choice));
+        let model = folder.config().unwrap();
+        let mut device = create(&model, None, Dtype::Bf16, &Setup::roomy(choice));
         let missing = device.finish_load().unwrap_err().to_string();
         assert!(missing.contains("embed") || missing.contains("final_norm"), "{name}: {missing}");
         device.fill_dummy(1).unwrap();
