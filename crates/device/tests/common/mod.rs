@@ -249,7 +249,7 @@ pub fn serve_on(device: Device, groups: &[&[Value]]) -> (Vec<Records>, usize) {
 /// As `serve_on`, for any questions.
 pub fn ask_on(device: Device, groups: &[Vec<Question>]) -> (Vec<Answer>, usize) {
     let limits =
-        RegionLimits { num_slots: 32, num_frontends: 1, out_ring_words: 64, arena_bytes: 1 << 20 };
+        RegionLimits { num_slots: 32, num_frontends: 1, out_ring_words: 256, arena_bytes: 1 << 20 };
     let transport = InProcTransport::create(&limits).unwrap();
     let mut device = device.attach(Memory(transport.clone())).unwrap();
     let stop = device.stop_handle();
