@@ -209,8 +209,8 @@ pub struct DeviceConfig {
     pub log_decisions: bool,
     /// How weight matrices are kept in memory.
     pub quantization: Quantization,
-    /// With [`Quantization::Fp8`], the roles it is for, as [`Weights::fp8_roles`] tells them; empty:
-    /// all of the layers.
+    /// With [`Quantization::Fp8`], the roles it is for, as [`Weights::fp8_roles`] tells them; empty
+    /// for all of the layers.
     pub fp8_roles: Vec<u32>,
     /// For devices on a GPU.
     pub cuda: cuda::CudaSettings,

@@ -38,6 +38,16 @@ impl Dtype {
             _ => None,
         }
     }
+
+    /// The name in a safetensors header; `None` for every other type.
+    pub(crate) fn from_safetensors(dtype: safetensors::Dtype) -> Option<Self> {
+        match dtype {
+            safetensors::Dtype::F32 => Some(Self::F32),
+            safetensors::Dtype::BF16 => Some(Self::Bf16),
+            safetensors::Dtype::F16 => Some(Self::F16),
+            _ => None,
+        }
+    }
 }
 
 /// An element type that weights are stored in. The numbers are `SAC_DTYPE_*`.
@@ -78,11 +88,8 @@ impl TensorDtype {
     /// The name in a safetensors header; `None` for what this program does not load.
     pub(crate) fn from_safetensors(dtype: safetensors::Dtype) -> Option<Self> {
         match dtype {
-            safetensors::Dtype::F32 => Some(Self::F32),
-            safetensors::Dtype::BF16 => Some(Self::Bf16),
-            safetensors::Dtype::F16 => Some(Self::F16),
             safetensors::Dtype::F8_E4M3 => Some(Self::Fp8),
-            _ => None,
+            plain => Dtype::from_safetensors(plain).map(Self::from),
         }
     }
 }
