@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 #include <sys/mman.h>
 
+#include "capi/config_check.hpp"
 #include "tests/reference_decoder.hpp"
 #include "tests/step_harness.hpp"
 
@@ -438,6 +439,15 @@ TEST_CASE("packed weights that do not fit a step are refused with a sentence") {
   CHECK(h.step->adopt_packed(static_cast<char*>(copy.data) + 32, copy.bytes) ==
         "packed weights: data is not aligned to 128 bytes");
   CHECK_FALSE(h.step->adopted());
+}
+
+TEST_CASE("roles in e4m3 without the quantization are refused") {
+  TestModel m = fp8_model(4, SAC_DTYPE_BF16);
+  CHECK(check_model_config(m.config) == "");
+  m.config.quantization = SAC_QUANTIZATION_INT8;
+  CHECK(check_model_config(m.config) == "fp8_roles are given, but quantization is not fp8 (2)");
+  m.config.quantization = 3;
+  CHECK(check_model_config(m.config) == "quantization is 3, outside 0 .. 2");
 }
 
 TEST_CASE("a wrong tensor is refused with a sentence that names it") {

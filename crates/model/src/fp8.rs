@@ -5,7 +5,7 @@
 //! is what concerns activations, which keep their type here.
 
 use crate::error::Result;
-use crate::json::Fields;
+use crate::json::{Fields, quoted};
 
 /// Rows and columns of a block that shares a scale, and columns of a device's group.
 pub(crate) const BLOCK: u64 = 128;
@@ -127,7 +127,8 @@ fn is_block(fields: &Fields<'_>, name: &str) -> Result<bool> {
         return Ok(false);
     };
     if shape != [BLOCK as f64; 2] {
-        let problem = format!("is {shape:?}, must be [{BLOCK}, {BLOCK}] or absent");
+        let found = fields.get(name).map(quoted).unwrap_or_default();
+        let problem = format!("is {found}, must be [{BLOCK}, {BLOCK}] or absent");
         return Err(fields.error(name, problem));
     }
     Ok(true)

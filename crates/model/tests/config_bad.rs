@@ -150,7 +150,7 @@ fn fp8_table() -> Vec<(Value, &'static str, &'static str)> {
         (
             json!({"quant_method": "fp8", "weight_block_size": [64, 128]}),
             "weight_block_size",
-            "must be [128, 128] or absent",
+            "is [64,128], must be [128, 128] or absent",
         ),
         (
             json!({"quant_method": "fp8", "weight_block_size": 128}),
