@@ -154,7 +154,9 @@ std::string check_model_config(const sac_model_config& m) {
   b.in("vocab_size", m.vocab_size, 1, kMaxVocab);
   b.in("rotary_dim", m.rotary_dim, 2, m.head_dim);
   b.in("dtype", m.dtype, 0, SAC_DTYPE_F16);
-  b.in("quantization", m.quantization, 0, SAC_QUANTIZATION_INT8);
+  b.in("quantization", m.quantization, 0, SAC_QUANTIZATION_FP8);
+  b.require(m.fp8_roles == nullptr || m.quantization == SAC_QUANTIZATION_FP8,
+            "fp8_roles are given, but quantization is not fp8 (2)");
   b.in("num_experts", m.num_experts, 0, kMaxExperts);
   if (m.num_experts > 0) {
     b.in("experts_per_token", m.experts_per_token, 1, m.num_experts);

@@ -19,9 +19,13 @@ extern "C" {
 #define SAC_DTYPE_BF16 1u
 #define SAC_DTYPE_F16 2u
 #define SAC_DTYPE_INT8 3u /* weights in memory only */
+#define SAC_DTYPE_FP8 4u  /* e4m3, without infinities; weights only, with scales */
+
+#define SAC_SCALE_GROUP 128u /* inputs of a matrix that share an output's scale */
 
 #define SAC_QUANTIZATION_NONE 0u /* weights in memory have the model's dtype */
 #define SAC_QUANTIZATION_INT8 1u /* matrices in 8 bits, a scale per output and 128 inputs */
+#define SAC_QUANTIZATION_FP8 2u  /* matrices of the layers in e4m3, scales as above */
 
 #define SAC_DEVICE_CPU 0u  /* real inference on CPU threads */
 #define SAC_DEVICE_NULL 1u /* steps only write tokens: for benchmarks and tests */
@@ -69,6 +73,10 @@ typedef struct sac_model_config {
   uint32_t rope_switch_len; /* longrope: positions below it have a second set of angles, for longer
                                prompts; < max_model_len; 0 = none */
   const uint32_t* sparse_layers; /* [num_layers]: 1 = experts, 0 = one MLP. NULL = experts in all */
+  const uint32_t* fp8_roles; /* [num_layers], with SAC_QUANTIZATION_FP8: bit r set = the matrices of
+                                role r are in e4m3. Gate and up are only if both are; a router never
+                                is. The output projection's bit, if it is not tied, is in layer 0.
+                                NULL = all of the layers */
 } sac_model_config;
 
 #define SAC_POLICY_FCFS 0u    /* first come, first served; the settings below are not used */
@@ -186,9 +194,13 @@ int sac_device_create(const sac_device_config* config, const sac_model_config* m
 void sac_device_destroy(sac_device* device);
 
 /* Copies (converts, packs) one tensor. data: rows * cols elements of dtype, any alignment; 1-D
- * tensors have rows = 1. layer is 0 for the first three roles, expert is 0 for all but experts'. */
+ * tensors have rows = 1. layer is 0 for the first three roles, expert is 0 for all but experts'.
+ * scales: of matrices of SAC_DTYPE_FP8, [rows][ceil(cols / SAC_SCALE_GROUP)], a weight is its
+ * element * scale; NULL for the other types. A matrix that is not kept in e4m3 is converted,
+ * whatever its source. */
 int sac_device_set_tensor(sac_device* device, uint32_t role, uint32_t layer, uint32_t expert,
-                          uint32_t dtype, uint64_t rows, uint64_t cols, const void* data);
+                          uint32_t dtype, uint64_t rows, uint64_t cols, const void* data,
+                          const float* scales);
 /* All tensors as the CPU device keeps them, in one span: what set_tensor packed, once each was set.
  * The same bytes serve any device with the same layout and the same source. */
 typedef struct sac_packed_weights {

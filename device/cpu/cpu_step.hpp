@@ -25,8 +25,9 @@ class CpuStep {
   /// Converts and packs one tensor, see sac_device_set_tensor. Empty, or a sentence that names
   /// role, layer and shapes. Uses the workers: no step may be running.
   std::string set_tensor(uint32_t role, uint32_t layer, uint32_t dtype, uint64_t rows,
-                         uint64_t cols, const void* data, uint32_t expert = 0) {
-    return weights_.set_tensor({role, layer, expert}, dtype, rows, cols, data);
+                         uint64_t cols, const void* data, uint32_t expert = 0,
+                         const float* scales = nullptr) {
+    return weights_.set_tensor({role, layer, expert}, dtype, rows, cols, data, scales);
   }
   /// Small random weights, norms of one, no biases; a function of the seed only.
   void fill_dummy(uint64_t seed) { weights_.fill_dummy(seed); }

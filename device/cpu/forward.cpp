@@ -96,8 +96,7 @@ class Forward {
   void multiply(const Activations& in, uint32_t rows, Epilogue epilogue, const Product* products,
                 uint32_t count) {
     const QuantizedRows quantized = {s_.quantized, s_.quantized_scales, in.k};
-    const uint32_t dtype = products->matrix->dtype;
-    if (dtype == SAC_DTYPE_INT8) {
+    if (products->matrix->dtype == SAC_DTYPE_INT8) {
       for_each_row(rows, [&](uint32_t row) { k_.quantize(in, row, quantized); });
     }
     const uint32_t fit = kItemBytes / (in.k * (in.tiled ? 2u : 4u));
@@ -111,7 +110,6 @@ class Forward {
     MatmulArgs a = {};
     a.x = in;
     a.quantized = quantized;
-    a.dtype = dtype;
     a.epilogue = epilogue;
     a.gated = s_.gated;
     a.tiles = scratch_.tiles;
@@ -128,6 +126,7 @@ class Forward {
       a.first_row = begin;
       a.num_rows = block_begin(rows, blocks, block + 1) - begin;
       a.n = p->matrix->n;
+      a.dtype = p->matrix->dtype;
       a.panels = p->matrix->panels;
       a.panels2 = p->second == nullptr ? nullptr : p->second->panels;
       a.bias = p->bias;

@@ -22,8 +22,11 @@ inline constexpr uint32_t kPanelStep = 32;
 /// An int8 panel is [k / 64][16][32][4] bytes, quads of k, and then a scale for each group of 128
 /// of k and output: f32 [groups][32].
 inline constexpr uint32_t kInt8Step = 64;
-inline constexpr uint32_t kQuantGroup = 128;
+inline constexpr uint32_t kQuantGroup = SAC_SCALE_GROUP;
 inline constexpr uint32_t kStepsPerGroup = kQuantGroup / kInt8Step;
+/// An fp8 panel is [k / 2][64] bytes, k rounded up to kPanelStep, then scales as an int8 panel's.
+/// Pairs of k are in the order in which they become bf16: fp8_slot (products_fp8.hpp).
+inline constexpr uint32_t kPairBytes = 2 * kPanelOutputs;
 /// Rows of activations in one tile of the tiled form.
 inline constexpr uint32_t kActivationRows = 16;
 /// Most panels and rows of one product call, and floats of the tile that holds its results.
@@ -38,8 +41,12 @@ constexpr size_t panel_elements(uint32_t dtype, uint32_t k) {
     const size_t bytes = size_t{ceil_div(k, kInt8Step)} * kInt8Step * kPanelOutputs;
     return bytes + ceil_div(k, kQuantGroup) * kPanelOutputs * sizeof(float);
   }
-  const uint32_t depth = dtype == SAC_DTYPE_BF16 ? ceil_div(k, kPanelStep) * kPanelStep : k;
-  return size_t{depth} * kPanelOutputs;
+  const uint32_t rounded = ceil_div(k, kPanelStep) * kPanelStep;
+  if (dtype == SAC_DTYPE_FP8) {
+    return size_t{rounded} * kPanelOutputs +
+           ceil_div(k, kQuantGroup) * kPanelOutputs * sizeof(float);
+  }
+  return size_t{dtype == SAC_DTYPE_BF16 ? rounded : k} * kPanelOutputs;
 }
 
 /// Rows of k activations, what a product reads. Plain: f32 [rows][k]. Tiled: bf16
@@ -188,6 +195,7 @@ struct PackArgs {
   uint32_t dtype;
   uint32_t panel;  // which panel to fill
   void* panels;
+  const float* source_scales = nullptr;  // [n][k / 128], by groups; of sources in fp8
 };
 
 /// One set of kernels. All functions are pure over their arguments and use no other memory.

@@ -19,6 +19,7 @@ SAC_TARGET("avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,amx-tile
 #include "cpu/attention_amx.hpp"
 #include "cpu/products_amx.hpp"
 #include "cpu/products_float.hpp"
+#include "cpu/products_fp8_bf16.hpp"
 #include "cpu/products_int8_amx.hpp"
 
 namespace saccade {
@@ -26,6 +27,7 @@ inline namespace SAC_ISA {
 template <>
 struct Products<Bf16> : AmxProducts {};
 using Int8Products = AmxInt8Products;
+using Fp8Products = Bf16Fp8Products;
 }  // namespace SAC_ISA
 }  // namespace saccade
 //

@@ -14,11 +14,13 @@ SAC_TARGET("avx2,fma,f16c")
 #include "cpu/simd_avx2.hpp"
 //
 #include "cpu/products_float.hpp"
+#include "cpu/products_fp8.hpp"
 #include "cpu/products_int8_avx2.hpp"
 
 namespace saccade {
 inline namespace SAC_ISA {
 using Int8Products = Avx2Int8Products;
+using Fp8Products = PlainFp8Products;
 }  // namespace SAC_ISA
 }  // namespace saccade
 //

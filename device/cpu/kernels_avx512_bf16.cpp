@@ -17,6 +17,7 @@ SAC_TARGET("avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,avx512vn
 #include "cpu/attention_avx512_bf16.hpp"
 #include "cpu/products_avx512_bf16.hpp"
 #include "cpu/products_float.hpp"
+#include "cpu/products_fp8_bf16.hpp"
 #include "cpu/products_int8_vnni.hpp"
 
 namespace saccade {
@@ -24,6 +25,7 @@ inline namespace SAC_ISA {
 template <>
 struct Products<Bf16> : Bf16Products {};
 using Int8Products = VnniInt8Products;
+using Fp8Products = Bf16Fp8Products;
 }  // namespace SAC_ISA
 }  // namespace saccade
 //

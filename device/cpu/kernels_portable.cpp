@@ -3,11 +3,13 @@
 #include "cpu/simd_portable.hpp"
 //
 #include "cpu/products_float.hpp"
+#include "cpu/products_fp8.hpp"
 #include "cpu/products_int8.hpp"
 
 namespace saccade {
 inline namespace SAC_ISA {
 using Int8Products = PlainInt8Products;
+using Fp8Products = PlainFp8Products;
 }  // namespace SAC_ISA
 }  // namespace saccade
 //

@@ -92,6 +92,16 @@ inline void multiply_int8(const MatmulArgs& a) {
   }
 }
 
+inline void multiply_fp8(const MatmulArgs& a) {
+  const size_t first = a.first_panel * panel_elements(SAC_DTYPE_FP8, a.x.k);
+  const void* matrices[2] = {a.panels, a.epilogue == Epilogue::kGated ? a.panels2 : nullptr};
+  for (uint32_t m = 0; m < 2 && matrices[m] != nullptr; ++m) {
+    Fp8Products::fill(a.x, a.first_row, a.num_rows,
+                      static_cast<const uint8_t*>(matrices[m]) + first, a.num_panels,
+                      a.tiles + m * kTileFloats);
+  }
+}
+
 template <class T>
 void multiply_typed(const MatmulArgs& a) {
   multiply_panels(a, static_cast<const T*>(a.panels), a.tiles);
@@ -107,6 +117,8 @@ inline void multiply(const MatmulArgs& a) {
       return multiply_typed<F16>(a);
     case SAC_DTYPE_INT8:
       return multiply_int8(a);
+    case SAC_DTYPE_FP8:
+      return multiply_fp8(a);
     default:
       return multiply_typed<float>(a);
   }

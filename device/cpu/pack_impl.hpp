@@ -44,14 +44,11 @@ SAC_INLINE float read_unaligned(const void* data, size_t index) {
 /// Rows of a panel that are written together: they stay in the first-level cache.
 inline constexpr uint32_t kPackRows = 128;
 
-/// Converts weights [begin, begin + count) of the source into the panel, as one output's from
-/// `first` on.
-template <class T, class S>
-SAC_INLINE void pack_column(const void* source, size_t begin, uint32_t count, T* panel,
-                            uint32_t output, uint32_t first) {
-  float wide[kPackRows];
+/// Writes weights of one output, from k = `first` on, into the panel.
+template <class T>
+SAC_INLINE void pack_column(const float* wide, uint32_t count, T* panel, uint32_t output,
+                            uint32_t first) {
   T narrow[kPackRows];
-  for (uint32_t i = 0; i < count; ++i) wide[i] = read_unaligned<S>(source, begin + i);
   for (uint32_t i = 0; i < count; ++i) from_float(wide[i], narrow[i]);
   for (uint32_t i = 0; i < count; ++i) panel[panel_slot<T>(output, first + i)] = narrow[i];
 }
@@ -68,15 +65,19 @@ void pad_panel(T* panel, uint32_t k, uint32_t outputs) {
   }
 }
 
-template <class T, class S>
-void pack_typed(const PackArgs& a) {
+/// Packs one panel; read(output, begin, count, floats) gives up to kPackRows of an output's
+/// weights.
+template <class T, class Read>
+void pack_typed(const PackArgs& a, Read&& read) {
   T* panel = static_cast<T*>(a.panels) + panel_begin<T>(a.k, a.panel);
   const uint32_t first = a.panel * kPanelOutputs;
   const uint32_t outputs = min_u32(kPanelOutputs, a.n - first);
   for (uint32_t begin = 0; begin < a.k; begin += kPackRows) {
     const uint32_t count = min_u32(kPackRows, a.k - begin);
     for (uint32_t j = 0; j < outputs; ++j) {
-      pack_column<T, S>(a.source, size_t{first + j} * a.k + begin, count, panel, j, begin);
+      float wide[kPackRows];
+      read(first + j, begin, count, wide);
+      pack_column(wide, count, panel, j, begin);
     }
   }
   pad_panel(panel, a.k, outputs);
@@ -90,22 +91,6 @@ SAC_INLINE float dummy_weight(uint32_t key0, uint32_t key1, uint32_t row, uint32
   h = ((h ^ (h >> 13)) + key1) * 0xC2B2AE35u;
   h = h ^ (h >> 16);
   return (static_cast<float>(static_cast<int32_t>(h)) * 4.656612873e-10f) * 0.034641016f;
-}
-
-template <class T>
-void pack_dummy_typed(uint64_t key, const PackArgs& a) {
-  T* panel = static_cast<T*>(a.panels) + panel_begin<T>(a.k, a.panel);
-  const uint32_t first = a.panel * kPanelOutputs;
-  const uint32_t outputs = min_u32(kPanelOutputs, a.n - first);
-  const uint32_t key0 = static_cast<uint32_t>(key), key1 = static_cast<uint32_t>(key >> 32);
-  for (uint32_t i = 0; i < a.k; ++i) {
-    T row[kPanelOutputs];
-    for (uint32_t j = 0; j < outputs; ++j) {
-      from_float(dummy_weight(key0, key1, first + j, i), row[j]);
-    }
-    for (uint32_t j = 0; j < outputs; ++j) panel[panel_slot<T>(j, i)] = row[j];
-  }
-  pad_panel(panel, a.k, outputs);
 }
 
 template <class T>

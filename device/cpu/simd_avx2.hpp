@@ -40,6 +40,22 @@ SAC_INLINE Vec vec_load_odd(const Bf16* p) {
   return _mm256_castsi256_ps(_mm256_and_si256(w, _mm256_set1_epi32(static_cast<int>(0xffff0000u))));
 }
 
+/// e4m3 in the top byte of each lane: its bits are those of a float 2^120 times smaller.
+SAC_INLINE Vec vec_from_fp8(__m256i top) {
+  const __m256i bits =
+      _mm256_and_si256(_mm256_srai_epi32(top, 4), _mm256_set1_epi32(static_cast<int>(0x87f00000u)));
+  return _mm256_mul_ps(_mm256_castsi256_ps(bits), _mm256_set1_ps(0x1p120f));
+}
+/// Vector v of 32 outputs of a pair of k in an fp8 panel.
+SAC_INLINE void vec_load_fp8(const uint8_t* line, uint32_t v, Vec& first, Vec& second) {
+  const uint8_t* at = line + v % 2 * 32 + v / 2 * 8;
+  const __m128i low = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(at));
+  const __m128i high = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(at + 16));
+  const __m256i pairs = _mm256_cvtepu16_epi32(_mm_unpacklo_epi64(low, high));
+  first = vec_from_fp8(_mm256_slli_epi32(pairs, 24));
+  second = vec_from_fp8(_mm256_slli_epi32(pairs, 16));
+}
+
 /// Whether 16 elements of T cost less as even and odd ones: of bf16, two instructions for two
 /// vectors instead of four.
 template <class T>

@@ -40,6 +40,22 @@ SAC_INLINE Vec vec_load_odd(const Bf16* p) {
   return _mm512_castsi512_ps(_mm512_and_si512(_mm512_loadu_si512(p), high));
 }
 
+/// e4m3 in the top byte of each lane: its bits are those of a float 2^120 times smaller.
+SAC_INLINE Vec vec_from_fp8(__m512i top) {
+  const __m512i bits =
+      _mm512_and_si512(_mm512_srai_epi32(top, 4), _mm512_set1_epi32(static_cast<int>(0x87f00000u)));
+  return _mm512_mul_ps(_mm512_castsi512_ps(bits), _mm512_set1_ps(0x1p120f));
+}
+/// Vector v of 32 outputs of a pair of k in an fp8 panel.
+SAC_INLINE void vec_load_fp8(const uint8_t* line, uint32_t v, Vec& first, Vec& second) {
+  const __m512i places =
+      _mm512_add_epi64(_mm512_setr_epi64(0, 2, 4, 6, 0, 2, 4, 6), _mm512_set1_epi64(v));
+  const __m512i half = _mm512_permutexvar_epi64(places, _mm512_loadu_si512(line));
+  const __m512i pairs = _mm512_cvtepu16_epi32(_mm512_castsi512_si256(half));
+  first = vec_from_fp8(_mm512_slli_epi32(pairs, 24));
+  second = vec_from_fp8(_mm512_slli_epi32(pairs, 16));
+}
+
 /// Whether 16 elements of T cost less as even and odd ones: not here.
 template <class T>
 inline constexpr bool kHalvesApart = false;

@@ -69,6 +69,18 @@ SAC_INLINE Vec vec_load_odd(const Bf16* p) {
   return __builtin_bit_cast(Vec, w & VecBits{0xffff0000u, 0xffff0000u, 0xffff0000u, 0xffff0000u});
 }
 
+/// e4m3 in the top byte of each lane: its bits are those of a float 2^120 times smaller.
+SAC_INLINE Vec vec_from_fp8(VecBits top) {
+  const VecBits bits = ((top & 0x7f000000u) >> 4) | (top & 0x80000000u);
+  return __builtin_bit_cast(Vec, bits) * 0x1p120f;
+}
+/// Vector v of 32 outputs of a pair of k in an fp8 panel.
+SAC_INLINE void vec_load_fp8(const uint8_t* line, uint32_t v, Vec& first, Vec& second) {
+  const VecBits pairs = vec_load_halves(line + v % 4 * 16 + v / 4 * 8);
+  first = vec_from_fp8(pairs << 24);
+  second = vec_from_fp8((pairs << 16) & 0xff000000u);
+}
+
 /// Whether 16 elements of T cost less as even and odd ones: not here.
 template <class T>
 inline constexpr bool kHalvesApart = false;

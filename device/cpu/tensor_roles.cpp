@@ -123,6 +123,36 @@ uint32_t num_copies(const sac_model_config& c, uint32_t role) {
   return kRoles[role].per_expert ? c.num_experts : 1;
 }
 
+namespace {
+
+/// What is computed together with the role, and must be of the same type.
+uint32_t partner(uint32_t role) {
+  switch (role) {
+    case SAC_TENSOR_GATE:
+      return SAC_TENSOR_UP;
+    case SAC_TENSOR_UP:
+      return SAC_TENSOR_GATE;
+    case SAC_TENSOR_EXPERT_GATE:
+      return SAC_TENSOR_EXPERT_UP;
+    case SAC_TENSOR_EXPERT_UP:
+      return SAC_TENSOR_EXPERT_GATE;
+    default:
+      return role;
+  }
+}
+
+}  // namespace
+
+bool kept_in_fp8(const sac_model_config& c, uint32_t role, uint32_t layer) {
+  if (c.quantization != SAC_QUANTIZATION_FP8 || kRoles[role].kind != kM) return false;
+  // What a router picks depends on small differences.
+  if (role == SAC_TENSOR_EMBED || role == SAC_TENSOR_ROUTER) return false;
+  if (role == SAC_TENSOR_LM_HEAD && c.tied_embeddings != 0) return false;
+  if (c.fp8_roles == nullptr) return kRoles[role].per_layer;
+  const uint32_t bits = 1u << role | 1u << partner(role);
+  return (c.fp8_roles[layer] & bits) == bits;
+}
+
 std::string tensor_name(const TensorPlace& at) {
   const TensorRole& r = kRoles[at.role];
   std::string name = r.name;
@@ -140,6 +170,15 @@ const char* why_unused(const sac_model_config& c, const TensorPlace& at) {
   return has_experts(c, at.layer) ? "the layer has experts" : "the layer has no experts";
 }
 
+/// What is wrong with the type of a tensor's elements, or with its having scales or none.
+std::string check_dtype(const TensorPlace& at, uint32_t dtype, const float* scales) {
+  if (dtype != SAC_DTYPE_FP8) {
+    return scales == nullptr ? "" : "has scales, but its dtype is not fp8 (4)";
+  }
+  if (kRoles[at.role].kind != kM) return "is in fp8, which only matrices may be";
+  return scales == nullptr ? "is in fp8 without scales" : "";
+}
+
 std::string outside(const char* what, uint64_t value, uint64_t last) {
   return std::string(what) + " is " + std::to_string(value) + ", outside 0 .. " +
          std::to_string(last);
@@ -148,7 +187,7 @@ std::string outside(const char* what, uint64_t value, uint64_t last) {
 }  // namespace
 
 std::string check_tensor(const sac_model_config& c, const TensorPlace& at, uint32_t dtype,
-                         uint64_t rows, uint64_t cols) {
+                         uint64_t rows, uint64_t cols, const float* scales) {
   if (at.role >= SAC_NUM_TENSOR_ROLES) {
     return outside("tensor role", at.role, SAC_NUM_TENSOR_ROLES - 1);
   }
@@ -165,7 +204,11 @@ std::string check_tensor(const sac_model_config& c, const TensorPlace& at, uint3
     return std::string(role.name) + ": " + outside("expert", at.expert, last_expert);
   }
   const std::string name = tensor_name(at);
-  if (dtype > SAC_DTYPE_F16) return name + ": " + outside("dtype", dtype, SAC_DTYPE_F16);
+  if (dtype > SAC_DTYPE_F16 && dtype != SAC_DTYPE_FP8) {
+    return name + ": dtype is " + std::to_string(dtype) + ", not one of 0, 1, 2, 4";
+  }
+  const std::string wrong = check_dtype(at, dtype, scales);
+  if (!wrong.empty()) return name + " " + wrong;
   const TensorShape want = tensor_shape(c, at.role);
   if (rows != want.rows || cols != want.cols) {
     return name + " has shape " + shape_text(rows, cols) + ", expected " +

@@ -38,10 +38,13 @@ bool has_experts(const sac_model_config& config, uint32_t layer);
 bool tensor_used(const sac_model_config& config, uint32_t role, uint32_t layer);
 /// Of each layer that has the role; 1 where it is not an expert's.
 uint32_t num_copies(const sac_model_config& config, uint32_t role);
+/// Whether the matrices of a role are in e4m3 in memory.
+bool kept_in_fp8(const sac_model_config& config, uint32_t role, uint32_t layer);
 /// "q of layer 3", "final_norm", "expert_up of layer 3, expert 5".
 std::string tensor_name(const TensorPlace& place);
-/// Empty, or what is wrong with a tensor that is given: role, layer, expert, dtype or shape.
+/// Empty, or what is wrong with a tensor that is given: role, layer, expert, dtype, shape or
+/// scales.
 std::string check_tensor(const sac_model_config& config, const TensorPlace& place, uint32_t dtype,
-                         uint64_t rows, uint64_t cols);
+                         uint64_t rows, uint64_t cols, const float* scales);
 
 }  // namespace saccade

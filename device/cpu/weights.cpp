@@ -12,7 +12,7 @@ constexpr uint64_t kPackedVersion = 1;
 constexpr size_t kPackedPageBytes = 4096;
 
 size_t element_bytes(uint32_t dtype) {
-  if (dtype == SAC_DTYPE_INT8) return 1;
+  if (dtype == SAC_DTYPE_INT8 || dtype == SAC_DTYPE_FP8) return 1;
   return dtype == SAC_DTYPE_F32 ? 4 : 2;
 }
 
@@ -33,14 +33,17 @@ uint64_t dummy_key(uint64_t seed, const TensorPlace& at) {
   return mix(mix(seed) ^ place_number(at));
 }
 
-std::vector<uint32_t> flags_of(const sac_model_config& c) {
-  if (c.sparse_layers == nullptr) return {};
-  return {c.sparse_layers, c.sparse_layers + c.num_layers};
+/// A copy of an array with a number for each layer; of null, none.
+std::vector<uint32_t> copy_of(const uint32_t* by_layer, uint32_t num_layers) {
+  if (by_layer == nullptr) return {};
+  return {by_layer, by_layer + num_layers};
 }
 
-/// The configuration with flags that live as long as it.
-sac_model_config with_flags(sac_model_config config, const std::vector<uint32_t>& flags) {
-  config.sparse_layers = flags.empty() ? nullptr : flags.data();
+/// The configuration with arrays that live as long as it.
+sac_model_config with_arrays(sac_model_config config, const std::vector<uint32_t>& sparse_layers,
+                             const std::vector<uint32_t>& fp8_roles) {
+  config.sparse_layers = sparse_layers.empty() ? nullptr : sparse_layers.data();
+  config.fp8_roles = fp8_roles.empty() ? nullptr : fp8_roles.data();
   return config;
 }
 
@@ -48,8 +51,9 @@ sac_model_config with_flags(sac_model_config config, const std::vector<uint32_t>
 
 Weights::Weights(const sac_model_config& config, uint32_t max_model_len, const Kernels& kernels,
                  WorkerPool& pool)
-    : sparse_layers_(flags_of(config)),
-      config_(with_flags(config, sparse_layers_)),
+    : sparse_layers_(copy_of(config.sparse_layers, config.num_layers)),
+      fp8_roles_(copy_of(config.fp8_roles, config.num_layers)),
+      config_(with_arrays(config, sparse_layers_, fp8_roles_)),
       max_model_len_(max_model_len),
       kernels_(kernels),
       pool_(pool),
@@ -111,14 +115,18 @@ void Weights::fold_into_layout(const TensorPlace& at, size_t end, uint32_t dtype
   }
 }
 
+uint32_t Weights::matrix_dtype(const TensorPlace& at) const {
+  // A router is small, and what it picks depends on small differences.
+  const bool int8 = config_.quantization == SAC_QUANTIZATION_INT8;
+  if (int8 && at.role != SAC_TENSOR_ROUTER) return SAC_DTYPE_INT8;
+  return kept_in_fp8(config_, at.role, at.layer) ? SAC_DTYPE_FP8 : config_.dtype;
+}
+
 void Weights::take_matrix(Layout& layout, const TensorPlace& at, Matrix& matrix) {
-  const uint32_t role = at.role;
-  const TensorShape shape = tensor_shape(config_, role);
+  const TensorShape shape = tensor_shape(config_, at.role);
   matrix.n = static_cast<uint32_t>(shape.rows);
   matrix.k = static_cast<uint32_t>(shape.cols);
-  // A router is small, and what it picks depends on small differences.
-  const bool quantized = config_.quantization == SAC_QUANTIZATION_INT8 && role != SAC_TENSOR_ROUTER;
-  matrix.dtype = quantized ? SAC_DTYPE_INT8 : config_.dtype;
+  matrix.dtype = matrix_dtype(at);
   matrix.panels = layout.take<uint8_t>(
       matrix.num_panels() * panel_elements(matrix.dtype, matrix.k) * element_bytes(matrix.dtype));
   fold_into_layout(at, layout.bytes(), matrix.dtype);
@@ -238,8 +246,8 @@ void Weights::pack_matrix(const Matrix& matrix, PackArgs args, const uint64_t* k
 }
 
 std::string Weights::set_tensor(const TensorPlace& place, uint32_t dtype, uint64_t rows,
-                                uint64_t cols, const void* data) {
-  const std::string wrong = check_tensor(config_, place, dtype, rows, cols);
+                                uint64_t cols, const void* data, const float* scales) {
+  const std::string wrong = check_tensor(config_, place, dtype, rows, cols, scales);
   if (!wrong.empty()) return wrong;
   if (data == nullptr) return tensor_name(place) + ": data is null";
   if (adopted()) return mark(place), "";
@@ -247,6 +255,7 @@ std::string Weights::set_tensor(const TensorPlace& place, uint32_t dtype, uint64
     PackArgs args = {};
     args.source = data;
     args.source_dtype = dtype;
+    args.source_scales = scales;
     pack_matrix(*matrix_of(place), args, nullptr);
   } else {
     kernels_.widen(data, dtype, static_cast<uint32_t>(cols), vector_of(place));

@@ -60,7 +60,7 @@ class Weights {
 
   /// Each returns an empty string or what is wrong, see CpuStep.
   std::string set_tensor(const TensorPlace& place, uint32_t dtype, uint64_t rows, uint64_t cols,
-                         const void* data);
+                         const void* data, const float* scales);
   void fill_dummy(uint64_t seed);
   std::string set_rope(const float* cos, const float* sin, uint64_t count);
   std::string missing_tensor() const;
@@ -103,6 +103,7 @@ class Weights {
   /// f(place) for each tensor that a model must have, until one returns false.
   template <class F>
   void for_each_needed(F&& f) const;
+  uint32_t matrix_dtype(const TensorPlace& place) const;
   void take_matrix(Layout& layout, const TensorPlace& place, Matrix& matrix);
   void fold_into_layout(const TensorPlace& place, size_t end, uint32_t dtype);
   Matrix* matrix_of(const TensorPlace& place);
@@ -113,7 +114,7 @@ class Weights {
   bool is_given(const TensorPlace& place) const;
   size_t expert_mark(const TensorPlace& place) const;
 
-  const std::vector<uint32_t> sparse_layers_;  // what config_ points to
+  const std::vector<uint32_t> sparse_layers_, fp8_roles_;  // what config_ points to
   const sac_model_config config_;
   const uint32_t max_model_len_;
   const Kernels& kernels_;

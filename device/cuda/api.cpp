@@ -87,10 +87,12 @@ int sac_device_create(const sac_device_config* config, const sac_model_config* m
 void sac_device_destroy(sac_device* device) { delete device; }
 
 int sac_device_set_tensor(sac_device* d, uint32_t role, uint32_t layer, uint32_t expert,
-                          uint32_t dtype, uint64_t rows, uint64_t cols, const void* data) {
+                          uint32_t dtype, uint64_t rows, uint64_t cols, const void* data,
+                          const float* scales) {
   return guarded([&] {
     if (const int code = check_loading(d)) return code;
-    return result(d->plane.model()->set_tensor(role, layer, dtype, rows, cols, data, expert));
+    return result(
+        d->plane.model()->set_tensor(role, layer, dtype, rows, cols, data, expert, scales));
   });
 }
 

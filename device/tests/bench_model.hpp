@@ -63,8 +63,11 @@ inline double num_weights(const sac_model_config& c) {
 
 /// Bytes of all matrices: what a decode step must read.
 inline double weight_bytes(const sac_model_config& c) {
-  const bool int8 = c.quantization == SAC_QUANTIZATION_INT8;
-  return num_weights(c) * (int8 ? 1 + 4.0 / kQuantGroup : 2);
+  constexpr double kEightBits = 1 + 4.0 / kQuantGroup;
+  if (c.quantization == SAC_QUANTIZATION_INT8) return num_weights(c) * kEightBits;
+  if (c.quantization == SAC_QUANTIZATION_NONE) return num_weights(c) * 2;
+  const double head = double(c.vocab_size) * c.hidden_size;  // stays in bf16
+  return (num_weights(c) - head) * kEightBits + head * 2;
 }
 
 /// Best of `runs` readings of `region` by all threads, bytes/s.

@@ -1,6 +1,6 @@
 // Micro benchmark of the CPU step alone: Qwen3-0.6B's shape with random bf16 weights.
 //
-//   cpu_step_bench [threads = 2] [kernels] [bf16 | int8]
+//   cpu_step_bench [threads = 2] [kernels] [bf16 | int8 | fp8]
 //
 // kernels: portable | avx2 | avx512 | avx512_bf16 | amx | best. Prints, from one run: memory read
 // bandwidth, decode tokens/s at several batch sizes with a context of 128 tokens (and the share of
@@ -43,13 +43,22 @@ double prefill_s(StepHarness& h, uint32_t rows) {
   return best_s;
 }
 
+bool quantization_named(const char* name, uint32_t* out) {
+  const char* names[] = {"bf16", "int8", "fp8"};  // in the order of SAC_QUANTIZATION_*
+  for (uint32_t i = 0; i < 3; ++i) {
+    if (std::strcmp(name, names[i]) == 0) return *out = i, true;
+  }
+  return false;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   const uint32_t threads = argc > 1 ? static_cast<uint32_t>(std::atoi(argv[1])) : 2;
-  const bool int8 = argc > 3 && std::strcmp(argv[3], "int8") == 0;
-  if (threads == 0 || argc > 4 || (argc > 3 && !int8 && std::strcmp(argv[3], "bf16") != 0)) {
-    std::fputs("usage: cpu_step_bench [threads > 0] [kernels | best] [bf16 | int8]\n", stderr);
+  uint32_t quantization = 0;
+  if (threads == 0 || argc > 4 || (argc > 3 && !quantization_named(argv[3], &quantization))) {
+    std::fputs("usage: cpu_step_bench [threads > 0] [kernels | best] [bf16 | int8 | fp8]\n",
+               stderr);
     return 2;
   }
   HarnessOptions o;
@@ -63,7 +72,7 @@ int main(int argc, char** argv) {
   std::printf("threads %u, read bandwidth %.1f GB/s\n", threads, bandwidth / 1e9);
 
   sac_model_config config = qwen3_06b();
-  if (int8) config.quantization = SAC_QUANTIZATION_INT8;
+  config.quantization = quantization;
   const double start_s = now_s();
   StepHarness h(config, o);
   h.step->fill_dummy(1);

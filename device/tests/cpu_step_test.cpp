@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 #include <sys/mman.h>
 
+#include "capi/config_check.hpp"
 #include "tests/reference_decoder.hpp"
 #include "tests/step_harness.hpp"
 
@@ -36,6 +37,28 @@ TestModel random_model(uint32_t seed, uint32_t dtype) {
   c.sliding_window = m.windows.data();
   fill_rope(m, kMaxLen, 10000.0);
   fill_tensors(m, seed);
+  return m;
+}
+
+/// A model as files in e4m3 have it: some matrices are, and most of those stay so in memory.
+/// Several groups share an output.
+TestModel fp8_model(uint32_t seed, uint32_t dtype) {
+  TestModel m = random_model(seed, dtype);
+  sac_model_config& c = m.config;
+  Rng rng(seed);
+  c.hidden_size = 120 + rng() % 150;
+  c.intermediate_size = 120 + rng() % 150;
+  c.quantization = SAC_QUANTIZATION_FP8;
+  m.tensors.clear();
+  fill_tensors(m, seed);
+  m.fp8_roles.assign(c.num_layers, 0);
+  c.fp8_roles = m.fp8_roles.data();
+  for (auto& [key, values] : m.tensors) {
+    if (tensor_role(key.first).kind != TensorKind::kMatrix || rng() % 4 == 0) continue;
+    const TensorShape shape = tensor_shape(c, key.first);
+    m.in_fp8[key] = into_fp8(values.data(), shape.rows, shape.cols);
+    if (rng() % 8 != 0) m.fp8_roles[key.second] |= 1u << key.first;
+  }
   return m;
 }
 
@@ -204,13 +227,24 @@ TEST_CASE("bf16 and f16 differ from the formulas by the rounding of the KV cache
   }
 }
 
-TEST_CASE("a request's records are byte-equal alone and in any batch, chunking and thread count") {
+TEST_CASE("matrices in e4m3 are computed as what they hold") {
   for (const Kernels* kernels : available_kernels()) {
-    for (uint32_t seed = 31; seed <= 39; ++seed) {  // from 37 on with 8-bit weights
+    for (uint32_t seed = 1; seed <= 12; ++seed) {
       CAPTURE(std::string(kernels->name));
       CAPTURE(seed);
-      TestModel m = random_model(seed, seed % 3);
-      if (seed > 36) m.config.quantization = SAC_QUANTIZATION_INT8;
+      CHECK(prompt_error(fp8_model(seed, SAC_DTYPE_F32), kernels, seed) < 5e-5);
+      if (seed <= 3) CHECK(prompt_error(fp8_model(seed, SAC_DTYPE_BF16), kernels, seed) < 0.1);
+    }
+  }
+}
+
+TEST_CASE("a request's records are byte-equal alone and in any batch, chunking and thread count") {
+  for (const Kernels* kernels : available_kernels()) {
+    for (uint32_t seed = 31; seed <= 43; ++seed) {  // from 37 on with 8-bit weights
+      CAPTURE(std::string(kernels->name));
+      CAPTURE(seed);
+      TestModel m = seed > 39 ? fp8_model(seed, seed % 3) : random_model(seed, seed % 3);
+      if (seed > 36 && seed <= 39) m.config.quantization = SAC_QUANTIZATION_INT8;
       Rng rng(seed);
       std::vector<Traveller> all(9);
       for (uint32_t s = 0; s < all.size(); ++s) {
@@ -288,6 +322,9 @@ TEST_CASE("every instruction set with fused multiply-add gives the same bytes") 
     const std::vector<uint32_t> prompt = random_tokens(seed, 61, m.config.vocab_size);
     CHECK(lone_run(m, options_of(avx2_kernels()), prompt, 8) ==
           lone_run(m, options_of(avx512_kernels()), prompt, 8));
+    const TestModel fp8 = fp8_model(seed, seed % 3);
+    CHECK(lone_run(fp8, options_of(avx2_kernels()), prompt, 8) ==
+          lone_run(fp8, options_of(avx512_kernels()), prompt, 8));
   }
 }
 
@@ -336,9 +373,9 @@ TEST_CASE("dummy weights depend on the seed, not on threads") {
 }
 
 TEST_CASE("a step on another step's packed weights gives the same bytes, and packs nothing") {
-  for (uint32_t seed = 70; seed < 76; ++seed) {
-    TestModel m = random_model(seed, seed % 3);
-    m.config.quantization = seed % 2 == 0 ? SAC_QUANTIZATION_INT8 : SAC_QUANTIZATION_NONE;
+  for (uint32_t seed = 70; seed < 79; ++seed) {
+    TestModel m = seed < 76 ? random_model(seed, seed % 3) : fp8_model(seed, seed % 3);
+    if (seed < 76 && seed % 2 == 0) m.config.quantization = SAC_QUANTIZATION_INT8;
     CAPTURE(seed);
     const std::vector<uint32_t> prompt = random_tokens(seed, 30, m.config.vocab_size);
     StepHarness packer(m.config, options_of(nullptr));
@@ -370,6 +407,19 @@ TEST_CASE("the layout of packed weights tells apart what differs in memory") {
   CHECK(layout_of([](auto& c) { c.sliding_window = nullptr; }) == base);
   CHECK(layout_of([](auto& c) { c.dtype = SAC_DTYPE_F16; }) != base);
   CHECK(layout_of([](auto& c) { c.quantization = SAC_QUANTIZATION_INT8; }) != base);
+  const uint64_t fp8 = layout_of([](auto& c) { c.quantization = SAC_QUANTIZATION_FP8; });
+  CHECK(fp8 != base);
+  std::vector<uint32_t> roles(m.config.num_layers, 1u << SAC_TENSOR_Q);
+  const auto with_roles = [&roles](auto& c) {
+    c.quantization = SAC_QUANTIZATION_FP8;
+    c.fp8_roles = roles.data();
+  };
+  const uint64_t only_q = layout_of(with_roles);
+  CHECK((only_q != base && only_q != fp8));
+  roles.back() |= 1u << SAC_TENSOR_GATE;
+  CHECK(layout_of(with_roles) == only_q);  // a gate alone is not kept in e4m3
+  roles.back() |= 1u << SAC_TENSOR_UP;
+  CHECK(layout_of(with_roles) != only_q);
   CHECK(layout_of([](auto& c) { c.tied_embeddings ^= 1; }) != base);
   CHECK(layout_of([](auto& c) { c.qk_norm ^= 1; }) != base);
   CHECK(layout_of([](auto& c) { c.vocab_size += 1; }) != base);  // the same number of panels
@@ -389,6 +439,15 @@ TEST_CASE("packed weights that do not fit a step are refused with a sentence") {
   CHECK(h.step->adopt_packed(static_cast<char*>(copy.data) + 32, copy.bytes) ==
         "packed weights: data is not aligned to 128 bytes");
   CHECK_FALSE(h.step->adopted());
+}
+
+TEST_CASE("roles in e4m3 without the quantization are refused") {
+  TestModel m = fp8_model(4, SAC_DTYPE_BF16);
+  CHECK(check_model_config(m.config) == "");
+  m.config.quantization = SAC_QUANTIZATION_INT8;
+  CHECK(check_model_config(m.config) == "fp8_roles are given, but quantization is not fp8 (2)");
+  m.config.quantization = 3;
+  CHECK(check_model_config(m.config) == "quantization is 3, outside 0 .. 2");
 }
 
 TEST_CASE("a wrong tensor is refused with a sentence that names it") {
@@ -413,7 +472,13 @@ TEST_CASE("a wrong tensor is refused with a sentence that names it") {
   CHECK(s.set_tensor(SAC_TENSOR_Q_NORM, 0, 0, 1, 8, data.data()) ==
         "q_norm of layer 0 was given, but qk_norm is 0");
   CHECK(s.set_tensor(SAC_TENSOR_Q, 0, 3, 16, 32, data.data()) ==
-        "q of layer 0: dtype is 3, outside 0 .. 2");
+        "q of layer 0: dtype is 3, not one of 0, 1, 2, 4");
+  CHECK(s.set_tensor(SAC_TENSOR_Q, 0, SAC_DTYPE_FP8, 16, 32, data.data()) ==
+        "q of layer 0 is in fp8 without scales");
+  CHECK(s.set_tensor(SAC_TENSOR_Q, 0, SAC_DTYPE_F32, 16, 32, data.data(), 0, data.data()) ==
+        "q of layer 0 has scales, but its dtype is not fp8 (4)");
+  CHECK(s.set_tensor(SAC_TENSOR_INPUT_NORM, 1, SAC_DTYPE_FP8, 1, 32, data.data(), 0, data.data()) ==
+        "input_norm of layer 1 is in fp8, which only matrices may be");
   CHECK(s.set_rope(data.data(), data.data(), 5) ==
         "rope tables have 5 entries, expected 640 ((max_model_len + rope_switch_len) * rotary_dim "
         "/ 2)");

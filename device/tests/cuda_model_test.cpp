@@ -52,6 +52,23 @@ TEST_CASE("a request has the same records alone and in a batch, however it is cu
   CHECK(report.failed() == 0);
 }
 
+TEST_CASE("a matrix in e4m3 becomes its values times their scales, in bf16") {
+  SmallModel m = random_small(1, 40);
+  const TensorShape shape = tensor_shape(m.config, SAC_TENSOR_O);
+  std::vector<float> values = m.tensors.at({SAC_TENSOR_O, 0, 0});
+  const Fp8Matrix matrix = into_fp8(values.data(), shape.rows, shape.cols);
+  const ModelLimits limits = {4, 16, 40, 8, 5};
+  EmulatedModel wide(m.config, limits, {}), narrow(m.config, limits, {});
+  CHECK(wide.set_tensor(SAC_TENSOR_O, 0, SAC_DTYPE_F32, shape.rows, shape.cols, values.data()) ==
+        "");
+  CHECK(narrow.set_tensor(SAC_TENSOR_O, 0, SAC_DTYPE_FP8, shape.rows, shape.cols,
+                          matrix.bytes.data(), 0, matrix.scales.data()) == "");
+  const gpu::MatrixView a = wide.view().layers[0].o, b = narrow.view().layers[0].o;
+  CHECK(std::memcmp(a.data, b.data, a.halves() * sizeof(*a.data)) == 0);
+  CHECK(narrow.set_tensor(SAC_TENSOR_O, 0, SAC_DTYPE_FP8, shape.rows, shape.cols,
+                          matrix.bytes.data()) == "o of layer 0 is in fp8 without scales");
+}
+
 TEST_CASE("turned choices of experts explain no other error") {
   const SmallModel m = random_small(23, 40);
   REQUIRE(m.config.num_experts > 0);

@@ -249,6 +249,7 @@ TEST_CASE("a computed embedding is the same to the bit, whatever happens to its 
   } models[] = {{"f32", model_of(SAC_DTYPE_F32, 0, 0)},
                 {"bf16", model_of(SAC_DTYPE_BF16, 0, 0)},
                 {"int8", model_of(SAC_DTYPE_BF16, SAC_QUANTIZATION_INT8, 0)},
+                {"fp8, experts", model_of(SAC_DTYPE_BF16, SAC_QUANTIZATION_FP8, 5)},
                 {"f16, experts", model_of(SAC_DTYPE_F16, 0, 5)}};
   for (const Kernels* kernels : available_kernels()) {
     for (const auto& named : models) {

@@ -12,6 +12,9 @@ using namespace saccade::test;
 
 namespace {
 
+/// e4m3's greatest magnitude.
+constexpr float kFp8Top = 448.0f;
+
 std::vector<float> random_floats(Rng& rng, size_t n, uint32_t dtype) {
   std::normal_distribution<float> normal;
   std::vector<float> values(n);
@@ -43,22 +46,26 @@ struct Case {
     rows = 1 + rng() % 70;
     depth = 1 + rng() % 300;
     outputs = 1 + rng() % 200;
-    dtype = rng() % 4;
+    dtype = rng() % 5;
     epilogue = static_cast<Epilogue>(rng() % 3);
-    tiled = k.bf16_activations && (dtype == SAC_DTYPE_BF16 || dtype == SAC_DTYPE_INT8);
+    // Products with fp8 panels read either form.
+    const bool may_tile = dtype == SAC_DTYPE_BF16 || dtype == SAC_DTYPE_INT8 ||
+                          (dtype == SAC_DTYPE_FP8 && rng() % 2 == 0);
+    tiled = k.bf16_activations && may_tile;
     x.resize(size_t{rows} * depth);
     lay_out_x();
     if (dtype == SAC_DTYPE_INT8) quantize_x();
     y0 = random_floats(rng, size_t{rows} * outputs, SAC_DTYPE_F32);
     for (uint32_t i = 0; i < 2; ++i) {
-      const uint32_t exact = dtype == SAC_DTYPE_INT8 ? SAC_DTYPE_F32 : dtype;
+      const bool narrow = dtype == SAC_DTYPE_INT8 || dtype == SAC_DTYPE_FP8;
+      const uint32_t exact = narrow ? SAC_DTYPE_F32 : dtype;
       weights[i] = random_floats(rng, size_t{outputs} * depth, exact);
       biases[i] = random_floats(rng, outputs, SAC_DTYPE_F32);
       panels[i].resize(num_panels() * panel_elements(dtype, depth));
       for (uint32_t p = 0; p < num_panels(); ++p) {
         k.pack({weights[i].data(), SAC_DTYPE_F32, outputs, depth, dtype, p, panels[i].data()});
       }
-      if (dtype != SAC_DTYPE_INT8) continue;
+      if (!narrow) continue;
       for (uint32_t o = 0; o < outputs; ++o) {  // from here on, the values of the 8 bits
         float* row = weights[i].data() + size_t{o} * depth;
         k.unpack_row(panels[i].data(), dtype, depth, o, row);
@@ -153,7 +160,7 @@ struct Case {
 
 TEST_CASE("a row of a product has the same bytes at any height, cut and place") {
   for (const Kernels* k : available_kernels()) {
-    for (uint32_t seed = 1; seed <= 60; ++seed) {
+    for (uint32_t seed = 1; seed <= 80; ++seed) {
       CAPTURE(std::string(k->name));
       CAPTURE(seed);
       Case c(seed, *k);
@@ -255,6 +262,133 @@ TEST_CASE("a value in 8 bits that is no number, or infinite, spoils its own grou
   }
 }
 
+TEST_CASE("every e4m3 value is computed exactly, by products of any height") {
+  constexpr uint32_t kOutputs = 70, kDepth = 200;
+  std::vector<uint8_t> codes(size_t{kOutputs} * kDepth);
+  for (size_t i = 0; i < codes.size(); ++i) {
+    codes[i] = static_cast<uint8_t>(i * 37);
+    if ((codes[i] & 127) == 127) codes[i] = 0;
+  }
+  std::vector<float> scales(size_t{kOutputs} * 2);
+  for (size_t i = 0; i < scales.size(); ++i) scales[i] = 0.25f + 0.37f * static_cast<float>(i);
+  for (const Kernels* k : available_kernels()) {
+    std::vector<float> panels(ceil_div(kOutputs, kPanelOutputs) *
+                              panel_elements(SAC_DTYPE_FP8, kDepth) / sizeof(float));
+    for (uint32_t p = 0; p < ceil_div(kOutputs, kPanelOutputs); ++p) {
+      k->pack({codes.data(), SAC_DTYPE_FP8, kOutputs, kDepth, SAC_DTYPE_FP8, p, panels.data(),
+               scales.data()});
+    }
+    for (const bool tiled : {false, true}) {
+      if (tiled && !k->bf16_activations) continue;
+      // Row r picks the weights of k = r.
+      std::vector<float> x(activation_bytes(kDepth, kDepth, tiled) / sizeof(float));
+      const Activations to = {x.data(), kDepth, tiled};
+      const std::vector<float> ones(kDepth, 1.0f);
+      for (uint32_t r = 0; r < kDepth; ++r) {
+        std::vector<float> one(kDepth);
+        one[r] = 1.0f;
+        k->rms_norm(ones.data(), one.data(), 1e-30f, to, r);
+      }
+      std::vector<float> tiles(2 * kTileFloats), y(size_t{kDepth} * kOutputs);
+      for (const uint32_t height : {1u, 3u, 40u}) {
+        for (uint32_t r = 0; r < kDepth; r += height) {
+          MatmulArgs a = {};
+          a.x = to;
+          a.first_row = r;
+          a.num_rows = min_u32(height, kDepth - r);
+          a.n = kOutputs;
+          a.dtype = SAC_DTYPE_FP8;
+          a.panels = panels.data();
+          a.num_panels = ceil_div(kOutputs, kPanelOutputs);
+          a.y = y.data();
+          a.y_stride = kOutputs;
+          a.tiles = tiles.data();
+          k->multiply(a);
+          k->finish(a);
+        }
+        uint32_t wrong = 0;
+        for (uint32_t r = 0; r < kDepth; ++r) {
+          for (uint32_t o = 0; o < kOutputs; ++o) {
+            const float value = naive_fp8(codes[o * kDepth + r]);
+            wrong += y[r * kOutputs + o] != value * scales[o * 2 + r / kQuantGroup];
+          }
+        }
+        CAPTURE(std::string(k->name));
+        CAPTURE(tiled);
+        CAPTURE(height);
+        CHECK(wrong == 0);
+      }
+    }
+  }
+}
+
+TEST_CASE(
+    "e4m3 holds a weight within half a step, and a value that is no number spoils its group") {
+  constexpr uint32_t kOutputs = 40, kDepth = 300;
+  for (const Kernels* k : available_kernels()) {
+    CAPTURE(std::string(k->name));
+    Rng rng(7);
+    std::vector<float> values = random_floats(rng, size_t{kOutputs} * kDepth, SAC_DTYPE_F32);
+    for (uint32_t i = 0; i < kQuantGroup; ++i) values[3 * kDepth + i] *= 1e-35f;  // becomes zero
+    values[kDepth + 200] = __builtin_nanf("");                                    // row 1, group 1
+    values[2 * kDepth + 5] = -__builtin_inff();
+    std::vector<uint8_t> panels(2 * panel_elements(SAC_DTYPE_FP8, kDepth));
+    for (uint32_t p = 0; p < 2; ++p) {
+      k->pack({values.data(), SAC_DTYPE_F32, kOutputs, kDepth, SAC_DTYPE_FP8, p, panels.data()});
+    }
+    std::vector<float> row(kDepth);
+    for (uint32_t r = 0; r < kOutputs; ++r) {
+      k->unpack_row(panels.data(), SAC_DTYPE_FP8, kDepth, r, row.data());
+      for (uint32_t i = 0; i < kDepth; ++i) {
+        const uint32_t group = i / kQuantGroup;
+        const bool spoilt = (r == 1 && group == 1) || (r == 2 && group == 0);
+        REQUIRE(std::isnan(row[i]) == spoilt);
+        if (spoilt) continue;
+        const float value = values[r * kDepth + i];
+        // A mantissa of 4 bits with its leading one; below 2^-6 of 448, steps of 2^-9.
+        const float step = std::max(std::abs(value) / 8, 4.0f * 0x1p-9f / kFp8Top);
+        CHECK(std::abs(row[i] - value) <= step * 0.5001f);
+      }
+    }
+  }
+}
+
+TEST_CASE("e4m3 comes from a file as it is, or times its scale into any other type") {
+  constexpr uint32_t kOutputs = 40, kDepth = 300, kGroups = 3;
+  std::vector<uint8_t> source(size_t{kOutputs} * kDepth + 1);
+  uint8_t* codes = source.data() + 1;  // data in a file may have any alignment
+  std::vector<float> scales(size_t{kOutputs} * kGroups);
+  Rng rng(3);
+  for (size_t i = 0; i + 1 < source.size(); ++i) {
+    codes[i] = static_cast<uint8_t>(rng());
+    if ((codes[i] & 127) == 127) codes[i] = 0;
+  }
+  for (float& s : scales) s = 1e-4f + 1e-3f * static_cast<float>(rng() % 1000);
+  codes[5 * kDepth + 140] = 255;  // NaN in row 5, group 1
+  for (const Kernels* k : available_kernels()) {
+    for (const uint32_t dtype : {SAC_DTYPE_F32, SAC_DTYPE_BF16, SAC_DTYPE_F16, SAC_DTYPE_FP8}) {
+      CAPTURE(std::string(k->name));
+      CAPTURE(dtype);
+      std::vector<float> panels(2 * panel_elements(dtype, kDepth));
+      for (uint32_t p = 0; p < 2; ++p) {
+        k->pack({codes, SAC_DTYPE_FP8, kOutputs, kDepth, dtype, p, panels.data(), scales.data()});
+      }
+      std::vector<float> row(kDepth);
+      uint32_t wrong = 0;
+      for (uint32_t r = 0; r < kOutputs; ++r) {
+        k->unpack_row(panels.data(), dtype, kDepth, r, row.data());
+        for (uint32_t i = 0; i < kDepth; ++i) {
+          const uint32_t group = i / kQuantGroup;
+          const float value = naive_fp8(codes[r * kDepth + i]) * scales[r * kGroups + group];
+          const bool spoilt = std::isnan(value) || (dtype == SAC_DTYPE_FP8 && r == 5 && group == 1);
+          wrong += spoilt ? !std::isnan(row[i]) : row[i] != through_dtype(value, dtype);
+        }
+      }
+      CHECK(wrong == 0);
+    }
+  }
+}
+
 TEST_CASE("packing keeps every weight, from every source type, and a row comes back") {
   for (const Kernels* k : available_kernels()) {
     for (uint32_t seed = 1; seed <= 30; ++seed) {
@@ -297,14 +431,14 @@ TEST_CASE("packing keeps every weight, from every source type, and a row comes b
 TEST_CASE("packed panels have the bytes of this kPackedVersion, on every set") {
   // When the packed format changes, change these numbers and bump kPackedVersion (cpu/weights.cpp):
   // a file of packed weights outlives the program that wrote it.
-  constexpr uint64_t kWanted[4] = {0x318491d318934fa1u, 0x2105ed4f07fb8200u, 0x6da09b1dcf164f78u,
-                                   0x9bf07d7e41c23787u};  // by dtype
+  constexpr uint64_t kWanted[5] = {0x318491d318934fa1u, 0x2105ed4f07fb8200u, 0x6da09b1dcf164f78u,
+                                   0x9bf07d7e41c23787u, 0xdcd821b981141408u};  // by dtype
   constexpr uint32_t kOutputs = 70, kDepth = 200;
   Rng rng(5);
   std::vector<float> source(size_t{kOutputs} * kDepth);  // no distribution: std libraries differ
   for (float& v : source) v = static_cast<float>(static_cast<int32_t>(rng())) * 0x1p-31f;
   for (const Kernels* k : available_kernels()) {
-    for (uint32_t dtype = SAC_DTYPE_F32; dtype <= SAC_DTYPE_INT8; ++dtype) {
+    for (uint32_t dtype = SAC_DTYPE_F32; dtype <= SAC_DTYPE_FP8; ++dtype) {
       CAPTURE(std::string(k->name));
       CAPTURE(dtype);
       const size_t num_panels = ceil_div(kOutputs, kPanelOutputs);
@@ -314,7 +448,7 @@ TEST_CASE("packed panels have the bytes of this kPackedVersion, on every set") {
         k->pack({source.data(), SAC_DTYPE_F32, kOutputs, kDepth, dtype, p, panels.data()});
       }
       const auto* bytes = reinterpret_cast<const uint8_t*>(panels.data());
-      const size_t element_bytes[] = {4, 2, 2, 1};
+      const size_t element_bytes[] = {4, 2, 2, 1, 1};
       uint64_t hash = 0xcbf29ce484222325ull;  // FNV-1a
       for (size_t i = 0; i < elements * element_bytes[dtype]; ++i) {
         hash = (hash ^ bytes[i]) * 0x100000001b3ull;

@@ -35,9 +35,9 @@ TestModel windowed_model() {
   return m;
 }
 
-TestModel int8_model(uint32_t dtype) {
+TestModel quantized_model(uint32_t dtype, uint32_t quantization) {
   TestModel m = plain_model(dtype);
-  m.config.quantization = SAC_QUANTIZATION_INT8;
+  m.config.quantization = quantization;
   return m;
 }
 
@@ -64,12 +64,14 @@ struct NamedModel {
 /// All that prefixes might meet; still without rotary tables.
 const std::vector<NamedModel>& models() {
   static const std::vector<NamedModel> all = [] {
-    std::vector<NamedModel> made = {{"f32", plain_model(SAC_DTYPE_F32)},
-                                    {"bf16, windows, norms, biases", windowed_model()},
-                                    {"int8, bf16", int8_model(SAC_DTYPE_BF16)},
-                                    {"int8, f32", int8_model(SAC_DTYPE_F32)},
-                                    {"f16, experts", expert_model()},
-                                    {"f32, longrope", longrope_model()}};
+    std::vector<NamedModel> made = {
+        {"f32", plain_model(SAC_DTYPE_F32)},
+        {"bf16, windows, norms, biases", windowed_model()},
+        {"int8, bf16", quantized_model(SAC_DTYPE_BF16, SAC_QUANTIZATION_INT8)},
+        {"int8, f32", quantized_model(SAC_DTYPE_F32, SAC_QUANTIZATION_INT8)},
+        {"fp8, bf16", quantized_model(SAC_DTYPE_BF16, SAC_QUANTIZATION_FP8)},
+        {"f16, experts", expert_model()},
+        {"f32, longrope", longrope_model()}};
     uint32_t seed = 5;
     for (NamedModel& m : made) {
       if (!m.model.windows.empty()) m.model.config.sliding_window = m.model.windows.data();

@@ -1,8 +1,8 @@
 // Matrix products of the kernel sets, and of oneDNN where its headers are installed, side by side.
 //
-//   products_bench [kernel set = the widest]
+//   products_bench [kernel set = the widest] [bf16 | fp8: the weights]
 //
-// One thread; shapes of Qwen3-0.6B; bf16 weights packed once; best of nine. Prints GFLOP/s and the
+// One thread; shapes of Qwen3-0.6B; weights packed once; best of nine. Prints GFLOP/s and the
 // GB/s at which weights are read. Set OMP_NUM_THREADS=1 for oneDNN.
 #include <algorithm>
 #include <chrono>
@@ -36,22 +36,24 @@ double best_s(const std::function<void()>& work) {
   return best;
 }
 
-void report(const char* name, uint32_t m, uint32_t k, uint32_t n, double s) {
+void report(const char* name, uint32_t m, uint32_t k, uint32_t n, double bytes, double s) {
   const double products = static_cast<double>(k) * n;
   std::printf("%-12s rows %4u  k %4u  n %4u  %8.1f us  %6.0f GFLOP/s  %5.1f GB/s\n", name, m, k, n,
-              s * 1e6, 2 * products * m / s / 1e9, 2 * products / s / 1e9);
+              s * 1e6, 2 * products * m / s / 1e9, bytes / s / 1e9);
 }
 
-void run_ours(const Kernels& kernels, uint32_t m, uint32_t k, uint32_t n) {
+void run_ours(const Kernels& kernels, uint32_t dtype, uint32_t m, uint32_t k, uint32_t n) {
   const bool tiled = kernels.bf16_activations;
-  MemoryRegion panels(2 * panel_elements(SAC_DTYPE_BF16, k) * (n / kPanelOutputs), "panels");
+  const size_t element_bytes = dtype == SAC_DTYPE_BF16 ? 2 : 1;
+  const size_t bytes = element_bytes * panel_elements(dtype, k) * (n / kPanelOutputs);
+  MemoryRegion panels(bytes, "panels");
   MemoryRegion x(activation_bytes(m, k, tiled), "activations");
   MemoryRegion y(size_t{m} * n * sizeof(float), "results");
   MemoryRegion tiles(2 * kTileFloats * sizeof(float), "tiles");
   MatmulArgs a = {};
   a.x = {x.data(), k, tiled};
   a.n = n;
-  a.dtype = SAC_DTYPE_BF16;
+  a.dtype = dtype;
   a.panels = panels.data();
   a.epilogue = Epilogue::kStore;
   a.y = static_cast<float*>(y.data());
@@ -69,7 +71,7 @@ void run_ours(const Kernels& kernels, uint32_t m, uint32_t k, uint32_t n) {
       }
     }
   });
-  report(kernels.name, m, k, n, s);
+  report(kernels.name, m, k, n, static_cast<double>(bytes), s);
 }
 
 #if defined(SACCADE_HAVE_ONEDNN)
@@ -92,7 +94,7 @@ void run_onednn(uint32_t m, uint32_t k, uint32_t n) {
                              {DNNL_ARG_DST, memories[2]}});
     stream.wait();
   });
-  report("onednn", m, k, n, s);
+  report("onednn", m, k, n, 2.0 * k * n, s);
 }
 #endif
 
@@ -103,9 +105,10 @@ int main(int argc, char** argv) {
   for (const Kernels* k : available_kernels()) {
     if (argc > 1 && std::strcmp(k->name, argv[1]) == 0) kernels = k;
   }
-  for (uint32_t m : {1u, 16u, 128u, 512u}) {
+  const bool fp8 = argc > 2 && std::strcmp(argv[2], "fp8") == 0;
+  for (uint32_t m : {1u, 4u, 16u, 128u, 512u}) {
     for (const auto& shape : kShapes) {
-      run_ours(*kernels, m, shape[0], shape[1]);
+      run_ours(*kernels, fp8 ? SAC_DTYPE_FP8 : SAC_DTYPE_BF16, m, shape[0], shape[1]);
 #if defined(SACCADE_HAVE_ONEDNN)
       run_onednn(m, shape[0], shape[1]);
 #endif

@@ -12,6 +12,7 @@
 #include "cpu/cpu_step.hpp"
 #include "cpu/dtype.hpp"
 #include "cpu/tensor_roles.hpp"
+#include "tests/naive_fp8.hpp"
 
 namespace saccade::test {
 
@@ -31,9 +32,12 @@ class Rng {
 struct TestModel {
   sac_model_config config = {};
   std::vector<uint32_t> windows;
+  std::vector<uint32_t> fp8_roles;
   bool biases = false;
   /// By role and layer; of experts one after another.
   std::map<std::pair<uint32_t, uint32_t>, std::vector<float>> tensors;
+  /// The matrices among them that are given in e4m3, with the same values.
+  std::map<std::pair<uint32_t, uint32_t>, Fp8Matrix> in_fp8;
   std::vector<float> cos, sin;  // [max_len][rotary_dim / 2]
 
   const std::vector<float>& get(uint32_t role, uint32_t layer = 0) const {
@@ -91,7 +95,15 @@ inline void fill_tensors(TestModel& m, uint32_t seed) {
 
 /// Gives every tensor to a step; the first error, or empty.
 inline std::string load(const TestModel& m, CpuStep& step) {
+  for (const auto& [key, matrix] : m.in_fp8) {
+    const TensorShape shape = tensor_shape(m.config, key.first);
+    const std::string wrong =
+        step.set_tensor(key.first, key.second, SAC_DTYPE_FP8, shape.rows, shape.cols,
+                        matrix.bytes.data(), 0, matrix.scales.data());
+    if (!wrong.empty()) return wrong;
+  }
   for (const auto& [key, values] : m.tensors) {
+    if (m.in_fp8.count(key) != 0) continue;
     const TensorShape shape = tensor_shape(m.config, key.first);
     for (uint32_t copy = 0; copy < num_copies(m.config, key.first); ++copy) {
       const float* data = values.data() + copy * shape.rows * shape.cols;

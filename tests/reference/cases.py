@@ -35,6 +35,8 @@ class Case:
     # Bounds of the smallest difference of the two best logits in greedy decoding.
     min_margin: float = 0.005
     most_margin: float = float("inf")
+    fp8: str | None = None  # form of the scales of matrices in e4m3, see fp8.py
+    fp8_scale_dtype: str = "float32"
     drop_keys: tuple[str, ...] = field(default=())  # left out of config.json: defaults must hold
 
 
@@ -440,6 +442,56 @@ CASES = (
         min_margin=0.6,
         prompt_lengths=(1, 7, 120),
         config={
+            "head_dim": 32,
+            "num_experts": 4,
+            "num_experts_per_tok": 4,
+            "moe_intermediate_size": 40,
+            "norm_topk_prob": True,
+        },
+    ),
+    Case(
+        name="qwen3-fp8-bf16-v5",
+        why="matrices in e4m3 with scales of 128 x 128 blocks, as Qwen3's FP8 models; several blocks either way",
+        family="qwen3",
+        style="v5",
+        dtype="bfloat16",
+        fp8="block",
+        embed_std=3.0,
+        logit_std=3.0,
+        planted=0.1,
+        min_margin=0.6,
+        prompt_lengths=(1, 7, 120),
+        config={"hidden_size": 256, "head_dim": 64, "num_key_value_heads": 1, "intermediate_size": 120},
+    ),
+    Case(
+        name="llama-fp8-bf16-v4",
+        why="matrices in e4m3 with a scale for each output, as llm-compressor writes them",
+        family="llama",
+        style="v4",
+        dtype="bfloat16",
+        fp8="channel",
+        embed_std=3.0,
+        logit_std=3.0,
+        planted=0.18,
+        min_margin=0.6,
+        prompt_lengths=(1, 7, 120),
+        config={"hidden_size": 144},
+    ),
+    Case(
+        name="qwen3moe-fp8-bf16-v5",
+        why="experts in e4m3 with scales of blocks, those in bfloat16",
+        family="qwen3_moe",
+        style="v5",
+        dtype="bfloat16",
+        fp8="block",
+        fp8_scale_dtype="bfloat16",
+        embed_std=3.0,
+        logit_std=3.0,
+        planted=0.1,
+        min_margin=0.6,
+        prompt_lengths=(1, 7, 120),
+        config={
+            "hidden_size": 256,
             "head_dim": 32,
             "num_experts": 4,
             "num_experts_per_tok": 4,

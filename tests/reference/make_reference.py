@@ -11,6 +11,7 @@ import argparse
 import json
 import random
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -56,11 +57,23 @@ class Runner:
 
 
 def load(folder: Path, dtype: torch.dtype) -> transformers.PreTrainedModel:
-    """Reads a folder as users do, configuration included."""
+    """Reads a folder as users do, configuration included. Matrices in e4m3 are multiplied by their scales, in
+    transformers' own code, and activations keep their type."""
     model = transformers.AutoModelForCausalLM.from_pretrained(
-        folder, dtype=dtype, attn_implementation="eager"
+        folder, dtype=dtype, attn_implementation="eager", **quantization_of(folder)
     )
+    for parameter in model.parameters():
+        parameter.data = parameter.data.to(dtype)  # what had scales has their type
     return model.eval()
+
+
+def quantization_of(folder: Path) -> dict[str, Any]:
+    config = json.loads((folder / "config.json").read_text()).get("quantization_config")
+    if config is None:
+        return {}
+    if config["quant_method"] == "fp8":
+        return {"quantization_config": transformers.FineGrainedFP8Config(dequantize=True)}
+    return {"quantization_config": transformers.CompressedTensorsConfig(dequantize=True)}
 
 
 def reference_of_prompt(runner: Runner, prompt: list[int]) -> dict[str, Any]:
@@ -100,12 +113,22 @@ def is_good(case: Case, result: dict[str, Any]) -> bool:
     )
 
 
+def model_of(case: Case, seed: int) -> transformers.PreTrainedModel:
+    """In float32, with the values that are stored."""
+    if case.fp8 is not None:
+        with tempfile.TemporaryDirectory() as folder:
+            model_folder.write(case, seed, Path(folder))
+            return load(Path(folder), torch.float32)
+    model = model_folder.make_model(case, seed).float().eval()
+    model.set_attn_implementation("eager")
+    return model
+
+
 def find_seed(case: Case) -> int:
     """The first seed with which all greedy continuations are good."""
     best = (-1, 0.0)
     for seed in range(MAX_SEEDS):
-        model = model_folder.make_model(case, seed).float().eval()
-        model.set_attn_implementation("eager")
+        model = model_of(case, seed)
         runner = Runner(model, case.token_by_token)
         margin, good = float("inf"), 0
         for prompt in prompts_of(case):

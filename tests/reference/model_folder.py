@@ -9,6 +9,7 @@ import torch
 import transformers
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 
+import fp8
 from cases import BOS_ID, EOS_ID, PAD_ID, SECOND_EOS_ID, Case, full_config
 from weights import fill
 
@@ -36,6 +37,8 @@ def write(case: Case, seed: int, folder: Path) -> None:
         old.unlink()
     model = make_model(case, seed)
     model.save_pretrained(folder, max_shard_size=case.max_shard_size)
+    if case.fp8 is not None:
+        fp8.convert(folder, case.fp8, getattr(torch, case.fp8_scale_dtype))
     config = json.loads((folder / "config.json").read_text())
     if case.style == "v4":
         config = to_v4(config, case)

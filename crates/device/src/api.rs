@@ -45,7 +45,7 @@ table! {
     ) -> c_int;
     sac_device_destroy: fn(*mut SacDevice);
     sac_device_set_tensor: fn(
-        *mut SacDevice, u32, u32, u32, u32, u64, u64, *const c_void
+        *mut SacDevice, u32, u32, u32, u32, u64, u64, *const c_void, *const f32
     ) -> c_int;
     sac_device_fill_dummy: fn(*mut SacDevice, u64) -> c_int;
     sac_device_set_rope: fn(*mut SacDevice, *const f32, *const f32, u64) -> c_int;

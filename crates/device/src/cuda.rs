@@ -11,7 +11,7 @@ use crate::api::Api;
 use crate::sys::{SacDevice, SacDeviceConfig, SacModelConfig};
 use crate::{
     AttachedDevice, Device, DeviceConfig, RegionMemory, Result, c_device_config, c_model_config,
-    error,
+    check_fp8_roles, error,
 };
 
 /// File name of the library.
@@ -243,6 +243,7 @@ impl CudaLibrary {
         model: &ModelConfig,
         dtype: Dtype,
     ) -> Result<CudaNeed> {
+        check_fp8_roles(config, model)?;
         let c_config = c_device_config(config);
         let c_model = c_model_config(model, dtype, config);
         let mut need = CudaNeed { fixed_bytes: 0, kv_block_bytes: 0 };

@@ -160,6 +160,9 @@ pub enum Quantization {
     /// Symmetric 8 bits, one scale per output and 128 inputs; activations likewise, on the fly.
     /// Norms, biases and KV keep their types.
     Int8,
+    /// e4m3, one scale per output and 128 inputs: matrices of the layers, but for routers.
+    /// Activations keep the model's dtype.
+    Fp8,
 }
 
 /// Bounds and policies of a device plane; fixed for its life.
@@ -206,8 +209,25 @@ pub struct DeviceConfig {
     pub log_decisions: bool,
     /// How weight matrices are kept in memory.
     pub quantization: Quantization,
+    /// With [`Quantization::Fp8`], the roles it is for, as [`Weights::fp8_roles`] tells them; empty
+    /// for all of the layers.
+    pub fp8_roles: Vec<u32>,
     /// For devices on a GPU.
     pub cuda: cuda::CudaSettings,
+}
+
+impl DeviceConfig {
+    /// Keeps in e4m3 what the files of a model have in it, unless matrices are to be in 8-bit
+    /// integers. Without files, what its configuration says.
+    pub fn keep_fp8(&mut self, model: &ModelConfig, weights: Option<&Weights>) {
+        let stored = weights.map(Weights::fp8_roles).unwrap_or_default();
+        let has_any = stored.iter().any(|roles| *roles != 0);
+        let would = weights.is_none() && model.fp8.is_some();
+        if self.quantization != Quantization::Int8 && (has_any || would) {
+            self.quantization = Quantization::Fp8;
+            self.fp8_roles = stored;
+        }
+    }
 }
 
 /// Bytes of KV that one block takes: `[layer][k|v][token][kv_head][head_dim]` in the model's dtype.
@@ -328,12 +348,15 @@ impl Device {
         if !api.abi_matches() {
             return Err(error("create device", "struct sizes differ from the C++ side's".into()));
         }
+        if let Some((model, _)) = model {
+            check_fp8_roles(config, model)?;
+        }
         let c_config = c_device_config(config);
         let c_model = model.map(|(m, dtype)| c_model_config(m, dtype, config));
         let c_model_ptr = c_model.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
         let mut out = std::ptr::null_mut();
-        // SAFETY: the structs and the arrays they point to (eos_ids, sliding_window, sparse_layers)
-        // live until the call returns; the callee copies what it keeps.
+        // SAFETY: the structs and the arrays they point to (eos_ids, sliding_window, sparse_layers,
+        // fp8_roles) live until the call returns; the callee copies what it keeps.
         let code = unsafe { (api.sac_device_create)(&c_config, c_model_ptr, vocab_size, &mut out) };
         api.check("create device", code)?;
         match NonNull::new(out) {
@@ -433,7 +456,9 @@ impl Device {
     }
 
     fn set_tensor(&mut self, tensor: &TensorRef<'_>) -> Result<()> {
-        // SAFETY: data holds rows * cols elements of dtype, which Weights checked.
+        let scales = tensor.scales.map(|scales| scales.expand(tensor.rows, tensor.cols));
+        // SAFETY: data holds rows * cols elements of dtype, which Weights checked; scales are one
+        // for each row and 128 columns.
         let code = unsafe {
             (self.api().sac_device_set_tensor)(
                 self.raw(),
@@ -444,6 +469,7 @@ impl Device {
                 tensor.rows,
                 tensor.cols,
                 tensor.data.as_ptr().cast(),
+                scales.as_ref().map_or(std::ptr::null(), |scales| scales.as_ptr()),
             )
         };
         self.api().check("load weights", code)
@@ -714,6 +740,7 @@ fn c_model_config(
         quantization: match config.quantization {
             Quantization::None => 0,
             Quantization::Int8 => 1,
+            Quantization::Fp8 => 2,
         },
         sliding_window: model.sliding_window.as_ptr(),
         num_experts: experts.map_or(0, |e| e.num_experts),
@@ -722,7 +749,21 @@ fn c_model_config(
         norm_topk_prob: experts.map_or(0, |e| u32::from(e.norm_topk_prob)),
         rope_switch_len: model.rope_switch_len(config.max_model_len),
         sparse_layers: experts.map_or(std::ptr::null(), |e| e.sparse_layers.as_ptr()),
+        fp8_roles: match &config.fp8_roles[..] {
+            [] => std::ptr::null(),
+            roles => roles.as_ptr(),
+        },
     }
+}
+
+/// The callee reads as many as there are layers.
+fn check_fp8_roles(config: &DeviceConfig, model: &ModelConfig) -> Result<()> {
+    let (found, layers) = (config.fp8_roles.len(), model.num_layers as usize);
+    if found == 0 || found == layers {
+        return Ok(());
+    }
+    let sentence = format!("fp8_roles has {found} entries, must be 0 or num_layers = {layers}");
+    Err(error("create device", sentence))
 }
 
 fn error(what: &'static str, sentence: String) -> DeviceError {

@@ -27,6 +27,7 @@ pub(crate) struct SacModelConfig {
     pub norm_topk_prob: u32,
     pub rope_switch_len: u32,
     pub sparse_layers: *const u32,
+    pub fp8_roles: *const u32,
 }
 
 /// `sac_device_config`.
@@ -123,6 +124,7 @@ unsafe extern "C" {
         rows: u64,
         cols: u64,
         data: *const c_void,
+        scales: *const f32,
     ) -> c_int;
     pub fn sac_device_packed_weights(device: *const SacDevice, out: *mut SacPackedWeights)
     -> c_int;

@@ -34,7 +34,7 @@ fn load(path: &Path, setup: &Setup, dir: &Path) -> (Device, PackedUse) {
     let config = folder.config().unwrap();
     let weights = Weights::open(&folder, &config).unwrap();
     let dtype = setup.choice.resolve(config.dtype, weights.stored_dtype());
-    let mut device = create(&config, dtype, setup);
+    let mut device = create(&config, Some(&weights), dtype, setup);
     let mut last = (0, 0);
     let outcome = device.load_packed(&weights, dir, |done, total| last = (done, total)).unwrap();
     assert!(last.0 == last.1 && last.1 > 0, "progress ended at {last:?}");
@@ -103,9 +103,10 @@ fn a_second_start_maps_what_the_first_packed_and_gives_the_same() {
         ("llama-linear-sharded-v4", DtypeChoice::Fixed(Dtype::Bf16)),
         ("phi3-plain-v4", DtypeChoice::Fixed(Dtype::Bf16)),
         ("qwen3moe-dense-layers-v5", DtypeChoice::Fixed(Dtype::Bf16)),
+        ("qwen3moe-fp8-bf16-v5", DtypeChoice::Fixed(Dtype::Bf16)),
     ] {
         let results = results(name);
-        for quantization in [Quantization::None, Quantization::Int8] {
+        for quantization in [Quantization::None, Quantization::Int8, Quantization::Fp8] {
             let what = format!("{name} {choice:?} {quantization:?}");
             let setup = setup(choice, quantization);
             let dir = tempfile::tempdir().unwrap();

@@ -188,7 +188,7 @@ fn names() -> Vec<String> {
         .filter_map(|e| e.unwrap().file_name().into_string().ok())
         .collect();
     names.sort();
-    assert!(names.len() >= 27, "the reference models are in the tree");
+    assert!(names.len() >= 32, "the reference models are in the tree");
     names
 }
 
@@ -197,7 +197,8 @@ fn every_family_takes_random_weights() {
     for name in names() {
         let folder = open(&reference().join("models").join(&name));
         let choice = DtypeChoice::Fixed(Dtype::Bf16);
-        let mut device = create(&folder.config().unwrap(), Dtype::Bf16, &Setup::roomy(choice));
+        let model = folder.config().unwrap();
+        let mut device = create(&model, None, Dtype::Bf16, &Setup::roomy(choice));
         let missing = device.finish_load().unwrap_err().to_string();
         assert!(missing.contains("embed") || missing.contains("final_norm"), "{name}: {missing}");
         device.fill_dummy(1).unwrap();
@@ -225,6 +226,35 @@ fn every_family_matches_transformers_beside_a_warm_cache() {
     }
 }
 
+/// Files in e4m3 need not be kept in it: what is in 8-bit integers or in the model's own type
+/// comes near the same values, and what is quantized as it is loaded near its source's.
+#[test]
+fn other_types_in_memory_come_near_the_values_of_the_files() {
+    let f32 = DtypeChoice::Fixed(Dtype::F32);
+    for (name, quantization, tolerance) in [
+        ("qwen3-fp8-bf16-v5", Quantization::Int8, 0.5),
+        ("llama-fp8-bf16-v4", Quantization::Int8, 0.5),
+        ("qwen3moe-fp8-bf16-v5", Quantization::Int8, 0.5),
+        ("qwen3-bf16-v4", Quantization::Fp8, 1.0),
+    ] {
+        let expected = expected(name);
+        let results = expected["results"].as_array().unwrap();
+        let setup = Setup { quantization, ..Setup::roomy(f32) };
+        let (got, _) = serve(name, &setup, &[results]);
+        let (exact, _) = serve(name, &Setup::roomy(f32), &[results]);
+        let far = results.iter().zip(&got).map(|(result, records)| {
+            let logprobs = result["logprobs"].as_array().unwrap()[1..].iter();
+            let off =
+                |(e, r): (&Value, &(u32, f32, _))| (e.as_f64().unwrap() - f64::from(r.1)).abs();
+            logprobs.zip(records).map(off).fold(0.0, f64::max)
+        });
+        let far = far.fold(0.0, f64::max);
+        eprintln!("{name} {quantization:?}: logprobs off by at most {far:.2e}");
+        assert!(far < tolerance, "{name} {quantization:?}: logprobs off by {far}");
+        assert!(bits(&got) != bits(&exact), "{name} {quantization:?}: the same as without");
+    }
+}
+
 /// For models whose rows meet in experts, or whose angles depend on the prompt's length: a
 /// request's records are bit-identical alone, among others in chunks, recomputed after it had to
 /// give up its blocks, and with its KV fetched back from host memory.
@@ -232,12 +262,20 @@ fn every_family_matches_transformers_beside_a_warm_cache() {
 fn experts_and_longrope_give_a_request_the_same_in_any_company() {
     let bf16 = DtypeChoice::Fixed(Dtype::Bf16);
     let f32 = DtypeChoice::Fixed(Dtype::F32);
-    for name in ["mixtral-v4", "qwen3moe-dense-layers-v5", "phi3-partial-longrope-v5"] {
+    for name in [
+        "mixtral-v4",
+        "qwen3moe-dense-layers-v5",
+        "qwen3moe-fp8-bf16-v5",
+        "phi3-partial-longrope-v5",
+    ] {
         let expected = expected(name);
         let results = expected["results"].as_array().unwrap();
-        for (choice, quantization) in
-            [(f32, Quantization::None), (bf16, Quantization::None), (bf16, Quantization::Int8)]
-        {
+        for (choice, quantization) in [
+            (f32, Quantization::None),
+            (bf16, Quantization::None),
+            (bf16, Quantization::Int8),
+            (bf16, Quantization::Fp8),
+        ] {
             let what = format!("{name} {choice:?} {quantization:?}");
             let roomy = Setup { quantization, ..Setup::roomy(choice) };
             let one_by_one: Vec<&[Value]> = results.chunks(1).collect();

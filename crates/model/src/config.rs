@@ -6,6 +6,7 @@ use crate::dtype::Dtype;
 use crate::error::{ModelError, Result};
 use crate::experts::Experts;
 use crate::family::{self, Biases, DefaultKvHeads, Family};
+use crate::fp8::{self, Fp8Scales};
 use crate::json::{Fields, parse_object, quoted};
 use crate::limits::{
     MAX_EOS_IDS, MAX_HEAD_DIM, MAX_HEADS, MAX_HIDDEN_SIZE, MAX_INTERMEDIATE_SIZE, MAX_LAYERS,
@@ -56,6 +57,8 @@ pub struct ModelConfig {
     pub rope: RopeConfig,
     /// What config.json says about the element type, if it does.
     pub dtype: Option<Dtype>,
+    /// How matrices in e4m3 are scaled, if there may be any.
+    pub fp8: Option<Fp8Scales>,
     /// Beginning-of-sequence id, if there is one.
     pub bos_id: Option<u32>,
     /// End-of-sequence ids; empty if there is none. At most [`MAX_EOS_IDS`].
@@ -96,6 +99,7 @@ pub fn parse_config(text: &str) -> Result<ModelConfig> {
         experts: Experts::parse(family, &fields, shape.num_layers, intermediate_size)?,
         rope: RopeConfig::parse(family, &fields, shape.head_dim, max_position_embeddings)?,
         dtype: dtype(&fields)?,
+        fp8: fp8::parse(&fields)?,
         bos_id: fields.u32("bos_token_id", 0..=vocab_size - 1)?,
         eos_ids: eos_ids(&fields, vocab_size)?.unwrap_or_default(),
     })

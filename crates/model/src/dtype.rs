@@ -39,13 +39,67 @@ impl Dtype {
         }
     }
 
-    /// The name in a safetensors header; `None` for what this program does not load.
+    /// The name in a safetensors header; `None` for every other type.
     pub(crate) fn from_safetensors(dtype: safetensors::Dtype) -> Option<Self> {
         match dtype {
             safetensors::Dtype::F32 => Some(Self::F32),
             safetensors::Dtype::BF16 => Some(Self::Bf16),
             safetensors::Dtype::F16 => Some(Self::F16),
             _ => None,
+        }
+    }
+}
+
+/// An element type that weights are stored in. The numbers are `SAC_DTYPE_*`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u32)]
+pub enum TensorDtype {
+    /// IEEE binary32.
+    F32 = 0,
+    /// bfloat16.
+    Bf16 = 1,
+    /// IEEE binary16.
+    F16 = 2,
+    /// 8 bits, e4m3 without infinities; a weight is the element times a scale.
+    Fp8 = 4,
+}
+
+impl TensorDtype {
+    /// The `SAC_DTYPE_*` number.
+    pub fn code(self) -> u32 {
+        self as u32
+    }
+
+    /// Bytes of one element.
+    pub fn bytes(self) -> u64 {
+        self.plain().map_or(1, Dtype::bytes)
+    }
+
+    /// The same type where it needs no scales.
+    pub fn plain(self) -> Option<Dtype> {
+        match self {
+            Self::F32 => Some(Dtype::F32),
+            Self::Bf16 => Some(Dtype::Bf16),
+            Self::F16 => Some(Dtype::F16),
+            Self::Fp8 => None,
+        }
+    }
+
+    /// The name in a safetensors header; `None` for what this program does not load.
+    pub(crate) fn from_safetensors(dtype: safetensors::Dtype) -> Option<Self> {
+        match dtype {
+            safetensors::Dtype::F8_E4M3 => Some(Self::Fp8),
+            plain => Dtype::from_safetensors(plain).map(Self::from),
+        }
+    }
+}
+
+impl From<Dtype> for TensorDtype {
+    fn from(dtype: Dtype) -> Self {
+        match dtype {
+            Dtype::F32 => Self::F32,
+            Dtype::Bf16 => Self::Bf16,
+            Dtype::F16 => Self::F16,
         }
     }
 }

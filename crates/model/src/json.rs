@@ -65,10 +65,15 @@ impl<'a> Fields<'a> {
         self.map.keys().map(String::as_str)
     }
 
+    /// Dotted path of one field of this object.
+    pub(crate) fn path_of(&self, name: &str) -> String {
+        let dot = if self.path.is_empty() { "" } else { "." };
+        format!("{}{dot}{name}", self.path)
+    }
+
     /// An error about one field of this object.
     pub(crate) fn error(&self, name: &str, problem: impl Into<String>) -> ModelError {
-        let dot = if self.path.is_empty() { "" } else { "." };
-        ModelError::field(self.file, format!("{}{dot}{name}", self.path), problem)
+        ModelError::field(self.file, self.path_of(name), problem)
     }
 
     fn wrong(&self, name: &str, value: &Value, must: impl Display) -> ModelError {

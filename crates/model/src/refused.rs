@@ -21,8 +21,6 @@ use Neutral::{Absent, Off, One};
 
 /// Field, the value without effect, what the field is.
 const REFUSED: &[(&str, Neutral, &str)] = &[
-    ("quantization_config", Absent, "quantised weights"),
-    ("compression_config", Absent, "compressed weights"),
     ("attention_chunk_size", Absent, "chunked attention"),
     ("dual_chunk_attention_config", Absent, "dual chunk attention"),
     ("rotary_pct", One, "partial rotary embedding"),

@@ -4,17 +4,20 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io;
+use std::ops::Range;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 
 use memmap2::{Advice, Mmap, UncheckedAdvice};
 
 use crate::config::{CONFIG_FILE, ModelConfig};
-use crate::dtype::Dtype;
+use crate::dtype::{Dtype, TensorDtype};
 use crate::error::{ModelError, Result};
 use crate::folder::{ModelFolder, read_text};
+use crate::fp8::Fp8Scales;
 use crate::header::{HeaderTensor, parse_safetensors_header, parse_weight_index};
 use crate::limits::MAX_INDEX_BYTES;
+use crate::scales::{ScaleDtype, ScalesRef, shapes_of};
 use crate::tensors::{EMBED_NAME, ExpectedTensor, LM_HEAD_NAME, TensorRole, expected_tensors};
 
 /// Of the decoder's tensors within a whole model.
@@ -23,6 +26,11 @@ const SINGLE_FILE: &str = "model.safetensors";
 const INDEX_FILE: &str = "model.safetensors.index.json";
 /// Tensors of old checkpoints that are never read.
 const IGNORED_SUFFIX: &str = "rotary_emb.inv_freq";
+/// What follows the name of a matrix in e4m3 in that of its scales.
+const SCALE_SUFFIXES: [&str; 2] = ["_scale", "_scale_inv"];
+/// Scales of activations and of KV, which keep their types here.
+const OTHER_SCALES: [&str; 5] =
+    [".input_scale", ".activation_scale", ".output_scale", ".k_scale", ".v_scale"];
 /// What [`Weights::identify`] reads of each tensor.
 const SAMPLE_BYTES: usize = 4096;
 
@@ -36,17 +44,20 @@ pub struct TensorRef<'a> {
     /// Expert of the layer; 0 for the tensors outside of experts.
     pub expert: u32,
     /// Element type of `data`.
-    pub dtype: Dtype,
+    pub dtype: TensorDtype,
     /// 1 for a vector.
     pub rows: u64,
     /// Elements of one row.
     pub cols: u64,
     /// `rows * cols` elements, row-major, little-endian, of any alignment.
     pub data: &'a [u8],
+    /// Of matrices in e4m3.
+    pub scales: Option<ScalesRef<'a>>,
 }
 
 /// All tensors of a model, checked against its configuration.
 pub struct Weights {
+    num_layers: u32,
     shards: Vec<Shard>,
     entries: Vec<Entry>,
     unexpected: Vec<String>,
@@ -64,11 +75,21 @@ struct Entry {
     role: TensorRole,
     layer: u32,
     expert: u32,
-    dtype: Dtype,
+    dtype: TensorDtype,
     rows: u64,
     cols: u64,
     shard: usize,
-    bytes: std::ops::Range<usize>,
+    bytes: Range<usize>,
+    scales: Option<ScalesEntry>,
+}
+
+/// The tensor with the scales of an entry.
+struct ScalesEntry {
+    dtype: ScaleDtype,
+    layout: Fp8Scales,
+    first_row: u64,
+    shard: usize,
+    bytes: Range<usize>,
 }
 
 impl Weights {
@@ -89,13 +110,13 @@ impl Weights {
         let expected = expected_tensors(config);
         let entries = expected
             .iter()
-            .map(|tensor| store.find(tensor, config.tie_word_embeddings))
+            .map(|tensor| store.find(tensor, config))
             .collect::<Result<Vec<Entry>>>()?;
         if config.tie_word_embeddings {
             store.check_tied()?;
         }
-        let unexpected = store.unexpected(&expected);
-        Ok(Self { shards: store.shards, entries, unexpected })
+        let unexpected = store.unexpected(&expected, config.fp8.is_some());
+        Ok(Self { num_layers: config.num_layers, shards: store.shards, entries, unexpected })
     }
 
     /// The tensors in loading order: embedding, final norm, output projection, then layer by layer.
@@ -108,7 +129,29 @@ impl Weights {
             rows: entry.rows,
             cols: entry.cols,
             data: &self.shards[entry.shard].map[entry.bytes.clone()],
+            scales: entry.scales.as_ref().map(|scales| self.scales_of(scales)),
         })
+    }
+
+    fn scales_of(&self, entry: &ScalesEntry) -> ScalesRef<'_> {
+        ScalesRef {
+            data: &self.shards[entry.shard].map[entry.bytes.clone()],
+            dtype: entry.dtype,
+            layout: entry.layout,
+            first_row: entry.first_row,
+        }
+    }
+
+    /// For each layer, the roles whose matrices are all in e4m3, as bits by [`TensorRole::code`];
+    /// the output projection counts as one of layer 0.
+    pub fn fp8_roles(&self) -> Vec<u32> {
+        let mut fp8 = vec![0; self.num_layers as usize];
+        let mut others = fp8.clone();
+        for entry in &self.entries {
+            let roles = if entry.dtype == TensorDtype::Fp8 { &mut fp8 } else { &mut others };
+            roles[entry.layer as usize] |= 1 << entry.role.code();
+        }
+        fp8.iter().zip(others).map(|(fp8, others)| fp8 & !others).collect()
     }
 
     /// Gives a tensor's pages back to the system, once it has been copied: the system may keep or
@@ -130,7 +173,7 @@ impl Weights {
 
     /// Gives `sink` everything that identifies the tensors, wherever the folder is: of each file
     /// its length and modification time; of each tensor its role, type, shape and place in its
-    /// file, and 4 KiB from its middle.
+    /// file, and 4 KiB from its middle; the same of its scales.
     ///
     /// Files of another training, of another format or changed in place differ in this. It does
     /// not tell apart files of the same length and time, to the nanosecond, whose tensors
@@ -155,18 +198,37 @@ impl Weights {
             for number in [entry.rows, entry.cols, entry.bytes.start as u64] {
                 sink(&number.to_le_bytes());
             }
-            let len = entry.bytes.len().min(SAMPLE_BYTES);
-            let middle = entry.bytes.start + (entry.bytes.len() - len) / 2;
-            // Not through the map, which reads ahead some megabytes at each place.
-            let sample = &mut sample[..len];
-            self.shards[entry.shard].file.read_exact_at(sample, middle as u64)?;
-            sink(sample);
+            sink(self.sample(entry.shard, &entry.bytes, &mut sample)?);
+            let Some(scales) = &entry.scales else { continue };
+            for number in [scales.layout as u64, scales.dtype as u64, scales.first_row] {
+                sink(&number.to_le_bytes());
+            }
+            for number in [scales.shard as u64, scales.bytes.start as u64] {
+                sink(&number.to_le_bytes());
+            }
+            sink(self.sample(scales.shard, &scales.bytes, &mut sample)?);
         }
         Ok(())
     }
 
+    /// Up to 4 KiB from the middle of a tensor. Not through the map, which reads ahead some
+    /// megabytes at each place.
+    fn sample<'a>(
+        &self,
+        shard: usize,
+        bytes: &Range<usize>,
+        sample: &'a mut [u8; SAMPLE_BYTES],
+    ) -> io::Result<&'a [u8]> {
+        let len = bytes.len().min(SAMPLE_BYTES);
+        let middle = bytes.start + (bytes.len() - len) / 2;
+        let sample = &mut sample[..len];
+        self.shards[shard].file.read_exact_at(sample, middle as u64)?;
+        Ok(sample)
+    }
+
     /// Gives `sink` what the tensors hold, wherever and in whatever files they are: of each its
-    /// role, type and shape, and all of its bytes. Equal weights on two machines give the same.
+    /// role, type and shape, all of its bytes, and its scales. Equal weights on two machines give
+    /// the same.
     pub fn read_all(&self, mut sink: impl FnMut(&[u8])) {
         for tensor in self.iter() {
             for number in [tensor.role.code(), tensor.layer, tensor.expert, tensor.dtype.code()] {
@@ -176,6 +238,9 @@ impl Weights {
                 sink(&number.to_le_bytes());
             }
             sink(tensor.data);
+            if let Some(scales) = &tensor.scales {
+                scales.expand(tensor.rows, tensor.cols).iter().for_each(|s| sink(&s.to_le_bytes()));
+            }
             self.release(&tensor);
         }
     }
@@ -188,7 +253,7 @@ impl Weights {
     /// Element type of the embedding as stored: what `--dtype auto` means when config.json is
     /// silent.
     pub fn stored_dtype(&self) -> Option<Dtype> {
-        self.entries.first().map(|entry| entry.dtype)
+        self.entries.first().and_then(|entry| entry.dtype.plain())
     }
 
     /// Names of tensors that are in the files and not in the model. Worth a warning: the checkpoint
@@ -260,10 +325,13 @@ impl Store {
         }
     }
 
-    /// Finds one tensor and checks shape and element type.
-    fn find(&self, expected: &ExpectedTensor, tied: bool) -> Result<Entry> {
+    /// Finds one tensor and checks shape, element type and scales.
+    fn find(&self, expected: &ExpectedTensor, config: &ModelConfig) -> Result<Entry> {
         let mut name = expected.name.as_str();
-        if tied && expected.role == TensorRole::Embed && !self.home.contains_key(name) {
+        if config.tie_word_embeddings
+            && expected.role == TensorRole::Embed
+            && !self.home.contains_key(name)
+        {
             // Some tied checkpoints keep the one copy under the other name.
             name = LM_HEAD_NAME;
         }
@@ -275,10 +343,12 @@ impl Store {
             let problem = format!("has shape {:?}, expected {stored_shape:?}", stored.shape);
             return Err(ModelError::tensor(&file.name, name, problem));
         }
-        let dtype = Dtype::from_safetensors(stored.dtype).ok_or_else(|| {
-            let problem = format!("has dtype {:?}, expected F32, BF16 or F16", stored.dtype);
-            ModelError::tensor(&file.name, name, problem)
-        })?;
+        let dtype = dtype_of(stored, expected, config)
+            .map_err(|problem| ModelError::tensor(&file.name, name, problem))?;
+        let scales = match (dtype, config.fp8) {
+            (TensorDtype::Fp8, Some(layout)) => Some(self.find_scales(name, expected, layout)?),
+            _ => None,
+        };
         let (rows, cols) = match expected.shape[..] {
             [rows, cols] => (rows, cols),
             _ => (1, expected.shape.iter().product()),
@@ -296,7 +366,38 @@ impl Store {
             cols,
             shard,
             bytes: start..start + bytes(rows * cols),
+            scales,
         })
+    }
+
+    /// Finds the scales of the tensor `name` and checks their shape and element type.
+    fn find_scales(
+        &self,
+        name: &str,
+        expected: &ExpectedTensor,
+        layout: Fp8Scales,
+    ) -> Result<ScalesEntry> {
+        let names = SCALE_SUFFIXES.map(|suffix| format!("{name}{suffix}"));
+        let Some(scales) = names.iter().find(|name| self.home.contains_key(*name)) else {
+            let problem =
+                format!("has dtype F8_E4M3, but neither {} is there", names.join(" nor "));
+            return Err(ModelError::tensor(&self.shards[self.home[name]].name, name, problem));
+        };
+        let shard = self.home[scales];
+        let file = &self.shards[shard];
+        let stored = &file.tensors[scales];
+        let wrong = |problem| ModelError::tensor(&file.name, scales, problem);
+        let shape = stored_shape(expected);
+        let allowed = shapes_of(layout, shape[0], shape[1]);
+        if !allowed.contains(&stored.shape) {
+            let allowed: Vec<String> = allowed.iter().map(|shape| format!("{shape:?}")).collect();
+            let (shape, allowed) = (&stored.shape, allowed.join(" or "));
+            return Err(wrong(format!("has shape {shape:?}, expected {allowed}")));
+        }
+        let dtype = ScaleDtype::from_safetensors(stored.dtype)
+            .ok_or_else(|| wrong(format!("has dtype {:?}, expected F32 or BF16", stored.dtype)))?;
+        let first_row = expected.fused.map_or(0, |(first_row, _)| first_row);
+        Ok(ScalesEntry { dtype, layout, first_row, shard, bytes: stored.bytes.clone() })
     }
 
     fn missing(&self, expected: &ExpectedTensor) -> ModelError {
@@ -327,13 +428,48 @@ impl Store {
         }
     }
 
-    fn unexpected(&self, expected: &[ExpectedTensor]) -> Vec<String> {
+    /// With `scaled`, scales are no surprise.
+    fn unexpected(&self, expected: &[ExpectedTensor], scaled: bool) -> Vec<String> {
         let mut known: BTreeSet<&str> = expected.iter().map(|t| t.name.as_str()).collect();
         known.insert(LM_HEAD_NAME); // with tied embeddings a second copy, checked above
+        let is_scale = |name: &str| {
+            let of_weights = SCALE_SUFFIXES.iter().filter_map(|suffix| name.strip_suffix(suffix));
+            of_weights.clone().any(|name| known.contains(name))
+                || OTHER_SCALES.iter().any(|suffix| name.ends_with(suffix))
+        };
         let in_shards = self.shards.iter().flat_map(|shard| shard.tensors.keys());
-        let unknown =
-            in_shards.filter(|name| !known.contains(&name[..]) && !name.ends_with(IGNORED_SUFFIX));
-        unknown.cloned().collect::<BTreeSet<String>>().into_iter().collect()
+        let expected = |name: &str| {
+            known.contains(name) || name.ends_with(IGNORED_SUFFIX) || (scaled && is_scale(name))
+        };
+        in_shards
+            .filter(|name| !expected(name))
+            .cloned()
+            .collect::<BTreeSet<String>>()
+            .into_iter()
+            .collect()
+    }
+}
+
+/// The type of a tensor's elements, or what is wrong with it.
+fn dtype_of(
+    stored: &HeaderTensor,
+    expected: &ExpectedTensor,
+    config: &ModelConfig,
+) -> std::result::Result<TensorDtype, String> {
+    let found = stored.dtype;
+    match TensorDtype::from_safetensors(found) {
+        Some(TensorDtype::Fp8) if config.fp8.is_none() => Err(format!(
+            "has dtype {found:?}, but {CONFIG_FILE} has no quantization_config; expected F32, \
+             BF16 or F16"
+        )),
+        Some(TensorDtype::Fp8) if expected.shape.len() != 2 => {
+            Err(format!("is a vector with dtype {found:?}, expected F32, BF16 or F16"))
+        }
+        Some(dtype) => Ok(dtype),
+        None if config.fp8.is_some() => {
+            Err(format!("has dtype {found:?}, expected F32, BF16, F16 or F8_E4M3"))
+        }
+        None => Err(format!("has dtype {found:?}, expected F32, BF16 or F16")),
     }
 }
 

@@ -92,7 +92,6 @@ fn table() -> Vec<(Make, Value, &'static str, &'static str)> {
         ),
         (qwen3, json!({"layer_types": 3}), "layer_types", "a list"),
         // What is not implemented.
-        (llama, json!({"quantization_config": {"bits": 4}}), "quantization_config", "quantised"),
         (llama, json!({"attention_chunk_size": 8192}), "attention_chunk_size", "chunked"),
         (llama, json!({"partial_rotary_factor": 0.5}), "partial_rotary_factor", "is 0.5"),
         (llama, json!({"logits_scaling": 8.0}), "logits_scaling", "scaled logits"),
@@ -120,6 +119,103 @@ fn table() -> Vec<(Make, Value, &'static str, &'static str)> {
         (llama, json!({"is_causal": false}), "is_causal", "must be true"),
     ];
     list
+}
+
+/// The same for `quantization_config`.
+fn fp8_table() -> Vec<(Value, &'static str, &'static str)> {
+    let compressed = |changes: Value| {
+        let mut config = json!({
+            "quant_method": "compressed-tensors", "format": "float-quantized",
+            "config_groups": {"group_0": {"weights": {
+                "num_bits": 8, "type": "float", "strategy": "channel",
+            }}},
+        });
+        merge(&mut config, &changes);
+        config
+    };
+    let weights =
+        |changes: Value| compressed(json!({"config_groups": {"group_0": {"weights": changes}}}));
+    const WEIGHTS: &str = "config_groups.group_0.weights";
+    let of_weights = |field: &str| -> &'static str { format!("{WEIGHTS}.{field}").leak() };
+    vec![
+        (json!({"bits": 4}), "quant_method", "missing"),
+        (
+            json!({"quant_method": "gptq"}),
+            "quant_method",
+            "is \"gptq\", must be \"fp8\" or \"fbgemm_fp8\" or \"compressed-tensors\"",
+        ),
+        (json!({"quant_method": "fp8", "fmt": "e5m2"}), "fmt", "must be \"e4m3\""),
+        (json!({"quant_method": "fp8", "activation_scheme": "x"}), "activation_scheme", "static"),
+        (json!({"quant_method": "fp8", "expert_dtype": "fp4"}), "expert_dtype", "\"fp8\""),
+        (
+            json!({"quant_method": "fp8", "weight_block_size": [64, 128]}),
+            "weight_block_size",
+            "is [64,128], must be [128, 128] or absent",
+        ),
+        (
+            json!({"quant_method": "fp8", "weight_block_size": 128}),
+            "weight_block_size",
+            "a list of at most 8 numbers",
+        ),
+        (compressed(json!({"format": "pack-quantized"})), "format", "\"float-quantized\""),
+        (compressed(json!({"format": null})), "format", "missing"),
+        (compressed(json!({"quantization_status": "frozen"})), "quantization_status", "compressed"),
+        (
+            compressed(json!({"sparsity_config": {"format": "sparse-24-bitmask"}})),
+            "sparsity_config.format",
+            "\"dense\"",
+        ),
+        (compressed(json!({"transform_config": {"a": 1}})), "transform_config", "is not empty"),
+        (compressed(json!({"config_groups": null})), "config_groups", "missing"),
+        (
+            compressed(json!({"config_groups": {"group_0": {"format": "pack-quantized"}}})),
+            "config_groups.group_0.format",
+            "float-quantized",
+        ),
+        (compressed(json!({"config_groups": {"group_0": {"weights": null}}})), WEIGHTS, "missing"),
+        (
+            compressed(json!({"config_groups": {"group_1": {"weights": {
+                "num_bits": 8, "type": "float", "strategy": "tensor",
+            }}}})),
+            "config_groups.group_1.weights.strategy",
+            "another strategy",
+        ),
+        (weights(json!({"num_bits": 4})), of_weights("num_bits"), "is 4"),
+        (weights(json!({"type": "int"})), of_weights("type"), "must be \"float\""),
+        (weights(json!({"symmetric": false})), of_weights("symmetric"), "must be true"),
+        (weights(json!({"strategy": "group"})), of_weights("strategy"), "must be \"tensor\""),
+        (weights(json!({"strategy": "block"})), of_weights("block_structure"), "missing"),
+        (
+            weights(json!({"strategy": "block", "block_structure": [1, 128]})),
+            of_weights("block_structure"),
+            "[128, 128]",
+        ),
+    ]
+}
+
+/// Changes within objects; null takes a field away.
+fn merge(into: &mut Value, changes: &Value) {
+    let (Value::Object(into), Value::Object(changes)) = (into, changes) else { unreachable!() };
+    for (name, change) in changes {
+        match into.get_mut(name) {
+            Some(old) if old.is_object() && change.is_object() => merge(old, change),
+            _ => drop(into.insert(name.clone(), change.clone())),
+        }
+    }
+}
+
+#[test]
+fn quantizations_that_are_not_supported_name_their_field() {
+    for name in ["quantization_config", "compression_config"] {
+        for (config, field, words) in fp8_table() {
+            let error = parse(llama(&json!({name: config}))).unwrap_err().to_string();
+            let field = format!("config.json: {name}.{field} ");
+            assert!(error.starts_with(&field) && error.contains(words), "{config}: {error}");
+        }
+    }
+    let both = json!({"quantization_config": {"quant_method": "fp8"}, "compression_config": {}});
+    let error = parse(llama(&both)).unwrap_err().to_string();
+    assert_eq!(error, "config.json: compression_config must be absent beside quantization_config");
 }
 
 /// The same for `rope_scaling`.

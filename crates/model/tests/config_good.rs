@@ -3,8 +3,8 @@
 mod common;
 
 use common::{good, llama, mistral, mixtral, phi3, qwen2, qwen3, qwen3_moe};
-use saccade_model::{Biases, Dtype, Family, RopeScaling};
-use serde_json::json;
+use saccade_model::{Biases, Dtype, Family, Fp8Scales, RopeScaling};
+use serde_json::{Value, json};
 
 #[test]
 fn llama_as_written_by_transformers_4() {
@@ -127,6 +127,43 @@ fn values_that_change_nothing_are_accepted() {
         "logits_scaling": 1, "num_experts": 0, "use_mrope": false, "pretraining_tp": 1,
         "attention_dropout": 0.0, "auto_map": {"AutoModel": "x"}, "hidden_act": "swish"});
     assert_eq!(good(llama(&neutral)), good(llama(&json!({}))));
+}
+
+/// As Qwen3-*-FP8, AutoFP8, Meta's FP8 models and llm-compressor have them.
+#[test]
+fn published_fp8_configurations_are_read() {
+    let fp8 = |config: Value| good(qwen3(&json!({"quantization_config": config}))).fp8;
+    let qwen3 = json!({"quant_method": "fp8", "fmt": "e4m3", "activation_scheme": "dynamic",
+        "weight_block_size": [128, 128], "modules_to_not_convert": ["lm_head"]});
+    assert_eq!(fp8(qwen3), Some(Fp8Scales::Block));
+    let auto_fp8 = json!({"quant_method": "fp8", "activation_scheme": "static",
+        "kv_cache_scheme": "static", "ignored_layers": ["lm_head"]});
+    assert_eq!(fp8(auto_fp8), Some(Fp8Scales::Tensor));
+    let fbgemm = json!({"quant_method": "fbgemm_fp8", "activation_scale_ub": 1200.0,
+        "modules_to_not_convert": []});
+    assert_eq!(fp8(fbgemm), Some(Fp8Scales::Channel));
+    let compressed = |weights: Value| {
+        json!({"quant_method": "compressed-tensors", "format": "float-quantized",
+            "quantization_status": "compressed", "global_compression_ratio": 1.5,
+            "ignore": ["lm_head", "re:.*gate$"], "kv_cache_scheme": null, "version": "0.12.2",
+            "sparsity_config": {}, "transform_config": {},
+            "config_groups": {"group_0": {"targets": ["Linear"], "format": "float-quantized",
+                "input_activations": {"num_bits": 8, "type": "float", "strategy": "token",
+                    "dynamic": true},
+                "output_activations": null, "weights": weights}}})
+    };
+    let weights = |strategy| {
+        json!({"num_bits": 8, "type": "float", "strategy": strategy, "symmetric": true,
+            "block_structure": [128, 128], "group_size": null, "dynamic": false})
+    };
+    for (strategy, scales) in [
+        ("tensor", Fp8Scales::Tensor),
+        ("channel", Fp8Scales::Channel),
+        ("block", Fp8Scales::Block),
+    ] {
+        assert_eq!(fp8(compressed(weights(strategy))), Some(scales));
+    }
+    assert_eq!(fp8(Value::Null), None);
 }
 
 #[test]

@@ -6,7 +6,7 @@ mod common;
 
 use std::fmt::Write;
 
-use saccade_model::{Family, ModelConfig, RopeScaling, parse_config};
+use saccade_model::{Family, Fp8Scales, ModelConfig, RopeScaling, parse_config};
 
 fn scaling_name(config: &ModelConfig) -> &'static str {
     match config.rope.scaling {
@@ -48,6 +48,14 @@ fn features(config: &ModelConfig) -> Vec<String> {
     }
     if config.tie_word_embeddings {
         list.push("tied".into());
+    }
+    if let Some(scales) = config.fp8 {
+        let of = match scales {
+            Fp8Scales::Tensor => "matrices",
+            Fp8Scales::Channel => "outputs",
+            Fp8Scales::Block => "blocks",
+        };
+        list.push(format!("FP8, scales of {of}"));
     }
     list
 }

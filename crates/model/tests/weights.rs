@@ -7,7 +7,7 @@ use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
 use saccade_model::{
-    Dtype, ModelConfig, ModelFolder, OpenOptions, TensorRole, Weights, expected_tensors,
+    ModelConfig, ModelFolder, OpenOptions, TensorDtype, TensorRole, Weights, expected_tensors,
 };
 use safetensors::Dtype as StoredDtype;
 use safetensors::tensor::TensorView;
@@ -32,8 +32,11 @@ fn every_reference_model_opens() {
         assert!(config.dtype.is_none_or(|dtype| dtype == stored), "{path:?}");
         let mut bytes = 0;
         for tensor in weights.iter() {
-            assert_eq!(tensor.dtype, stored);
-            assert_eq!(tensor.data.len() as u64, tensor.rows * tensor.cols * stored.bytes());
+            let scaled = tensor.dtype == TensorDtype::Fp8;
+            assert!(scaled || tensor.dtype == stored.into(), "{path:?}");
+            assert_eq!((scaled, tensor.scales.is_some()), (tensor.scales.is_some(), scaled));
+            let elements = tensor.rows * tensor.cols;
+            assert_eq!(tensor.data.len() as u64, elements * tensor.dtype.bytes());
             bytes += tensor.data.len() as u64;
         }
         assert_eq!(bytes, weights.total_bytes());
@@ -147,7 +150,7 @@ fn one_file_and_shards_hold_the_same() {
     let from_shards = sharded.open().unwrap();
     assert_eq!(from_single.total_bytes(), from_shards.total_bytes());
     for ((i, a), b) in from_single.iter().enumerate().zip(from_shards.iter()) {
-        assert_eq!((a.role, a.layer, a.dtype), (b.role, b.layer, Dtype::F32));
+        assert_eq!((a.role, a.layer, a.dtype), (b.role, b.layer, TensorDtype::F32));
         assert_eq!((a.rows, a.cols), (b.rows, b.cols));
         assert!(a.data == b.data && a.data.iter().all(|&byte| byte == i as u8));
     }
@@ -199,11 +202,164 @@ fn wrong_tensors_are_named() {
 
     let mut model = Model::new(false);
     model.tensor_mut(UP).2 = StoredDtype::F8_E4M3;
-    model.write_single().refused(&[UP, "has dtype F8_E4M3, expected F32, BF16 or F16"]);
+    let words = [UP, "has dtype F8_E4M3, but config.json has no quantization_config"];
+    model.write_single().refused(&words);
 
     let mut model = Model::new(false);
     model.remove(UP);
     model.write_single().refused(&["model.safetensors: ", UP, "is missing"]);
+}
+
+const UP_SCALE: &str = "model.layers.0.mlp.up_proj.weight_scale";
+
+/// A model whose up projection, `[6, 8]`, is in e4m3.
+fn scaled(method: &Value, suffix: &str, shape: &[u64], dtype: StoredDtype) -> Model {
+    let mut model = Model::new(false);
+    model.config["quantization_config"] = method.clone();
+    model.tensor_mut(UP).2 = StoredDtype::F8_E4M3;
+    model.tensors.push((format!("{UP}{suffix}"), shape.to_vec(), dtype));
+    model
+}
+
+fn block_method() -> Value {
+    json!({"quant_method": "fp8", "weight_block_size": [128, 128]})
+}
+
+fn compressed_method(strategy: &str) -> Value {
+    json!({
+        "quant_method": "compressed-tensors", "format": "float-quantized",
+        "config_groups": {"group_0": {
+            "targets": ["Linear"],
+            "weights": {"num_bits": 8, "type": "float", "strategy": strategy},
+        }},
+    })
+}
+
+#[test]
+fn scales_are_found_in_every_published_form() {
+    let tensor = json!({"quant_method": "fp8", "activation_scheme": "static"});
+    let channel = json!({"quant_method": "fbgemm_fp8"});
+    let forms: [(Value, &str, &[u64]); 8] = [
+        (block_method(), "_scale_inv", &[1, 1]),
+        (tensor.clone(), "_scale", &[]),
+        (tensor.clone(), "_scale", &[1]),
+        (tensor, "_scale_inv", &[1]),
+        (channel, "_scale", &[6, 1]),
+        (compressed_method("channel"), "_scale", &[6, 1]),
+        (compressed_method("channel"), "_scale", &[6]),
+        (compressed_method("tensor"), "_scale", &[1]),
+    ];
+    for (method, suffix, shape) in forms {
+        for dtype in [StoredDtype::F32, StoredDtype::BF16] {
+            let mut model = scaled(&method, suffix, shape, dtype);
+            // Of activations and KV: not a surprise, nor in use.
+            for other in ["mlp.up_proj.input_scale", "self_attn.k_scale"] {
+                let name = format!("model.layers.0.{other}");
+                model.tensors.push((name, vec![1], StoredDtype::F32));
+            }
+            let weights = model.write_single().open().unwrap();
+            assert_eq!(weights.unexpected(), [""; 0], "{method}");
+            let up = weights.iter().find(|t| t.role == TensorRole::Up).unwrap();
+            assert_eq!((up.dtype, up.data.len()), (TensorDtype::Fp8, 48));
+            let scales = up.scales.unwrap().expand(up.rows, up.cols);
+            // File i holds bytes i.
+            let byte = model.tensors.iter().position(|t| t.0.contains("up_proj.weight_scale"));
+            let value = f32::from_le_bytes([byte.unwrap() as u8; 4]);
+            let value = if dtype == StoredDtype::F32 { value } else { truncated(value) };
+            assert_eq!(scales, [value; 6], "{method} {dtype:?}");
+            assert!(
+                weights.iter().filter(|t| t.role != TensorRole::Up).all(|t| t.scales.is_none())
+            );
+            assert_eq!(weights.fp8_roles(), [1 << TensorRole::Up.code()]);
+        }
+    }
+    let plain = Model::new(false);
+    assert_eq!(plain.write_single().open().unwrap().fp8_roles(), [0]);
+}
+
+fn truncated(value: f32) -> f32 {
+    f32::from_bits(value.to_bits() & 0xffff_0000)
+}
+
+#[test]
+fn scales_of_blocks_meet_their_rows_and_columns() {
+    let mut model = Model::new(false);
+    model.config["hidden_size"] = json!(140);
+    model.config["num_attention_heads"] = json!(10);
+    model.config["num_key_value_heads"] = json!(10);
+    model.config["intermediate_size"] = json!(300);
+    let parsed = saccade_model::parse_config(&model.config.to_string()).unwrap();
+    model.tensors = expected_tensors(&parsed)
+        .into_iter()
+        .map(|tensor| (tensor.name, tensor.shape, StoredDtype::BF16))
+        .collect();
+    model.config["quantization_config"] = block_method();
+    model.tensor_mut(UP).2 = StoredDtype::F8_E4M3;
+    model.tensors.push((format!("{UP}_scale_inv"), vec![3, 2], StoredDtype::F32));
+    let mut bytes = model.file(|_| true);
+    // The scales are filled with the number of their tensor: the last one's bytes occur once.
+    let filler = vec![model.tensors.len() as u8 - 1; 24];
+    let at = bytes.windows(24).position(|window| window == filler).unwrap();
+    for i in 0..6u8 {
+        let scale = f32::from(i) + 0.5;
+        bytes[at + 4 * usize::from(i)..][..4].copy_from_slice(&scale.to_le_bytes());
+    }
+    model.write("model.safetensors", &bytes);
+    let weights = model.open().unwrap();
+    let up = weights.iter().find(|t| t.role == TensorRole::Up).unwrap();
+    let scales = up.scales.unwrap().expand(up.rows, up.cols);
+    let expected: Vec<f32> = (0..300_u16)
+        .flat_map(|row| [0, 1].map(|group| f32::from(row / 128 * 2 + group) + 0.5))
+        .collect();
+    assert_eq!(scales, expected);
+}
+
+#[test]
+fn wrong_scales_are_named() {
+    let mut model = scaled(&block_method(), "_scale_inv", &[1, 1], StoredDtype::F32);
+    model.remove(&format!("{UP}_scale_inv"));
+    let words = [UP, "has dtype F8_E4M3, but neither", "up_proj.weight_scale nor", "_scale_inv"];
+    model.write_single().refused(&words);
+
+    let model = scaled(&block_method(), "_scale", &[6, 1], StoredDtype::F32);
+    model.write_single().refused(&[UP_SCALE, "has shape [6, 1], expected [1, 1]"]);
+    let model = scaled(&compressed_method("channel"), "_scale", &[1], StoredDtype::F32);
+    model.write_single().refused(&[UP_SCALE, "has shape [1], expected [6, 1] or [6]"]);
+    let model = scaled(&compressed_method("tensor"), "_scale", &[6], StoredDtype::F32);
+    model.write_single().refused(&[UP_SCALE, "has shape [6], expected [1] or [] or [1, 1]"]);
+    let model = scaled(&block_method(), "_scale", &[1, 1], StoredDtype::F16);
+    model.write_single().refused(&[UP_SCALE, "has dtype F16, expected F32 or BF16"]);
+
+    let mut model = scaled(&block_method(), "_scale", &[1, 1], StoredDtype::F32);
+    model.tensor_mut(UP).2 = StoredDtype::F8_E5M2;
+    model.write_single().refused(&[UP, "has dtype F8_E5M2, expected F32, BF16, F16 or F8_E4M3"]);
+    let mut model = scaled(&block_method(), "_scale", &[1, 1], StoredDtype::F32);
+    model.tensor_mut("model.norm.weight").2 = StoredDtype::F8_E4M3;
+    model.write_single().refused(&["model.norm.weight", "is a vector with dtype F8_E4M3"]);
+}
+
+#[test]
+fn a_changed_scale_is_another_model() {
+    let model = scaled(&block_method(), "_scale", &[1, 1], StoredDtype::F32);
+    let seen = |model: &Model| {
+        let weights = model.open().unwrap();
+        let (mut identity, mut all) = (Vec::new(), Vec::new());
+        weights.identify(|bytes| identity.extend_from_slice(bytes)).unwrap();
+        weights.read_all(|bytes| all.extend_from_slice(bytes));
+        (identity, all)
+    };
+    let path = model.dir.path().join("model.safetensors");
+    let before = seen(model.write_single());
+    let modified = std::fs::metadata(&path).unwrap().modified().unwrap();
+    let mut bytes = std::fs::read(&path).unwrap();
+    let filler = [model.tensors.len() as u8 - 1; 4];
+    let at = bytes.windows(4).position(|window| window == filler).unwrap();
+    bytes[at] ^= 1;
+    std::fs::write(&path, bytes).unwrap();
+    std::fs::File::options().write(true).open(&path).unwrap().set_modified(modified).unwrap();
+    let after = seen(&model);
+    assert!(before.0 != after.0, "its identity");
+    assert!(before.1 != after.1, "all that it holds");
 }
 
 #[test]

@@ -188,6 +188,7 @@ pub(crate) fn device_config(
         eos_ids: Vec::new(),
         log_decisions: false,
         quantization: Quantization::None,
+        fp8_roles: Vec::new(),
         cuda: Default::default(),
     }
 }

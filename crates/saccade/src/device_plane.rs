@@ -179,7 +179,9 @@ fn cpu_device(
     config.quantization = match args.model.quantization {
         QuantizationArg::None => Quantization::None,
         QuantizationArg::Int8 => Quantization::Int8,
+        QuantizationArg::Fp8 => Quantization::Fp8,
     };
+    config.keep_fp8(model, weights.as_ref());
     let mut device = Device::create(&config, Some((model, dtype)), model.vocab_size)?;
     let started = Instant::now();
     match (&args.model.packed_weights_cache, &weights) {
@@ -304,6 +306,7 @@ pub(crate) fn device_config(
         eos_ids,
         log_decisions: false,
         quantization: Quantization::None,
+        fp8_roles: Vec::new(),
         cuda: gpu::settings(serve),
     })
 }

@@ -157,7 +157,7 @@ pub(crate) fn device(
 ) -> anyhow::Result<Device> {
     anyhow::ensure!(
         args.model.quantization == QuantizationArg::None,
-        "--quantization: weights on a GPU are in bfloat16"
+        "--quantization: weights on a GPU are in bfloat16, those of FP8 files too"
     );
     let Gpu { library, allowed, products } = open(args)?;
     let (weights, stored) = open_weights(args, model, folder)?;

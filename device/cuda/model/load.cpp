@@ -39,6 +39,17 @@ void read_halves(const void* data, uint32_t dtype, size_t index, size_t n, Half*
   for (size_t i = 0; i < n; ++i) out[i] = narrow(read_element(data, dtype, index + i));
 }
 
+void read_scaled_halves(const void* data, const float* scales, uint32_t first_row, uint32_t rows,
+                        uint32_t cols, Half* out) {
+  const uint32_t groups = ceil_div(cols, SAC_SCALE_GROUP);
+  for (uint32_t row = first_row; row < first_row + rows; ++row) {
+    for (uint32_t i = 0; i < cols; ++i) {
+      const float scale = scales[size_t{row} * groups + i / SAC_SCALE_GROUP];
+      *out++ = narrow(read_as<Fp8>(data, size_t{row} * cols + i) * scale);
+    }
+  }
+}
+
 void read_floats(const void* data, uint32_t dtype, size_t n, float* out) {
   for (size_t i = 0; i < n; ++i) out[i] = read_element(data, dtype, i);
 }

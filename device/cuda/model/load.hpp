@@ -54,6 +54,9 @@ struct PlaceKernel {
 
 /// n unaligned elements of dtype, from the index-th on.
 void read_halves(const void* data, uint32_t dtype, size_t index, size_t n, Half* out);
+/// Rows of a matrix in fp8, [rows][cols], times their scales, [rows][ceil(cols / SAC_SCALE_GROUP)].
+void read_scaled_halves(const void* data, const float* scales, uint32_t first_row, uint32_t rows,
+                        uint32_t cols, Half* out);
 void read_floats(const void* data, uint32_t dtype, size_t n, float* out);
 /// The key that encodes a seed and a tensor in the random weights.
 uint64_t dummy_key(uint64_t seed, const TensorPlace& at);
@@ -64,12 +67,12 @@ class ModelLoader {
   ModelLoader(const ModelView& model, Backend& backend) : m_(model), backend_(backend) {}
 
   std::string set_tensor(const TensorPlace& at, uint32_t dtype, uint64_t rows, uint64_t cols,
-                         const void* data) {
-    const std::string wrong = check_tensor(m_.config, at, dtype, rows, cols);
+                         const void* data, const float* scales) {
+    const std::string wrong = check_tensor(m_.config, at, dtype, rows, cols, scales);
     if (!wrong.empty()) return wrong;
     if (data == nullptr) return tensor_name(at) + ": data is null";
     if (tensor_role(at.role).kind == TensorKind::kMatrix) {
-      place_matrix(at, dtype, data);
+      place_matrix(at, dtype, data, scales);
     } else {
       std::vector<float> values(cols);
       read_floats(data, dtype, cols, values.data());
@@ -145,7 +148,7 @@ class ModelLoader {
   }
 
   /// As many rows at once as the staging buffer holds.
-  void place_matrix(const TensorPlace& at, uint32_t dtype, const void* data) {
+  void place_matrix(const TensorPlace& at, uint32_t dtype, const void* data, const float* scales) {
     const TensorShape shape = tensor_shape(m_.config, at.role);
     PlaceKernel::Args a = {};
     a.place = place_of(m_, at);
@@ -157,7 +160,11 @@ class ModelLoader {
       a.first_row = row;
       a.rows = min_u32(fit, static_cast<uint32_t>(shape.rows) - row);
       halves.resize(size_t{a.rows} * a.cols);
-      read_halves(data, dtype, size_t{row} * a.cols, halves.size(), halves.data());
+      if (scales != nullptr) {
+        read_scaled_halves(data, scales, row, a.rows, a.cols, halves.data());
+      } else {
+        read_halves(data, dtype, size_t{row} * a.cols, halves.size(), halves.data());
+      }
       backend_.copy_in(backend_.staging(), halves.data(), halves.size() * sizeof(Half));
       launch_place(a);
     }

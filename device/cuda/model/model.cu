@@ -151,8 +151,9 @@ CudaModel::CudaModel(const sac_model_config& config, const ModelLimits& limits,
 CudaModel::~CudaModel() = default;
 
 std::string CudaModel::set_tensor(uint32_t role, uint32_t layer, uint32_t dtype, uint64_t rows,
-                                  uint64_t cols, const void* data, uint32_t expert) {
-  return impl_->loader.set_tensor({role, layer, expert}, dtype, rows, cols, data);
+                                  uint64_t cols, const void* data, uint32_t expert,
+                                  const float* scales) {
+  return impl_->loader.set_tensor({role, layer, expert}, dtype, rows, cols, data, scales);
 }
 void CudaModel::fill_dummy(uint64_t seed) {
   impl_->loader.fill_dummy(seed);

@@ -40,7 +40,8 @@ class CudaModel {
 
   /// Converts one tensor to bf16 and uploads it; see CpuStep. Empty, or what is wrong with it.
   std::string set_tensor(uint32_t role, uint32_t layer, uint32_t dtype, uint64_t rows,
-                         uint64_t cols, const void* data, uint32_t expert = 0);
+                         uint64_t cols, const void* data, uint32_t expert = 0,
+                         const float* scales = nullptr);
   /// The random weights of CpuStep::fill_dummy, bit for bit, made on the device.
   void fill_dummy(uint64_t seed);
   std::string set_rope(const float* cos, const float* sin, uint64_t count);

@@ -94,8 +94,13 @@ impl Setup {
     }
 }
 
-pub fn create(model: &ModelConfig, dtype: Dtype, setup: &Setup) -> Device {
-    let config = DeviceConfig {
+pub fn create(
+    model: &ModelConfig,
+    weights: Option<&Weights>,
+    dtype: Dtype,
+    setup: &Setup,
+) -> Device {
+    let mut config = DeviceConfig {
         kind: DeviceKind::Cpu,
         serial: false,
         prefill_policy: PrefillPolicy::Chunked,
@@ -115,8 +120,10 @@ pub fn create(model: &ModelConfig, dtype: Dtype, setup: &Setup) -> Device {
         eos_ids: model.eos_ids.clone(),
         log_decisions: true,
         quantization: setup.quantization,
+        fp8_roles: Vec::new(),
         cuda: Default::default(),
     };
+    config.keep_fp8(model, weights);
     let mut device = Device::create(&config, Some((model, dtype)), model.vocab_size).unwrap();
     device.set_rope(&model.rope_tables(config.max_model_len)).unwrap();
     device
@@ -126,7 +133,7 @@ pub fn load(folder: &ModelFolder, setup: &Setup) -> Device {
     let model = folder.config().unwrap();
     let weights = Weights::open(folder, &model).unwrap();
     let dtype = setup.choice.resolve(model.dtype, weights.stored_dtype());
-    let mut device = create(&model, dtype, setup);
+    let mut device = create(&model, Some(&weights), dtype, setup);
     device.load(&weights, |_| ()).unwrap();
     device.finish_load().unwrap();
     device
@@ -242,7 +249,7 @@ pub fn serve_on(device: Device, groups: &[&[Value]]) -> (Vec<Records>, usize) {
 /// As `serve_on`, for any questions.
 pub fn ask_on(device: Device, groups: &[Vec<Question>]) -> (Vec<Answer>, usize) {
     let limits =
-        RegionLimits { num_slots: 32, num_frontends: 1, out_ring_words: 64, arena_bytes: 1 << 20 };
+        RegionLimits { num_slots: 32, num_frontends: 1, out_ring_words: 256, arena_bytes: 1 << 20 };
     let transport = InProcTransport::create(&limits).unwrap();
     let mut device = device.attach(Memory(transport.clone())).unwrap();
     let stop = device.stop_handle();

@@ -27,7 +27,8 @@ pub(crate) struct ModelArgs {
     /// Element type of weights and KV: auto, bfloat16, float16 (half), float32 (float)
     #[arg(long, default_value = "auto", env = "SACCADE_DTYPE")]
     pub dtype: String,
-    /// Weight matrices in memory: none (the dtype) or int8 (a scale per output and 128 inputs)
+    /// Weight matrices in memory: none (the dtype, or FP8 where the model's files have it), int8 or
+    /// fp8 (a scale per output and 128 inputs)
     #[arg(long, short, value_enum, default_value = "none", env = "SACCADE_QUANTIZATION")]
     pub quantization: QuantizationArg,
     /// Where weights come from
@@ -94,6 +95,8 @@ pub(crate) enum QuantizationArg {
     None,
     /// 8 bits, symmetric
     Int8,
+    /// e4m3, of the layers
+    Fp8,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

@@ -35,8 +35,9 @@ class EmulatedModel {
                                  {weights_.data(), kv_.data(), workspace_.data()}, need_)) {}
 
   std::string set_tensor(uint32_t role, uint32_t layer, uint32_t dtype, uint64_t rows,
-                         uint64_t cols, const void* data, uint32_t expert = 0) {
-    return loader_.set_tensor({role, layer, expert}, dtype, rows, cols, data);
+                         uint64_t cols, const void* data, uint32_t expert = 0,
+                         const float* scales = nullptr) {
+    return loader_.set_tensor({role, layer, expert}, dtype, rows, cols, data, scales);
   }
   void fill_dummy(uint64_t seed) { loader_.fill_dummy(seed); }
   std::string set_rope(const float* cos, const float* sin, uint64_t count) {

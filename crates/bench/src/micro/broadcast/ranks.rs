@@ -117,6 +117,7 @@ impl DevicePlane {
             eos_ids: Vec::new(),
             log_decisions: true,
             quantization: Quantization::None,
+            fp8_roles: Vec::new(),
             cuda: Default::default(),
         }
     }
