@@ -42,7 +42,7 @@ struct AmxTiles {
 };
 
 template <>
-struct Attention<Bf16> : Bf16Attention<AmxTiles> {};
+struct Attention<Bf16> : Bf16Attention<AmxTiles, Bf16> {};
 
 }  // namespace SAC_ISA
 }  // namespace saccade

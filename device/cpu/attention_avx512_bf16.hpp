@@ -115,7 +115,7 @@ struct DotTiles {
 };
 
 template <>
-struct Attention<Bf16> : Bf16Attention<DotTiles> {};
+struct Attention<Bf16> : Bf16Attention<DotTiles, Bf16> {};
 
 }  // namespace SAC_ISA
 }  // namespace saccade

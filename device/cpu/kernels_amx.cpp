@@ -26,6 +26,7 @@ inline namespace SAC_ISA {
 template <>
 struct Products<Bf16> : AmxProducts {};
 using Int8Products = AmxInt8Products;
+using Fp8Bf16Attention = Bf16Attention<AmxTiles, Fp8>;
 }  // namespace SAC_ISA
 }  // namespace saccade
 //

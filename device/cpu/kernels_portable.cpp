@@ -2,12 +2,14 @@
 #define SAC_ISA portable
 #include "cpu/simd_portable.hpp"
 //
+#include "cpu/attention_impl.hpp"
 #include "cpu/products_float.hpp"
 #include "cpu/products_int8.hpp"
 
 namespace saccade {
 inline namespace SAC_ISA {
 using Int8Products = PlainInt8Products;
+using Fp8Bf16Attention = Attention<Fp8>;
 }  // namespace SAC_ISA
 }  // namespace saccade
 //
