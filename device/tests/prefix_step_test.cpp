@@ -41,6 +41,13 @@ TestModel int8_model(uint32_t dtype) {
   return m;
 }
 
+/// Its scales are all 1: models are copied, and would have to take theirs along.
+TestModel fp8_kv_model() {
+  TestModel m = plain_model(SAC_DTYPE_BF16);
+  m.config.kv_dtype = SAC_KV_DTYPE_FP8;
+  return m;
+}
+
 TestModel expert_model() {
   TestModel m = plain_model(SAC_DTYPE_F16);
   m.config.num_experts = 5;
@@ -68,6 +75,7 @@ const std::vector<NamedModel>& models() {
                                     {"bf16, windows, norms, biases", windowed_model()},
                                     {"int8, bf16", int8_model(SAC_DTYPE_BF16)},
                                     {"int8, f32", int8_model(SAC_DTYPE_F32)},
+                                    {"bf16, FP8 KV", fp8_kv_model()},
                                     {"f16, experts", expert_model()},
                                     {"f32, longrope", longrope_model()}};
     uint32_t seed = 5;
