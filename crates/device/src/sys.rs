@@ -27,6 +27,8 @@ pub(crate) struct SacModelConfig {
     pub norm_topk_prob: u32,
     pub rope_switch_len: u32,
     pub sparse_layers: *const u32,
+    pub kv_scales: *const f32,
+    pub kv_dtype: u32,
 }
 
 /// `sac_device_config`.

@@ -14,6 +14,7 @@ use crate::dtype::Dtype;
 use crate::error::{ModelError, Result};
 use crate::folder::{ModelFolder, read_text};
 use crate::header::{HeaderTensor, parse_safetensors_header, parse_weight_index};
+use crate::kv_scales::is_kv_scale;
 use crate::limits::MAX_INDEX_BYTES;
 use crate::tensors::{EMBED_NAME, ExpectedTensor, LM_HEAD_NAME, TensorRole, expected_tensors};
 
@@ -71,6 +72,12 @@ struct Entry {
     bytes: std::ops::Range<usize>,
 }
 
+/// A tensor of one element, and the file that it is in.
+pub(crate) struct Number<'a> {
+    pub value: f32,
+    pub file: &'a str,
+}
+
 impl Weights {
     /// Maps the weight files of `folder` and checks every tensor that `config` needs.
     ///
@@ -96,6 +103,27 @@ impl Weights {
         }
         let unexpected = store.unexpected(&expected);
         Ok(Self { shards: store.shards, entries, unexpected })
+    }
+
+    /// The tensor of that name, of whatever shape, as a number.
+    pub(crate) fn number(&self, name: &str) -> Result<Option<Number<'_>>> {
+        let found = self
+            .shards
+            .iter()
+            .find_map(|shard| shard.tensors.get(name).map(|stored| (shard, stored)));
+        let Some((shard, stored)) = found else { return Ok(None) };
+        let bytes = &shard.map[stored.bytes.clone()];
+        let value = match (Dtype::from_safetensors(stored.dtype), bytes) {
+            (Some(Dtype::F32), &[a, b, c, d]) => f32::from_le_bytes([a, b, c, d]),
+            (Some(Dtype::Bf16), &[a, b]) => f32::from_le_bytes([0, 0, a, b]),
+            (Some(Dtype::F16), &[a, b]) => f16_value(u16::from_le_bytes([a, b])),
+            _ => {
+                let (dtype, shape) = (stored.dtype, &stored.shape);
+                let problem = format!("is {dtype:?} {shape:?}, expected one F32, BF16 or F16");
+                return Err(ModelError::tensor(&shard.name, name, problem));
+            }
+        };
+        Ok(Some(Number { value, file: &shard.name }))
     }
 
     /// The tensors in loading order: embedding, final norm, output projection, then layer by layer.
@@ -331,10 +359,22 @@ impl Store {
         let mut known: BTreeSet<&str> = expected.iter().map(|t| t.name.as_str()).collect();
         known.insert(LM_HEAD_NAME); // with tied embeddings a second copy, checked above
         let in_shards = self.shards.iter().flat_map(|shard| shard.tensors.keys());
-        let unknown =
-            in_shards.filter(|name| !known.contains(&name[..]) && !name.ends_with(IGNORED_SUFFIX));
+        let unknown = in_shards.filter(|name| {
+            !known.contains(&name[..]) && !name.ends_with(IGNORED_SUFFIX) && !is_kv_scale(name)
+        });
         unknown.cloned().collect::<BTreeSet<String>>().into_iter().collect()
     }
+}
+
+/// Of half precision; infinities count as NaN.
+fn f16_value(bits: u16) -> f32 {
+    /// By which the exponents' biases differ, 127 and 15.
+    const BIAS: f32 = f32::from_bits((127 + 127 - 15) << 23);
+    if bits & 0x7c00 == 0x7c00 {
+        return f32::NAN;
+    }
+    let magnitude = f32::from_bits(u32::from(bits & 0x7fff) << 13) * BIAS;
+    if bits & 0x8000 == 0 { magnitude } else { -magnitude }
 }
 
 /// The shape of the tensor that `expected` is, or is a part of.

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use saccade_device::{
-    Device, DeviceConfig, DeviceKind, PolicyConfig, PrefillPolicy, Quantization, RegionMemory,
-    SchedulingPolicy,
+    Device, DeviceConfig, DeviceKind, KvDtype, PolicyConfig, PrefillPolicy, Quantization,
+    RegionMemory, SchedulingPolicy,
 };
 use saccade_model::{Dtype, DtypeChoice, ModelConfig, ModelFolder, OpenOptions, Weights};
 use saccade_ring::{
@@ -72,6 +72,7 @@ pub fn reference() -> PathBuf {
 pub struct Setup {
     pub choice: DtypeChoice,
     pub quantization: Quantization,
+    pub kv_dtype: KvDtype,
     pub max_model_len: u32,
     pub num_blocks: u32,
     pub num_host_blocks: u32,
@@ -85,6 +86,7 @@ impl Setup {
         Self {
             choice,
             quantization: Quantization::None,
+            kv_dtype: KvDtype::Auto,
             max_model_len: 512,
             num_blocks: 256,
             num_host_blocks: 0,
@@ -115,6 +117,8 @@ pub fn create(model: &ModelConfig, dtype: Dtype, setup: &Setup) -> Device {
         eos_ids: model.eos_ids.clone(),
         log_decisions: true,
         quantization: setup.quantization,
+        kv_dtype: setup.kv_dtype,
+        kv_scales: Vec::new(),
         cuda: Default::default(),
     };
     let mut device = Device::create(&config, Some((model, dtype)), model.vocab_size).unwrap();
