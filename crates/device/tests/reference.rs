@@ -6,7 +6,7 @@
 
 mod common;
 
-use saccade_device::{Quantization, SchedulingPolicy};
+use saccade_device::{KvDtype, Quantization, SchedulingPolicy};
 use saccade_model::{Dtype, DtypeChoice};
 use serde_json::Value;
 
@@ -235,11 +235,16 @@ fn experts_and_longrope_give_a_request_the_same_in_any_company() {
     for name in ["mixtral-v4", "qwen3moe-dense-layers-v5", "phi3-partial-longrope-v5"] {
         let expected = expected(name);
         let results = expected["results"].as_array().unwrap();
-        for (choice, quantization) in
-            [(f32, Quantization::None), (bf16, Quantization::None), (bf16, Quantization::Int8)]
-        {
-            let what = format!("{name} {choice:?} {quantization:?}");
-            let roomy = Setup { quantization, ..Setup::roomy(choice) };
+        let (none, int8) = (Quantization::None, Quantization::Int8);
+        for (choice, quantization, kv_dtype) in [
+            (f32, none, KvDtype::Auto),
+            (bf16, none, KvDtype::Auto),
+            (bf16, int8, KvDtype::Auto),
+            (f32, none, KvDtype::Fp8),
+            (bf16, none, KvDtype::Fp8),
+        ] {
+            let what = format!("{name} {choice:?} {quantization:?} {kv_dtype:?}");
+            let roomy = Setup { quantization, kv_dtype, ..Setup::roomy(choice) };
             let one_by_one: Vec<&[Value]> = results.chunks(1).collect();
             // Greedy tokens of 16 bits and fewer are the device's own; only equality counts.
             let (alone, _) = serve(name, &roomy, &one_by_one);

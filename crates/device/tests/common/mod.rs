@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use saccade_device::{
-    Device, DeviceConfig, DeviceKind, KvDtype, PolicyConfig, PrefillPolicy, Quantization,
-    RegionMemory, SchedulingPolicy,
+    Device, DeviceConfig, DeviceError, DeviceKind, KvDtype, PolicyConfig, PrefillPolicy,
+    Quantization, RegionMemory, SchedulingPolicy,
 };
 use saccade_model::{Dtype, DtypeChoice, ModelConfig, ModelFolder, OpenOptions, Weights};
 use saccade_ring::{
@@ -97,6 +97,16 @@ impl Setup {
 }
 
 pub fn create(model: &ModelConfig, dtype: Dtype, setup: &Setup) -> Device {
+    create_scaled(model, dtype, setup, &[]).unwrap()
+}
+
+/// As `create`, with scales of FP8 KV.
+pub fn create_scaled(
+    model: &ModelConfig,
+    dtype: Dtype,
+    setup: &Setup,
+    kv_scales: &[[f32; 2]],
+) -> Result<Device, DeviceError> {
     let config = DeviceConfig {
         kind: DeviceKind::Cpu,
         serial: false,
@@ -118,12 +128,12 @@ pub fn create(model: &ModelConfig, dtype: Dtype, setup: &Setup) -> Device {
         log_decisions: true,
         quantization: setup.quantization,
         kv_dtype: setup.kv_dtype,
-        kv_scales: Vec::new(),
+        kv_scales: kv_scales.to_vec(),
         cuda: Default::default(),
     };
-    let mut device = Device::create(&config, Some((model, dtype)), model.vocab_size).unwrap();
-    device.set_rope(&model.rope_tables(config.max_model_len)).unwrap();
-    device
+    let mut device = Device::create(&config, Some((model, dtype)), model.vocab_size)?;
+    device.set_rope(&model.rope_tables(config.max_model_len))?;
+    Ok(device)
 }
 
 pub fn load(folder: &ModelFolder, setup: &Setup) -> Device {
