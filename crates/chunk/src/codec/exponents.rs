@@ -1,7 +1,7 @@
 //! Every bit returns. An element, rotated left by one bit, has its exponent in its top byte (half
-//! precision: exponent and three bits of mantissa; fp8: all of it) and its sign at the end. Top bytes of one
-//! channel are alike over tokens: what is coded is how far each is below the channel's largest. The
-//! other bytes are nearly random, and are kept as they are.
+//! precision: exponent and three bits of mantissa; fp8: all of it) and its sign at the end. Top
+//! bytes of one channel are alike over tokens: what is coded is how far each is below the channel's
+//! largest. The other bytes are nearly random, and are kept as they are.
 //!
 //! ```text
 //! aside   [channel] largest top byte; then [byte, from the second on][element]
