@@ -7,7 +7,8 @@ namespace saccade {
 inline namespace SAC_ISA {
 
 struct AmxTiles {
-  static constexpr size_t kRowBytes = 64;      // of 16 words
+  static constexpr size_t kRowBytes = 64;  // of 16 words
+  static constexpr uint32_t kFewLanes = 0;
   static constexpr size_t kHalfResults = 256;  // of 16 rows
 
   static void open() { configure_tiles(16, 16); }

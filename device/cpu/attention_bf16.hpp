@@ -13,6 +13,8 @@
 // transposed once per range. Every value of fp8 is exact in bf16: such KV is copied in bf16, and
 // the rest is the same.
 #pragma once
+#include <type_traits>
+
 #include "cpu/attention_impl.hpp"
 #include "cpu/pack_impl.hpp"
 
@@ -139,11 +141,13 @@ inline void merge_bf16(const MergeArgs& a) {
 }
 
 /// The left side of a product: at each step two tiles of 16 rows of 32 elements.
-struct RowTiles {
-  const Bf16* half[2];  // where they begin
-  size_t stride;        // bytes from row to row
-  size_t step;          // elements from one step to the next
+template <class T>
+struct RowsOf {
+  const T* half[2];  // where they begin
+  size_t stride;     // bytes from row to row
+  size_t step;       // elements from one step to the next
 };
+using RowTiles = RowsOf<Bf16>;
 /// The right side: at each step [16 pairs of elements][16 lanes][2].
 inline constexpr size_t kLaneStep = 512;
 
@@ -151,7 +155,11 @@ inline constexpr size_t kLaneStep = 512;
 ///   multiply<n>(a, b, steps, lanes, out)
 ///       out[i] = [32 rows][16 lanes], the sum over steps of a x b[i]; only the first `lanes`
 ///       matter.
-/// Each element is one chain over ascending steps and pairs, whatever n and lanes are.
+/// Each element is one chain over ascending steps and pairs, whatever n and lanes are. Up to
+/// kFewLanes lanes, those of a decode, it also has
+///   multiply_few(a, b, steps, lanes, out), which reads rows as they are stored,
+///   store_lanes(sums, out), lanes as rows of 16;
+/// with kFewLanes = 0 it has neither.
 /// `Kv` is how K and V are stored: Bf16 or Fp8.
 template <class Tiles, class Kv>
 class Bf16Attention {
@@ -222,7 +230,8 @@ class Bf16Attention {
         count_(args.num_rows * args.group),
         tiles_(ceil_div(count_, kQueries)),  // of one kv head
         lanes_(min_u32(count_, kQueries)),
-        in_place_(std::is_same<Kv, Bf16>::value && tiles_ <= kInPlaceTiles &&
+        few_(count_ <= Tiles::kFewLanes),
+        in_place_((few_ || std::is_same<Kv, Bf16>::value) && tiles_ <= kInPlaceTiles &&
                   depth_ == args.head_dim && args.kv.block_size >= kSubtile) {
     scores_ = args.scratch + args.num_kv_heads * tiles_ * tile_floats(depth_);
     weights_ = reinterpret_cast<Bf16*>(scores_ + score_floats(depth_));
@@ -282,7 +291,7 @@ class Bf16Attention {
   /// Runs all of a head's queries over the positions of some groups.
   void attend(uint32_t head, uint32_t base, Seen seen, const Rows& next) {
     const uint32_t parts = ceil_div(tiles_, kTogether);
-    transpose_values(head, base, seen);
+    if (!few_) transpose_values(head, base, seen);
     if (!in_place_) copy_keys(head, base, seen);
     for (uint32_t p = 0; p < parts; ++p) {
       prefetch(next, head * parts + p, a_.num_kv_heads * parts);
@@ -318,11 +327,15 @@ class Bf16Attention {
     QueryTile tiles[kTiles];
     for (uint32_t i = 0; i < kTiles; ++i) tiles[i] = tile(head, index + i);
     for (uint32_t s = steps.begin; s < steps.end; ++s) {
-      score<kTiles>(tiles, keys_at(head, base, at + s * kPanelStep, seen), s);
+      score<kTiles>(tiles, head, base, at, s, seen);
     }
     Merged parts[kTiles];
     for (uint32_t i = 0; i < kTiles; ++i) parts[i] = weigh(tiles[i], i, group, steps);
-    accumulate<kTiles>(values_ + at * depth_, steps);
+    if (few_) {
+      accumulate_few(head, base, at, seen, steps);
+    } else {
+      accumulate<kTiles>(values_ + at * depth_, steps);
+    }
     for (uint32_t i = 0; i < kTiles; ++i) {
       if (a_.parts == nullptr) {
         merge(tiles[i], parts[i], results(i));
@@ -474,23 +487,39 @@ class Bf16Attention {
     }
   }
 
-  /// The rows of K of 32 positions. Halves that no query sees repeat a seen one.
-  RowTiles keys_at(uint32_t head, uint32_t base, uint32_t t, Seen seen) const {
-    if (!in_place_) {
-      const Bf16* k = keys_ + t * depth_;
-      return {{k, k + 2 * kTileWords}, kWordRow, 4 * kTileWords};
-    }
+  /// The rows of K of 32 positions, copied.
+  RowTiles copied_keys(uint32_t t) const {
+    const Bf16* k = keys_ + t * depth_;
+    return {{k, k + 2 * kTileWords}, kWordRow, 4 * kTileWords};
+  }
+
+  /// The same where they are. Halves that no query sees repeat a seen one.
+  RowsOf<Kv> keys_in_place(uint32_t head, uint32_t base, uint32_t t, Seen seen) const {
     const uint32_t first = seen.begin / kSubtile * kSubtile;
     const uint32_t last = (seen.end - 1) / kSubtile * kSubtile;
     const auto half = [&](uint32_t at) {
-      return reinterpret_cast<const Bf16*>(key(head, base + max_u32(first, min_u32(at, last))));
+      return key(head, base + max_u32(first, min_u32(at, last)));
     };
-    return {{half(t), half(t + kSubtile)}, a_.kv.token_stride * sizeof(Bf16), kPanelStep};
+    return {{half(t), half(t + kSubtile)}, a_.kv.token_stride * sizeof(Kv), kPanelStep};
   }
 
-  /// scores = K q, [position][16 queries], of step s of the group.
+  /// scores = K q, [position][16 queries], of step s of the group at base + at.
   template <uint32_t kTiles>
-  void score(const QueryTile* tiles, const RowTiles& k, uint32_t s) {
+  void score(const QueryTile* tiles, uint32_t head, uint32_t base, uint32_t at, uint32_t s,
+             Seen seen) {
+    const uint32_t t = at + s * kPanelStep;
+    if (!in_place_) return score_rows<kTiles>(tiles, copied_keys(t), s);
+    const RowsOf<Kv> k = keys_in_place(head, base, t, seen);
+    if constexpr (std::is_same<Kv, Bf16>::value) {
+      score_rows<kTiles>(tiles, k, s);
+    } else if constexpr (Tiles::kFewLanes > 0) {
+      float* out = scores(0) + s * 2 * kTileWords;
+      Tiles::multiply_few(k, tiles[0].q, depth_ / kPanelStep, lanes_, out);
+    }
+  }
+
+  template <uint32_t kTiles>
+  void score_rows(const QueryTile* tiles, const RowTiles& k, uint32_t s) {
     const Bf16* q[kTiles];
     float* out[kTiles];
     for (uint32_t i = 0; i < kTiles; ++i) {
@@ -570,6 +599,54 @@ class Bf16Attention {
     }
   }
 
+  /// The same for few lanes, from the rows of V of the group at base + at.
+  void accumulate_few(uint32_t head, uint32_t base, uint32_t at, Seen seen, Seen steps) {
+    if constexpr (Tiles::kFewLanes > 0) {
+      const Kv* rows[kGroup];  // null where no query sees one
+      for (uint32_t p = steps.begin * kPanelStep; p < steps.end * kPanelStep; p += 2) {
+        // A block has both positions of a pair.
+        const Kv* pair =
+            seen.has(at + p) || seen.has(at + p + 1) ? value(head, base + at + p) : nullptr;
+        rows[p] = seen.has(at + p) ? pair : nullptr;
+        rows[p + 1] = seen.has(at + p + 1) ? pair + a_.kv.token_stride : nullptr;
+      }
+      if (lanes_ == 1) return accumulate_lanes<1>(rows, steps);
+      if (lanes_ == 2) return accumulate_lanes<2>(rows, steps);
+      accumulate_lanes<Tiles::kFewLanes>(rows, steps);
+    }
+  }
+
+  template <uint32_t kLanes>
+  void accumulate_lanes(const Kv* const (&rows)[kGroup], Seen steps) {
+    uint32_t d = 0;
+    for (; d + 64 <= depth_; d += 64) accumulate_blocks<kLanes, 4>(rows, steps, d);
+    for (; d < depth_; d += 32) accumulate_blocks<kLanes, 2>(rows, steps, d);
+  }
+
+  /// kBlocks times 16 dimensions from d on, which are the lanes of vectors; kLanes weights.
+  template <uint32_t kLanes, uint32_t kBlocks>
+  void accumulate_blocks(const Kv* const (&rows)[kGroup], Seen steps, uint32_t d) {
+    __m512 sums[kBlocks][Tiles::kFewLanes];
+    for (uint32_t b = 0; b < kBlocks; ++b) {
+      for (uint32_t i = 0; i < Tiles::kFewLanes; ++i) sums[b][i] = _mm512_setzero_ps();
+    }
+    for (uint32_t p = steps.begin * kPanelStep; p < steps.end * kPanelStep; p += 2) {
+      __m512i both[kLanes];
+      for (uint32_t i = 0; i < kLanes; ++i) {
+        int32_t pair;
+        __builtin_memcpy(&pair, weights(0) + p * kQueries + 2 * i, sizeof(pair));
+        both[i] = _mm512_set1_epi32(pair);
+      }
+      for (uint32_t b = 0; b < kBlocks; ++b) {
+        const __m512i words = load_words(rows[p], rows[p + 1], d + 16 * b);
+        for (uint32_t i = 0; i < kLanes; ++i)
+          sums[b][i] = _mm512_dpbf16_ps(sums[b][i], (__m512bh)words, (__m512bh)both[i]);
+      }
+    }
+    for (uint32_t b = 0; b < kBlocks; ++b)
+      Tiles::store_lanes(sums[b], results(0) + (d + 16 * b) * kQueries);
+  }
+
   /// Adds a range's results to those of the ranges before it.
   void merge(const QueryTile& t, Merged part, const float* results) const {
     Merged merged = {_mm512_loadu_ps(t.max), _mm512_loadu_ps(t.sum)};
@@ -634,6 +711,7 @@ class Bf16Attention {
   const uint32_t count_;  // queries
   const uint32_t tiles_;
   const uint32_t lanes_;  // of the fullest tile
+  const bool few_;        // K and V are read as they are stored, where that can be
   const bool in_place_;   // K is read in place
   float* scores_;         // [2][256 positions][16], of the active tiles
   Bf16* weights_;         // [2][256 positions][16]
