@@ -132,6 +132,14 @@ struct DotTiles {
     }
   }
 
+  /// Lines of 16 rows, where a step begins one.
+  template <class T>
+  SAC_INLINE void prefetch_step(const T* rows, size_t stride, size_t element) {
+    if (rows == nullptr || element * sizeof(T) % 64 != 0) return;
+    const auto* at = reinterpret_cast<const char*>(rows + element);
+    for (uint32_t r = 0; r < 16; ++r) __builtin_prefetch(at + r * stride, 0, 2);
+  }
+
   template <uint32_t kLanes, class T>
   SAC_INLINE void multiply_lanes(const RowsOf<T>& a, uint32_t half, const Bf16* b, uint32_t steps,
                                  float* out) {
@@ -140,6 +148,7 @@ struct DotTiles {
     for (uint32_t s = 0; s < steps; ++s) {
       __m512i words[16];
       load_pairs(a.half[half] + s * a.step, a.stride, words);
+      prefetch_step(a.ahead[half], a.stride, s * a.step);
       for (uint32_t pair = 0; pair < 16; ++pair) {
         const Bf16* lanes = b + s * kLaneStep + pair * 32;
         for (uint32_t i = 0; i < kLanes; ++i) {

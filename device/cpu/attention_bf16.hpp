@@ -143,9 +143,11 @@ inline void merge_bf16(const MergeArgs& a) {
 /// The left side of a product: at each step two tiles of 16 rows of 32 elements.
 template <class T>
 struct RowsOf {
-  const T* half[2];  // where they begin
-  size_t stride;     // bytes from row to row
-  size_t step;       // elements from one step to the next
+  const T* half[2];        // where they begin
+  size_t stride;           // bytes from row to row
+  size_t step;             // elements from one step to the next
+  const T* ahead[2] = {};  // halves that are read after these, if that is known; where they are in
+                           // memory, they are far apart: multiply_few prefetches them
 };
 using RowTiles = RowsOf<Bf16>;
 /// The right side: at each step [16 pairs of elements][16 lanes][2].
@@ -500,7 +502,12 @@ class Bf16Attention {
     const auto half = [&](uint32_t at) {
       return key(head, base + max_u32(first, min_u32(at, last)));
     };
-    return {{half(t), half(t + kSubtile)}, a_.kv.token_stride * sizeof(Kv), kPanelStep};
+    RowsOf<Kv> k = {{half(t), half(t + kSubtile)}, a_.kv.token_stride * sizeof(Kv), kPanelStep};
+    if (t + kPanelStep < seen.end) {
+      k.ahead[0] = half(t + kPanelStep);
+      k.ahead[1] = half(t + kPanelStep + kSubtile);
+    }
+    return k;
   }
 
   /// scores = K q, [position][16 queries], of step s of the group at base + at.
@@ -618,8 +625,10 @@ class Bf16Attention {
 
   template <uint32_t kLanes>
   void accumulate_lanes(const Kv* const (&rows)[kGroup], Seen steps) {
+    constexpr uint32_t kBlocks = 16 / kLanes;
     uint32_t d = 0;
-    for (; d + 64 <= depth_; d += 64) accumulate_blocks<kLanes, 4>(rows, steps, d);
+    for (; d + 16 * kBlocks <= depth_; d += 16 * kBlocks)
+      accumulate_blocks<kLanes, kBlocks>(rows, steps, d);
     for (; d < depth_; d += 32) accumulate_blocks<kLanes, 2>(rows, steps, d);
   }
 
@@ -631,6 +640,10 @@ class Bf16Attention {
       for (uint32_t i = 0; i < Tiles::kFewLanes; ++i) sums[b][i] = _mm512_setzero_ps();
     }
     for (uint32_t p = steps.begin * kPanelStep; p < steps.end * kPanelStep; p += 2) {
+      if (p + kSubtile < steps.end * kPanelStep) {
+        prefetch_values<kBlocks>(rows[p + kSubtile], d);
+        prefetch_values<kBlocks>(rows[p + kSubtile + 1], d);
+      }
       __m512i both[kLanes];
       for (uint32_t i = 0; i < kLanes; ++i) {
         int32_t pair;
@@ -645,6 +658,12 @@ class Bf16Attention {
     }
     for (uint32_t b = 0; b < kBlocks; ++b)
       Tiles::store_lanes(sums[b], results(0) + (d + 16 * b) * kQueries);
+  }
+
+  template <uint32_t kBlocks>
+  SAC_INLINE void prefetch_values(const Kv* row, uint32_t d) {
+    if (row == nullptr) return;
+    for (uint32_t i = 0; i < 16 * kBlocks; i += 64 / sizeof(Kv)) __builtin_prefetch(row + d + i);
   }
 
   /// Adds a range's results to those of the ranges before it.

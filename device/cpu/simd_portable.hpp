@@ -11,7 +11,6 @@ inline namespace SAC_ISA {
 typedef float Vec __attribute__((vector_size(16)));
 typedef uint32_t VecBits __attribute__((vector_size(16)));
 typedef uint16_t VecHalves __attribute__((vector_size(8)));
-typedef uint8_t VecBytes __attribute__((vector_size(4)));
 inline constexpr uint32_t kVecLanes = 4;
 #if defined(__aarch64__)
 inline constexpr uint32_t kTileAccumulators = 24;  // of 32 registers
@@ -57,19 +56,19 @@ SAC_INLINE Vec vec_load(const F16* p) {
   const VecBits bits = (special & is_special) | (__builtin_bit_cast(VecBits, scaled) & ~is_special);
   return __builtin_bit_cast(Vec, bits | ((h & 0x8000u) << 16));
 }
-/// to_float of four.
+/// What every code of fp8 is: looking four up is fewer instructions than computing them.
+struct Fp8Values {
+  float of[256] = {};
+  constexpr Fp8Values() {
+    for (uint32_t code = 0; code < 256; ++code)
+      of[code] = to_float(Fp8{static_cast<uint8_t>(code)});
+  }
+};
+inline constexpr Fp8Values kFp8Values;
+
 SAC_INLINE Vec vec_load(const Fp8* p) {
-  VecBytes b;
-  __builtin_memcpy(&b, p, sizeof b);
-  const VecBits v = __builtin_convertvector(b, VecBits);
-  const VecBits magnitude = v & 0x7fu;
-  const VecBits is_denormal = __builtin_bit_cast(VecBits, magnitude < 8u);
-  const VecBits biased = (magnitude << 20) + 0x3c000000u + (is_denormal & 0x00800000u);
-  const VecBits too_much = is_denormal & 0x3c800000u;  // 2^-6
-  const Vec scaled = __builtin_bit_cast(Vec, biased) - __builtin_bit_cast(Vec, too_much);
-  const VecBits is_nan = __builtin_bit_cast(VecBits, magnitude == 0x7fu) & 0x7fc00000u;
-  const VecBits sign = (v & 0x80u) << 24;
-  return __builtin_bit_cast(Vec, __builtin_bit_cast(VecBits, scaled) | is_nan | sign);
+  const float* of = kFp8Values.of;
+  return Vec{of[p[0].bits], of[p[1].bits], of[p[2].bits], of[p[3].bits]};
 }
 
 /// The halves of 32-bit words: elements 0, 2, 4 ... and 1, 3, 5 ...
