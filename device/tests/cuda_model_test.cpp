@@ -52,6 +52,14 @@ TEST_CASE("a request has the same records alone and in a batch, however it is cu
   CHECK(report.failed() == 0);
 }
 
+TEST_CASE("FP8 KV, which its attention does not read, is refused by name") {
+  SmallModel m = random_small(1, 40);
+  const ModelLimits limits = {2, 8, 64, 16, 8};
+  REQUIRE(check_gpu_model(m.config, limits) == "");
+  m.config.kv_dtype = SAC_KV_DTYPE_FP8;
+  CHECK(check_gpu_model(m.config, limits) == "kv_dtype is 1, not 0: a GPU keeps KV in bf16");
+}
+
 TEST_CASE("turned choices of experts explain no other error") {
   const SmallModel m = random_small(23, 40);
   REQUIRE(m.config.num_experts > 0);

@@ -162,6 +162,19 @@ TEST_CASE("a field out of bounds is refused by name") {
   c = tiers(SAC_POLICY_LVF, 16, 16, 8);
   c.policy.beta_b = NAN;
   refused(c, "beta_b");
+  const auto refused_model = [](const sac_model_config& model, const char* field) {
+    const sac_device_config config = roomy();
+    sac_device* device = nullptr;
+    CHECK(sac_device_create(&config, &model, model.vocab_size, &device) == SAC_ERR_ARGUMENT);
+    CHECK(std::string(sac_last_error()).find(field) != std::string::npos);
+  };
+  refused_model(small_model(2), "kv_dtype is 2, outside 0 .. 1");
+  const float scales[] = {1, 1, 1, 0};
+  sac_model_config model = small_model(SAC_KV_DTYPE_FP8);
+  model.kv_scales = scales;
+  refused_model(model, "kv_scales: the scale of V of layer 1");
+  model.kv_dtype = SAC_KV_DTYPE_AUTO;
+  refused_model(model, "kv_scales are given");
 }
 
 TEST_CASE("a streamed copy is a copy, up to its last byte and no further") {
