@@ -82,7 +82,7 @@ typedef struct sac_fetch_header {
   uint32_t num_layers;
   uint32_t kv_heads;
   uint32_t head_dim;
-  uint32_t dtype;       /* 0 = f32, 1 = bf16, 2 = f16 */
+  uint32_t dtype;       /* 0 = f32, 1 = bf16, 2 = f16, 4 = fp8 (e4m3) */
   uint32_t num_events;  /* of the event ring; a power of two, or 0: no events are written */
   uint32_t event_bytes; /* of one: sac_kv_event and the tokens of a block, up to a multiple of 64 */
   uint32_t device_wakes;  /* 1: the device wakes a plane that waits on commands_written */

@@ -1,5 +1,7 @@
 #include "capi/config_check.hpp"
 
+#include <cmath>
+
 #include "abi/fetch.h"
 
 namespace saccade {
@@ -54,6 +56,16 @@ void check_policy(Bounds& b, const sac_policy_config& p) {
   check_number(b, "max_wait_s", p.max_wait_s, kLeastS, kDayS);
   check_number(b, "slo_ttft_s", p.slo_ttft_s, kLeastS, kDayS);
   check_number(b, "slo_tbt_s", p.slo_tbt_s, kLeastS, kDayS);
+}
+
+void check_kv_scales(Bounds& b, const sac_model_config& m) {
+  if (m.kv_scales == nullptr || !b.first().empty()) return;
+  b.require(m.kv_dtype == SAC_KV_DTYPE_FP8, "kv_scales are given, but kv_dtype is not fp8 (1)");
+  for (uint32_t i = 0; b.first().empty() && i < 2 * m.num_layers; ++i) {
+    b.require(std::isfinite(m.kv_scales[i]) && m.kv_scales[i] > 0,
+              "kv_scales: the scale of " + std::string(i % 2 == 0 ? "K" : "V") + " of layer " +
+                  std::to_string(i / 2) + " is not a finite number above 0");
+  }
 }
 
 void check_cuda(Bounds& b, const sac_device_config& c) {
@@ -157,6 +169,8 @@ std::string check_model_config(const sac_model_config& m) {
   b.in("quantization", m.quantization, 0, SAC_QUANTIZATION_FP8);
   b.require(m.fp8_roles == nullptr || m.quantization == SAC_QUANTIZATION_FP8,
             "fp8_roles are given, but quantization is not fp8 (2)");
+  b.in("kv_dtype", m.kv_dtype, 0, SAC_KV_DTYPE_FP8);
+  check_kv_scales(b, m);
   b.in("num_experts", m.num_experts, 0, kMaxExperts);
   if (m.num_experts > 0) {
     b.in("experts_per_token", m.experts_per_token, 1, m.num_experts);

@@ -19,13 +19,16 @@ extern "C" {
 #define SAC_DTYPE_BF16 1u
 #define SAC_DTYPE_F16 2u
 #define SAC_DTYPE_INT8 3u /* weights in memory only */
-#define SAC_DTYPE_FP8 4u  /* e4m3, without infinities; weights only, with scales */
+#define SAC_DTYPE_FP8 4u  /* e4m3, without infinities; weights, with scales, and KV in memory */
 
 #define SAC_SCALE_GROUP 128u /* inputs of a matrix that share an output's scale */
 
 #define SAC_QUANTIZATION_NONE 0u /* weights in memory have the model's dtype */
 #define SAC_QUANTIZATION_INT8 1u /* matrices in 8 bits, a scale per output and 128 inputs */
 #define SAC_QUANTIZATION_FP8 2u  /* matrices of the layers in e4m3, scales as above */
+
+#define SAC_KV_DTYPE_AUTO 0u /* KV has the model's dtype */
+#define SAC_KV_DTYPE_FP8 1u  /* KV is SAC_DTYPE_FP8; SAC_DEVICE_CPU only */
 
 #define SAC_DEVICE_CPU 0u  /* real inference on CPU threads */
 #define SAC_DEVICE_NULL 1u /* steps only write tokens: for benchmarks and tests */
@@ -58,9 +61,9 @@ typedef struct sac_model_config {
   uint32_t num_kv_heads; /* divides num_heads */
   uint32_t head_dim;     /* even */
   uint32_t vocab_size;
-  uint32_t rotary_dim;      /* even, <= head_dim */
-  uint32_t dtype;           /* SAC_DTYPE_*: of weights in memory and of the KV cache */
-  uint32_t qk_norm;         /* 1: RMS norm per head on q and k before rope (Qwen3) */
+  uint32_t rotary_dim; /* even, <= head_dim */
+  uint32_t dtype;      /* SAC_DTYPE_*: of weights in memory, and of KV unless kv_dtype says else */
+  uint32_t qk_norm;    /* 1: RMS norm per head on q and k before rope (Qwen3) */
   uint32_t tied_embeddings; /* 1: no SAC_TENSOR_LM_HEAD is given */
   float rms_norm_eps;
   uint32_t quantization;          /* SAC_QUANTIZATION_* */
@@ -77,6 +80,10 @@ typedef struct sac_model_config {
                                 role r are in e4m3. Gate and up are only if both are; a router never
                                 is. The output projection's bit, if it is not tied, is in layer 0.
                                 NULL = all of the layers */
+  const float* kv_scales; /* [num_layers][2], of K and of V, finite and > 0: what is stored is the
+                             value / scale, rounded to nearest even, +-448 at most. NULL = all 1.
+                             Only with SAC_KV_DTYPE_FP8 */
+  uint32_t kv_dtype;      /* SAC_KV_DTYPE_* */
 } sac_model_config;
 
 #define SAC_POLICY_FCFS 0u    /* first come, first served; the settings below are not used */

@@ -7,7 +7,8 @@ namespace saccade {
 inline namespace SAC_ISA {
 
 struct AmxTiles {
-  static constexpr size_t kRowBytes = 64;      // of 16 words
+  static constexpr size_t kRowBytes = 64;  // of 16 words
+  static constexpr uint32_t kFewLanes = 0;
   static constexpr size_t kHalfResults = 256;  // of 16 rows
 
   static void open() { configure_tiles(16, 16); }
@@ -42,7 +43,7 @@ struct AmxTiles {
 };
 
 template <>
-struct Attention<Bf16> : Bf16Attention<AmxTiles> {};
+struct Attention<Bf16> : Bf16Attention<AmxTiles, Bf16> {};
 
 }  // namespace SAC_ISA
 }  // namespace saccade

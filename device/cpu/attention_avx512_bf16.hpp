@@ -7,17 +7,56 @@
 namespace saccade {
 inline namespace SAC_ISA {
 
+/// 16 rows of 32 elements, `stride` bytes apart, become a vector for each pair of elements: a word
+/// of every row.
+SAC_INLINE void load_pairs(const Bf16* row, size_t stride, __m512i (&words)[16]) {
+  const auto* bytes = reinterpret_cast<const uint8_t*>(row);
+  for (uint32_t r = 0; r < 16; ++r) words[r] = _mm512_loadu_si512(bytes + r * stride);
+  transpose_words(words);
+}
+
+/// The same of fp8, transposed before it is widened: pairs are half as long then.
+SAC_INLINE void load_pairs(const Fp8* row, size_t stride, __m512i (&words)[16]) {
+  const auto* bytes = reinterpret_cast<const uint8_t*>(row);
+  __m512i v[8], w[8];
+  for (uint32_t r = 0; r < 8; ++r) {  // rows r and r + 8
+    const __m256i low = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(bytes + r * stride));
+    const auto* high = reinterpret_cast<const __m256i*>(bytes + (r + 8) * stride);
+    v[r] = _mm512_inserti64x4(_mm512_castsi256_si512(low), _mm256_loadu_si256(high), 1);
+  }
+  // 8 by 8 pairs in each quarter.
+  for (uint32_t i = 0; i < 8; i += 2) {
+    w[i] = _mm512_unpacklo_epi16(v[i], v[i + 1]);
+    w[i + 1] = _mm512_unpackhi_epi16(v[i], v[i + 1]);
+  }
+  for (uint32_t i = 0; i < 8; i += 4) {
+    for (uint32_t j = 0; j < 2; ++j) {
+      v[i + 2 * j] = _mm512_unpacklo_epi32(w[i + j], w[i + 2 + j]);
+      v[i + 2 * j + 1] = _mm512_unpackhi_epi32(w[i + j], w[i + 2 + j]);
+    }
+  }
+  for (uint32_t i = 0; i < 4; ++i) {
+    w[2 * i] = _mm512_unpacklo_epi64(v[i], v[i + 4]);
+    w[2 * i + 1] = _mm512_unpackhi_epi64(v[i], v[i + 4]);
+  }
+  for (uint32_t i = 0; i < 8; ++i) {  // quarters: pairs i and 8 + i of rows 0 .. 7, of rows 8 .. 15
+    const __m512i both = _mm512_shuffle_i64x2(w[i], w[i], 0xd8);
+    words[i] = widen_fp8(_mm512_castsi512_si256(both));
+    words[8 + i] = widen_fp8(_mm512_extracti64x4_epi64(both, 1));
+  }
+}
+
 struct DotTiles {
+  /// Of one row of a decode: the query heads of a kv head.
+  static constexpr uint32_t kFewLanes = 4;
+
   static void open() {}
   static void close() {}
 
   template <uint32_t kTiles>
   static void multiply(const RowTiles& a, const Bf16* const (&b)[kTiles], uint32_t steps,
                        uint32_t lanes, float* const (&out)[kTiles]) {
-    if (lanes <= kFewLanes) {
-      for (uint32_t half = 0; half < 2; ++half) multiply_few(a, half, b[0], steps, lanes, out[0]);
-      return;
-    }
+    if (lanes <= kFewLanes) return multiply_few(a, b[0], steps, lanes, out[0]);
     // Sixteen sums in flight hide the latency of each, and leave registers for the operands.
     constexpr uint32_t kRows = 16 / kTiles;
     for (uint32_t row = 0; row < 32; row += kRows) {
@@ -26,10 +65,41 @@ struct DotTiles {
     }
   }
 
- private:
-  /// Of one row of a decode: the query heads of a kv head.
-  static constexpr uint32_t kFewLanes = 4;
+  /// Rows in lanes: the pairs of all rows are words of one vector.
+  template <class T>
+  static void multiply_few(const RowsOf<T>& a, const Bf16* b, uint32_t steps, uint32_t lanes,
+                           float* out) {
+    for (uint32_t half = 0; half < 2; ++half, out += 256) {
+      if (lanes == 1) {
+        multiply_lanes<1>(a, half, b, steps, out);
+      } else if (lanes == 2) {
+        multiply_lanes<2>(a, half, b, steps, out);
+      } else {
+        multiply_lanes<kFewLanes>(a, half, b, steps, out);
+      }
+    }
+  }
 
+  /// Lanes become rows of 16, zero beyond the few.
+  SAC_INLINE void store_lanes(const __m512 (&v)[kFewLanes], float* out) {
+    const __m512d low01 = _mm512_castps_pd(_mm512_unpacklo_ps(v[0], v[1]));
+    const __m512d high01 = _mm512_castps_pd(_mm512_unpackhi_ps(v[0], v[1]));
+    const __m512d low23 = _mm512_castps_pd(_mm512_unpacklo_ps(v[2], v[3]));
+    const __m512d high23 = _mm512_castps_pd(_mm512_unpackhi_ps(v[2], v[3]));
+    // Quarter q of by_row[r] is row 4 q + r.
+    const __m512d by_row[4] = {_mm512_unpacklo_pd(low01, low23), _mm512_unpackhi_pd(low01, low23),
+                               _mm512_unpacklo_pd(high01, high23),
+                               _mm512_unpackhi_pd(high01, high23)};
+    for (uint32_t r = 0; r < 4; ++r) {
+      const __m512 rows = _mm512_castpd_ps(by_row[r]);
+      store_quarter(out + r * 16, _mm512_extractf32x4_ps(rows, 0));
+      store_quarter(out + (4 + r) * 16, _mm512_extractf32x4_ps(rows, 1));
+      store_quarter(out + (8 + r) * 16, _mm512_extractf32x4_ps(rows, 2));
+      store_quarter(out + (12 + r) * 16, _mm512_extractf32x4_ps(rows, 3));
+    }
+  }
+
+ private:
   SAC_INLINE __m512i broadcast_pair(const void* pair) {
     int32_t word;
     __builtin_memcpy(&word, pair, sizeof(word));
@@ -62,24 +132,23 @@ struct DotTiles {
     }
   }
 
-  /// One half of the rows, in lanes: the pairs of all rows are words of one vector.
-  static void multiply_few(const RowTiles& a, uint32_t half, const Bf16* b, uint32_t steps,
-                           uint32_t lanes, float* out) {
-    if (lanes == 1) return multiply_lanes<1>(a, half, b, steps, out);
-    if (lanes == 2) return multiply_lanes<2>(a, half, b, steps, out);
-    multiply_lanes<kFewLanes>(a, half, b, steps, out);
+  /// Lines of 16 rows, where a step begins one.
+  template <class T>
+  SAC_INLINE void prefetch_step(const T* rows, size_t stride, size_t element) {
+    if (rows == nullptr || element * sizeof(T) % 64 != 0) return;
+    const auto* at = reinterpret_cast<const char*>(rows + element);
+    for (uint32_t r = 0; r < 16; ++r) __builtin_prefetch(at + r * stride, 0, 2);
   }
 
-  template <uint32_t kLanes>
-  SAC_INLINE void multiply_lanes(const RowTiles& a, uint32_t half, const Bf16* b, uint32_t steps,
+  template <uint32_t kLanes, class T>
+  SAC_INLINE void multiply_lanes(const RowsOf<T>& a, uint32_t half, const Bf16* b, uint32_t steps,
                                  float* out) {
     __m512 sums[kFewLanes] = {_mm512_setzero_ps(), _mm512_setzero_ps(), _mm512_setzero_ps(),
                               _mm512_setzero_ps()};
     for (uint32_t s = 0; s < steps; ++s) {
-      const auto* rows = reinterpret_cast<const uint8_t*>(a.half[half] + s * a.step);
       __m512i words[16];
-      for (uint32_t r = 0; r < 16; ++r) words[r] = _mm512_loadu_si512(rows + r * a.stride);
-      transpose_words(words);
+      load_pairs(a.half[half] + s * a.step, a.stride, words);
+      prefetch_step(a.ahead[half], a.stride, s * a.step);
       for (uint32_t pair = 0; pair < 16; ++pair) {
         const Bf16* lanes = b + s * kLaneStep + pair * 32;
         for (uint32_t i = 0; i < kLanes; ++i) {
@@ -88,34 +157,16 @@ struct DotTiles {
         }
       }
     }
-    store_lanes(sums, out + half * 256);
+    store_lanes(sums, out);
   }
 
-  /// Lanes become rows of 16, zero beyond the few.
-  SAC_INLINE void store_lanes(const __m512 (&v)[kFewLanes], float* out) {
-    const __m512d low01 = _mm512_castps_pd(_mm512_unpacklo_ps(v[0], v[1]));
-    const __m512d high01 = _mm512_castps_pd(_mm512_unpackhi_ps(v[0], v[1]));
-    const __m512d low23 = _mm512_castps_pd(_mm512_unpacklo_ps(v[2], v[3]));
-    const __m512d high23 = _mm512_castps_pd(_mm512_unpackhi_ps(v[2], v[3]));
-    // Quarter q of by_row[r] is row 4 q + r.
-    const __m512d by_row[4] = {_mm512_unpacklo_pd(low01, low23), _mm512_unpackhi_pd(low01, low23),
-                               _mm512_unpacklo_pd(high01, high23),
-                               _mm512_unpackhi_pd(high01, high23)};
-    for (uint32_t r = 0; r < 4; ++r) {
-      const __m512 rows = _mm512_castpd_ps(by_row[r]);
-      store_quarter(out + r * 16, _mm512_extractf32x4_ps(rows, 0));
-      store_quarter(out + (4 + r) * 16, _mm512_extractf32x4_ps(rows, 1));
-      store_quarter(out + (8 + r) * 16, _mm512_extractf32x4_ps(rows, 2));
-      store_quarter(out + (12 + r) * 16, _mm512_extractf32x4_ps(rows, 3));
-    }
-  }
   SAC_INLINE void store_quarter(float* out, __m128 quarter) {
     _mm512_storeu_ps(out, _mm512_zextps128_ps512(quarter));
   }
 };
 
 template <>
-struct Attention<Bf16> : Bf16Attention<DotTiles> {};
+struct Attention<Bf16> : Bf16Attention<DotTiles, Bf16> {};
 
 }  // namespace SAC_ISA
 }  // namespace saccade

@@ -1,4 +1,5 @@
-// Attention over paged bf16 KV by products of bf16 pairs: AMX tiles, or a vector instruction.
+// Attention over paged bf16 or fp8 KV by products of bf16 pairs: AMX tiles, or a vector
+// instruction.
 //
 // KV is walked once, range by range (kAttentionRange), and within a range head by head: all heads
 // of a token are adjacent in memory. Prompts take two ranges at a time, so that query state moves
@@ -9,8 +10,11 @@
 // own scores, and is merged with the ranges before it in ascending order, here or by merge_bf16():
 // both compute each element alike, so that different workers can compute ranges of one row.
 // Weights become bf16 for the second product, as in the other engines' bf16 attention; V is
-// transposed once per range.
+// transposed once per range. Every value of fp8 is exact in bf16: such KV is copied in bf16, and
+// the rest is the same.
 #pragma once
+#include <type_traits>
+
 #include "cpu/attention_impl.hpp"
 #include "cpu/pack_impl.hpp"
 
@@ -58,6 +62,37 @@ SAC_INLINE void transpose_words(__m512i (&v)[16]) {
   }
 }
 
+/// Every magnitude of fp8 in bf16.
+struct Fp8Table {
+  alignas(64) uint16_t bf16[128] = {};
+
+  constexpr Fp8Table() {
+    for (uint32_t m = 1; m < 128; ++m) bf16[m] = static_cast<uint16_t>((m << 4) + (120u << 7));
+    for (uint32_t m = 1; m < 8; ++m) {  // 2^-9 m
+      const uint32_t exponent = m < 2 ? 0 : m < 4 ? 1 : 2;
+      const uint32_t fraction = (m << (7 - exponent)) & 0x7fu;
+      bf16[m] = static_cast<uint16_t>((127 - 9 + exponent) << 7 | fraction);
+    }
+    bf16[127] = 0x7fc0;  // NaN
+  }
+};
+inline constexpr Fp8Table kFp8Table;
+
+/// 32 values of fp8 in bf16.
+SAC_INLINE __m512i widen_fp8(__m256i bytes) {
+  const uint16_t* table = kFp8Table.bf16;
+  const __m512i v = _mm512_cvtepu8_epi16(bytes);
+  const __m512i low =
+      _mm512_permutex2var_epi16(_mm512_load_si512(table), v, _mm512_load_si512(table + 32));
+  const __m512i high =
+      _mm512_permutex2var_epi16(_mm512_load_si512(table + 64), v, _mm512_load_si512(table + 96));
+  const __mmask32 is_high = _mm512_test_epi16_mask(v, _mm512_set1_epi16(0x40));
+  const __m512i magnitude = _mm512_mask_blend_epi16(is_high, low, high);
+  // magnitude | (sign & 0x8000)
+  return _mm512_ternarylogic_epi32(magnitude, _mm512_slli_epi16(v, 8), _mm512_set1_epi16(-0x8000),
+                                   0xf8);
+}
+
 /// Softmaxes merged so far: their greatest score, in powers of two, and the sum of their weights.
 /// One query per lane.
 struct Merged {
@@ -97,7 +132,7 @@ inline void merge_bf16(const MergeArgs& a) {
         _mm512_storeu_ps(total + d, merge_values(so_far, before, of_part, now));
       }
     }
-    const __m512 inverse = _mm512_div_ps(_mm512_set1_ps(1.0f), merged.sum);
+    const __m512 inverse = _mm512_div_ps(_mm512_set1_ps(a.v_scale), merged.sum);
     for (uint32_t d = 0; d < padded; d += 16) {
       _mm512_storeu_ps(total + d, _mm512_mul_ps(_mm512_loadu_ps(total + d), inverse));
     }
@@ -106,11 +141,15 @@ inline void merge_bf16(const MergeArgs& a) {
 }
 
 /// The left side of a product: at each step two tiles of 16 rows of 32 elements.
-struct RowTiles {
-  const Bf16* half[2];  // where they begin
-  size_t stride;        // bytes from row to row
-  size_t step;          // elements from one step to the next
+template <class T>
+struct RowsOf {
+  const T* half[2];        // where they begin
+  size_t stride;           // bytes from row to row
+  size_t step;             // elements from one step to the next
+  const T* ahead[2] = {};  // halves that are read after these, if that is known; where they are in
+                           // memory, they are far apart: multiply_few prefetches them
 };
+using RowTiles = RowsOf<Bf16>;
 /// The right side: at each step [16 pairs of elements][16 lanes][2].
 inline constexpr size_t kLaneStep = 512;
 
@@ -118,8 +157,13 @@ inline constexpr size_t kLaneStep = 512;
 ///   multiply<n>(a, b, steps, lanes, out)
 ///       out[i] = [32 rows][16 lanes], the sum over steps of a x b[i]; only the first `lanes`
 ///       matter.
-/// Each element is one chain over ascending steps and pairs, whatever n and lanes are.
-template <class Tiles>
+/// Each element is one chain over ascending steps and pairs, whatever n and lanes are. Up to
+/// kFewLanes lanes, those of a decode, it also has
+///   multiply_few(a, b, steps, lanes, out), which reads rows as they are stored,
+///   store_lanes(sums, out), lanes as rows of 16;
+/// with kFewLanes = 0 it has neither.
+/// `Kv` is how K and V are stored: Bf16 or Fp8.
+template <class Tiles, class Kv>
 class Bf16Attention {
  public:
   static constexpr uint32_t kRows = 256;
@@ -188,8 +232,9 @@ class Bf16Attention {
         count_(args.num_rows * args.group),
         tiles_(ceil_div(count_, kQueries)),  // of one kv head
         lanes_(min_u32(count_, kQueries)),
-        in_place_(tiles_ <= kInPlaceTiles && depth_ == args.head_dim &&
-                  args.kv.block_size >= kSubtile) {
+        few_(count_ <= Tiles::kFewLanes),
+        in_place_((few_ || std::is_same<Kv, Bf16>::value) && tiles_ <= kInPlaceTiles &&
+                  depth_ == args.head_dim && args.kv.block_size >= kSubtile) {
     scores_ = args.scratch + args.num_kv_heads * tiles_ * tile_floats(depth_);
     weights_ = reinterpret_cast<Bf16*>(scores_ + score_floats(depth_));
     results_ = reinterpret_cast<float*>(weights_ + size_t{kTogether} * kGroup * kQueries);
@@ -248,7 +293,7 @@ class Bf16Attention {
   /// Runs all of a head's queries over the positions of some groups.
   void attend(uint32_t head, uint32_t base, Seen seen, const Rows& next) {
     const uint32_t parts = ceil_div(tiles_, kTogether);
-    transpose_values(head, base, seen);
+    if (!few_) transpose_values(head, base, seen);
     if (!in_place_) copy_keys(head, base, seen);
     for (uint32_t p = 0; p < parts; ++p) {
       prefetch(next, head * parts + p, a_.num_kv_heads * parts);
@@ -284,11 +329,15 @@ class Bf16Attention {
     QueryTile tiles[kTiles];
     for (uint32_t i = 0; i < kTiles; ++i) tiles[i] = tile(head, index + i);
     for (uint32_t s = steps.begin; s < steps.end; ++s) {
-      score<kTiles>(tiles, keys_at(head, base, at + s * kPanelStep, seen), s);
+      score<kTiles>(tiles, head, base, at, s, seen);
     }
     Merged parts[kTiles];
     for (uint32_t i = 0; i < kTiles; ++i) parts[i] = weigh(tiles[i], i, group, steps);
-    accumulate<kTiles>(values_ + at * depth_, steps);
+    if (few_) {
+      accumulate_few(head, base, at, seen, steps);
+    } else {
+      accumulate<kTiles>(values_ + at * depth_, steps);
+    }
     for (uint32_t i = 0; i < kTiles; ++i) {
       if (a_.parts == nullptr) {
         merge(tiles[i], parts[i], results(i));
@@ -342,26 +391,26 @@ class Bf16Attention {
   /// Prefetches one of several parts of the next rows, in memory order, so that memory and
   /// arithmetic overlap.
   void prefetch(const Rows& rows, uint32_t part, uint32_t parts) const {
-    const size_t bytes = size_t{a_.num_kv_heads} * a_.head_dim * sizeof(Bf16);
+    const size_t bytes = size_t{a_.num_kv_heads} * a_.head_dim * sizeof(Kv);
     const uint32_t count = rows.end - rows.begin;
     const uint32_t last = rows.begin + count * (part + 1) / parts;
     for (uint32_t t = rows.begin + count * part / parts; t < last; ++t) {
-      prefetch_lines(kv_row<Bf16>(*rows.kv, rows.kv->k_offset, t), bytes);
-      prefetch_lines(kv_row<Bf16>(*rows.kv, rows.kv->v_offset, t), bytes);
+      prefetch_lines(kv_row<Kv>(*rows.kv, rows.kv->k_offset, t), bytes);
+      prefetch_lines(kv_row<Kv>(*rows.kv, rows.kv->v_offset, t), bytes);
     }
   }
 
-  static void prefetch_lines(const Bf16* row, size_t bytes) {
+  static void prefetch_lines(const Kv* row, size_t bytes) {
     const char* at = reinterpret_cast<const char*>(row);
     for (size_t i = 0; i < bytes; i += 64) __builtin_prefetch(at + i, 0, 2);
   }
 
-  const Bf16* key(uint32_t head, uint32_t position) const {
-    return kv_row<Bf16>(a_.kv, a_.kv.k_offset, position) + head * a_.head_dim;
+  const Kv* key(uint32_t head, uint32_t position) const {
+    return kv_row<Kv>(a_.kv, a_.kv.k_offset, position) + head * a_.head_dim;
   }
 
-  const Bf16* value(uint32_t head, uint32_t position) const {
-    return kv_row<Bf16>(a_.kv, a_.kv.v_offset, position) + head * a_.head_dim;
+  const Kv* value(uint32_t head, uint32_t position) const {
+    return kv_row<Kv>(a_.kv, a_.kv.v_offset, position) + head * a_.head_dim;
   }
 
   /// values_ = [group][depth / 32][8 steps of 32 positions][2] tiles of [16 dimensions][32
@@ -370,15 +419,14 @@ class Bf16Attention {
   void transpose_values(uint32_t head, uint32_t base, Seen seen) const {
     const uint32_t end = ceil_div(seen.end, kPanelStep) * kPanelStep;
     for (uint32_t at = seen.begin / kPanelStep * kPanelStep; at < end; at += kPanelStep) {
-      const Bf16* rows[kPanelStep];
+      const Kv* rows[kPanelStep];
       for (uint32_t i = 0; i < kPanelStep; ++i) {
         rows[i] = seen.has(at + i) ? value(head, base + at + i) : nullptr;
       }
       for (uint32_t d = 0; d < depth_; d += 16) {
         __m512i words[16];
         for (uint32_t i = 0; i < 16; ++i) {
-          const __m512i low = load_words(rows[2 * i], d), high = load_words(rows[2 * i + 1], d);
-          words[i] = _mm512_or_si512(low, _mm512_slli_epi32(high, 16));
+          words[i] = load_words(rows[2 * i], rows[2 * i + 1], d);
         }
         transpose_words(words);
         Bf16* out = values_ + at / kGroup * kGroup * depth_ + d / kPanelStep * kPanelStep * kGroup +
@@ -388,19 +436,44 @@ class Bf16Attention {
     }
   }
 
-  /// 16 dimensions of a row, a word each, zero beyond the head.
-  __m512i load_words(const Bf16* row, uint32_t d) const {
-    if (row == nullptr || d >= a_.head_dim) return _mm512_setzero_si512();
-    const uint32_t mask = (1u << min_u32(16, a_.head_dim - d)) - 1;
-    return _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(static_cast<__mmask16>(mask), row + d));
+  /// 16 dimensions of two rows, each a word with the first row's in its low half; zero beyond the
+  /// head and for no row.
+  __m512i load_words(const Bf16* first, const Bf16* second, uint32_t d) const {
+    const __m512i low = _mm512_cvtepu16_epi32(load_half(first, d));
+    const __m512i high = _mm512_cvtepu16_epi32(load_half(second, d));
+    return _mm512_or_si512(low, _mm512_slli_epi32(high, 16));
+  }
+  __m512i load_words(const Fp8* first, const Fp8* second, uint32_t d) const {
+    const __m128i low = load_half(first, d), high = load_half(second, d);
+    const __m256i pairs =
+        _mm256_set_m128i(_mm_unpackhi_epi8(low, high), _mm_unpacklo_epi8(low, high));
+    return widen_fp8(pairs);
+  }
+
+  /// 16 dimensions of a row, zero beyond the head and for no row.
+  __m256i load_half(const Bf16* row, uint32_t d) const {
+    const __mmask16 mask = half_mask(row, d);
+    return mask == 0 ? _mm256_setzero_si256() : _mm256_maskz_loadu_epi16(mask, row + d);
+  }
+  __m128i load_half(const Fp8* row, uint32_t d) const {
+    const __mmask16 mask = half_mask(row, d);
+    return mask == 0 ? _mm_setzero_si128() : _mm_maskz_loadu_epi8(mask, row + d);
+  }
+  __mmask16 half_mask(const Kv* row, uint32_t d) const {
+    if (row == nullptr || d >= a_.head_dim) return 0;
+    return static_cast<__mmask16>((1u << min_u32(16, a_.head_dim - d)) - 1);
   }
 
   /// 32 dimensions of a row, zero beyond the head.
   __m512i load_step(const Bf16* row, uint32_t d) const {
-    if (row == nullptr) return _mm512_setzero_si512();
+    return _mm512_maskz_loadu_epi16(step_mask(d), row + d);
+  }
+  __m512i load_step(const Fp8* row, uint32_t d) const {
+    return widen_fp8(_mm256_maskz_loadu_epi8(step_mask(d), row + d));
+  }
+  __mmask32 step_mask(uint32_t d) const {
     const uint32_t count = min_u32(kPanelStep, a_.head_dim - d);
-    const __mmask32 mask = count == kPanelStep ? ~__mmask32{0} : (__mmask32{1} << count) - 1;
-    return _mm512_maskz_loadu_epi16(mask, row + d);
+    return count == kPanelStep ? ~__mmask32{0} : (__mmask32{1} << count) - 1;
   }
 
   /// keys_ = [step of 32 positions][depth / 32][2] tiles of [16 positions][32 dimensions].
@@ -408,7 +481,7 @@ class Bf16Attention {
   void copy_keys(uint32_t head, uint32_t base, Seen seen) const {
     const uint32_t end = ceil_div(seen.end, kPanelStep) * kPanelStep;
     for (uint32_t t = seen.begin / kPanelStep * kPanelStep; t < end; ++t) {
-      const Bf16* row = key(head, base + max_u32(seen.begin, min_u32(t, seen.end - 1)));
+      const Kv* row = key(head, base + max_u32(seen.begin, min_u32(t, seen.end - 1)));
       Bf16* out = keys_ + t / kPanelStep * kPanelStep * depth_ + t % kPanelStep * kPanelStep;
       for (uint32_t d = 0; d < depth_; d += kPanelStep) {
         _mm512_storeu_si512(out + d * kPanelStep, load_step(row, d));
@@ -416,23 +489,44 @@ class Bf16Attention {
     }
   }
 
-  /// The rows of K of 32 positions. Halves that no query sees repeat a seen one.
-  RowTiles keys_at(uint32_t head, uint32_t base, uint32_t t, Seen seen) const {
-    if (!in_place_) {
-      const Bf16* k = keys_ + t * depth_;
-      return {{k, k + 2 * kTileWords}, kWordRow, 4 * kTileWords};
-    }
+  /// The rows of K of 32 positions, copied.
+  RowTiles copied_keys(uint32_t t) const {
+    const Bf16* k = keys_ + t * depth_;
+    return {{k, k + 2 * kTileWords}, kWordRow, 4 * kTileWords};
+  }
+
+  /// The same where they are. Halves that no query sees repeat a seen one.
+  RowsOf<Kv> keys_in_place(uint32_t head, uint32_t base, uint32_t t, Seen seen) const {
     const uint32_t first = seen.begin / kSubtile * kSubtile;
     const uint32_t last = (seen.end - 1) / kSubtile * kSubtile;
     const auto half = [&](uint32_t at) {
       return key(head, base + max_u32(first, min_u32(at, last)));
     };
-    return {{half(t), half(t + kSubtile)}, a_.kv.token_stride * sizeof(Bf16), kPanelStep};
+    RowsOf<Kv> k = {{half(t), half(t + kSubtile)}, a_.kv.token_stride * sizeof(Kv), kPanelStep};
+    if (t + kPanelStep < seen.end) {
+      k.ahead[0] = half(t + kPanelStep);
+      k.ahead[1] = half(t + kPanelStep + kSubtile);
+    }
+    return k;
   }
 
-  /// scores = K q, [position][16 queries], of step s of the group.
+  /// scores = K q, [position][16 queries], of step s of the group at base + at.
   template <uint32_t kTiles>
-  void score(const QueryTile* tiles, const RowTiles& k, uint32_t s) {
+  void score(const QueryTile* tiles, uint32_t head, uint32_t base, uint32_t at, uint32_t s,
+             Seen seen) {
+    const uint32_t t = at + s * kPanelStep;
+    if (!in_place_) return score_rows<kTiles>(tiles, copied_keys(t), s);
+    const RowsOf<Kv> k = keys_in_place(head, base, t, seen);
+    if constexpr (std::is_same<Kv, Bf16>::value) {
+      score_rows<kTiles>(tiles, k, s);
+    } else if constexpr (Tiles::kFewLanes > 0) {
+      float* out = scores(0) + s * 2 * kTileWords;
+      Tiles::multiply_few(k, tiles[0].q, depth_ / kPanelStep, lanes_, out);
+    }
+  }
+
+  template <uint32_t kTiles>
+  void score_rows(const QueryTile* tiles, const RowTiles& k, uint32_t s) {
     const Bf16* q[kTiles];
     float* out[kTiles];
     for (uint32_t i = 0; i < kTiles; ++i) {
@@ -469,7 +563,7 @@ class Bf16Attention {
         tops[j] = _mm512_mask_max_ps(tops[j], sees(p + j), tops[j], s);
       }
     }
-    const __m512 scale = _mm512_set1_ps(a_.scale * 1.44269504f);
+    const __m512 scale = _mm512_set1_ps(a_.scale * a_.kv.k_scale * 1.44269504f);
     const __m512 top = _mm512_mul_ps(
         _mm512_max_ps(_mm512_max_ps(tops[0], tops[1]), _mm512_max_ps(tops[2], tops[3])), scale);
     // A query that sees nothing here keeps -inf; shifting by zero instead is harmless.
@@ -510,6 +604,66 @@ class Bf16Attention {
       const RowTiles rows = {{v, v + 2 * kTileWords}, kWordRow, 4 * kTileWords};
       Tiles::template multiply<kTiles>(rows, w, steps.end - steps.begin, lanes_, out);
     }
+  }
+
+  /// The same for few lanes, from the rows of V of the group at base + at.
+  void accumulate_few(uint32_t head, uint32_t base, uint32_t at, Seen seen, Seen steps) {
+    if constexpr (Tiles::kFewLanes > 0) {
+      const Kv* rows[kGroup];  // null where no query sees one
+      for (uint32_t p = steps.begin * kPanelStep; p < steps.end * kPanelStep; p += 2) {
+        // A block has both positions of a pair.
+        const Kv* pair =
+            seen.has(at + p) || seen.has(at + p + 1) ? value(head, base + at + p) : nullptr;
+        rows[p] = seen.has(at + p) ? pair : nullptr;
+        rows[p + 1] = seen.has(at + p + 1) ? pair + a_.kv.token_stride : nullptr;
+      }
+      if (lanes_ == 1) return accumulate_lanes<1>(rows, steps);
+      if (lanes_ == 2) return accumulate_lanes<2>(rows, steps);
+      accumulate_lanes<Tiles::kFewLanes>(rows, steps);
+    }
+  }
+
+  template <uint32_t kLanes>
+  void accumulate_lanes(const Kv* const (&rows)[kGroup], Seen steps) {
+    constexpr uint32_t kBlocks = 16 / kLanes;
+    uint32_t d = 0;
+    for (; d + 16 * kBlocks <= depth_; d += 16 * kBlocks)
+      accumulate_blocks<kLanes, kBlocks>(rows, steps, d);
+    for (; d < depth_; d += 32) accumulate_blocks<kLanes, 2>(rows, steps, d);
+  }
+
+  /// kBlocks times 16 dimensions from d on, which are the lanes of vectors; kLanes weights.
+  template <uint32_t kLanes, uint32_t kBlocks>
+  void accumulate_blocks(const Kv* const (&rows)[kGroup], Seen steps, uint32_t d) {
+    __m512 sums[kBlocks][Tiles::kFewLanes];
+    for (uint32_t b = 0; b < kBlocks; ++b) {
+      for (uint32_t i = 0; i < Tiles::kFewLanes; ++i) sums[b][i] = _mm512_setzero_ps();
+    }
+    for (uint32_t p = steps.begin * kPanelStep; p < steps.end * kPanelStep; p += 2) {
+      if (p + kSubtile < steps.end * kPanelStep) {
+        prefetch_values<kBlocks>(rows[p + kSubtile], d);
+        prefetch_values<kBlocks>(rows[p + kSubtile + 1], d);
+      }
+      __m512i both[kLanes];
+      for (uint32_t i = 0; i < kLanes; ++i) {
+        int32_t pair;
+        __builtin_memcpy(&pair, weights(0) + p * kQueries + 2 * i, sizeof(pair));
+        both[i] = _mm512_set1_epi32(pair);
+      }
+      for (uint32_t b = 0; b < kBlocks; ++b) {
+        const __m512i words = load_words(rows[p], rows[p + 1], d + 16 * b);
+        for (uint32_t i = 0; i < kLanes; ++i)
+          sums[b][i] = _mm512_dpbf16_ps(sums[b][i], (__m512bh)words, (__m512bh)both[i]);
+      }
+    }
+    for (uint32_t b = 0; b < kBlocks; ++b)
+      Tiles::store_lanes(sums[b], results(0) + (d + 16 * b) * kQueries);
+  }
+
+  template <uint32_t kBlocks>
+  SAC_INLINE void prefetch_values(const Kv* row, uint32_t d) {
+    if (row == nullptr) return;
+    for (uint32_t i = 0; i < 16 * kBlocks; i += 64 / sizeof(Kv)) __builtin_prefetch(row + d + i);
   }
 
   /// Adds a range's results to those of the ranges before it.
@@ -562,7 +716,7 @@ class Bf16Attention {
 
   void close(uint32_t head, uint32_t index) const {
     const QueryTile t = tile(head, index);
-    transpose(t.total, _mm512_div_ps(_mm512_set1_ps(1.0f), _mm512_loadu_ps(t.sum)));
+    transpose(t.total, _mm512_div_ps(_mm512_set1_ps(a_.kv.v_scale), _mm512_loadu_ps(t.sum)));
     for (uint32_t lane = 0; lane < kQueries && index * kQueries + lane < count_; ++lane) {
       const uint32_t query = index * kQueries + lane;
       store_activations(a_.out, a_.out_row + query / a_.group,
@@ -576,6 +730,7 @@ class Bf16Attention {
   const uint32_t count_;  // queries
   const uint32_t tiles_;
   const uint32_t lanes_;  // of the fullest tile
+  const bool few_;        // K and V are read as they are stored, where that can be
   const bool in_place_;   // K is read in place
   float* scores_;         // [2][256 positions][16], of the active tiles
   Bf16* weights_;         // [2][256 positions][16]

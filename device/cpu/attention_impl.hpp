@@ -328,9 +328,9 @@ void open_query(const AttentionArgs& a, uint32_t index, uint32_t padded, float* 
 
 /// Writes a query's result; `total` holds it in the order of load16<T>. `values`: [padded].
 template <class T>
-void write_attention(const float* total, float sum, const Activations& out, uint32_t row,
-                     uint32_t column, uint32_t head_dim, float* values) {
-  const float inverse = 1.0f / sum;
+void write_attention(const float* total, float sum, float v_scale, const Activations& out,
+                     uint32_t row, uint32_t column, uint32_t head_dim, float* values) {
+  const float inverse = v_scale / sum;
   for (uint32_t d = 0; d < head_dim; ++d) values[d] = total[place16<T>(d)] * inverse;
   store_activations(out, row, column, values, head_dim);
 }
@@ -359,6 +359,7 @@ class PagedAttention {
         of_head_(args.num_rows * args.group),
         count_(of_head_ * args.num_kv_heads),
         widen_(padded_ != args.head_dim || of_head_ > kTileQueries),
+        scale_(args.scale * args.kv.k_scale),
         widened_(args.scratch + size_t{count_} * 3 * padded_),
         queries_(reinterpret_cast<Query*>(widened_ + size_t{padded_} * 2 * kAttentionGroup)) {}
 
@@ -375,8 +376,9 @@ class PagedAttention {
     for (uint32_t i = 0; i < count_; ++i) {
       const QueryPlace place = query_place(a_, i);
       const Query& query = queries_[i];
-      write_attention<T>(query.total, query.total_sum, a_.out, a_.out_row + place.row,
-                         a_.out_column + place.head * a_.head_dim, a_.head_dim, query.acc);
+      write_attention<T>(query.total, query.total_sum, a_.kv.v_scale, a_.out,
+                         a_.out_row + place.row, a_.out_column + place.head * a_.head_dim,
+                         a_.head_dim, query.acc);
     }
   }
 
@@ -420,10 +422,9 @@ class PagedAttention {
     if (widen_) {
       GroupRows<float> wide;
       widen_rows(rows, ahead, a_.head_dim, padded_, widened_, wide);
-      attend_head(queries, of_head_, HeadRows<T, float, false>{wide, wide}, base, padded_,
-                  a_.scale);
+      attend_head(queries, of_head_, HeadRows<T, float, false>{wide, wide}, base, padded_, scale_);
     } else {
-      attend_head(queries, of_head_, HeadRows<T, T, true>{rows, ahead}, base, padded_, a_.scale);
+      attend_head(queries, of_head_, HeadRows<T, T, true>{rows, ahead}, base, padded_, scale_);
     }
   }
 
@@ -459,6 +460,7 @@ class PagedAttention {
   const uint32_t of_head_;  // queries of one kv head
   const uint32_t count_;    // queries
   const bool widen_;
+  const float scale_;  // of scores with what is stored
   float* widened_;
   Query* queries_;
   uint32_t begin_ = 0;  // positions of the walk
@@ -477,7 +479,8 @@ void merge_typed(const MergeArgs& a) {
       const float* part = a.parts + r * a.part_stride + h * attention_part_floats(a.head_dim);
       merge_range(part, part[padded], part[padded + 1], padded, total, max, sum);
     }
-    write_attention<T>(total, sum, a.out, a.out_row, h * a.head_dim, a.head_dim, total + padded);
+    write_attention<T>(total, sum, a.v_scale, a.out, a.out_row, h * a.head_dim, a.head_dim,
+                       total + padded);
   }
 }
 

@@ -35,7 +35,7 @@ inline float to_float(F16 v) {
 }
 /// Without denormal floats, which some processors compute slowly: 2^-9 n, for n < 8, is what is
 /// left of 2^-6 (1 + n / 8) without its leading one.
-inline float to_float(Fp8 v) {
+constexpr float to_float(Fp8 v) {
   const uint32_t magnitude = v.bits & 0x7fu;
   const uint32_t sign = (v.bits & 0x80u) << 24;
   const bool denormal = magnitude < 8;

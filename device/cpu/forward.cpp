@@ -221,7 +221,7 @@ class Forward {
       if (next < num_items_) look_ahead(l, layer, plan_.item(next), a);
       k_.attention(a);
     });
-    merge_cut_rows(layer);
+    merge_cut_rows(l, layer);
   }
 
   /// Names the positions that the worker's next item will most likely begin with, if that is a
@@ -243,7 +243,7 @@ class Forward {
     return layer.window != 0 && end > layer.window ? end - layer.window : 0;
   }
 
-  void merge_cut_rows(const LayerWeights& layer) {
+  void merge_cut_rows(uint32_t l, const LayerWeights& layer) {
     worker_.for_each(num_cut_rows_, [&](uint32_t i) {
       const CutRow& row = plan_.cut_row(i);
       const PlanChunk& chunk = plan_.chunk(row.chunk);
@@ -254,7 +254,8 @@ class Forward {
       a.end_range = chunk.first_position / kAttentionRange + 1;
       a.num_heads = c_.num_heads;
       a.head_dim = c_.head_dim;
-      a.kv_dtype = c_.dtype;
+      a.kv_type = kv_.type();
+      a.v_scale = kv_.v_scale(l);
       a.out = s_.mixed;
       a.out_row = chunk.first_row;
       a.scratch = scratch_.attention;

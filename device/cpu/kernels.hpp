@@ -103,6 +103,19 @@ struct MatmulArgs {
   float* tiles;       // [2][kTileFloats]: the products until they are finished
 };
 
+/// How KV is stored, and how attention computes with it.
+enum class KvType : uint32_t {
+  kF32,
+  kBf16,     // the sets with products of bf16 pairs use them
+  kF16,      // in f32
+  kFp8,      // in f32
+  kFp8Bf16,  // of a model in bf16: every fp8 value is exact in bf16, the rest is as in kBf16
+};
+
+constexpr size_t kv_element_bytes(KvType type) {
+  return type == KvType::kF32 ? 4 : type < KvType::kFp8 ? 2 : 1;
+}
+
 /// Where one layer's K and V of one kv head are in the pool, for a sequence's block table.
 struct KvView {
   uint8_t* pool;
@@ -112,7 +125,9 @@ struct KvView {
   size_t v_offset;
   size_t token_stride;  // elements between two tokens of a block
   uint32_t block_size;  // tokens, a power of two
-  uint32_t dtype;
+  KvType type;
+  float k_scale;  // what is stored, times the scale, is the value; 1 of all types but fp8
+  float v_scale;
 };
 
 /// Positions of a context whose attention is one softmax, merged with that of the other ranges in
@@ -162,7 +177,8 @@ struct MergeArgs {
   uint32_t end_range;
   uint32_t num_heads;  // query heads
   uint32_t head_dim;
-  uint32_t kv_dtype;
+  KvType kv_type;
+  float v_scale;  // as in KvView
   Activations out;
   uint32_t out_row;
   float* scratch;  // of Kernels::attention_scratch_floats, aligned to 64 bytes
@@ -208,10 +224,10 @@ struct Kernels {
   void (*multiply)(const MatmulArgs&);
   /// Adds biases, applies the epilogue and writes the results.
   void (*finish)(const MatmulArgs&);
-  /// Most rows of one call, by the dtype of the KV.
-  uint32_t (*attention_rows)(uint32_t dtype);
+  /// Most rows of one call.
+  uint32_t (*attention_rows)(KvType type);
   /// Room for attention_rows of one kv head, and for one row of num_kv_heads.
-  size_t (*attention_scratch_floats)(uint32_t dtype, uint32_t head_dim, uint32_t group,
+  size_t (*attention_scratch_floats)(KvType type, uint32_t head_dim, uint32_t group,
                                      uint32_t num_kv_heads);
   void (*attention)(const AttentionArgs&);
   void (*merge_attention)(const MergeArgs&);

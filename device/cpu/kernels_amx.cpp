@@ -28,6 +28,7 @@ template <>
 struct Products<Bf16> : AmxProducts {};
 using Int8Products = AmxInt8Products;
 using Fp8Products = Bf16Fp8Products;
+using Fp8Bf16Attention = Bf16Attention<AmxTiles, Fp8>;
 }  // namespace SAC_ISA
 }  // namespace saccade
 //

@@ -13,6 +13,7 @@ SAC_TARGET("avx2,fma,f16c")
 #define SAC_ISA avx2
 #include "cpu/simd_avx2.hpp"
 //
+#include "cpu/attention_impl.hpp"
 #include "cpu/products_float.hpp"
 #include "cpu/products_fp8.hpp"
 #include "cpu/products_int8_avx2.hpp"
@@ -21,6 +22,7 @@ namespace saccade {
 inline namespace SAC_ISA {
 using Int8Products = Avx2Int8Products;
 using Fp8Products = PlainFp8Products;
+using Fp8Bf16Attention = Attention<Fp8>;
 }  // namespace SAC_ISA
 }  // namespace saccade
 //

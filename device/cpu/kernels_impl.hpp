@@ -10,36 +10,47 @@
 namespace saccade {
 inline namespace SAC_ISA {
 
-inline uint32_t attention_rows(uint32_t dtype) {
-  return dtype == SAC_DTYPE_BF16 ? Attention<Bf16>::kRows : Attention<float>::kRows;
+/// Names a type; attentions themselves are made for a call.
+template <class T>
+struct Named {
+  using Type = T;
+};
+
+/// f(Named<an attention>), by how KV is kept. Fp8Bf16Attention is what each set does with kFp8Bf16.
+template <class F>
+auto with_attention(KvType type, F&& f) {
+  switch (type) {
+    case KvType::kBf16:
+      return f(Named<Attention<Bf16>>());
+    case KvType::kF16:
+      return f(Named<Attention<F16>>());
+    case KvType::kFp8:
+      return f(Named<Attention<Fp8>>());
+    case KvType::kFp8Bf16:
+      return f(Named<Fp8Bf16Attention>());
+    case KvType::kF32:
+      break;
+  }
+  return f(Named<Attention<float>>());
 }
 
-inline size_t attention_scratch(uint32_t dtype, uint32_t head_dim, uint32_t group,
+inline uint32_t attention_rows(KvType type) {
+  return with_attention(type, [](auto named) { return uint32_t{decltype(named)::Type::kRows}; });
+}
+
+inline size_t attention_scratch(KvType type, uint32_t head_dim, uint32_t group,
                                 uint32_t num_kv_heads) {
-  return dtype == SAC_DTYPE_BF16 ? Attention<Bf16>::scratch_floats(head_dim, group, num_kv_heads)
-                                 : Attention<float>::scratch_floats(head_dim, group, num_kv_heads);
+  return with_attention(type, [&](auto named) {
+    return decltype(named)::Type::scratch_floats(head_dim, group, num_kv_heads);
+  });
 }
 
 inline void attention(const AttentionArgs& a) {
-  switch (a.kv.dtype) {
-    case SAC_DTYPE_BF16:
-      return Attention<Bf16>::run(a);
-    case SAC_DTYPE_F16:
-      return Attention<F16>::run(a);
-    default:
-      return Attention<float>::run(a);
-  }
+  with_attention(a.kv.type, [&a](auto named) { decltype(named)::Type::run(a); });
 }
 
 inline void merge_attention(const MergeArgs& a) {
-  switch (a.kv_dtype) {
-    case SAC_DTYPE_BF16:
-      return Attention<Bf16>::merge(a);
-    case SAC_DTYPE_F16:
-      return Attention<F16>::merge(a);
-    default:
-      return Attention<float>::merge(a);
-  }
+  with_attention(a.kv_type, [&a](auto named) { decltype(named)::Type::merge(a); });
 }
 
 constexpr Kernels make_kernels(const char* name) {

@@ -2,6 +2,7 @@
 #define SAC_ISA portable
 #include "cpu/simd_portable.hpp"
 //
+#include "cpu/attention_impl.hpp"
 #include "cpu/products_float.hpp"
 #include "cpu/products_fp8.hpp"
 #include "cpu/products_int8.hpp"
@@ -10,6 +11,7 @@ namespace saccade {
 inline namespace SAC_ISA {
 using Int8Products = PlainInt8Products;
 using Fp8Products = PlainFp8Products;
+using Fp8Bf16Attention = Attention<Fp8>;
 }  // namespace SAC_ISA
 }  // namespace saccade
 //

@@ -65,6 +65,7 @@ SAC_INLINE void rotate_head(float* head, const float* cos, const float* sin, uin
   }
 }
 
+/// Divided by their scales: of all types but fp8 those are 1, and change no bit.
 template <class T>
 void store_kv(const RotateArgs& a) {
   const uint32_t block = a.kv.block_table[a.position / a.kv.block_size];
@@ -73,8 +74,8 @@ void store_kv(const RotateArgs& a) {
   T* k = reinterpret_cast<T*>(base + a.kv.k_offset) + row;
   T* v = reinterpret_cast<T*>(base + a.kv.v_offset) + row;
   const uint32_t n = a.num_kv_heads * a.head_dim;
-  for (uint32_t i = 0; i < n; ++i) from_float(a.k[i], k[i]);
-  for (uint32_t i = 0; i < n; ++i) from_float(a.v[i], v[i]);
+  for (uint32_t i = 0; i < n; ++i) from_float(a.k[i] / a.kv.k_scale, k[i]);
+  for (uint32_t i = 0; i < n; ++i) from_float(a.v[i] / a.kv.v_scale, v[i]);
 }
 
 inline void rotate(const RotateArgs& a) {
@@ -88,13 +89,16 @@ inline void rotate(const RotateArgs& a) {
     norm_head(head, a.k_norm, a.eps, a.head_dim);
     rotate_head(head, a.cos, a.sin, a.rotary_dim / 2);
   }
-  switch (a.kv.dtype) {
-    case SAC_DTYPE_BF16:
-      return store_kv<Bf16>(a);
-    case SAC_DTYPE_F16:
-      return store_kv<F16>(a);
-    default:
+  switch (a.kv.type) {
+    case KvType::kF32:
       return store_kv<float>(a);
+    case KvType::kBf16:
+      return store_kv<Bf16>(a);
+    case KvType::kF16:
+      return store_kv<F16>(a);
+    case KvType::kFp8:
+    case KvType::kFp8Bf16:
+      return store_kv<Fp8>(a);
   }
 }
 

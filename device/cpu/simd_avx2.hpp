@@ -29,6 +29,15 @@ SAC_INLINE Vec vec_load(const Bf16* p) {
 SAC_INLINE Vec vec_load(const F16* p) {
   return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
 }
+/// By way of f16, whose exponents are larger by 8: denormals are exact. All ones stay NaN.
+SAC_INLINE Vec vec_load(const Fp8* p) {
+  const __m128i bytes = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(p));
+  const __m128i high = _mm_unpacklo_epi8(_mm_setzero_si128(), bytes);
+  const __m128i ones = _mm_set1_epi16(0x7f00);
+  const __m128i nan = _mm_cmpeq_epi16(_mm_and_si128(high, ones), ones);
+  const __m128i half = _mm_and_si128(_mm_srai_epi16(high, 1), _mm_set1_epi16(-0x4080));
+  return _mm256_mul_ps(_mm256_cvtph_ps(_mm_or_si128(half, nan)), _mm256_set1_ps(256.0f));
+}
 
 /// The halves of 32-bit words: elements 0, 2, 4 ... and 1, 3, 5 ...
 SAC_INLINE Vec vec_load_even(const Bf16* p) {

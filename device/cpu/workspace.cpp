@@ -1,5 +1,7 @@
 #include "cpu/workspace.hpp"
 
+#include "cpu/kv_pool.hpp"
+
 namespace saccade {
 
 Workspace::Workspace(const sac_model_config& config, const Kernels& kernels, uint32_t max_num_seqs,
@@ -40,7 +42,7 @@ size_t Workspace::lay_out(Layout layout, const sac_model_config& c, uint32_t max
   for (WorkerScratch& w : workers) {
     w.tiles = layout.take<float>(2 * kTileFloats);
     w.attention = layout.take<float>(kernels_.attention_scratch_floats(
-        c.dtype, c.head_dim, c.num_heads / c.num_kv_heads, c.num_kv_heads));
+        kv_type_of(c), c.head_dim, c.num_heads / c.num_kv_heads, c.num_kv_heads));
     w.sample.counts = layout.take<uint32_t>(c.vocab_size);
     w.sample.logits = layout.take<float>(c.vocab_size);
     w.sample.ids = layout.take<uint32_t>(c.vocab_size);

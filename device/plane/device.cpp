@@ -135,7 +135,7 @@ void sac_device::create_cpu(const sac_model_config& model) {
   fetch_shape.num_layers = model.num_layers;
   fetch_shape.kv_heads = model.num_kv_heads;
   fetch_shape.head_dim = model.head_dim;
-  fetch_shape.dtype = model.dtype;
+  fetch_shape.dtype = model.kv_dtype == SAC_KV_DTYPE_FP8 ? SAC_DTYPE_FP8 : model.dtype;
   if (c.num_host_blocks != 0)
     host_kv = std::make_unique<saccade::MemoryRegion>(kv_block_bytes * c.num_host_blocks,
                                                       "KV blocks in host memory");

@@ -69,6 +69,14 @@ TEST_CASE("a matrix in e4m3 becomes its values times their scales, in bf16") {
                           matrix.bytes.data()) == "o of layer 0 is in fp8 without scales");
 }
 
+TEST_CASE("FP8 KV, which its attention does not read, is refused by name") {
+  SmallModel m = random_small(1, 40);
+  const ModelLimits limits = {2, 8, 64, 16, 8};
+  REQUIRE(check_gpu_model(m.config, limits) == "");
+  m.config.kv_dtype = SAC_KV_DTYPE_FP8;
+  CHECK(check_gpu_model(m.config, limits) == "kv_dtype is 1, not 0: a GPU keeps KV in bf16");
+}
+
 TEST_CASE("turned choices of experts explain no other error") {
   const SmallModel m = random_small(23, 40);
   REQUIRE(m.config.num_experts > 0);

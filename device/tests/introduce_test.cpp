@@ -26,7 +26,7 @@ sac_device_config device_config(uint32_t kind) {
   return c;
 }
 
-sac_model_config model_config() {
+sac_model_config model_config(uint32_t kv_dtype = SAC_KV_DTYPE_AUTO) {
   sac_model_config m = {};
   m.num_layers = 3;
   m.hidden_size = 32;
@@ -36,15 +36,16 @@ sac_model_config model_config() {
   m.head_dim = m.rotary_dim = 8;
   m.vocab_size = 99;
   m.dtype = SAC_DTYPE_BF16;
+  m.kv_dtype = kv_dtype;
   m.tied_embeddings = 1;
   m.rms_norm_eps = 1e-5f;
   return m;
 }
 
 /// Joins the ring and leaves it.
-void attach(TestRing& ring, uint32_t kind) {
+void attach(TestRing& ring, uint32_t kind, uint32_t kv_dtype = SAC_KV_DTYPE_AUTO) {
   const sac_device_config config = device_config(kind);
-  const sac_model_config model = model_config();
+  const sac_model_config model = model_config(kv_dtype);
   sac_device* raw = nullptr;
   const bool cpu = kind == SAC_DEVICE_CPU;
   REQUIRE(sac_device_create(&config, cpu ? &model : nullptr, model.vocab_size, &raw) == 0);
@@ -70,6 +71,9 @@ TEST_CASE("the bytes of a KV block are those of all layers, K and V") {
   TestRing ring(RingShape{});
   attach(ring, SAC_DEVICE_CPU);
   CHECK(ring.view.device->kv_block_bytes == 3 * 2 * 16 * 2 * 8 * 2);
+  TestRing fp8(RingShape{});
+  attach(fp8, SAC_DEVICE_CPU, SAC_KV_DTYPE_FP8);
+  CHECK(fp8.view.device->kv_block_bytes == ring.view.device->kv_block_bytes / 2);
   TestRing other(RingShape{});
   attach(other, SAC_DEVICE_NULL);
   CHECK(other.view.device->kv_block_bytes == 0);

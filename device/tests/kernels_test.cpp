@@ -22,6 +22,14 @@ std::vector<float> random_floats(Rng& rng, size_t n, uint32_t dtype) {
   return values;
 }
 
+/// Of three seeds one has FP8 KV, and then in turn with scales and without.
+void keep_kv(sac_model_config& c, uint32_t seed) {
+  static constexpr float kScales[] = {0.3f, 1.7f};
+  if (seed % 3 != 0) return;
+  c.kv_dtype = SAC_KV_DTYPE_FP8;
+  if (seed % 2 == 0) c.kv_scales = kScales;
+}
+
 /// Random keys and values at all positions of one sequence.
 void fill_kv(const Kernels& k, Rng& rng, const sac_model_config& c, const KvPool& pool,
              const std::vector<uint32_t>& table, uint32_t positions) {
@@ -469,6 +477,7 @@ TEST_CASE("attention of a row has the same bytes alone and among its neighbours"
       c.num_kv_heads = 1 + rng() % 3;
       c.head_dim = 2 * (1 + rng() % 70);
       c.dtype = rng() % 3;
+      keep_kv(c, seed);
       const uint32_t group = 1 + rng() % 9, block_size = 8u << rng() % 4, positions = 700;
       const KvPool pool(c, block_size, ceil_div(positions, block_size));
       std::vector<uint32_t> table(ceil_div(positions, block_size));
@@ -477,7 +486,7 @@ TEST_CASE("attention of a row has the same bytes alone and among its neighbours"
       }
       fill_kv(*k, rng, c, pool, table, positions);
       AttentionArgs a = {};
-      a.num_rows = 1 + rng() % k->attention_rows(c.dtype);
+      a.num_rows = 1 + rng() % k->attention_rows(kv_type_of(c));
       a.num_kv_heads = 1;
       a.first_position = rng() % (positions - a.num_rows);
       a.group = group;
@@ -489,7 +498,7 @@ TEST_CASE("attention of a row has the same bytes alone and among its neighbours"
       const std::vector<float> q = random_floats(rng, a.num_rows * a.row_stride, SAC_DTYPE_F32);
       std::vector<float> together(q.size()), alone(q.size());
       const size_t scratch_floats =
-          k->attention_scratch_floats(c.dtype, c.head_dim, group, c.num_kv_heads);
+          k->attention_scratch_floats(kv_type_of(c), c.head_dim, group, c.num_kv_heads);
       std::vector<float> memory(scratch_floats + 17);
       float* scratch = memory.data();
       while (reinterpret_cast<uintptr_t>(scratch) % 64 != 0) ++scratch;
@@ -524,6 +533,7 @@ TEST_CASE("the kv heads of a row have the same bytes at once and one by one") {
       c.num_kv_heads = 1 + rng() % 6;
       c.head_dim = 8 * (1 + rng() % 20);
       c.dtype = rng() % 3;
+      keep_kv(c, seed);
       const uint32_t group = 1 + rng() % 5, block_size = 8u << rng() % 4, positions = 200;
       const KvPool pool(c, block_size, ceil_div(positions, block_size));
       std::vector<uint32_t> table(ceil_div(positions, block_size));
@@ -540,7 +550,7 @@ TEST_CASE("the kv heads of a row have the same bytes at once and one by one") {
       const std::vector<float> q = random_floats(rng, a.row_stride, SAC_DTYPE_F32);
       std::vector<float> together(q.size()), alone(q.size());
       std::vector<float> memory(
-          k->attention_scratch_floats(c.dtype, c.head_dim, group, c.num_kv_heads) + 16);
+          k->attention_scratch_floats(kv_type_of(c), c.head_dim, group, c.num_kv_heads) + 16);
       a.scratch = memory.data();
       while (reinterpret_cast<uintptr_t>(a.scratch) % 64 != 0) ++a.scratch;
       a.q = q.data();
@@ -571,6 +581,7 @@ TEST_CASE("a row has the same bytes at once and from parts of its context, howev
       c.num_kv_heads = 1 + rng() % 10;
       c.head_dim = 2 * (1 + rng() % 70);
       c.dtype = rng() % 3;
+      keep_kv(c, seed);
       const uint32_t group = 1 + rng() % 5, block_size = 8u << rng() % 4;
       const uint32_t positions = 1 + rng() % (4 * kAttentionRange);
       const KvPool pool(c, block_size, ceil_div(positions, block_size));
@@ -591,7 +602,7 @@ TEST_CASE("a row has the same bytes at once and from parts of its context, howev
       a.q = q.data();
       std::vector<float> at_once(q.size()), merged(q.size());
       std::vector<float> memory(
-          k->attention_scratch_floats(c.dtype, c.head_dim, group, c.num_kv_heads) + 16);
+          k->attention_scratch_floats(kv_type_of(c), c.head_dim, group, c.num_kv_heads) + 16);
       a.scratch = memory.data();
       while (reinterpret_cast<uintptr_t>(a.scratch) % 64 != 0) ++a.scratch;
       a.out = {at_once.data(), static_cast<uint32_t>(q.size()), false};
@@ -620,7 +631,8 @@ TEST_CASE("a row has the same bytes at once and from parts of its context, howev
       m.end_range = (positions - 1) / kAttentionRange + 1;
       m.num_heads = num_heads;
       m.head_dim = c.head_dim;
-      m.kv_dtype = c.dtype;
+      m.kv_type = pool.type();
+      m.v_scale = pool.v_scale(0);
       m.out = {merged.data(), static_cast<uint32_t>(q.size()), false};
       m.scratch = a.scratch;
       k->merge_attention(m);

@@ -41,6 +41,13 @@ TestModel quantized_model(uint32_t dtype, uint32_t quantization) {
   return m;
 }
 
+/// Its scales are all 1: models are copied, and would have to take theirs along.
+TestModel fp8_kv_model() {
+  TestModel m = plain_model(SAC_DTYPE_BF16);
+  m.config.kv_dtype = SAC_KV_DTYPE_FP8;
+  return m;
+}
+
 TestModel expert_model() {
   TestModel m = plain_model(SAC_DTYPE_F16);
   m.config.num_experts = 5;
@@ -70,6 +77,7 @@ const std::vector<NamedModel>& models() {
         {"int8, bf16", quantized_model(SAC_DTYPE_BF16, SAC_QUANTIZATION_INT8)},
         {"int8, f32", quantized_model(SAC_DTYPE_F32, SAC_QUANTIZATION_INT8)},
         {"fp8, bf16", quantized_model(SAC_DTYPE_BF16, SAC_QUANTIZATION_FP8)},
+        {"bf16, FP8 KV", fp8_kv_model()},
         {"f16, experts", expert_model()},
         {"f32, longrope", longrope_model()}};
     uint32_t seed = 5;

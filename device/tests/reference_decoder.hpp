@@ -1,6 +1,8 @@
 // The decoder written straight from its formulas, in double and without any cache: for every
-// position the logits over the vocabulary.
+// position the logits over the vocabulary. K and V are rounded to FP8 where the model keeps them
+// so.
 #pragma once
+#include "tests/fp8.hpp"
 #include "tests/test_model.hpp"
 
 namespace saccade::test {
@@ -70,6 +72,13 @@ class ReferenceDecoder {
     }
   }
 
+  /// K (0) or V (1) as it is after storage.
+  void store(Vector& row, uint32_t l, uint32_t of) const {
+    if (c_.kv_dtype != SAC_KV_DTYPE_FP8) return;
+    const double scale = c_.kv_scales == nullptr ? 1.0 : c_.kv_scales[2 * l + of];
+    for (double& x : row) x = fp8_value(fp8_code(x / scale)) * scale;
+  }
+
   Vector attend(const Vector& q, const std::vector<Vector>& k, const std::vector<Vector>& v,
                 size_t position, uint32_t window) const {
     const size_t dim = c_.head_dim;
@@ -104,6 +113,8 @@ class ReferenceDecoder {
       v.push_back(project(SAC_TENSOR_V, SAC_TENSOR_V_BIAS, l, n));
       prepare_heads(q[p], SAC_TENSOR_Q_NORM, l, p);
       prepare_heads(k[p], SAC_TENSOR_K_NORM, l, p);
+      store(k[p], l, 0);
+      store(v[p], l, 1);
     }
     const uint32_t window = m_.windows.empty() ? 0 : m_.windows[l];
     for (size_t p = 0; p < x.size(); ++p) {

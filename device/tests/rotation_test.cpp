@@ -19,7 +19,7 @@ struct DeviceDeleter {
 };
 using DevicePtr = std::unique_ptr<sac_device, DeviceDeleter>;
 
-sac_model_config small_model() {
+sac_model_config small_model(uint32_t kv_dtype = SAC_KV_DTYPE_AUTO) {
   sac_model_config m = {};
   m.num_layers = 2;
   m.hidden_size = 32;
@@ -29,6 +29,7 @@ sac_model_config small_model() {
   m.head_dim = m.rotary_dim = 8;
   m.vocab_size = 997;
   m.dtype = SAC_DTYPE_BF16;
+  m.kv_dtype = kv_dtype;
   m.tied_embeddings = 1;
   m.rms_norm_eps = 1e-5f;
   return m;
@@ -56,8 +57,8 @@ sac_device_config tiers(uint32_t policy, uint32_t blocks, uint32_t host_blocks, 
   return c;
 }
 
-DevicePtr start(TestRing& ring, const sac_device_config& config) {
-  const sac_model_config model = small_model();
+DevicePtr start(TestRing& ring, const sac_device_config& config, uint32_t kv_dtype) {
+  const sac_model_config model = small_model(kv_dtype);
   sac_device* device = nullptr;
   const int created = sac_device_create(&config, &model, model.vocab_size, &device);
   CAPTURE(std::string(sac_last_error()));
@@ -78,9 +79,9 @@ struct Yield {
 };
 
 /// Twelve requests of many lengths through one device, invariants checked after every tick.
-Yield yield_of(const sac_device_config& config) {
+Yield yield_of(const sac_device_config& config, uint32_t kv_dtype) {
   TestRing ring(RingShape{});
-  const DevicePtr device = start(ring, config);
+  const DevicePtr device = start(ring, config, kv_dtype);
   TestFrontend front(ring, 0);
   front.join();
   REQUIRE(sac_device_tick(device.get()) >= 0);
@@ -109,30 +110,36 @@ Yield yield_of(const sac_device_config& config) {
   return y;
 }
 
-TEST_CASE("forced rotation, no rotation, and tiers of any size yield the same records") {
-  const Yield alone = yield_of(roomy());
+/// However KV moves between the tiers, or is computed again, no record changes.
+void check_tiers(uint32_t kv_dtype) {
+  const Yield alone = yield_of(roomy(), kv_dtype);
   CHECK(alone.stats.rotations + alone.stats.preemptions == 0);
-  const Yield churned = yield_of(tiers(SAC_POLICY_CHURN, 128, 512, 8));
+  const Yield churned = yield_of(tiers(SAC_POLICY_CHURN, 128, 512, 8), kv_dtype);
   CHECK(churned.words == alone.words);
   CHECK(churned.stats.rotations > 100);
   CHECK(churned.stats.blocks_up == 0);  // no room was needed: all of it was still on the device
   CHECK(churned.stats.recomputed_tokens == 0);
-  const Yield small_host = yield_of(tiers(SAC_POLICY_CHURN, 128, 9, 2));
+  const Yield small_host = yield_of(tiers(SAC_POLICY_CHURN, 128, 9, 2), kv_dtype);
   CHECK(small_host.words == alone.words);
   CHECK(small_host.stats.rotations > 0);
   CHECK(small_host.stats.recomputed_tokens > 0);
-  const Yield small_device = yield_of(tiers(SAC_POLICY_CHURN, 16, 512, 8));
+  const Yield small_device = yield_of(tiers(SAC_POLICY_CHURN, 16, 512, 8), kv_dtype);
   CHECK(small_device.words == alone.words);
   CHECK(small_device.stats.rotations > 100);
   CHECK(small_device.stats.blocks_up > 0);
-  const Yield squeezed = yield_of(tiers(SAC_POLICY_FCFS, 16, 512, 8));
+  const Yield squeezed = yield_of(tiers(SAC_POLICY_FCFS, 16, 512, 8), kv_dtype);
   CHECK(squeezed.words == alone.words);
   CHECK(squeezed.stats.rotations > 0);
   CHECK(squeezed.stats.blocks_down_eager > 0);
-  const Yield recomputed = yield_of(tiers(SAC_POLICY_FCFS, 16, 0, 0));
+  const Yield recomputed = yield_of(tiers(SAC_POLICY_FCFS, 16, 0, 0), kv_dtype);
   CHECK(recomputed.words == alone.words);
   CHECK(recomputed.stats.recomputed_tokens > 0);
   CHECK(recomputed.stats.rotations == 0);
+}
+
+TEST_CASE("forced rotation, no rotation, and tiers of any size yield the same records") {
+  check_tiers(SAC_KV_DTYPE_AUTO);
+  check_tiers(SAC_KV_DTYPE_FP8);
 }
 
 TEST_CASE("a field out of bounds is refused by name") {
@@ -155,6 +162,19 @@ TEST_CASE("a field out of bounds is refused by name") {
   c = tiers(SAC_POLICY_LVF, 16, 16, 8);
   c.policy.beta_b = NAN;
   refused(c, "beta_b");
+  const auto refused_model = [](const sac_model_config& model, const char* field) {
+    const sac_device_config config = roomy();
+    sac_device* device = nullptr;
+    CHECK(sac_device_create(&config, &model, model.vocab_size, &device) == SAC_ERR_ARGUMENT);
+    CHECK(std::string(sac_last_error()).find(field) != std::string::npos);
+  };
+  refused_model(small_model(2), "kv_dtype is 2, outside 0 .. 1");
+  const float scales[] = {1, 1, 1, 0};
+  sac_model_config model = small_model(SAC_KV_DTYPE_FP8);
+  model.kv_scales = scales;
+  refused_model(model, "kv_scales: the scale of V of layer 1");
+  model.kv_dtype = SAC_KV_DTYPE_AUTO;
+  refused_model(model, "kv_scales are given");
 }
 
 TEST_CASE("a streamed copy is a copy, up to its last byte and no further") {

@@ -1,8 +1,9 @@
 // What a decode step of the CPU device costs as work grows: streams by tokens of context.
 //
-//   step_grid_bench SHAPE KV_GIB [threads = 2] [kernels = best]     SHAPE: qwen3-0.6b | llama-125m
+//   step_grid_bench SHAPE KV_GIB [threads = 2] [kernels = best] [kv = auto]
 //
-// Prints a JSON object a line for each point whose KV fits: {"streams", "context", "step_ms"
+// SHAPE: qwen3-0.6b | llama-125m; kv: auto (bf16) | fp8.
+// Prints a JSON object a line for each point whose KV fits: {"kv", "streams", "context", "step_ms"
 // (median of steps), "read_gb_per_s" (measured right before), "weight_bytes", "kv_bytes",
 // "flop"}. Bytes and operations are the least that such a step needs; weights are random, the KV is
 // zero.
@@ -47,13 +48,18 @@ double attention_flop(const sac_model_config& c, double streams, double context)
 int main(int argc, char** argv) {
   const bool is_qwen = argc > 1 && std::strcmp(argv[1], "qwen3-0.6b") == 0;
   const bool is_llama = argc > 1 && std::strcmp(argv[1], "llama-125m") == 0;
-  if (argc < 3 || !(is_qwen || is_llama) || !(std::atof(argv[2]) > 0)) {
+  const char* kv = argc > 5 ? argv[5] : "auto";
+  const bool is_fp8 = std::strcmp(kv, "fp8") == 0;
+  if (argc < 3 || !(is_qwen || is_llama) || !(std::atof(argv[2]) > 0) ||
+      !(is_fp8 || std::strcmp(kv, "auto") == 0)) {
     std::fputs(
-        "usage: step_grid_bench qwen3-0.6b|llama-125m KV_GIB [threads] [kernels]; KV_GIB > 0\n",
+        "usage: step_grid_bench qwen3-0.6b|llama-125m KV_GIB [threads] [kernels] [auto|fp8]; "
+        "KV_GIB > 0\n",
         stderr);
     return 2;
   }
-  const sac_model_config config = is_qwen ? qwen3_06b() : llama_125m();
+  sac_model_config config = is_qwen ? qwen3_06b() : llama_125m();
+  if (is_fp8) config.kv_dtype = SAC_KV_DTYPE_FP8;
   const double block_bytes = static_cast<double>(CpuStep::kv_block_bytes(config, kBlockSize));
   HarnessOptions o;
   o.num_seats = o.max_rows = kMaxStreams;
@@ -82,11 +88,12 @@ int main(int argc, char** argv) {
       const double read = read_bandwidth(quarter, o.num_threads, 8);
       const double step = step_s(h, streams, context);
       std::printf(
-          "{\"shape\": \"%s\", \"kernels\": \"%s\", \"threads\": %u, \"streams\": %u, \"context\": "
+          "{\"shape\": \"%s\", \"kv\": \"%s\", \"kernels\": \"%s\", \"threads\": %u, \"streams\": "
+          "%u, \"context\": "
           "%u, \"step_ms\": %.3f, \"read_gb_per_s\": %.2f, \"weight_bytes\": %.0f, \"kv_bytes\": "
           "%.0f, \"flop\": %.0f}\n",
-          argv[1], h.step->kernels_name(), o.num_threads, streams, context, step * 1e3, read / 1e9,
-          weight_bytes(config), block_bytes / kBlockSize * context * streams,
+          argv[1], kv, h.step->kernels_name(), o.num_threads, streams, context, step * 1e3,
+          read / 1e9, weight_bytes(config), block_bytes / kBlockSize * context * streams,
           2 * num_weights(config) * streams + attention_flop(config, streams, context));
       std::fflush(stdout);
     }

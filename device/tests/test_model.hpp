@@ -33,6 +33,7 @@ struct TestModel {
   sac_model_config config = {};
   std::vector<uint32_t> windows;
   std::vector<uint32_t> fp8_roles;
+  std::vector<float> kv_scales;  // [num_layers][2], or none: what config points to
   bool biases = false;
   /// By role and layer; of experts one after another.
   std::map<std::pair<uint32_t, uint32_t>, std::vector<float>> tensors;
@@ -59,6 +60,16 @@ inline float through_dtype(float v, uint32_t dtype) {
     return to_float(h);
   }
   return v;
+}
+
+/// FP8 KV, with a scale for K and V of each layer.
+inline void keep_fp8_kv(TestModel& m, uint32_t seed) {
+  Rng rng(seed);
+  m.config.kv_dtype = SAC_KV_DTYPE_FP8;
+  m.kv_scales.clear();
+  for (uint32_t i = 0; i < 2 * m.config.num_layers; ++i)
+    m.kv_scales.push_back(0.01f * static_cast<float>(1 + rng() % 200));
+  m.config.kv_scales = m.kv_scales.data();
 }
 
 inline void fill_rope(TestModel& m, uint32_t max_len, double theta) {

@@ -39,14 +39,20 @@ def prompts_of(case: Case) -> list[list[int]]:
 class Runner:
     """One sequence at a time through a model, with a cache."""
 
-    def __init__(self, model: transformers.PreTrainedModel, token_by_token: bool):
+    def __init__(
+        self,
+        model: transformers.PreTrainedModel,
+        token_by_token: bool,
+        cache_type: type[transformers.DynamicCache] = transformers.DynamicCache,
+    ):
         self.model = model
         self.token_by_token = token_by_token
+        self.cache_type = cache_type
 
     @torch.no_grad()
     def prefill(self, prompt: list[int]) -> tuple[torch.Tensor, Any]:
         """Logits [len(prompt), vocab] in f32, and the cache."""
-        cache = transformers.DynamicCache(config=self.model.config)
+        cache = self.cache_type(config=self.model.config)
         steps = [[token] for token in prompt] if self.token_by_token else [prompt]
         return torch.cat([self.step(tokens, cache) for tokens in steps]), cache
 
@@ -145,10 +151,12 @@ def find_seed(case: Case) -> int:
 
 
 def low_precision_error_of(
-    model: transformers.PreTrainedModel, results: list[dict[str, Any]]
+    model: transformers.PreTrainedModel,
+    results: list[dict[str, Any]],
+    cache_type: type[transformers.DynamicCache] = transformers.DynamicCache,
 ) -> float:
     """How far `model`, which computes in the stored type, is from the f32 values."""
-    runner = Runner(model, token_by_token=False)
+    runner = Runner(model, token_by_token=False, cache_type=cache_type)
     worst = 0.0
     for result in results:
         logits, _ = runner.prefill(result["prompt"])

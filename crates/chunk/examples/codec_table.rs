@@ -49,7 +49,10 @@ fn arguments() -> Result<(String, Geometry), Box<dyn std::error::Error>> {
                     "bf16" => Dtype::Bf16,
                     "f16" => Dtype::F16,
                     "f32" => Dtype::F32,
-                    _ => return Err(format!("--dtype is {value}, not bf16, f16 or f32").into()),
+                    "fp8" => Dtype::Fp8,
+                    _ => {
+                        return Err(format!("--dtype is {value}, not bf16, f16, f32 or fp8").into());
+                    }
                 };
             }
             _ => return Err(format!("there is no {flag}").into()),

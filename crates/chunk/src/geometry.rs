@@ -9,6 +9,8 @@ pub enum Dtype {
     F16,
     /// IEEE single precision.
     F32,
+    /// e4m3, without infinities.
+    Fp8,
 }
 
 impl Dtype {
@@ -17,6 +19,7 @@ impl Dtype {
         match self {
             Self::Bf16 | Self::F16 => 2,
             Self::F32 => 4,
+            Self::Fp8 => 1,
         }
     }
 }

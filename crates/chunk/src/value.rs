@@ -188,6 +188,7 @@ impl Header<'_> {
             0 => Dtype::Bf16,
             1 => Dtype::F16,
             2 => Dtype::F32,
+            3 => Dtype::Fp8,
             _ => return None,
         };
         let [num_layers, kv_heads, head_dim, num_tokens] =
@@ -205,6 +206,7 @@ fn header(value: &Value, codec: Codec, payload: u32) -> [u8; CHECKSUM_AT] {
         Dtype::Bf16 => 0,
         Dtype::F16 => 1,
         Dtype::F32 => 2,
+        Dtype::Fp8 => 3,
     };
     let shape = [g.num_layers, g.kv_heads, g.head_dim].map(|n| n as u32);
     let numbers = [payload, shape[0], shape[1], shape[2], value.first_token, g.num_tokens as u32];

@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{Random, kv_like};
+use common::{Random, fp8_value, kv_like};
 use half::bf16;
 use proptest::prelude::*;
 use saccade_chunk::codec::{self, Malformed, Scratch};
@@ -28,10 +28,11 @@ fn floats(dtype: Dtype, kv: &[u8]) -> Vec<f32> {
             kv.as_chunks().0.iter().map(|w| half::f16::from_le_bytes(*w).to_f32()).collect()
         }
         Dtype::F32 => kv.as_chunks().0.iter().map(|w| f32::from_le_bytes(*w)).collect(),
+        Dtype::Fp8 => kv.iter().map(|code| fp8_value(*code)).collect(),
     }
 }
 
-const DTYPES: [Dtype; 3] = [Dtype::Bf16, Dtype::F16, Dtype::F32];
+const DTYPES: [Dtype; 4] = [Dtype::Bf16, Dtype::F16, Dtype::F32, Dtype::Fp8];
 
 #[test]
 fn exact_codecs_give_every_bit_back_whatever_it_means() {
@@ -70,9 +71,25 @@ fn bound(codec: Codec, dtype: Dtype, largest: f32, result: f32) -> f32 {
         Dtype::Bf16 => 1.0 / 256.0,
         Dtype::F16 => 1.0 / 2048.0,
         Dtype::F32 => 1e-6,
+        Dtype::Fp8 => 1.0 / 16.0,
     };
-    let power = result.abs().log2().floor().exp2();
+    // Numbers of fp8 are no denser below 2^-6 than there.
+    let least = if dtype == Dtype::Fp8 { 2f32.powi(-6) } else { 0.0 };
+    let power = result.abs().log2().floor().exp2().max(least);
     0.5 * level + power * rounding + 1e-6 * largest + 1e-7
+}
+
+#[test]
+fn fp8_stays_as_it_is_where_a_codec_has_8_bits() {
+    let g = geometry(Dtype::Fp8);
+    let every_code: Vec<u8> = (0..g.bytes()).map(|i| (i * 7) as u8).collect();
+    for codec in [Codec::BinsDeflate, Codec::BinsZstd, Codec::BinsRans] {
+        assert!(round_trip(codec, &g, &every_code).0 == every_code, "{codec:?}");
+    }
+    let g = Geometry { kv_heads: 4, head_dim: 64, num_tokens: 256, ..g };
+    let kv = kv_like(&g, 3);
+    let (_, length) = round_trip(Codec::Lossless, &g, &kv);
+    assert!(kv.len() * 10 > length * 11, "{length} of {}", kv.len());
 }
 
 #[test]
@@ -172,6 +189,7 @@ fn numbers_at_the_ends_of_a_dtype_survive_quantising() {
             Dtype::Bf16 => (&[0x7f, 0x7f], &[1, 0]),
             Dtype::F16 => (&[0xff, 0x7b], &[1, 0]),
             Dtype::F32 => (&[0xff, 0xff, 0x7f, 0x7f], &[1, 0, 0, 0]),
+            Dtype::Fp8 => (&[0x7e], &[1]),
         };
         kv[3 * token..4 * token].copy_from_slice(&largest.repeat(g.channels()));
         kv[5 * token..6 * token].copy_from_slice(&tiny.repeat(g.channels()));

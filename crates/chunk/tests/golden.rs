@@ -30,6 +30,7 @@ fn odd_kv(g: &Geometry, seed: u64) -> Vec<u8> {
             Dtype::Bf16 => kv.extend(bf16::from_f32(x).to_le_bytes()),
             Dtype::F16 => kv.extend(f16::from_f32(x).to_le_bytes()),
             Dtype::F32 => kv.extend(x.to_le_bytes()),
+            Dtype::Fp8 => kv.push(if x.is_nan() { 0x7f } else { common::fp8_of(x) }),
         }
     }
     kv
@@ -44,7 +45,7 @@ const CODECS: [Codec; 4] = [Codec::Raw, Codec::Lossless, Codec::BinsRans, Codec:
 #[test]
 fn codecs_write_what_they_wrote() {
     let mut got = Vec::new();
-    for dtype in [Dtype::Bf16, Dtype::F16, Dtype::F32] {
+    for dtype in [Dtype::Bf16, Dtype::F16, Dtype::F32, Dtype::Fp8] {
         for (heads, head_dim, num_tokens) in [(3, 64, 256), (2, 20, 137), (1, 128, 130)] {
             let g = Geometry { num_layers: 3, kv_heads: heads, head_dim, num_tokens, dtype };
             let kv = odd_kv(&g, 11);
@@ -106,7 +107,7 @@ const DEFLATE: [u64; 5] = [
 ];
 const RANS: u64 = 0xeaa9_ec68_8da7_6150;
 /// By dtype, shape and codec.
-const WRITTEN: [u64; 36] = [
+const WRITTEN: [u64; 48] = [
     0x6b31_c195_44ac_8ebc,
     0x5d3d_8aa1_0dcb_0262,
     0xf5cd_4e0c_c19d_1fb7,
@@ -143,4 +144,16 @@ const WRITTEN: [u64; 36] = [
     0x1abf_dd0f_d420_7416,
     0x4a90_3cf1_42d0_c752,
     0x3a17_ee48_8bf6_a5f6,
+    0x362d_01e7_243e_05f8,
+    0x1808_bf5d_ad16_d6f8,
+    0x1808_bf5d_ad16_d6f8,
+    0xa2ba_56d1_fcb2_3cf7,
+    0xa1c5_be17_cce8_c111,
+    0xa233_9936_2b12_ab9f,
+    0xa233_9936_2b12_ab9f,
+    0x1974_1f03_0a08_bf52,
+    0x9ddf_2f04_b529_202c,
+    0x8b5e_3e37_c0e1_e055,
+    0x8b5e_3e37_c0e1_e055,
+    0xd48b_e20b_1adf_a723,
 ];

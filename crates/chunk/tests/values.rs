@@ -84,7 +84,7 @@ fn another_chunk_is_told_from_the_one_asked_for() {
 
 #[test]
 fn a_value_describes_itself() {
-    for dtype in [Dtype::Bf16, Dtype::F16, Dtype::F32] {
+    for dtype in [Dtype::Bf16, Dtype::F16, Dtype::F32, Dtype::Fp8] {
         let mut value = value();
         value.geometry.dtype = dtype;
         for codec in Codec::ALL {
@@ -124,7 +124,7 @@ fn a_header_takes_no_more_memory_than_it_may() {
     assert_eq!(forged(32, &[7; 32]), None, "describing expects no model");
     assert_eq!(forged(4, &[1, 0]), Some("version"));
     assert_eq!(forged(6, &[99]), Some("codec"));
-    assert_eq!(forged(7, &[3]), Some("span"));
+    assert_eq!(forged(7, &[4]), Some("span"));
     for field in [12, 16, 20, 28] {
         assert_eq!(forged(field, &[0; 4]), Some("span"), "none at {field}");
         assert_eq!(forged(field, &[255; 4]), Some("span"), "4 Gi at {field}");

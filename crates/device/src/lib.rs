@@ -165,6 +165,27 @@ pub enum Quantization {
     Fp8,
 }
 
+/// Elements of KV in memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum KvDtype {
+    /// The model's.
+    #[default]
+    Auto,
+    /// 8 bits, e4m3 without infinities: half the bytes of 16 bits, and a 16th of a value is lost at
+    /// most. On CPU threads only.
+    Fp8,
+}
+
+impl KvDtype {
+    /// Bytes of an element, of a model in `dtype`.
+    pub fn bytes(self, dtype: saccade_model::Dtype) -> u64 {
+        match self {
+            Self::Auto => dtype.bytes(),
+            Self::Fp8 => 1,
+        }
+    }
+}
+
 /// Bounds and policies of a device plane; fixed for its life.
 #[derive(Debug, Clone)]
 pub struct DeviceConfig {
@@ -212,6 +233,11 @@ pub struct DeviceConfig {
     /// With [`Quantization::Fp8`], the roles it is for, as [`Weights::fp8_roles`] tells them; empty
     /// for all of the layers.
     pub fp8_roles: Vec<u32>,
+    /// How KV is kept in memory.
+    pub kv_dtype: KvDtype,
+    /// Of each layer, for K and for V: what is kept is the value / scale. Empty: all are 1. Only
+    /// with [`KvDtype::Fp8`].
+    pub kv_scales: Vec<[f32; 2]>,
     /// For devices on a GPU.
     pub cuda: cuda::CudaSettings,
 }
@@ -230,14 +256,15 @@ impl DeviceConfig {
     }
 }
 
-/// Bytes of KV that one block takes: `[layer][k|v][token][kv_head][head_dim]` in the model's dtype.
-pub fn kv_block_bytes(model: &ModelConfig, dtype_bytes: u64, block_size: u32) -> u64 {
+/// Bytes of KV that one block takes: `[layer][k|v][token][kv_head][head_dim]`. `element_bytes`:
+/// [`KvDtype::bytes`].
+pub fn kv_block_bytes(model: &ModelConfig, element_bytes: u64, block_size: u32) -> u64 {
     u64::from(model.num_layers)
         * 2
         * u64::from(block_size)
         * u64::from(model.num_kv_heads)
         * u64::from(model.head_dim)
-        * dtype_bytes
+        * element_bytes
 }
 
 /// Owns the C++ object; shared by a device and its stop handles.
@@ -350,13 +377,14 @@ impl Device {
         }
         if let Some((model, _)) = model {
             check_fp8_roles(config, model)?;
+            check_kv_scales(config, model)?;
         }
         let c_config = c_device_config(config);
         let c_model = model.map(|(m, dtype)| c_model_config(m, dtype, config));
         let c_model_ptr = c_model.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
         let mut out = std::ptr::null_mut();
         // SAFETY: the structs and the arrays they point to (eos_ids, sliding_window, sparse_layers,
-        // fp8_roles) live until the call returns; the callee copies what it keeps.
+        // fp8_roles, kv_scales) live until the call returns; the callee copies what it keeps.
         let code = unsafe { (api.sac_device_create)(&c_config, c_model_ptr, vocab_size, &mut out) };
         api.check("create device", code)?;
         match NonNull::new(out) {
@@ -753,6 +781,25 @@ fn c_model_config(
             [] => std::ptr::null(),
             roles => roles.as_ptr(),
         },
+        kv_scales: match &config.kv_scales[..] {
+            [] => std::ptr::null(),
+            scales => scales.as_ptr().cast(),
+        },
+        kv_dtype: match config.kv_dtype {
+            KvDtype::Auto => 0,
+            KvDtype::Fp8 => 1,
+        },
+    }
+}
+
+/// The C++ side reads a pair for each layer.
+fn check_kv_scales(config: &DeviceConfig, model: &ModelConfig) -> Result<()> {
+    match config.kv_scales.len() {
+        count if count == 0 || count == model.num_layers as usize => Ok(()),
+        count => {
+            let sentence = format!("kv_scales has {count} pairs, not one of each layer");
+            Err(error("create device", sentence))
+        }
     }
 }
 

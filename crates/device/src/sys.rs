@@ -28,6 +28,8 @@ pub(crate) struct SacModelConfig {
     pub rope_switch_len: u32,
     pub sparse_layers: *const u32,
     pub fp8_roles: *const u32,
+    pub kv_scales: *const f32,
+    pub kv_dtype: u32,
 }
 
 /// `sac_device_config`.

@@ -6,7 +6,7 @@
 
 mod common;
 
-use saccade_device::{Quantization, SchedulingPolicy};
+use saccade_device::{KvDtype, Quantization, SchedulingPolicy};
 use saccade_model::{Dtype, DtypeChoice};
 use serde_json::Value;
 
@@ -270,14 +270,18 @@ fn experts_and_longrope_give_a_request_the_same_in_any_company() {
     ] {
         let expected = expected(name);
         let results = expected["results"].as_array().unwrap();
-        for (choice, quantization) in [
-            (f32, Quantization::None),
-            (bf16, Quantization::None),
-            (bf16, Quantization::Int8),
-            (bf16, Quantization::Fp8),
+        let (none, int8, fp8) = (Quantization::None, Quantization::Int8, Quantization::Fp8);
+        for (choice, quantization, kv_dtype) in [
+            (f32, none, KvDtype::Auto),
+            (bf16, none, KvDtype::Auto),
+            (bf16, int8, KvDtype::Auto),
+            (bf16, fp8, KvDtype::Auto),
+            (f32, none, KvDtype::Fp8),
+            (bf16, none, KvDtype::Fp8),
+            (bf16, fp8, KvDtype::Fp8),
         ] {
-            let what = format!("{name} {choice:?} {quantization:?}");
-            let roomy = Setup { quantization, ..Setup::roomy(choice) };
+            let what = format!("{name} {choice:?} {quantization:?} {kv_dtype:?}");
+            let roomy = Setup { quantization, kv_dtype, ..Setup::roomy(choice) };
             let one_by_one: Vec<&[Value]> = results.chunks(1).collect();
             // Greedy tokens of 16 bits and fewer are the device's own; only equality counts.
             let (alone, _) = serve(name, &roomy, &one_by_one);

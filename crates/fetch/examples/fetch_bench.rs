@@ -157,7 +157,8 @@ fn shape(name: &str) -> Result<Geometry, Failure> {
         "bf16" => Dtype::Bf16,
         "f16" => Dtype::F16,
         "f32" => Dtype::F32,
-        _ => return Err(format!("dtype is {dtype}, not bf16, f16 or f32").into()),
+        "fp8" => Dtype::Fp8,
+        _ => return Err(format!("dtype is {dtype}, not bf16, f16, f32 or fp8").into()),
     };
     Ok(common::geometry(layers.parse()?, heads.parse()?, dim.parse()?, dtype))
 }

@@ -97,6 +97,7 @@ impl Limits {
             Dtype::F32 => 0,
             Dtype::Bf16 => 1,
             Dtype::F16 => 2,
+            Dtype::Fp8 => 4,
         };
         h.num_events = self.num_events;
         h.device_wakes = self.device_wakes.into();
@@ -118,7 +119,10 @@ fn check_sizes(h: &Header) -> Result<(), RegionError> {
     within("num_layers", h.num_layers, 1, MAX_DIMENSION)?;
     within("kv_heads", h.kv_heads, 1, MAX_DIMENSION)?;
     within("head_dim", h.head_dim, 1, MAX_DIMENSION)?;
-    within("dtype", h.dtype, 0, 2)?;
+    if dtype_of(h).is_none() {
+        let bound = "0, 1, 2 or 4".into();
+        return Err(RegionError::OutOfBounds { field: "dtype", value: h.dtype.into(), bound });
+    }
     within("num_events", h.num_events, 0, SAC_MAX_KV_EVENTS)?;
     if h.num_events != 0 {
         power_of_two("num_events", h.num_events)?;
@@ -126,10 +130,21 @@ fn check_sizes(h: &Header) -> Result<(), RegionError> {
     within("bytes of a chunk", chunk_bytes(h), 1, MAX_CHUNK_BYTES)
 }
 
+/// What the header's number means; 3 are the 8-bit weights of a device, in which no KV is.
+fn dtype_of(h: &Header) -> Option<Dtype> {
+    match h.dtype {
+        0 => Some(Dtype::F32),
+        1 => Some(Dtype::Bf16),
+        2 => Some(Dtype::F16),
+        4 => Some(Dtype::Fp8),
+        _ => None,
+    }
+}
+
 /// Of one token, in one layer, K or V.
 fn channel_bytes(h: &Header) -> u64 {
-    let element = if h.dtype == 0 { 4 } else { 2 };
-    u64::from(h.kv_heads) * u64::from(h.head_dim) * element
+    let element = dtype_of(h).map_or(0, Dtype::bytes);
+    u64::from(h.kv_heads) * u64::from(h.head_dim) * element as u64
 }
 
 fn chunk_bytes(h: &Header) -> u64 {
@@ -263,11 +278,7 @@ impl Layout {
             kv_heads: self.header.kv_heads as usize,
             head_dim: self.header.head_dim as usize,
             num_tokens: SAC_CHUNK_TOKENS as usize,
-            dtype: match self.header.dtype {
-                0 => Dtype::F32,
-                1 => Dtype::Bf16,
-                _ => Dtype::F16,
-            },
+            dtype: dtype_of(&self.header).unwrap_or(Dtype::F16), // there is one: it was checked
         }
     }
 

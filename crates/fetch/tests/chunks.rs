@@ -34,7 +34,7 @@ fn exact_codecs_give_every_bit_back() {
     let block_sizes = [8, 16, 32, 64, 128, 256];
     let mut round = 0;
     for (layers, heads, dim) in shapes {
-        for dtype in [Dtype::Bf16, Dtype::F16, Dtype::F32] {
+        for dtype in [Dtype::Bf16, Dtype::F16, Dtype::F32, Dtype::Fp8] {
             for codec in [Codec::Raw, Codec::Lossless] {
                 let g = geometry(layers, heads, dim, dtype);
                 let block_size = block_sizes[round % block_sizes.len()];

@@ -110,6 +110,8 @@ pub struct FrontendConfig {
     pub device_lost_after: Duration,
     /// Serve the page at `/`.
     pub ui: bool,
+    /// How the device keeps KV, for `vllm:cache_config_info`. `--kv-cache-dtype`
+    pub kv_cache_dtype: &'static str,
 }
 
 /// Which format a parser reads.
@@ -237,6 +239,7 @@ impl Default for FrontendConfig {
             drain_timeout: Duration::from_secs(30),
             device_lost_after: Duration::from_secs(3),
             ui: true,
+            kv_cache_dtype: "auto",
         }
     }
 }

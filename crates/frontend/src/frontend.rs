@@ -295,7 +295,7 @@ fn names(config: &FrontendConfig) -> Vec<String> {
 fn metrics(model: &str, config: &FrontendConfig) -> Result<Arc<Metrics>, FrontendError> {
     let slo =
         SloTargets { ttft_s: f64::from(config.slo.ttft_s), tpot_s: f64::from(config.slo.tpot_s) };
-    Metrics::new(model, slo)
+    Metrics::new(model, slo, config.kv_cache_dtype)
         .map_err(|e| FrontendError::Config { field: "metrics", reason: e.to_string() })
 }
 

@@ -33,6 +33,7 @@ mod header;
 #[cfg(feature = "hub")]
 mod hub;
 mod json;
+mod kv_scales;
 pub mod limits;
 mod refused;
 mod rope;

@@ -16,6 +16,7 @@ use crate::error::{ModelError, Result};
 use crate::folder::{ModelFolder, read_text};
 use crate::fp8::Fp8Scales;
 use crate::header::{HeaderTensor, parse_safetensors_header, parse_weight_index};
+use crate::kv_scales::is_kv_scale;
 use crate::limits::MAX_INDEX_BYTES;
 use crate::scales::{ScaleDtype, ScalesRef, shapes_of};
 use crate::tensors::{EMBED_NAME, ExpectedTensor, LM_HEAD_NAME, TensorRole, expected_tensors};
@@ -28,9 +29,8 @@ const INDEX_FILE: &str = "model.safetensors.index.json";
 const IGNORED_SUFFIX: &str = "rotary_emb.inv_freq";
 /// What follows the name of a matrix in e4m3 in that of its scales.
 const SCALE_SUFFIXES: [&str; 2] = ["_scale", "_scale_inv"];
-/// Scales of activations and of KV, which keep their types here.
-const OTHER_SCALES: [&str; 5] =
-    [".input_scale", ".activation_scale", ".output_scale", ".k_scale", ".v_scale"];
+/// Scales of activations, which keep their types here.
+const OTHER_SCALES: [&str; 3] = [".input_scale", ".activation_scale", ".output_scale"];
 /// What [`Weights::identify`] reads of each tensor.
 const SAMPLE_BYTES: usize = 4096;
 
@@ -92,6 +92,12 @@ struct ScalesEntry {
     bytes: Range<usize>,
 }
 
+/// A tensor of one element, and the file that it is in.
+pub(crate) struct Number<'a> {
+    pub value: f32,
+    pub file: &'a str,
+}
+
 impl Weights {
     /// Maps the weight files of `folder` and checks every tensor that `config` needs.
     ///
@@ -117,6 +123,27 @@ impl Weights {
         }
         let unexpected = store.unexpected(&expected, config.fp8.is_some());
         Ok(Self { num_layers: config.num_layers, shards: store.shards, entries, unexpected })
+    }
+
+    /// The tensor of that name, of whatever shape, as a number.
+    pub(crate) fn number(&self, name: &str) -> Result<Option<Number<'_>>> {
+        let found = self
+            .shards
+            .iter()
+            .find_map(|shard| shard.tensors.get(name).map(|stored| (shard, stored)));
+        let Some((shard, stored)) = found else { return Ok(None) };
+        let bytes = &shard.map[stored.bytes.clone()];
+        let value = match (Dtype::from_safetensors(stored.dtype), bytes) {
+            (Some(Dtype::F32), &[a, b, c, d]) => f32::from_le_bytes([a, b, c, d]),
+            (Some(Dtype::Bf16), &[a, b]) => f32::from_le_bytes([0, 0, a, b]),
+            (Some(Dtype::F16), &[a, b]) => f16_value(u16::from_le_bytes([a, b])),
+            _ => {
+                let (dtype, shape) = (stored.dtype, &stored.shape);
+                let problem = format!("is {dtype:?} {shape:?}, expected one F32, BF16 or F16");
+                return Err(ModelError::tensor(&shard.name, name, problem));
+            }
+        };
+        Ok(Some(Number { value, file: &shard.name }))
     }
 
     /// The tensors in loading order: embedding, final norm, output projection, then layer by layer.
@@ -439,7 +466,10 @@ impl Store {
         };
         let in_shards = self.shards.iter().flat_map(|shard| shard.tensors.keys());
         let expected = |name: &str| {
-            known.contains(name) || name.ends_with(IGNORED_SUFFIX) || (scaled && is_scale(name))
+            known.contains(name)
+                || name.ends_with(IGNORED_SUFFIX)
+                || is_kv_scale(name)
+                || (scaled && is_scale(name))
         };
         in_shards
             .filter(|name| !expected(name))
@@ -471,6 +501,17 @@ fn dtype_of(
         }
         None => Err(format!("has dtype {found:?}, expected F32, BF16 or F16")),
     }
+}
+
+/// Of half precision; infinities count as NaN.
+fn f16_value(bits: u16) -> f32 {
+    /// By which the exponents' biases differ, 127 and 15.
+    const BIAS: f32 = f32::from_bits((127 + 127 - 15) << 23);
+    if bits & 0x7c00 == 0x7c00 {
+        return f32::NAN;
+    }
+    let magnitude = f32::from_bits(u32::from(bits & 0x7fff) << 13) * BIAS;
+    if bits & 0x8000 == 0 { magnitude } else { -magnitude }
 }
 
 /// The shape of the tensor that `expected` is, or is a part of.

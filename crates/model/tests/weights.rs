@@ -409,6 +409,43 @@ fn tensors_that_nobody_needs_are_listed() {
 }
 
 #[test]
+fn scales_of_kv_are_found_under_each_name_and_must_be_numbers() {
+    const LAYER: &str = "model.layers.0.self_attn";
+    // Tensor i is filled with byte i.
+    let with = |tensors: &[(&str, Vec<u64>, StoredDtype)]| {
+        let mut model = Model::new(false);
+        let first = model.tensors.len() as u8;
+        let named = |(name, shape, dtype): &(&str, Vec<u64>, StoredDtype)| {
+            (format!("{LAYER}.{name}"), shape.clone(), *dtype)
+        };
+        model.tensors.extend(tensors.iter().map(named));
+        let weights = model.write_single().open().unwrap();
+        assert_eq!(weights.unexpected(), [""; 0]);
+        (weights.kv_scales(1).map_err(|error| error.to_string()), first)
+    };
+    let f32_of = |byte: u8| f32::from_le_bytes([byte; 4]);
+    let (f32, bf16, f16) = (StoredDtype::F32, StoredDtype::BF16, StoredDtype::F16);
+    assert_eq!(with(&[]).0, Ok(Vec::new()));
+    let (both, i) = with(&[("k_scale", vec![1], f32), ("v_scale", vec![], bf16)]);
+    let bf16_of = |byte: u8| f32::from_le_bytes([0, 0, byte, byte]);
+    assert_eq!(both, Ok(vec![[f32_of(i), bf16_of(i + 1)]]));
+    let (one, i) = with(&[("v_proj.v_scale", vec![1, 1], f32)]);
+    assert_eq!(one, Ok(vec![[1.0, f32_of(i)]]));
+    let (half, i) = with(&[("k_proj.output_scale", vec![1], f16)]);
+    let bits = u16::from(i) << 8 | u16::from(i);
+    let (exponent, fraction) = (i32::from(bits >> 10), f32::from(1024 | bits & 0x3ff));
+    assert_eq!(half, Ok(vec![[fraction * 2f32.powi(exponent - 25), 1.0]]));
+    let (wide, _) = with(&[("k_scale", vec![2], f32)]);
+    let wide = wide.unwrap_err();
+    assert!(wide.contains("self_attn.k_scale") && wide.contains("F32 [2]"), "{wide}");
+
+    let mut zero = Model::new(false);
+    zero.tensors.insert(0, (format!("{LAYER}.k_scale"), vec![1], f32));
+    let error = zero.write_single().open().unwrap().kv_scales(1).unwrap_err().to_string();
+    assert!(error.contains("self_attn.k_scale") && error.contains("above 0"), "{error}");
+}
+
+#[test]
 fn an_index_cannot_leave_the_folder_or_lie() {
     let names = [
         "../model.safetensors",

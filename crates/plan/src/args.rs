@@ -76,9 +76,35 @@ pub(crate) struct MachineArgs {
     /// How KV blocks are copied between device and host memory
     #[arg(long, value_enum, default_value = "duplex")]
     pub copies: Copies,
-    /// Bytes of an element of weights and KV: 2 for bfloat16, 1 for FP8
+    /// Bytes of an element of weights, and of KV unless --kv-cache-dtype says else: 2 for bfloat16,
+    /// 1 for FP8
     #[arg(long, value_name = "BYTES", default_value_t = 2.0)]
     pub dtype_bytes: f64,
+    /// Elements of KV: auto (as many bytes as --dtype-bytes), or fp8, the same as fp8_e4m3
+    #[arg(long, value_enum, default_value = "auto")]
+    pub kv_cache_dtype: KvCacheDtype,
+}
+
+/// Names are those of `saccade serve`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum KvCacheDtype {
+    /// As weights
+    Auto,
+    /// One byte
+    Fp8,
+    /// The same
+    #[value(name = "fp8_e4m3")]
+    Fp8E4m3,
+}
+
+impl MachineArgs {
+    /// Bytes of an element of KV.
+    pub fn kv_element_bytes(&self) -> f64 {
+        match self.kv_cache_dtype {
+            KvCacheDtype::Auto => self.dtype_bytes,
+            KvCacheDtype::Fp8 | KvCacheDtype::Fp8E4m3 => 1.0,
+        }
+    }
 }
 
 /// A copy engine.

@@ -5,7 +5,7 @@ use saccade_device::sim::{
     ModelShape, NamedDevice, SimConfig, SimHost, SimRing, SimSample, WhenFull, device, model, run,
 };
 use saccade_device::{
-    DeviceConfig, DeviceKind, PolicyConfig, PrefillPolicy, Quantization, SchedulingPolicy,
+    DeviceConfig, DeviceKind, KvDtype, PolicyConfig, PrefillPolicy, Quantization, SchedulingPolicy,
 };
 use saccade_model::{ModelFolder, OpenOptions};
 
@@ -91,7 +91,7 @@ impl Machine {
             Copies::Naive => device.hardware_with_naive_copies(),
         };
         let block_bytes =
-            shape.kv_token_bytes(m.dtype_bytes) * f64::from(args.scheduler.block_size);
+            shape.kv_token_bytes(m.kv_element_bytes()) * f64::from(args.scheduler.block_size);
         let kv = kv_bytes(m, device, shape.params() * m.dtype_bytes)?;
         Ok(Machine {
             device,
@@ -99,7 +99,7 @@ impl Machine {
             shape,
             config: SimConfig {
                 hardware,
-                model: shape.costs(m.dtype_bytes),
+                model: shape.costs(m.dtype_bytes, m.kv_element_bytes()),
                 host: host(args),
                 seed: args.load.seed,
             },
@@ -189,6 +189,8 @@ pub(crate) fn device_config(
         log_decisions: false,
         quantization: Quantization::None,
         fp8_roles: Vec::new(),
+        kv_dtype: KvDtype::Auto,
+        kv_scales: Vec::new(),
         cuda: Default::default(),
     }
 }

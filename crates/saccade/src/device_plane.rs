@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use anyhow::Context;
 use saccade_device::{
-    AttachedDevice, Device, DeviceConfig, DeviceKind, LoadPhase, PackedUse, PolicyConfig,
+    AttachedDevice, Device, DeviceConfig, DeviceKind, KvDtype, LoadPhase, PackedUse, PolicyConfig,
     PrefillPolicy, Quantization, RegionMemory, SchedulingPolicy, StopHandle, kv_block_bytes,
     report_progress,
 };
@@ -14,7 +14,8 @@ use saccade_model::{Dtype, DtypeChoice, ModelConfig, ModelFolder, Weights};
 use saccade_ring::{ShmTransport, Transport};
 
 use crate::cli::{
-    DeviceArgs, DeviceName, LoadFormat, PolicyName, Prefill, QuantizationArg, ServeArgs,
+    DeviceArgs, DeviceName, KvCacheDtype, LoadFormat, PolicyName, Prefill, QuantizationArg,
+    ServeArgs,
 };
 use crate::{emulated, gpu, kv_budget, kv_region, model_source, remote, supervised};
 
@@ -41,6 +42,7 @@ const EXIT_CRASHED: i32 = 4;
 /// Runs the plane until SIGTERM or SIGINT.
 pub(crate) fn run(args: &ServeArgs) -> anyhow::Result<()> {
     supervised::die_with_supervisor()?;
+    check_kv_dtype(args)?;
     let path = args.ring.file()?.context("--ring names the region to join")?;
     let region = Region(ShmTransport::open(path).with_context(|| path.display().to_string())?);
     // Before there is a second thread.
@@ -134,6 +136,37 @@ fn tell_tokens(
     }
 }
 
+/// Refuses FP8 KV where attention does not read it, before anything is started or loaded.
+pub(crate) fn check_kv_dtype(args: &ServeArgs) -> anyhow::Result<()> {
+    let on_gpu = matches!(args.device.device, DeviceName::Cuda | DeviceName::CudaNull);
+    anyhow::ensure!(
+        !on_gpu || kv_dtype(args) == KvDtype::Auto,
+        "--kv-cache-dtype {}: KV on a GPU is in bfloat16 (auto); --device cpu has fp8",
+        args.device.kv_cache_dtype.name()
+    );
+    Ok(())
+}
+
+/// What --kv-cache-dtype asks for.
+pub(crate) fn kv_dtype(args: &ServeArgs) -> KvDtype {
+    match args.device.kv_cache_dtype {
+        KvCacheDtype::Auto => KvDtype::Auto,
+        KvCacheDtype::Fp8 | KvCacheDtype::Fp8E4m3 => KvDtype::Fp8,
+    }
+}
+
+/// The checkpoint's scales of FP8 KV; of other KV, and where it has none, there are none.
+fn kv_scales(
+    args: &ServeArgs,
+    model: &ModelConfig,
+    weights: Option<&Weights>,
+) -> anyhow::Result<Vec<[f32; 2]>> {
+    match (kv_dtype(args), weights) {
+        (KvDtype::Fp8, Some(weights)) => Ok(weights.kv_scales(model.num_layers)?),
+        _ => Ok(Vec::new()),
+    }
+}
+
 /// Refuses the flag where nothing would be packed.
 fn check_packed_weights_cache(args: &ServeArgs) -> anyhow::Result<()> {
     if args.model.packed_weights_cache.is_none() {
@@ -166,7 +199,8 @@ fn cpu_device(
     region: &Region,
 ) -> anyhow::Result<Device> {
     let (weights, dtype) = open_weights(args, model, folder)?;
-    let block_bytes = kv_block_bytes(model, dtype.bytes(), args.device.block_size);
+    let element_bytes = kv_dtype(args).bytes(dtype);
+    let block_bytes = kv_block_bytes(model, element_bytes, args.device.block_size);
     let budget = kv_budget::resolve(
         &args.device,
         block_bytes,
@@ -182,6 +216,8 @@ fn cpu_device(
         QuantizationArg::Fp8 => Quantization::Fp8,
     };
     config.keep_fp8(model, weights.as_ref());
+    config.kv_dtype = kv_dtype(args);
+    config.kv_scales = kv_scales(args, model, weights.as_ref())?;
     let mut device = Device::create(&config, Some((model, dtype)), model.vocab_size)?;
     let started = Instant::now();
     match (&args.model.packed_weights_cache, &weights) {
@@ -192,7 +228,8 @@ fn cpu_device(
     device.set_rope(&model.rope_tables(budget.max_model_len))?;
     device.finish_load()?;
     kv_region::open(args, &mut device, |device| {
-        kv_region::model_id(weights.as_ref(), args, model, dtype, &device.kernels())
+        let kv = kv_region::KvOf { dtype, kept: config.kv_dtype, scales: &config.kv_scales };
+        kv_region::model_id(weights.as_ref(), args, model, &kv, &device.kernels())
     })?;
     log_ready(&config, dtype, block_bytes);
     Ok(device)
@@ -307,6 +344,8 @@ pub(crate) fn device_config(
         log_decisions: false,
         quantization: Quantization::None,
         fp8_roles: Vec::new(),
+        kv_dtype: KvDtype::Auto,
+        kv_scales: Vec::new(),
         cuda: gpu::settings(serve),
     })
 }
@@ -345,6 +384,8 @@ pub(crate) fn log_ready(config: &DeviceConfig, dtype: Dtype, block_bytes: u64) {
     tracing::info!(
         ?dtype,
         quantization = ?config.quantization,
+        kv_dtype = ?config.kv_dtype,
+        kv_scales = config.kv_scales.len(),
         policy = ?config.policy.policy,
         max_model_len = config.max_model_len,
         kv_blocks = config.num_blocks,

@@ -6,10 +6,11 @@ use saccade_device::{Device, DeviceKind};
 use saccade_model::{Dtype, ModelConfig};
 
 use crate::cli::{DeviceArgs, DeviceName, SchedulerPlace, ServeArgs};
-use crate::device_plane::device_config;
+use crate::device_plane::{device_config, kv_dtype};
 use crate::{kv_budget, kv_region};
 
-/// Weights and KV in bf16.
+/// Weights, and KV unless --kv-cache-dtype says else.
+const DTYPE: Dtype = Dtype::Bf16;
 const DTYPE_BYTES: f64 = 2.0;
 /// Share of the memory that weights and KV take, and the bytes that all else needs.
 const MEMORY_SHARE: f64 = 0.9;
@@ -56,7 +57,8 @@ pub(crate) fn device(args: &ServeArgs, name: &str, served: &ModelConfig) -> anyh
         format!("--device sim:{name}: not one of {}", names.join(", "))
     })?;
     let shape = shape(args, served)?;
-    let block_bytes = shape.kv_token_bytes(DTYPE_BYTES) * f64::from(args.device.block_size);
+    let kv_element_bytes = kv_dtype(args).bytes(DTYPE) as f64;
+    let block_bytes = shape.kv_token_bytes(kv_element_bytes) * f64::from(args.device.block_size);
     let left = accelerator.hbm_bytes * MEMORY_SHARE - shape.params() * DTYPE_BYTES - RESERVE_BYTES;
     anyhow::ensure!(left > block_bytes, "the weights leave no memory for KV on a {name}");
     let kv = DeviceArgs {
@@ -70,7 +72,7 @@ pub(crate) fn device(args: &ServeArgs, name: &str, served: &ModelConfig) -> anyh
     let budget = kv_budget::resolve(&kv, block_bytes as u64, model_len, args.model.max_model_len)?;
     let kind = DeviceKind::Sim(SimConfig {
         hardware: accelerator.hardware(),
-        model: shape.costs(DTYPE_BYTES),
+        model: shape.costs(DTYPE_BYTES, kv_element_bytes),
         host: host(args),
         seed: args.model.seed,
     });
@@ -86,7 +88,8 @@ pub(crate) fn device(args: &ServeArgs, name: &str, served: &ModelConfig) -> anyh
     let mut device = Device::create(&config, None, served.vocab_size)?;
     kv_region::open(args, &mut device, |_| {
         let emulated = args.sim.sim_model.as_deref().unwrap_or("the model's shape");
-        kv_region::model_id(None, args, served, Dtype::Bf16, &format!("sim {emulated}"))
+        let kv = kv_region::KvOf { dtype: DTYPE, kept: kv_dtype(args), scales: &[] };
+        kv_region::model_id(None, args, served, &kv, &format!("sim {emulated}"))
     })?;
     Ok(device)
 }

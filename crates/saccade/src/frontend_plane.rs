@@ -135,6 +135,7 @@ fn config(args: &ServeArgs, scratch: &mut model_source::Scratch) -> anyhow::Resu
         drain_timeout: Duration::from_secs(http.drain_timeout_s),
         device_lost_after: Duration::from_secs(http.device_lost_after_s),
         ui: !http.disable_ui,
+        kv_cache_dtype: args.device.kv_cache_dtype.name(),
         ..FrontendConfig::default()
     })
 }

@@ -3,7 +3,7 @@
 
 use anyhow::{Context, ensure};
 use saccade_chunk::{CHUNK_TOKENS, ModelId};
-use saccade_device::{Device, FetchConfig};
+use saccade_device::{Device, FetchConfig, KvDtype};
 use saccade_fetch::Draft;
 use saccade_model::{Dtype, ModelConfig, Weights};
 use saccade_ring::ShmTransport;
@@ -111,13 +111,41 @@ pub(crate) fn hand_out(args: &ServeArgs) -> anyhow::Result<impl Sized> {
     remote::listen_for_fetching(args, region)
 }
 
+/// How KV is computed and kept.
+pub(crate) struct KvOf<'a> {
+    /// Of the model.
+    pub dtype: Dtype,
+    pub kept: KvDtype,
+    pub scales: &'a [[f32; 2]],
+}
+
+impl KvOf<'_> {
+    /// Of a stored element.
+    fn chunk_dtype(&self) -> saccade_chunk::Dtype {
+        match (self.kept, self.dtype) {
+            (KvDtype::Fp8, _) => saccade_chunk::Dtype::Fp8,
+            (KvDtype::Auto, Dtype::F32) => saccade_chunk::Dtype::F32,
+            (KvDtype::Auto, Dtype::Bf16) => saccade_chunk::Dtype::Bf16,
+            (KvDtype::Auto, Dtype::F16) => saccade_chunk::Dtype::F16,
+        }
+    }
+
+    /// What decides about its bits; of KV in the model's dtype nothing else than that.
+    fn settings(&self) -> String {
+        match self.kept {
+            KvDtype::Auto => format!("{:?}", self.dtype),
+            KvDtype::Fp8 => format!("{:?} {:?} {:?}", self.dtype, self.kept, self.scales),
+        }
+    }
+}
+
 /// Tells KV that is computed from these weights, in this way, from all other: only where all of it
 /// is the same may a chunk replace computing.
 pub(crate) fn model_id(
     weights: Option<&Weights>,
     args: &ServeArgs,
     model: &ModelConfig,
-    dtype: Dtype,
+    kv: &KvOf<'_>,
     kernels: &str,
 ) -> ModelId {
     let mut hash = Xxh3::new();
@@ -127,17 +155,13 @@ pub(crate) fn model_id(
     }
     // All that decides about a bit of KV: the shape and the constants of the model, its angles, how
     // weights are kept, and the order of sums, which differs between kernel sets.
-    let settings = format!("{model:?} {dtype:?} {:?} {kernels}", args.model.quantization);
+    let settings = format!("{model:?} {} {:?} {kernels}", kv.settings(), args.model.quantization);
     let geometry = saccade_chunk::Geometry {
         num_layers: model.num_layers as usize,
         kv_heads: model.num_kv_heads as usize,
         head_dim: model.head_dim as usize,
         num_tokens: CHUNK_TOKENS,
-        dtype: match dtype {
-            Dtype::F32 => saccade_chunk::Dtype::F32,
-            Dtype::Bf16 => saccade_chunk::Dtype::Bf16,
-            Dtype::F16 => saccade_chunk::Dtype::F16,
-        },
+        dtype: kv.chunk_dtype(),
     };
     ModelId::new(&hash.digest128().to_le_bytes(), settings.as_bytes(), &geometry)
 }

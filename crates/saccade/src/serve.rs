@@ -21,7 +21,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::cli::{DeviceName, ServeArgs};
 use crate::run_folder::{self, RunFolder};
-use crate::{emulated, frontend_plane, kv_region, model_source, open_files, remote};
+use crate::{device_plane, emulated, frontend_plane, kv_region, model_source, open_files, remote};
 use child::{Plane, PlaneKind};
 use kept::{Kept, as_long_as};
 use restarts::Restarts;
@@ -65,6 +65,7 @@ impl Supervisor {
         args.device.shares_prefixes()?;
         remote::check(args)?;
         kv_region::check(args)?;
+        device_plane::check_kv_dtype(args)?;
         open_files::max_connections(args.http.max_connections, open_files::raise()?)?;
         // Whose address it is decides which server may go on.
         let listening = listening(args)?;

@@ -31,6 +31,23 @@ fn what_is_no_library_is_refused_by_name() {
     assert!(said.contains("/dev/null"), "{said}");
 }
 
+/// Before anything is loaded: the library is not even looked for.
+#[test]
+fn fp8_kv_is_refused() {
+    for (device, name) in [("cuda", "fp8"), ("cuda", "fp8_e4m3"), ("cuda:null", "fp8")] {
+        let output = serve(&["--device", device, "--kv-cache-dtype", name]);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        let reason = format!("--kv-cache-dtype {name}: KV on a GPU is in bfloat16");
+        assert!(said.contains(&reason), "{said}");
+    }
+    let output = serve(&["--kv-cache-dtype", "int8"]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    for word in ["--kv-cache-dtype", "'int8'", "auto", "fp8", "fp8_e4m3"] {
+        assert!(said.contains(word), "{said}");
+    }
+}
+
 #[test]
 fn a_ring_that_nobody_would_reach_is_refused() {
     for (flags, reason) in [

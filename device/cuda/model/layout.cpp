@@ -299,6 +299,9 @@ std::string check_gpu_model(const sac_model_config& c, const ModelLimits& limits
   if (c.quantization != SAC_QUANTIZATION_NONE) {
     return outside("quantization", c.quantization, "not 0: a GPU keeps weights in bf16");
   }
+  if (c.kv_dtype != SAC_KV_DTYPE_AUTO) {
+    return outside("kv_dtype", c.kv_dtype, "not 0: a GPU keeps KV in bf16");
+  }
   if (c.head_dim % 16 != 0 || c.head_dim > gpu::kDimLimit) {
     return outside("head_dim", c.head_dim, "not a multiple of 16 up to 128, as a GPU needs");
   }

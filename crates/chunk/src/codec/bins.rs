@@ -1,6 +1,6 @@
 //! 8 bits per element: each vector (a head of a token) has a scale, its elements are multiples of
 //! it from -127 to 127. A vector that this cannot describe (elements that are not finite or nearly
-//! so, or all of them tiny) is kept as it is, and its scale says so.
+//! so, or all of them tiny) is kept as it is, and its scale says so. Not for fp8, which has 8 bits.
 //!
 //! ```text
 //! aside   [vector] scale, bf16 LE; then the vectors that are kept as they are
@@ -34,6 +34,7 @@ impl Transform for Bins {
             Dtype::Bf16 => quantise_bf16(kv, g.head_dim, symbols, aside),
             Dtype::F16 => quantise_f16(kv, g.head_dim, symbols, aside),
             Dtype::F32 => quantise_f32(kv, g.head_dim, symbols, aside),
+            Dtype::Fp8 => unreachable!("Codec::transform has another one for fp8"),
         }
         let bytes = g.head_dim * g.dtype.bytes();
         for (vector, kv) in kv.chunks_exact(bytes).enumerate() {
@@ -52,6 +53,7 @@ impl Transform for Bins {
             Dtype::Bf16 => scale_bf16(symbols, scales, g.head_dim, kv),
             Dtype::F16 => scale_f16(symbols, scales, g.head_dim, kv),
             Dtype::F32 => scale_f32(symbols, scales, g.head_dim, kv),
+            Dtype::Fp8 => unreachable!("Codec::transform has another one for fp8"),
         }
         for (scale, kv) in scales.as_chunks::<2>().0.iter().zip(kv.chunks_exact_mut(bytes)) {
             if u16::from_le_bytes(*scale) == KEPT {

@@ -6,7 +6,7 @@
 //! aside   [token] largest magnitude, f32 LE, or NaN; then the tokens that are kept as they are
 //! ```
 
-use super::levels::{Bf16, Element, F16, F32};
+use super::levels::{Bf16, Element, F16, F32, Fp8};
 use super::vectorized::vectorized;
 use super::{Transform, levels};
 use crate::{Dtype, Geometry};
@@ -44,6 +44,7 @@ impl Transform for Cachegen {
             Dtype::Bf16 => quantise_bf16(kv, channels, most, symbols, aside),
             Dtype::F16 => quantise_f16(kv, channels, most, symbols, aside),
             Dtype::F32 => quantise_f32(kv, channels, most, symbols, aside),
+            Dtype::Fp8 => quantise_fp8(kv, channels, most, symbols, aside),
         }
         for (token, kv) in kv.chunks_exact(channels * g.dtype.bytes()).enumerate() {
             if aside[4 * token..][..4] == f32::NAN.to_le_bytes() {
@@ -129,6 +130,14 @@ vectorized! {
     }
 }
 
+vectorized! {
+    fn quantise_fp8(
+        kv: &[u8], channels: usize, most: f32, symbols: &mut [u8], scales: &mut [u8],
+    ) {
+        quantise::<Fp8, 1>(kv, channels, most, symbols, scales);
+    }
+}
+
 fn write_levels(dtype: Dtype, symbols: &[u8], most: f32, largest: f32, kv: &mut [u8]) {
     // There are few levels: each is computed once.
     let mut values = [[0u8; 4]; 256];
@@ -140,6 +149,7 @@ fn write_levels(dtype: Dtype, symbols: &[u8], most: f32, largest: f32, kv: &mut 
             place(symbols, &values.map(|[a, b, ..]| [a, b]), kv.as_chunks_mut().0);
         }
         Dtype::F32 => place(symbols, &values, kv.as_chunks_mut().0),
+        Dtype::Fp8 => place(symbols, &values.map(|[a, ..]| [a]), kv.as_chunks_mut().0),
     }
 }
 

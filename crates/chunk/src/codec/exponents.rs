@@ -1,7 +1,7 @@
 //! Every bit returns. An element, rotated left by one bit, has its exponent in its top byte (half
-//! precision: exponent and three bits of mantissa) and its sign at the end. Top bytes of one
-//! channel are alike over tokens: what is coded is how far each is below the channel's largest. The
-//! other bytes are nearly random, and are kept as they are.
+//! precision: exponent and three bits of mantissa; fp8: all of it) and its sign at the end. Top
+//! bytes of one channel are alike over tokens: what is coded is how far each is below the channel's
+//! largest. The other bytes are nearly random, and are kept as they are.
 //!
 //! ```text
 //! aside   [channel] largest top byte; then [byte, from the second on][element]
@@ -27,6 +27,7 @@ impl Transform for Exponents {
         aside.resize(g.channels() + n * (g.dtype.bytes() - 1), 0);
         let (largest, rest) = aside.split_at_mut(g.channels());
         match g.dtype {
+            Dtype::Fp8 => rotate_8(kv, symbols),
             Dtype::Bf16 | Dtype::F16 => split_16(kv, symbols, rest),
             Dtype::F32 => {
                 let (high, low) = rest.split_at_mut(n);
@@ -44,6 +45,7 @@ impl Transform for Exponents {
             return false;
         }
         match g.dtype {
+            Dtype::Fp8 => rotate_back_8(symbols, largest, kv),
             Dtype::Bf16 | Dtype::F16 => join_16(symbols, largest, rest, kv),
             Dtype::F32 => {
                 let (high, low) = rest.split_at(n);
@@ -67,6 +69,25 @@ vectorized! {
         for row in tops.chunks_exact_mut(channels) {
             for (top, most) in row.iter_mut().zip(&*largest) {
                 *top = most - *top;
+            }
+        }
+    }
+}
+
+vectorized! {
+    fn rotate_8(kv: &[u8], tops: &mut [u8]) {
+        for (element, top) in kv.iter().zip(tops) {
+            *top = element.rotate_left(1);
+        }
+    }
+}
+
+vectorized! {
+    fn rotate_back_8(symbols: &[u8], largest: &[u8], kv: &mut [u8]) {
+        let rows = symbols.chunks_exact(largest.len()).zip(kv.chunks_exact_mut(largest.len()));
+        for (symbols, kv) in rows {
+            for ((symbol, most), element) in symbols.iter().zip(largest).zip(kv) {
+                *element = most.wrapping_sub(*symbol).rotate_right(1);
             }
         }
     }

@@ -16,7 +16,7 @@ mod vectorized;
 
 use std::str::FromStr;
 
-use crate::Geometry;
+use crate::{Dtype, Geometry};
 use coder::Coder;
 
 /// The bytes are not a chunk of this geometry, coded by this codec.
@@ -49,7 +49,7 @@ pub enum Codec {
     Raw = 0,
     /// Every bit returns: exponents are split from mantissas and coded by rANS.
     Lossless = 1,
-    /// 8 bits per element and a scale per vector; Deflate.
+    /// 8 bits per element and a scale per vector (fp8 stays as it is); Deflate.
     BinsDeflate = 2,
     /// The same; zstd.
     BinsZstd = 3,
@@ -100,10 +100,14 @@ impl Codec {
         }
     }
 
-    fn transform(self) -> &'static dyn Transform {
+    fn transform(self, dtype: Dtype) -> &'static dyn Transform {
         match self {
             Self::Raw => &Identity,
             Self::Lossless => &exponents::Exponents,
+            // Other 8 bits than an element has would be no shorter, and less exact.
+            Self::BinsDeflate | Self::BinsZstd | Self::BinsRans if dtype == Dtype::Fp8 => {
+                &exponents::Exponents
+            }
             Self::BinsDeflate | Self::BinsZstd | Self::BinsRans => &bins::Bins,
             Self::Cachegen => &cachegen::Cachegen,
         }
@@ -190,7 +194,8 @@ pub fn encode(
     for (plane, kv) in kv.chunks_exact(geometry.plane_bytes()).enumerate() {
         scratch.symbols.clear();
         scratch.aside.clear();
-        codec.transform().forward(geometry, plane, kv, &mut scratch.symbols, &mut scratch.aside);
+        let transform = codec.transform(geometry.dtype);
+        transform.forward(geometry, plane, kv, &mut scratch.symbols, &mut scratch.aside);
         out.extend(&scratch.aside);
         let coded_from = out.len();
         codec.coder().encode(&scratch.symbols, &mut scratch.coder, out);
@@ -286,7 +291,8 @@ impl<B: AsRef<[u8]>> Coded<B> {
     /// # Errors
     /// As [`Self::decode_plane`].
     pub fn decode_symbols(&self, plane: usize, scratch: &mut Scratch) -> Result<(), Malformed> {
-        scratch.symbols.resize(self.codec.transform().num_symbols(&self.geometry), 0);
+        let transform = self.codec.transform(self.geometry.dtype);
+        scratch.symbols.resize(transform.num_symbols(&self.geometry), 0);
         let (_, coded) = self.plane(plane);
         let done = self.codec.coder().decode(coded, &mut scratch.coder, &mut scratch.symbols);
         done.map_err(|reason| Malformed::Coded { plane, reason })
@@ -299,7 +305,7 @@ impl<B: AsRef<[u8]>> Coded<B> {
     pub fn place(&self, plane: usize, kv: &mut [u8], scratch: &Scratch) -> Result<(), Malformed> {
         assert_eq!(kv.len(), self.geometry.plane_bytes());
         let (aside, _) = self.plane(plane);
-        let transform = self.codec.transform();
+        let transform = self.codec.transform(self.geometry.dtype);
         if transform.inverse(&self.geometry, plane, &scratch.symbols, aside, kv) {
             Ok(())
         } else {

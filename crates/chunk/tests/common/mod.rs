@@ -24,6 +24,26 @@ impl Random {
     }
 }
 
+/// What e4m3 says a code is.
+pub fn fp8_value(code: u8) -> f32 {
+    let (exponent, fraction) = (i32::from(code >> 3 & 15), f32::from(code & 7));
+    let magnitude = match (exponent, code & 7) {
+        (15, 7) => f32::NAN,
+        (0, _) => fraction * 2f32.powi(-9),
+        _ => (8.0 + fraction) * 2f32.powi(exponent - 10),
+    };
+    if code >= 128 { -magnitude } else { magnitude }
+}
+
+/// The nearest code, of two the even one.
+pub fn fp8_of(x: f32) -> u8 {
+    let distance = |code: &u8| (fp8_value(*code) - x.abs().min(448.0)).abs();
+    let by_distance =
+        |a: &u8, b: &u8| distance(a).total_cmp(&distance(b)).then((a % 2).cmp(&(b % 2)));
+    let magnitude = (0..0x7f).min_by(by_distance).unwrap();
+    if x.is_sign_negative() { magnitude | 0x80 } else { magnitude }
+}
+
 /// Like KV: normal, and each channel of its own scale.
 pub fn kv_like(g: &Geometry, seed: u64) -> Vec<u8> {
     let mut random = Random::new(seed);
@@ -35,6 +55,7 @@ pub fn kv_like(g: &Geometry, seed: u64) -> Vec<u8> {
             Dtype::Bf16 => kv.extend(bf16::from_f32(x).to_le_bytes()),
             Dtype::F16 => kv.extend(f16::from_f32(x).to_le_bytes()),
             Dtype::F32 => kv.extend(x.to_le_bytes()),
+            Dtype::Fp8 => kv.push(fp8_of(x)),
         }
     }
     kv

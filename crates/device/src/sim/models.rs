@@ -163,8 +163,9 @@ impl ModelShape {
         2.0 * f64::from(self.num_layers) * width * dtype_bytes
     }
 
-    /// What a step costs, with weights and KV in elements of `dtype_bytes`.
-    pub fn costs(&self, dtype_bytes: f64) -> SimModel {
+    /// What a step costs, with weights in elements of `dtype_bytes` and KV in elements of
+    /// `kv_dtype_bytes`.
+    pub fn costs(&self, dtype_bytes: f64, kv_dtype_bytes: f64) -> SimModel {
         let sparse = f64::from(self.sparse_layers);
         let experts = sparse * expert_params(self);
         let width = f64::from(self.num_heads) * f64::from(self.head_dim);
@@ -175,7 +176,7 @@ impl ModelShape {
             row_flops: 2.0 * (self.dense_params() + experts * f64::from(self.experts_per_token)),
             head_flops: 2.0 * self.head_params(),
             attention_pair_flops: 4.0 * f64::from(self.num_layers) * width,
-            kv_token_bytes: self.kv_token_bytes(dtype_bytes),
+            kv_token_bytes: self.kv_token_bytes(kv_dtype_bytes),
             num_layers: self.num_layers,
             num_experts: self.num_experts,
             experts_per_token: self.experts_per_token,
@@ -214,7 +215,7 @@ mod tests {
         // Qwen3-30B-A3B: 3.3 billion active; Mixtral: 12.9.
         for (name, billions) in [("Qwen3-30B-A3B", 3.3), ("Mixtral-8x7B", 12.9)] {
             let shape = model(name).expect("listed").shape;
-            let costs = shape.costs(2.0);
+            let costs = shape.costs(2.0, 2.0);
             // The card counts embedding and head.
             let active = (costs.row_flops / 2.0 + 2.0 * shape.head_params()) / 1e9;
             assert!((active / billions - 1.0).abs() < 0.03, "{name}: {active}");

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use saccade_device::{
-    Device, DeviceConfig, DeviceKind, PolicyConfig, PrefillPolicy, Quantization, RegionMemory,
-    SchedulingPolicy,
+    Device, DeviceConfig, DeviceError, DeviceKind, KvDtype, PolicyConfig, PrefillPolicy,
+    Quantization, RegionMemory, SchedulingPolicy,
 };
 use saccade_model::{Dtype, DtypeChoice, ModelConfig, ModelFolder, OpenOptions, Weights};
 use saccade_ring::{
@@ -72,6 +72,7 @@ pub fn reference() -> PathBuf {
 pub struct Setup {
     pub choice: DtypeChoice,
     pub quantization: Quantization,
+    pub kv_dtype: KvDtype,
     pub max_model_len: u32,
     pub num_blocks: u32,
     pub num_host_blocks: u32,
@@ -85,6 +86,7 @@ impl Setup {
         Self {
             choice,
             quantization: Quantization::None,
+            kv_dtype: KvDtype::Auto,
             max_model_len: 512,
             num_blocks: 256,
             num_host_blocks: 0,
@@ -100,6 +102,17 @@ pub fn create(
     dtype: Dtype,
     setup: &Setup,
 ) -> Device {
+    create_scaled(model, weights, dtype, setup, &[]).unwrap()
+}
+
+/// As `create`, with scales of FP8 KV.
+pub fn create_scaled(
+    model: &ModelConfig,
+    weights: Option<&Weights>,
+    dtype: Dtype,
+    setup: &Setup,
+    kv_scales: &[[f32; 2]],
+) -> Result<Device, DeviceError> {
     let mut config = DeviceConfig {
         kind: DeviceKind::Cpu,
         serial: false,
@@ -121,12 +134,14 @@ pub fn create(
         log_decisions: true,
         quantization: setup.quantization,
         fp8_roles: Vec::new(),
+        kv_dtype: setup.kv_dtype,
+        kv_scales: kv_scales.to_vec(),
         cuda: Default::default(),
     };
     config.keep_fp8(model, weights);
-    let mut device = Device::create(&config, Some((model, dtype)), model.vocab_size).unwrap();
-    device.set_rope(&model.rope_tables(config.max_model_len)).unwrap();
-    device
+    let mut device = Device::create(&config, Some((model, dtype)), model.vocab_size)?;
+    device.set_rope(&model.rope_tables(config.max_model_len))?;
+    Ok(device)
 }
 
 pub fn load(folder: &ModelFolder, setup: &Setup) -> Device {

@@ -77,6 +77,11 @@ fn made_up(geometry: &Geometry) -> Vec<u8> {
             saccade_chunk::Dtype::F32 => kv.extend(x.to_le_bytes()),
             saccade_chunk::Dtype::Bf16 => kv.extend(&x.to_le_bytes()[2..]),
             // The same bits are smaller numbers with the exponent of half precision.
+            // Truncated to the exponents that fp8 has.
+            saccade_chunk::Dtype::Fp8 => {
+                let magnitude = (x.abs().to_bits() >> 20).saturating_sub((127 - 7) << 3).min(0x7e);
+                kv.push((x.to_bits() >> 24 & 0x80 | magnitude) as u8);
+            }
             saccade_chunk::Dtype::F16 => kv.extend(&(x / 8.0).to_le_bytes()[2..]),
         }
     }

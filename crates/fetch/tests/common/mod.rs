@@ -55,6 +55,7 @@ pub fn kv_like(g: &Geometry, seed: u64) -> Vec<u8> {
             Dtype::Bf16 => kv.extend(half::bf16::from_f32(x).to_le_bytes()),
             Dtype::F16 => kv.extend(half::f16::from_f32(x).to_le_bytes()),
             Dtype::F32 => kv.extend(x.to_le_bytes()),
+            Dtype::Fp8 => kv.push(random.next() as u8), // every code, NaN as well
         }
     }
     kv

@@ -53,6 +53,7 @@ pub struct DeviceMetrics {
     waiting: Gauge,
     kv_usage: Gauge,
     cache_config: GaugeVec,
+    cache_dtype: &'static str,
     preemptions: IntCounter,
     ready: Gauge,
     epoch: Gauge,
@@ -75,14 +76,17 @@ pub struct DeviceMetrics {
 }
 
 impl DeviceMetrics {
-    pub(super) fn new(b: &Builder) -> prometheus::Result<Self> {
+    pub(super) fn new(b: &Builder, cache_dtype: &'static str) -> prometheus::Result<Self> {
         let slots = b.opts("saccade:slots", "Slots of this frontend by state.");
-        let cache = b.opts("vllm:cache_config_info", "Block size and number of KV blocks.");
+        let cache =
+            b.opts("vllm:cache_config_info", "Block size, number and element type of KV blocks.");
         Ok(Self {
             running: b.gauge("vllm:num_requests_running", "Requests that hold a seat.")?,
             waiting: b.gauge("vllm:num_requests_waiting", "Requests that wait for a seat.")?,
             kv_usage: b.gauge("vllm:kv_cache_usage_perc", "KV blocks in use; 1 is all.")?,
-            cache_config: b.add(GaugeVec::new(cache, &["block_size", "num_gpu_blocks"]))?,
+            cache_config: b
+                .add(GaugeVec::new(cache, &["block_size", "cache_dtype", "num_gpu_blocks"]))?,
+            cache_dtype,
             preemptions: b.counter("vllm:num_preemptions_total", "Requests preempted.")?,
             ready: b.gauge("saccade:device_ready", "1 when the device takes requests.")?,
             epoch: b.gauge("saccade:device_epoch", "Life of the device, from 1.")?,
@@ -112,7 +116,9 @@ impl DeviceMetrics {
         self.waiting.set(f64::from(stats.num_waiting));
         self.kv_usage.set(kv_usage(r));
         self.cache_config.reset();
-        let labels = [r.device.block_size.to_string(), r.device.num_blocks.to_string()];
+        let (block_size, num_blocks) =
+            (r.device.block_size.to_string(), r.device.num_blocks.to_string());
+        let labels = [block_size.as_str(), self.cache_dtype, num_blocks.as_str()];
         self.cache_config.with_label_values(&labels).set(1.0);
         raise(&self.preemptions, stats.preemptions);
         self.ready.set(f64::from(u8::from(r.device.ready())));

@@ -193,12 +193,16 @@ impl Metrics {
     ///
     /// # Errors
     /// If two series clash: a mistake in this file.
-    pub fn new(model_name: &str, slo: SloTargets) -> prometheus::Result<Arc<Self>> {
+    pub fn new(
+        model_name: &str,
+        slo: SloTargets,
+        cache_dtype: &'static str,
+    ) -> prometheus::Result<Arc<Self>> {
         let labels = HashMap::from([("model_name".to_owned(), model_name.to_owned())]);
         let b = Builder { registry: Registry::new(), labels };
         let seconds = |name: &str, help: &str, buckets| b.histogram(name, help, buckets);
         Ok(Arc::new(Self {
-            device: DeviceMetrics::new(&b)?,
+            device: DeviceMetrics::new(&b, cache_dtype)?,
             planes: PlaneMetrics::new(&b)?,
             tokenizer: TokenizerMetrics::new(&b)?,
             recent: Recent::default(),
@@ -438,7 +442,7 @@ mod tests {
 
     #[test]
     fn gaps_of_milliseconds_are_told_apart_and_vllms_bounds_are_kept() {
-        let metrics = Metrics::new("m", SloTargets { ttft_s: 1.0, tpot_s: 1.0 }).unwrap();
+        let metrics = Metrics::new("m", SloTargets { ttft_s: 1.0, tpot_s: 1.0 }, "auto").unwrap();
         for gap_us in [1_600, 4_200, 12_000] {
             metrics.next_token(Duration::from_micros(gap_us));
         }

@@ -257,6 +257,29 @@ impl std::str::FromStr for DeviceName {
     }
 }
 
+/// Names are vLLM's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum KvCacheDtype {
+    /// The --dtype
+    Auto,
+    /// 8 bits, e4m3
+    Fp8,
+    /// The same
+    #[value(name = "fp8_e4m3")]
+    Fp8E4m3,
+}
+
+impl KvCacheDtype {
+    /// As it is given to the flag.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Fp8 => "fp8",
+            Self::Fp8E4m3 => "fp8_e4m3",
+        }
+    }
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Prefill {
     /// Chunks of prompts ride with the decodes, and end before the next tokens of streams are due
@@ -298,6 +321,10 @@ pub(crate) struct DeviceArgs {
     /// Tokens in a KV block: 8, 16, 32, 64 or 128
     #[arg(long, value_name = "TOKENS", default_value_t = 16, env = "SACCADE_BLOCK_SIZE")]
     pub block_size: u32,
+    /// Elements of KV in memory: auto (the --dtype), or fp8, the same as fp8_e4m3 (half the bytes
+    /// of 16 bits, less exact; --device cpu and sim:NAME)
+    #[arg(long, value_enum, default_value = "auto", env = "SACCADE_KV_CACHE_DTYPE")]
+    pub kv_cache_dtype: KvCacheDtype,
     /// Bytes for KV blocks, also as 4G (GiB) or 4g (10^9) [default: a quarter of the memory that is
     /// free, at most 4 GiB; on a GPU what --gpu-memory-utilization leaves]
     #[arg(

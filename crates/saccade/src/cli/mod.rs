@@ -25,7 +25,7 @@ pub(crate) use groups::{
     DeviceArgs, HttpArgs, LoadFormat, ModelArgs, PlacementArgs, RingArgs, RingPlace, SpecialTokens,
 };
 #[cfg(feature = "device")]
-pub(crate) use groups::{Prefill, QuantizationArg, RingMemory};
+pub(crate) use groups::{KvCacheDtype, Prefill, QuantizationArg, RingMemory};
 #[cfg(feature = "device")]
 pub(crate) use policy::PolicyName;
 pub(crate) use sim::{SchedulerPlace, SimArgs};

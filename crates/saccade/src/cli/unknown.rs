@@ -57,7 +57,7 @@ const VLLM: &[(&[&str], &str)] = &[
          gave up their blocks are computed again",
     ),
     (&["cpu-offload-gb"], "all weights stay in device memory"),
-    (&["kv-cache-dtype", "calculate-kv-scales"], "KV has the type of --dtype"),
+    (&["calculate-kv-scales"], "KV of --kv-cache-dtype fp8 has the scales of the checkpoint, or 1"),
     (
         &["speculative-config", "speculative-model", "num-speculative-tokens"],
         "Saccade has no speculative decoding",

@@ -107,10 +107,39 @@ async fn strangers_find_nothing() -> Result<()> {
     // Documents 11 and 12 are there, of the model as it is.
     let usual = serve(&url, &[&PATIENT, &ROOMY]).await?;
     assert_eq!(ask(&usual, &body(&document(11, 600), 12)).await?.cached, 2 * CHUNK);
-    for flags in [["--dtype", "float16"], ["--dtype", "float32"], ["--quantization", "int8"]] {
+    for flags in [
+        ["--dtype", "float16"],
+        ["--dtype", "float32"],
+        ["--quantization", "int8"],
+        ["--kv-cache-dtype", "fp8"],
+    ] {
         let server = serve(&url, &[&PATIENT, &ROOMY, &flags]).await?;
         let answer = ask(&server, &body(&document(11, 600), 12)).await?;
         assert_eq!(answer.cached, 0, "{flags:?}");
+    }
+    Ok(())
+}
+
+/// FP8 KV goes through a store in whole, whichever name the flag has; KV in the model's type is
+/// neither found by its servers nor finds it.
+#[tokio::test]
+async fn fp8_kv_is_shared_with_fp8_kv_only() -> Result<()> {
+    let fp8 = ["--kv-cache-dtype", "fp8"];
+    let plain = Server::start(&["--no-enable-prefix-caching", fp8[0], fp8[1]]).await?;
+    for codec in ["lossless", "raw", "bins-rans"] {
+        let (place, codec) = (Place::folder()?, ["--prefix-codec", codec]);
+        let url = place.url("kv");
+        let one = serve(&url, &[&PATIENT, &ROOMY, &fp8, &codec]).await?;
+        let long = body(&document(14, 1100), 12);
+        let expected = ask(&plain, &long).await?.said;
+        assert_eq!(ask(&one, &long).await?.said, expected);
+        stored(&one, 4.0).await?;
+        let same = ["--kv-cache-dtype", "fp8_e4m3"];
+        let other = serve(&url, &[&PATIENT, &ROOMY, &same, &codec]).await?;
+        let answer = ask(&other, &long).await?;
+        assert_eq!((answer.said, answer.cached), (expected, 4 * CHUNK), "{codec:?}");
+        let usual = serve(&url, &[&PATIENT, &ROOMY, &codec]).await?;
+        assert_eq!(ask(&usual, &long).await?.cached, 0, "{codec:?}");
     }
     Ok(())
 }

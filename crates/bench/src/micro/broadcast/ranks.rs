@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use anyhow::Context;
 use saccade_device::{
-    AttachedDevice, Device, DeviceConfig, DeviceKind, PolicyConfig, PrefillPolicy, Quantization,
-    RegionMemory,
+    AttachedDevice, Device, DeviceConfig, DeviceKind, KvDtype, PolicyConfig, PrefillPolicy,
+    Quantization, RegionMemory,
 };
 use saccade_ring::{ShmTransport, Transport};
 use serde::{Deserialize, Serialize};
@@ -118,6 +118,8 @@ impl DevicePlane {
             log_decisions: true,
             quantization: Quantization::None,
             fp8_roles: Vec::new(),
+            kv_dtype: KvDtype::Auto,
+            kv_scales: Vec::new(),
             cuda: Default::default(),
         }
     }
