@@ -6,28 +6,45 @@
 
 namespace saccade::gpu {
 
-/// Stages of kDepth steps: kOutputs weights by 64 k, and the same 64 k of kRows rows, each by a
-/// bulk copy, because both have the same layout in memory as in shared memory (view.hpp). They fill
-/// a kBlocksPerSm-th of shared memory.
+/// Weights in bf16 as a ring's stages take them: of each step the part of a tile that holds the
+/// block's outputs, one piece of memory.
+template <uint32_t kOutputs>
+struct TilePieces {
+  static constexpr uint32_t kSteps = 1;                                // of a piece
+  static constexpr uint32_t kBytes = kOutputs * kStep * sizeof(Half);  // of a piece
+  static constexpr uint32_t kStride = kTileHalves * sizeof(Half);      // between pieces
+
+  /// The first piece of the outputs from first_output on.
+  SAC_DEVICE static const unsigned char* first(const ProductArgs& a, uint32_t first_output) {
+    return reinterpret_cast<const unsigned char*>(
+        a.weights + size_t{first_output / kTileOutputs} * a.steps * kTileHalves +
+        first_output % kTileOutputs * kStep);
+  }
+};
+
+/// Stages of kDepth steps: kOutputs weights by 64 k, and the same 64 k of kRows rows, each by bulk
+/// copies, because both have the same layout in memory as in shared memory. They fill a
+/// kBlocksPerSm-th of shared memory: the rows of all stages, their weights, barriers.
 template <uint32_t kOutputs, uint32_t kRows, uint32_t kReaderWarps, uint32_t kBlocksPerSm,
-          uint32_t kDepth = 1>
+          uint32_t kDepth = 1, class Pieces = TilePieces<kOutputs>>
 struct BulkStages {
-  static constexpr uint32_t kWeightHalves = kOutputs * kStep;  // of a step
-  static constexpr uint32_t kRowHalves = kRows * kStep;
-  static constexpr uint32_t kStageHalves = kDepth * (kWeightHalves + kRowHalves);
-  static constexpr uint32_t kStageBytes = kStageHalves * sizeof(Half) + 2 * sizeof(uint64_t);
+  static constexpr uint32_t kRowHalves = kRows * kStep;  // of a step
+  static constexpr uint32_t kRowBytes = kDepth * kRowHalves * sizeof(Half);
+  static constexpr uint32_t kWeightBytes = kDepth / Pieces::kSteps * Pieces::kBytes;
+  static constexpr uint32_t kStageBytes = kRowBytes + kWeightBytes + 2 * sizeof(uint64_t);
   /// As many as fit in shared memory: 228 KiB, of which each block costs one.
   static constexpr uint32_t kStages = (228 / kBlocksPerSm - 1) * 1024 / kStageBytes;
   static constexpr uint32_t kBytes = kStages * kStageBytes;
-  static_assert(kStages >= 3 && kTileOutputs % kOutputs == 0);
+  static_assert(kStages >= 3 && kTileOutputs % kOutputs == 0 && kDepth % Pieces::kSteps == 0);
 
   template <class Block>
-  SAC_DEVICE static Half* weights(const Block& b, uint32_t stage, uint32_t step = 0) {
-    return reinterpret_cast<Half*>(b.shared()) + stage * kStageHalves + step * kWeightHalves;
-  }
-  template <class Block>
   SAC_DEVICE static Half* rows(const Block& b, uint32_t stage, uint32_t step = 0) {
-    return weights(b, stage, kDepth) + step * kRowHalves;
+    return reinterpret_cast<Half*>(b.shared() + stage * kRowBytes) + step * kRowHalves;
+  }
+  /// A piece of the stage's weights.
+  template <class Block>
+  SAC_DEVICE static unsigned char* weights(const Block& b, uint32_t stage, uint32_t piece = 0) {
+    return b.shared() + kStages * kRowBytes + stage * kWeightBytes + piece * Pieces::kBytes;
   }
   template <class Block>
   SAC_DEVICE static uint64_t* full(const Block& b, uint32_t stage) {
@@ -52,11 +69,9 @@ struct BulkStages {
 
   /// The outputs of the block; its rows are not known yet.
   template <class Block>
-  SAC_DEVICE static ProductTile output_tile(const Block& b, const ProductArgs& a) {
+  SAC_DEVICE static ProductTile output_tile(const Block& b) {
     ProductTile tile = {};
     tile.first_output = b.y() * kOutputs;
-    tile.weights = a.weights + size_t{tile.first_output / kTileOutputs} * a.steps * kTileHalves +
-                   tile.first_output % kTileOutputs * kStep;
     return tile;
   }
 
@@ -68,18 +83,20 @@ struct BulkStages {
     const ProductTile& tile;
     const uint32_t begin;
     const uint32_t end;
+    const unsigned char* const pieces = Pieces::first(a, tile.first_output);
 
     SAC_DEVICE uint32_t fills() const { return ceil_div(end - begin, kDepth); }
     SAC_DEVICE void await_empty(uint32_t stage, uint32_t parity) const {
       b.barrier_wait(empty(b, stage), parity);
     }
     SAC_DEVICE void fill_early(uint32_t stage, uint32_t fill) const {
-      const uint32_t first = begin + fill * kDepth, steps = steps_from(first);
-      constexpr uint32_t kBytesOfStep = kWeightHalves * sizeof(Half);
-      b.barrier_expect(full(b, stage), steps * kBytesOfStep);
-      for (uint32_t i = 0; i < steps; ++i) {
-        b.bulk_copy(BulkStages::weights(b, stage, i),
-                    tile.weights + size_t{first + i} * kTileHalves, kBytesOfStep, full(b, stage));
+      const uint32_t first = begin + fill * kDepth;
+      const uint32_t count = ceil_div(steps_from(first), Pieces::kSteps);
+      b.barrier_expect(full(b, stage), count * Pieces::kBytes);
+      for (uint32_t i = 0; i < count; ++i) {
+        b.bulk_copy(weights(b, stage, i),
+                    pieces + size_t{first / Pieces::kSteps + i} * Pieces::kStride, Pieces::kBytes,
+                    full(b, stage));
       }
     }
     /// Copies the rows that exist, in whole eights. What follows them in the stage reaches no
@@ -89,7 +106,7 @@ struct BulkStages {
       const uint32_t bytes = round_up(tile.rows, 8) * kStep * sizeof(Half);
       b.barrier_expect(full(b, stage), steps * bytes);
       for (uint32_t i = 0; i < steps; ++i) {
-        b.bulk_copy(BulkStages::rows(b, stage, i),
+        b.bulk_copy(rows(b, stage, i),
                     a.x.data + (first + i) * a.x.plane() + size_t{tile.first} * kStep, bytes,
                     full(b, stage));
       }

@@ -35,7 +35,7 @@ struct NarrowProductKernel {
     if constexpr (Block::kHasWarpgroupMma) {
       const uint32_t begin = b.z() * a.slice_steps;
       const uint32_t end = min_u32(begin + a.slice_steps, a.steps);
-      ProductTile tile = Ring::output_tile(b, a);
+      ProductTile tile = Ring::output_tile(b);
       Ring::init(b);
       typename Ring::template Filler<Block> filler = {b, a, tile, begin, end};
       const uint32_t early = Ring::begin_early(b, filler);
@@ -68,7 +68,7 @@ struct NarrowProductKernel {
 
   template <class Block>
   SAC_DEVICE static void load(const Block& b, uint32_t stage, uint32_t step, Operands& o) {
-    const Half* weights = Ring::weights(b, stage, step);
+    const auto* weights = reinterpret_cast<const Half*>(Ring::weights(b, stage, step));
     const Half* rows = Ring::rows(b, stage, step);
     const uint32_t output = b.warp() * 16 + b.lane() % 16;
     SAC_UNROLL

@@ -16,8 +16,9 @@ namespace saccade::gpu {
 
 struct ProductArgs {
   const uint32_t* num_rows;
-  const Half* weights;  // tiles of the matrix, or of expert 0
-  uint32_t steps;       // of kStep
+  const Half* weights;         // tiles of the matrix, or of expert 0
+  const unsigned char* units;  // instead, of a matrix in e4m3
+  uint32_t steps;              // of kStep
   uint32_t slice_steps;
   bool early;  // whether to request weights before it is known if there are rows
   Activations x;

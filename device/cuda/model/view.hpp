@@ -51,6 +51,8 @@ struct MatrixView {
   uint32_t k;      // a multiple of kStep
   Slicing by_mma;  // in which k is summed
   Slicing by_wgmma;
+  /// Instead of data, a matrix in e4m3: [n / 128][k / 128][8] units (fp8_units.hpp).
+  unsigned char* units;
 
   uint32_t steps() const { return k / kStep; }
   uint32_t tiles() const { return n / kTileOutputs; }

@@ -35,7 +35,7 @@ struct WarpgroupProductKernel {
     if constexpr (Block::kHasWarpgroupMma) {
       const uint32_t begin = kSerial ? 0 : b.z() * a.slice_steps;
       const uint32_t end = kSerial ? a.steps : min_u32(begin + a.slice_steps, a.steps);
-      ProductTile tile = Ring::output_tile(b, a);
+      ProductTile tile = Ring::output_tile(b);
       Ring::init(b);
       typename Ring::template Filler<Block> filler = {b, a, tile, begin, end};
       const uint32_t early = Ring::begin_early(b, filler);
@@ -72,8 +72,9 @@ struct WarpgroupProductKernel {
     /// One stage: four steps of 16, in rising order of k.
     SAC_DEVICE void read(uint32_t stage, uint32_t) {
       const uint32_t rows = b.shared_address(Ring::rows(b, stage));
-      const uint32_t weights = b.shared_address(Ring::weights(b, stage) +
-                                                b.warp() / kGroupWarps * kGroupOutputs * kStep);
+      const uint32_t weights =
+          b.shared_address(Ring::weights(b, stage)) +
+          b.warp() / kGroupWarps * kGroupOutputs * kStep * uint32_t{sizeof(Half)};
       b.warpgroup_fence();
       SAC_UNROLL
       for (uint32_t k = 0; k < kStep; k += 16) {
