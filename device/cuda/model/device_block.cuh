@@ -179,6 +179,13 @@ class DeviceBlock {
     asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
     return pair;
   }
+  /// Four e4m3 numbers as bf16, exactly: pairs[0] has bytes 0 and 2, the first in the low half,
+  /// pairs[1] bytes 1 and 3. All ones, e4m3's NaN, become 480 with their sign. Moved to where bf16
+  /// has its exponent and mantissa, a number is 2^-120 of itself, denormal where it was in e4m3.
+  __device__ void widen_fp8(uint32_t word, uint32_t (&pairs)[2]) const {
+    pairs[0] = scale_up(((word << 4) & 0x07f007f0u) | ((word << 8) & 0x80008000u));
+    pairs[1] = scale_up(((word >> 4) & 0x07f007f0u) | (word & 0x80008000u));
+  }
   /// 2^x by the special function unit: exact 1 for 0, 0 for -inf.
   __device__ float exp2(float x) const {
     float y;
@@ -187,6 +194,14 @@ class DeviceBlock {
   }
 
  private:
+  /// A pair of bf16 times 2^120. By fma with -0, which changes no sign: sm_80 has no product alone.
+  __device__ static uint32_t scale_up(uint32_t pair) {
+    uint32_t scaled;
+    asm("fma.rn.bf16x2 %0, %1, %2, %3;"
+        : "=r"(scaled)
+        : "r"(pair), "r"(0x7b807b80u), "r"(0x80008000u));
+    return scaled;
+  }
   /// At a barrier; one look may suspend the thread for some microseconds. Only a lost copy takes
   /// this many; then the process must end.
   static constexpr uint32_t kMostLooks = 1u << 27;
