@@ -56,6 +56,12 @@ SAC_HD inline Fp8Code narrow_fp8(float v) {
   return static_cast<Fp8Code>(whole | (bits >> 24 & 0x80u));
 }
 
+/// Bytes 1 and 3 of four e4m3 numbers, moved to where bf16 has its sign, exponent and mantissa: a
+/// pair of bf16 that are 2^-120 of them, denormal where they are in e4m3. NaN becomes 2^-120 480.
+SAC_HD inline uint32_t spread_fp8(uint32_t word) {
+  return ((word >> 4) & 0x07f007f0u) | (word & 0x80008000u);
+}
+
 SAC_HD constexpr uint32_t round_up(uint32_t n, uint32_t unit) { return ceil_div(n, unit) * unit; }
 SAC_HD constexpr float infinity() { return __builtin_inff(); }
 SAC_HD constexpr float max_f(float a, float b) { return a > b ? a : b; }
