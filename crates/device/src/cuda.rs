@@ -11,7 +11,7 @@ use crate::api::Api;
 use crate::sys::{SacDevice, SacDeviceConfig, SacModelConfig};
 use crate::{
     AttachedDevice, Device, DeviceConfig, RegionMemory, Result, c_device_config, c_model_config,
-    check_fp8_roles, error,
+    check_fp8_roles, check_kv_scales, error,
 };
 
 /// File name of the library.
