@@ -28,7 +28,7 @@ extern "C" {
 #define SAC_QUANTIZATION_FP8 2u  /* matrices of the layers in e4m3, scales as above */
 
 #define SAC_KV_DTYPE_AUTO 0u /* KV has the model's dtype */
-#define SAC_KV_DTYPE_FP8 1u  /* KV is SAC_DTYPE_FP8; SAC_DEVICE_CPU only */
+#define SAC_KV_DTYPE_FP8 1u  /* KV is SAC_DTYPE_FP8 */
 
 #define SAC_DEVICE_CPU 0u  /* real inference on CPU threads */
 #define SAC_DEVICE_NULL 1u /* steps only write tokens: for benchmarks and tests */

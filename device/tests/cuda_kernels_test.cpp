@@ -2,6 +2,7 @@
 // CPU's code where that is the reference, at sizes that fit no tile.
 #include <doctest/doctest.h>
 
+#include "cpu/dtype.hpp"
 #include "cpu/moe.hpp"
 #include "cuda/model/attention.hpp"
 #include "cuda/model/experts.hpp"
@@ -10,6 +11,7 @@
 #include "cuda/model/rotate.hpp"
 #include "cuda/model/tests/emulated_model.hpp"
 #include "cuda/model/warpgroup_product.hpp"
+#include "tests/fp8.hpp"
 #include "tests/test_model.hpp"
 
 using namespace saccade;
@@ -85,7 +87,22 @@ struct AttentionShape {
   uint32_t block_size;
 };
 
+/// Of e4m3: so large for V that many of its numbers are denormal.
+constexpr KvScales kScales = {0.25f, 24.0f};
+
+/// Numbers of K or V as they are stored, and their values.
+inline void store_kv(float v, float, Half& out) { out = narrow(v); }
+inline void store_kv(float v, float scale, Fp8Code& out) { out = narrow_fp8(v / scale); }
+inline double stored_value(Half h, float) { return widen(h); }
+inline double stored_value(Fp8Code code, float scale) { return fp8_value(code) * scale; }
+/// What no position has written.
+template <class Kv>
+constexpr Kv unwritten() {
+  return kIsFp8<Kv> ? 0x7f : kNan;
+}
+
 /// One sequence's paged KV of the second of two layers, and its queries.
+template <class Kv>
 class AttentionRig {
  public:
   AttentionRig(const AttentionShape& shape, uint32_t context, uint32_t seed) : shape_(shape) {
@@ -95,17 +112,17 @@ class AttentionRig {
     kv_.block_size = shape.block_size;
     kv_.token_stride = width;
     kv_.plane = size_t{shape.block_size} * width;
-    kv_.block_bytes = kv_.plane * sizeof(Half) * 4;
+    kv_.block_bytes = kv_.plane * sizeof(Kv) * 4;
     blocks_.resize(num_blocks);
     std::iota(blocks_.begin(), blocks_.end(), 0u);
     std::shuffle(blocks_.begin(), blocks_.end(), rng);
     // Memory that no position of the sequence has written is NaN: a read of it shows.
-    pool_.assign(num_blocks * kv_.block_bytes / sizeof(Half), kNan);
+    pool_.assign(num_blocks * kv_.block_bytes / sizeof(Kv), unwritten<Kv>());
     kv_.data = reinterpret_cast<unsigned char*>(pool_.data());
     for (uint32_t p = 0; p < context; ++p) {
       for (const bool is_v : {false, true}) {
-        const Halves row = random_halves(rng, width);
-        std::copy(row.begin(), row.end(), kv_row(p, is_v));
+        Kv* row = kv_row(p, is_v);
+        for (uint32_t i = 0; i < width; ++i) store_kv(normal(rng), scale_of(is_v), row[i]);
       }
     }
     q_ = random_halves(rng, size_t{context} * q_width());
@@ -142,12 +159,13 @@ class AttentionRig {
     a.q_stride = q_width();
     a.out = out.view();
     a.kv = kv_;
-    a.k_offset = 2 * kv_.plane;
+    a.k_offset = kv_.k_offset(1);
     a.num_heads = heads();
     a.num_kv_heads = shape_.kv_heads;
     a.head_dim = shape_.head_dim;
     a.window = shape_.window;
-    a.scale = 1.44269504f / std::sqrt(static_cast<float>(shape_.head_dim));
+    a.scale = 1.44269504f / std::sqrt(static_cast<float>(shape_.head_dim)) * scale_of(false);
+    a.v_scale = scale_of(true);
     a.item_sums = sums.data();
     a.item_scales = scales.data();
     if (shape_.head_dim <= 64) {
@@ -175,11 +193,10 @@ class AttentionRig {
       double total = 0;
       for (uint32_t t = begin; t <= position; ++t) {
         double score = 0;
-        for (uint32_t d = 0; d < dim; ++d) score += widen(q[d]) * widen(kv_row(t, false)[at + d]);
+        for (uint32_t d = 0; d < dim; ++d) score += widen(q[d]) * value(t, false, at + d);
         const double weight = std::exp(score / std::sqrt(static_cast<double>(dim)));
         total += weight;
-        for (uint32_t d = 0; d < dim; ++d)
-          out[h * dim + d] += weight * widen(kv_row(t, true)[at + d]);
+        for (uint32_t d = 0; d < dim; ++d) out[h * dim + d] += weight * value(t, true, at + d);
       }
       for (uint32_t d = 0; d < dim; ++d) out[h * dim + d] /= total;
     }
@@ -192,9 +209,16 @@ class AttentionRig {
   uint32_t q_width() const { return heads() * shape_.head_dim; }
 
  private:
-  Half* kv_row(uint32_t position, bool is_v) const {
+  static float scale_of(bool is_v) {
+    if (!kIsFp8<Kv>) return 1;
+    return is_v ? kScales.v : kScales.k;
+  }
+  double value(uint32_t position, bool is_v, uint32_t i) const {
+    return stored_value(kv_row(position, is_v)[i], scale_of(is_v));
+  }
+  Kv* kv_row(uint32_t position, bool is_v) const {
     auto* block =
-        reinterpret_cast<Half*>(kv_.data + blocks_[position / shape_.block_size] * kv_.block_bytes);
+        reinterpret_cast<Kv*>(kv_.data + blocks_[position / shape_.block_size] * kv_.block_bytes);
     return block + 2 * kv_.plane + (is_v ? kv_.plane : 0) +
            size_t{position % shape_.block_size} * kv_.token_stride;
   }
@@ -203,20 +227,38 @@ class AttentionRig {
   void run_with(const gpu::AttentionArgs& a) const {
     const PlanCounts& counts = *a.plan.counts;
     // Fewer blocks than units: they loop.
-    launch<ChunkAttentionKernel<kDim>>({3}, a);
-    using Fold = FoldChunksKernel<kDim>;
+    launch<ChunkAttentionKernel<kDim, Kv>>({3}, a);
+    using Fold = FoldChunksKernel<kDim, Kv>;
     launch<Fold>({1, ceil_div(heads(), Fold::kWarps)}, a);
     if (counts.num_tiles == 0) return;
     const Grid grid = {shape_.kv_heads, counts.num_tiles, ceil_div(shape_.group, kTileVectors)};
-    if (by_warpgroup) return launch<TileAttentionKernel<kDim, true>>(grid, a);
-    launch<TileAttentionKernel<kDim, false>>(grid, a);
+    if (by_warpgroup) return launch<TileAttentionKernel<kDim, true, Kv>>(grid, a);
+    launch<TileAttentionKernel<kDim, false, Kv>>(grid, a);
   }
 
   const AttentionShape shape_;
   KvMemory kv_ = {};
   std::vector<uint32_t> blocks_;
-  Halves pool_;
+  std::vector<Kv> pool_;
   Halves q_;
+};
+
+/// Four numbers of e4m3 by each thread.
+struct WidenKernel {
+  static constexpr uint32_t kThreads = 64;
+  static constexpr uint32_t kBlocksPerSm = 1;
+  static constexpr uint32_t kSharedBytes = 0;
+  struct Args {
+    const uint32_t* words;
+    uint32_t* pairs;
+  };
+  template <class Block>
+  SAC_DEVICE static void run(const Block& b, const Args& a) {
+    uint32_t pairs[2];
+    b.widen_fp8(a.words[b.thread()], pairs);
+    a.pairs[2 * b.thread()] = pairs[0];
+    a.pairs[2 * b.thread() + 1] = pairs[1];
+  }
 };
 
 // ---- products ---------------------------------------------------------------------------------
@@ -361,7 +403,35 @@ TestActivations activations(const Halves& rows, uint32_t num_rows, uint32_t k) {
 
 }  // namespace
 
-TEST_CASE("attention by chunks and by tiles is the formula's, and the same bit for bit") {
+TEST_CASE("numbers become e4m3 as on the CPU, and bf16 again without loss") {
+  const auto of_cpu = [](float v) {
+    Fp8 code;
+    from_float(v, code);
+    return uint32_t{code.bits};
+  };
+  for (uint32_t bits = 0; bits < 0x10000; ++bits) {  // all of bf16, and what lies between
+    for (const uint32_t low : {0u, 1u, 0x7fffu, 0x8000u, 0x8001u, 0xffffu}) {
+      const auto v = __builtin_bit_cast(float, bits << 16 | low);
+      REQUIRE(uint32_t{narrow_fp8(v)} == of_cpu(v));
+    }
+  }
+  std::vector<uint32_t> words(WidenKernel::kThreads), pairs(2 * words.size());
+  for (uint32_t i = 0; i < 4 * words.size(); ++i) words[i / 4] |= i << (i % 4 * 8);
+  launch<WidenKernel>({}, {words.data(), pairs.data()});
+  for (uint32_t code = 0; code < 256; ++code) {
+    // Byte 0 is in the low half of the first pair, byte 2 in its high half, the others likewise.
+    const uint32_t byte = code % 4;
+    const uint32_t pair = pairs[code / 4 * 2 + byte % 2];
+    const double got = widen(static_cast<Half>(byte < 2 ? pair : pair >> 16));
+    const double want = fp8_value(static_cast<uint8_t>(code));
+    CAPTURE(code);
+    CHECK(got == (std::isnan(want) ? (code < 128 ? 480 : -480) : want));
+    CHECK(std::signbit(got) == (code >= 128));
+  }
+}
+
+TEST_CASE_TEMPLATE("attention by chunks and by tiles is the formula's, and the same bit for bit",
+                   Kv, Half, Fp8Code) {
   const AttentionShape shapes[] = {
       {1, 1, 16, 0, 8},     {2, 3, 80, 0, 16}, {1, 5, 64, 40, 32},
       {1, 8, 128, 270, 16}, {2, 20, 32, 5, 8},
@@ -375,7 +445,7 @@ TEST_CASE("attention by chunks and by tiles is the formula's, and the same bit f
       CAPTURE(shape.head_dim);
       CAPTURE(shape.window);
       CAPTURE(context);
-      AttentionRig rig(shape, context, ++seed);
+      AttentionRig<Kv> rig(shape, context, ++seed);
       const Halves alone = rig.run(context - 1, 1);
       // Weights are rounded to bf16 before they meet V, and so are the results.
       CHECK(difference(alone.data(), rig.expected(context - 1)) < 0.02);
@@ -545,7 +615,7 @@ TEST_CASE("descriptors of a packed tile name its elements, as the PTX ISA counts
     }
   }
   // Values of a tile of a context: k are positions, columns are dimensions.
-  using Tile = ContextTile<kDimLimit>;
+  using Tile = ContextTile<kDimLimit, Half>;
   for (uint32_t first = 0; first < kContextTile; first += 16) {
     const uint64_t descriptor = transposed_descriptor(kTileAt + first * kStep * sizeof(Half),
                                                       Tile::kPanelHalves * sizeof(Half));
@@ -601,7 +671,8 @@ TEST_CASE("a residual sum and its norm") {
   }
 }
 
-TEST_CASE("queries and keys are normed and rotated, and are where attention reads them") {
+TEST_CASE_TEMPLATE("queries and keys are normed and rotated, and are where attention reads them",
+                   Kv, Half, Fp8Code) {
   Rng rng(7);
   constexpr uint32_t kHeads = 3, kKvHeads = 2, kDim = 48, kRotary = 36, kLen = 20, kSwitch = 6;
   constexpr uint32_t kAllHeads = kHeads + 2 * kKvHeads, kPosition = 5;
@@ -617,10 +688,12 @@ TEST_CASE("queries and keys are normed and rotated, and are where attention read
     const uint32_t blocks[2][3] = {{0, 1, 2}, {5, 3, 4}};
     constexpr uint32_t kBlockSize = 8;
     constexpr size_t kPlane = kBlockSize * kKvHeads * kDim;
-    Halves pool(6 * 2 * kPlane, kNan), q(kHeads * kDim, kNan);
+    std::vector<Kv> pool(6 * 2 * kPlane, unwritten<Kv>());
+    Halves q(kHeads * kDim, kNan);
     gpu::PlanRow row = {0, kPosition, 1};
     const PlanCounts counts = {1, 0, 0, 0, 0};
-    RotateKernel::Args a = {};
+    using Kernel = RotateKernel<Kv>;
+    typename Kernel::Args a = {};
     a.counts = &counts;
     a.rows = &row;
     a.seats.params = params;
@@ -641,11 +714,12 @@ TEST_CASE("queries and keys are normed and rotated, and are where attention read
     a.rope_switch_len = kSwitch;
     a.q = q.data();
     a.q_stride = kHeads * kDim;
-    a.kv = {reinterpret_cast<unsigned char*>(pool.data()), 2 * kPlane * sizeof(Half), kPlane,
+    a.kv = {reinterpret_cast<unsigned char*>(pool.data()), 2 * kPlane * sizeof(Kv), kPlane,
             kBlockSize, kKvHeads * kDim};
-    launch<RotateKernel>({1, RotateKernel::blocks_of_row(kAllHeads)}, a);
+    a.kv_scales = kScales;
+    launch<Kernel>({1, Kernel::blocks_of_row(kAllHeads)}, a);
     const size_t angle = (kPosition + (prompt_len > kSwitch ? kLen : 0)) * (kRotary / 2);
-    const Half* block = &pool[5 * 2 * kPlane];
+    const Kv* block = &pool[5 * 2 * kPlane];
     for (uint32_t h = 0; h < kAllHeads; ++h) {
       CAPTURE(h);
       const bool is_q = h < kHeads, is_v = h >= kHeads + kKvHeads;
@@ -664,13 +738,21 @@ TEST_CASE("queries and keys are normed and rotated, and are where attention read
         want[i + kRotary / 2] = y * cos[angle + i] + x * sin[angle + i];
       }
       const uint32_t kv_head = (h - kHeads) % kKvHeads;
-      const Half* got =
-          is_q ? &q[h * kDim]
-               : block + (is_v ? kPlane : 0) + (kPosition % kBlockSize * kKvHeads + kv_head) * kDim;
-      CHECK(difference(got, want) < 0.05);  // values up to about 10 in bf16
+      const Kv* stored =
+          block + (is_v ? kPlane : 0) + (kPosition % kBlockSize * kKvHeads + kv_head) * kDim;
+      const float scale = is_v ? kScales.v : kScales.k;
+      for (uint32_t d = 0; d < kDim; ++d) {
+        const double got = is_q ? widen(q[h * kDim + d]) : stored_value(stored[d], scale);
+        // Half a step of bf16, and of e4m3, whose steps below 2^-6 are 2^-9; sums in float err far
+        // less.
+        const double bound = is_q || !kIsFp8<Kv>
+                                 ? std::ldexp(std::abs(want[d]), -8)
+                                 : std::max(std::ldexp(std::abs(want[d]), -4), scale * 0x1p-10);
+        CHECK(std::abs(got - want[d]) <= bound + 1e-4);
+      }
     }
     // Only one row of the pool was written.
-    CHECK(std::count(pool.begin(), pool.end(), kNan) ==
+    CHECK(std::count(pool.begin(), pool.end(), unwritten<Kv>()) ==
           static_cast<long>(pool.size() - 2 * kKvHeads * kDim));
   }
 }

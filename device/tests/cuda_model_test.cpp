@@ -28,13 +28,13 @@ TEST_CASE("small models of every family give the CPU's logprobs, within bf16") {
   const Seeds seeds(4);
   for (uint64_t seed = seeds.first; seed <= seeds.last; ++seed) {
     check_against_cpu<EmulatedRig>(report, static_cast<uint32_t>(seed),
-                                   3 + static_cast<uint32_t>(seed) * 7 % 90, kLogprobBound);
+                                   3 + static_cast<uint32_t>(seed) * 7 % 90);
   }
   // Contexts of more than one chunk; a model with near ties in the choice of experts.
-  check_against_cpu<EmulatedRig>(report, 5, gpu::kContextChunk + 20, kLogprobBound);
-  check_against_cpu<EmulatedRig>(report, 23, 74, kLogprobBound);
+  check_against_cpu<EmulatedRig>(report, 5, gpu::kContextChunk + 20);
+  check_against_cpu<EmulatedRig>(report, 23, 74);
   for (const uint32_t seed : {1u, 2u}) {
-    check_against_cpu<EmulatedWgmmaRig>(report, seed, 3 + seed * 7, kLogprobBound);
+    check_against_cpu<EmulatedWgmmaRig>(report, seed, 3 + seed * 7);
     check_ways<EmulatedRig, EmulatedWgmmaRig>(report, seed, 3 + seed * 7);
   }
   CHECK(report.failed() == 0);
@@ -69,12 +69,44 @@ TEST_CASE("a matrix in e4m3 becomes its values times their scales, in bf16") {
                           matrix.bytes.data()) == "o of layer 0 is in fp8 without scales");
 }
 
-TEST_CASE("FP8 KV, which its attention does not read, is refused by name") {
-  SmallModel m = random_small(1, 40);
+TEST_CASE("with FP8 KV small models of every family give the CPU's logprobs, within its codes") {
+  saccade::test::Report report;
+  const Seeds seeds(4);
+  for (uint64_t seed = seeds.first; seed <= seeds.last; ++seed) {
+    check_against_cpu<EmulatedRig>(report, static_cast<uint32_t>(seed),
+                                   3 + static_cast<uint32_t>(seed) * 7 % 90, KvKind::kFp8);
+  }
+  check_against_cpu<EmulatedRig>(report, 5, gpu::kContextChunk + 20, KvKind::kFp8);
+  for (const uint32_t seed : {1u, 2u}) {
+    check_against_cpu<EmulatedWgmmaRig>(report, seed, 3 + seed * 7, KvKind::kFp8);
+    check_ways<EmulatedRig, EmulatedWgmmaRig>(report, seed, 3 + seed * 7, KvKind::kFp8);
+  }
+  CHECK(report.failed() == 0);
+}
+
+TEST_CASE("with FP8 KV a request has the same records alone and in a batch, however it is cut") {
+  saccade::test::Report report;
+  const Seeds seeds(2);
+  for (uint64_t seed = seeds.first; seed <= seeds.last; ++seed) {
+    check_independence<EmulatedRig>(report, 1000 + static_cast<uint32_t>(seed), 60, KvKind::kFp8);
+  }
+  check_independence<EmulatedRig>(report, 23, 40, KvKind::kFp8);  // with experts
+  check_independence<EmulatedWgmmaRig>(report, 1001, 60, KvKind::kFp8);
+  check_independence<EmulatedWgmmaRig>(report, 23, 40, KvKind::kFp8);
+  CHECK(report.failed() == 0);
+}
+
+TEST_CASE("FP8 KV takes half of the bytes, and nothing else changes") {
   const ModelLimits limits = {2, 8, 64, 16, 8};
-  REQUIRE(check_gpu_model(m.config, limits) == "");
-  m.config.kv_dtype = SAC_KV_DTYPE_FP8;
-  CHECK(check_gpu_model(m.config, limits) == "kv_dtype is 1, not 0: a GPU keeps KV in bf16");
+  const SmallModel wide = random_small(1, 40), narrow = random_small(1, 40, KvKind::kFp8);
+  REQUIRE(check_gpu_model(narrow.config, limits) == "");
+  const MemoryNeed a = gpu_memory_need(wide.config, limits);
+  const MemoryNeed b = gpu_memory_need(narrow.config, limits);
+  CHECK(a.kv == size_t{2} * wide.config.num_layers * 2 * wide.config.num_kv_heads *
+                    wide.config.head_dim * 16 * 8);
+  CHECK(b.kv == a.kv / 2);
+  CHECK(b.weights == a.weights);
+  CHECK(b.workspace == a.workspace);
 }
 
 TEST_CASE("turned choices of experts explain no other error") {

@@ -63,7 +63,8 @@ inline float through_dtype(float v, uint32_t dtype) {
 }
 
 /// FP8 KV, with a scale for K and V of each layer.
-inline void keep_fp8_kv(TestModel& m, uint32_t seed) {
+template <class Model>
+void keep_fp8_kv(Model& m, uint32_t seed) {
   Rng rng(seed);
   m.config.kv_dtype = SAC_KV_DTYPE_FP8;
   m.kv_scales.clear();

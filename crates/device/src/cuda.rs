@@ -11,7 +11,7 @@ use crate::api::Api;
 use crate::sys::{SacDevice, SacDeviceConfig, SacModelConfig};
 use crate::{
     AttachedDevice, Device, DeviceConfig, RegionMemory, Result, c_device_config, c_model_config,
-    check_fp8_roles, error,
+    check_fp8_roles, check_kv_scales, error,
 };
 
 /// File name of the library.
@@ -244,6 +244,7 @@ impl CudaLibrary {
         dtype: Dtype,
     ) -> Result<CudaNeed> {
         check_fp8_roles(config, model)?;
+        check_kv_scales(config, model)?;
         let c_config = c_device_config(config);
         let c_model = c_model_config(model, dtype, config);
         let mut need = CudaNeed { fixed_bytes: 0, kv_block_bytes: 0 };

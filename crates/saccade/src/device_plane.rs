@@ -42,7 +42,6 @@ const EXIT_CRASHED: i32 = 4;
 /// Runs the plane until SIGTERM or SIGINT.
 pub(crate) fn run(args: &ServeArgs) -> anyhow::Result<()> {
     supervised::die_with_supervisor()?;
-    check_kv_dtype(args)?;
     let path = args.ring.file()?.context("--ring names the region to join")?;
     let region = Region(ShmTransport::open(path).with_context(|| path.display().to_string())?);
     // Before there is a second thread.
@@ -136,17 +135,6 @@ fn tell_tokens(
     }
 }
 
-/// Refuses FP8 KV where attention does not read it, before anything is started or loaded.
-pub(crate) fn check_kv_dtype(args: &ServeArgs) -> anyhow::Result<()> {
-    let on_gpu = matches!(args.device.device, DeviceName::Cuda | DeviceName::CudaNull);
-    anyhow::ensure!(
-        !on_gpu || kv_dtype(args) == KvDtype::Auto,
-        "--kv-cache-dtype {}: KV on a GPU is in bfloat16 (auto); --device cpu has fp8",
-        args.device.kv_cache_dtype.name()
-    );
-    Ok(())
-}
-
 /// What --kv-cache-dtype asks for.
 pub(crate) fn kv_dtype(args: &ServeArgs) -> KvDtype {
     match args.device.kv_cache_dtype {
@@ -156,7 +144,7 @@ pub(crate) fn kv_dtype(args: &ServeArgs) -> KvDtype {
 }
 
 /// The checkpoint's scales of FP8 KV; of other KV, and where it has none, there are none.
-fn kv_scales(
+pub(crate) fn kv_scales(
     args: &ServeArgs,
     model: &ModelConfig,
     weights: Option<&Weights>,

@@ -17,7 +17,9 @@ use crate::cli::{
     DeviceArgs, LaunchArg, ProductsArg, QuantizationArg, RingMemory, RotationArg, SchedulerPlace,
     ServeArgs,
 };
-use crate::device_plane::{Region, device_config, load, log_ready, open_weights};
+use crate::device_plane::{
+    Region, device_config, kv_dtype, kv_scales, load, log_ready, open_weights,
+};
 use crate::kv_budget::{self, KvBudget};
 use crate::remote;
 
@@ -162,11 +164,14 @@ pub(crate) fn device(
     let Gpu { library, allowed, products } = open(args)?;
     let (weights, stored) = open_weights(args, model, folder)?;
     if stored != Dtype::Bf16 {
-        tracing::warn!(dtype = ?stored, "weights and KV on a GPU are bfloat16");
+        tracing::warn!(dtype = ?stored, "weights on a GPU are bfloat16, and KV that is not fp8");
     }
+    let kv_scales = kv_scales(args, model, weights.as_ref())?;
     let config_of = |budget| -> anyhow::Result<DeviceConfig> {
         let mut config = device_config(args, DeviceKind::Cuda, budget, model.eos_ids.clone())?;
         config.cuda.products = products;
+        config.kv_dtype = kv_dtype(args);
+        config.kv_scales.clone_from(&kv_scales);
         Ok(config)
     };
     let need = memory_need(&library, &config_of(least(args, model))?, model)?;

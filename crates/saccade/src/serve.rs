@@ -65,7 +65,6 @@ impl Supervisor {
         args.device.shares_prefixes()?;
         remote::check(args)?;
         kv_region::check(args)?;
-        device_plane::check_kv_dtype(args)?;
         open_files::max_connections(args.http.max_connections, open_files::raise()?)?;
         // Whose address it is decides which server may go on.
         let listening = listening(args)?;

@@ -1,4 +1,4 @@
-// Attention over the paged KV: [block][layer][k|v][token][kv_head][head_dim], bf16.
+// Attention over the paged KV: [block][layer][k|v][token][kv_head][head_dim], bf16 or e4m3.
 //
 // A query vector is a (row, head) pair; those of one kv head share K and V. A warp takes 16 of them
 // through a context as rows of mma.m16n8k16. The context is walked in tiles of kContextTile
@@ -8,6 +8,13 @@
 // (prompts) walk all chunks in one block and fold as they go. Both do the same operations in the
 // same order for a vector, and what a vector does not see changes none of its bits: a masked
 // position has weight 0, a fully masked tile or chunk scales what was there by 1.
+//
+// Kernels are built for an element of KV, Half or Fp8Code. Codes of e4m3 become bf16, exactly, on
+// their way to the matrix unit: for lone rows in registers, for tiles of rows once for all warps in
+// shared memory. Word by word, the four codes of 4 t .. 4 t + 3 give a pair of even and a pair of
+// odd places; so each 16 dimensions of queries, K and V are taken in the order 0, 2, .. 14, 1, 3,
+// .. 15, by all kernels alike, and results are put back in order where they are stored. The scales
+// of K and V are a factor of the scores' scale and of the results.
 #pragma once
 #include "cuda/model/block_ops.hpp"
 #include "cuda/model/operands.hpp"
@@ -22,7 +29,7 @@ struct AttentionArgs {
   uint32_t q_stride;
   Activations out;  // the same columns
   KvMemory kv;
-  size_t k_offset;  // halves from the start of a block to this layer's K
+  size_t k_offset;  // elements from the start of a block to this layer's K
   uint32_t num_heads;
   uint32_t num_kv_heads;
   uint32_t head_dim;   // a multiple of 16, <= kDim of the kernel
@@ -30,6 +37,7 @@ struct AttentionArgs {
   float scale;         // of scores, times log2(e)
   float* item_sums;    // [items][heads][head_dim]
   float* item_scales;  // [items][heads][2]
+  float v_scale;       // of results, where KV is e4m3
 
   SAC_HD uint32_t group() const { return num_heads / num_kv_heads; }
   /// Vectors of a kv head, by sixteens.
@@ -83,16 +91,31 @@ struct Context {
   SAC_HD uint32_t base() const { return begin / kContextTile * kContextTile; }
 };
 
-template <uint32_t kDim>
+/// Whether a kernel's KV is e4m3.
+template <class Kv>
+inline constexpr bool kIsFp8 = sizeof(Kv) == sizeof(Fp8Code);
+
+/// A tile in shared memory, K before V.
+template <uint32_t kDim, class Kv>
 struct ContextTile {
-  static constexpr uint32_t kPieces = kDim / kPiece;
-  static constexpr uint32_t kHalves = kContextTile * kDim;  // of K, and as many of V
+  static constexpr uint32_t kOfPiece = 16 / sizeof(Kv);  // elements of 16 bytes
+  static constexpr uint32_t kPieces = kDim / kOfPiece;
+  static constexpr uint32_t kElements = kContextTile * kDim;  // of K, and as many of V
+  static constexpr uint32_t kBytes = 2 * kElements * sizeof(Kv);
   static constexpr uint32_t kPanelHalves = kContextTile * kStep;
 
-  /// Where a piece of a position is: in panels of kStep dimensions, as wgmma reads them.
+  /// Where a piece of a position is. Of bf16: in panels of kStep dimensions, as wgmma reads them.
+  /// Of e4m3: in rows of kDim, whose pieces are exchanged so that those of eight rows are in eight
+  /// different groups of banks.
   SAC_HD static uint32_t at(uint32_t row, uint32_t piece) {
-    constexpr uint32_t kOfPanel = kStep / kPiece;
-    return piece / kOfPanel * kPanelHalves + row * kStep + swizzle(row, piece % kOfPanel) * kPiece;
+    if constexpr (kIsFp8<Kv>) {
+      constexpr uint32_t kRowsOfLine = 128 / kDim;
+      return row * kDim + (piece ^ (row / kRowsOfLine % kPieces)) * kOfPiece;
+    } else {
+      constexpr uint32_t kOfPanel = kStep / kPiece;
+      return piece / kOfPanel * kPanelHalves + row * kStep +
+             swizzle(row, piece % kOfPanel) * kPiece;
+    }
   }
 
   /// Block and place of this lane's position of [base, base + kContextTile), for its whole warp.
@@ -115,46 +138,55 @@ struct ContextTile {
   /// sees may belong to another sequence by now.
   template <uint32_t kCopiers, class Block>
   SAC_DEVICE static void fetch(const Block& b, const AttentionArgs& a, const Context& c,
-                               const Place& of_lane, uint32_t copier, Half* to) {
+                               const Place& of_lane, uint32_t copier, Kv* to) {
     static_assert(kContextTile == kWarpThreads && kCopiers % kPieces == 0);
     const uint32_t seen = b.ballot((of_lane.token & kHidden) == 0);
-    const size_t place = of_lane.block * (a.kv.block_bytes / sizeof(Half)) +
+    const size_t place = of_lane.block * (a.kv.block_bytes / sizeof(Kv)) +
                          (of_lane.token & ~kHidden) * a.kv.token_stride;
     const uint32_t piece = copier % kPieces;
-    const bool inside = piece * kPiece < a.head_dim;
-    const Half* first = reinterpret_cast<const Half*>(a.kv.data) + a.k_offset +
-                        c.kv_head * a.head_dim + (inside ? piece * kPiece : 0);
+    const bool inside = piece * kOfPiece < a.head_dim;
+    const Kv* first = reinterpret_cast<const Kv*>(a.kv.data) + a.k_offset + c.kv_head * a.head_dim +
+                      (inside ? piece * kOfPiece : 0);
     SAC_UNROLL
     for (uint32_t i = 0; i < kContextTile * kPieces / kCopiers; ++i) {
       const uint32_t row = copier / kPieces + i * (kCopiers / kPieces);
       const bool real = inside && (seen >> row & 1) != 0;
-      const Half* from = first + b.shuffle(place, row);
-      Half* k = to + at(row, piece);
+      const Kv* from = first + b.shuffle(place, row);
+      Kv* k = to + at(row, piece);
       b.copy16(k, from, real);
-      b.copy16(k + kHalves, from + a.kv.plane, real);
+      b.copy16(k + kElements, from + a.kv.plane, real);
     }
   }
 
   /// Scores of the warp's vectors with the tile's positions: s[j][0..1] of the thread's first
   /// vector with positions 8 j + 2 (lane % 4) and the next, s[j][2..3] of its second.
   template <class Block>
-  SAC_DEVICE static void score(const Block& b, const Half* k, const Queries<kDim>& q,
+  SAC_DEVICE static void score(const Block& b, const Kv* k, const Queries<kDim>& q,
                                float (&s)[kContextTile / 8][4]) {
     SAC_UNROLL
     for (uint32_t j = 0; j < kContextTile / 8; ++j) score_eight(b, k, q, j, s[j]);
   }
   template <class Block>
-  SAC_DEVICE static void score_eight(const Block& b, const Half* k, const Queries<kDim>& q,
+  SAC_DEVICE static void score_eight(const Block& b, const Kv* k, const Queries<kDim>& q,
                                      uint32_t j, float (&s)[4]) {
     SAC_UNROLL
     for (uint32_t e = 0; e < 4; ++e) s[e] = 0;
     const uint32_t row = j * 8 + b.lane() % 8;
     SAC_UNROLL
-    for (uint32_t d = 0; d < kDim / 32; ++d) {
+    for (uint32_t d = 0; d < kPieces / 4; ++d) {
       uint32_t x[4];
       b.load_matrices(x, k + at(row, d * 4 + b.lane() / 8));
-      b.mma(s, q.a[2 * d], x[0], x[1]);
-      b.mma(s, q.a[2 * d + 1], x[2], x[3]);
+      if constexpr (kIsFp8<Kv>) {  // of position lane / 4, codes 4 (lane % 4) and the next three
+        SAC_UNROLL
+        for (uint32_t m = 0; m < 4; ++m) {
+          uint32_t pairs[2];
+          b.widen_fp8(x[m], pairs);
+          b.mma(s, q.a[4 * d + m], pairs[0], pairs[1]);
+        }
+      } else {
+        b.mma(s, q.a[2 * d], x[0], x[1]);
+        b.mma(s, q.a[2 * d + 1], x[2], x[3]);
+      }
     }
   }
 
@@ -230,9 +262,18 @@ struct ContextTile {
 
   /// Adds the weighted V of the tile: kHeld dimensions from `first` on.
   template <class Block, uint32_t kHeld>
-  SAC_DEVICE static void gather(const Block& b, const Half* v,
-                                const float (&s)[kContextTile / 8][4], uint32_t first,
-                                Walk<kHeld>& walk) {
+  SAC_DEVICE static void gather(const Block& b, const Kv* v, const float (&s)[kContextTile / 8][4],
+                                uint32_t first, Walk<kHeld>& walk) {
+    if constexpr (kIsFp8<Kv>) {
+      gather_codes(b, v, s, first, walk);
+    } else {
+      gather_halves(b, v, s, first, walk);
+    }
+  }
+  template <class Block, uint32_t kHeld>
+  SAC_DEVICE static void gather_halves(const Block& b, const Kv* v,
+                                       const float (&s)[kContextTile / 8][4], uint32_t first,
+                                       Walk<kHeld>& walk) {
     SAC_UNROLL
     for (uint32_t p = 0; p < kContextTile / 16; ++p) {
       uint32_t w[4];
@@ -248,15 +289,68 @@ struct ContextTile {
       }
     }
   }
+  /// A transposed matrix of pairs of codes gives the lane, of positions 2 (lane % 4) and the next,
+  /// dimensions 2 (lane / 4) and the next.
+  template <class Block, uint32_t kHeld>
+  SAC_DEVICE static void gather_codes(const Block& b, const Kv* v,
+                                      const float (&s)[kContextTile / 8][4], uint32_t first,
+                                      Walk<kHeld>& walk) {
+    static_assert(kContextTile == kWarpThreads);
+    uint32_t w[kContextTile / 16][4];
+    SAC_UNROLL
+    for (uint32_t p = 0; p < kContextTile / 16; ++p) pack_weights(b, s, p, w[p]);
+    SAC_UNROLL
+    for (uint32_t d = 0; d < kHeld / 16; ++d) {
+      uint32_t x[4];
+      b.load_transposed(x, v + at(b.lane(), first / kOfPiece + d));
+      SAC_UNROLL
+      for (uint32_t p = 0; p < kContextTile / 16; ++p) {
+        uint32_t low[2], high[2];
+        b.widen_fp8(x[2 * p], low);
+        b.widen_fp8(x[2 * p + 1], high);
+        b.mma(walk.v[2 * d], w[p], low[0], high[0]);
+        b.mma(walk.v[2 * d + 1], w[p], low[1], high[1]);
+      }
+    }
+  }
+
+  /// A tile of e4m3 as one of bf16, by kThreads threads: of each piece the codes at even places
+  /// become a piece, and those at odd places the next. Lanes take rows, which are in different
+  /// groups of banks on both sides.
+  template <uint32_t kThreads, class Block>
+  SAC_DEVICE static void widen(const Block& b, const Kv* from, Half* to) {
+    using Wide = ContextTile<kDim, Half>;
+    static_assert(kIsFp8<Kv> && kThreads % (2 * kContextTile) == 0);
+    constexpr uint32_t kTogether = kThreads / (2 * kContextTile);  // pieces of a row
+    const uint32_t row = b.thread() % kContextTile;
+    const uint32_t which = b.thread() / kContextTile % 2;  // K or V
+    from += which * kElements;
+    to += which * kElements;
+    SAC_UNROLL
+    for (uint32_t i = 0; i < kPieces / kTogether; ++i) {
+      const uint32_t piece = b.thread() / (2 * kContextTile) + i * kTogether;
+      const Word4 codes = *reinterpret_cast<const Word4*>(from + at(row, piece));
+      Word4 even, odd;
+      SAC_UNROLL
+      for (uint32_t k = 0; k < 4; ++k) {
+        uint32_t pairs[2];
+        b.widen_fp8(codes.v[k], pairs);
+        even.v[k] = pairs[0];
+        odd.v[k] = pairs[1];
+      }
+      *reinterpret_cast<Word4*>(to + Wide::at(row, 2 * piece)) = even;
+      *reinterpret_cast<Word4*>(to + Wide::at(row, 2 * piece + 1)) = odd;
+    }
+  }
 
   /// Takes the warp's vectors through one tile.
   template <class Block>
-  SAC_DEVICE static void fold(const Block& b, const AttentionArgs& a, const Half* tile,
+  SAC_DEVICE static void fold(const Block& b, const AttentionArgs& a, const Kv* tile,
                               const Queries<kDim>& q, uint32_t base, Walk<kDim>& walk) {
     float s[kContextTile / 8][4];
     score(b, tile, q, s);
     weigh(b, a, q, base, s, walk);
-    gather(b, tile + kHalves, s, 0, walk);
+    gather(b, tile + kElements, s, 0, walk);
   }
 
   /// The same for the vectors of a warpgroup, of which each warp has 16: four warps read K and V
@@ -265,9 +359,10 @@ struct ContextTile {
   SAC_DEVICE static void fold_by_warpgroup(const Block& b, const AttentionArgs& a, const Half* tile,
                                            const Queries<kDim>& q, uint32_t base,
                                            Walk<kDim>& walk) {
+    static_assert(!kIsFp8<Kv>);
     constexpr uint32_t kStepsOfPanel = kStep / 16;
     constexpr uint64_t kPanelBytes = kPanelHalves * sizeof(Half);
-    const uint32_t k = b.shared_address(tile), v = b.shared_address(tile + kHalves);
+    const uint32_t k = b.shared_address(tile), v = b.shared_address(tile + kElements);
     float s[kContextTile / 8][4] = {};
     b.warpgroup_fence();
     SAC_UNROLL
@@ -318,8 +413,35 @@ SAC_DEVICE float fold_value(const ChunkFactors& f, float before, float chunk) {
   return before * f.before + chunk * f.chunk;
 }
 
+/// The factor that ends a vector, by its sum of weights.
+template <class Kv>
+SAC_DEVICE float end_factor(const AttentionArgs& a, float sum) {
+  if constexpr (kIsFp8<Kv>) return a.v_scale / sum;
+  return 1.0f / sum;
+}
+
+/// The d-th sixteen dimensions of one of the thread's vectors, as its parts of an operand.
+template <class Kv, class Block>
+SAC_DEVICE void load_sixteen(const Block& b, const Half* vector, bool there, uint32_t head_dim,
+                             uint32_t d, uint32_t h, uint32_t (&operand)[4]) {
+  if constexpr (kIsFp8<Kv>) {
+    const uint32_t dim = d * 16 + b.lane() % 4 * 4;
+    const bool real = there && dim < head_dim;
+    const Word2 four = real ? *reinterpret_cast<const Word2*>(vector + dim) : Word2{};
+    operand[h] = (four.v[0] & 0xffffu) | four.v[1] << 16;
+    operand[2 + h] = four.v[0] >> 16 | (four.v[1] & 0xffff0000u);
+  } else {
+    SAC_UNROLL
+    for (uint32_t e = 0; e < 2; ++e) {
+      const uint32_t dim = d * 16 + e * 8 + b.lane() % 4 * 2;
+      const bool real = there && dim < head_dim;
+      operand[e * 2 + h] = real ? *reinterpret_cast<const uint32_t*>(vector + dim) : 0;
+    }
+  }
+}
+
 /// Loads the warp's 16 vectors, of which the first is `first` of the tile's rows times group.
-template <uint32_t kDim, class Block>
+template <uint32_t kDim, class Kv, class Block>
 SAC_DEVICE void load_queries(const Block& b, const AttentionArgs& a, const RowTile& tile,
                              uint32_t kv_head, uint32_t first, Queries<kDim>& q) {
   const uint32_t group = a.group();
@@ -335,12 +457,7 @@ SAC_DEVICE void load_queries(const Block& b, const AttentionArgs& a, const RowTi
                      size_t{kv_head * group + vector % group} * a.head_dim;
     SAC_UNROLL
     for (uint32_t d = 0; d < kDim / 16; ++d) {
-      SAC_UNROLL
-      for (uint32_t e = 0; e < 2; ++e) {
-        const uint32_t dim = d * 16 + e * 8 + b.lane() % 4 * 2;
-        const bool real = there && dim < a.head_dim;
-        q.a[d][e * 2 + h] = real ? *reinterpret_cast<const uint32_t*>(at + dim) : 0;
-      }
+      load_sixteen<Kv>(b, at, there, a.head_dim, d, h, q.a[d]);
     }
   }
 }
@@ -349,21 +466,21 @@ SAC_DEVICE void load_queries(const Block& b, const AttentionArgs& a, const RowTi
 /// scores eight positions, learns the other scores through shared memory, weighs them all as one
 /// warp would, and gathers its part of the dimensions. Blocks walk over units, so that the grid
 /// does not depend on the contexts' lengths.
-template <uint32_t kDim>
+template <uint32_t kDim, class Kv>
 struct ChunkAttentionKernel {
   using Args = AttentionArgs;
-  using Tile = ContextTile<kDim>;
+  using Tile = ContextTile<kDim, Kv>;
   static constexpr uint32_t kWarps = kContextTile / 8;
   static constexpr uint32_t kThreads = kWarps * kWarpThreads;
   static constexpr uint32_t kBlocksPerSm = 4;
-  static constexpr uint32_t kStages = 3;
-  static constexpr uint32_t kStageHalves = 2 * Tile::kHalves;
+  static constexpr uint32_t kStages = kIsFp8<Kv> ? 4 : 3;
+  static constexpr uint32_t kStageElements = 2 * Tile::kElements;
   static constexpr uint32_t kHeld = kDim / kWarps;  // dimensions of a warp
   static_assert(kHeld % 16 == 0);
   /// Of a vector's scores: rows are so far apart that a warp's pairs are in different banks.
   static constexpr uint32_t kScoreStride = kContextTile + 8;
   static constexpr uint32_t kSharedBytes =
-      kStages * kStageHalves * sizeof(Half) + 16 * kScoreStride * sizeof(float);
+      kStages * Tile::kBytes + 16 * kScoreStride * sizeof(float);
   /// If begun early, the few blocks of a small step would crowd the multiprocessors freed first.
   static constexpr bool kBeginsAlone = true;
 
@@ -382,11 +499,11 @@ struct ChunkAttentionKernel {
   SAC_DEVICE static void attend(const Block& b, const Args& a, uint32_t index, uint32_t kv_head,
                                 uint32_t first_vector) {
     const ChunkItem item = a.plan.items[index];
-    Half* stages = reinterpret_cast<Half*>(b.shared());
-    auto* scores = reinterpret_cast<float*>(stages + kStages * kStageHalves);
+    Kv* stages = reinterpret_cast<Kv*>(b.shared());
+    auto* scores = reinterpret_cast<float*>(b.shared() + kStages * Tile::kBytes);
     Queries<kDim> q;
     const RowTile tile = {item.seat, item.row, 1, item.position};
-    load_queries(b, a, tile, kv_head, first_vector, q);
+    load_queries<kDim, Kv>(b, a, tile, kv_head, first_vector, q);
     // Empty where the layer's window begins after the chunk.
     const Context context = {item.seat, kv_head,
                              max_u32(item.chunk * kContextChunk, a.begin_of(item.position)),
@@ -397,7 +514,7 @@ struct ChunkAttentionKernel {
     const auto fetch = [&](uint32_t base, uint32_t stage) {
       if (base < context.end) {
         Tile::template fetch<kThreads>(b, a, context, place, b.thread(),
-                                       stages + stage * kStageHalves);
+                                       stages + stage * kStageElements);
         place = Tile::locate(b, a, context, base + kContextTile);
       }
       b.commit();
@@ -409,11 +526,11 @@ struct ChunkAttentionKernel {
       b.template wait<kStages - 2>();
       b.sync();  // this tile has arrived for all threads, the last one's stage and scores are free
       fetch(base + (kStages - 1) * kContextTile, (stage + kStages - 1) % kStages);
-      const Half* k = stages + stage * kStageHalves;
+      const Kv* k = stages + stage * kStageElements;
       float s[kContextTile / 8][4];
       share_scores(b, k, q, scores, s);
       Tile::weigh(b, a, q, base, s, walk);
-      Tile::gather(b, k + Tile::kHalves, s, b.warp() * kHeld, walk);
+      Tile::gather(b, k + Tile::kElements, s, b.warp() * kHeld, walk);
       stage = (stage + 1) % kStages;
     }
     b.sync();  // before the next unit's copies
@@ -423,7 +540,7 @@ struct ChunkAttentionKernel {
 
   /// All scores of the tile for the thread's two vectors, where each warp computes eight positions.
   template <class Block>
-  SAC_DEVICE static void share_scores(const Block& b, const Half* k, const Queries<kDim>& q,
+  SAC_DEVICE static void share_scores(const Block& b, const Kv* k, const Queries<kDim>& q,
                                       float* scores, float (&s)[kContextTile / 8][4]) {
     float mine[4];
     Tile::score_eight(b, k, q, b.warp(), mine);
@@ -457,7 +574,25 @@ struct ChunkAttentionKernel {
         a.item_scales[2 * at] = walk.max[h];
         a.item_scales[2 * at + 1] = walk.sum[h];
       }
-      float* sums = a.item_sums + at * a.head_dim;
+      store_sums(b, a, a.item_sums + at * a.head_dim, h, walk);
+    }
+  }
+
+  /// The warp's dimensions of the thread's h-th vector.
+  template <class Block>
+  SAC_DEVICE static void store_sums(const Block& b, const Args& a, float* sums, uint32_t h,
+                                    const Walk<kHeld>& walk) {
+    if constexpr (kIsFp8<Kv>) {
+      SAC_UNROLL
+      for (uint32_t d = 0; d < kHeld / 16; ++d) {
+        const uint32_t dim = b.warp() * kHeld + d * 16 + b.lane() % 4 * 4;
+        const auto& even = walk.v[2 * d];
+        const auto& odd = walk.v[2 * d + 1];
+        if (dim >= a.head_dim) continue;
+        *reinterpret_cast<Float4*>(sums + dim) = {
+            {even[2 * h], odd[2 * h], even[2 * h + 1], odd[2 * h + 1]}};
+      }
+    } else {
       SAC_UNROLL
       for (uint32_t i = 0; i < kHeld / 8; ++i) {
         const uint32_t dim = b.warp() * kHeld + i * 8 + b.lane() % 4 * 2;
@@ -470,7 +605,7 @@ struct ChunkAttentionKernel {
 
 /// Folds the chunks of lone rows, in rising order. Grid: split rows, ceil(heads / kWarps); a warp
 /// per head.
-template <uint32_t kDim>
+template <uint32_t kDim, class Kv>
 struct FoldChunksKernel {
   using Args = AttentionArgs;
   static constexpr uint32_t kWarps = 4;
@@ -506,12 +641,12 @@ struct FoldChunksKernel {
         }
       }
     }
-    const float inverse = 1.0f / total.sum;
+    const float factor = end_factor<Kv>(a, total.sum);
     SAC_UNROLL
     for (uint32_t e = 0; e < kPerLane; ++e) {
       const uint32_t dim = b.lane() + e * kWarpThreads;
       if (dim < a.head_dim) {
-        *a.out.at(split.row, head * a.head_dim + dim) = narrow(total.v[e] * inverse);
+        *a.out.at(split.row, head * a.head_dim + dim) = narrow(total.v[e] * factor);
       }
     }
   }
@@ -540,18 +675,20 @@ struct FoldChunksKernel {
 /// A block per tile of rows and kv head: kTileVectors vectors share each tile of K and V. Grid: kv
 /// heads, row tiles, ceil(group / kTileVectors); the last rows, whose contexts are the longest, go
 /// first, so that no long block is left alone at the end. kByWarpgroup: the block's four warps
-/// multiply together, by wgmma.
-template <uint32_t kDim, bool kByWarpgroup>
+/// multiply together, by wgmma. Tiles of e4m3 are widened before they are used.
+template <uint32_t kDim, bool kByWarpgroup, class Kv>
 struct TileAttentionKernel {
   using Args = AttentionArgs;
-  using Tile = ContextTile<kDim>;
+  using Tile = ContextTile<kDim, Half>;
+  using Copied = ContextTile<kDim, Kv>;
   static constexpr uint32_t kWarps = kTileVectors / 16;
   static constexpr uint32_t kThreads = kWarps * kWarpThreads;
   static constexpr uint32_t kBlocksPerSm = 3;
   static constexpr uint32_t kStages = 2;
-  static constexpr uint32_t kStageHalves = 2 * Tile::kHalves;
-  static constexpr uint32_t kSharedBytes =
-      kStages * kStageHalves * sizeof(Half) + (kDim / 2 + 4) * kThreads * sizeof(float);
+  static constexpr uint32_t kStageElements = 2 * Copied::kElements;
+  static constexpr uint32_t kWideBytes = kIsFp8<Kv> ? Tile::kBytes : 0;
+  static constexpr uint32_t kTileBytes = kWideBytes + kStages * Copied::kBytes;
+  static constexpr uint32_t kSharedBytes = kTileBytes + (kDim / 2 + 4) * kThreads * sizeof(float);
 
   template <class Block>
   SAC_DEVICE static void run(const Block& b, const Args& a) {
@@ -565,22 +702,22 @@ struct TileAttentionKernel {
     const RowTile tile = tile_of(b, a);
     const uint32_t kv_head = b.x();
     const uint32_t first_vector = b.z() * kTileVectors + b.warp() * 16;
-    Half* stages = reinterpret_cast<Half*>(b.shared());
+    Kv* stages = reinterpret_cast<Kv*>(b.shared() + kWideBytes);
     Queries<kDim> q;
-    load_queries(b, a, tile, kv_head, first_vector, q);
+    load_queries<kDim, Kv>(b, a, tile, kv_head, first_vector, q);
     // The first row sees the earliest position, the last the latest.
     const Context context = {tile.seat, kv_head, a.begin_of(tile.first_position),
                              tile.first_position + tile.num_rows};
     Walk<kDim> walk;
     walk.clear();
-    Total total = {reinterpret_cast<float*>(stages + kStages * kStageHalves) + b.thread()};
+    Total total = {reinterpret_cast<float*>(b.shared() + kTileBytes) + b.thread()};
     total.clear();
-    auto place = Tile::locate(b, a, context, context.base());
+    auto place = Copied::locate(b, a, context, context.base());
     const auto fetch = [&](uint32_t base, uint32_t stage) {
       if (base < context.end) {
-        Tile::template fetch<kThreads>(b, a, context, place, b.thread(),
-                                       stages + stage * kStageHalves);
-        place = Tile::locate(b, a, context, base + kContextTile);
+        Copied::template fetch<kThreads>(b, a, context, place, b.thread(),
+                                         stages + stage * kStageElements);
+        place = Copied::locate(b, a, context, base + kContextTile);
       }
       b.commit();
     };
@@ -588,11 +725,12 @@ struct TileAttentionKernel {
     for (uint32_t s = 0; s + 1 < kStages; ++s) fetch(context.base() + s * kContextTile, s);
     for (uint32_t base = context.base(); base < context.end; base += kContextTile) {
       b.template wait<kStages - 2>();
-      if constexpr (kByWarpgroup) b.shared_fence();  // wgmma reads what the thread's copies wrote
+      // wgmma reads what the thread's copies wrote.
+      if constexpr (kByWarpgroup && !kIsFp8<Kv>) b.shared_fence();
       b.sync();
       const uint32_t stage = (base - context.base()) / kContextTile % kStages;
       fetch(base + (kStages - 1) * kContextTile, (stage + kStages - 1) % kStages);
-      const Half* here = stages + stage * kStageHalves;
+      const Half* here = as_halves(b, stages + stage * kStageElements);
       if constexpr (kByWarpgroup) {
         Tile::fold_by_warpgroup(b, a, here, q, base, walk);
       } else {
@@ -603,6 +741,20 @@ struct TileAttentionKernel {
       }
     }
     store(b, a, tile_of(b, a), kv_head, first_vector, total);  // found again: saves registers
+  }
+
+  /// A tile of bf16, ready to be used by all threads: the one that was copied, or what it becomes.
+  template <class Block>
+  SAC_DEVICE static const Half* as_halves(const Block& b, const Kv* copied) {
+    if constexpr (!kIsFp8<Kv>) {
+      return copied;
+    } else {
+      Half* wide = reinterpret_cast<Half*>(b.shared());
+      Copied::template widen<kThreads>(b, copied, wide);
+      if constexpr (kByWarpgroup) b.shared_fence();  // wgmma reads what the thread wrote
+      b.sync();
+      return wide;
+    }
   }
 
   template <class Block>
@@ -653,14 +805,35 @@ struct TileAttentionKernel {
       const uint32_t vector = first_vector + b.lane() / 4 + h * 8;
       const uint32_t row = vector / group;
       if (row >= tile.num_rows) continue;
-      const float inverse = 1.0f / total.sum(h);
+      const float factor = end_factor<Kv>(a, total.sum(h));
       const uint32_t first_column = (kv_head * group + vector % group) * a.head_dim;
+      store_vector(b, a, tile.first_row + row, first_column, factor, h, total);
+    }
+  }
+
+  /// The thread's dimensions of its h-th vector.
+  template <class Block>
+  SAC_DEVICE static void store_vector(const Block& b, const Args& a, uint32_t row,
+                                      uint32_t first_column, float factor, uint32_t h,
+                                      const Total& total) {
+    if constexpr (kIsFp8<Kv>) {
+      const auto pair = [&](uint32_t d, uint32_t e) {
+        return b.pack(total.at(2 * d, e) * factor, total.at(2 * d + 1, e) * factor);
+      };
+      SAC_UNROLL
+      for (uint32_t d = 0; d < kDim / 16; ++d) {
+        const uint32_t dim = d * 16 + b.lane() % 4 * 4;
+        if (dim >= a.head_dim) continue;
+        *reinterpret_cast<Word2*>(a.out.at(row, first_column + dim)) = {
+            {pair(d, 2 * h), pair(d, 2 * h + 1)}};
+      }
+    } else {
       SAC_UNROLL
       for (uint32_t i = 0; i < kDim / 8; ++i) {
         const uint32_t dim = i * 8 + b.lane() % 4 * 2;
         if (dim >= a.head_dim) continue;
-        *reinterpret_cast<uint32_t*>(a.out.at(tile.first_row + row, first_column + dim)) =
-            b.pack(total.at(i, 2 * h) * inverse, total.at(i, 2 * h + 1) * inverse);
+        *reinterpret_cast<uint32_t*>(a.out.at(row, first_column + dim)) =
+            b.pack(total.at(i, 2 * h) * factor, total.at(i, 2 * h + 1) * factor);
       }
     }
   }

@@ -180,11 +180,10 @@ class DeviceBlock {
     return pair;
   }
   /// Four e4m3 numbers as bf16, exactly: pairs[0] has bytes 0 and 2, the first in the low half,
-  /// pairs[1] bytes 1 and 3. All ones, e4m3's NaN, become 480 with their sign. Moved to where bf16
-  /// has its exponent and mantissa, a number is 2^-120 of itself, denormal where it was in e4m3.
+  /// pairs[1] bytes 1 and 3. All ones, e4m3's NaN, become 480 with their sign.
   __device__ void widen_fp8(uint32_t word, uint32_t (&pairs)[2]) const {
-    pairs[0] = scale_up(((word << 4) & 0x07f007f0u) | ((word << 8) & 0x80008000u));
-    pairs[1] = scale_up(((word >> 4) & 0x07f007f0u) | (word & 0x80008000u));
+    pairs[0] = scale_up(spread_fp8(word << 8));
+    pairs[1] = scale_up(spread_fp8(word));
   }
   /// 2^x by the special function unit: exact 1 for 0, 0 for -inf.
   __device__ float exp2(float x) const {

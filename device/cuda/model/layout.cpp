@@ -33,7 +33,8 @@ class Planner {
 
   void lay_out_kv(Layout& at) {
     const size_t plane = size_t{limits_.block_size} * c_.num_kv_heads * c_.head_dim;
-    const size_t block_bytes = plane * sizeof(Half) * 2 * c_.num_layers;
+    const size_t element_bytes = m_.has_fp8_kv() ? sizeof(Fp8Code) : sizeof(Half);
+    const size_t block_bytes = plane * element_bytes * 2 * c_.num_layers;
     m_.kv = {at.take<unsigned char>(block_bytes * limits_.num_blocks), block_bytes, plane,
              limits_.block_size, c_.num_kv_heads * c_.head_dim};
   }
@@ -298,9 +299,6 @@ std::string check_gpu_model(const sac_model_config& c, const ModelLimits& limits
   if (c.dtype != SAC_DTYPE_BF16) return outside("dtype", c.dtype, "not bf16 (1), as a GPU needs");
   if (c.quantization != SAC_QUANTIZATION_NONE) {
     return outside("quantization", c.quantization, "not 0: a GPU keeps weights in bf16");
-  }
-  if (c.kv_dtype != SAC_KV_DTYPE_AUTO) {
-    return outside("kv_dtype", c.kv_dtype, "not 0: a GPU keeps KV in bf16");
   }
   if (c.head_dim % 16 != 0 || c.head_dim > gpu::kDimLimit) {
     return outside("head_dim", c.head_dim, "not a multiple of 16 up to 128, as a GPU needs");

@@ -86,9 +86,10 @@ struct OwnConfig {
   explicit OwnConfig(const sac_model_config& config) : value(config) {
     own(config.sliding_window, config.num_layers, windows, value.sliding_window);
     own(config.sparse_layers, config.num_layers, sparse, value.sparse_layers);
+    own(config.kv_scales, 2 * config.num_layers, kv_scales, value.kv_scales);
   }
-  static void own(const uint32_t* from, uint32_t n, std::vector<uint32_t>& to,
-                  const uint32_t*& pointer) {
+  template <class T>
+  static void own(const T* from, uint32_t n, std::vector<T>& to, const T*& pointer) {
     if (from == nullptr) return;
     to.assign(from, from + n);
     pointer = to.data();
@@ -96,6 +97,7 @@ struct OwnConfig {
   sac_model_config value;
   std::vector<uint32_t> windows;
   std::vector<uint32_t> sparse;
+  std::vector<float> kv_scales;
 };
 
 /// Compute capability of the current device.

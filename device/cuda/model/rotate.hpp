@@ -7,6 +7,8 @@
 
 namespace saccade::gpu {
 
+/// Kv: the element of the pool, Half or Fp8Code.
+template <class Kv>
 struct RotateKernel {
   static constexpr uint32_t kThreads = 256;
   static constexpr uint32_t kBlocksPerSm = 4;
@@ -34,7 +36,8 @@ struct RotateKernel {
     Half* q;  // [rows][q_stride]
     uint32_t q_stride;
     KvMemory kv;
-    size_t k_offset;  // halves from the start of a block to this layer's K
+    size_t k_offset;     // elements from the start of a block to this layer's K
+    KvScales kv_scales;  // of e4m3
   };
 
   static uint32_t blocks_of_row(uint32_t heads) { return ceil_div(heads, kWarps * kHeads); }
@@ -82,10 +85,23 @@ struct RotateKernel {
       rotate_head(b, a, row, values, d, v);
     }
     if (d >= a.head_dim) return;
-    Half* out = is_q ? a.q + size_t{b.x()} * a.q_stride + head * a.head_dim
-                     : kv_row(a, row, head >= a.num_heads + a.num_kv_heads, kv_head);
-    *reinterpret_cast<Half4*>(out + d) = {
+    Half* q = a.q + size_t{b.x()} * a.q_stride + head * a.head_dim;
+    const bool is_v = head >= a.num_heads + a.num_kv_heads;
+    if constexpr (sizeof(Kv) == sizeof(Half)) {
+      store(is_q ? q + d : kv_row(a, row, is_v, kv_head) + d, v);
+    } else if (is_q) {
+      store(q + d, v);
+    } else {
+      store(kv_row(a, row, is_v, kv_head) + d, v, is_v ? a.kv_scales.v : a.kv_scales.k);
+    }
+  }
+  SAC_DEVICE static void store(Half* to, const Float4& v) {
+    *reinterpret_cast<Half4*>(to) = {
         {narrow(v.v[0]), narrow(v.v[1]), narrow(v.v[2]), narrow(v.v[3])}};
+  }
+  SAC_DEVICE static void store(Fp8Code* to, const Float4& v, float scale) {
+    *reinterpret_cast<Fp8Code4*>(to) = {{narrow_fp8(v.v[0] / scale), narrow_fp8(v.v[1] / scale),
+                                         narrow_fp8(v.v[2] / scale), narrow_fp8(v.v[3] / scale)}};
   }
 
   template <class Block>
@@ -136,9 +152,9 @@ struct RotateKernel {
     v = low ? v * cos - other * sin : v * cos + other * sin;
   }
 
-  SAC_DEVICE static Half* kv_row(const Args& a, const PlanRow& row, bool is_v, uint32_t head) {
+  SAC_DEVICE static Kv* kv_row(const Args& a, const PlanRow& row, bool is_v, uint32_t head) {
     const uint32_t block = a.seats.block_table(row.seat)[row.position / a.kv.block_size];
-    Half* data = reinterpret_cast<Half*>(a.kv.data + block * a.kv.block_bytes) + a.k_offset;
+    Kv* data = reinterpret_cast<Kv*>(a.kv.data + block * a.kv.block_bytes) + a.k_offset;
     return data + (is_v ? a.kv.plane : 0) +
            size_t{row.position % a.kv.block_size} * a.kv.token_stride + head * a.head_dim;
   }

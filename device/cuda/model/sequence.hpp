@@ -95,7 +95,13 @@ class StepSequence {
   }
 
   void rotate(uint32_t l, const LayerView& w, const Partials& qkv) {
-    RotateKernel::Args a = {};
+    if (m_.has_fp8_kv()) return rotate_into<Fp8Code>(l, w, qkv);
+    rotate_into<Half>(l, w, qkv);
+  }
+  template <class Kv>
+  void rotate_into(uint32_t l, const LayerView& w, const Partials& qkv) {
+    using Kernel = RotateKernel<Kv>;
+    typename Kernel::Args a = {};
     a.counts = s_.plan.counts;
     a.rows = s_.plan.rows;
     a.seats = m_.tables.seats;
@@ -115,9 +121,10 @@ class StepSequence {
     a.q = s_.q;
     a.q_stride = m_.widths.mixed;
     a.kv = m_.kv;
-    a.k_offset = 2 * l * m_.kv.plane;
+    a.k_offset = m_.kv.k_offset(l);
+    a.kv_scales = m_.kv_scales(l);
     const uint32_t heads = c_.num_heads + 2 * c_.num_kv_heads;
-    launch<RotateKernel>({shape_.rows, RotateKernel::blocks_of_row(heads)}, a);
+    launch<Kernel>({shape_.rows, Kernel::blocks_of_row(heads)}, a);
   }
 
   void attend(uint32_t l, const LayerView& w) {
@@ -128,31 +135,38 @@ class StepSequence {
     a.q_stride = m_.widths.mixed;
     a.out = s_.mixed;
     a.kv = m_.kv;
-    a.k_offset = 2 * l * m_.kv.plane;
+    a.k_offset = m_.kv.k_offset(l);
     a.num_heads = c_.num_heads;
     a.num_kv_heads = c_.num_kv_heads;
     a.head_dim = c_.head_dim;
     a.window = w.window;
-    a.scale = 1.44269504f / __builtin_sqrtf(static_cast<float>(c_.head_dim));
+    const KvScales scales = m_.kv_scales(l);
+    a.scale = 1.44269504f / __builtin_sqrtf(static_cast<float>(c_.head_dim)) * scales.k;
+    a.v_scale = scales.v;
     a.item_sums = s_.item_sums;
     a.item_scales = s_.item_scales;
-    if (c_.head_dim <= 64) return attend_with<64>(a);
-    attend_with<kDimLimit>(a);
+    if (m_.has_fp8_kv()) return attend_over<Fp8Code>(a);
+    attend_over<Half>(a);
   }
-
-  template <uint32_t kDim>
+  template <class Kv>
+  void attend_over(const AttentionArgs& a) {
+    if (c_.head_dim <= 64) return attend_with<64, Kv>(a);
+    attend_with<kDimLimit, Kv>(a);
+  }
+  template <uint32_t kDim, class Kv>
   void attend_with(const AttentionArgs& a) {
     const uint64_t chunks = ceil_div(m_.max_model_len, kContextChunk);
     const uint64_t items = min_u64(shape_.seqs * chunks, s_.limits.max_items);
     const uint64_t units = items * a.units_of_item();
-    launch<ChunkAttentionKernel<kDim>>({static_cast<uint32_t>(min_u64(units, kChunkBlocks))}, a);
-    using Fold = FoldChunksKernel<kDim>;
+    const auto blocks = static_cast<uint32_t>(min_u64(units, kChunkBlocks));
+    launch<ChunkAttentionKernel<kDim, Kv>>({blocks}, a);
+    using Fold = FoldChunksKernel<kDim, Kv>;
     launch<Fold>({shape_.seqs, ceil_div(c_.num_heads, Fold::kWarps)}, a);
     if (!shape_.has_prefill) return;
     const uint32_t tiles = ceil_div(shape_.rows, s_.limits.tile_rows) + shape_.seqs;
     const Grid grid = {c_.num_kv_heads, tiles, ceil_div(a.group(), kTileVectors)};
-    if (way_ == ProductWay::kWgmma) return launch<TileAttentionKernel<kDim, true>>(grid, a);
-    launch<TileAttentionKernel<kDim, false>>(grid, a);
+    if (way_ == ProductWay::kWgmma) return launch<TileAttentionKernel<kDim, true, Kv>>(grid, a);
+    launch<TileAttentionKernel<kDim, false, Kv>>(grid, a);
   }
 
   /// x += product + bias; normed = norm(x).

@@ -169,12 +169,22 @@ struct Widths {
   uint32_t vocab;
 };
 
+/// The pool: [block][layer][k|v][token][kv_head][head_dim], in bf16 or in e4m3. Kernels are built
+/// for either element, Half or Fp8Code.
 struct KvMemory {
   unsigned char* data;
   size_t block_bytes;
-  size_t plane;  // halves of K or V of one layer in a block
+  size_t plane;  // elements of K or V of one layer in a block
   uint32_t block_size;
-  uint32_t token_stride;  // halves
+  uint32_t token_stride;  // elements
+
+  /// Elements from the start of a block to K of a layer.
+  size_t k_offset(uint32_t layer) const { return size_t{2} * layer * plane; }
+};
+/// What is stored times its scale is what was computed: of a layer's K and V. Of bf16 both are 1.
+struct KvScales {
+  float k;
+  float v;
 };
 
 /// All of it.
@@ -191,6 +201,13 @@ struct ModelView {
   std::vector<LayerView> layers;
   KvMemory kv;
   SpaceView space;
+
+  bool has_fp8_kv() const { return config.kv_dtype == SAC_KV_DTYPE_FP8; }
+  KvScales kv_scales(uint32_t layer) const {
+    const float* scales = config.kv_scales;
+    if (scales == nullptr) return {1, 1};
+    return {scales[size_t{2} * layer], scales[size_t{2} * layer + 1]};
+  }
 };
 
 }  // namespace saccade::gpu

@@ -38,6 +38,30 @@ SAC_HD inline Half narrow(float v) {
   return static_cast<Half>((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
 }
 
+/// An e4m3 number's bits: a sign, 4 bits of exponent with bias 7, 3 of mantissa; all ones are NaN.
+using Fp8Code = uint8_t;
+
+/// Round to nearest, ties to even; beyond 448 becomes 448, infinities too, NaN stays NaN. The CPU's
+/// conversion, bit for bit: a GPU has one of its own from sm_89 on only.
+SAC_HD inline Fp8Code narrow_fp8(float v) {
+  const uint32_t bits = __builtin_bit_cast(uint32_t, v);
+  const uint32_t magnitude = bits & 0x7fffffffu;
+  // Normal results: rebias the exponent by -120 and round off 20 bits.
+  const uint32_t normal = (magnitude - 0x3c000000u + 0x7ffffu + ((magnitude >> 20) & 1u)) >> 20;
+  // Denormal results (below 2^-6): in floats from 2^14 on, the last bit is worth 2^-9.
+  const float aligned = __builtin_bit_cast(float, magnitude) + 0x1p14f;
+  const uint32_t denormal = __builtin_bit_cast(uint32_t, aligned) - 0x46800000u;
+  const uint32_t code = min_u32(magnitude < 0x3c800000u ? denormal : normal, 0x7e);
+  const uint32_t whole = magnitude > 0x7f800000u ? 0x7f : code;
+  return static_cast<Fp8Code>(whole | (bits >> 24 & 0x80u));
+}
+
+/// Bytes 1 and 3 of four e4m3 numbers, moved to where bf16 has its sign, exponent and mantissa: a
+/// pair of bf16 that are 2^-120 of them, denormal where they are in e4m3. NaN becomes 2^-120 480.
+SAC_HD inline uint32_t spread_fp8(uint32_t word) {
+  return ((word >> 4) & 0x07f007f0u) | (word & 0x80008000u);
+}
+
 SAC_HD constexpr uint32_t round_up(uint32_t n, uint32_t unit) { return ceil_div(n, unit) * unit; }
 SAC_HD constexpr float infinity() { return __builtin_inff(); }
 SAC_HD constexpr float max_f(float a, float b) { return a > b ? a : b; }
@@ -50,9 +74,21 @@ struct alignas(8) Float2 {
 struct alignas(16) Float4 {
   float v[4];
 };
+/// Two words, moved at once.
+struct alignas(8) Word2 {
+  uint32_t v[2];
+};
+/// Four words, moved at once.
+struct alignas(16) Word4 {
+  uint32_t v[4];
+};
 /// Four bf16 numbers, moved at once.
 struct alignas(8) Half4 {
   Half v[4];
+};
+/// Four e4m3 numbers, moved at once.
+struct alignas(4) Fp8Code4 {
+  Fp8Code v[4];
 };
 
 }  // namespace saccade::gpu

@@ -322,7 +322,7 @@ pub(crate) struct DeviceArgs {
     #[arg(long, value_name = "TOKENS", default_value_t = 16, env = "SACCADE_BLOCK_SIZE")]
     pub block_size: u32,
     /// Elements of KV in memory: auto (the --dtype), or fp8, the same as fp8_e4m3 (half the bytes
-    /// of 16 bits, less exact; --device cpu and sim:NAME)
+    /// of 16 bits, less exact)
     #[arg(long, value_enum, default_value = "auto", env = "SACCADE_KV_CACHE_DTYPE")]
     pub kv_cache_dtype: KvCacheDtype,
     /// Bytes for KV blocks, also as 4G (GiB) or 4g (10^9) [default: a quarter of the memory that is

@@ -12,7 +12,6 @@
 #include <map>
 #include <utility>
 
-#include "cpu/dtype.hpp"
 #include "cuda/model/block_ops.hpp"
 #include "cuda/model/sequence_shape.hpp"
 #include "cuda/model/tests/fiber.hpp"
@@ -270,13 +269,10 @@ class EmulatedBlock {
   }
   uint32_t pack(float low, float high) const { return pair(gpu::narrow(low), gpu::narrow(high)); }
   void widen_fp8(uint32_t word, uint32_t (&pairs)[2]) const {
-    const auto half = [word](uint32_t byte) {
-      const auto code = static_cast<uint8_t>(word >> (8 * byte));
-      const float nan = (code & 0x80u) != 0 ? -480.0f : 480.0f;
-      return gpu::narrow((code & 0x7fu) == 0x7fu ? nan : to_float(Fp8{code}));
-    };
-    pairs[0] = pair(half(0), half(2));
-    pairs[1] = pair(half(1), half(3));
+    for (uint32_t odd = 0; odd < 2; ++odd) {
+      const uint32_t spread = gpu::spread_fp8(odd != 0 ? word : word << 8);
+      pairs[odd] = pack(half_of(spread, 0) * 0x1p120f, half_of(spread, 1) * 0x1p120f);
+    }
   }
   float exp2(float x) const { return std::exp2(x); }
 

@@ -24,6 +24,7 @@ int run(uint32_t seeds) {
     check_model<CudaWgmmaRig>(report, fewer);
     for (uint32_t seed = 1; seed <= fewer; ++seed) {
       check_ways<CudaRig, CudaWgmmaRig>(report, seed, 3 + seed * 7 % 90);
+      check_ways<CudaRig, CudaWgmmaRig>(report, seed, 3 + seed * 7 % 90, KvKind::kFp8);
     }
   } else {
     std::printf("products by wgmma: not checked, this GPU has none\n");

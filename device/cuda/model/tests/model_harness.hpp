@@ -18,6 +18,7 @@ struct SmallModel {
   sac_model_config config = {};
   std::vector<uint32_t> windows;
   std::vector<uint32_t> sparse;
+  std::vector<float> kv_scales;  // [num_layers][2], or none
   bool biases = false;
   uint32_t max_len = 0;
   std::map<std::tuple<uint32_t, uint32_t, uint32_t>, std::vector<float>> tensors;
@@ -102,6 +103,15 @@ inline SmallModel random_small(uint32_t seed, uint32_t max_len) {
   }
   if (rng() % 4 == 0) c.rope_switch_len = 20;
   fill_small(m, seed);
+  return m;
+}
+
+/// The element of KV.
+enum class KvKind { kBf16, kFp8 };
+
+inline SmallModel random_small(uint32_t seed, uint32_t max_len, KvKind kv) {
+  SmallModel m = random_small(seed, max_len);
+  if (kv == KvKind::kFp8) keep_fp8_kv(m, seed);
   return m;
 }
 

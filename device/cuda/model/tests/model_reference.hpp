@@ -3,6 +3,7 @@
 // continues as if it had.
 #pragma once
 #include "cuda/model/tests/model_harness.hpp"
+#include "tests/fp8.hpp"
 
 namespace saccade::test {
 
@@ -117,6 +118,13 @@ class ModelReference {
     }
   }
 
+  /// K (0) or V (1) as it is after storage.
+  void store(Vector& row, uint32_t l, uint32_t of) const {
+    if (c_.kv_dtype != SAC_KV_DTYPE_FP8) return;
+    const double scale = c_.kv_scales == nullptr ? 1.0 : c_.kv_scales[2 * l + of];
+    for (double& x : row) x = fp8_value(fp8_code(x / scale)) * scale;
+  }
+
   Vector attend(uint32_t l, const Vector& q) const {
     const size_t dim = c_.head_dim, window = m_.windows[l];
     const size_t begin = window != 0 && position() + 1 > window ? position() + 1 - window : 0;
@@ -194,6 +202,8 @@ class ModelReference {
     pending_values_.push_back(project(SAC_TENSOR_V, SAC_TENSOR_V_BIAS, l, n));
     prepare_heads(q, SAC_TENSOR_Q_NORM, l);
     prepare_heads(pending_keys_[l], SAC_TENSOR_K_NORM, l);
+    store(pending_keys_[l], l, 0);
+    store(pending_values_[l], l, 1);
     add(x, project(SAC_TENSOR_O, SAC_TENSOR_O_BIAS, l, attend(l, q)));
     const Vector post = norm(x, get(SAC_TENSOR_POST_NORM, l));
     if (has_experts(c_, l)) return mix_experts(l, post, x, swaps, close);
