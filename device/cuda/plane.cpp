@@ -90,6 +90,9 @@ std::string check_cuda_config(const sac_device_config& c, const sac_model_config
   if (model == nullptr) return "model is null, but kind is SAC_DEVICE_CUDA";
   std::string wrong = check_model_config(*model);
   if (wrong.empty()) wrong = check_gpu_model(*model, model_limits(c));
+  if (wrong.empty() && model->quantization == SAC_QUANTIZATION_FP8 &&
+      static_cast<ProductWay>(c.cuda_products) != ProductWay::kWgmma)
+    wrong = "quantization is fp8 (2), but only products by wgmma read weights in fp8";
   if (wrong.empty() && model->vocab_size != vocab_size)
     wrong = "vocab_size differs from the model's";
   return wrong;

@@ -74,12 +74,12 @@ TEST_CASE("with FP8 KV small models of every family give the CPU's logprobs, wit
   const Seeds seeds(4);
   for (uint64_t seed = seeds.first; seed <= seeds.last; ++seed) {
     check_against_cpu<EmulatedRig>(report, static_cast<uint32_t>(seed),
-                                   3 + static_cast<uint32_t>(seed) * 7 % 90, KvKind::kFp8);
+                                   3 + static_cast<uint32_t>(seed) * 7 % 90, Kind::kFp8Kv);
   }
-  check_against_cpu<EmulatedRig>(report, 5, gpu::kContextChunk + 20, KvKind::kFp8);
+  check_against_cpu<EmulatedRig>(report, 5, gpu::kContextChunk + 20, Kind::kFp8Kv);
   for (const uint32_t seed : {1u, 2u}) {
-    check_against_cpu<EmulatedWgmmaRig>(report, seed, 3 + seed * 7, KvKind::kFp8);
-    check_ways<EmulatedRig, EmulatedWgmmaRig>(report, seed, 3 + seed * 7, KvKind::kFp8);
+    check_against_cpu<EmulatedWgmmaRig>(report, seed, 3 + seed * 7, Kind::kFp8Kv);
+    check_ways<EmulatedRig, EmulatedWgmmaRig>(report, seed, 3 + seed * 7, Kind::kFp8Kv);
   }
   CHECK(report.failed() == 0);
 }
@@ -88,17 +88,30 @@ TEST_CASE("with FP8 KV a request has the same records alone and in a batch, howe
   saccade::test::Report report;
   const Seeds seeds(2);
   for (uint64_t seed = seeds.first; seed <= seeds.last; ++seed) {
-    check_independence<EmulatedRig>(report, 1000 + static_cast<uint32_t>(seed), 60, KvKind::kFp8);
+    check_independence<EmulatedRig>(report, 1000 + static_cast<uint32_t>(seed), 60, Kind::kFp8Kv);
   }
-  check_independence<EmulatedRig>(report, 23, 40, KvKind::kFp8);  // with experts
-  check_independence<EmulatedWgmmaRig>(report, 1001, 60, KvKind::kFp8);
-  check_independence<EmulatedWgmmaRig>(report, 23, 40, KvKind::kFp8);
+  check_independence<EmulatedRig>(report, 23, 40, Kind::kFp8Kv);  // with experts
+  check_independence<EmulatedWgmmaRig>(report, 1001, 60, Kind::kFp8Kv);
+  check_independence<EmulatedWgmmaRig>(report, 23, 40, Kind::kFp8Kv);
+  CHECK(report.failed() == 0);
+}
+
+TEST_CASE("models in e4m3 give the CPU's logprobs, and the same in any company") {
+  saccade::test::Report report;
+  const Seeds seeds(4);
+  for (uint64_t seed = seeds.first; seed <= seeds.last; ++seed) {
+    const auto number = static_cast<uint32_t>(seed);
+    check_against_cpu<EmulatedWgmmaRig>(report, number, 3 + number * 7 % 90, Kind::kFp8Weights);
+  }
+  check_against_cpu<EmulatedWgmmaRig>(report, 8, 150, Kind::kFp8Weights);
+  check_independence<EmulatedWgmmaRig>(report, 1001, 60, Kind::kFp8Weights);
+  check_independence<EmulatedWgmmaRig>(report, 23, 40, Kind::kFp8Weights);  // with experts
   CHECK(report.failed() == 0);
 }
 
 TEST_CASE("FP8 KV takes half of the bytes, and nothing else changes") {
   const ModelLimits limits = {2, 8, 64, 16, 8};
-  const SmallModel wide = random_small(1, 40), narrow = random_small(1, 40, KvKind::kFp8);
+  const SmallModel wide = random_small(1, 40), narrow = random_small(1, 40, Kind::kFp8Kv);
   REQUIRE(check_gpu_model(narrow.config, limits) == "");
   const MemoryNeed a = gpu_memory_need(wide.config, limits);
   const MemoryNeed b = gpu_memory_need(narrow.config, limits);

@@ -3,6 +3,8 @@
 // registers take them, so that 16 bytes a lane, four times, bring a unit in; scales follow, so that
 // one bulk copy brings both. Units of a tile of outputs are neighbours for each 128 inputs.
 #pragma once
+#include <cmath>
+
 #include "cuda/model/product.hpp"
 
 namespace saccade::gpu {

@@ -1,6 +1,7 @@
 #include "cuda/model/layout.hpp"
 
 #include "cuda/model/experts.hpp"
+#include "cuda/model/fp8_units.hpp"
 #include "cuda/model/sample.hpp"
 #include "cuda/model/sequence_shape.hpp"
 #include "platform/layout.hpp"
@@ -15,9 +16,9 @@ class Planner {
       : m_(model), c_(model.config), limits_(limits) {}
 
   void lay_out_weights(Layout& at) {
-    m_.widths = {round_up(c_.hidden_size, kStep), round_up(c_.num_heads * c_.head_dim, kStep),
-                 round_up(c_.intermediate_size, kStep),
-                 round_up(max_u32(c_.moe_intermediate_size, 1), kStep),
+    m_.widths = {round_up(c_.hidden_size, k_unit_), round_up(c_.num_heads * c_.head_dim, k_unit_),
+                 round_up(c_.intermediate_size, k_unit_),
+                 round_up(max_u32(c_.moe_intermediate_size, 1), k_unit_),
                  round_up(c_.vocab_size, kTileOutputs)};
     // The sampler reads whole sums; a vocabulary has enough tiles.
     m_.lm_head = take_matrix(at, c_.vocab_size, c_.hidden_size, 0);
@@ -76,17 +77,31 @@ class Planner {
   static size_t max_size(size_t a, size_t b) { return a > b ? a : b; }
 
   /// share: how many of such matrices a small step reads at once, 0 = always sum in one slice.
-  static MatrixView take_matrix(Layout& at, uint32_t n, uint32_t k, uint32_t share,
-                                uint32_t copies = 1) {
+  MatrixView take_matrix(Layout& at, uint32_t n, uint32_t k, uint32_t share,
+                         uint32_t copies = 1) const {
     MatrixView m = {};
     m.n = round_up(n, kTileOutputs);
-    m.k = round_up(k, kStep);
+    m.k = round_up(k, k_unit_);
     const auto sliced = [&](uint32_t enough) {
       return share == 0 ? Slicing{1, m.steps()} : slicing_of(m.tiles() * share, m.steps(), enough);
     };
     m.by_mma = sliced(kEnoughTiles);
     m.by_wgmma = sliced(kEnoughBulkTiles);
     m.data = at.take<Half>(m.halves() * copies);
+    return m;
+  }
+
+  /// Of layer l; in e4m3 if the tensors that it is made of are to be.
+  MatrixView take_dense(Layout& at, uint32_t l, std::initializer_list<uint32_t> roles, uint32_t n,
+                        uint32_t k) const {
+    for (const uint32_t role : roles) {
+      if (!kept_in_fp8(c_, role, l)) return take_matrix(at, n, k, 1);
+    }
+    MatrixView m = {};
+    m.n = round_up(n, kTileOutputs);
+    m.k = round_up(k, k_unit_);
+    m.by_mma = m.by_wgmma = {1, m.steps()};
+    m.units = at.take<unsigned char>(unit_matrix_bytes(m.n, m.k));
     return m;
   }
 
@@ -113,8 +128,9 @@ class Planner {
     w.k_norm = c_.qk_norm != 0 ? at.take<float>(c_.head_dim) : nullptr;
     w.qkv_bias = at.take<float>(q + 2 * kv);
     w.o_bias = at.take<float>(m_.widths.hidden);
-    w.qkv = take_matrix(at, q + 2 * kv, c_.hidden_size, 1);
-    w.o = take_matrix(at, c_.hidden_size, q, 1);
+    w.qkv =
+        take_dense(at, l, {SAC_TENSOR_Q, SAC_TENSOR_K, SAC_TENSOR_V}, q + 2 * kv, c_.hidden_size);
+    w.o = take_dense(at, l, {SAC_TENSOR_O}, c_.hidden_size, q);
     if (w.has_experts) {
       const uint32_t picks = c_.experts_per_token;
       w.router = take_matrix(at, c_.num_experts, c_.hidden_size, 1);
@@ -127,8 +143,9 @@ class Planner {
     w.gate_bias = at.take<float>(m_.widths.gated);
     w.up_bias = at.take<float>(m_.widths.gated);
     w.down_bias = at.take<float>(m_.widths.hidden);
-    w.gate_up = take_matrix(at, 2 * m_.widths.gated, c_.hidden_size, 1);
-    w.down = take_matrix(at, c_.hidden_size, m_.widths.gated, 1);
+    w.gate_up =
+        take_dense(at, l, {SAC_TENSOR_GATE, SAC_TENSOR_UP}, 2 * m_.widths.gated, c_.hidden_size);
+    w.down = take_dense(at, l, {SAC_TENSOR_DOWN}, c_.hidden_size, m_.widths.gated);
   }
 
   PlanLimits plan_limits() const {
@@ -199,6 +216,8 @@ class Planner {
   ModelView& m_;
   const sac_model_config& c_;
   const ModelLimits& limits_;
+  /// All widths that products read are multiples of it: units have no half.
+  const uint32_t k_unit_ = c_.quantization == SAC_QUANTIZATION_FP8 ? kUnitInputs : kStep;
 };
 
 }  // namespace
@@ -297,8 +316,8 @@ std::string outside(const char* field, uint64_t value, const char* bound) {
 
 std::string check_gpu_model(const sac_model_config& c, const ModelLimits& limits) {
   if (c.dtype != SAC_DTYPE_BF16) return outside("dtype", c.dtype, "not bf16 (1), as a GPU needs");
-  if (c.quantization != SAC_QUANTIZATION_NONE) {
-    return outside("quantization", c.quantization, "not 0: a GPU keeps weights in bf16");
+  if (c.quantization != SAC_QUANTIZATION_NONE && c.quantization != SAC_QUANTIZATION_FP8) {
+    return outside("quantization", c.quantization, "neither 0 nor fp8 (2), which a GPU has");
   }
   if (c.head_dim % 16 != 0 || c.head_dim > gpu::kDimLimit) {
     return outside("head_dim", c.head_dim, "not a multiple of 16 up to 128, as a GPU needs");

@@ -7,6 +7,7 @@
 #include <set>
 #include <tuple>
 
+#include "cuda/model/fp8_units.hpp"
 #include "cuda/model/layout.hpp"
 #include "cuda/model/sequence_shape.hpp"
 
@@ -14,41 +15,103 @@ namespace saccade::gpu {
 
 inline constexpr size_t kStagingHalves = size_t{1} << 23;
 
+/// The CPU's random weights: uniform in +-0.035, a function of the key and of the place in the
+/// row-major matrix.
+SAC_DEVICE float dummy_weight(const uint32_t (&key)[2], uint32_t row, uint32_t column) {
+  uint32_t h = (row * 0x9E3779B1u) ^ (column * 0x85EBCA77u) ^ key[0];
+  h = (h ^ (h >> 16)) * 0x85EBCA6Bu;
+  h = ((h ^ (h >> 13)) + key[1]) * 0xC2B2AE35u;
+  h = h ^ (h >> 16);
+  return (static_cast<float>(static_cast<int32_t>(h)) * 4.656612873e-10f) * 0.034641016f;
+}
+
+/// What is written into a matrix: rows of a tensor.
+struct PlaceArgs {
+  const Half* source;    // [rows][cols]; null: codes, or random ones
+  const Fp8Code* codes;  // [rows][cols]
+  const float* scales;   // of codes: [rows][ceil(cols / SAC_SCALE_GROUP)]
+  uint32_t key[2];       // of random ones
+  uint32_t first_row;    // of the tensor
+  uint32_t rows;
+  uint32_t cols;
+  MatrixPlace place;
+
+  SAC_DEVICE uint32_t to_row(uint32_t row) const {
+    return place.gated ? gated_row(row, place.which) : place.first + row;
+  }
+  SAC_DEVICE Half value(uint32_t row, uint32_t column) const {
+    return source != nullptr ? source[size_t{row} * cols + column]
+                             : narrow(dummy_weight(key, first_row + row, column));
+  }
+};
+
 /// Writes rows of a matrix into its tiles: from `source`, or random ones. A thread per element.
 struct PlaceKernel {
+  using Args = PlaceArgs;
   static constexpr uint32_t kThreads = 256;
   static constexpr uint32_t kBlocksPerSm = 4;
   static constexpr uint32_t kSharedBytes = 0;
-
-  struct Args {
-    const Half* source;  // [rows][cols]; null: random ones
-    uint32_t key[2];     // of random ones
-    uint32_t first_row;  // of the tensor
-    uint32_t rows;
-    uint32_t cols;
-    MatrixPlace place;
-  };
 
   /// Grid: ceil(cols / kThreads), rows.
   template <class Block>
   SAC_DEVICE static void run(const Block& b, const Args& a) {
     const uint32_t column = b.x() * kThreads + b.thread();
     if (column >= a.cols) return;
-    const uint32_t row = a.first_row + b.y();
-    const uint32_t to = a.place.gated ? gated_row(row, a.place.which) : a.place.first + row;
-    const Half value = a.source != nullptr ? a.source[size_t{b.y()} * a.cols + column]
-                                           : narrow(dummy(a.key, row, column));
-    a.place.matrix.data[weight_at(a.place.matrix.k, to, column)] = value;
+    const uint32_t to = a.to_row(a.first_row + b.y());
+    a.place.matrix.data[weight_at(a.place.matrix.k, to, column)] = a.value(b.y(), column);
+  }
+};
+
+/// Writes rows of a matrix into its units: `codes` as they are, or other values brought into e4m3
+/// with a scale for each row and 128 columns, by the CPU's rules (cpu/fp8_impl.hpp). A thread for
+/// each such group. Columns beyond the tensor's are zero already.
+struct PlaceUnitsKernel {
+  using Args = PlaceArgs;
+  static constexpr uint32_t kThreads = 64;
+  static constexpr uint32_t kBlocksPerSm = 4;
+  static constexpr uint32_t kSharedBytes = 0;
+
+  /// Grid: ceil(groups / kThreads), rows.
+  template <class Block>
+  SAC_DEVICE static void run(const Block& b, const Args& a) {
+    const uint32_t group = b.x() * kThreads + b.thread(), groups = ceil_div(a.cols, kUnitInputs);
+    if (group >= groups) return;
+    const uint32_t to = a.to_row(a.first_row + b.y()), begin = group * kUnitInputs;
+    const uint32_t end = min_u32(begin + kUnitInputs, a.cols);
+    unsigned char* unit = a.place.matrix.units + unit_at(a.place.matrix.k, to, begin);
+    const float scale = a.codes != nullptr ? copy_group(a, unit, b.y(), to, begin, end)
+                                           : narrow_group(a, unit, b.y(), to, begin, end);
+    *reinterpret_cast<float*>(unit + scale_at(to)) = scale;
   }
 
  private:
-  /// The CPU's: uniform in +-0.035, a function of the key and the place in the row-major matrix.
-  SAC_DEVICE static float dummy(const uint32_t (&key)[2], uint32_t row, uint32_t column) {
-    uint32_t h = (row * 0x9E3779B1u) ^ (column * 0x85EBCA77u) ^ key[0];
-    h = (h ^ (h >> 16)) * 0x85EBCA6Bu;
-    h = ((h ^ (h >> 13)) + key[1]) * 0xC2B2AE35u;
-    h = h ^ (h >> 16);
-    return (static_cast<float>(static_cast<int32_t>(h)) * 4.656612873e-10f) * 0.034641016f;
+  static constexpr float kMax = 448.0f;
+  static constexpr float kLeast = 1e-30f;  // below it, the inverse is no float
+
+  /// A group with e4m3's NaN has the scale NaN and numbers 0.
+  SAC_DEVICE static float copy_group(const Args& a, unsigned char* unit, uint32_t row, uint32_t to,
+                                     uint32_t begin, uint32_t end) {
+    const Fp8Code* codes = a.codes + size_t{row} * a.cols;
+    bool sound = true;
+    for (uint32_t i = begin; i < end; ++i) sound &= (codes[i] & 0x7fu) != 0x7fu;
+    for (uint32_t i = begin; i < end; ++i) unit[code_at(to, i)] = sound ? codes[i] : 0;
+    const float scale = a.scales[size_t{row} * ceil_div(a.cols, kUnitInputs) + begin / kUnitInputs];
+    return sound ? scale : __builtin_bit_cast(float, 0x7fc00000u);
+  }
+  SAC_DEVICE static float narrow_group(const Args& a, unsigned char* unit, uint32_t row,
+                                       uint32_t to, uint32_t begin, uint32_t end) {
+    float top = 0, doubt = 0;
+    for (uint32_t i = begin; i < end; ++i) {
+      const float v = widen(a.value(row, i));
+      top = max_f(top, v < 0 ? -v : v);
+      doubt += v * 0.0f;  // NaN for infinity and NaN
+    }
+    const bool sound = doubt == 0 && top >= kLeast;
+    const float inverse = sound ? kMax / top : 0.0f;
+    for (uint32_t i = begin; i < end; ++i) {
+      unit[code_at(to, i)] = narrow_fp8(sound ? widen(a.value(row, i)) * inverse : 0.0f);
+    }
+    return doubt == 0 ? top * (1.0f / kMax) : doubt;
   }
 };
 
@@ -87,7 +150,7 @@ class ModelLoader {
       const TensorShape shape = tensor_shape(m_.config, at.role);
       if (tensor_role(at.role).kind == TensorKind::kMatrix) {
         const uint64_t key = dummy_key(seed, at);
-        PlaceKernel::Args a = {};
+        PlaceArgs a = {};
         a.key[0] = static_cast<uint32_t>(key);
         a.key[1] = static_cast<uint32_t>(key >> 32);
         a.place = place_of(m_, at);
@@ -150,9 +213,12 @@ class ModelLoader {
   /// As many rows at once as the staging buffer holds.
   void place_matrix(const TensorPlace& at, uint32_t dtype, const void* data, const float* scales) {
     const TensorShape shape = tensor_shape(m_.config, at.role);
-    PlaceKernel::Args a = {};
+    PlaceArgs a = {};
     a.place = place_of(m_, at);
     a.cols = static_cast<uint32_t>(shape.cols);
+    if (scales != nullptr && a.place.matrix.units != nullptr) {
+      return place_codes(a, static_cast<uint32_t>(shape.rows), data, scales);
+    }
     a.source = backend_.staging();
     const auto fit = static_cast<uint32_t>(kStagingHalves / a.cols);
     std::vector<Half> halves;
@@ -169,15 +235,45 @@ class ModelLoader {
       launch_place(a);
     }
   }
-  void launch_place(const PlaceKernel::Args& a) {
+  /// The same of e4m3 that stays so: scales, then codes, in the staging buffer.
+  void place_codes(PlaceArgs a, uint32_t rows, const void* data, const float* scales) {
+    const uint32_t groups = ceil_div(a.cols, kUnitInputs);
+    const size_t row_bytes = a.cols + size_t{groups} * sizeof(float);
+    const auto fit = static_cast<uint32_t>(kStagingHalves * sizeof(Half) / row_bytes);
+    auto* staged = reinterpret_cast<float*>(backend_.staging());
+    for (uint32_t row = 0; row < rows; row += a.rows) {
+      a.first_row = row;
+      a.rows = min_u32(fit, rows - row);
+      const size_t num_scales = size_t{a.rows} * groups;
+      auto* codes = reinterpret_cast<Fp8Code*>(staged + num_scales);
+      backend_.copy_in(staged, scales + size_t{row} * groups, num_scales * sizeof(float));
+      backend_.copy_in(codes, static_cast<const Fp8Code*>(data) + size_t{row} * a.cols,
+                       size_t{a.rows} * a.cols);
+      a.scales = staged;
+      a.codes = codes;
+      launch_place(a);
+    }
+  }
+  void launch_place(const PlaceArgs& a) {
     for (uint32_t done = 0; done < a.rows; done += kMaxGridY) {
-      PlaceKernel::Args part = a;
+      PlaceArgs part = a;
       part.first_row = a.first_row + done;
       part.rows = min_u32(kMaxGridY, a.rows - done);
       if (a.source != nullptr) part.source = a.source + size_t{done} * a.cols;
-      backend_.template launch<PlaceKernel>(
-          Grid{ceil_div(a.cols, PlaceKernel::kThreads), part.rows}, part);
+      if (a.codes != nullptr) {
+        part.codes = a.codes + size_t{done} * a.cols;
+        part.scales = a.scales + size_t{done} * ceil_div(a.cols, kUnitInputs);
+      }
+      if (a.place.matrix.units != nullptr) {
+        launch_place<PlaceUnitsKernel>(part, ceil_div(a.cols, kUnitInputs));
+      } else {
+        launch_place<PlaceKernel>(part, a.cols);
+      }
     }
+  }
+  template <class Kernel>
+  void launch_place(const PlaceArgs& a, uint32_t threads_of_row) {
+    backend_.template launch<Kernel>(Grid{ceil_div(threads_of_row, Kernel::kThreads), a.rows}, a);
   }
   static constexpr uint32_t kMaxGridY = 65535;
 

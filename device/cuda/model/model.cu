@@ -86,6 +86,7 @@ struct OwnConfig {
   explicit OwnConfig(const sac_model_config& config) : value(config) {
     own(config.sliding_window, config.num_layers, windows, value.sliding_window);
     own(config.sparse_layers, config.num_layers, sparse, value.sparse_layers);
+    own(config.fp8_roles, config.num_layers, fp8_roles, value.fp8_roles);
     own(config.kv_scales, 2 * config.num_layers, kv_scales, value.kv_scales);
   }
   template <class T>
@@ -97,6 +98,7 @@ struct OwnConfig {
   sac_model_config value;
   std::vector<uint32_t> windows;
   std::vector<uint32_t> sparse;
+  std::vector<uint32_t> fp8_roles;
   std::vector<float> kv_scales;
 };
 

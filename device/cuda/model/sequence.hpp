@@ -8,6 +8,7 @@
 
 #include "cuda/model/attention.hpp"
 #include "cuda/model/experts.hpp"
+#include "cuda/model/fp8_product.hpp"
 #include "cuda/model/narrow_product.hpp"
 #include "cuda/model/product.hpp"
 #include "cuda/model/rotate.hpp"
@@ -248,6 +249,10 @@ class StepSequence {
   Cut cut_of(const ProductPlan& p, const ExpertPlan* experts) const {
     if (experts == nullptr && way_ == ProductWay::kWgmma) {
       const Slicing& s = p.matrix->by_wgmma;
+      if (p.matrix->units != nullptr) {
+        const WarpgroupTile t = fp8_tile(p.rows, p.matrix->tiles());
+        return {t.rows, t.outputs, t.whole, s};
+      }
       const WarpgroupTile t = warpgroup_tile(p.rows, p.matrix->tiles(), s.slices);
       return {t.rows, t.outputs, t.whole, s};
     }
@@ -260,6 +265,7 @@ class StepSequence {
     ProductArgs a = {};
     a.num_rows = p.num_rows;
     a.weights = p.matrix->data;
+    a.units = p.matrix->units;
     a.steps = p.matrix->steps();
     a.slice_steps = cut.slicing.slice_steps;
     a.early = p.early;
@@ -305,6 +311,7 @@ class StepSequence {
   void launch_warpgroups(const Cut& cut, const ProductPlan& p, const ProductArgs& a) {
     const Grid grid = {ceil_div(p.rows, cut.tile_rows), p.matrix->n / cut.outputs,
                        cut.blocks_of_slices()};
+    if (a.units != nullptr) return launch_fp8<kEnd>(cut, grid, a);
     switch (cut.tile_rows * 256 + cut.outputs) {
       case 8 * 256 + 32:
         return launch<NarrowProductKernel<8, 32, kEnd>>(grid, a);
@@ -331,6 +338,33 @@ class StepSequence {
         return launch<WarpgroupProductKernel<128, 2, true, kEnd>>(grid, a);
       default:  // the matrix has one slice
         return launch<WarpgroupProductKernel<256, 2, false, kEnd>>(grid, a);
+    }
+  }
+
+  /// The tiles of fp8_tile.
+  template <ProductEnd kEnd>
+  void launch_fp8(const Cut& cut, const Grid& grid, const ProductArgs& a) {
+    switch (cut.tile_rows * 256 + cut.outputs) {
+      case 8 * 256 + 32:
+        return launch<Fp8NarrowProductKernel<8, 32, kEnd>>(grid, a);
+      case 32 * 256 + 32:
+        return launch<Fp8NarrowProductKernel<32, 32, kEnd>>(grid, a);
+      case 8 * 256 + 64:
+        return launch<Fp8NarrowProductKernel<8, 64, kEnd>>(grid, a);
+      case 32 * 256 + 64:
+        return launch<Fp8NarrowProductKernel<32, 64, kEnd>>(grid, a);
+      case 8 * 256 + 128:
+        return launch<Fp8NarrowProductKernel<8, 128, kEnd>>(grid, a);
+      case 32 * 256 + 128:
+        return launch<Fp8NarrowProductKernel<32, 128, kEnd>>(grid, a);
+      case 64 * 256 + 64:
+        return launch<Fp8ProductKernel<64, 1, kEnd>>(grid, a);
+      case 64 * 256 + 128:
+        return launch<Fp8ProductKernel<64, 2, kEnd>>(grid, a);
+      case 128 * 256 + 64:
+        return launch<Fp8ProductKernel<128, 1, kEnd>>(grid, a);
+      default:
+        return launch<Fp8ProductKernel<128, 2, kEnd>>(grid, a);
     }
   }
 

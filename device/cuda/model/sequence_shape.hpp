@@ -58,6 +58,13 @@ inline WarpgroupTile warpgroup_tile(uint32_t rows, uint32_t tiles, uint32_t slic
   return {2 * tiles * ceil_div(rows, 256) <= 132 ? 128u : 256u, 128, true};
 }
 
+/// The same for matrices in e4m3 (fp8_product.hpp).
+inline WarpgroupTile fp8_tile(uint32_t rows, uint32_t tiles) {
+  const bool narrow = tiles <= 66;
+  if (rows <= 32) return {rows <= 8 ? 8u : 32u, tiles <= 33 ? 32u : narrow ? 64u : 128u, true};
+  return {rows <= 64 ? 64u : 128u, narrow && rows <= 128 ? 64u : 128u, true};
+}
+
 /// Slots of a tile: few where experts have few rows each, so that no matrix unit works for rows
 /// that are not there.
 inline uint32_t expert_tile_slots(uint32_t picks, uint32_t num_experts) {

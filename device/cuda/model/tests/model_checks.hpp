@@ -27,7 +27,9 @@ inline std::string describe(const SmallModel& m) {
   std::snprintf(text, sizeof(text), "%u layers, hidden %u, %u/%u heads of %u, experts %u/%u%s",
                 c.num_layers, c.hidden_size, c.num_heads, c.num_kv_heads, c.head_dim,
                 c.experts_per_token, c.num_experts,
-                c.kv_dtype == SAC_KV_DTYPE_FP8 ? ", FP8 KV" : "");
+                c.kv_dtype == SAC_KV_DTYPE_FP8           ? ", FP8 KV"
+                : c.quantization == SAC_QUANTIZATION_FP8 ? ", FP8 weights"
+                                                         : "");
   return text;
 }
 
@@ -40,7 +42,9 @@ inline constexpr double kLogprobBound = 0.1;
 /// aside.
 inline constexpr double kFp8KvBound = 0.4;
 
-inline double logprob_bound(KvKind kv) { return kv == KvKind::kFp8 ? kFp8KvBound : kLogprobBound; }
+inline double logprob_bound(Kind kind) {
+  return kind == Kind::kFp8Kv ? kFp8KvBound : kLogprobBound;
+}
 
 /// How far apart two router logits may be for rounding to flip their order: twice the error of a
 /// logit, which is within 0.02 in these models where no order flips, and some room.
@@ -155,10 +159,10 @@ inline Explanation explain_by_swaps(const SmallModel& m, const std::vector<uint3
 /// near the reference that chooses as it did.
 template <class Rig>
 void check_against_cpu(Report& report, uint32_t seed, uint32_t prompt_len,
-                       KvKind kv = KvKind::kBf16) {
-  const double bound = logprob_bound(kv);
+                       Kind kind = Kind::kBf16) {
+  const double bound = logprob_bound(kind);
   const uint32_t max_len = prompt_len + kCheckedSteps + 2;
-  const SmallModel m = random_small(seed, max_len, kv);
+  const SmallModel m = random_small(seed, max_len, kind);
   HarnessOptions cpu_options;
   cpu_options.max_len = max_len;
   cpu_options.max_rows = max_len;
@@ -197,9 +201,9 @@ void check_against_cpu(Report& report, uint32_t seed, uint32_t prompt_len,
 /// The same tokens through two ways of computing products: how far apart their logprobs are. Models
 /// without experts: a flipped choice is not an error.
 template <class One, class Other>
-void check_ways(Report& report, uint32_t seed, uint32_t prompt_len, KvKind kv = KvKind::kBf16) {
+void check_ways(Report& report, uint32_t seed, uint32_t prompt_len, Kind kind = Kind::kBf16) {
   const uint32_t max_len = prompt_len + kCheckedSteps + 2;
-  const SmallModel m = random_small(seed, max_len, kv);
+  const SmallModel m = random_small(seed, max_len, kind);
   if (m.config.num_experts > 0) return;
   auto tokens = random_prompt(seed, prompt_len, m.config.vocab_size);
   const auto records_of = [&]<class Rig>(Rig) {
@@ -213,8 +217,8 @@ void check_ways(Report& report, uint32_t seed, uint32_t prompt_len, KvKind kv = 
   const double error = record_error(want, records_of(Other{}));
   char text[120];
   std::snprintf(text, sizeof(text), ": logprobs within %.4f of each other (bound %.2f), seed %u, ",
-                error, logprob_bound(kv), seed);
-  report.check(error < logprob_bound(kv),
+                error, logprob_bound(kind), seed);
+  report.check(error < logprob_bound(kind),
                std::string(One::kName) + " and " + Other::kName + text + describe(m));
 }
 
@@ -335,9 +339,9 @@ void run_together(const SmallModel& m, std::vector<Traveller>& all, uint32_t see
 /// if it has one.
 template <class Rig>
 void check_independence(Report& report, uint32_t seed, uint32_t max_prompt,
-                        KvKind kv = KvKind::kBf16) {
+                        Kind kind = Kind::kBf16) {
   constexpr uint32_t kRequests = 3, kSteps = 4;
-  const SmallModel m = random_small(seed, max_prompt + kSteps + 1, kv);
+  const SmallModel m = random_small(seed, max_prompt + kSteps + 1, kind);
   std::vector<Traveller> alone, together;
   for (uint32_t i = 0; i < kRequests; ++i) {
     alone.push_back(random_traveller(seed * 10 + i, max_prompt, kSteps, m.config.vocab_size));
@@ -352,18 +356,28 @@ void check_independence(Report& report, uint32_t seed, uint32_t max_prompt,
                          std::to_string(seed) + ", " + describe(m));
 }
 
+/// Of rigs whose products are by wgmma.
+template <class Rig>
+void check_fp8_weights(Report& report, uint32_t seeds) {
+  for (uint32_t seed = 1; seed <= seeds; ++seed) {
+    const uint32_t prompt_len = seed % 8 == 0 ? 300 + seed : 3 + seed * 7 % 90;
+    check_against_cpu<Rig>(report, seed, prompt_len, Kind::kFp8Weights);
+    check_independence<Rig>(report, 1000 + seed, seed % 8 == 0 ? 300 : 60, Kind::kFp8Weights);
+  }
+}
+
 /// All checks, over seeds from 1 on.
 template <class Rig>
 void check_model(Report& report, uint32_t seeds) {
   for (uint32_t seed = 1; seed <= seeds; ++seed) {
     const uint32_t prompt_len = seed % 8 == 0 ? 300 + seed : 3 + seed * 7 % 90;
     check_against_cpu<Rig>(report, seed, prompt_len);
-    check_against_cpu<Rig>(report, seed, prompt_len, KvKind::kFp8);
+    check_against_cpu<Rig>(report, seed, prompt_len, Kind::kFp8Kv);
   }
   for (uint32_t seed = 1; seed <= seeds; ++seed) {
     const uint32_t max_prompt = seed % 8 == 0 ? 300 : 60;
     check_independence<Rig>(report, 1000 + seed, max_prompt);
-    check_independence<Rig>(report, 1000 + seed, max_prompt, KvKind::kFp8);
+    check_independence<Rig>(report, 1000 + seed, max_prompt, Kind::kFp8Kv);
   }
 }
 

@@ -22,9 +22,10 @@ int run(uint32_t seeds) {
   if (gpu_has_wgmma()) {
     const uint32_t fewer = (seeds + 2) / 3;  // all kernels but the products were checked above
     check_model<CudaWgmmaRig>(report, fewer);
+    check_fp8_weights<CudaWgmmaRig>(report, fewer);
     for (uint32_t seed = 1; seed <= fewer; ++seed) {
       check_ways<CudaRig, CudaWgmmaRig>(report, seed, 3 + seed * 7 % 90);
-      check_ways<CudaRig, CudaWgmmaRig>(report, seed, 3 + seed * 7 % 90, KvKind::kFp8);
+      check_ways<CudaRig, CudaWgmmaRig>(report, seed, 3 + seed * 7 % 90, Kind::kFp8Kv);
     }
   } else {
     std::printf("products by wgmma: not checked, this GPU has none\n");

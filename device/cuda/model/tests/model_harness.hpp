@@ -8,6 +8,7 @@
 #include <numeric>
 
 #include "cuda/model/shape.hpp"
+#include "tests/naive_fp8.hpp"
 #include "tests/step_harness.hpp"
 #include "tests/test_grammar.hpp"
 
@@ -18,10 +19,13 @@ struct SmallModel {
   sac_model_config config = {};
   std::vector<uint32_t> windows;
   std::vector<uint32_t> sparse;
+  std::vector<uint32_t> fp8_roles;
   std::vector<float> kv_scales;  // [num_layers][2], or none
   bool biases = false;
   uint32_t max_len = 0;
   std::map<std::tuple<uint32_t, uint32_t, uint32_t>, std::vector<float>> tensors;
+  /// Of some matrices, the same values as files in e4m3 have them.
+  std::map<std::tuple<uint32_t, uint32_t, uint32_t>, Fp8Matrix> in_fp8;
   std::vector<float> cos, sin;
 
   /// The first error of `take`, a model or a step, or empty.
@@ -30,8 +34,13 @@ struct SmallModel {
     for (const auto& [key, values] : tensors) {
       const auto [role, layer, expert] = key;
       const TensorShape shape = tensor_shape(config, role);
-      const std::string wrong = take.set_tensor(role, layer, SAC_DTYPE_F32, shape.rows, shape.cols,
-                                                values.data(), expert);
+      const auto narrow = in_fp8.find(key);
+      const std::string wrong =
+          narrow == in_fp8.end()
+              ? take.set_tensor(role, layer, SAC_DTYPE_F32, shape.rows, shape.cols, values.data(),
+                                expert)
+              : take.set_tensor(role, layer, SAC_DTYPE_FP8, shape.rows, shape.cols,
+                                narrow->second.bytes.data(), expert, narrow->second.scales.data());
       if (!wrong.empty()) return wrong;
     }
     const std::string wrong = take.set_rope(cos.data(), sin.data(), cos.size());
@@ -106,12 +115,29 @@ inline SmallModel random_small(uint32_t seed, uint32_t max_len) {
   return m;
 }
 
-/// The element of KV.
-enum class KvKind { kBf16, kFp8 };
+/// What is in e4m3.
+enum class Kind { kBf16, kFp8Kv, kFp8Weights };
 
-inline SmallModel random_small(uint32_t seed, uint32_t max_len, KvKind kv) {
+/// The layers' matrices come in e4m3, and most are to stay so.
+inline void keep_fp8_weights(SmallModel& m, uint32_t seed) {
+  Rng rng(seed);
+  sac_model_config& c = m.config;
+  c.quantization = SAC_QUANTIZATION_FP8;
+  m.fp8_roles.assign(c.num_layers, 0);
+  c.fp8_roles = m.fp8_roles.data();
+  for (auto& [key, values] : m.tensors) {
+    const auto [role, layer, expert] = key;
+    if (tensor_role(role).kind != TensorKind::kMatrix || !tensor_role(role).per_layer) continue;
+    if (expert == 0 && rng() % 8 != 0) m.fp8_roles[layer] |= 1u << role;
+    const TensorShape shape = tensor_shape(c, role);
+    m.in_fp8[key] = into_fp8(values.data(), shape.rows, shape.cols);
+  }
+}
+
+inline SmallModel random_small(uint32_t seed, uint32_t max_len, Kind kind) {
   SmallModel m = random_small(seed, max_len);
-  if (kv == KvKind::kFp8) keep_fp8_kv(m, seed);
+  if (kind == Kind::kFp8Kv) keep_fp8_kv(m, seed);
+  if (kind == Kind::kFp8Weights) keep_fp8_weights(m, seed);
   return m;
 }
 
