@@ -22,6 +22,16 @@ __device__ void warpgroup_wait() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kLeft) : "memory");
 }
 
+/// Registers of each thread of a warpgroup, a multiple of 8: more, once others have left theirs.
+template <int kRegisters>
+__device__ void warpgroup_take_registers() {
+  asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kRegisters));
+}
+template <int kRegisters>
+__device__ void warpgroup_leave_registers() {
+  asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kRegisters));
+}
+
 // Operands of a thread's sums, four for each eight columns.
 #define SAC_SUMS_8(d, j) "+f"(d[j][0]), "+f"(d[j][1]), "+f"(d[j][2]), "+f"(d[j][3])
 #define SAC_SUMS_32(d, j) \
@@ -140,6 +150,10 @@ __device__ void warpgroup_mma(float (&d)[16][4], const uint32_t (&a)[4], uint64_
 #else
 
 inline constexpr bool kHasWarpgroupMma = false;
+template <int kRegisters>
+__device__ void warpgroup_take_registers() {}
+template <int kRegisters>
+__device__ void warpgroup_leave_registers() {}
 __device__ inline void warpgroup_fence() {}
 __device__ inline void warpgroup_commit() {}
 template <int kLeft>

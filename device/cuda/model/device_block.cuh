@@ -145,6 +145,16 @@ class DeviceBlock {
                                 bool add) const {
     saccade::warpgroup_mma<kTransposed>(d, a, b, add);
   }
+  /// Of a warpgroup, whose threads all call: more registers than its share of the block's, once
+  /// others leave theirs.
+  template <uint32_t kRegisters>
+  __device__ void take_registers() const {
+    warpgroup_take_registers<kRegisters>();
+  }
+  template <uint32_t kRegisters>
+  __device__ void leave_registers() const {
+    warpgroup_leave_registers<kRegisters>();
+  }
   /// Orders this thread's ordinary accesses to shared memory against bulk copies and wgmma.
   __device__ void shared_fence() const { bulk_shared_fence(); }
 

@@ -61,54 +61,78 @@ struct Fp8NarrowProductKernel {
     uint32_t x[kUnits * kUnitSteps][kEights][kStep / 32][4];
   };
 
-  /// Waits for a stage, takes its `units` units, and gives it back.
   template <class Block>
-  SAC_DEVICE static void take(const Block& b, StageCursor<kStages>& at, uint32_t units,
-                              Operands& o) {
+  SAC_DEVICE static void await(const Block& b, const StageCursor<kStages>& at) {
     b.barrier_wait(Ring::full(b, at.stage), at.parity());
     b.warp_sync();
-    SAC_UNROLL
-    for (uint32_t u = 0; u < kUnits; ++u) {
-      if (u >= units) break;
-      o.units[u].load(Ring::weights(b, at.stage, u) + b.warp() * kUnitBytes, b.lane());
-      SAC_UNROLL
-      for (uint32_t s = 0; s < kUnitSteps; ++s) {
-        const Half* rows = Ring::rows(b, at.stage, u * kUnitSteps + s);
-        SAC_UNROLL
-        for (uint32_t j = 0; j < kEights; ++j) {
-          const uint32_t row = j * 8 + b.lane() % 8;
-          SAC_UNROLL
-          for (uint32_t k = 0; k < kStep / 32; ++k) {
-            b.load_matrices(o.x[u * kUnitSteps + s][j][k],
-                            rows + row * kStep + swizzle(row, k * 4 + b.lane() / 8) * kPiece);
-          }
-        }
-      }
-    }
+  }
+  template <class Block>
+  SAC_DEVICE static void release(const Block& b, StageCursor<kStages>& at) {
     b.warp_sync();
     if (b.lane() == 0) b.barrier_arrive(Ring::empty(b, at.stage));
     at.next();
   }
-
-  /// The chains of a stage's units side by side; then their sums, in order.
+  /// The weights of a stage's `units` units.
   template <class Block>
-  SAC_DEVICE static void add(const Block& b, const Operands& o, uint32_t units,
-                             float (&total)[kEights][4]) {
-    float sums[kUnits][kEights][4] = {};
+  SAC_DEVICE static void load_units(const Block& b, uint32_t stage, uint32_t units, Operands& o) {
     SAC_UNROLL
-    for (uint32_t step = 0; step < kUnitInputs / 16; ++step) {
+    for (uint32_t u = 0; u < kUnits; ++u) {
+      if (u >= units) break;
+      o.units[u].load(Ring::weights(b, stage, u) + b.warp() * kUnitBytes, b.lane());
+    }
+  }
+  /// The rows of each unit's step-th 64 k.
+  template <class Block>
+  SAC_DEVICE static void load_rows(const Block& b, uint32_t stage, uint32_t units, uint32_t step,
+                                   Operands& o) {
+    SAC_UNROLL
+    for (uint32_t u = 0; u < kUnits; ++u) {
+      if (u >= units) break;
+      const Half* rows = Ring::rows(b, stage, u * kUnitSteps + step);
+      SAC_UNROLL
+      for (uint32_t j = 0; j < kEights; ++j) {
+        const uint32_t row = j * 8 + b.lane() % 8;
+        SAC_UNROLL
+        for (uint32_t k = 0; k < kStep / 32; ++k) {
+          b.load_matrices(o.x[u * kUnitSteps + step][j][k],
+                          rows + row * kStep + swizzle(row, k * 4 + b.lane() / 8) * kPiece);
+        }
+      }
+    }
+  }
+  /// Waits for a stage, takes all of it, and gives it back.
+  template <class Block>
+  SAC_DEVICE static void take(const Block& b, StageCursor<kStages>& at, uint32_t units,
+                              Operands& o) {
+    await(b, at);
+    load_units(b, at.stage, units, o);
+    SAC_UNROLL
+    for (uint32_t step = 0; step < kUnitSteps; ++step) load_rows(b, at.stage, units, step, o);
+    release(b, at);
+  }
+
+  /// Adds 64 k of each unit to its chain; the chains go side by side.
+  template <class Block>
+  SAC_DEVICE static void add_step(const Block& b, const Operands& o, uint32_t units, uint32_t step,
+                                  float (&sums)[kUnits][kEights][4]) {
+    SAC_UNROLL
+    for (uint32_t k = 0; k < kStep / 16; ++k) {
       SAC_UNROLL
       for (uint32_t u = 0; u < kUnits; ++u) {
         if (u >= units) break;
         uint32_t w[4];
-        o.units[u].widen(b, step, w);
+        o.units[u].widen(b, step * (kStep / 16) + k, w);
         SAC_UNROLL
         for (uint32_t j = 0; j < kEights; ++j) {
-          const uint32_t(&x)[4] = o.x[u * kUnitSteps + step / 4][j][step % 4 / 2];
-          b.mma(sums[u][j], w, x[step % 2 * 2], x[step % 2 * 2 + 1]);
+          const uint32_t(&x)[4] = o.x[u * kUnitSteps + step][j][k / 2];
+          b.mma(sums[u][j], w, x[k % 2 * 2], x[k % 2 * 2 + 1]);
         }
       }
     }
+  }
+  SAC_DEVICE static void end_units(const Operands& o, uint32_t units,
+                                   const float (&sums)[kUnits][kEights][4],
+                                   float (&total)[kEights][4]) {
     SAC_UNROLL
     for (uint32_t u = 0; u < kUnits; ++u) {
       if (u < units) add_scaled(total, o.units[u].scales, sums[u]);
@@ -124,12 +148,19 @@ struct Fp8NarrowProductKernel {
     if (kAhead) take(b, at, min_u32(kUnits, all), now);
     for (uint32_t unit = 0; unit < all; unit += kUnits) {
       const uint32_t units = min_u32(kUnits, all - unit), after = all - unit - units;
+      float sums[kUnits][kEights][4] = {};
+      if (kAhead && after > 0) take(b, at, min_u32(kUnits, after), next);
       if (!kAhead) {
-        take(b, at, units, now);
-      } else if (after > 0) {
-        take(b, at, min_u32(kUnits, after), next);
+        await(b, at);
+        load_units(b, at.stage, units, now);
       }
-      add(b, now, units, total);
+      SAC_UNROLL
+      for (uint32_t step = 0; step < kUnitSteps; ++step) {
+        if (!kAhead) load_rows(b, at.stage, units, step, now);
+        add_step(b, now, units, step, sums);
+      }
+      if (!kAhead) release(b, at);
+      end_units(now, units, sums, total);
       if (kAhead) now = next;
     }
     end_sums<kEnd>(b, a, tile, b.warp() * kUnitOutputs, total);
@@ -143,7 +174,10 @@ struct Fp8ProductKernel {
   using Args = ProductArgs;
   static constexpr uint32_t kOutputs = kGroups * 64;
   static constexpr uint32_t kReaderWarps = kGroups * 4;
-  static constexpr uint32_t kThreads = (kReaderWarps + 1) * kWarpThreads;
+  /// Registers belong to warpgroups. Two that multiply 128 rows need some of those of a third, of
+  /// which one thread fetches.
+  static constexpr bool kUneven = kRows == 128 && kGroups == 2;
+  static constexpr uint32_t kThreads = (kReaderWarps + (kUneven ? 4 : 1)) * kWarpThreads;
   static constexpr uint32_t kBlocksPerSm = 1;
   using Ring =
       BulkStages<kOutputs, kRows, kReaderWarps, kBlocksPerSm, kUnitSteps, UnitPieces<kOutputs>>;
@@ -162,15 +196,21 @@ struct Fp8ProductKernel {
       if (!find_row_tile(b, a, kRows, tile)) return Ring::await_early(b, early);
       // Read from one lane, so that the compiler knows that a warp branches as a whole.
       if (b.shuffle(b.warp(), 0) < kReaderWarps) {
+        if constexpr (kUneven) b.template take_registers<kManyRegisters>();
         multiply(b, a, tile, filler.fills());
-      } else if (b.lane() == 0) {
-        fill_stages<kStages>(filler.fills(), early, filler);
+      } else {
+        if constexpr (kUneven) b.template leave_registers<kFewRegisters>();
+        if (b.thread() == kReaderWarps * kWarpThreads) {
+          fill_stages<kStages>(filler.fills(), early, filler);
+        }
       }
     }
   }
 
  private:
   static constexpr uint32_t kEights = kRows / 8;
+  /// Of a thread: together those of the block, 168 each.
+  static constexpr uint32_t kManyRegisters = 232, kFewRegisters = 40;
 
   /// A unit as wgmma takes it.
   struct WideUnit {

@@ -222,6 +222,10 @@ class EmulatedBlock {
     begin_product(d, {&d[0], kEights, rows_of_warp(a), 0, true, b, kTransposed, add});
   }
   void shared_fence() const {}
+  template <uint32_t kRegisters>
+  void take_registers() const {}
+  template <uint32_t kRegisters>
+  void leave_registers() const {}
   template <uint32_t kEights>
   void begin_product(float (&d)[kEights][4], const PendingProduct& product) const {
     open_products_.push_back(product);
