@@ -171,6 +171,8 @@ std::string CudaModel::missing_tensor() const { return impl_->loader.missing_ten
 void CudaModel::enqueue(cudaStream_t stream, const GraphShape& shape, ProductWay way) const {
   const Capability c = capability();
   require_way(way, c);
+  if (way == ProductWay::kMma && impl_->config.value.quantization == SAC_QUANTIZATION_FP8)
+    throw std::runtime_error("products by mma do not read weights in fp8");
   StreamQueue queue(stream, c.major >= 9);
   gpu::StepSequence<StreamQueue>(queue, impl_->view, shape, way).enqueue();
 }

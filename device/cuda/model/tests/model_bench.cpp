@@ -8,6 +8,9 @@
 //     --decode N         decode steps of N sequences only; may be repeated
 //     --prefill N        prefill steps of N rows only; may be repeated
 //     --beside-rotation  decode steps during copies; with the above, those too
+//     --context N        positions before each decoded row [1024]
+//     --kv bf16|fp8      the element of KV [bf16]
+//     --weights bf16|fp8 of the layers' matrices [bf16]; with fp8 by wgmma only
 //     --layers N         a model of N layers: for a profiler, to which all layers are alike
 //     --once             each step once, kernel by kernel on a stream, and no times: for a profiler
 // Exit codes: 0 done, 2 an error, 3 there is no driver or no GPU.
@@ -28,11 +31,11 @@ namespace {
 constexpr int kExitNoGpu = 3;
 constexpr uint32_t kRepeats = 20;
 constexpr uint32_t kPrefillRepeats = 7;  // a step of them may take a second
-constexpr uint32_t kContext = 1024;      // positions before each decoded row
 constexpr uint32_t kBatches[] = {1, 4, 16, 64, 128, 256};
 constexpr uint32_t kPrompts[] = {128, 512, 1024, 4096};  // rows of a prefill step
 constexpr RotationWorkers kBesideWorkers[] = {{1, 2}, {1, 4}, {2, 8}};
-constexpr uint32_t kRows = 4096, kBlockSize = 16, kMaxLen = kRows;
+constexpr uint32_t kRows = 4096, kBlockSize = 16;
+constexpr uint32_t kMostContext = 1u << 17;
 /// What the context, the graphs and the beds of the rotation take besides the model.
 constexpr size_t kSpareBytes = size_t{6} << 30;
 
@@ -43,10 +46,15 @@ struct Choice {
   std::vector<uint32_t> batches;
   std::vector<uint32_t> prompts;
   uint32_t layers = 0;  // 0: the model's
+  uint32_t context = 1024;
+  bool fp8_kv = false;
+  bool fp8_weights = false;
   bool beside_rotation = false;
   bool once = false;
 
   bool has_way(const char* name) const { return way.empty() || way == name; }
+  /// Positions of a sequence: a multiple of kBlockSize.
+  uint32_t max_len() const { return std::max(kRows, ceil_div(context, kBlockSize) * kBlockSize); }
 };
 
 /// Text that grows by printf's rules.
@@ -150,30 +158,32 @@ double copy_bandwidth(Timer& timer, cudaStream_t stream) {
 /// Tables of sequences where production has them: in the GPU's memory.
 class BenchTables {
  public:
-  BenchTables(uint32_t num_seqs, uint32_t num_blocks)
-      : params_(num_seqs * sizeof(SeatParams)),
-        history_(size_t{num_seqs} * kMaxLen * sizeof(uint32_t)),
-        blocks_(size_t{num_seqs} * kPerSeq * sizeof(uint32_t)),
+  BenchTables(uint32_t num_seqs, uint32_t num_blocks, const Choice& choice)
+      : max_len_(choice.max_len()),
+        params_(num_seqs * sizeof(SeatParams)),
+        history_(size_t{num_seqs} * max_len_ * sizeof(uint32_t)),
+        blocks_(size_t{num_seqs} * per_seq() * sizeof(uint32_t)),
         seqs_(num_seqs * sizeof(StepSeq)),
         batch_(sizeof(StepBatch)),
         sampled_(size_t{num_seqs} * kRecordWords * sizeof(uint64_t)),
         prompt_records_(size_t{kRows} * kRecordWords * sizeof(uint64_t)) {
-    // Contexts of kContext have blocks of their own; a longer prompt runs alone.
-    std::vector<uint32_t> table(size_t{num_seqs} * kPerSeq);
-    constexpr uint32_t kOwn = kContext / kBlockSize;
+    // Contexts have blocks of their own; a longer prompt runs alone.
+    std::vector<uint32_t> table(size_t{num_seqs} * per_seq());
+    const uint32_t own = ceil_div(choice.context, kBlockSize);
     for (uint32_t s = 0; s < num_seqs; ++s)
-      for (uint32_t i = 0; i < kPerSeq; ++i) table[s * kPerSeq + i] = (s * kOwn + i) % num_blocks;
+      for (uint32_t i = 0; i < per_seq(); ++i)
+        table[s * per_seq() + i] = (s * own + i) % num_blocks;
     upload(blocks_, table);
-    std::vector<uint32_t> tokens(size_t{num_seqs} * kMaxLen);
+    std::vector<uint32_t> tokens(size_t{num_seqs} * max_len_);
     for (size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<uint32_t>(i * 7919 % 32000);
     upload(history_, tokens);
     SeatParams p = {};
     p.top_p = p.repetition_penalty = 1.0f;
-    p.prompt_len = kMaxLen;
+    p.prompt_len = max_len_;
     upload(params_, std::vector<SeatParams>(num_seqs, p));
   }
   StepTables tables(uint32_t num_seqs) const {
-    return {{num_seqs, kMaxLen, kPerSeq, 0, params_.as<SeatParams>(), history_.as<uint32_t>(),
+    return {{num_seqs, max_len_, per_seq(), 0, params_.as<SeatParams>(), history_.as<uint32_t>(),
              blocks_.as<uint32_t>(), nullptr, nullptr, nullptr},
             batch_.as<StepBatch>(),
             {sampled_.as<uint64_t>(), prompt_records_.as<uint64_t>()}};
@@ -188,7 +198,7 @@ class BenchTables {
   }
 
  private:
-  static constexpr uint32_t kPerSeq = kMaxLen / kBlockSize;
+  uint32_t per_seq() const { return max_len_ / kBlockSize; }
 
   template <class T>
   static void upload(const DeviceMemory& to, const std::vector<T>& from) {
@@ -196,6 +206,7 @@ class BenchTables {
             "cudaMemcpy");
   }
 
+  const uint32_t max_len_;
   const DeviceMemory params_, history_, blocks_, seqs_, batch_, sampled_, prompt_records_;
 };
 
@@ -219,9 +230,9 @@ class Step {
   const cudaGraphExec_t exec_;
 };
 
-/// Weights of one layer that `rows` rows multiply with. Of experts: the expected number where each
-/// row draws its own evenly.
-double layer_weights(const sac_model_config& c, double rows) {
+/// Weights of one layer that `rows` rows multiply with; those of experts and of their router, or of
+/// the MLP, count `mlp_share`. Of experts: the expected number where each row draws its own evenly.
+double layer_weights(const sac_model_config& c, double rows, double mlp_share = 1) {
   const double h = c.hidden_size, q = double{1} * c.num_heads * c.head_dim;
   const double kv = double{1} * c.num_kv_heads * c.head_dim;
   double mlp = c.intermediate_size, router = 0;
@@ -231,15 +242,23 @@ double layer_weights(const sac_model_config& c, double rows) {
     mlp = drawn * c.moe_intermediate_size;
     router = h * experts;
   }
-  return h * (q + 2 * kv) + q * h + 3 * h * mlp + router;
+  return h * (q + 2 * kv) + q * h + mlp_share * (3 * h * mlp + router);
+}
+
+/// Bytes of one layer's weights, as layer_weights counts them. In e4m3 128 share a scale; experts
+/// are in bf16.
+double layer_bytes(const sac_model_config& c, double rows) {
+  if (c.quantization != SAC_QUANTIZATION_FP8) return 2 * layer_weights(c, rows);
+  const double narrow = layer_weights(c, rows, c.num_experts > 0 ? 0 : 1);
+  return narrow * (1 + sizeof(float) / double{SAC_SCALE_GROUP}) +
+         2 * (layer_weights(c, rows) - narrow);
 }
 
 /// Bytes that a decode step must read: weights, and K and V of `context` positions a row.
 double decode_bytes(const sac_model_config& c, double rows, double context) {
-  const double weights =
-      c.num_layers * layer_weights(c, rows) + double{1} * c.hidden_size * c.vocab_size;
+  const double weights = c.num_layers * layer_bytes(c, rows) + 2.0 * c.hidden_size * c.vocab_size;
   const double kv = 2.0 * c.num_layers * c.num_kv_heads * c.head_dim * context * rows;
-  return 2 * (weights + kv);
+  return weights + (c.kv_dtype == SAC_KV_DTYPE_FP8 ? 1 : 2) * kv;
 }
 
 /// Floating-point operations of a prompt's products; one row has logits. Attention is not counted.
@@ -281,14 +300,16 @@ class Traffic {
 /// One model on the GPU, and what its steps are timed with.
 class Bench {
  public:
-  Bench(const Preset& preset, double bandwidth)
+  Bench(const Preset& preset, const Choice& choice, double bandwidth)
       : preset_(preset),
+        context_(choice.context),
         bandwidth_(bandwidth),
-        limits_(fitting(preset.config)),
-        tables_(limits_.max_num_seqs, limits_.num_blocks),
+        limits_(fitting(preset.config, choice)),
+        tables_(limits_.max_num_seqs, limits_.num_blocks, choice),
         model_(preset.config, limits_, tables_.tables(limits_.max_num_seqs)) {
     model_.fill_dummy(1);
-    const std::vector<float> angles(size_t{kMaxLen} * preset.config.rotary_dim / 2, 0.5f);
+    const std::vector<float> angles(size_t{limits_.max_model_len} * preset.config.rotary_dim / 2,
+                                    0.5f);
     model_.set_rope(angles.data(), angles.data(), angles.size());
   }
 
@@ -299,10 +320,10 @@ class Bench {
     const char* comma = "";
     for (const uint32_t seqs : choice.batches) {
       if (seqs > limits_.max_num_seqs) break;
-      tables_.set_batch(seqs, 1, kContext - 1);
+      tables_.set_batch(seqs, 1, context_ - 1);
       const double ms = time<Rig>({seqs, seqs, false}, kRepeats);
       json.add("%s{\"batch\": %u, \"ms\": %.4f, \"roofline_ms\": %.4f}", comma, seqs, ms,
-               decode_bytes(preset_.config, seqs, kContext) / bandwidth_ * 1e3);
+               decode_bytes(preset_.config, seqs, context_) / bandwidth_ * 1e3);
       comma = ", ";
     }
     json.add("],\n  \"prefill\": [");
@@ -324,7 +345,7 @@ class Bench {
       require_cuda(cudaStreamSynchronize(stream_.get()), "cudaStreamSynchronize");
     };
     for (const uint32_t seqs : choice.batches) {
-      tables_.set_batch(seqs, 1, kContext - 1);
+      tables_.set_batch(seqs, 1, context_ - 1);
       run({seqs, seqs, false});
     }
     for (const uint32_t rows : choice.prompts) {
@@ -335,7 +356,7 @@ class Bench {
 
   /// The decode step of `seqs` sequences during copies of each way.
   void add_beside_rotation(Json& json, uint32_t seqs) {
-    tables_.set_batch(seqs, 1, kContext - 1);
+    tables_.set_batch(seqs, 1, context_ - 1);
     const Bed bed;
     const Step<CudaRig> step(model_, stream_.get(), {seqs, seqs, false});
     const char* comma = "";
@@ -360,12 +381,14 @@ class Bench {
 
  private:
   /// The largest batch whose contexts fit next to the weights.
-  static ModelLimits fitting(const sac_model_config& config) {
+  static ModelLimits fitting(const sac_model_config& config, const Choice& choice) {
+    const uint32_t max_len = choice.max_len();
     const size_t free = free_device_bytes();
     for (uint32_t i = std::size(kBatches); i-- > 0;) {
       const uint32_t seqs = kBatches[i];
-      const uint32_t blocks = std::max(seqs * kContext, kMaxLen) / kBlockSize;
-      const ModelLimits limits = {seqs, kRows, kMaxLen, kBlockSize, blocks};
+      const uint32_t blocks =
+          std::max(seqs * ceil_div(choice.context, kBlockSize), max_len / kBlockSize);
+      const ModelLimits limits = {seqs, kRows, max_len, kBlockSize, blocks};
       if (gpu_memory_need(config, limits).total() + kSpareBytes <= free) return limits;
     }
     throw std::runtime_error("the GPU's memory is too small for one sequence of this model");
@@ -376,6 +399,7 @@ class Bench {
   }
 
   const Preset& preset_;
+  const uint32_t context_;
   const double bandwidth_;
   const ModelLimits limits_;
   Stream stream_;
@@ -391,7 +415,7 @@ std::string bench_model(const Preset& preset, const Choice& choice) {
     Timer timer;
     bandwidth = copy_bandwidth(timer, stream.get());
   }
-  Bench bench(preset, bandwidth);
+  Bench bench(preset, choice, bandwidth);
   const bool mma = choice.has_way("mma"), wgmma = choice.has_way("wgmma") && gpu_has_wgmma();
   if (choice.once) {
     if (mma) bench.run_once(choice, ProductWay::kMma);
@@ -399,8 +423,9 @@ std::string bench_model(const Preset& preset, const Choice& choice) {
     return "";
   }
   Json json;
-  json.add("{\"model\": \"%s\", \"copy_bytes_per_s\": %.4g, \"context\": %u", preset.name,
-           bandwidth, kContext);
+  json.add("{\"model\": \"%s\", \"weights\": \"%s\", \"kv\": \"%s\"", preset.name,
+           choice.fp8_weights ? "fp8" : "bf16", choice.fp8_kv ? "fp8" : "bf16");
+  json.add(", \"copy_bytes_per_s\": %.4g, \"context\": %u", bandwidth, choice.context);
   if (mma) {
     json.add(",\n  ");
     bench.add_steps<CudaRig>(json, choice);
@@ -429,6 +454,8 @@ int run(const Choice& choice) {
   }
   Preset preset = *found;
   if (choice.layers != 0) preset.config.num_layers = choice.layers;
+  if (choice.fp8_kv) preset.config.kv_dtype = SAC_KV_DTYPE_FP8;
+  if (choice.fp8_weights) preset.config.quantization = SAC_QUANTIZATION_FP8;
   const std::string json = bench_model(preset, choice);
   return std::fwrite(json.data(), 1, json.size(), stdout) == json.size() ? 0 : 2;
 }
@@ -451,6 +478,14 @@ bool read_choice(int argc, char** argv, Choice& choice) {
     const auto number = static_cast<uint32_t>(std::strtoul(argv[i], nullptr, 10));
     if (option == "--way") {
       choice.way = argv[i];
+    } else if (option == "--kv" &&
+               (argv[i] == std::string("fp8") || argv[i] == std::string("bf16"))) {
+      choice.fp8_kv = argv[i] == std::string("fp8");
+    } else if (option == "--weights" &&
+               (argv[i] == std::string("fp8") || argv[i] == std::string("bf16"))) {
+      choice.fp8_weights = argv[i] == std::string("fp8");
+    } else if (option == "--context" && number > 0 && number <= kMostContext) {
+      choice.context = number;
     } else if (option == "--layers") {
       choice.layers = number;
     } else if (option == "--decode" && number > 0 && number <= kRows) {
@@ -461,10 +496,11 @@ bool read_choice(int argc, char** argv, Choice& choice) {
       return false;
     }
   }
+  if (choice.fp8_weights) choice.way = "wgmma";
   if (!choice.batches.empty() || !choice.prompts.empty() || choice.beside_rotation) return true;
   choice.batches.assign(std::begin(kBatches), std::end(kBatches));
   choice.prompts.assign(std::begin(kPrompts), std::end(kPrompts));
-  choice.beside_rotation = true;
+  choice.beside_rotation = !choice.fp8_weights;  // those steps are by mma
   return true;
 }
 
