@@ -9,7 +9,7 @@ use saccade_device::cuda::{
     CudaLaunch, CudaLibrary, CudaNeed, CudaProducts, CudaRotation, CudaSettings, GpuRing,
     LIBRARY_NAME,
 };
-use saccade_device::{Device, DeviceConfig, DeviceKind, RegionMemory};
+use saccade_device::{Device, DeviceConfig, DeviceKind, Quantization, RegionMemory};
 use saccade_model::{Dtype, ModelConfig, ModelFolder};
 use saccade_ring::{InProcTransport, RegionLayout, Transport};
 
@@ -158,18 +158,29 @@ pub(crate) fn device(
     region: &Region,
 ) -> anyhow::Result<Device> {
     anyhow::ensure!(
-        args.model.quantization == QuantizationArg::None,
-        "--quantization: weights on a GPU are in bfloat16, those of FP8 files too"
+        args.model.quantization != QuantizationArg::Int8,
+        "--quantization int8: weights on a GPU are in bfloat16 or fp8"
     );
     let Gpu { library, allowed, products } = open(args)?;
+    let by_wgmma = products == CudaProducts::Wgmma;
+    anyhow::ensure!(
+        args.model.quantization != QuantizationArg::Fp8 || by_wgmma,
+        "--quantization fp8 needs products by wgmma, on a GPU of compute capability 9.0"
+    );
     let (weights, stored) = open_weights(args, model, folder)?;
     if stored != Dtype::Bf16 {
-        tracing::warn!(dtype = ?stored, "weights on a GPU are bfloat16, and KV that is not fp8");
+        tracing::warn!(dtype = ?stored, "weights and KV on a GPU are bfloat16 where they are not fp8");
     }
     let kv_scales = kv_scales(args, model, weights.as_ref())?;
     let config_of = |budget| -> anyhow::Result<DeviceConfig> {
         let mut config = device_config(args, DeviceKind::Cuda, budget, model.eos_ids.clone())?;
         config.cuda.products = products;
+        if args.model.quantization == QuantizationArg::Fp8 {
+            config.quantization = Quantization::Fp8;
+        }
+        if by_wgmma {
+            config.keep_fp8(model, weights.as_ref());
+        }
         config.kv_dtype = kv_dtype(args);
         config.kv_scales.clone_from(&kv_scales);
         Ok(config)
