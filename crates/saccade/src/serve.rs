@@ -21,7 +21,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::cli::{DeviceName, ServeArgs};
 use crate::run_folder::{self, RunFolder};
-use crate::{device_plane, emulated, frontend_plane, kv_region, model_source, open_files, remote};
+use crate::{emulated, frontend_plane, kv_region, model_source, open_files, remote};
 use child::{Plane, PlaneKind};
 use kept::{Kept, as_long_as};
 use restarts::Restarts;
