@@ -12,8 +12,8 @@ const V_NAMES: [&str; 3] =
 
 /// Whether a tensor of that name, in any layer, is such a scale.
 pub(crate) fn is_kv_scale(name: &str) -> bool {
-    let ends = |suffix: &&str| name.strip_suffix(*suffix).is_some_and(|rest| rest.ends_with('.'));
-    K_NAMES.iter().chain(&V_NAMES).any(|suffix| ends(&suffix))
+    let ends = |suffix: &str| name.strip_suffix(suffix).is_some_and(|rest| rest.ends_with('.'));
+    [K_NAMES, V_NAMES].concat().into_iter().any(ends)
 }
 
 impl Weights {

@@ -40,7 +40,7 @@ pub fn fp8_of(x: f32) -> u8 {
     let distance = |code: &u8| (fp8_value(*code) - x.abs().min(448.0)).abs();
     let by_distance =
         |a: &u8, b: &u8| distance(a).total_cmp(&distance(b)).then((a % 2).cmp(&(b % 2)));
-    let magnitude = (0..0x7f).min_by(by_distance).unwrap();
+    let magnitude = (0..0x7f).min_by(by_distance).expect("there are codes");
     if x.is_sign_negative() { magnitude | 0x80 } else { magnitude }
 }
 
