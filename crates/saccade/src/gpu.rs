@@ -9,7 +9,7 @@ use saccade_device::cuda::{
     CudaLaunch, CudaLibrary, CudaNeed, CudaProducts, CudaRotation, CudaSettings, GpuRing,
     LIBRARY_NAME,
 };
-use saccade_device::{Device, DeviceConfig, DeviceKind, Quantization, RegionMemory};
+use saccade_device::{Device, DeviceConfig, DeviceKind, KvDtype, Quantization, RegionMemory};
 use saccade_model::{Dtype, ModelConfig, ModelFolder};
 use saccade_ring::{InProcTransport, RegionLayout, Transport};
 
@@ -144,6 +144,10 @@ pub(crate) fn null_device(args: &ServeArgs, model: &ModelConfig) -> anyhow::Resu
     anyhow::ensure!(
         budget.num_host_blocks == 0,
         "--kv-offloading-size: the steps of --device cuda:null have no KV to offload"
+    );
+    anyhow::ensure!(
+        kv_dtype(args) == KvDtype::Auto,
+        "--kv-cache-dtype: the steps of --device cuda:null have no KV"
     );
     let kind = DeviceKind::Null { step_us: args.device.null_step_us };
     let config = device_config(args, kind, budget, model.eos_ids.clone())?;
