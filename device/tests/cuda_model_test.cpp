@@ -69,6 +69,37 @@ TEST_CASE("a matrix in e4m3 becomes its values times their scales, in bf16") {
                           matrix.bytes.data()) == "o of layer 0 is in fp8 without scales");
 }
 
+TEST_CASE("a matrix that is to be in e4m3 is brought into it by the CPU's rules") {
+  SmallModel m = random_small(1, 40);
+  m.config.quantization = SAC_QUANTIZATION_FP8;
+  const TensorShape shape = tensor_shape(m.config, SAC_TENSOR_O);
+  const auto rows = static_cast<uint32_t>(shape.rows), cols = static_cast<uint32_t>(shape.cols);
+  std::vector<float> values = m.tensors.at({SAC_TENSOR_O, 0, 0});
+  std::fill_n(values.data() + cols, cols, 0.0f);
+  values[2 * cols] = __builtin_nanf("");
+  EmulatedModel model(m.config, {4, 16, 40, 8, 5}, {});
+  REQUIRE(model.set_tensor(SAC_TENSOR_O, 0, SAC_DTYPE_F32, rows, cols, values.data()) == "");
+  const gpu::MatrixView o = model.view().layers[0].o;
+  for (uint32_t row = 0; row < rows; ++row) {
+    for (uint32_t i = 0; i < cols; ++i) {
+      const uint32_t begin = i / gpu::kUnitInputs * gpu::kUnitInputs;
+      float top = 0;
+      for (uint32_t k = begin; k < std::min(begin + gpu::kUnitInputs, cols); ++k)
+        top = std::max(top, std::abs(values[row * cols + k]));
+      const unsigned char* unit = o.units + gpu::unit_at(o.k, row, i);
+      float scale = 0;
+      std::memcpy(&scale, unit + gpu::scale_at(row), sizeof(scale));
+      const uint8_t code = unit[gpu::code_at(row, i)];
+      const bool sound = row != 2 || begin != 0;
+      const float inverse = top > 0 ? 448.0f / top : 0.0f;
+      Fp8 want = {0};
+      if (sound) from_float(values[row * cols + i] * inverse, want);
+      REQUIRE(uint32_t{code} == uint32_t{want.bits});
+      REQUIRE((sound ? scale == top * (1.0f / 448.0f) : std::isnan(scale)));
+    }
+  }
+}
+
 TEST_CASE("with FP8 KV small models of every family give the CPU's logprobs, within its codes") {
   saccade::test::Report report;
   const Seeds seeds(4);

@@ -172,7 +172,7 @@ pub enum KvDtype {
     #[default]
     Auto,
     /// 8 bits, e4m3 without infinities: half the bytes of 16 bits, and a 16th of a value is lost at
-    /// most. On CPU threads only.
+    /// most.
     Fp8,
 }
 
