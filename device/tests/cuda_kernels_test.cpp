@@ -277,7 +277,6 @@ class AttentionRig {
 /// Four numbers of e4m3 by each thread.
 struct WidenKernel {
   static constexpr uint32_t kThreads = 64;
-  static constexpr uint32_t kBlocksPerSm = 1;
   static constexpr uint32_t kSharedBytes = 0;
   struct Args {
     const uint32_t* words;
