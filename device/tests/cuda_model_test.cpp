@@ -89,7 +89,7 @@ TEST_CASE("a matrix that is to be in e4m3 is brought into it by the CPU's rules"
       const unsigned char* unit = o.units + gpu::unit_at(o.k, row, i);
       float scale = 0;
       std::memcpy(&scale, unit + gpu::scale_at(row), sizeof(scale));
-      const uint8_t code = unit[gpu::code_at(row, i)];
+      const uint8_t code = gpu::code_of(unit, row, i);
       const bool sound = row != 2 || begin != 0;
       const float inverse = top > 0 ? 448.0f / top : 0.0f;
       Fp8 want = {0};

@@ -24,16 +24,17 @@ struct TilePieces {
 
 /// Stages of kDepth steps: kOutputs weights by 64 k, and the same 64 k of kRows rows, each by bulk
 /// copies, because both have the same layout in memory as in shared memory. They fill a
-/// kBlocksPerSm-th of shared memory: the rows of all stages, their weights, barriers.
+/// kBlocksPerSm-th of shared memory but kReserved bytes: the rows of all stages, their weights,
+/// barriers.
 template <uint32_t kOutputs, uint32_t kRows, uint32_t kReaderWarps, uint32_t kBlocksPerSm,
-          uint32_t kDepth = 1, class Pieces = TilePieces<kOutputs>>
+          uint32_t kDepth = 1, class Pieces = TilePieces<kOutputs>, uint32_t kReserved = 0>
 struct BulkStages {
   static constexpr uint32_t kRowHalves = kRows * kStep;  // of a step
   static constexpr uint32_t kRowBytes = kDepth * kRowHalves * sizeof(Half);
   static constexpr uint32_t kWeightBytes = kDepth / Pieces::kSteps * Pieces::kBytes;
   static constexpr uint32_t kStageBytes = kRowBytes + kWeightBytes + 2 * sizeof(uint64_t);
   /// As many as fit in shared memory: 228 KiB, of which each block costs one.
-  static constexpr uint32_t kStages = (228 / kBlocksPerSm - 1) * 1024 / kStageBytes;
+  static constexpr uint32_t kStages = ((228 / kBlocksPerSm - 1) * 1024 - kReserved) / kStageBytes;
   static constexpr uint32_t kBytes = kStages * kStageBytes;
   static_assert(kStages >= 3 && kTileOutputs % kOutputs == 0 && kDepth % Pieces::kSteps == 0);
 
@@ -99,11 +100,10 @@ struct BulkStages {
                     full(b, stage));
       }
     }
-    /// Copies the rows that exist, in whole eights. What follows them in the stage reaches no
-    /// result that is kept.
+    /// Copies the rows that exist. What follows them in the stage reaches no result that is kept.
     SAC_DEVICE void fill(uint32_t stage, uint32_t fill) const {
       const uint32_t first = begin + fill * kDepth, steps = steps_from(first);
-      const uint32_t bytes = round_up(tile.rows, 8) * kStep * sizeof(Half);
+      const uint32_t bytes = tile.rows * kStep * sizeof(Half);
       b.barrier_expect(full(b, stage), steps * bytes);
       for (uint32_t i = 0; i < steps; ++i) {
         b.bulk_copy(rows(b, stage, i),

@@ -195,6 +195,11 @@ class DeviceBlock {
     pairs[0] = scale_up(spread_fp8(word << 8));
     pairs[1] = scale_up(spread_fp8(word));
   }
+  /// Two joined pairs (join_fp8) as bf16: pairs[0] has the first numbers, pairs[1] the second ones.
+  __device__ void widen_joined_fp8(uint32_t joined, uint32_t (&pairs)[2]) const {
+    pairs[0] = scale_up(spread_first_fp8(joined));
+    pairs[1] = scale_up(spread_second_fp8(joined));
+  }
   /// 2^x by the special function unit: exact 1 for 0, 0 for -inf.
   __device__ float exp2(float x) const {
     float y;

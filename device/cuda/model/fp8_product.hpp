@@ -12,29 +12,53 @@
 
 namespace saccade::gpu {
 
-/// Few rows, by mma: kRows is 8 or 32, kBlockOutputs 32, 64 or 128. A warp for each 16 outputs, and
-/// as in NarrowProductKernel a thread each that requests weights and rows. Grid: row tiles, output
-/// tiles.
+/// Few rows, by mma: kRows is 8 or 32, kBlockOutputs 32, 64 or 128. Each 16 outputs have several
+/// warps where blocks have few outputs: one warp widens too slowly for the memory. These warps take
+/// a stage's units in turn, exchange the sums of their chains through shared memory, and each adds
+/// all units' sums, in order, for its part of the results. As in NarrowProductKernel a thread each
+/// requests weights and rows. Grid: row tiles, output tiles.
 template <uint32_t kRows, uint32_t kBlockOutputs, ProductEnd kEnd>
 struct Fp8NarrowProductKernel {
   using Args = ProductArgs;
   static constexpr uint32_t kOutputs = kBlockOutputs;
-  static constexpr uint32_t kReaderWarps = kOutputs / kUnitOutputs;
+  /// Of 16 outputs each, and the warps of one.
+  static constexpr uint32_t kColumns = kOutputs / kUnitOutputs;
+  static constexpr uint32_t kWarps = kOutputs == kTileOutputs        ? 1
+                                     : kRows == 32 && kOutputs == 64 ? 2
+                                                                     : 4;
+  static constexpr uint32_t kReaderWarps = kColumns * kWarps;
   static constexpr uint32_t kThreads = (kReaderWarps + 2) * kWarpThreads;
   static constexpr uint32_t kBlocksPerSm = kOutputs == kTileOutputs ? 2 : 1;
-  /// Of a stage. A chain of mma waits for itself; with 8 rows a warp has no other but the next
-  /// unit's.
-  static constexpr uint32_t kUnits = kRows == 8 ? 2 : 1;
-  using Ring = BulkStages<kOutputs, kRows, kReaderWarps, kBlocksPerSm, kUnits * kUnitSteps,
-                          UnitPieces<kOutputs>>;
+  /// A warp's of a stage. A chain of mma waits for itself; where a warp has few others beside it,
+  /// it makes two.
+  static constexpr uint32_t kUnits = kRows == 8 && kOutputs != 64 ? 2 : 1;
+  static constexpr uint32_t kStageUnits = kWarps * kUnits;
+
+ private:
+  static constexpr uint32_t kEights = kRows / 8;
+  static constexpr uint32_t kResults = kEights * 4;      // a lane's of 16 outputs
+  static constexpr uint32_t kShare = kResults / kWarps;  // of them, what one warp adds up
+  static constexpr uint32_t kUnitFloats = kResults * kWarpThreads + kUnitOutputs;
+  /// Two stages' sums and scales, so that one is read while the next is written; a barrier for each
+  /// column.
+  static constexpr uint32_t kSumFloats = 2 * kColumns * kStageUnits * kUnitFloats;
+  static constexpr uint32_t kSumBytes =
+      kWarps == 1 ? 0 : kSumFloats * sizeof(float) + kColumns * sizeof(uint64_t);
+
+ public:
+  using Ring = BulkStages<kOutputs, kRows, kReaderWarps, kBlocksPerSm, kStageUnits * kUnitSteps,
+                          UnitPieces<kOutputs>, kSumBytes>;
   static constexpr uint32_t kStages = Ring::kStages;
-  static constexpr uint32_t kSharedBytes = Ring::kBytes;
+  static constexpr uint32_t kSharedBytes = Ring::kBytes + kSumBytes;
   static constexpr bool kAwaitsPrevious = true;
 
   template <class Block>
   SAC_DEVICE static void run(const Block& b, const Args& a) {
     if constexpr (Block::kHasWarpgroupMma) {
       ProductTile tile = Ring::output_tile(b);
+      if (kWarps > 1 && b.thread() == 0) {
+        for (uint32_t c = 0; c < kColumns; ++c) b.barrier_init(exchanged(b, c), kWarps);
+      }
       Ring::init(b);
       typename Ring::template Filler<Block> filler = {b, a, tile, 0, a.steps};
       const uint32_t early = Ring::begin_early(b, filler);
@@ -51,119 +75,172 @@ struct Fp8NarrowProductKernel {
   }
 
  private:
-  static constexpr uint32_t kEights = kRows / 8;
-  /// Where warps are few, the next stage's operands are on their way while this one's multiply.
-  static constexpr bool kAhead = kOutputs < kTileOutputs;
+  template <class Block>
+  SAC_DEVICE static uint32_t column(const Block& b) {
+    return b.warp() % kColumns;
+  }
+  /// Which of its column's warps this is.
+  template <class Block>
+  SAC_DEVICE static uint32_t part(const Block& b) {
+    return b.warp() / kColumns;
+  }
+  /// Sums of a unit of the column, [kResults][lanes], and its scales.
+  template <class Block>
+  SAC_DEVICE static float* unit_sums(const Block& b, uint32_t turn, uint32_t unit) {
+    const uint32_t at = (turn % 2 * kColumns + column(b)) * kStageUnits + unit;
+    return reinterpret_cast<float*>(b.shared() + Ring::kBytes) + at * kUnitFloats;
+  }
+  template <class Block>
+  SAC_DEVICE static uint64_t* exchanged(const Block& b, uint32_t column) {
+    return reinterpret_cast<uint64_t*>(b.shared() + Ring::kBytes + kSumFloats * sizeof(float)) +
+           column;
+  }
 
-  /// What a lane multiplies of a stage.
-  struct Operands {
+  /// Chains of a warp's units of a stage, side by side.
+  struct Chains {
     LaneUnit units[kUnits];
-    uint32_t x[kUnits * kUnitSteps][kEights][kStep / 32][4];
+    float sums[kUnits][kEights][4];
   };
 
+  /// Multiplies `units` units of a stage, those from the first-th on.
   template <class Block>
-  SAC_DEVICE static void await(const Block& b, const StageCursor<kStages>& at) {
-    b.barrier_wait(Ring::full(b, at.stage), at.parity());
-    b.warp_sync();
-  }
-  template <class Block>
-  SAC_DEVICE static void release(const Block& b, StageCursor<kStages>& at) {
-    b.warp_sync();
-    if (b.lane() == 0) b.barrier_arrive(Ring::empty(b, at.stage));
-    at.next();
-  }
-  /// The weights of a stage's `units` units.
-  template <class Block>
-  SAC_DEVICE static void load_units(const Block& b, uint32_t stage, uint32_t units, Operands& o) {
+  SAC_DEVICE static void make_chains(const Block& b, uint32_t stage, uint32_t first, uint32_t units,
+                                     Chains& c) {
     SAC_UNROLL
     for (uint32_t u = 0; u < kUnits; ++u) {
       if (u >= units) break;
-      o.units[u].load(Ring::weights(b, stage, u) + b.warp() * kUnitBytes, b.lane());
+      c.units[u].load(Ring::weights(b, stage, first + u) + column(b) * kUnitBytes, b.lane());
     }
-  }
-  /// The rows of each unit's step-th 64 k.
-  template <class Block>
-  SAC_DEVICE static void load_rows(const Block& b, uint32_t stage, uint32_t units, uint32_t step,
-                                   Operands& o) {
     SAC_UNROLL
-    for (uint32_t u = 0; u < kUnits; ++u) {
-      if (u >= units) break;
-      const Half* rows = Ring::rows(b, stage, u * kUnitSteps + step);
-      SAC_UNROLL
-      for (uint32_t j = 0; j < kEights; ++j) {
-        const uint32_t row = j * 8 + b.lane() % 8;
-        SAC_UNROLL
-        for (uint32_t k = 0; k < kStep / 32; ++k) {
-          b.load_matrices(o.x[u * kUnitSteps + step][j][k],
-                          rows + row * kStep + swizzle(row, k * 4 + b.lane() / 8) * kPiece);
-        }
-      }
-    }
-  }
-  /// Waits for a stage, takes all of it, and gives it back.
-  template <class Block>
-  SAC_DEVICE static void take(const Block& b, StageCursor<kStages>& at, uint32_t units,
-                              Operands& o) {
-    await(b, at);
-    load_units(b, at.stage, units, o);
-    SAC_UNROLL
-    for (uint32_t step = 0; step < kUnitSteps; ++step) load_rows(b, at.stage, units, step, o);
-    release(b, at);
-  }
-
-  /// Adds 64 k of each unit to its chain; the chains go side by side.
-  template <class Block>
-  SAC_DEVICE static void add_step(const Block& b, const Operands& o, uint32_t units, uint32_t step,
-                                  float (&sums)[kUnits][kEights][4]) {
-    SAC_UNROLL
-    for (uint32_t k = 0; k < kStep / 16; ++k) {
+    for (uint32_t step = 0; step < kUnitSteps; ++step) {
+      uint32_t x[kUnits][kEights][kStep / 32][4];
       SAC_UNROLL
       for (uint32_t u = 0; u < kUnits; ++u) {
         if (u >= units) break;
-        uint32_t w[4];
-        o.units[u].widen(b, step * (kStep / 16) + k, w);
+        load_rows(b, Ring::rows(b, stage, (first + u) * kUnitSteps + step), x[u]);
+      }
+      SAC_UNROLL
+      for (uint32_t k = 0; k < kStep / 16; ++k) {
         SAC_UNROLL
-        for (uint32_t j = 0; j < kEights; ++j) {
-          const uint32_t(&x)[4] = o.x[u * kUnitSteps + step][j][k / 2];
-          b.mma(sums[u][j], w, x[k % 2 * 2], x[k % 2 * 2 + 1]);
+        for (uint32_t u = 0; u < kUnits; ++u) {
+          if (u >= units) break;
+          uint32_t w[4];
+          c.units[u].widen(b, step * (kStep / 16) + k, w);
+          SAC_UNROLL
+          for (uint32_t j = 0; j < kEights; ++j) {
+            b.mma(c.sums[u][j], w, x[u][j][k / 2][k % 2 * 2], x[u][j][k / 2][k % 2 * 2 + 1]);
+          }
         }
       }
     }
   }
-  SAC_DEVICE static void end_units(const Operands& o, uint32_t units,
-                                   const float (&sums)[kUnits][kEights][4],
-                                   float (&total)[kEights][4]) {
+  /// 64 k of all rows.
+  template <class Block>
+  SAC_DEVICE static void load_rows(const Block& b, const Half* rows,
+                                   uint32_t (&x)[kEights][kStep / 32][4]) {
+    SAC_UNROLL
+    for (uint32_t j = 0; j < kEights; ++j) {
+      const uint32_t row = j * 8 + b.lane() % 8;
+      SAC_UNROLL
+      for (uint32_t k = 0; k < kStep / 32; ++k) {
+        b.load_matrices(x[j][k], rows + row * kStep + swizzle(row, k * 4 + b.lane() / 8) * kPiece);
+      }
+    }
+  }
+
+  /// Shows the chains of this warp's units to the column's other warps.
+  template <class Block>
+  SAC_DEVICE static void show(const Block& b, uint32_t turn, uint32_t first, uint32_t units,
+                              const Chains& c) {
     SAC_UNROLL
     for (uint32_t u = 0; u < kUnits; ++u) {
-      if (u < units) add_scaled(total, o.units[u].scales, sums[u]);
+      if (u >= units) break;
+      float* to = unit_sums(b, turn, first + u);
+      SAC_UNROLL
+      for (uint32_t r = 0; r < kResults; ++r) {
+        to[r * kWarpThreads + b.lane()] = c.sums[u][r / 4][r % 4];
+      }
+      if (b.lane() % 4 == 0) {
+        auto* scales = reinterpret_cast<Float2*>(to + kResults * kWarpThreads);
+        scales[b.lane() / 4] = c.units[u].scales;
+      }
+    }
+    b.warp_sync();
+    if (b.lane() == 0) b.barrier_arrive(exchanged(b, column(b)));
+  }
+  /// Adds a stage's `units` units to this warp's share of the results.
+  template <class Block>
+  SAC_DEVICE static void add_shown(const Block& b, uint32_t turn, uint32_t units,
+                                   float (&total)[kShare]) {
+    b.barrier_wait(exchanged(b, column(b)), phase_parity(turn));
+    b.warp_sync();
+    const uint32_t first = part(b) * kShare;
+    SAC_UNROLL
+    for (uint32_t u = 0; u < kStageUnits; ++u) {
+      if (u >= units) break;
+      const float* from = unit_sums(b, turn, u);
+      const float* scales = from + kResults * kWarpThreads + b.lane() / 4 * 2;
+      SAC_UNROLL
+      for (uint32_t i = 0; i < kShare; ++i) {
+        const uint32_t r = first + i;
+        total[i] = fmaf(scales[r % 4 / 2], from[r * kWarpThreads + b.lane()], total[i]);
+      }
+    }
+  }
+  /// Brings the shares of a column's results to its first warp.
+  template <class Block>
+  SAC_DEVICE static void collect(const Block& b, uint32_t turn, const float (&share)[kShare],
+                                 float (&total)[kEights][4]) {
+    float* all = unit_sums(b, turn, 0);
+    SAC_UNROLL
+    for (uint32_t i = 0; i < kShare; ++i) {
+      all[(part(b) * kShare + i) * kWarpThreads + b.lane()] = share[i];
+    }
+    b.warp_sync();
+    if (b.lane() == 0) b.barrier_arrive(exchanged(b, column(b)));
+    if (part(b) > 0) return;
+    b.barrier_wait(exchanged(b, column(b)), phase_parity(turn));
+    b.warp_sync();
+    SAC_UNROLL
+    for (uint32_t r = 0; r < kResults; ++r) {
+      total[r / 4][r % 4] = all[r * kWarpThreads + b.lane()];
     }
   }
 
   template <class Block>
   SAC_DEVICE static void multiply(const Block& b, const Args& a, const ProductTile& tile) {
-    float total[kEights][4] = {};
+    const uint32_t all = a.steps / kUnitSteps, first = part(b) * kUnits;
+    float total[kEights][4] = {}, share[kShare] = {};
     StageCursor<kStages> at;
-    const uint32_t all = a.steps / kUnitSteps;
-    Operands now, next;
-    if (kAhead) take(b, at, min_u32(kUnits, all), now);
-    for (uint32_t unit = 0; unit < all; unit += kUnits) {
-      const uint32_t units = min_u32(kUnits, all - unit), after = all - unit - units;
-      float sums[kUnits][kEights][4] = {};
-      if (kAhead && after > 0) take(b, at, min_u32(kUnits, after), next);
-      if (!kAhead) {
-        await(b, at);
-        load_units(b, at.stage, units, now);
+    uint32_t turn = 0;
+    for (uint32_t unit = 0; unit < all; unit += kStageUnits, ++turn) {
+      const uint32_t left = all - unit;
+      const uint32_t mine = first < left ? min_u32(kUnits, left - first) : 0;
+      Chains c = {};
+      b.barrier_wait(Ring::full(b, at.stage), at.parity());
+      b.warp_sync();
+      make_chains(b, at.stage, first, mine, c);
+      b.warp_sync();
+      if (b.lane() == 0) b.barrier_arrive(Ring::empty(b, at.stage));
+      at.next();
+      if constexpr (kWarps == 1) {
+        SAC_UNROLL
+        for (uint32_t u = 0; u < kUnits; ++u) {
+          if (u < mine) add_scaled(total, c.units[u].scales, c.sums[u]);
+        }
+      } else {
+        // SYNC: with the wait of add_shown: a warp that shows a turn has read the turn before,
+        // whose memory the next turn takes.
+        if (turn > 0) add_shown(b, turn - 1, kStageUnits, share);
+        show(b, turn, first, mine, c);
       }
-      SAC_UNROLL
-      for (uint32_t step = 0; step < kUnitSteps; ++step) {
-        if (!kAhead) load_rows(b, at.stage, units, step, now);
-        add_step(b, now, units, step, sums);
-      }
-      if (!kAhead) release(b, at);
-      end_units(now, units, sums, total);
-      if (kAhead) now = next;
     }
-    end_sums<kEnd>(b, a, tile, b.warp() * kUnitOutputs, total);
+    if constexpr (kWarps > 1) {
+      add_shown(b, turn - 1, all - (turn - 1) * kStageUnits, share);
+      collect(b, turn, share, total);
+      if (part(b) > 0) return;
+    }
+    end_sums<kEnd>(b, a, tile, column(b) * kUnitOutputs, total);
   }
 };
 

@@ -27,13 +27,20 @@ SAC_HD inline size_t unit_at(uint32_t k, uint32_t output, uint32_t input) {
   const size_t tile = output / kTileOutputs * groups + input / kUnitInputs;
   return (tile * kTileUnits + output % kTileOutputs / kUnitOutputs) * kUnitBytes;
 }
-/// Where a number is in its unit. A lane's 16 bytes are two mma steps of 16 inputs; in a step's
-/// eight, what widen_fp8 makes a's registers of, in their order: rows g and g + 8, inputs 2 t and
-/// the next, then the same 8 inputs on.
-SAC_HD inline uint32_t code_at(uint32_t output, uint32_t input) {
+/// Where two numbers of an output are in its unit, those of `input` and of the 8th after it, joined
+/// (join_fp8). A lane's 16 bytes are two mma steps of 16 inputs; in a step's eight, what
+/// widen_joined_fp8 makes a's registers of: row g, inputs 2 t and the next and the same 8 on; then
+/// row g + 8.
+SAC_HD inline uint32_t pair_at(uint32_t output, uint32_t input) {
   const uint32_t row = output % kUnitOutputs, in = input % kUnitInputs;
   const uint32_t lane = row % 8 * 4 + in % 8 / 2;
-  return in / 32 * (kWarpThreads * 16) + lane * 16 + in % 32 / 8 * 4 + in % 2 * 2 + row / 8;
+  return in / 32 * (kWarpThreads * 16) + lane * 16 + in % 32 / 16 * 8 + row / 8 * 4 + in % 2 * 2;
+}
+/// A number of a unit.
+SAC_HD inline Fp8Code code_of(const unsigned char* unit, uint32_t output, uint32_t input) {
+  const uint32_t first = input / 16 * 16 + input % 8;
+  const auto* joined = reinterpret_cast<const uint16_t*>(unit + pair_at(output, first));
+  return split_fp8(*joined, input % 16 / 8);
 }
 /// Where an output's scale is in its unit: a lane's two are neighbours.
 SAC_HD inline uint32_t scale_at(uint32_t output) {
@@ -69,10 +76,12 @@ struct LaneUnit {
   template <class Block>
   SAC_DEVICE void widen(const Block& b, uint32_t step, uint32_t (&a)[4]) const {
     const Word4& w = words[step / 2];
-    uint32_t low[2], high[2];
-    b.widen_fp8(w.v[step % 2 * 2], low);
-    b.widen_fp8(w.v[step % 2 * 2 + 1], high);
-    a[0] = low[0], a[1] = low[1], a[2] = high[0], a[3] = high[1];
+    SAC_UNROLL
+    for (uint32_t half = 0; half < 2; ++half) {  // rows g and g + 8
+      uint32_t pairs[2];
+      b.widen_joined_fp8(w.v[step % 2 * 2 + half], pairs);
+      a[half] = pairs[0], a[2 + half] = pairs[1];
+    }
   }
 };
 

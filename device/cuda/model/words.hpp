@@ -62,6 +62,25 @@ SAC_HD inline uint32_t spread_fp8(uint32_t word) {
   return ((word >> 4) & 0x07f007f0u) | (word & 0x80008000u);
 }
 
+/// Two e4m3 numbers in 16 bits: the first where bf16 has its sign and what spread_fp8 leaves, so
+/// that a mask takes it out; the second in the bits between, four at 3..0, three at 14..12 and its
+/// sign at 11, for two shifts and two masks.
+SAC_HD inline uint16_t join_fp8(Fp8Code first, Fp8Code second) {
+  const uint32_t f = first, s = second;
+  return static_cast<uint16_t>((f & 0x80u) << 8 | (f & 0x7fu) << 4 | (s & 0x0fu) |
+                               (s & 0x70u) << 8 | (s & 0x80u) << 4);
+}
+SAC_HD inline Fp8Code split_fp8(uint16_t joined, uint32_t which) {
+  const uint32_t j = joined;
+  return static_cast<Fp8Code>(which == 0 ? (j >> 8 & 0x80u) | (j >> 4 & 0x7fu)
+                                         : (j >> 4 & 0x80u) | (j >> 8 & 0x70u) | (j & 0x0fu));
+}
+/// The first or second numbers of two joined pairs, as spread_fp8 leaves them.
+SAC_HD inline uint32_t spread_first_fp8(uint32_t joined) { return joined & 0x87f087f0u; }
+SAC_HD inline uint32_t spread_second_fp8(uint32_t joined) {
+  return ((joined << 4) & 0x80f080f0u) | ((joined >> 4) & 0x07000700u);
+}
+
 SAC_HD constexpr uint32_t round_up(uint32_t n, uint32_t unit) { return ceil_div(n, unit) * unit; }
 SAC_HD constexpr float infinity() { return __builtin_inff(); }
 SAC_HD constexpr float max_f(float a, float b) { return a > b ? a : b; }

@@ -273,15 +273,20 @@ class EmulatedBlock {
   }
   uint32_t pack(float low, float high) const { return pair(gpu::narrow(low), gpu::narrow(high)); }
   void widen_fp8(uint32_t word, uint32_t (&pairs)[2]) const {
-    for (uint32_t odd = 0; odd < 2; ++odd) {
-      const uint32_t spread = gpu::spread_fp8(odd != 0 ? word : word << 8);
-      pairs[odd] = pack(half_of(spread, 0) * 0x1p120f, half_of(spread, 1) * 0x1p120f);
-    }
+    pairs[0] = scale_up(gpu::spread_fp8(word << 8));
+    pairs[1] = scale_up(gpu::spread_fp8(word));
+  }
+  void widen_joined_fp8(uint32_t joined, uint32_t (&pairs)[2]) const {
+    pairs[0] = scale_up(gpu::spread_first_fp8(joined));
+    pairs[1] = scale_up(gpu::spread_second_fp8(joined));
   }
   float exp2(float x) const { return std::exp2(x); }
 
  private:
   static uint32_t pair(uint16_t low, uint16_t high) { return low | uint32_t{high} << 16; }
+  uint32_t scale_up(uint32_t spread) const {
+    return pack(half_of(spread, 0) * 0x1p120f, half_of(spread, 1) * 0x1p120f);
+  }
   [[noreturn]] static void fail(const char* what) { throw std::runtime_error(what); }
   WarpBoard& board() const { return s_.warps[warp()]; }
 
