@@ -25,9 +25,11 @@ struct TilePieces {
 /// Stages of kDepth steps: kOutputs weights by 64 k, and the same 64 k of kRows rows, each by bulk
 /// copies, because both have the same layout in memory as in shared memory. They fill a
 /// kBlocksPerSm-th of shared memory but kReserved bytes: the rows of all stages, their weights,
-/// barriers.
+/// barriers. kReaderWarps: of the block; the next one fills. kStageReaders: warps that read a
+/// stage.
 template <uint32_t kOutputs, uint32_t kRows, uint32_t kReaderWarps, uint32_t kBlocksPerSm,
-          uint32_t kDepth = 1, class Pieces = TilePieces<kOutputs>, uint32_t kReserved = 0>
+          uint32_t kDepth = 1, class Pieces = TilePieces<kOutputs>, uint32_t kReserved = 0,
+          uint32_t kStageReaders = kReaderWarps>
 struct BulkStages {
   static constexpr uint32_t kRowHalves = kRows * kStep;  // of a step
   static constexpr uint32_t kRowBytes = kDepth * kRowHalves * sizeof(Half);
@@ -61,7 +63,7 @@ struct BulkStages {
     if (b.thread() == 0) {
       for (uint32_t s = 0; s < kStages; ++s) {
         b.barrier_init(full(b, s), 2);
-        b.barrier_init(empty(b, s), kReaderWarps);
+        b.barrier_init(empty(b, s), kStageReaders);
       }
       b.barrier_fence();
     }

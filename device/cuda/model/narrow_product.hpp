@@ -13,21 +13,38 @@ namespace saccade::gpu {
 /// kRows and kBlockOutputs: of a block, 8 or 32 and 32 or 64. A block runs one slice. Grid: row
 /// tiles, output tiles, slices.
 ///
-/// A block reads its weights as fast as its warps take turns at the stages. So a stage has two
-/// steps, the waits and loads of one are between the sums of the other, and weights and rows are
-/// requested by a thread each.
+/// One warp for 16 outputs would wait for each product of the chain, and between them for its
+/// operands: half of the memory's rate. So several take turns: each has a stage's operands in
+/// registers before its turn comes, gets the sums from the warp before it through shared memory,
+/// and leaves them to the next. Weights and rows are requested by a thread each.
 template <uint32_t kRows, uint32_t kBlockOutputs, ProductEnd kEnd>
 struct NarrowProductKernel {
   using Args = ProductArgs;
   static constexpr uint32_t kOutputs = kBlockOutputs;
-  static constexpr uint32_t kReaderWarps = kOutputs / 16;
+  /// Of 16 outputs each, and the warps of one.
+  static constexpr uint32_t kColumns = kOutputs / 16;
+  static constexpr uint32_t kWarps = 8 / kColumns;
+  static constexpr uint32_t kReaderWarps = kColumns * kWarps;
   static constexpr uint32_t kThreads = (kReaderWarps + 2) * kWarpThreads;
   /// Blocks that begin while others still run would fill the multiprocessors that are free first,
   /// and leave the rest idle, if two fit into one.
   static constexpr uint32_t kBlocksPerSm = 1;
-  using Ring = BulkStages<kOutputs, kRows, kReaderWarps, kBlocksPerSm, 2>;
+  /// Steps of a turn: what fits in registers.
+  static constexpr uint32_t kSteps = kRows == 8 ? 4 : 2;
+
+ private:
+  static constexpr uint32_t kEights = kRows / 8;
+  static constexpr uint32_t kSumBytes = kColumns * kEights * kWarpThreads * sizeof(Float4);
+  static constexpr uint32_t kReserved = kSumBytes + kReaderWarps * sizeof(uint64_t);
+
+ public:
+  using Ring = BulkStages<kOutputs, kRows, kReaderWarps, kBlocksPerSm, kSteps, TilePieces<kOutputs>,
+                          kReserved, kColumns>;
   static constexpr uint32_t kStages = Ring::kStages;
-  static constexpr uint32_t kSharedBytes = Ring::kBytes;
+  static constexpr uint32_t kSharedBytes = Ring::kBytes + kReserved;
+  // A warp waits for a stage only when all turns before its last one are over: with fewer stages,
+  // an earlier use of the stage might not be.
+  static_assert(kStages >= kWarps);
   static constexpr bool kAwaitsPrevious = true;
 
   template <class Block>
@@ -36,6 +53,9 @@ struct NarrowProductKernel {
       const uint32_t begin = b.z() * a.slice_steps;
       const uint32_t end = min_u32(begin + a.slice_steps, a.steps);
       ProductTile tile = Ring::output_tile(b);
+      if (b.thread() == 0) {
+        for (uint32_t w = 0; w < kReaderWarps; ++w) b.barrier_init(turn_of(b, w), 1);
+      }
       Ring::init(b);
       typename Ring::template Filler<Block> filler = {b, a, tile, begin, end};
       const uint32_t early = Ring::begin_early(b, filler);
@@ -52,25 +72,31 @@ struct NarrowProductKernel {
   }
 
  private:
-  static constexpr uint32_t kEights = kRows / 8;
-
   /// One step's operands: of the warp's 16 outputs, and of all rows.
   struct Operands {
     uint32_t w[kStep / 16][4];
     uint32_t x[kEights][kStep / 32][4];
   };
 
+  /// A lane's sums of a column, between turns.
   template <class Block>
-  SAC_DEVICE static void await_full(const Block& b, const StageCursor<kStages>& at) {
-    b.barrier_wait(Ring::full(b, at.stage), at.parity());
-    b.warp_sync();
+  SAC_DEVICE static Float4* sums_between(const Block& b, uint32_t column) {
+    return reinterpret_cast<Float4*>(b.shared() + Ring::kBytes) + column * kEights * kWarpThreads +
+           b.lane();
+  }
+  /// Of a warp, a phase for each turn that it takes over. Of one barrier for all, the phase before
+  /// the awaited one might not be over, and its parity is that of the one before that.
+  template <class Block>
+  SAC_DEVICE static uint64_t* turn_of(const Block& b, uint32_t warp) {
+    return reinterpret_cast<uint64_t*>(b.shared() + Ring::kBytes + kSumBytes) + warp;
   }
 
   template <class Block>
-  SAC_DEVICE static void load(const Block& b, uint32_t stage, uint32_t step, Operands& o) {
+  SAC_DEVICE static void load(const Block& b, uint32_t column, uint32_t stage, uint32_t step,
+                              Operands& o) {
     const auto* weights = reinterpret_cast<const Half*>(Ring::weights(b, stage, step));
     const Half* rows = Ring::rows(b, stage, step);
-    const uint32_t output = b.warp() * 16 + b.lane() % 16;
+    const uint32_t output = column * 16 + b.lane() % 16;
     SAC_UNROLL
     for (uint32_t k = 0; k < kStep / 16; ++k) {
       b.load_matrices(o.w[k],
@@ -98,30 +124,60 @@ struct NarrowProductKernel {
     }
   }
 
-  /// A stage a turn. While sums of one step are made, the other's operands are on their way.
+  template <class Block>
+  SAC_DEVICE static void take_over(const Block& b, uint32_t column, uint32_t turn,
+                                   float (&sums)[kEights][4]) {
+    if (turn == 0) return;
+    // SYNC: acquire, with hand_over() of the warp before.
+    b.barrier_wait(turn_of(b, b.warp()), phase_parity((turn - 1) / kWarps));
+    b.warp_sync();
+    const Float4* from = sums_between(b, column);
+    SAC_UNROLL
+    for (uint32_t j = 0; j < kEights; ++j) {
+      const Float4 four = from[j * kWarpThreads];
+      SAC_UNROLL
+      for (uint32_t e = 0; e < 4; ++e) sums[j][e] = four.v[e];
+    }
+  }
+  template <class Block>
+  SAC_DEVICE static void hand_over(const Block& b, uint32_t column,
+                                   const float (&sums)[kEights][4]) {
+    Float4* to = sums_between(b, column);
+    SAC_UNROLL
+    for (uint32_t j = 0; j < kEights; ++j) {
+      to[j * kWarpThreads] = {sums[j][0], sums[j][1], sums[j][2], sums[j][3]};
+    }
+    b.warp_sync();
+    if (b.lane() == 0) b.barrier_arrive(turn_of(b, (b.warp() + kColumns) % kReaderWarps));
+  }
+
   template <class Block>
   SAC_DEVICE static void multiply(const Block& b, const Args& a, const ProductTile& tile,
                                   uint32_t steps) {
-    float sums[kEights][4] = {};
-    Operands first, second;
-    StageCursor<kStages> at;
-    await_full(b, at);
-    load(b, at.stage, 0, first);
-    for (uint32_t step = 0; step < steps; step += 2) {
-      const uint32_t stage = at.stage;
-      const bool pair = step + 1 < steps;
-      if (pair) load(b, stage, 1, second);
-      add(b, first, sums);
-      at.next();
-      if (step + 2 < steps) {
-        await_full(b, at);
-        load(b, at.stage, 0, first);
+    const uint32_t column = b.warp() % kColumns, turns = ceil_div(steps, kSteps);
+    for (uint32_t turn = b.warp() / kColumns; turn < turns; turn += kWarps) {
+      const uint32_t stage = turn % kStages, count = min_u32(kSteps, steps - turn * kSteps);
+      Operands operands[kSteps];
+      b.barrier_wait(Ring::full(b, stage), phase_parity(turn / kStages));
+      b.warp_sync();
+      SAC_UNROLL
+      for (uint32_t s = 0; s < kSteps; ++s) {
+        if (s < count) load(b, column, stage, s, operands[s]);
       }
-      if (pair) add(b, second, sums);
       b.warp_sync();
       if (b.lane() == 0) b.barrier_arrive(Ring::empty(b, stage));
+      float sums[kEights][4] = {};
+      take_over(b, column, turn, sums);
+      SAC_UNROLL
+      for (uint32_t s = 0; s < kSteps; ++s) {
+        if (s < count) add(b, operands[s], sums);
+      }
+      if (turn + 1 < turns) {
+        hand_over(b, column, sums);
+      } else {
+        end_sums<kEnd>(b, a, tile, column * 16, sums);
+      }
     }
-    end_sums<kEnd>(b, a, tile, b.warp() * 16, sums);
   }
 };
 
