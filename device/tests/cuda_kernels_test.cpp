@@ -567,8 +567,12 @@ TEST_CASE("products by warpgroups: many slices, more steps than stages, the high
     check(multiply<NarrowWgmma, 8, false>(m, x, kRowsHere));
     check(multiply<NarrowWgmma, 128, true>(m, x, kRowsHere));
     check(multiply<Narrow, 8, false>(m, x, kRowsHere));
+    check(multiply<Narrow, 16, false>(m, x, kRowsHere));
     check(multiply<Narrow, 32, false>(m, x, kRowsHere));
+    check(multiply<Narrow, 64, false>(m, x, kRowsHere));
     check(multiply<WiderNarrow, 8, false>(m, x, kRowsHere));
+    check(multiply<WiderNarrow, 16, false>(m, x, kRowsHere));
+    check(multiply<WiderNarrow, 32, false>(m, x, kRowsHere));
     if (m.view.by_mma.slices > 1) continue;
     check(multiply<Wgmma, 256, false>(m, x, kRowsHere));
   }

@@ -12,11 +12,11 @@
 
 namespace saccade::gpu {
 
-/// Few rows, by mma: kRows is 8 or 32, kBlockOutputs 32, 64 or 128. Each 16 outputs have several
-/// warps where blocks have few outputs: one warp widens too slowly for the memory. These warps take
-/// a stage's units in turn, exchange the sums of their chains through shared memory, and each adds
-/// all units' sums, in order, for its part of the results. As in NarrowProductKernel a thread each
-/// requests weights and rows. Grid: row tiles, output tiles.
+/// Few rows, by mma: kRows is 8, 16 or 32, kBlockOutputs 32, 64 or 128. Each 16 outputs have
+/// several warps where blocks have few outputs: one warp widens too slowly for the memory. These
+/// warps take a stage's units in turn, exchange the sums of their chains through shared memory, and
+/// each adds all units' sums, in order, for its part of the results. As in NarrowProductKernel a
+/// thread each requests weights and rows. Grid: row tiles, output tiles.
 template <uint32_t kRows, uint32_t kBlockOutputs, ProductEnd kEnd>
 struct Fp8NarrowProductKernel {
   using Args = ProductArgs;

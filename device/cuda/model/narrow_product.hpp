@@ -10,36 +10,41 @@
 
 namespace saccade::gpu {
 
-/// kRows and kBlockOutputs: of a block, 8 or 32 and 32 or 64. A block runs one slice. Grid: row
+/// kRows and kBlockOutputs: of a block, 8 to 64 and 32 or 64. A block runs one slice. Grid: row
 /// tiles, output tiles, slices.
 ///
-/// One warp for 16 outputs would wait for each product of the chain, and between them for its
-/// operands: half of the memory's rate. So several take turns: each has a stage's operands in
-/// registers before its turn comes, gets the sums from the warp before it through shared memory,
-/// and leaves them to the next. Weights and rows are requested by a thread each.
+/// A warp has 16 outputs and up to 16 rows. One alone would wait for each product of the chain, and
+/// between them for its operands: half of the memory's rate. So where rows are few, several take
+/// turns: each has a stage's operands in registers before its turn comes, gets the sums from the
+/// warp before it through shared memory, and leaves them to the next. Weights and rows are
+/// requested by a thread each.
 template <uint32_t kRows, uint32_t kBlockOutputs, ProductEnd kEnd>
 struct NarrowProductKernel {
   using Args = ProductArgs;
   static constexpr uint32_t kOutputs = kBlockOutputs;
-  /// Of 16 outputs each, and the warps of one.
+  static constexpr uint32_t kWarpRows = kRows < 16 ? kRows : 16;
+  /// Parts of the block's results, of 16 outputs and kWarpRows rows; the warps that take turns at
+  /// one.
   static constexpr uint32_t kColumns = kOutputs / 16;
-  static constexpr uint32_t kWarps = 8 / kColumns;
-  static constexpr uint32_t kReaderWarps = kColumns * kWarps;
+  static constexpr uint32_t kParts = kColumns * (kRows / kWarpRows);
+  static constexpr uint32_t kWarps = 8 / kParts;
+  static constexpr uint32_t kReaderWarps = kParts * kWarps;
   static constexpr uint32_t kThreads = (kReaderWarps + 2) * kWarpThreads;
   /// Blocks that begin while others still run would fill the multiprocessors that are free first,
   /// and leave the rest idle, if two fit into one.
   static constexpr uint32_t kBlocksPerSm = 1;
-  /// Steps of a turn: what fits in registers.
-  static constexpr uint32_t kSteps = kRows == 8 ? 4 : 2;
+  /// Steps of a turn: what fits in registers, and three times in shared memory.
+  static constexpr uint32_t kSteps = kRows < 64 ? 4 : 2;
 
  private:
-  static constexpr uint32_t kEights = kRows / 8;
-  static constexpr uint32_t kSumBytes = kColumns * kEights * kWarpThreads * sizeof(Float4);
+  static constexpr uint32_t kEights = kWarpRows / 8;
+  static constexpr uint32_t kSumBytes =
+      kWarps == 1 ? 0 : kParts * kEights * kWarpThreads * sizeof(Float4);
   static constexpr uint32_t kReserved = kSumBytes + kReaderWarps * sizeof(uint64_t);
 
  public:
   using Ring = BulkStages<kOutputs, kRows, kReaderWarps, kBlocksPerSm, kSteps, TilePieces<kOutputs>,
-                          kReserved, kColumns>;
+                          kReserved, kParts>;
   static constexpr uint32_t kStages = Ring::kStages;
   static constexpr uint32_t kSharedBytes = Ring::kBytes + kReserved;
   // A warp waits for a stage only when all turns before its last one are over: with fewer stages,
@@ -72,16 +77,29 @@ struct NarrowProductKernel {
   }
 
  private:
-  /// One step's operands: of the warp's 16 outputs, and of all rows.
+  /// One step's operands.
   struct Operands {
     uint32_t w[kStep / 16][4];
     uint32_t x[kEights][kStep / 32][4];
   };
 
-  /// A lane's sums of a column, between turns.
+  /// The part of the results that is this warp's.
   template <class Block>
-  SAC_DEVICE static Float4* sums_between(const Block& b, uint32_t column) {
-    return reinterpret_cast<Float4*>(b.shared() + Ring::kBytes) + column * kEights * kWarpThreads +
+  SAC_DEVICE static uint32_t part(const Block& b) {
+    return b.warp() % kParts;
+  }
+  template <class Block>
+  SAC_DEVICE static uint32_t first_output(const Block& b) {
+    return part(b) % kColumns * 16;
+  }
+  template <class Block>
+  SAC_DEVICE static uint32_t first_row(const Block& b) {
+    return part(b) / kColumns * kWarpRows;
+  }
+  /// A lane's sums, between turns.
+  template <class Block>
+  SAC_DEVICE static Float4* sums_between(const Block& b) {
+    return reinterpret_cast<Float4*>(b.shared() + Ring::kBytes) + part(b) * kEights * kWarpThreads +
            b.lane();
   }
   /// Of a warp, a phase for each turn that it takes over. Of one barrier for all, the phase before
@@ -92,11 +110,10 @@ struct NarrowProductKernel {
   }
 
   template <class Block>
-  SAC_DEVICE static void load(const Block& b, uint32_t column, uint32_t stage, uint32_t step,
-                              Operands& o) {
+  SAC_DEVICE static void load(const Block& b, uint32_t stage, uint32_t step, Operands& o) {
     const auto* weights = reinterpret_cast<const Half*>(Ring::weights(b, stage, step));
     const Half* rows = Ring::rows(b, stage, step);
-    const uint32_t output = column * 16 + b.lane() % 16;
+    const uint32_t output = first_output(b) + b.lane() % 16;
     SAC_UNROLL
     for (uint32_t k = 0; k < kStep / 16; ++k) {
       b.load_matrices(o.w[k],
@@ -104,7 +121,7 @@ struct NarrowProductKernel {
     }
     SAC_UNROLL
     for (uint32_t j = 0; j < kEights; ++j) {
-      const uint32_t row = j * 8 + b.lane() % 8;
+      const uint32_t row = first_row(b) + j * 8 + b.lane() % 8;
       SAC_UNROLL
       for (uint32_t k = 0; k < kStep / 32; ++k) {
         b.load_matrices(o.x[j][k],
@@ -125,13 +142,12 @@ struct NarrowProductKernel {
   }
 
   template <class Block>
-  SAC_DEVICE static void take_over(const Block& b, uint32_t column, uint32_t turn,
-                                   float (&sums)[kEights][4]) {
+  SAC_DEVICE static void take_over(const Block& b, uint32_t turn, float (&sums)[kEights][4]) {
     if (turn == 0) return;
     // SYNC: acquire, with hand_over() of the warp before.
     b.barrier_wait(turn_of(b, b.warp()), phase_parity((turn - 1) / kWarps));
     b.warp_sync();
-    const Float4* from = sums_between(b, column);
+    const Float4* from = sums_between(b);
     SAC_UNROLL
     for (uint32_t j = 0; j < kEights; ++j) {
       const Float4 four = from[j * kWarpThreads];
@@ -140,44 +156,43 @@ struct NarrowProductKernel {
     }
   }
   template <class Block>
-  SAC_DEVICE static void hand_over(const Block& b, uint32_t column,
-                                   const float (&sums)[kEights][4]) {
-    Float4* to = sums_between(b, column);
+  SAC_DEVICE static void hand_over(const Block& b, const float (&sums)[kEights][4]) {
+    Float4* to = sums_between(b);
     SAC_UNROLL
     for (uint32_t j = 0; j < kEights; ++j) {
       to[j * kWarpThreads] = {sums[j][0], sums[j][1], sums[j][2], sums[j][3]};
     }
     b.warp_sync();
-    if (b.lane() == 0) b.barrier_arrive(turn_of(b, (b.warp() + kColumns) % kReaderWarps));
+    if (b.lane() == 0) b.barrier_arrive(turn_of(b, (b.warp() + kParts) % kReaderWarps));
   }
 
   template <class Block>
-  SAC_DEVICE static void multiply(const Block& b, const Args& a, const ProductTile& tile,
-                                  uint32_t steps) {
-    const uint32_t column = b.warp() % kColumns, turns = ceil_div(steps, kSteps);
-    for (uint32_t turn = b.warp() / kColumns; turn < turns; turn += kWarps) {
+  SAC_DEVICE static void multiply(const Block& b, const Args& a, ProductTile tile, uint32_t steps) {
+    const uint32_t turns = ceil_div(steps, kSteps);
+    float sums[kEights][4] = {};
+    for (uint32_t turn = b.warp() / kParts; turn < turns; turn += kWarps) {
       const uint32_t stage = turn % kStages, count = min_u32(kSteps, steps - turn * kSteps);
       Operands operands[kSteps];
       b.barrier_wait(Ring::full(b, stage), phase_parity(turn / kStages));
       b.warp_sync();
       SAC_UNROLL
       for (uint32_t s = 0; s < kSteps; ++s) {
-        if (s < count) load(b, column, stage, s, operands[s]);
+        if (s < count) load(b, stage, s, operands[s]);
       }
       b.warp_sync();
       if (b.lane() == 0) b.barrier_arrive(Ring::empty(b, stage));
-      float sums[kEights][4] = {};
-      take_over(b, column, turn, sums);
+      if (kWarps > 1) take_over(b, turn, sums);
       SAC_UNROLL
       for (uint32_t s = 0; s < kSteps; ++s) {
         if (s < count) add(b, operands[s], sums);
       }
-      if (turn + 1 < turns) {
-        hand_over(b, column, sums);
-      } else {
-        end_sums<kEnd>(b, a, tile, column * 16, sums);
-      }
+      if (kWarps > 1 && turn + 1 < turns) hand_over(b, sums);
     }
+    // The warp of the last turn has the whole sums.
+    const uint32_t row = first_row(b);
+    if ((turns - 1) % kWarps != b.warp() / kParts || row >= tile.rows) return;
+    tile.first += row, tile.rows = min_u32(kWarpRows, tile.rows - row);
+    end_sums<kEnd>(b, a, tile, first_output(b), sums);
   }
 };
 

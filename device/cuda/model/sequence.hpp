@@ -315,10 +315,16 @@ class StepSequence {
     switch (cut.tile_rows * 256 + cut.outputs) {
       case 8 * 256 + 32:
         return launch<NarrowProductKernel<8, 32, kEnd>>(grid, a);
+      case 16 * 256 + 32:
+        return launch<NarrowProductKernel<16, 32, kEnd>>(grid, a);
       case 32 * 256 + 32:
         return launch<NarrowProductKernel<32, 32, kEnd>>(grid, a);
+      case 64 * 256 + 32:
+        return launch<NarrowProductKernel<64, 32, kEnd>>(grid, a);
       case 8 * 256 + 64:
         return launch<NarrowProductKernel<8, 64, kEnd>>(grid, a);
+      case 16 * 256 + 64:
+        return launch<NarrowProductKernel<16, 64, kEnd>>(grid, a);
       case 32 * 256 + 64:
         return launch<NarrowProductKernel<32, 64, kEnd>>(grid, a);
       case 8 * 256 + 128:
@@ -347,14 +353,20 @@ class StepSequence {
     switch (cut.tile_rows * 256 + cut.outputs) {
       case 8 * 256 + 32:
         return launch<Fp8NarrowProductKernel<8, 32, kEnd>>(grid, a);
+      case 16 * 256 + 32:
+        return launch<Fp8NarrowProductKernel<16, 32, kEnd>>(grid, a);
       case 32 * 256 + 32:
         return launch<Fp8NarrowProductKernel<32, 32, kEnd>>(grid, a);
       case 8 * 256 + 64:
         return launch<Fp8NarrowProductKernel<8, 64, kEnd>>(grid, a);
+      case 16 * 256 + 64:
+        return launch<Fp8NarrowProductKernel<16, 64, kEnd>>(grid, a);
       case 32 * 256 + 64:
         return launch<Fp8NarrowProductKernel<32, 64, kEnd>>(grid, a);
       case 8 * 256 + 128:
         return launch<Fp8NarrowProductKernel<8, 128, kEnd>>(grid, a);
+      case 16 * 256 + 128:
+        return launch<Fp8NarrowProductKernel<16, 128, kEnd>>(grid, a);
       case 32 * 256 + 128:
         return launch<Fp8NarrowProductKernel<32, 128, kEnd>>(grid, a);
       case 64 * 256 + 64:

@@ -46,13 +46,15 @@ struct WarpgroupTile {
 inline WarpgroupTile warpgroup_tile(uint32_t rows, uint32_t tiles, uint32_t slices) {
   const bool narrow = tiles <= 66;  // blocks of 64 outputs: no more than multiprocessors
   const bool whole = slices == 1;
-  const uint32_t some_rows = rows <= 8 ? 8 : rows <= 32 ? 32 : 64;
+  const uint32_t some_rows = rows <= 8 ? 8 : rows <= 16 ? 16 : rows <= 32 ? 32 : 64;
   if (!whole) {
     if (rows <= 32) return {some_rows, 32, false};
     return rows <= kMaxSplitRows ? WarpgroupTile{some_rows, 64, false}
                                  : WarpgroupTile{128, 128, true};
   }
-  if (rows <= 32) return {some_rows, tiles <= 33 ? 32u : narrow ? 64u : 128u, true};
+  if (rows <= 64 && tiles <= 33) return {some_rows, 32, true};
+  if (rows <= 32 && narrow) return {some_rows, 64, true};
+  if (rows <= 32) return {rows <= 8 ? 8u : 32u, 128, true};
   if (rows <= 128) return {rows <= 64 ? 64u : 128u, narrow ? 64u : 128u, true};
   // Taller tiles only where they leave less than half of the multiprocessors idle.
   return {2 * tiles * ceil_div(rows, 256) <= 132 ? 128u : 256u, 128, true};
@@ -61,7 +63,9 @@ inline WarpgroupTile warpgroup_tile(uint32_t rows, uint32_t tiles, uint32_t slic
 /// The same for matrices in e4m3 (fp8_product.hpp).
 inline WarpgroupTile fp8_tile(uint32_t rows, uint32_t tiles) {
   const bool narrow = tiles <= 66;
-  if (rows <= 32) return {rows <= 8 ? 8u : 32u, tiles <= 33 ? 32u : narrow ? 64u : 128u, true};
+  if (rows <= 32) {
+    return {rows <= 8 ? 8u : rows <= 16 ? 16u : 32u, tiles <= 33 ? 32u : narrow ? 64u : 128u, true};
+  }
   return {rows <= 64 ? 64u : 128u, narrow && rows <= 128 ? 64u : 128u, true};
 }
 
