@@ -12,7 +12,7 @@
 
 namespace saccade::gpu {
 
-/// Few rows, by mma: kRows is 8, 16 or 32, kBlockOutputs 32, 64 or 128. Each 16 outputs have
+/// Few rows, by mma: kRows is 8 to 64, kBlockOutputs 32, 64 or 128. Each 16 outputs have
 /// several warps where blocks have few outputs: one warp widens too slowly for the memory. These
 /// warps take a stage's units in turn, exchange the sums of their chains through shared memory, and
 /// each adds all units' sums, in order, for its part of the results. As in NarrowProductKernel a
@@ -23,9 +23,9 @@ struct Fp8NarrowProductKernel {
   static constexpr uint32_t kOutputs = kBlockOutputs;
   /// Of 16 outputs each, and the warps of one.
   static constexpr uint32_t kColumns = kOutputs / kUnitOutputs;
-  static constexpr uint32_t kWarps = kOutputs == kTileOutputs        ? 1
-                                     : kRows == 32 && kOutputs == 64 ? 2
-                                                                     : 4;
+  static constexpr uint32_t kWarps = kOutputs == kTileOutputs      ? 1
+                                     : kRows * kOutputs >= 32 * 64 ? 2
+                                                                   : 4;
   static constexpr uint32_t kReaderWarps = kColumns * kWarps;
   static constexpr uint32_t kThreads = (kReaderWarps + 2) * kWarpThreads;
   static constexpr uint32_t kBlocksPerSm = kOutputs == kTileOutputs ? 2 : 1;

@@ -14,10 +14,10 @@ namespace saccade::gpu {
 /// tiles, output tiles, slices.
 ///
 /// A warp has 16 outputs and up to 16 rows. One alone would wait for each product of the chain, and
-/// between them for its operands: half of the memory's rate. So where rows are few, several take
-/// turns: each has a stage's operands in registers before its turn comes, gets the sums from the
-/// warp before it through shared memory, and leaves them to the next. Weights and rows are
-/// requested by a thread each.
+/// between them for its operands: half of the memory's rate. So several take turns: each has a
+/// stage's operands in registers before its turn comes, gets the sums from the warp before it
+/// through shared memory, and leaves them to the next. Weights and rows are requested by a thread
+/// each.
 template <uint32_t kRows, uint32_t kBlockOutputs, ProductEnd kEnd>
 struct NarrowProductKernel {
   using Args = ProductArgs;
@@ -27,19 +27,18 @@ struct NarrowProductKernel {
   /// one.
   static constexpr uint32_t kColumns = kOutputs / 16;
   static constexpr uint32_t kParts = kColumns * (kRows / kWarpRows);
-  static constexpr uint32_t kWarps = 8 / kParts;
+  static constexpr uint32_t kWarps = kParts == 8 ? 2 : 8 / kParts;
   static constexpr uint32_t kReaderWarps = kParts * kWarps;
   static constexpr uint32_t kThreads = (kReaderWarps + 2) * kWarpThreads;
   /// Blocks that begin while others still run would fill the multiprocessors that are free first,
   /// and leave the rest idle, if two fit into one.
   static constexpr uint32_t kBlocksPerSm = 1;
-  /// Steps of a turn: what fits in registers, and three times in shared memory.
-  static constexpr uint32_t kSteps = kRows < 64 ? 4 : 2;
+  /// Steps of a turn: what fits in registers.
+  static constexpr uint32_t kSteps = kReaderWarps == 8 ? 4 : 2;
 
  private:
   static constexpr uint32_t kEights = kWarpRows / 8;
-  static constexpr uint32_t kSumBytes =
-      kWarps == 1 ? 0 : kParts * kEights * kWarpThreads * sizeof(Float4);
+  static constexpr uint32_t kSumBytes = kParts * kEights * kWarpThreads * sizeof(Float4);
   static constexpr uint32_t kReserved = kSumBytes + kReaderWarps * sizeof(uint64_t);
 
  public:
@@ -181,12 +180,12 @@ struct NarrowProductKernel {
       }
       b.warp_sync();
       if (b.lane() == 0) b.barrier_arrive(Ring::empty(b, stage));
-      if (kWarps > 1) take_over(b, turn, sums);
+      take_over(b, turn, sums);
       SAC_UNROLL
       for (uint32_t s = 0; s < kSteps; ++s) {
         if (s < count) add(b, operands[s], sums);
       }
-      if (kWarps > 1 && turn + 1 < turns) hand_over(b, sums);
+      if (turn + 1 < turns) hand_over(b, sums);
     }
     // The warp of the last turn has the whole sums.
     const uint32_t row = first_row(b);

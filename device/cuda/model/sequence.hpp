@@ -369,6 +369,8 @@ class StepSequence {
         return launch<Fp8NarrowProductKernel<16, 128, kEnd>>(grid, a);
       case 32 * 256 + 128:
         return launch<Fp8NarrowProductKernel<32, 128, kEnd>>(grid, a);
+      case 64 * 256 + 32:
+        return launch<Fp8NarrowProductKernel<64, 32, kEnd>>(grid, a);
       case 64 * 256 + 64:
         return launch<Fp8ProductKernel<64, 1, kEnd>>(grid, a);
       case 64 * 256 + 128:

@@ -66,6 +66,7 @@ inline WarpgroupTile fp8_tile(uint32_t rows, uint32_t tiles) {
   if (rows <= 32) {
     return {rows <= 8 ? 8u : rows <= 16 ? 16u : 32u, tiles <= 33 ? 32u : narrow ? 64u : 128u, true};
   }
+  if (rows <= 64 && tiles <= 33) return {64, 32, true};
   return {rows <= 64 ? 64u : 128u, narrow && rows <= 128 ? 64u : 128u, true};
 }
 
