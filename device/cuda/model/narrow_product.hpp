@@ -13,7 +13,7 @@ namespace saccade::gpu {
 /// kRows and kBlockOutputs: of a block, 8 to 64 and 32 or 64. A block runs one slice. Grid: row
 /// tiles, output tiles, slices.
 ///
-/// A warp has 16 outputs and up to 16 rows. One alone would wait for each product of the chain, and
+/// A warp has 16 outputs and up to 32 rows. One alone would wait for each product of the chain, and
 /// between them for its operands: half of the memory's rate. So several take turns: each has a
 /// stage's operands in registers before its turn comes, gets the sums from the warp before it
 /// through shared memory, and leaves them to the next. Weights and rows are requested by a thread
@@ -22,7 +22,7 @@ template <uint32_t kRows, uint32_t kBlockOutputs, ProductEnd kEnd>
 struct NarrowProductKernel {
   using Args = ProductArgs;
   static constexpr uint32_t kOutputs = kBlockOutputs;
-  static constexpr uint32_t kWarpRows = kRows < 16 ? kRows : 16;
+  static constexpr uint32_t kWarpRows = kRows < 16 || kBlockOutputs == 64 ? kRows : 16;
   /// Parts of the block's results, of 16 outputs and kWarpRows rows; the warps that take turns at
   /// one.
   static constexpr uint32_t kColumns = kOutputs / 16;
@@ -34,7 +34,7 @@ struct NarrowProductKernel {
   /// and leave the rest idle, if two fit into one.
   static constexpr uint32_t kBlocksPerSm = 1;
   /// Steps of a turn: what fits in registers.
-  static constexpr uint32_t kSteps = kReaderWarps == 8 ? 4 : 2;
+  static constexpr uint32_t kSteps = kReaderWarps == 8 && kWarpRows <= 16 ? 4 : 2;
 
  private:
   static constexpr uint32_t kEights = kWarpRows / 8;
