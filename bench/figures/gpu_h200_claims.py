@@ -2,9 +2,10 @@
 import gpu
 from claims import Claim
 from gpu import LLAMA
-from raw import fixed
+from raw import fixed, record
 from runs import GPU_H200 as NOW
 from runs import GPU_H200_BEFORE as BEFORE
+from runs import GPU_NARROW
 
 QWEN, MOE = "model-qwen3-32b", "model-qwen3-30b-a3b"
 BATCHES = (1, 16, 64, 256)
@@ -43,9 +44,26 @@ def prefill(commit):
     return gpu.prefill(commit)["tflops"]
 
 
+def narrow(model, side, weights, batch):
+    """A decode step of the run about products of few rows."""
+    steps = record(GPU_NARROW, "narrow", f"{model}-{side}-{weights}")["wgmma"]["decode"]
+    return next(step for step in steps if step["batch"] == batch)
+
+
+def narrow_bandwidth(side):
+    step = narrow("llama3-8b", side, "bf16", 1)
+    return step["roofline_ms"] / step["ms"]
+
+
+def narrow_ratio(model, batch, one, other):
+    return narrow(model, *one, batch)["ms"] / narrow(model, *other, batch)["ms"]
+
+
 def rows():
     yield pair("Llama-3-8B shape, decode at batch 1, of the memory's bandwidth | ≥ 0.80", 3, "**not met**",
                lambda c: gpu.bandwidth(c, LLAMA))
+    yield row("the same, by `wgmma`, before and after [b3631e7](../bench/results/2026-11-26-h200-b3631e7-narrow/README.md) "
+              "| ≥ 0.80", 3, "met", before=narrow_bandwidth("before"), now=narrow_bandwidth("after"))
     yield pair("Qwen3-32B shape, likewise | ≥ 0.80", 3, "met", lambda c: gpu.bandwidth(c, QWEN))
     yield pair("Qwen3-30B-A3B shape, likewise | ≥ 0.80", 3, "**not met**", lambda c: gpu.bandwidth(c, MOE))
     yield lists("PyTorch with CUDA graphs ÷ ours, decode of the Llama-3-8B shape, batch 1, 16, 64, 256 | –", 2, "",
@@ -98,10 +116,22 @@ def prose():
                 {"w": fixed(wgmma), "b": fixed(before), "m": fixed(mma)})
 
 
+def products_of_few_rows():
+    before, now = ((side, "bf16") for side in ("before", "after"))
+    yield claim("A step of 16 rows takes {llama} of the time of 703b4af, of 32 {more}", 2,
+                llama=narrow_ratio("llama3-8b", 16, now, before), more=narrow_ratio("llama3-8b", 32, now, before))
+    yield claim("Against bf16, steps of 1, 16, 32 and 64 rows take {l1}, {l16}, {l32} and {l64} of the time for the "
+                "Llama-3-8B shape, and {q1}, {q16}, {q32} and {q64} for Qwen3-32B's", 2,
+                **{f"{name}{rows}": narrow_ratio(model, rows, ("after", "fp8"), now)
+                   for name, model in (("l", "llama3-8b"), ("q", "qwen3-32b")) for rows in (1, 16, 32, 64)})
+
+
 def readme():
     mma, wgmma = gpu.bandwidth(NOW, LLAMA, "mma"), gpu.bandwidth(NOW, LLAMA, "wgmma")
     yield claim("decodes at {mma} of the memory's bandwidth at batch 1 by `mma`, at {wgmma} by `wgmma`", 3, mma=mma,
                 wgmma=wgmma)
+    yield claim("Since [b3631e7](bench/results/2026-11-26-h200-b3631e7-narrow) `wgmma` reaches {now}", 3,
+                now=narrow_bandwidth("after"))
     faster = [gpu.torch_over_ours(NOW, batch) for batch in (1, 4, 16, 64)]
     yield claim("the faster way of each batch is {least} to {most} times as fast as PyTorch with CUDA graphs from 1 to "
                 "64, and {large} times at 256", 2, least=min(faster), most=max(faster),
@@ -120,4 +150,4 @@ def readme():
 
 SETTING = Claim("One H200 (SXM, 141 GB, driver 580.159.04, 16 host cores)", {})  # not a measurement
 README = list(readme())
-H200 = [*rows(), *prose(), SETTING]
+H200 = [*rows(), *prose(), *products_of_few_rows(), SETTING]

@@ -32,8 +32,8 @@ inline uint32_t dense_tile_rows(uint32_t rows) {
   return rows <= 8 ? 8 : rows <= 32 ? 32 : kMaxSplitTile;
 }
 
-/// A block of the products by wgmma; where outputs are 32, of the narrow products
-/// (narrow_product.hpp).
+/// A block of the products by wgmma, or of the narrow products (narrow_product.hpp): those of 32
+/// outputs, and of 64 outputs and up to 32 rows.
 struct WarpgroupTile {
   uint32_t rows;
   uint32_t outputs;
