@@ -137,6 +137,21 @@ struct BulkStages {
   }
 };
 
+/// b of mma, of 64 k and kEights * 8 rows of a step in shared memory, from the first-th on: of
+/// each eight rows 32 k at a time.
+template <uint32_t kEights, class Block>
+SAC_DEVICE void load_rows(const Block& b, const Half* rows, uint32_t first,
+                          uint32_t (&x)[kEights][kStep / 32][4]) {
+  SAC_UNROLL
+  for (uint32_t j = 0; j < kEights; ++j) {
+    const uint32_t row = first + j * 8 + b.lane() % 8;
+    SAC_UNROLL
+    for (uint32_t k = 0; k < kStep / 32; ++k) {
+      b.load_matrices(x[j][k], rows + row * kStep + swizzle(row, k * 4 + b.lane() / 8) * kPiece);
+    }
+  }
+}
+
 /// x += sum + bias, of the outputs `output` and 8 further. Nothing waits for x: memory adds to it.
 template <uint32_t kEights, class Block>
 SAC_DEVICE void add_sums(const Block& b, const ProductArgs& a, const ProductTile& tile,

@@ -117,7 +117,7 @@ struct Fp8NarrowProductKernel {
       SAC_UNROLL
       for (uint32_t u = 0; u < kUnits; ++u) {
         if (u >= units) break;
-        load_rows(b, Ring::rows(b, stage, (first + u) * kUnitSteps + step), x[u]);
+        load_rows(b, Ring::rows(b, stage, (first + u) * kUnitSteps + step), 0, x[u]);
       }
       SAC_UNROLL
       for (uint32_t k = 0; k < kStep / 16; ++k) {
@@ -131,19 +131,6 @@ struct Fp8NarrowProductKernel {
             b.mma(c.sums[u][j], w, x[u][j][k / 2][k % 2 * 2], x[u][j][k / 2][k % 2 * 2 + 1]);
           }
         }
-      }
-    }
-  }
-  /// 64 k of all rows.
-  template <class Block>
-  SAC_DEVICE static void load_rows(const Block& b, const Half* rows,
-                                   uint32_t (&x)[kEights][kStep / 32][4]) {
-    SAC_UNROLL
-    for (uint32_t j = 0; j < kEights; ++j) {
-      const uint32_t row = j * 8 + b.lane() % 8;
-      SAC_UNROLL
-      for (uint32_t k = 0; k < kStep / 32; ++k) {
-        b.load_matrices(x[j][k], rows + row * kStep + swizzle(row, k * 4 + b.lane() / 8) * kPiece);
       }
     }
   }

@@ -111,22 +111,13 @@ struct NarrowProductKernel {
   template <class Block>
   SAC_DEVICE static void load(const Block& b, uint32_t stage, uint32_t step, Operands& o) {
     const auto* weights = reinterpret_cast<const Half*>(Ring::weights(b, stage, step));
-    const Half* rows = Ring::rows(b, stage, step);
     const uint32_t output = first_output(b) + b.lane() % 16;
     SAC_UNROLL
     for (uint32_t k = 0; k < kStep / 16; ++k) {
       b.load_matrices(o.w[k],
                       weights + output * kStep + swizzle(output, k * 2 + b.lane() / 16) * kPiece);
     }
-    SAC_UNROLL
-    for (uint32_t j = 0; j < kEights; ++j) {
-      const uint32_t row = first_row(b) + j * 8 + b.lane() % 8;
-      SAC_UNROLL
-      for (uint32_t k = 0; k < kStep / 32; ++k) {
-        b.load_matrices(o.x[j][k],
-                        rows + row * kStep + swizzle(row, k * 4 + b.lane() / 8) * kPiece);
-      }
-    }
+    load_rows(b, Ring::rows(b, stage, step), first_row(b), o.x);
   }
 
   template <class Block>
