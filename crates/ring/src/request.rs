@@ -166,8 +166,10 @@ impl Submission<'_> {
         let prompt_len = self.prompt.len() as u64;
         // Of an embedding the prompt is all.
         let next = u64::from(params.embedding_size == 0);
-        if prompt_len == 0 || prompt_len + next > model_len {
-            return Err(format!("prompt: {prompt_len} tokens, must be 1 ..= {}", model_len - next));
+        // A device may say that its model takes nothing.
+        let most = model_len.saturating_sub(next);
+        if prompt_len == 0 || prompt_len > most {
+            return Err(format!("prompt: {prompt_len} tokens, must be 1 ..= {most}"));
         }
         let none = params.max_tokens == 0 && params.embedding_size == 0;
         if none || prompt_len + u64::from(params.max_tokens) > model_len {

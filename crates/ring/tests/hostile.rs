@@ -3,14 +3,17 @@
 mod common;
 
 use std::collections::HashMap;
+use std::mem::offset_of;
 
 use common::{Ask, PATIENT, VOCAB, small_ring};
 use proptest::prelude::*;
 use saccade_ring::layout::{
-    RegionHeader, SAC_PHASE_ABSENT, SAC_STATE_DECODE_COMPLETED, SAC_STATE_DECODE_PROCESSING,
-    sac_status_word,
+    DeviceLine, RegionHeader, SAC_PHASE_ABSENT, SAC_STATE_DECODE_COMPLETED,
+    SAC_STATE_DECODE_PROCESSING, sac_status_word,
 };
-use saccade_ring::{Finish, FrontendRing, InProcTransport, Record, Sink, Ticket, Transport};
+use saccade_ring::{
+    Finish, FrontendRing, InProcTransport, Record, Sink, SubmitError, Ticket, Transport,
+};
 
 /// Bounds what comes, and counts ends.
 #[derive(Debug, Default)]
@@ -116,6 +119,20 @@ fn a_violation_is_counted_and_contained() {
     (0..3).for_each(|_| device.tick().expect("in process"));
     assert_eq!(reader.poll(&mut bounds).finished, 1);
     assert_eq!((bounds.ends.get(&good), bounds.records.get(&good)), (Some(&1), Some(&6)));
+}
+
+/// No length is right for it, not even none.
+#[test]
+fn a_device_whose_model_takes_nothing_is_asked_for_nothing() {
+    let (transport, _device, ring) = small_ring();
+    let (submitter, _reader) = ring.split();
+    let at = header(&transport).device_offset + offset_of!(DeviceLine, max_model_len) as u64;
+    transport.put(at, &0_u32.to_le_bytes()).expect("in bounds");
+    for prompt in [vec![], vec![1]] {
+        let refused = submitter.try_submit(&Ask::new(prompt, 1).submission());
+        let Err(SubmitError::Invalid(why)) = refused else { panic!("{refused:?}") };
+        assert!(why.contains("prompt") && why.contains("must be 1 ..= 0"), "{why}");
+    }
 }
 
 #[test]
