@@ -14,7 +14,9 @@ seconds=${1:?usage: fuzz/run.sh SECONDS [TARGET...]}
 shift
 targets=("$@")
 if [ ${#targets[@]} -eq 0 ]; then
-  mapfile -t targets < <(sed -n '/^\[\[bin\]\]/,/^\[/s/^name = "\(.*\)"/\1/p' Cargo.toml)
+  targets=(fuzz_targets/*.rs)
+  targets=("${targets[@]##*/}")
+  targets=("${targets[@]%.rs}")
 fi
 
 host=$(rustc -vV | sed -n 's/^host: //p')
