@@ -48,13 +48,14 @@ pub enum ToolFormat {
     Phi4Mini,
 }
 
-/// Names, as in vLLM; the first of each format is the one that is shown.
+/// Names, as in vLLM and, for `qwen_xml_parameter`, in structural tags; the first of each format is
+/// the one that is shown.
 const TOOL_NAMES: &[(ToolFormat, &[&str])] = &[
     (ToolFormat::Hermes, &["hermes", "qwen3"]),
     (ToolFormat::Llama3Json, &["llama3_json", "llama4_json"]),
     (ToolFormat::Pythonic, &["pythonic", "llama4_pythonic"]),
     (ToolFormat::Mistral, &["mistral"]),
-    (ToolFormat::Qwen3Coder, &["qwen3_coder", "qwen3_xml"]),
+    (ToolFormat::Qwen3Coder, &["qwen3_coder", "qwen3_xml", "qwen_xml_parameter"]),
     (ToolFormat::DeepSeekV3, &["deepseek_v3", "deepseek_v31"]),
     (ToolFormat::Phi4Mini, &["phi4_mini_json"]),
 ];

@@ -259,6 +259,19 @@ fn qwen3_coder() -> Vec<Sample> {
             "",
             &[("now", "{}")],
         ),
+        // As a structural tag of the style `qwen_xml_parameter` lets it be: no layout, values of
+        // other types in JSON, texts as they are.
+        (
+            tools("qwen_xml_parameter".parse().unwrap()),
+            "<tool_call>\n<function=get_weather><parameter=city>\"Rome\"</parameter><parameter=days>2\
+             </parameter><parameter=tags>[\"a\", \"b\"]</parameter><parameter=limit>null</parameter>\
+             <parameter=metric>false</parameter></function>\n</tool_call>",
+            "",
+            &[(
+                "get_weather",
+                r#"{"city": "\"Rome\"", "days": 2, "tags": ["a", "b"], "limit": null, "metric": false}"#,
+            )],
+        ),
         (tools(Qwen3Coder), "<tool_call> <b>", "<tool_call> <b>", &[]),
     ]
 }
