@@ -1,5 +1,5 @@
 // The page in headless Chromium: it loads without the network, chats by streaming, stops, and shows
-// what the machine does.
+// what the machine does. An object of a schema is seen while it grows, and a refusal as the server words it.
 import assert from "node:assert/strict";
 import path from "node:path";
 import test from "node:test";
@@ -38,7 +38,7 @@ async function shoot(page, name) {
 test("chat streams an answer, and the cards move", async () => {
   const { page, problems } = await open();
   assert.equal(await page.textContent("#model"), "saccade-tiny");
-  await page.click("summary"); // the settings
+  await page.click("#settings summary"); // the settings
   assert.equal(await page.isVisible("#keyrow"), false, "no key is asked for where none is needed");
   await page.fill("#temperature", "0");
   await page.fill("#input", "Hello! Who are you?");
@@ -58,7 +58,7 @@ test("a long answer can be stopped", async () => {
   await page.route("**/v1/chat/completions", (route) =>
     route.continue({ postData: { ...route.request().postDataJSON(), ignore_eos: true } }),
   );
-  await page.click("summary");
+  await page.click("#settings summary");
   await page.fill("#max", "1500");
   await page.fill("#temperature", "1");
   await page.fill("#input", "Continue this: in the beginning");
@@ -70,5 +70,43 @@ test("a long answer can be stopped", async () => {
   await page.waitForFunction(() => document.querySelector("#send").textContent.trim() === "Send");
   await page.waitForFunction(() => document.querySelector("#running").textContent.trim() === "0");
   assert.deepEqual(problems, []);
+  await page.close();
+});
+
+test("an object of a schema is seen as it grows", async () => {
+  const { page, problems } = await open();
+  await page.click("#format summary");
+  await page.selectOption("#schema-preset", "verdict");
+  assert.equal(await page.textContent("#schema-error"), "");
+  // Every state that the page shows on the way.
+  await page.evaluate(() => {
+    globalThis.states = [];
+    const look = () => states.push(document.querySelector(".value")?.textContent ?? "");
+    new MutationObserver(look).observe(document.querySelector("#log"), { childList: true, subtree: true });
+  });
+  await page.fill("#input", "Is a saccade fast?");
+  await page.press("#input", "Enter");
+  await page.waitForFunction(() => document.querySelector(".note")?.textContent.includes("the value is whole"));
+  const whole = await page.textContent(".value");
+  const value = JSON.parse(whole);
+  assert.deepEqual(Object.keys(value), ["verdict", "confidence", "reason"]);
+  assert.deepEqual(value, JSON.parse(await page.textContent(".raw .text")));
+  const states = await page.evaluate(() => states.filter((state) => state));
+  assert.ok(states.some((state) => state.length < whole.length / 2), "nothing was shown before the end");
+  assert.ok(states.every((state) => whole.startsWith(state.trimEnd())), "what was shown was taken back");
+  await shoot(page, "page-object.png");
+  assert.deepEqual(problems, []);
+  await page.close();
+});
+
+test("tools that the model's template does not render are refused in the server's words", async () => {
+  const { page, problems } = await open();
+  await page.click("#toolbox summary");
+  await page.selectOption("#tools-preset", "get_weather");
+  await page.fill("#input", "The weather in Paris?");
+  await page.press("#input", "Enter");
+  await page.waitForFunction(() => document.querySelector(".note.error")?.textContent.includes("tools"));
+  await shoot(page, "page-tools.png");
+  assert.deepEqual(problems.filter((problem) => !problem.includes("status of 400")), []);
   await page.close();
 });

@@ -1,6 +1,6 @@
 //! `GET /`: a page to chat with the model and to watch the machine; `GET /ui/state` is its data.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use axum::extract::State;
 use axum::response::{Html, IntoResponse, Response};
@@ -11,7 +11,19 @@ use crate::api_error::ApiError;
 use crate::http::app::App;
 use crate::metrics::RecentState;
 
-const PAGE: &str = include_str!("../ui/index.html");
+const FRAME: &str = include_str!("../ui/index.html");
+const STYLE: &str = include_str!("../ui/page.css");
+/// One script: each part uses those before it.
+const SCRIPTS: [&str; 5] = [
+    include_str!("../ui/dom.js"),
+    include_str!("../ui/value.js"),
+    include_str!("../ui/asked.js"),
+    include_str!("../ui/chat.js"),
+    include_str!("../ui/machine.js"),
+];
+/// The parts in one file, so that a browser asks once and the policy allows one nonce.
+static PAGE: LazyLock<String> =
+    LazyLock::new(|| FRAME.replace("{{style}}", STYLE).replace("{{script}}", &SCRIPTS.concat()));
 /// Placeholder in the page for the nonce of one answer.
 const NONCE: &str = "{{nonce}}";
 
@@ -102,4 +114,19 @@ pub async fn state(State(app): State<Arc<App>>) -> Response {
     };
     let headers = [(header::CACHE_CONTROL, "no-store")];
     (headers, super::status::json(&state)).into_response()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_parts_make_one_page() {
+        assert!(SCRIPTS.iter().all(|script| PAGE.contains(script)) && PAGE.contains(STYLE));
+        // A tag in a part would end the element that it is in.
+        assert_eq!(PAGE.matches("</script").count(), 1);
+        assert_eq!(PAGE.matches("</style").count(), 1);
+        assert_eq!(PAGE.matches("{{").count(), PAGE.matches(NONCE).count());
+        assert!(!PAGE.contains("innerHTML") && !PAGE.contains("style="));
+    }
 }
