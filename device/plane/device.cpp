@@ -19,6 +19,7 @@ sac_device_line told_of(uint64_t kv_block_bytes, uint64_t vocab_hash, const Limi
   line.vocab_hash = vocab_hash;
   line.grammar_words = limits.grammar_words;
   line.embedding_size = limits.embedding_size;
+  line.num_adapters = limits.num_adapters;
   line.kv_block_bytes = kv_block_bytes;
   line.process_start_ticks = self.start_ticks;
   line.pid = self.pid;
