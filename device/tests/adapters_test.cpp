@@ -1,6 +1,7 @@
 // Adapters under real steps: against a decoder in double over the merged weights, and against
-// themselves in other company.
+// themselves in other company; and what the control interface refuses.
 #include "tests/step_runs.hpp"
+#include "tests/test_ring.hpp"
 
 using namespace saccade;
 using namespace saccade::test;
@@ -88,6 +89,25 @@ std::string refusal(void (*change)(sac_adapter_pair&), uint32_t adapter = 1) {
 
 bool says(const std::string& sentence, const char* part) {
   return sentence.find(part) != std::string::npos;
+}
+
+sac_device_config null_config(uint32_t num_adapters, uint32_t max_rank) {
+  sac_device_config c = {};
+  c.kind = SAC_DEVICE_NULL;
+  c.max_num_seqs = c.max_num_batched_tokens = c.num_threads = 1;
+  c.max_model_len = c.block_size = 16;
+  c.num_blocks = 1;
+  c.num_adapters = num_adapters;
+  c.max_adapter_rank = max_rank;
+  return c;
+}
+
+/// What is wrong with a configuration; empty: nothing.
+std::string config_error(const sac_device_config& c) {
+  sac_device* device = nullptr;
+  if (sac_device_create(&c, nullptr, 10, &device) != 0) return sac_last_error();
+  sac_device_destroy(device);
+  return "";
 }
 
 }  // namespace
@@ -182,4 +202,44 @@ TEST_CASE("a pair that does not fit is refused with a sentence that names it") {
   const TestPair pair = random_pair(m.config, SAC_TENSOR_GATE, 4, rng);
   CHECK(says(h.step->set_adapter_pair(1, pair_of(m.config, SAC_TENSOR_GATE, 0, pair)),
              "the layer has experts"));
+}
+
+TEST_CASE("numbers and ranks of adapters have bounds") {
+  CHECK(config_error(null_config(0, 0)) == "");
+  CHECK(config_error(null_config(SAC_MAX_ADAPTERS, SAC_MAX_ADAPTER_RANK)) == "");
+  CHECK(says(config_error(null_config(SAC_MAX_ADAPTERS + 1, 8)),
+             "num_adapters is 257, outside 0 .. 256"));
+  CHECK(says(config_error(null_config(1, 0)), "max_adapter_rank is 0, outside 1 .. 512"));
+  CHECK(says(config_error(null_config(1, 513)), "max_adapter_rank is 513, outside 1 .. 512"));
+  CHECK(says(config_error(null_config(0, 8)), "max_adapter_rank is 8, but num_adapters is 0"));
+  sac_device_config gpu = null_config(1, 8);
+  gpu.kind = SAC_DEVICE_CUDA;
+  gpu.cuda_rotation_blocks = 1;
+  CHECK(says(config_error(gpu), "num_adapters is 1, outside 0 .. 0"));
+}
+
+TEST_CASE("a device is ready only once every adapter has a key") {
+  TestRing ring(RingShape{});
+  const sac_device_config c = null_config(2, 8);
+  for (const bool complete : {false, true}) {
+    sac_device* device = nullptr;
+    REQUIRE(sac_device_create(&c, nullptr, 10, &device) == 0);
+    const sac_adapter_pair pair = {};
+    CHECK(sac_device_set_adapter_pair(device, 1, &pair) == SAC_ERR_STATE);  // takes no weights
+    for (const uint32_t adapter : {0u, 3u}) {
+      CHECK(sac_device_set_adapter(device, adapter, 5) == SAC_ERR_ARGUMENT);
+      CHECK(says(sac_last_error(), "outside 1 .. 2"));
+    }
+    CHECK(sac_device_set_adapter(device, 1, 0) == SAC_ERR_ARGUMENT);
+    CHECK(says(sac_last_error(), "the key of adapter 1 is 0"));
+    CHECK(sac_device_set_adapter(device, 1, 5) == 0);
+    if (complete) CHECK(sac_device_set_adapter(device, 2, 6) == 0);
+    REQUIRE(sac_device_attach(device, ring.region(), ring.region_bytes()) == 0);
+    CHECK(ring.view.device->num_adapters == 2);
+    CHECK(sac_device_set_adapter(device, 2, 6) == SAC_ERR_STATE);
+    const int code = sac_device_ready(device);
+    CHECK(code == (complete ? 0 : SAC_ERR_STATE));
+    if (!complete) CHECK(says(sac_last_error(), "adapter 2 has no key"));
+    sac_device_destroy(device);
+  }
 }

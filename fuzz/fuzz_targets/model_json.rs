@@ -3,7 +3,9 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use saccade_model::{AdapterConfig, TokenizerConfig, parse_config, parse_generation_config, parse_weight_index};
+use saccade_model::{
+    AdapterConfig, TokenizerConfig, parse_config, parse_generation_config, parse_weight_index,
+};
 
 /// Positions for which rotary tables are made of a configuration that parsed.
 const POSITIONS: u32 = 8;

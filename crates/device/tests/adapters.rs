@@ -75,7 +75,7 @@ fn serve(name: &str, setup: &Setup, adapters: &[Value], group: usize) -> Vec<Rec
     answers.into_iter().map(|answer| answer.records).collect()
 }
 
-/// What PEFT computed, for the prompt and for the greedy answer; `tokens`: whether they must be its.
+/// Against what PEFT computed, for the prompt and for the greedy answer.
 fn check(what: &str, prompt: &[u32], result: &Value, got: &Records, tolerance: f64) {
     let tokens: Vec<u32> = got.iter().map(|record| record.0).collect();
     let all: Vec<u32> = prompt[1..].iter().copied().chain(ids(&result["greedy"])).collect();

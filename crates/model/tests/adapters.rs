@@ -21,7 +21,7 @@ fn model(name: &str) -> ModelConfig {
     folder.config().unwrap()
 }
 
-/// An adapter of a model with a hidden size of 56 and 4 heads of 14, which the tests damage.
+/// An adapter of a model with a hidden size of 64 and 4 heads of 16, which the tests damage.
 struct Draft {
     config: Value,
     tensors: Vec<(String, Vec<usize>, StoredDtype, Vec<u8>)>,
@@ -32,8 +32,8 @@ impl Draft {
         let config = json!({"peft_type": "LORA", "r": 4, "lora_alpha": 8, "bias": "none",
             "target_modules": ["q_proj", "o_proj", "down_proj"], "task_type": "CAUSAL_LM"});
         let mut draft = Self { config, tensors: Vec::new() };
-        draft.add("0.self_attn.q_proj", 4, [56, 56]);
-        draft.add("1.mlp.down_proj", 4, [44, 56]);
+        draft.add("0.self_attn.q_proj", 4, [64, 64]);
+        draft.add("1.mlp.down_proj", 4, [44, 64]);
         draft
     }
 
@@ -111,15 +111,15 @@ fn what_is_read_is_what_was_written() {
     assert_eq!(pairs.len(), 2);
     let q = pairs.iter().find(|pair| pair.role == TensorRole::Q).unwrap();
     assert_eq!((q.layer, q.rank, q.scaling), (0, 4, 2.0));
-    assert_eq!((q.inputs, q.outputs, q.a.dtype), (56, 56, Dtype::F32));
+    assert_eq!((q.inputs, q.outputs, q.a.dtype), (64, 64, Dtype::F32));
     assert_eq!(q.a.data[4..8], 1.0f32.to_le_bytes());
     let down = pairs.iter().find(|pair| pair.role == TensorRole::Down).unwrap();
-    assert_eq!((down.layer, down.inputs, down.outputs), (1, 44, 56));
+    assert_eq!((down.layer, down.inputs, down.outputs), (1, 44, 64));
 }
 
 #[test]
 fn fused_projections_become_their_parts() {
-    let mut draft = Draft::new().set("target_modules", json!(["qkv_proj"]));
+    let mut draft = Draft::new().set("target_modules", json!(["qkv_proj"])).set("r", json!(2));
     draft.tensors.clear();
     let phi = model("phi3-plain-v4");
     let width = |heads: u32| (heads * phi.head_dim) as usize;
@@ -251,12 +251,12 @@ fn tensors_that_do_not_fit_are_refused_by_name() {
         ]);
     }
     let lonely = format!("{LAYER}.0.self_attn.o_proj.lora_A.weight");
-    named(&lonely, &[4, 56]).refuses(&[&lonely, "has no B beside it"]);
+    named(&lonely, &[4, 64]).refuses(&[&lonely, "has no B beside it"]);
     let lonely = format!("{LAYER}.0.self_attn.o_proj.lora_B.weight");
-    named(&lonely, &[56, 4]).refuses(&[&lonely, "has no A beside it"]);
+    named(&lonely, &[64, 4]).refuses(&[&lonely, "has no A beside it"]);
     let with = |module: &str| {
         let mut draft = Draft::new();
-        draft.add(module, 4, [56, 56]);
+        draft.add(module, 4, [64, 64]);
         draft
     };
     with("2.self_attn.o_proj").refuses(&["layers.2.self_attn.o_proj, which the model does not"]);
@@ -266,15 +266,15 @@ fn tensors_that_do_not_fit_are_refused_by_name() {
     let mut embed = Draft::new();
     let prefix = "base_model.model.model.embed_tokens";
     embed.push(&format!("{prefix}.lora_A.weight"), vec![4, 272]);
-    embed.push(&format!("{prefix}.lora_B.weight"), vec![56, 4]);
+    embed.push(&format!("{prefix}.lora_B.weight"), vec![64, 4]);
     embed.refuses(&["embed_tokens, which takes no adapter"]);
     let changed = |change: fn(&mut Draft)| {
         let mut draft = Draft::new();
         change(&mut draft);
         draft
     };
-    changed(|d| d.tensors[0].1 = vec![56, 4]).refuses(&["lora_A", "expected [4, 56]"]);
-    changed(|d| d.tensors[1].1 = vec![28, 8]).refuses(&["lora_B", "expected [56, 4]"]);
+    changed(|d| d.tensors[0].1 = vec![64, 4]).refuses(&["lora_A", "expected [4, 64]"]);
+    changed(|d| d.tensors[1].1 = vec![32, 8]).refuses(&["lora_B", "expected [64, 4]"]);
     changed(|d| {
         d.tensors[0].2 = StoredDtype::I32;
     })
@@ -286,7 +286,7 @@ fn tensors_that_do_not_fit_are_refused_by_name() {
     }
     let mut high = Draft::new().set("r", json!(17));
     high.tensors.clear();
-    high.add("0.self_attn.q_proj", 17, [56, 56]);
+    high.add("0.self_attn.q_proj", 17, [64, 64]);
     high.refuses(&["has rank 17, must be at most 16 (--max-lora-rank)"]);
     let mut none = Draft::new();
     none.tensors.clear();
