@@ -26,6 +26,7 @@ static void constants(void) {
   CONSTANT(SAC_MAX_STOP_IDS);
   CONSTANT(SAC_MAX_TENANTS);
   CONSTANT(SAC_MAX_TENANT_WEIGHT);
+  CONSTANT(SAC_MAX_ADAPTERS);
   CONSTANT(SAC_MIN_OUT_RING_WORDS);
   CONSTANT(SAC_MAX_OUT_RING_WORDS);
   CONSTANT(SAC_ARENA_ALIGN_BYTES);
@@ -125,6 +126,7 @@ static void device_structs(void) {
   FIELD(sac_device_line, vocab_hash);
   FIELD(sac_device_line, grammar_words);
   FIELD(sac_device_line, embedding_size);
+  FIELD(sac_device_line, num_adapters);
   FIELD(sac_device_line, _pad0);
   STRUCT(sac_device_stats);
   FIELD(sac_device_stats, ticks);
@@ -237,6 +239,7 @@ static void frontend_structs(void) {
   FIELD(sac_descriptor, tenant);
   FIELD(sac_descriptor, tenant_weight);
   FIELD(sac_descriptor, grammar_words);
+  FIELD(sac_descriptor, adapter);
   FIELD(sac_descriptor, _pad0);
 }
 

@@ -27,7 +27,7 @@
 #define SAC_MAGIC UINT64_C(0x3145444143434153) /* "SACCADE1", little-endian */
 #define SAC_ABI_VERSION 1u
 /* FNV-1a 64 of wire.layout.txt; a test recomputes it. */
-#define SAC_LAYOUT_HASH UINT64_C(0x670ae2cebdea8d66)
+#define SAC_LAYOUT_HASH UINT64_C(0x1f567ef8185f43a7)
 
 /* ---- bounds ------------------------------------------------------------------------------- */
 
@@ -40,6 +40,7 @@
 #define SAC_MAX_STOP_IDS 128u    /* stop token ids per request */
 #define SAC_MAX_TENANTS 64u
 #define SAC_MAX_TENANT_WEIGHT 1000u
+#define SAC_MAX_ADAPTERS 256u
 #define SAC_MIN_OUT_RING_WORDS 64u /* per slot; holds 3 tokens with 20 alternatives */
 #define SAC_MAX_OUT_RING_WORDS 65536u
 #define SAC_ARENA_ALIGN_BYTES 64u    /* extents start at multiples of this */
@@ -136,7 +137,8 @@ typedef struct sac_device_line {
   uint64_t vocab_hash;     /* of the tokens' bytes, as this device knows them; 0 = it does not */
   uint32_t grammar_words;  /* that a request may bring; 0 = grammars are refused */
   uint32_t embedding_size; /* values of an embedding; 0 = they are refused */
-  uint8_t _pad0[128 - 104];
+  uint32_t num_adapters;   /* that a request may name, 0 .. SAC_MAX_ADAPTERS */
+  uint8_t _pad0[128 - 108];
 } sac_device_line;
 SAC_STATIC_ASSERT(sizeof(sac_device_line) == 128, "device line is one line");
 
@@ -295,7 +297,8 @@ typedef struct sac_descriptor {
   uint32_t tenant;        /* who shares the device with others, 0 .. SAC_MAX_TENANTS - 1 */
   uint32_t tenant_weight; /* of its share, 0 .. SAC_MAX_TENANT_WEIGHT; 0 counts as 1 */
   uint32_t grammar_words; /* of the grammar that the answer obeys; 0 = none */
-  uint8_t _pad0[256 - 116];
+  uint32_t adapter;       /* 1 .. num_adapters: the model with this adapter; 0 = as it is */
+  uint8_t _pad0[256 - 120];
 } sac_descriptor;
 SAC_STATIC_ASSERT(sizeof(sac_descriptor) == 256, "descriptor is two lines");
 

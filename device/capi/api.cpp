@@ -86,6 +86,22 @@ int sac_device_set_rope(sac_device* d, const float* cos, const float* sin, uint6
   });
 }
 
+int sac_device_set_adapter(sac_device* d, uint32_t adapter, uint64_t key) {
+  return guarded([&] {
+    if (d == nullptr) return fail(SAC_ERR_ARGUMENT, "device is null");
+    if (d->attached) return fail(SAC_ERR_STATE, "a region is attached already");
+    return result(d->set_adapter(adapter, key));
+  });
+}
+
+int sac_device_set_adapter_pair(sac_device* d, uint32_t adapter, const sac_adapter_pair* pair) {
+  return guarded([&] {
+    if (int code = check_loading(d)) return code;
+    if (pair == nullptr) return fail(SAC_ERR_ARGUMENT, "pair is null");
+    return result(d->cpu->set_adapter_pair(adapter, *pair));
+  });
+}
+
 int sac_device_set_vocab(sac_device* d, const uint32_t* offsets, const uint8_t* bytes,
                          uint32_t num_tokens) {
   return guarded([&] {
@@ -163,6 +179,8 @@ int sac_device_ready(sac_device* d) {
       return fail(SAC_ERR_STATE, d->attached ? "weights are not loaded" : "no region is attached");
     if (d->fetch_bytes() != 0 && d->scheduler.fetch.view.device == nullptr)
       return fail(SAC_ERR_STATE, "the region for the fetch plane is not open");
+    const std::string keyless = d->missing_adapter();
+    if (!keyless.empty()) return fail(SAC_ERR_STATE, keyless);
     saccade::go_ready(d->scheduler);
     return 0;
   });

@@ -120,6 +120,14 @@ PolicySettings settings_of(const sac_policy_config& p) {
   return s;
 }
 
+void check_adapters(Bounds& b, const sac_device_config& c) {
+  b.in("num_adapters", c.num_adapters, 0, c.kind == SAC_DEVICE_CUDA ? 0 : SAC_MAX_ADAPTERS);
+  if (c.num_adapters != 0) b.in("max_adapter_rank", c.max_adapter_rank, 1, SAC_MAX_ADAPTER_RANK);
+  b.require(
+      c.num_adapters != 0 || c.max_adapter_rank == 0,
+      "max_adapter_rank is " + std::to_string(c.max_adapter_rank) + ", but num_adapters is 0");
+}
+
 /// Devices that give embeddings.
 bool embeds_on(uint32_t kind) { return kind == SAC_DEVICE_CPU || kind == SAC_DEVICE_NULL; }
 
@@ -150,6 +158,7 @@ std::string check_device_config(const sac_device_config& c, uint32_t vocab_size)
   b.require(c.num_eos_ids == 0 || c.eos_ids != nullptr, "eos_ids is null");
   for (uint32_t i = 0; b.first().empty() && i < c.num_eos_ids; ++i)
     b.in("eos_ids[]", c.eos_ids[i], 0, vocab_size - 1);
+  check_adapters(b, c);
   check_fetch(b, c);
   check_policy(b, c.policy);
   return b.first();
@@ -202,6 +211,7 @@ Limits limits_of(const sac_device_config& c, uint32_t vocab_size) {
   l.num_eos_ids = c.num_eos_ids;
   l.grammar_words = c.grammar_words;
   l.embedding_size = c.embedding_size;
+  l.num_adapters = c.num_adapters;
   l.log_words = c.log_decisions != 0 ? static_cast<uint32_t>(kDecisionLogWords) : 0;
   l.prefill_policy = static_cast<PrefillPolicy>(c.prefill_policy);
   l.policy = static_cast<Policy>(c.policy.policy);

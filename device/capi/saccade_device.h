@@ -151,8 +151,10 @@ typedef struct sac_device_config {
   uint32_t embedding_size; /* values of an embedding; 0: refused. SAC_DEVICE_CPU: the model's
                               hidden_size or 0; SAC_DEVICE_NULL: any; 0 on the others. Refused too
                               where one does not fit a slot's output ring */
-  uint32_t cuda_launch;    /* SAC_CUDA_LAUNCH_*; this and the rest: SAC_DEVICE_CUDA only */
-  uint32_t cuda_rotation;  /* SAC_CUDA_ROTATION_* */
+  uint32_t num_adapters;   /* LoRA adapters, 0 .. SAC_MAX_ADAPTERS; not on SAC_DEVICE_CUDA */
+  uint32_t max_adapter_rank;     /* 1 .. SAC_MAX_ADAPTER_RANK; 0 without adapters */
+  uint32_t cuda_launch;          /* SAC_CUDA_LAUNCH_*; this and the rest: SAC_DEVICE_CUDA only */
+  uint32_t cuda_rotation;        /* SAC_CUDA_ROTATION_* */
   uint32_t cuda_rotation_blocks; /* thread blocks that bring KV up: 1 .. 16; a quarter as many, at
                                     least one, take it down */
   uint32_t cuda_products;        /* SAC_CUDA_PRODUCTS_* */
@@ -231,6 +233,29 @@ int sac_device_set_rope(sac_device* device, const float* cos, const float* sin, 
  * attached. Without it grammars are refused. */
 int sac_device_set_vocab(sac_device* device, const uint32_t* offsets, const uint8_t* bytes,
                          uint32_t num_tokens);
+#define SAC_MAX_ADAPTER_RANK 512u
+
+/* What an adapter adds to one matrix: y += scaling * B (A x). Elements are row-major. */
+typedef struct sac_adapter_pair {
+  uint32_t role; /* SAC_TENSOR_Q .. SAC_TENSOR_DOWN, of layers without experts the last three */
+  uint32_t layer;
+  uint32_t rank;    /* 1 .. max_adapter_rank, of each pair its own */
+  uint32_t a_dtype; /* SAC_DTYPE_F32, _BF16 or _F16 */
+  uint32_t b_dtype;
+  float scaling; /* finite; of each pair its own */
+  uint64_t in;   /* inputs and outputs of the matrix */
+  uint64_t out;
+  const void* a; /* [rank][in], any alignment */
+  const void* b; /* [out][rank] */
+} sac_adapter_pair;
+
+/* Every adapter 1 .. num_adapters must have a key: not 0, a hash of what it holds. It separates the
+ * KV of adapters in the prefix cache, in stores and in events, so equal adapters have equal keys on
+ * all hosts. All kinds that take adapters; before the device is ready. */
+int sac_device_set_adapter(sac_device* device, uint32_t adapter, uint64_t key);
+/* Copies (converts, packs) one pair; a matrix without one is as in the model. SAC_DEVICE_CPU only,
+ * before sac_device_finish_load. */
+int sac_device_set_adapter_pair(sac_device* device, uint32_t adapter, const sac_adapter_pair* pair);
 /* Fails with the name of the first tensor that is missing. */
 int sac_device_finish_load(sac_device* device);
 

@@ -14,11 +14,12 @@ class CpuStep {
  public:
   /// The configuration has been checked (check_model_config). The tables' arrays and the outputs
   /// stay where they are for the life of the step; `kernels` picks an instruction set, null the
-  /// best one. Throws std::runtime_error naming the size that could not be allocated, or
-  /// std::system_error.
+  /// best one; `adapters` bounds what set_adapter_pair may be given. Throws std::runtime_error
+  /// naming the size that could not be allocated, or std::system_error.
   CpuStep(const sac_model_config& config, uint32_t max_num_seqs, uint32_t max_num_batched_tokens,
           uint32_t max_model_len, uint32_t block_size, uint32_t num_blocks, uint32_t num_threads,
-          const SeatTables& tables, const StepOutputs& outputs, const Kernels* kernels = nullptr);
+          const SeatTables& tables, const StepOutputs& outputs, const Kernels* kernels = nullptr,
+          const AdapterLimits& adapters = {});
   CpuStep(const CpuStep&) = delete;
   CpuStep& operator=(const CpuStep&) = delete;
 
@@ -28,6 +29,11 @@ class CpuStep {
                          uint64_t cols, const void* data, uint32_t expert = 0,
                          const float* scales = nullptr) {
     return weights_.set_tensor({role, layer, expert}, dtype, rows, cols, data, scales);
+  }
+  /// An adapter's change of one matrix, see sac_device_set_adapter_pair. Empty, or what is wrong.
+  /// No step may be running.
+  std::string set_adapter_pair(uint32_t adapter, const sac_adapter_pair& pair) {
+    return adapters_.set(adapter, pair);
   }
   /// Small random weights, norms of one, no biases; a function of the seed only.
   void fill_dummy(uint64_t seed) { weights_.fill_dummy(seed); }
@@ -73,6 +79,9 @@ class CpuStep {
   Workspace space_;
   StepPlan plan_;
   Weights weights_;
+  AdapterWeights adapters_;
+  AdapterSpace adapter_space_;
+  AdapterPlan adapter_plan_;
   ForwardContext context_;
   WorkerPool pool_;  // last: its threads end before what they read is destroyed
 };

@@ -1,5 +1,7 @@
 #include "cpu/forward.hpp"
 
+#include "cpu/adapter_phases.hpp"
+
 namespace saccade {
 namespace {
 
@@ -9,16 +11,16 @@ struct Product {
   const float* bias;
   float* y;
   size_t y_stride;
+  Delta delta = {};
   const Matrix* second = nullptr;  // of kGated
   const float* second_bias = nullptr;
+  Delta second_delta = {};
 };
 
 /// Bytes of activations of one work item: they stay in a core's L2 while panels stream past them.
 constexpr uint32_t kItemBytes = 1u << 20;
 /// Rows of items are multiples of this: what the matrix instructions take at once.
 constexpr uint32_t kRowUnit = 2 * kActivationRows;
-/// Items per worker below which panels are handed out one by one.
-constexpr uint32_t kItemsPerWorker = 8;
 /// Most rows of an item where rows are computed one by one.
 constexpr uint32_t kRowsPerItem = 8;
 
@@ -36,6 +38,7 @@ class Forward {
         s_(context.space),
         scratch_(context.space.workers[worker.index()]),
         worker_(worker),
+        adapters_(context.adapters, c_, k_, scratch_.tiles, worker),
         num_rows_(context.plan.num_rows()),
         num_items_(context.plan.num_items()),
         num_cut_rows_(context.plan.num_cut_rows()),
@@ -47,15 +50,15 @@ class Forward {
     for (uint32_t l = 0; l < c_.num_layers; ++l) {
       const LayerWeights& layer = w_.layer(l);
       norm_rows(layer.vector(SAC_TENSOR_INPUT_NORM));
-      project_qkv(layer);
+      project_qkv(l, layer);
       rotate_rows(l, layer);
       attend(l, layer);
-      project_out(layer);
+      project_out(l, layer);
       norm_rows(layer.vector(SAC_TENSOR_POST_NORM));
       if (layer.router.n > 0) {
         mix_experts(layer);
       } else {
-        feed_forward(layer);
+        feed_forward(l, layer);
       }
     }
     for (uint32_t first = 0; first < num_logits_; first += s_.logit_rows) {
@@ -102,7 +105,9 @@ class Forward {
     const uint32_t fit = kItemBytes / (in.k * (in.tiled ? 2u : 4u));
     const uint32_t rows_per_item = max_u32(min_u32(fit, kTileRows), 2 * kActivationRows);
     const uint32_t blocks = ceil_div(rows, rows_per_item / kRowUnit * kRowUnit);
-    const uint32_t panels_per_item = choose_panels(blocks, products, count);
+    uint32_t panels = 0;
+    for (uint32_t p = 0; p < count; ++p) panels += products[p].matrix->num_panels();
+    const uint32_t panels_per_item = choose_panels(panels, blocks, worker_.num_threads());
     uint32_t groups = 0;
     for (uint32_t p = 0; p < count; ++p) {
       groups += ceil_div(products[p].matrix->num_panels(), panels_per_item);
@@ -131,6 +136,8 @@ class Forward {
       a.panels2 = p->second == nullptr ? nullptr : p->second->panels;
       a.bias = p->bias;
       a.bias2 = p->second_bias;
+      a.delta = p->delta;
+      a.delta2 = p->second_delta;
       a.first_panel = first;
       a.num_panels = min_u32(panels_per_item, p->matrix->num_panels() - first);
       a.y = p->y;
@@ -145,24 +152,17 @@ class Forward {
     return min_u32(rows, ceil_div(rows, kRowUnit) * block / blocks * kRowUnit);
   }
 
-  /// As many panels per item as leave every worker enough items.
-  uint32_t choose_panels(uint32_t blocks, const Product* products, uint32_t count) const {
-    uint32_t panels = 0;
-    for (uint32_t p = 0; p < count; ++p) panels += products[p].matrix->num_panels();
-    uint32_t per_item = kTilePanels;
-    while (per_item > 1 && panels / per_item * blocks < kItemsPerWorker * worker_.num_threads()) {
-      per_item /= 2;
-    }
-    return per_item;
-  }
-
-  void project_qkv(const LayerWeights& layer) {
+  void project_qkv(uint32_t l, const LayerWeights& layer) {
     const size_t q_width = size_t{c_.num_heads} * c_.head_dim;
     const size_t kv_width = size_t{c_.num_kv_heads} * c_.head_dim;
+    float* const k = s_.qkv + q_width;
+    float* const v = k + kv_width;
+    const uint32_t stride = s_.qkv_width;
+    adapters_.run(l, SAC_TENSOR_Q, 3, s_.normed);
     const Product products[3] = {
-        {&layer.q, layer.vector(SAC_TENSOR_Q_BIAS), s_.qkv, s_.qkv_width},
-        {&layer.k, layer.vector(SAC_TENSOR_K_BIAS), s_.qkv + q_width, s_.qkv_width},
-        {&layer.v, layer.vector(SAC_TENSOR_V_BIAS), s_.qkv + q_width + kv_width, s_.qkv_width},
+        {&layer.q, layer.vector(SAC_TENSOR_Q_BIAS), s_.qkv, stride, adapters_.delta(0)},
+        {&layer.k, layer.vector(SAC_TENSOR_K_BIAS), k, stride, adapters_.delta(1)},
+        {&layer.v, layer.vector(SAC_TENSOR_V_BIAS), v, stride, adapters_.delta(2)},
     };
     multiply(s_.normed, num_rows_, Epilogue::kStore, products, 3);
   }
@@ -263,16 +263,24 @@ class Forward {
     });
   }
 
-  void project_out(const LayerWeights& layer) {
-    const Product product = {&layer.o, layer.vector(SAC_TENSOR_O_BIAS), s_.x, c_.hidden_size};
+  void project_out(uint32_t l, const LayerWeights& layer) {
+    adapters_.run(l, SAC_TENSOR_O, 1, s_.mixed);
+    const Product product = {&layer.o, layer.vector(SAC_TENSOR_O_BIAS), s_.x, c_.hidden_size,
+                             adapters_.delta(0)};
     multiply(s_.mixed, num_rows_, Epilogue::kAdd, &product, 1);
   }
 
-  void feed_forward(const LayerWeights& layer) {
-    const Product pair = {&layer.gate, layer.vector(SAC_TENSOR_GATE_BIAS), nullptr, 0,
-                          &layer.up,   layer.vector(SAC_TENSOR_UP_BIAS)};
+  void feed_forward(uint32_t l, const LayerWeights& layer) {
+    adapters_.run(l, SAC_TENSOR_GATE, 2, s_.normed);
+    Product pair = {&layer.gate, layer.vector(SAC_TENSOR_GATE_BIAS), nullptr, 0,
+                    adapters_.delta(0)};
+    pair.second = &layer.up;
+    pair.second_bias = layer.vector(SAC_TENSOR_UP_BIAS);
+    pair.second_delta = adapters_.delta(1);
     multiply(s_.normed, num_rows_, Epilogue::kGated, &pair, 1);
-    const Product down = {&layer.down, layer.vector(SAC_TENSOR_DOWN_BIAS), s_.x, c_.hidden_size};
+    adapters_.run(l, SAC_TENSOR_DOWN, 1, s_.gated);
+    const Product down = {&layer.down, layer.vector(SAC_TENSOR_DOWN_BIAS), s_.x, c_.hidden_size,
+                          adapters_.delta(0)};
     multiply(s_.gated, num_rows_, Epilogue::kAdd, &down, 1);
   }
 
@@ -303,8 +311,7 @@ class Forward {
                        [&](uint32_t i) { k_.quantize(in, m.slots[i], quantized); });
     }
     const uint32_t blocks = max_moe_blocks(c_, num_rows_);
-    const Product sized = {&any, nullptr, nullptr, 0};
-    const uint32_t panels_per_item = choose_panels(blocks, &sized, 1);
+    const uint32_t panels_per_item = choose_panels(any.num_panels(), blocks, worker_.num_threads());
     MatmulArgs a = {};
     a.x = in;
     a.quantized = quantized;
@@ -383,6 +390,7 @@ class Forward {
   Workspace& s_;
   WorkerScratch& scratch_;
   WorkerPool::Worker& worker_;
+  AdapterPhases adapters_;
   const uint32_t num_rows_;
   const uint32_t num_items_;
   const uint32_t num_cut_rows_;

@@ -75,10 +75,20 @@ constexpr size_t quantized_bytes(size_t rows, uint32_t k) {
   return row_blocks * kActivationRows * ceil_div(k, kInt8Step) * kInt8Step;
 }
 
+/// What is added to the products of some rows: the changes that adapters make (adapters.hpp).
+struct Delta {
+  static constexpr uint32_t kNoSlot = ~0u;
+
+  const float* values = nullptr;  // [slot][stride]: the outputs of the product
+  size_t stride = 0;
+  const uint32_t* slots = nullptr;  // [rows], kNoSlot: nothing is added; null: to no row
+};
+
 enum class Epilogue : uint32_t {
   kStore,  // y = product + bias
   kAdd,    // y += product + bias
   kGated,  // y = silu(product + bias) * (second product + second bias)
+  kScale,  // gated = scale * product
 };
 
 /// y[row][o] for rows [first_row, first_row + num_rows) and the outputs of panels [first_panel,
@@ -94,12 +104,15 @@ struct MatmulArgs {
   const void* panels2;      // the second matrix of kGated
   const float* bias;        // [n] or null
   const float* bias2;       // [n] or null
+  Delta delta;              // comes after the bias, of all epilogues but kScale
+  Delta delta2;             // of the second matrix
+  float scale;              // of kScale
   uint32_t first_panel;
   uint32_t num_panels;  // <= kTilePanels
   Epilogue epilogue;
   float* y;  // [rows][y_stride], of kStore and kAdd
   size_t y_stride;
-  Activations gated;  // of kGated
+  Activations gated;  // of kGated and kScale
   float* tiles;       // [2][kTileFloats]: the products until they are finished
 };
 

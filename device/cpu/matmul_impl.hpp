@@ -16,14 +16,27 @@ SAC_INLINE void add_bias(float* values, const float* bias, uint32_t n) {
   for (uint32_t i = 0; i < n; ++i) values[i] += bias[i];
 }
 
+SAC_INLINE void add_delta(float* values, const Delta& delta, uint32_t row, uint32_t first,
+                          uint32_t n) {
+  if (delta.slots == nullptr || delta.slots[row] == Delta::kNoSlot) return;
+  const float* add = delta.values + delta.slots[row] * delta.stride + first;
+  for (uint32_t i = 0; i < n; ++i) values[i] += add[i];
+}
+
 /// Finishes and writes `n` outputs of one row from output `first` on; `second` is the other product
 /// of kGated.
 template <Epilogue kEpilogue>
 SAC_INLINE void finish_outputs(const MatmulArgs& a, uint32_t row, uint32_t first, uint32_t n,
                                float* values, float* second) {
+  if constexpr (kEpilogue == Epilogue::kScale) {
+    for (uint32_t i = 0; i < n; ++i) values[i] *= a.scale;
+    return store_activations(a.gated, row, first, values, n);
+  }
   add_bias(values, a.bias == nullptr ? nullptr : a.bias + first, n);
+  add_delta(values, a.delta, row, first, n);
   if constexpr (kEpilogue == Epilogue::kGated) {
     add_bias(second, a.bias2 == nullptr ? nullptr : a.bias2 + first, n);
+    add_delta(second, a.delta2, row, first, n);
     for (uint32_t i = 0; i < n; ++i) values[i] = silu(values[i]) * second[i];
     store_activations(a.gated, row, first, values, n);
   } else {
@@ -60,6 +73,8 @@ inline void finish(const MatmulArgs& a) {
       return finish_tile<Epilogue::kAdd>(a);
     case Epilogue::kGated:
       return finish_tile<Epilogue::kGated>(a);
+    case Epilogue::kScale:
+      return finish_tile<Epilogue::kScale>(a);
   }
 }
 

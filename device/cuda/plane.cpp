@@ -85,6 +85,7 @@ std::string check_cuda_config(const sac_device_config& c, const sac_model_config
                               uint32_t vocab_size) {
   if (c.fetch.num_frames != 0 || c.fetch.num_events != 0) return "fetch: a GPU has no fetch plane";
   if (c.embedding_size != 0) return "embedding_size: a GPU gives no embeddings";
+  if (c.num_adapters != 0) return "num_adapters: a GPU takes no adapters";
   if (c.kind == SAC_DEVICE_NULL) return "";
   if (c.kind != SAC_DEVICE_CUDA) return "kind is neither SAC_DEVICE_CUDA nor SAC_DEVICE_NULL";
   if (model == nullptr) return "model is null, but kind is SAC_DEVICE_CUDA";

@@ -316,6 +316,9 @@ const char* check_seats(const Scheduler& s) {
     if (seat.slot >= s.limits.num_slots || s.slots[seat.slot].seat != index)
       return "a slot and its seat disagree";
     if (seat.num_tokens > s.limits.max_model_len) return "a sequence exceeds max_model_len";
+    const sac_descriptor& asked = s.slots[seat.slot].descriptor;
+    if (s.seats.params[index].adapter != asked.adapter || asked.adapter > s.limits.num_adapters)
+      return "a seat has an adapter that its request did not name";
     if (const char* wrong = check_rotation(s, seat)) return wrong;
     if (const char* wrong = check_filed(s, index)) return wrong;
     sharing += seat.shares;

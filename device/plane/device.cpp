@@ -19,6 +19,7 @@ sac_device_line told_of(uint64_t kv_block_bytes, uint64_t vocab_hash, const Limi
   line.vocab_hash = vocab_hash;
   line.grammar_words = limits.grammar_words;
   line.embedding_size = limits.embedding_size;
+  line.num_adapters = limits.num_adapters;
   line.kv_block_bytes = kv_block_bytes;
   line.process_start_ticks = self.start_ticks;
   line.pid = self.pid;
@@ -130,7 +131,8 @@ void sac_device::create_cpu(const sac_model_config& model) {
   kv_block_bytes = saccade::CpuStep::kv_block_bytes(model, c.block_size);
   cpu = std::make_unique<saccade::CpuStep>(
       model, c.max_num_seqs, c.max_num_batched_tokens, c.max_model_len, c.block_size, c.num_blocks,
-      c.num_threads, scheduler.launch.tables, scheduler.launch.outputs);
+      c.num_threads, scheduler.launch.tables, scheduler.launch.outputs, nullptr,
+      saccade::AdapterLimits{c.num_adapters, c.max_adapter_rank});
   fetch_shape = saccade::fetch_shape_of(c, kv_block_bytes);
   fetch_shape.num_layers = model.num_layers;
   fetch_shape.kv_heads = model.num_kv_heads;
@@ -167,6 +169,22 @@ std::string sac_device::set_vocab(const uint32_t* offsets, const uint8_t* bytes,
                                   uint32_t num_tokens) {
   if (num_tokens != scheduler.limits.vocab_size) return "num_tokens differs from the vocabulary's";
   return tokens.build(offsets, bytes, num_tokens);
+}
+
+std::string sac_device::set_adapter(uint32_t adapter, uint64_t key) {
+  const uint32_t last = scheduler.limits.num_adapters;
+  if (adapter == 0 || adapter > last)
+    return "adapter is " + std::to_string(adapter) + ", outside 1 .. " + std::to_string(last);
+  if (key == 0) return "the key of adapter " + std::to_string(adapter) + " is 0";
+  scheduler.inbox.adapter_keys[adapter - 1] = key;
+  return "";
+}
+
+std::string sac_device::missing_adapter() const {
+  for (uint32_t i = 0; i < scheduler.limits.num_adapters; ++i)
+    if (scheduler.inbox.adapter_keys[i] == 0)
+      return "adapter " + std::to_string(i + 1) + " has no key";
+  return "";
 }
 
 std::string sac_device::attach(void* region, uint64_t region_bytes) {

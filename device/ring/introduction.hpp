@@ -10,6 +10,7 @@ inline void introduce(const sac_device_line& told, sac_device_line* line) {
   store_relaxed(&line->vocab_hash, told.vocab_hash);
   store_relaxed(&line->grammar_words, told.grammar_words);
   store_relaxed(&line->embedding_size, told.embedding_size);
+  store_relaxed(&line->num_adapters, told.num_adapters);
   store_relaxed(&line->kv_block_bytes, told.kv_block_bytes);
   store_relaxed(&line->process_start_ticks, told.process_start_ticks);
   store_relaxed(&line->pid, told.pid);

@@ -68,6 +68,7 @@ SAC_HD inline SeatParams seat_params(const Request& r) {
   p.num_stop_ids = d.num_stop_ids;
   p.grammar_words = d.grammar_words;
   p.request = static_cast<uint32_t>(r.arrival);
+  p.adapter = d.adapter;
   return p;
 }
 

@@ -66,7 +66,8 @@ SAC_HD inline bool descriptor_in_bounds(const Limits& l, const RingView& ring, u
   const bool sizes = d.prompt_len >= 1 && d.prompt_len <= l.max_model_len &&
                      output_in_bounds(l, d) && d.min_tokens <= d.max_tokens &&
                      d.num_logit_bias <= SAC_MAX_LOGIT_BIAS && d.num_stop_ids <= SAC_MAX_STOP_IDS &&
-                     d.grammar_words <= l.grammar_words && (d.flags & ~SAC_REQ_KNOWN_FLAGS) == 0;
+                     d.grammar_words <= l.grammar_words && d.adapter <= l.num_adapters &&
+                     (d.flags & ~SAC_REQ_KNOWN_FLAGS) == 0;
   const bool tenant = d.tenant < SAC_MAX_TENANTS && d.tenant_weight <= SAC_MAX_TENANT_WEIGHT;
   return sizes && tenant && sampling_in_bounds(d) && targets_in_bounds(d) &&
          extent_in_share(ring, slot, d);

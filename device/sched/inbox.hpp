@@ -31,6 +31,7 @@ struct Inbox {
   uint32_t generations[SAC_MAX_FRONTENDS];  // of prefixes, as read with the last new requests
   FrontendWatch watch[SAC_MAX_FRONTENDS];
   uint32_t rope_switch_len;  // as of the limits
+  uint64_t* adapter_keys;    // [num_adapters]: a hash of what each holds
 
   /// Slots whose frontend waits for an ack or was given up are left alone.
   SAC_HD bool is_served(uint32_t slot) const {
@@ -39,11 +40,13 @@ struct Inbox {
   }
   /// What separates the prefixes of a request from those of others, beside the salt it names:
   /// blocks that were filed before any frontend moved its generation have other salts, and so have
-  /// those of prompts on the other side of the length at which rope changes its angles.
+  /// those of prompts on the other side of the length at which rope changes its angles, and those
+  /// of each adapter.
   SAC_HD uint64_t salt_of(const sac_descriptor& d) const {
     uint64_t apart = rope_switch_len != 0 && d.prompt_len > rope_switch_len ? 1 : 0;
     for (uint32_t f = 0; f < ring.num_frontends; ++f) apart += 2 * uint64_t{generations[f]};
-    return apart == 0 ? d.cache_salt : mix_bits(d.cache_salt ^ mix_bits(apart));
+    const uint64_t salt = apart == 0 ? d.cache_salt : mix_bits(d.cache_salt ^ mix_bits(apart));
+    return d.adapter == 0 ? salt : mix_bits(salt ^ mix_bits(adapter_keys[d.adapter - 1]));
   }
 };
 
@@ -52,11 +55,13 @@ inline void lay_out(Inbox& inbox, const Limits& l, Layout& at) {
   inbox.changed = at.take<uint32_t>(l.num_slots);
   inbox.many_fetches = at.take<Fetch>(size_t{l.num_slots} + SAC_MAX_FRONTENDS);
   inbox.peers.rung = at.take<uint32_t>(l.num_slots);
+  inbox.adapter_keys = at.take<uint64_t>(l.num_adapters);
   if (l.prefix_caching != 0) inbox.prompt = at.take<uint32_t>(l.max_model_len);
 }
 SAC_HD inline void reset(Inbox& inbox, const Limits& l) {
   inbox.rope_switch_len = l.rope_switch_len;
   inbox.ahead = ReadAhead{};
+  for (uint32_t i = 0; i < l.num_adapters; ++i) inbox.adapter_keys[i] = 0;
   for (uint32_t& generation : inbox.generations) generation = 0;
 }
 

@@ -46,6 +46,7 @@ struct Limits {
   uint32_t log_words;       // of the decision log; 0 = none
   uint32_t grammar_words;   // that a request may bring; 0 = grammars are refused
   uint32_t embedding_size;  // values of an embedding; 0 = they are refused
+  uint32_t num_adapters;    // that a request may name
   PrefillPolicy prefill_policy;
   FetchLimits fetch;
   Policy policy;

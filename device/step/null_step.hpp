@@ -14,6 +14,11 @@ SAC_HD inline uint32_t null_token(uint32_t last, uint32_t position, uint64_t see
   return static_cast<uint32_t>((x ^ (x >> 31)) % vocab);
 }
 
+/// The seed by which the null step draws a request's tokens: each adapter has its own.
+SAC_HD inline uint64_t null_seed(uint64_t seed, uint32_t adapter) {
+  return seed ^ uint64_t { adapter } << 32;
+}
+
 /// Value i of the embedding of a prompt whose last token is `last`, at `position`: in [-1, 1).
 SAC_HD inline float null_embedding(uint32_t last, uint32_t position, uint32_t i) {
   return static_cast<float>(null_token(last, position, uint64_t{i} + 1, 1u << 24)) / (1u << 23) - 1;
@@ -47,7 +52,8 @@ struct NullStep {
                      tokens[q.first_position + r + 1]);
     if (q.sample == 0) return;
     if (embeds(p.flags)) return write_embedding(i, tokens[last], last);
-    const uint32_t token = null_token(tokens[last], last, p.seed, vocab_size);
+    const uint64_t seed = null_seed(p.seed, p.adapter);
+    const uint32_t token = null_token(tokens[last], last, seed, vocab_size);
     write_record(outputs.sampled + size_t{i} * kRecordWords, q.seat, obey(q.seat, token));
   }
   /// The token itself, or the first one from it on that the seat's grammar allows. An answer that

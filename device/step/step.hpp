@@ -51,6 +51,7 @@ struct SeatParams {
   uint32_t num_stop_ids;
   uint32_t grammar_words;  // 0: the answer may be anything
   uint32_t request;        // number of the request, modulo 2^32: another one has another
+  uint32_t adapter;        // 0: none
 };
 
 /// The grammars of all seats. Without room for words there are none.

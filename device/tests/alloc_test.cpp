@@ -83,6 +83,8 @@ sac_device_config device_config(uint32_t kind, uint32_t mode, uint32_t host_bloc
   c.block_size = 16;
   c.num_blocks = 12;  // requests are preempted and recomputed, too
   c.num_threads = 2;
+  c.num_adapters = 2;
+  c.max_adapter_rank = 8;
   if (host_blocks == 0) return c;
   c.num_host_blocks = host_blocks;
   c.eager_window = 4;
@@ -115,9 +117,23 @@ DevicePtr start(TestRing& ring, uint32_t kind, uint32_t mode, uint32_t host_bloc
   if (cpu) {
     const std::vector<float> rope(size_t{config.max_model_len} * model.rotary_dim / 2, 0.5f);
     REQUIRE(sac_device_fill_dummy(device, 1) == 0);
+    const std::vector<float> ones(size_t{model.hidden_size} * 8, 1.0f);
+    const sac_adapter_pair pair = {SAC_TENSOR_O,
+                                   1,
+                                   8,
+                                   SAC_DTYPE_F32,
+                                   SAC_DTYPE_F32,
+                                   0.5f,
+                                   uint64_t{model.num_heads} * model.head_dim,
+                                   model.hidden_size,
+                                   ones.data(),
+                                   ones.data()};
+    REQUIRE(sac_device_set_adapter_pair(device, 2, &pair) == 0);
     REQUIRE(sac_device_set_rope(device, rope.data(), rope.data(), rope.size()) == 0);
     REQUIRE(sac_device_finish_load(device) == 0);
   }
+  for (uint32_t adapter = 1; adapter <= config.num_adapters; ++adapter)
+    REQUIRE(sac_device_set_adapter(device, adapter, 100 + adapter) == 0);
   REQUIRE(sac_device_attach(device, ring.region(), ring.region_bytes()) == 0);
   REQUIRE(sac_device_ready(device) == 0);
   return DevicePtr(device);
@@ -140,6 +156,7 @@ uint64_t allocations_of(uint32_t kind, uint32_t mode, uint32_t ticks, uint32_t h
       ask.num_top_logprobs = submitted % 21;
       ask.logit_bias = {{3, 1.0f}};
       ask.stop_ids = {5};
+      ask.adapter = submitted % 3;
       live.push_back(front.submit(ask));
       if (++submitted % 9 == 0) front.cancel(live.front());
     }

@@ -85,6 +85,7 @@ class HostileWorld {
     d.tokens = &tokens;
     d.grammar_words = 128;
     d.embedding_size = kEmbeddingSize;
+    d.adapter_keys = {11, 22, 33};
     if (!rotating) return d;
     d.num_host_blocks = 60;
     d.eager_window = 3;
@@ -112,6 +113,7 @@ class HostileWorld {
     if (n % 3 == 0) ask.flags |= SAC_REQ_PROMPT_LOGPROBS | SAC_REQ_LOGPROBS;
     ask.num_top_logprobs = n % 5;
     if (n % 4 == 3) ask = embed_ask(ask.prompt, kEmbeddingSize);
+    ask.adapter = n / 4 % 4;
     live_.push_back(honest_.submit(ask));
   }
 
@@ -151,6 +153,7 @@ class HostileWorld {
     ask.num_top_logprobs = c.below(21);
     if (c.below(3) == 0) ask.grammar = strike_grammar(c);
     if (c.below(6) == 0) ask = embed_ask(ask.prompt, kEmbeddingSize);
+    ask.adapter = c.below(5);  // one more than there are
     Ticket t = foe_.prepare(ask, slot);
     if (c.below(4) == 0) strike_descriptor(slot, c);
     foe_.ring(t);

@@ -43,6 +43,7 @@ class PrefixRequests {
     logprobs_of_prompt(add(begin(3 * b + 1)));
     add(begin(4 * b));
     for (uint64_t salt : {77u, 77u, 78u}) add(begin(3 * b + 1)).ask.cache_salt = salt;
+    for (uint32_t adapter : {1u, 1u, 2u}) add(begin(3 * b + 1)).ask.adapter = adapter;
     std::vector<uint32_t> other = begin(3 * b + 1);
     other[b + random_.in(0, b - 1)] ^= 1;
     add(other);
@@ -112,8 +113,8 @@ inline std::vector<uint32_t> found_in_order(const std::vector<PrefixRequest>& re
     const std::vector<uint32_t>& prompt = requests[i].ask.prompt;
     for (size_t j = 0; j < i && requests[i].shares(); ++j) {
       const Ask &a = requests[i].ask, &b = requests[j].ask;
-      if (!requests[j].shares() || a.cache_salt != b.cache_salt || is_long(a) != is_long(b))
-        continue;
+      const bool apart = a.cache_salt != b.cache_salt || a.adapter != b.adapter;
+      if (!requests[j].shares() || apart || is_long(a) != is_long(b)) continue;
       // The last token of either has no KV that could be used.
       const size_t most = std::min(prompt.size(), served[j].size()) - 1;
       size_t same = 0;

@@ -84,6 +84,8 @@ const std::vector<NamedModel>& models() {
     for (NamedModel& m : made) {
       if (!m.model.windows.empty()) m.model.config.sliding_window = m.model.windows.data();
       fill_tensors(m.model, ++seed);
+      for (uint32_t i = 0; i < 2; ++i)
+        m.model.adapters.push_back(random_adapter(m.model.config, 12, 10 * seed + i));
     }
     return made;
   }();
@@ -101,6 +103,7 @@ DeviceShape shape_of(const TestModel& model, uint32_t block_size) {
   shape.num_blocks = 256;
   shape.vocab_size = model.config.vocab_size;
   shape.prefix_caching = true;
+  shape.adapter_keys = {0x1111, 0x2222};
   shape.log_words = 1 << 18;
   return shape;
 }

@@ -138,6 +138,25 @@ TEST_CASE("salts do not share, and neither do prompts that differ in their first
   check_yield(other, b.device.shape);
 }
 
+TEST_CASE("adapters share with none but their equals") {
+  DeviceShape shape = sharing_shape();
+  shape.adapter_keys = {7, 8, 7};  // the first and the last hold the same
+  Bench b(shape);
+  Ask ask = ask_of(40, 2);
+  const auto cost_of = [&](uint32_t adapter) {
+    const Cost cost{b};
+    ask.adapter = adapter;
+    Ticket t = b.front.submit(ask);
+    b.finish({&t});
+    check_yield(t, b.device.shape);
+    return cost.computed();
+  };
+  for (const uint32_t adapter : {0u, 1u, 2u}) CHECK(cost_of(adapter) == 40);
+  for (const uint32_t adapter : {0u, 1u, 2u, 3u}) CHECK(cost_of(adapter) < 40);
+  ask.cache_salt = 9;
+  for (const uint32_t adapter : {0u, 1u, 2u}) CHECK(cost_of(adapter) == 40);
+}
+
 TEST_CASE("after a reset an equal prompt computes everything again, and is shared anew") {
   Bench b(sharing_shape());
   const Ask ask = ask_of(40, 4);

@@ -42,8 +42,14 @@ void check_refused(Bench& b, const Ticket& t, uint32_t finish) {
   CHECK(b.device.s.report.stats.requests_accepted == 0);
 }
 
+DeviceShape adapter_shape() {
+  DeviceShape shape;
+  shape.adapter_keys = {11, 22};
+  return shape;
+}
+
 TEST_CASE("each field beyond its bounds is refused, and nothing is run") {
-  Bench b;
+  Bench b(adapter_shape());
   const uint32_t len = b.device.shape.max_model_len;
   const uint64_t arena = b.ring.shape.arena_bytes;
   const Case cases[] = {
@@ -60,6 +66,8 @@ TEST_CASE("each field beyond its bounds is refused, and nothing is run") {
       {"num_stop_ids huge", [](auto& d) { d.num_stop_ids = UINT32_MAX; }},
       {"num_top_logprobs", [](auto& d) { d.num_top_logprobs = SAC_MAX_TOP_LOGPROBS + 1; }},
       {"num_top_logprobs huge", [](auto& d) { d.num_top_logprobs = UINT32_MAX; }},
+      {"adapter that is not there", [](auto& d) { d.adapter = 3; }},
+      {"adapter huge", [](auto& d) { d.adapter = UINT32_MAX; }},
       {"unknown flag", [](auto& d) { d.flags = SAC_REQ_KNOWN_FLAGS + 1; }},
       {"temperature < 0", [](auto& d) { d.temperature = -0.001f; }},
       {"temperature > 100", [](auto& d) { d.temperature = 100.1f; }},
@@ -116,11 +124,12 @@ TEST_CASE("an extent in another frontend's share of the arena is refused") {
 }
 
 TEST_CASE("each field at its bounds is accepted") {
-  Bench b;
+  Bench b(adapter_shape());
   const uint64_t arena = b.ring.shape.arena_bytes;
   const Case cases[] = {
       {"max_tokens", [](auto& d) { d.max_tokens = 128 - d.prompt_len; }},
       {"min_tokens", [](auto& d) { d.min_tokens = d.max_tokens; }},
+      {"adapter", [](auto& d) { d.adapter = 2; }},
       {"num_top_logprobs", [](auto& d) { d.num_top_logprobs = SAC_MAX_TOP_LOGPROBS; }},
       {"all flags", [](auto& d) { d.flags = SAC_REQ_IGNORE_EOS; }},
       {"temperature", [](auto& d) { d.temperature = 100.0f; }},

@@ -41,9 +41,11 @@ class StepDevice {
     s.limits = limits_of(shape, ring.shape);
     s.limits.rope_switch_len = model.rope_switch_len;
     memory_ = furnish(s, shape.eos_ids);
-    step_ = std::make_unique<CpuStep>(
-        model, shape.num_seats, shape.max_num_batched_tokens, shape.max_model_len, shape.block_size,
-        shape.num_blocks, engine.num_threads, s.launch.tables, s.launch.outputs, engine.kernels);
+    set_adapter_keys(s, shape);
+    step_ = std::make_unique<CpuStep>(model, shape.num_seats, shape.max_num_batched_tokens,
+                                      shape.max_model_len, shape.block_size, shape.num_blocks,
+                                      engine.num_threads, s.launch.tables, s.launch.outputs,
+                                      engine.kernels, limits_of(engine.model->adapters));
     const std::string wrong = load(*engine.model, *step_);
     if (!wrong.empty()) throw std::runtime_error(wrong);
     const size_t block_bytes = CpuStep::kv_block_bytes(model, shape.block_size);

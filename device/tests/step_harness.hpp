@@ -27,6 +27,7 @@ struct HarnessOptions {
   /// Blocks of the pool; 0: enough for all seats. With fewer, deal() assigns them to seats.
   uint32_t num_blocks = 0;
   const Kernels* kernels = nullptr;
+  AdapterLimits adapters = {};
 };
 
 /// Greedy parameters of a prompt.
@@ -55,9 +56,9 @@ class StepHarness {
     if (options.num_blocks == blocks.size()) deal(o.num_seats, o.max_len);
     tables = {o.num_seats, o.max_len,    per_seq, 0, params.data(), history.data(), blocks.data(),
               bias.data(), stops.data(), nullptr, {}};
-    step = std::make_unique<CpuStep>(config, o.num_seats, o.max_rows, o.max_len, o.block_size,
-                                     options.num_blocks, o.num_threads, tables,
-                                     StepOutputs{sampled.data(), prompt_records.data()}, o.kernels);
+    step = std::make_unique<CpuStep>(
+        config, o.num_seats, o.max_rows, o.max_len, o.block_size, options.num_blocks, o.num_threads,
+        tables, StepOutputs{sampled.data(), prompt_records.data()}, o.kernels, o.adapters);
   }
 
   /// Gives each of the first `seats` blocks for `len` tokens, which the pool must have. Scattered:

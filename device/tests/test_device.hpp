@@ -69,6 +69,7 @@ struct DeviceShape {
   uint32_t grammar_words = 0;
   const TokenTables* tokens = nullptr;  // with grammar_words
   uint32_t embedding_size = 0;
+  std::vector<uint64_t> adapter_keys = {};  // of each adapter
 };
 
 /// A fetch plane, small enough that everything runs short.
@@ -110,6 +111,7 @@ inline Limits limits_of(const DeviceShape& shape, const RingShape& ring) {
   l.log_words = shape.log_words;
   l.grammar_words = shape.grammar_words;
   l.embedding_size = shape.embedding_size;
+  l.num_adapters = static_cast<uint32_t>(shape.adapter_keys.size());
   l.prefill_policy = shape.policy;
   l.num_host_blocks = shape.num_host_blocks;
   l.eager_window = shape.eager_window;
@@ -134,6 +136,10 @@ inline AlignedBytes furnish(Scheduler& s, const std::vector<uint32_t>& eos_ids) 
   return memory;
 }
 
+inline void set_adapter_keys(Scheduler& s, const DeviceShape& shape) {
+  std::copy(shape.adapter_keys.begin(), shape.adapter_keys.end(), s.inbox.adapter_keys);
+}
+
 class TestDevice {
  public:
   /// `chunks`: what the store of its fetch plane has; its own, if null.
@@ -143,6 +149,7 @@ class TestDevice {
     s.limits = limits_of(shape, ring.shape);
     if (shape.tokens != nullptr) s.seats.vocab = &shape.tokens->view();
     memory_ = furnish(s, shape.eos_ids);
+    set_adapter_keys(s, shape);
     step.null = NullStep{s.launch.tables, s.launch.outputs, shape.vocab_size};
     const uint32_t host_places = shape.num_host_blocks + s.limits.num_frame_blocks();
     if (host_places != 0) {
@@ -303,8 +310,10 @@ inline Expected expect(const Ask& ask, const DeviceShape& shape) {
     for (size_t i = 1; i < tokens.size(); ++i)
       append_record(e.words, ask, tokens[i], shape.vocab_size);
   for (uint32_t produced = 1; e.finish == SAC_FINISH_NONE; ++produced) {
-    const uint32_t token = grammar.obey(null_token(
-        tokens.back(), static_cast<uint32_t>(tokens.size()) - 1, ask.seed, shape.vocab_size));
+    const auto position = static_cast<uint32_t>(tokens.size()) - 1;
+    const uint64_t seed = null_seed(ask.seed, ask.adapter);
+    const uint32_t token =
+        grammar.obey(null_token(tokens.back(), position, seed, shape.vocab_size));
     if (token == kNothingLegal) {
       e.finish = SAC_FINISH_ERROR;
       break;

@@ -18,6 +18,7 @@ struct Ask {
   uint32_t num_top_logprobs = 0;
   uint64_t seed = 0;
   uint64_t cache_salt = 0;
+  uint32_t adapter = 0;
   std::vector<LogitBias> logit_bias = {};
   std::vector<uint32_t> stop_ids = {};
   std::vector<uint32_t> grammar = {};
@@ -134,6 +135,7 @@ class TestFrontend {
     d.repetition_penalty = ask.repetition_penalty;
     d.seed = ask.seed;
     d.cache_salt = ask.cache_salt;
+    d.adapter = ask.adapter;
     d.tenant = ask.tenant;
     d.tenant_weight = ask.tenant_weight;
     return d;

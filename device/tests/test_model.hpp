@@ -29,6 +29,14 @@ class Rng {
   std::mt19937 engine_;
 };
 
+/// An adapter's change of one matrix: y += scaling * B (A x).
+struct TestPair {
+  uint32_t rank = 0;
+  float scaling = 0;
+  std::vector<float> a, b;  // [rank][in], [out][rank]
+};
+using TestAdapter = std::map<std::pair<uint32_t, uint32_t>, TestPair>;  // by role and layer
+
 struct TestModel {
   sac_model_config config = {};
   std::vector<uint32_t> windows;
@@ -40,6 +48,7 @@ struct TestModel {
   /// The matrices among them that are given in e4m3, with the same values.
   std::map<std::pair<uint32_t, uint32_t>, Fp8Matrix> in_fp8;
   std::vector<float> cos, sin;  // [max_len][rotary_dim / 2]
+  std::vector<TestAdapter> adapters;
 
   const std::vector<float>& get(uint32_t role, uint32_t layer = 0) const {
     return tensors.at({role, layer});
@@ -105,6 +114,75 @@ inline void fill_tensors(TestModel& m, uint32_t seed) {
   }
 }
 
+/// A random change of one matrix, exact in the model's dtype, about as large as the matrix itself.
+inline TestPair random_pair(const sac_model_config& c, uint32_t role, uint32_t rank, Rng& rng) {
+  std::normal_distribution<float> normal;
+  const TensorShape shape = tensor_shape(c, role);
+  TestPair pair = {rank, 0.3f + 0.1f * static_cast<float>(rng() % 10), {}, {}};
+  const auto fill = [&](std::vector<float>& values, size_t count, float scale) {
+    values.resize(count);
+    for (float& v : values) v = through_dtype(scale * normal(rng), c.dtype);
+  };
+  fill(pair.a, rank * shape.cols, 1.0f / std::sqrt(static_cast<float>(shape.cols)));
+  fill(pair.b, rank * shape.rows, 1.0f / std::sqrt(static_cast<float>(rank)));
+  return pair;
+}
+
+/// Changes most of the matrices that can be changed; the ranks differ, up to `max_rank`.
+inline TestAdapter random_adapter(const sac_model_config& c, uint32_t max_rank, uint32_t seed) {
+  Rng rng(seed);
+  TestAdapter adapter;
+  for (uint32_t l = 0; l < c.num_layers; ++l) {
+    for (uint32_t role = kFirstAdapted; role < kFirstAdapted + kNumAdapted; ++role) {
+      if (!tensor_used(c, role, l) || rng() % 4 == 0) continue;
+      adapter[{role, l}] = random_pair(c, role, 1 + rng() % max_rank, rng);
+    }
+  }
+  return adapter;
+}
+
+inline AdapterLimits limits_of(const std::vector<TestAdapter>& adapters) {
+  return {static_cast<uint32_t>(adapters.size()), adapters.empty() ? 0u : SAC_MAX_ADAPTER_RANK};
+}
+
+/// The model with an adapter's changes in its own matrices; 0: as it is.
+inline TestModel merged(const TestModel& m, uint32_t adapter) {
+  TestModel all = m;
+  if (adapter == 0) return all;
+  for (const auto& [key, pair] : m.adapters[adapter - 1]) {
+    const TensorShape shape = tensor_shape(m.config, key.first);
+    std::vector<float>& w = all.tensors.at(key);
+    for (size_t o = 0; o < shape.rows; ++o) {
+      for (size_t i = 0; i < shape.cols; ++i) {
+        double sum = 0;
+        for (size_t r = 0; r < pair.rank; ++r) {
+          sum += double{pair.b[o * pair.rank + r]} * pair.a[r * shape.cols + i];
+        }
+        w[o * shape.cols + i] += static_cast<float>(pair.scaling * sum);
+      }
+    }
+  }
+  return all;
+}
+
+inline sac_adapter_pair pair_of(const sac_model_config& c, uint32_t role, uint32_t layer,
+                                const TestPair& pair) {
+  const TensorShape shape = tensor_shape(c, role);
+  return {role,         layer,      pair.rank,  SAC_DTYPE_F32, SAC_DTYPE_F32,
+          pair.scaling, shape.cols, shape.rows, pair.a.data(), pair.b.data()};
+}
+
+inline std::string load_adapters(const TestModel& m, CpuStep& step) {
+  for (uint32_t i = 0; i < m.adapters.size(); ++i) {
+    for (const auto& [key, pair] : m.adapters[i]) {
+      const std::string wrong =
+          step.set_adapter_pair(i + 1, pair_of(m.config, key.first, key.second, pair));
+      if (!wrong.empty()) return wrong;
+    }
+  }
+  return "";
+}
+
 /// Gives every tensor to a step; the first error, or empty.
 inline std::string load(const TestModel& m, CpuStep& step) {
   for (const auto& [key, matrix] : m.in_fp8) {
@@ -124,7 +202,9 @@ inline std::string load(const TestModel& m, CpuStep& step) {
       if (!wrong.empty()) return wrong;
     }
   }
-  const std::string wrong = step.set_rope(m.cos.data(), m.sin.data(), m.cos.size());
+  std::string wrong = load_adapters(m, step);
+  if (!wrong.empty()) return wrong;
+  wrong = step.set_rope(m.cos.data(), m.sin.data(), m.cos.size());
   return wrong.empty() ? step.missing_tensor() : wrong;
 }
 

@@ -51,6 +51,8 @@ inline WorldOptions world_options(uint64_t seed) {
   o.device.log_words = 1 << 20;
   o.device.prefix_caching = Random(seed + 41).one_in(2);
   o.device.embedding_size = Random(seed + 73).pick({0u, 5u, 21u});
+  o.device.adapter_keys.resize(Random(seed + 79).pick({0u, 1u, 3u}));
+  for (uint64_t& key : o.device.adapter_keys) key = 1 + (&key - o.device.adapter_keys.data());
   o.reset_odds = Random(seed + 43).pick({0u, 0u, 100u});
   o.num_requests = r.in(1, 40);
   o.submit_odds = r.in(1, 6);
@@ -132,6 +134,7 @@ class World {
         readers_(seed + 59),
         tenants_(seed + 67),
         embeddings_(seed + 71),
+        adapters_(seed + 83),
         ring_(o.ring),
         device_(ring_, o.device),
         last_status_(o.ring.num_slots, 0) {
@@ -302,11 +305,13 @@ class World {
       ask.logit_bias.push_back({random_.in(0, d.vocab_size - 1), 1.0f});
     for (uint32_t i = random_.in(0, 4); i > 0; --i)
       ask.stop_ids.push_back(random_.in(0, d.vocab_size - 1));
+    ask.adapter = adapters_.in(0, static_cast<uint32_t>(d.adapter_keys.size()));
     ask.tenant = tenants_.in(0, options_.num_tenants - 1);
     ask.tenant_weight = tenants_.pick({0u, 1u, 1u, 7u, SAC_MAX_TENANT_WEIGHT});
     if (d.embedding_size == 0 || !embeddings_.one_in(6)) return ask;
     Ask embed = embed_ask(ask.prompt, d.embedding_size);
     embed.cache_salt = ask.cache_salt;
+    embed.adapter = ask.adapter;
     embed.tenant = ask.tenant;
     embed.tenant_weight = ask.tenant_weight;
     return embed;
@@ -419,6 +424,7 @@ class World {
   Random readers_;     // the same
   Random tenants_;     // the same
   Random embeddings_;  // the same
+  Random adapters_;    // the same
   TestRing ring_;
   TestDevice device_;
   std::deque<Actor> actors_;

@@ -3,7 +3,9 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use saccade_model::{TokenizerConfig, parse_config, parse_generation_config, parse_weight_index};
+use saccade_model::{
+    AdapterConfig, TokenizerConfig, parse_config, parse_generation_config, parse_weight_index,
+};
 
 /// Positions for which rotary tables are made of a configuration that parsed.
 const POSITIONS: u32 = 8;
@@ -12,7 +14,7 @@ fuzz_target!(|data: &[u8]| {
     let Some((first, text)) = data.split_first() else { return };
     let Ok(text) = std::str::from_utf8(text) else { return };
     // Refusals are answers.
-    match first % 4 {
+    match first % 5 {
         0 => {
             if let Ok(config) = parse_config(text) {
                 assert_eq!(config.sliding_window.len(), config.num_layers as usize);
@@ -23,6 +25,12 @@ fuzz_target!(|data: &[u8]| {
         }
         1 => drop(parse_generation_config(text)),
         2 => drop(TokenizerConfig::parse(text)),
-        _ => drop(parse_weight_index("model.safetensors.index.json", text)),
+        3 => drop(parse_weight_index("model.safetensors.index.json", text)),
+        _ => {
+            if let Ok(config) = AdapterConfig::parse(text) {
+                let scaling = config.scaling_of("model.layers.0.self_attn.q_proj");
+                assert!(scaling.is_finite());
+            }
+        }
     }
 });

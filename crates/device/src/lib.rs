@@ -3,6 +3,7 @@
 //! The control boundary is plain C (`device/capi/saccade_device.h`); nothing here is on the path of
 //! a token. Tokens cross only through the ring.
 
+mod adapters;
 mod api;
 pub mod cuda;
 mod packed;
@@ -16,6 +17,7 @@ use std::sync::{Arc, OnceLock};
 use api::{Api, LINKED};
 use saccade_model::{ModelConfig, RopeTables, TensorRef, Weights};
 
+pub use adapters::AdapterLimits;
 pub use packed::PackedUse;
 
 /// An error, in the device plane's own words.
@@ -220,6 +222,8 @@ pub struct DeviceConfig {
     /// Values of an embedding; 0: none is given. On CPU threads the model's hidden size or 0, for
     /// [`DeviceKind::Null`] any, 0 for the others.
     pub embedding_size: u32,
+    /// Adapters that requests may name; not on a GPU.
+    pub adapters: AdapterLimits,
     /// Which requests enter the device, and which leave it.
     pub policy: PolicyConfig,
     /// Compute threads of the CPU device.
@@ -707,6 +711,8 @@ fn c_device_config(config: &DeviceConfig) -> sys::SacDeviceConfig {
         prefix_caching: u32::from(config.prefix_caching.is_some()),
         grammar_words: config.grammar_words,
         embedding_size: config.embedding_size,
+        num_adapters: config.adapters.num_adapters,
+        max_adapter_rank: config.adapters.max_rank,
         cuda_launch: match config.cuda.launch {
             cuda::CudaLaunch::Window => 0,
             cuda::CudaLaunch::Loop => 1,

@@ -58,6 +58,8 @@ pub(crate) struct SacDeviceConfig {
     pub prefix_caching: u32,
     pub grammar_words: u32,
     pub embedding_size: u32,
+    pub num_adapters: u32,
+    pub max_adapter_rank: u32,
     pub cuda_launch: u32,
     pub cuda_rotation: u32,
     pub cuda_rotation_blocks: u32,
@@ -90,6 +92,22 @@ pub(crate) struct SacPolicyConfig {
     pub max_wait_s: f32,
     pub slo_ttft_s: f32,
     pub slo_tbt_s: f32,
+}
+
+/// `sac_adapter_pair`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct SacAdapterPair {
+    pub role: u32,
+    pub layer: u32,
+    pub rank: u32,
+    pub a_dtype: u32,
+    pub b_dtype: u32,
+    pub scaling: f32,
+    pub inputs: u64,
+    pub outputs: u64,
+    pub a: *const c_void,
+    pub b: *const c_void,
 }
 
 /// `sac_packed_weights`.
@@ -147,6 +165,12 @@ unsafe extern "C" {
         offsets: *const u32,
         bytes: *const u8,
         num_tokens: u32,
+    ) -> c_int;
+    pub fn sac_device_set_adapter(device: *mut SacDevice, adapter: u32, key: u64) -> c_int;
+    pub fn sac_device_set_adapter_pair(
+        device: *mut SacDevice,
+        adapter: u32,
+        pair: *const SacAdapterPair,
     ) -> c_int;
     pub fn sac_device_finish_load(device: *mut SacDevice) -> c_int;
     pub fn sac_device_attach(device: *mut SacDevice, region: *mut c_void, bytes: u64) -> c_int;

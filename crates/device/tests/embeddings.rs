@@ -65,7 +65,8 @@ fn to_embed(prompts: &[Vec<u32>]) -> Vec<Question> {
 /// Each embedding beside a request for tokens with the same prompt.
 fn in_company(prompts: &[Vec<u32>]) -> Vec<Question> {
     let both = |prompt: &Vec<u32>| {
-        let tokens = Question { prompt: prompt.clone(), max_tokens: 24, prompt_logprobs: false };
+        let tokens =
+            Question { prompt: prompt.clone(), max_tokens: 24, prompt_logprobs: false, adapter: 0 };
         [Question::to_embed(prompt.clone()), tokens]
     };
     prompts.iter().flat_map(both).collect()

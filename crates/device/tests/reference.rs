@@ -149,6 +149,7 @@ fn warm_against_transformers(name: &str, choice: DtypeChoice) {
         prompt: prompt.to_vec(),
         max_tokens: max_tokens as u32,
         prompt_logprobs: false,
+        adapter: 0,
     };
     let beginnings = prompts.iter().map(|p| ask(&p[..p.len().min(BEGIN)], 1)).collect();
     let whole = || prompts.iter().map(|p| ask(p, 2 * half)).collect();

@@ -85,25 +85,7 @@ impl ModelFolder {
     /// [`ModelError::NotFound`] if it is neither, [`ModelError::Hub`] if the hub has no such model
     /// or cannot be reached and the cache does not have it.
     pub fn open(model: &str, options: &OpenOptions) -> Result<Self> {
-        let path = Path::new(model);
-        if path.is_dir() {
-            return Self::from_dir(model, path);
-        }
-        if path.exists() {
-            return Err(not_found(model, "is a file, must be a directory with a config.json"));
-        }
-        if !is_hub_id(model) {
-            return Err(not_found(model, "is neither a directory nor a hub id (owner/name)"));
-        }
-        Self::from_dir(model, &download(model, options)?)
-    }
-
-    fn from_dir(model: &str, root: &Path) -> Result<Self> {
-        if !root.join(CONFIG_FILE).is_file() {
-            let problem = format!("{} has no {CONFIG_FILE}", root.display());
-            return Err(not_found(model, &problem));
-        }
-        Ok(Self { root: root.to_owned() })
+        Ok(Self { root: locate(model, CONFIG_FILE, options)? })
     }
 
     /// The directory.
@@ -200,6 +182,24 @@ impl ModelFolder {
         }
         Ok(config)
     }
+}
+
+/// The directory that `model` names, or the snapshot of the hub id that it is; has a `file`.
+pub(crate) fn locate(model: &str, file: &str, options: &OpenOptions) -> Result<PathBuf> {
+    let path = Path::new(model);
+    let root = if path.is_dir() {
+        path.to_owned()
+    } else if path.exists() {
+        return Err(not_found(model, &format!("is a file, must be a directory with a {file}")));
+    } else if !is_hub_id(model) {
+        return Err(not_found(model, "is neither a directory nor a hub id (owner/name)"));
+    } else {
+        download(model, options)?
+    };
+    if !root.join(file).is_file() {
+        return Err(not_found(model, &format!("{} has no {file}", root.display())));
+    }
+    Ok(root)
 }
 
 /// Reads a whole text file of at most `max_bytes`.

@@ -19,6 +19,7 @@
 //! The rule of this crate: what would change a model's results is implemented or refused, never
 //! ignored; and every refusal names file, field and bound. Weights are safetensors, never pickles.
 
+mod adapter;
 mod byte_size;
 mod config;
 mod dtype;
@@ -44,6 +45,7 @@ mod tokenizer_config;
 mod weights;
 mod window;
 
+pub use adapter::{Adapter, AdapterConfig, AdapterMatrix, AdapterPair};
 pub use byte_size::byte_size;
 pub use config::{ModelConfig, parse_config};
 pub use dtype::{Dtype, DtypeChoice, TensorDtype};

@@ -29,5 +29,7 @@ pub const MAX_RMS_NORM_EPS: f64 = 1.0;
 pub const MAX_CONFIG_BYTES: u64 = 4 << 20;
 /// Bytes of tokenizer_config.json (it can hold thousands of added tokens) and of a weight index.
 pub const MAX_INDEX_BYTES: u64 = 64 << 20;
+/// Rank of an adapter, as the device plane takes it.
+pub const MAX_ADAPTER_RANK: u32 = 512;
 /// Files that a weight index may name.
 pub const MAX_SHARDS: usize = 4096;

@@ -64,11 +64,11 @@ pub struct Weights {
 }
 
 /// One mapped file.
-struct Shard {
+pub(crate) struct Shard {
     name: String,
     file: File,
-    map: Mmap,
-    tensors: BTreeMap<String, HeaderTensor>,
+    pub(crate) map: Mmap,
+    pub(crate) tensors: BTreeMap<String, HeaderTensor>,
 }
 
 struct Entry {
@@ -524,7 +524,7 @@ fn stored_shape(expected: &ExpectedTensor) -> Vec<u64> {
 }
 
 impl Shard {
-    fn open(root: &Path, name: &str) -> Result<Self> {
+    pub(crate) fn open(root: &Path, name: &str) -> Result<Self> {
         let path = root.join(name);
         let io = |source| ModelError::Io { path: path.clone(), source };
         let file = File::open(&path).map_err(io)?;

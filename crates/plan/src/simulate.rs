@@ -183,6 +183,7 @@ pub(crate) fn device_config(
         fetch: None,
         grammar_words: 0,
         embedding_size: 0,
+        adapters: Default::default(),
         policy: policy_config(args, policy),
         num_threads: 1,
         eos_ids: Vec::new(),

@@ -74,6 +74,8 @@ pub struct DeviceInfo {
     pub grammar_words: u32,
     /// Values of an embedding; 0: it refuses to give them.
     pub embedding_size: u32,
+    /// Adapters that a request may name.
+    pub num_adapters: u32,
 }
 
 impl DeviceInfo {
@@ -105,6 +107,7 @@ impl DeviceInfo {
             vocab_hash: 0,
             grammar_words: 0,
             embedding_size: 0,
+            num_adapters: 0,
         }
     }
 
@@ -146,6 +149,7 @@ impl DeviceInfo {
                 words if words > layout.out_ring_words() => 0,
                 _ => line.embedding_size,
             },
+            num_adapters: line.num_adapters.min(SAC_MAX_ADAPTERS),
         };
         if t.get_u32(epoch_at)? != epoch {
             return Ok(DeviceInfo { phase: Phase::Loading, ..info });

@@ -13,7 +13,7 @@ pub const SAC_MAGIC: u64 = 0x3145_4441_4343_4153;
 /// Version of the header as a whole.
 pub const SAC_ABI_VERSION: u32 = 1;
 /// FNV-1a 64 of `abi/wire.layout.txt`.
-pub const SAC_LAYOUT_HASH: u64 = 0x670a_e2ce_bdea_8d66;
+pub const SAC_LAYOUT_HASH: u64 = 0x1f56_7ef8_185f_43a7;
 
 /// One writer per line of this size.
 pub const SAC_LINE_BYTES: u32 = 128;
@@ -33,6 +33,7 @@ pub const SAC_MAX_STOP_IDS: u32 = 128;
 pub const SAC_MAX_TENANTS: u32 = 64;
 /// Largest weight of a tenant.
 pub const SAC_MAX_TENANT_WEIGHT: u32 = 1000;
+pub const SAC_MAX_ADAPTERS: u32 = 256;
 /// Smallest output ring of a slot, in 8-byte words.
 pub const SAC_MIN_OUT_RING_WORDS: u32 = 64;
 /// Largest output ring of a slot, in 8-byte words.
@@ -190,7 +191,8 @@ pub struct DeviceLine {
     pub vocab_hash: u64,
     pub grammar_words: u32,
     pub embedding_size: u32,
-    pub _pad0: [u8; 24],
+    pub num_adapters: u32,
+    pub _pad0: [u8; 20],
 }
 
 /// `sac_device_stats`: writer = device; each word relaxed.
@@ -371,7 +373,8 @@ pub struct Descriptor {
     pub tenant: u32,
     pub tenant_weight: u32,
     pub grammar_words: u32,
-    pub _pad0: [u8; 140],
+    pub adapter: u32,
+    pub _pad0: [u8; 136],
 }
 
 /// The words of a device line that are two fields.
@@ -385,6 +388,7 @@ pub(crate) const DEVICE_LINE_HALVES: Halves = {
         offset_of!(DeviceLine, max_num_seqs),
         offset_of!(DeviceLine, pid),
         offset_of!(DeviceLine, grammar_words),
+        offset_of!(DeviceLine, num_adapters),
     ];
     let (mut bits, mut i) = (0, 0);
     while i < pairs.len() {

@@ -52,6 +52,8 @@ pub struct RequestParams {
     /// The answer is the prompt's embedding, of this many values: what the device gives. 0: the
     /// answer is tokens.
     pub embedding_size: u32,
+    /// The model with this adapter, 1 ..= what the device has; 0: as it is.
+    pub adapter: u32,
 }
 
 impl Default for RequestParams {
@@ -78,6 +80,7 @@ impl Default for RequestParams {
             tenant: 0,
             tenant_weight: 1,
             embedding_size: 0,
+            adapter: 0,
         }
     }
 }
@@ -212,6 +215,7 @@ impl Submission<'_> {
         at_most("num_top_logprobs", params.num_top_logprobs, most_top)?;
         at_most("tenant", params.tenant, SAC_MAX_TENANTS - 1)?;
         at_most("tenant_weight", params.tenant_weight, SAC_MAX_TENANT_WEIGHT)?;
+        at_most("adapter", params.adapter, device.num_adapters)?;
         if params.num_top_logprobs > 0 && !(params.logprobs || params.prompt_logprobs) {
             return Err("num_top_logprobs: needs logprobs or prompt_logprobs".into());
         }
@@ -274,6 +278,7 @@ impl Submission<'_> {
             tenant: params.tenant,
             tenant_weight: params.tenant_weight,
             grammar_words: self.grammar.len() as u32,
+            adapter: params.adapter,
             ..Descriptor::zeroed()
         }
     }

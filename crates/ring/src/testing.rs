@@ -40,6 +40,8 @@ pub struct FakeConfig {
     pub grammars: (u64, u32),
     /// Values of an embedding; 0: refused.
     pub embedding_size: u32,
+    /// Adapters that a request may name; each gives other tokens.
+    pub num_adapters: u32,
 }
 
 impl Default for FakeConfig {
@@ -54,6 +56,7 @@ impl Default for FakeConfig {
             process: (0, 0),
             grammars: (0, 0),
             embedding_size: 0,
+            num_adapters: 0,
         }
     }
 }
@@ -75,6 +78,11 @@ pub struct FakeRequest {
 
 /// The `i`-th token that a request produces, or `None` to finish it as failed.
 pub type Script = Box<dyn FnMut(&FakeRequest, u32) -> Option<u32> + Send>;
+
+/// The seed by which the fake device scripts a request's tokens: each adapter has its own.
+fn scripted_seed(d: &Descriptor) -> u64 {
+    d.seed ^ u64::from(d.adapter) << 32
+}
 
 /// The default script: a function of the prompt, the seed and the index alone, below `vocab_size`.
 #[must_use]
@@ -138,7 +146,7 @@ impl<T: Transport> FakeDevice<T> {
         let slots = layout.num_slots() as usize;
         let vocab_size = config.vocab_size;
         let script = Box::new(move |request: &FakeRequest, i| {
-            Some(scripted_token(&request.prompt, request.descriptor.seed, i, vocab_size))
+            Some(scripted_token(&request.prompt, scripted_seed(&request.descriptor), i, vocab_size))
         });
         transport.put_u32(line(offset_of!(DeviceLine, phase)), SAC_PHASE_LOADING)?;
         transport.put_u32(line(offset_of!(DeviceLine, epoch)), epoch)?;
@@ -191,6 +199,7 @@ impl<T: Transport> FakeDevice<T> {
         self.put_line_u64(offset_of!(DeviceLine, vocab_hash), config.grammars.0)?;
         self.put_line(offset_of!(DeviceLine, grammar_words), config.grammars.1)?;
         self.put_line(offset_of!(DeviceLine, embedding_size), config.embedding_size)?;
+        self.put_line(offset_of!(DeviceLine, num_adapters), config.num_adapters)?;
         self.put_phase(SAC_PHASE_READY)
     }
 
@@ -352,6 +361,7 @@ impl<T: Transport> FakeDevice<T> {
             && d.tenant < SAC_MAX_TENANTS
             && d.tenant_weight <= SAC_MAX_TENANT_WEIGHT
             && d.grammar_words <= self.config.grammars.1
+            && d.adapter <= self.config.num_adapters
             && d.num_top_logprobs <= SAC_MAX_TOP_LOGPROBS
             && d.flags & !SAC_REQ_KNOWN_FLAGS == 0
             && d.arena_extent >= share.start

@@ -135,7 +135,7 @@ fn dump_from_rust() -> String {
     let mut out = String::new();
     constants!(out: SAC_MAGIC SAC_ABI_VERSION SAC_LINE_BYTES SAC_MAX_SLOTS SAC_SLOT_GRANULE
         SAC_MAX_FRONTENDS SAC_MAX_TOP_LOGPROBS SAC_MAX_LOGIT_BIAS SAC_MAX_STOP_IDS
-        SAC_MAX_TENANTS SAC_MAX_TENANT_WEIGHT
+        SAC_MAX_TENANTS SAC_MAX_TENANT_WEIGHT SAC_MAX_ADAPTERS
         SAC_MIN_OUT_RING_WORDS SAC_MAX_OUT_RING_WORDS SAC_ARENA_ALIGN_BYTES
         SAC_GRAMMAR_STACK SAC_GRAMMAR_PLAIN_BYTES SAC_GRAMMAR_PLAIN_PLACES
         SAC_MAX_GRAMMAR_WORDS SAC_GRAMMAR_EDGE_MASK SAC_GRAMMAR_PLAIN_SHIFT
@@ -160,7 +160,7 @@ fn dump_from_rust() -> String {
     fields!(out: "sac_device_line" DeviceLine: epoch phase heartbeat publish_count sleeping
         load_done_bytes load_total_bytes vocab_size max_model_len block_size num_blocks
         max_num_seqs max_num_batched_tokens kv_block_bytes process_start_ticks pid
-        num_host_blocks vocab_hash grammar_words embedding_size _pad0);
+        num_host_blocks vocab_hash grammar_words embedding_size num_adapters _pad0);
     fields!(out: "sac_device_stats" DeviceStats: ticks steps prefill_tokens decode_tokens
         preemptions recomputed_tokens requests_accepted requests_rejected requests_finished
         requests_reclaimed reader_stalls step_ns host_wait_ns reader_wait_ns copy_wait_ns
@@ -178,7 +178,7 @@ fn dump_from_rust() -> String {
     fields!(out: "sac_descriptor" Descriptor: sequence arena_extent device_epoch flags prompt_len
         max_tokens min_tokens num_logit_bias num_stop_ids num_top_logprobs temperature top_p min_p
         top_k repetition_penalty presence_penalty frequency_penalty priority seed cache_salt
-        slo_ttft_s slo_tbt_s tenant tenant_weight grammar_words _pad0);
+        slo_ttft_s slo_tbt_s tenant tenant_weight grammar_words adapter _pad0);
     let word = 0xabcd_ef35_1234_5678;
     samples!(out:
         "sac_status_word(0xabcdef, 5, 3, 0x12345678)" =

@@ -13,6 +13,7 @@ use saccade_host::CpuSet;
 use saccade_model::{Dtype, DtypeChoice, ModelConfig, ModelFolder, Weights};
 use saccade_ring::{ShmTransport, Transport};
 
+use crate::adapters::{self, Adapters};
 use crate::cli::{
     DeviceArgs, DeviceName, KvCacheDtype, LoadFormat, PolicyName, Prefill, QuantizationArg,
     ServeArgs,
@@ -177,7 +178,9 @@ fn null_device(args: &ServeArgs, model: &ModelConfig) -> anyhow::Result<Device> 
     let kind = DeviceKind::Null { step_us: args.device.null_step_us };
     let mut config = device_config(args, kind, budget, model.eos_ids.clone())?;
     config.embedding_size = model.hidden_size;
-    Ok(Device::create(&config, None, model.vocab_size)?)
+    let mut device = Device::create(&config, None, model.vocab_size)?;
+    adapters::set_keys(args, &mut device)?;
+    Ok(device)
 }
 
 fn cpu_device(
@@ -187,6 +190,7 @@ fn cpu_device(
     region: &Region,
 ) -> anyhow::Result<Device> {
     let (weights, dtype) = open_weights(args, model, folder)?;
+    let adapters = Adapters::open(args, model)?;
     let element_bytes = kv_dtype(args).bytes(dtype);
     let block_bytes = kv_block_bytes(model, element_bytes, args.device.block_size);
     let budget = kv_budget::resolve(
@@ -213,6 +217,7 @@ fn cpu_device(
         _ => load(&mut device, weights.as_ref(), args.model.seed, region)?,
     }
     tracing::info!(took = ?started.elapsed(), "weights loaded");
+    adapters.load(&mut device)?;
     device.set_rope(&model.rope_tables(budget.max_model_len))?;
     device.finish_load()?;
     kv_region::open(args, &mut device, |device| {
@@ -326,6 +331,7 @@ pub(crate) fn device_config(
         fetch: None,
         grammar_words: GRAMMAR_WORDS,
         embedding_size: 0,
+        adapters: adapters::limits(serve),
         policy: policy_config(serve),
         num_threads: args.device_threads.unwrap_or(cores.len() as u32),
         eos_ids,

@@ -1,5 +1,7 @@
 //! `saccade`: starts the planes of a server, or one of them; measures this server and others.
 
+#[cfg(feature = "device")]
+mod adapters;
 mod bundled;
 mod cli;
 mod config_file;

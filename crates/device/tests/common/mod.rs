@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use saccade_device::{
-    Device, DeviceConfig, DeviceError, DeviceKind, KvDtype, PolicyConfig, PrefillPolicy,
-    Quantization, RegionMemory, SchedulingPolicy,
+    AdapterLimits, Device, DeviceConfig, DeviceError, DeviceKind, KvDtype, PolicyConfig,
+    PrefillPolicy, Quantization, RegionMemory, SchedulingPolicy,
 };
 use saccade_model::{Dtype, DtypeChoice, ModelConfig, ModelFolder, OpenOptions, Weights};
 use saccade_ring::{
@@ -78,6 +78,7 @@ pub struct Setup {
     pub num_host_blocks: u32,
     pub prefix_caching: bool,
     pub policy: SchedulingPolicy,
+    pub adapters: AdapterLimits,
 }
 
 impl Setup {
@@ -92,6 +93,7 @@ impl Setup {
             num_host_blocks: 0,
             prefix_caching: false,
             policy: SchedulingPolicy::Fcfs,
+            adapters: AdapterLimits::default(),
         }
     }
 }
@@ -127,6 +129,7 @@ pub fn create_scaled(
         fetch: None,
         grammar_words: 0,
         embedding_size: model.hidden_size,
+        adapters: setup.adapters,
         prefix_caching: setup.prefix_caching.then_some(1),
         policy: PolicyConfig { policy: setup.policy, ..PolicyConfig::default() },
         num_threads: 2,
@@ -160,12 +163,14 @@ pub struct Question {
     /// 0: its embedding is asked for.
     pub max_tokens: u32,
     pub prompt_logprobs: bool,
+    /// 0: the model as it is.
+    pub adapter: u32,
 }
 
 impl Question {
     /// For the embedding of a prompt.
     pub fn to_embed(prompt: Vec<u32>) -> Self {
-        Self { prompt, max_tokens: 0, prompt_logprobs: false }
+        Self { prompt, max_tokens: 0, prompt_logprobs: false, adapter: 0 }
     }
 
     /// What a result of the reference answers.
@@ -174,6 +179,7 @@ impl Question {
             prompt: ids(&result["prompt"]),
             max_tokens: result["greedy"].as_array().unwrap().len() as u32,
             prompt_logprobs: true,
+            adapter: 0,
         }
     }
 }
@@ -194,6 +200,7 @@ pub fn submit(submitter: &Submitter<InProcTransport>, question: &Question) -> Ti
             logprobs: true,
             prompt_logprobs: question.prompt_logprobs,
             num_top_logprobs: 5,
+            adapter: question.adapter,
             max_tokens,
             temperature: 0.0,
             ..RequestParams::default()

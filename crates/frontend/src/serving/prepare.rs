@@ -327,6 +327,7 @@ fn request_params(
         tenant: params.share.tenant,
         tenant_weight: params.share.weight,
         embedding_size: 0,
+        adapter: 0,
     }
 }
 

@@ -28,6 +28,7 @@ pub const DEVICE: FakeConfig = FakeConfig {
     process: (0, 0),
     grammars: (0, 0),
     embedding_size: 0,
+    num_adapters: 0,
 };
 
 /// Joins without waiting, and declares the device lost only when told to.

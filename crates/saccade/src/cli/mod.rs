@@ -5,6 +5,7 @@ mod cuda;
 #[cfg(feature = "fetch")]
 mod fetch;
 mod groups;
+mod lora;
 mod policy;
 mod sim;
 mod tokenize;
@@ -110,6 +111,8 @@ pub(crate) struct ServeArgs {
     pub fetch: FetchArgs,
     #[command(flatten)]
     pub cuda: CudaArgs,
+    #[command(flatten)]
+    pub lora: lora::LoraArgs,
     #[command(flatten)]
     pub sim: SimArgs,
     /// YAML file of flags, as `flag-name: value`

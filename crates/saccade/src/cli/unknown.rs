@@ -62,10 +62,7 @@ const VLLM: &[(&[&str], &str)] = &[
         &["speculative-config", "speculative-model", "num-speculative-tokens"],
         "Saccade has no speculative decoding",
     ),
-    (
-        &["enable-lora", "lora-modules", "max-loras", "max-lora-rank", "max-cpu-loras"],
-        "Saccade serves no LoRA adapters; merge the adapter into the weights",
-    ),
+    (&["max-cpu-loras"], "all adapters of --lora-modules stay in memory"),
     (
         &["trust-remote-code", "code-revision", "model-impl"],
         "Saccade runs no code from model folders; docs/families.md lists the families it serves",

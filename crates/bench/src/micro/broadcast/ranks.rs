@@ -112,6 +112,7 @@ impl DevicePlane {
             fetch: None,
             grammar_words: 0,
             embedding_size: 0,
+            adapters: Default::default(),
             policy: PolicyConfig::default(),
             num_threads: 1,
             eos_ids: Vec::new(),

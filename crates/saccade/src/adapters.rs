@@ -1,0 +1,67 @@
+//! The adapters of --lora-modules, read for the device plane.
+
+use anyhow::Context;
+use saccade_device::{AdapterLimits, Device};
+use saccade_model::{Adapter, ModelConfig, OpenOptions};
+use xxhash_rust::xxh3::{Xxh3, xxh3_64};
+
+use crate::cli::ServeArgs;
+
+/// Adapter i + 1 of the device is the i-th of the flags.
+pub(crate) struct Adapters(Vec<Adapter>);
+
+/// What the device makes room for.
+pub(crate) fn limits(args: &ServeArgs) -> AdapterLimits {
+    match args.lora.lora_modules.len() {
+        0 => AdapterLimits::default(),
+        // The device refuses more than it has numbers for.
+        count => AdapterLimits { num_adapters: count as u32, max_rank: args.lora.max_lora_rank },
+    }
+}
+
+impl Adapters {
+    /// Reads all of them, and checks them against the model.
+    pub fn open(args: &ServeArgs, model: &ModelConfig) -> anyhow::Result<Self> {
+        let open = |path: &str| {
+            let root = Adapter::locate(path, &OpenOptions::default())?;
+            Adapter::open(&root, model, args.lora.max_lora_rank)
+        };
+        let modules = args.lora.lora_modules.iter();
+        let adapters = modules
+            .map(|m| open(&m.path).with_context(|| format!("adapter {} at {}", m.name, m.path)))
+            .collect::<anyhow::Result<Vec<_>>>()?;
+        Ok(Self(adapters))
+    }
+
+    /// Gives them to a device, each with its key.
+    pub fn load(&self, device: &mut Device) -> anyhow::Result<()> {
+        for (adapter, number) in self.0.iter().zip(1..) {
+            device.load_adapter(number, adapter)?;
+            device.set_adapter(number, key_of(adapter))?;
+        }
+        if !self.0.is_empty() {
+            tracing::info!(count = self.0.len(), "adapters loaded");
+        }
+        Ok(())
+    }
+}
+
+/// Tells the KV of an adapter from all other, on any host.
+fn key_of(adapter: &Adapter) -> u64 {
+    let mut hash = Xxh3::new();
+    adapter.read_all(|bytes| hash.update(bytes));
+    not_zero(hash.digest())
+}
+
+/// Keys for a device that computes nothing: what is at the paths is not read.
+pub(crate) fn set_keys(args: &ServeArgs, device: &mut Device) -> anyhow::Result<()> {
+    for (module, number) in args.lora.lora_modules.iter().zip(1..) {
+        device.set_adapter(number, not_zero(xxh3_64(module.path.as_bytes())))?;
+    }
+    Ok(())
+}
+
+/// 0 is no key.
+fn not_zero(hash: u64) -> u64 {
+    hash.max(1)
+}
