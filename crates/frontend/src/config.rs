@@ -45,6 +45,12 @@ pub struct FrontendConfig {
     /// Names that requests may use; the first one is reported. Empty: the model's name as given.
     /// `--served-model-name`
     pub served_model_names: Vec<String>,
+    /// LoRA adapters that requests may name as their model, in the device's order.
+    /// `--lora-modules`
+    pub adapters: Vec<Adapter>,
+    /// Adapters that may be in memory, for `vllm:lora_requests_info`. `None`: as many as there are.
+    /// `--max-loras`
+    pub max_adapters: Option<u32>,
     /// Hosts that requests may name in their Host field, or `*`. Empty: loopback names if it
     /// listens on loopback without keys, else any. `--allowed-hosts`
     pub allowed_hosts: Vec<String>,
@@ -112,6 +118,17 @@ pub struct FrontendConfig {
     pub ui: bool,
     /// How the device keeps KV, for `vllm:cache_config_info`. `--kv-cache-dtype`
     pub kv_cache_dtype: &'static str,
+}
+
+/// A LoRA adapter that the device has loaded.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Adapter {
+    /// What requests name.
+    pub name: String,
+    /// Where it is, as the operator wrote it.
+    pub path: String,
+    /// The model that it belongs to, as `/v1/models` shows it. `None`: the first served name.
+    pub base_model: Option<String>,
 }
 
 /// Which format a parser reads.
@@ -212,6 +229,8 @@ impl Default for FrontendConfig {
             tokenizer: None,
             revision: None,
             served_model_names: Vec::new(),
+            adapters: Vec::new(),
+            max_adapters: None,
             allowed_hosts: Vec::new(),
             api_keys: Vec::new(),
             api_key_file: None,

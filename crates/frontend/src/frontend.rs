@@ -20,6 +20,7 @@ use crate::lifecycle::{Lifecycle, Stage};
 use crate::metrics::{Metrics, SloTargets};
 use crate::responses::read_responses;
 use crate::ring::{DevicePort, ReaderHandle, ReaderSettings, Registry, spawn_reader};
+use crate::served::ServedModels;
 use crate::serving::{Grammars, ModelAssets, Serving};
 use crate::tenants::{Defaults, KeySources, OwnTargets, Tenants, Terms};
 use crate::text::pool::Lanes;
@@ -95,8 +96,8 @@ impl Frontend {
         let (traces, exporting) = traces.unzip();
         let tls = config.tls.clone().map(Tls::read).transpose()?.map(Arc::new);
         let assets = Arc::new(ModelAssets::load(&config)?);
-        let names = names(&config);
-        let metrics = metrics(&names[0], &config)?;
+        let models = Arc::new(ServedModels::of(&config)?);
+        let metrics = metrics(models.first(), &config)?;
         let lanes = Lanes::start(config.tokenizer_threads, config.tokenizer_queue)?;
         let options =
             JoinOptions { device_lost_after: config.device_lost_after, ..JoinOptions::default() };
@@ -117,7 +118,7 @@ impl Frontend {
             access_log,
             traces,
             tls,
-            names,
+            models,
             serving: Serving {
                 port,
                 registry,
@@ -282,14 +283,6 @@ fn access_log(config: &AccessLogConfig) -> Result<Arc<AccessLog>, FrontendError>
 fn watched(app: &App) -> Vec<Arc<dyn Watched>> {
     let tls = app.tls.clone().map(|tls| tls as Arc<dyn Watched>);
     std::iter::once(app.tenants.clone() as Arc<dyn Watched>).chain(tls).collect()
-}
-
-fn names(config: &FrontendConfig) -> Vec<String> {
-    if config.served_model_names.is_empty() {
-        vec![config.model.clone()]
-    } else {
-        config.served_model_names.clone()
-    }
 }
 
 fn metrics(model: &str, config: &FrontendConfig) -> Result<Arc<Metrics>, FrontendError> {

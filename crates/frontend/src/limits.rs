@@ -51,6 +51,8 @@ pub const MAX_TOP_LOGPROBS: i64 = 20;
 pub const MAX_CACHE_SALT_CHARS: usize = 1024;
 /// Bytes of a model name in a request.
 pub const MAX_MODEL_NAME_BYTES: usize = 1024;
+/// Bytes of the name of a LoRA adapter.
+pub const MAX_ADAPTER_NAME_BYTES: usize = 256;
 /// Bytes of a request id, from the field or the `x-request-id` header.
 pub const MAX_REQUEST_ID_BYTES: usize = 128;
 /// JSON text of `chat_template_kwargs`.

@@ -18,7 +18,8 @@ use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use opentelemetry_proto::tonic::common::v1::{AnyValue, KeyValue, any_value};
 use opentelemetry_proto::tonic::trace::v1::{Span, status::StatusCode};
 use prost::Message;
-use saccade_frontend::{FrontendConfig, TracesConfig};
+use saccade_frontend::{Adapter, FrontendConfig, TracesConfig};
+use saccade_ring::testing::FakeConfig;
 use serde_json::{Value, json};
 
 const PARENT: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
@@ -157,6 +158,23 @@ fn send(
     let mut headers = vec![("content-type", "application/json"), ("x-request-id", id)];
     headers.extend(more);
     h.open("POST", path, &headers, &body.to_string())
+}
+
+#[test]
+fn a_span_names_the_adapter_that_was_asked_for() {
+    let collector = Collector::start();
+    let traced = traced(collector.config());
+    let with_adapter = |config: &mut FrontendConfig| {
+        let (name, path) = ("sql".to_owned(), "/sql".to_owned());
+        config.adapters = vec![Adapter { name, path, base_model: None }];
+        traced(config);
+    };
+    let h = Harness::with(with_adapter, FakeConfig { num_adapters: 1, ..FakeConfig::default() });
+    let body = json!({"model": "sql", "prompt": "x", "max_tokens": 2});
+    assert_eq!(send(&h, "/v1/completions", "adapted", &[], &body).answer().status, 200);
+    let said = attributes(&collector.span("adapted").attributes);
+    assert_eq!(said["gen_ai.request.model"], "sql");
+    assert_eq!(said["gen_ai.response.model"], "sql");
 }
 
 #[test]

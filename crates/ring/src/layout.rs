@@ -33,6 +33,7 @@ pub const SAC_MAX_STOP_IDS: u32 = 128;
 pub const SAC_MAX_TENANTS: u32 = 64;
 /// Largest weight of a tenant.
 pub const SAC_MAX_TENANT_WEIGHT: u32 = 1000;
+/// Adapters that a device may have.
 pub const SAC_MAX_ADAPTERS: u32 = 256;
 /// Smallest output ring of a slot, in 8-byte words.
 pub const SAC_MIN_OUT_RING_WORDS: u32 = 64;

@@ -429,7 +429,7 @@ impl<T: Transport> FakeDevice<T> {
         let cursor = self.transport.get_u32(self.layout.cursor_at(slot))?;
         let Some(request) = &seat.request else { return Ok(None) };
         if request.descriptor.flags & SAC_REQ_EMBED != 0 {
-            return self.produce_embedding(slot, &request.prompt, &mut seat.count).map(Some);
+            return self.produce_embedding(slot, request, &mut seat.count).map(Some);
         }
         for _ in 0..self.config.records_per_tick {
             if seat.count >= cursor.saturating_add(seat.capacity) {
@@ -458,15 +458,17 @@ impl<T: Transport> FakeDevice<T> {
         Ok(None)
     }
 
-    /// Writes the one record of a request for an embedding.
+    /// Writes the one record of a request for an embedding: each adapter has its own values.
     fn produce_embedding(
         &self,
         slot: u32,
-        prompt: &[u32],
+        request: &FakeRequest,
         count: &mut u32,
     ) -> Result<u32, TransportError> {
         let size = self.config.embedding_size;
-        let bits = |i| if i < size { scripted_value(prompt, i).to_bits() } else { 0 };
+        let first = request.descriptor.adapter << 16;
+        let value = |i| scripted_value(&request.prompt, first | i);
+        let bits = |i| if i < size { value(i).to_bits() } else { 0 };
         for word in 0..sac_embedding_words(size) {
             let both = u64::from(bits(2 * word + 1)) << 32 | u64::from(bits(2 * word));
             let at = self.layout.out_ring_at(slot, word);

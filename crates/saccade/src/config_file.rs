@@ -65,7 +65,7 @@ fn parse(text: &str) -> anyhow::Result<Vec<(String, String)>> {
         .collect()
 }
 
-/// A scalar, or a list of scalars joined by commas.
+/// A scalar, or a list joined by commas, of scalars and of objects as JSON.
 fn plain(key: &str, value: Value) -> anyhow::Result<String> {
     Ok(match value {
         Value::String(s) => s,
@@ -73,7 +73,7 @@ fn plain(key: &str, value: Value) -> anyhow::Result<String> {
         Value::Number(n) => n.to_string(),
         Value::Array(items) => items
             .into_iter()
-            .map(|item| plain(key, item))
+            .map(|item| if item.is_object() { Ok(item.to_string()) } else { plain(key, item) })
             .collect::<anyhow::Result<Vec<_>>>()?
             .join(","),
         Value::Null | Value::Object(_) => bail!("{key}: neither a value nor a list of values"),
@@ -110,6 +110,14 @@ mod tests {
         let expected: Vec<_> =
             expected.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect();
         assert_eq!(entries, expected);
+    }
+
+    #[test]
+    fn a_list_may_hold_objects() {
+        let text = "lora-modules:\n  - a=/x\n  - {name: b, path: /y}\n";
+        let [(name, value)] = &parse(text).unwrap()[..] else { panic!("one entry") };
+        assert_eq!(name, "SACCADE_LORA_MODULES");
+        assert_eq!(value, r#"a=/x,{"name":"b","path":"/y"}"#);
     }
 
     #[test]

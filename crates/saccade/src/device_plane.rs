@@ -16,7 +16,7 @@ use saccade_ring::{ShmTransport, Transport};
 use crate::adapters::{self, Adapters};
 use crate::cli::{
     DeviceArgs, DeviceName, KvCacheDtype, LoadFormat, PolicyName, Prefill, QuantizationArg,
-    ServeArgs,
+    ServeArgs, check_lora,
 };
 use crate::{emulated, gpu, kv_budget, kv_region, model_source, remote, supervised};
 
@@ -104,6 +104,7 @@ fn stop_on_signal(set: libc::sigset_t, stop: StopHandle) -> anyhow::Result<()> {
 
 /// Loads everything that `run` needs before it can join.
 fn prepare(args: &ServeArgs, region: &Region) -> anyhow::Result<Device> {
+    check_lora(args)?;
     let mut scratch = model_source::Scratch::default();
     let folder = model_source::open(&args.model, &mut scratch)?;
     let model = folder.config()?;

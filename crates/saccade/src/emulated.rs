@@ -7,7 +7,7 @@ use saccade_model::{Dtype, ModelConfig};
 
 use crate::cli::{DeviceArgs, DeviceName, SchedulerPlace, ServeArgs};
 use crate::device_plane::{device_config, kv_dtype};
-use crate::{adapters, kv_budget, kv_region};
+use crate::{kv_budget, kv_region};
 
 /// Weights, and KV unless --kv-cache-dtype says else.
 const DTYPE: Dtype = Dtype::Bf16;
@@ -86,7 +86,6 @@ pub(crate) fn device(args: &ServeArgs, name: &str, served: &ModelConfig) -> anyh
         "the device is EMULATED: steps take the time of a cost model, tokens mean nothing"
     );
     let mut device = Device::create(&config, None, served.vocab_size)?;
-    adapters::set_keys(args, &mut device)?;
     kv_region::open(args, &mut device, |_| {
         let emulated = args.sim.sim_model.as_deref().unwrap_or("the model's shape");
         let kv = kv_region::KvOf { dtype: DTYPE, kept: kv_dtype(args), scales: &[] };

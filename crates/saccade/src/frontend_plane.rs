@@ -13,7 +13,9 @@ use saccade_frontend::{
 use saccade_ring::ShmTransport;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use crate::cli::{DeviceName, HttpArgs, RingPlace, SchedulerPlace, ServeArgs, SpecialTokens};
+use crate::cli::{
+    DeviceName, HttpArgs, RingPlace, SchedulerPlace, ServeArgs, SpecialTokens, check_lora,
+};
 use crate::{model_source, open_files, remote, supervised};
 
 /// Bytes from which an allocation has pages of its own, and that may lie free at the heap's end.
@@ -79,6 +81,7 @@ fn ring(args: &ServeArgs) -> anyhow::Result<&RingPlace> {
 fn config(args: &ServeArgs, scratch: &mut model_source::Scratch) -> anyhow::Result<FrontendConfig> {
     let (model, http) = (&args.model, &args.http);
     http.check()?;
+    check_lora(args)?;
     let open_files = open_files::raise()?;
     let max_connections = open_files::max_connections(http.max_connections, open_files)?;
     tracing::info!(max_connections, open_files, "bounds of this frontend plane");
@@ -93,6 +96,8 @@ fn config(args: &ServeArgs, scratch: &mut model_source::Scratch) -> anyhow::Resu
         tokenizer: model.tokenizer.clone(),
         revision: None, // the folder is local by now
         served_model_names: model_source::served_names(model),
+        adapters: args.lora.adapters(),
+        max_adapters: args.lora.max_loras,
         tls: http.tls(),
         access_log: http
             .access_log

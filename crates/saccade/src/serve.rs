@@ -19,7 +19,7 @@ use saccade_ring::layout::{SAC_MAX_OUT_RING_WORDS, sac_embedding_words};
 use saccade_ring::{Region, RegionLimits, default_region_dir};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use crate::cli::{DeviceName, ServeArgs};
+use crate::cli::{DeviceName, ServeArgs, check_lora};
 use crate::run_folder::{self, RunFolder};
 use crate::{emulated, frontend_plane, kv_region, model_source, open_files, remote};
 use child::{Plane, PlaneKind};
@@ -42,6 +42,8 @@ struct Supervisor {
     fetching: Option<fetching::Fetching>,
     /// The notice that the device is emulated, if it is.
     notice: Option<String>,
+    /// What the adapters are, if there are any.
+    adapters: Option<String>,
     region: Region,
     /// Where the device plane hands the region out, if it does.
     ring_listen: Option<String>,
@@ -62,6 +64,7 @@ impl Supervisor {
     fn start(args: &ServeArgs) -> anyhow::Result<Supervisor> {
         check_placement(args)?;
         args.http.check()?;
+        check_lora(args)?;
         args.device.shares_prefixes()?;
         remote::check(args)?;
         kv_region::check(args)?;
@@ -89,6 +92,7 @@ impl Supervisor {
             planes: planes(args, folder.root(), &path, listening.as_ref()),
             fetching: fetching(args, folder.root(), &path),
             notice: emulated::notice(args),
+            adapters: args.lora.describe(),
             address: listening.map(|listening| args.http.address_of(&listening)),
             progress: progress::Progress::new(region.transport())?,
             region,
@@ -134,6 +138,9 @@ impl Supervisor {
         }
         if let Some(line) = self.fetching.as_ref().and_then(fetching::Fetching::describe) {
             eprintln!("  {line}");
+        }
+        if let Some(adapters) = &self.adapters {
+            eprintln!("  adapters         {adapters}");
         }
         eprintln!("  ring             {}", self.region.path().display());
         if let Some(address) = &self.ring_listen {

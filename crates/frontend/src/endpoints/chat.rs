@@ -18,9 +18,8 @@ pub async fn chat_completions(
     request: Request,
 ) -> Result<Response, ApiError> {
     let mut asked: Asked<ChatRequest> = ask(&app, request, ChatRequest::read).await?;
-    let model = app.model_name(asked.body.model.as_deref())?;
-    asked.tell("chat", &asked.body.params, &model);
-    let head = asked.head("chatcmpl-", &asked.body.params, model);
+    asked.tell("chat", &asked.body.params);
+    let head = asked.head("chatcmpl-", &asked.body.params);
     let chat = std::mem::take(&mut asked.body.chat);
     let ChatRequest { params, echo, include_reasoning, .. } = asked.body;
     let last = if echo { chat.last_text() } else { String::new() };

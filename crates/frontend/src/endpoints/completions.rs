@@ -18,9 +18,8 @@ pub async fn completions(
     request: Request,
 ) -> Result<Response, ApiError> {
     let mut asked = ask(&app, request, CompletionRequest::read).await?;
-    let model = app.model_name(asked.body.model.as_deref())?;
-    asked.tell("text_completion", &asked.body.params, &model);
-    let head = asked.head("cmpl-", &asked.body.params, model);
+    asked.tell("text_completion", &asked.body.params);
+    let head = asked.head("cmpl-", &asked.body.params);
     let sources = asked.body.prompts.drain(..).map(PromptSource::Completion).collect();
     let (params, echo) = (&asked.body.params, asked.body.echo);
     let (prompts, admission) = prepare_all(&app, &asked.tenant, sources, params, echo).await?;

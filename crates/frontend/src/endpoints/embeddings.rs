@@ -27,14 +27,13 @@ pub async fn embeddings(
     request: Request,
 ) -> Result<Response, ApiError> {
     let mut asked = ask(&app, request, EmbeddingsRequest::read).await?;
-    let model = app.model_name(asked.body.model.as_deref())?;
     let size = embedding_size(&app)?;
     let EmbeddingsRequest { dimensions, normalize, base64, .. } = asked.body;
     let config = &app.serving.assets.embedding;
     let form = EmbeddingForm::of(config, size, dimensions, normalize)?;
     check_slots(&app, asked.body.inputs.len())?;
-    asked.tell("embeddings", &asked.body.params, &model);
-    let head = asked.head("embd-", &asked.body.params, model);
+    asked.tell("embeddings", &asked.body.params);
+    let head = asked.head("embd-", &asked.body.params);
     let sources = asked.body.inputs.drain(..).map(PromptSource::Embedding).collect();
     let params = &asked.body.params;
     let (prompts, admission) = prepare_all(&app, &asked.tenant, sources, params, false).await?;

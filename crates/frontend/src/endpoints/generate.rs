@@ -17,12 +17,14 @@ use crate::lifecycle::InFlight;
 use crate::openai::{Format, Head};
 use crate::serving::{Generation, Prepared, PromptSource, prepare};
 use crate::tenants::{Admission, Tenant};
-use crate::validate::{Fields, GenerateParams, ModelLimits, SloHeaders};
+use crate::validate::{Fields, GenerateParams, Generating, ModelLimits, SloHeaders};
 
 /// A request whose body is parsed and whose model is served.
 pub struct Asked<T> {
     /// Validated parameters.
     pub body: T,
+    /// The name of the model that it asks for.
+    pub model: String,
     /// When it came.
     pub arrived: Instant,
     /// Counts it until it is answered.
@@ -39,8 +41,8 @@ pub struct Asked<T> {
 /// Reads, validates, and counts a request in.
 ///
 /// # Errors
-/// 503 while draining or without a device, 4xx for an invalid body.
-pub async fn ask<T: AsMut<GenerateParams> + Send + 'static>(
+/// 503 while draining or without a device, 4xx for an invalid body, and those of [`App::model`].
+pub async fn ask<T: Generating + Send + 'static>(
     app: &App,
     request: Request,
     read: impl FnOnce(&Fields, SloHeaders, ModelLimits) -> Result<T, ApiError> + Send + 'static,
@@ -68,7 +70,9 @@ pub async fn ask<T: AsMut<GenerateParams> + Send + 'static>(
         Ok(parsed)
     };
     let (mut body, charge) = body.fields(app, parse).await?;
-    let params = body.as_mut();
+    let model = app.model(body.model())?;
+    let params = body.params_mut();
+    params.adapter = model.adapter;
     params.share = tenant.device_share;
     if params.cache_salt == 0 {
         params.cache_salt = tenant.cache_salt;
@@ -76,7 +80,7 @@ pub async fn ask<T: AsMut<GenerateParams> + Send + 'static>(
     if let Some(key) = key {
         params.cache_salt = key.salted(params.cache_salt);
     }
-    Ok(Asked { body, arrived, in_flight, tenant, tally, request_id, charge })
+    Ok(Asked { body, model: model.name, arrived, in_flight, tenant, tally, request_id, charge })
 }
 
 fn slo_headers(headers: &HeaderMap) -> SloHeaders<'_> {
@@ -86,11 +90,11 @@ fn slo_headers(headers: &HeaderMap) -> SloHeaders<'_> {
 
 impl<T> Asked<T> {
     /// Tells the traces what is asked for; `operation` as OpenTelemetry names it.
-    pub fn tell(&self, operation: &'static str, params: &GenerateParams, model: &str) {
+    pub fn tell(&self, operation: &'static str, params: &GenerateParams) {
         let Some(tally) = &self.tally else { return };
         tally.asks(AskedFor {
             operation,
-            model: model.to_owned(),
+            model: self.model.clone(),
             n: params.n,
             max_tokens: params.max_tokens,
             temperature: params.temperature,
@@ -99,9 +103,9 @@ impl<T> Asked<T> {
     }
 
     /// Id, time and model of the answer. A chosen id is part of it, as in vLLM.
-    pub fn head(&self, prefix: &str, params: &GenerateParams, model: String) -> Head {
+    pub fn head(&self, prefix: &str, params: &GenerateParams) -> Head {
         let id = params.request_id.as_deref().unwrap_or(&self.request_id);
-        Head { id: format!("{prefix}{id}"), created: unix_s(), model }
+        Head { id: format!("{prefix}{id}"), created: unix_s(), model: self.model.clone() }
     }
 }
 

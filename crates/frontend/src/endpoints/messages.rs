@@ -24,9 +24,8 @@ pub async fn messages(State(app): State<Arc<App>>, request: Request) -> Response
 
 async fn generate(app: Arc<App>, request: Request) -> Result<Response, ApiError> {
     let mut asked: Asked<ChatRequest> = ask(&app, request, read_messages).await?;
-    let model = app.model_name(asked.body.model.as_deref())?;
-    asked.tell("chat", &asked.body.params, &model);
-    let head = asked.head("msg-", &asked.body.params, model);
+    asked.tell("chat", &asked.body.params);
+    let head = asked.head("msg-", &asked.body.params);
     let chat = std::mem::take(&mut asked.body.chat);
     let ChatRequest { params, include_reasoning, .. } = asked.body;
     let sources = vec![PromptSource::Chat(chat)];
@@ -53,7 +52,7 @@ async fn count(app: Arc<App>, request: Request) -> Result<Response, ApiError> {
     let _in_flight = app.lifecycle.enter()?;
     let body = read_body(&app, request).await?;
     let ((model, chat), _charge) = body.fields(&app, read_count).await?;
-    app.model_name(model.as_deref())?;
+    app.named_model(model.as_deref())?;
     let source = PromptSource::Chat(chat);
     let assets = app.serving.assets.clone();
     let pool = app.serving.lanes.of(source.text_bytes());

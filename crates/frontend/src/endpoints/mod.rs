@@ -1,5 +1,6 @@
 //! One file per group of paths.
 
+pub mod adapters;
 pub mod chat;
 pub mod completions;
 pub mod embeddings;

@@ -7,6 +7,7 @@ use axum::response::Response;
 use serde::Serialize;
 
 use crate::api_error::ApiError;
+use crate::config::Adapter;
 use crate::http::app::App;
 use crate::validate::ModelLimits;
 
@@ -23,7 +24,8 @@ struct Model<'a> {
     created: u64,
     owned_by: &'static str,
     root: &'a str,
-    parent: Option<()>,
+    /// Of an adapter: the model that it belongs to.
+    parent: Option<&'a str>,
     /// Tokens, prompt and produced.
     max_model_len: u32,
     permission: [Permission; 1],
@@ -46,28 +48,38 @@ struct Permission {
     is_blocking: bool,
 }
 
-/// All served names. 503 until the device is ready: routers and benchmark clients use this path as
-/// a readiness check.
+/// All served names, then the adapters that the device has. 503 until the device is ready: routers
+/// and benchmark clients use this path as a readiness check.
 ///
 /// # Errors
 /// 503
 pub async fn list(State(app): State<Arc<App>>) -> Result<Response, ApiError> {
     let limits = app.model_limits()?;
-    let data = app.names.iter().map(|name| model(&app, limits, name)).collect();
+    let models = &app.models;
+    let loaded = app.serving.port.device().num_adapters as usize;
+    let names = models.names().iter().map(|name| model(&app, limits, name));
+    let adapters = models.adapters().iter().take(loaded);
+    let data = names.chain(adapters.map(|adapter| of_adapter(&app, limits, adapter))).collect();
     Ok(super::status::json(&Models { object: "list", data }))
 }
 
-/// One served name; it may hold slashes.
+/// One served name, or an adapter's; it may hold slashes.
 ///
 /// # Errors
-/// 404 for another name, 503 as for the list.
+/// 404 for another name, 503 as for the list and for an adapter that the device lacks.
 pub async fn one(
     State(app): State<Arc<App>>,
     Path(id): Path<String>,
 ) -> Result<Response, ApiError> {
     let limits = app.model_limits()?;
-    let name = app.model_name(Some(&id))?;
-    Ok(super::status::json(&model(&app, limits, &name)))
+    let named = app.model(Some(&id))?;
+    let adapter =
+        (named.adapter as usize).checked_sub(1).and_then(|i| app.models.adapters().get(i));
+    let found = match adapter {
+        Some(adapter) => of_adapter(&app, limits, adapter),
+        None => model(&app, limits, &named.name),
+    };
+    Ok(super::status::json(&found))
 }
 
 fn model<'a>(app: &'a App, limits: ModelLimits, name: &'a str) -> Model<'a> {
@@ -80,6 +92,14 @@ fn model<'a>(app: &'a App, limits: ModelLimits, name: &'a str) -> Model<'a> {
         parent: None,
         max_model_len: limits.max_model_len,
         permission: [permission(name, app.started_unix_s)],
+    }
+}
+
+fn of_adapter<'a>(app: &'a App, limits: ModelLimits, adapter: &'a Adapter) -> Model<'a> {
+    Model {
+        root: &adapter.path,
+        parent: Some(adapter.base_model.as_deref().unwrap_or(app.models.first())),
+        ..model(app, limits, &adapter.name)
     }
 }
 

@@ -82,7 +82,7 @@ pub async fn state(State(app): State<Arc<App>>) -> Response {
     let reading = app.reading();
     let (device, stats) = (reading.device, reading.stats);
     let state = MachineState {
-        model: app.names[0].clone(),
+        model: app.models.first().to_owned(),
         version: env!("CARGO_PKG_VERSION"),
         ready: device.ready(),
         phase: match device.phase {

@@ -25,7 +25,7 @@ const PIECE_TEXT_BYTES: usize = 16 * 1024;
 pub async fn chat(State(app): State<Arc<App>>, request: Request) -> Result<Response, ApiError> {
     let mut asked: Asked<ChatRequest> = ask(&app, request, ChatRequest::read).await?;
     let params = &asked.body.params;
-    let head = asked.head("chatcmpl-", params, app.model_name(asked.body.model.as_deref())?);
+    let head = asked.head("chatcmpl-", params);
     let source = PromptSource::Chat(std::mem::take(&mut asked.body.chat));
     let params = &asked.body.params;
     let prompts = prepare_only(&app, vec![source], params).await?;
@@ -42,7 +42,7 @@ pub async fn completions(
 ) -> Result<Response, ApiError> {
     let mut asked = ask(&app, request, CompletionRequest::read).await?;
     let params = &asked.body.params;
-    let head = asked.head("cmpl-", params, app.model_name(asked.body.model.as_deref())?);
+    let head = asked.head("cmpl-", params);
     let sources = asked.body.prompts.drain(..).map(PromptSource::Completion).collect();
     let (params, echo) = (&asked.body.params, asked.body.echo);
     let prompts = prepare_only(&app, sources, params).await?;

@@ -19,9 +19,8 @@ pub async fn responses(
     request: Request,
 ) -> Result<Response, ApiError> {
     let mut asked: Asked<ResponsesRequest> = ask(&app, request, read_responses).await?;
-    let model = app.model_name(asked.body.chat.model.as_deref())?;
-    asked.tell("chat", &asked.body.chat.params, &model);
-    let head = asked.head("resp_", &asked.body.chat.params, model);
+    asked.tell("chat", &asked.body.chat.params);
+    let head = asked.head("resp_", &asked.body.chat.params);
     let ResponsesRequest { chat, echo } = asked.body;
     let ChatRequest { params, chat, include_reasoning, .. } = chat;
     let sources = vec![PromptSource::Chat(chat)];

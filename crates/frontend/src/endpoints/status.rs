@@ -54,6 +54,8 @@ pub async fn metrics(State(app): State<Arc<App>>) -> Result<Response, ApiError> 
         }
         serving.metrics.tenants.set(&app.tenants.counts());
         serving.metrics.tokenizer.set(serving.assets.tokenizer.cache_counters());
+        let (adapters, most) = (app.models.adapters(), app.config.max_adapters);
+        serving.metrics.adapters.set(adapters, most, serving.registry.uses.now());
         serving.metrics.planes.refresh(&serving.port.device());
         serving.metrics.render()
     });

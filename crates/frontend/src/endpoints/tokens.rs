@@ -21,7 +21,7 @@ pub async fn tokenize(State(app): State<Arc<App>>, request: Request) -> Result<R
     let max_model_len = app.model_limits()?.max_model_len;
     let body = read_body(&app, request).await?;
     let (asked, mut charge) = body.fields(&app, TokenizeRequest::read).await?;
-    app.model_name(asked.model.as_deref())?;
+    app.named_model(asked.model.as_deref())?;
     let source = match asked.input {
         TokenizeInput::Text(text) => PromptSource::Completion(Prompt::Text(text)),
         TokenizeInput::Chat(chat) => PromptSource::Chat(chat),
@@ -55,7 +55,7 @@ pub async fn detokenize(
     let body = read_body(&app, request).await?;
     let read = move |fields: &Fields| DetokenizeRequest::read(fields, limits);
     let (asked, mut charge) = body.fields(&app, read).await?;
-    app.model_name(asked.model.as_deref())?;
+    app.named_model(asked.model.as_deref())?;
     charge.cover(&app.memory, size_of_val(asked.tokens.as_slice()))?;
     let vocab = app.serving.assets.tokenizer.vocab().clone();
     let detokenizer = Detokenizer::at_start(vocab, false);

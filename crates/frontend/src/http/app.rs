@@ -15,6 +15,7 @@ use crate::config::FrontendConfig;
 use crate::lifecycle::Lifecycle;
 use crate::metrics::Reading;
 use crate::ring::ReaderCounters;
+use crate::served::{NamedModel, ServedModels};
 use crate::serving::Serving;
 use crate::tenants::{Tenant, Tenants, Terms};
 use crate::traces::Traces;
@@ -25,8 +26,8 @@ use crate::validate::ModelLimits;
 pub struct App {
     /// As given.
     pub config: FrontendConfig,
-    /// Names that requests may use; not empty.
-    pub names: Vec<String>,
+    /// Names that requests may use.
+    pub models: Arc<ServedModels>,
     /// Everything below HTTP.
     pub serving: Serving,
     /// Serving, draining, stopping.
@@ -72,25 +73,43 @@ impl App {
         })
     }
 
-    /// The name to answer with.
+    /// The model that a request names, for what does not reach the device.
     ///
     /// # Errors
     /// 404 for a model that is not served here.
-    pub fn model_name(&self, asked: Option<&str>) -> Result<String, ApiError> {
-        match asked {
-            None | Some("") => Ok(self.names[0].clone()),
-            Some(name) if self.names.iter().any(|n| n == name) => Ok(name.to_owned()),
-            Some(name) => {
-                let shown: String = name.chars().take(128).collect();
-                let mut error = ApiError::new(
-                    http::StatusCode::NOT_FOUND,
-                    "model_not_found",
-                    format!("The model `{shown}` does not exist."),
-                );
-                error.param = Some("model".into());
-                Err(error)
-            }
+    pub fn named_model(&self, asked: Option<&str>) -> Result<NamedModel, ApiError> {
+        self.models.find(asked).ok_or_else(|| {
+            let shown: String = asked.unwrap_or_default().chars().take(128).collect();
+            let mut error = ApiError::new(
+                http::StatusCode::NOT_FOUND,
+                "model_not_found",
+                format!("The model `{shown}` does not exist."),
+            );
+            error.param = Some("model".into());
+            error
+        })
+    }
+
+    /// The same, for what the device shall answer.
+    ///
+    /// # Errors
+    /// 404 for a model that is not served here, 503 for an adapter that the device lacks: the model
+    /// without it would give another answer.
+    pub fn model(&self, asked: Option<&str>) -> Result<NamedModel, ApiError> {
+        let model = self.named_model(asked)?;
+        let loaded = self.serving.port.device().num_adapters;
+        if model.adapter <= loaded {
+            return Ok(model);
         }
+        let message = format!(
+            "The model `{}` is adapter {} of --lora-modules, and the device plane has loaded \
+             {loaded}; start it with the same --lora-modules.",
+            model.name, model.adapter
+        );
+        let status = http::StatusCode::SERVICE_UNAVAILABLE;
+        let mut error = ApiError::new(status, "adapter_not_loaded", message);
+        error.param = Some("model".into());
+        Err(error)
     }
 
     /// A reading of everything that the metrics and the page mirror.

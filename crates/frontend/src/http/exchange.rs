@@ -31,7 +31,7 @@ pub struct Tally {
 pub struct AskedFor {
     /// As the GenAI conventions of OpenTelemetry name it.
     pub operation: &'static str,
-    /// One of the served names.
+    /// As the client named it: one of the served names, or an adapter's.
     pub model: String,
     /// Choices per prompt.
     pub n: u32,

@@ -13,8 +13,8 @@ use super::host;
 use super::layers;
 use crate::api_error::ApiError;
 use crate::endpoints::{
-    chat, completions, embeddings, messages, models, page, prefix, render, responses, status,
-    tokens,
+    adapters, chat, completions, embeddings, messages, models, page, prefix, render, responses,
+    status, tokens,
 };
 use crate::error::FrontendError;
 
@@ -44,6 +44,8 @@ pub fn router(app: &Arc<App>) -> Result<Router, FrontendError> {
         .route("/v1/responses", post(responses::responses))
         .route("/v1/models", get(models::list))
         .route("/v1/models/{*id}", get(models::one))
+        .route("/v1/load_lora_adapter", post(adapters::refuse))
+        .route("/v1/unload_lora_adapter", post(adapters::refuse))
         .route("/reset_prefix_cache", post(prefix::reset))
         .route("/tokenize", post(tokens::tokenize))
         .route("/detokenize", post(tokens::detokenize))

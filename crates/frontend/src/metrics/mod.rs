@@ -1,6 +1,7 @@
 //! Counters, gauges and histograms: the `vllm:` names that dashboards and routers know, and ours.
 //! Seconds and ratios; every series carries `model_name`.
 
+mod adapters;
 mod device;
 mod kv;
 mod planes;
@@ -19,6 +20,7 @@ use prometheus::{
     TextEncoder,
 };
 
+pub use adapters::AdapterMetrics;
 pub use device::{DeviceMetrics, Reading};
 pub use planes::PlaneMetrics;
 pub use recent::{Recent, RecentState};
@@ -58,6 +60,8 @@ pub struct Metrics {
     pub device: DeviceMetrics,
     /// Core time of the planes, likewise.
     pub planes: PlaneMetrics,
+    /// Which adapters have requests, likewise.
+    pub adapters: AdapterMetrics,
     /// What the cache of tokenized texts does, likewise.
     pub tokenizer: TokenizerMetrics,
     /// What the page shows.
@@ -204,6 +208,7 @@ impl Metrics {
         Ok(Arc::new(Self {
             device: DeviceMetrics::new(&b, cache_dtype)?,
             planes: PlaneMetrics::new(&b)?,
+            adapters: AdapterMetrics::new(&b)?,
             tokenizer: TokenizerMetrics::new(&b)?,
             recent: Recent::default(),
             slo: SloMetrics::new(&b, slo)?,

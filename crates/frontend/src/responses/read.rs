@@ -10,8 +10,8 @@ use crate::limits::MAX_TOOLS;
 use crate::validate::params::TOP_LOGPROBS;
 use crate::validate::unsupported::refuse_responses;
 use crate::validate::{
-    ChatFields, ChatRequest, Fields, GenerateParams, ModelLimits, SloHeaders, cut, read_json,
-    read_list,
+    ChatFields, ChatRequest, Fields, GenerateParams, Generating, ModelLimits, SloHeaders, cut,
+    read_json, read_list,
 };
 
 /// Fields of chats that mean the same here, besides those of every API.
@@ -65,8 +65,12 @@ pub struct ResponsesRequest {
     pub echo: Echo,
 }
 
-impl AsMut<GenerateParams> for ResponsesRequest {
-    fn as_mut(&mut self) -> &mut GenerateParams {
+impl Generating for ResponsesRequest {
+    fn model(&self) -> Option<&str> {
+        self.chat.model.as_deref()
+    }
+
+    fn params_mut(&mut self) -> &mut GenerateParams {
         &mut self.chat.params
     }
 }

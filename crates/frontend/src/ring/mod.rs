@@ -9,6 +9,7 @@ mod port;
 mod reader;
 mod registry;
 mod sync;
+mod uses;
 
 pub use mailbox::{End, Token};
 pub use port::DevicePort;

@@ -231,6 +231,7 @@ impl Sink for Delivery {
     fn admitted(&mut self, ticket: Ticket) {
         if let Some(mailbox) = self.mailbox(ticket) {
             mailbox.admit(self.now);
+            self.registry.uses.admit(ticket.slot);
         }
     }
 

@@ -17,6 +17,7 @@ use saccade_ring::{Submission, SubmitError, Ticket};
 use super::bell::Bell;
 use super::mailbox::{End, Mailbox, Token};
 use super::port::DevicePort;
+use super::uses::AdapterUses;
 
 /// Slots of a region (`SAC_MAX_SLOTS`).
 pub(super) const MAX_SLOTS: usize = 4096;
@@ -34,6 +35,8 @@ pub struct Registry {
     /// The last ticket of each slot that the reader has let go, as a number, plus 1.
     let_go: Box<[AtomicU64]>,
     bells: Box<[Bell]>,
+    /// Adapters of the tickets in flight.
+    pub uses: AdapterUses,
     stopping: AtomicBool,
 }
 
@@ -49,6 +52,7 @@ impl Registry {
             owners: entries(),
             let_go: (0..MAX_SLOTS).map(|_| AtomicU64::new(0)).collect(),
             bells: (0..threads.max(1)).map(|_| Bell::new()).collect::<io::Result<_>>()?,
+            uses: AdapterUses::new(MAX_SLOTS),
             stopping: AtomicBool::new(false),
         })
     }
@@ -92,6 +96,7 @@ impl Registry {
 
     /// For the reader: it has dropped its hold of the ticket's mailbox.
     pub(super) fn let_go(&self, ticket: Ticket) {
+        self.uses.end(ticket.slot);
         if let Some(word) = self.let_go.get(ticket.slot as usize) {
             // SYNC: release; pairs with the acquire of `sweep`, so that the drop there is the last.
             word.store(number(ticket), Ordering::Release);
@@ -110,6 +115,7 @@ impl Registry {
 
     /// Takes back what was handed and never arrived.
     fn withdraw(&self, ticket: Ticket) {
+        self.uses.end(ticket.slot);
         for entries in [&self.handed, &self.owners] {
             if let Some(mut entry) = entry(entries, ticket.slot) {
                 entry.take_if(|(of, _)| *of == ticket);
@@ -165,6 +171,7 @@ impl Flight {
         let mut announced = None;
         let submitted = port.submit(submission, &mut |ticket| {
             registry.hand(ticket, &mailbox);
+            registry.uses.begin(ticket.slot, submission.params.adapter);
             announced = Some(ticket);
         });
         match submitted {

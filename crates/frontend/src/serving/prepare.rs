@@ -327,11 +327,11 @@ fn request_params(
         tenant: params.share.tenant,
         tenant_weight: params.share.weight,
         embedding_size: 0,
-        adapter: 0,
+        adapter: params.adapter,
     }
 }
 
-/// Who asks, and how urgently: there is nothing else to say of an embedding.
+/// Who asks, of which model, and how urgently: there is nothing else to say of an embedding.
 fn embedding_params(params: &GenerateParams, embedding_size: u32) -> RequestParams {
     RequestParams {
         priority: params.priority,
@@ -340,6 +340,7 @@ fn embedding_params(params: &GenerateParams, embedding_size: u32) -> RequestPara
         slo_tbt_s: params.slo_tbt_s,
         tenant: params.share.tenant,
         tenant_weight: params.share.weight,
+        adapter: params.adapter,
         ..RequestParams::embedding(embedding_size)
     }
 }

@@ -9,7 +9,7 @@ use super::fields::{Bounded, Fields, read_json, read_list};
 use super::generate::{GenerateParams, SloHeaders};
 use super::params::*;
 use super::tools::{self, Tools};
-use super::{ModelLimits, unsupported};
+use super::{Generating, ModelLimits, unsupported};
 use crate::api_error::ApiError;
 use crate::limits::*;
 
@@ -91,8 +91,12 @@ impl Content {
     }
 }
 
-impl AsMut<GenerateParams> for ChatRequest {
-    fn as_mut(&mut self) -> &mut GenerateParams {
+impl Generating for ChatRequest {
+    fn model(&self) -> Option<&str> {
+        self.model.as_deref()
+    }
+
+    fn params_mut(&mut self) -> &mut GenerateParams {
         &mut self.params
     }
 }

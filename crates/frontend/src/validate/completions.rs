@@ -3,7 +3,7 @@
 use super::fields::{Fields, read_json, read_list};
 use super::generate::{GenerateParams, SloHeaders, out_of_vocab};
 use super::params::*;
-use super::{ModelLimits, unsupported};
+use super::{Generating, ModelLimits, unsupported};
 use crate::api_error::ApiError;
 use crate::limits::*;
 
@@ -32,8 +32,12 @@ pub enum Prompt {
 /// Tokens to produce when a completions request does not say, as in the OpenAI API.
 pub const DEFAULT_COMPLETION_TOKENS: u32 = 16;
 
-impl AsMut<GenerateParams> for CompletionRequest {
-    fn as_mut(&mut self) -> &mut GenerateParams {
+impl Generating for CompletionRequest {
+    fn model(&self) -> Option<&str> {
+        self.model.as_deref()
+    }
+
+    fn params_mut(&mut self) -> &mut GenerateParams {
         &mut self.params
     }
 }

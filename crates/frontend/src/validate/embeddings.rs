@@ -4,7 +4,7 @@ use super::completions::{Prompt, read_prompts};
 use super::fields::{Fields, read_json};
 use super::generate::{GenerateParams, SloHeaders};
 use super::params::*;
-use super::{ModelLimits, unsupported};
+use super::{Generating, ModelLimits, unsupported};
 use crate::api_error::ApiError;
 use crate::limits::MAX_EMBEDDING_INPUTS;
 
@@ -25,8 +25,12 @@ pub struct EmbeddingsRequest {
     pub params: GenerateParams,
 }
 
-impl AsMut<GenerateParams> for EmbeddingsRequest {
-    fn as_mut(&mut self) -> &mut GenerateParams {
+impl Generating for EmbeddingsRequest {
+    fn model(&self) -> Option<&str> {
+        self.model.as_deref()
+    }
+
+    fn params_mut(&mut self) -> &mut GenerateParams {
         &mut self.params
     }
 }

@@ -75,6 +75,8 @@ pub struct GenerateParams {
     pub slo_tbt_s: f32,
     /// Of whom it is, for the device.
     pub share: DeviceShare,
+    /// Which adapter the model has, as the device counts them; 0: none.
+    pub adapter: u32,
     /// Set when the answer is to be streamed.
     pub stream: Option<StreamOptions>,
     /// Part of the response id that the client chose.
@@ -147,6 +149,7 @@ impl GenerateParams {
                 ("x-slo-tpot-ms", headers.tpot_ms),
             )?,
             share: DeviceShare::default(),
+            adapter: 0,
             stream: stream(fields)?,
             request_id: fields.text(&REQUEST_ID)?.map(visible_request_id).transpose()?,
         })

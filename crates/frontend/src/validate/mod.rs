@@ -25,6 +25,14 @@ pub use tokenize::{DetokenizeRequest, TokenizeInput, TokenizeRequest};
 pub use tools::{StrictCalls, ToolChoice, Tools};
 pub use translate::ChatFields;
 
+/// A request that the device answers.
+pub trait Generating {
+    /// The name of the model that it asks for.
+    fn model(&self) -> Option<&str>;
+    /// What the server adds to.
+    fn params_mut(&mut self) -> &mut GenerateParams;
+}
+
 /// Limits that the model sets; known once the device is ready.
 #[derive(Debug, Clone, Copy)]
 pub struct ModelLimits {

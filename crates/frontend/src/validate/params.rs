@@ -59,7 +59,7 @@ pub const LOGIT_BIAS: Float = float("logit_bias", -100.0, 100.0);
 /// Separates the cached prefixes of tenants.
 pub const CACHE_SALT: Text =
     Text { name: "cache_salt", min_chars: 1, max_chars: limits::MAX_CACHE_SALT_CHARS };
-/// One of the served names.
+/// One of the served names, or an adapter's.
 pub const MODEL: Text =
     Text { name: "model", min_chars: 0, max_chars: limits::MAX_MODEL_NAME_BYTES };
 /// Becomes part of the response's id.

@@ -257,6 +257,18 @@ impl std::str::FromStr for DeviceName {
     }
 }
 
+impl std::fmt::Display for DeviceName {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            DeviceName::Cpu => f.write_str("cpu"),
+            DeviceName::Null => f.write_str("null"),
+            DeviceName::Sim(name) => write!(f, "sim:{name}"),
+            DeviceName::Cuda => f.write_str("cuda"),
+            DeviceName::CudaNull => f.write_str("cuda:null"),
+        }
+    }
+}
+
 /// Names are vLLM's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum KvCacheDtype {

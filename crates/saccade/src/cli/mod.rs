@@ -27,6 +27,7 @@ pub(crate) use groups::{
 };
 #[cfg(feature = "device")]
 pub(crate) use groups::{KvCacheDtype, Prefill, QuantizationArg, RingMemory};
+pub(crate) use lora::{LoraArgs, check as check_lora};
 #[cfg(feature = "device")]
 pub(crate) use policy::PolicyName;
 pub(crate) use sim::{SchedulerPlace, SimArgs};
@@ -98,6 +99,8 @@ pub(crate) enum Command {
 pub(crate) struct ServeArgs {
     #[command(flatten)]
     pub model: ModelArgs,
+    #[command(flatten)]
+    pub lora: LoraArgs,
     #[command(flatten)]
     pub http: HttpArgs,
     #[command(flatten)]

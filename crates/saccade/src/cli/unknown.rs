@@ -62,7 +62,22 @@ const VLLM: &[(&[&str], &str)] = &[
         &["speculative-config", "speculative-model", "num-speculative-tokens"],
         "Saccade has no speculative decoding",
     ),
-    (&["max-cpu-loras"], "all adapters of --lora-modules stay in memory"),
+    (
+        &[
+            "max-cpu-loras",
+            "lora-dtype",
+            "fully-sharded-loras",
+            "lora-target-modules",
+            "lora-extra-vocab-size",
+            "long-lora-scaling-factors",
+            "enable-lora-bias",
+            "default-mm-loras",
+            "specialize-active-lora",
+            "enable-tower-connector-lora",
+        ],
+        "all adapters of --lora-modules are loaded at the start; --max-lora-rank and --max-loras \
+         bound them, and nothing else about them can be chosen",
+    ),
     (
         &["trust-remote-code", "code-revision", "model-impl"],
         "Saccade runs no code from model folders; docs/families.md lists the families it serves",
@@ -269,6 +284,7 @@ mod tests {
             ("saccade --log debug serve --pipeline-parallel-size 2", "on one device"),
             ("saccade serve --enforce-eager", "--cuda-launch"),
             ("saccade serve --prefix-caching-hash-algo sha256", "token by token"),
+            ("saccade serve --max-cpu-loras 4", "loaded at the start"),
             ("saccade frontend --trust-remote-code", "no code from model folders"),
         ] {
             let said = said(line);
