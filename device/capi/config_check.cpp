@@ -121,7 +121,7 @@ PolicySettings settings_of(const sac_policy_config& p) {
 }
 
 /// Devices that give embeddings.
-bool embeds_on(uint32_t kind) { return kind == SAC_DEVICE_CPU || kind == SAC_DEVICE_NULL; }
+bool embeds_on(uint32_t kind) { return kind != SAC_DEVICE_SIM; }
 
 }  // namespace
 

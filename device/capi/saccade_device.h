@@ -148,9 +148,9 @@ typedef struct sac_device_config {
   uint32_t prefix_caching; /* 1: requests with the same prefix and cache_salt share its KV blocks */
   uint32_t grammar_words;  /* of a request's grammar, at most SAC_MAX_GRAMMAR_WORDS; 0: refused.
                               Needs sac_device_set_vocab */
-  uint32_t embedding_size; /* values of an embedding; 0: refused. SAC_DEVICE_CPU: the model's
-                              hidden_size or 0; SAC_DEVICE_NULL: any; 0 on the others. Refused too
-                              where one does not fit a slot's output ring */
+  uint32_t embedding_size; /* values of an embedding; 0: refused. With a model its hidden_size or
+                              0; SAC_DEVICE_NULL: any; SAC_DEVICE_SIM: 0. Refused too where one
+                              does not fit a slot's output ring */
   uint32_t cuda_launch;    /* SAC_CUDA_LAUNCH_*; this and the rest: SAC_DEVICE_CUDA only */
   uint32_t cuda_rotation;  /* SAC_CUDA_ROTATION_* */
   uint32_t cuda_rotation_blocks; /* thread blocks that bring KV up: 1 .. 16; a quarter as many, at
