@@ -129,7 +129,7 @@ void check_adapters(Bounds& b, const sac_device_config& c) {
 }
 
 /// Devices that give embeddings.
-bool embeds_on(uint32_t kind) { return kind == SAC_DEVICE_CPU || kind == SAC_DEVICE_NULL; }
+bool embeds_on(uint32_t kind) { return kind != SAC_DEVICE_SIM; }
 
 }  // namespace
 

@@ -148,9 +148,9 @@ typedef struct sac_device_config {
   uint32_t prefix_caching; /* 1: requests with the same prefix and cache_salt share its KV blocks */
   uint32_t grammar_words;  /* of a request's grammar, at most SAC_MAX_GRAMMAR_WORDS; 0: refused.
                               Needs sac_device_set_vocab */
-  uint32_t embedding_size; /* values of an embedding; 0: refused. SAC_DEVICE_CPU: the model's
-                              hidden_size or 0; SAC_DEVICE_NULL: any; 0 on the others. Refused too
-                              where one does not fit a slot's output ring */
+  uint32_t embedding_size; /* values of an embedding; 0: refused. With a model its hidden_size or
+                              0; SAC_DEVICE_NULL: any; SAC_DEVICE_SIM: 0. Refused too where one
+                              does not fit a slot's output ring */
   uint32_t num_adapters;   /* LoRA adapters, 0 .. SAC_MAX_ADAPTERS; not on SAC_DEVICE_CUDA */
   uint32_t max_adapter_rank;     /* 1 .. SAC_MAX_ADAPTER_RANK; 0 without adapters */
   uint32_t cuda_launch;          /* SAC_CUDA_LAUNCH_*; this and the rest: SAC_DEVICE_CUDA only */

@@ -65,7 +65,8 @@ int sac_cuda_memory_need(const sac_device_config* config, const sac_model_config
     if (!wrong.empty()) return fail(SAC_ERR_ARGUMENT, wrong);
     const saccade::MemoryNeed need = saccade::gpu_memory_need(*model, limits);
     const uint64_t grammars = uint64_t{config->max_num_seqs} * config->grammar_words * 4;
-    *fixed_bytes = need.weights + need.workspace + grammars;
+    const uint64_t embeddings = uint64_t{config->max_num_seqs} * config->embedding_size * 4;
+    *fixed_bytes = need.weights + need.workspace + grammars + embeddings;
     *kv_block_bytes = need.kv / limits.num_blocks;
     return 0;
   });

@@ -189,9 +189,15 @@ uint32_t CudaDevice::grammar_words() const {
   return impl_->tokens.hash() == 0 ? 0 : impl_->spec.limits.grammar_words;
 }
 
+uint32_t CudaDevice::embedding_size(const RingView& ring) const {
+  const uint32_t size = impl_->spec.limits.embedding_size;
+  return sac_embedding_words(size) > ring.out_ring_words ? 0 : size;
+}
+
 void CudaDevice::attach(const RingView& ring) {
   Limits& limits = impl_->image.scheduler.limits;
   limits.grammar_words = grammar_words();
+  limits.embedding_size = embedding_size(ring);
   if (ring.num_slots > impl_->spec.limits.num_slots)
     throw std::runtime_error("the ring has more slots than limits.num_slots");
   limits.num_slots = ring.num_slots;

@@ -60,6 +60,8 @@ class CudaDevice : public Machine {
   const TokenTables& tokens() const;
   /// Words of a grammar that a request may bring.
   uint32_t grammar_words() const;
+  /// Values of an embedding; 0: none is given, also where one does not fit a slot's output ring.
+  uint32_t embedding_size(const RingView& ring) const;
   /// The ring, in memory and under addresses that the GPU reaches.
   void attach(const RingView& ring);
 

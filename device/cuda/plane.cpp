@@ -84,7 +84,6 @@ ModelLimits model_limits(const sac_device_config& c) {
 std::string check_cuda_config(const sac_device_config& c, const sac_model_config* model,
                               uint32_t vocab_size) {
   if (c.fetch.num_frames != 0 || c.fetch.num_events != 0) return "fetch: a GPU has no fetch plane";
-  if (c.embedding_size != 0) return "embedding_size: a GPU gives no embeddings";
   if (c.num_adapters != 0) return "num_adapters: a GPU takes no adapters";
   if (c.kind == SAC_DEVICE_NULL) return "";
   if (c.kind != SAC_DEVICE_CUDA) return "kind is neither SAC_DEVICE_CUDA nor SAC_DEVICE_NULL";
@@ -96,6 +95,8 @@ std::string check_cuda_config(const sac_device_config& c, const sac_model_config
     wrong = "quantization is fp8 (2), but only products by wgmma read weights in fp8";
   if (wrong.empty() && model->vocab_size != vocab_size)
     wrong = "vocab_size differs from the model's";
+  if (wrong.empty() && c.embedding_size != 0 && c.embedding_size != model->hidden_size)
+    wrong = "embedding_size differs from the model's hidden_size";
   return wrong;
 }
 
@@ -133,11 +134,12 @@ void CudaPlane::prepare() {
   prepared_ = true;
 }
 
-sac_device_line CudaPlane::told() const {
+sac_device_line CudaPlane::told(const RingView& view) const {
   const ProcessId self = own_process();
   sac_device_line line = {};
   line.vocab_hash = machine_.tokens().hash();
   line.grammar_words = machine_.grammar_words();
+  line.embedding_size = machine_.embedding_size(view);
   line.kv_block_bytes = model_ == nullptr ? 0 : uint64_t{model_->kv_block_bytes()};
   line.process_start_ticks = self.start_ticks;
   line.pid = self.pid;
@@ -148,7 +150,7 @@ std::string CudaPlane::attach(void* region, uint64_t region_bytes) {
   RingView view;
   if (const char* wrong = open_ring(region, region_bytes, &view)) return wrong;
   region_ = std::make_unique<RegisteredMemory>(region, region_bytes);
-  introduce(told(), view.device);
+  introduce(told(view), view.device);
   const bool host_ticks = config_.cuda_launch == SAC_CUDA_LAUNCH_HOST;
   machine_.attach(host_ticks ? view : moved(view, region_->offset()));
   return "";
@@ -162,7 +164,7 @@ std::string CudaPlane::attach(void* region, uint64_t region_bytes, unsigned char
   if (const char* wrong = open_ring(region, region_bytes, &view)) return wrong;
   const RingView there = moved(view, on_gpu - static_cast<unsigned char*>(region));
   mirror_ = std::make_unique<RingMirror>(there, view);
-  mirror_->introduce(told());
+  mirror_->introduce(told(view));
   machine_.attach(there);
   return "";
 }

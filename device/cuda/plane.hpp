@@ -48,7 +48,7 @@ class CudaPlane {
 
  private:
   /// What frontends learn of the device with phase READY.
-  sac_device_line told() const;
+  sac_device_line told(const RingView& view) const;
   std::string watch();
 
   const sac_device_config config_;

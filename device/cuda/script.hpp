@@ -41,6 +41,7 @@ inline DeviceShape script_device(uint64_t seed) {
   static const TokenTables kTokens = script_tokens();
   shape.tokens = &kTokens;
   shape.grammar_words = 256;
+  shape.embedding_size = 21;  // odd: the last word is half
   shape.policy = seed % 2 == 0 ? PrefillPolicy::kInline : PrefillPolicy::kChunked;
   return shape;
 }
@@ -66,6 +67,7 @@ inline Ask draw_ask(Random& random, const DeviceShape& d) {
   const uint32_t beginnings = d.prefix_caching ? 6 : 1000;
   ask.prompt =
       prompt_of(random.in(1, d.max_model_len - 2), random.in(0, beginnings - 1), d.vocab_size);
+  if (random.one_in(6)) return embed_ask(ask.prompt, d.embedding_size);
   ask.max_tokens = random.in(1, d.max_model_len - static_cast<uint32_t>(ask.prompt.size()));
   ask.flags = random.in(0, SAC_REQ_EMBED - 1);
   ask.num_top_logprobs = random.in(0, 3);

@@ -40,6 +40,19 @@ TEST_CASE("small models of every family give the CPU's logprobs, within bf16") {
   CHECK(report.failed() == 0);
 }
 
+TEST_CASE("an embedding is the CPU's, within bf16") {
+  saccade::test::Report report;
+  const Seeds seeds(4);
+  for (uint64_t seed = seeds.first; seed <= seeds.last; ++seed) {
+    const auto n = static_cast<uint32_t>(seed);
+    check_embedding<EmulatedRig>(report, n, 3 + n * 7 % 90);
+  }
+  check_embedding<EmulatedRig>(report, 5, gpu::kContextChunk + 20);
+  check_embedding<EmulatedWgmmaRig>(report, 1, 10);
+  check_embedding<EmulatedWgmmaRig>(report, 2, 17, Kind::kFp8Kv);
+  CHECK(report.failed() == 0);
+}
+
 TEST_CASE("a request has the same records alone and in a batch, however it is cut") {
   saccade::test::Report report;
   const Seeds seeds(2);

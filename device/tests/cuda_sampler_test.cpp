@@ -113,8 +113,8 @@ Records on_gpu(Case c, bool sample) {
   std::vector<uint32_t> memory(gpu::SampleMemory::words(c.vocab));
   gpu::PlanCounts counts = {};
   counts.num_logits = 2;
-  const uint32_t flag = sample ? 1 : 0;
-  gpu::LogitsRow rows[2] = {{0, 0, c.position, flag, 0}, {1, 0, c.position, flag, 1}};
+  const uint32_t end = sample ? gpu::kSampled : gpu::kScored;
+  gpu::LogitsRow rows[2] = {{0, 0, c.position, end, 0}, {1, 0, c.position, end, 1}};
   gpu::SampleKernel::Args a = {};
   a.plan.counts = &counts;
   a.plan.logits = rows;

@@ -49,7 +49,8 @@ class StepHarness {
         bias(size_t{o.num_seats} * SAC_MAX_LOGIT_BIAS),
         stops(size_t{o.num_seats} * SAC_MAX_STOP_IDS),
         sampled(size_t{o.num_seats} * kRecordWords),
-        prompt_records(size_t{o.max_rows} * kRecordWords) {
+        prompt_records(size_t{o.max_rows} * kRecordWords),
+        embeddings(size_t{o.num_seats} * config.hidden_size) {
     const uint32_t per_seq = ceil_div(o.max_len, o.block_size);
     blocks.resize(size_t{o.num_seats} * per_seq);
     if (options.num_blocks == 0) options.num_blocks = static_cast<uint32_t>(blocks.size());
@@ -58,7 +59,9 @@ class StepHarness {
               bias.data(), stops.data(), nullptr, {}};
     step = std::make_unique<CpuStep>(
         config, o.num_seats, o.max_rows, o.max_len, o.block_size, options.num_blocks, o.num_threads,
-        tables, StepOutputs{sampled.data(), prompt_records.data()}, o.kernels, o.adapters);
+        tables,
+        StepOutputs{sampled.data(), prompt_records.data(), embeddings.data(), config.hidden_size},
+        o.kernels, o.adapters);
   }
 
   /// Gives each of the first `seats` blocks for `len` tokens, which the pool must have. Scattered:
@@ -99,6 +102,9 @@ class StepHarness {
   const uint64_t* prompt_record(uint32_t row) const {
     return prompt_records.data() + row * kRecordWords;
   }
+  const float* embedding(uint32_t seq) const {
+    return embeddings.data() + embeddings.size() / options.num_seats * seq;
+  }
 
   HarnessOptions options;
   std::vector<SeatParams> params;
@@ -108,6 +114,7 @@ class StepHarness {
   std::vector<uint32_t> stops;
   std::vector<uint64_t> sampled;
   std::vector<uint64_t> prompt_records;
+  std::vector<float> embeddings;  // [num_seats][hidden_size]
   std::vector<StepSeq> seqs;
   SeatTables tables;
   std::unique_ptr<CpuStep> step;

@@ -150,7 +150,8 @@ pub(crate) fn null_device(args: &ServeArgs, model: &ModelConfig) -> anyhow::Resu
         "--kv-cache-dtype: the steps of --device cuda:null have no KV"
     );
     let kind = DeviceKind::Null { step_us: args.device.null_step_us };
-    let config = device_config(args, kind, budget, model.eos_ids.clone())?;
+    let mut config = device_config(args, kind, budget, model.eos_ids.clone())?;
+    config.embedding_size = model.hidden_size;
     Ok(library.create(&config, None, model.vocab_size)?)
 }
 
@@ -178,6 +179,7 @@ pub(crate) fn device(
     let kv_scales = kv_scales(args, model, weights.as_ref())?;
     let config_of = |budget| -> anyhow::Result<DeviceConfig> {
         let mut config = device_config(args, DeviceKind::Cuda, budget, model.eos_ids.clone())?;
+        config.embedding_size = model.hidden_size;
         config.cuda.products = products;
         if args.model.quantization == QuantizationArg::Fp8 {
             config.quantization = Quantization::Fp8;

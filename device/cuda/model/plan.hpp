@@ -39,13 +39,19 @@ struct RowTile {
   uint32_t num_rows;
   uint32_t first_position;
 };
-/// A row that needs logits.
+/// What becomes of a row behind the final norm.
+enum RowEnd : uint32_t {
+  kScored,    // a record of the prompt's token at position + 1
+  kSampled,   // a record of the next token, which is drawn
+  kEmbedded,  // the embedding: nothing reads its logits
+};
+/// A row that the final norm takes.
 struct LogitsRow {
   uint32_t row;
   uint32_t seat;
   uint32_t position;
-  uint32_t sample;  // 1: draw the next token; 0: score the prompt's token at position + 1
-  uint32_t record;  // of StepOutputs::sampled, or of prompt_records
+  uint32_t end;     // RowEnd
+  uint32_t record;  // of StepOutputs: prompt_records, sampled, or embeddings
 };
 
 struct PlanCounts {
@@ -177,12 +183,13 @@ struct PlanKernel {
     const uint32_t prompts = s.logits - (q.sample != 0 ? 1 : 0);
     for (uint32_t i = 0; i < prompts; ++i) {
       const uint32_t row = q.first_row + i;
-      a.plan.logits[at.num_logits + i] = {row, q.seat, q.first_position + i, 0, row};
+      a.plan.logits[at.num_logits + i] = {row, q.seat, q.first_position + i, kScored, row};
     }
     if (q.sample != 0) {
       const uint32_t last = q.num_rows - 1;
+      const uint32_t end = embeds(a.seats.params[q.seat].flags) ? kEmbedded : kSampled;
       a.plan.logits[at.num_logits + prompts] = {q.first_row + last, q.seat, q.first_position + last,
-                                                1, index};
+                                                end, index};
     }
   }
 

@@ -41,13 +41,13 @@ struct EarlyWeights {
 };
 
 /// out row `to` = values / rms(values) * weight, if the row is there. value(i) gives elements
-/// i .. i + 3, keep(i, v) may write them somewhere. All of a thread's elements are loaded before
-/// any is written, so that loads do not wait for each other; those of very long rows are loaded
-/// twice. Rows that are not there have memory all the same: whether one is, is not waited for
-/// first.
-template <class Block, class Early, class Value, class Keep>
+/// i .. i + 3, keep(i, v) may write them somewhere, and also(i, v) what they became, in f32. All of
+/// a thread's elements are loaded before any is written, so that loads do not wait for each other;
+/// those of very long rows are loaded twice. Rows that are not there have memory all the same:
+/// whether one is, is not waited for first.
+template <class Block, class Early, class Value, class Keep, class Also>
 SAC_DEVICE void norm_row(const Block& b, const NormArgs& n, const Early& early, bool there,
-                         uint32_t to, Value&& value, Keep&& keep) {
+                         uint32_t to, Value&& value, Keep&& keep, Also&& also) {
   constexpr uint32_t kHeld = 8, kBy = kRowThreads * 4;
   Float4 held[kHeld];
   SAC_UNROLL
@@ -69,10 +69,15 @@ SAC_DEVICE void norm_row(const Block& b, const NormArgs& n, const Early& early, 
   const auto write = [&](uint32_t i, const Float4& v, const Float4& w) {
     keep(i, v);
     if (n.weight == nullptr) return;
+    Float4 normed;
     Half4 out;
     SAC_UNROLL
-    for (uint32_t j = 0; j < 4; ++j) out.v[j] = narrow(w.v[j] * (v.v[j] * inverse));
+    for (uint32_t j = 0; j < 4; ++j) {
+      normed.v[j] = w.v[j] * (v.v[j] * inverse);
+      out.v[j] = narrow(normed.v[j]);
+    }
     *reinterpret_cast<Half4*>(n.out.at(to, i)) = out;  // half of a piece
+    also(i, normed);
   };
   const auto weight = [&](uint32_t i) {
     return n.weight != nullptr ? load4(n.weight + i) : Float4{};
@@ -90,6 +95,11 @@ SAC_DEVICE void norm_row(const Block& b, const NormArgs& n, const Early& early, 
 struct KeepNothing {
   SAC_DEVICE void operator()(uint32_t, const Float4&) const {}
 };
+template <class Block, class Early, class Value, class Keep>
+SAC_DEVICE void norm_row(const Block& b, const NormArgs& n, const Early& early, bool there,
+                         uint32_t to, Value&& value, Keep&& keep) {
+  norm_row(b, n, early, there, to, value, keep, KeepNothing{});
+}
 
 /// x = embedding of the row's token; normed = norm(x). Grid: rows.
 struct EmbedKernel {
@@ -271,7 +281,8 @@ struct AddExpertsKernel {
   }
 };
 
-/// Row i of out = final norm of the i-th row, from `first` on, that needs logits. Grid: rows.
+/// Row i of out = final norm of the plan's i-th LogitsRow, from `first` on; of one that is an
+/// embedding also in f32, as a result. Grid: rows.
 struct FinalNormKernel {
   static constexpr uint32_t kThreads = kRowThreads;
   static constexpr uint32_t kBlocksPerSm = 2;
@@ -283,6 +294,7 @@ struct FinalNormKernel {
     uint32_t first;
     const float* x;
     NormArgs norm;
+    StepOutputs outputs;
   };
 
   template <class Block>
@@ -290,9 +302,14 @@ struct FinalNormKernel {
     const EarlyWeights<4> early(b, a.norm);
     const uint32_t index = a.first + b.x();
     if (index >= a.counts->num_logits) return;  // its row is anything
-    const float* x = a.x + size_t{a.logits[index].row} * a.norm.width;
+    const LogitsRow& at = a.logits[index];
+    const float* x = a.x + size_t{at.row} * a.norm.width;
     const auto value = [&](uint32_t i) { return load4(x + i); };
-    norm_row(b, a.norm, early, true, b.x(), value, KeepNothing{});
+    const uint32_t size = at.end == kEmbedded ? a.outputs.embedding_size : 0;
+    float* values = size != 0 ? a.outputs.embedding(at.record) : nullptr;
+    norm_row(b, a.norm, early, true, b.x(), value, KeepNothing{}, [&](uint32_t i, const Float4& v) {
+      for (uint32_t j = 0; j < 4 && i + j < size; ++j) values[i + j] = v.v[j];
+    });
   }
 };
 

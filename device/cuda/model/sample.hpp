@@ -152,7 +152,7 @@ struct MaskKernel {
     const uint32_t num_rows = a.rows.num_rows(), vocab = a.rows.vocab_size;
     for (uint32_t i = b.x(); i < num_rows; i += b.grid_x()) {
       const LogitsRow& at = a.plan.logits[a.rows.first + i];
-      if (at.sample == 0) continue;
+      if (at.end != kSampled) continue;
       const RowGrammar grammar = a.seats.grammar(at.seat);
       if (grammar.words != nullptr)
         fill_part(b, grammar, vocab, a.masks + i * size_t{mask_words(vocab)});
@@ -239,6 +239,7 @@ struct SampleKernel {
     const uint32_t first = a.rows.first, rows = a.rows.num_rows();
     const SampleMemory memory = SampleMemory::at(a.memory + b.x() * a.memory_words, a.vocab_size);
     for (uint32_t i = b.x(); i < rows; i += b.grid_x()) {
+      if (a.plan.logits[first + i].end == kEmbedded) continue;
       write_record(b, a, memory, a.plan.logits[first + i], i);
       b.sync();  // before the memory is another row's
     }
@@ -287,7 +288,7 @@ struct SampleKernel {
     const uint32_t* tokens = a.seats.tokens(at.seat);
     const LogNormalizer norm = normalize_row(b, a.rows, index);
     uint32_t token = 0;
-    if (at.sample == 0) {
+    if (at.end == kScored) {
       token = tokens[at.position + 1];
     } else {
       const SampleRow row = {&params,
@@ -302,7 +303,7 @@ struct SampleKernel {
       uint32_t* mask = a.masks + index * size_t{MaskKernel::mask_words(a.vocab_size)};
       token = draw_token(b, row, memory, {logits, norm.max, a.rows.row_tops(index), mask});
     }
-    uint64_t* record = (at.sample != 0 ? a.outputs.sampled : a.outputs.prompt_records) +
+    uint64_t* record = (at.end == kSampled ? a.outputs.sampled : a.outputs.prompt_records) +
                        size_t{at.record} * kRecordWords;
     if (b.thread() == 0) {
       const float logit = token < a.vocab_size ? logits[token] : -infinity();

@@ -384,8 +384,8 @@ class StepSequence {
 
   /// Logits and records of `rows` rows that need them, from the first-th on.
   void sample(uint32_t first, uint32_t rows) {
-    launch<FinalNormKernel>(
-        {rows}, {s_.plan.counts, s_.plan.logits, first, s_.x, norm(m_.final_norm, s_.final_rows)});
+    launch<FinalNormKernel>({rows}, {s_.plan.counts, s_.plan.logits, first, s_.x,
+                                     norm(m_.final_norm, s_.final_rows), m_.tables.outputs});
     const uint32_t tile = first / s_.logit_rows;
     const Partials logits =
         multiply({&m_.lm_head, s_.final_rows, rows, s_.plan.logits_left + tile, s_.logits,

@@ -46,6 +46,9 @@ inline double logprob_bound(Kind kind) {
   return kind == Kind::kFp8Kv ? kFp8KvBound : kLogprobBound;
 }
 
+/// Of the root mean square of an embedding's values.
+inline constexpr double kEmbeddingBound = 0.03;
+
 /// How far apart two router logits may be for rounding to flip their order: twice the error of a
 /// logit, which is within 0.02 in these models where no order flips, and some room.
 inline constexpr double kRouterGap = 0.05;
@@ -198,6 +201,58 @@ void check_against_cpu(Report& report, uint32_t seed, uint32_t prompt_len,
   report.check(ok, std::string(Rig::kName) + text + describe(m));
 }
 
+/// A prompt in chunks whose last row is an embedding.
+template <class Harness, class Chunk>
+std::vector<float> run_embedding(Harness& h, const std::vector<uint32_t>& prompt, uint32_t size,
+                                 Chunk chunk) {
+  const auto prompt_len = static_cast<uint32_t>(prompt.size());
+  SeatParams params = greedy(prompt_len);
+  params.flags = SAC_REQ_EMBED;
+  h.seat_prompt(kCheckedSeat, prompt, params);
+  for (uint32_t at = 0; at < prompt_len;) {
+    const uint32_t rows = chunk(prompt_len - at);
+    at += rows;
+    h.add(kCheckedSeat, at - rows, rows, at == prompt_len);
+    h.run();
+  }
+  return std::vector(h.embedding(0), h.embedding(0) + size);
+}
+
+/// An embedding against the CPU's: the differences' root mean square as a part of the values'.
+/// Models without experts: a flipped choice is not an error.
+template <class Rig>
+void check_embedding(Report& report, uint32_t seed, uint32_t prompt_len, Kind kind = Kind::kBf16) {
+  const SmallModel m = random_small(seed, prompt_len, kind);
+  if (m.config.num_experts > 0) return;
+  HarnessOptions cpu_options;
+  cpu_options.max_len = cpu_options.max_rows = prompt_len;
+  cpu_options.kernels = portable_kernels();
+  StepHarness cpu(m.config, cpu_options);
+  typename ModelHarness<Rig>::Options options;
+  options.max_len = options.max_rows = prompt_len;
+  ModelHarness<Rig> gpu(m, options);
+  std::string wrong = m.give(*cpu.step);
+  if (wrong.empty()) wrong = m.give(*gpu.model);
+  if (!wrong.empty()) return report.check(false, wrong);
+  const auto prompt = random_prompt(seed, prompt_len, m.config.vocab_size);
+  const uint32_t size = m.config.hidden_size;
+  Rng rng(seed);
+  const auto want = run_embedding(cpu, prompt, size, [](uint32_t left) { return left; });
+  const auto got = run_embedding(gpu, prompt, size, [&](uint32_t left) {
+    return std::min<uint32_t>(left, 1 + rng() % prompt_len);
+  });
+  double off = 0, all = 0;
+  for (uint32_t i = 0; i < size; ++i) {
+    off += (double{got[i]} - want[i]) * (double{got[i]} - want[i]);
+    all += double{want[i]} * want[i];
+  }
+  const double error = std::sqrt(off / all);
+  char text[120];
+  std::snprintf(text, sizeof(text), ": an embedding is %.4f from the CPU's (bound %.2f), seed %u, ",
+                error, kEmbeddingBound, seed);
+  report.check(error < kEmbeddingBound, std::string(Rig::kName) + text + describe(m));
+}
+
 /// The same tokens through two ways of computing products: how far apart their logprobs are. Models
 /// without experts: a flipped choice is not an error.
 template <class One, class Other>
@@ -222,18 +277,19 @@ void check_ways(Report& report, uint32_t seed, uint32_t prompt_len, Kind kind = 
                std::string(One::kName) + " and " + Other::kName + text + describe(m));
 }
 
-/// One request: a prompt, then tokens that the model draws.
+/// One request: a prompt, then tokens that the model draws, or its embedding.
 struct Traveller {
   std::vector<uint32_t> prompt;
   SeatParams params;
   uint32_t steps;
   uint32_t computed = 0;  // positions
   uint32_t produced = 0;
-  std::vector<uint64_t> records;
+  std::vector<uint64_t> records;  // of an embedding: its values
   bool under_grammar = false;
   bool obeyed = true;
 
   uint32_t prompt_len() const { return static_cast<uint32_t>(prompt.size()); }
+  bool embeds() const { return saccade::embeds(params.flags); }
   uint32_t words() const { return sac_record_stride(params.flags, params.num_top_logprobs); }
 };
 
@@ -244,6 +300,12 @@ inline Traveller random_traveller(uint32_t seed, uint32_t most, uint32_t steps, 
   t.params = with_logprobs(t.prompt_len());
   t.params.seed = seed;
   t.steps = steps;
+  if (rng() % 4 == 0) {
+    t.params = greedy(t.prompt_len());
+    t.params.flags = SAC_REQ_EMBED;
+    t.steps = 1;
+    return t;
+  }
   if (rng() % 2 == 0) {
     t.params.temperature = 0.9f;
     t.params.top_k = rng() % 2 * 20;
@@ -255,23 +317,30 @@ inline Traveller random_traveller(uint32_t seed, uint32_t most, uint32_t steps, 
   return t;
 }
 
-/// Adds the next `rows` rows of a request to the batch, and says whether the last one draws.
+/// Adds the next `rows` rows of a request to the batch, and says whether the last one yields.
 template <class Harness>
 bool add_next(Harness& h, uint32_t seat, const Traveller& t, uint32_t rows) {
   const bool draws = t.computed + rows >= t.prompt_len();
-  h.add(seat, t.computed, rows, draws, t.computed < t.prompt_len());
+  h.add(seat, t.computed, rows, draws, t.computed < t.prompt_len() && !t.embeds());
   return draws;
 }
 /// Takes what the batch's sequence `seq`, which began at `row`, has written.
 template <class Harness>
 void take_records(Harness& h, uint32_t seat, Traveller& t, uint32_t rows, uint32_t seq,
                   uint32_t row) {
-  for (uint32_t r = 0; r < rows && t.computed + r + 1 < t.prompt_len(); ++r) {
+  for (uint32_t r = 0; r < rows && t.computed + r + 1 < t.prompt_len() && !t.embeds(); ++r) {
     const uint64_t* record = h.prompt_record(row + r);
     t.records.insert(t.records.end(), record, record + t.words());
   }
   t.computed += rows;
   if (t.computed < t.prompt_len()) return;
+  if (t.embeds()) {
+    const float* values = h.embedding(seq);
+    for (uint32_t i = 0; i < h.outputs.embedding_size; ++i)
+      t.records.push_back(embedding_word(values[i], 0.0f));
+    ++t.produced;
+    return;
+  }
   const uint64_t* record = h.sampled_record(seq);
   t.records.insert(t.records.end(), record, record + t.words());
   const uint32_t token = unpack(record[0]).token;
@@ -372,6 +441,7 @@ void check_model(Report& report, uint32_t seeds) {
   for (uint32_t seed = 1; seed <= seeds; ++seed) {
     const uint32_t prompt_len = seed % 8 == 0 ? 300 + seed : 3 + seed * 7 % 90;
     check_against_cpu<Rig>(report, seed, prompt_len);
+    check_embedding<Rig>(report, seed, prompt_len);
     check_against_cpu<Rig>(report, seed, prompt_len, Kind::kFp8Kv);
   }
   for (uint32_t seed = 1; seed <= seeds; ++seed) {

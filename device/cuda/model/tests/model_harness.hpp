@@ -163,6 +163,9 @@ class ModelHarness {
         vocab(take<TokenVocab>(1)),
         sampled(take<uint64_t>(size_t{o.num_seats} * kRecordWords)),
         prompt_records(take<uint64_t>(size_t{o.max_rows} * kRecordWords)),
+        outputs{sampled, prompt_records,
+                take<float>(size_t{o.num_seats} * model.config.hidden_size),
+                model.config.hidden_size},
         batch_(take<StepBatch>(1)),
         seqs_(take<StepSeq>(o.num_seats)) {
     const uint32_t per_seq = ceil_div(o.max_len, o.block_size);
@@ -192,8 +195,8 @@ class ModelHarness {
     const ModelLimits limits = {o.num_seats, o.max_rows, o.max_len, o.block_size, num_blocks};
     const std::string wrong = check_gpu_model(model.config, limits);
     if (!wrong.empty()) throw std::runtime_error(wrong);
-    this->model = std::make_unique<typename Rig::Model>(
-        model.config, limits, StepTables{seats, batch_, {sampled, prompt_records}});
+    this->model = std::make_unique<typename Rig::Model>(model.config, limits,
+                                                        StepTables{seats, batch_, outputs});
   }
 
   uint32_t* tokens(uint32_t seat) { return history_ + size_t{seat} * options.max_len; }
@@ -241,6 +244,7 @@ class ModelHarness {
   }
   const uint64_t* sampled_record(uint32_t seq) const { return sampled + seq * kRecordWords; }
   const uint64_t* prompt_record(uint32_t row) const { return prompt_records + row * kRecordWords; }
+  const float* embedding(uint32_t seq) const { return outputs.embedding(seq); }
 
  private:
   static constexpr uint32_t kGrammarWords = 64;
@@ -274,6 +278,7 @@ class ModelHarness {
   TokenVocab* vocab;
   uint64_t* sampled;
   uint64_t* prompt_records;
+  StepOutputs outputs;
   std::unique_ptr<typename Rig::Model> model;
 
  private:
