@@ -115,8 +115,6 @@ pub(crate) struct ServeArgs {
     #[command(flatten)]
     pub cuda: CudaArgs,
     #[command(flatten)]
-    pub lora: lora::LoraArgs,
-    #[command(flatten)]
     pub sim: SimArgs,
     /// YAML file of flags, as `flag-name: value`
     #[arg(long, value_name = "FILE", env = "SACCADE_CONFIG", help_heading = "General")]
