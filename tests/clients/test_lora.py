@@ -73,9 +73,6 @@ def lora_server(adapters):
     modules = [f"{name}={path}" for name, path in adapters.items()]
     flags = ["--enable-lora", "--lora-modules", *modules, "--kv-cache-memory-bytes", "64000000"]
     with serve(*flags) as url:
-        loaded = requests.get(f"{url}/v1/models/sql", timeout=5).status_code != 503
-        if not loaded:
-            pytest.skip("the device plane of this binary loads no adapters")
         yield url
 
 
