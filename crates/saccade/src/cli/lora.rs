@@ -21,6 +21,7 @@ pub(crate) struct LoraArgs {
     /// Bound on adapters in memory.
     pub max_loras: Option<u32>,
     /// Bound on the rank of each.
+    #[cfg_attr(not(feature = "device"), allow(dead_code, reason = "a device loads adapters"))]
     pub max_lora_rank: u32,
 }
 
