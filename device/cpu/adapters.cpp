@@ -17,8 +17,6 @@ uint32_t max_adapter_slots(const AdapterLimits& l, uint32_t rows) {
   return round_up(rows + gaps, kActivationRows);
 }
 
-size_t bytes_of(uint32_t dtype) { return dtype == SAC_DTYPE_F32 ? 4 : 2; }
-
 /// The outputs of the products that have the same input, of the widest such group.
 size_t widest_outputs(const sac_model_config& c) {
   const uint32_t qkv = (c.num_heads + 2 * c.num_kv_heads) * c.head_dim;
@@ -91,7 +89,7 @@ std::string AdapterWeights::check(uint32_t adapter, const sac_adapter_pair& p) c
 AdapterWeights::Panels AdapterWeights::pack(Matrix& m, uint32_t n, uint32_t k, const void* source,
                                             uint32_t source_dtype) {
   m = {n, k, config_.dtype, nullptr};
-  const size_t bytes = m.num_panels() * panel_elements(m.dtype, k) * bytes_of(m.dtype);
+  const size_t bytes = m.panel_bytes();
   Panels panels(::operator new (bytes, std::align_val_t{SAC_LINE_BYTES}));
   m.panels = panels.get();
   std::memset(m.panels, 0, bytes);
@@ -116,7 +114,7 @@ std::string AdapterWeights::set(uint32_t adapter, const sac_adapter_pair& p) {
   entry.pair->scaling = p.scaling;
   entry.a = pack(entry.pair->a, p.rank, in, p.a, p.a_dtype);
   // What is beyond the rank meets zeros, which the first product makes there.
-  const size_t bytes = bytes_of(p.b_dtype);
+  const size_t bytes = element_bytes(p.b_dtype);
   std::vector<uint8_t> padded(size_t{out} * rank * bytes);
   for (size_t o = 0; o < out; ++o) {
     std::memcpy(padded.data() + o * rank * bytes,

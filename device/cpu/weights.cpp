@@ -11,11 +11,6 @@ constexpr uint64_t kPackedVersion = 1;
 /// The packed form ends with a page, so that a file of it can be mapped to the end.
 constexpr size_t kPackedPageBytes = 4096;
 
-size_t element_bytes(uint32_t dtype) {
-  if (dtype == SAC_DTYPE_INT8 || dtype == SAC_DTYPE_FP8) return 1;
-  return dtype == SAC_DTYPE_F32 ? 4 : 2;
-}
-
 /// splitmix64's mixer.
 uint64_t mix(uint64_t x) {
   x += 0x9e3779b97f4a7c15ull;
@@ -127,8 +122,7 @@ void Weights::take_matrix(Layout& layout, const TensorPlace& at, Matrix& matrix)
   matrix.n = static_cast<uint32_t>(shape.rows);
   matrix.k = static_cast<uint32_t>(shape.cols);
   matrix.dtype = matrix_dtype(at);
-  matrix.panels = layout.take<uint8_t>(
-      matrix.num_panels() * panel_elements(matrix.dtype, matrix.k) * element_bytes(matrix.dtype));
+  matrix.panels = layout.take<uint8_t>(matrix.panel_bytes());
   fold_into_layout(at, layout.bytes(), matrix.dtype);
 }
 

@@ -12,6 +12,11 @@
 
 namespace saccade {
 
+inline size_t element_bytes(uint32_t dtype) {
+  if (dtype == SAC_DTYPE_INT8 || dtype == SAC_DTYPE_FP8) return 1;
+  return dtype == SAC_DTYPE_F32 ? 4 : 2;
+}
+
 /// A weight matrix [n][k], packed in panels of the model's dtype.
 struct Matrix {
   uint32_t n = 0;
@@ -19,6 +24,9 @@ struct Matrix {
   uint32_t dtype = 0;      // SAC_DTYPE_*
   void* panels = nullptr;  // [num_panels()] of panel_elements(dtype, k)
   uint32_t num_panels() const { return ceil_div(n, kPanelOutputs); }
+  size_t panel_bytes() const {
+    return num_panels() * panel_elements(dtype, k) * element_bytes(dtype);
+  }
 };
 
 /// One expert's gated MLP.

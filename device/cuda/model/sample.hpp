@@ -239,8 +239,9 @@ struct SampleKernel {
     const uint32_t first = a.rows.first, rows = a.rows.num_rows();
     const SampleMemory memory = SampleMemory::at(a.memory + b.x() * a.memory_words, a.vocab_size);
     for (uint32_t i = b.x(); i < rows; i += b.grid_x()) {
-      if (a.plan.logits[first + i].end == kEmbedded) continue;
-      write_record(b, a, memory, a.plan.logits[first + i], i);
+      const LogitsRow& at = a.plan.logits[first + i];
+      if (at.end == kEmbedded) continue;
+      write_record(b, a, memory, at, i);
       b.sync();  // before the memory is another row's
     }
   }

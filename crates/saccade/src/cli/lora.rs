@@ -14,8 +14,6 @@ const RANKS: [u32; 9] = [1, 8, 16, 32, 64, 128, 256, 320, 512];
 /// Adapters that are loaded beside the model, as given and consistent.
 #[derive(Debug, Clone)]
 pub(crate) struct LoraArgs {
-    /// Adapters are served. `--lora-modules` says so too.
-    pub enable_lora: bool,
     /// In the order of the flags, which is the device's.
     pub lora_modules: Vec<LoraModule>,
     /// Bound on adapters in memory.
@@ -101,11 +99,15 @@ impl LoraArgs {
             ));
         }
         Ok(Self {
-            enable_lora: !modules.is_empty(),
             lora_modules: modules,
             max_loras: flags.max_loras,
             max_lora_rank: flags.max_lora_rank,
         })
+    }
+
+    /// Whether adapters are served: `--lora-modules` alone says so.
+    pub fn serves_adapters(&self) -> bool {
+        !self.lora_modules.is_empty()
     }
 
     /// Names and bound, for the person who starts the server; `None` without adapters.
@@ -113,7 +115,7 @@ impl LoraArgs {
     pub fn describe(&self) -> Option<String> {
         let names: Vec<&str> = self.lora_modules.iter().map(|module| &*module.name).collect();
         let bound = self.max_lora_rank;
-        self.enable_lora.then(|| format!("{}; of rank {bound} at most", names.join(", ")))
+        self.serves_adapters().then(|| format!("{}; of rank {bound} at most", names.join(", ")))
     }
 
     /// As a frontend is told of them.
@@ -129,7 +131,7 @@ impl LoraArgs {
 
 /// Refuses adapters that could not be named, and devices that would answer without them.
 pub(crate) fn check(args: &ServeArgs) -> anyhow::Result<()> {
-    if !args.lora.enable_lora {
+    if !args.lora.serves_adapters() {
         return Ok(());
     }
     check_adapters(&model_source::served_names(&args.model), &args.lora.adapters())
@@ -250,8 +252,8 @@ mod tests {
 
     #[test]
     fn modules_alone_enable_adapters_and_nothing_else_does() {
-        assert!(parsed(&["--lora-modules", "a=/x"]).unwrap().lora.enable_lora);
-        assert!(!parsed(&["--max-loras", "2"]).unwrap().lora.enable_lora);
+        assert!(parsed(&["--lora-modules", "a=/x"]).unwrap().lora.serves_adapters());
+        assert!(!parsed(&["--max-loras", "2"]).unwrap().lora.serves_adapters());
         let said = parsed(&["--enable-lora"]).unwrap_err();
         assert!(said.contains("--enable-lora: --lora-modules names no adapter"), "{said}");
     }

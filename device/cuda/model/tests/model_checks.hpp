@@ -157,6 +157,33 @@ inline Explanation explain_by_swaps(const SmallModel& m, const std::vector<uint3
   return e;
 }
 
+/// A model on the CPU and on a GPU, for sequences of up to max_len.
+template <class Rig>
+struct BothSides {
+  StepHarness cpu;
+  ModelHarness<Rig> gpu;
+  std::string wrong;  // empty, or why a side refused the model
+
+  BothSides(const SmallModel& m, uint32_t max_len)
+      : cpu(m.config, cpu_options(max_len)), gpu(m, gpu_options(max_len)) {
+    wrong = m.give(*cpu.step);
+    if (wrong.empty()) wrong = m.give(*gpu.model);
+  }
+
+ private:
+  static HarnessOptions cpu_options(uint32_t max_len) {
+    HarnessOptions o;
+    o.max_len = o.max_rows = max_len;
+    o.kernels = portable_kernels();  // sums in f32
+    return o;
+  }
+  static typename ModelHarness<Rig>::Options gpu_options(uint32_t max_len) {
+    typename ModelHarness<Rig>::Options o;
+    o.max_len = o.max_rows = max_len;
+    return o;
+  }
+};
+
 /// A prompt in chunks, then tokens that the CPU chose: logprobs of all, against the CPU's. Where a
 /// choice of experts is so close that rounding flips it, both sides are right: then each must be
 /// near the reference that chooses as it did.
@@ -166,21 +193,12 @@ void check_against_cpu(Report& report, uint32_t seed, uint32_t prompt_len,
   const double bound = logprob_bound(kind);
   const uint32_t max_len = prompt_len + kCheckedSteps + 2;
   const SmallModel m = random_small(seed, max_len, kind);
-  HarnessOptions cpu_options;
-  cpu_options.max_len = max_len;
-  cpu_options.max_rows = max_len;
-  cpu_options.kernels = portable_kernels();  // sums in f32
-  StepHarness cpu(m.config, cpu_options);
-  typename ModelHarness<Rig>::Options options;
-  options.max_len = options.max_rows = max_len;
-  ModelHarness<Rig> gpu(m, options);
-  std::string wrong = m.give(*cpu.step);
-  if (wrong.empty()) wrong = m.give(*gpu.model);
-  if (!wrong.empty()) return report.check(false, wrong);
+  BothSides<Rig> on(m, max_len);
+  if (!on.wrong.empty()) return report.check(false, on.wrong);
   auto tokens = random_prompt(seed, prompt_len, m.config.vocab_size);
   Rng rng(seed);
-  const auto want = run_request(cpu, tokens, prompt_len, [](uint32_t left) { return left; });
-  const auto got = run_request(gpu, tokens, prompt_len, [&](uint32_t left) {
+  const auto want = run_request(on.cpu, tokens, prompt_len, [](uint32_t left) { return left; });
+  const auto got = run_request(on.gpu, tokens, prompt_len, [&](uint32_t left) {
     return std::min<uint32_t>(left, 1 + rng() % prompt_len);
   });
   const double error = record_error(want, got);
@@ -224,21 +242,13 @@ template <class Rig>
 void check_embedding(Report& report, uint32_t seed, uint32_t prompt_len, Kind kind = Kind::kBf16) {
   const SmallModel m = random_small(seed, prompt_len, kind);
   if (m.config.num_experts > 0) return;
-  HarnessOptions cpu_options;
-  cpu_options.max_len = cpu_options.max_rows = prompt_len;
-  cpu_options.kernels = portable_kernels();
-  StepHarness cpu(m.config, cpu_options);
-  typename ModelHarness<Rig>::Options options;
-  options.max_len = options.max_rows = prompt_len;
-  ModelHarness<Rig> gpu(m, options);
-  std::string wrong = m.give(*cpu.step);
-  if (wrong.empty()) wrong = m.give(*gpu.model);
-  if (!wrong.empty()) return report.check(false, wrong);
+  BothSides<Rig> on(m, prompt_len);
+  if (!on.wrong.empty()) return report.check(false, on.wrong);
   const auto prompt = random_prompt(seed, prompt_len, m.config.vocab_size);
   const uint32_t size = m.config.hidden_size;
   Rng rng(seed);
-  const auto want = run_embedding(cpu, prompt, size, [](uint32_t left) { return left; });
-  const auto got = run_embedding(gpu, prompt, size, [&](uint32_t left) {
+  const auto want = run_embedding(on.cpu, prompt, size, [](uint32_t left) { return left; });
+  const auto got = run_embedding(on.gpu, prompt, size, [&](uint32_t left) {
     return std::min<uint32_t>(left, 1 + rng() % prompt_len);
   });
   double off = 0, all = 0;
