@@ -11,7 +11,9 @@ namespace saccade::test {
 /// the clock of the thread that runs the tick. Where that is the host, results are complete when
 /// its wait returns; only token_ns includes the time from the GPU to that point.
 struct Latencies {
-  std::vector<double> claim_ns;        // doorbell rung -> the status names the ticket
+  std::vector<double> claim_ns;        // doorbell rung right behind another's end -> the status
+                                       // names the ticket
+  std::vector<double> idle_claim_ns;   // the same, of a device that has had nothing to do
   std::vector<double> first_token_ns;  // doorbell rung -> the status counts a token
   std::vector<double> token_ns;        // between two tokens of a request, as the statuses count
   std::vector<double> gap_ns;          // from the results of a step to the launch of the next
@@ -20,6 +22,9 @@ struct Latencies {
 };
 
 inline constexpr uint32_t kBenchTokens = 4;
+/// How long a device has had nothing to do: from the first of these on, one of them longer at most,
+/// so that a doorbell meets its idle tick anywhere.
+inline constexpr uint64_t kPauseNs = 100 * 1000, kPauseSpreadNs = 20 * 1000;
 
 inline DeviceShape bench_device() {
   DeviceShape shape;
@@ -49,8 +54,13 @@ uint64_t await_status(const TestRing& ring, uint32_t slot, Seen seen) {
   }
 }
 
-/// One request at a time against a machine that runs freely. `made(rig)` is called before it
-/// starts.
+inline void wait_until(uint64_t ns) {
+  while (monotonic_ns() < ns) {
+  }
+}
+
+/// One request at a time against a machine that runs freely; every other one waits until the
+/// machine has had nothing to do for a while. `made(rig)` is called before it starts.
 template <class Rig, class Made>
 Latencies measure(uint32_t num_requests, Made made) {
   const DeviceShape shape = bench_device();
@@ -65,11 +75,14 @@ Latencies measure(uint32_t num_requests, Made made) {
   for (uint32_t i = 0; i < num_requests; ++i) {
     front.beat();
     Ticket t = front.prepare(ask_of(16, kBenchTokens, i), i * 61 % front.num_slots());
+    const bool idle = i % 2 != 0;
+    if (idle) wait_until(monotonic_ns() + kPauseNs + i * 7919 % kPauseSpreadNs);
     const uint64_t rung_ns = monotonic_ns();
     front.ring(t);
     const auto since = [&](uint64_t ns) { return static_cast<double>(ns - rung_ns); };
-    l.claim_ns.push_back(since(await_status(
-        rig.ring, t.slot, [&](uint64_t word) { return sac_status_ticket(word) == t.ticket; })));
+    (idle ? l.idle_claim_ns : l.claim_ns)
+        .push_back(since(await_status(
+            rig.ring, t.slot, [&](uint64_t word) { return sac_status_ticket(word) == t.ticket; })));
     const uint64_t first_ns = await_status(rig.ring, t.slot, [&](uint64_t word) {
       return sac_status_ticket(word) == t.ticket && sac_status_count(word) != 0;
     });
@@ -158,6 +171,7 @@ inline std::string batch_json(uint32_t seats, const Latencies& l) {
 
 inline std::string latencies_json(const Latencies& l) {
   return percentiles_json("prompt_to_claim_us", l.claim_ns) + ",\n  " +
+         percentiles_json("prompt_to_claim_idle_us", l.idle_claim_ns) + ",\n  " +
          percentiles_json("submit_to_first_token_us", l.first_token_ns) + ",\n  " +
          percentiles_json("token_to_token_us", l.token_ns) + ",\n  " +
          percentiles_json("step_to_publish_us", l.publish_ns) + ",\n  " +

@@ -335,12 +335,15 @@ SAC_HD uint32_t read_peers(Inbox& inbox, ReaderCursors& cursors, Env& env) {
 }
 
 /// What was read beside the last step, where the environment takes that for what it would read now:
-/// then no trip to the ring lies between two steps. Each reading is used once.
+/// then no trip to the ring lies between two steps. If no step is to follow (`idle`) and nothing
+/// was found, a fresh reading delays nothing, and sees what was rung since. Each reading is used
+/// once.
 template <class Env>
-SAC_HD uint32_t read_for_tick(Inbox& inbox, ReaderCursors& cursors, Env& env) {
+SAC_HD uint32_t read_for_tick(Inbox& inbox, ReaderCursors& cursors, bool idle, Env& env) {
   const ReadAhead ahead = inbox.ahead;
   inbox.ahead = ReadAhead{};
-  return env.takes(ahead) ? ahead.found : read_peers(inbox, cursors, env);
+  if (env.takes(ahead) && (ahead.found != 0 || !idle)) return ahead.found;
+  return read_peers(inbox, cursors, env);
 }
 
 /// A frontend has begun a new life that was not acknowledged yet.
@@ -353,7 +356,8 @@ SAC_HD inline bool any_rejoined(const Inbox& inbox) {
 template <class Env>
 SAC_HD void drain(const Drain& d, Env& env) {
   Inbox& inbox = d.inbox;
-  uint32_t found = read_for_tick(inbox, d.seats.cursors, env);
+  const bool idle = d.waiting.count == 0 && d.seats.num_running == d.seats.num_ended;
+  uint32_t found = read_for_tick(inbox, d.seats.cursors, idle, env);
   // The doorbells of its earlier lives are certain only in a reading that follows the epoch's.
   if (any_rejoined(inbox)) found = read_peers(inbox, d.seats.cursors, env);
   for (uint32_t f = 0; f < inbox.ring.num_frontends; ++f) watch_frontend(d, f);

@@ -185,5 +185,36 @@ TEST_CASE("what was copied during a step is not used for another ticket") {
   CHECK(second.words == expect(second.ask, b.device.shape).words);
 }
 
+/// Takes readings made beside a step for its own, as across a bus.
+struct FarEnv : TestEnv<true> {
+  using TestEnv<true>::TestEnv;
+  bool takes(const ReadAhead& ahead) const { return ahead.at_ns != 0; }
+};
+
+/// Ticks from a doorbell that is rung when the results of a request's last step stand to its claim;
+/// `others`: another request runs on.
+uint32_t ticks_to_claim(bool others) {
+  Bench b;
+  FarEnv env(b.device.now_ns);
+  Ticket ending = b.front.submit(ask_of(4, 2)), other;
+  if (others) other = b.front.submit(ask_of(4, 20));
+  for (uint32_t tick = 0; tick < 2; ++tick) saccade::tick(b.device.s, b.device.step, env);
+  b.front.read(ending);
+  REQUIRE(ending.complete());
+  const Ticket next = b.front.submit(ask_of(4, 1));
+  uint32_t ticks = 0;
+  while (b.device.s.slots[next.slot].ticket != next.ticket && ticks < 5) {
+    saccade::tick(b.device.s, b.device.step, env);
+    ++ticks;
+  }
+  return ticks;
+}
+
+TEST_CASE("a reading made beside the last step does not hide what rang after it") {
+  CHECK(ticks_to_claim(false) == 1);
+  // Between two steps no trip to the ring is made: the reading beside the next one finds it.
+  CHECK(ticks_to_claim(true) == 2);
+}
+
 }  // namespace
 }  // namespace saccade::test
