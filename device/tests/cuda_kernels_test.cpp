@@ -3,46 +3,18 @@
 #include <doctest/doctest.h>
 
 #include "cpu/dtype.hpp"
-#include "cpu/moe.hpp"
 #include "cuda/model/attention.hpp"
-#include "cuda/model/experts.hpp"
 #include "cuda/model/narrow_product.hpp"
-#include "cuda/model/product.hpp"
 #include "cuda/model/rotate.hpp"
-#include "cuda/model/tests/emulated_model.hpp"
 #include "cuda/model/warpgroup_product.hpp"
+#include "tests/emulated_kernels.hpp"
 #include "tests/fp8.hpp"
-#include "tests/test_model.hpp"
 
 using namespace saccade;
 using namespace saccade::gpu;
 using namespace saccade::test;
 
 namespace {
-
-using Halves = std::vector<Half>;
-using Floats = std::vector<float>;
-
-constexpr Half kNan = 0x7fff;
-
-float normal(Rng& rng) { return std::normal_distribution<float>()(rng); }
-/// Random numbers that are exact in bf16.
-Halves random_halves(Rng& rng, size_t count) {
-  Halves out(count);
-  for (Half& h : out) h = narrow(normal(rng));
-  return out;
-}
-Floats random_floats(Rng& rng, size_t count) {
-  Floats out(count);
-  for (float& f : out) f = normal(rng);
-  return out;
-}
-
-template <class Kernel>
-void launch(Grid grid, const typename Kernel::Args& args) {
-  Emulator emulator;
-  emulator.launch<Kernel>(grid, Kernel::kSharedBytes, args);
-}
 
 /// Largest difference of a row of bf16 numbers from what it should be.
 double difference(const Half* got, const std::vector<double>& want) {
@@ -53,29 +25,6 @@ double difference(const Half* got, const std::vector<double>& want) {
   }
   return worst;
 }
-
-/// Activations in their own memory, initially zeros or NaN.
-class TestActivations {
- public:
-  TestActivations(uint32_t rows, uint32_t width, bool nan)
-      : width_(round_up(width, kStep)),
-        rows_(round_up(rows, kTileOutputs)),
-        memory_(std::make_unique<HostMemory>(size_t{rows_} * width_ * sizeof(Half))) {
-    if (nan) std::fill_n(view().data, size_t{rows_} * width_, kNan);
-  }
-  gpu::Activations view() const { return {static_cast<Half*>(memory_->data()), rows_}; }
-  /// `count` columns of a row, in their order.
-  Halves row(uint32_t row, uint32_t count) const {
-    Halves out(count);
-    for (uint32_t i = 0; i < count; ++i) out[i] = *view().at(row, i);
-    return out;
-  }
-
- private:
-  uint32_t width_;
-  uint32_t rows_;
-  std::unique_ptr<HostMemory> memory_;
-};
 
 // ---- attention --------------------------------------------------------------------------------
 
@@ -276,25 +225,6 @@ class AttentionRig {
 
 // ---- products ---------------------------------------------------------------------------------
 
-/// A weight matrix in tiles, and as plain rows.
-struct TestMatrix {
-  TestMatrix(uint32_t n, uint32_t k, uint32_t slice_steps, Rng& rng)
-      : n(n), k(k), rows(random_halves(rng, size_t{n} * k)) {
-    view.n = round_up(n, kTileOutputs);
-    view.k = round_up(k, kStep);
-    view.by_mma = view.by_wgmma = {ceil_div(view.steps(), slice_steps), slice_steps};
-    memory = std::make_unique<HostMemory>(view.halves() * sizeof(Half));
-    view.data = static_cast<Half*>(memory->data());
-    for (uint32_t o = 0; o < n; ++o) {
-      for (uint32_t i = 0; i < k; ++i) view.data[weight_at(view.k, o, i)] = rows[size_t{o} * k + i];
-    }
-  }
-  uint32_t n, k;
-  Halves rows;
-  std::unique_ptr<HostMemory> memory;
-  MatrixView view = {};
-};
-
 /// Products in double, and by how much sums of floats may miss them.
 ///
 /// A product of two bf16 is exact in float, so only additions round: `n` of them, in any order, err
@@ -344,10 +274,6 @@ class ExactProducts {
 
 /// Kernels, and the number of outputs of a block.
 template <uint32_t kRows, bool kSerial>
-struct Mma : ProductKernel<kRows, kSerial, false, false> {
-  static constexpr uint32_t kOutputs = kTileOutputs;
-};
-template <uint32_t kRows, bool kSerial>
 using Wgmma = WarpgroupProductKernel<kRows, 2, kSerial, ProductEnd::kSums>;
 template <uint32_t kRows, bool kSerial>
 using NarrowWgmma = WarpgroupProductKernel<kRows, 1, kSerial, ProductEnd::kSums>;
@@ -355,40 +281,6 @@ template <uint32_t kRows, bool kSerial>
 using Narrow = NarrowProductKernel<kRows, 32, ProductEnd::kSums>;
 template <uint32_t kRows, bool kSerial>
 using WiderNarrow = NarrowProductKernel<kRows, 64, ProductEnd::kSums>;
-
-/// The arguments of any product of a matrix; `num_rows` must outlive them.
-ProductArgs product_args(const TestMatrix& m, const TestActivations& x, const uint32_t& num_rows) {
-  ProductArgs a = {};
-  a.num_rows = &num_rows;
-  a.weights = m.view.data;
-  a.steps = m.view.steps();
-  a.slice_steps = m.view.by_mma.slice_steps;
-  a.early = num_rows % 2 != 0;
-  a.x = x.view();
-  return a;
-}
-
-/// y[row][output], slices added in ascending order.
-template <template <uint32_t, bool> class Kernel, uint32_t kRows, bool kSerial>
-Floats multiply(const TestMatrix& m, const TestActivations& x, uint32_t num_rows) {
-  const uint32_t room = round_up(num_rows, kTileOutputs);
-  const uint32_t slices = kSerial ? 1 : m.view.by_mma.slices;
-  const size_t plane = size_t{room} * m.view.n;
-  Floats sums(slices * plane, __builtin_nanf(""));
-  ProductArgs a = product_args(m, x, num_rows);
-  a.y = {sums.data(), slices, m.view.n, plane};
-  using OneKernel = Kernel<kRows, kSerial>;
-  launch<OneKernel>({ceil_div(num_rows, kRows), m.view.n / OneKernel::kOutputs, slices}, a);
-  Floats y(size_t{num_rows} * m.n);
-  for (uint32_t r = 0; r < num_rows; ++r) {
-    for (uint32_t o = 0; o < m.n; ++o) {
-      float sum = sums[size_t{r} * m.view.n + o];
-      for (uint32_t s = 1; s < slices; ++s) sum += sums[s * plane + size_t{r} * m.view.n + o];
-      y[size_t{r} * m.n + o] = sum;
-    }
-  }
-  return y;
-}
 
 /// silu(gate) * up for a matrix whose rows are gated pairs; `width` columns of each row.
 template <class Kernel, uint32_t kOutputs>
@@ -403,15 +295,6 @@ std::vector<Halves> multiply_gated(const TestMatrix& m, const TestActivations& x
   std::vector<Halves> rows;
   for (uint32_t r = 0; r < num_rows; ++r) rows.push_back(out.row(r, width));
   return rows;
-}
-
-/// Rows of activations, rounded up with zeros.
-TestActivations activations(const Halves& rows, uint32_t num_rows, uint32_t k) {
-  TestActivations x(num_rows, k, false);
-  for (uint32_t r = 0; r < num_rows; ++r) {
-    for (uint32_t i = 0; i < k; ++i) *x.view().at(r, i) = rows[size_t{r} * k + i];
-  }
-  return x;
 }
 
 }  // namespace
@@ -769,89 +652,5 @@ TEST_CASE_TEMPLATE("queries and keys are normed and rotated, and are where atten
     // Only one row of the pool was written.
     CHECK(std::count(pool.begin(), pool.end(), unwritten<Kv>()) ==
           static_cast<long>(pool.size() - 2 * kKvHeads * kDim));
-  }
-}
-
-TEST_CASE("routing picks the CPU's experts with the CPU's weights") {
-  Rng rng(11);
-  for (const uint32_t num_experts : {2u, 5u, 33u, 128u, 512u}) {
-    for (const uint32_t per_token : {1u, 2u, 8u, 32u}) {
-      if (per_token > num_experts) continue;
-      CAPTURE(num_experts);
-      CAPTURE(per_token);
-      constexpr uint32_t kRowsHere = 9;
-      const uint32_t stride = round_up(num_experts, kTileOutputs);
-      Floats logits(size_t{kRowsHere} * stride);
-      // Coarse numbers: many are equal.
-      for (float& z : logits) z = rng() % 3 == 0 ? normal(rng) : std::round(2 * normal(rng));
-      sac_model_config config = {};
-      config.num_experts = num_experts;
-      config.experts_per_token = per_token;
-      config.norm_topk_prob = rng() % 2;
-      std::vector<uint32_t> cpu_picks(kRowsHere * per_token), picks(kRowsHere * per_token);
-      Floats cpu_weights(kRowsHere * per_token), weights(kRowsHere * per_token);
-      MoeSpace cpu;
-      cpu.router_logits = logits.data();
-      cpu.router_stride = stride;
-      cpu.picks = cpu_picks.data();
-      cpu.weights = cpu_weights.data();
-      for (uint32_t r = 0; r < kRowsHere; ++r) route_row(config, cpu, r);
-      const uint32_t num_picks = kRowsHere * per_token;
-      std::vector<uint32_t> slots(num_picks), slot_row(num_picks);
-      std::vector<ExpertTile> tiles(max_expert_tiles(num_experts, per_token, kRowsHere, 8));
-      uint32_t num_tiles = 0, arrivals = 0;
-      ExpertSpace space = {picks.data(), weights.data(), slots.data(), slot_row.data(),
-                           tiles.data(), &num_tiles,     &arrivals};
-      const PlanCounts counts = {kRowsHere, 0, 0, 0, 0};
-      launch<RouteKernel>({ceil_div(kRowsHere, RouteKernel::kWarps)},
-                          {&counts,
-                           {logits.data(), 1, stride, logits.size()},
-                           num_experts,
-                           per_token,
-                           config.norm_topk_prob,
-                           8,
-                           space});
-      CHECK(picks == cpu_picks);
-      CHECK(arrivals == 0);
-      uint32_t in_tiles = 0;
-      for (uint32_t t = 0; t < num_tiles; ++t) in_tiles += tiles[t].num_slots;
-      CHECK(in_tiles == num_picks);
-      for (size_t i = 0; i < weights.size(); ++i) {
-        CHECK(weights[i] == doctest::Approx(cpu_weights[i]).epsilon(1e-5));
-      }
-    }
-  }
-}
-
-TEST_CASE("each pick has its own slot, in tiles of its expert") {
-  Rng rng(13);
-  for (const uint32_t rows : {1u, 7u, 300u}) {
-    CAPTURE(rows);
-    constexpr uint32_t kExperts = 37, kPerToken = 3;
-    const uint32_t num_picks = rows * kPerToken;
-    const uint32_t tile_slots = expert_tile_slots(num_picks, kExperts);
-    std::vector<uint32_t> picks(num_picks), slots(num_picks, ~0u), slot_row(num_picks, ~0u);
-    for (uint32_t& p : picks) p = rng() % 4 == 0 ? 36 : rng() % kExperts;
-    std::vector<ExpertTile> tiles(max_expert_tiles(kExperts, kPerToken, rows, tile_slots));
-    uint32_t num_tiles = 0;
-    const ExpertSpace space = {picks.data(), nullptr,    slots.data(), slot_row.data(),
-                               tiles.data(), &num_tiles, nullptr};
-    const PlanCounts counts = {rows, 0, 0, 0, 0};
-    launch<GroupKernel>({}, {&counts, kExperts, kPerToken, tile_slots, space});
-    REQUIRE(num_tiles <= tiles.size());
-    std::vector<uint32_t> expert_of(num_picks, ~0u);
-    for (uint32_t t = 0; t < num_tiles; ++t) {
-      CHECK(tiles[t].num_slots <= tile_slots);
-      for (uint32_t s = 0; s < tiles[t].num_slots; ++s) {
-        REQUIRE(tiles[t].first_slot + s < num_picks);
-        CHECK(expert_of[tiles[t].first_slot + s] == ~0u);
-        expert_of[tiles[t].first_slot + s] = tiles[t].expert;
-      }
-    }
-    for (uint32_t i = 0; i < num_picks; ++i) {
-      REQUIRE(slots[i] < num_picks);
-      CHECK(expert_of[slots[i]] == picks[i]);
-      CHECK(slot_row[slots[i]] == i / kPerToken);
-    }
   }
 }

@@ -14,11 +14,12 @@ struct TilePieces {
   static constexpr uint32_t kBytes = kOutputs * kStep * sizeof(Half);  // of a piece
   static constexpr uint32_t kStride = kTileHalves * sizeof(Half);      // between pieces
 
-  /// The first piece of the outputs from first_output on.
-  SAC_DEVICE static const unsigned char* first(const ProductArgs& a, uint32_t first_output) {
-    return reinterpret_cast<const unsigned char*>(
-        a.weights + size_t{first_output / kTileOutputs} * a.steps * kTileHalves +
-        first_output % kTileOutputs * kStep);
+  /// The first piece of the tile's outputs.
+  SAC_DEVICE static const unsigned char* first(const ProductArgs& a, const ProductTile& tile) {
+    return reinterpret_cast<const unsigned char*>(a.weights + tile.expert * a.expert_halves +
+                                                  size_t{tile.first_output / kTileOutputs} *
+                                                      a.steps * kTileHalves +
+                                                  tile.first_output % kTileOutputs * kStep);
   }
 };
 
@@ -71,10 +72,9 @@ struct BulkStages {
   }
 
   /// The outputs of the block; its rows are not known yet.
-  template <class Block>
-  SAC_DEVICE static ProductTile output_tile(const Block& b) {
+  SAC_DEVICE static ProductTile output_tile(uint32_t index) {
     ProductTile tile = {};
-    tile.first_output = b.y() * kOutputs;
+    tile.first_output = index * kOutputs;
     return tile;
   }
 
@@ -86,7 +86,7 @@ struct BulkStages {
     const ProductTile& tile;
     const uint32_t begin;
     const uint32_t end;
-    const unsigned char* const pieces = Pieces::first(a, tile.first_output);
+    const unsigned char* const pieces = Pieces::first(a, tile);
 
     SAC_DEVICE uint32_t fills() const { return ceil_div(end - begin, kDepth); }
     SAC_DEVICE void await_empty(uint32_t stage, uint32_t parity) const {
@@ -109,7 +109,7 @@ struct BulkStages {
       b.barrier_expect(full(b, stage), steps * bytes);
       for (uint32_t i = 0; i < steps; ++i) {
         b.bulk_copy(rows(b, stage, i),
-                    a.x.data + (first + i) * a.x.plane() + size_t{tile.first} * kStep, bytes,
+                    a.x.data + (first + i) * a.x.plane() + size_t{tile.first_x} * kStep, bytes,
                     full(b, stage));
       }
     }

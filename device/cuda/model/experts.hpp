@@ -7,11 +7,20 @@ namespace saccade::gpu {
 inline constexpr uint32_t kMaxExperts = 512;
 inline constexpr uint32_t kMaxPicks = kWarpThreads;  // experts of a token
 
+/// How slots are cut into tiles.
+struct SlotCut {
+  uint32_t tile_slots;  // of a tile, at most
+  uint32_t unit;        // an expert's slots begin at a multiple of it
+  /// Each tile has a slot for each row of the step, of which there are tile_slots at most: then
+  /// products read the rows where they are.
+  bool shared;
+};
+
 /// Most tiles that `rows` rows are cut into, tile_slots slots each.
 SAC_HD inline uint32_t max_expert_tiles(uint32_t num_experts, uint32_t per_token, uint32_t rows,
-                                        uint32_t tile_slots) {
+                                        const SlotCut& cut) {
   const uint32_t picks = rows * per_token;
-  return min_u32(num_experts, picks) + picks / tile_slots;
+  return min_u32(num_experts, picks) + (cut.shared ? 0 : picks / cut.tile_slots);
 }
 
 /// Assigns a slot to each pick, expert by expert, and cuts each expert's slots into tiles. Which
@@ -26,12 +35,13 @@ struct GroupKernel {
     const PlanCounts* counts;
     uint32_t num_experts;
     uint32_t per_token;
-    uint32_t tile_slots;
+    SlotCut cut;
     ExpertSpace space;
   };
 
   template <class Block>
   SAC_DEVICE static void run(const Block& b, const Args& a) {
+    if (a.cut.shared) return share(b, a);
     auto* next = reinterpret_cast<uint32_t*>(b.shared() + kOpsBytes);
     const uint32_t picks = a.counts->num_rows * a.per_token;
     next[b.thread()] = 0;
@@ -39,14 +49,14 @@ struct GroupKernel {
     for (uint32_t i = b.thread(); i < picks; i += kThreads) b.add(&next[pick_of(b, a, i)], 1);
     b.sync();
     const uint32_t count = next[b.thread()];
-    const uint32_t tiles = ceil_div(count, a.tile_slots);
+    const uint32_t tiles = ceil_div(count, a.cut.tile_slots);
     uint32_t num_slots = 0, num_tiles = 0;
-    const uint32_t slot = running_sum<kThreads>(b, count, num_slots);
+    const uint32_t slot = running_sum<kThreads>(b, round_up(count, a.cut.unit), num_slots);
     const uint32_t tile = running_sum<kThreads>(b, tiles, num_tiles);
     next[b.thread()] = slot;
     for (uint32_t t = 0; t < tiles; ++t) {
-      const uint32_t done = t * a.tile_slots;
-      a.space.tiles[tile + t] = {b.thread(), slot + done, min_u32(a.tile_slots, count - done)};
+      const uint32_t done = t * a.cut.tile_slots;
+      a.space.tiles[tile + t] = {b.thread(), slot + done, min_u32(a.cut.tile_slots, count - done)};
     }
     if (b.thread() == 0) *a.space.num_tiles = num_tiles;
     b.sync();
@@ -58,9 +68,59 @@ struct GroupKernel {
   }
 
  private:
+  /// A tile for each expert that some row picked, with a slot for each row.
+  template <class Block>
+  SAC_DEVICE static void share(const Block& b, const Args& a) {
+    auto* picked = reinterpret_cast<uint32_t*>(b.shared() + kOpsBytes);  // then: tile of an expert
+    const uint32_t rows = a.counts->num_rows, picks = rows * a.per_token;
+    picked[b.thread()] = 0;
+    b.sync();
+    for (uint32_t i = b.thread(); i < picks; i += kThreads) picked[pick_of(b, a, i)] = 1;
+    b.sync();
+    const bool mine = picked[b.thread()] != 0;
+    uint32_t num_tiles = 0;
+    const uint32_t tile = running_sum<kThreads>(b, mine ? 1 : 0, num_tiles);
+    picked[b.thread()] = tile;
+    if (mine) a.space.tiles[tile] = {b.thread(), tile * a.cut.tile_slots, rows};
+    if (b.thread() == 0) *a.space.num_tiles = num_tiles;
+    b.sync();
+    for (uint32_t i = b.thread(); i < picks; i += kThreads) {
+      a.space.slots[i] = picked[pick_of(b, a, i)] * a.cut.tile_slots + i / a.per_token;
+    }
+  }
+
   template <class Block>
   SAC_DEVICE static uint32_t pick_of(const Block& b, const Args& a, uint32_t i) {
     return b.load_far(a.space.picks + i);
+  }
+};
+
+/// Each row to the slots of its picks. Grid: rows.
+struct GatherKernel {
+  static constexpr uint32_t kThreads = kRowThreads;
+  static constexpr uint32_t kBlocksPerSm = 4;
+  static constexpr uint32_t kSharedBytes = 0;
+
+  struct Args {
+    const PlanCounts* counts;
+    const uint32_t* slots;
+    uint32_t per_token;
+    Activations from;  // rows
+    Activations to;    // slots
+    uint32_t width;
+  };
+
+  template <class Block>
+  SAC_DEVICE static void run(const Block& b, const Args& a) {
+    const uint32_t row = b.x();
+    if (row >= a.counts->num_rows) return;  // its slots are anything
+    for (uint32_t i = b.thread() * kPiece; i < a.width; i += kThreads * kPiece) {
+      const Word4 piece = *reinterpret_cast<const Word4*>(a.from.at(row, i));
+      for (uint32_t p = 0; p < a.per_token; ++p) {
+        const uint32_t slot = a.slots[size_t{row} * a.per_token + p];
+        *reinterpret_cast<Word4*>(a.to.at(slot, i)) = piece;
+      }
+    }
   }
 };
 
@@ -79,7 +139,7 @@ struct RouteKernel {
     uint32_t num_experts;
     uint32_t per_token;
     uint32_t norm_topk_prob;
-    uint32_t tile_slots;
+    SlotCut cut;
     ExpertSpace space;
   };
 
@@ -89,7 +149,7 @@ struct RouteKernel {
     if (row < a.counts->num_rows) pick(b, a, row);
     auto* word = reinterpret_cast<uint32_t*>(b.shared());
     if (!arrive_last(b, a.space.arrivals, b.grid_x(), word)) return;
-    GroupKernel::run(b, {a.counts, a.num_experts, a.per_token, a.tile_slots, a.space});
+    GroupKernel::run(b, {a.counts, a.num_experts, a.per_token, a.cut, a.space});
   }
 
  private:

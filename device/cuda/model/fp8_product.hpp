@@ -55,7 +55,7 @@ struct Fp8NarrowProductKernel {
   template <class Block>
   SAC_DEVICE static void run(const Block& b, const Args& a) {
     if constexpr (Block::kHasWarpgroupMma) {
-      ProductTile tile = Ring::output_tile(b);
+      ProductTile tile = Ring::output_tile(b.y());
       if (kWarps > 1 && b.thread() == 0) {
         for (uint32_t c = 0; c < kColumns; ++c) b.barrier_init(exchanged(b, c), kWarps);
       }
@@ -252,7 +252,7 @@ struct Fp8ProductKernel {
   template <class Block>
   SAC_DEVICE static void run(const Block& b, const Args& a) {
     if constexpr (Block::kHasWarpgroupMma) {
-      ProductTile tile = Ring::output_tile(b);
+      ProductTile tile = Ring::output_tile(b.y());
       Ring::init(b);
       typename Ring::template Filler<Block> filler = {b, a, tile, 0, a.steps};
       const uint32_t early = Ring::begin_early(b, filler);

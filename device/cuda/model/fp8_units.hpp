@@ -55,8 +55,8 @@ struct UnitPieces {
   static constexpr uint32_t kBytes = kOutputs / kUnitOutputs * kUnitBytes;
   static constexpr uint32_t kStride = kTileUnits * kUnitBytes;
 
-  SAC_DEVICE static const unsigned char* first(const ProductArgs& a, uint32_t first_output) {
-    return a.units + unit_at(a.steps * kStep, first_output, 0);
+  SAC_DEVICE static const unsigned char* first(const ProductArgs& a, const ProductTile& tile) {
+    return a.units + unit_at(a.steps * kStep, tile.first_output, 0);
   }
 };
 

@@ -56,9 +56,10 @@ class Planner {
     s.normed = take_activations(at, rows, m_.widths.hidden);
     s.q = at.take<Half>(rows * m_.widths.mixed);
     s.mixed = take_activations(at, rows, m_.widths.mixed);
-    const size_t slots = c_.num_experts > 0 ? rows * c_.experts_per_token : 0;
+    const size_t slots = c_.num_experts > 0 ? num_slots(rows) : 0;
     lay_out_gated(at, rows, slots);
-    s.partials = at.take<float>(partial_floats());
+    s.partials = at.take<float>(partial_floats(slots));
+    s.gathered = {reinterpret_cast<Half*>(s.partials), static_cast<uint32_t>(slots)};
     s.item_sums = at.take<float>(size_t{s.limits.max_items} * c_.num_heads * c_.head_dim);
     s.item_scales = at.take<float>(size_t{s.limits.max_items} * c_.num_heads * 2);
     const size_t logit_rows = round_up(s.logit_rows, kTileOutputs);
@@ -74,6 +75,11 @@ class Planner {
   }
 
  private:
+  size_t num_slots(size_t rows) const {
+    const size_t slots = most_slots(rows, c_.experts_per_token, c_.num_experts);
+    return round_up(static_cast<uint32_t>(slots), kTileOutputs);
+  }
+
   static size_t max_size(size_t a, size_t b) { return a > b ? a : b; }
 
   /// share: how many of such matrices a small step reads at once, 0 = always sum in one slice.
@@ -172,9 +178,10 @@ class Planner {
     return p;
   }
 
-  /// Of the largest sums of any product at any number of rows.
-  size_t partial_floats() const {
-    size_t most = 0;
+  /// Of the largest sums of any product at any number of rows. Those of experts by wgmma, one for
+  /// each of their slots, have room for the rows that were gathered before.
+  size_t partial_floats(size_t slots) const {
+    size_t most = slots * round_up(m_.widths.hidden, kTileOutputs);
     const uint32_t max_rows = limits_.max_num_batched_tokens;
     const auto hold = [&](const MatrixView& m, uint32_t rows, uint32_t tile_rows) {
       // wgmma has no more slices than this.

@@ -56,7 +56,7 @@ struct NarrowProductKernel {
     if constexpr (Block::kHasWarpgroupMma) {
       const uint32_t begin = b.z() * a.slice_steps;
       const uint32_t end = min_u32(begin + a.slice_steps, a.steps);
-      ProductTile tile = Ring::output_tile(b);
+      ProductTile tile = Ring::output_tile(b.y());
       if (b.thread() == 0) {
         for (uint32_t w = 0; w < kReaderWarps; ++w) b.barrier_init(turn_of(b, w), 1);
       }

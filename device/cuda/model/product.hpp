@@ -31,7 +31,8 @@ struct ProductArgs {
   const float* x_bias;
   const ExpertTile* tiles;  // of grouped products
   const uint32_t* num_tiles;
-  const uint32_t* slot_row;  // row of x of a slot; null: the slot itself
+  const uint32_t* slot_row;  // by mma: row of x of a slot; null: the slot itself
+  bool shared_rows;          // by wgmma: each tile reads the same rows of x, from 0 on
   size_t expert_halves;
 };
 
@@ -44,9 +45,11 @@ enum class ProductEnd : uint32_t {
 
 /// What one block computes.
 struct ProductTile {
-  const Half* weights;    // of the output tile's first step
+  const Half* weights;    // of the output tile's first step; not of products by bulk copies
+  uint32_t expert;        // whose matrix it is; 0 without experts
   uint32_t first_output;  // of the matrix
-  uint32_t first;         // row, or slot
+  uint32_t first;         // row of the results, or slot
+  uint32_t first_x;       // row of x
   uint32_t rows;
 };
 
@@ -55,17 +58,18 @@ template <class Block>
 SAC_DEVICE bool find_row_tile(const Block& b, const ProductArgs& a, uint32_t max_rows,
                               ProductTile& tile) {
   const uint32_t num_rows = *a.num_rows;
-  tile.first = b.x() * max_rows;
+  tile.first = tile.first_x = b.x() * max_rows;
   if (tile.first >= num_rows) return false;
   tile.rows = min_u32(max_rows, num_rows - tile.first);
   return true;
 }
-template <class Block>
-SAC_DEVICE bool find_expert_tile(const Block& b, const ProductArgs& a, ProductTile& tile) {
-  if (b.x() >= *a.num_tiles) return false;
-  const ExpertTile t = a.tiles[b.x()];
-  tile.weights += t.expert * a.expert_halves;
+/// The same of tile `index` of the experts.
+SAC_DEVICE bool find_expert_tile(const ProductArgs& a, uint32_t index, ProductTile& tile) {
+  const ExpertTile t = a.tiles[index];  // there is memory: not waited for how many there are first
+  if (index >= *a.num_tiles) return false;
+  tile.expert = t.expert;
   tile.first = t.first_slot;
+  tile.first_x = a.shared_rows ? 0 : t.first_slot;
   tile.rows = t.num_slots;
   return true;
 }
@@ -115,8 +119,10 @@ struct ProductKernel {
     ProductTile tile = {};
     tile.weights = a.weights + size_t{b.y()} * a.steps * kTileHalves;
     tile.first_output = b.y() * kTileOutputs;
-    const bool work = kGrouped ? find_expert_tile(b, a, tile) : find_row_tile(b, a, kRows, tile);
+    const bool work =
+        kGrouped ? find_expert_tile(a, b.x(), tile) : find_row_tile(b, a, kRows, tile);
     if (!work) return;
+    tile.weights += tile.expert * a.expert_halves;
     const Half* sources[kCopies];
     SAC_UNROLL
     for (uint32_t i = 0; i < kCopies; ++i) sources[i] = activation_source(b, a, tile, i);

@@ -235,10 +235,10 @@ struct AddExpertsKernel {
   SAC_DEVICE static void run(const Block& b, const Args& a) {
     const EarlyWeights<2> early(b, a.norm);
     const uint32_t row = b.x();
-    if (row >= a.counts->num_rows) return;  // its slots are anything
+    const bool there = row < a.counts->num_rows;  // others have slots of earlier rows
     float* x = a.x + size_t{row} * a.norm.width;
     norm_row(
-        b, a.norm, early, true, row,
+        b, a.norm, early, there, row,
         [&](uint32_t i) {
           Float4 sum = {};
           for (uint32_t p = 0; p < a.per_token; p += kAhead) add_picks(a, row, p, i, sum);

@@ -34,8 +34,8 @@ struct ProductPlan {
 struct ExpertPlan {
   ExpertSpace space;
   uint32_t max_tiles;
-  uint32_t tile_slots;
-  const uint32_t* slot_row;  // null: x has slots
+  SlotCut cut;
+  const uint32_t* slot_row;  // null: x has slots, or shares rows
 };
 
 template <class Queue>
@@ -194,22 +194,59 @@ class StepSequence {
 
   void mix_experts(const LayerView& w, const float* next_norm) {
     const Partials router = multiply(dense(w.router, s_.normed));
-    const uint32_t picks = shape_.rows * c_.experts_per_token;
-    ExpertPlan e = {s_.experts, 0, expert_tile_slots(picks, c_.num_experts), s_.experts.slot_row};
-    e.max_tiles = max_expert_tiles(c_.num_experts, c_.experts_per_token, shape_.rows, e.tile_slots);
+    const SlotCut cut = slot_cut();
+    const uint32_t max_tiles =
+        max_expert_tiles(c_.num_experts, c_.experts_per_token, shape_.rows, cut);
+    const ExpertPlan e = {s_.experts, max_tiles, cut, nullptr};
     launch<RouteKernel>({ceil_div(shape_.rows, RouteKernel::kWarps)},
                         {s_.plan.counts, router, c_.num_experts, c_.experts_per_token,
-                         c_.norm_topk_prob, e.tile_slots, s_.experts});
+                         c_.norm_topk_prob, cut, s_.experts});
+    const Partials down =
+        way_ == ProductWay::kWgmma ? experts_by_wgmma(w, e) : experts_by_mma(w, e);
+    launch<AddExpertsKernel>({shape_.rows},
+                             {s_.plan.counts, down, s_.experts.slots, s_.experts.weights,
+                              c_.experts_per_token, s_.x, norm(next_norm, s_.normed)});
+  }
+  SlotCut slot_cut() const {
+    const uint32_t picks = shape_.rows * c_.experts_per_token;
+    if (way_ == ProductWay::kMma) return {expert_tile_slots(picks, c_.num_experts), 1, false};
+    if (shape_.rows <= kSharedRows) return {kSharedRows, kSharedRows, true};
+    return {warpgroup_tile_slots(picks, c_.num_experts), kSlotUnit, false};
+  }
+
+  /// The rows are read where they are, slot by slot.
+  Partials experts_by_mma(const LayerView& w, ExpertPlan e) {
     ProductPlan p = dense(w.expert_gate_up, s_.normed);
-    p.sum_rows = round_up(picks, kTileOutputs);
+    p.sum_rows = round_up(shape_.rows * c_.experts_per_token, kTileOutputs);
+    e.slot_row = s_.experts.slot_row;
     gate(p, &e, nullptr, nullptr, s_.expert_gated, m_.widths.expert_gated);
     p.matrix = &w.expert_down;
     p.x = s_.expert_gated;
     e.slot_row = nullptr;
-    const Partials down = multiply(p, &e);
-    launch<AddExpertsKernel>({shape_.rows},
-                             {s_.plan.counts, down, s_.experts.slots, s_.experts.weights,
-                              c_.experts_per_token, s_.x, norm(next_norm, s_.normed)});
+    return multiply(p, &e);
+  }
+
+  /// Whole sums. Bulk copies want the rows of a tile one after another: they are copied to their
+  /// slots, or are few and all of them are taken.
+  Partials experts_by_wgmma(const LayerView& w, const ExpertPlan& e) {
+    ProductPlan p = dense(w.expert_gate_up, e.cut.shared ? s_.normed : s_.gathered);
+    if (!e.cut.shared) {
+      launch<GatherKernel>({shape_.rows}, {s_.plan.counts, s_.experts.slots, c_.experts_per_token,
+                                           s_.normed, s_.gathered, m_.widths.hidden});
+    }
+    ProductArgs a = expert_args(p, e);
+    a.shared_rows = e.cut.shared;
+    a.gated = s_.expert_gated;
+    launch_experts<ProductEnd::kGated>(p, e, a);
+    p.matrix = &w.expert_down;
+    p.x = s_.expert_gated;
+    a = expert_args(p, e);
+    launch_experts<ProductEnd::kSums>(p, e, a);
+    return a.y;
+  }
+  ProductArgs expert_args(const ProductPlan& p, const ExpertPlan& e) const {
+    const uint32_t steps = p.matrix->steps();
+    return product_args(p, &e, {e.cut.tile_slots, kTileOutputs, true, {1, steps}});
   }
 
   /// gated = silu(gate) * up: by the product itself where a block has whole sums.
@@ -257,7 +294,7 @@ class StepSequence {
       return {t.rows, t.outputs, t.whole, s};
     }
     const Slicing& s = p.matrix->by_mma;
-    const uint32_t rows = experts != nullptr ? experts->tile_slots : dense_tile_rows(p.rows);
+    const uint32_t rows = experts != nullptr ? experts->cut.tile_slots : dense_tile_rows(p.rows);
     return {rows, kTileOutputs, rows > kMaxSplitTile || s.slices == 1, s};
   }
 
@@ -303,6 +340,22 @@ class StepSequence {
         return launch<ProductKernel<64, false, kGated, kGrouped>>(grid, a);
       default:
         return launch<ProductKernel<128, true, kGated, kGrouped>>(grid, a);
+    }
+  }
+
+  /// The tiles of warpgroup_tile_slots.
+  template <ProductEnd kEnd>
+  void launch_experts(const ProductPlan& p, const ExpertPlan& e, const ProductArgs& a) {
+    const Grid grid = {p.matrix->tiles(), e.max_tiles};
+    switch (e.cut.tile_slots) {
+      case 8:
+        return launch<WarpgroupProductKernel<8, 2, false, kEnd, ExpertTiles>>(grid, a);
+      case 32:
+        return launch<WarpgroupProductKernel<32, 2, false, kEnd, ExpertTiles>>(grid, a);
+      case 64:
+        return launch<WarpgroupProductKernel<64, 2, false, kEnd, ExpertTiles>>(grid, a);
+      default:
+        return launch<WarpgroupProductKernel<128, 2, false, kEnd, ExpertTiles>>(grid, a);
     }
   }
 

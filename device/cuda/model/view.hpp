@@ -146,6 +146,7 @@ struct SpaceView {
   Activations mixed;         // heads * head_dim
   Activations gated;         // intermediate
   Activations expert_gated;  // of experts: rows are slots; the same memory
+  Activations gathered;      // hidden, rows are slots; memory of partials
   float* partials;           // of whatever product comes next
   float* item_sums;          // [items][heads][head_dim]
   float* item_scales;        // [items][heads][2]: greatest score, sum of weights

@@ -12,10 +12,49 @@
 
 namespace saccade::gpu {
 
+/// Where a block's work is. Of a dense matrix the outputs follow from the grid, the rows from the
+/// step. Grid: row tiles, output tiles, slices (1 when serial).
+struct RowTiles {
+  static constexpr bool kRouted = false;
+  template <class Block>
+  SAC_DEVICE static uint32_t outputs(const Block& b) {
+    return b.y();
+  }
+  template <class Block>
+  SAC_DEVICE static bool find_matrix(const Block&, const ProductArgs&, ProductTile&) {
+    return true;
+  }
+  template <class Block>
+  SAC_DEVICE static bool find_rows(const Block& b, const ProductArgs& a, uint32_t max_rows,
+                                   ProductTile& tile) {
+    b.await_previous();
+    return find_row_tile(b, a, max_rows, tile);
+  }
+};
+/// Of experts, routing says whose matrix it is: weights cannot be requested before. Blocks that
+/// begin one after another have the same rows, and then the same expert, so that the second cache
+/// has both. Grid: output tiles, experts' tiles.
+struct ExpertTiles {
+  static constexpr bool kRouted = true;
+  template <class Block>
+  SAC_DEVICE static uint32_t outputs(const Block& b) {
+    return b.x();
+  }
+  template <class Block>
+  SAC_DEVICE static bool find_matrix(const Block& b, const ProductArgs& a, ProductTile& tile) {
+    b.await_previous();
+    return find_expert_tile(a, b.y(), tile);
+  }
+  template <class Block>
+  SAC_DEVICE static bool find_rows(const Block&, const ProductArgs&, uint32_t, ProductTile&) {
+    return true;
+  }
+};
+
 /// kRows and kGroups: a block computes kGroups * 64 outputs of kRows rows, a warpgroup for
 /// each 64. kSerial: one block runs all slices, and has room for the sum of those before; otherwise
-/// a block runs one. Grid: row tiles, tiles of kGroups * 64 outputs, slices (1 when serial).
-template <uint32_t kRows, uint32_t kGroups, bool kSerial, ProductEnd kEnd>
+/// a block runs one.
+template <uint32_t kRows, uint32_t kGroups, bool kSerial, ProductEnd kEnd, class Tiles = RowTiles>
 struct WarpgroupProductKernel {
   using Args = ProductArgs;
   static constexpr uint32_t kGroupWarps = 4;
@@ -35,17 +74,19 @@ struct WarpgroupProductKernel {
     if constexpr (Block::kHasWarpgroupMma) {
       const uint32_t begin = kSerial ? 0 : b.z() * a.slice_steps;
       const uint32_t end = kSerial ? a.steps : min_u32(begin + a.slice_steps, a.steps);
-      ProductTile tile = Ring::output_tile(b);
+      ProductTile tile = Ring::output_tile(Tiles::outputs(b));
       Ring::init(b);
+      if (!Tiles::find_matrix(b, a, tile)) return;
       typename Ring::template Filler<Block> filler = {b, a, tile, begin, end};
-      const uint32_t early = Ring::begin_early(b, filler);
-      b.await_previous();
-      if (!find_row_tile(b, a, kRows, tile)) return Ring::await_early(b, early);
+      const uint32_t early = Tiles::kRouted ? 0 : Ring::begin_early(b, filler);
+      if (!Tiles::find_rows(b, a, kRows, tile)) return Ring::await_early(b, early);
       // Read from one lane, so that the compiler knows that a warp branches as a whole.
       if (b.shuffle(b.warp(), 0) < kReaderWarps) {
-        Reader<Block> reader = {b, kSerial ? a.slice_steps : end - begin};
-        read_stages<kStages>(end - begin, reader);
-        end_sums<kEnd>(b, a, tile, b.warp() * 16, kSerial ? reader.total.v : reader.sums.v);
+        if (kHalves && b.shuffle(tile.rows, 0) <= kFew) {
+          multiply<kFew>(b, a, tile, end - begin);
+        } else {
+          multiply<kRows>(b, a, tile, end - begin);
+        }
       } else if (b.lane() == 0) {
         fill_stages<kStages>(filler.fills(), early, filler);
       }
@@ -53,17 +94,31 @@ struct WarpgroupProductKernel {
   }
 
  private:
+  /// An expert's last tile may have any number of rows: then half of them are not multiplied.
+  static constexpr bool kHalves = Tiles::kRouted && kRows > 64;
+  static constexpr uint32_t kFew = kHalves ? kRows / 2 : kRows;
+
+  template <uint32_t kUsed>
   struct Sums {
-    float v[kRows / 8][4];
+    float v[kUsed / 8][4];
   };
 
-  template <class Block>
+  /// kUsed: the rows of a stage that are multiplied.
+  template <uint32_t kUsed, class Block>
+  SAC_DEVICE static void multiply(const Block& b, const Args& a, const ProductTile& tile,
+                                  uint32_t steps) {
+    Reader<kUsed, Block> reader = {b, kSerial ? a.slice_steps : steps};
+    read_stages<kStages>(steps, reader);
+    end_sums<kEnd>(b, a, tile, b.warp() * 16, kSerial ? reader.total.v : reader.sums.v);
+  }
+
+  template <uint32_t kUsed, class Block>
   struct Reader {
     const Block& b;
     const uint32_t slice_steps;
     bool adds = false;  // to sums; false: a slice begins
-    Sums sums = {};
-    Sums total = {};
+    Sums<kUsed> sums = {};
+    Sums<kUsed> total = {};
 
     SAC_DEVICE void await_full(uint32_t stage, uint32_t parity) const {
       b.barrier_wait(Ring::full(b, stage), parity);
@@ -94,7 +149,7 @@ struct WarpgroupProductKernel {
       if (!kSerial) return;
       const bool first = step == 0;
       SAC_UNROLL
-      for (uint32_t j = 0; j < kRows / 8; ++j) {
+      for (uint32_t j = 0; j < kUsed / 8; ++j) {
         SAC_UNROLL
         for (uint32_t e = 0; e < 4; ++e) {
           total.v[j][e] = first ? sums.v[j][e] : total.v[j][e] + sums.v[j][e];
