@@ -6,6 +6,7 @@
 #include "cuda/model/attention.hpp"
 #include "cuda/model/narrow_product.hpp"
 #include "cuda/model/rotate.hpp"
+#include "cuda/model/sequence_shape.hpp"
 #include "cuda/model/warpgroup_product.hpp"
 #include "tests/emulated_kernels.hpp"
 #include "tests/fp8.hpp"
@@ -484,6 +485,20 @@ TEST_CASE("gated products are alike by warps and by warpgroups") {
                            std::abs(silu) * exact.bound(r, up_row, 0.25) +
                            std::abs(value) * (std::ldexp(1.0, -8) + std::ldexp(1.0, -18));
       REQUIRE(std::abs(widen(want[r][o]) - value) <= bound);
+    }
+  }
+}
+
+TEST_CASE("a matrix of few outputs gives nearly all multiprocessors a block") {
+  const auto blocks = [](uint32_t rows, uint32_t tiles, const WarpgroupTile& t) {
+    return ceil_div(rows, t.rows) * tiles * kTileOutputs / t.outputs;
+  };
+  for (const uint32_t rows : {1u, 16u, 33u, 64u, 65u, 128u, 129u, 256u, 385u, 512u}) {
+    CAPTURE(rows);
+    for (const uint32_t fp8 : {0u, 1u}) {
+      const WarpgroupTile t = fp8 != 0 ? fp8_tile(rows, 32) : warpgroup_tile(rows, 32, 1);
+      CHECK(t.rows >= std::min(rows, 64u));
+      CHECK(blocks(rows, 32, t) == 128);
     }
   }
 }

@@ -1,7 +1,7 @@
 // How the work of a step is cut by its number of rows: what the layout of memory and the sequence
 // of kernels must agree on.
 #pragma once
-#include "cuda/model/words.hpp"
+#include "cuda/model/view.hpp"
 
 namespace saccade::gpu {
 
@@ -39,35 +39,50 @@ struct WarpgroupTile {
   uint32_t outputs;
   bool whole;  // one block has the whole sum
 };
-/// By the rows of the shape, and the tiles and slices of the matrix. Few rows: many small blocks,
-/// which all read. Many: tiles as large as registers allow, so that weights and activations are
-/// rarely read; where a block runs several slices it holds the running one alongside the sum of
-/// the earlier ones.
+/// Of the GPUs that have wgmma.
+inline constexpr uint32_t kMultiprocessors = 132;
+
+/// Rows of a block that has all of up to 64.
+inline uint32_t tile_of_few_rows(uint32_t rows) {
+  return rows <= 8 ? 8 : rows <= 16 ? 16 : rows <= 32 ? 32 : 64;
+}
+/// Outputs of such a block: as few as leave no more blocks than multiprocessors, so that all read.
+inline uint32_t outputs_of_few_rows(uint32_t tiles) {
+  return 4 * tiles <= kMultiprocessors ? 32 : 2 * tiles <= kMultiprocessors ? 64 : 128;
+}
+
+/// A block of more than 64 rows. Where tiles of half the outputs, or half the rows, still leave no
+/// more blocks than multiprocessors, each takes in less: the second cache delivers no faster to few
+/// of them. Tiles of 256 rows leave at least half of the multiprocessors work.
+inline WarpgroupTile tile_of_many_rows(uint32_t rows, uint32_t tiles) {
+  const auto fit = [&](uint32_t tile_rows, uint32_t outputs) {
+    return ceil_div(rows, tile_rows) * tiles * (kTileOutputs / outputs) <= kMultiprocessors;
+  };
+  if (rows <= 128 && fit(64, 64)) return {64, 64, true};
+  if (fit(128, 64)) return {128, 64, true};
+  return {rows <= 128 || fit(256, 64) ? 128u : 256u, 128, true};
+}
+
+/// By the rows of the shape, and the tiles and slices of the matrix. Many rows: tiles as large as
+/// registers allow, so that weights and activations are rarely read; where a block runs several
+/// slices it holds the running one alongside the sum of the earlier ones.
 inline WarpgroupTile warpgroup_tile(uint32_t rows, uint32_t tiles, uint32_t slices) {
-  const bool narrow = tiles <= 66;  // blocks of 64 outputs: no more than multiprocessors
-  const bool whole = slices == 1;
-  const uint32_t some_rows = rows <= 8 ? 8 : rows <= 16 ? 16 : rows <= 32 ? 32 : 64;
-  if (!whole) {
-    if (rows <= 32) return {some_rows, 32, false};
-    return rows <= kMaxSplitRows ? WarpgroupTile{some_rows, 64, false}
-                                 : WarpgroupTile{128, 128, true};
+  const uint32_t few = tile_of_few_rows(rows);
+  if (slices > 1) {
+    if (rows <= 32) return {few, 32, false};
+    return rows <= kMaxSplitRows ? WarpgroupTile{few, 64, false} : WarpgroupTile{128, 128, true};
   }
-  if (rows <= 64 && tiles <= 33) return {some_rows, 32, true};
-  if (rows <= 32 && narrow) return {some_rows, 64, true};
-  if (rows <= 32) return {rows <= 8 ? 8u : 32u, 128, true};
-  if (rows <= 128) return {rows <= 64 ? 64u : 128u, narrow ? 64u : 128u, true};
-  // Taller tiles only where they leave less than half of the multiprocessors idle.
-  return {2 * tiles * ceil_div(rows, 256) <= 132 ? 128u : 256u, 128, true};
+  if (rows > 64) return tile_of_many_rows(rows, tiles);
+  const uint32_t outputs = outputs_of_few_rows(tiles);
+  return {outputs == 128 && few == 16 ? 32 : few, outputs, true};
 }
 
 /// The same for matrices in e4m3 (fp8_product.hpp).
 inline WarpgroupTile fp8_tile(uint32_t rows, uint32_t tiles) {
-  const bool narrow = tiles <= 66;
-  if (rows <= 32) {
-    return {rows <= 8 ? 8u : rows <= 16 ? 16u : 32u, tiles <= 33 ? 32u : narrow ? 64u : 128u, true};
-  }
-  if (rows <= 64 && tiles <= 33) return {64, 32, true};
-  return {rows <= 64 ? 64u : 128u, narrow && rows <= 128 ? 64u : 128u, true};
+  if (rows <= 64) return {tile_of_few_rows(rows), outputs_of_few_rows(tiles), true};
+  WarpgroupTile tile = tile_of_many_rows(rows, tiles);
+  tile.rows = min_u32(tile.rows, 128);
+  return tile;
 }
 
 /// Slots of a tile: few where experts have few rows each, so that no matrix unit works for rows
