@@ -52,9 +52,11 @@ inline WorldOptions world_options(uint64_t seed) {
   o.device.prefix_caching = Random(seed + 41).one_in(2);
   o.device.embedding_size = Random(seed + 73).pick({0u, 5u, 21u});
   o.device.adapter_keys.resize(Random(seed + 79).pick({0u, 1u, 3u}));
-  for (uint64_t& key : o.device.adapter_keys) key = 1 + (&key - o.device.adapter_keys.data());
-  if (o.device.adapter_keys.size() == 3 && Random(seed + 89).one_in(2))
-    o.device.adapter_keys.back() = 1;  // holds the same as the first
+  // Hashes, as a device is given: small numbers would meet the count of resets in a salt.
+  Random keys(seed + 89);
+  for (uint64_t& key : o.device.adapter_keys) key = keys.next();
+  if (o.device.adapter_keys.size() == 3 && keys.one_in(2))
+    o.device.adapter_keys.back() = o.device.adapter_keys.front();  // holds the same
   o.reset_odds = Random(seed + 43).pick({0u, 0u, 100u});
   o.num_requests = r.in(1, 40);
   o.submit_odds = r.in(1, 6);
