@@ -142,6 +142,7 @@ static void entries(void) {
   FIELD(sac_kv_event, salt);
   FIELD(sac_kv_event, kind);
   FIELD(sac_kv_event, tier);
+  FIELD(sac_kv_event, adapter);
   FIELD(sac_kv_event, _pad0);
 }
 

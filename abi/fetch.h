@@ -16,7 +16,7 @@
 #define SAC_FETCH_MAGIC UINT64_C(0x3148435445464353) /* "SCFETCH1", little-endian */
 #define SAC_FETCH_VERSION 1u
 /* FNV-1a 64 of fetch.layout.txt; a test recomputes it. */
-#define SAC_FETCH_LAYOUT_HASH UINT64_C(0x86e376b7ae23d24b)
+#define SAC_FETCH_LAYOUT_HASH UINT64_C(0x2bf59e3954c6cb51)
 
 #define SAC_CHUNK_TOKENS 256u     /* a chunk: what a store keeps under one name */
 #define SAC_MAX_FETCH_QUEUE 4096u /* commands, and completions, that a region can hold */
@@ -172,10 +172,14 @@ SAC_STATIC_ASSERT(sizeof(sac_fetch_completion) == 64, "completion is 64 bytes");
 typedef struct sac_kv_event {
   uint64_t key;        /* of the block */
   uint64_t parent_key; /* of the block before it; 0: it is the first */
-  uint64_t salt;
-  uint32_t kind; /* SAC_KV_STORED ... */
-  uint32_t tier; /* SAC_KV_ON_* */
-  uint8_t _pad0[64 - 32];
+  uint64_t salt;       /* of its prefix, beside the adapter */
+  uint32_t kind;       /* SAC_KV_STORED ... */
+  uint32_t tier;       /* SAC_KV_ON_* */
+  /* The hash of its adapter's name, as told with sac_device_set_adapter; 0: the model as it is. A
+   * hash and not a number: a reader that knows of other adapters finds no name, and no wrong one.
+   */
+  uint64_t adapter;
+  uint8_t _pad0[64 - 40];
 } sac_kv_event;
 SAC_STATIC_ASSERT(sizeof(sac_kv_event) == 64, "event is 64 bytes");
 

@@ -86,11 +86,11 @@ int sac_device_set_rope(sac_device* d, const float* cos, const float* sin, uint6
   });
 }
 
-int sac_device_set_adapter(sac_device* d, uint32_t adapter, uint64_t key) {
+int sac_device_set_adapter(sac_device* d, uint32_t adapter, uint64_t key, uint64_t name) {
   return guarded([&] {
     if (d == nullptr) return fail(SAC_ERR_ARGUMENT, "device is null");
     if (d->attached) return fail(SAC_ERR_STATE, "a region is attached already");
-    return result(d->set_adapter(adapter, key));
+    return result(d->set_adapter(adapter, key, name));
   });
 }
 

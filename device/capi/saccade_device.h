@@ -250,9 +250,11 @@ typedef struct sac_adapter_pair {
 } sac_adapter_pair;
 
 /* Every adapter 1 .. num_adapters must have a key: not 0, a hash of what it holds. It separates the
- * KV of adapters in the prefix cache, in stores and in events, so equal adapters have equal keys on
- * all hosts. All kinds that take adapters; before the device is ready. */
-int sac_device_set_adapter(sac_device* device, uint32_t adapter, uint64_t key);
+ * KV of adapters in the prefix cache and in stores, so equal adapters have equal keys on all hosts.
+ * `name`: not 0, a hash of its name. Events say whose a block is by it; adapters with equal keys
+ * share blocks, and these are told as the first one's. All kinds that take adapters; before the
+ * device is ready. */
+int sac_device_set_adapter(sac_device* device, uint32_t adapter, uint64_t key, uint64_t name);
 /* Copies (converts, packs) one pair; a matrix without one is as in the model. SAC_DEVICE_CPU only,
  * before sac_device_finish_load. */
 int sac_device_set_adapter_pair(sac_device* device, uint32_t adapter, const sac_adapter_pair* pair);

@@ -90,6 +90,10 @@ const char* count_in_parent(const KvBlocks& store, uint32_t block, Children& chi
   return nullptr;
 }
 
+bool same_owner(const PrefixOwner& a, const PrefixOwner& b) {
+  return a.salt == b.salt && a.adapter == b.adapter;
+}
+
 const char* check_findable(const Scheduler& s, uint32_t block, Children& children) {
   const KvBlocks& store = s.kv.store;
   const PrefixEntry& e = store.table.entry(block);
@@ -102,6 +106,8 @@ const char* check_findable(const Scheduler& s, uint32_t block, Children& childre
       return "a block is full whose parent is not";
     if (const char* wrong = count_in_parent(store, block, children)) return wrong;
     before = store.table.entry(e.parent).key;
+    if (!same_owner(store.table.entry(e.parent).owner, e.owner))
+      return "a block and the one that it continues have two owners";
   }
   if (e.key != chain_key(before, hash_tokens(tokens, s.kv.block_size, s.kv.seed)))
     return "a block is filed under content that it does not have";
@@ -143,6 +149,8 @@ const char* check_filed(const Scheduler& s, uint32_t seat_index) {
     const uint32_t* tokens = s.seats.tokens(seat_index) + size_t{b} * s.kv.block_size;
     if (!s.kv.store.table.holds(block, {0, seat.cache_salt, parent, tokens}))
       return "a seat uses a block of other tokens";
+    if (!same_owner(s.kv.store.table.entry(block).owner, seat.owner))
+      return "routers are told of another owner than the request's";
   }
   return nullptr;
 }

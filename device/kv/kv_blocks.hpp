@@ -144,9 +144,10 @@ SAC_HD inline bool write_event(KvBlocks& kv, uint32_t block, uint32_t tier, uint
   sac_kv_event event = {};
   event.key = e.key;
   event.parent_key = e.parent == kNoEntry ? 0 : kv.table.entry(e.parent).key;
-  event.salt = e.salt;
+  event.salt = e.owner.salt;
   event.kind = kind;
   event.tier = tier;
+  event.adapter = e.owner.adapter;
   const uint32_t* tokens = kind == SAC_KV_STORED ? kv.table.tokens_of(block) : nullptr;
   return kv.events.write(event, tokens, kv.table.block_size);
 }

@@ -14,6 +14,13 @@ struct PrefixName {
   const uint32_t* tokens;  // [block_size]
 };
 
+/// Whose prefix a block is of, as routers are told. It is kept by value: what a number of an
+/// adapter means may change while the block is there. Blocks with equal salts have equal owners.
+struct PrefixOwner {
+  uint64_t salt;     // without what the adapter adds to it
+  uint64_t adapter;  // the hash of its name; 0: the model as it is
+};
+
 /// What a findable block is known by.
 struct PrefixEntry {
   uint64_t key;
@@ -21,6 +28,7 @@ struct PrefixEntry {
   uint32_t parent;  // as in PrefixName
   uint32_t next;
   uint32_t prev;
+  PrefixOwner owner;
 };
 
 struct PrefixTable {
@@ -48,10 +56,10 @@ struct PrefixTable {
   }
 
   /// Makes a block findable. It is not yet, and neither is another of this name.
-  SAC_HD void insert(uint32_t block, const PrefixName& name) {
+  SAC_HD void insert(uint32_t block, const PrefixName& name, const PrefixOwner& owner) {
     uint32_t* to = tokens + static_cast<size_t>(block) * block_size;
     for (uint32_t i = 0; i < block_size; ++i) to[i] = name.tokens[i];
-    buckets.entries[block] = {name.key, name.salt, name.parent, kNoEntry, kNoEntry};
+    buckets.entries[block] = {name.key, name.salt, name.parent, kNoEntry, kNoEntry, owner};
     buckets.insert(block);
   }
 

@@ -171,12 +171,14 @@ std::string sac_device::set_vocab(const uint32_t* offsets, const uint8_t* bytes,
   return tokens.build(offsets, bytes, num_tokens);
 }
 
-std::string sac_device::set_adapter(uint32_t adapter, uint64_t key) {
+std::string sac_device::set_adapter(uint32_t adapter, uint64_t key, uint64_t name) {
   const uint32_t last = scheduler.limits.num_adapters;
   if (adapter == 0 || adapter > last)
     return "adapter is " + std::to_string(adapter) + ", outside 1 .. " + std::to_string(last);
   if (key == 0) return "the key of adapter " + std::to_string(adapter) + " is 0";
+  if (name == 0) return "the name of adapter " + std::to_string(adapter) + " is 0";
   scheduler.inbox.adapter_keys[adapter - 1] = key;
+  scheduler.inbox.adapter_names[adapter - 1] = name;
   return "";
 }
 

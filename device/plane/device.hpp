@@ -42,7 +42,7 @@ struct sac_device {
   void start_copies(unsigned char* frames);
   std::string set_vocab(const uint32_t* offsets, const uint8_t* bytes, uint32_t num_tokens);
   /// Each empty, or what is wrong.
-  std::string set_adapter(uint32_t adapter, uint64_t key);
+  std::string set_adapter(uint32_t adapter, uint64_t key, uint64_t name);
   std::string missing_adapter() const;
   std::string create_sim(uint32_t vocab_size);
   std::string attach(void* region, uint64_t region_bytes);

@@ -92,6 +92,7 @@ SAC_HD inline void seat_request(const Admission& a, uint32_t slot, uint32_t seat
   seat.stride = record_words(a.seats, d);
   seat.capacity = a.inbox.ring.out_ring_words / seat.stride;
   seat.cache_salt = a.inbox.salt_of(d);
+  seat.owner = a.inbox.owner_of(d);
   seat.asked = {d.flags, d.prompt_len, d.max_tokens, d.min_tokens, d.num_stop_ids, d.grammar_words};
   if (d.grammar_words != 0) a.seats.places[seat_index] = GrammarPlace{};
   a.seats.params[seat_index] = seat_params(r);

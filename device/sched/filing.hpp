@@ -27,7 +27,7 @@ SAC_HD inline PrefixName name_of(const KvTiers& kv, const Seats& seats, uint32_t
 }
 
 /// Makes a seat's block at `depth` findable behind the ones before it, which are.
-SAC_HD inline void file_block(KvTiers& kv, uint32_t seat_index, uint32_t depth,
+SAC_HD inline void file_block(KvTiers& kv, const Seats& seats, uint32_t seat_index, uint32_t depth,
                               const PrefixName& name, BlockKind kind) {
   const uint32_t block = kv.table(seat_index)[depth];
   KvBlock& b = kv.store.blocks[block];
@@ -35,7 +35,7 @@ SAC_HD inline void file_block(KvTiers& kv, uint32_t seat_index, uint32_t depth,
   if (name.parent != kNoEntry && b.places[kHostTier] != kNoBlock &&
       kv.store.blocks[name.parent].places[kHostTier] == kNoBlock)
     vacate(kv.store, block, kHostTier);
-  kv.store.table.insert(block, name);
+  kv.store.table.insert(block, name, seats[seat_index].owner);
   b.kind = kind;
   b.filler = seat_index;
   for (uint32_t tier = 0; tier < kNumTiers; ++tier)
@@ -81,7 +81,7 @@ SAC_HD inline void file_filled(KvTiers& kv, Seats& seats, uint32_t seat_index) {
       const PrefixName name = name_of(kv, seats, seat_index, seat.num_filed);
       const uint32_t twin = kv.store.table.find(name);
       if (twin == kNoEntry) {
-        file_block(kv, seat_index, seat.num_filed, name, BlockKind::kFull);
+        file_block(kv, seats, seat_index, seat.num_filed, name, BlockKind::kFull);
         note_full(kv, seat, block);
       } else if (is_at_hand(kv, twin)) {
         replace_block(kv, seats, seat_index, seat.num_filed, twin);

@@ -1,6 +1,6 @@
 // What frontends wrote, as this tick read it, and what of it was acted upon.
 #pragma once
-#include "kv/chain.hpp"
+#include "kv/prefix_table.hpp"
 #include "platform/layout.hpp"
 #include "ring/peers.hpp"
 #include "sched/limits.hpp"
@@ -32,6 +32,7 @@ struct Inbox {
   FrontendWatch watch[SAC_MAX_FRONTENDS];
   uint32_t rope_switch_len;  // as of the limits
   uint64_t* adapter_keys;    // [num_adapters]: a hash of what each holds
+  uint64_t* adapter_names;   // [num_adapters]: a hash of what routers know each by
 
   /// Slots whose frontend waits for an ack or was given up are left alone.
   SAC_HD bool is_served(uint32_t slot) const {
@@ -43,10 +44,24 @@ struct Inbox {
   /// those of prompts on the other side of the length at which rope changes its angles, and those
   /// of each adapter.
   SAC_HD uint64_t salt_of(const sac_descriptor& d) const {
+    const uint64_t salt = salt_beside_adapter(d);
+    return d.adapter == 0 ? salt : mix_bits(salt ^ mix_bits(adapter_keys[d.adapter - 1]));
+  }
+  /// What routers are told in its place. Adapters that hold the same share blocks, which have one
+  /// owner: the first of these adapters.
+  SAC_HD PrefixOwner owner_of(const sac_descriptor& d) const {
+    const uint64_t salt = salt_beside_adapter(d);
+    if (d.adapter == 0) return {salt, 0};
+    uint32_t first = 0;
+    while (adapter_keys[first] != adapter_keys[d.adapter - 1]) ++first;
+    return {salt, adapter_names[first]};
+  }
+
+ private:
+  SAC_HD uint64_t salt_beside_adapter(const sac_descriptor& d) const {
     uint64_t apart = rope_switch_len != 0 && d.prompt_len > rope_switch_len ? 1 : 0;
     for (uint32_t f = 0; f < ring.num_frontends; ++f) apart += 2 * uint64_t{generations[f]};
-    const uint64_t salt = apart == 0 ? d.cache_salt : mix_bits(d.cache_salt ^ mix_bits(apart));
-    return d.adapter == 0 ? salt : mix_bits(salt ^ mix_bits(adapter_keys[d.adapter - 1]));
+    return apart == 0 ? d.cache_salt : mix_bits(d.cache_salt ^ mix_bits(apart));
   }
 };
 
@@ -56,12 +71,13 @@ inline void lay_out(Inbox& inbox, const Limits& l, Layout& at) {
   inbox.many_fetches = at.take<Fetch>(size_t{l.num_slots} + SAC_MAX_FRONTENDS);
   inbox.peers.rung = at.take<uint32_t>(l.num_slots);
   inbox.adapter_keys = at.take<uint64_t>(l.num_adapters);
+  inbox.adapter_names = at.take<uint64_t>(l.num_adapters);
   if (l.prefix_caching != 0) inbox.prompt = at.take<uint32_t>(l.max_model_len);
 }
 SAC_HD inline void reset(Inbox& inbox, const Limits& l) {
   inbox.rope_switch_len = l.rope_switch_len;
   inbox.ahead = ReadAhead{};
-  for (uint32_t i = 0; i < l.num_adapters; ++i) inbox.adapter_keys[i] = 0;
+  for (uint32_t i = 0; i < l.num_adapters; ++i) inbox.adapter_keys[i] = inbox.adapter_names[i] = 0;
   for (uint32_t& generation : inbox.generations) generation = 0;
 }
 

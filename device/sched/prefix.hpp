@@ -27,7 +27,7 @@ SAC_HD inline void file_ahead(KvTiers& kv, Seats& seats, uint32_t seat_index) {
   for (; seat.num_ahead < full; ++seat.num_ahead) {
     const PrefixName name = name_of(kv, seats, seat_index, seat.num_ahead);
     if (kv.store.table.find(name) != kNoEntry) return;
-    file_block(kv, seat_index, seat.num_ahead, name, BlockKind::kPending);
+    file_block(kv, seats, seat_index, seat.num_ahead, name, BlockKind::kPending);
   }
 }
 

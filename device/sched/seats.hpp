@@ -1,6 +1,7 @@
 // Seats: the requests that take part in steps, each with its tokens and parameters. Their KV blocks
 // are in kv/kv_tiers.hpp.
 #pragma once
+#include "kv/prefix_table.hpp"
 #include "platform/layout.hpp"
 #include "ring/peers.hpp"
 #include "sched/limits.hpp"
@@ -30,6 +31,7 @@ struct Seat {
   uint64_t down_fence;  // last copy of one of its blocks to host memory
   uint64_t up_fence;    // last copy of one of its blocks from there
   uint64_t cache_salt;  // of its prefix
+  PrefixOwner owner;    // the same, as routers are told
   uint32_t slot;
   uint32_t ticket;
   uint32_t state;         // SAC_STATE_*

@@ -227,16 +227,18 @@ TEST_CASE("a device is ready only once every adapter has a key") {
     const sac_adapter_pair pair = {};
     CHECK(sac_device_set_adapter_pair(device, 1, &pair) == SAC_ERR_STATE);  // takes no weights
     for (const uint32_t adapter : {0u, 3u}) {
-      CHECK(sac_device_set_adapter(device, adapter, 5) == SAC_ERR_ARGUMENT);
+      CHECK(sac_device_set_adapter(device, adapter, 5, 7) == SAC_ERR_ARGUMENT);
       CHECK(says(sac_last_error(), "outside 1 .. 2"));
     }
-    CHECK(sac_device_set_adapter(device, 1, 0) == SAC_ERR_ARGUMENT);
+    CHECK(sac_device_set_adapter(device, 1, 0, 7) == SAC_ERR_ARGUMENT);
     CHECK(says(sac_last_error(), "the key of adapter 1 is 0"));
-    CHECK(sac_device_set_adapter(device, 1, 5) == 0);
-    if (complete) CHECK(sac_device_set_adapter(device, 2, 6) == 0);
+    CHECK(sac_device_set_adapter(device, 1, 5, 0) == SAC_ERR_ARGUMENT);
+    CHECK(says(sac_last_error(), "the name of adapter 1 is 0"));
+    CHECK(sac_device_set_adapter(device, 1, 5, 7) == 0);
+    if (complete) CHECK(sac_device_set_adapter(device, 2, 6, 8) == 0);
     REQUIRE(sac_device_attach(device, ring.region(), ring.region_bytes()) == 0);
     CHECK(ring.view.device->num_adapters == 2);
-    CHECK(sac_device_set_adapter(device, 2, 6) == SAC_ERR_STATE);
+    CHECK(sac_device_set_adapter(device, 2, 6, 8) == SAC_ERR_STATE);
     const int code = sac_device_ready(device);
     CHECK(code == (complete ? 0 : SAC_ERR_STATE));
     if (!complete) CHECK(says(sac_last_error(), "adapter 2 has no key"));

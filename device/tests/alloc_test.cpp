@@ -133,7 +133,7 @@ DevicePtr start(TestRing& ring, uint32_t kind, uint32_t mode, uint32_t host_bloc
     REQUIRE(sac_device_finish_load(device) == 0);
   }
   for (uint32_t adapter = 1; adapter <= config.num_adapters; ++adapter)
-    REQUIRE(sac_device_set_adapter(device, adapter, 100 + adapter) == 0);
+    REQUIRE(sac_device_set_adapter(device, adapter, 100 + adapter, adapter) == 0);
   REQUIRE(sac_device_attach(device, ring.region(), ring.region_bytes()) == 0);
   REQUIRE(sac_device_ready(device) == 0);
   return DevicePtr(device);

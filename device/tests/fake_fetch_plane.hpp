@@ -27,9 +27,17 @@ struct FetchManner {
   bool stores = true;
 };
 
-/// What a router knows from events alone: keys of blocks by tier, each with its parent.
+/// What a router is told of a block.
+struct RoutedBlock {
+  uint64_t parent_key;
+  uint64_t salt;
+  uint64_t adapter;
+  bool operator==(const RoutedBlock&) const = default;
+};
+
+/// What a router knows from events alone: blocks by tier and key.
 struct RoutersView {
-  std::map<uint64_t, uint64_t> blocks[2];
+  std::map<uint64_t, RoutedBlock> blocks[2];
   uint64_t num_events = 0;
   uint64_t num_cleared = 0;
 
@@ -41,14 +49,17 @@ struct RoutersView {
       blocks[1].clear();
       return;
     }
-    std::map<uint64_t, uint64_t>& tier = blocks[e.tier];
+    std::map<uint64_t, RoutedBlock>& tier = blocks[e.tier];
     if (e.kind == SAC_KV_REMOVED) {
       if (tier.erase(e.key) == 0) throw std::runtime_error("a block was removed that was not told");
       return;
     }
-    if (e.parent_key != 0 && !tier.contains(e.parent_key))
+    const auto parent = tier.find(e.parent_key);
+    if (e.parent_key != 0 && parent == tier.end())
       throw std::runtime_error("a block was told before the block that it continues");
-    if (!tier.insert({e.key, e.parent_key}).second)
+    if (e.parent_key != 0 && parent->second.adapter != e.adapter)
+      throw std::runtime_error("a block was told under another adapter than the one before it");
+    if (!tier.insert({e.key, {e.parent_key, e.salt, e.adapter}}).second)
       throw std::runtime_error("a block was told twice");
   }
 };

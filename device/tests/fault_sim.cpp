@@ -150,6 +150,12 @@ const NamedPlant kPlants[] = {
          return e.salt = 0, true;
        });
      }},
+    {"owner-mistaken",
+     [](Scheduler& s) {
+       return with_block(s, BlockKind::kFull, [&s](KvBlock&, uint32_t block) {
+         return s.kv.store.table.buckets.entries[block].owner.adapter ^= 1, true;
+       });
+     }},
     {"tokens-changed",
      [](Scheduler& s) {
        return with_block(s, BlockKind::kFull, [&s](KvBlock&, uint32_t block) {
@@ -162,7 +168,7 @@ const NamedPlant kPlants[] = {
        const uint32_t block = s.kv.store.first_unused;
        if (block >= s.kv.store.num_blocks || s.seats.num_running == 0) return false;
        const uint32_t* tokens = s.seats.tokens(s.seats.running[0]);
-       s.kv.store.table.insert(block, {1, 0, kNoEntry, tokens});
+       s.kv.store.table.insert(block, {1, 0, kNoEntry, tokens}, {});
        s.kv.store.blocks[block].kind = BlockKind::kFull;
        return true;
      }},

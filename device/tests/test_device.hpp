@@ -136,8 +136,13 @@ inline AlignedBytes furnish(Scheduler& s, const std::vector<uint32_t>& eos_ids) 
   return memory;
 }
 
+/// What routers know an adapter by.
+inline uint64_t adapter_name(uint32_t adapter) { return adapter == 0 ? 0 : 0xada00000 + adapter; }
+
 inline void set_adapter_keys(Scheduler& s, const DeviceShape& shape) {
   std::copy(shape.adapter_keys.begin(), shape.adapter_keys.end(), s.inbox.adapter_keys);
+  for (uint32_t i = 0; i < shape.adapter_keys.size(); ++i)
+    s.inbox.adapter_names[i] = adapter_name(i + 1);
 }
 
 class TestDevice {

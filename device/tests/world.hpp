@@ -52,7 +52,11 @@ inline WorldOptions world_options(uint64_t seed) {
   o.device.prefix_caching = Random(seed + 41).one_in(2);
   o.device.embedding_size = Random(seed + 73).pick({0u, 5u, 21u});
   o.device.adapter_keys.resize(Random(seed + 79).pick({0u, 1u, 3u}));
-  for (uint64_t& key : o.device.adapter_keys) key = 1 + (&key - o.device.adapter_keys.data());
+  // Hashes, as a device is given: small numbers would meet the count of resets in a salt.
+  Random keys(seed + 89);
+  for (uint64_t& key : o.device.adapter_keys) key = keys.next();
+  if (o.device.adapter_keys.size() == 3 && keys.one_in(2))
+    o.device.adapter_keys.back() = o.device.adapter_keys.front();  // holds the same
   o.reset_odds = Random(seed + 43).pick({0u, 0u, 100u});
   o.num_requests = r.in(1, 40);
   o.submit_odds = r.in(1, 6);
@@ -369,17 +373,30 @@ class World {
       if (i > 100 + 20 * store.num_blocks) throw std::runtime_error("routers are never told all");
       device_.tick();
     }
-    std::map<uint64_t, uint64_t> there[kNumTiers];
+    std::map<uint64_t, RoutedBlock> there[kNumTiers];
     for (uint32_t block = 0; block < store.num_blocks; ++block) {
       if (store.blocks[block].kind != BlockKind::kFull) continue;
       const PrefixEntry& e = store.table.entry(block);
       const uint64_t parent = e.parent == kNoEntry ? 0 : store.table.entry(e.parent).key;
+      if (mixed_with_adapter(e.owner) != e.salt)
+        throw std::runtime_error("routers are told of another adapter than the block's");
       for (uint32_t tier = 0; tier < kNumTiers; ++tier)
-        if (store.blocks[block].places[tier] != kNoBlock) there[tier][e.key] = parent;
+        if (store.blocks[block].places[tier] != kNoBlock)
+          there[tier][e.key] = {parent, e.owner.salt, e.owner.adapter};
     }
     for (uint32_t tier = 0; tier < kNumTiers; ++tier)
       if (there[tier] != plane.routers.blocks[tier])
         throw std::runtime_error("routers know of other blocks than are there");
+  }
+
+  /// The salt that keeps this owner's prefixes apart.
+  uint64_t mixed_with_adapter(const PrefixOwner& owner) const {
+    const std::vector<uint64_t>& keys = options_.device.adapter_keys;
+    for (uint32_t adapter = 1; adapter <= keys.size(); ++adapter)
+      if (owner.adapter == adapter_name(adapter))
+        return mix_bits(owner.salt ^ mix_bits(keys[adapter - 1]));
+    if (owner.adapter != 0) throw std::runtime_error("a block is of an adapter that there is not");
+    return owner.salt;
   }
 
   bool all_submitted() const {

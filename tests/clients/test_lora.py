@@ -4,18 +4,22 @@ projections of the bundled model, in the files that PEFT writes."""
 import json
 import random
 import struct
+import time
 
+import msgpack
 import openai
 import pytest
 import requests
+import zmq
 
-from conftest import serve
+from conftest import free_port, serve
 
 MODEL = "saccade-tiny"
 RANK = 4
 LAYERS = 6
 HIDDEN = 256
 OUTPUTS = {"q_proj": 256, "v_proj": 128}
+EVENTS_WITHIN_S = 30
 CHAT = [{"role": "user", "content": "Hello! Who are you?"}]
 
 
@@ -127,3 +131,44 @@ def test_nothing_is_loaded_while_the_server_runs(lora_server):
     body = {"lora_name": "new", "lora_path": "/new"}
     answer = requests.post(f"{lora_server}/v1/load_lora_adapter", json=body, timeout=5)
     assert answer.status_code == 501 and "--lora-modules" in answer.json()["error"]["message"]
+
+
+def stored_blocks(subscriber):
+    """What is published from now on, block by block: its tokens, whose it is, and what else its hash depends on."""
+    while True:
+        _, _, payload = subscriber.recv_multipart()
+        for event in msgpack.unpackb(payload)[1]:
+            if event["type"] != "BlockStored":
+                continue
+            size, tokens = event["block_size"], event["token_ids"]
+            for i, keys in enumerate(event["extra_keys"]):
+                yield tokens[size * i : size * (i + 1)], event["lora_id"], event["lora_name"], keys
+
+
+def test_kv_events_say_whose_blocks_they_are(adapters):
+    endpoint = f"tcp://127.0.0.1:{free_port()}"
+    events = json.dumps({"enable_kv_cache_events": True, "endpoint": endpoint})
+    modules = [f"{name}={path}" for name, path in adapters.items()]
+    flags = ["--lora-modules", *modules, "--kv-events-config", events, "--block-size", "16"]
+    subscriber = zmq.Context.instance().socket(zmq.SUB)
+    subscriber.rcvtimeo = 1000 * EVENTS_WITHIN_S
+    subscriber.linger = 0
+    subscriber.connect(endpoint)
+    subscriber.subscribe(b"")
+    with serve(*flags, "--kv-cache-memory-bytes", "64000000") as url:
+        subscriber.recv_multipart()  # the publisher has begun, and this subscriber is one of its own
+        client = openai.OpenAI(base_url=f"{url}/v1", api_key="-", max_retries=0)
+        prompt = list(range(100, 148))  # three blocks
+        for model in (MODEL, *adapters):
+            client.completions.create(model=model, prompt=prompt, max_tokens=2)
+        blocks, owners = stored_blocks(subscriber), {}
+        began = time.monotonic()
+        while sum(map(len, owners.values())) < 3 * 3:
+            assert time.monotonic() - began < EVENTS_WITHIN_S, owners
+            tokens, number, name, keys = next(blocks)
+            assert tokens in (prompt[:16], prompt[16:32], prompt[32:]), "each prompt has the same blocks"
+            assert keys == (None if name is None else [name])
+            owners.setdefault((number, name), []).append(tokens)
+    subscriber.close()
+    assert set(owners) == {(None, None), (1, "sql"), (2, "chat")}
+    assert all(blocks == [prompt[:16], prompt[16:32], prompt[32:]] for blocks in owners.values())

@@ -45,9 +45,12 @@ class AllBlocksCleared(msgspec.Struct, omit_defaults=True, tag=True):
     pass
 
 
-def stored(hashes, parent, tokens, size, medium="GPU", salt=None):
-    keys = [(salt,) if salt and i == 0 else None for i in range(len(hashes))]
-    return BlockStored(hashes, parent, tokens, size, None, medium, None, keys, 0, "full_attention")
+def stored(hashes, parent, tokens, size, medium="GPU", salt=None, lora=(None, None)):
+    """`lora`: number and name. Extra keys as vLLM makes them: the name for each block, the salt for the first."""
+    number, name = lora
+    of_all = (name,) if name else ()
+    keys = [of_all + ((salt,) if salt and i == 0 else ()) or None for i in range(len(hashes))]
+    return BlockStored(hashes, parent, tokens, size, number, medium, name, keys, 0, "full_attention")
 
 
 # Numbers at both sides of every length that MessagePack has for them.
@@ -63,6 +66,16 @@ BATCHES = {
             stored([2**32], None, EDGES[:4], 4),
             BlockRemoved([1, 2**32], "GPU", 0),
             BlockRemoved([2**63], "CPU", 0),
+        ],
+        0,
+    ),
+    "adapters": Batch(
+        1789095808.8378847,
+        [
+            stored([1, 2], None, EDGES, 4, lora=(1, "sql")),
+            stored([3, 4], None, EDGES, 4, "CPU", salt="00000000000abcde", lora=(128, "Größe")),
+            stored([5], 6, EDGES[:4], 4, lora=(256, "x" * 256)),
+            stored([7], None, EDGES[:4], 4),
         ],
         0,
     ),

@@ -16,6 +16,7 @@ import zmq
 
 PATIENCE_S = 120
 END = b"\xff" * 8
+ADAPTERS = ["sql", "Ünterstützung"]  # of crates/events/tests/common
 
 
 class Table:
@@ -49,14 +50,19 @@ class Table:
         assert event["type"] == "BlockStored" and event["kv_cache_spec_kind"] == "full_attention"
         size, tokens, parent = event["block_size"], event["token_ids"], event["parent_block_hash"]
         assert len(tokens) == size * len(event["block_hashes"]) and len(event["extra_keys"]) * size == len(tokens)
+        name = event["lora_name"]
+        assert event["lora_id"] == (None if name is None else 1 + ADAPTERS.index(name))
         for i, key in enumerate(event["block_hashes"]):
-            extra = event["extra_keys"][i]
+            extra = event["extra_keys"][i] or []
+            assert extra[:1] == [name] if name else True
+            extra = extra[1:] if name else extra
             block = self.blocks.setdefault(
                 key,
                 {
                     "key": key,
                     "parent": parent,
                     "salt": extra[0] if extra else None,
+                    "adapter": name,
                     "tokens": tokens[size * i : size * (i + 1)],
                     "media": set(),
                 },

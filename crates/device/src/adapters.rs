@@ -16,11 +16,12 @@ pub struct AdapterLimits {
 
 impl Device {
     /// Gives adapter `number` its key: not 0, a hash of what it holds. It separates the KV of
-    /// adapters, so that equal adapters must have equal keys on all hosts.
-    pub fn set_adapter(&mut self, number: u32, key: u64) -> Result<()> {
+    /// adapters, so that equal adapters must have equal keys on all hosts. `name`: not 0, a hash of
+    /// its name, by which events say whose a block is.
+    pub fn set_adapter(&mut self, number: u32, key: u64, name: u64) -> Result<()> {
         self.check_takes_adapters()?;
         // SAFETY: the handle is valid and of the linked library.
-        let code = unsafe { sys::sac_device_set_adapter(self.raw(), number, key) };
+        let code = unsafe { sys::sac_device_set_adapter(self.raw(), number, key, name) };
         self.api().check("set adapter", code)
     }
 

@@ -166,7 +166,12 @@ unsafe extern "C" {
         bytes: *const u8,
         num_tokens: u32,
     ) -> c_int;
-    pub fn sac_device_set_adapter(device: *mut SacDevice, adapter: u32, key: u64) -> c_int;
+    pub fn sac_device_set_adapter(
+        device: *mut SacDevice,
+        adapter: u32,
+        key: u64,
+        name: u64,
+    ) -> c_int;
     pub fn sac_device_set_adapter_pair(
         device: *mut SacDevice,
         adapter: u32,

@@ -47,7 +47,7 @@ fn load_with(folder: &ModelFolder, setup: &Setup, adapters: &[Value]) -> Device 
         let path = reference().join("lora").join(of["adapter"].as_str().unwrap());
         let adapter = Adapter::open(&path, &model, MAX_RANK).unwrap();
         device.load_adapter(number, &adapter).unwrap();
-        device.set_adapter(number, u64::from(number) + 1000).unwrap();
+        device.set_adapter(number, u64::from(number) + 1000, number.into()).unwrap();
     }
     device.finish_load().unwrap();
     device
@@ -173,8 +173,10 @@ fn a_device_refuses_what_does_not_fit_it() {
     let mut device = create(&model, None, Dtype::F32, &setup);
     let said = device.load_adapter(1, &adapter).unwrap_err().to_string();
     assert!(said.contains("rank is 6, outside 1 .. 4"), "{said}");
-    let said = device.set_adapter(2, 1).unwrap_err().to_string();
+    let said = device.set_adapter(2, 1, 1).unwrap_err().to_string();
     assert!(said.contains("adapter is 2, outside 1 .. 1"), "{said}");
-    let said = device.set_adapter(1, 0).unwrap_err().to_string();
+    let said = device.set_adapter(1, 0, 1).unwrap_err().to_string();
     assert!(said.contains("the key of adapter 1 is 0"), "{said}");
+    let said = device.set_adapter(1, 1, 0).unwrap_err().to_string();
+    assert!(said.contains("the name of adapter 1 is 0"), "{said}");
 }

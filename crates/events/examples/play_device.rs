@@ -14,8 +14,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use common::{Device, create};
-use saccade_events::{EventsConfig, EventsError, Joins, run};
+use common::{ADAPTERS, Device, create};
+use saccade_events::{Adapters, EventsConfig, EventsError, Joins, run};
 use serde_json::json;
 
 const NUM_EVENTS: u32 = 1024;
@@ -39,7 +39,9 @@ impl Life {
         let (path, config, flag) = (path.to_owned(), config.clone(), stop.clone());
         Life {
             stop,
-            thread: std::thread::spawn(move || run(&path, &config, Joins::Publisher, &flag)),
+            thread: std::thread::spawn(move || {
+                run(&path, &config, &Adapters::of(ADAPTERS), Joins::Publisher, &flag)
+            }),
         }
     }
     fn end(self) -> Result<(), Box<dyn Error>> {
@@ -101,13 +103,20 @@ fn write_truth(device: &Device, folder: &Path) -> Result<(), Box<dyn Error>> {
     let table = device.truth();
     let blocks: Vec<_> = table
         .iter()
-        .map(|(key, (parent, salt, tokens, at))| {
+        .map(|(key, (parent, salt, adapter, tokens, at))| {
             let media: Vec<_> =
                 ["CPU", "GPU"].iter().zip([at[1], at[0]]).filter(|(_, is)| *is).collect();
             let media: Vec<_> = media.into_iter().map(|(name, _)| name).collect();
             let first = parent.is_none() && *salt != 0;
             let salt = first.then(|| format!("{salt:016x}"));
-            json!({"key": key, "parent": parent, "salt": salt, "tokens": tokens, "media": media})
+            json!({
+                "key": key,
+                "parent": parent,
+                "salt": salt,
+                "adapter": adapter,
+                "tokens": tokens,
+                "media": media,
+            })
         })
         .collect();
     let truth = json!({

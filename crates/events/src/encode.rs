@@ -4,6 +4,7 @@
 
 use rmp::encode as msgpack;
 
+use crate::adapters::Adapter;
 use crate::event::{Event, Medium};
 
 /// There is one scheduler: vLLM's first rank.
@@ -20,6 +21,7 @@ enum Run<'a> {
     Stored {
         parent: Option<u64>,
         salt: u64,
+        adapter: Option<&'a Adapter>,
         medium: Medium,
         blocks: Vec<(u64, &'a [u32])>,
     },
@@ -33,9 +35,10 @@ enum Run<'a> {
 impl<'a> Run<'a> {
     fn of(event: &'a Event) -> Run<'a> {
         match event {
-            Event::Stored { key, parent, salt, medium, tokens } => Run::Stored {
+            Event::Stored { key, parent, salt, adapter, medium, tokens } => Run::Stored {
                 parent: *parent,
                 salt: *salt,
+                adapter: adapter.as_deref(),
                 medium: *medium,
                 blocks: vec![(*key, tokens.as_slice())],
             },
@@ -48,11 +51,12 @@ impl<'a> Run<'a> {
     fn takes(&mut self, event: &'a Event) -> bool {
         match (self, event) {
             (
-                Run::Stored { salt: of_all, medium: here, blocks, .. },
-                Event::Stored { key, parent, salt, medium, tokens },
+                Run::Stored { salt: of_all, adapter: theirs, medium: here, blocks, .. },
+                Event::Stored { key, parent, salt, adapter, medium, tokens },
             ) => {
                 let continues = parent.is_some() && blocks.last().map(|(last, _)| *last) == *parent;
-                if !continues || salt != of_all || medium != here {
+                let is_theirs = salt == of_all && adapter.as_deref() == *theirs;
+                if !continues || !is_theirs || medium != here {
                     return false;
                 }
                 blocks.push((*key, tokens));
@@ -115,7 +119,7 @@ impl Writer {
 
     fn run(&mut self, run: &Run, block_size: u32) {
         match run {
-            Run::Stored { parent, salt, medium, blocks } => {
+            Run::Stored { parent, salt, adapter, medium, blocks } => {
                 self.map(11);
                 self.kind("BlockStored");
                 self.hashes(blocks.iter().map(|(key, _)| *key));
@@ -127,10 +131,19 @@ impl Writer {
                 self.tokens(blocks);
                 self.text("block_size");
                 self.uint(block_size.into());
-                self.nothing("lora_id");
+                self.text("lora_id");
+                match adapter {
+                    Some(adapter) => self.uint(adapter.number.into()),
+                    None => self.nil(),
+                }
                 self.medium(*medium);
-                self.nothing("lora_name");
-                self.extra_keys(parent.is_none().then_some(*salt), blocks.len());
+                self.text("lora_name");
+                match adapter {
+                    Some(adapter) => self.text(&adapter.name),
+                    None => self.nil(),
+                }
+                let salt = parent.is_none().then_some(*salt).filter(|salt| *salt != 0);
+                self.extra_keys(*adapter, salt, blocks.len());
                 self.group();
                 self.text("kv_cache_spec_kind");
                 self.text(SPEC_KIND);
@@ -153,10 +166,6 @@ impl Writer {
         self.text("type");
         self.text(kind);
     }
-    fn nothing(&mut self, key: &str) {
-        self.text(key);
-        self.nil();
-    }
     fn hashes(&mut self, keys: impl ExactSizeIterator<Item = u64>) {
         self.text("block_hashes");
         self.array(keys.len());
@@ -176,18 +185,21 @@ impl Writer {
         self.text("group_idx");
         self.uint(GROUP_INDEX.into());
     }
-    /// For each block what its hash depends on beside tokens: of the first of a prompt its salt.
-    fn extra_keys(&mut self, salt: Option<u64>, count: usize) {
+    /// For each block what its hash depends on beside tokens: the adapter's name, and of the first
+    /// of a prompt its salt.
+    fn extra_keys(&mut self, adapter: Option<&Adapter>, salt: Option<u64>, count: usize) {
         self.text("extra_keys");
         self.array(count);
         for block in 0..count {
-            match salt {
-                Some(salt) if salt != 0 && block == 0 => {
-                    self.array(1);
-                    self.text(&format!("{salt:016x}"));
-                }
-                _ => self.nil(),
+            let name = adapter.map(|adapter| adapter.name.clone());
+            let salt = salt.filter(|_| block == 0).map(|salt| format!("{salt:016x}"));
+            let keys: Vec<String> = name.into_iter().chain(salt).collect();
+            if keys.is_empty() {
+                self.nil();
+                continue;
             }
+            self.array(keys.len());
+            keys.iter().for_each(|key| self.text(key));
         }
     }
 }

@@ -1,8 +1,12 @@
 //! One event of the ring, checked.
 
+use std::sync::Arc;
+
 use saccade_fetch::layout::{
     KvEvent, SAC_KV_CLEARED, SAC_KV_ON_DEVICE, SAC_KV_ON_HOST, SAC_KV_REMOVED, SAC_KV_STORED,
 };
+
+use crate::adapters::{Adapter, Adapters};
 
 /// Where a block is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,6 +38,8 @@ pub enum Event {
         parent: Option<u64>,
         /// Keeps prompts of different tenants apart; 0: none was named.
         salt: u64,
+        /// Under which it was computed; none: the model as it is.
+        adapter: Option<Arc<Adapter>>,
         /// Where.
         medium: Medium,
         /// Of the block, all of it.
@@ -52,8 +58,9 @@ pub enum Event {
 
 impl Event {
     /// Checks a copy of what the device wrote: the event, and the tokens behind it. None: it makes
-    /// no sense.
-    pub(crate) fn check(event: &KvEvent, tokens: &[u8]) -> Option<Event> {
+    /// no sense, or is of an adapter without a name here. Routers must not take that one's block
+    /// for the model's.
+    pub(crate) fn check(event: &KvEvent, tokens: &[u8], adapters: &Adapters) -> Option<Event> {
         let medium = match event.tier {
             SAC_KV_ON_DEVICE => Medium::Gpu,
             SAC_KV_ON_HOST => Medium::Cpu,
@@ -67,6 +74,7 @@ impl Event {
                 key: event.key,
                 parent: (event.parent_key != 0).then_some(event.parent_key),
                 salt: event.salt,
+                adapter: adapters.find(event.adapter).ok()?,
                 medium,
                 tokens: tokens.as_chunks().0.iter().map(|word| u32::from_le_bytes(*word)).collect(),
             }),

@@ -9,6 +9,7 @@
 //! socket is used before it is checked; memory is bounded by the log of published batches, whatever
 //! the number and the speed of subscribers.
 
+mod adapters;
 mod alone;
 mod config;
 mod counters;
@@ -23,6 +24,7 @@ mod sockets;
 mod subscriber;
 mod zmtp;
 
+pub use adapters::{Adapter, Adapters};
 pub use config::{ConfigError, EventsConfig, PublisherKind};
 pub use counters::Stats;
 pub use encode::encode_batch;

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use saccade_fetch::Region;
 
+use crate::adapters::Adapters;
 use crate::alone::Alone;
 use crate::config::EventsConfig;
 use crate::counters::{Counters, Stats};
@@ -83,17 +84,18 @@ impl Publisher {
         self.shared.log.append(payload.into());
     }
 
-    /// Publishes what a region says until `goes_on` is false or the device has ended. It is asked
-    /// after each look at the ring, at least every few milliseconds.
+    /// Publishes what a region says, by the names of `adapters`, until `goes_on` is false or the
+    /// device has ended. It is asked after each look at the ring, at least every few milliseconds.
     ///
     /// # Errors
     /// The region cannot be reached.
     pub fn follow(
         &self,
         region: Region,
+        adapters: &Adapters,
         mut goes_on: impl FnMut() -> bool,
     ) -> Result<(), RingError> {
-        let mut reader = Reader::counted(region, self.counters())?;
+        let mut reader = Reader::counted(region, adapters, self.counters())?;
         let block_size = reader.block_size();
         let mut nap = MIN_NAP;
         loop {
@@ -150,12 +152,14 @@ pub enum Joins {
 }
 
 /// Publishes the events of whichever device is at a path, on this thread, until `stop` is set.
+/// `adapters`: those of that device.
 ///
 /// # Errors
 /// An endpoint where it cannot listen. That no device is there is no error.
 pub fn run(
     ring_path: &Path,
     config: &EventsConfig,
+    adapters: &Adapters,
     joins: Joins,
     stop: &AtomicBool,
 ) -> Result<(), EventsError> {
@@ -178,7 +182,7 @@ pub fn run(
             alone = Alone::join(region.clone()).ok();
         }
         let mut looked = Instant::now();
-        let followed = publisher.follow(region, || {
+        let followed = publisher.follow(region, adapters, || {
             if alone.as_mut().is_some_and(|alone| alone.beat().is_err()) {
                 return false;
             }
@@ -209,7 +213,8 @@ fn find(path: &Path) -> Option<(Region, (u64, u64))> {
     let file = file_at(path)?;
     // What is no region is complained about by the plane that fetches from it.
     let region = Region::open(path).ok().filter(|region| region.layout().num_events() != 0)?;
-    let open = Reader::new(region.clone()).is_ok_and(|reader| !reader.has_closed());
+    let open =
+        Reader::new(region.clone(), &Adapters::default()).is_ok_and(|reader| !reader.has_closed());
     open.then_some((region, file))
 }
 

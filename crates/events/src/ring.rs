@@ -8,6 +8,7 @@ use saccade_fetch::Region;
 use saccade_fetch::layout::{DeviceLine, KvEvent, PlaneLine};
 use saccade_ring::{Transport, TransportError};
 
+use crate::adapters::Adapters;
 use crate::counters::Counters;
 use crate::event::Event;
 
@@ -24,6 +25,7 @@ pub enum RingError {
 #[derive(Debug)]
 pub struct Reader {
     region: Region,
+    adapters: Adapters,
     counters: Arc<Counters>,
     /// Events that were read.
     read: u64,
@@ -34,22 +36,26 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// Goes on where an earlier reader of the region ended.
+    /// Goes on where an earlier reader of the region ended. `adapters`: those that events may name.
     ///
     /// # Errors
     /// The region cannot be reached.
-    pub fn new(region: Region) -> Result<Reader, RingError> {
-        Reader::counted(region, Arc::default())
+    pub fn new(region: Region, adapters: &Adapters) -> Result<Reader, RingError> {
+        Reader::counted(region, adapters, Arc::default())
     }
 
-    pub(crate) fn counted(region: Region, counters: Arc<Counters>) -> Result<Reader, RingError> {
+    pub(crate) fn counted(
+        region: Region,
+        adapters: &Adapters,
+        counters: Arc<Counters>,
+    ) -> Result<Reader, RingError> {
         let layout = *region.layout();
         let read_at = layout.plane_at(offset_of!(PlaneLine, events_read));
         let read = region.transport().get_u64(read_at)?;
         let dropped_at = layout.device_at(offset_of!(DeviceLine, events_dropped));
         let dropped = region.transport().get_u64(dropped_at)?;
         let copy = vec![0; layout.event_bytes() as usize];
-        Ok(Reader { region, counters, read, dropped, copy })
+        Ok(Reader { region, adapters: adapters.clone(), counters, read, dropped, copy })
     }
 
     /// Takes events that there are, at most `limit`, and gives their places back to the device.
@@ -95,7 +101,7 @@ impl Reader {
         let (head, rest) = self.copy.split_at_checked(size_of::<KvEvent>())?;
         let mut event = KvEvent::zeroed();
         bytemuck::bytes_of_mut(&mut event).copy_from_slice(head);
-        Event::check(&event, rest.get(..4 * block_size as usize)?)
+        Event::check(&event, rest.get(..4 * block_size as usize)?, &self.adapters)
     }
 
     fn count_dropped(&mut self) -> Result<(), RingError> {

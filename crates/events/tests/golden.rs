@@ -2,13 +2,24 @@
 
 #![allow(clippy::unwrap_used)]
 
-use saccade_events::{Event, Medium, encode_batch};
+use std::sync::Arc;
+
+use saccade_events::{Adapter, Event, Medium, encode_batch};
 
 /// Numbers at both sides of every length that MessagePack has for them.
 const EDGES: [u32; 8] = [0, 127, 128, 255, 256, 65535, 65536, u32::MAX];
 
 fn stored(key: u64, parent: Option<u64>, salt: u64, medium: Medium, tokens: &[u32]) -> Event {
-    Event::Stored { key, parent, salt, medium, tokens: tokens.into() }
+    Event::Stored { key, parent, salt, adapter: None, medium, tokens: tokens.into() }
+}
+
+/// The same block as an adapter's.
+fn of(number: u32, name: &str, event: Event) -> Event {
+    let Event::Stored { key, parent, salt, medium, tokens, .. } = event else {
+        panic!("{event:?} has no adapter")
+    };
+    let adapter = Some(Arc::new(Adapter { number, name: name.to_owned() }));
+    Event::Stored { key, parent, salt, adapter, medium, tokens }
 }
 
 fn removed(key: u64, medium: Medium) -> Event {
@@ -34,6 +45,22 @@ fn every_kind_is_written_as_vllm_does() {
 }
 
 #[test]
+fn adapters_are_written_as_vllm_does() {
+    let (gpu, cpu) = (Medium::Gpu, Medium::Cpu);
+    let long = "x".repeat(256);
+    let events = [
+        of(1, "sql", stored(1, None, 0, gpu, &EDGES[..4])),
+        of(1, "sql", stored(2, Some(1), 0, gpu, &EDGES[4..])),
+        of(128, "Größe", stored(3, None, 0xabcde, cpu, &EDGES[..4])),
+        of(128, "Größe", stored(4, Some(3), 0xabcde, cpu, &EDGES[4..])),
+        of(256, &long, stored(5, Some(6), 0xabcde, gpu, &EDGES[..4])),
+        stored(7, None, 0, gpu, &EDGES[..4]),
+    ];
+    let made = encode_batch(1789095808.8378847, &events, 4);
+    assert_eq!(made, include_bytes!("golden/adapters.msgpack"));
+}
+
+#[test]
 fn long_batches_are_written_as_vllm_does() {
     let mut events = Vec::new();
     for key in 1..=20u64 {
@@ -55,6 +82,8 @@ fn only_chains_are_joined() {
         [stored(1, None, 0, gpu, &[1]), stored(2, Some(3), 0, gpu, &[1])],
         [stored(1, None, 0, gpu, &[1]), stored(2, Some(1), 5, gpu, &[1])],
         [stored(1, None, 0, gpu, &[1]), stored(2, Some(1), 0, Medium::Cpu, &[1])],
+        [stored(1, None, 0, gpu, &[1]), of(1, "a", stored(2, Some(1), 0, gpu, &[1]))],
+        [of(1, "a", stored(1, None, 0, gpu, &[1])), of(2, "b", stored(2, Some(1), 0, gpu, &[1]))],
         [removed(1, gpu), removed(2, Medium::Cpu)],
         [removed(1, gpu), Event::Cleared],
     ];

@@ -7,14 +7,14 @@ mod common;
 use std::mem::offset_of;
 
 use common::*;
-use saccade_events::{Event, Medium, Reader};
+use saccade_events::{Adapters, Event, Medium, Reader};
 use saccade_fetch::layout::*;
 use saccade_ring::Transport;
 
 fn ring(num_events: u32) -> (tempfile::TempDir, Ring, Reader) {
     let folder = tempfile::tempdir().unwrap();
     let region = create(&folder.path().join("fetch"), num_events, 4);
-    let reader = Reader::new(region.clone()).unwrap();
+    let reader = Reader::new(region.clone(), &Adapters::of(ADAPTERS)).unwrap();
     (folder, Ring::new(region), reader)
 }
 
@@ -50,7 +50,8 @@ fn events_are_read_in_order_and_their_places_are_given_back() {
         let last = all.pop().unwrap();
         let parent = (told / 2 != 0).then_some(told / 2);
         let tokens = vec![1, 2, 3, told as u32];
-        let expected = Event::Stored { key: told, parent, salt: 9, medium: Medium::Cpu, tokens };
+        let (medium, adapter) = (Medium::Cpu, None);
+        let expected = Event::Stored { key: told, parent, salt: 9, adapter, medium, tokens };
         assert_eq!(last, expected);
     }
     assert!(reader.take(100).unwrap().is_empty());
@@ -79,6 +80,33 @@ fn what_makes_no_sense_is_left_out() {
     assert_eq!(events, vec![Event::Removed { key: 7, medium: Medium::Gpu }; senseless.len()]);
     ring.look();
     assert_eq!(ring.room(), 64);
+}
+
+/// The device says a hash of the name. What no name here has is left out: as a block of the model
+/// itself, or of another adapter, it would send a router's prompts to a server that cannot use it.
+#[test]
+fn an_adapter_is_found_by_its_name_or_its_block_is_left_out() {
+    let (_folder, mut ring, mut reader) = ring(64);
+    let mut key = 0;
+    let mut store = |adapter: u64| {
+        key += 1;
+        let stored = KvEvent { adapter, ..event(SAC_KV_STORED, 0, key, 0) };
+        assert!(ring.write(&stored, &[1, 2, 3, 4]));
+        ring.show();
+        let told = reader.take(100).unwrap();
+        ring.look();
+        told.into_iter().next().map(|event| match event {
+            Event::Stored { adapter, .. } => adapter.map(|a| (a.number, a.name.clone())),
+            other => panic!("{other:?}"),
+        })
+    };
+    assert_eq!(store(0), Some(None));
+    for (name, number) in ADAPTERS.into_iter().zip(1..) {
+        assert_eq!(store(Adapters::hash_of(name)), Some(Some((number, name.to_owned()))));
+    }
+    for unknown in [1, 2, u64::MAX, Adapters::hash_of("SQL"), Adapters::hash_of("")] {
+        assert_eq!(store(unknown), None, "{unknown:x}");
+    }
 }
 
 #[test]
@@ -139,11 +167,11 @@ fn another_reader_goes_on() {
     }
     ring.show();
     assert_eq!(keys(&reader.take(2).unwrap()), [1, 2]);
-    let mut second = Reader::new(ring.region.clone()).unwrap();
+    let mut second = Reader::new(ring.region.clone(), &Adapters::default()).unwrap();
     assert_eq!(keys(&second.take(100).unwrap()), [3, 4, 5, 6]);
     let at = ring.region.layout().plane_at(offset_of!(PlaneLine, events_read));
     ring.region.transport().put_u64(at, 1 << 50).unwrap();
-    let mut third = Reader::new(ring.region.clone()).unwrap();
+    let mut third = Reader::new(ring.region.clone(), &Adapters::default()).unwrap();
     assert_eq!(third.take(100).unwrap(), [Event::Cleared]);
 }
 
@@ -161,7 +189,7 @@ fn the_table_is_rebuilt_from_events() {
     for seed in 0..20 {
         let folder = tempfile::tempdir().unwrap();
         let region = create(&folder.path().join("fetch"), 64, 4);
-        let mut reader = Reader::new(region.clone()).unwrap();
+        let mut reader = Reader::new(region.clone(), &Adapters::of(ADAPTERS)).unwrap();
         let mut device = Device::new(region, seed, 200);
         let mut table = Table::new();
         for round in 0..3000 {
@@ -183,13 +211,15 @@ fn the_table_is_rebuilt_from_events() {
 fn apply(table: &mut Table, event: Event) {
     let tier = |medium| usize::from(medium == Medium::Cpu);
     match event {
-        Event::Stored { key, parent, salt, medium, tokens } => {
-            table.entry(key).or_insert((parent, salt, tokens, [false; 2])).3[tier(medium)] = true;
+        Event::Stored { key, parent, salt, adapter, medium, tokens } => {
+            let name = adapter.map(|adapter| adapter.name.clone());
+            let block = table.entry(key).or_insert((parent, salt, name, tokens, [false; 2]));
+            block.4[tier(medium)] = true;
         }
         Event::Removed { key, medium } => {
             let block = table.get_mut(&key).unwrap();
-            block.3[tier(medium)] = false;
-            if block.3 == [false; 2] {
+            block.4[tier(medium)] = false;
+            if block.4 == [false; 2] {
                 table.remove(&key);
             }
         }

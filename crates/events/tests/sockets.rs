@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use common::*;
-use saccade_events::{Endpoint, Event, EventsConfig, Joins, Medium, Publisher, run};
+use saccade_events::{Adapters, Endpoint, Event, EventsConfig, Joins, Medium, Publisher, run};
 use saccade_fetch::layout::{PlaneLine, SAC_KV_REMOVED};
 
 /// Nothing that works takes this long.
@@ -185,7 +185,14 @@ fn a_subscriber_that_reads_nothing_holds_up_nobody() {
     quick.send(0, b"\x01");
     let mut last = tune_in(&publisher, &mut quick);
     let tokens: Vec<u32> = (0..4000).collect();
-    let event = [Event::Stored { key: 1, parent: None, salt: 0, medium: Medium::Gpu, tokens }];
+    let event = [Event::Stored {
+        key: 1,
+        parent: None,
+        salt: 0,
+        adapter: None,
+        medium: Medium::Gpu,
+        tokens,
+    }];
     for _ in 0..4000 {
         publisher.publish(&event, 4000);
         while last + 1 < publisher.next_batch() {
@@ -318,7 +325,9 @@ fn devices_come_and_go() {
     let stop = Arc::new(AtomicBool::new(false));
     let thread = {
         let (path, config, stop) = (path.clone(), config.clone(), stop.clone());
-        std::thread::spawn(move || run(&path, &config, Joins::Publisher, &stop))
+        std::thread::spawn(move || {
+            run(&path, &config, &Adapters::default(), Joins::Publisher, &stop)
+        })
     };
     for life in 0..3 {
         let region = create(&path, 64, 4);

@@ -11,7 +11,7 @@ pub const SAC_FETCH_MAGIC: u64 = 0x3148_4354_4546_4353;
 /// Version of the header as a whole.
 pub const SAC_FETCH_VERSION: u32 = 1;
 /// FNV-1a 64 of `abi/fetch.layout.txt`.
-pub const SAC_FETCH_LAYOUT_HASH: u64 = 0x86e3_76b7_ae23_d24b;
+pub const SAC_FETCH_LAYOUT_HASH: u64 = 0x2bf5_9e39_54c6_cb51;
 /// Tokens of a chunk: what a store keeps under one name.
 pub const SAC_CHUNK_TOKENS: u32 = 256;
 /// Commands, and completions, that a region can hold.
@@ -214,7 +214,8 @@ pub struct KvEvent {
     pub salt: u64,
     pub kind: u32,
     pub tier: u32,
-    pub _pad0: [u8; 32],
+    pub adapter: u64,
+    pub _pad0: [u8; 24],
 }
 
 const _: () = assert!(size_of::<Header>() == 256 && align_of::<Header>() == 128);

@@ -154,7 +154,7 @@ fn dump_from_rust() -> String {
         budget_us _pad0);
     fields!(out: "sac_fetch_completion" Completion: id op result detail num_chunks coded_bytes
         _pad0);
-    fields!(out: "sac_kv_event" KvEvent: key parent_key salt kind tier _pad0);
+    fields!(out: "sac_kv_event" KvEvent: key parent_key salt kind tier adapter _pad0);
     out
 }
 

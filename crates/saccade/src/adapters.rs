@@ -2,13 +2,14 @@
 
 use anyhow::Context;
 use saccade_device::{AdapterLimits, Device};
+use saccade_events::Adapters as NamedAdapters;
 use saccade_model::{Adapter, ModelConfig, OpenOptions};
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
 use crate::cli::ServeArgs;
 
 /// Adapter i + 1 of the device is the i-th of the flags.
-pub(crate) struct Adapters(Vec<Adapter>);
+pub(crate) struct Adapters(Vec<(String, Adapter)>);
 
 /// What the device makes room for.
 pub(crate) fn limits(args: &ServeArgs) -> AdapterLimits {
@@ -28,16 +29,20 @@ impl Adapters {
         };
         let modules = args.lora.lora_modules.iter();
         let adapters = modules
-            .map(|m| open(&m.path).with_context(|| format!("adapter {} at {}", m.name, m.path)))
+            .map(|m| {
+                let adapter = open(&m.path);
+                let adapter = adapter.with_context(|| format!("adapter {} at {}", m.name, m.path));
+                Ok((m.name.clone(), adapter?))
+            })
             .collect::<anyhow::Result<Vec<_>>>()?;
         Ok(Self(adapters))
     }
 
-    /// Gives them to a device, each with its key.
+    /// Gives them to a device, each with its key and its name.
     pub fn load(&self, device: &mut Device) -> anyhow::Result<()> {
-        for (adapter, number) in self.0.iter().zip(1..) {
+        for ((name, adapter), number) in self.0.iter().zip(1..) {
             device.load_adapter(number, adapter)?;
-            device.set_adapter(number, key_of(adapter))?;
+            device.set_adapter(number, key_of(adapter), NamedAdapters::hash_of(name))?;
         }
         if !self.0.is_empty() {
             tracing::info!(count = self.0.len(), "adapters loaded");
@@ -53,10 +58,11 @@ fn key_of(adapter: &Adapter) -> u64 {
     not_zero(hash.digest())
 }
 
-/// Keys for a device that computes nothing: what is at the paths is not read.
+/// Keys and names for a device that computes nothing: what is at the paths is not read.
 pub(crate) fn set_keys(args: &ServeArgs, device: &mut Device) -> anyhow::Result<()> {
     for (module, number) in args.lora.lora_modules.iter().zip(1..) {
-        device.set_adapter(number, not_zero(xxh3_64(module.path.as_bytes())))?;
+        let key = not_zero(xxh3_64(module.path.as_bytes()));
+        device.set_adapter(number, key, NamedAdapters::hash_of(&module.name))?;
     }
     Ok(())
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::Context;
-use saccade_events::Joins;
+use saccade_events::{Adapters, Joins};
 use saccade_fetch::{Door, FetchConfig, FetchError};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinSet;
@@ -33,7 +33,11 @@ pub(crate) fn run(args: &ServeArgs) -> anyhow::Result<()> {
         if let Some(events) = events {
             let (ring, seen) = (fetch_ring(args)?.to_owned(), stop.clone());
             let joins = if store.is_some() { Joins::FetchPlane } else { Joins::Publisher };
-            parts.spawn_blocking(move || Ok(saccade_events::run(&ring, &events, joins, &seen)?));
+            let names = args.lora.lora_modules.iter().map(|module| module.name.as_str());
+            let adapters = Adapters::of(names);
+            parts.spawn_blocking(move || {
+                Ok(saccade_events::run(&ring, &events, &adapters, joins, &seen)?)
+            });
         }
         if let Some(store) = store {
             let seen = stop.clone();

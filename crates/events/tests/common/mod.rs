@@ -8,6 +8,7 @@ use std::path::Path;
 
 use bytemuck::Zeroable;
 use saccade_chunk::{CHUNK_TOKENS, Dtype, Geometry, ModelId};
+use saccade_events::Adapters;
 use saccade_fetch::layout::*;
 use saccade_fetch::{Limits, Region};
 use saccade_ring::Transport;
@@ -15,6 +16,8 @@ use saccade_ring::Transport;
 /// Blocks that are looked at in a tick while the table is told anew.
 const RETOLD_BLOCKS: usize = 256;
 const NUM_TIERS: usize = 2;
+/// Names of adapters, in their order.
+pub const ADAPTERS: [&str; 2] = ["sql", "Ünterstützung"];
 
 /// splitmix64.
 #[derive(Clone)]
@@ -119,14 +122,16 @@ pub fn event(kind: u32, tier: u32, key: u64, parent_key: u64) -> KvEvent {
     KvEvent { kind, tier, key, parent_key, ..KvEvent::zeroed() }
 }
 
-/// By key the parent's key, the salt, the tokens, and where the block is.
-pub type Table = HashMap<u64, (Option<u64>, u64, Vec<u32>, [bool; NUM_TIERS])>;
+/// By key the parent's key, the salt, the adapter's name, the tokens, and where the block is.
+pub type Table = HashMap<u64, (Option<u64>, u64, Option<String>, Vec<u32>, [bool; NUM_TIERS])>;
 
 #[derive(Clone, Debug)]
 pub struct Block {
     pub key: u64,
     pub parent: Option<usize>,
     pub salt: u64,
+    /// Its name.
+    pub adapter: Option<&'static str>,
     pub tokens: Vec<u32>,
     pub at: [bool; NUM_TIERS],
     told: [bool; NUM_TIERS],
@@ -215,15 +220,19 @@ impl Device {
         if parent.is_none() && self.random.below(8) != 0 {
             return;
         }
-        let salt = match parent {
-            Some(parent) => self.block(parent).salt,
-            None if self.random.below(2) == 0 => 0,
-            None => self.random.next(),
+        let (salt, adapter) = match parent {
+            Some(parent) => (self.block(parent).salt, self.block(parent).adapter),
+            None => {
+                let salted = self.random.below(2) != 0;
+                let salt = if salted { self.random.next() } else { 0 };
+                (salt, [None, Some(ADAPTERS[0]), Some(ADAPTERS[1])][self.random.below(3)])
+            }
         };
         let tokens = (0..self.block_size).map(|_| self.token()).collect();
         let key = self.random.next() | 1;
         let none = [false; NUM_TIERS];
-        let block = Block { key, parent, salt, tokens, at: none, told: none, children: [0; 2] };
+        let (at, told, children) = (none, none, [0; 2]);
+        let block = Block { key, parent, salt, adapter, tokens, at, told, children };
         self.blocks[index] = Some(block);
         self.arrive(index, 0);
     }
@@ -277,6 +286,7 @@ impl Device {
         }
         let mut stored = event(SAC_KV_STORED, tier as u32, block.key, parent.map_or(0, |p| p.key));
         stored.salt = block.salt;
+        stored.adapter = block.adapter.map_or(0, Adapters::hash_of);
         if !self.ring.write(&stored, &block.tokens) {
             return self.lose();
         }
@@ -328,7 +338,7 @@ impl Device {
     pub fn truth(&self) -> Table {
         let of = |b: &Block| {
             let parent = b.parent.map(|p| self.block(p).key);
-            (b.key, (parent, b.salt, b.tokens.clone(), b.at))
+            (b.key, (parent, b.salt, b.adapter.map(str::to_owned), b.tokens.clone(), b.at))
         };
         self.blocks.iter().flatten().map(of).collect()
     }
