@@ -25,6 +25,7 @@ inline constexpr uint32_t kBenchTokens = 4;
 /// How long a device has had nothing to do: from the first of these on, one of them longer at most,
 /// so that a doorbell meets its idle tick anywhere.
 inline constexpr uint64_t kPauseNs = 100 * 1000, kPauseSpreadNs = 20 * 1000;
+inline constexpr uint64_t kBatchBudgetNs = 5'000'000'000;
 
 inline DeviceShape bench_device() {
   DeviceShape shape;
@@ -79,6 +80,7 @@ Latencies measure(uint32_t num_requests, Made made) {
     if (idle) wait_until(monotonic_ns() + kPauseNs + i * 7919 % kPauseSpreadNs);
     const uint64_t rung_ns = monotonic_ns();
     front.ring(t);
+    front.kick();  // (c) sleeps when there is nothing to do
     const auto since = [&](uint64_t ns) { return static_cast<double>(ns - rung_ns); };
     (idle ? l.idle_claim_ns : l.claim_ns)
         .push_back(since(await_status(
@@ -115,7 +117,7 @@ inline DeviceShape batch_device(uint32_t seats) {
 }
 
 /// `seats` requests at once that run to their full lengths: what ticks take with a batch running.
-/// Only the times of steps are filled in.
+/// Only the times of steps are filled in. Throws if they do not end within kBatchBudgetNs.
 template <class Rig>
 Latencies measure_batch(uint32_t seats) {
   constexpr uint32_t kPrompt = 16;
@@ -129,7 +131,10 @@ Latencies measure_batch(uint32_t seats) {
   for (uint32_t i = 0; i < seats; ++i)
     tickets.push_back(front.submit(ask_of(kPrompt, shape.max_model_len - kPrompt, i)));
   rig.machine.run_freely();
+  const uint64_t begin_ns = monotonic_ns();
   for (bool complete = false; !complete;) {
+    if (monotonic_ns() - begin_ns > kBatchBudgetNs)
+      throw std::runtime_error("a batch of " + std::to_string(seats) + " did not end");
     complete = true;
     front.beat();
     for (Ticket& t : tickets) {

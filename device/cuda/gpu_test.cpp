@@ -162,15 +162,23 @@ void check_gpu_ring(Report& report, uint64_t seed, LaunchWay way) {
                    std::to_string(run.decisions.size() / 2) + " decisions as on the CPU");
 }
 
+/// What is measured next, so that a run that is cut off says where it was.
+void say_measuring(const char* what, const std::string& how) {
+  std::fprintf(stderr, "measuring %s: %s\n", what, how.c_str());
+}
+
 template <class Rig>
 std::string bench_way(const char* name) {
   std::string captured;
+  say_measuring(name, "one request at a time");
   const Latencies l =
       measure<Rig>(kBenchRequests, [&](const Rig& rig) { captured = rig.captured.sentence(); });
   std::string batches;
-  for (const uint32_t seats : kBenchSeats)
+  for (const uint32_t seats : kBenchSeats) {
+    say_measuring(name, std::to_string(seats) + " at once");
     batches +=
         (batches.empty() ? "\n    " : ",\n    ") + batch_json(seats, measure_batch<Rig>(seats));
+  }
   return std::string("  \"") + name + "\": {\n    \"captured\": \"" + captured + "\",\n    " +
          latencies_json(l) + ",\n  \"batches\": [" + batches + "]\n  }";
 }
