@@ -64,8 +64,11 @@ def beside_rotation(commit, down, up):
 
 
 def makespan(commit, model, batch):
-    found = next(m for m in table.makespans(of(commit, "makespan"))
-                 if m["model"].startswith(model) and m["batch"] == batch)
+    return makespan_of(of(commit, "makespan"), model, batch)
+
+
+def makespan_of(found, model, batch):
+    found = next(m for m in table.makespans(found) if m["model"].startswith(model) and m["batch"] == batch)
     return statistics.geometric_mean(w["device_over_host"] for w in found["workloads"])
 
 

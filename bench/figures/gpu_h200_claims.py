@@ -5,7 +5,7 @@ from gpu import LLAMA
 from raw import fixed, record
 from runs import GPU_H200 as NOW
 from runs import GPU_H200_BEFORE as BEFORE
-from runs import GPU_NARROW
+from runs import GPU_EXPERTS, GPU_NARROW
 
 QWEN, MOE = "model-qwen3-32b", "model-qwen3-30b-a3b"
 BATCHES = (1, 16, 64, 256)
@@ -59,6 +59,23 @@ def narrow_ratio(model, batch, one, other):
     return narrow(model, *one, batch)["ms"] / narrow(model, *other, batch)["ms"]
 
 
+def experts(model, side, weights, kind, key, value):
+    """A step of the run about experts and products of many rows."""
+    steps = record(GPU_EXPERTS, "experts", f"{model}-{side}-{weights}")["wgmma"][kind]
+    return next(step for step in steps if step[key] == value)
+
+
+def experts_bandwidth(side):
+    step = experts("qwen3-30b-a3b", side, "bf16", "decode", "batch", 1)
+    return step["roofline_ms"] / step["ms"]
+
+
+def experts_ratio(model, weights, kind, value):
+    key = "batch" if kind == "decode" else "rows"
+    now, before = (experts(model, side, weights, kind, key, value) for side in ("after", "before"))
+    return now["ms"] / before["ms"]
+
+
 def rows():
     yield pair("Llama-3-8B shape, decode at batch 1, of the memory's bandwidth | ≥ 0.80", 3, "**not met**",
                lambda c: gpu.bandwidth(c, LLAMA))
@@ -66,6 +83,8 @@ def rows():
               "| ≥ 0.80", 3, "met", before=narrow_bandwidth("before"), now=narrow_bandwidth("after"))
     yield pair("Qwen3-32B shape, likewise | ≥ 0.80", 3, "met", lambda c: gpu.bandwidth(c, QWEN))
     yield pair("Qwen3-30B-A3B shape, likewise | ≥ 0.80", 3, "**not met**", lambda c: gpu.bandwidth(c, MOE))
+    yield row("the same, before and after [dadb5bd](../bench/results/2026-11-26-h200-dadb5bd-experts/README.md) | ≥ 0.80",
+              3, "**not met**", before=experts_bandwidth("before"), now=experts_bandwidth("after"))
     yield lists("PyTorch with CUDA graphs ÷ ours, decode of the Llama-3-8B shape, batch 1, 16, 64, 256 | –", 2, "",
                 lambda c: [gpu.torch_over_ours(c, batch) for batch in BATCHES])
     yield Claim("| prefill of 4,096 rows of the Llama-3-8B shape, of 790 TFLOP/s | ≥ 0.60 | {b} ({bt}; PyTorch {bp}) | "
@@ -126,6 +145,19 @@ def products_of_few_rows():
                    for name, model in (("l", "llama3-8b"), ("q", "qwen3-32b")) for rows in (1, 16, 32, 64)})
 
 
+def experts_and_many_rows():
+    model = "qwen3-30b-a3b"
+    yield claim("Of Qwen3-30B-A3B's shape prompts of 512, 2,048 and 4,096 rows take {p512}, {p2048} and {p4096} of the "
+                "time, steps of 1, 64 and 256 rows {d1}, {d64} and {d256}", 2,
+                **{f"p{rows}": experts_ratio(model, "bf16", "prefill", rows) for rows in (512, 2048, 4096)},
+                **{f"d{rows}": experts_ratio(model, "bf16", "decode", rows) for rows in (1, 64, 256)})
+    yield claim("Of the Llama-3-8B shape steps of 256 rows take {bf16} of the time in bf16 and {fp8} in e4m3", 2,
+                **{weights: experts_ratio("llama3-8b", weights, "decode", 256) for weights in ("bf16", "fp8")})
+    makespans = record(GPU_EXPERTS, "experts", "makespan")
+    yield claim("At dadb5bd the quotients are {qwen} and {llama}", 3,
+                qwen=gpu.makespan_of(makespans, "qwen3-32b", 16), llama=gpu.makespan_of(makespans, "llama3-8b", 64))
+
+
 def readme():
     mma, wgmma = gpu.bandwidth(NOW, LLAMA, "mma"), gpu.bandwidth(NOW, LLAMA, "wgmma")
     yield claim("decodes at {mma} of the memory's bandwidth at batch 1 by `mma`, at {wgmma} by `wgmma`", 3, mma=mma,
@@ -150,4 +182,4 @@ def readme():
 
 SETTING = Claim("One H200 (SXM, 141 GB, driver 580.159.04, 16 host cores)", {})  # not a measurement
 README = list(readme())
-H200 = [*rows(), *prose(), *products_of_few_rows(), SETTING]
+H200 = [*rows(), *prose(), *products_of_few_rows(), *experts_and_many_rows(), SETTING]
