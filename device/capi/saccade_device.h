@@ -42,7 +42,7 @@ extern "C" {
 #define SAC_CUDA_ROTATION_VECTOR 0u /* KV copies between the tiers by vector loads and stores */
 #define SAC_CUDA_ROTATION_BULK 1u   /* by bulk copies; needs compute capability 9.0 */
 
-#define SAC_CUDA_PRODUCTS_MMA 0u   /* products of dense matrices by mma.sync */
+#define SAC_CUDA_PRODUCTS_MMA 0u   /* products with weights by mma.sync */
 #define SAC_CUDA_PRODUCTS_WGMMA 1u /* by wgmma; needs compute capability 9.0 */
 
 #define SAC_PREFILL_CHUNKED 0u /* chunks mixed with decodes under max_num_batched_tokens */

@@ -86,7 +86,7 @@ struct Experts {
                       TestActivations(g.room, m.view.n / 2, true)};
     ProductArgs a = product_args(m, g.cut.shared ? x : gathered, g.counts.num_rows);
     a.weights = data;
-    a.expert_halves = m.view.halves();
+    a.expert_stride = m.view.halves();
     a.tiles = g.tiles.data();
     a.num_tiles = &g.num_tiles;
     a.shared_rows = g.cut.shared;

@@ -39,7 +39,7 @@ pub enum CudaRotation {
     Bulk,
 }
 
-/// Which instructions compute the products of dense matrices.
+/// Which instructions compute the products with weights.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum CudaProducts {
     /// `mma.sync`: every GPU.

@@ -6,6 +6,45 @@
 
 namespace saccade::gpu {
 
+/// Where a block's work is. Of a dense matrix the outputs follow from the grid, the rows from the
+/// step. Grid: row tiles, output tiles, slices (1 when serial).
+struct RowTiles {
+  static constexpr bool kRouted = false;
+  template <class Block>
+  SAC_DEVICE static uint32_t outputs(const Block& b) {
+    return b.y();
+  }
+  template <class Block>
+  SAC_DEVICE static bool find_matrix(const Block&, const ProductArgs&, ProductTile&) {
+    return true;
+  }
+  template <class Block>
+  SAC_DEVICE static bool find_rows(const Block& b, const ProductArgs& a, uint32_t max_rows,
+                                   ProductTile& tile) {
+    b.await_previous();
+    return find_row_tile(b, a, max_rows, tile);
+  }
+};
+/// Of experts, routing says whose matrix it is: weights cannot be requested before. Blocks that
+/// begin one after another have the same rows, and then the same expert, so that the second cache
+/// has both. Grid: output tiles, experts' tiles.
+struct ExpertTiles {
+  static constexpr bool kRouted = true;
+  template <class Block>
+  SAC_DEVICE static uint32_t outputs(const Block& b) {
+    return b.x();
+  }
+  template <class Block>
+  SAC_DEVICE static bool find_matrix(const Block& b, const ProductArgs& a, ProductTile& tile) {
+    b.await_previous();
+    return find_expert_tile(a, b.y(), tile);
+  }
+  template <class Block>
+  SAC_DEVICE static bool find_rows(const Block&, const ProductArgs&, uint32_t, ProductTile&) {
+    return true;
+  }
+};
+
 /// Weights in bf16 as a ring's stages take them: of each step the part of a tile that holds the
 /// block's outputs, one piece of memory.
 template <uint32_t kOutputs>
@@ -16,7 +55,7 @@ struct TilePieces {
 
   /// The first piece of the tile's outputs.
   SAC_DEVICE static const unsigned char* first(const ProductArgs& a, const ProductTile& tile) {
-    return reinterpret_cast<const unsigned char*>(a.weights + tile.expert * a.expert_halves +
+    return reinterpret_cast<const unsigned char*>(a.weights + tile.expert * a.expert_stride +
                                                   size_t{tile.first_output / kTileOutputs} *
                                                       a.steps * kTileHalves +
                                                   tile.first_output % kTileOutputs * kStep);

@@ -16,8 +16,8 @@ namespace saccade::gpu {
 /// several warps where blocks have few outputs: one warp widens too slowly for the memory. These
 /// warps take a stage's units in turn, exchange the sums of their chains through shared memory, and
 /// each adds all units' sums, in order, for its part of the results. As in NarrowProductKernel a
-/// thread each requests weights and rows. Grid: row tiles, output tiles.
-template <uint32_t kRows, uint32_t kBlockOutputs, ProductEnd kEnd>
+/// thread each requests weights and rows.
+template <uint32_t kRows, uint32_t kBlockOutputs, ProductEnd kEnd, class Tiles = RowTiles>
 struct Fp8NarrowProductKernel {
   using Args = ProductArgs;
   static constexpr uint32_t kOutputs = kBlockOutputs;
@@ -55,15 +55,15 @@ struct Fp8NarrowProductKernel {
   template <class Block>
   SAC_DEVICE static void run(const Block& b, const Args& a) {
     if constexpr (Block::kHasWarpgroupMma) {
-      ProductTile tile = Ring::output_tile(b.y());
+      ProductTile tile = Ring::output_tile(Tiles::outputs(b));
       if (kWarps > 1 && b.thread() == 0) {
         for (uint32_t c = 0; c < kColumns; ++c) b.barrier_init(exchanged(b, c), kWarps);
       }
       Ring::init(b);
+      if (!Tiles::find_matrix(b, a, tile)) return;
       typename Ring::template Filler<Block> filler = {b, a, tile, 0, a.steps};
-      const uint32_t early = Ring::begin_early(b, filler);
-      b.await_previous();
-      if (!find_row_tile(b, a, kRows, tile)) return Ring::await_early(b, early);
+      const uint32_t early = Tiles::kRouted ? 0 : Ring::begin_early(b, filler);
+      if (!Tiles::find_rows(b, a, kRows, tile)) return Ring::await_early(b, early);
       if (b.warp() < kReaderWarps) {
         multiply(b, a, tile);
       } else if (b.lane() == 0 && b.warp() == kReaderWarps) {
@@ -233,7 +233,7 @@ struct Fp8NarrowProductKernel {
 
 /// More rows, by wgmma with weights in registers: kRows is 64 or 128. A warpgroup for each 64
 /// outputs; while it multiplies a unit, the next one is widened. Grid: row tiles, output tiles.
-template <uint32_t kRows, uint32_t kGroups, ProductEnd kEnd>
+template <uint32_t kRows, uint32_t kGroups, ProductEnd kEnd, class Tiles = RowTiles>
 struct Fp8ProductKernel {
   using Args = ProductArgs;
   static constexpr uint32_t kOutputs = kGroups * 64;
@@ -252,12 +252,12 @@ struct Fp8ProductKernel {
   template <class Block>
   SAC_DEVICE static void run(const Block& b, const Args& a) {
     if constexpr (Block::kHasWarpgroupMma) {
-      ProductTile tile = Ring::output_tile(b.y());
+      ProductTile tile = Ring::output_tile(Tiles::outputs(b));
       Ring::init(b);
+      if (!Tiles::find_matrix(b, a, tile)) return;
       typename Ring::template Filler<Block> filler = {b, a, tile, 0, a.steps};
-      const uint32_t early = Ring::begin_early(b, filler);
-      b.await_previous();
-      if (!find_row_tile(b, a, kRows, tile)) return Ring::await_early(b, early);
+      const uint32_t early = Tiles::kRouted ? 0 : Ring::begin_early(b, filler);
+      if (!Tiles::find_rows(b, a, kRows, tile)) return Ring::await_early(b, early);
       // Read from one lane, so that the compiler knows that a warp branches as a whole.
       if (b.shuffle(b.warp(), 0) < kReaderWarps) {
         if constexpr (kUneven) b.template take_registers<kManyRegisters>();

@@ -56,7 +56,7 @@ struct UnitPieces {
   static constexpr uint32_t kStride = kTileUnits * kUnitBytes;
 
   SAC_DEVICE static const unsigned char* first(const ProductArgs& a, const ProductTile& tile) {
-    return a.units + unit_at(a.steps * kStep, tile.first_output, 0);
+    return a.units + tile.expert * a.expert_stride + unit_at(a.steps * kStep, tile.first_output, 0);
   }
 };
 

@@ -1,5 +1,7 @@
 #include "cuda/model/layout.hpp"
 
+#include <algorithm>
+
 #include "cuda/model/experts.hpp"
 #include "cuda/model/fp8_units.hpp"
 #include "cuda/model/sample.hpp"
@@ -97,18 +99,31 @@ class Planner {
     return m;
   }
 
-  /// Of layer l; in e4m3 if the tensors that it is made of are to be.
-  MatrixView take_dense(Layout& at, uint32_t l, std::initializer_list<uint32_t> roles, uint32_t n,
-                        uint32_t k) const {
-    for (const uint32_t role : roles) {
-      if (!kept_in_fp8(c_, role, l)) return take_matrix(at, n, k, 1);
-    }
+  /// In e4m3.
+  MatrixView take_units(Layout& at, uint32_t n, uint32_t k, uint32_t copies) const {
     MatrixView m = {};
     m.n = round_up(n, kTileOutputs);
     m.k = round_up(k, k_unit_);
     m.by_mma = m.by_wgmma = {1, m.steps()};
-    m.units = at.take<unsigned char>(unit_matrix_bytes(m.n, m.k));
+    m.unit_bytes = unit_matrix_bytes(m.n, m.k);
+    m.units = at.take<unsigned char>(m.unit_bytes * copies);
     return m;
+  }
+
+  /// Of layer l; in e4m3 if the tensors that it is made of are to be.
+  MatrixView take_dense(Layout& at, uint32_t l, std::initializer_list<uint32_t> roles, uint32_t n,
+                        uint32_t k) const {
+    return all_in_fp8(l, roles) ? take_units(at, n, k, 1) : take_matrix(at, n, k, 1);
+  }
+  /// The same of all experts of the layer.
+  MatrixView take_experts(Layout& at, uint32_t l, std::initializer_list<uint32_t> roles, uint32_t n,
+                          uint32_t k) const {
+    if (all_in_fp8(l, roles)) return take_units(at, n, k, c_.num_experts);
+    return take_matrix(at, n, k, c_.experts_per_token, c_.num_experts);
+  }
+  bool all_in_fp8(uint32_t l, std::initializer_list<uint32_t> roles) const {
+    return std::all_of(roles.begin(), roles.end(),
+                       [&](uint32_t role) { return kept_in_fp8(c_, role, l); });
   }
 
   static Activations take_activations(Layout& at, size_t rows, uint32_t width) {
@@ -138,12 +153,11 @@ class Planner {
         take_dense(at, l, {SAC_TENSOR_Q, SAC_TENSOR_K, SAC_TENSOR_V}, q + 2 * kv, c_.hidden_size);
     w.o = take_dense(at, l, {SAC_TENSOR_O}, c_.hidden_size, q);
     if (w.has_experts) {
-      const uint32_t picks = c_.experts_per_token;
       w.router = take_matrix(at, c_.num_experts, c_.hidden_size, 1);
-      w.expert_gate_up =
-          take_matrix(at, 2 * m_.widths.expert_gated, c_.hidden_size, picks, c_.num_experts);
+      w.expert_gate_up = take_experts(at, l, {SAC_TENSOR_EXPERT_GATE, SAC_TENSOR_EXPERT_UP},
+                                      2 * m_.widths.expert_gated, c_.hidden_size);
       w.expert_down =
-          take_matrix(at, c_.hidden_size, m_.widths.expert_gated, picks, c_.num_experts);
+          take_experts(at, l, {SAC_TENSOR_EXPERT_DOWN}, c_.hidden_size, m_.widths.expert_gated);
       return;
     }
     w.gate_bias = at.take<float>(m_.widths.gated);
@@ -251,7 +265,12 @@ MatrixPlace place_of(const ModelView& m, const TensorPlace& at) {
   if (at.role == SAC_TENSOR_LM_HEAD) return {m.lm_head, 0, false, 0};
   const LayerView& w = m.layers[at.layer];
   const auto expert = [&](MatrixView matrix, bool gated, uint32_t which) {
-    matrix.data += at.expert * matrix.halves();
+    const size_t offset = at.expert * matrix.expert_stride();
+    if (matrix.units != nullptr) {
+      matrix.units += offset;
+    } else {
+      matrix.data += offset;
+    }
     return MatrixPlace{matrix, 0, gated, which};
   };
   switch (at.role) {

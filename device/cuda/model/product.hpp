@@ -33,7 +33,7 @@ struct ProductArgs {
   const uint32_t* num_tiles;
   const uint32_t* slot_row;  // by mma: row of x of a slot; null: the slot itself
   bool shared_rows;          // by wgmma: each tile reads the same rows of x, from 0 on
-  size_t expert_halves;
+  size_t expert_stride;      // between experts' matrices: of weights, or bytes of units
 };
 
 /// What becomes of a product's sums.
@@ -122,7 +122,7 @@ struct ProductKernel {
     const bool work =
         kGrouped ? find_expert_tile(a, b.x(), tile) : find_row_tile(b, a, kRows, tile);
     if (!work) return;
-    tile.weights += tile.expert * a.expert_halves;
+    tile.weights += tile.expert * a.expert_stride;
     const Half* sources[kCopies];
     SAC_UNROLL
     for (uint32_t i = 0; i < kCopies; ++i) sources[i] = activation_source(b, a, tile, i);

@@ -194,7 +194,8 @@ class StepSequence {
 
   void mix_experts(const LayerView& w, const float* next_norm) {
     const Partials router = multiply(dense(w.router, s_.normed));
-    const SlotCut cut = slot_cut();
+    const bool fp8 = w.expert_gate_up.units != nullptr || w.expert_down.units != nullptr;
+    const SlotCut cut = slot_cut(fp8);
     const uint32_t max_tiles =
         max_expert_tiles(c_.num_experts, c_.experts_per_token, shape_.rows, cut);
     const ExpertPlan e = {s_.experts, max_tiles, cut, nullptr};
@@ -207,11 +208,11 @@ class StepSequence {
                              {s_.plan.counts, down, s_.experts.slots, s_.experts.weights,
                               c_.experts_per_token, s_.x, norm(next_norm, s_.normed)});
   }
-  SlotCut slot_cut() const {
+  SlotCut slot_cut(bool fp8) const {
     const uint32_t picks = shape_.rows * c_.experts_per_token;
     if (way_ == ProductWay::kMma) return {expert_tile_slots(picks, c_.num_experts), 1, false};
     if (shape_.rows <= kSharedRows) return {kSharedRows, kSharedRows, true};
-    return {warpgroup_tile_slots(picks, c_.num_experts), kSlotUnit, false};
+    return {warpgroup_tile_slots(picks, c_.num_experts, fp8), kSlotUnit, false};
   }
 
   /// The rows are read where they are, slot by slot.
@@ -312,7 +313,7 @@ class StepSequence {
     a.tiles = experts->space.tiles;
     a.num_tiles = experts->space.num_tiles;
     a.slot_row = experts->slot_row;
-    a.expert_halves = p.matrix->halves();
+    a.expert_stride = p.matrix->expert_stride();
     return a;
   }
 
@@ -347,6 +348,7 @@ class StepSequence {
   template <ProductEnd kEnd>
   void launch_experts(const ProductPlan& p, const ExpertPlan& e, const ProductArgs& a) {
     const Grid grid = {p.matrix->tiles(), e.max_tiles};
+    if (a.units != nullptr) return launch_fp8_experts<kEnd>(e.cut, grid, a);
     switch (e.cut.tile_slots) {
       case 8:
         return launch<WarpgroupProductKernel<8, 2, false, kEnd, ExpertTiles>>(grid, a);
@@ -356,6 +358,18 @@ class StepSequence {
         return launch<WarpgroupProductKernel<64, 2, false, kEnd, ExpertTiles>>(grid, a);
       default:
         return launch<WarpgroupProductKernel<128, 2, false, kEnd, ExpertTiles>>(grid, a);
+    }
+  }
+
+  template <ProductEnd kEnd>
+  void launch_fp8_experts(const SlotCut& cut, const Grid& grid, const ProductArgs& a) {
+    switch (cut.tile_slots) {
+      case 8:
+        return launch<Fp8NarrowProductKernel<8, 128, kEnd, ExpertTiles>>(grid, a);
+      case 32:
+        return launch<Fp8NarrowProductKernel<32, 128, kEnd, ExpertTiles>>(grid, a);
+      default:
+        return launch<Fp8ProductKernel<64, 2, kEnd, ExpertTiles>>(grid, a);
     }
   }
 

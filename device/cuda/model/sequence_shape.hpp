@@ -94,9 +94,10 @@ inline uint32_t expert_tile_slots(uint32_t picks, uint32_t num_experts) {
 /// The same for products by wgmma, where an expert's slots begin at a multiple of kSlotUnit. Up to
 /// kSharedRows rows of the shape, an expert's tile has all.
 inline constexpr uint32_t kSlotUnit = 8, kSharedRows = 8;
-inline uint32_t warpgroup_tile_slots(uint32_t picks, uint32_t num_experts) {
+/// fp8: weights in e4m3 leave registers for 64 rows.
+inline uint32_t warpgroup_tile_slots(uint32_t picks, uint32_t num_experts, bool fp8) {
   const uint32_t mean = picks / num_experts;
-  return mean <= 4 ? 8 : mean <= 20 ? 32 : mean <= 48 ? 64 : 128;
+  return mean <= 4 ? 8 : mean <= 20 ? 32 : mean <= 48 || fp8 ? 64 : 128;
 }
 /// Most slots that `rows` rows take by wgmma.
 inline size_t most_slots(size_t rows, uint32_t per_token, uint32_t num_experts) {

@@ -17,8 +17,8 @@ struct ModelLimits {
   uint32_t num_blocks;              // KV blocks in device memory
 };
 
-/// Which instructions compute the products of dense matrices. Their sums may differ in the last
-/// bits, so all steps of one life use the same. Products by experts use mma either way.
+/// Which instructions compute the products with weights. Their sums may differ in the last bits, so
+/// all steps of one life use the same.
 enum class ProductWay : uint32_t {
   kMma = 0,    // mma.sync: every GPU
   kWgmma = 1,  // wgmma fed by bulk copies, and what has its bits: compute capability 9.0 alone

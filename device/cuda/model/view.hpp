@@ -53,10 +53,13 @@ struct MatrixView {
   Slicing by_wgmma;
   /// Instead of data, a matrix in e4m3: [n / 128][k / 128][8] units (fp8_units.hpp).
   unsigned char* units;
+  size_t unit_bytes;  // of all of them
 
   uint32_t steps() const { return k / kStep; }
   uint32_t tiles() const { return n / kTileOutputs; }
   size_t halves() const { return size_t{n} * k; }
+  /// Between the matrices of two experts: Halves, or bytes of units.
+  size_t expert_stride() const { return units != nullptr ? unit_bytes : halves(); }
 };
 
 /// The position of weight (row, column) of a matrix with k inputs.
@@ -102,7 +105,7 @@ struct LayerView {
   MatrixView gate_up;  // of layers without experts
   MatrixView down;
   MatrixView router;          // of the others
-  MatrixView expert_gate_up;  // of expert 0; the others follow, halves() apart
+  MatrixView expert_gate_up;  // of expert 0; the others follow, expert_stride() apart
   MatrixView expert_down;
   uint32_t window;  // positions a row may look back, itself included; 0 = all
   bool has_experts;

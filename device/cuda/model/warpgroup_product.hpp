@@ -12,45 +12,6 @@
 
 namespace saccade::gpu {
 
-/// Where a block's work is. Of a dense matrix the outputs follow from the grid, the rows from the
-/// step. Grid: row tiles, output tiles, slices (1 when serial).
-struct RowTiles {
-  static constexpr bool kRouted = false;
-  template <class Block>
-  SAC_DEVICE static uint32_t outputs(const Block& b) {
-    return b.y();
-  }
-  template <class Block>
-  SAC_DEVICE static bool find_matrix(const Block&, const ProductArgs&, ProductTile&) {
-    return true;
-  }
-  template <class Block>
-  SAC_DEVICE static bool find_rows(const Block& b, const ProductArgs& a, uint32_t max_rows,
-                                   ProductTile& tile) {
-    b.await_previous();
-    return find_row_tile(b, a, max_rows, tile);
-  }
-};
-/// Of experts, routing says whose matrix it is: weights cannot be requested before. Blocks that
-/// begin one after another have the same rows, and then the same expert, so that the second cache
-/// has both. Grid: output tiles, experts' tiles.
-struct ExpertTiles {
-  static constexpr bool kRouted = true;
-  template <class Block>
-  SAC_DEVICE static uint32_t outputs(const Block& b) {
-    return b.x();
-  }
-  template <class Block>
-  SAC_DEVICE static bool find_matrix(const Block& b, const ProductArgs& a, ProductTile& tile) {
-    b.await_previous();
-    return find_expert_tile(a, b.y(), tile);
-  }
-  template <class Block>
-  SAC_DEVICE static bool find_rows(const Block&, const ProductArgs&, uint32_t, ProductTile&) {
-    return true;
-  }
-};
-
 /// kRows and kGroups: a block computes kGroups * 64 outputs of kRows rows, a warpgroup for
 /// each 64. kSerial: one block runs all slices, and has room for the sum of those before; otherwise
 /// a block runs one.

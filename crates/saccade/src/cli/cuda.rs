@@ -14,7 +14,7 @@ pub(crate) struct CudaArgs {
     /// How the scheduler on the GPU launches steps; no effect with --scheduler host
     #[arg(long, value_enum, default_value_t = LaunchArg::Graphs, env = "SACCADE_CUDA_LAUNCH")]
     pub cuda_launch: LaunchArg,
-    /// Which instructions compute the products of dense matrices
+    /// Which instructions compute the products with weights
     #[arg(long, value_enum, default_value_t = ProductsArg::Auto, env = "SACCADE_CUDA_PRODUCTS")]
     pub cuda_products: ProductsArg,
     /// Share of the GPU's memory that weights, workspace and KV blocks may take
