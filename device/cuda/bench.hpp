@@ -22,9 +22,10 @@ struct Latencies {
 };
 
 inline constexpr uint32_t kBenchTokens = 4;
-/// How long a device has had nothing to do: from the first of these on, one of them longer at most,
-/// so that a doorbell meets its idle tick anywhere.
+/// How long a device is left idle: kPauseNs, and up to kPauseSpreadNs more, so that a doorbell
+/// arrives anywhere in an idle tick.
 inline constexpr uint64_t kPauseNs = 100 * 1000, kPauseSpreadNs = 20 * 1000;
+/// Of a batch, which takes a fraction of a second.
 inline constexpr uint64_t kBatchBudgetNs = 5'000'000'000;
 
 inline DeviceShape bench_device() {
