@@ -1,6 +1,5 @@
 #include "cpu/adapters.hpp"
 
-#include <cmath>
 #include <cstring>
 
 #include "cpu/dtype.hpp"
@@ -27,11 +26,6 @@ uint32_t widest_input(const sac_model_config& c) {
   return max_u32(max_u32(c.hidden_size, c.num_heads * c.head_dim), c.intermediate_size);
 }
 
-std::string outside(const std::string& what, uint64_t value, uint64_t low, uint64_t high) {
-  return what + " is " + std::to_string(value) + ", outside " + std::to_string(low) + " .. " +
-         std::to_string(high);
-}
-
 }  // namespace
 
 AdapterWeights::AdapterWeights(const sac_model_config& config, const AdapterLimits& limits,
@@ -46,44 +40,6 @@ AdapterWeights::AdapterWeights(const sac_model_config& config, const AdapterLimi
 
 bool AdapterWeights::any(uint32_t layer, uint32_t first, uint32_t count) const {
   return (roles_[layer] >> (first - kFirstAdapted) & ((1u << count) - 1)) != 0;
-}
-
-std::string AdapterWeights::check(uint32_t adapter, const sac_adapter_pair& p) const {
-  if (adapter == 0 || adapter > limits_.num_adapters) {
-    return outside("adapter", adapter, 1, limits_.num_adapters);
-  }
-  const std::string of = "adapter " + std::to_string(adapter) + ": ";
-  if (p.role >= SAC_NUM_TENSOR_ROLES) {
-    return of + outside("tensor role", p.role, 0, SAC_NUM_TENSOR_ROLES - 1);
-  }
-  const std::string role = tensor_role(p.role).name;
-  if (p.role < kFirstAdapted || p.role >= kFirstAdapted + kNumAdapted) {
-    return of + role + " takes no adapter; q, k, v, o, gate, up and down do";
-  }
-  if (p.layer >= config_.num_layers) {
-    return of + role + ": " + outside("layer", p.layer, 0, config_.num_layers - 1);
-  }
-  const std::string name = of + tensor_name({p.role, p.layer, 0});
-  if (p.role >= SAC_TENSOR_GATE && has_experts_[p.layer]) {
-    return name + " was given, but the layer has experts, which take no adapters";
-  }
-  if (p.rank == 0 || p.rank > limits_.max_rank) {
-    return name + ": " + outside("rank", p.rank, 1, limits_.max_rank);
-  }
-  const TensorShape want = tensor_shape(config_, p.role);
-  if (p.in != want.cols || p.out != want.rows) {
-    return name + ": in and out are " + std::to_string(p.in) + " and " + std::to_string(p.out) +
-           ", expected " + std::to_string(want.cols) + " and " + std::to_string(want.rows);
-  }
-  if (p.a_dtype > SAC_DTYPE_F16 || p.b_dtype > SAC_DTYPE_F16) {
-    return name + ": dtype is " + std::to_string(max_u32(p.a_dtype, p.b_dtype)) +
-           ", not one of 0, 1, 2";
-  }
-  if (!std::isfinite(p.scaling)) return name + ": scaling is not finite";
-  if (p.a == nullptr || p.b == nullptr) {
-    return name + ": " + (p.a == nullptr ? "a" : "b") + " is null";
-  }
-  return "";
 }
 
 AdapterWeights::Panels AdapterWeights::pack(Matrix& m, uint32_t n, uint32_t k, const void* source,
@@ -105,7 +61,7 @@ AdapterWeights::Panels AdapterWeights::pack(Matrix& m, uint32_t n, uint32_t k, c
 }
 
 std::string AdapterWeights::set(uint32_t adapter, const sac_adapter_pair& p) {
-  const std::string wrong = check(adapter, p);
+  const std::string wrong = check_adapter_pair(config_, has_experts_, limits_, adapter, p);
   if (!wrong.empty()) return wrong;
   const uint32_t in = static_cast<uint32_t>(p.in), out = static_cast<uint32_t>(p.out);
   const uint32_t rank = round_up(p.rank, kPanelOutputs);

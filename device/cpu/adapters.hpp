@@ -11,20 +11,10 @@
 #include <memory>
 #include <vector>
 
+#include "cpu/adapter_check.hpp"
 #include "cpu/weights.hpp"
 
 namespace saccade {
-
-/// The matrices that adapters change, by role: q, k, v, o, gate, up, down.
-inline constexpr uint32_t kFirstAdapted = SAC_TENSOR_Q;
-inline constexpr uint32_t kNumAdapted = SAC_TENSOR_DOWN - SAC_TENSOR_Q + 1;
-/// Most of them that have the same input.
-inline constexpr uint32_t kMaxAdaptedTogether = 3;
-
-struct AdapterLimits {
-  uint32_t num_adapters = 0;
-  uint32_t max_rank = 0;
-};
 
 /// An adapter's change of one matrix. The rank is rounded up to whole panels, with zeros.
 struct AdapterPair {
@@ -67,7 +57,6 @@ class AdapterWeights {
   size_t index_of(uint32_t adapter, uint32_t layer, uint32_t role) const {
     return (size_t{adapter - 1} * config_.num_layers + layer) * kNumAdapted + role - kFirstAdapted;
   }
-  std::string check(uint32_t adapter, const sac_adapter_pair& pair) const;
   Panels pack(Matrix& matrix, uint32_t n, uint32_t k, const void* source, uint32_t source_dtype);
 
   const sac_model_config config_;  // its arrays are not read after construction

@@ -196,8 +196,8 @@ step_link() {
     device/cuda/gpu_test.cpp $test_host \
     $(printf '%s\n' "${objects[@]}" | grep -v '/model_') "$out/obj/dlink.o" "${runtime[@]}" \
     -o "$out/gpu_test"
-  plane_host=$(host_objects device/capi/config_check.cpp device/host/process.cpp device/cpu/tensor_roles.cpp \
-    device/cuda/plane.cpp device/cuda/api.cpp device/cuda/model/*.cpp)
+  plane_host=$(host_objects device/capi/config_check.cpp device/host/process.cpp device/cpu/adapter_check.cpp \
+    device/cpu/tensor_roles.cpp device/cuda/plane.cpp device/cuda/api.cpp device/cuda/model/*.cpp)
   g++ -shared -static-libstdc++ -static-libgcc -Wl,--no-undefined \
     -Wl,--version-script=device/cuda/exports.map $test_host $plane_host "${objects[@]}" "$out/obj/dlink.o" \
     "${runtime[@]}" -o "$out/libsaccade_cuda.so"

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "cuda/model/adapters.hpp"
 #include "cuda/model/experts.hpp"
 #include "cuda/model/fp8_units.hpp"
 #include "cuda/model/sample.hpp"
@@ -74,6 +75,7 @@ class Planner {
     s.sample_words = at.take<uint32_t>(kSampleBlocks * s.sample_stride);
     s.masks = at.take<uint32_t>(s.logit_rows * size_t{MaskKernel::mask_words(c_.vocab_size)});
     if (c_.num_experts > 0) lay_out_experts(at, slots);
+    if (limits_.num_adapters > 0) lay_out_adapter_work(at);
   }
 
  private:
@@ -152,6 +154,8 @@ class Planner {
     w.qkv =
         take_dense(at, l, {SAC_TENSOR_Q, SAC_TENSOR_K, SAC_TENSOR_V}, q + 2 * kv, c_.hidden_size);
     w.o = take_dense(at, l, {SAC_TENSOR_O}, c_.hidden_size, q);
+    w.qkv_adapted = take_adapted(at, l, SAC_TENSOR_Q, {q, kv, kv}, m_.widths.hidden);
+    w.o_adapted = take_adapted(at, l, SAC_TENSOR_O, {m_.widths.hidden}, m_.widths.mixed);
     if (w.has_experts) {
       w.router = take_matrix(at, c_.num_experts, c_.hidden_size, 1);
       w.expert_gate_up = take_experts(at, l, {SAC_TENSOR_EXPERT_GATE, SAC_TENSOR_EXPERT_UP},
@@ -166,6 +170,30 @@ class Planner {
     w.gate_up =
         take_dense(at, l, {SAC_TENSOR_GATE, SAC_TENSOR_UP}, 2 * m_.widths.gated, c_.hidden_size);
     w.down = take_dense(at, l, {SAC_TENSOR_DOWN}, c_.hidden_size, m_.widths.gated);
+    w.gate_up_adapted =
+        take_adapted(at, l, SAC_TENSOR_GATE, {m_.widths.gated, m_.widths.gated}, m_.widths.hidden);
+    w.down_adapted = take_adapted(at, l, SAC_TENSOR_DOWN, {m_.widths.hidden}, m_.widths.gated);
+  }
+
+  /// Room for what all adapters add to matrices with the same k inputs, of so many outputs each;
+  /// they are of head_dim or a rounded width, and so multiples of kFragmentRows.
+  AdaptedView take_adapted(Layout& at, uint32_t layer, uint32_t first_role,
+                           std::initializer_list<uint32_t> outputs, uint32_t k) const {
+    AdaptedView v = {};
+    if (limits_.num_adapters == 0) return v;
+    v.layer = layer;
+    v.first_role = first_role;
+    for (const uint32_t n : outputs) {
+      v.columns[v.count + 1] = v.columns[v.count] + n;
+      ++v.count;
+    }
+    v.k = k;
+    v.max_rank = round_up(limits_.max_adapter_rank, kFragmentRows);
+    const size_t pairs = size_t{limits_.num_adapters} * v.count;
+    v.entries = at.take<AdapterEntry>(pairs);
+    v.a = at.take<Half>(pairs * v.max_rank * k);
+    v.b = at.take<Half>(size_t{limits_.num_adapters} * v.stride() * v.max_rank);
+    return v;
   }
 
   PlanLimits plan_limits() const {
@@ -207,8 +235,10 @@ class Planner {
         for (const MatrixView& m : {w.qkv, w.o, w.down, w.router}) {
           if (m.n > 0) hold(m, rows, dense_tile_rows(rows));
         }
-        // A gated pair of many rows is never written as sums.
-        if (w.gate_up.n > 0 && rows <= kMaxSplitRows) hold(w.gate_up, rows, dense_tile_rows(rows));
+        // A gated pair of many rows is written as sums only where adapters may add to them.
+        if (w.gate_up.n > 0 && (rows <= kMaxSplitRows || limits_.num_adapters > 0)) {
+          hold(w.gate_up, rows, dense_tile_rows(rows));
+        }
       }
       if (!w.has_experts) continue;
       for (const uint32_t mean : {4u, 32u, UINT32_MAX / c_.num_experts - 1}) {
@@ -234,6 +264,26 @@ class Planner {
     e.arrivals = at.take<uint32_t>(1);
   }
 
+  void lay_out_adapter_work(Layout& at) {
+    const uint32_t rows = limits_.max_num_batched_tokens;
+    size_t shrunk = 0, deltas = 0;  // floats of a slot
+    for (const LayerView& w : m_.layers) {
+      for (const AdaptedView* v :
+           {&w.qkv_adapted, &w.o_adapted, &w.gate_up_adapted, &w.down_adapted}) {
+        if (v->count == 0) continue;
+        shrunk = max_size(shrunk, size_t{shrink_slices(v->k)} * v->count * v->max_rank);
+        deltas = max_size(deltas, v->stride());
+      }
+    }
+    AdapterWork& a = m_.space.adapters;
+    a.slot_row = at.take<uint32_t>(rows);
+    a.row_slot = at.take<uint32_t>(round_up(rows, kTileOutputs));
+    a.tiles = at.take<AdapterTile>(max_adapter_tiles(limits_.num_adapters, rows, kFewAdapterSlots));
+    a.num_tiles = at.take<uint32_t>(1);
+    a.shrunk = at.take<float>(rows * shrunk);
+    a.deltas = at.take<float>(rows * deltas);
+  }
+
   ModelView& m_;
   const sac_model_config& c_;
   const ModelLimits& limits_;
@@ -249,6 +299,7 @@ ModelView lay_out_model(const sac_model_config& config, const ModelLimits& limit
   m.config = config;
   m.tables = tables;
   m.max_model_len = limits.max_model_len;
+  m.adapters = {limits.num_adapters, limits.max_adapter_rank};
   Planner planner(m, limits);
   Layout weights(memory.weights), kv(memory.kv), workspace(memory.workspace);
   planner.lay_out_weights(weights);
@@ -296,6 +347,20 @@ MatrixPlace place_of(const ModelView& m, const TensorPlace& at) {
       return expert(w.expert_gate_up, true, 1);
     default:
       return expert(w.expert_down, false, 0);
+  }
+}
+
+const AdaptedView& adapted_of(const LayerView& w, uint32_t role) {
+  switch (role) {
+    case SAC_TENSOR_O:
+      return w.o_adapted;
+    case SAC_TENSOR_GATE:
+    case SAC_TENSOR_UP:
+      return w.gate_up_adapted;
+    case SAC_TENSOR_DOWN:
+      return w.down_adapted;
+    default:
+      return w.qkv_adapted;
   }
 }
 

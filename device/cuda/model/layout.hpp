@@ -25,6 +25,8 @@ struct MatrixPlace {
   uint32_t which;
 };
 MatrixPlace place_of(const ModelView& model, const TensorPlace& at);
+/// Where what adapters add to a matrix of a layer goes.
+const AdaptedView& adapted_of(const LayerView& layer, uint32_t role);
 /// Where a vector goes.
 float* vector_of(const ModelView& model, const TensorPlace& at);
 

@@ -54,6 +54,32 @@ void read_floats(const void* data, uint32_t dtype, size_t n, float* out) {
   for (size_t i = 0; i < n; ++i) out[i] = read_element(data, dtype, i);
 }
 
+std::vector<Half> pack_a(const sac_adapter_pair& pair, uint32_t k) {
+  const size_t units = size_t{ceil_div(pair.rank, kFragmentRows)} * (k / kStep);
+  std::vector<Half> out(units * kShrinkHalves), row(pair.in);
+  for (uint32_t r = 0; r < pair.rank; ++r) {
+    read_halves(pair.a, pair.a_dtype, r * pair.in, pair.in, row.data());
+    Half* to = out.data() + size_t{r / kFragmentRows} * (k / kStep) * kShrinkHalves;
+    for (uint32_t i = 0; i < pair.in; ++i)
+      to[i / kStep * kShrinkHalves + shrink_at(r % kFragmentRows, i % kStep)] = row[i];
+  }
+  return out;
+}
+
+std::vector<Half> pack_b(const sac_adapter_pair& pair, uint32_t outputs) {
+  const size_t rank_units = ceil_div(pair.rank, kFragmentRows);
+  std::vector<Half> out(outputs / kFragmentRows * rank_units * kExpandHalves), row(pair.rank);
+  for (uint32_t o = 0; o < pair.out; ++o) {
+    read_halves(pair.b, pair.b_dtype, size_t{o} * pair.rank, pair.rank, row.data());
+    Half* to = out.data() + o / kFragmentRows * rank_units * kExpandHalves;
+    for (uint32_t r = 0; r < pair.rank; ++r) {
+      to[r / kFragmentRows * kExpandHalves + expand_at(o % kFragmentRows, r % kFragmentRows)] =
+          row[r];
+    }
+  }
+  return out;
+}
+
 uint64_t dummy_key(uint64_t seed, const TensorPlace& at) {
   return mix(mix(seed) ^ (uint64_t{at.role} << 32 | at.expert << 16 | at.layer));
 }

@@ -131,10 +131,18 @@ void read_floats(const void* data, uint32_t dtype, size_t n, float* out);
 /// The key that encodes a seed and a tensor in the random weights.
 uint64_t dummy_key(uint64_t seed, const TensorPlace& at);
 
+/// A of a pair, in units for k inputs; see shrink_at.
+std::vector<Half> pack_a(const sac_adapter_pair& pair, uint32_t k);
+/// B of a pair, in units for so many outputs; see expand_at.
+std::vector<Half> pack_b(const sac_adapter_pair& pair, uint32_t outputs);
+
 template <class Backend>
 class ModelLoader {
  public:
-  ModelLoader(const ModelView& model, Backend& backend) : m_(model), backend_(backend) {}
+  ModelLoader(const ModelView& model, Backend& backend) : m_(model), backend_(backend) {
+    use_.roles.resize(m_.layers.size());
+    for (const LayerView& w : m_.layers) has_experts_.push_back(w.has_experts);
+  }
 
   std::string set_tensor(const TensorPlace& at, uint32_t dtype, uint64_t rows, uint64_t cols,
                          const void* data, const float* scales) {
@@ -186,6 +194,23 @@ class ModelLoader {
     rope_given_ = true;
     return "";
   }
+
+  std::string set_adapter_pair(uint32_t adapter, const sac_adapter_pair& pair) {
+    const std::string wrong =
+        check_adapter_pair(m_.config, has_experts_, m_.adapters, adapter, pair);
+    if (!wrong.empty()) return wrong;
+    const AdaptedView& v = adapted_of(m_.layers[pair.layer], pair.role);
+    const uint32_t matrix = pair.role - v.first_role;
+    const AdapterEntry entry = {round_up(pair.rank, kFragmentRows), pair.scaling};
+    const std::vector<Half> a = pack_a(pair, v.k), b = pack_b(pair, v.outputs(matrix));
+    backend_.copy_in(v.a_of(adapter, matrix), a.data(), a.size() * sizeof(Half));
+    backend_.copy_in(v.b_of(adapter, matrix), b.data(), b.size() * sizeof(Half));
+    backend_.copy_in(v.entries + v.index(adapter, matrix), &entry, sizeof(entry));
+    use_.roles[pair.layer] |= 1u << pair.role;
+    use_.ranks = max_u32(use_.ranks, entry.rank);
+    return "";
+  }
+  const AdapterUse& adapter_use() const { return use_; }
 
   std::string missing_tensor() const {
     std::string missing;
@@ -288,6 +313,8 @@ class ModelLoader {
   Backend& backend_;
   std::set<Key> given_;
   bool rope_given_ = false;
+  std::vector<bool> has_experts_;  // [layer]
+  AdapterUse use_;
 };
 
 }  // namespace saccade::gpu

@@ -166,6 +166,9 @@ void CudaModel::fill_dummy(uint64_t seed) {
 std::string CudaModel::set_rope(const float* cos, const float* sin, uint64_t count) {
   return impl_->loader.set_rope(cos, sin, count);
 }
+std::string CudaModel::set_adapter_pair(uint32_t adapter, const sac_adapter_pair& pair) {
+  return impl_->loader.set_adapter_pair(adapter, pair);
+}
 std::string CudaModel::missing_tensor() const { return impl_->loader.missing_tensor(); }
 
 void CudaModel::enqueue(cudaStream_t stream, const GraphShape& shape, ProductWay way) const {
@@ -174,7 +177,8 @@ void CudaModel::enqueue(cudaStream_t stream, const GraphShape& shape, ProductWay
   if (way == ProductWay::kMma && impl_->config.value.quantization == SAC_QUANTIZATION_FP8)
     throw std::runtime_error("products by mma do not read weights in fp8");
   StreamQueue queue(stream, c.major >= 9);
-  gpu::StepSequence<StreamQueue>(queue, impl_->view, shape, way).enqueue();
+  gpu::StepSequence<StreamQueue>(queue, impl_->view, impl_->loader.adapter_use(), shape, way)
+      .enqueue();
 }
 
 unsigned char* CudaModel::kv_memory() const { return impl_->view.kv.data; }

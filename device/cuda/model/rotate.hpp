@@ -1,6 +1,6 @@
-// Between the q/k/v products and attention: sums and biases, per-head norms, rotation, and the
-// write of K and V into the pool. A warp has a few heads, whose loads are in flight together; a
-// head's sums are one tree.
+// Between the q/k/v products and attention: sums, what adapters add, and biases, per-head norms,
+// rotation, and the write of K and V into the pool. A warp has a few heads, whose loads are in
+// flight together; a head's sums are one tree.
 #pragma once
 #include "cuda/model/rows.hpp"
 #include "cuda/model/sequence_shape.hpp"
@@ -20,7 +20,8 @@ struct RotateKernel {
     const PlanCounts* counts;
     const PlanRow* rows;
     SeatTables seats;
-    Partials qkv;  // [rows]: q heads, k heads, v heads
+    Partials qkv;   // [rows]: q heads, k heads, v heads
+    Deltas deltas;  // likewise
     const float* bias;
     const float* q_norm;  // null: none
     const float* k_norm;
@@ -50,12 +51,14 @@ struct RotateKernel {
     // Rows that are not there have memory: whether this one is, is not waited for first.
     const uint32_t num_rows = a.counts->num_rows;
     const PlanRow row = a.rows[b.x()];
+    const float* delta = a.deltas.row(b.x());
     const uint32_t d = b.lane() * 4;  // the lane's dimensions
     Float4 v[kHeads];
     SAC_UNROLL
     for (uint32_t h = 0; h < kHeads; ++h) {
-      v[h] = first + h < end && d < a.head_dim ? gather(a, b.x(), (first + h) * a.head_dim + d)
-                                               : Float4{};
+      v[h] = first + h < end && d < a.head_dim
+                 ? gather(a, b.x(), delta, (first + h) * a.head_dim + d)
+                 : Float4{};
     }
     if (b.x() >= num_rows) return;
     SAC_UNROLL
@@ -67,8 +70,10 @@ struct RotateKernel {
  private:
   static_assert(kDimLimit == 4 * kWarpThreads, "a lane has four dimensions");
 
-  SAC_DEVICE static Float4 gather(const Args& a, uint32_t row, uint32_t column) {
+  SAC_DEVICE static Float4 gather(const Args& a, uint32_t row, const float* delta,
+                                  uint32_t column) {
     Float4 sum = sum_slices(a.qkv, row, column);
+    if (delta != nullptr) add4(sum, load4(delta + column));
     add4(sum, load4(a.bias + column));
     return sum;
   }

@@ -159,7 +159,7 @@ SAC_DEVICE Float4 sum_slices(const Partials& p, uint32_t row, uint32_t i) {
   return sum;
 }
 
-/// x += product + bias; normed = norm(x), if there is a weight. Grid: rows.
+/// x += product + deltas + bias; normed = norm(x), if there is a weight. Grid: rows.
 struct AddNormKernel {
   static constexpr uint32_t kThreads = kRowThreads;
   static constexpr uint32_t kBlocksPerSm = 2;
@@ -168,6 +168,7 @@ struct AddNormKernel {
   struct Args {
     const PlanCounts* counts;
     Partials product;
+    Deltas deltas;
     const float* bias;
     float* x;
     NormArgs norm;
@@ -179,10 +180,12 @@ struct AddNormKernel {
     const uint32_t row = b.x();
     const bool there = row < a.counts->num_rows;
     float* x = a.x + size_t{row} * a.norm.width;
+    const float* delta = a.deltas.row(row);
     norm_row(
         b, a.norm, early, there, row,
         [&](uint32_t i) {
           Float4 v = sum_slices(a.product, row, i);
+          if (delta != nullptr) add4(v, load4(delta + i));
           add4(v, load4(a.bias + i));
           add4(v, load4(x + i));
           return v;
@@ -316,8 +319,8 @@ struct FinalNormKernel {
 /// silu(gate) * up.
 SAC_DEVICE float gated_unit(float gate, float up) { return gate / (1.0f + exp_fixed(-gate)) * up; }
 
-/// gated = silu(gate + bias) * (up + bias) of a product whose slices are not added up. Grid: rows,
-/// width / kThreads. Rows are counted by `num_rows`, or by the tiles of experts.
+/// gated = silu(gate + delta + bias) * (up + delta + bias) of a product whose slices are not added
+/// up. Grid: rows, width / kThreads. Rows are counted by `num_rows`, or by the tiles of experts.
 struct ActivateKernel {
   static constexpr uint32_t kThreads = kRowThreads;
   static constexpr uint32_t kBlocksPerSm = 4;
@@ -326,6 +329,7 @@ struct ActivateKernel {
     const uint32_t* num_rows;
     uint32_t per_row;        // products of a row: 1, or its experts
     Partials product;        // [..][2 * width], gate and up by gated_row
+    Deltas deltas;           // [..][2][width]; not of experts
     const float* gate_bias;  // null: none
     const float* up_bias;
     Activations out;  // width
@@ -338,12 +342,14 @@ struct ActivateKernel {
     const uint32_t column = b.y() * kThreads + b.thread();
     if (column >= a.width) return;
     const uint32_t num_rows = *a.num_rows;  // others have memory: not waited for first
+    const float* delta = a.deltas.row(row);
     float sums[2];
     SAC_UNROLL
     for (uint32_t which = 0; which < 2; ++which) {
       const float* at = a.product.row(row) + gated_row(column, which);
       sums[which] = at[0];
       for (uint32_t s = 1; s < a.product.slices; ++s) sums[which] += at[s * a.product.plane];
+      if (delta != nullptr) sums[which] += delta[which * a.width + column];
     }
     if (a.gate_bias != nullptr) {
       sums[0] += a.gate_bias[column];

@@ -6,6 +6,7 @@
 // Grids follow from the shape, never from a batch: blocks beyond what a batch has exit at once.
 #pragma once
 
+#include "cuda/model/adapters.hpp"
 #include "cuda/model/attention.hpp"
 #include "cuda/model/experts.hpp"
 #include "cuda/model/fp8_product.hpp"
@@ -41,8 +42,15 @@ struct ExpertPlan {
 template <class Queue>
 class StepSequence {
  public:
-  StepSequence(Queue& queue, const ModelView& model, const GraphShape& shape, ProductWay way)
-      : queue_(queue), m_(model), c_(model.config), s_(model.space), shape_(shape), way_(way) {}
+  StepSequence(Queue& queue, const ModelView& model, const AdapterUse& use, const GraphShape& shape,
+               ProductWay way)
+      : queue_(queue),
+        m_(model),
+        c_(model.config),
+        s_(model.space),
+        use_(use),
+        shape_(shape),
+        way_(way) {}
 
   void enqueue() {
     plan();
@@ -63,7 +71,13 @@ class StepSequence {
   void plan() {
     launch<PlanKernel>({1 + ceil_div(shape_.rows, PlanKernel::kThreads)},
                        {m_.tables.seats, m_.tables.batch, s_.plan, s_.limits});
+    if (!adapts()) return;
+    launch<AdapterPlanKernel>(
+        {}, {s_.plan.counts, s_.plan.rows, m_.tables.seats, m_.adapters.num_adapters,
+             adapter_tile_slots(shape_.rows), s_.adapters});
   }
+  /// Whether a row of the shape may have an adapter that changes anything.
+  bool adapts() const { return shape_.has_adapters && use_.ranks != 0; }
 
   NormArgs norm(const float* weight, const Activations& out) const {
     return {weight, out, c_.rms_norm_eps, c_.hidden_size, m_.widths.hidden};
@@ -78,10 +92,11 @@ class StepSequence {
   void layer(uint32_t l) {
     const LayerView& w = m_.layers[l];
     const float* next = l + 1 < c_.num_layers ? m_.layers[l + 1].input_norm : nullptr;
+    const Deltas deltas = adapt(w.qkv_adapted, s_.normed);
     const Partials qkv = multiply(dense(w.qkv, s_.normed));
-    rotate(l, w, qkv);
+    rotate(l, w, qkv, deltas);
     attend(l, w);
-    add_product(dense(w.o, s_.mixed), w.o_bias, w.post_norm);
+    add_product(dense(w.o, s_.mixed), w.o_adapted, w.o_bias, w.post_norm);
     if (w.has_experts) {
       mix_experts(w, next);
     } else {
@@ -95,18 +110,42 @@ class StepSequence {
             s_.partials, round_up(shape_.rows, kTileOutputs)};
   }
 
-  void rotate(uint32_t l, const LayerView& w, const Partials& qkv) {
-    if (m_.has_fp8_kv()) return rotate_into<Fp8Code>(l, w, qkv);
-    rotate_into<Half>(l, w, qkv);
+  /// What adapters add to the product of the same input that is launched next, whose early requests
+  /// of weights these kernels overlap.
+  Deltas adapt(const AdaptedView& view, const Activations& x) {
+    if (!adapts() || !use_.changes(view)) return {};
+    if (adapter_tile_slots(shape_.rows) == kFewAdapterSlots)
+      return adapt_tiles<kFewAdapterSlots>(view, x);
+    return adapt_tiles<kManyAdapterSlots>(view, x);
+  }
+  template <uint32_t kSlots>
+  Deltas adapt_tiles(const AdaptedView& view, const Activations& x) {
+    const uint32_t slices = shrink_slices(view.k), stride = view.count * use_.ranks;
+    const AdapterArgs a = {s_.adapters,
+                           view,
+                           x,
+                           use_.ranks,
+                           {s_.adapters.shrunk, slices, stride, size_t{shape_.rows} * stride}};
+    const uint32_t tiles = max_adapter_tiles(m_.adapters.num_adapters, shape_.rows, kSlots);
+    launch<ShrinkKernel<kSlots>>({tiles, stride / kFragmentRows, slices}, a);
+    using Expand = ExpandKernel<kSlots>;
+    launch<Expand>({tiles, Expand::blocks_of(view)}, a);
+    return {s_.adapters.deltas, view.stride(), s_.adapters.row_slot};
+  }
+
+  void rotate(uint32_t l, const LayerView& w, const Partials& qkv, const Deltas& deltas) {
+    if (m_.has_fp8_kv()) return rotate_into<Fp8Code>(l, w, qkv, deltas);
+    rotate_into<Half>(l, w, qkv, deltas);
   }
   template <class Kv>
-  void rotate_into(uint32_t l, const LayerView& w, const Partials& qkv) {
+  void rotate_into(uint32_t l, const LayerView& w, const Partials& qkv, const Deltas& deltas) {
     using Kernel = RotateKernel<Kv>;
     typename Kernel::Args a = {};
     a.counts = s_.plan.counts;
     a.rows = s_.plan.rows;
     a.seats = m_.tables.seats;
     a.qkv = qkv;
+    a.deltas = deltas;
     a.bias = w.qkv_bias;
     a.q_norm = w.q_norm;
     a.k_norm = w.k_norm;
@@ -170,10 +209,12 @@ class StepSequence {
     launch<TileAttentionKernel<kDim, false, Kv>>(grid, a);
   }
 
-  /// x += product + bias; normed = norm(x).
-  void add_product(const ProductPlan& p, const float* bias, const float* weight) {
+  /// x += product + what adapters add + bias; normed = norm(x).
+  void add_product(const ProductPlan& p, const AdaptedView& adapted, const float* bias,
+                   const float* weight) {
+    const Deltas deltas = adapt(adapted, p.x);
     const Cut cut = cut_of(p, nullptr);
-    if (way_ == ProductWay::kWgmma && cut.whole) {
+    if (way_ == ProductWay::kWgmma && cut.whole && deltas.data == nullptr) {
       ProductArgs a = product_args(p, nullptr, cut);
       a.x_sums = s_.x;
       a.x_width = m_.widths.hidden;
@@ -184,12 +225,14 @@ class StepSequence {
     }
     const Partials product = multiply(p);
     launch<AddNormKernel>({shape_.rows},
-                          {s_.plan.counts, product, bias, s_.x, norm(weight, s_.normed)});
+                          {s_.plan.counts, product, deltas, bias, s_.x, norm(weight, s_.normed)});
   }
 
   void feed_forward(const LayerView& w, const float* next_norm) {
-    gate(dense(w.gate_up, s_.normed), nullptr, w.gate_bias, w.up_bias, s_.gated, m_.widths.gated);
-    add_product(dense(w.down, s_.gated), w.down_bias, next_norm);
+    const Deltas deltas = adapt(w.gate_up_adapted, s_.normed);
+    gate(dense(w.gate_up, s_.normed), nullptr, deltas, w.gate_bias, w.up_bias, s_.gated,
+         m_.widths.gated);
+    add_product(dense(w.down, s_.gated), w.down_adapted, w.down_bias, next_norm);
   }
 
   void mix_experts(const LayerView& w, const float* next_norm) {
@@ -220,7 +263,7 @@ class StepSequence {
     ProductPlan p = dense(w.expert_gate_up, s_.normed);
     p.sum_rows = round_up(shape_.rows * c_.experts_per_token, kTileOutputs);
     e.slot_row = s_.experts.slot_row;
-    gate(p, &e, nullptr, nullptr, s_.expert_gated, m_.widths.expert_gated);
+    gate(p, &e, {}, nullptr, nullptr, s_.expert_gated, m_.widths.expert_gated);
     p.matrix = &w.expert_down;
     p.x = s_.expert_gated;
     e.slot_row = nullptr;
@@ -250,11 +293,13 @@ class StepSequence {
     return product_args(p, &e, {e.cut.tile_slots, kTileOutputs, true, {1, steps}});
   }
 
-  /// gated = silu(gate) * up: by the product itself where a block has whole sums.
-  void gate(const ProductPlan& p, const ExpertPlan* experts, const float* gate_bias,
-            const float* up_bias, const Activations& gated, uint32_t width) {
+  /// gated = silu(gate) * up: by the product itself where a block has whole sums and adapters add
+  /// nothing to them.
+  void gate(const ProductPlan& p, const ExpertPlan* experts, const Deltas& deltas,
+            const float* gate_bias, const float* up_bias, const Activations& gated,
+            uint32_t width) {
     const Cut cut = cut_of(p, experts);
-    if (cut.whole) {
+    if (cut.whole && deltas.data == nullptr) {
       ProductArgs a = product_args(p, experts, cut);
       a.gated = gated;
       a.gate_bias = gate_bias;
@@ -264,7 +309,7 @@ class StepSequence {
     const uint32_t per_row = experts != nullptr ? c_.experts_per_token : 1;
     const Partials sums = multiply(p, experts);
     launch<ActivateKernel>({p.rows * per_row, ceil_div(width, kRowThreads)},
-                           {p.num_rows, per_row, sums, gate_bias, up_bias, gated, width});
+                           {p.num_rows, per_row, sums, deltas, gate_bias, up_bias, gated, width});
   }
 
   /// Sums of a product, and the form they are in.
@@ -476,6 +521,7 @@ class StepSequence {
   const ModelView& m_;
   const sac_model_config& c_;
   const SpaceView& s_;
+  const AdapterUse& use_;
   const GraphShape shape_;
   const ProductWay way_;
 };

@@ -3,6 +3,7 @@
 #pragma once
 #include <vector>
 
+#include "cpu/adapter_check.hpp"
 #include "cuda/model/plan.hpp"
 #include "cuda/model/words.hpp"
 
@@ -88,6 +89,70 @@ SAC_HD inline uint32_t gated_row(uint32_t output, uint32_t which) {
   return output / 8 * 16 + which * 8 + output % 8;
 }
 
+/// Adapters' ranks and outputs come in multiples of this: rows of one mma.
+inline constexpr uint32_t kFragmentRows = 16;
+
+/// What an adapter does with one matrix. Its A and B have the same place whatever the rank is.
+struct AdapterEntry {
+  uint32_t rank;  // rounded up to kFragmentRows, with zeros; 0: the matrix stays as it is
+  float scaling;
+};
+
+/// The matrices of a layer that have the same input, as adapters change them: room for num_adapters
+/// times max_rank. Their changes are computed together, those of one matrix after those of another.
+struct AdaptedView {
+  uint32_t layer;
+  uint32_t first_role;  // of the first matrix; the others follow
+  uint32_t count;       // of matrices; 0: none takes adapters
+  uint32_t k;           // inputs, a multiple of kStep
+  uint32_t max_rank;    // a multiple of kFragmentRows
+  /// Where the outputs of each matrix begin, and behind them their number: multiples of
+  /// kFragmentRows.
+  uint32_t columns[kMaxAdaptedTogether + 1];
+  AdapterEntry* entries;  // [adapters][count]
+  Half* a;                // [adapters][count]: A of up to max_rank, see shrink_at
+  Half* b;                // [adapters]: B of each matrix, see expand_at
+
+  SAC_HD uint32_t stride() const { return columns[count]; }
+  SAC_HD uint32_t outputs(uint32_t matrix) const { return columns[matrix + 1] - columns[matrix]; }
+  SAC_HD size_t index(uint32_t adapter, uint32_t matrix) const {
+    return size_t{adapter - 1} * count + matrix;
+  }
+  SAC_HD Half* a_of(uint32_t adapter, uint32_t matrix) const {
+    return a + index(adapter, matrix) * max_rank * k;
+  }
+  SAC_HD Half* b_of(uint32_t adapter, uint32_t matrix) const {
+    return b + (size_t{adapter - 1} * stride() + columns[matrix]) * max_rank;
+  }
+};
+
+/// What adapters change so far; a step computes nothing for the rest.
+struct AdapterUse {
+  std::vector<uint32_t> roles;  // [layer]: bit r set = an adapter changes the matrix of role r
+  uint32_t ranks = 0;           // of the highest, a multiple of kFragmentRows
+
+  bool changes(const AdaptedView& v) const {
+    return v.count != 0 && (roles[v.layer] >> v.first_role & ((1u << v.count) - 1)) != 0;
+  }
+};
+
+/// A is units of 16 ranks and kStep inputs, [rank / 16][k / kStep], each four operands of
+/// mma.m16n8k16 as its lanes hold them. Inputs have an order of their own within a unit: lane t of
+/// four takes the pieces t and t + 4 of a row of activations, 16 bytes each.
+inline constexpr uint32_t kShrinkHalves = kFragmentRows * kStep;
+SAC_HD constexpr uint32_t shrink_at(uint32_t row, uint32_t column) {
+  const uint32_t piece = column / kPiece, lane = row % 8 * 4 + piece % 4;
+  const uint32_t mma = piece / 4 * 2 + column % kPiece / 4;
+  return ((mma * kWarpThreads + lane) * 4 + column % 4 / 2 * 2 + row / 8) * 2 + column % 2;
+}
+/// B is units of 16 outputs and 16 ranks, [output / 16][rank / 16], each one operand: lane t of
+/// four takes four ranks that follow one another.
+inline constexpr uint32_t kExpandHalves = kFragmentRows * kFragmentRows;
+SAC_HD constexpr uint32_t expand_at(uint32_t row, uint32_t column) {
+  const uint32_t lane = row % 8 * 4 + column / 4;
+  return (lane * 4 + column % 4 / 2 * 2 + row / 8) * 2 + column % 2;
+}
+
 /// One layer. Vectors are f32 and as long as the rows they belong to, zero in what was rounded up;
 /// absent biases are zeros, absent norms null.
 struct LayerView {
@@ -107,6 +172,10 @@ struct LayerView {
   MatrixView router;          // of the others
   MatrixView expert_gate_up;  // of expert 0; the others follow, expert_stride() apart
   MatrixView expert_down;
+  AdaptedView qkv_adapted;
+  AdaptedView o_adapted;
+  AdaptedView gate_up_adapted;  // all gates, then all ups
+  AdaptedView down_adapted;
   uint32_t window;  // positions a row may look back, itself included; 0 = all
   bool has_experts;
 };
@@ -138,6 +207,37 @@ struct ExpertSpace {
   uint32_t* arrivals;  // of RouteKernel's blocks; 0 between kernels
 };
 
+/// Rows of one adapter that one block computes; slots are rows that have an adapter.
+struct AdapterTile {
+  uint32_t adapter;
+  uint32_t first_slot;
+  uint32_t num_slots;
+};
+
+/// What adapters add to a product: of row r, whose slot is row_slot[r], the columns of an
+/// AdaptedView.
+struct Deltas {
+  static constexpr uint32_t kNoSlot = 0xffffffffu;
+  const float* data;  // [slots][stride]; null: nothing to any row
+  uint32_t stride;
+  const uint32_t* row_slot;  // [rows]
+
+  /// Null: nothing.
+  SAC_HD const float* row(uint32_t row) const {
+    if (data == nullptr || row_slot[row] == kNoSlot) return nullptr;
+    return data + size_t{row_slot[row]} * stride;
+  }
+};
+
+struct AdapterWork {
+  uint32_t* slot_row;  // [slots]
+  uint32_t* row_slot;  // [rows]; kNoSlot: no adapter
+  AdapterTile* tiles;
+  uint32_t* num_tiles;
+  float* shrunk;  // [slices of k][slots][matrices][ranks]: A x
+  float* deltas;  // [slots][columns of an AdaptedView]
+};
+
 /// Activations and lists of one step; all shapes share it. Rows are rounded up to kTileOutputs, so
 /// that a block may read a whole tile.
 struct SpaceView {
@@ -158,6 +258,7 @@ struct SpaceView {
   float* logit_tops;         // of rows of logits: see LogitRows
   float* logit_sums;
   ExpertSpace experts;
+  AdapterWork adapters;
   uint32_t logit_rows;     // that are computed at once
   uint32_t* sample_words;  // [logit_rows][sample_stride]
   size_t sample_stride;
@@ -202,6 +303,7 @@ struct ModelView {
   float* cos;
   float* sin;
   uint32_t max_model_len;
+  AdapterLimits adapters;
   std::vector<LayerView> layers;
   KvMemory kv;
   SpaceView space;

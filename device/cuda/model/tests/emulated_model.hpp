@@ -43,9 +43,12 @@ class EmulatedModel {
   std::string set_rope(const float* cos, const float* sin, uint64_t count) {
     return loader_.set_rope(cos, sin, count);
   }
+  std::string set_adapter_pair(uint32_t adapter, const sac_adapter_pair& pair) {
+    return loader_.set_adapter_pair(adapter, pair);
+  }
   std::string missing_tensor() const { return loader_.missing_tensor(); }
   void run(const GraphShape& shape, ProductWay way) {
-    gpu::StepSequence<Queue>(queue_, view_, shape, way).enqueue();
+    gpu::StepSequence<Queue>(queue_, view_, loader_.adapter_use(), shape, way).enqueue();
   }
   const gpu::ModelView& view() const { return view_; }
 

@@ -30,7 +30,7 @@ inline std::string describe(const SmallModel& m) {
                 c.kv_dtype == SAC_KV_DTYPE_FP8           ? ", FP8 KV"
                 : c.quantization == SAC_QUANTIZATION_FP8 ? ", FP8 weights"
                                                          : "");
-  return text;
+  return std::string(text) + (m.adapters.empty() ? "" : ", adapters");
 }
 
 /// bf16 keeps 8 bits: activations of order 1 move by up to 0.4 % at each of a few roundings.
@@ -90,10 +90,11 @@ inline void take_record(RecordsByPosition& to, const uint64_t* words) {
 /// those of `tokens` after the prompt, or, where it ends, greedy ones, which are appended.
 template <class Harness, class Chunk>
 RecordsByPosition run_request(Harness& h, std::vector<uint32_t>& tokens, uint32_t prompt_len,
-                              Chunk chunk) {
+                              Chunk chunk, uint32_t adapter = 0) {
   RecordsByPosition records;
-  h.seat_prompt(kCheckedSeat, {tokens.begin(), tokens.begin() + prompt_len},
-                with_logprobs(prompt_len));
+  SeatParams params = with_logprobs(prompt_len);
+  params.adapter = adapter;
+  h.seat_prompt(kCheckedSeat, {tokens.begin(), tokens.begin() + prompt_len}, params);
   for (uint32_t at = 0; at < prompt_len;) {
     const uint32_t rows = chunk(prompt_len - at);
     h.add(kCheckedSeat, at, rows, at + rows == prompt_len, true);
@@ -165,14 +166,15 @@ struct BothSides {
   std::string wrong;  // empty, or why a side refused the model
 
   BothSides(const SmallModel& m, uint32_t max_len)
-      : cpu(m.config, cpu_options(max_len)), gpu(m, gpu_options(max_len)) {
+      : cpu(m.config, cpu_options(m, max_len)), gpu(m, gpu_options(max_len)) {
     wrong = m.give(*cpu.step);
     if (wrong.empty()) wrong = m.give(*gpu.model);
   }
 
  private:
-  static HarnessOptions cpu_options(uint32_t max_len) {
+  static HarnessOptions cpu_options(const SmallModel& m, uint32_t max_len) {
     HarnessOptions o;
+    o.adapters = m.adapter_limits();
     o.max_len = o.max_rows = max_len;
     o.kernels = portable_kernels();  // sums in f32
     return o;
@@ -186,29 +188,32 @@ struct BothSides {
 
 /// A prompt in chunks, then tokens that the CPU chose: logprobs of all, against the CPU's. Where a
 /// choice of experts is so close that rounding flips it, both sides are right: then each must be
-/// near the reference that chooses as it did.
+/// near the reference that chooses as it did. With an adapter, if it is not 0.
 template <class Rig>
-void check_against_cpu(Report& report, uint32_t seed, uint32_t prompt_len,
-                       Kind kind = Kind::kBf16) {
+void check_against_cpu(Report& report, uint32_t seed, uint32_t prompt_len, Kind kind = Kind::kBf16,
+                       uint32_t adapter = 0) {
   const double bound = logprob_bound(kind);
   const uint32_t max_len = prompt_len + kCheckedSteps + 2;
-  const SmallModel m = random_small(seed, max_len, kind);
+  SmallModel m = random_small(seed, max_len, kind);
+  if (adapter != 0) add_adapters(m, seed);
   BothSides<Rig> on(m, max_len);
   if (!on.wrong.empty()) return report.check(false, on.wrong);
   auto tokens = random_prompt(seed, prompt_len, m.config.vocab_size);
   Rng rng(seed);
-  const auto want = run_request(on.cpu, tokens, prompt_len, [](uint32_t left) { return left; });
-  const auto got = run_request(on.gpu, tokens, prompt_len, [&](uint32_t left) {
-    return std::min<uint32_t>(left, 1 + rng() % prompt_len);
-  });
+  const auto want = run_request(
+      on.cpu, tokens, prompt_len, [](uint32_t left) { return left; }, adapter);
+  const auto got = run_request(
+      on.gpu, tokens, prompt_len,
+      [&](uint32_t left) { return std::min<uint32_t>(left, 1 + rng() % prompt_len); }, adapter);
   const double error = record_error(want, got);
   char text[240];
   std::snprintf(text, sizeof(text), ": logprobs within %.4f of the CPU's (bound %.2f), seed %u, ",
                 error, bound, seed);
   bool ok = error < bound;
   if (!ok && m.config.num_experts > 0) {
-    const Explanation a = explain_by_swaps(m, tokens, prompt_len, got);
-    const Explanation b = explain_by_swaps(m, tokens, prompt_len, want);
+    const SmallModel all = merged(m, adapter);
+    const Explanation a = explain_by_swaps(all, tokens, prompt_len, got);
+    const Explanation b = explain_by_swaps(all, tokens, prompt_len, want);
     std::snprintf(text, sizeof(text),
                   ": logprobs %.4f from the CPU's, but %.4f and %.4f (bound %.2f) from a reference "
                   "with %u and %u turned choices of experts, at most %.4f apart; seed %u, ",
@@ -405,7 +410,7 @@ void run_together(const SmallModel& m, std::vector<Traveller>& all, uint32_t see
     if (batch.empty()) continue;
     std::shuffle(batch.begin(), batch.end(), rng);
     for (const auto& [seat, rows] : batch) add_next(h, seat, all[seat], rows);
-    h.run(rng() % 3 == 0 ? rng() % (2 * m.max_len) : 0, rng() % 3);
+    h.run(rng() % 3 == 0 ? rng() % (2 * m.max_len) : 0, rng() % 3, rng() % 2 == 0);
     uint32_t row = 0;
     for (uint32_t i = 0; i < batch.size(); ++i) {
       take_records(h, batch[i].first, all[batch[i].first], batch[i].second, i, row);
@@ -432,6 +437,33 @@ void check_independence(Report& report, uint32_t seed, uint32_t max_prompt,
   for (uint32_t i = 0; i < kRequests; ++i)
     same = same && alone[i].records == together[i].records && alone[i].obeyed;
   report.check(same, std::string(Rig::kName) + ": the same bits alone and in company, seed " +
+                         std::to_string(seed) + ", " + describe(m));
+}
+
+/// Requests of several adapters, of none, and of one that changes nothing have the same records in
+/// company as alone; the last two those of a server without adapters.
+template <class Rig>
+void check_adapters(Report& report, uint32_t seed, uint32_t max_prompt, Kind kind = Kind::kBf16) {
+  constexpr uint32_t kSteps = 4, kEmpty = 4, kAdapters[] = {1, 0, 2, 1, kEmpty, 3};
+  SmallModel m = random_small(seed, max_prompt + kSteps + 1, kind);
+  add_adapters(m, seed);
+  const SmallModel plain = without_adapters(m);
+  std::vector<Traveller> alone, together;
+  for (const uint32_t adapter : kAdapters) {
+    const auto number = static_cast<uint32_t>(alone.size());
+    alone.push_back(random_traveller(seed * 10 + number, max_prompt, kSteps, m.config.vocab_size));
+    alone.back().params.adapter = adapter;
+  }
+  together = alone;
+  run_together<Rig>(m, together, seed);
+  bool same = true;
+  for (uint32_t i = 0; i < alone.size(); ++i) {
+    Traveller& t = alone[i];
+    if (t.params.adapter == kEmpty) t.params.adapter = 0;
+    run_alone<Rig>(t.params.adapter == 0 ? plain : m, t);
+    same = same && t.records == together[i].records;
+  }
+  report.check(same, std::string(Rig::kName) + ": the same bits alone and among adapters, seed " +
                          std::to_string(seed) + ", " + describe(m));
 }
 

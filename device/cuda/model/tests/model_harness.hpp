@@ -27,6 +27,16 @@ struct SmallModel {
   /// Of some matrices, the same values as files in e4m3 have them.
   std::map<std::tuple<uint32_t, uint32_t, uint32_t>, Fp8Matrix> in_fp8;
   std::vector<float> cos, sin;
+  std::vector<TestAdapter> adapters;
+
+  AdapterLimits adapter_limits() const {
+    AdapterLimits limits = {static_cast<uint32_t>(adapters.size()), 0};
+    for (const TestAdapter& adapter : adapters) {
+      for (const auto& [key, pair] : adapter)
+        limits.max_rank = std::max(limits.max_rank, pair.rank);
+    }
+    return limits;
+  }
 
   /// The first error of `take`, a model or a step, or empty.
   template <class Take>
@@ -42,6 +52,13 @@ struct SmallModel {
               : take.set_tensor(role, layer, SAC_DTYPE_FP8, shape.rows, shape.cols,
                                 narrow->second.bytes.data(), expert, narrow->second.scales.data());
       if (!wrong.empty()) return wrong;
+    }
+    for (uint32_t i = 0; i < adapters.size(); ++i) {
+      for (const auto& [key, pair] : adapters[i]) {
+        const std::string wrong =
+            take.set_adapter_pair(i + 1, pair_of(config, key.first, key.second, pair));
+        if (!wrong.empty()) return wrong;
+      }
     }
     const std::string wrong = take.set_rope(cos.data(), sin.data(), cos.size());
     return wrong.empty() ? take.missing_tensor() : wrong;
@@ -146,6 +163,39 @@ inline SmallModel random_small(uint32_t seed, uint32_t max_len, Kind kind) {
   return m;
 }
 
+/// Adapters of low and of higher ranks, and behind them one that changes nothing.
+inline void add_adapters(SmallModel& m, uint32_t seed) {
+  constexpr uint32_t kRanks[] = {8, 70, 150};
+  for (const uint32_t rank : kRanks) {
+    const auto number = static_cast<uint32_t>(m.adapters.size());
+    m.adapters.push_back(random_adapter(m.config, rank, seed * 10 + number));
+  }
+  m.adapters.emplace_back();
+}
+inline SmallModel without_adapters(const SmallModel& m) {
+  SmallModel plain = m;
+  plain.adapters.clear();
+  return plain;
+}
+/// With an adapter's changes in its own matrices; 0: as it is.
+inline SmallModel merged(const SmallModel& m, uint32_t adapter) {
+  SmallModel all = m;
+  if (adapter == 0) return all;
+  for (const auto& [key, pair] : m.adapters[adapter - 1]) {
+    std::vector<float>& w = all.tensors.at({key.first, key.second, 0});
+    const TensorShape shape = tensor_shape(m.config, key.first);
+    for (size_t o = 0; o < shape.rows; ++o) {
+      for (size_t i = 0; i < shape.cols; ++i) {
+        double sum = 0;
+        for (size_t r = 0; r < pair.rank; ++r)
+          sum += double{pair.b[o * pair.rank + r]} * pair.a[r * shape.cols + i];
+        w[o * shape.cols + i] += static_cast<float>(pair.scaling * sum);
+      }
+    }
+  }
+  return all;
+}
+
 template <class Rig>
 class ModelHarness {
  public:
@@ -192,7 +242,10 @@ class ModelHarness {
                               stops,
                               nullptr,
                               {kGrammarWords, automata_, places, vocab}};
-    const ModelLimits limits = {o.num_seats, o.max_rows, o.max_len, o.block_size, num_blocks};
+    const AdapterLimits adapters = model.adapter_limits();
+    const ModelLimits limits = {o.num_seats,      o.max_rows, o.max_len,
+                                o.block_size,     num_blocks, adapters.num_adapters,
+                                adapters.max_rank};
     const std::string wrong = check_gpu_model(model.config, limits);
     if (!wrong.empty()) throw std::runtime_error(wrong);
     this->model = std::make_unique<typename Rig::Model>(model.config, limits,
@@ -231,16 +284,17 @@ class ModelHarness {
                                  prompt_logprobs ? 1u : 0u};
     batch_->num_rows += num_rows;
     prefill_ |= num_rows > 1 || prompt_logprobs;
+    adapters_ |= params[seat].adapter != 0;
   }
   /// Runs the batch through the smallest shape, or one that is larger by this many rows and
-  /// sequences.
-  void run(uint32_t more_rows = 0, uint32_t more_seqs = 0) {
+  /// sequences, or is for adapters too.
+  void run(uint32_t more_rows = 0, uint32_t more_seqs = 0, bool with_adapters = false) {
     const GraphShape shape = {std::min(batch_->num_rows + more_rows, options.max_rows),
                               std::min(batch_->num_seqs + more_seqs, options.num_seats),
-                              prefill_ || more_rows != more_seqs};
+                              prefill_ || more_rows != more_seqs, adapters_ || with_adapters};
     Rig::run(*model, shape);
     batch_->num_seqs = batch_->num_rows = 0;
-    prefill_ = false;
+    prefill_ = adapters_ = false;
   }
   const uint64_t* sampled_record(uint32_t seq) const { return sampled + seq * kRecordWords; }
   const uint64_t* prompt_record(uint32_t row) const { return prompt_records + row * kRecordWords; }
@@ -287,6 +341,7 @@ class ModelHarness {
   StepBatch* batch_;
   StepSeq* seqs_;
   bool prefill_ = false;
+  bool adapters_ = false;
 };
 
 }  // namespace saccade::test
