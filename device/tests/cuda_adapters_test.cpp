@@ -322,3 +322,17 @@ TEST_CASE("adapters take the memory of their number times the highest rank") {
   CHECK(near(with(1, 17), 32 * halves * 2));
   CHECK(near(with(7, 64), 7 * 64 * halves * 2));
 }
+
+TEST_CASE("sums of a gated pair have room at any number of rows where adapters add to them") {
+  AdaptedModel m(1, 1, 600);
+  constexpr uint32_t kRows = 700;
+  const auto room = [&](uint32_t num_adapters) {
+    const ModelLimits limits = {2, kRows, 16, 8, 4, num_adapters, 16};
+    const EmulatedModel model(m.config, limits, {});
+    const SpaceView& s = model.view().space;
+    return static_cast<size_t>(s.item_sums - s.partials);
+  };
+  const size_t sums = size_t{round_up(kRows, kTileOutputs)} * 2 * 640;
+  CHECK(room(0) < sums);
+  CHECK(room(1) >= sums);
+}

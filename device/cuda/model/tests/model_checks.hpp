@@ -477,6 +477,16 @@ void check_fp8_weights(Report& report, uint32_t seeds) {
   }
 }
 
+/// What adapters add: a few models, since few kernels are their own.
+template <class Rig>
+void check_adapted_models(Report& report, uint32_t seeds, Kind kind = Kind::kBf16) {
+  for (uint32_t seed = 1; seed <= seeds; ++seed) {
+    const uint32_t prompt_len = seed % 4 == 0 ? 300 + seed : 3 + seed * 7 % 90;
+    check_against_cpu<Rig>(report, seed, prompt_len, kind, 1 + seed % 3);
+    check_adapters<Rig>(report, 1000 + seed, seed % 4 == 0 ? 300 : 60, kind);
+  }
+}
+
 /// All checks, over seeds from 1 on.
 template <class Rig>
 void check_model(Report& report, uint32_t seeds) {

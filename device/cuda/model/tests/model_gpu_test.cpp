@@ -1,7 +1,8 @@
 // The model on a GPU against the CPU's, and against itself in other company: the checks of
 // tests/cuda_model_test.cpp with real blocks, with products by mma and, where the GPU has it, by
 // wgmma; and how far the logprobs of the two are apart.
-//   model_gpu_test [--quick]    60 seeds, or 4 for slow tools around it; by wgmma a third of them
+//   model_gpu_test [--quick]    60 seeds, or 4 for slow tools around it; by wgmma a third of them,
+//                               with adapters a tenth
 // Exit codes: 0 all is well, 1 a check failed, 2 an error, 3 there is no driver or no GPU.
 #include "cuda/model/tests/cuda_rig.hpp"
 #include "cuda/model/tests/model_checks.hpp"
@@ -19,10 +20,15 @@ int run(uint32_t seeds) {
   }
   saccade::test::Report report;
   check_model<CudaRig>(report, seeds);
+  const uint32_t adapted = (seeds + 9) / 10;
+  check_adapted_models<CudaRig>(report, adapted);
+  check_adapted_models<CudaRig>(report, 1, Kind::kFp8Kv);
   if (gpu_has_wgmma()) {
     const uint32_t fewer = (seeds + 2) / 3;  // all kernels but the products were checked above
     check_model<CudaWgmmaRig>(report, fewer);
     check_fp8_weights<CudaWgmmaRig>(report, fewer);
+    check_adapted_models<CudaWgmmaRig>(report, adapted);
+    check_adapted_models<CudaWgmmaRig>(report, adapted, Kind::kFp8Weights);
     for (uint32_t seed = 1; seed <= fewer; ++seed) {
       check_ways<CudaRig, CudaWgmmaRig>(report, seed, 3 + seed * 7 % 90);
       check_ways<CudaRig, CudaWgmmaRig>(report, seed, 3 + seed * 7 % 90, Kind::kFp8Kv);
