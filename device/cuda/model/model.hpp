@@ -18,6 +18,8 @@
 //               code walks for one row and for many. What a row does not see has weight zero.
 //   norms       one tree over a row, whose form follows from its width.
 //   experts     a row's experts come from its own logits; their results are added in rising order.
+//   adapters    a change is a sum of slices of k of a fixed size, added in rising order, of the
+//               adapter's own rank; rows without one have no term for it.
 //   sampling    sums are of integers, or lane by lane in the order of the CPU's sampler.
 #pragma once
 #include <cuda_runtime_api.h>
@@ -46,7 +48,7 @@ class CudaModel {
   void fill_dummy(uint64_t seed);
   std::string set_rope(const float* cos, const float* sin, uint64_t count);
   /// Converts and uploads what an adapter, from 1 on, adds to one matrix. Empty, or what is wrong;
-  /// see sac_device_set_adapter_pair.
+  /// see sac_device_set_adapter_pair. Before steps are enqueued: those compute what was given.
   std::string set_adapter_pair(uint32_t adapter, const sac_adapter_pair& pair);
   /// Empty when a step can run, else the name of the first missing tensor.
   std::string missing_tensor() const;
