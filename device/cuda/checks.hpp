@@ -28,7 +28,8 @@ struct ScriptRun {
   std::vector<Scripted> requests;
   std::vector<uint64_t> decisions;
   uint64_t dropped = 0;
-  std::string broken;  // a rule that the machine saw broken
+  std::string broken;      // a rule that the machine saw broken
+  uint64_t steps[2] = {};  // of the specification: without adapters, with some
 };
 
 /// The specification: the serial tick on this thread, with every invariant checked.
@@ -39,7 +40,8 @@ inline ScriptRun run_reference(uint64_t seed) {
   TestDevice device(ring, shape);
   ScriptRun run;
   run.requests = play(seed, ring, [&](uint64_t ticks) {
-    for (uint64_t i = 0; i < ticks; ++i) device.tick();
+    for (uint64_t i = 0; i < ticks; ++i)
+      if (device.tick() != 0) ++run.steps[device.batch().num_adapter_seqs == 0 ? 0 : 1];
   });
   run.decisions = device.log();
   run.dropped = device.s.report.log.dropped;
@@ -89,6 +91,11 @@ void check_script(Report& report, uint64_t seed, bool overlapped) {
   report.check(equal_words(expected, run) && words_as_expected(seed, run),
                name + std::to_string(run.requests.size()) + " requests, " + std::to_string(words) +
                    " words of records as on the CPU");
+  const uint64_t* steps = expected.steps;
+  report.check(
+      script_device(seed).adapter_keys.empty() ? steps[1] == 0 : std::min(steps[0], steps[1]) > 20,
+      name + std::to_string(steps[1]) + " steps with adapters beside " + std::to_string(steps[0]) +
+          " without");
   report.check(
       run.decisions == expected.decisions && run.decisions.size() > 200 &&
           run.dropped + expected.dropped == 0 && run.broken.empty(),

@@ -45,6 +45,9 @@ class CudaModel {
   /// The random weights of CpuStep::fill_dummy, bit for bit, made on the device.
   void fill_dummy(uint64_t seed);
   std::string set_rope(const float* cos, const float* sin, uint64_t count);
+  /// Converts and uploads what an adapter, from 1 on, adds to one matrix. Empty, or what is wrong;
+  /// see sac_device_set_adapter_pair.
+  std::string set_adapter_pair(uint32_t adapter, const sac_adapter_pair& pair);
   /// Empty when a step can run, else the name of the first missing tensor.
   std::string missing_tensor() const;
 

@@ -15,6 +15,8 @@ struct ModelLimits {
   uint32_t max_model_len;           // tokens
   uint32_t block_size;              // tokens of a KV block: 8, 16, 32, 64 or 128
   uint32_t num_blocks;              // KV blocks in device memory
+  uint32_t num_adapters = 0;        // room for so many
+  uint32_t max_adapter_rank = 0;    // of each pair
 };
 
 /// Which instructions compute the products with weights. Their sums may differ in the last bits, so
@@ -34,12 +36,14 @@ struct StepTables {
 };
 
 /// What one captured graph serves: every batch of up to `rows` rows and `seqs` sequences. Without
-/// has_prefill, only batches in which every sequence has one row and none asks for prompt records.
-/// A smaller step through a larger graph gives the same bits.
+/// has_prefill, only batches in which every sequence has one row and none asks for prompt records;
+/// without has_adapters, only batches in which no sequence has an adapter. A smaller step through a
+/// larger graph gives the same bits.
 struct GraphShape {
   uint32_t rows;
   uint32_t seqs;
   bool has_prefill;
+  bool has_adapters = false;
 };
 
 /// Bytes of device memory.
