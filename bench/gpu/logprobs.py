@@ -4,9 +4,9 @@
     logprobs.py [--device cuda] [--against cpu] [--json FILE]
 
 The small models of tests/reference that a GPU can run (head_dim is a multiple of 16), one of them with a LoRA adapter,
-and the bundled one; what is left, biases and Mixtral's experts, model_gpu_test has in random models. The tokens of each request are given, so that
-both sides score the same text: first in one piece, as a prompt, then token by token as the first side draws them.
-Both sides compute in bfloat16. Bounds:
+and the bundled one; what is left, biases and Mixtral's experts, model_gpu_test has in random models. The tokens of
+each request are given, so that both sides score the same text: first in one piece, as a prompt, then token by token as
+the first side draws them. Both sides compute in bfloat16. Bounds:
 
 - against Hugging Face, whose float32 values tests/reference holds: twice what transformers itself deviates by when it
   computes in bfloat16 (low_precision_error); of the models that were stored in bfloat16. Of an adapter they are PEFT's,
