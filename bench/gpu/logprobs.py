@@ -3,13 +3,14 @@
 
     logprobs.py [--device cuda] [--against cpu] [--json FILE]
 
-The small models of tests/reference that a GPU can run (head_dim is a multiple of 16) and the bundled one; what is
-left, biases and Mixtral's experts, model_gpu_test has in random models. The tokens of each request are given, so that
-both sides score the same text: first in one piece, as a prompt, then token by token as the first side draws them.
-Both sides compute in bfloat16. Bounds:
+The small models of tests/reference that a GPU can run (head_dim is a multiple of 16), one of them with a LoRA adapter,
+and the bundled one; what is left, biases and Mixtral's experts, model_gpu_test has in random models. The tokens of
+each request are given, so that both sides score the same text: first in one piece, as a prompt, then token by token as
+the first side draws them. Both sides compute in bfloat16. Bounds:
 
 - against Hugging Face, whose float32 values tests/reference holds: twice what transformers itself deviates by when it
-  computes in bfloat16 (low_precision_error); of the models that were stored in bfloat16;
+  computes in bfloat16 (low_precision_error); of the models that were stored in bfloat16. Of an adapter they are PEFT's,
+  and the deviation is its model's;
 - against the other device: twice the largest of those deviations, for every model.
 
 Exit codes: 0 all within the bounds, 1 not, 2 an error, 3 no GPU.
@@ -26,11 +27,12 @@ REFERENCE = server.ROOT / "tests/reference"
 BUNDLED = server.ROOT / "models/saccade-tiny"
 MODELS = ["llama-plain-v4", "mistral-headdim-v5", "phi3-partial-longrope-v5", "qwen3-bf16-v4", "qwen3-layer-types-v5",
           "qwen3moe-bf16-v5", "qwen3moe-dense-layers-v5"]
+ADAPTERS = ["lora/qwen3-bf16"]  # of tests/reference
 BUNDLED_TEXTS = ["Once upon a time there was a", "def main():\n    return", "What is the capital of France?"]
 DRAWN = 24  # tokens that the bundled model adds
 # Few rows a step: long prompts are computed in chunks, and few steps are captured.
 FLAGS = ("--dtype", "bfloat16", "--max-num-batched-tokens", "64", "--max-num-seqs", "8", "--max-model-len", "256",
-         "--log", "warn", "--served-model-name", "m")
+         "--log", "warn")
 
 
 def score(url, prompt, max_tokens):
@@ -41,19 +43,33 @@ def score(url, prompt, max_tokens):
     return ids, got["token_logprobs"][1:]
 
 
+def model_of(name):
+    """The model's folder in tests/reference: an adapter's file says which."""
+    return json.loads((REFERENCE / f"{name}.json").read_text())["model"] if name in ADAPTERS else name
+
+
+def expected_of(name):
+    """What tests/reference has of the model without an adapter."""
+    return json.loads((REFERENCE / "expected" / f"{model_of(name)}.json").read_text())
+
+
 def texts_of(name):
     """What is asked of a model: prompts as ids or text, the tokens after them, and Hugging Face's values if any."""
     if name == "bundled":
         return [(text, None, None) for text in BUNDLED_TEXTS]
-    expected = json.loads((REFERENCE / "expected" / f"{name}.json").read_text())
-    return [(r["prompt"], r["greedy"], r["logprobs"][1:] + r["greedy_logprobs"]) for r in expected["results"]
-            if len(r["prompt"]) + len(r["greedy"]) < 256]
+    prompts = [r["prompt"] for r in expected_of(name)["results"]]
+    path = REFERENCE / (f"{name}.json" if name in ADAPTERS else f"expected/{name}.json")
+    results = json.loads(path.read_text())["results"]
+    return [(prompt, r["greedy"], r["logprobs"][1:] + r["greedy_logprobs"]) for prompt, r in zip(prompts, results)
+            if len(prompt) + len(r["greedy"]) < 256]
 
 
 def answers(name, device, log):
     """Of each text: what the device scores when it is given whole, and what it draws."""
-    folder = BUNDLED if name == "bundled" else REFERENCE / "models" / name
-    with server.serve(str(folder), *FLAGS, *server.device_flags(device), log=log) as url:
+    folder = BUNDLED if name == "bundled" else REFERENCE / "models" / model_of(name)
+    # All are asked as m: the model, or the adapter beside a model that is named by its folder.
+    names = ("--lora-modules", f"m={REFERENCE / name}") if name in ADAPTERS else ("--served-model-name", "m")
+    with server.serve(str(folder), *FLAGS, *names, *server.device_flags(device), log=log) as url:
         result = []
         for prompt, follow, _ in texts_of(name):
             drawn = score(url, prompt, len(follow) if follow else DRAWN)
@@ -93,7 +109,7 @@ def deviation(name):
     """What transformers deviates by in bfloat16; none if the model was not stored in it."""
     if name == "bundled":
         return None
-    expected = json.loads((REFERENCE / "expected" / f"{name}.json").read_text())
+    expected = expected_of(name)
     return expected.get("low_precision_error") if expected["stored_dtype"] == "bfloat16" else None
 
 
@@ -101,14 +117,14 @@ def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--against", default="cpu")
-    parser.add_argument("--model", action="append", help=f"of bundled {' '.join(MODELS)} [all]")
+    parser.add_argument("--model", action="append", help=f"of bundled {' '.join(MODELS + ADAPTERS)} [all]")
     parser.add_argument("--json")
     args = parser.parse_args()
     between = 2 * max(d for d in map(deviation, MODELS) if d)
     lines = []
     with tempfile.TemporaryDirectory() as work:
         log = pathlib.Path(work) / "server.log"
-        for name in args.model or ["bundled", *MODELS]:
+        for name in args.model or ["bundled", *MODELS, *ADAPTERS]:
             try:
                 ours = answers(name, args.device, log)
             except server.NoGpu as error:

@@ -240,6 +240,16 @@ class LogprobsTest(unittest.TestCase):
     def test_every_model_is_there(self):
         for name in logprobs.MODELS:
             self.assertTrue((logprobs.REFERENCE / "models" / name / "config.json").exists(), name)
+        for name in logprobs.ADAPTERS:
+            self.assertTrue((logprobs.REFERENCE / name / "adapter_config.json").exists(), name)
+
+    def test_an_adapter_is_asked_as_its_model_is_and_yields_other_values(self):
+        for name in logprobs.ADAPTERS:
+            texts, plain = logprobs.texts_of(name), logprobs.texts_of(logprobs.model_of(name))
+            self.assertEqual([prompt for prompt, _, _ in texts], [prompt for prompt, _, _ in plain])
+            # A device that ignores the adapter must not pass.
+            apart = max(logprobs.largest(a[2], b[2]) for a, b in zip(texts, plain))
+            self.assertGreater(apart, 4 * logprobs.deviation(name))
 
 
 class ClockTest(unittest.TestCase):

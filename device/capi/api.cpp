@@ -90,7 +90,7 @@ int sac_device_set_adapter(sac_device* d, uint32_t adapter, uint64_t key, uint64
   return guarded([&] {
     if (d == nullptr) return fail(SAC_ERR_ARGUMENT, "device is null");
     if (d->attached) return fail(SAC_ERR_STATE, "a region is attached already");
-    return result(d->set_adapter(adapter, key, name));
+    return result(saccade::set_adapter_key(d->adapter_keys(), adapter, key, name));
   });
 }
 
@@ -179,7 +179,7 @@ int sac_device_ready(sac_device* d) {
       return fail(SAC_ERR_STATE, d->attached ? "weights are not loaded" : "no region is attached");
     if (d->fetch_bytes() != 0 && d->scheduler.fetch.view.device == nullptr)
       return fail(SAC_ERR_STATE, "the region for the fetch plane is not open");
-    const std::string keyless = d->missing_adapter();
+    const std::string keyless = saccade::missing_adapter_key(d->adapter_keys());
     if (!keyless.empty()) return fail(SAC_ERR_STATE, keyless);
     saccade::go_ready(d->scheduler);
     return 0;

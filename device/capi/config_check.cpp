@@ -121,7 +121,7 @@ PolicySettings settings_of(const sac_policy_config& p) {
 }
 
 void check_adapters(Bounds& b, const sac_device_config& c) {
-  b.in("num_adapters", c.num_adapters, 0, c.kind == SAC_DEVICE_CUDA ? 0 : SAC_MAX_ADAPTERS);
+  b.in("num_adapters", c.num_adapters, 0, SAC_MAX_ADAPTERS);
   if (c.num_adapters != 0) b.in("max_adapter_rank", c.max_adapter_rank, 1, SAC_MAX_ADAPTER_RANK);
   b.require(
       c.num_adapters != 0 || c.max_adapter_rank == 0,

@@ -151,7 +151,8 @@ typedef struct sac_device_config {
   uint32_t embedding_size; /* values of an embedding; 0: refused. With a model its hidden_size or
                               0; SAC_DEVICE_NULL: any; SAC_DEVICE_SIM: 0. Refused too where one
                               does not fit a slot's output ring */
-  uint32_t num_adapters;   /* LoRA adapters, 0 .. SAC_MAX_ADAPTERS; not on SAC_DEVICE_CUDA */
+  uint32_t num_adapters;   /* LoRA adapters, 0 .. SAC_MAX_ADAPTERS; SAC_DEVICE_CUDA lays out
+                              memory for as many, each of max_adapter_rank on all matrices */
   uint32_t max_adapter_rank;     /* 1 .. SAC_MAX_ADAPTER_RANK; 0 without adapters */
   uint32_t cuda_launch;          /* SAC_CUDA_LAUNCH_*; this and the rest: SAC_DEVICE_CUDA only */
   uint32_t cuda_rotation;        /* SAC_CUDA_ROTATION_* */
@@ -255,8 +256,8 @@ typedef struct sac_adapter_pair {
  * share blocks, and these are told as the first one's. All kinds that take adapters; before the
  * device is ready. */
 int sac_device_set_adapter(sac_device* device, uint32_t adapter, uint64_t key, uint64_t name);
-/* Copies (converts, packs) one pair; a matrix without one is as in the model. SAC_DEVICE_CPU only,
- * before sac_device_finish_load. */
+/* Copies (converts, packs) one pair; a matrix without one is as in the model. SAC_DEVICE_CPU and
+ * SAC_DEVICE_CUDA, before sac_device_finish_load. */
 int sac_device_set_adapter_pair(sac_device* device, uint32_t adapter, const sac_adapter_pair* pair);
 /* Fails with the name of the first tensor that is missing. */
 int sac_device_finish_load(sac_device* device);

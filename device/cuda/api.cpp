@@ -59,7 +59,8 @@ int sac_cuda_memory_need(const sac_device_config* config, const sac_model_config
                          uint64_t* fixed_bytes, uint64_t* kv_block_bytes) {
   return guarded([&] {
     if (config == nullptr || model == nullptr) return fail(SAC_ERR_ARGUMENT, "config is null");
-    std::string wrong = saccade::check_model_config(*model);
+    std::string wrong = saccade::check_device_config(*config, model->vocab_size);
+    if (wrong.empty()) wrong = saccade::check_model_config(*model);
     const saccade::ModelLimits limits = saccade::model_limits(*config);
     if (wrong.empty()) wrong = saccade::check_gpu_model(*model, limits);
     if (!wrong.empty()) return fail(SAC_ERR_ARGUMENT, wrong);
@@ -121,6 +122,21 @@ int sac_device_set_vocab(sac_device* d, const uint32_t* offsets, const uint8_t* 
   });
 }
 
+int sac_device_set_adapter(sac_device* d, uint32_t adapter, uint64_t key, uint64_t name) {
+  return guarded([&] {
+    if (const int code = check_attaching(d)) return code;
+    return result(saccade::set_adapter_key(d->plane.adapter_keys(), adapter, key, name));
+  });
+}
+
+int sac_device_set_adapter_pair(sac_device* d, uint32_t adapter, const sac_adapter_pair* pair) {
+  return guarded([&] {
+    if (const int code = check_loading(d)) return code;
+    if (pair == nullptr) return fail(SAC_ERR_ARGUMENT, "pair is null");
+    return result(d->plane.model()->set_adapter_pair(adapter, *pair));
+  });
+}
+
 int sac_device_finish_load(sac_device* d) {
   return guarded([&] {
     if (const int code = check_loading(d)) return code;
@@ -170,6 +186,8 @@ int sac_device_run(sac_device* d) {
     if (!d->plane.attached() || !d->plane.prepared())
       return fail(SAC_ERR_STATE,
                   d->plane.attached() ? "weights are not loaded" : "no region is attached");
+    const std::string keyless = saccade::missing_adapter_key(d->plane.adapter_keys());
+    if (!keyless.empty()) return fail(SAC_ERR_STATE, keyless);
     const std::string wrong = d->plane.run();
     return wrong.empty() ? 0 : fail(SAC_ERR_STATE, wrong);
   });

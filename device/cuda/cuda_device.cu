@@ -70,6 +70,7 @@ struct CudaDevice::Impl {
   const DeviceMemory table_copy;  // way (c): what the device knows of the tables
   TokenTables tokens;             // for grammars, where there are any
   GpuVocab gpu_vocab;             // the same for kernels
+  std::vector<uint64_t> adapter_keys, adapter_names;  // [limits.num_adapters]
   std::unique_ptr<PinnedMemory> upload;
   std::unique_ptr<PinnedMemory> host_blocks;
   std::unique_ptr<ShapeGrid> grid;
@@ -87,7 +88,9 @@ struct CudaDevice::Impl {
         control(sizeof(Control)),
         device_state(host_ticks ? 0 : life_bytes(s.limits)),
         host_state(host_ticks ? life_bytes(s.limits) : 0),
-        table_copy(host_ticks ? copy_bytes(s.limits) : 0) {
+        table_copy(host_ticks ? copy_bytes(s.limits) : 0),
+        adapter_keys(s.limits.num_adapters),
+        adapter_names(s.limits.num_adapters) {
     if (spec.eos_ids.size() != spec.limits.num_eos_ids)
       throw std::runtime_error("limits.num_eos_ids differs from the ids that are given");
     image.scheduler.limits = spec.limits;
@@ -170,7 +173,8 @@ CaptureReport CudaDevice::prepare(std::unique_ptr<StepKernels> kernels, const De
                                   const CaptureProgress& progress) {
   Impl& d = *impl_;
   const Limits& l = d.spec.limits;
-  d.grid = std::make_unique<ShapeGrid>(ShapeGrid::standard(l.max_num_batched_tokens, l.num_seats));
+  d.grid = std::make_unique<ShapeGrid>(
+      ShapeGrid::standard(l.max_num_batched_tokens, l.num_seats, l.num_adapters != 0));
   d.kernels = std::move(kernels);
   d.make_shapes(*d.grid);
   d.make_rotation(kv);
@@ -187,6 +191,10 @@ void CudaDevice::set_tokens(TokenTables tokens) {
 const TokenTables& CudaDevice::tokens() const { return impl_->tokens; }
 uint32_t CudaDevice::grammar_words() const {
   return impl_->tokens.hash() == 0 ? 0 : impl_->spec.limits.grammar_words;
+}
+
+AdapterKeys CudaDevice::adapter_keys() {
+  return {impl_->adapter_keys.data(), impl_->adapter_names.data(), impl_->spec.limits.num_adapters};
 }
 
 uint32_t CudaDevice::embedding_size(const RingView& ring) const {
@@ -209,10 +217,15 @@ void CudaDevice::launch(bool overlapped) {
   Impl& d = *impl_;
   if (d.launcher == nullptr || d.life.ring.device == nullptr)
     throw std::runtime_error("prepare and attach come before start");
-  require(cudaMemcpy(d.life.state, &d.image, sizeof(d.image), cudaMemcpyDefault), "cudaMemcpy");
-  require(
-      cudaMemcpy(d.image.mail->eos_ids, d.life.eos_ids, sizeof(d.life.eos_ids), cudaMemcpyDefault),
-      "cudaMemcpy");
+  const auto bring = [](void* to, const void* from, size_t bytes) {
+    require(cudaMemcpy(to, from, bytes, cudaMemcpyDefault), "cudaMemcpy");
+  };
+  const Inbox& inbox = d.image.scheduler.inbox;
+  const size_t key_bytes = d.adapter_keys.size() * sizeof(uint64_t);
+  bring(d.life.state, &d.image, sizeof(d.image));
+  bring(d.image.mail->eos_ids, d.life.eos_ids, sizeof(d.life.eos_ids));
+  bring(inbox.adapter_keys, d.adapter_keys.data(), key_bytes);
+  bring(inbox.adapter_names, d.adapter_names.data(), key_bytes);
   require(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
   d.running = true;
   start_life(*d.launcher, d.rotation.get(), d.life, overlapped);

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "capi/adapter_keys.hpp"
 #include "cuda/launch/launcher.hpp"
 #include "cuda/machine.hpp"
 #include "cuda/model/shape.hpp"
@@ -41,7 +42,7 @@ struct DeviceBlocks {
 };
 
 /// Order of calls: step_tables (to make the kernels with), prepare, attach, then a Machine's.
-/// set_tokens at any time before attach.
+/// set_tokens and what adapter_keys() points to at any time before attach.
 /// Everything is allocated before start; from start to stop only way (c) waits for the host.
 class CudaDevice : public Machine {
  public:
@@ -62,6 +63,8 @@ class CudaDevice : public Machine {
   uint32_t grammar_words() const;
   /// Values of an embedding; 0: none is given, also where one does not fit a slot's output ring.
   uint32_t embedding_size(const RingView& ring) const;
+  /// Of each adapter; copied where the tick runs when the life begins.
+  AdapterKeys adapter_keys();
   /// The ring, in memory and under addresses that the GPU reaches.
   void attach(const RingView& ring);
 

@@ -39,6 +39,16 @@ CudaDeviceSpec spec_of(const Limits& limits, const std::vector<uint32_t>& eos_id
   return spec;
 }
 
+/// What is told of the device's tokens and adapters before it is attached.
+void tell(CudaDevice& machine, const DeviceShape& shape) {
+  if (shape.tokens != nullptr) machine.set_tokens(script_tokens());
+  for (uint32_t i = 0; i < shape.adapter_keys.size(); ++i) {
+    const std::string wrong =
+        set_adapter_key(machine.adapter_keys(), i + 1, shape.adapter_keys[i], adapter_name(i + 1));
+    if (!wrong.empty()) throw std::runtime_error(wrong);
+  }
+}
+
 /// A ring in pinned memory and the device that serves it with null steps.
 template <LaunchWay kWay, bool kLeaves = false>
 struct CudaRig {
@@ -57,7 +67,7 @@ struct CudaRig {
                         kLeaves ? 1 : kLeaveNs)) {
     auto kernels = std::make_unique<NullKernels>(machine.step_tables(), device.vocab_size, 0);
     captured = machine.prepare(std::move(kernels), {}, [](uint32_t, uint32_t) {});
-    if (device.tokens != nullptr) machine.set_tokens(script_tokens());
+    tell(machine, device);
     machine.attach(ring.view);
   }
 };
@@ -78,7 +88,7 @@ void check_rotation(Report& report, uint64_t seed, LaunchWay way, RotationWay ro
   const KvStepKernels& kernels = *owned;
   machine.prepare(std::move(owned), {kernels.pool(), kernels.block_bytes()},
                   [](uint32_t, uint32_t) {});
-  machine.set_tokens(script_tokens());
+  tell(machine, shape);
   machine.attach(ring.view);
   machine.start(true);
   ScriptRun run;
@@ -144,7 +154,7 @@ void check_gpu_ring(Report& report, uint64_t seed, LaunchWay way) {
   machine.prepare(std::move(kernels), {}, [](uint32_t, uint32_t) {});
   const RingView there =
       moved(ring.view, on_gpu->data() - static_cast<unsigned char*>(ring.region()));
-  machine.set_tokens(script_tokens());
+  tell(machine, shape);
   machine.attach(there);
   const Relay relay(ring, on_gpu->data());
   machine.start(false);

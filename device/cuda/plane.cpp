@@ -78,13 +78,13 @@ sac_cuda_info gpu_info() {
 }
 
 ModelLimits model_limits(const sac_device_config& c) {
-  return {c.max_num_seqs, c.max_num_batched_tokens, c.max_model_len, c.block_size, c.num_blocks};
+  return {c.max_num_seqs, c.max_num_batched_tokens, c.max_model_len,   c.block_size,
+          c.num_blocks,   c.num_adapters,           c.max_adapter_rank};
 }
 
 std::string check_cuda_config(const sac_device_config& c, const sac_model_config* model,
                               uint32_t vocab_size) {
   if (c.fetch.num_frames != 0 || c.fetch.num_events != 0) return "fetch: a GPU has no fetch plane";
-  if (c.num_adapters != 0) return "num_adapters: a GPU takes no adapters";
   if (c.kind == SAC_DEVICE_NULL) return "";
   if (c.kind != SAC_DEVICE_CUDA) return "kind is neither SAC_DEVICE_CUDA nor SAC_DEVICE_NULL";
   if (model == nullptr) return "model is null, but kind is SAC_DEVICE_CUDA";
@@ -140,6 +140,7 @@ sac_device_line CudaPlane::told(const RingView& view) const {
   line.vocab_hash = machine_.tokens().hash();
   line.grammar_words = machine_.grammar_words();
   line.embedding_size = machine_.embedding_size(view);
+  line.num_adapters = config_.num_adapters;
   line.kv_block_bytes = model_ == nullptr ? 0 : uint64_t{model_->kv_block_bytes()};
   line.process_start_ticks = self.start_ticks;
   line.pid = self.pid;

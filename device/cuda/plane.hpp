@@ -33,6 +33,8 @@ class CudaPlane {
 
   /// The bytes of every token, before attach. Empty, or what is wrong with them.
   std::string set_vocab(const uint32_t* offsets, const uint8_t* bytes, uint32_t num_tokens);
+  /// Where keys of adapters are kept until a life begins, to be set before attach.
+  AdapterKeys adapter_keys() { return machine_.adapter_keys(); }
   /// Captures the steps; reports on standard error how far it is and what it took.
   void prepare();
   /// Pins the region for the GPU. Empty, or why it does not fit.

@@ -22,7 +22,8 @@ typedef struct sac_cuda_info {
 /* SAC_ERR_STATE with the reason when there is no driver or no GPU. */
 int sac_cuda_probe(sac_cuda_info* out);
 
-/* Device memory that a model takes besides KV blocks, and what one block takes, in bytes.
+/* Device memory that a model and its adapters take besides KV blocks, and what one block takes, in
+ * bytes.
  * SAC_ERR_ARGUMENT names the field and the bound when a GPU cannot run the model. */
 int sac_cuda_memory_need(const sac_device_config* config, const sac_model_config* model,
                          uint64_t* fixed_bytes, uint64_t* kv_block_bytes);

@@ -41,7 +41,8 @@ inline DeviceShape script_device(uint64_t seed) {
   static const TokenTables kTokens = script_tokens();
   shape.tokens = &kTokens;
   shape.grammar_words = 256;
-  shape.embedding_size = 21;  // odd: the last word is half
+  shape.embedding_size = 21;                             // odd: the last word is half
+  if (seed % 2 == 0) shape.adapter_keys = {71, 72, 71};  // the last one holds what the first does
   shape.policy = seed % 2 == 0 ? PrefillPolicy::kInline : PrefillPolicy::kChunked;
   return shape;
 }
@@ -67,7 +68,14 @@ inline Ask draw_ask(Random& random, const DeviceShape& d) {
   const uint32_t beginnings = d.prefix_caching ? 6 : 1000;
   ask.prompt =
       prompt_of(random.in(1, d.max_model_len - 2), random.in(0, beginnings - 1), d.vocab_size);
-  if (random.one_in(6)) return embed_ask(ask.prompt, d.embedding_size);
+  const auto num_adapters = static_cast<uint32_t>(d.adapter_keys.size());
+  // Steps without an adapter and with some are both common.
+  ask.adapter = num_adapters != 0 && random.one_in(3) ? random.in(1, num_adapters) : 0;
+  if (random.one_in(6)) {
+    Ask embed = embed_ask(ask.prompt, d.embedding_size);
+    embed.adapter = ask.adapter;
+    return embed;
+  }
   ask.max_tokens = random.in(1, d.max_model_len - static_cast<uint32_t>(ask.prompt.size()));
   ask.flags = random.in(0, SAC_REQ_EMBED - 1);
   ask.num_top_logprobs = random.in(0, 3);

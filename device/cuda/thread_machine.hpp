@@ -15,9 +15,7 @@
 #include "cuda/launch/loop.hpp"
 #include "cuda/launch/window.hpp"
 #include "cuda/machine.hpp"
-#include "step/null_step.hpp"
-#include "tests/kv_memory.hpp"
-#include "tests/test_ring.hpp"
+#include "tests/test_device.hpp"
 
 namespace saccade::test {
 
@@ -117,6 +115,7 @@ struct TwinStep {
     vocab_size = s.limits.vocab_size;
   }
   void run() {
+    check_counts(mail->batch, tables);
     NullStep null{tables, outputs, vocab_size};
     null.launch(mail->batch);
     if (kv != nullptr) kv->run(mail->batch, tables);
@@ -232,7 +231,8 @@ class ThreadMachine : public Machine {
 
   ThreadMachine(const DeviceShape& shape, const Limits& limits, const RingView& ring)
       : Machine(&control_),
-        grid_(ShapeGrid::standard(limits.max_num_batched_tokens, limits.num_seats)) {
+        grid_(ShapeGrid::standard(limits.max_num_batched_tokens, limits.num_seats,
+                                  limits.num_adapters != 0)) {
     LifeState image = {};
     image.scheduler.limits = limits;
     if (shape.tokens != nullptr) image.scheduler.seats.vocab = &shape.tokens->view();
@@ -241,6 +241,7 @@ class ThreadMachine : public Machine {
     memory_ = aligned_bytes(measure.bytes());
     Layout hand_out(memory_.get());
     life_.state = lay_out(image, hand_out);
+    set_adapter_keys(image.scheduler, shape);
     *life_.state = image;
     life_.ring = ring;
     life_.control = &control_;
@@ -415,6 +416,11 @@ class HostTwin : public ThreadMachine {
     if (!serves(grid_.shapes()[graph], *copy_.batch)) broken_ = "a graph is too small";
     const Scheduler& s = life_.state->scheduler;
     NullStep null{copy_.seats(s.limits, s.seats.vocab), s.launch.outputs, s.limits.vocab_size};
+    try {
+      check_counts(*copy_.batch, null.tables);
+    } catch (const std::exception& e) {
+      broken_ = e.what();
+    }
     null.launch(*copy_.batch);
   }
 

@@ -317,7 +317,7 @@ int main() {
   check_scripts<WindowRig>(report, 2);
   check_scripts<LeavingRig>(report, 2);
   check_left_steps<LeavingRig>(report);
-  check_scripts<LoopRig>(report, 1);
+  check_scripts<LoopRig>(report, 2);
   check_scripts<HostRig>(report, 2);
   check_free_run<WindowRig>(report, 3);
   check_free_run<LeavingRig>(report, 5);

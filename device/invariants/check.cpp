@@ -311,7 +311,7 @@ const char* check_rotation(const Scheduler& s, const Seat& seat) {
 }
 
 const char* check_seats(const Scheduler& s) {
-  uint32_t sharing = 0, held = 0;
+  uint32_t sharing = 0, held = 0, adapted = 0;
   if (s.seats.num_running + s.seats.num_free != s.limits.num_seats) return "a seat is lost";
   std::vector<bool> taken(s.limits.num_seats, false);
   for (uint32_t i = 0; i < s.seats.num_running; ++i) {
@@ -327,16 +327,20 @@ const char* check_seats(const Scheduler& s) {
     const sac_descriptor& asked = s.slots[seat.slot].descriptor;
     if (s.seats.params[index].adapter != asked.adapter || asked.adapter > s.limits.num_adapters)
       return "a seat has an adapter that its request did not name";
+    if (has_adapter(seat) != (asked.adapter != 0))
+      return "a seat and its request disagree about an adapter";
     if (const char* wrong = check_rotation(s, seat)) return wrong;
     if (const char* wrong = check_filed(s, index)) return wrong;
     sharing += seat.shares;
     held += seat.held;
+    adapted += has_adapter(seat) ? 1 : 0;
     if (seat.held != 0 && seat.num_blocks != 0) return "a request that is held has blocks";
     if (seat.finish == SAC_FINISH_NONE && seat.num_computed >= seat.num_tokens)
       return "a live sequence has nothing left to compute";
   }
   if (sharing != s.seats.num_sharing) return "requests that share blocks were not counted";
   if (held != s.seats.num_held) return "requests that are held were not counted";
+  if (adapted != s.seats.num_adapted) return "requests with adapters were not counted";
   for (uint32_t i = 0; i < s.seats.num_free; ++i) {
     const uint32_t index = s.seats.free[i];
     if (index >= s.limits.num_seats || taken[index]) return "a free seat runs, or is free twice";

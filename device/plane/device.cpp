@@ -171,22 +171,9 @@ std::string sac_device::set_vocab(const uint32_t* offsets, const uint8_t* bytes,
   return tokens.build(offsets, bytes, num_tokens);
 }
 
-std::string sac_device::set_adapter(uint32_t adapter, uint64_t key, uint64_t name) {
-  const uint32_t last = scheduler.limits.num_adapters;
-  if (adapter == 0 || adapter > last)
-    return "adapter is " + std::to_string(adapter) + ", outside 1 .. " + std::to_string(last);
-  if (key == 0) return "the key of adapter " + std::to_string(adapter) + " is 0";
-  if (name == 0) return "the name of adapter " + std::to_string(adapter) + " is 0";
-  scheduler.inbox.adapter_keys[adapter - 1] = key;
-  scheduler.inbox.adapter_names[adapter - 1] = name;
-  return "";
-}
-
-std::string sac_device::missing_adapter() const {
-  for (uint32_t i = 0; i < scheduler.limits.num_adapters; ++i)
-    if (scheduler.inbox.adapter_keys[i] == 0)
-      return "adapter " + std::to_string(i + 1) + " has no key";
-  return "";
+saccade::AdapterKeys sac_device::adapter_keys() const {
+  return {scheduler.inbox.adapter_keys, scheduler.inbox.adapter_names,
+          scheduler.limits.num_adapters};
 }
 
 std::string sac_device::attach(void* region, uint64_t region_bytes) {

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "capi/adapter_keys.hpp"
 #include "capi/saccade_device.h"
 #include "cpu/copy_engine.hpp"
 #include "cpu/cpu_step.hpp"
@@ -41,9 +42,7 @@ struct sac_device {
   void create_cpu(const sac_model_config& model);
   void start_copies(unsigned char* frames);
   std::string set_vocab(const uint32_t* offsets, const uint8_t* bytes, uint32_t num_tokens);
-  /// Each empty, or what is wrong.
-  std::string set_adapter(uint32_t adapter, uint64_t key, uint64_t name);
-  std::string missing_adapter() const;
+  saccade::AdapterKeys adapter_keys() const;
   std::string create_sim(uint32_t vocab_size);
   std::string attach(void* region, uint64_t region_bytes);
   /// Bytes of the region for a fetch plane; 0: there is none.

@@ -71,6 +71,7 @@ SAC_HD inline void add_rows(Seats& seats, Launch& launch, Report& report, uint32
   batch.num_rows += rows;
   batch.num_samples += q.sample;
   batch.num_prompt_seqs += q.prompt_logprobs;
+  batch.num_adapter_seqs += has_adapter(seat) ? 1 : 0;
   seat.last_step = batch.step;
   seat.state = is_decode(seat) ? SAC_STATE_DECODE_PROCESSING : SAC_STATE_PREFILL_PROCESSING;
   report.note(Decision::kRun, seat.slot, rows);
@@ -214,7 +215,8 @@ SAC_HD inline void add_prompts(const Forming& f, uint32_t most_rows) {
 SAC_HD inline void begin_batch(const Course& course, Launch& launch, Shares& shares) {
   StepBatch& b = launch.batch;
   b.step = course.step + 1;
-  b.num_seqs = b.num_rows = b.num_samples = b.num_prompt_seqs = launch.num_decodes = 0;
+  b.num_seqs = b.num_rows = b.num_samples = launch.num_decodes = 0;
+  b.num_prompt_seqs = b.num_adapter_seqs = 0;
   begin_step(shares);
 }
 

@@ -31,8 +31,9 @@ struct Inbox {
   uint32_t generations[SAC_MAX_FRONTENDS];  // of prefixes, as read with the last new requests
   FrontendWatch watch[SAC_MAX_FRONTENDS];
   uint32_t rope_switch_len;  // as of the limits
-  uint64_t* adapter_keys;    // [num_adapters]: a hash of what each holds
-  uint64_t* adapter_names;   // [num_adapters]: a hash of what routers know each by
+  // Set from outside before the first tick; a reset leaves them as they are.
+  uint64_t* adapter_keys;   // [num_adapters]: a hash of what each holds
+  uint64_t* adapter_names;  // [num_adapters]: a hash of what routers know each by; not 0
 
   /// Slots whose frontend waits for an ack or was given up are left alone.
   SAC_HD bool is_served(uint32_t slot) const {
@@ -77,7 +78,6 @@ inline void lay_out(Inbox& inbox, const Limits& l, Layout& at) {
 SAC_HD inline void reset(Inbox& inbox, const Limits& l) {
   inbox.rope_switch_len = l.rope_switch_len;
   inbox.ahead = ReadAhead{};
-  for (uint32_t i = 0; i < l.num_adapters; ++i) inbox.adapter_keys[i] = inbox.adapter_names[i] = 0;
   for (uint32_t& generation : inbox.generations) generation = 0;
 }
 

@@ -75,6 +75,7 @@ SAC_HD inline void retire(Slots& slots, Seats& seats, KvTiers& kv, FetchDesk& fe
   for (uint32_t i = 0; i < seats.num_running; ++i) {
     const uint32_t seat_index = seats.running[i];
     if (has_ended(seats[seat_index])) {
+      seats.num_adapted -= has_adapter(seats[seat_index]) ? 1 : 0;
       retire_seat(slots, seats, kv, fetch, report, seat_index);
     } else {
       seats.running[kept++] = seat_index;

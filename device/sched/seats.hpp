@@ -71,6 +71,10 @@ SAC_HD inline uint32_t tokens_to_hold(uint32_t flags, uint32_t num_tokens) {
   return embeds(flags) ? num_tokens : num_tokens + 1;
 }
 
+/// Its rows are changed by an adapter. Every adapter has a name, so this needs no look at the
+/// parameters, which on a GPU are far from the tick.
+SAC_HD inline bool has_adapter(const Seat& seat) { return seat.owner.adapter != 0; }
+
 SAC_HD inline bool has_ended(const Seat& seat) { return seat.finish != SAC_FINISH_NONE; }
 
 /// Records that may still be written before the reader, whose cursor is `read`, must take some. A
@@ -116,6 +120,7 @@ struct Seats {
   uint32_t num_ended;    // running requests to retire in the next tick
   uint32_t num_sharing;  // running requests with Seat::shares set
   uint32_t num_held;     // running requests with Seat::held set
+  uint32_t num_adapted;  // running requests with an adapter
   Seat* seats;           // [num_seats]
   Wishes* wishes;        // [num_seats]
   uint32_t* free;        // [num_seats]: stack
@@ -156,12 +161,14 @@ struct Seats {
   /// Puts a seat into the running list, which is in order of arrival.
   SAC_HD void add_running(uint32_t index) {
     uint32_t at = num_running++;
+    num_adapted += has_adapter(seats[index]) ? 1 : 0;
     for (; at > 0 && seats[running[at - 1]].arrival > seats[index].arrival; --at)
       running[at] = running[at - 1];
     running[at] = index;
   }
   /// Takes the seat at this place off the running list.
   SAC_HD void remove_running(uint32_t at) {
+    num_adapted -= has_adapter(seats[running[at]]) ? 1 : 0;
     for (--num_running; at < num_running; ++at) running[at] = running[at + 1];
   }
 };
@@ -220,7 +227,7 @@ SAC_HD inline void reset(Seats& s, const Limits& l, const uint32_t* eos_ids) {
     s.free[i] = l.num_seats - 1 - i;
   }
   s.num_free = l.num_seats;
-  s.num_running = s.num_ended = s.num_sharing = s.num_held = 0;
+  s.num_running = s.num_ended = s.num_sharing = s.num_held = s.num_adapted = 0;
   reset(s.cursors, l.num_seats);
 }
 

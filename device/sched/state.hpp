@@ -72,7 +72,8 @@ SAC_HD inline SeatTables tables_of(const Seats& seats, const KvTiers& kv) {
           {seats.max_grammar_words, seats.automata, seats.places, seats.vocab}};
 }
 
-/// First state of all parts; the ring is attached separately. eos_ids: [limits.num_eos_ids].
+/// First state of all parts; the ring and keys of adapters come from outside. eos_ids:
+/// [limits.num_eos_ids].
 SAC_HD inline void reset(Scheduler& s, const uint32_t* eos_ids) {
   reset(s.inbox, s.limits);
   reset(s.slots);

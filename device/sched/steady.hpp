@@ -40,6 +40,7 @@ SAC_HD void batch_decodes(Scheduler& s, Env& env, uint64_t step) {
   b.step = step;
   b.num_seqs = b.num_rows = b.num_samples = count;
   b.num_prompt_seqs = 0;
+  b.num_adapter_seqs = s.seats.num_adapted;
   s.launch.num_decodes = count;
   s.launch.pause_before = 0;
   note_all_decodes(s.shares, s.seats);

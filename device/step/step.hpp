@@ -117,10 +117,11 @@ struct StepSeq {
 struct StepBatch {
   uint64_t step;  // number of this launch, from 1
   uint32_t num_seqs;
-  uint32_t num_rows;         // sum of num_rows, <= max_num_batched_tokens
-  uint32_t num_samples;      // sequences with sample = 1
-  uint32_t num_prompt_seqs;  // sequences with prompt_logprobs = 1
-  const StepSeq* seqs;       // [num_seqs]
+  uint32_t num_rows;          // sum of num_rows, <= max_num_batched_tokens
+  uint32_t num_samples;       // sequences with sample = 1
+  uint32_t num_prompt_seqs;   // sequences with prompt_logprobs = 1
+  uint32_t num_adapter_seqs;  // sequences whose seat has an adapter
+  const StepSeq* seqs;        // [num_seqs]
 };
 
 /// Where a step writes. `sampled` row i belongs to sequence i of the batch; `prompt_records` row r

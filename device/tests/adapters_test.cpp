@@ -215,7 +215,10 @@ TEST_CASE("numbers and ranks of adapters have bounds") {
   sac_device_config gpu = null_config(1, 8);
   gpu.kind = SAC_DEVICE_CUDA;
   gpu.cuda_rotation_blocks = 1;
-  CHECK(says(config_error(gpu), "num_adapters is 1, outside 0 .. 0"));
+  // Of the bounds, the last thing that this library says of a GPU.
+  CHECK(says(config_error(gpu), "which the library of the CUDA device makes"));
+  gpu.num_adapters = SAC_MAX_ADAPTERS + 1;
+  CHECK(says(config_error(gpu), "num_adapters is 257, outside 0 .. 256"));
 }
 
 TEST_CASE("a device is ready only once every adapter has a key") {

@@ -116,7 +116,7 @@ TEST_CASE("launch returns at once; done and wait agree") {
   uint32_t seen_running = 0;
   for (uint64_t step = 1; step <= 5; ++step) {
     CHECK(h.step->done());
-    h.step->launch({step, 1, 200, 1, 0, &seq});
+    h.step->launch({step, 1, 200, 1, 0, 0, &seq});
     seen_running += h.step->done() ? 0 : 1;
     h.step->wait();
     CHECK(h.step->done());

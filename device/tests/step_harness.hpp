@@ -93,7 +93,7 @@ class StepHarness {
   /// Runs the batch; `sampled` and `prompt_records` then hold its records.
   void run() {
     step->launch(
-        {++step_number_, static_cast<uint32_t>(seqs.size()), num_rows_, 0, 0, seqs.data()});
+        {++step_number_, static_cast<uint32_t>(seqs.size()), num_rows_, 0, 0, 0, seqs.data()});
     step->wait();
     seqs.clear();
     num_rows_ = 0;

@@ -9,6 +9,7 @@
 #include "invariants/check.hpp"
 #include "sched/tick.hpp"
 #include "step/null_step.hpp"
+#include "tests/batch_counts.hpp"
 #include "tests/fake_fetch_plane.hpp"
 #include "tests/kv_memory.hpp"
 #include "tests/test_frontend.hpp"
@@ -35,6 +36,7 @@ struct HookedStep {
   uint64_t done = 0;           // what the step says of its end; 0: nothing
   KvMemory* memory = nullptr;  // behind the blocks, if there is any
   void launch(const StepBatch& batch) {
+    check_counts(batch, null.tables);
     null.launch(batch);
     if (memory != nullptr) memory->run(batch, null.tables);
     if (during) during();

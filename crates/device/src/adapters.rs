@@ -2,8 +2,7 @@
 
 use saccade_model::Adapter;
 
-use crate::api::LINKED;
-use crate::{Device, DeviceError, Result, error, sys};
+use crate::{Device, Result, sys};
 
 /// How many adapters a device has, and of which ranks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -19,15 +18,13 @@ impl Device {
     /// adapters, so that equal adapters must have equal keys on all hosts. `name`: not 0, a hash of
     /// its name, by which events say whose a block is.
     pub fn set_adapter(&mut self, number: u32, key: u64, name: u64) -> Result<()> {
-        self.check_takes_adapters()?;
-        // SAFETY: the handle is valid and of the linked library.
-        let code = unsafe { sys::sac_device_set_adapter(self.raw(), number, key, name) };
+        // SAFETY: the handle is valid.
+        let code = unsafe { (self.api().sac_device_set_adapter)(self.raw(), number, key, name) };
         self.api().check("set adapter", code)
     }
 
     /// Copies the matrices of adapter `number`; before [`Device::finish_load`].
     pub fn load_adapter(&mut self, number: u32, adapter: &Adapter) -> Result<()> {
-        self.check_takes_adapters()?;
         for pair in adapter.iter() {
             let c_pair = sys::SacAdapterPair {
                 role: pair.role.code(),
@@ -43,16 +40,10 @@ impl Device {
             };
             // SAFETY: A holds rank * inputs elements of its type and B outputs * rank, which
             // Adapter checked; the callee copies them. The handle is as above.
-            let code = unsafe { sys::sac_device_set_adapter_pair(self.raw(), number, &c_pair) };
+            let code =
+                unsafe { (self.api().sac_device_set_adapter_pair)(self.raw(), number, &c_pair) };
             self.api().check("load adapter", code)?;
         }
         Ok(())
-    }
-
-    fn check_takes_adapters(&self) -> std::result::Result<(), DeviceError> {
-        match std::ptr::eq(self.api(), &LINKED) {
-            true => Ok(()),
-            false => Err(error("adapters", "a GPU takes none".into())),
-        }
     }
 }

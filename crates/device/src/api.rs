@@ -4,7 +4,7 @@
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::path::Path;
 
-use crate::sys::{self, SacDevice, SacDeviceConfig, SacModelConfig};
+use crate::sys::{self, SacAdapterPair, SacDevice, SacDeviceConfig, SacModelConfig};
 use crate::{DeviceError, Result, error};
 
 macro_rules! table {
@@ -50,6 +50,8 @@ table! {
     sac_device_fill_dummy: fn(*mut SacDevice, u64) -> c_int;
     sac_device_set_rope: fn(*mut SacDevice, *const f32, *const f32, u64) -> c_int;
     sac_device_set_vocab: fn(*mut SacDevice, *const u32, *const u8, u32) -> c_int;
+    sac_device_set_adapter: fn(*mut SacDevice, u32, u64, u64) -> c_int;
+    sac_device_set_adapter_pair: fn(*mut SacDevice, u32, *const SacAdapterPair) -> c_int;
     sac_device_finish_load: fn(*mut SacDevice) -> c_int;
     sac_device_attach: fn(*mut SacDevice, *mut c_void, u64) -> c_int;
     sac_device_run: fn(*mut SacDevice) -> c_int;

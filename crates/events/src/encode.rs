@@ -191,15 +191,18 @@ impl Writer {
         self.text("extra_keys");
         self.array(count);
         for block in 0..count {
-            let name = adapter.map(|adapter| adapter.name.clone());
-            let salt = salt.filter(|_| block == 0).map(|salt| format!("{salt:016x}"));
-            let keys: Vec<String> = name.into_iter().chain(salt).collect();
-            if keys.is_empty() {
+            let salt = salt.filter(|_| block == 0);
+            if adapter.is_none() && salt.is_none() {
                 self.nil();
                 continue;
             }
-            self.array(keys.len());
-            keys.iter().for_each(|key| self.text(key));
+            self.array(usize::from(adapter.is_some()) + usize::from(salt.is_some()));
+            if let Some(adapter) = adapter {
+                self.text(&adapter.name);
+            }
+            if let Some(salt) = salt {
+                self.text(&format!("{salt:016x}"));
+            }
         }
     }
 }

@@ -38,6 +38,12 @@ impl Adapters {
         Ok(Self(adapters))
     }
 
+    /// Of any of their matrices; 0 without adapters, each of which has a matrix.
+    pub fn max_rank(&self) -> u32 {
+        let pairs = self.0.iter().flat_map(|(_, adapter)| adapter.iter());
+        pairs.map(|pair| pair.rank).max().unwrap_or(0)
+    }
+
     /// Gives them to a device, each with its key and its name.
     pub fn load(&self, device: &mut Device) -> anyhow::Result<()> {
         for ((name, adapter), number) in self.0.iter().zip(1..) {

@@ -13,6 +13,7 @@ use saccade_device::{Device, DeviceConfig, DeviceKind, KvDtype, Quantization, Re
 use saccade_model::{Dtype, ModelConfig, ModelFolder};
 use saccade_ring::{InProcTransport, RegionLayout, Transport};
 
+use crate::adapters::{self, Adapters};
 use crate::cli::{
     DeviceArgs, LaunchArg, ProductsArg, QuantizationArg, RingMemory, RotationArg, SchedulerPlace,
     ServeArgs,
@@ -69,7 +70,7 @@ fn library_path(args: &ServeArgs) -> anyhow::Result<PathBuf> {
 /// The GPU that serves.
 struct Gpu {
     library: CudaLibrary,
-    /// Bytes of its memory that weights, workspace and KV may take.
+    /// Bytes of its memory that weights, adapters, workspace and KV may take.
     allowed: u64,
     products: CudaProducts,
 }
@@ -152,7 +153,9 @@ pub(crate) fn null_device(args: &ServeArgs, model: &ModelConfig) -> anyhow::Resu
     let kind = DeviceKind::Null { step_us: args.device.null_step_us };
     let mut config = device_config(args, kind, budget, model.eos_ids.clone())?;
     config.embedding_size = model.hidden_size;
-    Ok(library.create(&config, None, model.vocab_size)?)
+    let mut device = library.create(&config, None, model.vocab_size)?;
+    adapters::set_keys(args, &mut device)?;
+    Ok(device)
 }
 
 /// Inference.
@@ -173,6 +176,7 @@ pub(crate) fn device(
         "--quantization fp8 needs products by wgmma, on a GPU of compute capability 9.0"
     );
     let (weights, stored) = open_weights(args, model, folder)?;
+    let adapters = Adapters::open(args, model)?;
     if stored != Dtype::Bf16 {
         tracing::warn!(dtype = ?stored, "weights and KV on a GPU are bfloat16 where they are not fp8");
     }
@@ -180,6 +184,8 @@ pub(crate) fn device(
     let config_of = |budget| -> anyhow::Result<DeviceConfig> {
         let mut config = device_config(args, DeviceKind::Cuda, budget, model.eos_ids.clone())?;
         config.embedding_size = model.hidden_size;
+        // Each adapter takes memory for this rank, whatever its own.
+        config.adapters.max_rank = adapters.max_rank();
         config.cuda.products = products;
         if args.model.quantization == QuantizationArg::Fp8 {
             config.quantization = Quantization::Fp8;
@@ -196,6 +202,7 @@ pub(crate) fn device(
     let config = config_of(budget)?;
     let mut device = library.create(&config, Some((model, Dtype::Bf16)), model.vocab_size)?;
     load(&mut device, weights.as_ref(), args.model.seed, region)?;
+    adapters.load(&mut device)?;
     device.set_rope(&model.rope_tables(budget.max_model_len))?;
     device.finish_load()?;
     log_ready(&config, Dtype::Bf16, need.kv_block_bytes);
@@ -230,7 +237,7 @@ fn budget(
     let left = allowed.saturating_sub(need.fixed_bytes + RESERVE_BYTES);
     anyhow::ensure!(
         left > need.kv_block_bytes,
-        "weights and workspace take {} MiB, and leave no memory for KV of the {} MiB that \
+        "weights, adapters and workspace take {} MiB, and leave no memory for KV of the {} MiB that \
          --gpu-memory-utilization {} allows",
         need.fixed_bytes >> 20,
         allowed >> 20,

@@ -47,6 +47,17 @@ fn fp8_kv_is_taken_and_other_kinds_are_not() {
     }
 }
 
+/// The library is looked for before adapters are read.
+#[test]
+fn adapters_are_taken() {
+    for device in ["cuda", "cuda:null"] {
+        let output = serve(&["--device", device, "--lora-modules", "a=/x"]);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(said.contains("--device cuda needs libsaccade_cuda.so"), "{said}");
+    }
+}
+
 #[test]
 fn a_ring_that_nobody_would_reach_is_refused() {
     for (flags, reason) in [

@@ -41,13 +41,15 @@ std::vector<uint32_t> powers(uint32_t first, uint32_t factor, uint32_t max) {
 
 }  // namespace
 
-ShapeGrid::ShapeGrid(std::vector<GraphShape> shapes, uint32_t max_rows, uint32_t max_seqs)
+ShapeGrid::ShapeGrid(std::vector<GraphShape> shapes, uint32_t max_rows, uint32_t max_seqs,
+                     bool has_adapters)
     : shapes_(std::move(shapes)) {
   const auto is_largest = [&](const GraphShape& s) {
-    return s.rows == max_rows && s.seqs == max_seqs && s.has_prefill;
+    return s.rows == max_rows && s.seqs == max_seqs && s.has_prefill &&
+           s.has_adapters == has_adapters;
   };
   if (std::none_of(shapes_.begin(), shapes_.end(), is_largest))
-    shapes_.push_back({max_rows, max_seqs, true});
+    shapes_.push_back({max_rows, max_seqs, true, has_adapters});
   std::vector<uint32_t> rows, seqs;
   for (const GraphShape& s : shapes_) {
     if (s.rows < s.seqs || s.rows > max_rows || s.seqs == 0 || s.seqs > max_seqs)
@@ -61,9 +63,10 @@ ShapeGrid::ShapeGrid(std::vector<GraphShape> shapes, uint32_t max_rows, uint32_t
   seqs = distinct(std::move(seqs));
   append_classes(words_, rows);
   append_classes(words_, seqs);
-  for (const bool prefill : {false, true})
+  for (uint32_t kind = 0; kind < (has_adapters ? 4u : 2u); ++kind)
     for (const uint32_t r : rows)
-      for (const uint32_t s : seqs) words_.push_back(tightest(r, s, prefill));
+      for (const uint32_t s : seqs)
+        words_.push_back(tightest({r, s, (kind & 1) != 0, (kind & 2) != 0}));
   table_.max_rows = max_rows;
   table_.max_seqs = max_seqs;
   table_.num_seq_classes = static_cast<uint32_t>(seqs.size());
@@ -72,26 +75,32 @@ ShapeGrid::ShapeGrid(std::vector<GraphShape> shapes, uint32_t max_rows, uint32_t
   table_.largest = static_cast<uint32_t>(largest - shapes_.begin());
 }
 
-/// Fewest rows, then fewest sequences, then without prefill.
-uint16_t ShapeGrid::tightest(uint32_t rows, uint32_t seqs, bool prefill) const {
+/// The tightest shape that serves what `least` serves: fewest rows, then fewest sequences, then
+/// without adapters, then without prefill.
+uint16_t ShapeGrid::tightest(const GraphShape& least) const {
   const auto key = [](const GraphShape& s) {
-    return (uint64_t{s.rows} << 32) | (uint64_t{s.seqs} << 1) | (s.has_prefill ? 1u : 0u);
+    return (uint64_t{s.rows} << 32) | (uint64_t{s.seqs} << 2) | (s.has_adapters ? 2u : 0u) |
+           (s.has_prefill ? 1u : 0u);
   };
   const GraphShape* best = nullptr;
   for (const GraphShape& s : shapes_) {
-    const bool fits = s.rows >= rows && s.seqs >= seqs && (!prefill || s.has_prefill);
+    const bool fits = s.rows >= least.rows && s.seqs >= least.seqs &&
+                      (!least.has_prefill || s.has_prefill) &&
+                      (!least.has_adapters || s.has_adapters);
     if (fits && (best == nullptr || key(s) < key(*best))) best = &s;
   }
   return static_cast<uint16_t>(best - shapes_.data());  // the largest fits every class
 }
 
-ShapeGrid ShapeGrid::standard(uint32_t max_rows, uint32_t max_seqs) {
+ShapeGrid ShapeGrid::standard(uint32_t max_rows, uint32_t max_seqs, bool has_adapters) {
   std::vector<GraphShape> shapes;
-  for (const uint32_t n : decode_counts(max_seqs)) shapes.push_back({n, n, false});
-  for (const uint32_t rows : powers(16, 2, max_rows))
-    for (const uint32_t seqs : powers(1, 4, max_seqs))
-      if (seqs <= rows) shapes.push_back({rows, seqs, true});
-  return ShapeGrid(std::move(shapes), max_rows, max_seqs);
+  for (uint32_t adapters = 0; adapters < (has_adapters ? 2u : 1u); ++adapters) {
+    for (const uint32_t n : decode_counts(max_seqs)) shapes.push_back({n, n, false, adapters != 0});
+    for (const uint32_t rows : powers(16, 2, max_rows))
+      for (const uint32_t seqs : powers(1, 4, max_seqs))
+        if (seqs <= rows) shapes.push_back({rows, seqs, true, adapters != 0});
+  }
+  return ShapeGrid(std::move(shapes), max_rows, max_seqs, has_adapters);
 }
 
 ShapeTable ShapeGrid::table(const uint16_t* words) const {

@@ -3,7 +3,9 @@
 //
 // A graph of shape (rows, seqs) serves every batch with at most this many rows and sequences: its
 // kernels exit early by the counts in the batch. A shape without prefill serves batches of decodes
-// only: each sequence has one row, and none asks for records of its prompt.
+// only: each sequence has one row, and none asks for records of its prompt. A shape without
+// adapters serves batches in which no sequence has one: its kernels are those of a model without
+// any.
 #pragma once
 #include <vector>
 
@@ -16,7 +18,7 @@ SAC_HD inline bool decodes_only(const StepBatch& b) {
 }
 SAC_HD inline bool serves(const GraphShape& shape, const StepBatch& b) {
   return b.num_rows <= shape.rows && b.num_seqs <= shape.seqs &&
-         (shape.has_prefill || decodes_only(b));
+         (shape.has_prefill || decodes_only(b)) && (shape.has_adapters || b.num_adapter_seqs == 0);
 }
 
 /// The look-up. Arrays are where the tick runs.
@@ -28,13 +30,16 @@ struct ShapeTable {
   uint32_t largest;           // graph that serves every batch
   const uint16_t* row_class;  // [max_rows + 1]
   const uint16_t* seq_class;  // [max_seqs + 1]
-  const uint16_t* graph;      // [2][num_cells]: decodes only, then any; by row and sequence class
+  // By row and sequence class: decodes only, then any. With adapters in the grid these are followed
+  // by the same for batches that have one.
+  const uint16_t* graph;  // [2 or 4][num_cells]
 
   /// Number of the tightest graph for a batch; the largest if it is beyond the table.
   SAC_HD uint32_t find(const StepBatch& b) const {
     if (b.num_rows > max_rows || b.num_seqs > max_seqs) return largest;
     const uint32_t cell = row_class[b.num_rows] * num_seq_classes + seq_class[b.num_seqs];
-    return graph[(decodes_only(b) ? 0 : num_cells) + cell];
+    const uint32_t kind = (decodes_only(b) ? 0 : 1) + (b.num_adapter_seqs == 0 ? 0 : 2);
+    return graph[kind * num_cells + cell];
   }
 };
 
@@ -42,10 +47,12 @@ struct ShapeTable {
 class ShapeGrid {
  public:
   /// Shapes in any order, each within the bounds; the largest, (max_rows, max_seqs) with prefill,
-  /// is added if it is missing. At most 65535.
-  ShapeGrid(std::vector<GraphShape> shapes, uint32_t max_rows, uint32_t max_seqs);
-  /// The usual grid: decode batches dense where they are small, chunks by powers of two.
-  static ShapeGrid standard(uint32_t max_rows, uint32_t max_seqs);
+  /// and with adapters if batches may have one, is added if it is missing. At most 65535.
+  ShapeGrid(std::vector<GraphShape> shapes, uint32_t max_rows, uint32_t max_seqs,
+            bool has_adapters);
+  /// The usual grid: decode batches dense where they are small, chunks by powers of two; where
+  /// there are adapters, each of these with and without.
+  static ShapeGrid standard(uint32_t max_rows, uint32_t max_seqs, bool has_adapters);
 
   const std::vector<GraphShape>& shapes() const { return shapes_; }
   /// All arrays of the table, to be copied where the tick runs; `table` then says where they are.
@@ -53,7 +60,7 @@ class ShapeGrid {
   ShapeTable table(const uint16_t* words) const;
 
  private:
-  uint16_t tightest(uint32_t rows, uint32_t seqs, bool prefill) const;
+  uint16_t tightest(const GraphShape& least) const;
 
   std::vector<GraphShape> shapes_;
   std::vector<uint16_t> words_;

@@ -137,8 +137,8 @@ pub(crate) fn check(args: &ServeArgs) -> anyhow::Result<()> {
     check_adapters(&model_source::served_names(&args.model), &args.lora.adapters())
         .map_err(|reason| anyhow::anyhow!("--lora-modules: {reason}"))?;
     anyhow::ensure!(
-        matches!(args.device.device, DeviceName::Cpu | DeviceName::Null),
-        "--lora-modules: --device {} serves no adapters yet; --device cpu does",
+        !matches!(args.device.device, DeviceName::Sim(_)),
+        "--lora-modules: --device {} serves no adapters; --device cpu and --device cuda do",
         args.device.device
     );
     Ok(())
@@ -287,11 +287,12 @@ mod tests {
         assert!(said.contains("`saccade-tiny` is a name of the model"), "{said}");
         let said = refused(&["--lora-modules", "a=/x", "a=/y"]);
         assert!(said.contains("two adapters are named `a`"), "{said}");
-        for device in ["cuda", "cuda:null", "sim:h100"] {
-            let said = refused(&["--lora-modules", "a=/x", "--device", device]);
-            assert!(said.contains(&format!("--device {device} serves no adapters")), "{said}");
-            assert!(check(&parsed(&["--device", device]).unwrap()).is_ok());
+        let said = refused(&["--lora-modules", "a=/x", "--device", "sim:h100"]);
+        assert!(said.contains("--device sim:h100 serves no adapters"), "{said}");
+        assert!(check(&parsed(&["--device", "sim:h100"]).unwrap()).is_ok());
+        for device in ["cpu", "null", "cuda", "cuda:null"] {
+            let words = ["--lora-modules", "a=/x", "--device", device];
+            assert!(check(&parsed(&words).unwrap()).is_ok(), "{device}");
         }
-        assert!(check(&parsed(&["--lora-modules", "a=/x"]).unwrap()).is_ok());
     }
 }

@@ -193,7 +193,7 @@ class BenchTables {
     std::vector<StepSeq> q;
     for (uint32_t s = 0; s < num_seqs; ++s) q.push_back({s, position, rows, s * rows, 1, 0});
     upload(seqs_, q);
-    const StepBatch batch = {1, num_seqs, num_seqs * rows, num_seqs, 0, seqs_.as<StepSeq>()};
+    const StepBatch batch = {1, num_seqs, num_seqs * rows, num_seqs, 0, 0, seqs_.as<StepSeq>()};
     upload(batch_, std::vector<StepBatch>{batch});
   }
 
