@@ -24,6 +24,7 @@ relocatable=" device/cuda/launch/window.cu device/cuda/launch/loop.cu "
 cpu=build/device-plain # what tests/device.sh builds plainly
 host_sources=(device/cuda/launch/shape_grid.cpp device/ring/open_ring.cpp device/invariants/check.cpp
               device/invariants/check_fetch.cpp device/ring/make_fetch.cpp)
+test_sources=(device/tests/test_device.cpp)  # of programs that compare with the device of the tests
 warnings=(-Wall -Wextra -Werror)
 mkdir -p "$out/obj"
 
@@ -152,7 +153,7 @@ step_twins() {
   echo "host threads in place of warps, under ThreadSanitizer:"
   # -Wno-tsan: a fence is not modelled; the orders that matter here are those of the words.
   g++ -std=c++20 -O1 -g -DSACCADE_COUNT_ACCESSES -fsanitize=thread -Wno-tsan "${warnings[@]}" "${includes[@]}" \
-    device/cuda/twin_test.cpp "${host_sources[@]}" -o "$out/twin_test" -pthread
+    device/cuda/twin_test.cpp "${host_sources[@]}" "${test_sources[@]}" -o "$out/twin_test" -pthread
   "$out/twin_test"
 }
 
@@ -193,7 +194,7 @@ step_link() {
   local test_host plane_host
   test_host=$(host_objects "${host_sources[@]}" device/cuda/launch/host_launcher.cpp)
   g++ -std=c++20 -O2 "${warnings[@]}" "${includes[@]}" -isystem "$cuda/include" \
-    device/cuda/gpu_test.cpp $test_host \
+    device/cuda/gpu_test.cpp $test_host $(host_objects "${test_sources[@]}") \
     $(printf '%s\n' "${objects[@]}" | grep -v '/model_') "$out/obj/dlink.o" "${runtime[@]}" \
     -o "$out/gpu_test"
   plane_host=$(host_objects device/capi/config_check.cpp device/host/process.cpp device/cpu/adapter_check.cpp \

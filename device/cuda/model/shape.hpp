@@ -15,7 +15,7 @@ struct ModelLimits {
   uint32_t max_model_len;           // tokens
   uint32_t block_size;              // tokens of a KV block: 8, 16, 32, 64 or 128
   uint32_t num_blocks;              // KV blocks in device memory
-  uint32_t num_adapters = 0;        // room for so many
+  uint32_t num_adapters = 0;        // that there is room for
   uint32_t max_adapter_rank = 0;    // of each pair
 };
 
