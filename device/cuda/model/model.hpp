@@ -53,8 +53,9 @@ class CudaModel {
   /// Empty when a step can run, else the name of the first missing tensor.
   std::string missing_tensor() const;
 
-  /// Puts one step onto the stream. Of adapters it computes the pairs given so far. shape.rows and shape.seqs are within the limits. Throws
-  /// std::runtime_error when a launch is refused, or when the GPU lacks what the way needs.
+  /// Puts one step onto the stream. Of adapters it computes the pairs given so far. shape.rows and
+  /// shape.seqs are within the limits. Throws std::runtime_error when a launch is refused, or when
+  /// the GPU lacks what the way needs.
   void enqueue(cudaStream_t stream, const GraphShape& shape, ProductWay way) const;
 
   /// The KV blocks, block b at kv_memory() + b * kv_block_bytes().
