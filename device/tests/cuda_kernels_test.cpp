@@ -541,7 +541,7 @@ TEST_CASE("descriptors of a packed tile name its elements, as the PTX ISA counts
   }
 }
 
-TEST_CASE("a residual sum and its norm") {
+TEST_CASE("a residual sum with what adapters add to some rows, and its norm") {
   Rng rng(5);
   for (const uint32_t hidden : {1u, 4u, 60u, 1030u}) {
     CAPTURE(hidden);
@@ -562,8 +562,11 @@ TEST_CASE("a residual sum and its norm") {
     const TestActivations out(kShapeRows, width, true);
     const PlanCounts counts = {kRowsHere, 0, 0, 0, 0};
     const size_t plane = size_t{kShapeRows} * width;
+    const uint32_t row_slot[kShapeRows] = {Deltas::kNoSlot, 1, 0, 1};
+    const Floats deltas = rows_of(2);
     launch<AddNormKernel>({kShapeRows}, {&counts,
                                          {sums.data(), kSlices, width, plane},
+                                         {deltas.data(), width, row_slot},
                                          bias.data(),
                                          x.data(),
                                          {weight.data(), out.view(), 1e-5f, hidden, width}});
@@ -574,6 +577,7 @@ TEST_CASE("a residual sum and its norm") {
       for (uint32_t i = 0; i < width; ++i) {
         const size_t at = size_t{r} * width + i;
         want[i] = double{before[at]} + sums[at] + sums[plane + at] + bias[i];
+        if (row_slot[r] != Deltas::kNoSlot) want[i] += deltas[row_slot[r] * width + i];
         squares += want[i] * want[i];
         CHECK(x[at] == doctest::Approx(want[i]).epsilon(1e-5));
       }

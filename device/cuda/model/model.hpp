@@ -48,13 +48,14 @@ class CudaModel {
   void fill_dummy(uint64_t seed);
   std::string set_rope(const float* cos, const float* sin, uint64_t count);
   /// Converts and uploads what an adapter, from 1 on, adds to one matrix. Empty, or what is wrong;
-  /// see sac_device_set_adapter_pair. Before steps are enqueued: those compute what was given.
+  /// see sac_device_set_adapter_pair.
   std::string set_adapter_pair(uint32_t adapter, const sac_adapter_pair& pair);
   /// Empty when a step can run, else the name of the first missing tensor.
   std::string missing_tensor() const;
 
-  /// Puts one step onto the stream. shape.rows and shape.seqs are within the limits. Throws
-  /// std::runtime_error when a launch is refused, or when the GPU lacks what the way needs.
+  /// Puts one step onto the stream. Of adapters it computes the pairs given so far. shape.rows and
+  /// shape.seqs are within the limits. Throws std::runtime_error when a launch is refused, or when
+  /// the GPU lacks what the way needs.
   void enqueue(cudaStream_t stream, const GraphShape& shape, ProductWay way) const;
 
   /// The KV blocks, block b at kv_memory() + b * kv_block_bytes().
