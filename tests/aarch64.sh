@@ -6,7 +6,6 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc
 export CC_aarch64_unknown_linux_gnu=aarch64-linux-gnu-gcc CXX_aarch64_unknown_linux_gnu=aarch64-linux-gnu-g++
-cargo build --quiet --target aarch64-unknown-linux-gnu -p saccade --no-default-features
 cargo build --quiet --target aarch64-unknown-linux-gnu -p saccade --no-default-features --features fetch
 cargo test --quiet --workspace --no-run # the native program, as in the other tests
 
