@@ -26,7 +26,8 @@
 
 namespace saccade::test {
 
-/// A body with a stack of its own. resume() runs it until it calls yield() or ends.
+/// A body with a stack of its own. resume() runs it until it calls yield() or ends. The next body
+/// goes on where the last one ended: only the first entry makes system calls.
 class Fiber {
  public:
   static constexpr size_t kStackBytes = 128 * 1024;
@@ -36,8 +37,9 @@ class Fiber {
   Fiber& operator=(const Fiber&) = delete;
 
   void start(std::function<void()> body) {
+    if (!done_) begun_ = false;  // the last body was given up: its frames stay where they are
     body_ = std::move(body);
-    begun_ = done_ = false;
+    done_ = false;
     failure_ = nullptr;
   }
   bool done() const { return done_; }
@@ -52,7 +54,11 @@ class Fiber {
   }
 
 #if SAC_FIBER_ASAN
-  void yield() { leave(false); }
+  void yield() {
+    __sanitizer_start_switch_fiber(&fake_, host_stack_, host_bytes_);
+    swapcontext(&context_, &host_);
+    __sanitizer_finish_switch_fiber(fake_, &host_stack_, &host_bytes_);
+  }
 #else
   void yield() {
     if (_setjmp(inside_) == 0) _longjmp(outside_, 1);
@@ -63,13 +69,15 @@ class Fiber {
   static void main(unsigned low, unsigned high) {
     auto* self = reinterpret_cast<Fiber*>(uintptr_t{low} | uintptr_t{high} << 32);
     self->entered();
-    try {
-      self->body_();
-    } catch (...) {
-      self->failure_ = std::current_exception();
+    for (;;) {
+      try {
+        self->body_();
+      } catch (...) {
+        self->failure_ = std::current_exception();
+      }
+      self->done_ = true;
+      self->yield();
     }
-    self->done_ = true;
-    self->leave(true);
   }
   void begin() {
     begun_ = true;
@@ -93,11 +101,6 @@ class Fiber {
     swapcontext(&host_, &context_);
     __sanitizer_finish_switch_fiber(fake, nullptr, nullptr);
   }
-  void leave(bool last) {
-    __sanitizer_start_switch_fiber(last ? nullptr : &fake_, host_stack_, host_bytes_);
-    swapcontext(&context_, &host_);
-    __sanitizer_finish_switch_fiber(fake_, &host_stack_, &host_bytes_);
-  }
   ucontext_t host_;
   void* fake_ = nullptr;
   const void* host_stack_ = nullptr;
@@ -114,7 +117,6 @@ class Fiber {
     }
     _longjmp(inside_, 1);
   }
-  void leave(bool) { _longjmp(outside_, 1); }
   jmp_buf outside_;
   jmp_buf inside_;
   bool inside_set_ = false;
