@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # What CI runs briefly, for longer: about an hour and a half on two cores. A seed or an input that fails is printed.
-#   tests/nightly.sh [PART...]     parts: dependencies cuda faults fetch tokenizer seeds soak fuzz [all]
+#   tests/nightly.sh [PART...]     parts: dependencies variants cuda faults fetch tokenizer seeds soak fuzz [all]
 set -euo pipefail
 cd "$(dirname "$0")/.."
 parts=("$@")
-[ $# -gt 0 ] || parts=(dependencies cuda faults fetch tokenizer seeds soak fuzz)
+[ $# -gt 0 ] || parts=(dependencies variants cuda faults fetch tokenizer seeds soak fuzz)
 . tests/skip.sh
 tools=${SACCADE_CI_TOOLS:-${XDG_CACHE_HOME:-$HOME/.cache}/saccade-ci}
 
@@ -22,6 +22,12 @@ dependencies() {
   for manifest in Cargo.toml fuzz/Cargo.toml; do
     "$deny" --locked --manifest-path $manifest check --config deny.toml "${checks[@]}"
   done
+}
+
+# A frontend plane alone, as a DPU runs it, without and with rings that cross hosts. CI builds it with the fetch plane.
+variants() {
+  cargo clippy -p saccade --no-default-features -- -D warnings
+  cargo clippy -p saccade --no-default-features --features ucx -- -D warnings
 }
 
 # All kernels for all GPUs; CI compiles the scheduler's for one.
