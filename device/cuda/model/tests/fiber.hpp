@@ -1,13 +1,14 @@
 // Threads of one block as fibers of one host thread: each runs until it waits for others.
 #pragma once
-#include <ucontext.h>
-
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <stdexcept>
 #include <utility>
-#include <vector>
+
+#if !defined(__x86_64__)
+#include <ucontext.h>
+#endif
 
 // g++ and clang each have a name for it.
 #if defined(__SANITIZE_ADDRESS__)
@@ -19,15 +20,65 @@
 #endif
 #if defined(SAC_FIBER_ASAN)
 #include <sanitizer/common_interface_defs.h>
-#else
-#include <csetjmp>
-#define SAC_FIBER_ASAN 0
 #endif
 
 namespace saccade::test {
 
+#if defined(__x86_64__)
+/// Where a stack was left: its pointer, below what a call must preserve. swapcontext would make a
+/// system call each way.
+class Context {
+ public:
+  /// The next switch to it calls `entry`, which never returns, on this stack.
+  void begin(unsigned char* stack, size_t bytes, void (*entry)()) {
+    const auto end = reinterpret_cast<uintptr_t>(stack + bytes) & ~uintptr_t{15};
+    auto** top = reinterpret_cast<void**>(end);
+    *--top = nullptr;  // where a return address would be: the stack is aligned as behind a call
+    *--top = reinterpret_cast<void*>(entry);
+    for (int i = 0; i < 6; ++i) *--top = nullptr;
+    pointer_ = top;
+  }
+  void switch_to(Context& other) { switch_stacks(&pointer_, other.pointer_); }
+
+ private:
+  __attribute__((naked, noinline)) static void switch_stacks(void** /*from*/, void* /*to*/) {
+    asm("push %rbp\n\t"
+        "push %rbx\n\t"
+        "push %r12\n\t"
+        "push %r13\n\t"
+        "push %r14\n\t"
+        "push %r15\n\t"
+        "mov %rsp, (%rdi)\n\t"
+        "mov %rsi, %rsp\n\t"
+        "pop %r15\n\t"
+        "pop %r14\n\t"
+        "pop %r13\n\t"
+        "pop %r12\n\t"
+        "pop %rbx\n\t"
+        "pop %rbp\n\t"
+        "ret");
+  }
+  void* pointer_ = nullptr;
+};
+#else
+class Context {
+ public:
+  void begin(unsigned char* stack, size_t bytes, void (*entry)()) {
+    getcontext(&context_);
+    context_.uc_stack.ss_sp = stack;
+    context_.uc_stack.ss_size = bytes;
+    context_.uc_link = nullptr;
+    makecontext(&context_, entry, 0);
+  }
+  void switch_to(Context& other) { swapcontext(&context_, &other.context_); }
+
+ private:
+  ucontext_t context_;
+};
+#endif
+
 /// A body with a stack of its own. resume() runs it until it calls yield() or ends. The next body
-/// goes on where the last one ended: only the first entry makes system calls.
+/// goes on where the last one ended.
 class Fiber {
  public:
   static constexpr size_t kStackBytes = 128 * 1024;
@@ -37,7 +88,9 @@ class Fiber {
   Fiber& operator=(const Fiber&) = delete;
 
   void start(std::function<void()> body) {
-    if (!done_) begun_ = false;  // the last body was given up: its frames stay where they are
+    // A body that was given up leaves its frames behind.
+    if (!done_ || !begun_) inside_.begin(stack_.get(), kStackBytes, &main);
+    begun_ = true;
     body_ = std::move(body);
     done_ = false;
     failure_ = nullptr;
@@ -45,85 +98,54 @@ class Fiber {
   bool done() const { return done_; }
   /// Rethrows what the body threw.
   void resume() {
-    if (!begun_) {
-      begin();
-    } else {
-      enter();
-    }
+    entering = this;
+    before_entry();
+    outside_.switch_to(inside_);
+    after_entry();
     if (failure_ != nullptr) std::rethrow_exception(std::exchange(failure_, nullptr));
   }
-
-#if SAC_FIBER_ASAN
   void yield() {
-    __sanitizer_start_switch_fiber(&fake_, host_stack_, host_bytes_);
-    swapcontext(&context_, &host_);
-    __sanitizer_finish_switch_fiber(fake_, &host_stack_, &host_bytes_);
+    before_exit();
+    inside_.switch_to(outside_);
+    after_exit();
   }
-#else
-  void yield() {
-    if (_setjmp(inside_) == 0) _longjmp(outside_, 1);
-  }
-#endif
 
  private:
-  static void main(unsigned low, unsigned high) {
-    auto* self = reinterpret_cast<Fiber*>(uintptr_t{low} | uintptr_t{high} << 32);
-    self->entered();
+  static void main() {
+    Fiber& self = *entering;
+    self.after_exit();
     for (;;) {
       try {
-        self->body_();
+        self.body_();
       } catch (...) {
-        self->failure_ = std::current_exception();
+        self.failure_ = std::current_exception();
       }
-      self->done_ = true;
-      self->yield();
+      self.done_ = true;
+      self.yield();
     }
   }
-  void begin() {
-    begun_ = true;
-    prepare();
-    getcontext(&context_);
-    context_.uc_stack.ss_sp = stack_.get();
-    context_.uc_stack.ss_size = kStackBytes;
-    context_.uc_link = nullptr;
-    const auto self = reinterpret_cast<uintptr_t>(this);
-    makecontext(&context_, reinterpret_cast<void (*)()>(&main), 2, static_cast<unsigned>(self),
-                static_cast<unsigned>(self >> 32));
-    enter();
-  }
 
-#if SAC_FIBER_ASAN
-  void prepare() {}
-  void entered() { __sanitizer_finish_switch_fiber(fake_, &host_stack_, &host_bytes_); }
-  void enter() {
-    void* fake = nullptr;
-    __sanitizer_start_switch_fiber(&fake, stack_.get(), kStackBytes);
-    swapcontext(&host_, &context_);
-    __sanitizer_finish_switch_fiber(fake, nullptr, nullptr);
-  }
-  ucontext_t host_;
+  // What ASan must know of a switch, on either side of it.
+#if defined(SAC_FIBER_ASAN)
+  void before_entry() { __sanitizer_start_switch_fiber(&host_fake_, stack_.get(), kStackBytes); }
+  void after_entry() { __sanitizer_finish_switch_fiber(host_fake_, nullptr, nullptr); }
+  void before_exit() { __sanitizer_start_switch_fiber(&fake_, host_stack_, host_bytes_); }
+  void after_exit() { __sanitizer_finish_switch_fiber(fake_, &host_stack_, &host_bytes_); }
+  void* host_fake_ = nullptr;
   void* fake_ = nullptr;
   const void* host_stack_ = nullptr;
   size_t host_bytes_ = 0;
 #else
-  // swapcontext makes a system call each way; only the first entry needs it.
-  void prepare() { inside_set_ = false; }
-  void entered() {}
-  void enter() {
-    if (_setjmp(outside_) != 0) return;
-    if (!inside_set_) {
-      inside_set_ = true;
-      setcontext(&context_);
-    }
-    _longjmp(inside_, 1);
-  }
-  jmp_buf outside_;
-  jmp_buf inside_;
-  bool inside_set_ = false;
+  void before_entry() {}
+  void after_entry() {}
+  void before_exit() {}
+  void after_exit() {}
 #endif
 
+  static inline thread_local Fiber* entering = nullptr;
   std::unique_ptr<unsigned char[]> stack_;
-  ucontext_t context_;
+  Context outside_;
+  Context inside_;
   std::function<void()> body_;
   std::exception_ptr failure_;
   bool begun_ = false;
