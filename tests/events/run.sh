@@ -14,10 +14,14 @@ python=$tools/events/bin/python
 [ $# -gt 0 ] || set -- 1 2
 for seed in "$@"; do
   folder=$(mktemp -d)
+  # Closed before they are printed: Python's exit may come after the player's bind.
   read -r pub replay < <("$python" -c '
 import socket
 ends = [socket.create_server(("127.0.0.1", 0)) for _ in range(2)]
-print(*(end.getsockname()[1] for end in ends))')
+ports = [end.getsockname()[1] for end in ends]
+for end in ends:
+    end.close()
+print(*ports)')
   config='{"enable_kv_cache_events": true, "topic": "kv@test@model", "buffer_steps": 100000, "hwm": 200,
     "endpoint": "tcp://127.0.0.1:'$pub'", "replay_endpoint": "tcp://127.0.0.1:'$replay'"}'
   echo "seed $seed"

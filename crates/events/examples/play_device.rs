@@ -76,8 +76,12 @@ fn main() -> Result<(), Box<dyn Error>> {
             let changes = if burst { 8000 } else { device.random.below(60) };
             device.tick(changes);
             std::thread::sleep(Duration::from_micros(300));
+            if publisher.thread.is_finished() {
+                return Err(publisher.end().err().unwrap_or_else(|| "the publisher left".into()));
+            }
             if began.elapsed() > PATIENCE {
-                return Err("the ring is not read".into());
+                let (read, written) = (device.ring.read, device.ring.written);
+                return Err(format!("life {life}: {read} events of {written} were read").into());
             }
         }
         if life < LIVES {
