@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # What a machine with a GPU shows and measures, by two commands of at most nine minutes each. Needs Python,
 # PyTorch for the comparison and compute-sanitizer for its part; neither Rust nor a network.
-#   bench/gpu/check.sh first         tests, scheduler, rotation, model, PyTorch for comparison, sanitizer
+#   bench/gpu/check.sh first         tests, scheduler, rotation, model, adapters, PyTorch for comparison, sanitizer
 #   bench/gpu/check.sh second        log probabilities, makespan, interference
 #   bench/gpu/check.sh PART...       some parts
 #   bench/gpu/check.sh --budgets     seconds of each part and their sums
@@ -20,11 +20,11 @@ archive=${SACCADE_GPU_ARCHIVE:-}
 archive_most=$((16 << 20))
 log_most=$((1 << 20))
 budget_s=${SACCADE_GPU_BUDGET_S:-540}
-first=(env test micro rotation model torch sanitizer table)
+first=(env test micro rotation model adapters torch sanitizer table)
 second=(logprobs makespan interference table)
 models=(llama3-8b qwen3-32b qwen3-30b-a3b)
-declare -A part_s=([unpack]=15 [env]=10 [test]=60 [micro]=15 [rotation]=15 [model]=140 [torch]=45
-  [sanitizer]=150 [logprobs]=20 [makespan]=160 [interference]=340 [table]=5)
+declare -A part_s=([unpack]=15 [env]=10 [test]=60 [micro]=15 [rotation]=15 [model]=140 [adapters]=30
+  [torch]=45 [sanitizer]=150 [logprobs]=20 [makespan]=160 [interference]=340 [table]=5)
 declare -A model_s=([llama3-8b]=45 [qwen3-32b]=60 [qwen3-30b-a3b]=35)
 no_gpu=3
 unpacked=""
@@ -140,6 +140,12 @@ part_model() {
     [ $code -eq 0 ] || worst=$code
   done
   return $worst
+}
+
+# What a LoRA adapter on every row adds to steps.
+part_adapters() {
+  program "$(part_left adapters)" model_bench adapters.json llama3-8b --adapters 16 \
+    --decode 1 --decode 16 --decode 64 --decode 256 --prefill 512 --prefill 4096
 }
 
 # Each run gets an even share of the time left. The model's kernels first: they end on their own.

@@ -286,6 +286,18 @@ def model(models, torch):
     return "\n\n".join(sections)
 
 
+def adapters(record):
+    """Each step without and with an adapter on every row."""
+    rows = []
+    for way, steps in products_of(record).items():
+        for kind, key in (("decode", "batch"), ("prefill", "rows")):
+            rows += [[way, f"{kind}, {step[key]:,}", f"{step['ms']:.3f}", f"{step['adapters_ms']:.3f}",
+                      f"{step['adapters_ms'] / step['ms']:.3f}"] for step in steps[kind]]
+    return (f"{record['model']}, {record['adapters']} adapters of rank {record['adapter_rank']} on all matrices of each "
+            "layer, which sequences take in turn.\n\n" +
+            table(["products by", "step", "without, ms", "with an adapter on every row, ms", "with ÷ without"], rows))
+
+
 def makespans(record):
     return record["models"] if "models" in record else [record]
 
@@ -379,7 +391,7 @@ def opening(folder):
 
 def readme(folder):
     parts = opening(folder)
-    records = {name: load(folder, name) for name in ("logprobs", "micro", "rotation", "torch", "makespan",
+    records = {name: load(folder, name) for name in ("logprobs", "micro", "rotation", "adapters", "torch", "makespan",
                                                      "interference")}
     models = {name: record for name in MODELS if (record := load(folder, f"model-{name}"))}
     sections = [("Targets", targets(records, models)), ("Tests", checks(folder))]
@@ -387,7 +399,8 @@ def readme(folder):
                               ("Latencies of the scheduler", "micro", micro), ("Rotation", "rotation", rotation)):
         sections.append((title, make(records[name]) if records[name] else None))
     sections.append(("Steps of large models", model(models, records["torch"]) if models else None))
-    for title, name, make in (("Makespan, scheduler on the device and on the host", "makespan", makespan),
+    for title, name, make in (("Adapters (LoRA)", "adapters", adapters),
+                              ("Makespan, scheduler on the device and on the host", "makespan", makespan),
                               ("Beside hogs on every core", "interference", interference)):
         sections.append((title, make(records[name]) if records[name] else None))
     parts += [f"## {title}\n\n{text}" for title, text in sections if text]

@@ -55,6 +55,11 @@ class TableTest(unittest.TestCase):
         self.assertEqual(self.row("vector"), "| vector | 1, 4 | 5.0 | 5.0 | 20.0 | 0.80 |")
         self.assertIn("| vector | 1, 4 | 15.0 | 30.000 | 1.50 |", self.text)
 
+    def test_steps_with_adapters_are_beside_those_without(self):
+        self.assertEqual(self.row("mma | decode, 1"), "| mma | decode, 1 | 5.000 | 5.500 | 1.100 |")
+        self.assertEqual(self.row("wgmma | prefill, 4,096"), "| wgmma | prefill, 4,096 | 80.000 | 100.000 | 1.250 |")
+        self.assertIn("4 adapters of rank 16", self.text)
+
     def test_conditions_are_medians_of_quotients_within_their_repeat(self):
         self.assertEqual(self.row("8 | host | cpu x16"),
                          "| 8 | host | cpu x16 | 300.0 (3.00×) | 30.00 (3.00×) | 275 (0.275) | 3.00 (600 W) | 0 of 18 "

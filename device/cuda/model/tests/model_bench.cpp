@@ -11,6 +11,9 @@
 //     --context N        positions before each decoded row [1024]
 //     --kv bf16|fp8      the element of KV [bf16]
 //     --weights bf16|fp8 of the layers' matrices [bf16]; with fp8 by wgmma only
+//     --adapters RANK    each step once more with a LoRA adapter of this rank on every row: of
+//     four,
+//                        which sequences take in turn, on all matrices but those of experts
 //     --layers N         a model of N layers: for a profiler, to which all layers are alike
 //     --once             each step once, kernel by kernel on a stream, and no times: for a profiler
 // Exit codes: 0 done, 2 an error, 3 there is no driver or no GPU.
@@ -22,6 +25,7 @@
 #include <thread>
 #include <vector>
 
+#include "cpu/tensor_roles.hpp"
 #include "cuda/model/tests/cuda_rig.hpp"
 #include "cuda/rotation/rotation_bed.hpp"
 
@@ -36,6 +40,7 @@ constexpr uint32_t kPrompts[] = {128, 512, 1024, 4096};  // rows of a prefill st
 constexpr RotationWorkers kBesideWorkers[] = {{1, 2}, {1, 4}, {2, 8}};
 constexpr uint32_t kRows = 4096, kBlockSize = 16;
 constexpr uint32_t kMostContext = 1u << 17;
+constexpr uint32_t kNumAdapters = 4;
 /// What the context, the graphs and the beds of the rotation take besides the model.
 constexpr size_t kSpareBytes = size_t{6} << 30;
 
@@ -47,12 +52,14 @@ struct Choice {
   std::vector<uint32_t> prompts;
   uint32_t layers = 0;  // 0: the model's
   uint32_t context = 1024;
+  uint32_t adapter_rank = 0;  // 0: no adapters
   bool fp8_kv = false;
   bool fp8_weights = false;
   bool beside_rotation = false;
   bool once = false;
 
   bool has_way(const char* name) const { return way.empty() || way == name; }
+  uint32_t num_adapters() const { return adapter_rank != 0 ? kNumAdapters : 0; }
   /// Positions of a sequence: a multiple of kBlockSize.
   uint32_t max_len() const { return std::max(kRows, ceil_div(context, kBlockSize) * kBlockSize); }
 };
@@ -160,6 +167,7 @@ class BenchTables {
  public:
   BenchTables(uint32_t num_seqs, uint32_t num_blocks, const Choice& choice)
       : max_len_(choice.max_len()),
+        num_adapters_(choice.num_adapters()),
         params_(num_seqs * sizeof(SeatParams)),
         history_(size_t{num_seqs} * max_len_ * sizeof(uint32_t)),
         blocks_(size_t{num_seqs} * per_seq() * sizeof(uint32_t)),
@@ -180,7 +188,10 @@ class BenchTables {
     SeatParams p = {};
     p.top_p = p.repetition_penalty = 1.0f;
     p.prompt_len = max_len_;
-    upload(params_, std::vector<SeatParams>(num_seqs, p));
+    std::vector<SeatParams> params(num_seqs, p);
+    for (uint32_t s = 0; s < num_seqs && num_adapters_ != 0; ++s)
+      params[s].adapter = 1 + s % num_adapters_;
+    upload(params_, params);
   }
   StepTables tables(uint32_t num_seqs) const {
     return {{num_seqs, max_len_, per_seq(), 0, params_.as<SeatParams>(), history_.as<uint32_t>(),
@@ -193,7 +204,9 @@ class BenchTables {
     std::vector<StepSeq> q;
     for (uint32_t s = 0; s < num_seqs; ++s) q.push_back({s, position, rows, s * rows, 1, 0});
     upload(seqs_, q);
-    const StepBatch batch = {1, num_seqs, num_seqs * rows, num_seqs, 0, 0, seqs_.as<StepSeq>()};
+    const uint32_t adapted = num_adapters_ != 0 ? num_seqs : 0;
+    const StepBatch batch = {1, num_seqs, num_seqs * rows,    num_seqs,
+                             0, adapted,  seqs_.as<StepSeq>()};
     upload(batch_, std::vector<StepBatch>{batch});
   }
 
@@ -207,6 +220,7 @@ class BenchTables {
   }
 
   const uint32_t max_len_;
+  const uint32_t num_adapters_;
   const DeviceMemory params_, history_, blocks_, seqs_, batch_, sampled_, prompt_records_;
 };
 
@@ -266,6 +280,27 @@ double prefill_flops(const sac_model_config& c, double rows) {
   return 2 * (rows * c.num_layers * layer_weights(c, 1) + double{1} * c.hidden_size * c.vocab_size);
 }
 
+/// Gives every adapter a pair for each matrix that it may change; what is in them costs no time.
+void fill_adapters(CudaModel& model, const sac_model_config& config, uint32_t num_adapters,
+                   uint32_t rank) {
+  const size_t most =
+      std::max({config.hidden_size, config.intermediate_size, config.num_heads * config.head_dim});
+  std::vector<uint16_t> halves(most * rank);  // bf16 between 1/64 and 1/32
+  for (size_t i = 0; i < halves.size(); ++i) halves[i] = static_cast<uint16_t>(0x3c80 + i % 127);
+  const uint32_t last = config.num_experts > 0 ? SAC_TENSOR_O : SAC_TENSOR_DOWN;
+  for (uint32_t adapter = 1; adapter <= num_adapters; ++adapter) {
+    for (uint32_t layer = 0; layer < config.num_layers; ++layer) {
+      for (uint32_t role = SAC_TENSOR_Q; role <= last; ++role) {
+        const TensorShape shape = tensor_shape(config, role);
+        const sac_adapter_pair pair = {role, layer,      rank,       SAC_DTYPE_BF16, SAC_DTYPE_BF16,
+                                       1.0f, shape.cols, shape.rows, halves.data(),  halves.data()};
+        const std::string wrong = model.set_adapter_pair(adapter, pair);
+        if (!wrong.empty()) throw std::runtime_error(wrong);
+      }
+    }
+  }
+}
+
 /// Copies both ways without a pause on a thread of its own, while it lives.
 class Traffic {
  public:
@@ -311,6 +346,7 @@ class Bench {
     const std::vector<float> angles(size_t{limits_.max_model_len} * preset.config.rotary_dim / 2,
                                     0.5f);
     model_.set_rope(angles.data(), angles.data(), angles.size());
+    fill_adapters(model_, preset.config, limits_.num_adapters, limits_.max_adapter_rank);
   }
 
   /// The steps by one way of products, as members of an object.
@@ -322,8 +358,9 @@ class Bench {
       if (seqs > limits_.max_num_seqs) break;
       tables_.set_batch(seqs, 1, context_ - 1);
       const double ms = time<Rig>({seqs, seqs, false}, kRepeats);
-      json.add("%s{\"batch\": %u, \"ms\": %.4f, \"roofline_ms\": %.4f}", comma, seqs, ms,
+      json.add("%s{\"batch\": %u, \"ms\": %.4f, \"roofline_ms\": %.4f", comma, seqs, ms,
                decode_bytes(preset_.config, seqs, context_) / bandwidth_ * 1e3);
+      add_adapted<Rig>(json, {seqs, seqs, false, true}, kRepeats);
       comma = ", ";
     }
     json.add("],\n  \"prefill\": [");
@@ -331,8 +368,9 @@ class Bench {
     for (const uint32_t rows : choice.prompts) {
       tables_.set_batch(1, rows, 0);
       const double ms = time<Rig>({rows, 1, true}, kPrefillRepeats);
-      json.add("%s{\"rows\": %u, \"ms\": %.4f, \"tflops\": %.1f}", comma, rows, ms,
+      json.add("%s{\"rows\": %u, \"ms\": %.4f, \"tflops\": %.1f", comma, rows, ms,
                prefill_flops(preset_.config, rows) / (ms * 1e-3) * 1e-12);
+      add_adapted<Rig>(json, {rows, 1, true, true}, kPrefillRepeats);
       comma = ", ";
     }
     json.add("]");
@@ -340,7 +378,8 @@ class Bench {
 
   /// The same steps, each once, kernel by kernel.
   void run_once(const Choice& choice, ProductWay way) {
-    const auto run = [&](const GraphShape& shape) {
+    const auto run = [&](GraphShape shape) {
+      shape.has_adapters = limits_.num_adapters != 0;
       model_.enqueue(stream_.get(), shape, way);
       require_cuda(cudaStreamSynchronize(stream_.get()), "cudaStreamSynchronize");
     };
@@ -388,10 +427,17 @@ class Bench {
       const uint32_t seqs = kBatches[i];
       const uint32_t blocks =
           std::max(seqs * ceil_div(choice.context, kBlockSize), max_len / kBlockSize);
-      const ModelLimits limits = {seqs, kRows, max_len, kBlockSize, blocks};
+      const ModelLimits limits = {
+          seqs, kRows, max_len, kBlockSize, blocks, choice.num_adapters(), choice.adapter_rank};
       if (gpu_memory_need(config, limits).total() + kSpareBytes <= free) return limits;
     }
     throw std::runtime_error("the GPU's memory is too small for one sequence of this model");
+  }
+  /// Ends the object of a step: with what it takes with adapters, if there are any.
+  template <class Rig>
+  void add_adapted(Json& json, const GraphShape& shape, uint32_t repeats) {
+    if (limits_.num_adapters != 0) json.add(", \"adapters_ms\": %.4f", time<Rig>(shape, repeats));
+    json.add("}");
   }
   template <class Rig>
   double time(const GraphShape& shape, uint32_t repeats) {
@@ -426,6 +472,8 @@ std::string bench_model(const Preset& preset, const Choice& choice) {
   json.add("{\"model\": \"%s\", \"weights\": \"%s\", \"kv\": \"%s\"", preset.name,
            choice.fp8_weights ? "fp8" : "bf16", choice.fp8_kv ? "fp8" : "bf16");
   json.add(", \"copy_bytes_per_s\": %.4g, \"context\": %u", bandwidth, choice.context);
+  if (choice.adapter_rank != 0)
+    json.add(", \"adapters\": %u, \"adapter_rank\": %u", kNumAdapters, choice.adapter_rank);
   if (mma) {
     json.add(",\n  ");
     bench.add_steps<CudaRig>(json, choice);
@@ -486,6 +534,8 @@ bool read_choice(int argc, char** argv, Choice& choice) {
       choice.fp8_weights = argv[i] == std::string("fp8");
     } else if (option == "--context" && number > 0 && number <= kMostContext) {
       choice.context = number;
+    } else if (option == "--adapters" && number > 0 && number <= SAC_MAX_ADAPTER_RANK) {
+      choice.adapter_rank = number;
     } else if (option == "--layers") {
       choice.layers = number;
     } else if (option == "--decode" && number > 0 && number <= kRows) {
