@@ -9,17 +9,11 @@ namespace {
 
 uint32_t round_up(uint32_t n, uint32_t unit) { return ceil_div(n, unit) * unit; }
 
-/// Each adapter's slots begin at a whole tile of activations.
+/// Each adapter's slots begin at a whole tile of activations, its rows anywhere in that.
 uint32_t max_adapter_slots(const AdapterLimits& l, uint32_t rows) {
   if (l.num_adapters == 0) return 0;
-  const uint32_t gaps = min_u32(l.num_adapters, rows) * (kActivationRows - 1);
+  const uint32_t gaps = min_u32(l.num_adapters, rows) * 2 * (kActivationRows - 1);
   return round_up(rows + gaps, kActivationRows);
-}
-
-/// The outputs of the products that have the same input, of the widest such group.
-size_t widest_outputs(const sac_model_config& c) {
-  const uint32_t qkv = (c.num_heads + 2 * c.num_kv_heads) * c.head_dim;
-  return max_u32(max_u32(qkv, c.hidden_size), 2 * c.intermediate_size);
 }
 
 uint32_t widest_input(const sac_model_config& c) {
@@ -84,72 +78,112 @@ std::string AdapterWeights::set(uint32_t adapter, const sac_adapter_pair& p) {
 }
 
 AdapterSpace::AdapterSpace(const sac_model_config& config, const AdapterLimits& limits,
-                           uint32_t max_rows, bool tiled)
-    : max_rows_(limits.num_adapters == 0 ? 0 : max_rows),
-      max_slots_(max_adapter_slots(limits, max_rows)),
+                           uint32_t max_rows, uint32_t num_threads, bool tiled)
+    : max_slots_(max_adapter_slots(limits, max_rows)),
       tiled_(tiled),
       widest_input_(widest_input(config)),
-      delta_stride_(widest_outputs(config)),
       shrunk_row_bytes_(size_t{round_up(limits.max_rank, kPanelOutputs)} * (tiled ? 2 : 4)),
+      scratch_(limits.num_adapters == 0 ? 0 : num_threads),
       region_(lay_out(Layout(nullptr)) + 1, "changes by adapters") {
   lay_out(Layout(region_.data()));
 }
 
 size_t AdapterSpace::lay_out(Layout layout) {
-  const size_t together = kMaxAdaptedTogether;
   gathered_ = layout.take<uint8_t>(activation_bytes(max_slots_, widest_input_, tiled_));
-  shrunk_ = layout.take<uint8_t>(together * max_slots_ * shrunk_row_bytes_);
-  delta_ = layout.take<float>(size_t{max_slots_} * delta_stride_);
-  slots_ = layout.take<uint32_t>(together * max_rows_);
+  shrunk_ = layout.take<uint8_t>(kMaxAdaptedTogether * max_slots_ * shrunk_row_bytes_);
+  for (AdapterScratch& s : scratch_) {
+    s.tiles = layout.take<float>(2 * kTileFloats);
+    s.places = layout.take<uint32_t>(2 * kTileRows);
+  }
   return layout.bytes();
 }
 
 AdapterPlan::AdapterPlan(const AdapterLimits& limits, uint32_t max_rows, const AdapterSpace& space)
-    : space_(space), counts_(size_t{limits.num_adapters} + 1) {
+    : space_(space) {
   if (limits.num_adapters == 0) return;
-  rows_.resize(max_rows);
-  blocks_.resize(size_t{min_u32(limits.num_adapters, max_rows)} + max_rows / kBlockRows);
+  const uint32_t most = min_u32(limits.num_adapters, max_rows);
+  counts_.resize(size_t{limits.num_adapters} + 1);
+  spans_.resize(most);
+  blocks_.resize(size_t{most} + max_rows / kBlockRows);
+  gathered_.resize(max_rows);
+  row_of_slot_.resize(space.max_slots());
 }
 
 void AdapterPlan::build(const StepBatch& batch, const SeatTables& tables) {
-  num_rows_ = num_blocks_ = 0;
-  if (counts_.size() == 1) return;
-  for (uint32_t& count : counts_) count = 0;
-  for (uint32_t i = 0; i < batch.num_seqs; ++i) {
-    counts_[tables.params[batch.seqs[i].seat].adapter] += batch.seqs[i].num_rows;
-  }
-  if (counts_[0] == batch.num_rows) return;
+  num_spans_ = num_blocks_ = num_gathered_ = 0;
+  if (counts_.empty()) return;
+  count_rows(batch, tables);
+  if (counts_[0].num_rows == batch.num_rows) return;
   cut_blocks();
+  assign_slots(batch, tables);
+}
+
+void AdapterPlan::count_rows(const StepBatch& batch, const SeatTables& tables) {
+  for (Count& count : counts_) count = {};
   for (uint32_t i = 0; i < batch.num_seqs; ++i) {
     const StepSeq& seq = batch.seqs[i];
-    const uint32_t adapter = tables.params[seq.seat].adapter;
-    for (uint32_t row = seq.first_row; row < seq.first_row + seq.num_rows; ++row) {
-      if (adapter != 0) {
-        rows_[num_rows_++] = {row, counts_[adapter]++, adapter};
-        continue;
-      }
-      for (uint32_t p = 0; p < kMaxAdaptedTogether; ++p) space_.slots(p)[row] = Delta::kNoSlot;
-    }
+    Count& count = counts_[tables.params[seq.seat].adapter];
+    if (count.num_rows == 0) count.first_row = seq.first_row;
+    count.num_rows += seq.num_rows;
+    count.end_row = seq.first_row + seq.num_rows;
   }
 }
 
-/// Turns the counts into the first slot of each adapter.
 void AdapterPlan::cut_blocks() {
   uint32_t slot = 0;
   for (uint32_t adapter = 1; adapter < counts_.size(); ++adapter) {
-    const uint32_t count = counts_[adapter];
-    counts_[adapter] = slot;
-    for (uint32_t done = 0; done < count; done += kBlockRows) {
-      blocks_[num_blocks_++] = {adapter, slot + done, min_u32(kBlockRows, count - done)};
+    Count& count = counts_[adapter];
+    if (count.num_rows == 0) continue;
+    const bool apart = count.end_row - count.first_row != count.num_rows;
+    const uint32_t first = apart ? 0 : count.first_row % kActivationRows;
+    spans_[num_spans_] = {adapter, slot, apart ? AdapterSpan::kApart : count.first_row - first,
+                          first, count.num_rows};
+    for (uint32_t done = 0; done < count.num_rows; done += kBlockRows) {
+      blocks_[num_blocks_++] = {num_spans_, first + done,
+                                min_u32(kBlockRows, count.num_rows - done)};
     }
-    slot += round_up(count, kActivationRows);
+    count.next_slot = apart ? slot : AdapterSpan::kApart;
+    slot += round_up(first + count.num_rows, kActivationRows);
+    ++num_spans_;
   }
 }
 
-AdapterBlock AdapterPlan::block(uint32_t i) const {
-  AdapterBlock block = blocks_[i];
-  block.num_rows = min_u32(block.num_rows, space_.max_slots() - block.first_slot);
-  return block;
+void AdapterPlan::assign_slots(const StepBatch& batch, const SeatTables& tables) {
+  for (uint32_t i = 0; i < batch.num_seqs; ++i) {
+    const StepSeq& seq = batch.seqs[i];
+    const uint32_t adapter = tables.params[seq.seat].adapter;
+    Count& count = counts_[adapter];
+    if (adapter == 0 || count.next_slot == AdapterSpan::kApart) continue;
+    for (uint32_t row = seq.first_row; row < seq.first_row + seq.num_rows; ++row) {
+      row_of_slot_[count.next_slot] = row;
+      gathered_[num_gathered_++] = {row, count.next_slot++};
+    }
+  }
+}
+
+AdapterSpan AdapterPlan::span(uint32_t i) const {
+  AdapterSpan span = spans_[i];
+  span.base_slot = min_u32(span.base_slot, space_.max_slots());
+  const uint32_t room = space_.max_slots() - span.base_slot;
+  span.first = min_u32(span.first, room);
+  span.num_rows = min_u32(span.num_rows, room - span.first);
+  return span;
+}
+
+uint32_t AdapterPlan::first_from(const AdapterSpan& span, uint32_t row) const {
+  uint32_t low = span.first, high = span.first + span.num_rows;
+  if (span.base_row != AdapterSpan::kApart) {
+    return row <= span.base_row ? low : min_u32(max_u32(row - span.base_row, low), high);
+  }
+  while (low < high) {
+    const uint32_t middle = low + (high - low) / 2;
+    if (row_of_slot_[span.base_slot + middle] < row) {
+      low = middle + 1;
+    } else {
+      high = middle;
+    }
+  }
+  return low;
 }
 
 }  // namespace saccade

@@ -1,10 +1,10 @@
 // Adapters (LoRA): which rows of a step have one, their weights, and the memory of what they add.
 //
-// y = W x + scaling * B (A x). The rows of a step are gathered by adapter, so that an adapter's
-// matrices are read once however many rows it has; their changes are computed aside, in f32, and
-// added where the product with W is finished. A row's change does not depend on the others: each
-// product is the same whatever the neighbouring rows. Rows without an adapter are computed as if
-// there were none.
+// y = W x + scaling * B (A x). A x is a phase of its own before the products with W: the rows of an
+// adapter are taken together, so that its A is read once however many they are. B is multiplied
+// beside W, item by item, into a tile that never leaves the worker's cache, and added where the
+// product with W is finished. A row's change does not depend on the others: each product is the
+// same whatever the neighbouring rows. Rows without an adapter are computed as if there were none.
 //
 // Rows are grouped before the workers start, so that every worker knows the size of every phase.
 #pragma once
@@ -68,59 +68,73 @@ class AdapterWeights {
   uint32_t max_rank_panels_ = 0;
 };
 
-/// Where the changes of a step's rows are computed. A slot is a row of an adapter.
+/// Where one worker's item keeps its changes: of one matrix, or of the two of a gated pair.
+struct AdapterScratch {
+  float* tiles = nullptr;      // [2][kTileFloats]
+  uint32_t* places = nullptr;  // [2][kTileRows], see Delta
+};
+
+/// Where the changes of a step's rows are computed. Slots are places for rows of adapters; those of
+/// an adapter are together, and begin a tile of activations.
 class AdapterSpace {
  public:
   AdapterSpace(const sac_model_config& config, const AdapterLimits& limits, uint32_t max_rows,
-               bool tiled);
+               uint32_t num_threads, bool tiled);
 
   uint32_t max_slots() const { return max_slots_; }
-  /// The inputs of a block's slots, of `k` elements each; as activations, a block begins a tile.
-  Activations gathered(uint32_t first_slot, uint32_t k) const {
-    return {gathered_ + activation_bytes(first_slot, k, tiled_), k, tiled_};
+  /// The gathered inputs from a slot on that begins a tile, of `k` elements each.
+  Activations gathered(uint32_t base_slot, uint32_t k) const {
+    return {gathered_ + activation_bytes(base_slot, k, tiled_), k, tiled_};
   }
-  /// What A makes of them, for one of the products together; `rank` is rounded up to panels.
-  Activations shrunk(uint32_t product, uint32_t first_slot, uint32_t rank) const {
-    const size_t before = size_t{product} * max_slots_ + first_slot;
+  /// What A makes of an adapter's inputs, for one of the products together; `rank` is rounded up
+  /// to panels.
+  Activations shrunk(uint32_t product, uint32_t base_slot, uint32_t rank) const {
+    const size_t before = size_t{product} * max_slots_ + base_slot;
     return {shrunk_ + before * shrunk_row_bytes_, rank, tiled_};
   }
-  /// The change of a slot: the outputs of all products together, one after another.
-  float* delta(uint32_t slot) const { return delta_ + size_t{slot} * delta_stride_; }
-  size_t delta_stride() const { return delta_stride_; }
-  /// Of each row, where its change of one of the products together is; see Delta.
-  uint32_t* slots(uint32_t product) const { return slots_ + size_t{product} * max_rows_; }
+  const AdapterScratch& scratch(uint32_t worker) const { return scratch_[worker]; }
 
  private:
   size_t lay_out(Layout layout);
 
-  const uint32_t max_rows_;
   const uint32_t max_slots_;
   const bool tiled_;
   const uint32_t widest_input_;
-  const size_t delta_stride_;
   const size_t shrunk_row_bytes_;
   uint8_t* gathered_ = nullptr;  // [max_slots][widest input]
   uint8_t* shrunk_ = nullptr;    // [kMaxAdaptedTogether][max_slots][highest rank]
-  float* delta_ = nullptr;       // [max_slots][delta_stride]
-  uint32_t* slots_ = nullptr;    // [kMaxAdaptedTogether][max_rows]
+  std::vector<AdapterScratch> scratch_;
   MemoryRegion region_;
 };
 
-/// A row that has an adapter.
-struct AdapterRow {
-  uint32_t row;
-  uint32_t slot;
+/// The rows of a step that have one adapter, in their order. They are counted from a base, which
+/// begins a tile of activations: of the step's own where the rows are consecutive, of gathered ones
+/// where they are not.
+struct AdapterSpan {
+  static constexpr uint32_t kApart = ~0u;
+
   uint32_t adapter;
+  uint32_t base_slot;
+  uint32_t base_row;  // kApart: the rows are not consecutive
+  uint32_t first;     // index of the first one from the base on
+  uint32_t num_rows;
 };
 
 /// Rows of one adapter that form one item.
 struct AdapterBlock {
-  uint32_t adapter;
-  uint32_t first_slot;
+  uint32_t span;
+  uint32_t first;  // from the span's base on
   uint32_t num_rows;
 };
 
-/// The rows of a step that have adapters, worked out from the batch before the workers start.
+/// A row whose input is gathered.
+struct GatheredRow {
+  uint32_t row;
+  uint32_t slot;
+};
+
+/// The rows of a step that have adapters, worked out from the batch before the workers start. What
+/// an item reads may be another step's, if it comes too late: it is within the buffers even then.
 class AdapterPlan {
  public:
   static constexpr uint32_t kBlockRows = 128;
@@ -129,22 +143,42 @@ class AdapterPlan {
 
   void build(const StepBatch& batch, const SeatTables& tables);
 
-  uint32_t num_rows() const { return num_rows_; }
+  uint32_t num_spans() const { return num_spans_; }
   uint32_t num_blocks() const { return num_blocks_; }
-  const AdapterRow& row(uint32_t i) const { return rows_[i]; }
-  /// A block for a product, which may come too late and see the blocks of another step: within the
-  /// buffers whatever it reads.
-  AdapterBlock block(uint32_t i) const;
+  uint32_t num_gathered() const { return num_gathered_; }
+  AdapterSpan span(uint32_t i) const;
+  AdapterBlock block(uint32_t i) const { return blocks_[i]; }
+  const GatheredRow& gathered(uint32_t i) const { return gathered_[i]; }
+  /// The row at an index of a span.
+  uint32_t row_at(const AdapterSpan& span, uint32_t index) const {
+    return span.base_row == AdapterSpan::kApart ? row_of_slot_[span.base_slot + index]
+                                                : span.base_row + index;
+  }
+  /// The first index of a span whose row is not before `row`; behind the last where there is none.
+  uint32_t first_from(const AdapterSpan& span, uint32_t row) const;
 
  private:
+  /// What a step has of an adapter.
+  struct Count {
+    uint32_t num_rows;
+    uint32_t first_row;
+    uint32_t end_row;
+    uint32_t next_slot;  // for a row that is gathered; kApart: none is
+  };
+
+  void count_rows(const StepBatch& batch, const SeatTables& tables);
   void cut_blocks();
+  void assign_slots(const StepBatch& batch, const SeatTables& tables);
 
   const AdapterSpace& space_;
-  std::vector<uint32_t> counts_;  // [num_adapters + 1]: rows, then the next slot
-  std::vector<AdapterRow> rows_;
+  std::vector<Count> counts_;  // [num_adapters + 1]
+  std::vector<AdapterSpan> spans_;
   std::vector<AdapterBlock> blocks_;
-  uint32_t num_rows_ = 0;
+  std::vector<GatheredRow> gathered_;
+  std::vector<uint32_t> row_of_slot_;
+  uint32_t num_spans_ = 0;
   uint32_t num_blocks_ = 0;
+  uint32_t num_gathered_ = 0;
 };
 
 }  // namespace saccade

@@ -11,10 +11,12 @@ struct Product {
   const float* bias;
   float* y;
   size_t y_stride;
-  Delta delta = {};
+  uint32_t role = kNotAdapted;
   const Matrix* second = nullptr;  // of kGated
   const float* second_bias = nullptr;
-  Delta second_delta = {};
+  uint32_t second_role = kNotAdapted;
+
+  static constexpr uint32_t kNotAdapted = ~0u;
 };
 
 /// Bytes of activations of one work item: they stay in a core's L2 while panels stream past them.
@@ -23,6 +25,15 @@ constexpr uint32_t kItemBytes = 1u << 20;
 constexpr uint32_t kRowUnit = 2 * kActivationRows;
 /// Most rows of an item where rows are computed one by one.
 constexpr uint32_t kRowsPerItem = 8;
+/// Items per worker below which panels are handed out one by one.
+constexpr uint32_t kItemsPerWorker = 8;
+
+/// As many panels per item as leave every worker enough items. That changes no result.
+uint32_t choose_panels(uint32_t panels, uint32_t blocks, uint32_t num_threads) {
+  uint32_t per_item = kTilePanels;
+  while (per_item > 1 && panels / per_item * blocks < kItemsPerWorker * num_threads) per_item /= 2;
+  return per_item;
+}
 
 /// One worker's view of a step. Phase sizes are copied at the start: when a worker that fell behind
 /// passes through its phases, the plan may already be another step's. Only items read the plan.
@@ -136,13 +147,13 @@ class Forward {
       a.panels2 = p->second == nullptr ? nullptr : p->second->panels;
       a.bias = p->bias;
       a.bias2 = p->second_bias;
-      a.delta = p->delta;
-      a.delta2 = p->second_delta;
       a.first_panel = first;
       a.num_panels = min_u32(panels_per_item, p->matrix->num_panels() - first);
       a.y = p->y;
       a.y_stride = p->y_stride;
       k_.multiply(a);
+      a.delta = adapters_.expand(p->role, a, false);
+      a.delta2 = adapters_.expand(p->second_role, a, true);
     };
     worker_.for_each_published(groups * blocks, compute, [&](uint32_t) { k_.finish(a); });
   }
@@ -158,11 +169,11 @@ class Forward {
     float* const k = s_.qkv + q_width;
     float* const v = k + kv_width;
     const uint32_t stride = s_.qkv_width;
-    adapters_.run(l, SAC_TENSOR_Q, 3, s_.normed);
+    adapters_.shrink(l, SAC_TENSOR_Q, 3, s_.normed);
     const Product products[3] = {
-        {&layer.q, layer.vector(SAC_TENSOR_Q_BIAS), s_.qkv, stride, adapters_.delta(0)},
-        {&layer.k, layer.vector(SAC_TENSOR_K_BIAS), k, stride, adapters_.delta(1)},
-        {&layer.v, layer.vector(SAC_TENSOR_V_BIAS), v, stride, adapters_.delta(2)},
+        {&layer.q, layer.vector(SAC_TENSOR_Q_BIAS), s_.qkv, stride, SAC_TENSOR_Q},
+        {&layer.k, layer.vector(SAC_TENSOR_K_BIAS), k, stride, SAC_TENSOR_K},
+        {&layer.v, layer.vector(SAC_TENSOR_V_BIAS), v, stride, SAC_TENSOR_V},
     };
     multiply(s_.normed, num_rows_, Epilogue::kStore, products, 3);
   }
@@ -264,23 +275,22 @@ class Forward {
   }
 
   void project_out(uint32_t l, const LayerWeights& layer) {
-    adapters_.run(l, SAC_TENSOR_O, 1, s_.mixed);
+    adapters_.shrink(l, SAC_TENSOR_O, 1, s_.mixed);
     const Product product = {&layer.o, layer.vector(SAC_TENSOR_O_BIAS), s_.x, c_.hidden_size,
-                             adapters_.delta(0)};
+                             SAC_TENSOR_O};
     multiply(s_.mixed, num_rows_, Epilogue::kAdd, &product, 1);
   }
 
   void feed_forward(uint32_t l, const LayerWeights& layer) {
-    adapters_.run(l, SAC_TENSOR_GATE, 2, s_.normed);
-    Product pair = {&layer.gate, layer.vector(SAC_TENSOR_GATE_BIAS), nullptr, 0,
-                    adapters_.delta(0)};
+    adapters_.shrink(l, SAC_TENSOR_GATE, 2, s_.normed);
+    Product pair = {&layer.gate, layer.vector(SAC_TENSOR_GATE_BIAS), nullptr, 0, SAC_TENSOR_GATE};
     pair.second = &layer.up;
     pair.second_bias = layer.vector(SAC_TENSOR_UP_BIAS);
-    pair.second_delta = adapters_.delta(1);
+    pair.second_role = SAC_TENSOR_UP;
     multiply(s_.normed, num_rows_, Epilogue::kGated, &pair, 1);
-    adapters_.run(l, SAC_TENSOR_DOWN, 1, s_.gated);
+    adapters_.shrink(l, SAC_TENSOR_DOWN, 1, s_.gated);
     const Product down = {&layer.down, layer.vector(SAC_TENSOR_DOWN_BIAS), s_.x, c_.hidden_size,
-                          adapters_.delta(0)};
+                          SAC_TENSOR_DOWN};
     multiply(s_.gated, num_rows_, Epilogue::kAdd, &down, 1);
   }
 

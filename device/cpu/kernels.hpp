@@ -75,13 +75,13 @@ constexpr size_t quantized_bytes(size_t rows, uint32_t k) {
   return row_blocks * kActivationRows * ceil_div(k, kInt8Step) * kInt8Step;
 }
 
-/// What is added to the products of some rows: the changes that adapters make (adapters.hpp).
+/// What is added to the products of some rows of a call: the changes that adapters make
+/// (adapters.hpp).
 struct Delta {
-  static constexpr uint32_t kNoSlot = ~0u;
+  static constexpr uint32_t kNone = ~0u;
 
-  const float* values = nullptr;  // [slot][stride]: the outputs of the product
-  size_t stride = 0;
-  const uint32_t* slots = nullptr;  // [rows], kNoSlot: nothing is added; null: to no row
+  const float* values = nullptr;     // [kTilePanels][kTileRows][kPanelOutputs], as a tile
+  const uint32_t* places = nullptr;  // of the call's rows in that; kNone: nothing is added
 };
 
 enum class Epilogue : uint32_t {

@@ -16,27 +16,30 @@ SAC_INLINE void add_bias(float* values, const float* bias, uint32_t n) {
   for (uint32_t i = 0; i < n; ++i) values[i] += bias[i];
 }
 
-SAC_INLINE void add_delta(float* values, const Delta& delta, uint32_t row, uint32_t first,
+/// Adds the change of `n` outputs of one panel of the call, for the call's r-th row.
+SAC_INLINE void add_delta(float* values, const Delta& delta, uint32_t r, uint32_t panel,
                           uint32_t n) {
-  if (delta.slots == nullptr || delta.slots[row] == Delta::kNoSlot) return;
-  const float* add = delta.values + delta.slots[row] * delta.stride + first;
+  if (delta.places == nullptr || delta.places[r] == Delta::kNone) return;
+  const float* add = delta.values + panel * kTilePanelFloats + delta.places[r] * kPanelOutputs;
   for (uint32_t i = 0; i < n; ++i) values[i] += add[i];
 }
 
-/// Finishes and writes `n` outputs of one row from output `first` on; `second` is the other product
-/// of kGated.
+/// Finishes and writes `n` outputs of the call's r-th row and one of its panels; `second` is the
+/// other product of kGated.
 template <Epilogue kEpilogue>
-SAC_INLINE void finish_outputs(const MatmulArgs& a, uint32_t row, uint32_t first, uint32_t n,
+SAC_INLINE void finish_outputs(const MatmulArgs& a, uint32_t r, uint32_t panel, uint32_t n,
                                float* values, float* second) {
+  const uint32_t row = a.first_row + r;
+  const uint32_t first = (a.first_panel + panel) * kPanelOutputs;
   if constexpr (kEpilogue == Epilogue::kScale) {
     for (uint32_t i = 0; i < n; ++i) values[i] *= a.scale;
     return store_activations(a.gated, row, first, values, n);
   }
   add_bias(values, a.bias == nullptr ? nullptr : a.bias + first, n);
-  add_delta(values, a.delta, row, first, n);
+  add_delta(values, a.delta, r, panel, n);
   if constexpr (kEpilogue == Epilogue::kGated) {
     add_bias(second, a.bias2 == nullptr ? nullptr : a.bias2 + first, n);
-    add_delta(second, a.delta2, row, first, n);
+    add_delta(second, a.delta2, r, panel, n);
     for (uint32_t i = 0; i < n; ++i) values[i] = silu(values[i]) * second[i];
     store_activations(a.gated, row, first, values, n);
   } else {
@@ -53,14 +56,12 @@ void finish_tile(const MatmulArgs& a) {
   const uint32_t count = min_u32(a.num_panels * kPanelOutputs, a.n - first);
   for (uint32_t r = 0; r < a.num_rows; ++r) {
     float* values = a.tiles + size_t{r} * kPanelOutputs;
-    uint32_t i = 0;
-    for (; i + kPanelOutputs <= count; i += kPanelOutputs, values += kTilePanelFloats) {
-      finish_outputs<kEpilogue>(a, a.first_row + r, first + i, kPanelOutputs, values,
-                                values + kTileFloats);
+    uint32_t p = 0;
+    for (; p < count / kPanelOutputs; ++p, values += kTilePanelFloats) {
+      finish_outputs<kEpilogue>(a, r, p, kPanelOutputs, values, values + kTileFloats);
     }
-    if (i < count) {
-      finish_outputs<kEpilogue>(a, a.first_row + r, first + i, count - i, values,
-                                values + kTileFloats);
+    if (const uint32_t rest = count % kPanelOutputs; rest != 0) {
+      finish_outputs<kEpilogue>(a, r, p, rest, values, values + kTileFloats);
     }
   }
 }

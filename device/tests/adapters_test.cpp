@@ -50,28 +50,115 @@ TestModel expert_model(uint32_t dtype) {
   return m;
 }
 
-/// Requests of one long adapter, of others and of none; several blocks of the first in a step.
-std::vector<Traveller> travellers(const TestModel& m, uint32_t seed) {
+/// Requests of one adapter mostly, of others and of none.
+std::vector<Traveller> travellers(const TestModel& m, uint32_t seed, uint32_t count = 10) {
   Rng rng(seed);
-  std::vector<Traveller> all(10);
+  std::vector<Traveller> all(count);
   constexpr uint32_t kAdapters[10] = {1, 1, 1, 1, 1, 1, 2, 0, 3, 4};
   for (uint32_t s = 0; s < all.size(); ++s) {
     all[s].prompt = random_tokens(seed * 100 + s, 1 + rng() % 120, m.config.vocab_size);
     all[s].steps = 1 + rng() % 20;
-    all[s].adapter = kAdapters[s] > m.adapters.size() ? 0 : kAdapters[s];
+    all[s].adapter = kAdapters[s % 10] > m.adapters.size() ? 0 : kAdapters[s % 10];
   }
   return all;
 }
 
-void check_company(const TestModel& m, const Kernels* kernels, uint32_t seed) {
-  std::vector<Traveller> all = travellers(m, seed);
+void check_company(const TestModel& m, const Kernels* kernels, uint32_t seed,
+                   uint32_t num_seqs = 10, uint32_t most_rows = 33) {
+  std::vector<Traveller> all = travellers(m, seed, num_seqs);
   HarnessOptions o = options_of(kernels, 1 + seed % 3);
   o.num_seats = static_cast<uint32_t>(all.size());
-  o.max_rows = o.num_seats * 33;
-  mixed_run(m, o, all, seed);
+  o.max_rows = o.num_seats * most_rows;
+  mixed_run(m, o, all, seed, most_rows);
   for (const Traveller& t : all) {
     CAPTURE(t.adapter);
     CHECK(t.records == lone_run(m, options_of(kernels), t.prompt, t.steps, nullptr, t.adapter));
+  }
+}
+
+/// The rows of a step, sequence by sequence, each with an adapter or none.
+struct AdaptedBatch {
+  std::vector<StepSeq> seqs;
+  std::vector<SeatParams> params;    // by seat
+  std::vector<uint32_t> adapter_of;  // by row
+
+  void add(uint32_t num_rows, uint32_t adapter) {
+    StepSeq seq = {};
+    seq.seat = static_cast<uint32_t>(seqs.size());
+    seq.first_row = static_cast<uint32_t>(adapter_of.size());
+    seq.num_rows = num_rows;
+    seqs.push_back(seq);
+    params.push_back({});
+    params.back().adapter = adapter;
+    adapter_of.insert(adapter_of.end(), num_rows, adapter);
+  }
+  void build(AdapterPlan& plan) const {
+    StepBatch batch = {};
+    batch.num_seqs = static_cast<uint32_t>(seqs.size());
+    batch.num_rows = static_cast<uint32_t>(adapter_of.size());
+    batch.seqs = seqs.data();
+    SeatTables tables = {};
+    tables.params = params.data();
+    plan.build(batch, tables);
+  }
+};
+
+AdaptedBatch random_batch(Rng& rng, uint32_t num_adapters, uint32_t max_rows) {
+  AdaptedBatch b;
+  uint32_t left = 1 + rng() % max_rows;
+  const uint32_t longest = 1 + rng() % left;
+  while (left > 0) {
+    const uint32_t rows = std::min<uint32_t>(1 + rng() % longest, left);
+    b.add(rows, rng() % (num_adapters + 1));
+    left -= rows;
+  }
+  return b;
+}
+
+/// The rows of a span in their order, each in a slot that no other row has.
+void check_span(const AdaptedBatch& b, const AdapterPlan& plan, uint32_t index,
+                std::vector<bool>& taken) {
+  const AdapterSpan span = plan.span(index);
+  const uint32_t end = span.first + span.num_rows;
+  REQUIRE(span.base_slot + end <= taken.size());
+  REQUIRE(span.base_slot % kActivationRows == 0);
+  std::vector<uint32_t> rows;
+  for (uint32_t i = span.first; i < end; ++i) {
+    rows.push_back(plan.row_at(span, i));
+    CHECK_FALSE(taken[span.base_slot + i]);
+    taken[span.base_slot + i] = true;
+  }
+  std::vector<uint32_t> expected;
+  for (uint32_t row = 0; row < b.adapter_of.size(); ++row) {
+    if (b.adapter_of[row] == span.adapter) expected.push_back(row);
+    const auto at = std::lower_bound(rows.begin(), rows.end(), row);
+    CHECK(plan.first_from(span, row) == span.first + (at - rows.begin()));
+  }
+  CHECK(rows == expected);
+  uint32_t covered = span.first;
+  for (uint32_t i = 0; i < plan.num_blocks(); ++i) {
+    const AdapterBlock block = plan.block(i);
+    if (block.span != index) continue;
+    CHECK(block.first == covered);
+    CHECK(block.num_rows <= AdapterPlan::kBlockRows);
+    covered += block.num_rows;
+  }
+  CHECK(covered == end);
+}
+
+void check_plan(const AdaptedBatch& b, const AdapterPlan& plan, uint32_t max_slots) {
+  std::vector<bool> taken(max_slots);
+  for (uint32_t i = 0; i < plan.num_spans(); ++i) check_span(b, plan, i, taken);
+  const size_t adapted =
+      b.adapter_of.size() - std::count(b.adapter_of.begin(), b.adapter_of.end(), 0u);
+  CHECK(static_cast<size_t>(std::count(taken.begin(), taken.end(), true)) == adapted);
+  for (uint32_t i = 0; i < plan.num_gathered(); ++i) {
+    CHECK(taken[plan.gathered(i).slot]);
+    taken[plan.gathered(i).slot] = false;
+  }
+  for (uint32_t i = 0; i < plan.num_spans(); ++i) {
+    const AdapterSpan span = plan.span(i);
+    CHECK(taken[span.base_slot + span.first] == (span.base_row != AdapterSpan::kApart));
   }
 }
 
@@ -143,6 +230,51 @@ TEST_CASE("records are byte-equal alone and in any company of adapters, chunking
       check_company(any_model(seed), kernels, seed);
     }
   }
+}
+
+TEST_CASE("the same where a step's rows of an adapter are several items") {
+  for (const Kernels* kernels : available_kernels()) {
+    for (uint32_t seed = 50; seed <= 52; ++seed) {
+      CAPTURE(std::string(kernels->name));
+      CAPTURE(seed);
+      check_company(any_model(seed), kernels, seed, 30, 120);
+    }
+  }
+}
+
+TEST_CASE("every row of an adapter has a slot of its own and is in one block") {
+  TestModel m = random_model(1, SAC_DTYPE_F32);
+  Rng rng(1);
+  for (const uint32_t num_adapters : {1u, 2u, 5u, 40u}) {
+    CAPTURE(num_adapters);
+    constexpr uint32_t kRows = 400;
+    const AdapterLimits limits = {num_adapters, 8};
+    const AdapterSpace space(m.config, limits, kRows, 1, true);
+    AdapterPlan plan(limits, kRows, space);
+    for (uint32_t run = 0; run < 50; ++run) {
+      CAPTURE(run);
+      const AdaptedBatch b = random_batch(rng, num_adapters, run % 2 == 0 ? kRows : 40);
+      b.build(plan);
+      check_plan(b, plan, space.max_slots());
+    }
+  }
+}
+
+TEST_CASE("slots are enough for adapters whose rows end just behind a tile's begin") {
+  constexpr uint32_t kAdapters = 50, kRows = kAdapters * kActivationRows;
+  const TestModel m = random_model(1, SAC_DTYPE_F32);
+  const AdapterLimits limits = {kAdapters, 8};
+  const AdapterSpace space(m.config, limits, kRows, 1, true);
+  AdapterPlan plan(limits, kRows, space);
+  AdaptedBatch b;
+  b.add(kActivationRows - 1, 0);
+  for (uint32_t adapter = 1; adapter < kAdapters; ++adapter) {
+    b.add(2, adapter);
+    b.add(kActivationRows - 2, 0);
+  }
+  b.add(1, kAdapters);
+  b.build(plan);
+  check_plan(b, plan, space.max_slots());
 }
 
 TEST_CASE("layers with experts take adapters of attention") {

@@ -5,8 +5,9 @@
 // kernels: portable | avx2 | avx512 | avx512_bf16 | amx | best. Prints, from one run: memory read
 // bandwidth, decode tokens/s at several batch sizes with a context of 128 tokens (and the share of
 // the bandwidth that reading the weights takes), prefill tokens/s, and the GFLOP/s of its products
-// with weights: `roofline` prints what products reach alone. Last, what a LoRA adapter of rank 16
-// on all projections adds: the same step without it and with it, by turns.
+// with weights: `roofline` prints what products reach alone. Last, what LoRA adapters of rank 16 on
+// all projections add, one on all sequences or four taken in turn: the same step without them and
+// with them, by turns.
 #include <cstdio>
 #include <cstdlib>
 
@@ -20,6 +21,7 @@ namespace {
 constexpr uint32_t kMaxLen = 2048;
 constexpr uint32_t kMaxSeqs = 16;
 constexpr uint32_t kRank = 16;
+constexpr uint32_t kNumAdapters = 4;
 
 double median(std::vector<double> values) {
   std::sort(values.begin(), values.end());
@@ -50,8 +52,8 @@ double prefill_s(StepHarness& h, uint32_t rows) {
 }
 
 /// Changes every matrix that can be changed.
-TestAdapter full_adapter(const sac_model_config& c, uint32_t rank) {
-  Rng rng(3);
+TestAdapter full_adapter(const sac_model_config& c, uint32_t rank, uint32_t seed) {
+  Rng rng(seed);
   TestAdapter adapter;
   for (uint32_t l = 0; l < c.num_layers; ++l) {
     for (uint32_t role = kFirstAdapted; role < kFirstAdapted + kNumAdapted; ++role) {
@@ -61,29 +63,30 @@ TestAdapter full_adapter(const sac_model_config& c, uint32_t rank) {
   return adapter;
 }
 
-/// Steps of `seqs` sequences, one row each behind 128 tokens or a prompt, without the adapter and
-/// with it. The ratio is the median of those of neighbouring steps: a slow stretch of the machine
-/// meets both.
-void print_adapter(StepHarness& h, const char* what, uint32_t seqs, uint32_t rows) {
+/// Steps of `seqs` sequences, one row each behind 128 tokens or a prompt, without adapters and with
+/// so many of them. The ratio is the median of those of neighbouring steps: a slow stretch of the
+/// machine meets both.
+void print_adapters(StepHarness& h, const char* what, uint32_t num_adapters, uint32_t seqs,
+                    uint32_t rows) {
   constexpr uint32_t kPairs = 21;
   std::vector<double> times[2], ratios;
   for (uint32_t i = 0; i < kPairs + 1; ++i) {
     double now[2];
-    for (const uint32_t adapter : {i % 2, 1 - i % 2}) {
+    for (const uint32_t with : {i % 2, 1 - i % 2}) {
       for (uint32_t s = 0; s < seqs; ++s) {
-        h.params[s].adapter = adapter;
+        h.params[s].adapter = with * (1 + s % num_adapters);
         h.add(s, rows == 1 ? 128 : 0, rows, true);
       }
       const double start_s = now_s();
       h.run();
-      now[adapter] = now_s() - start_s;
+      now[with] = now_s() - start_s;
     }
     if (i == 0) continue;  // finds its memory for the first time
-    for (const uint32_t adapter : {0u, 1u}) times[adapter].push_back(now[adapter]);
+    for (const uint32_t with : {0u, 1u}) times[with].push_back(now[with]);
     ratios.push_back(now[1] / now[0]);
   }
-  std::printf("adapter, %s: %7.2f ms a step without, %7.2f ms with, ratio %.3f\n", what,
-              median(times[0]) * 1e3, median(times[1]) * 1e3, median(ratios));
+  std::printf("%s, %u adapters: %7.2f ms a step without, %7.2f ms with, ratio %.3f\n", what,
+              num_adapters, median(times[0]) * 1e3, median(times[1]) * 1e3, median(ratios));
 }
 
 bool quantization_named(const char* name, uint32_t* out) {
@@ -110,7 +113,7 @@ int main(int argc, char** argv) {
   o.max_rows = kMaxLen;
   o.num_threads = threads;
   o.kernels = argc > 2 ? kernels_named(argv[2]) : nullptr;
-  o.adapters = {1, kRank};
+  o.adapters = {kNumAdapters, kRank};
   const MemoryRegion gigabyte(size_t{1} << 30, "the bandwidth test");
   const double bandwidth = read_bandwidth(gigabyte, threads, 5);
   std::printf("threads %u, read bandwidth %.1f GB/s\n", threads, bandwidth / 1e9);
@@ -127,7 +130,8 @@ int main(int argc, char** argv) {
   const double bytes = weight_bytes(config);
   std::printf("kernels %s, weights %.2f GB, made in %.1f s, bandwidth allows %.1f steps/s\n",
               h.step->kernels_name(), bytes / 1e9, now_s() - start_s, bandwidth / bytes);
-  model.adapters.push_back(full_adapter(config, kRank));
+  for (uint32_t i = 0; i < kNumAdapters; ++i)
+    model.adapters.push_back(full_adapter(config, kRank, 3 + i));
   if (!load_adapters(model, *h.step).empty()) return 1;
   for (uint32_t s = 0; s < kMaxSeqs; ++s) {
     for (uint32_t i = 0; i < kMaxLen; ++i) h.tokens(s)[i] = (s * 977 + i * 31) % config.vocab_size;
@@ -146,8 +150,10 @@ int main(int argc, char** argv) {
     std::printf("decode  %4u seqs: %7.1f tokens/s, %6.2f ms a step, %3.0f %% of the bandwidth\n",
                 seqs, seqs / s, s * 1e3, 100 * bytes / s / bandwidth);
   }
-  print_adapter(h, "decode    1 seqs", 1, 1);
-  print_adapter(h, "decode    8 seqs", 8, 1);
-  print_adapter(h, "prompt  256 rows", 1, 256);
+  print_adapters(h, "decode    1 seqs", 1, 1, 1);
+  print_adapters(h, "decode    8 seqs", 1, 8, 1);
+  print_adapters(h, "decode    8 seqs", kNumAdapters, 8, 1);
+  print_adapters(h, "prompt  256 rows", 1, 1, 256);
+  print_adapters(h, "prompts 4 x  256", kNumAdapters, 4, 256);
   return 0;
 }

@@ -160,9 +160,10 @@ struct Traveller {
   uint32_t produced = 0;
 };
 
-/// All requests together, chunked at random, decodes mixed with prefill, in random order.
+/// All requests together, chunked at random into at most `most_rows`, decodes mixed with prefill,
+/// in random order.
 inline void mixed_run(const TestModel& m, const HarnessOptions& o, std::vector<Traveller>& all,
-                      uint32_t seed) {
+                      uint32_t seed, uint32_t most_rows = 33) {
   HarnessOptions with = o;
   with.adapters = limits_of(m.adapters);
   StepHarness h(m.config, with);
@@ -182,7 +183,7 @@ inline void mixed_run(const TestModel& m, const HarnessOptions& o, std::vector<T
       const uint32_t n = static_cast<uint32_t>(t.prompt.size());
       if (t.produced == t.steps || rng() % 3 == 0) continue;
       const uint32_t left = t.computed < n ? n - t.computed : 1;
-      const uint32_t rows = 1 + rng() % std::min(left, 33u);
+      const uint32_t rows = 1 + rng() % std::min(left, most_rows);
       h.add(s, t.computed, rows, t.computed + rows >= n, true);
       batch.push_back({s, rows});
     }
