@@ -152,7 +152,7 @@ hosts() {
   grep -q "another ring is handed out" "$work/b.log"
   join
   ready "$b" 8002
-  same "after all was started anew"
+  same "after everything restarted"
 }
 
 # Without a secret only loopback is listened at; with one, only planes that know it join, whichever ring they join.

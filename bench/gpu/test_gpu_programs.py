@@ -431,7 +431,7 @@ class CheckTest(unittest.TestCase):
         self.machine.check("micro")
         self.machine.check("rotation")
         self.assertTrue((self.results / "micro.json").exists())
-        self.machine.program("gpu_test", "# built anew" + Machine.GOOD)
+        self.machine.program("gpu_test", "# rebuilt" + Machine.GOOD)
         done = self.machine.check("rotation")
         self.assertIn("earlier results are now in", done.stdout)
         self.assertFalse((self.results / "micro.json").exists())

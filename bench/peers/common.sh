@@ -110,7 +110,7 @@ stop_server() {
   local file="$peers/$1-$2.pid" pid
   [ -f "$file" ] || die "$1: none was started on port $2"
   pid=$(cat "$file")
-  # The number may have gone to somebody else since.
+  # Another process may have the number by now.
   if ! ps -o args= -s "$pid" | grep -qF -e "$peers/" -e "VLLM::"; then
     rm -f "$file"
     die "$1: the server on port $2 has ended already"

@@ -8,7 +8,9 @@ use std::path::{Path, PathBuf};
 const OTHERS: [&str; 2] = ["cuda", "tests"];
 
 fn main() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    // Of this run: another checkout may have compiled this program into a shared target folder.
+    let crate_root = std::env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets it");
+    let root = Path::new(&crate_root).join("../..");
     let device = root.join("device");
     println!("cargo:rerun-if-changed={}", root.join("abi/wire.h").display());
     let folders = folders(&device);

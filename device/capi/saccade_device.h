@@ -270,7 +270,7 @@ int sac_region_load_progress(void* region, uint64_t region_bytes, uint32_t phase
                              uint64_t done_bytes, uint64_t total_bytes);
 /* Bytes of the region that this device shares with a fetch plane; 0: it has none. */
 uint64_t sac_device_fetch_bytes(const sac_device* device);
-/* Lays out that region in zeroed memory of so many bytes, on a page boundary, and uses it from the
+/* Lays out that region in zeroed memory of region_bytes, on a page boundary, and uses it from the
  * first tick on. model_id tells KV of this model, run in this way, from all other. Before run. */
 int sac_device_open_fetch(sac_device* device, void* region, uint64_t region_bytes,
                           const uint8_t model_id[32], uint64_t instance_id);

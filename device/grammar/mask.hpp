@@ -12,7 +12,7 @@ inline namespace SAC_ISA {
 struct UndoWalk {
   GrammarPlace at;
   uint32_t num_pushed;
-  uint16_t state[kMaxTokenBytes + 1];  // by level: after so many bytes
+  uint16_t state[kMaxTokenBytes + 1];  // by level: after that many bytes
   uint16_t depth[kMaxTokenBytes + 1];
   uint16_t pushed[kMaxTokenBytes + 1];
   uint16_t place[kMaxTokenBytes];  // of the stack, overwritten by each push so far

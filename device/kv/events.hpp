@@ -3,7 +3,7 @@
 // before it.
 //
 // When the ring is full, events are lost: then a reader is told to forget everything, and is told
-// the whole table anew, some blocks a tick. The same when another reader begins.
+// the whole table again, some blocks a tick. The same when another reader begins.
 #pragma once
 #include "abi/fetch.h"
 #include "platform/atomics.hpp"
@@ -11,17 +11,17 @@
 
 namespace saccade {
 
-/// Blocks that are looked at in a tick, while the table is told anew.
+/// Blocks that are looked at in a tick, while the table is resent.
 inline constexpr uint32_t kRetoldBlocks = 256;
 
 struct KvEvents {
-  unsigned char* ring;  // [num_events][event_bytes]; null: nobody is told
+  unsigned char* ring;  // [num_events][event_bytes]; null: no events
   uint32_t num_events;  // a power of two
   uint32_t event_bytes;
   uint64_t written;
   uint64_t read;       // by the other side, as of the start of the tick
   uint64_t dropped;    // could not be told
-  uint32_t retelling;  // 1: the table is being told anew
+  uint32_t retelling;  // 1: the table is being resent
   uint32_t cleared;    // 1: readers were told to forget
   uint32_t next;       // blocks before this one were told
   uint32_t skipped;    // 1: one of these came since, behind a block that was not told yet

@@ -191,7 +191,7 @@ SAC_HD inline void tell_chain(KvBlocks& kv, uint32_t block, uint32_t tier) {
   }
 }
 
-/// Goes on telling the table anew.
+/// Goes on resending the table.
 SAC_HD inline void retell(KvBlocks& kv) {
   KvEvents& events = kv.events;
   if (events.retelling == 0 || events.room() < events.num_events / 2) return;

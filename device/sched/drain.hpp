@@ -286,7 +286,7 @@ SAC_HD inline void give_up(FrontendWatch& watch, sac_frontend_ack& ack) {
   store_relaxed(&ack.lost, load_relaxed(&ack.lost) + 1);
 }
 
-/// A frontend that started anew, or was given up, loses what it had: within two ticks, because
+/// A frontend that restarted, or was given up, loses what it had: within two ticks, because
 /// seats are retired between them.
 SAC_HD inline void watch_frontend(const Drain& d, uint32_t frontend) {
   FrontendWatch& w = d.inbox.watch[frontend];

@@ -1,6 +1,6 @@
 // The line of requests without a seat: doubly linked through slots, oldest at the head, so that a
 // cancelled one leaves in constant time. Beside it is what a policy is shown of each: under
-// overload they are thousands, and a tick that gathered them anew would do little else.
+// overload they are thousands, and a tick that gathered them again would do little else.
 #pragma once
 #include "sched/policy/policy.hpp"
 #include "sched/seats.hpp"

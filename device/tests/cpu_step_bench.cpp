@@ -64,7 +64,7 @@ TestAdapter full_adapter(const sac_model_config& c, uint32_t rank, uint32_t seed
 }
 
 /// Steps of `seqs` sequences, one row each behind 128 tokens or a prompt, without adapters and with
-/// so many of them. The ratio is the median of those of neighbouring steps: a slow stretch of the
+/// num_adapters. The ratio is the median of those of neighbouring steps: a slow stretch of the
 /// machine meets both.
 void print_adapters(StepHarness& h, const char* what, uint32_t num_adapters, uint32_t seqs,
                     uint32_t rows) {

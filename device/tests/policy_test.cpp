@@ -204,7 +204,7 @@ TEST_CASE("lvf agrees with the paper's algorithm wherever its victims suffice") 
   if (seeds.last > 1000) CHECK(compared > seeds.last / 4);
 }
 
-TEST_CASE("lvf: an entrant that cannot get room stays out, and no request leaves in vain") {
+TEST_CASE("lvf: an entrant that cannot get room stays out, and no request leaves for it") {
   PolicyInput in = published(0);
   const Answer answer =
       ask(Policy::kLvf, in,

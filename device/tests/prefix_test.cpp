@@ -157,7 +157,7 @@ TEST_CASE("adapters share with none but their equals") {
   for (const uint32_t adapter : {0u, 1u, 2u}) CHECK(cost_of(adapter) == 40);
 }
 
-TEST_CASE("after a reset an equal prompt computes everything again, and is shared anew") {
+TEST_CASE("after a reset an equal prompt computes everything again, and is shared again") {
   Bench b(sharing_shape());
   const Ask ask = ask_of(40, 4);
   const auto cost_of_one = [&] {

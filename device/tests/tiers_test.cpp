@@ -269,7 +269,7 @@ bool some_device_block_in_transit(const Scheduler& s) {
 }
 bool some_rotating_in(const Scheduler& s) { return s.kv.store.copies.up.in_flight() > 0; }
 
-/// The first block that a copy down under way reads and nobody owns.
+/// The first block that a copy down in flight reads and no request owns.
 uint32_t block_in_transit(const Scheduler& s) {
   for (uint32_t block = 0; block < s.limits.num_blocks; ++block)
     if (s.kv.device().pool.states[block].owner == kInTransit) return block;
@@ -311,7 +311,7 @@ TEST_CASE("every broken fence is found by the invariants at once") {
              .pool.states[s.kv.store.copies.down.at(s.kv.store.copies.down.asked).host_block]
              .down_fence = 0;
        }},
-      // a free block waits for a step that nobody launched
+      // a free block waits for a step that was never launched
       {some_device_block_in_transit,
        [](Scheduler& s) {
          s.kv.host().pool.states[s.kv.host().pool.free_ring[s.kv.host().pool.head]].fence =

@@ -142,7 +142,7 @@ def main():
     known = {b["key"]: {**b, "media": sorted(b["media"])} for b in table.blocks.values()}
     true = {b["key"]: b for b in truth["blocks"]}
     counts = {k: v for k, v in vars(table).items() if isinstance(v, int)}
-    print(f"device: {truth['events']} events, {truth['dropped']} lost, table told anew {truth['retold']} times")
+    print(f"device: {truth['events']} events, {truth['dropped']} lost, table resent {truth['retold']} times")
     print(f"subscriber: {counts}; {len(known)} blocks, {len(true)} true")
     wrong = [k for k in known.keys() | true.keys() if known.get(k) != true.get(k)]
     for key in wrong[:5]:

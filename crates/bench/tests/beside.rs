@@ -76,7 +76,10 @@ fn a_server_that_one_stalled_reader_stalls_shows_it() {
     assert_eq!(failed(cell, "quiet_failures").1, 0, "{told}");
     let (victims, lost) = failed(cell, "attacked_failures");
     assert!(lost > 0 && lost == victims, "{lost} of {victims} failed\n{told}");
-    assert!(cell["ttft_p99_ms"]["attacked"].as_f64().unwrap() >= 3000.0, "waited in vain: {cell}");
+    assert!(
+        cell["ttft_p99_ms"]["attacked"].as_f64().unwrap() >= 3000.0,
+        "its wait is missing: {cell}"
+    );
     assert_eq!(seen(&record, "stalled")["statuses"]["200"], 4, "{told}");
     assert!(told.contains("s: victims beside attackers"), "{told}");
 }

@@ -290,7 +290,7 @@ fn starts_at_the_same_time_harm_nobody() {
                 scope.spawn(|| {
                     let (device, outcome) = load(&model(MODEL), &plain(), dir.path());
                     if let PackedUse::Packed { refused, kept } = outcome {
-                        assert_eq!(refused, None, "round {round}: somebody saw half a file");
+                        assert_eq!(refused, None, "round {round}: a reader saw half a file");
                         if let Err(reason) = kept {
                             assert!(reason.starts_with("another process"), "{reason}");
                         }

@@ -293,7 +293,7 @@ fn experts_and_longrope_give_a_request_the_same_in_any_company() {
             let num_blocks = max_model_len.div_ceil(16);
             let tight = Setup { max_model_len, num_blocks, ..roomy };
             let (squeezed, preemptions) = serve(name, &tight, &[results]);
-            assert!(preemptions > 0, "{what}: nobody was preempted");
+            assert!(preemptions > 0, "{what}: no request was preempted");
             assert!(bits(&alone) == bits(&squeezed), "{what}: after preemption");
             let turned = Setup {
                 num_blocks: 2 * num_blocks,

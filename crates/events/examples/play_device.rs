@@ -1,5 +1,5 @@
 //! Plays a device and a publisher for `tests/events`: a random tree of blocks comes and goes, the
-//! ring overflows, the publisher is started anew. In the end the true table is written as JSON, and
+//! ring overflows, the publisher restarts. In the end the true table is written as JSON, and
 //! the publisher stays until FOLDER/done is there.
 //!
 //!     play_device FOLDER CONFIG SEED EVENTS
@@ -63,7 +63,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     for life in 1..=LIVES {
         let publisher = Life::begin(&path, &config);
         while device.ring.written < events * life / LIVES {
-            // In the end nothing is lost, so that nothing is told anew: what was missed before
+            // In the end nothing is lost, so that nothing is resent: what was missed before
             // stays missed.
             let is_calm = device.ring.written > events - events / CALM_SHARE;
             if is_calm && device.ring.room() < u64::from(NUM_EVENTS) / 2 {
@@ -86,7 +86,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         }
         if life < LIVES {
             publisher.end()?;
-            // Nobody reads meanwhile.
+            // No publisher reads meanwhile.
             (0..20).for_each(|_| device.tick(100));
             continue;
         }

@@ -1,5 +1,5 @@
-//! The fetch plane's part in a region when there is no store: it joins, so that the device tells
-//! its table anew, and keeps the heartbeat. No command comes: such a region has no frames.
+//! The fetch plane's part in a region when there is no store: it joins, so that the device
+//! resends its table, and keeps the heartbeat. No command comes: such a region has no frames.
 
 use std::mem::offset_of;
 use std::time::{Duration, Instant};

@@ -22,7 +22,7 @@ const MAX_TOPIC_BYTES: usize = 255;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum PublisherKind {
-    /// Nobody.
+    /// No publisher.
     Null,
     /// A ZeroMQ PUB socket.
     Zmq,

@@ -36,7 +36,7 @@ const FIND_EVERY: Duration = Duration::from_millis(10);
 /// Why a publisher cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum EventsError {
-    /// Nobody can be listened to there.
+    /// It cannot listen there.
     #[error("KV events: cannot publish at {endpoint}: {source}")]
     Endpoint {
         /// Of the PUB or the ROUTER socket.
@@ -75,7 +75,7 @@ impl Publisher {
         Ok(publisher)
     }
 
-    /// Publishes a batch; it waits for nobody. `block_size` is the tokens of a block.
+    /// Publishes a batch without waiting for subscribers. `block_size` is the tokens of a block.
     pub fn publish(&self, events: &[Event], block_size: u32) {
         let payload = encode_batch(now().as_secs_f64(), events, block_size);
         let counters = &self.shared.counters;
@@ -142,12 +142,12 @@ impl Publisher {
     }
 }
 
-/// Who tells the device that somebody listens.
+/// Who joins the region, so that the device tells its events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Joins {
     /// A fetch plane of this process, which joins regions at the same path.
     FetchPlane,
-    /// Nobody else: the publisher joins, and keeps the heartbeat.
+    /// The publisher itself, which then keeps the heartbeat.
     Publisher,
 }
 

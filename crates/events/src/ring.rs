@@ -77,7 +77,7 @@ impl Reader {
         let waiting = written.wrapping_sub(self.read);
         if waiting > u64::from(layout.num_events()) {
             self.counters.resyncs.add(1);
-            tracing::warn!(written, read = self.read, "KV events: an impossible count; told anew");
+            tracing::warn!(written, read = self.read, "KV events: impossible count; table resent");
             self.release(written)?;
             return Ok(vec![Event::Cleared]);
         }

@@ -166,7 +166,7 @@ impl Door {
     }
 }
 
-/// A socket that nobody listens at any more.
+/// A socket file without a listener.
 fn remove_left_over(path: &Path) {
     let is_socket = std::fs::symlink_metadata(path).is_ok_and(|m| m.file_type().is_socket());
     if is_socket && std::os::unix::net::UnixStream::connect(path).is_err() {

@@ -53,7 +53,7 @@ impl Bell {
             // Woken, timed out or poisoned: the caller looks again in any case.
             drop(self.rung.wait_timeout(guard, MAX_SLEEP));
         }
-        // SYNC: relaxed; a ringer that still counts this one notifies in vain.
+        // SYNC: relaxed; a ringer that still counts this one wakes no one.
         self.sleepers.fetch_sub(1, Ordering::Relaxed);
     }
 }

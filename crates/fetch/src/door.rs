@@ -26,7 +26,7 @@ const LANES: usize = 8;
 /// Where devices put their regions.
 #[derive(Debug, Clone)]
 pub enum Door {
-    /// A file, which each life of the device makes anew.
+    /// A file, which each life of the device recreates.
     File(PathBuf),
     /// A device plane that hands its region out by UCX.
     #[cfg(feature = "ucx")]

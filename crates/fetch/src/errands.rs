@@ -58,8 +58,8 @@ impl Errands {
         &self.remote
     }
 
-    /// Asks for what nobody stores: a device sends no commands while the store rests, and without
-    /// a call nobody would find out that it is well again.
+    /// Asks for a key that is never stored: a device sends no commands while the store rests, and
+    /// only a call shows that it has recovered.
     pub async fn try_store_again(self: Arc<Self>) {
         let (model, name) = (ModelId::from_bytes([0; 32]), Name::from_bytes([0; 32]));
         // The breaker learns how it went.

@@ -40,7 +40,7 @@ const MAX_NAP: Duration = Duration::from_millis(1);
 const SPINS: u32 = 2000;
 /// Time for all that works for a session to see that it is over.
 const MAX_END: Duration = Duration::from_secs(5);
-/// Before a device that counts wrongly is joined anew.
+/// Before a device that counts wrongly is joined again.
 const AFTER_A_FAULT: Duration = Duration::from_secs(1);
 
 /// A plane on threads of this process.
@@ -158,7 +158,7 @@ impl Control {
                 Left::Gone => tracing::info!("fetch plane: the device is gone"),
                 Left::Faulty => {
                     tracing::error!(
-                        "fetch plane: the device's counts are impossible; joining anew"
+                        "fetch plane: the device's counts are impossible; joining again"
                     );
                     self.sleep(AFTER_A_FAULT);
                 }
@@ -195,7 +195,7 @@ impl Control {
         if end(session) { left } else { Err(FetchError::Worker) }
     }
 
-    /// The engine, made anew if chunks have another shape than before.
+    /// The engine, a new one if chunks have another shape than before.
     fn engine_for(&mut self, region: &Region) -> Result<Arc<Engine>, FetchError> {
         let geometry = region.layout().geometry();
         if let Some(engine) = &self.engine
@@ -223,7 +223,7 @@ fn end(mut session: Arc<Session>) -> bool {
     session.end();
     let until = Instant::now() + MAX_END;
     loop {
-        // All tickets are gone when nobody else has the session; `get_mut` orders what they did.
+        // All tickets are gone when no one else has the session; `get_mut` orders what they did.
         if Arc::get_mut(&mut session).is_some() {
             return true;
         }

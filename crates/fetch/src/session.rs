@@ -39,7 +39,7 @@ impl Outcome {
 
 const WANTED: u8 = 0;
 const CANCELLED: u8 = 1;
-/// The session is over: there is nobody to answer.
+/// The session is over: no one is left to answer.
 const ORPHANED: u8 = 2;
 
 /// A command that is being carried out, as all that work on it see it.
@@ -56,7 +56,7 @@ pub(crate) struct Op {
 impl Op {
     /// Why nothing more is to be done for it.
     pub fn refused(&self) -> Option<Outcome> {
-        // SYNC: relaxed; a hint without data. Whoever works on the command learns it a step later.
+        // SYNC: relaxed; a hint without data. The worker on the command sees it a step later.
         if self.state.load(Ordering::Relaxed) != WANTED {
             return Some(Outcome::CANCELLED);
         }
@@ -219,7 +219,7 @@ impl Session {
     }
 
     /// Nothing is written for this session any more. What is being done for it ends soon: when no
-    /// ticket is left, nobody but the caller has the session.
+    /// ticket is left, only the caller has the session.
     pub fn end(&self) {
         let mut inner = self.lock();
         inner.over = true;

@@ -97,7 +97,7 @@ fn each_request_has_a_line_when_its_answer_has_ended() {
     // As logrotate moves it.
     let old = folder.path().join("access.log.1");
     std::fs::rename(&path, &old).unwrap();
-    h.wait_until("the file is made anew", |h| {
+    h.wait_until("the file is recreated", |h| {
         h.get("/health");
         lines(&path).iter().any(|line| line["path"] == "/health")
     });

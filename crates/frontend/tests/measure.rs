@@ -96,7 +96,7 @@ fn kv_bytes_are_told_by_source() {
     h.wait_until("told", |h| h.metric(RECOMPUTED) == 4000.0);
     assert_eq!(h.metric(COMPUTED), 9000.0);
     h.device.restart(FakeConfig { vocab_size: VOCAB_SIZE, ..device });
-    h.wait_until("counted anew", |h| h.metric(COMPUTED) == 0.0);
+    h.wait_until("counted from zero", |h| h.metric(COMPUTED) == 0.0);
 }
 
 #[test]

@@ -121,7 +121,7 @@ fn what_goes_wrong_is_a_result_of_its_kind() {
         assert!(s.failures.get(kind).is_some_and(|n| *n >= 10), "{kind}: {:?}", s.failures);
     }
     assert_eq!(s.ok + s.failures.values().sum::<u64>(), 200);
-    // Requests that waited in vain are in the sample, with what they waited.
+    // Requests that never got an answer are in the sample, with their wait.
     assert_eq!(s.from_intended.ttft_ms.censored, s.failures["timeout"]);
     assert!(s.from_intended.ttft_ms.max >= 800.0, "{:?}", s.from_intended.ttft_ms);
     let first = run.requests.iter().filter(|r| r.first_token_s.is_some()).count() as u64;

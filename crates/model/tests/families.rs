@@ -77,7 +77,7 @@ fn reference_models() -> Vec<(String, ModelConfig)> {
 fn page() -> String {
     let mut text = String::from(
         "# Families\n\nGenerated from the code by a test; `UPDATE_DOCS=1 cargo test -p \
-         saccade-model` writes it anew.\n\nFiles of transformers 4 and 5 mean the same. What is \
+         saccade-model` regenerates it.\n\nFiles of transformers 4 and 5 mean the same. What is \
          not supported is refused by the name of its field. Each reference is a small random model \
          whose log probabilities and greedy tokens Hugging Face transformers computed \
          ([tests/reference](../tests/reference/README.md)).\n",

@@ -183,7 +183,7 @@ fn a_silent_device_is_lost_after_the_time_that_was_set() {
     assert_eq!(submitter.free_slots(), 31, "the device may still hold the lost one");
     // It was only slow: it sees the cancel, and the frontend sees it alive.
     device.tick().expect("in process");
-    assert_eq!(device.in_flight(), 0, "computes for nobody");
+    assert_eq!(device.in_flight(), 0, "computes without a client");
     assert!(submitter.device().ready());
     reader.wait(Duration::ZERO);
     assert_eq!(submitter.free_slots(), 32);
@@ -206,7 +206,7 @@ fn a_doorbell_that_was_lost_costs_no_slot() {
             ledger.announce(ticket, ask.clone());
             side.cut.store(true, Ordering::Relaxed);
         })
-        .expect("a put that is lost tells nobody");
+        .expect("a lost put reports no error");
     assert_eq!(reader.poll(&mut ledger).lost, 1);
     assert_eq!(ledger.lines[&ticket].end, Some(End::Lost));
     side.cut.store(false, Ordering::Relaxed);

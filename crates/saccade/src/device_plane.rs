@@ -285,7 +285,7 @@ fn load_packed(
         }
         PackedUse::Packed { refused, kept } => {
             if let Some(reason) = refused {
-                tracing::warn!(%reason, "packed weights not used; packed anew");
+                tracing::warn!(%reason, "packed weights not used; packing again");
             }
             match kept {
                 Ok((path, bytes)) => {

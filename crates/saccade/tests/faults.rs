@@ -163,7 +163,7 @@ async fn clients_that_leave_hold_nothing() -> Result<()> {
     server.until_metric("vllm:num_requests_running", 0.0, SOON).await?;
     server.until_metric("vllm:num_requests_waiting", 0.0, SOON).await?;
     server.until_metric("vllm:kv_cache_usage_perc", 0.0, SOON).await?;
-    assert!(server.metric("saccade:requests_cancelled_total").await? > 0.0, "nobody left early");
+    assert!(server.metric("saccade:requests_cancelled_total").await? > 0.0, "no client left early");
     let start = Instant::now();
     while fds(frontend)? > fds_before + 4 {
         assert!(start.elapsed() < SOON, "{} descriptors, {fds_before} before", fds(frontend)?);

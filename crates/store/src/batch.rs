@@ -7,8 +7,8 @@ use futures_util::stream::{self, BoxStream, StreamExt};
 
 use crate::{Found, Trouble};
 
-/// Runs `requests`, so many at a time. Boxed, because the compiler loses sight of `Send` behind
-/// the types of iterators that borrow.
+/// Runs `requests`, `at_a_time` of them at once. Boxed, because the compiler loses sight of `Send`
+/// behind the types of iterators that borrow.
 pub(crate) fn in_order<'a, F>(
     requests: impl Iterator<Item = F> + Send + 'a,
     at_a_time: usize,

@@ -242,7 +242,7 @@ fn certificates(
     Ok(certificates.into_iter().fold(options, ClientOptions::with_root_certificate))
 }
 
-/// Whoever guards a store decides whether it is asked again.
+/// Retries are the guard's decision (`crate::guard`).
 fn no_retries() -> RetryConfig {
     RetryConfig { backoff: BackoffConfig::default(), max_retries: 0, retry_timeout: Duration::ZERO }
 }

@@ -184,8 +184,8 @@ impl Store {
         each!(self, store => store.get_many(keys, max_bytes, tell).await)
     }
 
-    /// Stores a value that others see whole or not at all. A value that is there stays: whoever
-    /// finds a damaged one removes it first.
+    /// Stores a value that others see whole or not at all. An existing value stays: remove a
+    /// damaged one first.
     ///
     /// # Errors
     /// The store's trouble, and `Empty`.

@@ -19,7 +19,7 @@ const LIMITS: Limits = Limits {
     max_backoff: Duration::from_secs(5),
 };
 
-/// Nobody listens there.
+/// Connections there are refused.
 fn nowhere() -> Guarded {
     Guarded::new(open(&format!("redis://127.0.0.1:{}", free_port())), LIMITS)
 }

@@ -175,7 +175,7 @@ class Planner {
     w.down_adapted = take_adapted(at, l, SAC_TENSOR_DOWN, {m_.widths.hidden}, m_.widths.gated);
   }
 
-  /// Room for what all adapters add to matrices with the same k inputs, of so many outputs each;
+  /// Room for what all adapters add to matrices with the same k inputs and `outputs` each;
   /// they are of head_dim or a rounded width, and so multiples of kFragmentRows.
   AdaptedView take_adapted(Layout& at, uint32_t layer, uint32_t first_role,
                            std::initializer_list<uint32_t> outputs, uint32_t k) const {

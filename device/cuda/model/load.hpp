@@ -133,7 +133,7 @@ uint64_t dummy_key(uint64_t seed, const TensorPlace& at);
 
 /// A of a pair, in units for k inputs; see shrink_at.
 std::vector<Half> pack_a(const sac_adapter_pair& pair, uint32_t k);
-/// B of a pair, in units for so many outputs; see expand_at.
+/// B of a pair, in units for `outputs`; see expand_at.
 std::vector<Half> pack_b(const sac_adapter_pair& pair, uint32_t outputs);
 
 template <class Backend>

@@ -32,7 +32,7 @@ enum class EntryUse : uint32_t {
   kFound = 2,    // chunks were found; its request waits for a seat
   kLoading = 3,  // they are being loaded
   kStoring = 4,  // one chunk is being stored
-  kLeft = 5,     // nobody waits for it; free when nothing of it is lent
+  kLeft = 5,     // no request waits for it; free when nothing of it is lent
 };
 
 struct FetchEntry {
@@ -61,7 +61,7 @@ enum class FrameUse : uint32_t {
 struct FetchFrame {
   uint64_t command;  // id of the command it is lent for
   uint64_t fence;    // last of its copies
-  uint32_t entry;    // kNone: its chunk is copied, and nobody waits for it
+  uint32_t entry;    // kNone: its chunk is copied, and no request waits for it
   uint32_t chunk;
   FrameUse use;
   uint32_t next_free;
@@ -171,7 +171,7 @@ SAC_HD inline uint32_t take_entry(FetchDesk& desk, EntryUse use, uint64_t salt, 
   return kNone;
 }
 
-/// Frees an entry that nobody waits for, when nothing of it is lent.
+/// Frees an entry that no request waits for, when nothing of it is lent.
 SAC_HD inline void free_if_left(FetchDesk& desk, uint32_t index) {
   FetchEntry& entry = desk.entries[index];
   if (entry.use != EntryUse::kLeft || entry.lent != 0) return;
@@ -179,7 +179,7 @@ SAC_HD inline void free_if_left(FetchDesk& desk, uint32_t index) {
   --desk.num_entries_used;
 }
 
-/// Nobody waits for an entry any more.
+/// No request waits for an entry any more.
 SAC_HD inline void leave_entry(FetchDesk& desk, uint32_t index) {
   FetchEntry& entry = desk.entries[index];
   desk.num_aside -= entry.use == EntryUse::kLookup ? 1 : 0;
@@ -279,7 +279,7 @@ SAC_HD inline void withdraw(FetchDesk& desk, uint64_t id) {
   write_command(desk, c);
 }
 
-/// Nobody waits for an entry any more: what is in flight for it is withdrawn.
+/// No request waits for an entry any more: what is in flight for it is withdrawn.
 SAC_HD inline void drop_entry(FetchDesk& desk, uint32_t index) {
   const FetchEntry& entry = desk.entries[index];
   if (entry.use == EntryUse::kLookup && entry.lent != 0) withdraw(desk, entry.command);

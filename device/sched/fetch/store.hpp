@@ -78,7 +78,7 @@ SAC_HD inline bool begin_store(FetchDesk& desk, KvTiers& kv, Report& report) {
   return true;
 }
 
-/// A store has this long for a chunk: nobody waits for it, but its frame is lent.
+/// A store has this long for a chunk: no request waits for it, but its frame is lent.
 inline constexpr uint64_t kStoreBudgetNs = 10'000'000'000;
 
 /// Chunks whose copies are done go to the plane.

@@ -169,7 +169,7 @@ pub(super) fn report(record: &Record) -> anyhow::Result<Report> {
     let descriptors =
         curves(record, "descriptors", "", |of| of.descriptors.map(|count| count as f64));
     let over_time = Section::new("Memory and descriptors over time")
-        .paragraph("Vertical lines: signals. A plane that was killed begins anew.")
+        .paragraph("Vertical lines: signals. A killed plane starts from zero.")
         .side_by_side(own)
         .side_by_side(descriptors);
     Report::new("A soak with attackers and signals")

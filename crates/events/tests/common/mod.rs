@@ -13,7 +13,7 @@ use saccade_fetch::layout::*;
 use saccade_fetch::{Limits, Region};
 use saccade_ring::Transport;
 
-/// Blocks that are looked at in a tick while the table is told anew.
+/// Blocks that are looked at in a tick while the table is resent.
 const RETOLD_BLOCKS: usize = 256;
 const NUM_TIERS: usize = 2;
 /// Names of adapters, in their order.

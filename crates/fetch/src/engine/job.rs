@@ -139,7 +139,7 @@ impl Drop for ChunkJob {
     }
 }
 
-/// Whether nobody can use the value. Those of another version of this program are left to it.
+/// Whether the value is of no use to any reader. Another version of this program may read its own.
 fn is_damage(rejection: &Rejection) -> bool {
     !matches!(rejection, Rejection::Version(_) | Rejection::Codec(_))
 }

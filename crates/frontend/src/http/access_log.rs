@@ -130,7 +130,7 @@ impl Sink {
         OpenOptions::new().append(true).create(true).open(path)
     }
 
-    /// Opens the path anew if its file was moved away.
+    /// Reopens the path if its file was moved away.
     fn follow(&mut self) {
         if self.looked.elapsed() < LOOK_EVERY {
             return;

@@ -1,5 +1,5 @@
 //! The listening socket: made once, by a frontend plane that runs alone or by the supervisor of
-//! several, which all accept from it. So a plane that starts anew takes over the connections that
+//! several, which all accept from it. So a plane that restarts takes over the connections that
 //! wait, and one that hangs takes none.
 
 use std::fs::{File, Metadata, TryLockError};

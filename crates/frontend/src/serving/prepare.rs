@@ -138,7 +138,7 @@ fn check_bytes(serving: &Serving, source: &PromptSource, limit: u32) -> Result<(
         source.param(),
         format!(
             "This model's maximum context length is {limit} tokens. However, your request has \
-             {bytes} bytes of text, more than so many tokens can hold."
+             {bytes} bytes of text, more than that many tokens can hold."
         ),
     ))
 }

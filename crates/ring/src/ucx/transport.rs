@@ -255,7 +255,7 @@ impl std::io::Write for Until<'_> {
     }
 }
 
-/// The lane of this thread among so many: assigned round-robin, in order of threads' first use.
+/// This thread's lane, below `lanes`: assigned round-robin, in order of threads' first use.
 fn lane_of_thread(lanes: usize) -> usize {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     thread_local! {
@@ -306,7 +306,7 @@ impl Shared {
         let mut lane = lock(&link.lanes[lane_of_thread(link.lanes.len())]);
         // A thread that waited for the lane while another lost it must not use it.
         if !self.is_current(&link) {
-            return self.link().and(Err(TransportError::Down("connected anew".into())));
+            return self.link().and(Err(TransportError::Down("reconnected".into())));
         }
         operation(&mut lane).map_err(|why| {
             drop(lane);

@@ -151,7 +151,7 @@ impl Sink for Ledger {
         let line = self.open(ticket);
         line.end = Some(End::Finished(finish, count));
         if finish == Finish::Cancelled {
-            assert!(line.cancelled, "{ticket:?} ends as cancelled by nobody");
+            assert!(line.cancelled, "{ticket:?} ends as cancelled, and no one cancelled it");
         } else {
             assert_eq!((count, finish), line.ask.end(), "{ticket:?}");
         }

@@ -206,7 +206,7 @@ mod tests {
         let serve = command.find_subcommand("serve").expect("serve is a command");
         format!(
             "# Flags of `saccade serve`\n\nGenerated from the code by a test; \
-             `UPDATE_DOCS=1 cargo test -p saccade` writes it anew. Each flag is also an \
+             `UPDATE_DOCS=1 cargo test -p saccade` regenerates it. Each flag is also an \
              environment variable, and a key of the file that `--config` names.\n{}",
             tables(serve, "##")
         )
@@ -224,7 +224,7 @@ mod tests {
         let command = Cli::command();
         let mut text = String::from(
             "# Flags of the tools\n\nGenerated from the code by a test; \
-             `UPDATE_DOCS=1 cargo test -p saccade` writes it anew. What the tools are for and how \
+             `UPDATE_DOCS=1 cargo test -p saccade` regenerates it. What the tools are for and how \
              to read what they say: [measure.md](measure.md); of `saccade kv`: [kv.md](kv.md).\n",
         );
         for name in ["bench", "doctor", "audit", "top", "kv", "tokenize", "plan"] {

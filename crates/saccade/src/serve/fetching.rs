@@ -13,7 +13,7 @@ use super::child::Plane;
 use super::kept::{Kept, Life, as_long_as};
 use super::restarts::Restarts;
 
-/// A plane whose heartbeat has stood still for so long is ended, and started anew.
+/// A plane whose heartbeat has stopped for this long is killed and restarted.
 const STALLED_AFTER: Duration = Duration::from_secs(3);
 
 pub(super) struct Fetching {

@@ -35,7 +35,7 @@ impl Kept {
         Kept { plane, patience, watch: Watch::new(patience), restarts, last_epoch: 0, due: None }
     }
 
-    /// Starts it anew if it is time, ends it if it hangs. `life`: what the ring shows now. True: it
+    /// Restarts it if it is time, ends it if it hangs. `life`: what the ring shows now. True: it
     /// has just died.
     ///
     /// # Errors

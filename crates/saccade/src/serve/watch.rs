@@ -78,7 +78,7 @@ impl Watch {
         self.serving
     }
 
-    /// Judges by another look. A verdict is given once; patience begins anew then.
+    /// Judges by another look. A verdict is given once, and patience then begins again.
     pub fn look(&mut self, now: Instant, sign: Sign) -> Option<Hang> {
         let (at, before) = self.last.replace((now, sign)).unwrap_or((now, sign));
         let since = now.duration_since(at).min(LONGEST_LOOK);

@@ -77,7 +77,7 @@ impl Scene {
         let kept = commands(&self.one, "store", "done").await?;
         ask(&self.one, &body(&document(n, 800), 12)).await?;
         stored(&self.one, kept + CHUNKS as f64).await?;
-        // Those of other documents may still be written anew.
+        // Those of other documents may still be written again.
         let mut new = files(&self.folder);
         new.retain(|path| path.extension().is_none() && self.seen.insert(path.clone()));
         let read = |path: PathBuf| Ok((path.clone(), std::fs::read(path)?));

@@ -166,7 +166,7 @@ async fn a_folder_of_bounded_size_keeps_its_bound() -> Result<()> {
     Ok(())
 }
 
-/// A client that reads slowly gets what others get, and holds up nobody.
+/// A client that reads slowly gets what others get, and delays no other.
 #[tokio::test]
 async fn slow_clients_hold_up_nobody() -> Result<()> {
     let place = Place::folder()?;

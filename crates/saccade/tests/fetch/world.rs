@@ -73,7 +73,7 @@ pub async fn plain() -> Result<Server> {
     Server::start(&["--no-enable-prefix-caching"]).await
 }
 
-/// Waits for so many lives of the fetch plane.
+/// Waits for this many lives of the fetch plane.
 pub async fn joined(server: &Server, lives: f64) -> Result<()> {
     at_least(server, "saccade:fetch_planes_joined_total", &[], lives).await
 }
@@ -167,7 +167,7 @@ pub async fn commands(server: &Server, op: &str, result: &str) -> Result<f64> {
     count(server, "saccade:fetch_commands_total", &[("op", op), ("result", result)]).await
 }
 
-/// Waits until so many chunks are kept.
+/// Waits until this many chunks are kept.
 pub async fn stored(server: &Server, chunks: f64) -> Result<()> {
     let labels = [("op", "store"), ("result", "done")];
     at_least(server, "saccade:fetch_commands_total", &labels, chunks).await

@@ -109,7 +109,7 @@ impl Folder {
         .await
     }
 
-    /// Makes room, aside: whoever wants to store does not wait for it long.
+    /// Makes room in the background: a put does not wait for it long.
     fn sweep(&self) {
         let folder = self.clone();
         tokio::task::spawn_blocking(move || {
@@ -136,7 +136,7 @@ impl Folder {
             while let Some(page) = pages.recv().await {
                 for entry in page {
                     if listing.tell(entry, &mut tell).is_break() {
-                        // The walk ends when nobody takes its pages.
+                        // The walk ends when its pages are no longer read.
                         return pages.close();
                     }
                 }

@@ -1,6 +1,6 @@
 //! Keeps a folder under its size by removing what was least recently used.
 //!
-//! Nobody knows what a folder holds but by walking through it. So a walk gives a credit, puts use
+//! Only a walk tells what a folder holds. So a walk gives a credit, puts use
 //! it, and the next walk begins, aside, when half of it is used: the cost of a walk is shared by a
 //! sixteenth of the folder's bytes.
 

@@ -69,8 +69,8 @@ impl Redis {
         tell_all(in_order(read, at_a_time), tell).await
     }
 
-    /// The last byte asked for is one too many: whoever gets it has a value that is too large, and
-    /// has not taken in the rest.
+    /// Asks for one byte more than allowed: a value that has it is too large, and the rest of it
+    /// never crosses the network.
     async fn read(&self, key: Key, max_bytes: usize) -> Result<Found, Trouble> {
         let mut command = self.command("GETRANGE", &key);
         command.arg(0).arg(max_bytes);

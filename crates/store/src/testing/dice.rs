@@ -33,7 +33,7 @@ impl Dice {
         self.next() % bound
     }
 
-    /// So many bytes.
+    /// This many bytes.
     pub fn bytes(&mut self, count: usize) -> Vec<u8> {
         (0..count).map(|_| self.next() as u8).collect()
     }

@@ -27,7 +27,7 @@ const REBIND_TRIES: usize = 200;
 pub enum Fault {
     /// Not at all.
     None,
-    /// Nobody listens.
+    /// Connections are refused.
     Refuse,
     /// Connections are accepted and nothing is ever said.
     Hang,
@@ -38,17 +38,17 @@ pub enum Fault {
     Delay(Duration),
     /// Answers come a byte at a time, 20 a second.
     Trickle,
-    /// The connection ends within the first so many bytes of its answers.
+    /// The connection ends within this many bytes of its answers.
     Cut {
         /// At least 1.
         within: u64,
     },
-    /// The connection is reset within the first so many bytes of its answers.
+    /// The connection is reset within this many bytes of its answers.
     Reset {
         /// At least 1.
         within: u64,
     },
-    /// One bit of every so many bytes of the answers is flipped, on average.
+    /// One bit in this many bytes of the answers is flipped, on average.
     Flip {
         /// At least 1.
         every: u64,
@@ -228,7 +228,7 @@ async fn connection(
     let mut answers = Answers { to_client, fault, dice, shared };
     tokio::select! {
         ended = answers.pass(from_server) => return ended,
-        // Whoever has asked and left wants no answers.
+        // A client that asked and left wants no answers.
         asked = &mut asked => return asked.map(|_| ()),
         () = told_to_stall(&stalled) => {}
     }

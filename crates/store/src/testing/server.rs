@@ -15,8 +15,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// Kills the program when our end of its input closes, however this process ends.
 const LEASH: &str = r#""$@" & program=$!; read -r _; kill -9 $program; wait $program"#;
 
-/// A port that nobody has now, nor 10,000 above it, where a node of a cluster talks to others. Both
-/// are below those that Linux gives to connections: a server may come back there.
+/// A port that is free now, as is the one 10,000 above it, where a node of a cluster talks to
+/// others. Both are below those that Linux gives to connections: a server may come back there.
 ///
 /// # Panics
 /// There is none.

@@ -114,7 +114,7 @@ class EmulatedBlock {
   /// Before the thread leaves.
   void check_end() const {
     if (!awaited_) fail("a thread that did not wait for the kernel before");
-    if (!open_products_.empty() || !product_groups_.empty()) fail("a product nobody waited for");
+    if (!open_products_.empty() || !product_groups_.empty()) fail("a product was not waited for");
   }
 
   void sync() const { meet(s_.arrived, s_.generation, s_.num_threads); }
@@ -474,7 +474,7 @@ class Emulator {
       });
     }
     run_fibers(state);
-    if (!state.copies.empty()) throw std::runtime_error("a bulk copy nobody waited for");
+    if (!state.copies.empty()) throw std::runtime_error("a bulk copy was not waited for");
   }
   void run_fibers(BlockState& state) {
     const uint32_t num_warps = state.num_threads / gpu::kWarpThreads;
