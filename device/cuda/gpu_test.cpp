@@ -98,8 +98,7 @@ void check_rotation(Report& report, uint64_t seed, LaunchWay way, RotationWay ro
   if (wrong != 0) run.broken = std::to_string(wrong) + " words of KV were another's";
   const std::string name = std::string("GPU, ") + name_of(way) +
                            (rotation == RotationWay::kBulk ? ", bulk copies" : ", vector copies");
-  // How many come back depends on how long steps take: on an H200 from 36 on.
-  report_rotation(report, name.c_str(), seed, run, outcome.stats, 20);
+  report_rotation(report, name.c_str(), seed, run, outcome.stats);
 }
 
 /// Does a NIC's work between the ticks: copies both sides' areas from one memory to the other.

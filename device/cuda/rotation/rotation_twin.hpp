@@ -186,7 +186,7 @@ void check_rotation(Report& report, uint64_t seed) {
   run.requests = play(seed, rig.ring, [&](uint64_t ticks) { rig.machine.run_ticks(ticks); });
   const LifeOutcome outcome = rig.machine.stop();
   run.broken = rig.machine.broken();
-  report_rotation(report, Rig::kName, seed, run, outcome.stats, 50);
+  report_rotation(report, Rig::kName, seed, run, outcome.stats);
 }
 
 }  // namespace saccade::test
