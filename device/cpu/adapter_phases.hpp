@@ -31,8 +31,8 @@ class AdapterPhases {
     layer_ = layer;
     first_ = first;
     worker_.for_each(num_gathered_, [&](uint32_t i) {
-      const GatheredRow& at = plan_.gathered(i);
-      copy_activations(in, at.row, s_.gathered(0, in.k), at.slot);
+      const uint32_t slot = plan_.gathered_slot(i);
+      copy_activations(in, plan_.row_of_slot(slot), s_.gathered(0, in.k), slot);
     });
     multiply_a(in);
   }

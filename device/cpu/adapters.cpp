@@ -105,7 +105,7 @@ AdapterPlan::AdapterPlan(const AdapterLimits& limits, uint32_t max_rows, const A
   counts_.resize(size_t{limits.num_adapters} + 1);
   spans_.resize(most);
   blocks_.resize(size_t{most} + max_rows / kBlockRows);
-  gathered_.resize(max_rows);
+  gathered_slots_.resize(max_rows);
   row_of_slot_.resize(space.max_slots());
 }
 
@@ -134,7 +134,7 @@ void AdapterPlan::cut_blocks() {
   for (uint32_t adapter = 1; adapter < counts_.size(); ++adapter) {
     Count& count = counts_[adapter];
     if (count.num_rows == 0) continue;
-    const bool apart = count.end_row - count.first_row != count.num_rows;
+    const bool apart = count.apart();
     const uint32_t first = apart ? 0 : count.first_row % kActivationRows;
     spans_[num_spans_] = {adapter, slot, apart ? AdapterSpan::kApart : count.first_row - first,
                           first, count.num_rows};
@@ -142,7 +142,7 @@ void AdapterPlan::cut_blocks() {
       blocks_[num_blocks_++] = {num_spans_, first + done,
                                 min_u32(kBlockRows, count.num_rows - done)};
     }
-    count.next_slot = apart ? slot : AdapterSpan::kApart;
+    count.next_slot = slot;
     slot += round_up(first + count.num_rows, kActivationRows);
     ++num_spans_;
   }
@@ -153,10 +153,10 @@ void AdapterPlan::assign_slots(const StepBatch& batch, const SeatTables& tables)
     const StepSeq& seq = batch.seqs[i];
     const uint32_t adapter = tables.params[seq.seat].adapter;
     Count& count = counts_[adapter];
-    if (adapter == 0 || count.next_slot == AdapterSpan::kApart) continue;
+    if (adapter == 0 || !count.apart()) continue;
     for (uint32_t row = seq.first_row; row < seq.first_row + seq.num_rows; ++row) {
       row_of_slot_[count.next_slot] = row;
-      gathered_[num_gathered_++] = {row, count.next_slot++};
+      gathered_slots_[num_gathered_++] = count.next_slot++;
     }
   }
 }

@@ -2,8 +2,8 @@
 //
 // y = W x + scaling * B (A x). A x is a phase of its own before the products with W: the rows of an
 // adapter are taken together, so that its A is read once however many they are. B is multiplied
-// beside W, item by item, into a tile that never leaves the worker's cache, and added where the
-// product with W is finished. A row's change does not depend on the others: each product is the
+// beside W, item by item, into a tile as large as the item's own, and added where the product with
+// W is finished. A row's change does not depend on the others: each product is the
 // same whatever the neighbouring rows. Rows without an adapter are computed as if there were none.
 //
 // Rows are grouped before the workers start, so that every worker knows the size of every phase.
@@ -127,12 +127,6 @@ struct AdapterBlock {
   uint32_t num_rows;
 };
 
-/// A row whose input is gathered.
-struct GatheredRow {
-  uint32_t row;
-  uint32_t slot;
-};
-
 /// The rows of a step that have adapters, worked out from the batch before the workers start. What
 /// an item reads may be another step's, if it comes too late: it is within the buffers even then.
 class AdapterPlan {
@@ -148,7 +142,9 @@ class AdapterPlan {
   uint32_t num_gathered() const { return num_gathered_; }
   AdapterSpan span(uint32_t i) const;
   AdapterBlock block(uint32_t i) const { return blocks_[i]; }
-  const GatheredRow& gathered(uint32_t i) const { return gathered_[i]; }
+  /// The slot of a gathered input, and the row that it is of.
+  uint32_t gathered_slot(uint32_t i) const { return gathered_slots_[i]; }
+  uint32_t row_of_slot(uint32_t slot) const { return row_of_slot_[slot]; }
   /// The row at an index of a span.
   uint32_t row_at(const AdapterSpan& span, uint32_t index) const {
     return span.base_row == AdapterSpan::kApart ? row_of_slot_[span.base_slot + index]
@@ -163,7 +159,9 @@ class AdapterPlan {
     uint32_t num_rows;
     uint32_t first_row;
     uint32_t end_row;
-    uint32_t next_slot;  // for a row that is gathered; kApart: none is
+
+    bool apart() const { return end_row - first_row != num_rows; }
+    uint32_t next_slot;  // of rows that are gathered
   };
 
   void count_rows(const StepBatch& batch, const SeatTables& tables);
@@ -174,7 +172,7 @@ class AdapterPlan {
   std::vector<Count> counts_;  // [num_adapters + 1]
   std::vector<AdapterSpan> spans_;
   std::vector<AdapterBlock> blocks_;
-  std::vector<GatheredRow> gathered_;
+  std::vector<uint32_t> gathered_slots_;
   std::vector<uint32_t> row_of_slot_;
   uint32_t num_spans_ = 0;
   uint32_t num_blocks_ = 0;

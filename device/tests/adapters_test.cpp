@@ -153,8 +153,8 @@ void check_plan(const AdaptedBatch& b, const AdapterPlan& plan, uint32_t max_slo
       b.adapter_of.size() - std::count(b.adapter_of.begin(), b.adapter_of.end(), 0u);
   CHECK(static_cast<size_t>(std::count(taken.begin(), taken.end(), true)) == adapted);
   for (uint32_t i = 0; i < plan.num_gathered(); ++i) {
-    CHECK(taken[plan.gathered(i).slot]);
-    taken[plan.gathered(i).slot] = false;
+    CHECK(taken[plan.gathered_slot(i)]);
+    taken[plan.gathered_slot(i)] = false;
   }
   for (uint32_t i = 0; i < plan.num_spans(); ++i) {
     const AdapterSpan span = plan.span(i);

@@ -44,6 +44,15 @@ impl Life {
             }),
         }
     }
+    fn is_gone(&self) -> bool {
+        self.thread.is_finished()
+    }
+    /// Its own error, or how far it has read.
+    fn end_early(self, device: &Device) -> Box<dyn Error> {
+        let (read, written) = (device.ring.read, device.ring.written);
+        let late = || format!("{read} events of {written} were read").into();
+        self.end().err().unwrap_or_else(late)
+    }
     fn end(self) -> Result<(), Box<dyn Error>> {
         self.stop.store(true, Ordering::Relaxed);
         Ok(self.thread.join().map_err(|_| "the publisher has panicked")??)
@@ -63,6 +72,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     for life in 1..=LIVES {
         let publisher = Life::begin(&path, &config);
         while device.ring.written < events * life / LIVES {
+            if publisher.is_gone() || began.elapsed() > PATIENCE {
+                return Err(publisher.end_early(&device));
+            }
             // In the end nothing is lost, so that nothing is resent: what was missed before
             // stays missed.
             let is_calm = device.ring.written > events - events / CALM_SHARE;
@@ -76,13 +88,6 @@ fn main() -> Result<(), Box<dyn Error>> {
             let changes = if burst { 8000 } else { device.random.below(60) };
             device.tick(changes);
             std::thread::sleep(Duration::from_micros(300));
-            if publisher.thread.is_finished() {
-                return Err(publisher.end().err().unwrap_or_else(|| "the publisher left".into()));
-            }
-            if began.elapsed() > PATIENCE {
-                let (read, written) = (device.ring.read, device.ring.written);
-                return Err(format!("life {life}: {read} events of {written} were read").into());
-            }
         }
         if life < LIVES {
             publisher.end()?;
@@ -91,6 +96,9 @@ fn main() -> Result<(), Box<dyn Error>> {
             continue;
         }
         while !device.is_settled() {
+            if publisher.is_gone() || began.elapsed() > PATIENCE {
+                return Err(publisher.end_early(&device));
+            }
             device.tick(0);
             std::thread::sleep(Duration::from_millis(1));
         }

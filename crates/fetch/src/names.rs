@@ -8,8 +8,8 @@ use crate::region::Region;
 /// Rows whose names are remembered. A row of 8192 tokens takes 33 KiB.
 const REMEMBERED_ROWS: usize = 64;
 
-/// Hashes rows. The names come from a private copy of the tokens: if the row changes meanwhile,
-/// the names change, and no value goes under a wrong one.
+/// Hashes rows. Names come from a private copy of the tokens: a row that changes meanwhile gets
+/// other names, and never a wrong value under a right one.
 ///
 /// One row is named by a LOOKUP and then by a LOAD for each of its chunks. What was hashed is kept
 /// with the tokens that it is the hash of, and counts only as far as the row still has them.
