@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# The CPU step against llama.cpp, vLLM and OpenVINO (bench/peers installs them), over HTTP, one server at a time.
+# The CPU step against llama.cpp, vLLM, OpenVINO and mistral.rs (bench/peers installs them), over HTTP, one server at a
+# time.
 #   bench/cpu.sh                      all of it, into bench/results/<date>-<machine>-<commit>-cpu
 #   bench/cpu.sh serve wave           only those: serve wave neighbours priority
 # serve: closed loops of 1 to 16 streams and long prompts, every server in turn, in an order that moves with each
@@ -8,8 +9,9 @@
 # server raised (ours by its flags, the others by nice). In both a scripted server that computes nothing has its turn:
 # beside it the neighbours run as alone, which is what their own loss beside the others is measured by.
 #   SACCADE_BENCH_SHAPES    folders of bench/models without "-shape" (qwen3-0.6b llama-125m), random weights
-#   SACCADE_BENCH_SERVERS   of saccade saccade-int8 llama.cpp llama.cpp-q8 llama.cpp-q4 vllm openvino openvino-int8 (all
-#                           that are installed); SACCADE_BENCH_BESIDE: those of neighbours and priority (the same)
+#   SACCADE_BENCH_SERVERS   of saccade saccade-int8 llama.cpp llama.cpp-q8 llama.cpp-q4 vllm openvino openvino-int8
+#                           mistral.rs (all that are installed); SACCADE_BENCH_BESIDE: those of neighbours and
+#                           priority (the same)
 #   SACCADE_BENCH_REPEATS (3); SACCADE_BENCH_FIRST_REPEAT (0): of serve, to go on with a run that was cut off
 #   SACCADE_BENCH_WAVES (3) and SACCADE_BENCH_LEAST (8): measured requests of a cell of serve, a stream and in all;
 #                           SACCADE_BENCH_PROMPT_WAVES (the same): a stream, in cells of long prompts
@@ -57,6 +59,7 @@ all_servers() {
   [ ! -x "$peers/build-llama/bin/llama-server" ] || printf 'llama.cpp\nllama.cpp-q8\nllama.cpp-q4\n'
   [ ! -x "$peers/vllm/bin/vllm" ] || echo vllm
   [ ! -x "$peers/openvino/bin/python" ] || printf 'openvino\nopenvino-int8\n'
+  [ ! -x "$peers/mistral-rs/bin/python" ] || echo mistral.rs
 }
 mapfile -t servers < <(all_servers)
 [ -z "${SACCADE_BENCH_SERVERS:-}" ] || read -ra servers <<<"$SACCADE_BENCH_SERVERS"
@@ -67,7 +70,8 @@ port_of() {
   case $1 in
     saccade) echo 18100 ;; saccade-int8) echo 18110 ;; llama.cpp) echo 18101 ;; llama.cpp-q8) echo 18111 ;;
     llama.cpp-q4) echo 18121 ;; idle) echo 18130 ;;
-    vllm) echo 18102 ;; openvino) echo 18104 ;; openvino-int8) echo 18114 ;; *) die "SACCADE_BENCH_SERVERS: no $1" ;;
+    vllm) echo 18102 ;; openvino) echo 18104 ;; openvino-int8) echo 18114 ;; mistral.rs) echo 18105 ;;
+    *) die "SACCADE_BENCH_SERVERS: no $1" ;;
   esac
 }
 # The command line, run by `sh -c`, that server $1 with model folder $2 is in the foreground.
@@ -85,6 +89,7 @@ command_of() {
     idle) echo "$mock --listen 127.0.0.1:$(port_of idle) --ttft constant:200ms --itl constant:100ms" ;;
     vllm) echo "bench/peers/vllm.sh run $place" ;;
     openvino) echo "bench/peers/openvino.sh run $place" ;;
+    mistral.rs) echo "bench/peers/mistral_rs.sh run $place" ;;
     openvino-int8) echo "env SACCADE_PEERS_OPENVINO_WEIGHTS=int8 bench/peers/openvino.sh run $place" ;;
   esac
 }

@@ -29,20 +29,6 @@ class Settings:
     prefix_caching: bool = False
 
 
-@dataclasses.dataclass(frozen=True)
-class Request:
-    """One prompt of token ids, and how its answer is drawn. temperature 0: greedy."""
-
-    ids: list
-    max_tokens: int
-    min_tokens: int = 0
-    ignore_eos: bool = False
-    temperature: float = 0.0
-    top_p: float = 1.0
-    top_k: int = 0
-    seed: int = 0
-
-
 def pipeline_of(settings):
     """A pipeline on the CPU. Without its prefix cache, a prompt that comes again is computed again."""
     scheduler = openvino_genai.SchedulerConfig()

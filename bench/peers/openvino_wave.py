@@ -16,6 +16,7 @@ import random
 import statistics
 import time
 
+import front
 import openvino_engine
 
 
@@ -26,7 +27,7 @@ def wave(batch, args, seed):
     start = time.monotonic()
     for number in range(args.streams):
         ids = [draw.randrange(3, args.vocab) for _ in range(args.input_len)]
-        batch.add(number, openvino_engine.Request(ids, args.output_len, ignore_eos=True))
+        batch.add(number, front.Request(ids, args.output_len, ignore_eos=True))
     counts = [0] * args.streams
     while batch.is_busy():
         events, now = batch.step(), time.monotonic()
