@@ -49,6 +49,7 @@ SAC_INLINE void load_pairs(const Fp8* row, size_t stride, __m512i (&words)[16]) 
 struct DotTiles {
   /// Of one row of a decode: the query heads of a kv head.
   static constexpr uint32_t kFewLanes = 4;
+  static constexpr bool kValuesInPairs = false;
 
   static void open() {}
   static void close() {}

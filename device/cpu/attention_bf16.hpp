@@ -147,11 +147,13 @@ struct RowsOf {
   size_t stride;           // bytes from row to row
   size_t step;             // elements from one step to the next
   const T* ahead[2] = {};  // halves that are read after these, if that is known; where they are in
-                           // memory, they are far apart: multiply_few prefetches them
+                           // memory, their rows are far apart: few lanes prefetch them
 };
 using RowTiles = RowsOf<Bf16>;
 /// The right side: at each step [16 pairs of elements][16 lanes][2].
 inline constexpr size_t kLaneStep = 512;
+/// Elements of a step of multiply_pairs(): [16 rows][32] on the left, as many on the right.
+inline constexpr size_t kPairStep = 512;
 
 /// `Tiles` multiplies: open() and close() around a call, and
 ///   multiply<n>(a, b, steps, lanes, out)
@@ -161,7 +163,11 @@ inline constexpr size_t kLaneStep = 512;
 /// kFewLanes lanes, those of a decode, it also has
 ///   multiply_few(a, b, steps, lanes, out), which reads rows as they are stored,
 ///   store_lanes(sums, out), lanes as rows of 16;
-/// with kFewLanes = 0 it has neither.
+/// with kFewLanes = 0 it has neither. With kValuesInPairs it has
+///   multiply_pairs(a, b, stride, steps, out)
+///       out = [2][16 rows][16 lanes], the sums over steps of a x b and a x (b + stride): at each
+///       step, kPairStep apart, a is [16 rows][32] and b [16 pairs][16 lanes][2]
+/// with which one tile of queries weighs V without transposing it.
 /// `Kv` is how K and V are stored: Bf16 or Fp8.
 template <class Tiles, class Kv>
 class Bf16Attention {
@@ -233,6 +239,7 @@ class Bf16Attention {
         tiles_(ceil_div(count_, kQueries)),  // of one kv head
         lanes_(min_u32(count_, kQueries)),
         few_(count_ <= Tiles::kFewLanes),
+        in_pairs_(Tiles::kValuesInPairs && tiles_ == 1),
         in_place_((few_ || std::is_same<Kv, Bf16>::value) && tiles_ <= kInPlaceTiles &&
                   depth_ == args.head_dim && args.kv.block_size >= kSubtile) {
     scores_ = args.scratch + args.num_kv_heads * tiles_ * tile_floats(depth_);
@@ -275,7 +282,8 @@ class Bf16Attention {
       return Seen{max_u32(first, base) - base, min_u32(length, end - base)};
     };
     uint32_t base = first / kGroup * kGroup;
-    prefetch(Rows{&a_.kv, base + seen_at(base).begin, base + seen_at(base).end}, 0, 1);
+    if (!in_pairs_)
+      prefetch(Rows{&a_.kv, base + seen_at(base).begin, base + seen_at(base).end}, 0, 1);
     Tiles::open();
     for_each_tile([this](uint32_t head, uint32_t i) { open(head, i); });
     for (; base < end; base += length) {
@@ -293,19 +301,29 @@ class Bf16Attention {
   /// Runs all of a head's queries over the positions of some groups.
   void attend(uint32_t head, uint32_t base, Seen seen, const Rows& next) {
     const uint32_t parts = ceil_div(tiles_, kTogether);
-    if (!few_) transpose_values(head, base, seen);
+    if (!few_ && !in_pairs_) transpose_values(head, base, seen);
     if (!in_place_) copy_keys(head, base, seen);
     for (uint32_t p = 0; p < parts; ++p) {
-      prefetch(next, head * parts + p, a_.num_kv_heads * parts);
+      if (!in_pairs_) prefetch(next, head * parts + p, a_.num_kv_heads * parts);
       for (uint32_t at = 0; at < seen.end; at += kGroup) {
         const uint32_t i = p * kTogether;
         if (i + 1 < tiles_) {
           fold<2>(head, i, base, at, seen);
         } else {
+          if (in_pairs_) next_key_ = key_after(head, base, at, seen, next);
           fold<1>(head, i, base, at, seen);
         }
       }
     }
+  }
+
+  /// The row of K that is read after the group at base + at of a head; null if that is not known.
+  const Kv* key_after(uint32_t head, uint32_t base, uint32_t at, Seen seen,
+                      const Rows& next) const {
+    if (at + kGroup < seen.end) return key(head, base + at + kGroup);
+    if (head + 1 < a_.num_kv_heads) return key(head + 1, base + seen.begin / kSubtile * kSubtile);
+    if (next.begin >= next.end) return nullptr;
+    return kv_row<Kv>(*next.kv, next.kv->k_offset, next.begin / kSubtile * kSubtile);
   }
 
   template <class F>
@@ -335,6 +353,8 @@ class Bf16Attention {
     for (uint32_t i = 0; i < kTiles; ++i) parts[i] = weigh(tiles[i], i, group, steps);
     if (few_) {
       accumulate_few(head, base, at, seen, steps);
+    } else if (in_pairs_) {
+      accumulate_pairs(head, base, at, seen, steps);
     } else {
       accumulate<kTiles>(values_ + at * depth_, steps);
     }
@@ -465,14 +485,16 @@ class Bf16Attention {
   }
 
   /// 32 dimensions of a row, zero beyond the head.
-  __m512i load_step(const Bf16* row, uint32_t d) const {
-    return _mm512_maskz_loadu_epi16(step_mask(d), row + d);
+  __m512i load_step(const Kv* row, uint32_t d) const {
+    return load_masked(row + d, step_mask(min_u32(kPanelStep, a_.head_dim - d)));
   }
-  __m512i load_step(const Fp8* row, uint32_t d) const {
-    return widen_fp8(_mm256_maskz_loadu_epi8(step_mask(d), row + d));
+  static __m512i load_masked(const Bf16* at, __mmask32 mask) {
+    return _mm512_maskz_loadu_epi16(mask, at);
   }
-  __mmask32 step_mask(uint32_t d) const {
-    const uint32_t count = min_u32(kPanelStep, a_.head_dim - d);
+  static __m512i load_masked(const Fp8* at, __mmask32 mask) {
+    return widen_fp8(_mm256_maskz_loadu_epi8(mask, at));
+  }
+  static __mmask32 step_mask(uint32_t count) {
     return count == kPanelStep ? ~__mmask32{0} : (__mmask32{1} << count) - 1;
   }
 
@@ -506,6 +528,8 @@ class Bf16Attention {
     if (t + kPanelStep < seen.end) {
       k.ahead[0] = half(t + kPanelStep);
       k.ahead[1] = half(t + kPanelStep + kSubtile);
+    } else if (in_pairs_) {
+      k.ahead[0] = value(head, base + max_u32(first, t / kGroup * kGroup));
     }
     return k;
   }
@@ -603,6 +627,81 @@ class Bf16Attention {
       }
       const RowTiles rows = {{v, v + 2 * kTileWords}, kWordRow, 4 * kTileWords};
       Tiles::template multiply<kTiles>(rows, w, steps.end - steps.begin, lanes_, out);
+    }
+  }
+
+  /// The same for one tile of queries, with the sides exchanged: weights as rows, and V in pairs of
+  /// positions, which it nearly is in memory. Each product is of the same two factors, in the same
+  /// order, and so has the same bits.
+  void accumulate_pairs(uint32_t head, uint32_t base, uint32_t at, Seen seen, Seen steps) {
+    if constexpr (Tiles::kValuesInPairs) {
+      auto* rows = reinterpret_cast<Bf16*>(scores_);  // [step][16 queries][32 positions]
+      for (uint32_t s = steps.begin; s < steps.end; ++s) weights_as_rows(s, rows + s * kPairStep);
+      const uint32_t end = steps.end * kPanelStep;
+      for (uint32_t p = steps.begin * kPanelStep; p < end; p += 2) {
+        const uint32_t later = p + kSubtile;
+        if (later < end) {
+          if (seen.has(at + later)) prefetch_pair(value(head, base + at + later));
+        } else if (next_key_ != nullptr) {
+          prefetch_pair(next_key_ + (later - end) * a_.kv.token_stride);
+        }
+        // A block has both positions of a pair.
+        const bool has_even = seen.has(at + p), has_odd = seen.has(at + p + 1);
+        const Kv* even = has_even || has_odd ? value(head, base + at + p) : nullptr;
+        store_pairs(has_even ? even : nullptr, has_odd ? even + a_.kv.token_stride : nullptr, p);
+      }
+      for (uint32_t d = 0; d < depth_; d += 2 * kQueries) multiply_pairs(rows, d, steps);
+    }
+  }
+
+  /// Two rows of a head. A prefetch of rows that are not there does nothing.
+  void prefetch_pair(const Kv* row) const {
+    const auto* even = reinterpret_cast<const char*>(row);
+    const char* odd = reinterpret_cast<const char*>(row + a_.kv.token_stride);
+    for (uint32_t i = 0; i < depth_ * sizeof(Kv); i += 64) {
+      __builtin_prefetch(even + i);
+      __builtin_prefetch(odd + i);
+    }
+  }
+
+  /// The weights of 32 positions, [pair][16 queries][2], as rows of queries.
+  void weights_as_rows(uint32_t step, Bf16* out) const {
+    const Bf16* in = weights(0) + step * kLaneStep;
+    __m512i words[16];
+    for (uint32_t pair = 0; pair < 16; ++pair) words[pair] = _mm512_loadu_si512(in + pair * 32);
+    transpose_words(words);
+    for (uint32_t q = 0; q < kQueries; ++q) _mm512_storeu_si512(out + q * 32, words[q]);
+  }
+
+  /// Positions p and p + 1 of values_ = [block of 16 dimensions][pair of positions][16][2].
+  void store_pairs(const Kv* even, const Kv* odd, uint32_t p) const {
+    const __m512i low = _mm512_set_epi16(47, 15, 46, 14, 45, 13, 44, 12, 43, 11, 42, 10, 41, 9, 40,
+                                         8, 39, 7, 38, 6, 37, 5, 36, 4, 35, 3, 34, 2, 33, 1, 32, 0);
+    const __m512i high = _mm512_add_epi16(low, _mm512_set1_epi16(16));
+    const __m512i zero = _mm512_setzero_si512();
+    const uint32_t depth = depth_, head_dim = a_.head_dim;  // what is stored might alias them
+    Bf16* out = values_ + p * 16;
+    for (uint32_t d = 0; d < depth; d += kPanelStep, out += kPanelStep * kGroup) {
+      const __mmask32 mask = step_mask(min_u32(kPanelStep, head_dim - d));
+      const __m512i first = even == nullptr ? zero : load_masked(even + d, mask);
+      const __m512i second = odd == nullptr ? zero : load_masked(odd + d, mask);
+      _mm512_storeu_si512(out, _mm512_permutex2var_epi16(first, low, second));
+      _mm512_storeu_si512(out + 16 * kGroup, _mm512_permutex2var_epi16(first, high, second));
+    }
+  }
+
+  /// Two blocks of 16 dimensions from d on.
+  void multiply_pairs(const Bf16* rows, uint32_t d, Seen steps) const {
+    alignas(64) float sums[2][kTileWords];
+    const size_t first = steps.begin * kPairStep;
+    Tiles::multiply_pairs(rows + first, values_ + d * kGroup + first, 16 * kGroup,
+                          steps.end - steps.begin, sums[0]);
+    for (uint32_t b = 0; b < 2; ++b) {
+      __m512i words[16];
+      for (uint32_t q = 0; q < kQueries; ++q) words[q] = _mm512_load_si512(sums[b] + q * 16);
+      transpose_words(words);
+      float* out = results(0) + (d + 16 * b) * kQueries;
+      for (uint32_t i = 0; i < 16; ++i) _mm512_storeu_si512(out + i * kQueries, words[i]);
     }
   }
 
@@ -731,12 +830,15 @@ class Bf16Attention {
   const uint32_t tiles_;
   const uint32_t lanes_;  // of the fullest tile
   const bool few_;        // K and V are read as they are stored, where that can be
+  const bool in_pairs_;   // V goes into pairs, and is not transposed; K and V are prefetched row by
+                          // row, just ahead
   const bool in_place_;   // K is read in place
   float* scores_;         // [2][256 positions][16], of the active tiles
   Bf16* weights_;         // [2][256 positions][16]
   float* results_;        // [2][depth][16], of one range
   Bf16* values_;
   Bf16* keys_;
+  const Kv* next_key_ = nullptr;  // where K goes on after V of this range
 };
 
 }  // namespace SAC_ISA

@@ -201,7 +201,7 @@ std::string config_error(const sac_device_config& c) {
 
 TEST_CASE("with an adapter logprobs agree with the formulas over merged weights") {
   for (const Kernels* kernels : available_kernels()) {
-    for (uint32_t seed = 1; seed <= 6; ++seed) {
+    for (const uint32_t seed : seeds_of(kernels, 1, 6)) {
       CAPTURE(std::string(kernels->name));
       CAPTURE(seed);
       const TestModel f32 = adapted_model(seed, SAC_DTYPE_F32);
@@ -224,7 +224,7 @@ TEST_CASE("with an adapter logprobs agree with the formulas over merged weights"
 
 TEST_CASE("records are byte-equal alone and in any company of adapters, chunking and threads") {
   for (const Kernels* kernels : available_kernels()) {
-    for (uint32_t seed = 30; seed <= 39; ++seed) {
+    for (const uint32_t seed : seeds_of(kernels, 30, 39)) {
       CAPTURE(std::string(kernels->name));
       CAPTURE(seed);
       check_company(any_model(seed), kernels, seed);
@@ -234,7 +234,7 @@ TEST_CASE("records are byte-equal alone and in any company of adapters, chunking
 
 TEST_CASE("the same where a step's rows of an adapter are several items") {
   for (const Kernels* kernels : available_kernels()) {
-    for (uint32_t seed = 50; seed <= 52; ++seed) {
+    for (const uint32_t seed : seeds_of(kernels, 50, 52)) {
       CAPTURE(std::string(kernels->name));
       CAPTURE(seed);
       check_company(any_model(seed), kernels, seed, 30, 120);
@@ -290,7 +290,7 @@ TEST_CASE("layers with experts take adapters of attention") {
 
 TEST_CASE("without an adapter, or with an empty one, records are those of a model without any") {
   for (const Kernels* kernels : available_kernels()) {
-    for (uint32_t seed = 40; seed <= 44; ++seed) {
+    for (const uint32_t seed : seeds_of(kernels, 40, 44)) {
       CAPTURE(std::string(kernels->name));
       CAPTURE(seed);
       const TestModel m = any_model(seed);

@@ -7,11 +7,12 @@ using namespace saccade::test;
 
 namespace {
 
-/// Serves a prompt in blocks that another request left full of NaN.
-void check_stale_bytes(const TestModel& m) {
+/// Serves a prompt, and tokens after it, in blocks that another request left full of NaN.
+void check_stale_bytes(const TestModel& m, const Kernels* kernels) {
   const std::vector<uint32_t> prompt = random_tokens(9, 37, m.config.vocab_size);
-  const std::vector<uint64_t> clean = lone_run(m, options_of(nullptr), prompt, 3);
-  StepHarness h(m.config, options_of(nullptr));
+  constexpr uint32_t kTokens = 37, kSteps = 3;
+  const std::vector<uint64_t> clean = lone_run(m, options_of(kernels), prompt, kSteps);
+  StepHarness h(m.config, options_of(kernels));
   TestModel poison = m;
   for (float& v : poison.tensors[{SAC_TENSOR_V, 0}]) v = __builtin_nanf("");
   for (float& v : poison.tensors[{SAC_TENSOR_K, 0}]) v = __builtin_nanf("");
@@ -20,22 +21,27 @@ void check_stale_bytes(const TestModel& m) {
   h.add(0, 0, 150, true);
   h.run();  // leaves NaN in all blocks of the seat
   REQUIRE(load(m, *h.step) == "");
-  h.seat_prompt(0, prompt, logprob_params(37));
-  h.add(0, 0, 37, true, true);
+  h.seat_prompt(0, prompt, logprob_params(kTokens));
+  h.add(0, 0, kTokens, true, true);
   h.run();
   std::vector<uint64_t> records;
-  for (uint32_t r = 0; r + 1 < 37; ++r) {
+  for (uint32_t r = 0; r + 1 < kTokens; ++r) {
     records.insert(records.end(), h.prompt_record(r), h.prompt_record(r) + 6);
   }
-  records.insert(records.end(), h.sampled_record(0), h.sampled_record(0) + 6);
-  CHECK(records == std::vector<uint64_t>(clean.begin(), clean.begin() + 37 * 6));
+  for (uint32_t i = 0; i < kSteps; ++i) {
+    records.insert(records.end(), h.sampled_record(0), h.sampled_record(0) + 6);
+    h.tokens(0)[kTokens + i] = unpack(h.sampled_record(0)[0]).token;
+    h.add(0, kTokens + i, 1, true);
+    h.run();
+  }
+  CHECK(records == clean);
 }
 
 }  // namespace
 
 TEST_CASE("f32 logprobs agree with the formulas in double") {
   for (const Kernels* kernels : available_kernels()) {
-    for (uint32_t seed = 1; seed <= 12; ++seed) {
+    for (const uint32_t seed : seeds_of(kernels, 1, 12)) {
       CAPTURE(std::string(kernels->name));
       CAPTURE(seed);
       CHECK(prompt_error(random_model(seed, SAC_DTYPE_F32), kernels, seed) < 2e-5);
@@ -45,7 +51,7 @@ TEST_CASE("f32 logprobs agree with the formulas in double") {
 
 TEST_CASE("bf16 and f16 differ from the formulas by the rounding of the KV cache only") {
   for (const Kernels* kernels : available_kernels()) {
-    for (uint32_t seed = 21; seed <= 26; ++seed) {
+    for (const uint32_t seed : seeds_of(kernels, 21, 26)) {
       CAPTURE(std::string(kernels->name));
       CAPTURE(seed);
       CHECK(prompt_error(random_model(seed, SAC_DTYPE_BF16), kernels, seed) < 0.1);
@@ -78,7 +84,7 @@ TEST_CASE("with FP8 KV logprobs agree with the formulas over K and V rounded to 
 
 TEST_CASE("matrices in e4m3 are computed as what they hold") {
   for (const Kernels* kernels : available_kernels()) {
-    for (uint32_t seed = 1; seed <= 12; ++seed) {
+    for (const uint32_t seed : seeds_of(kernels, 1, 12)) {
       CAPTURE(std::string(kernels->name));
       CAPTURE(seed);
       CHECK(prompt_error(fp8_model(seed, SAC_DTYPE_F32), kernels, seed) < 5e-5);
@@ -89,7 +95,7 @@ TEST_CASE("matrices in e4m3 are computed as what they hold") {
 
 TEST_CASE("a request's records are byte-equal alone and in any batch, chunking and thread count") {
   for (const Kernels* kernels : available_kernels()) {
-    for (uint32_t seed = 31; seed <= 43; ++seed) {  // from 37 on with 8-bit weights
+    for (const uint32_t seed : seeds_of(kernels, 31, 43)) {  // from 37 on with 8-bit weights
       CAPTURE(std::string(kernels->name));
       CAPTURE(seed);
       TestModel m = seed > 39 ? fp8_model(seed, seed % 3) : random_model(seed, seed % 3);
@@ -140,7 +146,7 @@ TEST_CASE("prefill at once, in chunks and token by token give the same bytes") {
 TEST_CASE("contexts of several attention ranges are byte-equal alone and in any company") {
   constexpr uint32_t kLongLen = 4 * kAttentionRange;
   for (const Kernels* kernels : available_kernels()) {
-    for (uint32_t seed = 81; seed <= 84; ++seed) {
+    for (const uint32_t seed : seeds_of(kernels, 81, 84)) {
       CAPTURE(std::string(kernels->name));
       CAPTURE(seed);
       TestModel m = random_model(seed, seed % 2 == 0 ? SAC_DTYPE_BF16 : SAC_DTYPE_F32);
@@ -182,10 +188,16 @@ TEST_CASE("every instruction set with fused multiply-add gives the same bytes") 
 }
 
 TEST_CASE("stale bytes in recycled blocks reach no request") {
-  TestModel m = random_model(51, SAC_DTYPE_F32);
-  check_stale_bytes(m);
-  keep_fp8_kv(m, 51);
-  check_stale_bytes(m);
+  for (const Kernels* kernels : available_kernels()) {
+    for (const uint32_t seed : seeds_of(kernels, 51, 56)) {
+      CAPTURE(std::string(kernels->name));
+      CAPTURE(seed);
+      TestModel m = random_model(seed, seed % 3);
+      check_stale_bytes(m, kernels);
+      keep_fp8_kv(m, seed);
+      check_stale_bytes(m, kernels);
+    }
+  }
 }
 
 TEST_CASE("dummy weights depend on the seed, not on threads") {
