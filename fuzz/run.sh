@@ -38,8 +38,9 @@ else
 fi
 
 # --target keeps the flags away from build scripts and procedural macros.
-RUSTC_BOOTSTRAP=1 RUSTFLAGS="${flags[*]}" cargo build --release --target "$host" \
+RUSTC_BOOTSTRAP=1 RUSTFLAGS="${flags[*]}" cargo build -p saccade-fuzz --profile fuzz --target "$host" \
   "${targets[@]/#/--bin=}"
+built=${CARGO_TARGET_DIR:-../target}/$host/fuzz
 [ -z "${FUZZ_BUILD_ONLY:-}" ] || { say_skipped && exit 0; }
 
 # A leak at exit is no finding: the allocation limit below catches growth. Nor are two constants of one size at one
@@ -54,7 +55,7 @@ for target in "${targets[@]}"; do
   mkdir -p "corpus/$target" "artifacts/$target"
   seeds=()
   [ ! -d "seeds/$target" ] || seeds=("seeds/$target")
-  "target/$host/release/$target" -max_total_time="$seconds" -timeout=10 -rss_limit_mb=2048 \
+  "$built/$target" -max_total_time="$seconds" -timeout=10 -rss_limit_mb=2048 \
     -len_control=0 -verbosity=0 -print_final_stats=1 \
     -artifact_prefix="artifacts/$target/" "corpus/$target" "${seeds[@]}"
 done

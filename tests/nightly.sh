@@ -10,7 +10,7 @@ tools=${SACCADE_CI_TOOLS:-${XDG_CACHE_HOME:-$HOME/.cache}/saccade-ci}
 
 # deny.toml by cargo-deny itself, and, where their database on GitHub can be reached, advisories.
 dependencies() {
-  local deny=$tools/cargo-deny/bin/cargo-deny version=0.20.2 manifest checks
+  local deny=$tools/cargo-deny/bin/cargo-deny version=0.20.2 checks
   [ "$("$deny" --version 2>/dev/null)" = "cargo-deny $version" ] ||
     cargo install --quiet --locked --version $version --root "$tools/cargo-deny" cargo-deny
   checks=(bans licenses sources)
@@ -19,9 +19,7 @@ dependencies() {
   else
     skip advisories "their database cannot be reached"
   fi
-  for manifest in Cargo.toml fuzz/Cargo.toml; do
-    "$deny" --locked --manifest-path $manifest check --config deny.toml "${checks[@]}"
-  done
+  "$deny" --locked check --config deny.toml "${checks[@]}"
 }
 
 # A frontend plane alone, as a DPU runs it, without and with rings that cross hosts. CI builds it with the fetch plane.
@@ -68,7 +66,7 @@ seeds() {
   cmake --build build/device-asan --target all
   build/device-asan/tests/fault_sim --seeds 26-200 --ticks 3000
   SACCADE_SEEDS=400 ctest --test-dir build/device-asan --no-tests=error --output-on-failure --timeout 3600 \
-    -j "$(nproc)" -R '^(cuda_sampler|hostile|overlap|prefix_step|sim|tiers)_test$'
+    -j "$(nproc)" -R '^(adapters|cpu_step|cuda_sampler|hostile|overlap|prefix_step|sim|tiers)_test$'
 }
 
 # Five minutes of known questions beside attackers and kills of each plane; the page and the record are in build/soak.
