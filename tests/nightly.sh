@@ -67,6 +67,10 @@ seeds() {
   build/device-asan/tests/fault_sim --seeds 26-200 --ticks 3000
   SACCADE_SEEDS=400 ctest --test-dir build/device-asan --no-tests=error --output-on-failure --timeout 3600 \
     -j "$(nproc)" -R '^(adapters|cpu_step|cuda_sampler|hostile|overlap|prefix_step|sim|tiers)_test$'
+  cmake -S device -B build/device-tsan -G Ninja -DSACCADE_SANITIZER=tsan >/dev/null
+  cmake --build build/device-tsan --target adapters_test cpu_step_test
+  SACCADE_SEEDS=400 ctest --test-dir build/device-tsan --no-tests=error --output-on-failure --timeout 3600 \
+    -j "$(nproc)" -R '^(adapters|cpu_step)_test$'
 }
 
 # Five minutes of known questions beside attackers and kills of each plane; the page and the record are in build/soak.
