@@ -94,7 +94,7 @@ SAC_HD inline PolicyInput describe_device(const PolicyDesk& desk, const KvTiers&
   in.step_rows = desk.step_rows;
   in.free_blocks = kv.device().num_coming();
   in.free_host_blocks = kv.host().num_free();
-  in.free_seats = seats.num_free;
+  in.seats = {seats.num_free, seats.num_free, nullptr};
   in.settings = desk.settings;
   return in;
 }
@@ -127,7 +127,10 @@ SAC_HD inline PolicyOutput ask_policy(PolicyDesk& desk, const Admission& a) {
   const Gathered gathered = gather_seated(a.waiting, a.seats, a.kv, a.shares);
   PolicyInput in = describe_device(desk, a.kv, a.seats, a.course);
   in.over = a.shares.over;
-  in.tenant_rows = a.shares.mixed != 0 ? a.shares.wanted_rows : nullptr;
+  if (a.shares.mixed != 0) {
+    in.tenant_rows = a.shares.wanted_rows;
+    in.seats = free_seats(a.shares, a.seats.num_free);
+  }
   in.growth_blocks = gathered.growth_blocks;
   // They are free as soon as a request that comes in needs them: see may_fit.
   in.free_blocks += gathered.stalled_blocks;

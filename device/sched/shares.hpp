@@ -50,6 +50,7 @@ struct Shares {
   uint32_t decodes[SAC_MAX_TENANTS];  // of these
   uint32_t prompt_rows[SAC_MAX_TENANTS];
   uint32_t wanted_rows[SAC_MAX_TENANTS];  // see PolicyInput::tenant_rows
+  uint32_t own_seats[SAC_MAX_TENANTS];    // see FreeSeats::own
   Turns turns[SAC_MAX_TENANTS];
   TenantCosts costs;
 
@@ -178,6 +179,12 @@ SAC_HD inline void note_seat(Shares& s, uint32_t tenant) {
   if (s.mixed == 0) return;
   if (!has_own_seat(s, tenant)) --s.spare_seats;
   ++s.seated[tenant];
+}
+
+/// Seats as a policy sees them: by the same rules.
+SAC_HD inline FreeSeats free_seats(Shares& s, uint32_t num_free) {
+  for (uint32_t t = 0; t < s.num_tenants; ++t) s.own_seats[t] = lacking(s, t, s.kept[t]);
+  return {num_free, s.spare_seats, s.own_seats};
 }
 
 /// What a step takes by tenant is learned, and its time charged: to each row its tenant's cost, and

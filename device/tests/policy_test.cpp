@@ -50,7 +50,7 @@ PolicyInput published(uint32_t free_blocks) {
   in.now_ns = kNow;
   in.free_blocks = free_blocks;
   in.free_host_blocks = 1 << 20;
-  in.free_seats = 1 << 20;
+  in.seats = {1 << 20, 1 << 20, nullptr};
   in.step_rows = 2048;
   in.settings.min_run_ns = 0;
   in.settings.max_wait_ns = 1000 * kS;
@@ -244,14 +244,14 @@ TEST_CASE("a request that finds no seat claims no blocks, and does not hold the 
     PolicyInput in = published(2);
     in.settings.b_xfer_blocks = 4;
     in.settings.max_wait_ns = 20 * kS;
-    in.free_seats = 0;
+    in.seats = {0, 0, nullptr};
     // One of them waited longer than max_wait.
     CHECK(ask(policy, in, {waiting(7, 21.0, 4), waiting(8, 9.0, 3), running(0, 5.0, 4)}) ==
           Answer{});
     CHECK(ask(policy, in,
               {waiting(7, 21.0, 4), waiting(8, 9.0, 3), rotated(9, 1.0, 2), running(0, 5.0, 4)}) ==
           Answer{{9}, {}});
-    in.free_seats = 1;
+    in.seats = {1, 1, nullptr};
     in.free_blocks = 4;
     CHECK(ask(policy, in, {waiting(7, 21.0, 4), waiting(8, 9.0, 3), running(0, 5.0, 4)}) ==
           Answer{{7}, {}});
@@ -412,11 +412,38 @@ TEST_CASE("goodput: where steps are full, not memory, requests wait where they c
 
 TEST_CASE("goodput: where seats are short, not blocks, late requests do not hold up the others") {
   PolicyInput in = published(100);
-  in.free_seats = 1;
+  in.seats = {1, 1, nullptr};
   const std::vector<Candidate> all = {waiting(0, 6.0), waiting(1, 4.0), waiting(2, 3.0),
                                       rotated(3, 0.1)};
   const Answer answer = ask(Policy::kGoodput, in, all);
   CHECK(answer.bring_in == std::vector<uint64_t>{1, 3});
+}
+
+TEST_CASE("a free seat of one tenant's share is not given to another's request") {
+  for (const Policy policy : {Policy::kWf, Policy::kSf, Policy::kLvf, Policy::kGoodput}) {
+    CAPTURE(static_cast<uint32_t>(policy));
+    PolicyInput in = published(4);
+    in.settings.max_wait_ns = 20 * kS;
+    uint32_t own[2] = {0, 1};
+    in.seats = {1, 0, own};
+    in.over = 1;
+    // The other's is overdue, and the next late one to have its turn.
+    std::vector<Candidate> all = {waiting(0, 60.0), waiting(1, 1.0), waiting(2, 0.5),
+                                  waiting(3, 0.1, 10)};
+    for (uint32_t i = 1; i < 4; ++i) all[i].tenant = 1;
+    PolicyState state = {};
+    state.late_credit = 1000;
+    CHECK(ask(policy, in, all, state).bring_in == std::vector<uint64_t>{1});
+    // Nor while it has the turn that it got when there was a seat for it.
+    own[1] = 1;
+    state.late_turn = 1;
+    CHECK(ask(policy, in, all, state).bring_in == std::vector<uint64_t>{1});
+    if (policy == Policy::kGoodput) CHECK(state.late_turn == 0);
+    // A spare seat is for anyone.
+    own[1] = 1;
+    in.seats = {2, 1, own};
+    CHECK(ask(policy, in, all, state).bring_in.size() == 2);
+  }
 }
 
 TEST_CASE("goodput: the more important class first, then the tighter target") {

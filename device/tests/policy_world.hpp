@@ -89,7 +89,7 @@ class PolicyWorld {
       : policy_(policy), free_(blocks) {
     in_.settings = settings;
     in_.free_host_blocks = 1 << 20;
-    in_.free_seats = 1 << 20;
+    in_.seats = {1 << 20, 1 << 20, nullptr};
     in_.step_ns = kTickNs;
     in_.step_rows = 2048;
   }

@@ -204,6 +204,24 @@ TEST_CASE("a tenant that has all seats gives them to others that come") {
   }
 }
 
+TEST_CASE("a burst within its tenant's share waits for no answer, though another has all seats") {
+  for (const Policy policy : kPolicies) {
+    for (const uint32_t burst : {6u, 12u, 14u}) {  // of 16 seats
+      CAPTURE(static_cast<uint32_t>(policy));
+      CAPTURE(burst);
+      Shared shared(policy);
+      for (uint32_t i = 0; i < 24; ++i) shared.add(of_tenant(ask_of(64, 400, 100 + i), 2, 1));
+      shared.run(2'000 * kMs);
+      for (uint32_t i = 0; i < burst; ++i) shared.add(of_tenant(ask_of(64, 200, i), 1, 15), 1);
+      const Seen seen = shared.run(10'000 * kMs)[1];
+      REQUIRE(seen.answered == burst);
+      const uint64_t last_ms = *std::max_element(seen.ttft_ns.begin(), seen.ttft_ns.end()) / kMs;
+      CAPTURE(last_ms);
+      CHECK(last_ms < 700);  // an answer takes a second and more
+    }
+  }
+}
+
 TEST_CASE("streams of a tenant beyond its share lengthen others' steps by a tenth") {
   for (const Policy policy : kPolicies) {
     for (const uint64_t dear_ns : {3 * kMs / 10, 3 * kMs}) {

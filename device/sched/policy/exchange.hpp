@@ -43,10 +43,8 @@ SAC_HD inline uint64_t take_entrants(const PolicyInput& in, PolicyOutput& out, c
   const uint64_t spare = spare_blocks(in);
   const uint64_t most = spare + (claim == Claim::kNobody ? 0 : in.settings.b_xfer_blocks);
   uint64_t taken = 0;
-  uint32_t seats = in.free_seats;
-  const auto has_seat = [&](const Candidate& c) {
-    return c.state != CandidateState::kWaiting || seats != 0;
-  };
+  FreeSeats seats = in.seats;
+  const auto has_seat = [&](const Candidate& c) { return has_seat_for(seats, c); };
   const auto fits = [&](const Candidate& c) {
     const bool claims =
         claim == Claim::kEverybody || (claim == Claim::kFirstTokens && waits_for_first_token(c));
@@ -63,7 +61,7 @@ SAC_HD inline uint64_t take_entrants(const PolicyInput& in, PolicyOutput& out, c
     const Candidate& c = in.candidates[index];
     if (fits(c)) {
       taken += c.blocks;
-      if (c.state == CandidateState::kWaiting) --seats;
+      if (c.state == CandidateState::kWaiting) seats.take(c.tenant);
       out.bring_in[out.num_bring_in++] = index;
     } else if (holds_line(index)) {
       break;

@@ -135,7 +135,7 @@ struct DeviceLoad {
   }
   /// All waiting requests come onto the device, and into the next step.
   SAC_HD bool takes_all(const PolicyInput& in) const {
-    return waiting <= in.free_seats && rows + waiting_rows <= in.step_rows && !steps_too_long();
+    return waiting <= in.seats.free && rows + waiting_rows <= in.step_rows && !steps_too_long();
   }
   /// Steps are too long for most of the requests that could meet their targets.
   SAC_HD bool steps_too_long() const { return missed * 2 > reached; }
@@ -167,16 +167,19 @@ SAC_HD inline void note_step(const PolicyInput& in, uint64_t held, PolicyState& 
 /// Updates the late requests' credit and turn from what came in since the last tick, and the
 /// shortest step.
 SAC_HD inline void follow(const PolicyInput& in, PolicyState& state) {
-  bool still_waits = false;
+  bool still_waits = false, has_seat = true;
   uint64_t held = 0;
   for (uint32_t i = 0; i < in.num_candidates; ++i) {
     const Candidate& c = in.candidates[i];
     if (is_running(c)) held += c.blocks;
     if (is_fresh(c, state.last_tick_ns)) state.late_credit += c.blocks;
-    still_waits |= !is_running(c) && c.order + 1 == state.late_turn;
+    if (c.order + 1 != state.late_turn) continue;
+    still_waits |= !is_running(c);
+    has_seat = has_seat_for(in.seats, c);
   }
   note_step(in, held, state);
   if (state.late_turn != 0 && !still_waits) state.late_turn = state.late_credit = 0;
+  if (!has_seat) state.late_turn = 0;  // another may have it
   state.last_tick_ns = in.now_ns;
 }
 
@@ -187,8 +190,8 @@ SAC_HD inline void pass_goodput(const PolicyInput& in, uint64_t held, PolicyStat
   state.last_tick_ns = in.now_ns;
 }
 
-/// Gives the oldest late request its turn, if enough has come in since the last turn. The request
-/// whose turn it is goes before all others.
+/// Gives the oldest late request that there is a seat for its turn, if enough has come in since the
+/// last turn. The request whose turn it is goes before all others.
 SAC_HD inline void grant_turn(const PolicyInput& in, PolicyState& state, PolicyOutput& out,
                               const Sides& sides) {
   uint32_t oldest = in.num_candidates;  // none
@@ -196,7 +199,8 @@ SAC_HD inline void grant_turn(const PolicyInput& in, PolicyState& state, PolicyO
     const uint32_t index = out.bring_in[i];
     const uint64_t order = in.candidates[index].order;
     const bool has_turn = order + 1 == state.late_turn;
-    const bool may_have_it = state.late_turn == 0 && out.keys[index] <= kLateKey;
+    const bool may_have_it = state.late_turn == 0 && out.keys[index] <= kLateKey &&
+                             has_seat_for(in.seats, in.candidates[index]);
     if (!has_turn && !may_have_it) continue;
     if (oldest == in.num_candidates || order < in.candidates[oldest].order) oldest = index;
   }
@@ -281,11 +285,11 @@ SAC_HD inline void let_in(const PolicyInput& in, const PolicyState& state, Devic
   Ranking entrants = rank_entrants(in, out, sides);
   Ranking leavers = rank_leavers(in, out, sides);
   Room room = {int64_t{in.free_blocks} - in.growth_blocks, in.free_host_blocks, 0, 0};
-  uint32_t seats = in.free_seats;
+  FreeSeats seats = in.seats;
   if (room.blocks < 0) room.make(in, leavers, out, 0, kGrowthSlackNs);
   const auto may_enter = [&](uint32_t index) {
     const Candidate& c = in.candidates[index];
-    return (c.state != CandidateState::kWaiting || seats != 0) && is_welcome(in, state, load, c);
+    return has_seat_for(seats, c) && is_welcome(in, state, load, c);
   };
   Patience patience;
   for (uint32_t i = 0; i < entrants.size(); ++i) {
@@ -304,7 +308,7 @@ SAC_HD inline void let_in(const PolicyInput& in, const PolicyState& state, Devic
       return;
     room.blocks -= c.blocks;
     if (c.state == CandidateState::kWaiting) {
-      --seats;
+      seats.take(c.tenant);
       load.let_in(in, c, state.least_step_ns);
     }
     out.bring_in[out.num_bring_in++] = index;

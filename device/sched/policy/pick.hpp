@@ -10,6 +10,11 @@ SAC_HD inline bool is_running(const Candidate& c) { return c.state == CandidateS
 /// A request that has yielded no token has not been served, whatever it once held.
 SAC_HD inline bool waits_for_first_token(const Candidate& c) { return c.first_token_ns == 0; }
 
+/// It has a seat, or there is one for it.
+SAC_HD inline bool has_seat_for(const FreeSeats& seats, const Candidate& c) {
+  return c.state != CandidateState::kWaiting || seats.has_one_for(c.tenant);
+}
+
 SAC_HD inline uint64_t since(uint64_t now_ns, uint64_t then_ns) {
   return now_ns > then_ns ? now_ns - then_ns : 0;
 }

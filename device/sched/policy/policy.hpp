@@ -14,6 +14,8 @@
 // What a policy owes the scheduler, checked by device/tests/policy_test.cpp:
 //   - No candidate is listed twice in the two lists together; `bring_in` names only waiting and
 //     rotated-out ones, `preempt` only running ones, and none that is `fixed`.
+//   - Waiting requests in `bring_in` have seats: of their tenant's own, or spare ones. (Not when
+//     everything fits: the scheduler passes over requests without one.)
 //   - Requests of tenants that are over their shares come in behind those of all others, and leave
 //     before them.
 //   - The blocks of `bring_in` are at most the free blocks and those held by `preempt` together.
@@ -84,14 +86,29 @@ struct PolicyState {
   uint64_t least_step_ns;  // goodput: the shortest step_ns, forgotten under little load
 };
 
+/// Free seats, and whose they are: a seat of a tenant's share is not another's (sched/shares.hpp).
+struct FreeSeats {
+  uint32_t free;   // for waiting requests; a rotated-out one has its own
+  uint32_t spare;  // of these, for any tenant
+  uint32_t* own;   // by tenant: that its share allows it beyond what it has. Null: all are spare
+
+  SAC_HD bool has_one_for(uint32_t tenant) const {
+    return free != 0 && (own == nullptr || spare != 0 || own[tenant] != 0);
+  }
+  SAC_HD void take(uint32_t tenant) {
+    --free;
+    if (own != nullptr) --(own[tenant] != 0 ? own[tenant] : spare);
+  }
+};
+
 struct PolicyInput {
   uint64_t now_ns;
   uint64_t step_ns;           // recent mean time from step to step; 0: not known
   uint32_t step_rows;         // most tokens that one step computes (max_num_batched_tokens)
   uint32_t free_blocks;       // of the device: free, or promised by copies in flight
   uint32_t free_host_blocks;  // of host memory
-  uint32_t free_seats;        // for waiting requests; a rotated-out one has its own
   uint32_t growth_blocks;     // that running requests need for their next token
+  FreeSeats seats;            // a policy takes its entrants' seats
   uint64_t over;              // bit by tenant: it had more than its share, see sched/shares.hpp
   uint32_t* tenant_rows;      // by tenant, of the next step, that its running requests would take;
                               // a policy adds its entrants' rows. Null: there is one tenant
