@@ -14,8 +14,8 @@
 // What a policy owes the scheduler, checked by device/tests/policy_test.cpp:
 //   - No candidate is listed twice in the two lists together; `bring_in` names only waiting and
 //     rotated-out ones, `preempt` only running ones, and none that is `fixed`.
-//   - Waiting requests in `bring_in` have seats: of their tenant's own, or spare ones. (Not when
-//     everything fits: the scheduler passes over requests without one.)
+//   - Waiting requests in `bring_in` have seats: of their tenant's own, or spare ones. fcfs, and
+//     all where everything fits, leave that to the scheduler: it passes over those without one.
 //   - Requests of tenants that are over their shares come in behind those of all others, and leave
 //     before them.
 //   - The blocks of `bring_in` are at most the free blocks and those held by `preempt` together.
