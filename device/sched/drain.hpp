@@ -329,9 +329,14 @@ inline bool frontend_waits(Inbox& inbox) {
   return doorbell_pending(inbox);
 }
 
+/// What an earlier reading found need not be there any more: a frontend may take a doorbell back
+/// that was not answered yet.
 template <class Env>
 SAC_HD uint32_t read_peers(Inbox& inbox, ReaderCursors& cursors, Env& env) {
-  return env.read_peers(reading_of(inbox.ring, inbox.peers, cursors, inbox.seen), inbox.changed);
+  for (uint32_t i = 0; i < inbox.num_changed; ++i)
+    inbox.peers.rung[inbox.changed[i]] = inbox.seen[inbox.changed[i]];
+  const PeerReading reading = reading_of(inbox.ring, inbox.peers, cursors, inbox.seen);
+  return inbox.num_changed = env.read_peers(reading, inbox.changed);
 }
 
 /// What was read beside the last step, where the environment takes that for what it would read now:

@@ -23,7 +23,8 @@ struct Inbox {
   uint32_t epoch;     // of this device: a request that names another is stale
   Peers peers;        // as read in this tick
   uint32_t* seen;     // [num_slots]: doorbell word acted upon
-  uint32_t* changed;  // [num_slots]: slots whose doorbell differs from that, by the last reading
+  uint32_t* changed;  // [num_slots]: slots whose doorbell differed from that in the last reading
+  uint32_t num_changed;
   ReadAhead ahead;
   Fetch fetches[kFewFetches];  // scratch; where the state is near, so are these
   Fetch* many_fetches;         // [num_slots + SAC_MAX_FRONTENDS]: the same, for more
@@ -78,6 +79,7 @@ inline void lay_out(Inbox& inbox, const Limits& l, Layout& at) {
 SAC_HD inline void reset(Inbox& inbox, const Limits& l) {
   inbox.rope_switch_len = l.rope_switch_len;
   inbox.ahead = ReadAhead{};
+  inbox.num_changed = 0;
   for (uint32_t& generation : inbox.generations) generation = 0;
 }
 

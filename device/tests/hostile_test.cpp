@@ -22,6 +22,37 @@ TEST_CASE("arbitrary writes of one frontend harm neither the device nor the othe
   }
 }
 
+/// The device sees the doorbell during a step, and its old word when it looks again.
+TEST_CASE("a ticket that was taken back before it was answered is none of the next life") {
+  TestRing ring({64, 2});
+  TestDevice device(ring, {});
+  TestFrontend honest(ring, 0), foe(ring, 1);
+  honest.join();
+  foe.join();
+  device.tick();
+  Ticket served = honest.submit(ask_of(5, 3, 1));
+  const uint32_t slot = foe.first_slot();
+  const uint32_t before = *ring.doorbell_mut(slot);
+  device.step.during = [&] {
+    if (*ring.doorbell_mut(slot) != before) return;
+    Ticket t = foe.prepare(ask_of(5, 40, 2), slot);
+    foe.ring(t);
+  };
+  device.tick();
+  REQUIRE(*ring.doorbell_mut(slot) != before);
+  device.step.during = [] {};
+  store_release(ring.doorbell_mut(slot), before);
+  device.tick();
+  foe.join();
+  for (uint32_t i = 0; i < 6; ++i) {
+    device.tick();
+    honest.read(served);
+  }
+  CHECK(served.complete());
+  CHECK(foe.acked());
+  CHECK(device.idle());
+}
+
 /// Every frontend word of every slot, all at once, between ticks.
 TEST_CASE("a region full of noise is survived") {
   const Seeds seeds(60);
