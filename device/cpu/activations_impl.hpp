@@ -19,9 +19,10 @@ SAC_INLINE Bf16* tiled_at(const Activations& a, uint32_t row, uint32_t k) {
          k % kPanelStep;
 }
 
-/// kPanelStep floats as bf16.
+/// kPanelStep floats as bf16. Sets with vectors of bf16 define SAC_BF16_LANES: compilers define
+/// __AVX512BF16__ for whole files only.
 SAC_INLINE void narrow_step(const float* values, Bf16* out) {
-#if defined(__AVX512BF16__)
+#if defined(SAC_BF16_LANES)
   const __m512 low = _mm512_loadu_ps(values);
   const __m512 high = _mm512_loadu_ps(values + 16);
   _mm512_storeu_si512(out, (__m512i)_mm512_cvtne2ps_pbh(high, low));

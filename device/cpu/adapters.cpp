@@ -39,7 +39,7 @@ bool AdapterWeights::any(uint32_t layer, uint32_t first, uint32_t count) const {
 AdapterWeights::Panels AdapterWeights::pack(Matrix& m, uint32_t n, uint32_t k, const void* source,
                                             uint32_t source_dtype) {
   m = {n, k, config_.dtype, nullptr};
-  const size_t bytes = m.panel_bytes();
+  const size_t bytes = m.bytes();
   Panels panels(::operator new (bytes, std::align_val_t{SAC_LINE_BYTES}));
   m.panels = panels.get();
   std::memset(m.panels, 0, bytes);

@@ -21,22 +21,6 @@
 namespace saccade {
 inline namespace SAC_ISA {
 
-/// 2^x for x <= 0 within 2e-07 of its value, 1 at 0; at least 2^-126, so that no denormal slows
-/// what follows. A polynomial of degree 5 (least squares at Chebyshev points, reweighted to even
-/// out the error; exact at 0) for the fraction in [-0.5, 0.5].
-SAC_INLINE __m512 exp2_lanes(__m512 x) {
-  x = _mm512_max_ps(x, _mm512_set1_ps(-126.0f));
-  const __m512 n = _mm512_roundscale_ps(x, 0);
-  const __m512 r = _mm512_sub_ps(x, n);
-  __m512 y = _mm512_set1_ps(0.00132647273f);
-  y = _mm512_fmadd_ps(y, r, _mm512_set1_ps(0.00967151299f));
-  y = _mm512_fmadd_ps(y, r, _mm512_set1_ps(0.0555073358f));
-  y = _mm512_fmadd_ps(y, r, _mm512_set1_ps(0.240222424f));
-  y = _mm512_fmadd_ps(y, r, _mm512_set1_ps(0.693147004f));
-  y = _mm512_fmadd_ps(y, r, _mm512_set1_ps(1.0f));
-  return _mm512_scalef_ps(y, n);
-}
-
 /// Rows of 16 words become columns.
 SAC_INLINE void transpose_words(__m512i (&v)[16]) {
   __m512i a[16], b[16];

@@ -1,6 +1,7 @@
 #include "cpu/forward.hpp"
 
 #include "cpu/adapter_phases.hpp"
+#include "cpu/item_order.hpp"
 
 namespace saccade {
 namespace {
@@ -19,8 +20,11 @@ struct Product {
   static constexpr uint32_t kNotAdapted = ~0u;
 };
 
-/// Bytes of activations of one work item: they stay in a core's L2 while panels stream past them.
-constexpr uint32_t kItemBytes = 1u << 20;
+/// Bytes of activations of a block of rows: they stay in a core's L2 while panels stream past them.
+constexpr uint32_t kBlockBytes = 1u << 20;
+/// Bytes of weights that all blocks go past before the next weights: they come from memory once,
+/// and each block stays in L2 that long.
+constexpr uint32_t kSpanBytes = 4u << 20;
 /// Rows of items are multiples of this: what the matrix instructions take at once.
 constexpr uint32_t kRowUnit = 2 * kActivationRows;
 /// Most rows of an item where rows are computed one by one.
@@ -34,6 +38,32 @@ uint32_t choose_panels(uint32_t panels, uint32_t blocks, uint32_t num_threads) {
   while (per_item > 1 && panels / per_item * blocks < kItemsPerWorker * num_threads) per_item /= 2;
   return per_item;
 }
+
+/// How a phase of products is cut into items.
+struct ProductCut {
+  const Product* products;
+  uint32_t panels_per_item;
+  ItemOrder order;
+
+  struct Place {
+    const Product* product;
+    uint32_t first_panel;
+    uint32_t block;
+    const void* panels() const {
+      const Matrix& m = *product->matrix;
+      return static_cast<const uint8_t*>(m.panels) + first_panel * m.panel_bytes();
+    }
+  };
+  Place place(uint32_t item) const {
+    const ItemOrder::Place at = order.place(item);
+    const Product* p = products;
+    uint32_t group = at.group;
+    for (; group >= ceil_div(p->matrix->num_panels(), panels_per_item); ++p) {
+      group -= ceil_div(p->matrix->num_panels(), panels_per_item);
+    }
+    return {p, group * panels_per_item, at.block};
+  }
+};
 
 /// One worker's view of a step. Phase sizes are copied at the start: when a worker that fell behind
 /// passes through its phases, the plan may already be another step's. Only items read the plan.
@@ -113,16 +143,8 @@ class Forward {
     if (products->matrix->dtype == SAC_DTYPE_INT8) {
       for_each_row(rows, [&](uint32_t row) { k_.quantize(in, row, quantized); });
     }
-    const uint32_t fit = kItemBytes / (in.k * (in.tiled ? 2u : 4u));
-    const uint32_t rows_per_item = max_u32(min_u32(fit, kTileRows), 2 * kActivationRows);
-    const uint32_t blocks = ceil_div(rows, rows_per_item / kRowUnit * kRowUnit);
-    uint32_t panels = 0;
-    for (uint32_t p = 0; p < count; ++p) panels += products[p].matrix->num_panels();
-    const uint32_t panels_per_item = choose_panels(panels, blocks, worker_.num_threads());
-    uint32_t groups = 0;
-    for (uint32_t p = 0; p < count; ++p) {
-      groups += ceil_div(products[p].matrix->num_panels(), panels_per_item);
-    }
+    const ProductCut cut = cut_products(in, rows, products, count);
+    const uint32_t blocks = cut.order.blocks;
     MatmulArgs a = {};
     a.x = in;
     a.quantized = quantized;
@@ -130,32 +152,53 @@ class Forward {
     a.gated = s_.gated;
     a.tiles = scratch_.tiles;
     const auto compute = [&](uint32_t item) {
-      // Blocks of one group are adjacent, so that its weights come from memory once.
-      const uint32_t block = item % blocks;
-      uint32_t group = item / blocks;
-      const Product* p = products;
-      for (; group >= ceil_div(p->matrix->num_panels(), panels_per_item); ++p) {
-        group -= ceil_div(p->matrix->num_panels(), panels_per_item);
-      }
-      const uint32_t begin = block_begin(rows, blocks, block);
-      const uint32_t first = group * panels_per_item;
+      const ProductCut::Place at = cut.place(item);
+      const Product* p = at.product;
+      const uint32_t begin = block_begin(rows, blocks, at.block);
       a.first_row = begin;
-      a.num_rows = block_begin(rows, blocks, block + 1) - begin;
+      a.num_rows = block_begin(rows, blocks, at.block + 1) - begin;
       a.n = p->matrix->n;
       a.dtype = p->matrix->dtype;
       a.panels = p->matrix->panels;
       a.panels2 = p->second == nullptr ? nullptr : p->second->panels;
       a.bias = p->bias;
       a.bias2 = p->second_bias;
-      a.first_panel = first;
-      a.num_panels = min_u32(panels_per_item, p->matrix->num_panels() - first);
+      a.first_panel = at.first_panel;
+      a.num_panels = min_u32(cut.panels_per_item, p->matrix->num_panels() - at.first_panel);
       a.y = p->y;
       a.y_stride = p->y_stride;
+      const uint32_t next = item + worker_.num_threads();
+      a.ahead = next < cut.order.count() ? cut.place(next).panels() : nullptr;
       k_.multiply(a);
       a.delta = adapters_.expand(p->role, a, false);
       a.delta2 = adapters_.expand(p->second_role, a, true);
     };
-    worker_.for_each_published(groups * blocks, compute, [&](uint32_t) { k_.finish(a); });
+    worker_.for_each_published(cut.order.count(), compute, [&](uint32_t) { k_.finish(a); });
+  }
+
+  /// All products of a phase have the same k, type and number of matrices.
+  ProductCut cut_products(const Activations& in, uint32_t rows, const Product* products,
+                          uint32_t count) const {
+    const Matrix& any = *products->matrix;
+    const uint32_t most_rows = rows_of_block(in, any.dtype) / kRowUnit * kRowUnit;
+    const uint32_t blocks = ceil_div(rows, most_rows);
+    uint32_t panels = 0;
+    for (uint32_t p = 0; p < count; ++p) panels += products[p].matrix->num_panels();
+    const uint32_t per_item = choose_panels(panels, blocks, worker_.num_threads());
+    uint32_t groups = 0;
+    for (uint32_t p = 0; p < count; ++p)
+      groups += ceil_div(products[p].matrix->num_panels(), per_item);
+    const size_t group_bytes = per_item * any.panel_bytes() * (products->second == nullptr ? 1 : 2);
+    const uint32_t span = max_u32(static_cast<uint32_t>(kSpanBytes / group_bytes), 1);
+    return {products, per_item, {groups, blocks, span}};
+  }
+
+  /// Most rows of a block. Those of a large k would be so few that weights came from afar more
+  /// often than the products take: kernels that take such a k in chunks get more.
+  uint32_t rows_of_block(const Activations& in, uint32_t dtype) const {
+    const uint32_t fit = kBlockBytes / (in.k * (in.tiled ? 2u : 4u));
+    if (k_.chunks_bf16 && dtype == SAC_DTYPE_BF16 && fit < kTileRows / 2) return kTileRows;
+    return max_u32(min_u32(fit, kTileRows), kRowUnit);
   }
 
   /// Blocks of nearly equal height, in whole tiles of activations.

@@ -102,6 +102,7 @@ struct MatmulArgs {
   uint32_t dtype;           // SAC_DTYPE_* of the panels
   const void* panels;       // [ceil(n / 32)] of panel_elements(dtype, x.k)
   const void* panels2;      // the second matrix of kGated
+  const void* ahead;        // panels of the caller's next call, to prefetch; null: not known
   const float* bias;        // [n] or null
   const float* bias2;       // [n] or null
   Delta delta;              // comes after the bias, of all epilogues but kScale
@@ -231,6 +232,7 @@ struct PackArgs {
 struct Kernels {
   const char* name;
   bool bf16_activations;  // products with bf16 weights read tiled activations
+  bool chunks_bf16;       // and take a large k in chunks, all panels of a call each
   /// Row `row` of the activations in 8 bits.
   void (*quantize)(const Activations& x, uint32_t row, const QuantizedRows& out);
   /// Computes the products into the tiles; reads only x and the panels, and writes nothing else.

@@ -14,6 +14,7 @@
 
 SAC_TARGET("avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,amx-tile,amx-bf16,amx-int8")
 #define SAC_ISA amx
+#define SAC_BF16_LANES
 #include "cpu/simd_avx512.hpp"
 //
 #include "cpu/attention_amx.hpp"

@@ -12,6 +12,7 @@
 
 SAC_TARGET("avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,avx512vnni")
 #define SAC_ISA avx512_bf16
+#define SAC_BF16_LANES
 #include "cpu/simd_avx512.hpp"
 //
 #include "cpu/attention_avx512_bf16.hpp"

@@ -57,6 +57,7 @@ constexpr Kernels make_kernels(const char* name) {
   Kernels k = {};
   k.name = name;
   k.bf16_activations = Products<Bf16>::kTiledActivations;
+  k.chunks_bf16 = Products<Bf16>::kChunks;
   k.quantize = quantize;
   k.multiply = multiply;
   k.finish = finish;

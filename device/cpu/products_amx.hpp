@@ -34,11 +34,15 @@ SAC_INLINE void configure_tiles(uint32_t rows0, uint32_t rows1) {
 struct AmxProducts {
   static constexpr uint32_t kRows = kTileRows;
   static constexpr bool kTiledActivations = true;
-  static constexpr uint32_t kPanels = 1;
+  static constexpr bool kChunks = true;
+  static constexpr uint32_t kPanels = kTilePanels;
   /// Steps of k per pass: this much of a panel stays in the first-level cache while all rows stream
   /// past it. Twice as much comes from the second level as often as the rows do, and that alone
   /// takes longer than the products; with half as much, the results are moved too often.
   static constexpr uint32_t kStepsAtOnce = 16;
+  /// Bytes of activations that all panels of a call go past before the next steps of k: they stay
+  /// in the second-level cache.
+  static constexpr uint32_t kChunkBytes = 1u << 20;
   static constexpr size_t kPanelStepElements = size_t{kPanelStep} * kPanelOutputs;
   static constexpr size_t kResultBytes = kPanelOutputs * sizeof(float);
   static constexpr size_t kWeightBytes = 2 * kPanelOutputs * sizeof(Bf16);
@@ -88,9 +92,10 @@ struct AmxProducts {
   }
 
   /// One block of rows. Its weights come from memory when a step decodes few sequences: they are
-  /// prefetched ahead of the hardware's own prefetcher, which stops at each page.
+  /// prefetched ahead of the hardware's own prefetcher, which stops at each page. Behind them comes
+  /// `next`.
   SAC_INLINE void multiply1(const Bf16* x0, const Bf16* panel, uint32_t steps, bool first,
-                            float* tile0) {
+                            const Bf16* next, float* tile0) {
     if (first) {
       _tile_zero(0);
       _tile_zero(1);
@@ -100,7 +105,10 @@ struct AmxProducts {
     }
     for (uint32_t s = 0; s < steps; ++s) {
       const Bf16* weights = panel + s * kPanelStepElements;
-      const char* ahead = reinterpret_cast<const char*>(weights) + kPrefetchBytes;
+      const uint32_t later = s + kPrefetchSteps;
+      const char* ahead = reinterpret_cast<const char*>(
+          later < steps ? panel + later * kPanelStepElements
+                        : next + (later - steps) * kPanelStepElements);
       for (uint32_t line = 0; line < kPanelStepElements * sizeof(Bf16); line += 64) {
         __builtin_prefetch(ahead + line);
       }
@@ -114,17 +122,15 @@ struct AmxProducts {
     _tile_stored(1, tile0 + 16, kResultBytes);
   }
 
-  /// Prefetches the panel after this one along the way.
-  static void fill(const Activations& x, uint32_t first_row, uint32_t rows, const Bf16* panel,
-                   uint32_t, float* tile) {
-    const Bf16* next = panel + panel_begin<Bf16>(x.k, 1);
-    const uint32_t steps = ceil_div(x.k, kPanelStep);
+  /// Steps [begin, end) of one panel. Prefetches `next` along the way.
+  static void fill_panel(const Activations& x, uint32_t first_row, uint32_t rows, const Bf16* panel,
+                         uint32_t begin, uint32_t end, const Bf16* next, float* tile) {
     const uint32_t row_pairs = ceil_div(rows, 2 * kActivationRows);
-    const uint32_t at_once = row_pairs > 1 ? kStepsAtOnce : steps;
+    const uint32_t at_once = row_pairs > 1 ? kStepsAtOnce : end - begin;
     Ahead ahead = {reinterpret_cast<const char*>(next), ceil_div(kPanelStep, row_pairs)};
     uint32_t shape0 = 0, shape1 = 0;
-    for (uint32_t s = 0; s < steps; s += at_once) {
-      const uint32_t count = min_u32(at_once, steps - s);
+    for (uint32_t s = begin; s < end; s += at_once) {
+      const uint32_t count = min_u32(at_once, end - s);
       const Bf16* weights = panel + s * kPanelStepElements;
       for (uint32_t r = 0; r < rows;) {
         const uint32_t row = first_row + r;
@@ -136,7 +142,8 @@ struct AmxProducts {
         const Bf16* x0 = tiled_at(x, row, s * kPanelStep);
         float* tile0 = tile + size_t{r} * kPanelOutputs;
         if (rows1 == 0) {
-          multiply1(x0, weights, count, s == 0, tile0);
+          const Bf16* after = s + count < end ? weights + count * kPanelStepElements : next;
+          multiply1(x0, weights, count, s == 0, after, tile0);
         } else {
           multiply2(x0, tiled_at(x, row + rows0, s * kPanelStep), weights, count, s == 0, ahead,
                     tile0, tile0 + size_t{rows0} * kPanelOutputs);
@@ -147,8 +154,28 @@ struct AmxProducts {
     _tile_release();
   }
 
+  /// Where k is large, all panels take some steps before the next ones, so that those of x are in a
+  /// near cache.
+  static void fill(const Activations& x, uint32_t first_row, uint32_t rows, const Bf16* panels,
+                   uint32_t num_panels, const Bf16* next, float* tile) {
+    const uint32_t steps = ceil_div(x.k, kPanelStep);
+    const uint32_t fit = kChunkBytes / static_cast<uint32_t>(rows * kRowBytes);
+    const uint32_t chunk = max_u32(fit / kStepsAtOnce, 1) * kStepsAtOnce;
+    for (uint32_t begin = 0; begin < steps; begin += chunk) {
+      const uint32_t end = min_u32(begin + chunk, steps);
+      for (uint32_t p = 0; p < num_panels; ++p) {
+        const Bf16* panel = panels + panel_begin<Bf16>(x.k, p);
+        const Bf16* after =
+            p + 1 < num_panels ? panels + panel_begin<Bf16>(x.k, p + 1) + begin * kPanelStepElements
+            : end < steps      ? panels + end * kPanelStepElements
+                               : next;
+        fill_panel(x, first_row, rows, panel, begin, end, after, tile + p * kTilePanelFloats);
+      }
+    }
+  }
+
  private:
-  static constexpr size_t kPrefetchBytes = 8192;
+  static constexpr uint32_t kPrefetchSteps = 4;
 };
 
 }  // namespace SAC_ISA

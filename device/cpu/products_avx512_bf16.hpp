@@ -10,6 +10,7 @@ inline namespace SAC_ISA {
 struct Bf16Products {
   static constexpr uint32_t kRows = 8;
   static constexpr bool kTiledActivations = true;
+  static constexpr bool kChunks = false;
   static constexpr uint32_t kPanels = kTilePanels;
 
   SAC_INLINE __m512bh load_weights(const Bf16* p) { return (__m512bh)_mm512_loadu_si512(p); }
@@ -83,7 +84,7 @@ struct Bf16Products {
   }
 
   static void fill(const Activations& x, uint32_t first_row, uint32_t rows, const Bf16* panels,
-                   uint32_t num_panels, float* tile) {
+                   uint32_t num_panels, const Bf16*, float* tile) {
     choose_rows(rows, x, first_row, panels, num_panels, tile);
   }
 };

@@ -71,6 +71,7 @@ template <class T>
 struct FloatProducts {
   static constexpr uint32_t kRows = kMaxTileRows;
   static constexpr bool kTiledActivations = false;
+  static constexpr bool kChunks = false;
   static constexpr uint32_t kPanels = kTilePanels;
   /// Elements that one k of one vector takes in a panel's row.
   static constexpr uint32_t kVecStep = PanelDtype<T>::value == SAC_DTYPE_BF16 ? 2 : 1;
@@ -126,7 +127,7 @@ struct FloatProducts {
   }
 
   static void fill(const Activations& x, uint32_t first_row, uint32_t rows, const T* panels,
-                   uint32_t num_panels, float* tile) {
+                   uint32_t num_panels, const T*, float* tile) {
     choose_rows(rows, plain_row(x, first_row), x.k, panels, num_panels, tile);
   }
 };

@@ -65,7 +65,18 @@ SAC_INLINE void rotate_head(float* head, const float* cos, const float* sin, uin
   }
 }
 
-/// Divided by their scales: of all types but fp8 those are 1, and change no bit.
+/// Divided by their scale: of all types but fp8 that is 1, and changes no bit.
+template <class T>
+SAC_INLINE void store_values(const float* values, float scale, uint32_t n, T* out) {
+  for (uint32_t i = 0; i < n; ++i) from_float(values[i] / scale, out[i]);
+}
+template <>
+void store_values<Bf16>(const float* values, float, uint32_t n, Bf16* out) {
+  uint32_t i = 0;
+  for (; i + kPanelStep <= n; i += kPanelStep) narrow_step(values + i, out + i);
+  for (; i < n; ++i) from_float(values[i], out[i]);
+}
+
 template <class T>
 void store_kv(const RotateArgs& a) {
   const uint32_t block = a.kv.block_table[a.position / a.kv.block_size];
@@ -74,8 +85,8 @@ void store_kv(const RotateArgs& a) {
   T* k = reinterpret_cast<T*>(base + a.kv.k_offset) + row;
   T* v = reinterpret_cast<T*>(base + a.kv.v_offset) + row;
   const uint32_t n = a.num_kv_heads * a.head_dim;
-  for (uint32_t i = 0; i < n; ++i) from_float(a.k[i] / a.kv.k_scale, k[i]);
-  for (uint32_t i = 0; i < n; ++i) from_float(a.v[i] / a.kv.v_scale, v[i]);
+  store_values(a.k, a.kv.k_scale, n, k);
+  store_values(a.v, a.kv.v_scale, n, v);
 }
 
 inline void rotate(const RotateArgs& a) {

@@ -122,7 +122,7 @@ void Weights::take_matrix(Layout& layout, const TensorPlace& at, Matrix& matrix)
   matrix.n = static_cast<uint32_t>(shape.rows);
   matrix.k = static_cast<uint32_t>(shape.cols);
   matrix.dtype = matrix_dtype(at);
-  matrix.panels = layout.take<uint8_t>(matrix.panel_bytes());
+  matrix.panels = layout.take<uint8_t>(matrix.bytes());
   fold_into_layout(at, layout.bytes(), matrix.dtype);
 }
 

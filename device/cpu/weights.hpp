@@ -24,9 +24,8 @@ struct Matrix {
   uint32_t dtype = 0;      // SAC_DTYPE_*
   void* panels = nullptr;  // [num_panels()] of panel_elements(dtype, k)
   uint32_t num_panels() const { return ceil_div(n, kPanelOutputs); }
-  size_t panel_bytes() const {
-    return num_panels() * panel_elements(dtype, k) * element_bytes(dtype);
-  }
+  size_t panel_bytes() const { return panel_elements(dtype, k) * element_bytes(dtype); }
+  size_t bytes() const { return num_panels() * panel_bytes(); }
 };
 
 /// One expert's gated MLP.

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "cpu/item_order.hpp"
 #include "cpu/kv_pool.hpp"
 #include "tests/test_model.hpp"
 
@@ -50,11 +51,12 @@ void fill_kv(const Kernels& k, Rng& rng, const sac_model_config& c, const KvPool
 
 /// A random product and its operands.
 struct Case {
-  Case(uint32_t seed, const Kernels& k) : rng(seed), kernels(k) {
-    rows = 1 + rng() % 70;
-    depth = 1 + rng() % 300;
-    outputs = 1 + rng() % 200;
-    dtype = rng() % 5;
+  /// large: with more activations than a near cache holds.
+  Case(uint32_t seed, const Kernels& k, bool large = false) : rng(seed), kernels(k) {
+    rows = large ? 180 + rng() % (kTileRows - 179) : 1 + rng() % 70;
+    depth = large ? 3000 + rng() % 3000 : 1 + rng() % 300;
+    outputs = 1 + rng() % (large ? 100 : 200);
+    dtype = large ? SAC_DTYPE_BF16 : rng() % 5;
     epilogue = static_cast<Epilogue>(rng() % 3);
     // Products with fp8 panels read either form.
     const bool may_tile = dtype == SAC_DTYPE_BF16 || dtype == SAC_DTYPE_INT8 ||
@@ -192,6 +194,54 @@ TEST_CASE("a row of a product has the same bytes at any height, cut and place") 
       }
       CHECK(error < 2e-5);  // single chains in f32; a wrong weight would be off by 1e-2
     }
+  }
+}
+
+TEST_CASE("a row of a product has the same bytes where there is too much of x for a near cache") {
+  for (const Kernels* k : available_kernels()) {
+    for (uint32_t seed = 1; seed <= 6; ++seed) {
+      CAPTURE(std::string(k->name));
+      CAPTURE(seed);
+      const Case c(seed, *k, true);
+      std::vector<float> whole = c.y0, parts = c.y0;
+      c.run(0, c.rows, kTilePanels, whole);
+      const uint32_t cut = c.rows / 3;
+      c.run(0, cut, 1, parts);
+      c.run(cut, c.rows - cut, 3, parts);
+      CHECK(whole == parts);
+      for (uint32_t r = 0; r < c.rows; r += 29) {
+        std::vector<float> single = c.y0;
+        c.run(r, 1, 2, single);
+        for (uint32_t o = 0; o < c.outputs; ++o) {
+          const float got = whole[r * c.outputs + o];
+          REQUIRE(got == single[r * c.outputs + o]);
+          // One large factor of a gated pair spreads the other's error.
+          if (c.epilogue == Epilogue::kGated) continue;
+          REQUIRE(std::abs(got - c.want(r, o)) < 2e-5 * (20 + std::abs(c.want(r, o))));
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("a phase of products has each group times each block once, span by span") {
+  Rng rng(5);
+  for (uint32_t round = 0; round < 300; ++round) {
+    const uint32_t groups = 1 + rng() % 40, blocks = 1 + rng() % 9;
+    const ItemOrder order = {groups, blocks, 1 + static_cast<uint32_t>(rng() % 50)};
+    std::vector<uint32_t> seen(groups * blocks);
+    uint32_t span = 0, block = 0;  // of the item before
+    for (uint32_t i = 0; i < order.count(); ++i) {
+      const ItemOrder::Place at = order.place(i);
+      REQUIRE(at.group < groups);
+      REQUIRE(at.block < blocks);
+      ++seen[at.group * blocks + at.block];
+      const bool next_span = at.group / order.span == span + 1 && at.block == 0;
+      CHECK((next_span || (at.group / order.span == span && at.block >= block)));
+      span = at.group / order.span;
+      block = at.block;
+    }
+    CHECK(seen == std::vector<uint32_t>(groups * blocks, 1));
   }
 }
 
