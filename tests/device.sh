@@ -14,8 +14,8 @@ for flavour in plain asan tsan; do
   ctest --test-dir "build/device-$flavour" --no-tests=error --output-on-failure -j "$(nproc)"
 done
 # Benchmarks are not part of a build; this keeps them compiling against its interfaces.
-cmake --build build/device-plain --target ring_bench cpu_step_bench step_grid_bench products_bench roofline \
-  copy_bench
+cmake --build build/device-plain --target ring_bench cpu_step_bench step_grid_bench step_turns step_library \
+  products_bench roofline copy_bench
 if [ -n "$clang" ]; then
   tests/flavours.py
 else

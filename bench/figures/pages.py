@@ -12,6 +12,7 @@ TABLES = {
     "-emulated": ["bench/emulated_table.py"],
     "-rotation": ["bench/rotation_table.py", "tables"],
     "-parts": ["bench/parts_table.py"],
+    "-turns": ["bench/turns_table.py"],
     "-plan-simulated": ["bench/plan_table.py"],
 }
 
