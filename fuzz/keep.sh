@@ -4,7 +4,7 @@
 #   fuzz/keep.sh [TARGET...]
 set -euo pipefail
 cd "$(dirname "$0")"
-built=${CARGO_TARGET_DIR:-../target}/$(rustc -vV | sed -n 's/^host: //p')/fuzz
+. ./programs.sh
 targets=("$@")
 [ ${#targets[@]} -gt 0 ] || mapfile -t targets < <(ls corpus)
 export ASAN_OPTIONS=${ASAN_OPTIONS:-detect_leaks=0:allocator_may_return_null=1:detect_odr_violation=1}
@@ -13,7 +13,7 @@ for target in "${targets[@]}"; do
   kept=$(mktemp -d)
   seeds=()
   [ ! -d "seeds/$target" ] || seeds=("seeds/$target")
-  "$built/$target" -merge=1 -timeout=10 -rss_limit_mb=2048 -verbosity=0 "$kept" "${seeds[@]}" \
+  "$(program_of "$target")" -merge=1 -timeout=10 -rss_limit_mb=2048 -verbosity=0 "$kept" "${seeds[@]}" \
     "corpus/$target"
   # The same inputs make the same archive.
   tar --sort=name --mtime=@0 --owner=0 --group=0 --numeric-owner -cJf "corpora/$target.tar.xz" -C "$kept" .

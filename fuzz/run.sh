@@ -13,13 +13,15 @@ cd "$(dirname "$0")"
 seconds=${1:?usage: fuzz/run.sh SECONDS [TARGET...]}
 shift
 targets=("$@")
+. ./programs.sh
 if [ ${#targets[@]} -eq 0 ]; then
   targets=(fuzz_targets/*.rs)
   targets=("${targets[@]##*/}")
-  targets=("${targets[@]%.rs}")
+  targets=("${targets[@]%.rs}" "$device_target")
 fi
+rust_targets=()
+for target in "${targets[@]}"; do [ "$target" = "$device_target" ] || rust_targets+=("--bin=$target"); done
 
-host=$(rustc -vV | sed -n 's/^host: //p')
 flags=(
   --cfg fuzzing
   -Cpasses=sancov-module
@@ -38,9 +40,19 @@ else
 fi
 
 # --target keeps the flags away from build scripts and procedural macros.
-RUSTC_BOOTSTRAP=1 RUSTFLAGS="${flags[*]}" cargo build -p saccade-fuzz --profile fuzz --target "$host" \
-  "${targets[@]/#/--bin=}"
-built=${CARGO_TARGET_DIR:-../target}/$host/fuzz
+[ ${#rust_targets[@]} -eq 0 ] ||
+  RUSTC_BOOTSTRAP=1 RUSTFLAGS="${flags[*]}" cargo build -p saccade-fuzz --profile fuzz --target "$host" \
+    "${rust_targets[@]}"
+if [ ${#rust_targets[@]} -lt ${#targets[@]} ]; then
+  clang=$(command -v clang++-14 || command -v clang++ || true)
+  if [ -n "$clang" ]; then
+    cmake -S ../device -B ../build/device-asan -G Ninja -DSACCADE_SANITIZER=asan -DCMAKE_CXX_COMPILER="$clang" >/dev/null
+    cmake --build ../build/device-asan --target fuzzers
+  else
+    skip "$device_target" "no clang++"
+    targets=("${rust_targets[@]#--bin=}")
+  fi
+fi
 [ -z "${FUZZ_BUILD_ONLY:-}" ] || { say_skipped && exit 0; }
 
 # A leak at exit is no finding: the allocation limit below catches growth. Nor are two constants of one size at one
@@ -55,7 +67,7 @@ for target in "${targets[@]}"; do
   mkdir -p "corpus/$target" "artifacts/$target"
   seeds=()
   [ ! -d "seeds/$target" ] || seeds=("seeds/$target")
-  "$built/$target" -max_total_time="$seconds" -timeout=10 -rss_limit_mb=2048 \
+  "$(program_of "$target")" -max_total_time="$seconds" -timeout=10 -rss_limit_mb=2048 \
     -len_control=0 -verbosity=0 -print_final_stats=1 \
     -artifact_prefix="artifacts/$target/" "corpus/$target" "${seeds[@]}"
 done
