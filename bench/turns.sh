@@ -12,7 +12,7 @@ other=${1:?usage: bench/turns.sh COMMIT}
 machine=${SACCADE_BENCH_MACHINE:-$(uname -m)-$(nproc)c}
 out=${SACCADE_BENCH_OUT:-bench/results/$(date +%F)-$machine-$(git rev-parse --short HEAD)-turns}
 work=$(mktemp -d)
-trap 'git worktree remove --force "$work/other"; rm -rf "$work"' EXIT
+trap 'git worktree remove --force "$work/other" || true; rm -rf "$work"' EXIT
 git worktree add --quiet --detach "$work/other" "$other"
 
 # build ROOT FOLDER NAME
@@ -25,12 +25,12 @@ build() {
 }
 build "$work/other" "$work/build" first
 build . build/device-bench second
-${CXX:-g++} -std=c++20 -O2 device/tests/step_turns.cpp -ldl -o "$work/step_turns"
+cmake --build build/device-bench --target step_turns >/dev/null
 
 mkdir -p "$out"
 describe_machine >"$out/machine.txt"
 for shape in ${SACCADE_TURNS_SHAPES:-qwen3-0.6b llama-8b-layers}; do
-  "$work/step_turns" "$work/first.so" "$work/second.so" "${SACCADE_TURNS_ROUNDS:-25}" "$shape" "$(nproc)" \
+  build/device-bench/step_turns "$work/first.so" "$work/second.so" "${SACCADE_TURNS_ROUNDS:-25}" "$shape" "$(nproc)" \
     >"$out/$shape.jsonl"
 done
 bench/turns_table.py "$out"

@@ -224,6 +224,35 @@ TEST_CASE("a row of a product has the same bytes where there is too much of x fo
   }
 }
 
+TEST_CASE("SiLU is as near as its set says") {
+  constexpr uint32_t kOutputs = kTilePanels * kPanelOutputs;
+  for (const Kernels* k : available_kernels()) {
+    CAPTURE(std::string(k->name));
+    std::vector<float> tiles(2 * kTileFloats, 1.0f), y(kTileRows * kOutputs);
+    const auto x = [](uint32_t i) {  // -87 to 87, dense
+      return -87.0f + 174.0f * static_cast<float>(i) / (kTileRows * kOutputs - 1);
+    };
+    for (uint32_t i = 0; i < y.size(); ++i) {
+      const uint32_t row = i / kOutputs, output = i % kOutputs;
+      tiles[output / kPanelOutputs * kTilePanelFloats + row * kPanelOutputs +
+            output % kPanelOutputs] = x(i);
+    }
+    MatmulArgs a = {};
+    a.num_rows = kTileRows;
+    a.n = kOutputs;
+    a.num_panels = kTilePanels;
+    a.epilogue = Epilogue::kGated;
+    a.tiles = tiles.data();
+    a.gated = {y.data(), kOutputs, false};
+    k->finish(a);
+    for (uint32_t i = 0; i < y.size(); ++i) {
+      const double want = x(i) / (1 + std::exp(-double{x(i)}));
+      const double share = 4e-7 + 8e-8 * std::abs(x(i));
+      REQUIRE(std::abs(y[i] - want) <= share * std::abs(want));
+    }
+  }
+}
+
 TEST_CASE("a phase of products has each group times each block once, span by span") {
   Rng rng(5);
   for (uint32_t round = 0; round < 300; ++round) {

@@ -4,8 +4,8 @@
 //   step_turns FIRST.so SECOND.so ROUNDS qwen3-0.6b|llama-8b-layers THREADS
 //
 // The libraries are those of step_library.cpp. Prints a JSON object a line for each kind of step:
-// {"streams", "prompt_rows", "first_ms", "second_ms" (medians), "ratio" (median of second / first
-// of one round), "low", "high" (its quartiles)}.
+// {"streams", "context" (tokens of each), "prompt_rows", "first_ms", "second_ms" (medians), "ratio"
+// (median of second / first of one round), "low", "high" (its quartiles)}.
 #include <dlfcn.h>
 
 #include <algorithm>
@@ -78,10 +78,11 @@ int main(int argc, char** argv) {
       ratios.push_back(s[1] / s[0]);
     }
     std::printf(
-        "{\"streams\": %u, \"prompt_rows\": %u, \"first_ms\": %.1f, \"second_ms\": %.1f, "
+        "{\"streams\": %u, \"context\": %u, \"prompt_rows\": %u, \"first_ms\": %.1f, "
+        "\"second_ms\": %.1f, "
         "\"ratio\": %.3f, \"low\": %.3f, \"high\": %.3f}\n",
-        k.streams, k.prompt_rows, quantile(ms[0], 0.5), quantile(ms[1], 0.5), quantile(ratios, 0.5),
-        quantile(ratios, 0.25), quantile(ratios, 0.75));
+        k.streams, k.context, k.prompt_rows, quantile(ms[0], 0.5), quantile(ms[1], 0.5),
+        quantile(ratios, 0.5), quantile(ratios, 0.25), quantile(ratios, 0.75));
     std::fflush(stdout);
   }
   return 0;
