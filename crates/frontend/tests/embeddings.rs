@@ -278,9 +278,13 @@ fn a_full_server_answers_429_and_takes_all_inputs_or_none() {
     h.device.pause();
     let inputs = |n: u32| json!({"input": vec!["a"; n as usize]});
     let held = h.post_open(PATH, &inputs(NUM_SLOTS - 2));
-    h.wait_until("held", |h| h.metric("saccade:requests_in_flight") >= 1.0);
-    h.wait_until("full", |h| h.post(PATH, &inputs(3)).status == 429);
+    // Not before: three inputs that find room would wait for the paused device.
+    h.wait_until("held", |h| {
+        h.metric("saccade:slots{model_name=\"tiny\",state=\"prefill_pending\"}")
+            == f64::from(NUM_SLOTS - 2)
+    });
     let answer = h.post(PATH, &inputs(3));
+    assert_eq!(answer.status, 429, "{}", answer.text());
     assert!(answer.header("retry-after").unwrap().parse::<u32>().unwrap() >= 1);
     assert_eq!(answer.json()["error"]["code"], "server_overloaded");
     h.device.go_on();

@@ -159,7 +159,8 @@ fn nothing_reaches_the_device_and_a_full_one_is_no_hindrance() {
     h.device.babble();
     let all = json!({"prompt": "a", "n": NUM_SLOTS, "max_tokens": 4000, "stream": true});
     let _held = h.post_open(COMPLETIONS, &all);
-    h.wait_until("full", |h| h.post(COMPLETIONS, &body).status == 429);
+    h.wait_until("full", |h| h.device.in_flight() == NUM_SLOTS as usize);
+    assert_eq!(h.post(COMPLETIONS, &body).status, 429);
     rendered(&h, COMPLETIONS, &body);
 }
 
