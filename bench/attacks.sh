@@ -25,7 +25,7 @@ command_of() {
   case $1 in
     saccade)
       echo "$saccade serve $model --port 18200 --max-model-len 2048 --max-num-seqs $slots --max-num-batched-tokens 512" \
-        "--tenants bench/attack-tenants.yaml --log warn"
+        "--no-enable-prefix-caching --tenants bench/attack-tenants.yaml --log warn"
       ;;
     llama.cpp) echo "bench/peers/llama_cpp.sh run $model 18201 $slots" ;;
     vllm) echo "bench/peers/vllm.sh run $model 18202 $slots" ;;

@@ -19,7 +19,7 @@ mkdir -p "$out"
 cargo build --release --quiet -p saccade -p saccade-mock
 saccade=target/release/saccade
 
-ours="$saccade serve $model --served-model-name $name --port 18100 --max-model-len 2048"
+ours="$saccade serve $model --served-model-name $name --port 18100 --max-model-len 2048 --no-enable-prefix-caching"
 ours+=" --max-num-seqs $slots --max-num-batched-tokens 512 --log warn" # one line: it goes through sh -c
 mock="target/release/saccade-mock --listen 127.0.0.1:18103 --script bench/mock-engine.json"
 llama="bench/peers/llama_cpp.sh run $model 18101 $slots"

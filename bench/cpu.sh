@@ -78,6 +78,7 @@ port_of() {
 command_of() {
   local ours="$saccade serve $2 --served-model-name $(basename "$2") --port $(port_of "$1") --dtype bfloat16 --log warn"
   ours+=" --max-model-len $SACCADE_PEERS_CONTEXT --max-num-seqs $slots --max-num-batched-tokens $batched_tokens"
+  ours+=" --no-enable-prefix-caching"
   local place
   place="$2 $(port_of "$1") $slots"
   case $1 in
@@ -127,6 +128,13 @@ cell() {
     --client-priority nice:-10 --json - 2>"$out/cell.log" | python3 bench/cpu_table.py cell "$out" "$1" "$2" "$3" ||
     { cat "$out/cell.log" >&2; return 1; }
 }
+# Cells of one seed have prompts that begin alike: a server that keeps prefixes would not compute them.
+check_nothing_cached() {
+  local hits
+  hits=$({ curl -sf "http://127.0.0.1:$(port_of "$1")/metrics" || true; } |
+    awk '/^vllm:prefix_cache_hits_total/ {sum += $NF} END {print sum + 0}')
+  [ "$hits" = 0 ] || die "$1: $hits prompt tokens came from its prefix cache"
+}
 part_serve() {
   local repeat shape turn server n prompt
   for ((repeat = first_repeat; repeat < repeats; repeat++)); do
@@ -139,6 +147,7 @@ part_serve() {
         for prompt in "${prompts[@]}"; do
           cell "$shape" "$server" "$repeat" "${prompt%x*}" "${prompt#*x}" 16 "$prompt_waves"
         done
+        check_nothing_cached "$server"
         end_serving
       done
     done
