@@ -24,7 +24,7 @@ last=$(($(nproc) - 1))
 [ "$last" -gt 0 ] || { echo "one core cannot be host and device at once" >&2 && exit 1; }
 
 serve="$saccade serve models/saccade-tiny --device sim:H100 --sim-model Llama-3-8B --log warn --max-model-len 2048"
-serve+=" --max-num-seqs 256 --max-num-batched-tokens 2048"
+serve+=" --max-num-seqs 256 --max-num-batched-tokens 2048 --no-enable-prefix-caching"
 host="$serve --port 18120 --scheduler host --device-cores 0 --frontend-cores 0"
 device="$serve --port 18121 --scheduler device --device-cores $last --frontend-cores $last"
 
