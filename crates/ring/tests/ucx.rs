@@ -364,6 +364,43 @@ fn a_frontend_process_dies_and_another_takes_its_place() {
     kill(device);
 }
 
+#[test]
+#[ignore = "a process of other tests"]
+fn role_writer() {
+    let address = std::env::var("RING_ADDRESS").expect("set by the test that starts this");
+    let transport = UcxTransport::connect(&Peer::unproved(&address), |_| ()).expect("our listener");
+    let end = transport.region_bytes();
+    println!("READY writing");
+    loop {
+        transport.put(end - 64, &[7; 32]).expect("up");
+    }
+}
+
+/// A peer dies with puts in flight that the listener has not executed: UCX ends the process of a
+/// listener that confirms them.
+#[test]
+fn puts_of_a_dead_process_do_no_harm() {
+    let region = region_file("writer");
+    let (mut device, address) = spawn_device(region.path(), "127.0.0.1:0");
+    let id = device.id() as i32;
+    // SAFETY: a signal to our own child, which has not been waited for.
+    let signal = |signal| assert_eq!(unsafe { libc::kill(id, signal) }, 0);
+    for round in 0..3 {
+        let (writer, _) = spawn("role_writer", &[("RING_ADDRESS", &address)]);
+        signal(libc::SIGSTOP);
+        // Whatever the network holds is full, or its puts wait for a confirmation.
+        std::thread::sleep(Duration::from_millis(200));
+        kill(writer);
+        signal(libc::SIGCONT);
+        until("another peer is served", || {
+            assert_eq!(device.try_wait().expect("our child"), None, "round {round}: it has ended");
+            UcxTransport::connect(&Peer::unproved(&address), |_| ())
+                .is_ok_and(|transport| transport.get_u64(0) == region.transport().get_u64(0))
+        });
+    }
+    kill(device);
+}
+
 /// Another region at the same address is not mistaken for the joined one.
 #[test]
 fn another_region_at_the_address_is_not_joined() {

@@ -294,6 +294,15 @@ impl Connection {
     fn is_of_other(&self, client: u64) -> bool {
         self.client().is_some_and(|other| other != client)
     }
+
+    /// Whether what was granted the region is gone.
+    fn has_ended(&self) -> bool {
+        if matches!(self.stage, Stage::Greeting { .. }) {
+            return false;
+        }
+        // A granted frontend sends nothing more: bytes are an end too.
+        !matches!(self.socket.peek(&mut [0]), Err(e) if e.kind() == io::ErrorKind::WouldBlock)
+    }
 }
 
 enum Stage {
@@ -367,10 +376,18 @@ impl Service {
     }
 
     /// Does what frontends have asked for, until nothing is left or it is time to check sockets.
+    ///
+    /// Nothing more is done for a peer that has ended: over TCP, a confirmation that UCX cannot
+    /// send ends this process (`ucp_request_try_send`, at least up to UCX 1.19). A peer that ends
+    /// within a call of UCX still meets that; its socket, older than UCX's, ends before them.
     fn progress(&self) {
         for _ in 0..PROGRESS_ROUNDS {
             let mut busy = false;
-            self.workers().for_each(|worker| busy |= worker.progress());
+            for connection in &self.connections {
+                if let Stage::Granted { worker, .. } = &connection.stage {
+                    busy |= !connection.has_ended() && worker.worker.progress();
+                }
+            }
             if !busy {
                 return;
             }
@@ -470,7 +487,7 @@ impl Service {
     fn read_sockets(&mut self) {
         let mut i = 0;
         while i < self.connections.len() {
-            if self.has_ended(i) {
+            if self.connections[i].has_ended() {
                 self.drop_connection(i, "ended");
             } else {
                 i += 1;
@@ -479,15 +496,6 @@ impl Service {
         for i in (0..self.connections.len()).rev() {
             self.greet(i);
         }
-    }
-
-    fn has_ended(&self, i: usize) -> bool {
-        let Connection { socket, stage, .. } = &self.connections[i];
-        if matches!(stage, Stage::Greeting { .. }) {
-            return false;
-        }
-        // A granted frontend sends nothing more: bytes are an end too.
-        !matches!(socket.peek(&mut [0]), Err(e) if e.kind() == io::ErrorKind::WouldBlock)
     }
 
     fn drop_connection(&mut self, i: usize, why: &str) {
