@@ -9,8 +9,8 @@ fn main() {
 /// Debian 12 ships 1.13. From 1.14 on UCX reports its transports, which allows bulk RDMA reads.
 #[cfg(feature = "ucx")]
 fn ucx() {
-    println!("cargo:rerun-if-changed=src/ucx/shim.c");
-    println!("cargo:rerun-if-changed=src/ucx/shim.h");
+    println!("cargo:rerun-if-changed=src/remote/ucx/shim.c");
+    println!("cargo:rerun-if-changed=src/remote/ucx/shim.h");
     // Before the library, because the linker resolves symbols in order of use.
     let headers = pkg_config::Config::new()
         .atleast_version("1.13")
@@ -19,7 +19,7 @@ fn ucx() {
         .unwrap_or_else(|error| panic!("the feature `ucx` needs UCX 1.13 or newer: {error}"));
     cc::Build::new()
         .std("c11")
-        .file("src/ucx/shim.c")
+        .file("src/remote/ucx/shim.c")
         .includes(&headers.include_paths)
         .compile("saccade_ring_ucx");
     let linked = pkg_config::Config::new().atleast_version("1.13").probe("ucx");

@@ -1,7 +1,7 @@
 //! Both sides of the handshake before a region is lent, against a peer that says anything. The
-//! first byte says which side is under test, whether it has a secret, and whether the input is what
-//! the peer sends or only the bodies of its messages, which get heads and checksums here. The
-//! second byte says how many bytes come at a time.
+//! first byte says which side is under test, how it means to reach the region, whether it has a
+//! secret, and whether the input is what the peer sends or only the bodies of its messages, which
+//! get heads and checksums here. The second byte says how many bytes come at a time.
 //!
 //! Whatever a stranger says: a listener with a secret never lets it in, and a joining side with a
 //! secret never believes a grant. Without a secret what is granted is within its bounds.
@@ -11,7 +11,7 @@ use std::io::{self, Read, Write};
 use std::sync::Arc;
 
 use libfuzzer_sys::fuzz_target;
-use saccade_ring::handshake::{Abi, Greeting, MAX_BLOB_BYTES, Next, Secret, join};
+use saccade_ring::handshake::{Abi, Access, Greeting, MAX_BLOB_BYTES, Next, Secret, Visitor, join};
 use saccade_ring::layout::{SAC_ABI_VERSION, SAC_LAYOUT_HASH};
 
 /// Gives what it has, and hears nothing.
@@ -35,7 +35,7 @@ impl Write for Peer<'_> {
 /// A message with this body, as the peer of this version would send it.
 fn message(magic: &[u8; 8], word: u32, body: &[u8]) -> Vec<u8> {
     let mut bytes = magic.to_vec();
-    bytes.extend(2u32.to_le_bytes());
+    bytes.extend(3u32.to_le_bytes());
     bytes.extend(word.to_le_bytes());
     bytes.extend(body);
     let sum = bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
@@ -86,13 +86,16 @@ fn listen(secret: Option<Arc<Secret>>, step: usize, mut said: &[u8]) {
     }
 }
 
-fn visit(secret: Option<Arc<Secret>>, said: &[u8]) {
-    match join(&mut Peer(said), 1, &Abi::RING, secret.as_deref()) {
+fn visit(access: Access, secret: Option<Arc<Secret>>, said: &[u8]) {
+    match join(&mut Peer(said), Visitor { client: 1, access }, &Abi::RING, secret.as_deref()) {
         Ok(grant) => {
             assert!(secret.is_none(), "256 bits of a proof were guessed");
-            assert!(grant.base.checked_add(grant.region_bytes).is_some());
-            assert!((1..=MAX_BLOB_BYTES).contains(&grant.address.len()));
-            assert!((1..=MAX_BLOB_BYTES).contains(&grant.key.len()));
+            assert_eq!(grant.ucx.is_some(), access == Access::Ucx);
+            if let Some(ucx) = grant.ucx {
+                assert!(ucx.base.checked_add(grant.region_bytes).is_some());
+                assert!((1..=MAX_BLOB_BYTES).contains(&ucx.address.len()));
+                assert!((1..=MAX_BLOB_BYTES).contains(&ucx.key.len()));
+            }
         }
         Err(error) => {
             let said = error.to_string();
@@ -105,13 +108,14 @@ fuzz_target!(|data: &[u8]| {
     let Some(([choice, step], said)) = data.split_first_chunk() else { return };
     let secret = (choice & 1 != 0).then(|| Arc::new(Secret::new(&[7; 32])));
     let (visits, dressed) = (choice & 2 != 0, choice & 4 != 0);
+    let access = if choice & 8 == 0 { Access::Ucx } else { Access::Stream { lane: 0 } };
     let dressed = match (dressed, visits) {
         (false, _) => said.to_vec(),
         (true, false) => joining_side(said),
         (true, true) => listener(said, secret.is_some()),
     };
     if visits {
-        visit(secret, &dressed);
+        visit(access, secret, &dressed);
     } else {
         listen(secret, usize::from(*step).max(1), &dressed);
     }

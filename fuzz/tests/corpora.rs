@@ -48,7 +48,7 @@ macro_rules! targets {
 
 targets! {
     answers, chunk_value, grammar_source, handshake, http_body, model_json, ring_hostile_device,
-    safetensors_header, tokenizer_equality, tokenizer_json,
+    ring_stream, safetensors_header, tokenizer_equality, tokenizer_json,
 }
 
 #[test]

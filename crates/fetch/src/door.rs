@@ -5,6 +5,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use saccade_ring::remote::{Peer, RemoteError, RemoteTransport};
 use saccade_ring::{RegionError, Transport};
 
 use crate::layout::*;
@@ -13,32 +14,27 @@ use crate::region::Region;
 /// Between looks for a region at a path.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 /// Between attempts to connect.
-#[cfg(feature = "ucx")]
 const DIAL_EVERY: Duration = Duration::from_millis(250);
 /// The same, after the other side has said no.
-#[cfg(feature = "ucx")]
 const DIAL_AFTER_A_REFUSAL: Duration = Duration::from_secs(2);
 /// Connections of a plane: for control, network, workers and encoders. With more threads than that
 /// some wait for each other.
-#[cfg(feature = "ucx")]
-const LANES: usize = 8;
+const LANES: u32 = 8;
 
 /// Where devices put their regions.
 #[derive(Debug, Clone)]
 pub enum Door {
     /// A file, which each life of the device recreates.
     File(PathBuf),
-    /// A device plane that hands its region out by UCX.
-    #[cfg(feature = "ucx")]
-    Ucx(saccade_ring::ucx::Peer),
+    /// A device plane of another host that hands its region out.
+    Remote(Peer),
 }
 
 impl std::fmt::Display for Door {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Door::File(path) => path.display().fmt(f),
-            #[cfg(feature = "ucx")]
-            Door::Ucx(peer) => write!(f, "ucx://{}", peer.address),
+            Door::Remote(peer) => peer.fmt(f),
         }
     }
 }
@@ -49,7 +45,6 @@ pub(crate) enum Hold {
     /// While this file is at the path.
     File(PathBuf, Identity),
     /// Accesses fail when it is not.
-    #[cfg(feature = "ucx")]
     Connection,
 }
 
@@ -58,7 +53,6 @@ impl Hold {
     pub fn holds(&self) -> bool {
         match self {
             Hold::File(path, identity) => Identity::of(path).as_ref() == Some(identity),
-            #[cfg(feature = "ucx")]
             Hold::Connection => true,
         }
     }
@@ -83,7 +77,6 @@ impl Identity {
 pub(crate) struct Finder {
     door: Door,
     /// Names this process to a device plane of another host.
-    #[cfg(feature = "ucx")]
     client: u64,
     /// The last complaint about what was found, so that it is made once.
     complaint: String,
@@ -94,7 +87,6 @@ impl Finder {
     pub fn new(door: Door) -> Finder {
         Finder {
             door,
-            #[cfg(feature = "ucx")]
             client: crate::region::random_u64(),
             complaint: String::new(),
             pause: LOOK_EVERY,
@@ -114,8 +106,7 @@ impl Finder {
     pub fn find(&mut self) -> Option<(Region, Hold)> {
         let (region, hold) = match self.door.clone() {
             Door::File(path) => self.open(path)?,
-            #[cfg(feature = "ucx")]
-            Door::Ucx(peer) => self.dial(&peer)?,
+            Door::Remote(peer) => self.dial(&peer)?,
         };
         let closed = region.layout().device_at(offset_of!(DeviceLine, closed));
         // SYNC: acquire; pairs with the device's release of closed.
@@ -139,22 +130,20 @@ impl Finder {
     }
 
     /// A connection for one life: a plane that has lost one begins another life with the next.
-    #[cfg(feature = "ucx")]
-    fn dial(&mut self, peer: &saccade_ring::ucx::Peer) -> Option<(Region, Hold)> {
-        use saccade_ring::ucx::{UcxError, UcxTransport};
+    fn dial(&mut self, peer: &Peer) -> Option<(Region, Hold)> {
         self.pause = DIAL_EVERY;
-        let connected = UcxTransport::connect_once(peer, crate::export::ABI, self.client, LANES);
+        let connected = RemoteTransport::connect_once(peer, crate::export::ABI, self.client, LANES);
         let found = connected.and_then(|transport| {
             let chosen = transport.transports();
             Ok((Region::remote(std::sync::Arc::new(transport))?, chosen))
         });
         match found {
             Ok((region, transports)) => {
-                tracing::info!(transports, "fetch plane: connected by UCX");
+                tracing::info!(transports, "fetch plane: connected");
                 Some((region, Hold::Connection))
             }
             Err(error) => {
-                if matches!(error, UcxError::Handshake(_) | UcxError::Secret(_)) {
+                if matches!(error, RemoteError::Handshake(_) | RemoteError::Secret(_)) {
                     self.pause = DIAL_AFTER_A_REFUSAL;
                 }
                 self.complain(&error.to_string());

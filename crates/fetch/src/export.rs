@@ -1,7 +1,7 @@
 //! Hands a device's region out to a fetch plane of another host.
 
-use saccade_ring::ucx::{Abi, ExportedRegion, ListenerOptions, MemoryKind, UcxError, UcxListener};
-use saccade_ring::{ShmTransport, Transport};
+use saccade_ring::remote::{Abi, ExportedRegion, ListenerOptions, RemoteError, RemoteListener};
+use saccade_ring::{RegionError, ShmTransport, Transport};
 
 use crate::layout::*;
 use crate::region::Layout;
@@ -25,18 +25,14 @@ unsafe impl ExportedRegion for Exported {
     fn len(&self) -> usize {
         self.0.region_bytes() as usize
     }
-    fn kind(&self) -> MemoryKind {
-        MemoryKind::Host
-    }
     fn abi(&self) -> Abi {
         ABI
     }
-    fn instance_id(&self) -> Result<u64, UcxError> {
+    fn instance_id(&self) -> Result<u64, RegionError> {
         Ok(Layout::read(&self.0)?.instance_id())
     }
-    fn wake(&self, at: u64) {
-        // An invalid offset is refused there.
-        let _ = self.0.wake_word(at);
+    fn transport(&self) -> Option<&dyn Transport> {
+        Some(&self.0)
     }
 }
 
@@ -44,11 +40,11 @@ unsafe impl ExportedRegion for Exported {
 /// access of an older one has ended before a new one has any, as `abi/fetch.h` asks.
 ///
 /// # Errors
-/// [`UcxError`]: the header of the region, what UCX says of its memory, or the address.
+/// [`RemoteError`]: the header of the region, or the address.
 pub fn listen(
     address: &str,
     region: ShmTransport,
     options: ListenerOptions,
-) -> Result<UcxListener, UcxError> {
-    UcxListener::start(address, Exported(region), ListenerOptions { one_peer: true, ..options })
+) -> Result<RemoteListener, RemoteError> {
+    RemoteListener::start(address, Exported(region), ListenerOptions { one_peer: true, ..options })
 }

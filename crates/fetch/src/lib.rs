@@ -19,7 +19,6 @@ mod counters;
 mod door;
 mod engine;
 mod errands;
-#[cfg(feature = "ucx")]
 mod export;
 mod frame;
 pub mod layout;
@@ -33,7 +32,6 @@ mod way;
 pub use config::{FetchConfig, FetchError, FetchMode, Threads};
 pub use counters::{NUM_OPS, Stats};
 pub use door::Door;
-#[cfg(feature = "ucx")]
 pub use export::listen;
 pub use plane::{Plane, run};
 pub use region::{Draft, Layout, Limits, Region};

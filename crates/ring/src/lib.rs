@@ -19,14 +19,14 @@
 //!
 //! Invariants: nothing read from a region is used before it is validated; every ticket that
 //! [`Submitter::try_submit`] returned ends exactly once; no code here waits for the device without
-//! a bound; all unsafe code that touches a region is in `memory`, `inproc`, `shm` and `ucx`.
+//! a bound; all unsafe code that touches a region is in `memory`, `inproc`, `shm` and `remote`.
 
 mod arena;
 mod bits;
 mod device;
 mod edge;
 mod gate;
-#[cfg(feature = "handshake")]
+#[cfg(feature = "remote")]
 pub mod handshake;
 mod inproc;
 mod join;
@@ -36,6 +36,8 @@ mod observe;
 mod reader;
 mod records;
 mod region;
+#[cfg(feature = "remote")]
+pub mod remote;
 mod request;
 mod shared;
 mod shm;
@@ -45,8 +47,6 @@ mod sync;
 pub mod testing;
 mod tracker;
 mod transport;
-#[cfg(feature = "ucx")]
-pub mod ucx;
 mod wake;
 
 pub use device::{DeviceInfo, Phase};

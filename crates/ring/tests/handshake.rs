@@ -1,13 +1,15 @@
 //! Handshakes of two sides, of which one may be a stranger, or have one between them.
-#![cfg(feature = "handshake")]
+#![cfg(feature = "remote")]
 
 use std::io::{self, Read, Write};
 use std::sync::Arc;
 
 use proptest::prelude::*;
-use saccade_ring::handshake::{Abi, Grant, Greeting, HandshakeError, Next, Secret, join, refusal};
+use saccade_ring::handshake::{
+    Abi, Access, Grant, Greeting, HandshakeError, Next, Secret, UcxGrant, Visitor, join, refusal,
+};
 
-const CLIENT: u64 = 9;
+const CLIENT: Visitor = Visitor { client: 9, access: Access::Ucx };
 /// Magic, version and a word come before a message's body, a checksum behind it.
 const HEAD_BYTES: usize = 16;
 const SUM_BYTES: usize = 8;
@@ -17,14 +19,9 @@ fn secret(of: &str) -> Arc<Secret> {
 }
 
 fn region() -> Grant {
-    Grant {
-        region_bytes: 1 << 20,
-        base: 4096,
-        instance_id: 7,
-        stores_in_order: true,
-        address: vec![1; 300],
-        key: vec![2; 33],
-    }
+    let ucx =
+        UcxGrant { base: 4096, stores_in_order: true, address: vec![1; 300], key: vec![2; 33] };
+    Grant { region_bytes: 1 << 20, instance_id: 7, ucx: Some(ucx) }
 }
 
 /// One in the middle: changes messages, which are counted from 0 in the order of the handshake.
@@ -64,7 +61,7 @@ impl Listener<'_> {
             Ok(Next::Wait) => return,
             Ok(Next::Send(challenge)) => challenge,
             Ok(Next::Grant(guest)) => {
-                assert_eq!(guest.client(), CLIENT);
+                assert_eq!(guest.visitor(), CLIENT);
                 self.granted = true;
                 guest.grant(&region()).expect("in bounds")
             }
@@ -269,7 +266,7 @@ fn a_listener_names_what_is_wrong_as_soon_as_it_shows() {
     foreign[8] = 9;
     for (bytes, expected) in [
         (b"GET / HT".to_vec(), "hello magic is "),
-        (b"SACUCXH1\x01\0\0\0".to_vec(), "hello version is 0x1, must be 0x2 (this build)"),
+        (b"SACUCXH1\x01\0\0\0".to_vec(), "hello version is 0x1, must be 0x3 (this build)"),
         (foreign, "hello version is 0x9"),
         // More than a hello: what follows is taken for a proof.
         ([&heard[0][..], &heard[0]].concat(), "proof magic is "),

@@ -1,12 +1,14 @@
 //! Files of secrets: which are used, and which are refused.
-#![cfg(feature = "handshake")]
+#![cfg(feature = "remote")]
 
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::Arc;
 
-use saccade_ring::handshake::{Abi, Greeting, HandshakeError, Next, Secret, SecretFile, join};
+use saccade_ring::handshake::{
+    Abi, Access, Greeting, HandshakeError, Next, Secret, SecretFile, Visitor, join,
+};
 
 fn write(path: &Path, bytes: &[u8], mode: u32) {
     std::fs::write(path, bytes).expect("a folder of ours");
@@ -39,7 +41,8 @@ fn meet(ours: &Secret, theirs: Arc<Secret>) -> Result<(), HandshakeError> {
         }
     }
     let mut peer = Peer(Greeting::new(Abi::RING, Some(theirs)), Vec::new());
-    join(&mut peer, 1, &Abi::RING, Some(ours)).map(|_| ())
+    let visitor = Visitor { client: 1, access: Access::Stream { lane: 0 } };
+    join(&mut peer, visitor, &Abi::RING, Some(ours)).map(|_| ())
 }
 
 fn agree(ours: &Secret, theirs: Arc<Secret>) -> bool {

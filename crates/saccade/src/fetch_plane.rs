@@ -78,12 +78,12 @@ fn config(args: &ServeArgs) -> anyhow::Result<FetchConfig> {
 /// Where the device puts its regions.
 fn door(args: &ServeArgs) -> anyhow::Result<Door> {
     match &args.ring.ring {
-        Some(RingPlace::Ucx(address)) => {
+        Some(RingPlace::Remote(way, address)) => {
             anyhow::ensure!(
                 args.fetch.events().is_none(),
                 "--kv-events-config: events are published on the device's host only"
             );
-            remote::door(&args.ring, address)
+            Ok(Door::Remote(remote::peer(&args.ring, *way, address)?))
         }
         _ => Ok(Door::File(fetch_ring(args)?.to_owned())),
     }
@@ -91,7 +91,7 @@ fn door(args: &ServeArgs) -> anyhow::Result<Door> {
 
 fn fetch_ring(args: &ServeArgs) -> anyhow::Result<&Path> {
     let path = args.fetch.fetch_ring.as_deref();
-    path.context("--ring ucx://HOST:PORT or --fetch-ring names the region to join")
+    path.context("--ring tcp://HOST:PORT or --fetch-ring names the region to join")
 }
 
 /// What another start would not change is an error in flags.

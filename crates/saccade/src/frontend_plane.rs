@@ -53,8 +53,8 @@ pub(crate) fn run(args: &ServeArgs) -> anyhow::Result<()> {
                     .with_context(|| format!("--ring {}", path.display()))?;
                 Ok(saccade_frontend::serve(config, transport, started).await?)
             }
-            RingPlace::Ucx(address) => {
-                let (transport, replaced) = remote::join(&args.ring, address)?;
+            RingPlace::Remote(way, address) => {
+                let (transport, replaced) = remote::join(&args.ring, *way, address)?;
                 tokio::select! {
                     served = saccade_frontend::serve(config, transport, started) => Ok(served?),
                     why = replaced => Err(why),
@@ -151,7 +151,7 @@ fn reader_poll(args: &ServeArgs) -> Option<Duration> {
     let asked = args.http.reader_poll_us.map(Duration::from_micros);
     let on_gpu = matches!(args.device.device, DeviceName::Cuda | DeviceName::CudaNull)
         && args.sim.scheduler == SchedulerPlace::Device;
-    let remote = matches!(args.ring.ring, Some(RingPlace::Ucx(_)));
+    let remote = matches!(args.ring.ring, Some(RingPlace::Remote(..)));
     asked.or((on_gpu || remote).then_some(WAKELESS_POLL))
 }
 

@@ -107,7 +107,6 @@ fn open(args: &ServeArgs) -> anyhow::Result<Gpu> {
 pub(crate) struct RingOnGpu {
     pub memory: Arc<GpuRing>,
     /// Tells it apart from the next device's, at whatever address.
-    #[cfg_attr(not(feature = "ucx"), allow(dead_code, reason = "only ucx reaches it"))]
     pub instance_id: u64,
 }
 

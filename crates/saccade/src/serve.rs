@@ -144,10 +144,10 @@ impl Supervisor {
         }
         eprintln!("  ring             {}", self.region.path().display());
         if let Some(address) = &self.ring_listen {
-            eprintln!("  ring for others  ucx://{address}");
+            eprintln!("  ring for others  tcp://{address}");
         }
         if let Some(address) = &self.fetch_listen {
-            eprintln!("  fetch for others ucx://{address}");
+            eprintln!("  fetch for others tcp://{address}");
         }
         if let Some(address) = &self.address {
             eprintln!("  listening on     {address}");

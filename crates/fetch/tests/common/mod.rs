@@ -17,6 +17,7 @@ use saccade_fetch::layout::*;
 use saccade_fetch::remote::{Call, Remote};
 use saccade_fetch::{Door, FetchConfig, Limits, Plane, Region};
 use saccade_ring::Transport;
+use saccade_ring::remote::{ListenerOptions, Peer, RemoteListener, Way};
 use saccade_store::{BreakerState, Key, Put, Trouble};
 
 /// Nothing that works takes this long.
@@ -101,14 +102,13 @@ impl Place {
     }
 
     fn in_folder(folder: tempfile::TempDir) -> Place {
-        let over_ucx = std::env::var("SACCADE_TEST_RING").is_ok_and(|ring| ring == "ucx");
-        Place { folder, remote: over_ucx.then(Remoteness::new) }
+        let remote = asked_way().map(Remoteness::new);
+        Place { folder, remote }
     }
 
-    /// Over UCX, whatever the environment says.
-    #[cfg(feature = "ucx")]
+    /// Over a network, whatever the environment says: UCX if it asks for that.
     pub fn remote() -> Place {
-        Place { folder: tempfile::tempdir().unwrap(), remote: Some(Remoteness::new()) }
+        Place { folder: tempfile::tempdir().unwrap(), remote: Some(Remoteness::new(way())) }
     }
 
     pub fn path(&self) -> PathBuf {
@@ -129,39 +129,31 @@ impl Place {
     }
 }
 
-#[cfg(not(feature = "ucx"))]
-enum Remoteness {}
-
-#[cfg(not(feature = "ucx"))]
-impl Remoteness {
-    fn new() -> Remoteness {
-        panic!("SACCADE_TEST_RING=ucx needs the feature ucx");
-    }
-    fn door(&self) -> Door {
-        match *self {}
-    }
-    fn hand_out(&self, _: &Region) {
-        match *self {}
-    }
+fn asked_way() -> Option<Way> {
+    let ring = std::env::var("SACCADE_TEST_RING").ok();
+    ring.map(|ring| Way::of_scheme(&ring).expect("SACCADE_TEST_RING is tcp or ucx"))
 }
 
-#[cfg(feature = "ucx")]
+/// The way to a region that is always remote.
+pub fn way() -> Way {
+    asked_way().unwrap_or(Way::Tcp)
+}
+
 struct Remoteness {
-    address: String,
-    listener: Mutex<Option<saccade_ring::ucx::UcxListener>>,
+    peer: Peer,
+    listener: Mutex<Option<RemoteListener>>,
 }
 
-#[cfg(feature = "ucx")]
 impl Remoteness {
-    fn new() -> Remoteness {
+    fn new(way: Way) -> Remoteness {
         // Free now; planes are to find it before a device is there.
         let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = free.local_addr().unwrap().to_string();
-        Remoteness { address, listener: Mutex::default() }
+        let peer = Peer::unproved(way, free.local_addr().unwrap().to_string());
+        Remoteness { peer, listener: Mutex::default() }
     }
 
     fn door(&self) -> Door {
-        Door::Ucx(saccade_ring::ucx::Peer::unproved(&self.address))
+        Door::Remote(self.peer.clone())
     }
 
     fn hand_out(&self, region: &Region) {
@@ -170,8 +162,9 @@ impl Remoteness {
         };
         let mut listener = self.listener.lock().unwrap();
         *listener = None; // its port
-        let options = saccade_ring::ucx::ListenerOptions::default();
-        *listener = Some(saccade_fetch::listen(&self.address, memory.clone(), options).unwrap());
+        let options = ListenerOptions::default();
+        let address = &self.peer.address;
+        *listener = Some(saccade_fetch::listen(address, memory.clone(), options).unwrap());
     }
 }
 

@@ -3,11 +3,11 @@
 use std::io::Read;
 
 use super::proof::{MAC_BYTES, NONCE_BYTES};
-use super::{Abi, HandshakeError};
+use super::{Abi, Access, HandshakeError, MAX_LANES, Visitor};
 use crate::layout::RegionHeader;
 
-/// Bump when the bytes of the handshake or their meaning change.
-const VERSION: u32 = 2;
+/// Bump when the bytes of the handshake, or of what follows it over TCP, or their meaning change.
+const VERSION: u32 = 3;
 pub(super) const HELLO_MAGIC: [u8; 8] = *b"SACUCXH1";
 pub(super) const PROOF_MAGIC: [u8; 8] = *b"SACUCXP1";
 const CHALLENGE_MAGIC: [u8; 8] = *b"SACUCXC1";
@@ -34,8 +34,12 @@ const MAX_BODY_BYTES: usize = GRANT_BYTES + 2 * MAX_BLOB_BYTES + MAC_BYTES;
 /// No region is larger (64 GiB of arena, and the rest).
 const MAX_REGION_BYTES: u64 = 128 << 30;
 
+/// Of a hello.
 const FLAG_HAS_SECRET: u32 = 1;
+const FLAG_STREAM: u32 = 2;
+/// Of a grant.
 const FLAG_STORES_IN_ORDER: u32 = 1;
+const FLAG_UCX: u32 = 2;
 
 fn exactly(field: &'static str, value: u64, expected: u64) -> Result<(), HandshakeError> {
     exactly_of("this build", field, value, expected)
@@ -131,8 +135,7 @@ pub(super) fn check_beginning(magic: [u8; 8], so_far: &[u8]) -> Result<(), Hands
 /// Who comes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Hello {
-    /// Id of its transport.
-    pub(super) client: u64,
+    pub(super) visitor: Visitor,
     /// It proves itself, and joins only a listener that does.
     pub(super) has_secret: bool,
     pub(super) nonce: [u8; NONCE_BYTES],
@@ -142,9 +145,16 @@ pub(super) struct Hello {
 pub(super) fn hello(hello: &Hello, abi: &Abi) -> [u8; HELLO_BYTES] {
     let mut body = [0; HELLO_BYTES - HEAD_BYTES - SUM_BYTES];
     body[..8].copy_from_slice(&abi.layout_hash.to_le_bytes());
-    body[8..16].copy_from_slice(&hello.client.to_le_bytes());
-    let flags = if hello.has_secret { FLAG_HAS_SECRET } else { 0 };
+    body[8..16].copy_from_slice(&hello.visitor.client.to_le_bytes());
+    let (mut flags, lane) = match hello.visitor.access {
+        Access::Stream { lane } => (FLAG_STREAM, lane),
+        Access::Ucx => (0, 0),
+    };
+    if hello.has_secret {
+        flags |= FLAG_HAS_SECRET;
+    }
     body[16..20].copy_from_slice(&flags.to_le_bytes());
+    body[20..24].copy_from_slice(&lane.to_le_bytes());
     body[24..].copy_from_slice(&hello.nonce);
     fixed(HELLO_MAGIC, abi.version, &body)
 }
@@ -156,12 +166,19 @@ pub(super) fn read_hello(bytes: &[u8; HELLO_BYTES], abi: &Abi) -> Result<Hello, 
     exactly_of(abi.name, "abi_version", fields.u32().into(), abi.version.into())?;
     exactly_of(abi.name, "layout_hash", fields.u64(), abi.layout_hash)?;
     let client = fields.u64();
-    let flags = fields.u32();
-    within("hello flags", flags.into(), 0, FLAG_HAS_SECRET.into())?;
-    within("hello padding", fields.u32().into(), 0, 0)?;
+    let (flags, lane) = (fields.u32(), fields.u32());
+    within("hello flags", flags.into(), 0, (FLAG_HAS_SECRET | FLAG_STREAM).into())?;
+    let access = if flags & FLAG_STREAM == 0 {
+        within("hello lane", lane.into(), 0, 0)?;
+        Access::Ucx
+    } else {
+        within("hello lane", lane.into(), 0, (MAX_LANES - 1).into())?;
+        Access::Stream { lane }
+    };
     let nonce = fields.bytes();
     check_sum("hello checksum", bytes)?;
-    Ok(Hello { client, has_secret: flags & FLAG_HAS_SECRET != 0, nonce })
+    let visitor = Visitor { client, access };
+    Ok(Hello { visitor, has_secret: flags & FLAG_HAS_SECRET != 0, nonce })
 }
 
 /// The bytes of a proof.
@@ -198,15 +215,22 @@ pub fn refusal(reason: &str) -> Vec<u8> {
     answer(REFUSAL_MAGIC, &reason.as_bytes()[..end])
 }
 
-/// How to reach a region.
+/// Which region is lent, and how to reach it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Grant {
     /// Its size.
     pub region_bytes: u64,
-    /// Its address in the listener's process.
-    pub base: u64,
     /// Which region it is (`instance_id` of its header).
     pub instance_id: u64,
+    /// What UCX needs, if it carries the data.
+    pub ucx: Option<UcxGrant>,
+}
+
+/// How UCX reaches a region.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UcxGrant {
+    /// Its address in the listener's process.
+    pub base: u64,
     /// The listener's CPU makes its stores visible in order.
     pub stores_in_order: bool,
     /// Address of the listener's worker for this connection.
@@ -223,19 +247,23 @@ pub(super) fn grant(
     grant: &Grant,
     prove: impl FnOnce(&[u8]) -> [u8; MAC_BYTES],
 ) -> Result<Vec<u8>, HandshakeError> {
-    within("address_bytes", grant.address.len() as u64, 1, MAX_BLOB_BYTES as u64)?;
-    within("key_bytes", grant.key.len() as u64, 1, MAX_BLOB_BYTES as u64)?;
+    let (mut base, mut flags, mut address, mut key) = (0, 0, &[][..], &[][..]);
+    if let Some(ucx) = &grant.ucx {
+        within("address_bytes", ucx.address.len() as u64, 1, MAX_BLOB_BYTES as u64)?;
+        within("key_bytes", ucx.key.len() as u64, 1, MAX_BLOB_BYTES as u64)?;
+        flags = FLAG_UCX | if ucx.stores_in_order { FLAG_STORES_IN_ORDER } else { 0 };
+        (base, address, key) = (ucx.base, &ucx.address, &ucx.key);
+    }
     let mut body = Vec::with_capacity(MAX_BODY_BYTES);
     body.extend(grant.region_bytes.to_le_bytes());
-    body.extend(grant.base.to_le_bytes());
+    body.extend(base.to_le_bytes());
     body.extend(grant.instance_id.to_le_bytes());
-    let flags = if grant.stores_in_order { FLAG_STORES_IN_ORDER } else { 0 };
     body.extend(flags.to_le_bytes());
-    body.extend((grant.address.len() as u32).to_le_bytes());
-    body.extend((grant.key.len() as u32).to_le_bytes());
+    body.extend((address.len() as u32).to_le_bytes());
+    body.extend((key.len() as u32).to_le_bytes());
     body.extend([0; 4]);
-    body.extend(&grant.address);
-    body.extend(&grant.key);
+    body.extend(address);
+    body.extend(key);
     let mac = prove(&body);
     body.extend(mac);
     Ok(answer(GRANT_MAGIC, &body))
@@ -296,39 +324,46 @@ pub(super) fn read_grant(said: &[u8]) -> Result<Grant, HandshakeError> {
     let mut fields = Fields(head);
     let (region_bytes, base, instance_id) = (fields.u64(), fields.u64(), fields.u64());
     within("region_bytes", region_bytes, size_of::<RegionHeader>() as u64, MAX_REGION_BYTES)?;
-    within("base", base, 1, u64::MAX - region_bytes)?;
     let flags = fields.u32();
-    within("flags", flags.into(), 0, FLAG_STORES_IN_ORDER.into())?;
+    within("flags", flags.into(), 0, (FLAG_STORES_IN_ORDER | FLAG_UCX).into())?;
     let (address_bytes, key_bytes) = (fields.u32() as usize, fields.u32() as usize);
+    if flags & FLAG_UCX == 0 {
+        within("base", base, 0, 0)?;
+        exactly("grant bytes", blobs.len() as u64, 0)?;
+        return Ok(Grant { region_bytes, instance_id, ucx: None });
+    }
+    within("base", base, 1, u64::MAX - region_bytes)?;
     within("address_bytes", address_bytes as u64, 1, MAX_BLOB_BYTES as u64)?;
     within("key_bytes", key_bytes as u64, 1, MAX_BLOB_BYTES as u64)?;
     exactly("grant bytes", blobs.len() as u64, (address_bytes + key_bytes) as u64)?;
     let (address, key) = blobs.split_at(address_bytes);
-    Ok(Grant {
-        region_bytes,
+    let ucx = Some(UcxGrant {
         base,
-        instance_id,
         stores_in_order: flags & FLAG_STORES_IN_ORDER != 0,
         address: address.to_vec(),
         key: key.to_vec(),
-    })
+    });
+    Ok(Grant { region_bytes, instance_id, ucx })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const HELLO: Hello = Hello { client: 9, has_secret: true, nonce: [3; NONCE_BYTES] };
+    const HELLO: Hello = Hello {
+        visitor: Visitor { client: 9, access: Access::Stream { lane: MAX_LANES - 1 } },
+        has_secret: true,
+        nonce: [3; NONCE_BYTES],
+    };
 
     fn sample() -> Grant {
-        Grant {
-            region_bytes: 1 << 20,
-            base: 4096,
-            instance_id: 7,
-            stores_in_order: true,
-            address: vec![1; 300],
-            key: vec![2; 33],
-        }
+        let ucx =
+            UcxGrant { base: 4096, stores_in_order: true, address: vec![1; 300], key: vec![2; 33] };
+        Grant { region_bytes: 1 << 20, instance_id: 7, ucx: Some(ucx) }
+    }
+
+    fn without_ucx() -> Grant {
+        Grant { ucx: None, ..sample() }
     }
 
     fn read_back(bytes: &[u8]) -> Result<Grant, HandshakeError> {
@@ -340,12 +375,17 @@ mod tests {
 
     #[test]
     fn what_is_said_is_understood() {
-        assert_eq!(read_hello(&hello(&HELLO, &Abi::RING), &Abi::RING), Ok(HELLO));
+        let by_ucx = Hello { visitor: Visitor { access: Access::Ucx, ..HELLO.visitor }, ..HELLO };
+        for said in [HELLO, by_ucx] {
+            assert_eq!(read_hello(&hello(&said, &Abi::RING), &Abi::RING), Ok(said));
+        }
         assert_eq!(read_proof(&proof(&[5; MAC_BYTES])), Ok([5; MAC_BYTES]));
         let bytes = challenge(&[6; NONCE_BYTES]);
         assert_eq!(read_answer(&mut &bytes[..]), Ok(Answer::Challenge(bytes.clone())));
-        let bytes = grant(&sample(), |_| [8; MAC_BYTES]).expect("within the bounds");
-        assert_eq!(read_back(&bytes), Ok(sample()));
+        for said in [sample(), without_ucx()] {
+            let bytes = grant(&said, |_| [8; MAC_BYTES]).expect("within the bounds");
+            assert_eq!(read_back(&bytes), Ok(said));
+        }
         let reason = "é".repeat(MAX_REASON_BYTES);
         let refused = read_answer(&mut &refusal(&reason)[..]);
         let cut = "é".repeat(MAX_REASON_BYTES / 2);
@@ -357,9 +397,9 @@ mod tests {
     /// Any byte changed, any byte missing: an error that names what is wrong, never a grant.
     #[test]
     fn damage_is_refused_wherever_it_is() {
-        let good = grant(&sample(), |_| [8; MAC_BYTES]).expect("within the bounds");
-        let challenge = challenge(&[6; NONCE_BYTES]);
-        for good in [good, challenge] {
+        let grants = [sample(), without_ucx()];
+        let good = grants.map(|good| grant(&good, |_| [8; MAC_BYTES]).expect("within the bounds"));
+        for good in good.into_iter().chain([challenge(&[6; NONCE_BYTES])]) {
             for at in 0..good.len() {
                 let mut bad = good.clone();
                 bad[at] ^= 0x55;
@@ -393,10 +433,13 @@ mod tests {
     #[test]
     fn fields_out_of_bounds_are_named() {
         type Spoil = fn(&mut Grant);
+        fn ucx(grant: &mut Grant) -> &mut UcxGrant {
+            grant.ucx.as_mut().expect("a sample has it")
+        }
         let cases: [(&str, Spoil); 3] = [
             ("region_bytes is 255", |g| g.region_bytes = 255),
             ("region_bytes is 18446744073709551615", |g| g.region_bytes = u64::MAX),
-            ("base is 18446744073709551615", |g| g.base = u64::MAX),
+            ("base is 18446744073709551615", |g| ucx(g).base = u64::MAX),
         ];
         for (expected, damage) in cases {
             let mut bad = sample();
@@ -405,7 +448,8 @@ mod tests {
             let error = read_back(&bytes).expect_err(expected).to_string();
             assert!(error.starts_with(expected), "{error}");
         }
-        let long = Grant { key: vec![0; MAX_BLOB_BYTES + 1], ..sample() };
+        let mut long = sample();
+        ucx(&mut long).key = vec![0; MAX_BLOB_BYTES + 1];
         assert!(grant(&long, |_| [0; MAC_BYTES]).is_err());
         let endless = [&GRANT_MAGIC[..], &VERSION.to_le_bytes(), &[0xff; 4]].concat();
         let error = read_answer(&mut &endless[..]).expect_err("4 GiB").to_string();

@@ -1,15 +1,16 @@
 //! What two sides say to each other over a plain socket before a region is lent (cargo feature
-//! `handshake`; `ucx` needs it).
+//! `remote`).
 //!
 //! | | joining side | listener |
 //! |---|---|---|
-//! | 1 | hello: version, region expected, id, whether it has a secret, nonce | |
+//! | 1 | hello: version, region expected, id, access, whether it has a secret, nonce | |
 //! | 2 | | challenge: nonce (if both have a secret) |
 //! | 3 | proof: MAC over 1 and 2 | |
-//! | 4 | | grant: how to reach the region, MAC over 1, 2 and the grant |
+//! | 4 | | grant: the region, how UCX reaches it, MAC over 1, 2 and the grant |
 //!
-//! Instead of 2 or 4 the listener may refuse, with a sentence. After a grant neither side sends
-//! anything: the socket stays open so that each side learns at once when the other's process ends.
+//! Instead of 2 or 4 the listener may refuse, with a sentence. After a grant the socket carries the
+//! data ([`Access::Stream`]), or stays open in silence so that each side learns at once when the
+//! other's process ends.
 //! Everything is little-endian, has a magic, a version, bounds, and a checksum.
 //!
 //! The joining side proves itself first, so that a listener gives nothing away to a stranger, not
@@ -31,7 +32,7 @@ use std::io;
 use crate::layout::{SAC_ABI_VERSION, SAC_LAYOUT_HASH};
 
 pub use lines::Lines;
-pub use messages::{Grant, MAX_BLOB_BYTES, MAX_REASON_BYTES, refusal};
+pub use messages::{Grant, MAX_BLOB_BYTES, MAX_REASON_BYTES, UcxGrant, refusal};
 pub use proof::Secret;
 pub use secret_file::{MAX_SECRET_BYTES, MIN_SECRET_BYTES, SecretError, SecretFile};
 pub use sides::{Greeting, Guest, Next, join};
@@ -54,6 +55,31 @@ impl Abi {
         version: SAC_ABI_VERSION,
         layout_hash: SAC_LAYOUT_HASH,
     };
+}
+
+/// Connections of one process that carry data, at most.
+pub const MAX_LANES: u32 = 64;
+
+/// Who asks for a region, and for what.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Visitor {
+    /// Id of its transport: a new connection replaces an older one.
+    pub client: u64,
+    /// What it asks for.
+    pub access: Access,
+}
+
+/// How a visitor means to reach the region.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Access {
+    /// By the connection of the handshake, one of several: below [`MAX_LANES`]. The first, 0,
+    /// replaces all that the same client had before.
+    Stream {
+        /// Which one.
+        lane: u32,
+    },
+    /// By UCX.
+    Ucx,
 }
 
 /// Why two sides do not come together.

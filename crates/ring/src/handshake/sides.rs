@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::messages::{self, Answer, HELLO_BYTES, HELLO_MAGIC, Hello, PROOF_BYTES, PROOF_MAGIC};
 use super::proof::{self, MAC_BYTES};
-use super::{Abi, Grant, HandshakeError, Secret};
+use super::{Abi, Access, Grant, HandshakeError, Secret, Visitor};
 
 /// The listener's side of one handshake, as far as it has come. The peer has no access yet, and
 /// costs the listener this value and a socket.
@@ -21,7 +21,7 @@ pub struct Greeting {
 #[derive(Debug)]
 enum Stage {
     Hello,
-    Proof { client: u64, transcript: Transcript },
+    Proof { visitor: Visitor, transcript: Transcript },
 }
 
 /// Both sides' words before the grant.
@@ -45,7 +45,7 @@ pub enum Next {
 /// A peer that may be granted the region.
 #[derive(Debug)]
 pub struct Guest {
-    client: u64,
+    visitor: Visitor,
     proven: Option<(Arc<Secret>, Transcript)>,
 }
 
@@ -95,28 +95,28 @@ impl Greeting {
         self.got = 0;
         match std::mem::replace(&mut self.stage, Stage::Hello) {
             Stage::Hello => self.meet(),
-            Stage::Proof { client, transcript } => self.admit(client, transcript),
+            Stage::Proof { visitor, transcript } => self.admit(visitor, transcript),
         }
     }
 
     /// After a hello.
     fn meet(&mut self) -> Result<Next, HandshakeError> {
-        let Hello { client, has_secret, .. } = messages::read_hello(&self.bytes, &self.abi)?;
+        let Hello { visitor, has_secret, .. } = messages::read_hello(&self.bytes, &self.abi)?;
         match (has_secret, self.secret.is_some()) {
-            (false, false) => Ok(Next::Grant(Guest { client, proven: None })),
+            (false, false) => Ok(Next::Grant(Guest { visitor, proven: None })),
             (false, true) => Err(HandshakeError::OnlyListenerHasSecret),
             (true, false) => Err(HandshakeError::OnlyJoinerHasSecret),
             (true, true) => {
                 let challenge = messages::challenge(&proof::nonce()?);
                 let transcript = Transcript { hello: self.bytes, challenge: challenge.clone() };
-                self.stage = Stage::Proof { client, transcript };
+                self.stage = Stage::Proof { visitor, transcript };
                 Ok(Next::Send(challenge))
             }
         }
     }
 
     /// After a proof.
-    fn admit(&self, client: u64, transcript: Transcript) -> Result<Next, HandshakeError> {
+    fn admit(&self, visitor: Visitor, transcript: Transcript) -> Result<Next, HandshakeError> {
         let secret = self.secret.as_ref().ok_or(HandshakeError::OnlyJoinerHasSecret)?;
         let (bytes, _) = self.bytes.split_first_chunk().expect("a proof is shorter than a hello");
         let said = messages::read_proof(bytes)?;
@@ -125,15 +125,15 @@ impl Greeting {
             return Err(HandshakeError::SecretsDiffer);
         }
         let proven = Some((Arc::clone(secret), transcript));
-        Ok(Next::Grant(Guest { client, proven }))
+        Ok(Next::Grant(Guest { visitor, proven }))
     }
 }
 
 impl Guest {
-    /// The id of its transport.
+    /// Who it is, and what it asks for.
     #[must_use]
-    pub fn client(&self) -> u64 {
-        self.client
+    pub fn visitor(&self) -> Visitor {
+        self.visitor
     }
 
     /// The bytes that grant it the region.
@@ -150,38 +150,46 @@ impl Guest {
     }
 }
 
-/// Joins the region of a listener at the other end of the stream, as this client. With a secret,
-/// both sides prove that they know it; what is returned then comes from such a listener.
+/// Joins the region of a listener at the other end of the stream. With a secret, both sides prove
+/// that they know it; what is returned then comes from such a listener.
 ///
 /// # Errors
 /// Why the listener refuses, or is not to be trusted.
 pub fn join(
     stream: &mut (impl Read + Write),
-    client: u64,
+    visitor: Visitor,
     abi: &Abi,
     secret: Option<&Secret>,
 ) -> Result<Grant, HandshakeError> {
     let nonce = proof::nonce()?;
-    let hello = messages::hello(&Hello { client, has_secret: secret.is_some(), nonce }, abi);
+    let hello = messages::hello(&Hello { visitor, has_secret: secret.is_some(), nonce }, abi);
     stream.write_all(&hello)?;
-    match secret {
+    let said = match secret {
         None => join_openly(stream),
         Some(secret) => join_by_proof(stream, secret, &hello),
+    }?;
+    let grant = messages::read_grant(&said)?;
+    let expected = visitor.access == Access::Ucx;
+    if grant.ucx.is_some() != expected {
+        let (value, bound) = ((!expected).to_string(), expected.to_string());
+        return Err(HandshakeError::Field { field: "grant for UCX", value, bound });
     }
+    Ok(grant)
 }
 
-fn join_openly(stream: &mut impl Read) -> Result<Grant, HandshakeError> {
+fn join_openly(stream: &mut impl Read) -> Result<Vec<u8>, HandshakeError> {
     match messages::read_answer(stream)? {
-        Answer::Grant { said, .. } => messages::read_grant(&said),
+        Answer::Grant { said, .. } => Ok(said),
         Answer::Challenge(_) => Err(HandshakeError::OnlyListenerHasSecret),
     }
 }
 
+/// What a listener's grant says that has proved itself.
 fn join_by_proof(
     stream: &mut (impl Read + Write),
     secret: &Secret,
     hello: &[u8],
-) -> Result<Grant, HandshakeError> {
+) -> Result<Vec<u8>, HandshakeError> {
     let Answer::Challenge(challenge) = messages::read_answer(stream)? else {
         return Err(HandshakeError::ListenerUnproved);
     };
@@ -192,5 +200,5 @@ fn join_by_proof(
     if !proof::same(&mac, &secret.listener_proof(hello, &challenge, &said)) {
         return Err(HandshakeError::ListenerUnproved);
     }
-    messages::read_grant(&said)
+    Ok(said)
 }

@@ -5,6 +5,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
+use saccade_ring::remote::{ListenerOptions, Peer, RemoteListener, RemoteTransport, Way};
 use saccade_ring::testing::{FakeConfig, FakeDevice, scripted_token};
 use saccade_ring::{
     Finish, FrontendRing, InProcTransport, JoinOptions, Record, RegionLimits, RequestParams, Sink,
@@ -177,25 +178,29 @@ pub fn submit<T: Transport>(
 /// A frontend's way to a region of this process.
 pub type FrontendSide = std::sync::Arc<dyn Transport>;
 
-/// Memory, or with SACCADE_TEST_RING=ucx a UCX connection to a listener on the same memory: what
-/// these tests show holds for both.
+/// Memory, or with SACCADE_TEST_RING=tcp or =ucx a connection to a listener on the same memory:
+/// what these tests show holds for all.
 pub fn frontend_side(region: &InProcTransport) -> FrontendSide {
-    if over_ucx() {
-        #[cfg(feature = "ucx")]
-        return std::sync::Arc::new(over::Connected::to(region));
-        #[cfg(not(feature = "ucx"))]
-        panic!("SACCADE_TEST_RING=ucx needs the feature ucx");
+    if asked_way().is_some() {
+        return std::sync::Arc::new(Connected::to(region));
     }
     std::sync::Arc::new(region.clone())
 }
 
-/// Cases of a property; each connects again over UCX, which takes some ten milliseconds.
+/// Cases of a property; each connects again over a network, which takes some ten milliseconds.
 pub fn cases(in_memory: u32) -> u32 {
-    if over_ucx() { in_memory / 10 } else { in_memory }
+    if asked_way().is_some() { in_memory / 10 } else { in_memory }
 }
 
-fn over_ucx() -> bool {
-    std::env::var("SACCADE_TEST_RING").is_ok_and(|ring| ring == "ucx")
+fn asked_way() -> Option<Way> {
+    std::env::var("SACCADE_TEST_RING")
+        .ok()
+        .map(|ring| Way::of_scheme(&ring).expect("SACCADE_TEST_RING is tcp or ucx"))
+}
+
+/// The way to a region that is always remote.
+pub fn way() -> Way {
+    asked_way().unwrap_or(Way::Tcp)
 }
 
 /// A small region with a ready device and a joined frontend.
@@ -209,32 +214,26 @@ pub fn small_ring() -> (InProcTransport, FakeDevice<InProcTransport>, FrontendRi
     (transport, device, ring)
 }
 
-#[cfg(feature = "ucx")]
-mod over {
-    use super::*;
-    use saccade_ring::ucx::{ListenerOptions, Peer, UcxListener, UcxTransport};
+/// A transport and the listener it talks to.
+struct Connected {
+    transport: RemoteTransport,
+    _listener: RemoteListener,
+}
 
-    /// A transport and the listener it talks to.
-    pub struct Connected {
-        transport: UcxTransport,
-        _listener: UcxListener,
+impl Connected {
+    fn to(region: &InProcTransport) -> Connected {
+        let options = ListenerOptions::default();
+        let listener =
+            RemoteListener::start("127.0.0.1:0", region.clone(), options).expect("a free port");
+        let peer = Peer::unproved(way(), listener.address().to_string());
+        let transport = RemoteTransport::connect(&peer, |event| eprintln!("{event:?}"))
+            .expect("our own listener");
+        Connected { transport, _listener: listener }
     }
+}
 
-    impl Connected {
-        pub fn to(region: &InProcTransport) -> Connected {
-            let options = ListenerOptions::default();
-            let listener =
-                UcxListener::start("127.0.0.1:0", region.clone(), options).expect("a free port");
-            let peer = Peer::unproved(listener.address().to_string());
-            let transport = UcxTransport::connect(&peer, |event| eprintln!("{event:?}"))
-                .expect("our own listener");
-            Connected { transport, _listener: listener }
-        }
-    }
-
-    impl Transport for Connected {
-        saccade_ring::forward_transport!(self => &self.transport);
-    }
+impl Transport for Connected {
+    saccade_ring::forward_transport!(self => &self.transport);
 }
 
 /// A region that can be cut off: puts then vanish silently, as over a connection that is lost after

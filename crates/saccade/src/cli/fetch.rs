@@ -54,9 +54,9 @@ pub(crate) struct FetchArgs {
     #[arg(long, value_name = "JSON", value_parser = EventsConfig::parse, env = "SACCADE_KV_EVENTS_CONFIG")]
     pub kv_events_config: Option<EventsConfig>,
     /// Address at which a fetch plane on another host joins (`saccade fetch --ring
-    /// ucx://HOST:PORT --prefix-store URL`), by UCX, instead of one of this host; one that other
-    /// hosts reach needs --ring-secret-file. The data that follows is not protected: keep it on a
-    /// private network (docs/ring.md) [default: none]
+    /// tcp://HOST:PORT --prefix-store URL`) instead of one of this host; one that other hosts reach
+    /// needs --ring-secret-file. The data that follows is not encrypted: keep it on a private
+    /// network (docs/ring.md) [default: none]
     #[arg(long, value_name = "HOST:PORT", value_parser = host_port, env = "SACCADE_FETCH_LISTEN")]
     pub fetch_listen: Option<String>,
     /// Where the device plane puts the ring that it shares with the fetch plane

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 use saccade_frontend::{ParserChoice, ReasoningFormat, ToolFormat};
 use saccade_host::CpuSet;
+use saccade_ring::remote::Way;
 
 use super::policy::PolicyArgs;
 
@@ -223,7 +224,7 @@ pub(crate) struct HttpArgs {
     #[arg(long, value_name = "US", default_value_t = 0, env = "SACCADE_READER_SPIN_US")]
     pub reader_spin_us: u64,
     /// Longest sleep of the token reader while requests run, microseconds [default: until the
-    /// device wakes it; 200 where it does not: --device cuda and --ring ucx://]
+    /// device wakes it; 200 where it does not: --device cuda and a ring of another host]
     #[arg(long, value_name = "US", env = "SACCADE_READER_POLL_US")]
     pub reader_poll_us: Option<u64>,
 }
@@ -481,7 +482,7 @@ pub(crate) enum RingPlace {
     /// In a file of this host.
     File(PathBuf),
     /// At HOST:PORT, where a device plane with `--ring-listen` hands it out.
-    Ucx(String),
+    Remote(Way, String),
 }
 
 impl std::str::FromStr for RingPlace {
@@ -491,8 +492,10 @@ impl std::str::FromStr for RingPlace {
         match text.split_once("://") {
             None if text.is_empty() => Err("names no file".into()),
             None => Ok(RingPlace::File(text.into())),
-            Some(("ucx", address)) => host_port(address).map(RingPlace::Ucx),
-            Some((scheme, _)) => Err(format!("{scheme}:// is not ucx://, and no file")),
+            Some((scheme, address)) => match Way::of_scheme(scheme) {
+                Some(way) => Ok(RingPlace::Remote(way, host_port(address)?)),
+                None => Err(format!("{scheme}:// is not tcp://, ucx://, or a file")),
+            },
         }
     }
 }
@@ -517,13 +520,13 @@ pub(super) fn host_port(text: &str) -> Result<String, String> {
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Ring")]
 pub(crate) struct RingArgs {
-    /// File of the ring region; on another host ucx://HOST:PORT, a device plane with --ring-listen
-    /// for a frontend plane, with --fetch-listen for a fetch plane (docs/ring.md) [default: a new
-    /// file in shared memory]
+    /// File of the ring region; on another host tcp://HOST:PORT, or for RDMA ucx://HOST:PORT: a
+    /// device plane with --ring-listen for a frontend plane, with --fetch-listen for a fetch plane
+    /// (docs/ring.md) [default: a new file in shared memory]
     #[arg(long, value_name = "PLACE", env = "SACCADE_RING")]
     pub ring: Option<RingPlace>,
-    /// Address at which the device plane offers its ring to frontend planes on other hosts, by UCX;
-    /// one that other hosts reach needs --ring-secret-file. The data that follows is not protected:
+    /// Address at which the device plane offers its ring to frontend planes on other hosts; one
+    /// that other hosts reach needs --ring-secret-file. The data that follows is not encrypted:
     /// keep it on a private network (docs/ring.md) [default: none]
     #[arg(long, value_name = "HOST:PORT", value_parser = host_port, env = "SACCADE_RING_LISTEN")]
     pub ring_listen: Option<String>,
@@ -568,9 +571,10 @@ impl RingArgs {
         match &self.ring {
             None => Ok(None),
             Some(RingPlace::File(path)) => Ok(Some(path)),
-            Some(RingPlace::Ucx(_)) => {
+            Some(RingPlace::Remote(way, address)) => {
                 anyhow::bail!(
-                    "--ring ucx://: only a frontend plane or a fetch plane joins a ring of another host"
+                    "--ring {}://{address}: only a frontend plane or a fetch plane joins a ring of another host",
+                    way.scheme()
                 )
             }
         }

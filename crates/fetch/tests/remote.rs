@@ -1,7 +1,6 @@
-//! A region over UCX: who may reach it, and in which order things arrive. The tests of the plane
-//! itself run over UCX with SACCADE_TEST_RING=ucx (`tests/common`); `UCX_TLS` says by which of its
-//! transports.
-#![cfg(feature = "ucx")]
+//! A region over a network: who may reach it, and in which order things arrive. Over TCP, or with
+//! SACCADE_TEST_RING=ucx over UCX; `UCX_TLS` says by which of its transports. The tests of the
+//! plane itself run over either with that variable (`tests/common`).
 
 mod common;
 
@@ -16,7 +15,7 @@ use saccade_chunk::{Codec, Dtype};
 use saccade_fetch::layout::*;
 use saccade_fetch::{Door, FetchConfig, Limits, Plane};
 use saccade_ring::InProcTransport;
-use saccade_ring::ucx::{Abi, ListenerOptions, Peer, UcxListener, UcxTransport};
+use saccade_ring::remote::{Abi, ListenerOptions, Peer, RemoteListener, RemoteTransport};
 
 fn until(what: &str, mut done: impl FnMut() -> bool) {
     let began = Instant::now();
@@ -108,7 +107,7 @@ fn what_a_displaced_process_had_begun_never_lands() {
     for round in 0..4u64 {
         let place = Place::remote();
         let mut device = Device::new(&place, &limits);
-        let Door::Ucx(peer) = place.config(Codec::Raw).door else { panic!("not remote") };
+        let Door::Remote(peer) = place.config(Codec::Raw).door else { panic!("not remote") };
         let old = spawn_plane(&peer.address);
         device.wait_for_plane();
         device.set_row(0, &tokens(1, 16));
@@ -151,7 +150,7 @@ fn what_a_displaced_process_had_begun_never_lands() {
 fn a_killed_process_is_followed_by_another() {
     let place = Place::remote();
     let mut device = Device::new(&place, &limits(geometry(2, 4, 128, Dtype::Bf16), 16));
-    let Door::Ucx(peer) = place.config(Codec::Raw).door else { panic!("not remote") };
+    let Door::Remote(peer) = place.config(Codec::Raw).door else { panic!("not remote") };
     device.set_row(0, &tokens(1, 16));
     for _ in 0..3 {
         let plane = spawn_plane(&peer.address);
@@ -176,14 +175,16 @@ fn a_port_of_another_region_is_not_joined() {
         ..saccade_ring::RegionLimits::default()
     };
     let ring = InProcTransport::create(&limits).unwrap();
-    let listener = UcxListener::start("127.0.0.1:0", ring, ListenerOptions::default()).unwrap();
-    let config =
-        FetchConfig::at(Door::Ucx(Peer::unproved(listener.address().to_string())), Codec::Raw);
+    let listener = RemoteListener::start("127.0.0.1:0", ring, ListenerOptions::default()).unwrap();
+    let config = FetchConfig::at(
+        Door::Remote(Peer::unproved(way(), listener.address().to_string())),
+        Codec::Raw,
+    );
     let plane = Plane::start(config, Shelf::new()).unwrap();
     let place = Place::remote();
     let _device = Device::new(&place, &common::limits(small(), 16));
-    let Door::Ucx(peer) = place.config(Codec::Raw).door else { panic!("not remote") };
-    let refused = UcxTransport::connect_once(&peer, Abi::RING, 1, 1).unwrap_err().to_string();
+    let Door::Remote(peer) = place.config(Codec::Raw).door else { panic!("not remote") };
+    let refused = RemoteTransport::connect_once(&peer, Abi::RING, 1, 1).unwrap_err().to_string();
     assert!(refused.contains("the region for the fetch plane, of this build"), "{refused}");
     std::thread::sleep(Duration::from_millis(300));
     assert!(!plane.has_ended() && plane.stats().joins == 0);
@@ -212,7 +213,7 @@ fn role_plane() {
     let limits = limits(geometry(2, 4, 128, Dtype::Bf16), 16);
     let shelf = filled_shelf(&limits, &tokens(1, 16));
     shelf.set(Mood::Slow);
-    let config = FetchConfig::at(Door::Ucx(Peer::unproved(address)), Codec::Raw);
+    let config = FetchConfig::at(Door::Remote(Peer::unproved(way(), address)), Codec::Raw);
     let _plane = Plane::start(config, shelf).unwrap();
     println!("READY");
     std::thread::sleep(Duration::from_secs(120)); // killed long before

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::{Duration, Instant};
 
-use super::{MemoryKind, UcxError};
+use super::super::{MemoryKind, RemoteError};
 
 /// Time for a closing endpoint to release its requests, which needs no peer.
 const CLOSE_TIMEOUT: Duration = Duration::from_millis(500);
@@ -15,6 +15,7 @@ const CLOSE_TIMEOUT: Duration = Duration::from_millis(500);
 const NAMES_BYTES: usize = 256;
 
 #[repr(C)]
+#[derive(Debug)]
 pub(super) struct WakeHandler {
     pub(super) wake: unsafe extern "C" fn(argument: *mut c_void, at: u64),
     pub(super) argument: *mut c_void,
@@ -103,19 +104,23 @@ unsafe extern "C" {
 }
 
 /// UCX's message for a status.
-pub(super) fn status_text(status: c_int) -> String {
+fn status_text(status: c_int) -> String {
     // SAFETY: UCX returns a NUL-terminated string that it never frees, for any number.
     unsafe { CStr::from_ptr(sacx_status(status)) }.to_string_lossy().into_owned()
 }
 
 /// Version of the library that was loaded.
-pub(super) fn version() -> String {
+fn version() -> String {
     // SAFETY: a NUL-terminated constant of the library.
     unsafe { CStr::from_ptr(sacx_version()) }.to_string_lossy().into_owned()
 }
 
-fn check(step: &'static str, status: c_int) -> Result<(), UcxError> {
-    if status == 0 { Ok(()) } else { Err(UcxError::Ucx { step, why: status_text(status) }) }
+fn check(step: &'static str, status: c_int) -> Result<(), RemoteError> {
+    if status == 0 {
+        return Ok(());
+    }
+    let why = format!("{} (UCX {})", status_text(status), version());
+    Err(RemoteError::Ucx { step, why })
 }
 
 /// One per transport or listener; transports are chosen by UCX's own variables (`UCX_TLS`, ...).
@@ -133,7 +138,7 @@ impl Context {
     pub(super) fn new(
         transports: Option<&CStr>,
         interfaces: Option<&CStr>,
-    ) -> Result<Arc<Context>, UcxError> {
+    ) -> Result<Arc<Context>, RemoteError> {
         let mut context = null_mut();
         let words = [transports, interfaces].map(|word| word.map_or(null(), CStr::as_ptr));
         // SAFETY: the call reads strings, where there are some, and writes one pointer.
@@ -169,7 +174,7 @@ impl MappedMemory {
         base: *mut u8,
         len: usize,
         kind: MemoryKind,
-    ) -> Result<MappedMemory, UcxError> {
+    ) -> Result<MappedMemory, RemoteError> {
         let kind = match kind {
             MemoryKind::Host => 0,
             MemoryKind::Cuda => 1,
@@ -182,7 +187,7 @@ impl MappedMemory {
     }
 
     /// What a peer needs to reach the memory.
-    pub(super) fn key(&self) -> Result<Vec<u8>, UcxError> {
+    pub(super) fn key(&self) -> Result<Vec<u8>, RemoteError> {
         let (mut key, mut len) = (null_mut(), 0);
         // SAFETY: both handles are alive; the call writes a buffer's address and length.
         let status = unsafe { sacx_memory_key(self.context.0, self.memory, &mut key, &mut len) };
@@ -214,7 +219,7 @@ pub(super) struct Worker {
 unsafe impl Send for Worker {}
 
 impl Worker {
-    pub(super) fn new(context: &Arc<Context>) -> Result<Worker, UcxError> {
+    pub(super) fn new(context: &Arc<Context>) -> Result<Worker, RemoteError> {
         let (mut worker, mut event_fd) = (null_mut(), -1);
         // SAFETY: the context is alive; the call writes a pointer and a number.
         let status = unsafe { sacx_worker_create(context.0, &mut worker, &mut event_fd) };
@@ -227,7 +232,7 @@ impl Worker {
         self.event_fd
     }
 
-    pub(super) fn address(&self) -> Result<Vec<u8>, UcxError> {
+    pub(super) fn address(&self) -> Result<Vec<u8>, RemoteError> {
         let (mut address, mut len) = (null_mut(), 0);
         // SAFETY: the worker is alive; the call writes a buffer's address and length.
         let status = unsafe { sacx_worker_address(self.worker, &mut address, &mut len) };
@@ -246,7 +251,7 @@ impl Worker {
     }
 
     /// True when the event descriptor will signal new events; false when some are pending already.
-    pub(super) fn arm(&self) -> Result<bool, UcxError> {
+    pub(super) fn arm(&self) -> Result<bool, RemoteError> {
         // SAFETY: as in `progress`.
         match unsafe { sacx_worker_arm(self.worker) } {
             1 => Ok(false),
@@ -256,7 +261,7 @@ impl Worker {
 
     /// # Safety
     /// `handler` and what its argument points to live until the worker is dropped.
-    pub(super) unsafe fn on_wake(&self, handler: *const WakeHandler) -> Result<(), UcxError> {
+    pub(super) unsafe fn on_wake(&self, handler: *const WakeHandler) -> Result<(), RemoteError> {
         // SAFETY: the worker is alive; the handler is the caller's promise.
         check("set a UCX handler", unsafe { sacx_worker_on_wake(self.worker, handler) })
     }
@@ -320,7 +325,7 @@ impl Endpoint {
         worker: Worker,
         address: &[u8],
         key: &[u8],
-    ) -> Result<Endpoint, UcxError> {
+    ) -> Result<Endpoint, RemoteError> {
         let failed = Box::new(AtomicI32::new(0));
         let mut made = Endpoint { endpoint: null_mut(), remote_key: null_mut(), worker, failed };
         // SAFETY: the address is whole (checked against its checksum); `failed` lives in a box

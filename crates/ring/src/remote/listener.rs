@@ -1,31 +1,36 @@
-//! The device's side: hands out a region, and lends the software path a thread.
+//! The device's side: hands out a region, and lends its peers a thread.
 
 use std::collections::VecDeque;
-use std::ffi::c_void;
+use std::fmt;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use super::ffi::{Context, MappedMemory, WakeHandler, Worker};
-use super::{HANDSHAKE_TIMEOUT, UcxError, interfaces, poll, revocable};
-use crate::handshake::{Abi, Grant, Greeting, Guest, Lines, Next, Secret, SecretFile, refusal};
+use super::stream::{Session, SessionEnd, Turn};
+use super::ucx::{Exporter, PeerWorker};
+use super::{HANDSHAKE_TIMEOUT, RemoteError, poll, waiting_for};
+use crate::handshake::{
+    Abi, Access, Grant, Greeting, Guest, Lines, Next, Secret, SecretFile, Visitor, refusal,
+};
 use crate::inproc::InProcTransport;
-use crate::region::RegionLayout;
+use crate::region::{RegionError, RegionLayout};
 use crate::shm::ShmTransport;
 use crate::transport::Transport;
 
-/// Connections that were granted the region: twice its frontends, so that a returning frontend
-/// finds room next to its old connection.
-const MAX_GRANTED: usize = 32;
+/// Processes that were granted the region: twice its frontends, so that a returning frontend finds
+/// room next to its old connection.
+const MAX_CLIENTS: usize = 32;
+/// Connections of all of them, each with a [`Session`].
+const MAX_GRANTED: usize = 128;
 /// Connections that have not proved themselves, or not yet.
 const MAX_HANDSHAKES: usize = 16;
 /// Longest sleep of the listener's thread; every connection's end and message wakes it.
 const LONGEST_SLEEP: Duration = Duration::from_secs(1);
-/// Rounds of work for the frontends between two checks of their sockets.
+/// Rounds of UCX's work for peers between two checks of sockets.
 const PROGRESS_ROUNDS: usize = 256;
 /// Peers that are remembered as displaced; an older one would displace again.
 const MAX_DISPLACED: usize = 64;
@@ -41,7 +46,7 @@ pub enum MemoryKind {
     Cuda,
 }
 
-/// A region that a [`UcxListener`] hands out.
+/// A region that a [`RemoteListener`] hands out.
 ///
 /// # Safety
 /// `len` bytes at `base` stay mapped, at that address and of that kind, until the value is dropped;
@@ -56,7 +61,9 @@ pub unsafe trait ExportedRegion: Send + 'static {
         self.len() == 0
     }
     /// Where the memory lies.
-    fn kind(&self) -> MemoryKind;
+    fn kind(&self) -> MemoryKind {
+        MemoryKind::Host
+    }
     /// What peers must have been built with.
     fn abi(&self) -> Abi {
         Abi::RING
@@ -65,10 +72,15 @@ pub unsafe trait ExportedRegion: Send + 'static {
     ///
     /// # Errors
     /// What is wrong with the header.
-    fn instance_id(&self) -> Result<u64, UcxError>;
+    fn instance_id(&self) -> Result<u64, RegionError>;
+    /// This process's way to the bytes, for peers that come by TCP. None: it has none.
+    fn transport(&self) -> Option<&dyn Transport>;
     /// Wakes the sleepers on the word at `at`. A peer named `at`: anything but an aligned word of
     /// the region must be ignored.
-    fn wake(&self, at: u64);
+    fn wake(&self, at: u64) {
+        // An invalid offset is refused there.
+        let _ = self.transport().map(|transport| transport.wake_word(at));
+    }
 }
 
 // SAFETY: a `ShmTransport` keeps its bytes mapped at `base_ptr` while it lives, and gives only
@@ -80,15 +92,11 @@ unsafe impl ExportedRegion for ShmTransport {
     fn len(&self) -> usize {
         self.region_bytes() as usize
     }
-    fn kind(&self) -> MemoryKind {
-        MemoryKind::Host
-    }
-    fn instance_id(&self) -> Result<u64, UcxError> {
+    fn instance_id(&self) -> Result<u64, RegionError> {
         Ok(RegionLayout::read(self)?.instance_id())
     }
-    fn wake(&self, at: u64) {
-        // An invalid offset is refused there.
-        let _ = self.wake_word(at);
+    fn transport(&self) -> Option<&dyn Transport> {
+        Some(self)
     }
 }
 
@@ -100,15 +108,11 @@ unsafe impl ExportedRegion for InProcTransport {
     fn len(&self) -> usize {
         self.region_bytes() as usize
     }
-    fn kind(&self) -> MemoryKind {
-        MemoryKind::Host
-    }
-    fn instance_id(&self) -> Result<u64, UcxError> {
+    fn instance_id(&self) -> Result<u64, RegionError> {
         Ok(RegionLayout::read(self)?.instance_id())
     }
-    fn wake(&self, at: u64) {
-        // As above.
-        let _ = self.wake_word(at);
+    fn transport(&self) -> Option<&dyn Transport> {
+        Some(self)
     }
 }
 
@@ -132,46 +136,46 @@ pub struct ListenerOptions {
     pub one_peer: bool,
 }
 
-/// Hands a region out to frontends on other hosts until it is dropped.
+/// Hands a region out to planes on other hosts until it is dropped.
 ///
-/// One thread, which sleeps while nothing needs software: RDMA does not wake it. Over transports
-/// that no NIC serves (TCP, shared memory) it does the peers' puts and gets.
+/// One thread, which sleeps while no peer needs it: RDMA does not wake it. For peers that come by
+/// TCP, and where UCX goes through shared memory, it does the puts and gets.
 #[derive(Debug)]
-pub struct UcxListener {
+pub struct RemoteListener {
     address: SocketAddr,
     refused: Arc<AtomicU64>,
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl UcxListener {
-    /// Registers the region and listens at `HOST:PORT` (port 0: a free one).
+impl RemoteListener {
+    /// Listens at `HOST:PORT` (port 0: a free one), and registers the region with UCX where this
+    /// build has it. If UCX cannot reach the region, peers that ask for it are told why.
     ///
     /// # Errors
-    /// [`UcxError`]: the header of the region, what UCX says of its memory, or the address.
+    /// [`RemoteError`]: the header of the region, the address, or what UCX says of memory that
+    /// only UCX can reach.
     pub fn start(
         address: &str,
         region: impl ExportedRegion,
         options: ListenerOptions,
-    ) -> Result<UcxListener, UcxError> {
-        let io = |step| move |error: io::Error| UcxError::Io { step, why: error.to_string() };
+    ) -> Result<RemoteListener, RemoteError> {
+        let io = |step| move |error: io::Error| RemoteError::Io { step, why: error.to_string() };
         let addresses = check_address(address, options.secret.is_some())?;
+        let instance_id = region.instance_id()?;
         let socket = TcpListener::bind(&addresses[..]).map_err(io("listen"))?;
         socket.set_nonblocking(true).map_err(io("listen"))?;
         let address = socket.local_addr().map_err(io("listen"))?;
-        let transports = if options.one_peer { revocable::transports() } else { None };
-        let interfaces = interfaces::for_addresses(&addresses);
-        let context = Context::new(transports.as_deref(), interfaces)?;
-        // SAFETY: the service keeps the region next to its registration, which goes first.
-        let memory =
-            unsafe { MappedMemory::new(&context, region.base(), region.len(), region.kind())? };
+        let exporter = match Exporter::new(&region, options.one_peer, &addresses) {
+            Err(error) if region.transport().is_none() => return Err(error),
+            exporter => exporter.map_err(|error| error.to_string()),
+        };
         let stop = Arc::new(AtomicBool::new(false));
         let refused = Arc::new(AtomicU64::new(0));
         let mut service = Service {
-            key: memory.key()?,
-            instance_id: region.instance_id()?,
-            abi: region.abi(),
             connections: Vec::new(),
+            exporter,
+            instance_id,
             one_peer: options.one_peer,
             displaced: VecDeque::new(),
             socket,
@@ -180,8 +184,6 @@ impl UcxListener {
             log: options.log.unwrap_or_else(|| Box::new(|_| ())),
             lines: Lines::new(Instant::now()),
             refused: Arc::clone(&refused),
-            _memory: memory,
-            context,
             region: Box::new(region),
         };
         let on_thread = options.on_thread;
@@ -192,7 +194,7 @@ impl UcxListener {
                 service.run();
             })
             .map_err(io("start a thread"))?;
-        Ok(UcxListener { address, refused, stop, thread: Some(thread) })
+        Ok(RemoteListener { address, refused, stop, thread: Some(thread) })
     }
 
     /// Where it listens.
@@ -212,17 +214,22 @@ impl UcxListener {
 /// Where a listener at `HOST:PORT` would listen.
 ///
 /// # Errors
-/// [`UcxError`]: an address that does not resolve, or that other hosts reach without a secret.
-pub fn check_address(address: &str, has_secret: bool) -> Result<Vec<SocketAddr>, UcxError> {
-    let io = |error: io::Error| UcxError::Io { step: "resolve", why: error.to_string() };
+/// [`RemoteError`]: an address that does not resolve, or that other hosts reach without a secret.
+pub fn check_address(address: &str, has_secret: bool) -> Result<Vec<SocketAddr>, RemoteError> {
+    let io = |error: io::Error| RemoteError::Io { step: "resolve", why: error.to_string() };
     let addresses: Vec<_> = address.to_socket_addrs().map_err(io)?.collect();
-    match addresses.iter().find(|address| !interfaces::is_of_this_host(address)) {
-        Some(open) if !has_secret => Err(UcxError::NeedsSecret(*open)),
+    match addresses.iter().find(|address| !is_of_this_host(address)) {
+        Some(open) if !has_secret => Err(RemoteError::NeedsSecret(*open)),
         _ => Ok(addresses),
     }
 }
 
-impl Drop for UcxListener {
+/// Whether no other host reaches it.
+pub(super) fn is_of_this_host(address: &SocketAddr) -> bool {
+    address.ip().to_canonical().is_loopback()
+}
+
+impl Drop for RemoteListener {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         // The thread checks `stop` whenever it wakes, and a connection wakes it. If none can be
@@ -235,13 +242,13 @@ impl Drop for UcxListener {
     }
 }
 
-/// The state of the listener's thread. Fields are dropped in order: workers, registration, context,
+/// The state of the listener's thread. Fields are dropped in order: workers of UCX, registration,
 /// memory.
 struct Service {
     connections: Vec<Connection>,
-    key: Vec<u8>,
+    /// What UCX reaches the region by, or why it does not.
+    exporter: Result<Exporter, String>,
     instance_id: u64,
-    abi: Abi,
     one_peer: bool,
     /// With `one_peer`: clients in whose place another one came.
     displaced: VecDeque<u64>,
@@ -253,56 +260,14 @@ struct Service {
     lines: Lines,
     /// Counts them all.
     refused: Arc<AtomicU64>,
-    _memory: MappedMemory,
-    context: Arc<Context>,
-    region: Box<dyn ErasedRegion>,
+    region: Box<dyn ExportedRegion>,
 }
 
-/// `ExportedRegion` without its safety contract, which the constructor has consumed.
-trait ErasedRegion: Send {
-    fn bounds(&self) -> (u64, u64);
-    fn wake(&self, at: u64);
-}
-
-impl<R: ExportedRegion> ErasedRegion for R {
-    fn bounds(&self) -> (u64, u64) {
-        (self.base() as u64, self.len() as u64)
-    }
-    fn wake(&self, at: u64) {
-        ExportedRegion::wake(self, at);
-    }
-}
-
-/// One frontend's socket and, once granted, the worker that its lanes talk to. The worker is not
-/// shared: destroying it with the connection also discards what the network still holds of that
-/// life of the frontend, before the next life is granted anything.
+/// A peer's socket, and what it is there for.
 struct Connection {
     socket: TcpStream,
     peer: SocketAddr,
     stage: Stage,
-}
-
-impl Connection {
-    /// Who was granted it.
-    fn client(&self) -> Option<u64> {
-        match self.stage {
-            Stage::Granted { client, .. } => Some(client),
-            Stage::Greeting { .. } => None,
-        }
-    }
-
-    fn is_of_other(&self, client: u64) -> bool {
-        self.client().is_some_and(|other| other != client)
-    }
-
-    /// Whether what was granted the region is gone.
-    fn has_ended(&self) -> bool {
-        if matches!(self.stage, Stage::Greeting { .. }) {
-            return false;
-        }
-        // A granted frontend sends nothing more: bytes are an end too.
-        !matches!(self.socket.peek(&mut [0]), Err(e) if e.kind() == io::ErrorKind::WouldBlock)
-    }
 }
 
 enum Stage {
@@ -312,60 +277,104 @@ enum Stage {
         deadline: Instant,
     },
     Granted {
-        client: u64,
-        worker: WakingWorker,
+        visitor: Visitor,
+        served: Served,
     },
 }
 
-/// A worker and the handler that it calls, which must outlive it.
-struct WakingWorker {
-    worker: Worker,
-    _handler: Box<WakeHandler>,
-    _region: Box<*const dyn ErasedRegion>,
+/// How a peer that was granted the region is served.
+enum Served {
+    /// By what it sends on this socket.
+    Stream(Session),
+    /// By UCX: this socket only tells when it ends.
+    Ucx(PeerWorker),
 }
 
-// SAFETY: the pointer is to the service's own region; the worker and its handler are used on the
-// service's thread only.
-unsafe impl Send for WakingWorker {}
-
-/// Called by UCX within `Worker::progress`, for a peer's message.
-unsafe extern "C" fn wake(argument: *mut c_void, at: u64) {
-    // SAFETY: `argument` is the `_region` of the worker that calls, whose pointee, the service's
-    // region, is dropped after all connections.
-    let region = unsafe { &**argument.cast::<*const dyn ErasedRegion>() };
-    region.wake(at);
-}
-
-impl WakingWorker {
-    fn new(context: &Arc<Context>, region: &dyn ErasedRegion) -> Result<WakingWorker, UcxError> {
-        let region: *const dyn ErasedRegion = std::ptr::from_ref(region);
-        // SAFETY: only the lifetime is forgotten; `Service` keeps the region in a box that it drops
-        // after its connections.
-        let region: *const (dyn ErasedRegion + 'static) = unsafe { std::mem::transmute(region) };
-        let mut region = Box::new(region);
-        let argument = std::ptr::from_mut(&mut *region).cast();
-        let handler = Box::new(WakeHandler { wake, argument });
-        let worker = Worker::new(context)?;
-        // SAFETY: both boxes are fields declared after the worker.
-        unsafe { worker.on_wake(&*handler)? };
-        Ok(WakingWorker { worker, _handler: handler, _region: region })
+impl Connection {
+    /// Who was granted it.
+    fn visitor(&self) -> Option<Visitor> {
+        match self.stage {
+            Stage::Granted { visitor, .. } => Some(visitor),
+            Stage::Greeting { .. } => None,
+        }
     }
+
+    fn is_of(&self, client: u64) -> bool {
+        self.visitor().is_some_and(|visitor| visitor.client == client)
+    }
+
+    /// The connection that a client came by first, if this is one.
+    fn first_of(&self) -> Option<u64> {
+        self.visitor().filter(|v| is_first(v.access)).map(|visitor| visitor.client)
+    }
+
+    fn is_stream(&self) -> bool {
+        matches!(self.stage, Stage::Granted { served: Served::Stream(_), .. })
+    }
+
+    fn worker(&self) -> Option<&PeerWorker> {
+        match &self.stage {
+            Stage::Granted { served: Served::Ucx(worker), .. } => Some(worker),
+            _ => None,
+        }
+    }
+
+    /// Whether a peer that UCX serves is gone: it sends nothing more, so bytes are an end too.
+    fn has_ended(&self) -> bool {
+        !matches!(self.socket.peek(&mut [0]), Err(e) if e.kind() == io::ErrorKind::WouldBlock)
+    }
+
+    /// What its socket is waited for. Without that, a peer that reads no answer is waited for at
+    /// its end only.
+    fn events(&self) -> libc::c_short {
+        match &self.stage {
+            Stage::Granted { served: Served::Stream(session), .. } if session.is_unsent() => {
+                libc::POLLOUT
+            }
+            _ => libc::POLLIN,
+        }
+    }
+}
+
+fn is_first(access: Access) -> bool {
+    matches!(access, Access::Ucx | Access::Stream { lane: 0 })
+}
+
+/// Why a visitor is not granted the region.
+#[derive(Debug, thiserror::Error)]
+enum NotGranted {
+    #[error("this ring is in a GPU's memory, which only RDMA reaches: join it by ucx://")]
+    OnlyByUcx,
+    #[error("no UCX here: {0}; join by tcp://")]
+    NotByUcx(String),
+    #[error(transparent)]
+    Remote(#[from] RemoteError),
 }
 
 impl Service {
     fn run(&mut self) {
         let mut accept_at = Instant::now();
+        let (mut fds, mut cut) = (Vec::new(), false);
         while !self.stop.load(Ordering::Relaxed) {
             self.progress();
-            let armed = self.workers().all(|worker| worker.arm().unwrap_or(true));
-            let timeout = if armed { self.next_deadline() } else { Duration::ZERO };
+            let armed = self.workers().all(PeerWorker::arm);
+            let timeout = if armed && !cut { self.next_deadline() } else { Duration::ZERO };
             let accepting = Instant::now() >= accept_at;
-            let mut fds = self.descriptors(accepting);
+            fds.clear();
+            // Workers' descriptors come last: they are for the next round of `progress`.
+            fds.extend(
+                self.connections.iter().map(|c| waiting_for(c.socket.as_raw_fd(), c.events())),
+            );
+            fds.extend(accepting.then(|| waiting_for(self.socket.as_raw_fd(), libc::POLLIN)));
+            fds.extend(self.workers().map(|w| waiting_for(w.event_fd(), libc::POLLIN)));
             poll(&mut fds, timeout);
-            // The workers' descriptors come last: they are for the next round of `progress`.
-            let sockets = usize::from(accepting) + self.connections.len();
-            let hurry = self.greetings() > 0;
-            if hurry || fds[..sockets].iter().any(|fd| fd.revents != 0) {
+            let has_come = accepting && fds[self.connections.len()].revents != 0;
+            let ready = |i: usize| fds[i].revents != 0;
+            let others = self.connections.iter().enumerate();
+            let others = others.filter(|(_, connection)| !connection.is_stream());
+            let hurry = self.greetings() > 0 || others.into_iter().any(|(i, _)| ready(i));
+            cut = self.serve_streams(ready);
+            if hurry || has_come {
                 // Ends before handshakes: a returning frontend must not meet its old connection.
                 self.read_sockets();
                 if accepting && !self.accept_all() {
@@ -375,35 +384,47 @@ impl Service {
         }
     }
 
-    /// Does what frontends have asked for, until nothing is left or it is time to check sockets.
-    ///
-    /// Nothing more is done for a peer that has ended: over TCP, a confirmation that UCX cannot
-    /// send ends this process (`ucp_request_try_send`, at least up to UCX 1.19). A peer that ends
-    /// within a call of UCX still meets that; its socket, older than UCX's, ends before them.
+    /// Does what UCX's peers have asked for, until nothing is left or it is time to check sockets.
     fn progress(&self) {
         for _ in 0..PROGRESS_ROUNDS {
             let mut busy = false;
-            for connection in &self.connections {
-                if let Stage::Granted { worker, .. } = &connection.stage {
-                    busy |= !connection.has_ended() && worker.worker.progress();
-                }
-            }
+            self.workers().for_each(|worker| busy |= worker.progress());
             if !busy {
                 return;
             }
         }
     }
 
-    fn workers(&self) -> impl Iterator<Item = &Worker> {
-        self.connections.iter().filter_map(|connection| match &connection.stage {
-            Stage::Granted { worker, .. } => Some(&worker.worker),
-            Stage::Greeting { .. } => None,
-        })
+    /// Does what has come over sockets that are ready. True if one of them may have more.
+    fn serve_streams(&mut self, ready: impl Fn(usize) -> bool) -> bool {
+        let Some(transport) = self.region.transport() else { return false };
+        let (mut cut, mut ended) = (false, Vec::new());
+        for (i, connection) in self.connections.iter_mut().enumerate() {
+            let Stage::Granted { visitor, served: Served::Stream(session) } = &mut connection.stage
+            else {
+                continue;
+            };
+            if !ready(i) {
+                continue;
+            }
+            match session.serve(&connection.socket, transport) {
+                Ok(turn) => cut |= turn == Turn::Cut,
+                Err(why) => ended.push((visitor.client, why)),
+            }
+        }
+        for (client, why) in ended {
+            self.drop_client(client, &why);
+        }
+        cut
+    }
+
+    fn workers(&self) -> impl Iterator<Item = &PeerWorker> {
+        self.connections.iter().filter_map(Connection::worker)
     }
 
     /// Connections without access.
     fn greetings(&self) -> usize {
-        self.connections.iter().filter(|connection| connection.client().is_none()).count()
+        self.connections.iter().filter(|connection| connection.visitor().is_none()).count()
     }
 
     fn next_deadline(&self) -> Duration {
@@ -413,14 +434,6 @@ impl Service {
             Stage::Granted { .. } => None,
         });
         deadlines.min().unwrap_or(LONGEST_SLEEP).min(LONGEST_SLEEP)
-    }
-
-    fn descriptors(&self, accepting: bool) -> Vec<libc::pollfd> {
-        let sockets = self.connections.iter().map(|connection| connection.socket.as_raw_fd());
-        let events = self.workers().map(Worker::event_fd);
-        let listening = accepting.then(|| self.socket.as_raw_fd());
-        let readable = |fd: RawFd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
-        listening.into_iter().chain(sockets).chain(events).map(readable).collect()
     }
 
     /// False when the system refuses connections for now.
@@ -439,7 +452,8 @@ impl Service {
     }
 
     fn admit(&mut self, mut socket: TcpStream, peer: SocketAddr) {
-        if self.stop.load(Ordering::Relaxed) || socket.set_nonblocking(true).is_err() {
+        let set_up = socket.set_nonblocking(true).and_then(|()| socket.set_nodelay(true));
+        if self.stop.load(Ordering::Relaxed) || set_up.is_err() {
             return;
         }
         if self.greetings() == MAX_HANDSHAKES {
@@ -448,7 +462,7 @@ impl Service {
             let why = format!("refused: {MAX_HANDSHAKES} handshakes are under way");
             return self.turned_away(peer, &why);
         }
-        let greeting = Box::new(Greeting::new(self.abi, self.secret(peer)));
+        let greeting = Box::new(Greeting::new(self.region.abi(), self.secret(peer)));
         let deadline = Instant::now() + HANDSHAKE_TIMEOUT;
         let stage = Stage::Greeting { greeting, deadline };
         self.connections.push(Connection { socket, peer, stage });
@@ -483,24 +497,25 @@ impl Service {
         }
     }
 
-    /// Checks every socket: drops ended connections, goes on with handshakes.
+    /// Checks the sockets that carry no data: drops ended connections, goes on with handshakes.
     fn read_sockets(&mut self) {
-        let mut i = 0;
-        while i < self.connections.len() {
-            if self.connections[i].has_ended() {
-                self.drop_connection(i, "ended");
-            } else {
-                i += 1;
-            }
+        let has_ended = |c: &&Connection| c.worker().is_some() && c.has_ended();
+        while let Some(ended) = self.connections.iter().find(has_ended) {
+            let client = ended.visitor().map(|visitor| visitor.client);
+            client.into_iter().for_each(|client| self.drop_client(client, &SessionEnd::Ended));
         }
         for i in (0..self.connections.len()).rev() {
             self.greet(i);
         }
     }
 
-    fn drop_connection(&mut self, i: usize, why: &str) {
-        let connection = self.connections.swap_remove(i);
-        (self.log)(&format!("{}: {why}", connection.peer));
+    /// Ends all connections of a client; what it has sent and is not done yet goes with them.
+    fn drop_client(&mut self, client: u64, why: &dyn fmt::Display) {
+        let first = self.connections.iter().find(|c| c.first_of() == Some(client));
+        if let Some(Connection { peer, .. }) = first {
+            (self.log)(&format!("{peer}: {why}"));
+        }
+        self.connections.retain(|connection| !connection.is_of(client));
     }
 
     /// Goes on with a handshake by what has arrived, as far as that reaches.
@@ -554,45 +569,72 @@ impl Service {
     }
 
     fn grant(&mut self, i: usize, guest: &Guest) {
-        let (peer, client) = (self.connections[i].peer, guest.client());
+        let Visitor { client, access } = guest.visitor();
+        let peer = self.connections[i].peer;
+        if !is_first(access) {
+            return match self.why_no_lane(client, access) {
+                Some(why) => self.refuse(i, why),
+                None => self.let_in(i, guest),
+            };
+        }
         if self.one_peer && !self.displace(client) {
             return self.refuse(i, "another process has joined since");
         }
-        // `i` may be another connection's from here on.
         // An earlier connection of the same process goes first, with its operations in flight: none
         // of them may land after what the new one does.
-        self.connections.retain(|connection| connection.client() != Some(client));
+        self.connections.retain(|connection| !connection.is_of(client));
+        // `i` may be another connection's by now.
         let Some(i) = self.connections.iter().position(|connection| connection.peer == peer) else {
             return;
         };
-        if self.connections.len() - self.greetings() == MAX_GRANTED {
+        let clients = self.connections.iter().filter(|c| c.first_of().is_some()).count();
+        if clients == MAX_CLIENTS {
+            return self.refuse(i, "too many connections");
+        }
+        self.let_in(i, guest);
+    }
+
+    /// Why a client gets no further connection, if so.
+    fn why_no_lane(&self, client: u64, access: Access) -> Option<&'static str> {
+        let first = Visitor { client, access: Access::Stream { lane: 0 } };
+        let has = |visitor| self.connections.iter().any(|c| c.visitor() == Some(visitor));
+        if !has(first) {
+            return Some("the process of this lane has not joined, or not since another has");
+        }
+        has(Visitor { client, access }).then_some("this lane is there already")
+    }
+
+    fn let_in(&mut self, i: usize, guest: &Guest) {
+        if self.connections.len() - self.greetings() >= MAX_GRANTED {
             return self.refuse(i, "too many connections");
         }
         match self.answer(guest) {
-            Ok((worker, answer)) => {
-                let Connection { socket, stage, .. } = &mut self.connections[i];
-                *stage = Stage::Granted { client, worker };
+            Ok((served, answer)) => {
+                let Connection { socket, peer, stage } = &mut self.connections[i];
+                let (visitor, peer) = (guest.visitor(), *peer);
+                *stage = Stage::Granted { visitor, served };
                 match socket.write_all(&answer) {
+                    Ok(()) if !is_first(visitor.access) => {}
                     Ok(()) => (self.log)(&format!("{peer}: connected")),
-                    Err(error) => self.drop_connection(i, &error.to_string()),
+                    Err(error) => self.drop_client(visitor.client, &error),
                 }
             }
             Err(error) => self.refuse(i, &error.to_string()),
         }
     }
 
-    /// Ends the connections of all other clients: with their workers goes what they had begun, so
-    /// that nothing of it lands after this. False: the client was displaced itself, by one that is
-    /// here.
+    /// Ends the connections of all other clients: with their workers and sessions goes what they
+    /// had begun, so that nothing of it lands after this. False: the client was displaced itself,
+    /// by one that is here.
     fn displace(&mut self, client: u64) -> bool {
-        let others: Vec<_> = self.connections.iter().filter_map(|c| c.client()).collect();
+        let others: Vec<_> = self.connections.iter().filter_map(Connection::first_of).collect();
         if self.displaced.contains(&client) && others.iter().any(|other| *other != client) {
             return false;
         }
         self.displaced.retain(|displaced| *displaced != client);
-        while let Some(i) = self.connections.iter().position(|c| c.is_of_other(client)) {
-            self.displaced.extend(self.connections[i].client());
-            self.drop_connection(i, "displaced by another process");
+        for other in others.into_iter().filter(|other| *other != client) {
+            self.displaced.push_back(other);
+            self.drop_client(other, &"displaced by another process");
         }
         while self.displaced.len() > MAX_DISPLACED {
             self.displaced.pop_front();
@@ -600,18 +642,22 @@ impl Service {
         true
     }
 
-    fn answer(&self, guest: &Guest) -> Result<(WakingWorker, Vec<u8>), UcxError> {
-        let worker = WakingWorker::new(&self.context, &*self.region)?;
-        let (base, region_bytes) = self.region.bounds();
-        let grant = Grant {
-            region_bytes,
-            base,
-            instance_id: self.instance_id,
-            stores_in_order: cfg!(target_arch = "x86_64"),
-            address: worker.worker.address()?,
-            key: self.key.clone(),
+    fn answer(&self, guest: &Guest) -> Result<(Served, Vec<u8>), NotGranted> {
+        let (served, ucx) = match guest.visitor().access {
+            Access::Stream { .. } => {
+                self.region.transport().ok_or(NotGranted::OnlyByUcx)?;
+                (Served::Stream(Session::default()), None)
+            }
+            Access::Ucx => {
+                let exporter = self.exporter.as_ref();
+                let exporter = exporter.map_err(|why| NotGranted::NotByUcx(why.clone()))?;
+                let (worker, ucx) = exporter.admit(&*self.region)?;
+                (Served::Ucx(worker), Some(ucx))
+            }
         };
-        let answer = guest.grant(&grant)?;
-        Ok((worker, answer))
+        let region_bytes = self.region.len() as u64;
+        let grant = Grant { region_bytes, instance_id: self.instance_id, ucx };
+        let answer = guest.grant(&grant).map_err(RemoteError::from)?;
+        Ok((served, answer))
     }
 }

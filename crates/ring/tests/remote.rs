@@ -1,8 +1,10 @@
-//! Regions over UCX: what the transport promises, processes that die, and peers that talk nonsense.
+//! Regions over a network: what the transport promises, processes that die, and peers that talk
+//! nonsense.
 //!
-//! `UCX_TLS` says which of UCX's transports is under test; `tests/ucx.sh` goes through them. The
-//! tests of the ring itself run over UCX with SACCADE_TEST_RING=ucx (`tests/common`).
-#![cfg(feature = "ucx")]
+//! Over TCP, or with SACCADE_TEST_RING=ucx over UCX: `UCX_TLS` says which of its transports is
+//! under test, and `tests/ucx.sh` goes through them. The tests of the ring itself run over either
+//! with SACCADE_TEST_RING=tcp or =ucx (`tests/common`).
+#![cfg(feature = "remote")]
 
 mod common;
 
@@ -15,11 +17,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use common::{Ask, DEVICE, End, Ledger, PATIENT, SMALL, submit};
-use saccade_ring::testing::{FakeDevice, FakeDeviceThread};
-use saccade_ring::ucx::{
-    ListenerOptions, Peer, SecretFile, UcxEvent, UcxListener, UcxTransport, check_address,
+use common::{Ask, DEVICE, End, Ledger, PATIENT, SMALL, submit, way};
+use saccade_ring::handshake::{Abi, Access, HandshakeError, MAX_LANES, Visitor, join};
+use saccade_ring::remote::stream::Request;
+use saccade_ring::remote::{
+    ListenerOptions, Peer, RemoteEvent, RemoteListener, RemoteTransport, SecretFile, Way,
+    check_address,
 };
+use saccade_ring::testing::{FakeDevice, FakeDeviceThread};
 use saccade_ring::{
     Finish, FrontendRing, InProcTransport, Region, RegionLimits, ShmTransport, Transport,
     TransportError, default_region_dir,
@@ -28,13 +33,14 @@ use saccade_ring::{
 /// Long enough for a busy machine; nothing that is tested takes a tenth of it.
 const SOON: Duration = Duration::from_secs(20);
 
-fn listen(region: &InProcTransport) -> UcxListener {
-    UcxListener::start("127.0.0.1:0", region.clone(), ListenerOptions::default())
+fn listen(region: &InProcTransport) -> RemoteListener {
+    RemoteListener::start("127.0.0.1:0", region.clone(), ListenerOptions::default())
         .expect("free port")
 }
 
-fn connect(address: SocketAddr) -> UcxTransport {
-    UcxTransport::connect(&Peer::unproved(address.to_string()), |_| ()).expect("our listener")
+fn connect(address: SocketAddr) -> RemoteTransport {
+    RemoteTransport::connect(&Peer::unproved(way(), address.to_string()), |_| ())
+        .expect("our listener")
 }
 
 fn until(what: &str, mut done: impl FnMut() -> bool) {
@@ -208,7 +214,7 @@ fn a_peer_wakes_who_sleeps_on_a_word() {
 
 /// A region's file that is removed, and its creator's mapping.
 fn region_file(name: &str) -> Region {
-    let file = format!("saccade-ucx-{}-{name}", std::process::id());
+    let file = format!("saccade-remote-{}-{name}", std::process::id());
     let path = default_region_dir(1 << 20).join(file);
     // A leftover of a killed run with the same process id.
     let _ = std::fs::remove_file(&path);
@@ -249,7 +255,7 @@ fn role_device() {
     let device = FakeDevice::join(region.clone(), DEVICE).expect("our region");
     let _running = FakeDeviceThread::spawn(device, Duration::from_millis(5));
     let options = ListenerOptions::default();
-    let listener = UcxListener::start(&variable("RING_ADDRESS"), region, options).expect("free");
+    let listener = RemoteListener::start(&variable("RING_ADDRESS"), region, options).expect("free");
     println!("READY {}", listener.address());
     std::thread::sleep(Duration::from_secs(120)); // killed long before
 }
@@ -258,7 +264,8 @@ fn role_device() {
 #[ignore = "a process of other tests"]
 fn role_frontend() {
     let address = std::env::var("RING_ADDRESS").expect("set by the test that starts this");
-    let transport = UcxTransport::connect(&Peer::unproved(&address), |_| ()).expect("our listener");
+    let transport =
+        RemoteTransport::connect(&Peer::unproved(way(), &address), |_| ()).expect("our listener");
     let ring = FrontendRing::join_with(transport, 0, PATIENT).expect("our region");
     until("ready", || ring.device().ready());
     let (submitter, mut reader) = ring.split();
@@ -295,8 +302,9 @@ fn a_device_process_serves_dies_and_comes_back() {
     let events = Arc::new(Mutex::new(Vec::new()));
     let noted = Arc::clone(&events);
     let notice = move |event| noted.lock().expect("no panic").push(event);
-    let transport =
-        Arc::new(UcxTransport::connect(&Peer::unproved(&address), notice).expect("our listener"));
+    let transport = Arc::new(
+        RemoteTransport::connect(&Peer::unproved(way(), &address), notice).expect("our listener"),
+    );
     let ring = FrontendRing::join_with(Arc::clone(&transport), 0, PATIENT).expect("our region");
     until("ready", || ring.device().ready());
     let (submitter, mut reader) = ring.split();
@@ -318,7 +326,7 @@ fn a_device_process_serves_dies_and_comes_back() {
     run_to_end(&mut reader, &submitter, &mut ledger);
     assert_eq!(ledger.lines.values().filter(|l| l.end == Some(End::Lost)).count(), 16);
     assert!(matches!(transport.get_u64(0), Err(TransportError::Down(_))));
-    assert!(matches!(events.lock().expect("no panic")[..], [UcxEvent::Lost(_)]));
+    assert!(matches!(events.lock().expect("no panic")[..], [RemoteEvent::Lost(_)]));
 
     // Back, with the same region: the same frontend serves, and no slot is missing.
     let (device, _) = spawn_device(region.path(), &address);
@@ -351,8 +359,8 @@ fn a_frontend_process_dies_and_another_takes_its_place() {
         assert_eq!(said, "streaming");
         kill(frontend);
     }
-    let transport =
-        UcxTransport::connect(&Peer::unproved(&address), |_| ()).expect("the device lives");
+    let transport = RemoteTransport::connect(&Peer::unproved(way(), &address), |_| ())
+        .expect("the device lives");
     let ring = FrontendRing::join_with(transport, 0, PATIENT).expect("our region");
     until("ready", || ring.device().ready());
     let (submitter, mut reader) = ring.split();
@@ -368,7 +376,8 @@ fn a_frontend_process_dies_and_another_takes_its_place() {
 #[ignore = "a process of other tests"]
 fn role_writer() {
     let address = std::env::var("RING_ADDRESS").expect("set by the test that starts this");
-    let transport = UcxTransport::connect(&Peer::unproved(&address), |_| ()).expect("our listener");
+    let transport =
+        RemoteTransport::connect(&Peer::unproved(way(), &address), |_| ()).expect("our listener");
     let end = transport.region_bytes();
     println!("READY writing");
     loop {
@@ -376,8 +385,8 @@ fn role_writer() {
     }
 }
 
-/// A peer dies with puts in flight that the listener has not executed: UCX ends the process of a
-/// listener that confirms them.
+/// A peer dies with puts in flight that the listener has not done. Over TCP, UCX would end the
+/// process of a listener that cannot confirm them.
 #[test]
 fn puts_of_a_dead_process_do_no_harm() {
     let region = region_file("writer");
@@ -394,7 +403,7 @@ fn puts_of_a_dead_process_do_no_harm() {
         signal(libc::SIGCONT);
         until("another peer is served", || {
             assert_eq!(device.try_wait().expect("our child"), None, "round {round}: it has ended");
-            UcxTransport::connect(&Peer::unproved(&address), |_| ())
+            RemoteTransport::connect(&Peer::unproved(way(), &address), |_| ())
                 .is_ok_and(|transport| transport.get_u64(0) == region.transport().get_u64(0))
         });
     }
@@ -408,8 +417,9 @@ fn another_region_at_the_address_is_not_joined() {
     let (device, address) = spawn_device(first.path(), "127.0.0.1:0");
     let replaced = Arc::new(AtomicBool::new(false));
     let told = Arc::clone(&replaced);
-    let notice = move |event| told.store(event == UcxEvent::Replaced, Ordering::Relaxed);
-    let transport = UcxTransport::connect(&Peer::unproved(&address), notice).expect("our listener");
+    let notice = move |event| told.store(event == RemoteEvent::Replaced, Ordering::Relaxed);
+    let transport =
+        RemoteTransport::connect(&Peer::unproved(way(), &address), notice).expect("our listener");
     kill(device);
     until("lost", || transport.get_u64(0).is_err());
     let (device, _) = spawn_device(second.path(), &address);
@@ -429,9 +439,9 @@ fn secret_file(folder: &tempfile::TempDir, name: &str, byte: u8) -> Arc<SecretFi
     Arc::new(SecretFile::open(&path).expect("private"))
 }
 
-fn listen_with(region: &InProcTransport, secret: Arc<SecretFile>) -> UcxListener {
+fn listen_with(region: &InProcTransport, secret: Arc<SecretFile>) -> RemoteListener {
     let options = ListenerOptions { secret: Some(secret), ..ListenerOptions::default() };
-    UcxListener::start("127.0.0.1:0", region.clone(), options).expect("free port")
+    RemoteListener::start("127.0.0.1:0", region.clone(), options).expect("free port")
 }
 
 #[test]
@@ -442,8 +452,8 @@ fn only_peers_with_the_secret_are_let_in() {
     let listener = listen_with(&region, Arc::clone(&ours));
     let address = listener.address().to_string();
     let join = |secret: Option<&Arc<SecretFile>>| {
-        let peer = Peer { address: address.clone(), secret: secret.cloned() };
-        UcxTransport::connect(&peer, |_| ()).map_err(|error| error.to_string())
+        let peer = Peer { way: way(), address: address.clone(), secret: secret.cloned() };
+        RemoteTransport::connect(&peer, |_| ()).map_err(|error| error.to_string())
     };
     let joined = join(Some(&ours)).expect("it has the secret");
     assert_eq!(joined.get_u64(0), region.get_u64(0));
@@ -458,8 +468,8 @@ fn only_peers_with_the_secret_are_let_in() {
     until("counted", || listener.refused() == 2);
     assert_eq!(joined.get_u64(0), region.get_u64(0), "the peer that is in goes on");
     let open = listen(&region);
-    let peer = Peer { address: open.address().to_string(), secret: Some(ours) };
-    let error = UcxTransport::connect(&peer, |_| ()).expect_err("no secret there").to_string();
+    let peer = Peer { way: way(), address: open.address().to_string(), secret: Some(ours) };
+    let error = RemoteTransport::connect(&peer, |_| ()).expect_err("no secret there").to_string();
     assert!(error.contains("refused: only the joining side has a secret"), "{error}");
 }
 
@@ -471,15 +481,15 @@ fn a_secret_is_changed_while_it_is_in_use() {
     let (here, there) = (secret_file(&folder, "here", 1), secret_file(&folder, "there", 1));
     let region = InProcTransport::create(&SMALL).expect("in bounds");
     let listener = listen_with(&region, there);
-    let peer = Peer { address: listener.address().to_string(), secret: Some(here) };
-    let joined = UcxTransport::connect(&peer, |_| ()).expect("the same secret");
+    let peer = Peer { way: way(), address: listener.address().to_string(), secret: Some(here) };
+    let joined = RemoteTransport::connect(&peer, |_| ()).expect("the same secret");
     let change = |name| std::fs::write(folder.path().join(name), [5; 40]).expect("ours");
     change("there");
     assert_eq!(joined.get_u64(0), region.get_u64(0));
-    let error = UcxTransport::connect(&peer, |_| ()).expect_err("the old one").to_string();
+    let error = RemoteTransport::connect(&peer, |_| ()).expect_err("the old one").to_string();
     assert!(error.contains("the secrets of the two sides differ"), "{error}");
     change("here");
-    let again = UcxTransport::connect(&peer, |_| ()).expect("the new one");
+    let again = RemoteTransport::connect(&peer, |_| ()).expect("the new one");
     assert_eq!(again.get_u64(0), region.get_u64(0));
 }
 
@@ -492,25 +502,30 @@ fn a_listener_that_comes_back_with_another_secret_is_reported() {
     let region = InProcTransport::create(&SMALL).expect("in bounds");
     let start = |address: &str, secret: Arc<SecretFile>| {
         let options = ListenerOptions { secret: Some(secret), ..ListenerOptions::default() };
-        UcxListener::start(address, region.clone(), options).expect("free")
+        RemoteListener::start(address, region.clone(), options).expect("free")
     };
     let listener = start("127.0.0.1:0", Arc::clone(&ours));
-    let peer = Peer { address: listener.address().to_string(), secret: Some(Arc::clone(&ours)) };
+    let peer = Peer {
+        way: way(),
+        address: listener.address().to_string(),
+        secret: Some(Arc::clone(&ours)),
+    };
     let events = Arc::new(Mutex::new(Vec::new()));
     let noted = Arc::clone(&events);
     let notice = move |event| noted.lock().expect("no panic").push(event);
-    let joined = UcxTransport::connect(&peer, notice).expect("the same secret");
+    let joined = RemoteTransport::connect(&peer, notice).expect("the same secret");
     drop(listener);
     until("lost", || joined.get_u64(0).is_err());
     let listener = start(&peer.address, secret_file(&folder, "other", 2));
-    let has = |wanted: fn(&UcxEvent) -> bool| events.lock().expect("no panic").iter().any(wanted);
-    until("told", || has(|event| matches!(event, UcxEvent::Refused(_))));
+    let has =
+        |wanted: fn(&RemoteEvent) -> bool| events.lock().expect("no panic").iter().any(wanted);
+    until("told", || has(|event| matches!(event, RemoteEvent::Refused(_))));
     let error = joined.get_u64(0).expect_err("down").to_string();
     assert!(error.contains("the secrets of the two sides differ"), "{error}");
     drop(listener);
     let _listener = start(&peer.address, ours);
     until("back", || joined.get_u64(0) == region.get_u64(0));
-    assert!(has(|event| *event == UcxEvent::Back));
+    assert!(has(|event| *event == RemoteEvent::Back));
 }
 
 #[test]
@@ -527,7 +542,7 @@ fn an_address_that_others_reach_needs_a_secret() {
         assert!(check_address(own, false).is_ok(), "{own}");
     }
     let region = InProcTransport::create(&SMALL).expect("in bounds");
-    let started = UcxListener::start("0.0.0.0:0", region, ListenerOptions::default());
+    let started = RemoteListener::start("0.0.0.0:0", region, ListenerOptions::default());
     let error = started.expect_err("no secret").to_string();
     assert!(error.starts_with("0.0.0.0:0 can be reached from other hosts"), "{error}");
 }
@@ -588,10 +603,148 @@ fn hello_of(secret: &Arc<SecretFile>) -> Vec<u8> {
             peer.read_exact(&mut hello).expect("its hello");
             hello
         });
-        let peer = Peer { address, secret: Some(Arc::clone(secret)) };
-        UcxTransport::connect(&peer, |_| ()).expect_err("it is only heard");
+        let peer = Peer { way: way(), address, secret: Some(Arc::clone(secret)) };
+        RemoteTransport::connect(&peer, |_| ()).expect_err("it is only heard");
         heard.join().expect("it heard")
     })
+}
+
+// ---- what a peer may ask for over TCP -----------------------------------------------------------
+
+/// A granted connection whose peer sends what it likes.
+fn raw_lane(address: SocketAddr, client: u64, lane: u32) -> Result<TcpStream, HandshakeError> {
+    let mut socket = TcpStream::connect(address).expect("it listens");
+    socket.set_read_timeout(Some(SOON)).expect("a socket");
+    let visitor = Visitor { client, access: Access::Stream { lane } };
+    join(&mut socket, visitor, &Abi::RING, None).map(|_| socket)
+}
+
+/// A listener, and what it logs.
+fn listen_and_log(region: &InProcTransport) -> (RemoteListener, Arc<Mutex<Vec<String>>>) {
+    let lines = Arc::new(Mutex::new(Vec::new()));
+    let logged = Arc::clone(&lines);
+    let log = Box::new(move |line: &str| logged.lock().expect("no panic").push(line.to_owned()));
+    let options = ListenerOptions { log: Some(log), ..ListenerOptions::default() };
+    let listener = RemoteListener::start("127.0.0.1:0", region.clone(), options);
+    (listener.expect("a free port"), lines)
+}
+
+fn logged(lines: &Mutex<Vec<String>>, what: &str) -> bool {
+    lines.lock().expect("no panic").iter().any(|line| line.contains(what))
+}
+
+#[test]
+fn a_request_that_leaves_the_region_or_is_none_ends_its_connections() {
+    let region = InProcTransport::create(&SMALL).expect("in bounds");
+    let (listener, lines) = listen_and_log(&region);
+    let end = region.region_bytes();
+    let honest = connect_by_tcp(listener.address());
+    let before = region.get_u64(0);
+    let mut unknown = Request::Fence.to_bytes();
+    unknown[0] = 77;
+    let cases: [(&str, Vec<u8>); 6] = [
+        ("access of 8 bytes at", Request::PutU64 { at: end, value: 1 }.to_bytes().into()),
+        ("leaves the region of", Request::Get { at: u64::MAX - 3, len: 64 }.to_bytes().into()),
+        (
+            "access of 65536 bytes",
+            [&Request::Put { at: end - 8, len: 65536 }.to_bytes()[..], &[9; 65536]].concat(),
+        ),
+        ("is not a multiple of 4", Request::AddU32 { at: 2, value: 1 }.to_bytes().into()),
+        ("request operation is 77", unknown.into()),
+        ("request operation is 71", b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n".to_vec()),
+    ];
+    for (client, (expected, bytes)) in (1..).zip(cases) {
+        let mut first = raw_lane(listener.address(), client, 0).expect("no secret");
+        let mut other = raw_lane(listener.address(), client, 1).expect("no secret");
+        other.write_all(&bytes).expect("it reads");
+        // A reset is an end like any other.
+        for socket in [&mut other, &mut first] {
+            assert!(socket.read(&mut [0; 8]).map_or(true, |got| got == 0), "{expected}: an answer");
+        }
+        until(expected, || logged(&lines, expected));
+    }
+    assert_eq!(honest.get_u64(0), before, "the region, and another peer's way to it");
+    assert_eq!(region.get_u64(0), before);
+}
+
+#[test]
+fn a_lane_belongs_to_a_process_that_has_joined() {
+    let region = InProcTransport::create(&SMALL).expect("in bounds");
+    let (listener, _) = listen_and_log(&region);
+    let lane = |client, lane| raw_lane(listener.address(), client, lane);
+    let refused = |lane: Result<TcpStream, HandshakeError>| lane.expect_err("refused").to_string();
+    let unknown = refused(lane(5, 1));
+    assert!(unknown.contains("the process of this lane has not joined"), "{unknown}");
+    let _first = lane(5, 0).expect("the first of its own");
+    let _second = lane(5, 1).expect("it has joined");
+    let again = refused(lane(5, 1));
+    assert!(again.contains("this lane is there already"), "{again}");
+    let beyond = lane(5, MAX_LANES - 1).expect("the last one");
+    drop(beyond);
+    // A new first one replaces them all.
+    let _anew = lane(5, 0).expect("the same process again");
+    let _second = lane(5, 1).expect("not there any more");
+}
+
+/// A peer that asks and does not read, and one that never stops writing, hold up no other.
+#[test]
+fn a_peer_that_reads_nothing_or_writes_for_ever_delays_no_other() {
+    let region = InProcTransport::create(&RegionLimits { arena_bytes: 1 << 20, ..SMALL })
+        .expect("in bounds");
+    let (listener, _) = listen_and_log(&region);
+    let at = region.region_bytes() - (1 << 16);
+    let mut deaf = raw_lane(listener.address(), 1, 0).expect("no secret");
+    deaf.set_nonblocking(true).expect("a socket");
+    let asks = Request::Get { at, len: 1 << 16 }.to_bytes().repeat(4096);
+    // More answers than its socket and the listener's hold; the rest of the requests waits too.
+    let mut sent = 0;
+    while let Ok(more) = deaf.write(&asks[sent..]) {
+        sent += more;
+        if sent == asks.len() {
+            break;
+        }
+    }
+    let stop = AtomicBool::new(false);
+    let mut busy = raw_lane(listener.address(), 2, 0).expect("no secret");
+    let put = [&Request::Put { at, len: 4096 }.to_bytes()[..], &[3; 4096]].concat().repeat(16);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !stop.load(Ordering::Relaxed) {
+                busy.write_all(&put).expect("it reads");
+            }
+        });
+        let served = scope.spawn(|| {
+            let honest = connect_by_tcp(listener.address());
+            for i in 0..200 {
+                honest.put_u64(at - 8, i).expect("up");
+                assert_eq!(honest.get_u64(at - 8), Ok(i));
+            }
+        });
+        let served = served.join();
+        stop.store(true, Ordering::Relaxed);
+        served.expect("the honest peer is served");
+    });
+}
+
+/// Always by TCP.
+fn connect_by_tcp(address: SocketAddr) -> RemoteTransport {
+    RemoteTransport::connect(&Peer::unproved(Way::Tcp, address.to_string()), |_| ())
+        .expect("our listener")
+}
+
+#[cfg(not(feature = "ucx"))]
+#[test]
+fn without_ucx_both_sides_say_so() {
+    let region = InProcTransport::create(&SMALL).expect("in bounds");
+    let listener = listen(&region);
+    let peer = Peer::unproved(Way::Ucx, listener.address().to_string());
+    let error = RemoteTransport::connect(&peer, |_| ()).expect_err("no UCX here").to_string();
+    assert!(error.contains("cargo build --features ucx"), "{error}");
+    // A peer whose build has it is told that this one has not.
+    let mut socket = TcpStream::connect(listener.address()).expect("it listens");
+    let visitor = Visitor { client: 1, access: Access::Ucx };
+    let error = join(&mut socket, visitor, &Abi::RING, None).expect_err("refused").to_string();
+    assert!(error.contains("no UCX here") && error.contains("join by tcp://"), "{error}");
 }
 
 // ---- nonsense ----------------------------------------------------------------------------------
@@ -621,7 +774,7 @@ fn a_listener_refuses_nonsense_and_serves_on() {
         (b"GET / HTTP/1.1\r\nHost: localhost\r\nAccept: */*\r\n\r\n", "hello magic"),
         // What a build from before the secrets says.
         (b"SACUCXH1\x01\0\0\0\x01\0\0\0aaaaaaaaaaaaaaaaaaaaaaaa", "hello version is 0x1, must"),
-        (b"SACUCXH1\x02\0\0\0\xff\0\0\0", "no whole hello within 2s"),
+        (b"SACUCXH1\x03\0\0\0\xff\0\0\0", "no whole hello within 2s"),
         (b"SACUCXH1", "no whole hello within 2s"),
     ] {
         let answer = text(&answer_to(address, bytes));
@@ -633,7 +786,8 @@ fn a_listener_refuses_nonsense_and_serves_on() {
     drop(idle);
     let mut transport = None;
     until("room", || {
-        transport = UcxTransport::connect(&Peer::unproved(address.to_string()), |_| ()).ok();
+        transport =
+            RemoteTransport::connect(&Peer::unproved(way(), address.to_string()), |_| ()).ok();
         transport.is_some()
     });
     assert_eq!(transport.map(|t| t.get_u64(0)), Some(region.get_u64(0)));
@@ -650,8 +804,8 @@ fn a_frontend_refuses_nonsense_and_says_what_is_wrong() {
     let cases: [(&str, Vec<u8>); 6] = [
         ("answer magic is", b"HTTP/1.1 400 Bad Request\r\n\r\n".to_vec()),
         ("answer version is 0x9", b"SACUCXG1\x09\0\0\0\0\0\0\0".to_vec()),
-        ("answer bytes is", b"SACUCXG1\x02\0\0\0\xff\xff\xff\x7f".to_vec()),
-        ("answer checksum is", [&b"SACUCXG1\x02\0\0\0\0\0\0\0"[..], &[9; 8]].concat()),
+        ("answer bytes is", b"SACUCXG1\x03\0\0\0\xff\xff\xff\x7f".to_vec()),
+        ("answer checksum is", [&b"SACUCXG1\x03\0\0\0\0\0\0\0"[..], &[9; 8]].concat()),
         ("refused: hello magic", refusal),
         ("no answer", Vec::new()),
     ];
@@ -664,13 +818,13 @@ fn a_frontend_refuses_nonsense_and_says_what_is_wrong() {
                 peer.read_exact(&mut [0; 80]).expect("its hello");
                 peer.write_all(&bytes).expect("it reads");
             });
-            let error = UcxTransport::connect(&Peer::unproved(&address), |_| ())
+            let error = RemoteTransport::connect(&Peer::unproved(way(), &address), |_| ())
                 .expect_err(expected)
                 .to_string();
             assert!(error.contains(expected), "{error}: lacks {expected}");
         });
     }
-    let gone = UcxTransport::connect(&Peer::unproved("127.0.0.1:1"), |_| ())
+    let gone = RemoteTransport::connect(&Peer::unproved(way(), "127.0.0.1:1"), |_| ())
         .expect_err("nothing listens there");
     assert!(gone.to_string().starts_with("cannot connect: "), "{gone}");
 }
@@ -679,12 +833,12 @@ fn a_frontend_refuses_nonsense_and_says_what_is_wrong() {
 fn what_is_no_region_is_not_handed_out() {
     let region = InProcTransport::zeroed(1 << 16);
     let options = ListenerOptions::default();
-    let error = UcxListener::start("127.0.0.1:0", region, options).expect_err("no header");
+    let error = RemoteListener::start("127.0.0.1:0", region, options).expect_err("no header");
     assert!(error.to_string().contains("magic is 0"), "{error}");
     let taken = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = taken.local_addr().expect("bound").to_string();
     let region = InProcTransport::create(&SMALL).expect("in bounds");
     let error =
-        UcxListener::start(&address, region, ListenerOptions::default()).expect_err("taken");
+        RemoteListener::start(&address, region, ListenerOptions::default()).expect_err("taken");
     assert!(error.to_string().starts_with("cannot listen: "), "{error}");
 }

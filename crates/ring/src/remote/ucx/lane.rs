@@ -20,15 +20,12 @@ use std::os::fd::{AsRawFd, RawFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use super::super::lane::Lane;
+use super::super::{OPERATION_TIMEOUT, RemoteError, SPIN, poll_readable};
 use super::ffi::{Context, Endpoint, Progress, Worker};
-use super::{UcxError, poll_readable};
-use crate::handshake::Grant;
+use crate::handshake::UcxGrant;
+use crate::transport::Halves;
 
-/// Time limit of an operation. A peer that takes longer is lost: RDMA takes microseconds, and the
-/// software path waits for one thread of the peer to be scheduled.
-const OPERATION_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long an operation is polled before this thread sleeps until the next event.
-const SPIN: Duration = Duration::from_micros(50);
 /// Longest sleep between two polls of an operation.
 const LONGEST_SLEEP: Duration = Duration::from_millis(10);
 /// Bytes of one transfer: all statuses of a region of 4096 slots.
@@ -40,7 +37,7 @@ const MAX_UNFLUSHED: u32 = 256;
 
 /// An endpoint and its buffer.
 #[derive(Debug)]
-pub(super) struct Lane {
+pub(super) struct UcxLane {
     /// Declared before the buffer: closing the endpoint lets go of the buffer.
     endpoint: Endpoint,
     /// [`TRANSFER_BYTES`].
@@ -58,14 +55,14 @@ pub(super) struct Lane {
     unflushed: u32,
 }
 
-impl Lane {
+impl UcxLane {
     pub(super) fn connect(
         context: &Arc<Context>,
-        grant: &Grant,
+        grant: &UcxGrant,
         control: Arc<TcpStream>,
-    ) -> Result<Lane, UcxError> {
+    ) -> Result<UcxLane, RemoteError> {
         let endpoint = Endpoint::connect(Worker::new(context)?, &grant.address, &grant.key)?;
-        let mut lane = Lane {
+        let mut lane = UcxLane {
             endpoint,
             buffer: vec![0; TRANSFER_BYTES / 8].into(),
             control,
@@ -76,97 +73,16 @@ impl Lane {
             unflushed: 0,
         };
         // The first exchange also connects the transports, whose names are known only then.
-        lane.flush().map_err(UcxError::Lost)?;
+        lane.flush().map_err(RemoteError::Lost)?;
         lane.one_sided = lane.transports().split(',').any(is_one_sided);
         lane.fence_suffices = lane.one_sided || grant.stores_in_order;
         Ok(lane)
     }
 
-    /// Names of the transports in use, comma-separated; empty if UCX does not report them.
-    pub(super) fn transports(&self) -> String {
-        self.endpoint.transports()
-    }
-
-    /// Writes payload, ordered by the next word that is put.
-    pub(super) fn put(&mut self, at: u64, bytes: &[u8]) -> Result<(), String> {
-        for (chunk, at) in bytes.chunks(TRANSFER_BYTES).zip((at..).step_by(TRANSFER_BYTES)) {
-            self.count_put()?;
-            bytemuck::cast_slice_mut(&mut self.buffer[..])[..chunk.len()].copy_from_slice(chunk);
-            // SAFETY: the buffer is the lane's and is not touched before `finish` returns; after a
-            // failure, the lane is not used again and its endpoint goes before its buffer.
-            let put = unsafe {
-                self.endpoint.put(self.buffer.as_ptr().cast(), chunk.len(), self.base + at)
-            };
-            self.finish(put)?;
-        }
-        Ok(())
-    }
-
     /// Writes a word of 4 or 8 bytes, after all earlier puts.
-    pub(super) fn put_word(&mut self, at: u64, bytes: &[u8]) -> Result<(), String> {
+    fn put_word(&mut self, at: u64, bytes: &[u8]) -> Result<(), String> {
         self.release()?;
         self.put(at, bytes)
-    }
-
-    /// Reads payload.
-    pub(super) fn get(&mut self, at: u64, out: &mut [u8]) -> Result<(), String> {
-        for (chunk, at) in out.chunks_mut(TRANSFER_BYTES).zip((at..).step_by(TRANSFER_BYTES)) {
-            // SAFETY: as in `put`.
-            let get = unsafe {
-                self.endpoint.get(self.buffer.as_mut_ptr().cast(), chunk.len(), self.base + at)
-            };
-            self.finish(get)?;
-            let bytes = bytemuck::cast_slice(&self.buffer[..]);
-            chunk.copy_from_slice(&bytes[..chunk.len()]);
-        }
-        Ok(())
-    }
-
-    /// Reads aligned words, none of them split.
-    pub(super) fn get_words(&mut self, at: u64, out: &mut [u64]) -> Result<(), String> {
-        if self.one_sided {
-            return self.get(at, bytemuck::cast_slice_mut(out));
-        }
-        for (chunk, at) in out.chunks_mut(WORDS_AT_A_TIME).zip((at..).step_by(8 * WORDS_AT_A_TIME))
-        {
-            let mut gets: [Progress; WORDS_AT_A_TIME] = std::array::from_fn(|_| Progress::Done);
-            for (i, get) in gets.iter_mut().enumerate().take(chunk.len()) {
-                // SAFETY: as in `put`; each get has a word of its own.
-                *get = unsafe {
-                    let word = self.buffer.as_mut_ptr().add(i);
-                    self.endpoint.get(word.cast(), 8, self.base + at + 8 * i as u64)
-                };
-            }
-            gets.into_iter().try_for_each(|get| self.finish(get))?;
-            chunk.copy_from_slice(&self.buffer[..chunk.len()]);
-        }
-        Ok(())
-    }
-
-    /// Adds to a word, after all earlier puts; returns its previous value.
-    pub(super) fn fetch_add_u32(&mut self, at: u64, value: u32) -> Result<u32, String> {
-        self.release()?;
-        let words: &mut [u32] = bytemuck::cast_slice_mut(&mut self.buffer[..1]);
-        words[0] = value;
-        // SAFETY: as in `put`.
-        let add =
-            unsafe { self.endpoint.fetch_add_u32(self.buffer.as_mut_ptr().cast(), self.base + at) };
-        self.finish(add)?;
-        let words: &[u32] = bytemuck::cast_slice(&self.buffer[..1]);
-        Ok(words[1])
-    }
-
-    /// Returns once all earlier puts have reached the peer.
-    pub(super) fn fence(&mut self) -> Result<(), String> {
-        if self.unflushed == 0 { Ok(()) } else { self.flush() }
-    }
-
-    /// Asks the peer's process to wake the sleepers on a word.
-    pub(super) fn wake(&mut self, at: u64) -> Result<(), String> {
-        self.buffer[0] = at;
-        // SAFETY: as in `put`.
-        let wake = unsafe { self.endpoint.wake(self.buffer.as_ptr()) };
-        self.finish(wake)
     }
 
     /// Orders earlier puts before later ones.
@@ -240,6 +156,102 @@ impl Lane {
             [_, true] => Err("the peer's process ended".into()),
             _ => Ok(()),
         }
+    }
+}
+
+impl Lane for UcxLane {
+    fn transports(&self) -> String {
+        self.endpoint.transports()
+    }
+
+    fn put(&mut self, at: u64, bytes: &[u8]) -> Result<(), String> {
+        for (chunk, at) in bytes.chunks(TRANSFER_BYTES).zip((at..).step_by(TRANSFER_BYTES)) {
+            self.count_put()?;
+            bytemuck::cast_slice_mut(&mut self.buffer[..])[..chunk.len()].copy_from_slice(chunk);
+            // SAFETY: the buffer is the lane's and is not touched before `finish` returns; after a
+            // failure, the lane is not used again and its endpoint goes before its buffer.
+            let put = unsafe {
+                self.endpoint.put(self.buffer.as_ptr().cast(), chunk.len(), self.base + at)
+            };
+            self.finish(put)?;
+        }
+        Ok(())
+    }
+
+    fn put_u32(&mut self, at: u64, value: u32) -> Result<(), String> {
+        self.put_word(at, &value.to_le_bytes())
+    }
+
+    fn put_u64(&mut self, at: u64, value: u64) -> Result<(), String> {
+        self.put_word(at, &value.to_le_bytes())
+    }
+
+    fn get(&mut self, at: u64, out: &mut [u8]) -> Result<(), String> {
+        for (chunk, at) in out.chunks_mut(TRANSFER_BYTES).zip((at..).step_by(TRANSFER_BYTES)) {
+            // SAFETY: as in `put`.
+            let get = unsafe {
+                self.endpoint.get(self.buffer.as_mut_ptr().cast(), chunk.len(), self.base + at)
+            };
+            self.finish(get)?;
+            let bytes = bytemuck::cast_slice(&self.buffer[..]);
+            chunk.copy_from_slice(&bytes[..chunk.len()]);
+        }
+        Ok(())
+    }
+
+    fn get_u32(&mut self, at: u64) -> Result<u32, String> {
+        let mut word = [0; 4];
+        self.get(at, &mut word)?;
+        Ok(u32::from_le_bytes(word))
+    }
+
+    fn get_u64(&mut self, at: u64) -> Result<u64, String> {
+        let mut word = [0; 8];
+        self.get(at, &mut word)?;
+        Ok(u64::from_le_bytes(word))
+    }
+
+    fn get_fields(&mut self, at: u64, out: &mut [u64], _: Halves) -> Result<(), String> {
+        if self.one_sided {
+            return self.get(at, bytemuck::cast_slice_mut(out));
+        }
+        for (chunk, at) in out.chunks_mut(WORDS_AT_A_TIME).zip((at..).step_by(8 * WORDS_AT_A_TIME))
+        {
+            let mut gets: [Progress; WORDS_AT_A_TIME] = std::array::from_fn(|_| Progress::Done);
+            for (i, get) in gets.iter_mut().enumerate().take(chunk.len()) {
+                // SAFETY: as in `put`; each get has a word of its own.
+                *get = unsafe {
+                    let word = self.buffer.as_mut_ptr().add(i);
+                    self.endpoint.get(word.cast(), 8, self.base + at + 8 * i as u64)
+                };
+            }
+            gets.into_iter().try_for_each(|get| self.finish(get))?;
+            chunk.copy_from_slice(&self.buffer[..chunk.len()]);
+        }
+        Ok(())
+    }
+
+    fn fetch_add_u32(&mut self, at: u64, value: u32) -> Result<u32, String> {
+        self.release()?;
+        let words: &mut [u32] = bytemuck::cast_slice_mut(&mut self.buffer[..1]);
+        words[0] = value;
+        // SAFETY: as in `put`.
+        let add =
+            unsafe { self.endpoint.fetch_add_u32(self.buffer.as_mut_ptr().cast(), self.base + at) };
+        self.finish(add)?;
+        let words: &[u32] = bytemuck::cast_slice(&self.buffer[..1]);
+        Ok(words[1])
+    }
+
+    fn fence(&mut self) -> Result<(), String> {
+        if self.unflushed == 0 { Ok(()) } else { self.flush() }
+    }
+
+    fn wake(&mut self, at: u64) -> Result<(), String> {
+        self.buffer[0] = at;
+        // SAFETY: as in `put`.
+        let wake = unsafe { self.endpoint.wake(self.buffer.as_ptr()) };
+        self.finish(wake)
     }
 }
 

@@ -8,19 +8,18 @@ use std::sync::{Arc, Condvar, Mutex, RwLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use super::ffi::Context;
 use super::lane::Lane;
-use super::{HANDSHAKE_TIMEOUT, UcxError, interfaces};
-use crate::handshake::{self, Abi, Grant, HandshakeError, SecretFile};
+use super::stream::StreamLane;
+use super::ucx::Dialer;
+use super::{HANDSHAKE_TIMEOUT, Peer, RemoteError, Way};
+use crate::handshake::{self, Abi, Access, Grant, MAX_LANES, Visitor};
 use crate::region::random_u64;
 use crate::sync::lock;
-use crate::transport::{Transport, TransportError};
+use crate::transport::{Halves, Transport, TransportError};
 
-/// Endpoints of a ring's transport. Each thread stays on one, because order holds only within an
-/// endpoint; with several, a token reader does not wait for submissions of other threads.
-const LANES: usize = 4;
-/// Endpoints of a transport at most.
-const MAX_LANES: usize = 64;
+/// Lanes of a ring's transport. Each thread stays on one, because order holds only within a lane;
+/// with several, a token reader does not wait for submissions of other threads.
+const LANES: u32 = 4;
 /// Pause between two attempts to reach a listener that is gone.
 const REDIAL_INTERVAL: Duration = Duration::from_millis(250);
 /// The same, after a handshake that failed: a person has to act.
@@ -28,7 +27,7 @@ const REDIAL_AFTER_A_REFUSAL: Duration = Duration::from_secs(2);
 
 /// What happens to a connection after it was made.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum UcxEvent {
+pub enum RemoteEvent {
     /// The listener is gone: accesses fail until it is back.
     Lost(String),
     /// Something is there again, and refuses, or does not prove itself: the attempts go on, and
@@ -41,46 +40,29 @@ pub enum UcxEvent {
     Replaced,
 }
 
-/// Where a listener is, and what proves that it is the right one.
-#[derive(Debug, Clone)]
-pub struct Peer {
-    /// `HOST:PORT`.
-    pub address: String,
-    /// Both sides prove that they know it. Without one, whatever is at the address is trusted.
-    pub secret: Option<Arc<SecretFile>>,
-}
+type Notice = Box<dyn Fn(RemoteEvent) + Send + Sync>;
 
-impl Peer {
-    /// At `HOST:PORT`, without a secret.
-    #[must_use]
-    pub fn unproved(address: impl Into<String>) -> Peer {
-        Peer { address: address.into(), secret: None }
-    }
-}
-
-type Notice = Box<dyn Fn(UcxEvent) + Send + Sync>;
-
-/// A region of another process, on this host or another, over UCX: RDMA where there is a NIC for
-/// it, TCP or shared memory otherwise (`UCX_TLS` and the like choose).
+/// A region of another process, on this host or another.
 ///
 /// While the connection is lost, every access fails with [`TransportError::Down`]; it is made again
 /// in the background as long as the same region can be reached at the address, but for one of
-/// [`UcxTransport::connect_once`].
-pub struct UcxTransport {
+/// [`RemoteTransport::connect_once`].
+pub struct RemoteTransport {
     shared: Arc<Shared>,
     redial: Option<JoinHandle<()>>,
 }
 
-impl fmt::Debug for UcxTransport {
+impl fmt::Debug for RemoteTransport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("UcxTransport").field("address", &self.shared.peer.address).finish()
+        f.debug_struct("RemoteTransport").field("address", &self.shared.peer.address).finish()
     }
 }
 
 /// A connection: lanes to one life of a listener.
 struct Link {
-    lanes: Vec<Mutex<Lane>>,
-    control: Arc<TcpStream>,
+    lanes: Vec<Mutex<Box<dyn Lane>>>,
+    /// Open while the peer's process lives: one, or that of each lane.
+    sockets: Vec<Arc<TcpStream>>,
 }
 
 #[derive(Debug, Clone)]
@@ -96,12 +78,13 @@ struct Visit {
     abi: Abi,
     /// Tells the listener that a new connection replaces an older one.
     client: u64,
-    lanes: usize,
+    lanes: u32,
 }
 
 struct Shared {
     peer: Peer,
-    context: Arc<Context>,
+    /// What the way needs between connections.
+    dialer: Option<Dialer>,
     visit: Visit,
     region_bytes: u64,
     instance_id: u64,
@@ -114,25 +97,25 @@ struct Shared {
     notice: Notice,
 }
 
-impl UcxTransport {
+impl RemoteTransport {
     /// Connects to a listener. `notice` learns what becomes of the connection, on a
     /// thread of the transport or of its user; it must not block.
     ///
     /// # Errors
-    /// [`UcxError`]: an address that does not resolve, a listener that does not answer in time or
-    /// refuses, an answer that breaks a bound, or what UCX says.
+    /// [`RemoteError`]: an address that does not resolve, a listener that does not answer in time
+    /// or refuses, an answer that breaks a bound, or what UCX says, if it is to carry the data.
     pub fn connect(
         peer: &Peer,
-        notice: impl Fn(UcxEvent) + Send + Sync + 'static,
-    ) -> Result<UcxTransport, UcxError> {
+        notice: impl Fn(RemoteEvent) + Send + Sync + 'static,
+    ) -> Result<RemoteTransport, RemoteError> {
         let visit = Visit { abi: Abi::RING, client: random_u64(), lanes: LANES };
         let shared = Shared::dial(peer, visit, Box::new(notice))?;
         let watched = Arc::clone(&shared);
         let redial = std::thread::Builder::new()
             .name("ring-redial".into())
             .spawn(move || watched.keep_connected())
-            .map_err(|error| UcxError::Io { step: "start a thread", why: error.to_string() })?;
-        Ok(UcxTransport { shared, redial: Some(redial) })
+            .map_err(|error| RemoteError::Io { step: "start a thread", why: error.to_string() })?;
+        Ok(RemoteTransport { shared, redial: Some(redial) })
     }
 
     /// Connects for one life: once the connection is lost, every access fails for good. So what
@@ -140,7 +123,8 @@ impl UcxTransport {
     /// waited for, has put and fenced before.
     ///
     /// `client` names this process to listeners that grant one process at a time. Threads share
-    /// `lanes` endpoints, 1 ..= 64: none of them waits for another as long as there are no more.
+    /// `lanes` lanes, 1 ..= [`MAX_LANES`]: none of them waits for another as long as there are no
+    /// more.
     ///
     /// # Errors
     /// As of [`Self::connect`].
@@ -148,15 +132,15 @@ impl UcxTransport {
         peer: &Peer,
         abi: Abi,
         client: u64,
-        lanes: usize,
-    ) -> Result<UcxTransport, UcxError> {
+        lanes: u32,
+    ) -> Result<RemoteTransport, RemoteError> {
         let visit = Visit { abi, client, lanes: lanes.clamp(1, MAX_LANES) };
         let shared = Shared::dial(peer, visit, Box::new(|_| ()))?;
-        Ok(UcxTransport { shared, redial: None })
+        Ok(RemoteTransport { shared, redial: None })
     }
 
-    /// Names of the transports that UCX chose, comma-separated; empty before UCX 1.14 or while the
-    /// connection is lost.
+    /// Names of what carries the data, comma-separated: `tcp`, or what UCX chose. Empty before UCX
+    /// 1.14, or while the connection is lost.
     #[must_use]
     pub fn transports(&self) -> String {
         let link = self.shared.link();
@@ -164,7 +148,7 @@ impl UcxTransport {
     }
 }
 
-impl Drop for UcxTransport {
+impl Drop for RemoteTransport {
     fn drop(&mut self) {
         *lock(&self.shared.state) = State::Stopping;
         self.shared.state_changed.notify_all();
@@ -176,39 +160,84 @@ impl Drop for UcxTransport {
 }
 
 impl Link {
-    fn dial(peer: &Peer, context: &Arc<Context>, visit: &Visit) -> Result<(Link, Grant), UcxError> {
-        let (control, grant) = shake_hands(peer, visit)?;
-        let control = Arc::new(control);
-        let lane = || Lane::connect(context, &grant, Arc::clone(&control)).map(Mutex::new);
-        let lanes = (0..visit.lanes).map(|_| lane()).collect::<Result<_, _>>()?;
-        Ok((Link { lanes, control }, grant))
+    fn dial(
+        peer: &Peer,
+        dialer: Option<&Dialer>,
+        visit: &Visit,
+    ) -> Result<(Link, Grant), RemoteError> {
+        match dialer {
+            None => Link::dial_tcp(peer, visit),
+            Some(dialer) => {
+                let (socket, grant) = shake_hands(peer, &peer.address, visit, Access::Ucx)?;
+                let socket = Arc::new(socket);
+                let lane = || dialer.lane(&grant, Arc::clone(&socket)).map(Mutex::new);
+                let lanes = (0..visit.lanes).map(|_| lane()).collect::<Result<_, _>>()?;
+                Ok((Link { lanes, sockets: vec![socket] }, grant))
+            }
+        }
+    }
+
+    /// A connection for each lane.
+    fn dial_tcp(peer: &Peer, visit: &Visit) -> Result<(Link, Grant), RemoteError> {
+        let io = |error: std::io::Error| RemoteError::Io {
+            step: "set up the connection",
+            why: error.to_string(),
+        };
+        let mut link = Link { lanes: Vec::new(), sockets: Vec::new() };
+        let (mut first, mut address) = (None, peer.address.clone());
+        for lane in 0..visit.lanes {
+            let (socket, grant) = shake_hands(peer, &address, visit, Access::Stream { lane })?;
+            // A name may lead to several hosts: all lanes go where the first one went.
+            address = socket.peer_addr().map_err(io)?.to_string();
+            if *first.get_or_insert_with(|| grant.clone()) != grant {
+                return Err(RemoteError::Lost("another region is handed out now".into()));
+            }
+            socket.set_nonblocking(true).map_err(io)?;
+            let socket = Arc::new(socket);
+            link.sockets.push(Arc::clone(&socket));
+            link.lanes.push(Mutex::new(Box::new(StreamLane::new(socket))));
+        }
+        let grant = first.ok_or_else(|| RemoteError::Lost("no lane was asked for".into()))?;
+        Ok((link, grant))
+    }
+
+    /// Both sides see the end, and so do threads of this one that wait for the other.
+    fn end(&self) {
+        for socket in &self.sockets {
+            // An error means that it has ended already.
+            let _ = socket.shutdown(std::net::Shutdown::Both);
+        }
     }
 }
 
 impl Drop for Link {
     fn drop(&mut self) {
-        // The listener drops its side of the lanes when the socket ends. An error means that it
-        // has ended already.
-        let _ = self.control.shutdown(std::net::Shutdown::Both);
+        self.end();
     }
 }
 
-fn shake_hands(peer: &Peer, visit: &Visit) -> Result<(TcpStream, Grant), UcxError> {
+fn shake_hands(
+    peer: &Peer,
+    address: &str,
+    visit: &Visit,
+    access: Access,
+) -> Result<(TcpStream, Grant), RemoteError> {
     let (secret, trouble) = peer.secret.as_ref().map(|file| file.current()).unzip();
-    let (socket, deadline) = reach(&peer.address)?;
+    let (socket, deadline) = reach(address)?;
     let mut stream = Until { socket: &socket, deadline };
-    match handshake::join(&mut stream, visit.client, &visit.abi, secret.as_deref()) {
+    let visitor = Visitor { client: visit.client, access };
+    match handshake::join(&mut stream, visitor, &visit.abi, secret.as_deref()) {
         Ok(grant) => Ok((socket, grant)),
         // A file that cannot be read any more explains why.
-        Err(error) => Err(trouble.flatten().map_or_else(|| error.into(), UcxError::Secret)),
+        Err(error) => Err(trouble.flatten().map_or_else(|| error.into(), RemoteError::Secret)),
     }
 }
 
 /// A connection to the first of the address's that answers, and until when the handshake may take.
-fn reach(address: &str) -> Result<(TcpStream, Instant), UcxError> {
-    let io = |step| move |error: std::io::Error| UcxError::Io { step, why: error.to_string() };
+fn reach(address: &str) -> Result<(TcpStream, Instant), RemoteError> {
+    let io = |step| move |error: std::io::Error| RemoteError::Io { step, why: error.to_string() };
     let deadline = Instant::now() + HANDSHAKE_TIMEOUT;
-    let mut last = UcxError::Io { step: "resolve", why: format!("{address} has no address") };
+    let mut last = RemoteError::Io { step: "resolve", why: format!("{address} has no address") };
     for resolved in address.to_socket_addrs().map_err(io("resolve"))? {
         let left = deadline.saturating_duration_since(Instant::now());
         if left.is_zero() {
@@ -269,14 +298,17 @@ fn lane_of_thread(lanes: usize) -> usize {
 }
 
 impl Shared {
-    fn dial(peer: &Peer, visit: Visit, notice: Notice) -> Result<Arc<Shared>, UcxError> {
+    fn dial(peer: &Peer, visit: Visit, notice: Notice) -> Result<Arc<Shared>, RemoteError> {
         // An address that does not resolve is reported by the attempt to connect.
-        let addresses: Vec<_> = peer.address.to_socket_addrs().into_iter().flatten().collect();
-        let context = Context::new(None, interfaces::for_addresses(&addresses))?;
-        let (link, grant) = Link::dial(peer, &context, &visit)?;
+        let addresses = || peer.address.to_socket_addrs().into_iter().flatten().collect::<Vec<_>>();
+        let dialer = match peer.way {
+            Way::Tcp => None,
+            Way::Ucx => Some(Dialer::new(&addresses())?),
+        };
+        let (link, grant) = Link::dial(peer, dialer.as_ref(), &visit)?;
         Ok(Arc::new(Shared {
             peer: peer.clone(),
-            context,
+            dialer,
             visit,
             region_bytes: grant.region_bytes,
             instance_id: grant.instance_id,
@@ -300,7 +332,7 @@ impl Shared {
     /// Runs an operation on this thread's lane.
     fn run<V>(
         &self,
-        operation: impl FnOnce(&mut Lane) -> Result<V, String>,
+        operation: impl FnOnce(&mut dyn Lane) -> Result<V, String>,
     ) -> Result<V, TransportError> {
         let link = self.link()?;
         let mut lane = lock(&link.lanes[lane_of_thread(link.lanes.len())]);
@@ -308,7 +340,7 @@ impl Shared {
         if !self.is_current(&link) {
             return self.link().and(Err(TransportError::Down("reconnected".into())));
         }
-        operation(&mut lane).map_err(|why| {
+        operation(&mut **lane).map_err(|why| {
             drop(lane);
             self.lose(&link, &why);
             TransportError::Down(why)
@@ -326,8 +358,8 @@ impl Shared {
         if !current.as_ref().is_some_and(|current| Arc::ptr_eq(current, link)) {
             return;
         }
-        // Operations of other threads, asleep in `poll`, see the end of this socket.
-        let _ = link.control.shutdown(std::net::Shutdown::Both);
+        // Operations of other threads, asleep in `poll`, see it.
+        link.end();
         *current = None;
         {
             let mut state = lock(&self.state);
@@ -337,7 +369,7 @@ impl Shared {
         }
         drop(current);
         self.state_changed.notify_all();
-        (self.notice)(UcxEvent::Lost(why.into()));
+        (self.notice)(RemoteEvent::Lost(why.into()));
     }
 
     /// The redial thread: connects again whenever the link is lost, until it is told to stop or
@@ -347,14 +379,14 @@ impl Shared {
         let mut pause = REDIAL_INTERVAL;
         while self.wait_while_up(pause) {
             pause = REDIAL_INTERVAL;
-            match Link::dial(&self.peer, &self.context, &self.visit) {
+            match Link::dial(&self.peer, self.dialer.as_ref(), &self.visit) {
                 Ok((link, grant)) => {
                     if !self.use_again(link, &grant) {
                         return;
                     }
                     told = None;
                 }
-                Err(error @ (UcxError::Handshake(_) | UcxError::Secret(_))) => {
+                Err(error @ (RemoteError::Handshake(_) | RemoteError::Secret(_))) => {
                     pause = REDIAL_AFTER_A_REFUSAL;
                     self.tell_refusal(&error.to_string(), &mut told);
                 }
@@ -368,7 +400,7 @@ impl Shared {
     fn use_again(&self, link: Link, grant: &Grant) -> bool {
         if grant.instance_id != self.instance_id || grant.region_bytes != self.region_bytes {
             self.stay_down("another region is served at this address");
-            (self.notice)(UcxEvent::Replaced);
+            (self.notice)(RemoteEvent::Replaced);
             return false;
         }
         let mut current = self.link.write().unwrap_or_else(std::sync::PoisonError::into_inner);
@@ -379,7 +411,7 @@ impl Shared {
         *state = State::Up;
         *current = Some(Arc::new(link));
         drop((state, current));
-        (self.notice)(UcxEvent::Back);
+        (self.notice)(RemoteEvent::Back);
         true
     }
 
@@ -388,7 +420,7 @@ impl Shared {
         self.stay_down(why);
         if told.as_deref() != Some(why) {
             *told = Some(why.into());
-            (self.notice)(UcxEvent::Refused(why.into()));
+            (self.notice)(RemoteEvent::Refused(why.into()));
         }
     }
 
@@ -431,7 +463,7 @@ thread_local! {
     static SEEN_ACTIVITY: Cell<u64> = const { Cell::new(0) };
 }
 
-impl Transport for UcxTransport {
+impl Transport for RemoteTransport {
     fn region_bytes(&self) -> u64 {
         self.shared.region_bytes
     }
@@ -447,12 +479,12 @@ impl Transport for UcxTransport {
 
     fn put_u32(&self, at: u64, value: u32) -> Result<(), TransportError> {
         self.shared.check(at, 4, 4)?;
-        self.shared.run(|lane| lane.put_word(at, &value.to_le_bytes()))
+        self.shared.run(|lane| lane.put_u32(at, value))
     }
 
     fn put_u64(&self, at: u64, value: u64) -> Result<(), TransportError> {
         self.shared.check(at, 8, 8)?;
-        self.shared.run(|lane| lane.put_word(at, &value.to_le_bytes()))
+        self.shared.run(|lane| lane.put_u64(at, value))
     }
 
     fn get(&self, at: u64, out: &mut [u8]) -> Result<(), TransportError> {
@@ -462,21 +494,21 @@ impl Transport for UcxTransport {
 
     fn get_u32(&self, at: u64) -> Result<u32, TransportError> {
         self.shared.check(at, 4, 4)?;
-        let mut word = [0; 4];
-        self.shared.run(|lane| lane.get(at, &mut word))?;
-        Ok(u32::from_le_bytes(word))
+        self.shared.run(|lane| lane.get_u32(at))
     }
 
     fn get_u64(&self, at: u64) -> Result<u64, TransportError> {
         self.shared.check(at, 8, 8)?;
-        let mut word = [0; 8];
-        self.shared.run(|lane| lane.get(at, &mut word))?;
-        Ok(u64::from_le_bytes(word))
+        self.shared.run(|lane| lane.get_u64(at))
     }
 
     fn get_words(&self, at: u64, out: &mut [u64]) -> Result<(), TransportError> {
+        self.get_fields(at, out, Halves::Of(0))
+    }
+
+    fn get_fields(&self, at: u64, out: &mut [u64], halves: Halves) -> Result<(), TransportError> {
         self.shared.check(at, size_of_val(out), 8)?;
-        self.shared.run(|lane| lane.get_words(at, out))
+        self.shared.run(|lane| lane.get_fields(at, out, halves))
     }
 
     fn fetch_add_u32(&self, at: u64, value: u32) -> Result<u32, TransportError> {
@@ -489,7 +521,7 @@ impl Transport for UcxTransport {
 
     fn fence(&self) {
         // A failure takes the link out of use, so that the access after the fence fails.
-        let _ = self.shared.run(Lane::fence);
+        let _ = self.shared.run(|lane| lane.fence());
     }
 
     fn wake_word(&self, at: u64) -> Result<(), TransportError> {
@@ -511,11 +543,5 @@ impl Transport for UcxTransport {
             .unwrap_or_else(std::sync::PoisonError::into_inner);
         SEEN_ACTIVITY.set(*activity);
         Ok(())
-    }
-}
-
-impl From<HandshakeError> for UcxError {
-    fn from(error: HandshakeError) -> UcxError {
-        UcxError::Handshake(error)
     }
 }
