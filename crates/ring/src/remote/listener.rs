@@ -370,9 +370,8 @@ impl Service {
             poll(&mut fds, timeout);
             let has_come = accepting && fds[self.connections.len()].revents != 0;
             let ready = |i: usize| fds[i].revents != 0;
-            let others = self.connections.iter().enumerate();
-            let others = others.filter(|(_, connection)| !connection.is_stream());
-            let hurry = self.greetings() > 0 || others.into_iter().any(|(i, _)| ready(i));
+            let mut others = self.connections.iter().enumerate().filter(|(_, c)| !c.is_stream());
+            let hurry = self.greetings() > 0 || others.any(|(i, _)| ready(i));
             cut = self.serve_streams(ready);
             if hurry || has_come {
                 // Ends before handshakes: a returning frontend must not meet its old connection.
