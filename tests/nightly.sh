@@ -22,7 +22,7 @@ dependencies() {
   "$deny" --locked check --config deny.toml "${checks[@]}"
 }
 
-# A frontend plane alone, as a DPU runs it, without and with rings that cross hosts. CI builds it with the fetch plane.
+# A frontend plane alone, as a DPU runs it, without and with UCX. CI builds it with the fetch plane.
 variants() {
   cargo clippy -p saccade --no-default-features -- -D warnings
   cargo clippy -p saccade --no-default-features --features ucx -- -D warnings
