@@ -21,9 +21,7 @@ struct Bf16Products {
   static constexpr bool kChunks = false;
   static constexpr uint32_t kPanels = kTilePanels;
 
-  SAC_INLINE __m512bh load_weights(const Bf16 *p) {
-    return (__m512bh)_mm512_loadu_si512(p);
-  }
+  SAC_INLINE __m512bh load_weights(const Bf16 *p) { return (__m512bh)_mm512_loadu_si512(p); }
   /// The pair of activations at p in all lanes.
   SAC_INLINE __m512bh load_pair(const Bf16 *p) {
     int32_t pair;
@@ -40,35 +38,30 @@ struct Bf16Products {
     const char *at;
     uint32_t lines_per_step;
     __attribute__((always_inline)) void step() {
-      for (uint32_t i = 0; i < lines_per_step; ++i)
-        __builtin_prefetch(at + size_t{i} * 64, 0, 2);
+      for (uint32_t i = 0; i < lines_per_step; ++i) __builtin_prefetch(at + size_t{i} * 64, 0, 2);
       at += size_t{lines_per_step} * 64;
     }
   };
 
   /// kR rows x kP panels; row[r] points at the row's first step of k.
   template <uint32_t kR, uint32_t kP, class A>
-  SAC_INLINE void multiply(const Bf16 *const (&row)[kR], uint32_t k,
-                           const Bf16 *panels, A &ahead, float *tile) {
+  SAC_INLINE void multiply(const Bf16 *const (&row)[kR], uint32_t k, const Bf16 *panels, A &ahead,
+                           float *tile) {
     const size_t stride = panel_begin<Bf16>(k, 1);
     __m512 acc[kR][2 * kP];
     for (auto &r : acc) {
-      for (__m512 &a : r)
-        a = _mm512_setzero_ps();
+      for (__m512 &a : r) a = _mm512_setzero_ps();
     }
     for (uint32_t step = 0; step < ceil_div(k, kPanelStep); ++step) {
       ahead.step();
       for (uint32_t pair = 0; pair < kPanelStep / 2; ++pair) {
-        const size_t at = size_t{step} * kPanelStep * kPanelOutputs +
-                          pair * 2 * kPanelOutputs;
+        const size_t at = size_t{step} * kPanelStep * kPanelOutputs + pair * 2 * kPanelOutputs;
         __m512bh w[2 * kP];
         for (uint32_t v = 0; v < 2 * kP; ++v) {
-          w[v] = load_weights(panels + v / 2 * stride + at +
-                              v % 2 * kPanelOutputs);
+          w[v] = load_weights(panels + v / 2 * stride + at + v % 2 * kPanelOutputs);
         }
         for (uint32_t r = 0; r < kR; ++r) {
-          const __m512bh value =
-              load_pair(row[r] + step * kActivationTile + pair * 2);
+          const __m512bh value = load_pair(row[r] + step * kActivationTile + pair * 2);
           for (uint32_t v = 0; v < 2 * kP; ++v) {
             acc[r][v] = _mm512_dpbf16_ps(acc[r][v], value, w[v]);
           }
@@ -77,20 +70,17 @@ struct Bf16Products {
     }
     for (uint32_t r = 0; r < kR; ++r) {
       for (uint32_t v = 0; v < 2 * kP; ++v) {
-        _mm512_storeu_ps(tile + v / 2 * kTilePanelFloats + r * kPanelOutputs +
-                             v % 2 * 16,
+        _mm512_storeu_ps(tile + v / 2 * kTilePanelFloats + r * kPanelOutputs + v % 2 * 16,
                          acc[r][v]);
       }
     }
   }
 
   template <uint32_t kR, class A>
-  static void fill_rows(const Activations &x, uint32_t first_row,
-                        const Bf16 *panels, uint32_t num_panels, A &ahead,
-                        float *tile) {
+  static void fill_rows(const Activations &x, uint32_t first_row, const Bf16 *panels,
+                        uint32_t num_panels, A &ahead, float *tile) {
     const Bf16 *row[kR];
-    for (uint32_t r = 0; r < kR; ++r)
-      row[r] = tiled_at(x, first_row + r, 0);
+    for (uint32_t r = 0; r < kR; ++r) row[r] = tiled_at(x, first_row + r, 0);
     constexpr uint32_t kP = kR <= 4 ? 2 : 1;
     uint32_t p = 0;
     for (; p + kP <= num_panels; p += kP) {
@@ -107,24 +97,21 @@ struct Bf16Products {
 
   /// Calls the instance of fill_rows for a number of rows in [1, kRowsAtOnce].
   template <class A, uint32_t kR = kRowsAtOnce>
-  SAC_INLINE void choose_rows(uint32_t rows, const Activations &x,
-                              uint32_t first_row, const Bf16 *panels,
-                              uint32_t num_panels, A &ahead, float *tile) {
+  SAC_INLINE void choose_rows(uint32_t rows, const Activations &x, uint32_t first_row,
+                              const Bf16 *panels, uint32_t num_panels, A &ahead, float *tile) {
     if constexpr (kR > 0) {
       if (rows == kR) {
         fill_rows<kR>(x, first_row, panels, num_panels, ahead, tile);
       } else {
-        choose_rows<A, kR - 1>(rows, x, first_row, panels, num_panels, ahead,
-                               tile);
+        choose_rows<A, kR - 1>(rows, x, first_row, panels, num_panels, ahead, tile);
       }
     }
   }
 
   /// All rows times some panels, in parts of nearly equal height.
   template <class A>
-  static void fill_parts(const Activations &x, uint32_t first_row,
-                         uint32_t rows, const Bf16 *panels, uint32_t num_panels,
-                         A &ahead, float *tile) {
+  static void fill_parts(const Activations &x, uint32_t first_row, uint32_t rows,
+                         const Bf16 *panels, uint32_t num_panels, A &ahead, float *tile) {
     const uint32_t parts = ceil_div(rows, kRowsAtOnce);
     for (uint32_t i = 0; i < parts; ++i) {
       const uint32_t begin = rows * i / parts, end = rows * (i + 1) / parts;
@@ -133,9 +120,8 @@ struct Bf16Products {
     }
   }
 
-  static void fill(const Activations &x, uint32_t first_row, uint32_t rows,
-                   const Bf16 *panels, uint32_t num_panels, const Bf16 *next,
-                   float *tile) {
+  static void fill(const Activations &x, uint32_t first_row, uint32_t rows, const Bf16 *panels,
+                   uint32_t num_panels, const Bf16 *next, float *tile) {
     if (rows <= kRowsAtOnce || rows > kMostRowsAhead) {
       NoAhead none;
       return fill_parts(x, first_row, rows, panels, num_panels, none, tile);
@@ -143,15 +129,13 @@ struct Bf16Products {
     constexpr uint32_t kLines = kPanelStep * kPanelOutputs * sizeof(Bf16) / 64;
     for (uint32_t p = 0; p < num_panels; ++p) {
       const Bf16 *panel = panels + panel_begin<Bf16>(x.k, p);
-      const Bf16 *after =
-          p + 1 < num_panels ? panel + panel_begin<Bf16>(x.k, 1) : next;
+      const Bf16 *after = p + 1 < num_panels ? panel + panel_begin<Bf16>(x.k, 1) : next;
       Ahead ahead = {reinterpret_cast<const char *>(after),
                      ceil_div(kLines, ceil_div(rows, kRowsAtOnce))};
-      fill_parts(x, first_row, rows, panel, 1, ahead,
-                 tile + p * kTilePanelFloats);
+      fill_parts(x, first_row, rows, panel, 1, ahead, tile + p * kTilePanelFloats);
     }
   }
 };
 
-} // namespace SAC_ISA
-} // namespace saccade
+}  // namespace SAC_ISA
+}  // namespace saccade
