@@ -1,6 +1,5 @@
-// Products of bf16 activations with bf16 panels by vdpbf16ps. Each output is
-// one chain over pairs of k, ascending, from zero; the instruction rounds as it
-// defines, denormals are zero.
+// Products of bf16 activations with bf16 panels by vdpbf16ps. Each output is one chain over pairs
+// of k, ascending, from zero; the instruction rounds as it defines, denormals are zero.
 #pragma once
 #include "cpu/activations_impl.hpp"
 #include "cpu/pack_impl.hpp"
@@ -12,18 +11,17 @@ struct Bf16Products {
   static constexpr uint32_t kRows = kTileRows;
   /// Rows whose sums fit the registers.
   static constexpr uint32_t kRowsAtOnce = 8;
-  /// Most rows with which weights still come from memory at the rate of the
-  /// products: each panel is fetched while all rows go past the one before it.
-  /// Up to kRowsAtOnce, reading a panel for the first time is most of the work,
-  /// and the processor's own prefetching does better.
+  /// Up to this many rows, products take about as long as memory takes to bring the weights: each
+  /// panel is fetched while all rows go past the one before it. With kRowsAtOnce or fewer, the
+  /// processor's own prefetching does better.
   static constexpr uint32_t kMostRowsAhead = 4 * kRowsAtOnce;
   static constexpr bool kTiledActivations = true;
   static constexpr bool kChunks = false;
   static constexpr uint32_t kPanels = kTilePanels;
 
-  SAC_INLINE __m512bh load_weights(const Bf16 *p) { return (__m512bh)_mm512_loadu_si512(p); }
+  SAC_INLINE __m512bh load_weights(const Bf16* p) { return (__m512bh)_mm512_loadu_si512(p); }
   /// The pair of activations at p in all lanes.
-  SAC_INLINE __m512bh load_pair(const Bf16 *p) {
+  SAC_INLINE __m512bh load_pair(const Bf16* p) {
     int32_t pair;
     __builtin_memcpy(&pair, p, sizeof pair);
     return (__m512bh)_mm512_set1_epi32(pair);
@@ -35,7 +33,7 @@ struct Bf16Products {
   };
   /// Fetches a part of what is multiplied next, some lines with each step of k.
   struct Ahead {
-    const char *at;
+    const char* at;
     uint32_t lines_per_step;
     __attribute__((always_inline)) void step() {
       for (uint32_t i = 0; i < lines_per_step; ++i) __builtin_prefetch(at + size_t{i} * 64, 0, 2);
@@ -45,12 +43,12 @@ struct Bf16Products {
 
   /// kR rows x kP panels; row[r] points at the row's first step of k.
   template <uint32_t kR, uint32_t kP, class A>
-  SAC_INLINE void multiply(const Bf16 *const (&row)[kR], uint32_t k, const Bf16 *panels, A &ahead,
-                           float *tile) {
+  SAC_INLINE void multiply(const Bf16* const (&row)[kR], uint32_t k, const Bf16* panels, A& ahead,
+                           float* tile) {
     const size_t stride = panel_begin<Bf16>(k, 1);
     __m512 acc[kR][2 * kP];
-    for (auto &r : acc) {
-      for (__m512 &a : r) a = _mm512_setzero_ps();
+    for (auto& r : acc) {
+      for (__m512& a : r) a = _mm512_setzero_ps();
     }
     for (uint32_t step = 0; step < ceil_div(k, kPanelStep); ++step) {
       ahead.step();
@@ -77,9 +75,9 @@ struct Bf16Products {
   }
 
   template <uint32_t kR, class A>
-  static void fill_rows(const Activations &x, uint32_t first_row, const Bf16 *panels,
-                        uint32_t num_panels, A &ahead, float *tile) {
-    const Bf16 *row[kR];
+  static void fill_rows(const Activations& x, uint32_t first_row, const Bf16* panels,
+                        uint32_t num_panels, A& ahead, float* tile) {
+    const Bf16* row[kR];
     for (uint32_t r = 0; r < kR; ++r) row[r] = tiled_at(x, first_row + r, 0);
     constexpr uint32_t kP = kR <= 4 ? 2 : 1;
     uint32_t p = 0;
@@ -97,8 +95,8 @@ struct Bf16Products {
 
   /// Calls the instance of fill_rows for a number of rows in [1, kRowsAtOnce].
   template <class A, uint32_t kR = kRowsAtOnce>
-  SAC_INLINE void choose_rows(uint32_t rows, const Activations &x, uint32_t first_row,
-                              const Bf16 *panels, uint32_t num_panels, A &ahead, float *tile) {
+  SAC_INLINE void choose_rows(uint32_t rows, const Activations& x, uint32_t first_row,
+                              const Bf16* panels, uint32_t num_panels, A& ahead, float* tile) {
     if constexpr (kR > 0) {
       if (rows == kR) {
         fill_rows<kR>(x, first_row, panels, num_panels, ahead, tile);
@@ -110,8 +108,8 @@ struct Bf16Products {
 
   /// All rows times some panels, in parts of nearly equal height.
   template <class A>
-  static void fill_parts(const Activations &x, uint32_t first_row, uint32_t rows,
-                         const Bf16 *panels, uint32_t num_panels, A &ahead, float *tile) {
+  static void fill_parts(const Activations& x, uint32_t first_row, uint32_t rows,
+                         const Bf16* panels, uint32_t num_panels, A& ahead, float* tile) {
     const uint32_t parts = ceil_div(rows, kRowsAtOnce);
     for (uint32_t i = 0; i < parts; ++i) {
       const uint32_t begin = rows * i / parts, end = rows * (i + 1) / parts;
@@ -120,17 +118,17 @@ struct Bf16Products {
     }
   }
 
-  static void fill(const Activations &x, uint32_t first_row, uint32_t rows, const Bf16 *panels,
-                   uint32_t num_panels, const Bf16 *next, float *tile) {
+  static void fill(const Activations& x, uint32_t first_row, uint32_t rows, const Bf16* panels,
+                   uint32_t num_panels, const Bf16* next, float* tile) {
     if (rows <= kRowsAtOnce || rows > kMostRowsAhead) {
       NoAhead none;
       return fill_parts(x, first_row, rows, panels, num_panels, none, tile);
     }
     constexpr uint32_t kLines = kPanelStep * kPanelOutputs * sizeof(Bf16) / 64;
     for (uint32_t p = 0; p < num_panels; ++p) {
-      const Bf16 *panel = panels + panel_begin<Bf16>(x.k, p);
-      const Bf16 *after = p + 1 < num_panels ? panel + panel_begin<Bf16>(x.k, 1) : next;
-      Ahead ahead = {reinterpret_cast<const char *>(after),
+      const Bf16* panel = panels + panel_begin<Bf16>(x.k, p);
+      const Bf16* after = p + 1 < num_panels ? panel + panel_begin<Bf16>(x.k, 1) : next;
+      Ahead ahead = {reinterpret_cast<const char*>(after),
                      ceil_div(kLines, ceil_div(rows, kRowsAtOnce))};
       fill_parts(x, first_row, rows, panel, 1, ahead, tile + p * kTilePanelFloats);
     }
