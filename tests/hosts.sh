@@ -54,7 +54,7 @@ hosts() {
   two_hosts hosts || return 0
   local ring=$work/ring
   make_secret "$work/secret"
-  export SACCADE_LOG=warn
+  export SACCADE_LOG=info
 
   serve() {
     ip netns exec "$a" $saccade serve --port 8001 --ring "$ring" --ring-slots 128 --api-server-count 1 \
@@ -125,6 +125,11 @@ hosts() {
   join
   ready "$b" 8002
   same "after everything restarted"
+
+  # The second host vanishes: no packet says so, and its connections end here all the same.
+  ip -n "$b" link set vb down
+  within 60 "the end of a host that has vanished" grep -q "ring: .*timed out" "$work/a.log"
+  echo "hosts: connections of a host that has vanished have ended"
 }
 
 # Without a secret only loopback is listened at; with one, only planes that know it join, whichever ring they join.

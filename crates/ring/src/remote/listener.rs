@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use super::stream::{Session, SessionEnd, Turn};
 use super::ucx::{Exporter, PeerWorker};
-use super::{HANDSHAKE_TIMEOUT, RemoteError, poll, waiting_for};
+use super::{HANDSHAKE_TIMEOUT, RemoteError, poll, set_up, waiting_for};
 use crate::handshake::{
     Abi, Access, Grant, Greeting, Guest, Lines, Next, Secret, SecretFile, Visitor, refusal,
 };
@@ -384,10 +384,16 @@ impl Service {
     }
 
     /// Does what UCX's peers have asked for, until nothing is left or it is time to check sockets.
+    /// Nothing more is done for one that has ended: UCX ends this process if it finds that out
+    /// while it confirms a put.
     fn progress(&self) {
         for _ in 0..PROGRESS_ROUNDS {
             let mut busy = false;
-            self.workers().for_each(|worker| busy |= worker.progress());
+            for connection in &self.connections {
+                if let Some(worker) = connection.worker() {
+                    busy |= !connection.has_ended() && worker.progress();
+                }
+            }
             if !busy {
                 return;
             }
@@ -451,8 +457,8 @@ impl Service {
     }
 
     fn admit(&mut self, mut socket: TcpStream, peer: SocketAddr) {
-        let set_up = socket.set_nonblocking(true).and_then(|()| socket.set_nodelay(true));
-        if self.stop.load(Ordering::Relaxed) || set_up.is_err() {
+        let ready = socket.set_nonblocking(true).and_then(|()| set_up(&socket));
+        if self.stop.load(Ordering::Relaxed) || ready.is_err() {
             return;
         }
         if self.greetings() == MAX_HANDSHAKES {

@@ -19,10 +19,13 @@ mod transport;
 mod ucx;
 
 use std::fmt;
-use std::net::SocketAddr;
+use std::io;
+use std::net::{SocketAddr, TcpStream};
 use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::time::Duration;
+
+use socket2::{SockRef, TcpKeepalive};
 
 use crate::handshake::SecretError;
 use crate::region::RegionError;
@@ -38,6 +41,21 @@ const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(2);
 const OPERATION_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long an operation is polled before its thread sleeps until the next event.
 const SPIN: Duration = Duration::from_micros(50);
+
+/// A host that vanishes ends no connection: one that has acknowledged nothing for this time is gone.
+const VANISHED_AFTER: Duration = Duration::from_secs(20);
+/// A silent host is asked this often for an acknowledgement.
+const PROBE_INTERVAL: Duration = Duration::from_secs(5);
+
+/// Small messages go out at once, and the end of a host that says nothing more is noticed.
+fn set_up(socket: &TcpStream) -> io::Result<()> {
+    socket.set_nodelay(true)?;
+    let socket = SockRef::from(socket);
+    let probes = TcpKeepalive::new().with_time(PROBE_INTERVAL).with_interval(PROBE_INTERVAL);
+    socket.set_tcp_keepalive(&probes)?;
+    // For probes, and for data that is under way.
+    socket.set_tcp_user_timeout(Some(VANISHED_AFTER))
+}
 
 /// What carries the data between two hosts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use super::lane::Lane;
 use super::stream::StreamLane;
 use super::ucx::Dialer;
-use super::{HANDSHAKE_TIMEOUT, Peer, RemoteError, Way};
+use super::{HANDSHAKE_TIMEOUT, Peer, RemoteError, Way, set_up};
 use crate::handshake::{self, Abi, Access, Grant, MAX_LANES, Visitor};
 use crate::region::random_u64;
 use crate::sync::lock;
@@ -245,7 +245,7 @@ fn reach(address: &str) -> Result<(TcpStream, Instant), RemoteError> {
         }
         match TcpStream::connect_timeout(&resolved, left) {
             Ok(socket) => {
-                socket.set_nodelay(true).map_err(io("set up the connection"))?;
+                set_up(&socket).map_err(io("set up the connection"))?;
                 socket.set_write_timeout(Some(left)).map_err(io("set up the connection"))?;
                 return Ok((socket, deadline));
             }
