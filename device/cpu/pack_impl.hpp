@@ -34,6 +34,17 @@ SAC_INLINE size_t panel_begin(uint32_t k, uint32_t panel) {
   return panel * panel_elements(PanelDtype<T>::value, k);
 }
 
+/// Prefetches the weights that are multiplied next into the second-level cache, some lines with
+/// each step of k.
+struct WeightsAhead {
+  const char* at;
+  uint32_t lines_per_step;
+  __attribute__((always_inline)) void fetch() {
+    for (uint32_t i = 0; i < lines_per_step; ++i) __builtin_prefetch(at + size_t{i} * 64, 0, 2);
+    at += size_t{lines_per_step} * 64;
+  }
+};
+
 template <class S>
 SAC_INLINE float read_unaligned(const void* data, size_t index) {
   S value;

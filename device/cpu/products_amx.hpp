@@ -48,20 +48,9 @@ struct AmxProducts {
   static constexpr size_t kWeightBytes = 2 * kPanelOutputs * sizeof(Bf16);
   static constexpr size_t kRowBytes = kPanelStep * sizeof(Bf16);
 
-  /// Prefetches what is multiplied next into the second-level cache, some lines per step: streaming
-  /// it on demand would take a third of the time of 256 rows.
-  struct Ahead {
-    const char* at;
-    uint32_t lines_per_step;
-    __attribute__((always_inline)) void fetch() {
-      for (uint32_t i = 0; i < lines_per_step; ++i) __builtin_prefetch(at + size_t{i} * 64, 0, 2);
-      at += size_t{lines_per_step} * 64;
-    }
-  };
-
   /// Two blocks of rows times the panel over `steps`, added to the tile when it is not the first.
   SAC_INLINE void multiply2(const Bf16* x0, const Bf16* x1, const Bf16* panel, uint32_t steps,
-                            bool first, Ahead& ahead, float* tile0, float* tile1) {
+                            bool first, WeightsAhead& ahead, float* tile0, float* tile1) {
     if (first) {
       _tile_zero(0);
       _tile_zero(1);
@@ -127,7 +116,8 @@ struct AmxProducts {
                          uint32_t begin, uint32_t end, const Bf16* next, float* tile) {
     const uint32_t row_pairs = ceil_div(rows, 2 * kActivationRows);
     const uint32_t at_once = row_pairs > 1 ? kStepsAtOnce : end - begin;
-    Ahead ahead = {reinterpret_cast<const char*>(next), ceil_div(kPanelStep, row_pairs)};
+    // Streaming them on demand would take a third of the time of 256 rows.
+    WeightsAhead ahead = {reinterpret_cast<const char*>(next), ceil_div(kPanelStep, row_pairs)};
     uint32_t shape0 = 0, shape1 = 0;
     for (uint32_t s = begin; s < end; s += at_once) {
       const uint32_t count = min_u32(at_once, end - s);

@@ -29,16 +29,7 @@ struct Bf16Products {
 
   /// Fetches nothing.
   struct NoAhead {
-    __attribute__((always_inline)) void step() {}
-  };
-  /// Fetches a part of what is multiplied next, some lines with each step of k.
-  struct Ahead {
-    const char* at;
-    uint32_t lines_per_step;
-    __attribute__((always_inline)) void step() {
-      for (uint32_t i = 0; i < lines_per_step; ++i) __builtin_prefetch(at + size_t{i} * 64, 0, 2);
-      at += size_t{lines_per_step} * 64;
-    }
+    __attribute__((always_inline)) void fetch() {}
   };
 
   /// kR rows x kP panels; row[r] points at the row's first step of k.
@@ -51,7 +42,7 @@ struct Bf16Products {
       for (__m512& a : r) a = _mm512_setzero_ps();
     }
     for (uint32_t step = 0; step < ceil_div(k, kPanelStep); ++step) {
-      ahead.step();
+      ahead.fetch();
       for (uint32_t pair = 0; pair < kPanelStep / 2; ++pair) {
         const size_t at = size_t{step} * kPanelStep * kPanelOutputs + pair * 2 * kPanelOutputs;
         __m512bh w[2 * kP];
@@ -128,8 +119,8 @@ struct Bf16Products {
     for (uint32_t p = 0; p < num_panels; ++p) {
       const Bf16* panel = panels + panel_begin<Bf16>(x.k, p);
       const Bf16* after = p + 1 < num_panels ? panel + panel_begin<Bf16>(x.k, 1) : next;
-      Ahead ahead = {reinterpret_cast<const char*>(after),
-                     ceil_div(kLines, ceil_div(rows, kRowsAtOnce))};
+      WeightsAhead ahead = {reinterpret_cast<const char*>(after),
+                            ceil_div(kLines, ceil_div(rows, kRowsAtOnce))};
       fill_parts(x, first_row, rows, panel, 1, ahead, tile + p * kTilePanelFloats);
     }
   }
