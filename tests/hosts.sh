@@ -128,7 +128,7 @@ hosts() {
 
   # The second host vanishes: no packet says so, and its connections end here all the same.
   ip -n "$b" link set vb down
-  within 60 "the end of a host that has vanished" grep -q "ring: .*timed out" "$work/a.log"
+  within 60 "the end of a host that has vanished" grep -qE "ring: .*(timed out|No route to host)" "$work/a.log"
   echo "hosts: connections of a host that has vanished have ended"
 }
 
