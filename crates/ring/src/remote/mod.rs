@@ -42,7 +42,7 @@ const OPERATION_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long an operation is polled before its thread sleeps until the next event.
 const SPIN: Duration = Duration::from_micros(50);
 
-/// A host that vanishes ends no connection: one that has acknowledged nothing for this time is gone.
+/// A host that vanishes ends no connection: one that acknowledges nothing for this time is gone.
 const VANISHED_AFTER: Duration = Duration::from_secs(20);
 /// A silent host is asked this often for an acknowledgement.
 const PROBE_INTERVAL: Duration = Duration::from_secs(5);
