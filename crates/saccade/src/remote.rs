@@ -65,6 +65,16 @@ fn check_fetching(args: &ServeArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// What frontend planes of other hosts name as their --ring, if they may join.
+#[cfg(feature = "device")]
+pub(crate) fn ring_for_others(ring: &RingArgs) -> Option<String> {
+    let way = match ring.ring_memory {
+        RingMemory::Host => Way::Tcp,
+        RingMemory::Device => Way::Ucx,
+    };
+    ring.ring_listen.as_ref().map(|address| format!("{}://{address}", way.scheme()))
+}
+
 /// Refuses a ring that no frontend plane would reach, or that the scheduler would not.
 #[cfg(feature = "device")]
 pub(crate) fn check_ring_memory(args: &ServeArgs) -> anyhow::Result<()> {
@@ -79,6 +89,8 @@ pub(crate) fn check_ring_memory(args: &ServeArgs) -> anyhow::Result<()> {
         "frontend planes of this host cannot reach it there: --api-server-count 0"
     } else if args.ring.ring_listen.is_none() {
         "no frontend plane could reach it there without --ring-listen"
+    } else if cfg!(not(feature = "ucx")) {
+        "only RDMA reaches it there, which needs UCX: cargo build --features ucx (docs/ring.md)"
     } else {
         return Ok(());
     };

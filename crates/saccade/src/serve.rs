@@ -45,8 +45,8 @@ struct Supervisor {
     /// What the adapters are, if there are any.
     adapters: Option<String>,
     region: Region,
-    /// Where the device plane hands the region out, if it does.
-    ring_listen: Option<String>,
+    /// What frontend planes of other hosts join by, if the device plane hands the region out.
+    ring_for_others: Option<String>,
     /// The same for the fetch plane's.
     fetch_listen: Option<String>,
     /// Where clients connect, if there are frontend planes on this host.
@@ -96,7 +96,7 @@ impl Supervisor {
             address: listening.map(|listening| args.http.address_of(&listening)),
             progress: progress::Progress::new(region.transport())?,
             region,
-            ring_listen: args.ring.ring_listen.clone(),
+            ring_for_others: remote::ring_for_others(&args.ring),
             fetch_listen: args.fetch.fetch_listen.clone(),
             drain_timeout: Duration::from_secs(args.http.drain_timeout_s),
             started: Instant::now(),
@@ -143,8 +143,8 @@ impl Supervisor {
             eprintln!("  adapters         {adapters}");
         }
         eprintln!("  ring             {}", self.region.path().display());
-        if let Some(address) = &self.ring_listen {
-            eprintln!("  ring for others  tcp://{address}");
+        if let Some(place) = &self.ring_for_others {
+            eprintln!("  ring for others  {place}");
         }
         if let Some(address) = &self.fetch_listen {
             eprintln!("  fetch for others tcp://{address}");

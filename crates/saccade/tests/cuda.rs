@@ -73,6 +73,17 @@ fn a_ring_that_nobody_would_reach_is_refused() {
     }
 }
 
+#[cfg(not(feature = "ucx"))]
+#[test]
+fn a_ring_that_only_rdma_reaches_needs_a_build_with_it() {
+    let ring = "--device cuda --ring-memory device --api-server-count 0 --remote-frontends 1 \
+                --ring-listen 127.0.0.1:0";
+    let output = serve(&ring.split_whitespace().collect::<Vec<_>>());
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains("--ring-memory device: only RDMA reaches it there"), "{said}");
+}
+
 /// SACCADE_TEST_CUDA_LIBRARY: the library, as device/cuda/build.sh builds it.
 #[test]
 #[ignore = "needs SACCADE_TEST_CUDA_LIBRARY, as .ci/run cuda sets it"]

@@ -104,6 +104,7 @@ impl Session {
                 return Ok(false);
             }
             if !self.carry_out_next(region)? {
+                self.make_room();
                 return Ok(true);
             }
         }
@@ -131,21 +132,24 @@ impl Session {
         Ok(true)
     }
 
-    /// False if no request is whole; then there is room for the rest of it.
+    /// False if no request is whole.
     fn carry_out_next(&mut self, region: &dyn Transport) -> Result<bool, SessionEnd> {
         let come = &self.input[self.begin..self.end];
-        let Some((head, rest)) = come.split_first_chunk() else { return Ok(self.make_room()) };
+        let Some((head, rest)) = come.split_first_chunk() else { return Ok(false) };
         let request = Request::read(head)?;
-        let Some(body) = rest.get(..request.body_bytes()) else { return Ok(self.make_room()) };
+        let Some(body) = rest.get(..request.body_bytes()) else { return Ok(false) };
         carry_out(&request, body, region, &mut self.answer, &mut self.words)?;
         self.begin += HEAD_BYTES + body.len();
         Ok(true)
     }
 
-    fn make_room(&mut self) -> bool {
-        self.input.copy_within(self.begin..self.end, 0);
-        (self.begin, self.end) = (0, self.end - self.begin);
-        false
+    /// For the rest of a request.
+    fn make_room(&mut self) {
+        // A long body comes in many pieces, and is moved once.
+        if self.begin > 0 {
+            self.input.copy_within(self.begin..self.end, 0);
+            (self.begin, self.end) = (0, self.end - self.begin);
+        }
     }
 }
 
