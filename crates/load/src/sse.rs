@@ -31,11 +31,9 @@ impl Parser {
         mut bytes: &[u8],
         mut event: impl FnMut(&[u8], &[u8]),
     ) -> Result<(), TooLong> {
-        if self.after_cr && bytes.first() == Some(&b'\n') {
-            bytes = &bytes[1..];
-        }
-        if !bytes.is_empty() {
-            self.after_cr = false;
+        if let Some(first) = bytes.first() {
+            let ends_the_pair = std::mem::take(&mut self.after_cr) && *first == b'\n';
+            bytes = &bytes[usize::from(ends_the_pair)..];
         }
         while let Some(end) = bytes.iter().position(|b| matches!(b, b'\n' | b'\r')) {
             self.line.extend_from_slice(&bytes[..end]);
@@ -138,6 +136,13 @@ mod tests {
         assert_eq!(data(&[b"id: 4\nretry: 10\n\n"]), Vec::<String>::new());
         let named = parse(&[b"event: error\ndata: x\n\ndata: y\n\n"]);
         assert_eq!(named, [("error".into(), "x".into()), (String::new(), "y".into())]);
+    }
+
+    #[test]
+    fn a_line_end_is_one_even_when_it_arrives_in_halves() {
+        assert_eq!(data(&[b"data: a\r", b"\n", b"\ndata: b\r\n"]), ["a", "b"]);
+        assert_eq!(data(&[b"data: a\r", b"", b"\n\r\ndata: b"]), ["a", "b"]);
+        assert_eq!(data(&[b"data: a\r", b"\r", b"data: b"]), ["a", "b"]);
     }
 
     #[test]
