@@ -7,8 +7,14 @@ import sys
 from markdown_table import print_table
 
 
+# Streams at fewer tokens are the same kind of step as streams at none.
+LONG_CONTEXT = 512
+
+
 def kind(line):
     streams = f"{line['streams']} streams" if line["streams"] > 1 else "1 stream"
+    if line["context"] > LONG_CONTEXT:
+        streams += f" at {line['context']:,} tokens"
     prompt = f"prompt of {line['prompt_rows']:,}"
     if not line["prompt_rows"]:
         return streams

@@ -16,6 +16,7 @@
 #include <type_traits>
 
 #include "cpu/attention_impl.hpp"
+#include "cpu/kv_ahead.hpp"
 #include "cpu/pack_impl.hpp"
 
 namespace saccade {
@@ -75,6 +76,18 @@ SAC_INLINE __m512i widen_fp8(__m256i bytes) {
   // magnitude | (sign & 0x8000)
   return _mm512_ternarylogic_epi32(magnitude, _mm512_slli_epi16(v, 8), _mm512_set1_epi16(-0x8000),
                                    0xf8);
+}
+
+/// The first `count` of 32 elements.
+SAC_INLINE __mmask32 step_mask(uint32_t count) {
+  return count >= kPanelStep ? ~__mmask32{0} : (__mmask32{1} << count) - 1;
+}
+/// 32 elements in bf16, zero where the mask is.
+SAC_INLINE __m512i load_masked(const Bf16* at, __mmask32 mask) {
+  return _mm512_maskz_loadu_epi16(mask, at);
+}
+SAC_INLINE __m512i load_masked(const Fp8* at, __mmask32 mask) {
+  return widen_fp8(_mm256_maskz_loadu_epi8(mask, at));
 }
 
 /// Softmaxes merged so far: their greatest score, in powers of two, and the sum of their weights.
@@ -144,15 +157,30 @@ inline constexpr size_t kPairStep = 512;
 ///       out[i] = [32 rows][16 lanes], the sum over steps of a x b[i]; only the first `lanes`
 ///       matter.
 /// Each element is one chain over ascending steps and pairs, whatever n and lanes are. Up to
-/// kFewLanes lanes, those of a decode, it also has
-///   multiply_few(a, b, steps, lanes, out), which reads rows as they are stored,
-///   store_lanes(sums, out), lanes as rows of 16;
-/// with kFewLanes = 0 it has neither. With kValuesInPairs it has
+/// kFewLanes lanes, those of a decode, it has instead
+///   multiply_few(a, b, steps, lanes, ahead, out)
+///       the same, of rows as they are stored
+///   accumulate_few(values, weights, lanes, ahead, out)
+///       out[dimension][16 lanes], the sum over positions of V, as it is stored, x weights
+///   few_calls(depth, lanes)
+///       the calls of ahead.fetch() that both make for 32 positions
+/// With kFewLanes = 0 it has none of these. With kValuesInPairs it has
 ///   multiply_pairs(a, b, stride, steps, out)
 ///       out = [2][16 rows][16 lanes], the sums over steps of a x b and a x (b + stride): at each
 ///       step, kPairStep apart, a is [16 rows][32] and b [16 pairs][16 lanes][2]
 /// with which one tile of queries weighs V without transposing it.
 /// `Kv` is how K and V are stored: Bf16 or Fp8.
+
+/// Positions [begin, end) of V of one head, from the first of a range on: begin and end are
+/// multiples of kPanelStep.
+template <class Kv>
+struct ValueRows {
+  const Kv* rows[kAttentionRange];  // null where no query sees one
+  uint32_t begin;
+  uint32_t end;
+  uint32_t head_dim;
+};
+
 template <class Tiles, class Kv>
 class Bf16Attention {
  public:
@@ -276,10 +304,21 @@ class Bf16Attention {
       const Rows next = base + length < end ? Rows{&a_.kv, base + length, later}
                                             : Rows{&a_.ahead, a_.ahead_begin,
                                                    min_u32(a_.ahead_begin + length, a_.ahead_end)};
+      if (few_) ahead_ = ahead_of(next, seen);
       for (uint32_t head = 0; head < a_.num_kv_heads; ++head) attend(head, base, seen, next);
     }
     if (a_.parts != nullptr) return;
     for_each_tile([this](uint32_t head, uint32_t i) { close(head, i); });
+  }
+
+  /// Prefetches the next rows while all heads attend to those of `seen`.
+  KvAhead<Kv> ahead_of(const Rows& next, Seen seen) const {
+    if constexpr (Tiles::kFewLanes > 0) {
+      const uint32_t steps = ceil_div(seen.end, kPanelStep) - seen.begin / kPanelStep;
+      const uint32_t calls = steps * a_.num_kv_heads * Tiles::few_calls(depth_, lanes_);
+      return {*next.kv, next.begin, next.end, row_bytes(), calls};
+    }
+    return {};
   }
 
   /// Runs all of a head's queries over the positions of some groups.
@@ -288,7 +327,7 @@ class Bf16Attention {
     if (!few_ && !in_pairs_) transpose_values(head, base, seen);
     if (!in_place_) copy_keys(head, base, seen);
     for (uint32_t p = 0; p < parts; ++p) {
-      if (!in_pairs_) prefetch(next, head * parts + p, a_.num_kv_heads * parts);
+      if (!few_ && !in_pairs_) prefetch(next, head * parts + p, a_.num_kv_heads * parts);
       for (uint32_t at = 0; at < seen.end; at += kGroup) {
         const uint32_t i = p * kTogether;
         if (i + 1 < tiles_) {
@@ -395,7 +434,7 @@ class Bf16Attention {
   /// Prefetches one of several parts of the next rows, in memory order, so that memory and
   /// arithmetic overlap.
   void prefetch(const Rows& rows, uint32_t part, uint32_t parts) const {
-    const size_t bytes = size_t{a_.num_kv_heads} * a_.head_dim * sizeof(Kv);
+    const size_t bytes = row_bytes();
     const uint32_t count = rows.end - rows.begin;
     const uint32_t last = rows.begin + count * (part + 1) / parts;
     for (uint32_t t = rows.begin + count * part / parts; t < last; ++t) {
@@ -403,6 +442,9 @@ class Bf16Attention {
       prefetch_lines(kv_row<Kv>(*rows.kv, rows.kv->v_offset, t), bytes);
     }
   }
+
+  /// K or V of a position, all heads of the call.
+  size_t row_bytes() const { return size_t{a_.num_kv_heads} * a_.head_dim * sizeof(Kv); }
 
   static void prefetch_lines(const Kv* row, size_t bytes) {
     const char* at = reinterpret_cast<const char*>(row);
@@ -470,16 +512,7 @@ class Bf16Attention {
 
   /// 32 dimensions of a row, zero beyond the head.
   __m512i load_step(const Kv* row, uint32_t d) const {
-    return load_masked(row + d, step_mask(min_u32(kPanelStep, a_.head_dim - d)));
-  }
-  static __m512i load_masked(const Bf16* at, __mmask32 mask) {
-    return _mm512_maskz_loadu_epi16(mask, at);
-  }
-  static __m512i load_masked(const Fp8* at, __mmask32 mask) {
-    return widen_fp8(_mm256_maskz_loadu_epi8(mask, at));
-  }
-  static __mmask32 step_mask(uint32_t count) {
-    return count == kPanelStep ? ~__mmask32{0} : (__mmask32{1} << count) - 1;
+    return load_masked(row + d, step_mask(a_.head_dim - d));
   }
 
   /// keys_ = [step of 32 positions][depth / 32][2] tiles of [16 positions][32 dimensions].
@@ -523,14 +556,22 @@ class Bf16Attention {
   void score(const QueryTile* tiles, uint32_t head, uint32_t base, uint32_t at, uint32_t s,
              Seen seen) {
     const uint32_t t = at + s * kPanelStep;
-    if (!in_place_) return score_rows<kTiles>(tiles, copied_keys(t), s);
-    const RowsOf<Kv> k = keys_in_place(head, base, t, seen);
-    if constexpr (std::is_same<Kv, Bf16>::value) {
-      score_rows<kTiles>(tiles, k, s);
-    } else if constexpr (Tiles::kFewLanes > 0) {
-      float* out = scores(0) + s * 2 * kTileWords;
-      Tiles::multiply_few(k, tiles[0].q, depth_ / kPanelStep, lanes_, out);
+    if constexpr (Tiles::kFewLanes > 0) {
+      if (few_) {
+        if (!in_place_) return score_few(tiles[0], copied_keys(t), s);
+        return score_few(tiles[0], keys_in_place(head, base, t, seen), s);
+      }
     }
+    if constexpr (std::is_same<Kv, Bf16>::value) {
+      if (in_place_) return score_rows<kTiles>(tiles, keys_in_place(head, base, t, seen), s);
+    }
+    score_rows<kTiles>(tiles, copied_keys(t), s);
+  }
+
+  template <class T>
+  void score_few(const QueryTile& tile, const RowsOf<T>& k, uint32_t s) {
+    float* out = scores(0) + s * 2 * kTileWords;
+    Tiles::multiply_few(k, tile.q, depth_ / kPanelStep, lanes_, ahead_, out);
   }
 
   template <uint32_t kTiles>
@@ -666,7 +707,7 @@ class Bf16Attention {
     const uint32_t depth = depth_, head_dim = a_.head_dim;  // what is stored might alias them
     Bf16* out = values_ + p * 16;
     for (uint32_t d = 0; d < depth; d += kPanelStep, out += kPanelStep * kGroup) {
-      const __mmask32 mask = step_mask(min_u32(kPanelStep, head_dim - d));
+      const __mmask32 mask = step_mask(head_dim - d);
       const __m512i first = even == nullptr ? zero : load_masked(even + d, mask);
       const __m512i second = odd == nullptr ? zero : load_masked(odd + d, mask);
       _mm512_storeu_si512(out, _mm512_permutex2var_epi16(first, low, second));
@@ -692,61 +733,19 @@ class Bf16Attention {
   /// The same for few lanes, from the rows of V of the group at base + at.
   void accumulate_few(uint32_t head, uint32_t base, uint32_t at, Seen seen, Seen steps) {
     if constexpr (Tiles::kFewLanes > 0) {
-      const Kv* rows[kGroup];  // null where no query sees one
-      for (uint32_t p = steps.begin * kPanelStep; p < steps.end * kPanelStep; p += 2) {
+      ValueRows<Kv> v;
+      v.begin = steps.begin * kPanelStep;
+      v.end = steps.end * kPanelStep;
+      v.head_dim = a_.head_dim;
+      for (uint32_t p = v.begin; p < v.end; p += 2) {
         // A block has both positions of a pair.
         const Kv* pair =
             seen.has(at + p) || seen.has(at + p + 1) ? value(head, base + at + p) : nullptr;
-        rows[p] = seen.has(at + p) ? pair : nullptr;
-        rows[p + 1] = seen.has(at + p + 1) ? pair + a_.kv.token_stride : nullptr;
+        v.rows[p] = seen.has(at + p) ? pair : nullptr;
+        v.rows[p + 1] = seen.has(at + p + 1) ? pair + a_.kv.token_stride : nullptr;
       }
-      if (lanes_ == 1) return accumulate_lanes<1>(rows, steps);
-      if (lanes_ == 2) return accumulate_lanes<2>(rows, steps);
-      accumulate_lanes<Tiles::kFewLanes>(rows, steps);
+      Tiles::accumulate_few(v, weights(0), lanes_, ahead_, results(0));
     }
-  }
-
-  template <uint32_t kLanes>
-  void accumulate_lanes(const Kv* const (&rows)[kGroup], Seen steps) {
-    constexpr uint32_t kBlocks = 16 / kLanes;
-    uint32_t d = 0;
-    for (; d + 16 * kBlocks <= depth_; d += 16 * kBlocks)
-      accumulate_blocks<kLanes, kBlocks>(rows, steps, d);
-    for (; d < depth_; d += 32) accumulate_blocks<kLanes, 2>(rows, steps, d);
-  }
-
-  /// kBlocks times 16 dimensions from d on, which are the lanes of vectors; kLanes weights.
-  template <uint32_t kLanes, uint32_t kBlocks>
-  void accumulate_blocks(const Kv* const (&rows)[kGroup], Seen steps, uint32_t d) {
-    __m512 sums[kBlocks][Tiles::kFewLanes];
-    for (uint32_t b = 0; b < kBlocks; ++b) {
-      for (uint32_t i = 0; i < Tiles::kFewLanes; ++i) sums[b][i] = _mm512_setzero_ps();
-    }
-    for (uint32_t p = steps.begin * kPanelStep; p < steps.end * kPanelStep; p += 2) {
-      if (p + kSubtile < steps.end * kPanelStep) {
-        prefetch_values<kBlocks>(rows[p + kSubtile], d);
-        prefetch_values<kBlocks>(rows[p + kSubtile + 1], d);
-      }
-      __m512i both[kLanes];
-      for (uint32_t i = 0; i < kLanes; ++i) {
-        int32_t pair;
-        __builtin_memcpy(&pair, weights(0) + p * kQueries + 2 * i, sizeof(pair));
-        both[i] = _mm512_set1_epi32(pair);
-      }
-      for (uint32_t b = 0; b < kBlocks; ++b) {
-        const __m512i words = load_words(rows[p], rows[p + 1], d + 16 * b);
-        for (uint32_t i = 0; i < kLanes; ++i)
-          sums[b][i] = _mm512_dpbf16_ps(sums[b][i], (__m512bh)words, (__m512bh)both[i]);
-      }
-    }
-    for (uint32_t b = 0; b < kBlocks; ++b)
-      Tiles::store_lanes(sums[b], results(0) + (d + 16 * b) * kQueries);
-  }
-
-  template <uint32_t kBlocks>
-  SAC_INLINE void prefetch_values(const Kv* row, uint32_t d) {
-    if (row == nullptr) return;
-    for (uint32_t i = 0; i < 16 * kBlocks; i += 64 / sizeof(Kv)) __builtin_prefetch(row + d + i);
   }
 
   /// Adds a range's results to those of the ranges before it.
@@ -822,6 +821,7 @@ class Bf16Attention {
   float* results_;        // [2][depth][16], of one range
   Bf16* values_;
   Bf16* keys_;
+  KvAhead<Kv> ahead_;             // of few queries
   const Kv* next_key_ = nullptr;  // where K goes on after V of this range
 };
 

@@ -20,8 +20,8 @@ namespace {
 struct Kind {
   uint32_t streams, context, prompt_rows;
 };
-constexpr Kind kKinds[] = {{1, 128, 0}, {4, 160, 0},  {8, 160, 0},   {16, 160, 0},  {0, 0, 128},
-                           {0, 0, 512}, {0, 0, 2048}, {16, 160, 32}, {16, 160, 128}};
+constexpr Kind kKinds[] = {{1, 128, 0}, {4, 160, 0}, {8, 160, 0},  {16, 160, 0},  {16, 1536, 0},
+                           {0, 0, 128}, {0, 0, 512}, {0, 0, 2048}, {16, 160, 32}, {16, 160, 128}};
 
 struct Build {
   double (*step)(void*, uint32_t, uint32_t, uint32_t);
