@@ -13,7 +13,7 @@ LONG_CONTEXT = 512
 
 def kind(line):
     streams = f"{line['streams']} streams" if line["streams"] > 1 else "1 stream"
-    if line["context"] > LONG_CONTEXT:
+    if line.get("context", 0) > LONG_CONTEXT:
         streams += f" at {line['context']:,} tokens"
     prompt = f"prompt of {line['prompt_rows']:,}"
     if not line["prompt_rows"]:
