@@ -26,6 +26,8 @@ namespace saccade {
 SAC_HD constexpr uint32_t ceil_div(uint32_t n, uint32_t d) { return (n + d - 1) / d; }
 SAC_HD constexpr uint32_t min_u32(uint32_t a, uint32_t b) { return a < b ? a : b; }
 SAC_HD constexpr uint32_t max_u32(uint32_t a, uint32_t b) { return a > b ? a : b; }
+SAC_HD constexpr uint64_t min_u64(uint64_t a, uint64_t b) { return a < b ? a : b; }
+SAC_HD constexpr uint64_t max_u64(uint64_t a, uint64_t b) { return a > b ? a : b; }
 
 /// Prefetches the line at `at`, which is about to be read or written; any address is allowed.
 SAC_HD inline void fetch_line(const void* at) {

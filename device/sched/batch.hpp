@@ -229,10 +229,11 @@ SAC_HD inline bool batch(const Limits& limits, Seats& seats, const KvTiers& kv, 
   const Forming f = {seats, kv, launch, report, course, shares};
   const bool prompts_only = decodes_pause(limits, seats, kv, shares, launch);
   if (!prompts_only) add_decodes(f, most_rows);
-  const uint32_t prompt_rows =
-      limits.prefill_policy == PrefillPolicy::kPaced
-          ? paced_rows(course.cost, seats, launch, shares.over, most_rows, course.tick_ns)
-          : most_rows - b.num_rows;
+  const auto is_prompt = [&](uint32_t i) { return can_run(kv, seats[i]) && !is_decode(seats[i]); };
+  const uint32_t prompt_rows = limits.prefill_policy == PrefillPolicy::kPaced
+                                   ? paced_rows(course.cost, seats, launch, shares.over, most_rows,
+                                                course.tick_ns, is_prompt)
+                                   : most_rows - b.num_rows;
   add_prompts(f, b.num_rows + prompt_rows);
   // Prompts that all wait for their readers must not hold the decodes that paused for them.
   if (prompts_only && b.num_seqs == 0) add_decodes(f, most_rows);

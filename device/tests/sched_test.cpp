@@ -344,6 +344,12 @@ struct PacedRig {
     for (uint32_t i = 0; i < 20; ++i) tick();
     longest_gap_ns = 0;
   }
+  /// The oldest stream.
+  const Seat& stream() const { return b.device.s.seats[b.device.s.seats.running[0]]; }
+  /// Its mean time between tokens.
+  uint64_t mean_gap_ns() const {
+    return (stream().last_token_ns - stream().first_token_ns) / (stream().num_produced - 1);
+  }
   /// Ticks until a prompt of 1,900 tokens has yielded its token.
   uint32_t run_prompt() {
     Ticket prompt = b.front.submit(ask_of(1900, 1, 2));
@@ -378,6 +384,38 @@ TEST_CASE("paced: where targets are missed anyway, prompts still have half of th
   rig.warm_up();
   CHECK(rig.run_prompt() <= 1900 / 16 + 1);
   CHECK(rig.longest_gap_ns <= 11 * PacedRig::kMs);
+}
+
+TEST_CASE("paced: a prompt that would be late gets the time that streams have in hand") {
+  constexpr uint64_t kTarget = 50 * PacedRig::kMs;
+  PacedRig in_time(PrefillPolicy::kPaced, kTarget), late(PrefillPolicy::kPaced, kTarget);
+  for (PacedRig* rig : {&in_time, &late}) rig->warm_up();
+  // The gaps alone leave 125 rows a step, and so 16 steps or 700 ms.
+  late.b.device.s.waiting.slo_ttft_ns = 1'000 * PacedRig::kMs;
+  CHECK(in_time.run_prompt() == 16);
+  CHECK(in_time.longest_gap_ns <= kTarget);
+  CHECK(late.run_prompt() <= 8);
+  CHECK(late.longest_gap_ns > kTarget);
+  CHECK(late.longest_gap_ns <= 2 * kTarget);
+}
+
+TEST_CASE("paced: streams lend no more than they have in hand") {
+  constexpr uint64_t kTarget = 50 * PacedRig::kMs;
+  PacedRig rig(PrefillPolicy::kPaced, kTarget);
+  rig.warm_up();
+  rig.b.device.s.waiting.slo_ttft_ns = PacedRig::kMs;  // no prompt can be in time
+  uint64_t most_ns = 0;
+  for (uint32_t i = 0; i < 20; ++i) {
+    Ticket prompt = rig.b.front.submit(ask_of(1900, 1, 2));
+    while (!prompt.complete()) {
+      rig.tick();
+      rig.b.front.read(prompt);
+      most_ns = std::max(most_ns, rig.mean_gap_ns());
+    }
+  }
+  CHECK(most_ns <= kTarget);
+  CHECK(most_ns >= kTarget * 3 / 4);  // and no less
+  CHECK(rig.longest_gap_ns <= 2 * kTarget);
 }
 
 TEST_CASE("paced: without a stream a prompt has the whole budget") {

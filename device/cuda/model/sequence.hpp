@@ -515,7 +515,6 @@ class StepSequence {
                           s_.sample_words, s_.sample_stride, s_.masks});
   }
 
-  static uint64_t min_u64(uint64_t a, uint64_t b) { return a < b ? a : b; }
 
   Queue& queue_;
   const ModelView& m_;
