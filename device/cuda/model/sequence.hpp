@@ -515,7 +515,6 @@ class StepSequence {
                           s_.sample_words, s_.sample_stride, s_.masks});
   }
 
-
   Queue& queue_;
   const ModelView& m_;
   const sac_model_config& c_;
