@@ -57,7 +57,7 @@ SAC_INLINE void repeat(F&& f) {
 
 struct DotTiles {
   /// Of one row of a decode: the query heads of a kv head.
-  static constexpr uint32_t kFewLanes = 4;
+  static constexpr uint32_t kFewLanes = 8;
   static constexpr bool kValuesInPairs = false;
 
   static void open() {}
@@ -89,6 +89,8 @@ struct DotTiles {
         multiply_lanes<1>(a, half, b, steps, ahead, out);
       } else if (lanes == 2) {
         multiply_lanes<2>(a, half, b, steps, ahead, out);
+      } else if (lanes <= 4) {
+        multiply_lanes<4>(a, half, b, steps, ahead, out);
       } else {
         multiply_lanes<kFewLanes>(a, half, b, steps, ahead, out);
       }
@@ -101,6 +103,7 @@ struct DotTiles {
                              KvAhead<Kv>& ahead, float* out) {
     if (lanes == 1) return accumulate_lanes<1>(v, weights, ahead, out);
     if (lanes == 2) return accumulate_lanes<2>(v, weights, ahead, out);
+    if (lanes <= 4) return accumulate_lanes<4>(v, weights, ahead, out);
     accumulate_lanes<kFewLanes>(v, weights, ahead, out);
   }
 
@@ -111,7 +114,9 @@ struct DotTiles {
   static constexpr uint32_t kRowsAhead = 16;
 
   /// Steps of dimensions whose sums fit the registers.
-  static constexpr uint32_t steps_at_once(uint32_t lanes) { return lanes > 2 ? 2 : 4; }
+  static constexpr uint32_t steps_at_once(uint32_t lanes) {
+    return lanes > 4 ? 1 : lanes > 2 ? 2 : 4;
+  }
 
   SAC_INLINE __m512i broadcast_pair(const void* pair) {
     int32_t word;
@@ -157,8 +162,8 @@ struct DotTiles {
   SAC_INLINE void multiply_lanes(const RowsOf<T>& a, uint32_t half, const Bf16* b, uint32_t steps,
                                  A& ahead, float* out) {
     A next = ahead;  // the stores might alias it
-    __m512 sums[kFewLanes] = {_mm512_setzero_ps(), _mm512_setzero_ps(), _mm512_setzero_ps(),
-                              _mm512_setzero_ps()};
+    __m512 sums[kLanes];
+    for (__m512& lane : sums) lane = _mm512_setzero_ps();
     for (uint32_t s = 0; s < steps; ++s) {
       __m512i words[16];
       load_pairs(a.half[half] + s * a.step, a.stride, words);
@@ -176,27 +181,42 @@ struct DotTiles {
     ahead = next;
   }
 
-  /// Lanes become rows of 16, zero beyond the few.
-  SAC_INLINE void store_lanes(const __m512 (&v)[kFewLanes], float* out) {
-    const __m512d low01 = _mm512_castps_pd(_mm512_unpacklo_ps(v[0], v[1]));
-    const __m512d high01 = _mm512_castps_pd(_mm512_unpackhi_ps(v[0], v[1]));
-    const __m512d low23 = _mm512_castps_pd(_mm512_unpacklo_ps(v[2], v[3]));
-    const __m512d high23 = _mm512_castps_pd(_mm512_unpackhi_ps(v[2], v[3]));
+  /// Lanes become rows of 16, zero beyond them.
+  template <uint32_t kLanes>
+  SAC_INLINE void store_lanes(const __m512 (&v)[kLanes], float* out) {
+    const __m512 zero = _mm512_setzero_ps();
+    const auto lane = [&](uint32_t i) { return i < kLanes ? v[i] : zero; };
+    store_four<true>(lane(0), lane(1), lane(2), lane(3), out);
+    if constexpr (kLanes > 4) store_four<false>(lane(4), lane(5), lane(6), lane(7), out + 4);
+  }
+
+  /// Four of the lanes; the first four also zero the rest of each row.
+  template <bool kFirst>
+  SAC_INLINE void store_four(__m512 v0, __m512 v1, __m512 v2, __m512 v3, float* out) {
+    const __m512d low01 = _mm512_castps_pd(_mm512_unpacklo_ps(v0, v1));
+    const __m512d high01 = _mm512_castps_pd(_mm512_unpackhi_ps(v0, v1));
+    const __m512d low23 = _mm512_castps_pd(_mm512_unpacklo_ps(v2, v3));
+    const __m512d high23 = _mm512_castps_pd(_mm512_unpackhi_ps(v2, v3));
     // Quarter q of by_row[r] is row 4 q + r.
     const __m512d by_row[4] = {_mm512_unpacklo_pd(low01, low23), _mm512_unpackhi_pd(low01, low23),
                                _mm512_unpacklo_pd(high01, high23),
                                _mm512_unpackhi_pd(high01, high23)};
     for (uint32_t r = 0; r < 4; ++r) {
       const __m512 rows = _mm512_castpd_ps(by_row[r]);
-      store_quarter(out + r * 16, _mm512_extractf32x4_ps(rows, 0));
-      store_quarter(out + (4 + r) * 16, _mm512_extractf32x4_ps(rows, 1));
-      store_quarter(out + (8 + r) * 16, _mm512_extractf32x4_ps(rows, 2));
-      store_quarter(out + (12 + r) * 16, _mm512_extractf32x4_ps(rows, 3));
+      store_quarter<kFirst>(out + r * 16, _mm512_extractf32x4_ps(rows, 0));
+      store_quarter<kFirst>(out + (4 + r) * 16, _mm512_extractf32x4_ps(rows, 1));
+      store_quarter<kFirst>(out + (8 + r) * 16, _mm512_extractf32x4_ps(rows, 2));
+      store_quarter<kFirst>(out + (12 + r) * 16, _mm512_extractf32x4_ps(rows, 3));
     }
   }
 
+  template <bool kFirst>
   SAC_INLINE void store_quarter(float* out, __m128 quarter) {
-    _mm512_storeu_ps(out, _mm512_zextps128_ps512(quarter));
+    if constexpr (kFirst) {
+      _mm512_storeu_ps(out, _mm512_zextps128_ps512(quarter));
+    } else {
+      _mm_storeu_ps(out, quarter);
+    }
   }
 
   template <uint32_t kLanes, class Kv>
@@ -248,9 +268,7 @@ struct DotTiles {
       });
     }
     repeat<kSteps>([&](uint32_t s) __attribute__((always_inline)) {
-      __m512 first[kFewLanes], second[kFewLanes];
-      for (__m512& f : first) f = _mm512_setzero_ps();
-      for (__m512& f : second) f = _mm512_setzero_ps();
+      __m512 first[kLanes], second[kLanes];
       repeat<kLanes>([&](uint32_t i) __attribute__((always_inline)) {
         join_quarters(low[s][i], high[s][i], first[i], second[i]);
       });
