@@ -252,8 +252,8 @@ struct DotTiles {
       const Bf16* pair = weights + p * 16;
       const Kv* const even_row = v.rows[p];
       const Kv* const odd_row = v.rows[p + 1];
-      const __mmask32 has_even = even_row == nullptr ? 0 : ~__mmask32{0};
-      const __mmask32 has_odd = odd_row == nullptr ? 0 : ~__mmask32{0};
+      const __mmask32 has_even = v.sees(p) ? ~__mmask32{0} : 0;
+      const __mmask32 has_odd = v.sees(p + 1) ? ~__mmask32{0} : 0;
       repeat<kSteps>([&](uint32_t s) __attribute__((always_inline)) {
         const uint32_t at = d + s * kPanelStep;
         const __m512i even = load_masked(even_row + at, mask[s] & has_even);
@@ -287,7 +287,6 @@ struct DotTiles {
 
   template <uint32_t kSteps, class Kv>
   SAC_INLINE void prefetch_row(const Kv* row, uint32_t d) {
-    if (row == nullptr) return;
     for (uint32_t i = 0; i < kSteps * kPanelStep; i += 64 / sizeof(Kv))
       __builtin_prefetch(row + d + i);
   }

@@ -152,6 +152,20 @@ inline constexpr size_t kLaneStep = 512;
 /// Elements of a step of multiply_pairs(): [16 rows][32] on the left, as many on the right.
 inline constexpr size_t kPairStep = 512;
 
+/// Positions [begin, end) of V of one head, counted from the first of a range; both are multiples
+/// of kPanelStep.
+template <class Kv>
+struct ValueRows {
+  const Kv* rows[kAttentionRange];  // where no query sees one, any
+  uint32_t begin;
+  uint32_t end;
+  uint32_t first_seen;  // by any query
+  uint32_t end_seen;
+  uint32_t head_dim;
+
+  bool sees(uint32_t position) const { return position >= first_seen && position < end_seen; }
+};
+
 /// `Tiles` multiplies: open() and close() around a call, and
 ///   multiply<n>(a, b, steps, lanes, out)
 ///       out[i] = [32 rows][16 lanes], the sum over steps of a x b[i]; only the first `lanes`
@@ -170,17 +184,6 @@ inline constexpr size_t kPairStep = 512;
 ///       step, kPairStep apart, a is [16 rows][32] and b [16 pairs][16 lanes][2]
 /// with which one tile of queries weighs V without transposing it.
 /// `Kv` is how K and V are stored: Bf16 or Fp8.
-
-/// Positions [begin, end) of V of one head, from the first of a range on: begin and end are
-/// multiples of kPanelStep.
-template <class Kv>
-struct ValueRows {
-  const Kv* rows[kAttentionRange];  // null where no query sees one
-  uint32_t begin;
-  uint32_t end;
-  uint32_t head_dim;
-};
-
 template <class Tiles, class Kv>
 class Bf16Attention {
  public:
@@ -736,13 +739,15 @@ class Bf16Attention {
       ValueRows<Kv> v;
       v.begin = steps.begin * kPanelStep;
       v.end = steps.end * kPanelStep;
+      v.first_seen = max_u32(seen.begin, at) - at;
+      v.end_seen = max_u32(seen.end, at) - at;
       v.head_dim = a_.head_dim;
+      const Kv* const any = value(head, base + seen.begin);
       for (uint32_t p = v.begin; p < v.end; p += 2) {
         // A block has both positions of a pair.
-        const Kv* pair =
-            seen.has(at + p) || seen.has(at + p + 1) ? value(head, base + at + p) : nullptr;
-        v.rows[p] = seen.has(at + p) ? pair : nullptr;
-        v.rows[p + 1] = seen.has(at + p + 1) ? pair + a_.kv.token_stride : nullptr;
+        const bool has_pair = v.sees(p) || v.sees(p + 1);
+        v.rows[p] = has_pair ? value(head, base + at + p) : any;
+        v.rows[p + 1] = has_pair ? v.rows[p] + a_.kv.token_stride : any;
       }
       Tiles::accumulate_few(v, weights(0), lanes_, ahead_, results(0));
     }
