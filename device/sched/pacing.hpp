@@ -89,14 +89,14 @@ struct Pacing {
     if (rows >= most_rows) return most_rows;
     return min_u32(most_rows, max_u32(static_cast<uint32_t>(rows), kLeastPromptRows));
   }
-  /// Until so many rows are computed, in steps of `per_step`.
+  /// What this many rows take, in steps of `per_step`.
   SAC_HD uint64_t prompts_ns(uint64_t rows, uint32_t per_step) const {
     return rows * alone_ns / per_step + rows * many_ns / kManyRows;
   }
 };
 
-/// With so many rows a step, the first token of a prompt would come late. Prompts are computed
-/// oldest first; is_prompt(seat_index): it is one that can be computed.
+/// With `per_step` rows of prompts a step, some prompt's first token would come late. Prompts are
+/// computed oldest first; is_prompt(seat_index): it is one that can be computed.
 template <class IsPrompt>
 SAC_HD inline bool is_too_slow(const Pacing& pacing, const Seats& seats, uint32_t per_step,
                                uint64_t over, uint64_t now_ns, const IsPrompt& is_prompt) {
