@@ -7,7 +7,7 @@ import sys
 from markdown_table import print_table
 
 
-# Streams at fewer tokens are the same kind of step as streams at none.
+# Contexts up to this many tokens are not named.
 LONG_CONTEXT = 512
 
 

@@ -16,7 +16,7 @@ struct AmxTiles {
   static void close() { _tile_release(); }
 
   template <uint32_t kTiles>
-  static void multiply(const RowTiles& a, const Bf16* const (&b)[kTiles], uint32_t steps, uint32_t,
+  static void multiply(const RowTiles& a, const Bf16* const (&b)[kTiles], uint32_t steps,
                        float* const (&out)[kTiles]) {
     _tile_zero(0);
     _tile_zero(1);

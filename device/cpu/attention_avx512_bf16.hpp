@@ -64,7 +64,7 @@ struct DotTiles {
   static void close() {}
 
   template <uint32_t kTiles>
-  static void multiply(const RowTiles& a, const Bf16* const (&b)[kTiles], uint32_t steps, uint32_t,
+  static void multiply(const RowTiles& a, const Bf16* const (&b)[kTiles], uint32_t steps,
                        float* const (&out)[kTiles]) {
     // Sixteen sums in flight hide the latency of each, and leave registers for the operands.
     constexpr uint32_t kRows = 16 / kTiles;

@@ -167,13 +167,12 @@ struct ValueRows {
 };
 
 /// `Tiles` multiplies: open() and close() around a call, and
-///   multiply<n>(a, b, steps, lanes, out)
-///       out[i] = [32 rows][16 lanes], the sum over steps of a x b[i]; only the first `lanes`
-///       matter.
+///   multiply<n>(a, b, steps, out)
+///       out[i] = [32 rows][16 lanes], the sum over steps of a x b[i]
 /// Each element is one chain over ascending steps and pairs, whatever n and lanes are. Up to
 /// kFewLanes lanes, those of a decode, it has instead
 ///   multiply_few(a, b, steps, lanes, ahead, out)
-///       the same, of rows as they are stored
+///       the same, of rows as they are stored; only the first `lanes` matter
 ///   accumulate_few(values, weights, lanes, ahead, out)
 ///       out[dimension][16 lanes], the sum over positions of V, as it is stored, x weights
 ///   few_calls(depth, lanes)
@@ -585,7 +584,7 @@ class Bf16Attention {
       q[i] = tiles[i].q;
       out[i] = scores(i) + s * 2 * kTileWords;
     }
-    Tiles::template multiply<kTiles>(k, q, depth_ / kPanelStep, lanes_, out);
+    Tiles::template multiply<kTiles>(k, q, depth_ / kPanelStep, out);
   }
 
   /// The softmax of a range; weights = [position / 2][16 queries][2].
@@ -654,7 +653,7 @@ class Bf16Attention {
         out[i] = results(i) + d * kQueries;
       }
       const RowTiles rows = {{v, v + 2 * kTileWords}, kWordRow, 4 * kTileWords};
-      Tiles::template multiply<kTiles>(rows, w, steps.end - steps.begin, lanes_, out);
+      Tiles::template multiply<kTiles>(rows, w, steps.end - steps.begin, out);
     }
   }
 

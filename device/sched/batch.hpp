@@ -81,6 +81,11 @@ SAC_HD inline bool can_run(const KvTiers& kv, const Seat& seat) {
   return is_resident(kv, seat) && seat.starved == 0 && !has_ended(seat);
 }
 
+/// Rows of its prompt can be computed.
+SAC_HD inline bool can_prefill(const KvTiers& kv, const Seat& seat) {
+  return !is_decode(seat) && can_run(kv, seat);
+}
+
 /// A prompt that arrived before `arrival` is being computed, of a tenant within its share.
 SAC_HD inline bool prompts_pending(const Seats& seats, const KvTiers& kv, uint64_t arrival,
                                    const Shares& shares) {
@@ -88,7 +93,7 @@ SAC_HD inline bool prompts_pending(const Seats& seats, const KvTiers& kv, uint64
     const Seat& seat = seats[seats.running[i]];
     if (seat.arrival >= arrival) return false;  // oldest first
     if (shares.is_over(seats.wishes[seats.running[i]].tenant)) continue;
-    if (can_run(kv, seat) && !is_decode(seat) && seat.state != SAC_STATE_DECODE_PAUSED) return true;
+    if (can_prefill(kv, seat) && seat.state != SAC_STATE_DECODE_PAUSED) return true;
   }
   return false;
 }
@@ -186,7 +191,7 @@ SAC_HD inline uint64_t tenants_with_prompts(const Seats& seats, const KvTiers& k
   uint64_t tenants = 0;
   for (uint32_t i = 0; i < seats.num_running; ++i) {
     const uint32_t seat_index = seats.running[i];
-    if (can_run(kv, seats[seat_index]) && !is_decode(seats[seat_index]))
+    if (can_prefill(kv, seats[seat_index]))
       tenants |= uint64_t{1} << seats.wishes[seat_index].tenant;
   }
   return tenants;
@@ -229,7 +234,7 @@ SAC_HD inline bool batch(const Limits& limits, Seats& seats, const KvTiers& kv, 
   const Forming f = {seats, kv, launch, report, course, shares};
   const bool prompts_only = decodes_pause(limits, seats, kv, shares, launch);
   if (!prompts_only) add_decodes(f, most_rows);
-  const auto is_prompt = [&](uint32_t i) { return can_run(kv, seats[i]) && !is_decode(seats[i]); };
+  const auto is_prompt = [&](uint32_t i) { return can_prefill(kv, seats[i]); };
   const uint32_t prompt_rows = limits.prefill_policy == PrefillPolicy::kPaced
                                    ? paced_rows(course.cost, seats, launch, shares.over, most_rows,
                                                 course.tick_ns, is_prompt)

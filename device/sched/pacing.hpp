@@ -121,7 +121,9 @@ SAC_HD inline uint32_t paced_rows(const StepCost& cost, const Seats& seats, cons
                                   const IsPrompt& is_prompt) {
   const Pacing pacing = {cost.decodes.cost_ns(1), cost.prompts.cost_ns(kManyRows),
                          most_rows - launch.batch.num_rows};
-  if (launch.batch.num_seqs == 0 || !pacing.known() || pacing.most_rows == 0)
+  const uint32_t num_decodes = launch.batch.num_seqs;
+  const bool has_prompts = num_decodes < seats.num_running;
+  if (num_decodes == 0 || !has_prompts || !pacing.known() || pacing.most_rows == 0)
     return pacing.most_rows;
   const uint32_t rows = pacing.rows_within(first_due_ns(seats, launch, over, false, now_ns));
   if (rows == pacing.most_rows || !is_too_slow(pacing, seats, rows, over, now_ns, is_prompt))
