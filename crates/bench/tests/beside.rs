@@ -138,7 +138,7 @@ fn every_attack_counts_what_the_server_did_with_it() {
         r#"{{{QUICK}, "max_model_len": 2048, "refused_fields": ["priority", "slo_ttft_ms"]}}"#
     );
     let attacks = "crowd,trickle,priority,slo,one-byte-chunks,large-bodies,wide,long-prompts,\
-                   beyond-kv,malformed";
+                   beyond-kv,schema-bombs,malformed";
     let small = "crowd.clients=2,crowd.prompt=8,crowd.output=8,trickle.clients=2,\
                  one-byte-chunks.clients=2,one-byte-chunks.chunks=20000,large-bodies.bytes=100000";
     let (record, told) =
@@ -156,6 +156,8 @@ fn every_attack_counts_what_the_server_did_with_it() {
         ("wide", "400 ×"),
         ("long-prompts", "200 ×"),
         ("beyond-kv", "refused "),
+        // The scripted server reads no `response_format`.
+        ("schema-bombs", "doubled-alternatives"),
     ] {
         assert!(verdict(kind).contains(words), "{kind}: {}\n{told}", verdict(kind));
     }

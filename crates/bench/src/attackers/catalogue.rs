@@ -35,6 +35,8 @@ pub enum Kind {
     Aborts,
     /// More answers to one long prompt than the memory for KV holds.
     BeyondKv,
+    /// Schemas that are long to compile, as `response_format`.
+    SchemaBombs,
     /// Requests that HTTP or JSON does not allow.
     Malformed,
 }
@@ -104,7 +106,7 @@ const fn pause(default: i64) -> Setting {
 }
 
 /// All of them, in the order of tables.
-pub const CATALOGUE: [Entry; 14] = [
+pub const CATALOGUE: [Entry; 15] = [
     Entry {
         kind: Kind::Crowd,
         name: "crowd",
@@ -210,6 +212,12 @@ pub const CATALOGUE: [Entry; 14] = [
             of("n", "answers to each prompt", 128, (1, 10_000)),
             pause(100),
         ],
+    },
+    Entry {
+        kind: Kind::SchemaBombs,
+        name: "schema-bombs",
+        does: "schemas that are long to compile, in turn; what is accepted is counted",
+        settings: &[clients(2), prompt(16), output(16), pause(10)],
     },
     Entry {
         kind: Kind::Malformed,

@@ -30,12 +30,12 @@ pub(super) async fn one(
     {
         let mut tally = way.tally();
         tally.sent += 1;
-        tally.cases.entry(case.to_owned()).or_default().sent += 1;
+        tally.case(case).sent += 1;
     }
     let answered = tokio::time::timeout(PATIENCE, connection.status()).await;
     let status = answered.map_err(|_| Trouble::TimedOut)??;
     if status / 100 == 2 {
-        way.tally().cases.entry(case.to_owned()).or_default().accepted += 1;
+        way.tally().case(case).accepted += 1;
         connection.body(super::wire::Reading::All).await?;
     }
     Ok(status)

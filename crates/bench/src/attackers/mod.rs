@@ -2,6 +2,7 @@
 //! with bounded connections, memory and rates. What they saw is counted.
 
 mod bodies;
+mod bombs;
 mod catalogue;
 mod malformed;
 mod tally;

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::catalogue::Kind;
 
-/// What happened to one kind of malformed request.
+/// What happened to one kind of request of an attack that has several.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Case {
     /// Requests sent.
@@ -59,11 +59,16 @@ impl Tally {
         self.statuses.iter().filter(|(status, _)| *status / 100 == hundred).map(|(_, n)| n).sum()
     }
 
+    /// The counts of one kind of request.
+    pub fn case(&mut self, name: &str) -> &mut Case {
+        self.cases.entry(name.to_owned()).or_default()
+    }
+
     /// What became of the attack, in a short line.
     pub fn verdict(&self, kind: Kind) -> String {
         let accepted = self.of_hundred(2);
         match kind {
-            Kind::Malformed => return self.accepted_cases(),
+            Kind::Malformed | Kind::SchemaBombs => return self.accepted_cases(),
             Kind::Priority | Kind::Slo if accepted == 0 && self.is_refused() => {
                 return format!("the field is refused: {}", self.refusal());
             }

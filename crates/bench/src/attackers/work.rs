@@ -7,8 +7,8 @@ use serde_json::json;
 
 use super::bodies::{self, Ask, Bodies, Draw};
 use super::catalogue::{Chosen, Kind};
-use super::malformed;
 use super::wire::{Connection, Reading, SMALL_WINDOW_BYTES, Trouble, Way};
+use super::{bombs, malformed};
 
 /// After what failed, before the next attempt: no attack is a loop of refused connections.
 const RETRY_PAUSE: Duration = Duration::from_millis(100);
@@ -100,6 +100,7 @@ impl Attack {
             Kind::Malformed => {
                 malformed::one(&self.way, &self.bodies, &mut connection, client + turn).await
             }
+            Kind::SchemaBombs => self.bomb(&mut connection, client + turn, draw).await,
             _ => {
                 let body = self.bodies.write(&self.ask(), draw);
                 let path = self.bodies.path.as_str();
@@ -132,6 +133,25 @@ impl Attack {
         }
         connection.body(reading).await?;
         self.way.tally().finished += 1;
+        Ok(status)
+    }
+
+    /// Sends the schema of this turn, and counts it where it is accepted.
+    async fn bomb(
+        &self,
+        connection: &mut Connection<'_>,
+        turn: u64,
+        draw: &mut Draw,
+    ) -> Result<u16, Trouble> {
+        let (case, format) = bombs::field(turn, draw);
+        let mut ask = self.ask();
+        ask.fields.insert("response_format".to_owned(), format);
+        let body = self.bodies.write(&ask, draw);
+        self.way.tally().case(case).sent += 1;
+        let status = self.exchange(connection, &self.bodies.path, &body, Reading::All).await?;
+        if status / 100 == 2 {
+            self.way.tally().case(case).accepted += 1;
+        }
         Ok(status)
     }
 
@@ -205,7 +225,9 @@ pub(super) async fn client(attack: Arc<Attack>, number: u64, seed: u64) {
             }
         }
         let went_well = ended.is_ok_and(|status| status / 100 == 2);
-        let is_quick = went_well || attack.chosen.kind == Kind::Malformed;
+        // What these send is meant to be refused.
+        let kind = attack.chosen.kind;
+        let is_quick = went_well || matches!(kind, Kind::Malformed | Kind::SchemaBombs);
         tokio::time::sleep(if is_quick { attack.pause() } else { RETRY_PAUSE }).await;
     }
 }

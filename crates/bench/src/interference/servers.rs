@@ -2,6 +2,7 @@
 
 use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail, ensure};
@@ -42,6 +43,9 @@ pub struct ServerFlags {
     /// Model name in the requests to a server [default: the first that it lists]
     #[arg(long = "server-model", value_name = "NAME=MODEL")]
     pub models: Vec<Named<String>>,
+    /// JSON object with more fields for each request to a server; null removes a field
+    #[arg(long, value_name = "NAME=JSON")]
+    pub extra_body: Vec<Named<ExtraBody>>,
     /// Use /v1/chat/completions instead of /v1/completions
     #[arg(long)]
     pub chat: bool,
@@ -50,6 +54,18 @@ pub struct ServerFlags {
     pub api_key: Option<String>,
     #[command(flatten)]
     pub tls: TlsFlags,
+}
+
+/// Fields of a request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ExtraBody(serde_json::Map<String, serde_json::Value>);
+
+impl FromStr for ExtraBody {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<ExtraBody, String> {
+        serde_json::from_str(text).map(ExtraBody).map_err(|e| format!("not a JSON object: {e}"))
+    }
 }
 
 /// One server as the flags describe it.
@@ -86,6 +102,7 @@ impl ServerFlags {
         self.check_names("--server-pid", self.server_pid.iter().map(|n| &n.name))?;
         self.check_names("--server-cores", self.server_cores.iter().map(|n| &n.name))?;
         self.check_names("--server-model", self.models.iter().map(|n| &n.name))?;
+        self.check_names("--extra-body", self.extra_body.iter().map(|n| &n.name))?;
         Ok(self.servers.iter().map(|server| self.spec(server)).collect())
     }
 
@@ -109,6 +126,9 @@ impl ServerFlags {
         target.api_key.clone_from(&self.api_key);
         target.tls = self.tls.tls();
         target.model = named::of(&self.models, name).cloned();
+        if let Some(ExtraBody(fields)) = named::of(&self.extra_body, name) {
+            target.extra_body.clone_from(fields);
+        }
         ServerSpec {
             target,
             start: named::of(&self.start, name).cloned(),
@@ -346,7 +366,26 @@ fn host_and_port(url: &str) -> Option<(&str, u16)> {
 
 #[cfg(test)]
 mod tests {
+    use clap::Parser;
+
     use super::*;
+
+    #[derive(clap::Parser)]
+    struct Cli {
+        #[command(flatten)]
+        servers: ServerFlags,
+    }
+
+    #[test]
+    fn more_fields_are_those_of_one_server() {
+        let words = ["", "--server", "a=http://x:1", "--server", "b=http://x:2", "--extra-body"];
+        let parse = |value| Cli::try_parse_from(words.into_iter().chain([value]));
+        let specs = parse(r#"b={"guided_regex": "x=y"}"#).unwrap().servers.specs().unwrap();
+        assert!(specs[0].target.extra_body.is_empty());
+        assert_eq!(specs[1].target.extra_body["guided_regex"], "x=y");
+        assert!(parse("b=[1]").is_err());
+        assert!(parse("c={}").unwrap().servers.specs().is_err());
+    }
 
     #[test]
     fn ports_of_urls() {

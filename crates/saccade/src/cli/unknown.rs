@@ -86,10 +86,11 @@ const VLLM: &[(&[&str], &str)] = &[
         &["task", "runner", "convert", "limit-mm-per-prompt", "mm-processor-kwargs"],
         "Saccade generates text from text; it has no other tasks or inputs",
     ),
+    (&["tool-server"], "Saccade runs no tools itself: clients run what a model calls"),
     (
-        &["tool-server", "guided-decoding-backend", "structured-outputs-config"],
-        "Saccade has no tools of its own and no structured outputs; requests that ask for them get \
-         an error",
+        &["guided-decoding-backend", "structured-outputs-config"],
+        "Saccade compiles grammars itself and its device walks them, so there is no back end to \
+         choose",
     ),
     (
         &["root-path"],
