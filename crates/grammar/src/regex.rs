@@ -74,8 +74,9 @@ pub(crate) fn add_parsed(
     Matcher { fragments, extent }.anchored(&hir, from, to)
 }
 
-/// Steps that reading a pattern is worth: a class like `\w` has hundreds of ranges, and letters in
-/// any case are looked for in all of them.
+/// Steps that reading a pattern is worth: a class like `\w` has hundreds of ranges, letters in any
+/// case are looked for in all of them, and groups, alternatives and repeats take long also where
+/// they hold nothing.
 fn steps_to_read(pattern: &str, options: Options) -> usize {
     let has_cases = options.ignores_case || pattern.contains("(?");
     let mut steps = 0;
@@ -85,7 +86,10 @@ fn steps_to_read(pattern: &str, options: Options) -> usize {
             'w' | 'W' | 'd' | 'D' | 's' | 'S' | 'p' | 'P' if is_escaped => 1000,
             '[' | '.' if has_cases => 1000,
             '[' => 64,
-            _ => 4,
+            '(' => 256,
+            '|' => 48,
+            '?' | '*' | '+' | '{' | '\\' => 64,
+            _ => 8,
         };
         is_escaped = c == '\\' && !is_escaped;
     }

@@ -3,6 +3,9 @@
 use saccade_grammar::Source;
 use serde_json::{Value, json};
 
+/// Bytes that a source may have.
+const MOST_BYTES: usize = 256 * 1024;
+
 /// Each with a name.
 pub fn all() -> Vec<(&'static str, Source)> {
     let schema = |value: &Value| Source::JsonSchema(value.to_string());
@@ -12,7 +15,13 @@ pub fn all() -> Vec<(&'static str, Source)> {
         ("what came forty characters before", regex("(.*a.{40})+")),
         ("repeats that overlap", regex("(x+x+)+y{99999}")),
         ("ten million letters", Source::Regex("a".repeat(10_000_000))),
-        ("open groups", Source::Regex("(".repeat(100_000))),
+        ("open groups", Source::Regex("(".repeat(MOST_BYTES))),
+        ("open classes", Source::Regex("[".repeat(MOST_BYTES))),
+        ("closed groups", Source::Regex("()".repeat(MOST_BYTES / 2))),
+        ("groups of nothing or nothing", Source::Regex("(|)a".repeat(MOST_BYTES / 4))),
+        ("letters that may be absent", Source::Regex("aa?".repeat(MOST_BYTES / 3))),
+        ("alternatives", Source::Regex("a|".repeat(MOST_BYTES / 2))),
+        ("look-arounds", Source::Regex("(?=a)".repeat(MOST_BYTES / 5))),
         ("large classes", Source::Regex(r"\p{L}".repeat(40_000))),
         ("lists in lists", schema(&nested_lists())),
         ("doubled members", schema(&doubled_members())),
