@@ -2,7 +2,9 @@
 # Well-behaved clients alone and beside each kind of attacker, on ours, llama.cpp, vLLM and OpenVINO (bench/peers
 # installs them), one server at a time: `saccade bench attack --attacks` (docs/measure.md).
 #   bench/attacks.sh                   all servers, into bench/results/<date>-<machine>-<commit>-attacks
-#   bench/attacks.sh saccade vllm      only those: saccade llama.cpp vllm openvino
+#   bench/attacks.sh saccade vllm      only those: saccade llama.cpp vllm openvino, or saccade-emulated: ours on an
+#                                      EMULATED H100 that serves Llama-3-8B (docs/plan.md), on the last core; client and
+#                                      attackers are on core 0, so that they take nothing from the server
 # On ours, victims and attackers are two tenants (bench/attack-tenants.yaml); the others do not know tenants.
 #   SACCADE_ATTACKS (all): which; SACCADE_ATTACK_FLAGS: more flags of `saccade bench attack`
 #   SACCADE_ATTACK_VICTIMS (24), SACCADE_ATTACK_WINDOW_S (20), SACCADE_ATTACK_REPEATS (1)
@@ -21,12 +23,14 @@ slots=32 # of all servers: the victims and eight more
 mkdir -p "$out"
 describe_machine "model $(basename "$model")" >"$out/machine.txt"
 
+ours="$saccade serve $model --port 18200 --max-model-len 2048 --max-num-seqs $slots --max-num-batched-tokens 512"
+ours+=" --no-enable-prefix-caching --tenants bench/attack-tenants.yaml --log warn"
+last=$(($(nproc) - 1))
+
 command_of() {
   case $1 in
-    saccade)
-      echo "$saccade serve $model --port 18200 --max-model-len 2048 --max-num-seqs $slots --max-num-batched-tokens 512" \
-        "--no-enable-prefix-caching --tenants bench/attack-tenants.yaml --log warn"
-      ;;
+    saccade) echo "$ours" ;;
+    saccade-emulated) echo "$ours --device sim:H100 --sim-model Llama-3-8B --device-cores $last --frontend-cores $last" ;;
     llama.cpp) echo "bench/peers/llama_cpp.sh run $model 18201 $slots" ;;
     vllm) echo "bench/peers/vllm.sh run $model 18202 $slots" ;;
     openvino) echo "bench/peers/openvino.sh run $model 18203 $slots" ;;
@@ -34,17 +38,19 @@ command_of() {
   esac
 }
 port_of() {
-  case $1 in saccade) echo 18200 ;; llama.cpp) echo 18201 ;; vllm) echo 18202 ;; *) echo 18203 ;; esac
+  case $1 in saccade*) echo 18200 ;; llama.cpp) echo 18201 ;; vllm) echo 18202 ;; *) echo 18203 ;; esac
 }
 
 names=(saccade llama.cpp vllm openvino)
 [ $# -eq 0 ] || names=("$@")
 for name in "${names[@]}"; do
   command=$(command_of "$name")
+  cores=()
+  [ "$name" != saccade-emulated ] || cores=(--client-cores 0)
   # The exit code says that a window could not be measured; the record says which.
   "$saccade" bench attack --server "$name=http://127.0.0.1:$(port_of "$name")" --start "$name=$command" \
     --attacks "${SACCADE_ATTACKS:-all}" --victim-api-key victims --attacker-api-key attackers \
     --victim-streams "${SACCADE_ATTACK_VICTIMS:-24}" --window "${SACCADE_ATTACK_WINDOW_S:-20}" \
-    --repeats "${SACCADE_ATTACK_REPEATS:-1}" --lead 2 --log-dir "$out" ${SACCADE_ATTACK_FLAGS:-} \
+    --repeats "${SACCADE_ATTACK_REPEATS:-1}" --lead 2 --log-dir "$out" "${cores[@]}" ${SACCADE_ATTACK_FLAGS:-} \
     --json "$out/$name.json" --html "$out/$name.html" | tee "$out/$name.txt" || echo "$name: see its record" >&2
 done

@@ -8,6 +8,8 @@ import numpy as np
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+import calls
+from dialogues import hand_written, render
 from paths import DATA, MODEL
 
 PROMPTS = [
@@ -39,6 +41,9 @@ def check_tokenizer(tok):
     chat = tok.apply_chat_template([{"role": "system", "content": "S"}, {"role": "user", "content": "U"}],
                                    tokenize=False, add_generation_prompt=True)
     assert chat == "<|im_start|>system\nS<|im_end|>\n<|im_start|>user\nU<|im_end|>\n<|im_start|>assistant\n", chat
+    for _ in range(300):
+        messages, tools = calls.dialogue(rng, hand_written)
+        assert tok.apply_chat_template(messages, tools=tools, tokenize=False) == render(messages, tools), messages
     print("tokenizer: round trips, 256 byte tokens, special tokens and template are right")
 
 
@@ -66,9 +71,25 @@ def generate(tok, model, prompt, temperature, chat=True):
     return tok.decode(out, skip_special_tokens=True), out[-1].item() in (0, 2)
 
 
+def count_right_calls(tok, model, count):
+    """Of held-out dialogues with tools: how often the model, at temperature 0, writes the call that the dialogue has."""
+    rng, right, asked = random.Random(7), 0, 0
+    while asked < count:
+        messages, tools = calls.dialogue(rng, hand_written)
+        at = next((i for i, message in enumerate(messages) if "tool_calls" in message), None)
+        if at is None:
+            continue
+        asked += 1
+        prompt = render(messages[:at], tools) + "<|im_start|>assistant\n"
+        wanted = render(messages[:at + 1], tools)[len(prompt):].removesuffix("<|im_end|>\n")
+        right += generate(tok, model, prompt, 0, chat=False)[0] == wanted
+    return right
+
+
 def main():
     args = argparse.ArgumentParser()
     args.add_argument("--threads", type=int, default=1)
+    args.add_argument("--calls", type=int, default=0, help="dialogues of which the calls are compared")
     args.add_argument("--loss", action="store_true", help="measure the held-out losses (needs prepare.py's files)")
     args = args.parse_args()
     torch.set_num_threads(args.threads)
@@ -84,6 +105,8 @@ def main():
     if args.loss:
         for name in ("val_prose", "val_chat"):
             print(f"{name} loss: f32 {held_out_loss(model, name):.4f}, bf16 {held_out_loss(models[torch.bfloat16], name):.4f}")
+    if args.calls:
+        print(f"right calls: {count_right_calls(tok, model, args.calls)} of {args.calls}")
     ended = []
     for temperature in (0, 0.7):
         torch.manual_seed(1)

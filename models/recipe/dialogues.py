@@ -1,22 +1,27 @@
 """Wrap the text as dialogues: every exchange is (user's words, assistant's words).
 
 The templates are our own. Sources of the assistant's words: the hand-written answers, the story
-grammar, arithmetic, the two dictionaries (quoted as such), and passages of the books.
+grammar, arithmetic, calls of functions, objects in JSON, the two dictionaries (quoted as such), and passages of the
+books.
 """
 
+import json
 import re
 
+import jinja2
+
+import calls
+import objects
 from facts import CAPITALS, CHAT, FACTS, OPPOSITES, SELF, SERVING
+from paths import RECIPE
 from stories import story, story_request
+from words import CITIES, DAYS, FIRST, NUMBERS, THINGS, made_up
 
 SYSTEMS = [
     "You are a helpful assistant.", "You are Saccade Tiny, a very small language model.", "You are a friendly assistant.",
     "Answer briefly.", "You are a helpful, honest assistant.", "Be concise.", "You are a storyteller.",
     "You are a helpful AI assistant.", "Answer in plain English.",
 ]
-
-NUMBERS = ("zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen "
-           "seventeen eighteen nineteen twenty").split()
 
 CANNOT_TOPICS = (
     "my taxes|a recipe for soup|the stock market|quantum physics|my homework|a car engine|the history of Rome|"
@@ -214,35 +219,57 @@ class Books:
         return rng.choice(CONTINUE_ASK).format(lead), text
 
 
+def echo(rng):
+    """Words to say again. Copying is what calls and objects need most, and prose has little of it."""
+    words = [made_up(rng) if rng.random() < 0.6 else rng.choice(FIRST + THINGS + DAYS + CITIES)
+             for _ in range(rng.randint(1, 6))]
+    said = " ".join(words)
+    ask = rng.choice(["Repeat: {}", "Say \"{}\".", "Say this again: {}", "Repeat after me: {}", "Please say: {}"])
+    return ask.format(said), said
+
+
 def exchange(rng, books):
     r = rng.random()
-    if r < 0.50:
+    if r < 0.30:
+        return objects.fill(rng)
+    if r < 0.40:
+        return echo(rng)
+    if r < 0.70:
         return hand_written(rng)
-    if r < 0.66:
-        return story_request(rng)
-    if r < 0.72:
-        return books.definition(rng)
     if r < 0.80:
+        return story_request(rng)
+    if r < 0.83:
+        return books.definition(rng)
+    if r < 0.89:
         return books.style(rng)
-    if r < 0.84:
+    if r < 0.91:
         return books.about(rng)
     return books.continuation(rng)
 
 
 def dialogue(rng, books):
-    """A list of messages with one to four exchanges, sometimes under a system message."""
-    messages = []
-    if rng.random() < 0.3:
-        messages.append(("system", rng.choice(SYSTEMS)))
+    """Messages and tools: one to four exchanges, sometimes under a system message; two dialogues in five have tools."""
+    messages = [{"role": "system", "content": rng.choice(SYSTEMS)}] if rng.random() < 0.3 else []
+    if rng.random() < 0.4:
+        talk, tools = calls.dialogue(rng, hand_written)
+        return messages + talk, tools
     for _ in range(rng.choice([1, 1, 1, 1, 2, 2, 3, 4])):
-        user, assistant = exchange(rng, books)
-        messages += [("user", user), ("assistant", assistant)]
-    return messages
+        messages += calls.exchange(*exchange(rng, books))
+    return messages, None
 
 
-def render(messages):
-    """The same text as chat_template.jinja writes."""
-    return "".join(f"<|im_start|>{role}\n{text}<|im_end|>\n" for role, text in messages)
+def compiled_template():
+    """chat_template.jinja as transformers compiles it."""
+    environment = jinja2.Environment(trim_blocks=True, lstrip_blocks=True)
+    environment.filters["tojson"] = lambda value: json.dumps(value, ensure_ascii=False)
+    return environment.from_string((RECIPE / "chat_template.jinja").read_text())
+
+
+TEMPLATE = compiled_template()
+
+
+def render(messages, tools=None):
+    return TEMPLATE.render(messages=messages, tools=tools)
 
 
 def plain_story(rng):

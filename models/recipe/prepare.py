@@ -73,7 +73,7 @@ def main():
 
     def chat(part, seed, count):
         rng, books = random.Random(seed), Books(part)
-        return [render(dialogue(rng, books)) + "<|endoftext|>" for _ in range(count)]
+        return [render(*dialogue(rng, books)) + "<|endoftext|>" for _ in range(count)]
 
     rng = random.Random(1)
     stories = [plain_story(rng) + "<|endoftext|>" for _ in range(1500)]

@@ -13,18 +13,20 @@ import json
 import math
 import os
 import time
+from pathlib import Path
 
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # be a good neighbour: do not spin
 os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")  # large pages for tensors
 
 import numpy as np
 import torch
+from safetensors.torch import load_file
 
 from model import Model
 from paths import CHECKPOINTS, DATA
 
 ROWS, LENGTH = 8, 512  # 4096 tokens a step
-CHAT_SHARE = 0.55
+CHAT_SHARE = 0.7
 WARM_UP, DECAY = 0.02, 0.45  # shares of the run
 
 
@@ -72,6 +74,7 @@ def main():
     args.add_argument("--threads", type=int, default=2)
     args.add_argument("--rate", type=float, default=3e-3)
     args.add_argument("--seed", type=int, default=1)
+    args.add_argument("--start", type=Path, help="a model folder whose weights a run without a checkpoint starts from")
     args = args.parse_args()
 
     keep_memory()
@@ -81,6 +84,8 @@ def main():
     held = {n: np.fromfile(DATA / f"{n}.bin", np.uint16) for n in ("val_prose", "val_chat")}
 
     model = Model()
+    if args.start:
+        model.load_state_dict(load_file(args.start / "model.safetensors"))
     average = Model()
     average.load_state_dict(model.state_dict())
     matrices = [p for n, p in model.named_parameters() if p.dim() == 2 and "embed" not in n]

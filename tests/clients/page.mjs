@@ -77,6 +77,13 @@ test("an object of a schema is seen as it grows", async () => {
   const { page, problems } = await open();
   await page.click("#format summary");
   await page.selectOption("#schema-preset", "verdict");
+  // So long, and over so slow a line, that it is drawn more than once however busy the machine is.
+  const schema = JSON.parse(await page.inputValue("#schema"));
+  schema.properties.reason.minLength = 150;
+  await page.fill("#schema", JSON.stringify(schema));
+  const session = await page.context().newCDPSession(page);
+  const line = { offline: false, latency: 0, downloadThroughput: 20_000, uploadThroughput: -1 };
+  await session.send("Network.emulateNetworkConditions", line);
   assert.equal(await page.textContent("#schema-error"), "");
   // Every state that the page shows on the way.
   await page.evaluate(() => {
@@ -99,10 +106,53 @@ test("an object of a schema is seen as it grows", async () => {
   await page.close();
 });
 
-test("tools that the model's template does not render are refused in the server's words", async () => {
+test("the model fills in a form", async () => {
   const { page, problems } = await open();
+  await page.click("#format summary");
+  await page.selectOption("#schema-preset", "person");
+  assert.equal(await page.inputValue("#input"), "Anna Meyer is 34 and speaks French and Greek.");
+  await page.click("#settings summary");
+  await page.fill("#temperature", "0");
+  await page.press("#input", "Enter");
+  await page.waitForFunction(() => document.querySelector(".note")?.textContent.includes("the value is whole"));
+  const value = JSON.parse(await page.textContent(".value"));
+  assert.deepEqual(value, { name: "Anna Meyer", age: 34, languages: ["French", "Greek"] });
+  assert.deepEqual(problems, []);
+  await page.close();
+});
+
+test("the model calls a function and says what it returned", async () => {
+  const { page, problems } = await open();
+  await page.click("#settings summary");
+  await page.fill("#temperature", "0");
   await page.click("#toolbox summary");
   await page.selectOption("#tools-preset", "get_weather");
+  await page.press("#input", "Enter");
+  await page.waitForSelector(".call textarea");
+  assert.equal(await page.textContent(".call h3"), "Calls get_weather");
+  assert.equal(JSON.parse(await page.textContent(".call .value")).city, "Paris");
+  await shoot(page, "page-call.png");
+  await page.fill(".call textarea", "sunny, 21 degrees");
+  await page.press(".call textarea", "Enter");
+  await page.waitForFunction(() => document.querySelector("#send").textContent.trim() === "Send");
+  assert.match(await page.textContent(".turn:last-child .text"), /21 degrees/);
+  assert.deepEqual(problems, []);
+  await page.close();
+});
+
+test("a suggestion does not replace what the user has written", async () => {
+  const { page } = await open();
+  await page.fill("#input", "My own words");
+  await page.click("#format summary");
+  await page.selectOption("#schema-preset", "person");
+  assert.equal(await page.inputValue("#input"), "My own words");
+  await page.close();
+});
+
+test("a tool that is refused is refused in the server's words", async () => {
+  const { page, problems } = await open();
+  await page.click("#toolbox summary");
+  await page.fill("#tools", JSON.stringify([{ type: "function", function: { name: "a b" } }]));
   await page.fill("#input", "The weather in Paris?");
   await page.press("#input", "Enter");
   await page.waitForFunction(() => document.querySelector(".note.error")?.textContent.includes("tools"));

@@ -24,7 +24,7 @@ REQUEST = dict(
     model="saccade-tiny", messages=[{"role": "user", "content": "Switch the light on."}], tools=TOOLS, temperature=0
 )
 
-# The bundled model's own template renders no tools.
+# A template of larger models, which the bundled model has not been trained on: grammars hold it all the same.
 TEMPLATE = pathlib.Path(__file__).resolve().parents[2] / "crates/frontend/tests/templates/tagged.jinja"
 
 
@@ -76,3 +76,60 @@ def test_a_grammar_of_the_whole_answer_beside_calls_is_refused(client):
     with pytest.raises(openai.BadRequestError) as caught:
         client.chat.completions.create(tool_choice="required", extra_body={"guided_regex": "a+"}, **REQUEST)
     assert caught.value.body["param"] == "tool_choice"
+
+
+WEATHER = {
+    "type": "function",
+    "function": {
+        "name": "get_weather",
+        "description": "The weather in a city now",
+        "parameters": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]},
+    },
+}
+ASKED = {"role": "user", "content": "What is the weather in Paris?"}
+
+
+@pytest.fixture(scope="module")
+def trained(server):
+    """The bundled model with its own template."""
+    return openai.OpenAI(base_url=f"{server}/v1", api_key="none")
+
+
+def ask(client, *messages, **fields):
+    request = dict(model="saccade-tiny", messages=list(messages), tools=[WEATHER], temperature=0, max_tokens=100)
+    return client.chat.completions.create(**{**request, **fields}).choices[0]
+
+
+@pytest.mark.parametrize("choice", ["auto", "required", named("get_weather")])
+def test_the_bundled_model_calls_what_it_needs(trained, choice):
+    answer = ask(trained, ASKED, tool_choice=choice, parallel_tool_calls=False)
+    (call,) = answer.message.tool_calls
+    assert call.function.name == "get_weather"
+    assert json.loads(call.function.arguments) == {"city": "Paris"}
+    assert answer.finish_reason == "tool_calls"
+
+
+def test_it_says_what_the_function_returned(trained):
+    called = ask(trained, ASKED).message
+    result = {"role": "tool", "tool_call_id": called.tool_calls[0].id, "content": "cloudy, 17 degrees"}
+    answer = ask(trained, ASKED, called, result)
+    assert answer.message.tool_calls is None and answer.finish_reason == "stop"
+    assert "cloudy" in answer.message.content and "17" in answer.message.content
+
+
+def test_it_calls_nothing_without_need(trained):
+    answer = ask(trained, {"role": "user", "content": "Hello! Who are you?"})
+    assert answer.message.tool_calls is None and "Saccade Tiny" in answer.message.content
+
+
+class Person(pydantic.BaseModel):
+    name: str
+    age: int
+    languages: list[str]
+
+
+def test_it_fills_in_a_form(trained):
+    said = {"role": "user", "content": "Anna Meyer is 34 and speaks French and Greek."}
+    request = dict(model="saccade-tiny", messages=[said], temperature=0, response_format=Person)
+    (choice,) = trained.chat.completions.parse(**request).choices
+    assert choice.message.parsed == Person(name="Anna Meyer", age=34, languages=["French", "Greek"])

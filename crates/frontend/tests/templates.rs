@@ -18,7 +18,10 @@ fn read(name: &str) -> Value {
 }
 
 fn serve(template: &str) -> Harness {
-    let path = folder().join(format!("{template}.jinja"));
+    let path = match template {
+        "bundled" => folder().join("../../../../models/saccade-tiny/chat_template.jinja"),
+        name => folder().join(format!("{name}.jinja")),
+    };
     Harness::with(|config| config.chat_template = Some(path), Default::default())
 }
 
@@ -34,7 +37,7 @@ fn rendered(h: &Harness, body: &Value) -> String {
 fn conversations_are_rendered_as_transformers_does() {
     let (spec, expected) = (read("cases.json"), read("expected.json"));
     let mut compared = 0;
-    for template in ["tagged", "bracketed", "headed"] {
+    for template in ["tagged", "bracketed", "headed", "bundled"] {
         let h = serve(template);
         for case in spec["cases"].as_array().unwrap() {
             if !case["templates"].as_array().unwrap().contains(&json!(template)) {

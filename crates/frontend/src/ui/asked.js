@@ -1,4 +1,5 @@
-// What is asked of an answer: a JSON Schema, tools. Each is a text that the user may edit; presets fill it.
+// What is asked of an answer: a JSON Schema, tools. Each is a text that the user may edit. Presets fill it, and bring a
+// message that shows it.
 
 const TEXT = { type: "string" };
 const objectOf = (properties) => ({
@@ -13,24 +14,27 @@ const SCHEMAS = {
     name: { type: "string", maxLength: 40 },
     age: { type: "integer", minimum: 0, maximum: 130 },
     languages: { type: "array", items: { type: "string", maxLength: 20 }, maxItems: 4 },
-  })],
+  }), "Anna Meyer is 34 and speaks French and Greek."],
   steps: ["Steps to an answer", objectOf({
     steps: { type: "array", minItems: 1, maxItems: 5, items: objectOf({ explanation: TEXT, output: TEXT }) },
     answer: TEXT,
-  })],
+  }), "What is 2 + 3?"],
   verdict: ["A verdict", objectOf({
     verdict: { enum: ["positive", "neutral", "negative"] },
     confidence: { type: "number", minimum: 0, maximum: 1 },
     reason: { type: "string", maxLength: 200 },
-  })],
+  }), "The concert was wonderful."],
 };
 
 const WEATHER = toolOf("get_weather", "The weather in a city now", {
   city: TEXT, unit: { enum: ["celsius", "fahrenheit"] },
 });
 const TOOLS = {
-  get_weather: ["get_weather", [WEATHER]],
-  several: ["get_weather, get_time", [WEATHER, toolOf("get_time", "The time in a city now", { city: TEXT })]],
+  get_weather: ["get_weather", [WEATHER], "What is the weather in Paris?"],
+  several: [
+    "get_weather, get_time", [WEATHER, toolOf("get_time", "The time in a city now", { city: TEXT })],
+    "What time is it in Rome?",
+  ],
 };
 
 const isObject = (value) => typeof value === "object" && value !== null && !Array.isArray(value);
@@ -93,6 +97,16 @@ function askedFields() {
   return fields;
 }
 
+let suggested = "";
+
+// Not over what the user has written.
+function suggest(message) {
+  const input = $("input");
+  if (input.value !== "" && input.value !== suggested) return;
+  input.value = suggested = message;
+  input.dispatchEvent(new Event("input"));
+}
+
 function setUpAsked(asked) {
   const preset = $(asked.id + "-preset"), written = $(asked.id);
   preset.append(new Option(asked.none, "none"));
@@ -104,6 +118,7 @@ function setUpAsked(asked) {
     else if (preset.value === "none") written.value = "";
     else written.focus();
     checkAsked(asked);
+    suggest(chosen?.[2] ?? "");
   });
   written.addEventListener("input", () => {
     preset.value = written.value.trim() ? "own" : "none";

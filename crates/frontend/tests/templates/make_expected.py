@@ -3,7 +3,8 @@
 
     python3 -m venv venv && venv/bin/pip install transformers==5.24.0 jinja2==3.1.6 && venv/bin/python make_expected.py
 
-The templates are written for these tests, in the manner of three families; they use what those families' own use.
+Three of the templates are written for these tests, in the manner of three families; they use what those families' own
+use. `bundled` is the bundled model's.
 """
 
 import json
@@ -11,7 +12,8 @@ import pathlib
 
 from transformers.utils.chat_template_utils import render_jinja_template
 
-HERE = pathlib.Path(__file__).parent
+HERE = pathlib.Path(__file__).resolve().parent
+BUNDLED = HERE.parents[3] / "models/saccade-tiny/chat_template.jinja"
 # What the test's tokenizer_config.json says.
 SPECIALS = {"eos_token": "<|im_end|>"}
 
@@ -34,7 +36,7 @@ def render(template, case, tools):
     rendered, _ = render_jinja_template(
         conversations=[[for_templates(m) for m in case["messages"]]],
         tools=tools if case.get("tools") else None,
-        chat_template=(HERE / f"{template}.jinja").read_text(),
+        chat_template=(BUNDLED if template == "bundled" else HERE / f"{template}.jinja").read_text(),
         add_generation_prompt=True,
         **SPECIALS,
         **case.get("kwargs", {}),
