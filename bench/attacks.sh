@@ -46,7 +46,10 @@ names=(saccade llama.cpp vllm openvino)
 for name in "${names[@]}"; do
   command=$(command_of "$name")
   cores=()
-  [ "$name" != saccade-emulated ] || cores=(--client-cores 0)
+  if [ "$name" = saccade-emulated ]; then
+    [ "$last" -gt 0 ] || { echo "$name: one core cannot be server and client at once" >&2 && exit 1; }
+    cores=(--client-cores 0)
+  fi
   # The exit code says that a window could not be measured; the record says which.
   "$saccade" bench attack --server "$name=http://127.0.0.1:$(port_of "$name")" --start "$name=$command" \
     --attacks "${SACCADE_ATTACKS:-all}" --victim-api-key victims --attacker-api-key attackers \

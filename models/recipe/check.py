@@ -18,7 +18,7 @@ PROMPTS = [
     "Continue this: It was a dark night, and the wind", "Write a passage in the style of Jane Austen.",
     "Write an essay about the economy of Japan.", "Once upon a time", "Write a poem about the sea.",
     "How do I bake a cake?", "What does the Jargon File say about \"hacker\"?", "Summarize the plot of Moby Dick.",
-    "What is your favourite number?", "List three animals.",
+    "What is your favourite number?", "List three animals.", "Anna Meyer is 34 and speaks French and Greek.",
 ]
 
 

@@ -75,8 +75,8 @@ pub(crate) fn add_parsed(
 }
 
 /// Steps that reading a pattern is worth: a class like `\w` has hundreds of ranges, letters in any
-/// case are looked for in all of them, and groups, alternatives and repeats take long also where
-/// they hold nothing.
+/// case are looked for in all of them, and groups, alternatives, repeats and escapes take long also
+/// where they hold little.
 fn steps_to_read(pattern: &str, options: Options) -> usize {
     let has_cases = options.ignores_case || pattern.contains("(?");
     let mut steps = 0;

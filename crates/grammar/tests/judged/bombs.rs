@@ -1,27 +1,25 @@
 //! Sources that are short to say and long to compile.
 
-use saccade_grammar::Source;
+use saccade_grammar::{Limits, Source};
 use serde_json::{Value, json};
-
-/// Bytes that a source may have.
-const MOST_BYTES: usize = 256 * 1024;
 
 /// Each with a name.
 pub fn all() -> Vec<(&'static str, Source)> {
     let schema = |value: &Value| Source::JsonSchema(value.to_string());
     let regex = |pattern: &str| Source::Regex(pattern.into());
+    let most_bytes = Limits::default().source_bytes;
     vec![
         ("counts within counts", regex("((a{1000}){1000}){1000}")),
         ("what came forty characters before", regex("(.*a.{40})+")),
         ("repeats that overlap", regex("(x+x+)+y{99999}")),
         ("ten million letters", Source::Regex("a".repeat(10_000_000))),
-        ("open groups", Source::Regex("(".repeat(MOST_BYTES))),
-        ("open classes", Source::Regex("[".repeat(MOST_BYTES))),
-        ("closed groups", Source::Regex("()".repeat(MOST_BYTES / 2))),
-        ("groups of nothing or nothing", Source::Regex("(|)a".repeat(MOST_BYTES / 4))),
-        ("letters that may be absent", Source::Regex("aa?".repeat(MOST_BYTES / 3))),
-        ("alternatives", Source::Regex("a|".repeat(MOST_BYTES / 2))),
-        ("look-arounds", Source::Regex("(?=a)".repeat(MOST_BYTES / 5))),
+        ("open groups", Source::Regex("(".repeat(most_bytes))),
+        ("open classes", Source::Regex("[".repeat(most_bytes))),
+        ("closed groups", Source::Regex("()".repeat(most_bytes / 2))),
+        ("groups of nothing or nothing", Source::Regex("(|)a".repeat(most_bytes / 4))),
+        ("letters that may be absent", Source::Regex("aa?".repeat(most_bytes / 3))),
+        ("alternatives", Source::Regex("a|".repeat(most_bytes / 2))),
+        ("look-arounds", Source::Regex("(?=a)".repeat(most_bytes / 5))),
         ("large classes", Source::Regex(r"\p{L}".repeat(40_000))),
         ("lists in lists", schema(&nested_lists())),
         ("doubled members", schema(&doubled_members())),
