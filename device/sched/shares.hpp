@@ -22,8 +22,8 @@ inline constexpr uint64_t kShareHalfNs = 1'000'000'000;
 /// hover at theirs.
 inline constexpr uint64_t kShareSlack = 8;
 /// However small its share, a tenant's prompts may lengthen others' steps by one in this many
-/// parts.
-inline constexpr uint64_t kLeastShareParts = 4;
+/// parts, and so may its decodes (turns.hpp).
+inline constexpr uint32_t kLeastShareParts = 10;
 
 /// How the decodes of a tenant over its share come into steps of others.
 struct Turns {

@@ -7,10 +7,6 @@
 
 namespace saccade {
 
-/// However small its share, the decodes of a tenant may lengthen others' steps by one in this many
-/// parts.
-inline constexpr uint32_t kLeastDecodeParts = 10;
-
 /// One step in this many has no turns.
 inline constexpr uint64_t kBareSteps = 8;
 
@@ -30,7 +26,7 @@ SAC_HD inline uint32_t save_for_turns(Shares& s, uint32_t tenant, double others_
   const double share =
       static_cast<double>(s.weights[tenant]) / static_cast<double>(weight_of_others(s, tenant));
   const double part_ns =
-      others_ns * (share * kLeastDecodeParts > 1 ? share : 1.0 / kLeastDecodeParts);
+      others_ns * (share * kLeastShareParts > 1 ? share : 1.0 / kLeastShareParts);
   const double row_ns = turn_ns(s, tenant, others_ns);
   // What is not used is kept for one row only.
   const double most_ns = part_ns > row_ns ? part_ns : row_ns;

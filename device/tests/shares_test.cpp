@@ -247,6 +247,25 @@ TEST_CASE("streams of a tenant beyond its share lengthen others' steps by a tent
   }
 }
 
+TEST_CASE("prompts of a tenant of a small share lengthen others' steps by a tenth") {
+  for (const Policy policy : kPolicies) {
+    CAPTURE(static_cast<uint32_t>(policy));
+    Shared alone(policy);
+    add_victims(alone, kVictims, 60);
+    const Seen quiet = alone.run(20'000 * kMs)[1];
+    Shared beside(policy);
+    add_victims(beside, kVictims, 60);
+    for (uint32_t i = 0; i < 4; ++i) beside.add(of_tenant(ask_of(1900, 4, 100 + i), 2, 1));
+    beside.run(1'000 * kMs);
+    const auto seen = beside.run(40'000 * kMs);
+    const double answered =
+        static_cast<double>(seen[1].answered) / static_cast<double>(2 * quiet.answered);
+    CAPTURE(answered);
+    CHECK(answered >= 0.95);
+    CHECK(seen[2].answered > 0);
+  }
+}
+
 TEST_CASE("many streams beside one of the same weight go on as fast as theirs cost it little") {
   Shared shared(Policy::kGoodput);
   shared.add(of_tenant(ask_of(64, 400, 1), 1, 1));

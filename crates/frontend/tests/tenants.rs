@@ -300,3 +300,43 @@ fn a_wrong_file_is_refused_by_name_at_the_start() {
     fails("tenants: {a: {keys: [s3cret]}, b: {keys: [s3cret]}}", &["`a` and `b`", "in common"]);
     fails("tenants: {'a b': {keys: [s3cret]}}", &["a b", "letters"]);
 }
+
+/// Nanoseconds that the threads for spare time have run.
+fn spare_time_ns() -> u64 {
+    let tasks = std::fs::read_dir("/proc/self/task").unwrap();
+    let read =
+        |task: &std::fs::DirEntry, name| std::fs::read_to_string(task.path().join(name)).ok();
+    let ran = |task: std::fs::DirEntry| {
+        let named = read(&task, "comm").is_some_and(|name| name.trim() == "spare-time-0");
+        let stat = read(&task, "schedstat").filter(|_| named)?;
+        stat.split_ascii_whitespace().next()?.parse::<u64>().ok()
+    };
+    tasks.filter_map(|task| ran(task.ok()?)).sum()
+}
+
+#[test]
+fn a_tenant_whose_grammars_take_long_has_them_compiled_in_spare_time() {
+    let files = Files::new();
+    let h = with_tenants(&files, common::takes_grammars());
+    let seconds = |tenant: &str| {
+        h.metric(&format!(
+            "saccade:tenant_grammar_seconds_total{{model_name=\"tiny\",tenant=\"{tenant}\"}}"
+        ))
+    };
+    let bomb = |turn: usize| asking("guided_regex", json!(format!("{turn}(.*a.{{40}})+")));
+    // A thread's time is all that can be seen of it. Such a grammar takes ten times as much.
+    let least_ns = 5_000_000;
+    let budget = saccade_frontend::limits::GRAMMAR_US_PER_MINUTE as f64 / 1e6;
+    let mut turn = 0;
+    while seconds("batch") <= budget {
+        assert!(spare_time_ns() < least_ns, "after {turn} grammars");
+        assert!(turn < 10_000, "{}", seconds("batch"));
+        assert_eq!(post(&h, "batch-1", &bomb(turn)).status, 400);
+        turn += 1;
+    }
+    assert_eq!(post(&h, "gold-1", &asking("guided_regex", json!("[a-z]"))).status, 200);
+    assert!(seconds("gold") > 0.0 && seconds("gold") < budget);
+    assert!(spare_time_ns() < least_ns, "another tenant's grammar");
+    assert_eq!(post(&h, "batch-1", &bomb(turn)).status, 400);
+    assert!(spare_time_ns() > least_ns, "{}", spare_time_ns());
+}

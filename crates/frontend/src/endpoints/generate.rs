@@ -127,7 +127,7 @@ pub async fn prepare_all(
     let device = serving.port.device();
     let mut prompts = Vec::with_capacity(sources.len());
     for source in sources {
-        let prompt = prepare(serving, &device, source, params, echo).await?;
+        let prompt = prepare((serving, tenant), &device, source, params, echo).await?;
         prompts.push(prompt);
     }
     let most = |p: &Prepared| (p.ids.len() as u64 + u64::from(p.max_tokens)) * u64::from(params.n);

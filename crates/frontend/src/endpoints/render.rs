@@ -16,6 +16,7 @@ use crate::http::budget::Charge;
 use crate::lifecycle::InFlight;
 use crate::openai::Rendered;
 use crate::serving::{Prepared, PromptSource, check_arena, prepare};
+use crate::tenants::Tenant;
 use crate::validate::{ChatRequest, CompletionRequest, GenerateParams};
 
 /// Bytes of a prompt's text in one piece of an answer.
@@ -28,7 +29,7 @@ pub async fn chat(State(app): State<Arc<App>>, request: Request) -> Result<Respo
     let head = asked.head("chatcmpl-", params);
     let source = PromptSource::Chat(std::mem::take(&mut asked.body.chat));
     let params = &asked.body.params;
-    let prompts = prepare_only(&app, vec![source], params).await?;
+    let prompts = prepare_only(&app, &asked.tenant, vec![source], params).await?;
     let names = (&*head.id, &*head.model);
     let part = |prompt| Part::new(&Rendered::new(names, &prompt, params, false), prompt);
     let parts = prompts.into_iter().map(part).collect::<Result<_, _>>()?;
@@ -45,7 +46,7 @@ pub async fn completions(
     let head = asked.head("cmpl-", params);
     let sources = asked.body.prompts.drain(..).map(PromptSource::Completion).collect();
     let (params, echo) = (&asked.body.params, asked.body.echo);
-    let prompts = prepare_only(&app, sources, params).await?;
+    let prompts = prepare_only(&app, &asked.tenant, sources, params).await?;
     let part = |(index, prompt)| {
         let id = format!("{}-{index}", head.id);
         let rendered = Rendered::new((&id, &head.model), &prompt, params, echo);
@@ -58,6 +59,7 @@ pub async fn completions(
 /// Prepares every prompt, with its text, if all choices could be submitted together.
 async fn prepare_only(
     app: &App,
+    tenant: &Tenant,
     sources: Vec<PromptSource>,
     params: &GenerateParams,
 ) -> Result<Vec<Prepared>, ApiError> {
@@ -65,7 +67,7 @@ async fn prepare_only(
     let device = app.serving.port.device();
     let mut prompts = Vec::with_capacity(sources.len());
     for source in sources {
-        prompts.push(prepare(&app.serving, &device, source, params, true).await?);
+        prompts.push(prepare((&app.serving, tenant), &device, source, params, true).await?);
     }
     check_arena(app.serving.port.arena_bytes(), &prompts, params)?;
     Ok(prompts)

@@ -1,6 +1,6 @@
 //! What tenants have in flight, used, and were refused.
 
-use prometheus::{IntCounterVec, IntGaugeVec};
+use prometheus::{CounterVec, IntCounterVec, IntGaugeVec};
 
 use super::Builder;
 use crate::tenants::Counts;
@@ -11,6 +11,7 @@ pub struct TenantMetrics {
     tokens: IntGaugeVec,
     used: IntCounterVec,
     refused: IntCounterVec,
+    grammars: CounterVec,
 }
 
 impl TenantMetrics {
@@ -31,6 +32,13 @@ impl TenantMetrics {
                 "saccade:tenant_requests_refused_total",
                 "Requests refused for a limit of their tenant.",
             )?,
+            grammars: b.add(CounterVec::new(
+                b.opts(
+                    "saccade:tenant_grammar_seconds_total",
+                    "Processor time that compiling grammars took, refused ones as well.",
+                ),
+                &["tenant"],
+            ))?,
         })
     }
 
@@ -49,6 +57,8 @@ impl TenantMetrics {
                 let series = series.with_label_values(label);
                 series.inc_by(total.saturating_sub(series.get()));
             }
+            let seconds = self.grammars.with_label_values(label);
+            seconds.inc_by((counts.grammars_us as f64 / 1e6 - seconds.get()).max(0.0));
         }
     }
 }

@@ -1,14 +1,21 @@
 //! Grammars of requests: compiled once, on the threads for long texts, and kept by content.
+//!
+//! On a full host even a thread of low priority gets a core at times, and then a step of the CPU
+//! device waits for it. So a tenant whose grammars took more than their part of the processors has
+//! the next ones compiled in the time that nothing else wants.
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Instant;
 
-use saccade_grammar::{GrammarError, Limits, Source, compile};
+use rustix::time::{ClockId, clock_gettime};
+use saccade_grammar::{Limits, Source, compile};
 use saccade_ring::DeviceInfo;
 
 use super::Serving;
 use super::prepare::pool_error;
 use crate::api_error::ApiError;
 use crate::limits::{MAX_GRAMMAR_BYTES, MAX_KEPT_GRAMMARS};
+use crate::tenants::Tenant;
 use crate::text::vocab::Vocab;
 use crate::validate::AskedGrammar;
 
@@ -26,14 +33,15 @@ impl Grammars {
         Self { vocab, hash: OnceLock::new(), kept: Mutex::new(Vec::new()) }
     }
 
-    /// The automaton of what a request asks for.
+    /// The automaton of what a request of `tenant` asks for.
     ///
     /// # Errors
     /// 400 for a grammar that is wrong or not supported, and where the device takes none; 429 if
-    /// the queue of long texts is full.
+    /// the lane's queue is full.
     pub async fn automaton(
         &self,
         serving: &Serving,
+        tenant: &Tenant,
         device: &DeviceInfo,
         asked: &AskedGrammar,
     ) -> Result<Arc<[u32]>, ApiError> {
@@ -53,22 +61,32 @@ impl Grammars {
         };
         let (grammars, source) = (serving.grammars.clone(), asked.source.clone());
         let (vocab_size, told) = (device.vocab_size, device.vocab_hash);
+        let ledger = tenant.ledger().clone();
+        let lane = match ledger.compiles_in_spare_time(Instant::now()) {
+            true => serving.lanes.spare(),
+            false => serving.lanes.long(),
+        };
         let job = move || {
             if grammars.hash_for(vocab_size) != told {
                 return Err(None);
             }
-            let automaton = compile(&source, &limits).map_err(Some)?;
-            grammars.keep(source, automaton.words());
-            Ok(automaton.words().clone())
+            let before_us = cpu_us();
+            let compiled = compile(&source, &limits).map_err(Some);
+            ledger.compiled_for(cpu_us() - before_us, Instant::now());
+            compiled
         };
-        let compiled = serving.lanes.long().run(job).await.map_err(pool_error)?;
-        compiled.map_err(|error: Option<GrammarError>| match error {
-            Some(error) => asked.refused(&error),
-            None => {
-                let reason = "the device has another tokenizer than this frontend";
-                ApiError::invalid(asked.param, format!("`{}`: {reason}", asked.param))
+        match lane.run(job).await.map_err(pool_error)? {
+            Ok(automaton) => {
+                // Here: a thread of low priority may not hold what others wait for.
+                self.keep(asked.source.clone(), automaton.words());
+                Ok(automaton.words().clone())
             }
-        })
+            Err(Some(error)) => Err(asked.refused(&error)),
+            Err(None) => {
+                let reason = "the device has another tokenizer than this frontend";
+                Err(ApiError::invalid(asked.param, format!("`{}`: {reason}", asked.param)))
+            }
+        }
     }
 
     /// The hash of the tokens' bytes. The size does not change while a device is the same model's.
@@ -91,4 +109,10 @@ impl Grammars {
         kept.truncate(MAX_KEPT_GRAMMARS - 1);
         kept.insert(0, (source, words.clone()));
     }
+}
+
+/// Microseconds that the calling thread has run. Waiting for a core is none of them.
+fn cpu_us() -> u64 {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    time.tv_sec as u64 * 1_000_000 + time.tv_nsec as u64 / 1_000
 }

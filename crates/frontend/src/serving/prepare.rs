@@ -9,6 +9,7 @@ use super::Serving;
 use super::answers::{AnswerAsk, AnswerSettings};
 use super::model::{ModelAssets, ModelDefaults};
 use crate::api_error::ApiError;
+use crate::tenants::Tenant;
 use crate::text::control;
 use crate::text::detokenize::decode;
 use crate::text::pool::PoolError;
@@ -66,12 +67,12 @@ pub struct Prepared {
     pub answer: Option<AnswerSettings>,
 }
 
-/// Renders and tokenizes `source` on the pool, and applies limits and defaults.
+/// Renders and tokenizes `source` of `tenant` on the pool, and applies limits and defaults.
 ///
 /// # Errors
 /// 400 for a template's refusal or a prompt that is too long, 429 if the pool's queue is full.
 pub async fn prepare(
-    serving: &Serving,
+    (serving, tenant): (&Serving, &Tenant),
     device: &DeviceInfo,
     source: PromptSource,
     params: &GenerateParams,
@@ -112,7 +113,7 @@ pub async fn prepare(
         false => max_tokens(ids.len(), params, defaults, device.max_model_len, param)?,
     };
     let grammar = match params.grammar.as_ref().or(strict.as_ref()) {
-        Some(asked) => Some(serving.grammars.automaton(serving, device, asked).await?),
+        Some(asked) => Some(serving.grammars.automaton(serving, tenant, device, asked).await?),
         None => None,
     };
     let params = match embeds {

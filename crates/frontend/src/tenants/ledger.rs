@@ -9,6 +9,7 @@ use http::StatusCode;
 use super::Tenant;
 use super::meter::{Held, Meter};
 use crate::api_error::ApiError;
+use crate::limits::GRAMMAR_US_PER_MINUTE;
 
 /// `Retry-After` where it depends on when the tenant's own requests end.
 const IN_FLIGHT_RETRY_S: u32 = 1;
@@ -23,6 +24,8 @@ pub struct Ledger {
     refused: AtomicU64,
     requests_meter: Meter,
     tokens_meter: Meter,
+    grammars_us: AtomicU64,
+    grammars_meter: Meter,
 }
 
 /// A reading of a [`Ledger`].
@@ -36,6 +39,8 @@ pub struct Counts {
     pub tokens_used: u64,
     /// Requests refused for a limit of the tenant.
     pub refused: u64,
+    /// Processor time that compiling its grammars took, microseconds.
+    pub grammars_us: u64,
 }
 
 /// One request of a tenant, from before its body is prepared to its end.
@@ -56,6 +61,8 @@ impl Default for Ledger {
             refused: AtomicU64::new(0),
             requests_meter: Meter::default(),
             tokens_meter: Meter::default(),
+            grammars_us: AtomicU64::new(0),
+            grammars_meter: Meter::default(),
         }
     }
 }
@@ -70,7 +77,20 @@ impl Ledger {
             tokens: read(&self.tokens),
             tokens_used: read(&self.tokens_used),
             refused: read(&self.refused),
+            grammars_us: read(&self.grammars_us),
         }
+    }
+
+    /// Compiling a grammar took `us` microseconds of a processor.
+    pub fn compiled_for(&self, us: u64, now: Instant) {
+        // SYNC: as in `counts`.
+        self.grammars_us.fetch_add(us, Ordering::Relaxed);
+        self.grammars_meter.take(us, GRAMMAR_US_PER_MINUTE, self.now_ns(now));
+    }
+
+    /// Whether grammars took more than a tenant's part of the processors.
+    pub fn compiles_in_spare_time(&self, now: Instant) -> bool {
+        self.grammars_meter.is_overdrawn(self.now_ns(now))
     }
 
     fn now_ns(&self, now: Instant) -> u64 {

@@ -43,6 +43,22 @@ impl Meter {
         passed.map(drop).map_err(|full_at| Held::For(too_early(full_at)))
     }
 
+    /// Takes `amount` at `now_ns` even if it would not pass: what a job uses is known at its end.
+    /// At most a minute's worth is owed.
+    pub fn take(&self, amount: u64, per_minute: u64, now_ns: u64) {
+        let most = now_ns.saturating_add(2 * MINUTE_NS);
+        // SYNC: as in `pass`. It never refuses.
+        let _ = self.full_at_ns.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |full_at| {
+            Some(full_at.max(now_ns).saturating_add(worth_ns(amount, per_minute)).min(most))
+        });
+    }
+
+    /// Whether more was taken than had flowed in by `now_ns`.
+    pub fn is_overdrawn(&self, now_ns: u64) -> bool {
+        // SYNC: as in `pass`.
+        self.full_at_ns.load(Ordering::Relaxed) > now_ns.saturating_add(MINUTE_NS)
+    }
+
     /// Puts back what passed and was not used.
     pub fn put_back(&self, amount: u64, per_minute: u64) {
         let worth = worth_ns(amount, per_minute);
@@ -83,6 +99,19 @@ mod tests {
         let much_later = 3600 * SECOND_NS;
         meter.pass(60, 60, much_later).unwrap();
         assert!(meter.pass(1, 60, much_later).is_err(), "idle time is worth one minute at most");
+    }
+
+    #[test]
+    fn what_is_taken_beyond_a_minutes_worth_is_owed_for_a_minute_at_most() {
+        let meter = Meter::default();
+        meter.take(60, 60, 0);
+        assert!(!meter.is_overdrawn(0));
+        meter.take(1, 60, 0);
+        assert!(meter.is_overdrawn(SECOND_NS - 1));
+        assert!(!meter.is_overdrawn(SECOND_NS));
+        meter.take(1_000_000, 60, SECOND_NS);
+        assert!(meter.is_overdrawn(60 * SECOND_NS));
+        assert!(!meter.is_overdrawn(61 * SECOND_NS));
     }
 
     proptest::proptest! {

@@ -11,12 +11,11 @@ mod terms;
 
 pub use directory::{KeySources, Tenants};
 pub use file::Defaults;
-pub use ledger::{Admission, Counts};
+pub use ledger::{Admission, Counts, Ledger};
 pub use terms::{OwnTargets, Targets, Terms};
 
 use std::sync::Arc;
 
-use ledger::Ledger;
 #[cfg(doc)]
 use saccade_ring::layout::SAC_MAX_TENANTS;
 
@@ -84,6 +83,11 @@ impl Tenant {
     /// The part of `seats` that is this tenant's whatever others do; at least one.
     pub fn guaranteed_seats(&self, seats: u32) -> u64 {
         ((f64::from(seats) * self.share) as u64).max(1)
+    }
+
+    /// Where its use is counted.
+    pub fn ledger(&self) -> &Arc<Ledger> {
+        &self.ledger
     }
 
     /// Choices in flight.

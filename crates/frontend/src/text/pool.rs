@@ -1,8 +1,9 @@
 //! Threads for work that may take milliseconds (templates, tokenization), behind bounded queues:
 //! the reactor's threads never do it, and a full queue is an answer (429), not a wait.
 //!
-//! There are two lanes. Long texts have their own, whose threads yield to all others of the
+//! There are three lanes. Long texts have their own, whose threads yield to all others of the
 //! frontend: a short prompt never waits behind a long one, and neither does a token of a stream.
+//! The third has the time that nothing else wants.
 
 use std::num::NonZeroUsize;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -13,7 +14,7 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-use crate::limits::{LONG_TEXT_BYTES, LONG_TEXT_NICE};
+use crate::limits::{LONG_TEXT_BYTES, LONG_TEXT_NICE, SPARE_TIME_NICE};
 
 type Job = Box<dyn FnOnce() + Send>;
 
@@ -31,15 +32,17 @@ pub enum PoolError {
     Failed,
 }
 
-/// Both lanes.
+/// All lanes.
 #[derive(Clone)]
 pub struct Lanes {
     short: WorkPool,
     long: WorkPool,
+    spare: WorkPool,
 }
 
 impl Lanes {
-    /// Starts `threads` threads for each lane, and for each a queue of `queue` jobs.
+    /// Starts `threads` threads for short texts and for long ones, one for the spare time, and for
+    /// each lane a queue of `queue` jobs.
     ///
     /// # Errors
     /// If the system refuses a thread.
@@ -47,6 +50,7 @@ impl Lanes {
         Ok(Self {
             short: WorkPool::start("tokenize", threads, queue, 0)?,
             long: WorkPool::start("tokenize-long", threads, queue, LONG_TEXT_NICE)?,
+            spare: WorkPool::start("spare-time", 1, queue, SPARE_TIME_NICE)?,
         })
     }
 
@@ -55,14 +59,19 @@ impl Lanes {
         if is_long(bytes) { &self.long } else { &self.short }
     }
 
-    /// The lane whose threads yield to all others.
+    /// The lane whose threads yield to those that deliver tokens.
     pub fn long(&self) -> &WorkPool {
         &self.long
     }
 
+    /// The lane whose thread yields to all others.
+    pub fn spare(&self) -> &WorkPool {
+        &self.spare
+    }
+
     /// Jobs that wait for a thread.
     pub fn depth(&self) -> usize {
-        self.short.depth() + self.long.depth()
+        self.short.depth() + self.long.depth() + self.spare.depth()
     }
 }
 
@@ -298,12 +307,14 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn long_texts_have_threads_of_lower_priority() {
+    async fn each_lane_has_threads_of_lower_priority() {
         let lanes = Lanes::start(1, 1).unwrap();
         let nice = || rustix::process::getpriority_process(None).unwrap();
         let short = lanes.of(LONG_TEXT_BYTES - 1).run(nice).await.unwrap();
         let long = lanes.of(LONG_TEXT_BYTES).run(nice).await.unwrap();
         assert_eq!(short, nice());
+        let spare = lanes.spare().run(nice).await.unwrap();
         assert_eq!(long, LONG_TEXT_NICE.max(short));
+        assert_eq!(spare, SPARE_TIME_NICE.max(short));
     }
 }
