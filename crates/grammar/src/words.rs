@@ -80,7 +80,10 @@ pub(crate) fn pack(states: &[FlatState], limit: usize) -> Result<Automaton, Gram
     let size = 3 + states.len() + 2 * num_edges;
     if size > limit || states.len() > MAX_STATES || num_edges > FIRST_EDGE_MASK as usize {
         let bytes = 4 * limit as u64;
-        return Err(GrammarError::TooLarge { what: "its automaton in bytes", limit: bytes });
+        return Err(GrammarError::TooLarge {
+            what: "its automaton in bytes (--max-grammar-kib)",
+            limit: bytes,
+        });
     }
     let mut words = Vec::with_capacity(size);
     words.extend([states.len() as u32, num_edges as u32]);

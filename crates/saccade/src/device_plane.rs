@@ -34,9 +34,6 @@ unsafe impl RegionMemory for Region {
     }
 }
 
-/// Words of a grammar that a request may bring: 128 KiB, which each seat has room for.
-const GRAMMAR_WORDS: u32 = 32 * 1024;
-
 /// The device ended on its own.
 const EXIT_CRASHED: i32 = 4;
 
@@ -330,7 +327,7 @@ pub(crate) fn device_config(
         eager_window: budget.eager_window,
         prefix_caching: prefix_caching(args)?,
         fetch: None,
-        grammar_words: GRAMMAR_WORDS,
+        grammar_words: args.max_grammar_kib * 256,
         embedding_size: 0,
         adapters: adapters::limits(serve),
         policy: policy_config(serve),

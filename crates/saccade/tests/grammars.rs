@@ -170,6 +170,24 @@ async fn regular_expressions_choices_and_any_object() -> Result<()> {
 }
 
 /// Sums that nest.
+/// A flag says how large a grammar may be, and the device holds all of one that is as large.
+#[tokio::test]
+async fn a_large_grammar_needs_room_in_the_seats() -> Result<()> {
+    let word = |i: u64| format!("{:016x}", (i + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    let words: Vec<String> = (0..1000).map(word).collect();
+    let body = json!({"prompt": "x", "max_tokens": 40, "temperature": 1.5,
+                      "structured_outputs": {"choice": words}});
+    let server = Server::start(&[]).await?;
+    let (status, answer) = server.post("/v1/completions", &body).await?;
+    let message = answer["error"]["message"].as_str().unwrap_or_default();
+    assert!(status == 400 && message.contains("--max-grammar-kib"), "{status}: {answer}");
+    let server = Server::start(&["--max-grammar-kib", "256"]).await?;
+    for (text, reason) in answers(&server, &body).await? {
+        assert!(reason == "stop" && words.contains(&text), "{text}: {reason}");
+    }
+    Ok(())
+}
+
 #[tokio::test]
 async fn context_free_grammars_in_both_notations() -> Result<()> {
     const SUMS: [(&str, &str); 2] = [

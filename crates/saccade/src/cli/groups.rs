@@ -357,6 +357,9 @@ pub(crate) struct DeviceArgs {
         env = "SACCADE_KV_OFFLOADING_SIZE"
     )]
     pub kv_offloading_size: f64,
+    /// KiB of device memory in each seat for the grammar of an answer; a larger grammar is refused
+    #[arg(long, value_name = "KIB", default_value_t = 128, value_parser = grammar_kib(), env = "SACCADE_MAX_GRAMMAR_KIB")]
+    pub max_grammar_kib: u32,
     /// Number of KV blocks, in place of a size in bytes
     #[arg(long, value_name = "N", env = "SACCADE_NUM_GPU_BLOCKS_OVERRIDE")]
     pub num_gpu_blocks_override: Option<u32>,
@@ -584,6 +587,11 @@ impl RingArgs {
 /// What requests may name as well.
 fn slo_ms() -> clap::builder::RangedI64ValueParser<u32> {
     clap::value_parser!(u32).range(1..=3_600_000)
+}
+
+/// What a seat may hold of a grammar (`SAC_MAX_GRAMMAR_WORDS`).
+fn grammar_kib() -> clap::builder::RangedI64ValueParser<u32> {
+    clap::value_parser!(u32).range(1..=256)
 }
 
 /// A second to a day.
