@@ -4,7 +4,8 @@
 #   bench/grammar/beside.sh TOKENIZER     a tokenizer.json of Qwen's: masks take longer the more tokens there are
 # Into bench/results/<date>-<machine>-<commit>-grammars-beside. The model is Qwen3-0.6B's shape with random weights.
 # Answers are strings of JSON of at least 4,000 characters: none can end before it has as many tokens as are asked for.
-#   SACCADE_BENCH_STREAMS (1 8)    SACCADE_BENCH_REPEATS (2)    SACCADE_BENCH_CELL_S (20): seconds of a cell
+#   SACCADE_BENCH_STREAMS (1 8)    SACCADE_BENCH_REPEATS (1)    SACCADE_BENCH_CELL_S (20): seconds of a cell
+#   SACCADE_BENCH_OUTPUT_LEN (32): tokens of an answer; beside pbzip2 vLLM takes more than a second for one
 #   SACCADE_BENCH_BINARY, SACCADE_BENCH_MACHINE, SACCADE_BENCH_OUT: as in bench/cpu.sh
 source "$(dirname "$0")/../peers/common.sh"
 cd "$(dirname "$0")/../.."
@@ -43,8 +44,9 @@ for n in "${streams[@]}"; do
     --extra-body "vllm-xgrammar=$grammar" \
     --server vllm-guidance=http://127.0.0.1:18304 --start "vllm-guidance=$(vllm 18304 guidance)" \
     --extra-body "vllm-guidance=$grammar" \
-    --max-concurrency "$n" --random-input-len 32 --random-output-len 96 --vocab 4096 --duration "${SACCADE_BENCH_CELL_S:-20}" \
-    --num-warmups "$((n + 1))" --request-timeout 600 --repeats "${SACCADE_BENCH_REPEATS:-2}" \
+    --max-concurrency "$n" --random-input-len 32 --random-output-len "${SACCADE_BENCH_OUTPUT_LEN:-32}" --vocab 4096 \
+    --duration "${SACCADE_BENCH_CELL_S:-20}" \
+    --num-warmups "$n" --request-timeout 600 --repeats "${SACCADE_BENCH_REPEATS:-1}" \
     --json "$out/streams-$n.json" | tee "$out/streams-$n.txt"
 done
 sed -i "s|$(dirname "$saccade")/|target/release/|g; s|$(dirname "$model")|MODEL|g; s|$PWD/||g; s|$HOME/|~/|g" "$out"/*.json
