@@ -21,18 +21,24 @@ SAC_HD inline void mask_ends(const SampleRow& row, bool end, uint32_t* mask) {
   for (uint32_t i = 0; i < row.params->num_stop_ids; ++i) put(row.stops[i]);
 }
 
-/// Logits of tokens that the mask lacks become -inf. Word by word and without branches: legal and
-/// other tokens mix.
+/// A logit, or -inf if its bit is 0. By arithmetic: a condition would become a branch for each
+/// token, and legal and other tokens mix.
+SAC_HD inline float kept_logit(float logit, uint32_t bit) {
+  const uint32_t kept = 0u - bit;
+  const uint32_t none = __builtin_bit_cast(uint32_t, -__builtin_inff());
+  return __builtin_bit_cast(float, (__builtin_bit_cast(uint32_t, logit) & kept) | (none & ~kept));
+}
+
+/// Logits of tokens that the mask lacks become -inf.
 SAC_HD inline void apply_mask(float* logits, uint32_t vocab_size, const uint32_t* mask) {
-  const auto keep = [=](uint32_t i, uint32_t bit) {
-    logits[i] = bit != 0 ? logits[i] : -__builtin_inff();
-  };
   uint32_t i = 0;
   for (; i + 32 <= vocab_size; i += 32) {
     const uint32_t word = mask[i / 32];
-    for (uint32_t j = 0; j < 32; ++j) keep(i + j, word >> j & 1);
+    if (word == ~0u) continue;
+    float* const of_word = logits + i;
+    for (uint32_t j = 0; j < 32; ++j) of_word[j] = kept_logit(of_word[j], word >> j & 1);
   }
-  for (; i < vocab_size; ++i) keep(i, mask[i / 32] >> i % 32 & 1);
+  for (; i < vocab_size; ++i) logits[i] = kept_logit(logits[i], mask[i / 32] >> i % 32 & 1);
 }
 
 /// Leaves what the grammar allows: bits in the mask, logits.
