@@ -8,23 +8,20 @@ to the next; this counts the samples of `perf record` in the walk of the tree of
 The binary must have symbols, as Cargo's release build has. OUT gets share.md.
 """
 
-import argparse
 import concurrent.futures
 import json
 import pathlib
 import re
-import shutil
 import signal
 import subprocess
 import tempfile
 import time
 import urllib.request
 
-from server import Server
-from tpot import FLAGS, GRAMMARS, ROOT, STREAMS
+from tpot import GRAMMARS, STREAMS, arguments, ends_by_itself, shape_server
 
 # Functions of device/grammar and device/sample/obey.hpp that are not inlined.
-OF_GRAMMARS = re.compile(r"::(obey_grammar|for_each_legal|fill_mask|apply_mask|advance_place|take_bytes)\b")
+OF_GRAMMARS = re.compile(r"::(obey_grammar|for_each_legal|fill_mask|apply_mask|take_bytes)\b")
 ATTACH_S = 0.5
 
 
@@ -40,7 +37,7 @@ def device_plane(server):
 def answer(server, grammar, tokens, seed):
     body = {"model": "shape", "prompt": [1, 2, 3, 4, 10 + seed], "max_tokens": tokens, "seed": seed, "temperature": 1}
     body |= {"structured_outputs": grammar} if grammar else {}
-    body["ignore_eos"] = grammar is None or "json" not in grammar
+    body["ignore_eos"] = not ends_by_itself(grammar)
     request = urllib.request.Request(f"{server.url}/v1/completions", json.dumps(body).encode(),
                                      {"Content-Type": "application/json"})
     with urllib.request.urlopen(request, timeout=600) as reply:
@@ -69,20 +66,12 @@ def share_percent(server, grammar, streams, tokens):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("tokenizer", type=pathlib.Path)
-    parser.add_argument("out", type=pathlib.Path)
-    parser.add_argument("--binary", default=str(ROOT / "target/release/saccade"))
-    parser.add_argument("--tokens", type=int, default=200)
-    args = parser.parse_args()
+    args = arguments(__doc__, tokens=200).parse_args()
     lines = ["| grammar | " + " | ".join(f"{n} streams, %" for n in STREAMS) + " |", "|---|" + "---|" * len(STREAMS)]
-    with tempfile.TemporaryDirectory() as folder:
-        shutil.copy(ROOT / "bench/models/qwen3-0.6b-shape/config.json", folder)
-        shutil.copy(args.tokenizer, pathlib.Path(folder) / "tokenizer.json")
-        with Server(args.binary, folder, *FLAGS) as server:
-            for name, grammar in GRAMMARS.items():
-                shares = [share_percent(server, grammar, streams, args.tokens) for streams in STREAMS]
-                lines.append(f"| {name} | " + " | ".join(f"{share:.2f}" for share in shares) + " |")
+    with shape_server(args) as server:
+        for name, grammar in GRAMMARS.items():
+            shares = [share_percent(server, grammar, streams, args.tokens) for streams in STREAMS]
+            lines.append(f"| {name} | " + " | ".join(f"{share:.2f}" for share in shares) + " |")
     args.out.mkdir(parents=True, exist_ok=True)
     (args.out / "share.md").write_text("\n".join(lines) + "\n")
     print("\n".join(lines))

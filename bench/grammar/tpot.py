@@ -9,6 +9,7 @@ tpot.json and tpot.md: medians of the repeats' mean TPOT, and of the ratios with
 """
 
 import argparse
+import contextlib
 import json
 import pathlib
 import shutil
@@ -38,17 +39,39 @@ GRAMMARS = {
 }
 
 
+def ends_by_itself(grammar):
+    return grammar is not None and "json" in grammar
+
+
+def arguments(description, tokens):
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("tokenizer", type=pathlib.Path)
+    parser.add_argument("out", type=pathlib.Path)
+    parser.add_argument("--binary", default=str(ROOT / "target/release/saccade"))
+    parser.add_argument("--tokens", type=int, default=tokens)
+    return parser
+
+
+@contextlib.contextmanager
+def shape_server(args):
+    """A server with the shape and the tokenizer."""
+    with tempfile.TemporaryDirectory() as folder:
+        shutil.copy(ROOT / "bench/models/qwen3-0.6b-shape/config.json", folder)
+        shutil.copy(args.tokenizer, pathlib.Path(folder) / "tokenizer.json")
+        with Server(args.binary, folder, *FLAGS) as server:
+            yield server
+
+
 def tpot_ms(args, server, grammar, streams, seed):
     """Mean time per token without the first, of as many requests as there are streams."""
     extra = {"temperature": 1.0}
     extra |= {"structured_outputs": grammar} if grammar else {}
-    ends = grammar is not None and "json" in grammar  # by itself only
     with tempfile.NamedTemporaryFile(suffix=".json") as result:
         subprocess.run([args.binary, "bench", "serve", "--base-url", server.url, "--model", "shape",
                         "--dataset-name", "random", "--random-input-len", "32", "--random-output-len",
                         str(args.tokens), "--random-range-ratio", "0", "--num-prompts", str(streams),
                         "--max-concurrency", str(streams), "--num-warmups", "1", "--seed", str(seed),
-                        "--ignore-eos", "false" if ends else "true", "--extra-body", json.dumps(extra),
+                        "--ignore-eos", "false" if ends_by_itself(grammar) else "true", "--extra-body", json.dumps(extra),
                         "--json", result.name], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         found = json.loads(pathlib.Path(result.name).read_text())
     summary = found["runs"][0]["summary"]
@@ -70,23 +93,15 @@ def table(runs):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("tokenizer", type=pathlib.Path)
-    parser.add_argument("out", type=pathlib.Path)
-    parser.add_argument("--binary", default=str(ROOT / "target/release/saccade"))
+    parser = arguments(__doc__, tokens=64)
     parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--tokens", type=int, default=64)
     args = parser.parse_args()
     runs = []
-    with tempfile.TemporaryDirectory() as folder:
-        shutil.copy(ROOT / "bench/models/qwen3-0.6b-shape/config.json", folder)
-        shutil.copy(args.tokenizer, pathlib.Path(folder) / "tokenizer.json")
-        with Server(args.binary, folder, *FLAGS) as server:
-            for repeat in range(args.repeats):
-                for streams in STREAMS:
-                    times = {name: tpot_ms(args, server, grammar, streams, repeat)
-                             for name, grammar in GRAMMARS.items()}
-                    runs.append({"streams": streams, "repeat": repeat, "tpot_ms": times})
+    with shape_server(args) as server:
+        for repeat in range(args.repeats):
+            for streams in STREAMS:
+                times = {name: tpot_ms(args, server, grammar, streams, repeat) for name, grammar in GRAMMARS.items()}
+                runs.append({"streams": streams, "repeat": repeat, "tpot_ms": times})
     args.out.mkdir(parents=True, exist_ok=True)
     (args.out / "tpot.json").write_text(json.dumps(runs, indent=1) + "\n")
     (args.out / "tpot.md").write_text(table(runs))

@@ -71,14 +71,14 @@ impl Grammars {
                 return Err(None);
             }
             let before_us = cpu_us();
-            let compiled = compile(&source, &limits).map_err(Some);
+            let compiled = compile(&source, &limits);
             ledger.compiled_for(cpu_us() - before_us, Instant::now());
-            compiled
+            Ok((source, compiled.map_err(Some)?))
         };
         match lane.run(job).await.map_err(pool_error)? {
-            Ok(automaton) => {
+            Ok((source, automaton)) => {
                 // Here: a thread of low priority may not hold what others wait for.
-                self.keep(asked.source.clone(), automaton.words());
+                self.keep(source, automaton.words());
                 Ok(automaton.words().clone())
             }
             Err(Some(error)) => Err(asked.refused(&error)),
