@@ -41,6 +41,7 @@ static void constants(void) {
   CONSTANT(SAC_GRAMMAR_DEFAULT);
   CONSTANT(SAC_GRAMMAR_NEED_SHIFT);
   CONSTANT(SAC_GRAMMAR_NO_PUSH);
+  CONSTANT(SAC_MAX_FORCED_TOKENS);
   CONSTANT(SAC_STATE_EMPTY);
   CONSTANT(SAC_STATE_PREFILL_PENDING);
   CONSTANT(SAC_STATE_PREFILL_PROCESSING);
@@ -163,6 +164,7 @@ static void device_structs(void) {
   FIELD(sac_device_stats, host_blocks_used_max);
   FIELD(sac_device_stats, blocks_cached);
   FIELD(sac_device_stats, host_blocks_cached);
+  FIELD(sac_device_stats, forced_tokens);
   FIELD(sac_device_stats, _pad0);
   STRUCT(sac_fetch_stats);
   FIELD(sac_fetch_stats, lookups);

@@ -27,7 +27,7 @@
 #define SAC_MAGIC UINT64_C(0x3145444143434153) /* "SACCADE1", little-endian */
 #define SAC_ABI_VERSION 1u
 /* FNV-1a 64 of wire.layout.txt; a test recomputes it. */
-#define SAC_LAYOUT_HASH UINT64_C(0x1f567ef8185f43a7)
+#define SAC_LAYOUT_HASH UINT64_C(0x6e5198744b7d8c2d)
 
 /* ---- bounds ------------------------------------------------------------------------------- */
 
@@ -178,7 +178,8 @@ typedef struct sac_device_stats {
   uint32_t host_blocks_used_max;
   uint32_t blocks_cached; /* of the device: findable, used by no request; counted as free */
   uint32_t host_blocks_cached;
-  uint8_t _pad0[256 - 224];
+  uint64_t forced_tokens; /* that grammars left no choice of, and no step drew; when they end */
+  uint8_t _pad0[256 - 232];
 } sac_device_stats;
 SAC_STATIC_ASSERT(sizeof(sac_device_stats) == 256, "device statistics are two lines");
 
@@ -324,6 +325,7 @@ SAC_STATIC_ASSERT(sizeof(sac_descriptor) == 256, "descriptor is two lines");
  *               pushed or SAC_GRAMMAR_NO_PUSH. Those of a state are ascending and disjoint. Of a
  *               state with bit 23 the last is no edge: its target is a state without that bit,
  *               whose edges are also this one's for the bytes that its own do not cover.
+ *   forced      what is left, two words each, ascending: a state and the token that follows it
  * It starts in state 0 with an empty stack. A byte takes the state's edge that covers it; without
  * one, a final state is left for the top of the stack, which is taken off, and the byte is looked
  * at again. An edge must leave room: with `depth` states beneath, depth + need of where it leads,
@@ -331,8 +333,12 @@ SAC_STATIC_ASSERT(sizeof(sac_descriptor) == 256, "descriptor is two lines");
  * the stack, are final. `plain` speaks of texts of characters other than '"', '\\' and controls,
  * where SAC_GRAMMAR_PLAIN_PLACES of the stack are free: SAC_GRAMMAR_PLAIN_BYTES says that any text
  * of that many may follow, whatever is on the stack; a smaller n says that any of n characters may,
- * and none of more; 0 says nothing. The device checks all but that: a false claim harms its own
- * request. */
+ * and none of more; 0 says nothing. A forced token says that the only text which may follow its
+ * state begins with it: the device appends it without a draw, up to SAC_MAX_FORCED_TOKENS behind
+ * one that was drawn, but none that ends the answer. A request with logprobs or logit biases, or
+ * whose output ring holds fewer records than twice as many, is served as if it had none. The device
+ * checks all but these claims: a false one harms its own request. */
+#define SAC_MAX_FORCED_TOKENS 16u
 #define SAC_GRAMMAR_EDGE_MASK 0xffffu
 #define SAC_GRAMMAR_PLAIN_SHIFT 16u
 #define SAC_GRAMMAR_PLAIN_MASK 0x3fu

@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
 """Holds the schema compiler against MaskBench's schemas and instances.
 
-    bench/grammar/maskbench.py DATA [--out FILE]
+    bench/grammar/maskbench.py DATA [--out FILE] [--tokenizer FILE]
 
 DATA is the folder maskbench/data of github.com/guidance-ai/jsonschemabench. An instance is written as MaskBench writes
 it, and accepted if the automaton takes all of it and may end there. A schema passes if it compiles and each of its
-instances is judged as the data say. --out keeps a row for each schema that does not pass.
+instances is judged as the data say. --out keeps a row for each schema that does not pass. With a tokenizer.json it also
+says how many tokens of the accepted instances, each behind the first, a grammar forces, and how many of these are those
+that the tokenizer writes.
 """
 
 import argparse
@@ -27,8 +29,9 @@ def lines(files):
         yield json.dumps({"name": file.name, "schema": schema, "texts": texts})
 
 
-def judged(files):
+def judged(files, tokenizer):
     command = ["cargo", "run", "-q", "--release", "-p", "saccade-grammar", "--example", "judge"]
+    command += ["--", tokenizer.resolve()] if tokenizer else []
     run = subprocess.run(command, cwd=ROOT, input="\n".join(lines(files)), capture_output=True, text=True, check=True)
     return [json.loads(line) for line in run.stdout.splitlines()]
 
@@ -53,9 +56,10 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("data", type=pathlib.Path)
     parser.add_argument("--out", type=pathlib.Path)
+    parser.add_argument("--tokenizer", type=pathlib.Path)
     args = parser.parse_args()
     files = sorted(args.data.glob("*.json"))
-    rows = judged(files)
+    rows = judged(files, args.tokenizer)
     found = {}
     for file, row in zip(files, rows, strict=True):
         found[row["name"]] = failures(row, json.loads(file.read_text())["tests"])
@@ -68,6 +72,9 @@ def main():
     print(f"refused {sum(f.startswith('refused') for f in found.values())}")
     print(f"compile us: mean {statistics.mean(compile_us):.0f}, P50 {compile_us[len(rows) // 2]}, "
           f"P99 {compile_us[len(rows) * 99 // 100]}, longest {compile_us[-1]}")
+    if args.tokenizer:
+        tokens, forced, same = (sum(row.get(key, 0) for row in rows) for key in ("tokens", "forced", "same"))
+        print(f"tokens {tokens}, forced {forced} ({forced / tokens:.1%}), of these the tokenizer's {same / forced:.2%}")
     for name, count in kinds.most_common():
         print(f"{count:6} {name}")
     if args.out:

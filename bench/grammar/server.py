@@ -10,14 +10,14 @@ READY_TIMEOUT_S = 300
 
 
 class Server:
-    """Weights are random: the seed among `flags` says which."""
+    """Its --load-format is `weights`; by default weights are random, and the seed among `flags` says which."""
 
-    def __init__(self, binary, *flags):
+    def __init__(self, binary, *flags, weights="dummy"):
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             port = probe.getsockname()[1]
         self.url = f"http://127.0.0.1:{port}"
-        command = [binary, "serve", *map(str, flags), "--port", str(port), "--load-format", "dummy"]
+        command = [binary, "serve", *map(str, flags), "--port", str(port), "--load-format", weights]
         self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
     def __enter__(self):

@@ -26,7 +26,10 @@ inline RingShape script_ring() {
   return shape;
 }
 
-inline TokenTables script_tokens() { return tables_of(test_vocabulary(DeviceShape{}.vocab_size)); }
+inline std::vector<std::string> script_vocabulary() {
+  return test_vocabulary(DeviceShape{}.vocab_size);
+}
+inline TokenTables script_tokens() { return tables_of(script_vocabulary()); }
 
 /// Tight in seats, rows and blocks, so that requests wait, are chunked and are preempted.
 inline DeviceShape script_device(uint64_t seed) {
@@ -55,7 +58,9 @@ struct Scripted {
 
 /// A grammar, now and then with a bit that was changed.
 inline std::vector<uint32_t> draw_grammar(Random& random) {
-  std::vector<uint32_t> words = random.one_in(2)   ? nested_grammar()
+  static const std::vector<uint32_t> kTold = told_grammar(script_vocabulary(), true);
+  std::vector<uint32_t> words = random.one_in(2)   ? kTold
+                                : random.one_in(2) ? nested_grammar()
                                 : random.one_in(2) ? text_grammar()
                                                    : no_ax_grammar(true);
   if (random.one_in(4))

@@ -65,7 +65,8 @@ SAC_HD inline bool grammar_has_shape(const uint32_t* words, uint32_t count) {
   if (count < 4 || a.num_states() == 0 || a.num_states() > SAC_GRAMMAR_NO_PUSH ||
       a.num_edges() > SAC_GRAMMAR_EDGE_MASK)
     return false;
-  if (count != 3 + uint64_t{a.num_states()} + 2 * uint64_t{a.num_edges()}) return false;
+  const uint64_t size = 3 + uint64_t{a.num_states()} + 2 * uint64_t{a.num_edges()};
+  if (count < size || (count - size) % 2 != 0) return false;
   return a.first_edge(0) == 0 && a.first_edge(a.num_states()) == a.num_edges();
 }
 

@@ -3,6 +3,7 @@
 // rather than being starved by smaller ones behind it, and none is admitted while an older,
 // preempted request still waits for blocks.
 #pragma once
+#include "grammar/forced.hpp"
 #include "sched/drain.hpp"
 #include "sched/prefix.hpp"
 #include "sched/shares.hpp"
@@ -78,6 +79,15 @@ SAC_HD inline uint32_t record_words(const Seats& seats, const sac_descriptor& d)
                          : sac_record_stride(d.flags, d.num_top_logprobs);
 }
 
+/// Words of its grammar that are forced tokens, if it may have any: one that asks for logprobs
+/// wants those of draws, and one that biases logits may prefer other tokens of the same text.
+SAC_HD inline uint32_t forced_words_of(const Seats& seats, uint32_t seat_index,
+                                       const sac_descriptor& d, uint32_t capacity) {
+  const bool draws_all = (d.flags & SAC_REQ_LOGPROBS) != 0 || d.num_logit_bias != 0;
+  if (d.grammar_words == 0 || draws_all || capacity < 2 * SAC_MAX_FORCED_TOKENS) return 0;
+  return forced_words(seats.automaton(seat_index), d.grammar_words);
+}
+
 SAC_HD inline void seat_request(const Admission& a, uint32_t slot, uint32_t seat_index) {
   Request& r = a.slots[slot];
   const sac_descriptor& d = r.descriptor;
@@ -93,7 +103,13 @@ SAC_HD inline void seat_request(const Admission& a, uint32_t slot, uint32_t seat
   seat.capacity = a.inbox.ring.out_ring_words / seat.stride;
   seat.cache_salt = a.inbox.salt_of(d);
   seat.owner = a.inbox.owner_of(d);
-  seat.asked = {d.flags, d.prompt_len, d.max_tokens, d.min_tokens, d.num_stop_ids, d.grammar_words};
+  seat.asked = {d.flags,
+                d.prompt_len,
+                d.max_tokens,
+                d.min_tokens,
+                d.num_stop_ids,
+                d.grammar_words,
+                forced_words_of(a.seats, seat_index, d, seat.capacity)};
   if (d.grammar_words != 0) a.seats.places[seat_index] = GrammarPlace{};
   a.seats.params[seat_index] = seat_params(r);
   a.seats.wishes[seat_index] = wishes_of(a.waiting, r);

@@ -38,6 +38,8 @@ SAC_HD inline uint32_t rows_possible(const Seats& seats, uint32_t seat_index, ui
   const Seat& seat = seats[seat_index];
   uint32_t rows = min_u32(budget, seat.num_tokens - seat.num_computed);
   const uint32_t room = seats.reader_room(seat_index);
+  // rotate gives it no block: forced tokens wait with the one that is drawn behind them.
+  if (room == 0 && goes_on(seat)) return 0;
   const uint32_t owed = prompt_records_owed(seat);
   // Row p writes the prompt record of token p + 1; the records start at position num_records.
   const uint32_t recordless =
@@ -73,7 +75,7 @@ SAC_HD inline void add_rows(Seats& seats, Launch& launch, Report& report, uint32
   batch.num_prompt_seqs += q.prompt_logprobs;
   batch.num_adapter_seqs += has_adapter(seat) ? 1 : 0;
   seat.last_step = batch.step;
-  seat.state = is_decode(seat) ? SAC_STATE_DECODE_PROCESSING : SAC_STATE_PREFILL_PROCESSING;
+  seat.state = running_state(seat);
   report.note(Decision::kRun, seat.slot, rows);
 }
 
@@ -93,7 +95,8 @@ SAC_HD inline bool prompts_pending(const Seats& seats, const KvTiers& kv, uint64
     const Seat& seat = seats[seats.running[i]];
     if (seat.arrival >= arrival) return false;  // oldest first
     if (shares.is_over(seats.wishes[seats.running[i]].tenant)) continue;
-    if (can_prefill(kv, seat) && seat.state != SAC_STATE_DECODE_PAUSED) return true;
+    const bool waits = seat.state == SAC_STATE_DECODE_PAUSED || goes_on(seat);
+    if (can_prefill(kv, seat) && !waits) return true;
   }
   return false;
 }

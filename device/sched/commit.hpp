@@ -44,13 +44,9 @@ SAC_HD inline void commit_seq(const Results& r, uint32_t index) {
   const StepSeq& q = r.launch.seqs[index];
   Seat& seat = r.seats[q.seat];
   sac_device_stats& stats = r.report.stats;
-  const bool decode = is_decode(seat);
+  uint64_t& tokens = goes_on(seat) ? stats.decode_tokens : stats.prefill_tokens;
+  tokens += q.num_rows;
   seat.num_computed += q.num_rows;
-  if (decode && seat.num_produced != 0) {
-    ++stats.decode_tokens;
-  } else {
-    stats.prefill_tokens += q.num_rows;
-  }
   if (seat.was_computed > q.first_position)
     stats.recomputed_tokens += min_u32(seat.was_computed, seat.num_computed) - q.first_position;
   seat.was_computed = max_u32(seat.was_computed, seat.num_computed);
@@ -81,7 +77,7 @@ SAC_HD inline void commit_rest(const Results& r) {
 SAC_HD inline void publish_seq(const Results& r, uint32_t index) {
   Seat& seat = r.seats[r.launch.seqs[index].seat];
   if (has_ended(seat)) return publish_seat_end(r.slots, seat, r.report);
-  seat.state = is_decode(seat) ? SAC_STATE_DECODE_PROCESSING : SAC_STATE_PREFILL_PROCESSING;
+  seat.state = running_state(seat);
   r.report.ring.write_progress(seat.slot, seat.num_computed, seat.num_cached);
   r.report.post_status(seat.slot,
                        sac_status_word(seat.ticket, seat.state, SAC_FINISH_NONE, seat.num_records));

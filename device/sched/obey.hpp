@@ -1,6 +1,6 @@
 // obey: an answer's place in its grammar follows each token.
 #pragma once
-#include "grammar/walk.hpp"
+#include "grammar/forced.hpp"
 #include "sched/seats.hpp"
 
 namespace saccade {
@@ -12,6 +12,26 @@ SAC_HD inline bool follow_token(const Seats& seats, uint32_t seat_index, uint32_
   const uint32_t length = vocab.length(token);
   return length != 0 && take_bytes({seats.automaton(seat_index)}, seats.places[seat_index],
                                    vocab.bytes + vocab.offsets[token], length);
+}
+
+/// Takes the token that a seat's grammar leaves no choice of: its place moves with it. kNoToken:
+/// the next one is drawn.
+template <class IsStop>
+SAC_HD inline uint32_t take_forced(const Seats& seats, uint32_t seat_index, const IsStop& is_stop) {
+  const Asked& asked = seats[seat_index].asked;
+  const Automaton a = {seats.automaton(seat_index)};
+  const uint32_t* forced = a.words + (asked.grammar_words - asked.forced_words);
+  const TokenVocab& vocab = *seats.vocab;
+  GrammarPlace at = seats.places[seat_index];
+  leave_rules(a, at);
+  const uint32_t token = find_forced(forced, asked.forced_words, at.state);
+  const uint32_t length = vocab.length(token);
+  // An id that ends answers may only be drawn. A token that does not fit was claimed wrongly.
+  if (length == 0 || is_stop(token) ||
+      !take_bytes(a, at, vocab.bytes + vocab.offsets[token], length))
+    return kNoToken;
+  seats.places[seat_index] = at;
+  return token;
 }
 
 /// Its answer may end here.

@@ -49,6 +49,7 @@ SAC_HD inline void publish_seat_end(Slots& slots, Seat& seat, Report& report) {
                      sac_status_word(seat.ticket, seat.state, seat.finish, seat.num_records));
   report.note(Decision::kFinish, seat.slot, seat.finish);
   ++report.stats.requests_finished;
+  report.stats.forced_tokens += seat.num_forced;
 }
 
 SAC_HD inline void retire_seat(Slots& slots, Seats& seats, KvTiers& kv, FetchDesk& fetch,

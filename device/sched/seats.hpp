@@ -17,6 +17,7 @@ struct Asked {
   uint32_t min_tokens;
   uint32_t num_stop_ids;
   uint32_t grammar_words;
+  uint32_t forced_words;  // of those: the forced tokens; 0: its tokens are all drawn
 };
 
 /// One admitted request. A seat without blocks is preempted: what host memory holds of its KV comes
@@ -53,7 +54,8 @@ struct Seat {
   uint32_t num_fetched;       // tokens whose KV came from a store, and all before them
   uint32_t starved;           // 1: its next token waits for a block that is in transit
   uint32_t held;              // 1: gave up its blocks for its reader's sake; see is_behind
-  uint32_t num_produced;      // tokens sampled
+  uint32_t num_produced;      // tokens sampled, or forced by its grammar
+  uint32_t num_forced;        // of those, forced
   uint32_t entered_produced;  // num_produced when it last got its blocks
   uint32_t num_records;       // written to the output ring: prompt records, then produced tokens
   uint32_t stride;            // words per record
@@ -64,6 +66,17 @@ struct Seat {
 
 /// All but the last token are computed: the next row yields a token.
 SAC_HD inline bool is_decode(const Seat& seat) { return seat.num_tokens == seat.num_computed + 1; }
+
+/// Nothing is computed again, and no prompt: the next rows yield a token. More than one row where
+/// the last tokens were forced.
+SAC_HD inline bool goes_on(const Seat& seat) {
+  return seat.num_produced != 0 && seat.num_computed >= seat.was_computed;
+}
+
+SAC_HD inline uint32_t running_state(const Seat& seat) {
+  return is_decode(seat) || goes_on(seat) ? SAC_STATE_DECODE_PROCESSING
+                                          : SAC_STATE_PREFILL_PROCESSING;
+}
 
 /// Tokens that a request with these flags needs room for to go on: all that it has, and its next
 /// one, unless its prompt is all of it.
@@ -150,9 +163,12 @@ struct Seats {
   SAC_HD uint32_t* automaton(uint32_t index) const {
     return automata + size_t{index} * max_grammar_words;
   }
-  /// Records that may still be written before the reader must take some.
+  /// Records that steps may still write before the reader must take some. There is room for forced
+  /// tokens behind each: whether a token is forced or drawn does not depend on the reader.
   SAC_HD uint32_t reader_room(uint32_t index) const {
-    return room_of(seats[index], cursors.read[index]);
+    const uint32_t room = room_of(seats[index], cursors.read[index]);
+    const uint32_t forced = seats[index].asked.forced_words == 0 ? 0 : SAC_MAX_FORCED_TOKENS;
+    return room - min_u32(room, forced);
   }
   /// Its reader leaves no room; or left none, and has yet to make enough for it to come back.
   SAC_HD bool is_behind(uint32_t index) const {

@@ -90,6 +90,31 @@ SAC_HD inline bool obeys(const Seats& seats, uint32_t seat_index, uint32_t token
   return follow_token(seats, seat_index, token);
 }
 
+/// A sequence's next token and its record; it may be the last.
+SAC_HD inline void append_token(Seats& seats, uint32_t seat_index, const uint64_t* record,
+                                const RingView& ring) {
+  Seat& seat = seats[seat_index];
+  const auto token = static_cast<uint32_t>(record[0]);
+  seats.tokens(seat_index)[seat.num_tokens++] = token;
+  ++seat.num_produced;
+  write_record(ring, seat, record);
+  seat.finish = finish_reason(seats, seat_index, token);
+}
+
+/// Tokens of which a grammar leaves no choice follow the one that was drawn. The next step computes
+/// them with it.
+SAC_HD inline void append_forced(Seats& seats, uint32_t seat_index, const RingView& ring) {
+  Seat& seat = seats[seat_index];
+  const auto ends = [&](uint32_t token) { return is_stop(seats, seat_index, token); };
+  for (uint32_t i = 0; i < SAC_MAX_FORCED_TOKENS && !has_ended(seat); ++i) {
+    const uint32_t token = take_forced(seats, seat_index, ends);
+    if (token == kNoToken) return;
+    const uint64_t record = record_word(token, 0.0f);
+    append_token(seats, seat_index, &record, ring);
+    ++seat.num_forced;
+  }
+}
+
 /// A sequence's next token, whose record the step left. A token that its grammar does not allow
 /// ends the request before it is one.
 SAC_HD inline void commit_token(Seats& seats, uint32_t seat_index, const uint64_t* record,
@@ -100,12 +125,10 @@ SAC_HD inline void commit_token(Seats& seats, uint32_t seat_index, const uint64_
     seat.finish = SAC_FINISH_ERROR;
     return;
   }
-  seats.tokens(seat_index)[seat.num_tokens++] = token;
-  ++seat.num_produced;
   seat.last_token_ns = done_ns;
-  if (seat.num_produced == 1) seat.first_token_ns = done_ns;
-  write_record(ring, seat, record);
-  seat.finish = finish_reason(seats, seat_index, token);
+  if (seat.num_produced == 0) seat.first_token_ns = done_ns;
+  append_token(seats, seat_index, record, ring);
+  if (seat.asked.forced_words != 0) append_forced(seats, seat_index, ring);
 }
 
 /// A decode that computed nothing twice. Whatever else a sequence is, commit_seq takes.

@@ -315,6 +315,7 @@ TEST_CASE("answers obey and are the same in company, under preemption and with s
     std::vector<Ticket> tickets;
     for (uint32_t i = 0; i < 12; ++i) {
       Ask ask = obeying(i % 2 == 0 ? nested_grammar() : text_grammar(), 1 + i % 7, i + 1);
+      if (i % 3 == 1) ask.grammar = told_grammar(tokens, true);
       if (i % 4 == 3) ask = ask_of(2 + i, 30, i);  // without one
       if (tight || i % 5 == 0) {  // few records fill the ring: their readers fall behind
         ask.flags |= SAC_REQ_LOGPROBS;
@@ -340,6 +341,8 @@ TEST_CASE("answers obey and are the same in company, under preemption and with s
       const std::string text = text_of(t, tokens);
       if (t.ask.grammar == nested_grammar()) {
         CHECK_MESSAGE(is_nested(text), text);
+      } else if (t.ask.grammar == told_grammar(tokens, true)) {
+        CHECK_MESSAGE(is_told(text), text);
       } else {
         CHECK_MESSAGE((text.size() >= 2 && text.front() == '"' && text.back() == '"'), text);
       }
@@ -350,6 +353,189 @@ TEST_CASE("answers obey and are the same in company, under preemption and with s
     }
     b.device.tick();
     CHECK(b.device.idle());
+  }
+}
+
+// ---- forced tokens ------------------------------------------------------------------------------
+
+TEST_CASE("forced tokens are looked up by their state, whatever the words are") {
+  const std::vector<std::string> tokens = test_vocabulary(kVocab);
+  std::vector<uint32_t> words = told_grammar(tokens, true);
+  const auto count = static_cast<uint32_t>(words.size());
+  const std::vector<uint32_t> expected = forced_by(told_states(), tokens);
+  REQUIRE(grammar_in_bounds(words.data(), count));
+  CHECK_FALSE(grammar_in_bounds(words.data(), count - 1));
+  REQUIRE(forced_words(words.data(), count) == expected.size());
+  REQUIRE(expected.size() > 40);
+  uint32_t* forced = words.data() + count - expected.size();
+  const auto size = static_cast<uint32_t>(expected.size());
+  uint32_t found = 0;
+  for (uint32_t state = 0; state < words[0]; ++state) {
+    const uint32_t token = find_forced(forced, size, state);
+    found += token != kNoToken ? 1 : 0;
+    for (uint32_t i = 0; i < size; i += 2)
+      if (expected[i] == state) CHECK(token == expected[i + 1]);
+  }
+  CHECK(found == size / 2);
+  CHECK(find_forced(forced, 0, 0) == kNoToken);
+  Random random(3);
+  for (uint32_t round = 0; round < 2000; ++round) {
+    forced[random.in(0, size - 1)] = random.in(0, 60);
+    const uint32_t token = find_forced(forced, size, random.in(0, 60));
+    CHECK((token == kNoToken || std::find(forced, forced + size, token) != forced + size));
+  }
+}
+
+struct Told {
+  std::vector<uint32_t> tokens;
+  uint32_t finish;
+  uint64_t steps, forced, decoded;
+};
+
+Told told(const Ask& ask, const DeviceShape& shape, const RingShape& ring = {}) {
+  Bench b(shape, ring);
+  Ticket t = b.front.submit(ask);
+  b.finish({&t}, 500);
+  b.device.tick();
+  CHECK(b.device.idle());
+  const sac_device_stats& stats = b.device.s.report.stats;
+  return {t.tokens(), t.finish, stats.steps, stats.forced_tokens, stats.decode_tokens};
+}
+
+TEST_CASE("tokens of which a grammar leaves no choice are appended, and not drawn") {
+  const std::vector<std::string> tokens = test_vocabulary(kVocab);
+  const TokenTables tables = tables_of(tokens);
+  uint64_t forced = 0;
+  for (const bool overlapped : {false, true}) {
+    for (uint32_t seed = 1; seed <= 40; ++seed) {
+      DeviceShape shape = shape_with(tables);
+      shape.overlapped = overlapped;
+      const Told t = told(obeying(told_grammar(tokens, true), 1 + seed % 5, seed), shape);
+      REQUIRE(t.finish == SAC_FINISH_STOP);
+      std::string text;
+      for (const uint32_t token : t.tokens)
+        if (token != 5) text += tokens[token];
+      CHECK_MESSAGE(is_told(text), text);
+      CHECK(t.steps + t.forced == t.tokens.size());
+      CHECK(t.decoded <= t.tokens.size() - 1);
+      forced += t.forced;
+      CHECK(told(obeying(told_grammar(tokens, false), 1 + seed % 5, seed), shape).forced == 0);
+    }
+  }
+  CHECK(forced > 2 * 40 * 4);
+}
+
+TEST_CASE("which tokens are forced does not depend on the reader") {
+  const std::vector<std::string> tokens = test_vocabulary(kVocab);
+  const TokenTables tables = tables_of(tokens);
+  uint64_t stalls = 0;
+  for (uint32_t seed = 1; seed <= 20; ++seed) {
+    Ask ask = obeying(told_grammar(tokens, true), 40 + seed, seed);
+    ask.flags |= SAC_REQ_PROMPT_LOGPROBS;  // their records fill most of the ring
+    const std::vector<uint64_t> expected = alone(ask, shape_with(tables));
+    Bench b(shape_with(tables));
+    Ticket t = b.front.submit(ask);
+    for (uint32_t round = 0; round < 2000 && !t.complete(); ++round) {
+      b.front.beat();
+      b.device.now_ns += 1'000'000;
+      b.device.tick();
+      if (round % 3 == 0) b.front.read(t, 1);
+    }
+    REQUIRE(t.complete());
+    CHECK(t.words == expected);
+    CHECK(b.device.s.report.stats.forced_tokens > 1);
+    stalls += b.device.s.report.stats.reader_stalls;
+  }
+  CHECK(stalls > 20);
+}
+
+TEST_CASE("max_tokens ends an answer among forced tokens") {
+  const std::vector<std::string> tokens = test_vocabulary(kVocab);
+  const TokenTables tables = tables_of(tokens);
+  const std::vector<uint32_t> whole =
+      told(obeying(told_grammar(tokens, true), 3, 2), shape_with(tables)).tokens;
+  REQUIRE(whole.size() > 6);
+  for (uint32_t most = 1; most < whole.size(); ++most) {
+    Ask ask = obeying(told_grammar(tokens, true), 3, 2);
+    ask.max_tokens = most;
+    const Told t = told(ask, shape_with(tables));
+    CHECK(t.finish == SAC_FINISH_LENGTH);
+    CHECK(t.tokens == std::vector<uint32_t>(whole.begin(), whole.begin() + most));
+  }
+}
+
+TEST_CASE("an id that ends answers is never forced") {
+  const std::vector<std::string> tokens = test_vocabulary(kVocab);
+  const TokenTables tables = tables_of(tokens);
+  const std::vector<uint32_t> forced = forced_by(told_states(), tokens);
+  for (uint32_t seed = 1; seed <= 10; ++seed) {
+    Ask ask = obeying(told_grammar(tokens, true), 3, seed);
+    for (uint32_t i = 1; i < forced.size(); i += 2) ask.stop_ids.push_back(forced[i]);
+    const Told t = told(ask, shape_with(tables));
+    CHECK(t.finish == SAC_FINISH_STOP);
+    CHECK(t.forced == 0);
+    for (const uint32_t token : t.tokens)
+      CHECK(std::find(ask.stop_ids.begin(), ask.stop_ids.end(), token) == ask.stop_ids.end());
+  }
+}
+
+TEST_CASE("requests that want every draw, and rings without room, have no forced tokens") {
+  const std::vector<std::string> tokens = test_vocabulary(kVocab);
+  const TokenTables tables = tables_of(tokens);
+  const DeviceShape shape = shape_with(tables);
+  const auto both = [&](auto change) {
+    Ask forces = obeying(told_grammar(tokens, true), 3, 4), draws = forces;
+    draws.grammar = told_grammar(tokens, false);
+    change(forces);
+    change(draws);
+    const Told t = told(forces, shape);
+    CHECK(t.tokens == told(draws, shape).tokens);
+    return t.forced;
+  };
+  CHECK(both([](Ask& ask) { ask.flags |= SAC_REQ_LOGPROBS; }) == 0);
+  CHECK(both([](Ask& ask) { ask.logit_bias = {{7, 1.0f}}; }) == 0);
+  CHECK(both([](Ask& ask) {  // three records fill the ring
+          ask.flags |= SAC_REQ_PROMPT_LOGPROBS;
+          ask.num_top_logprobs = 20;
+        }) == 0);
+}
+
+TEST_CASE("a token that was claimed to be forced and does not fit is not taken") {
+  const std::vector<std::string> tokens = test_vocabulary(kVocab);
+  const TokenTables tables = tables_of(tokens);
+  const std::vector<uint32_t> draws =
+      told(obeying(told_grammar(tokens, false), 3, 4), shape_with(tables)).tokens;
+  for (const uint32_t token : {0u, 5u, kFirstByte + 'z', kVocab, kNoToken, UINT32_MAX}) {
+    std::vector<uint32_t> words = told_grammar(tokens, false);
+    for (uint32_t state = 0; state < words[0]; ++state) words.insert(words.end(), {state, token});
+    const Told t = told(obeying(words, 3, 4), shape_with(tables));
+    CHECK(t.tokens == draws);
+    CHECK(t.forced == 0);
+  }
+}
+
+TEST_CASE("no stream pauses for the forced tokens of another") {
+  const std::vector<std::string> tokens = test_vocabulary(kVocab);
+  const TokenTables tables = tables_of(tokens);
+  for (const PrefillPolicy policy :
+       {PrefillPolicy::kChunked, PrefillPolicy::kInline, PrefillPolicy::kPaced}) {
+    DeviceShape shape = shape_with(tables);
+    shape.policy = policy;
+    Bench b(shape);
+    Ticket stream = b.front.submit(ask_of(3, 100));
+    for (uint32_t round = 0; round < 5; ++round) {
+      Ticket other = b.front.submit(obeying(told_grammar(tokens, true), 3, 2));
+      while (!other.complete()) {
+        const uint32_t before = stream.records();
+        const bool is_prompt = other.records() == 0;
+        b.device.tick();
+        b.front.read(stream);
+        b.front.read(other);
+        REQUIRE((is_prompt || stream.records() == before + 1));
+      }
+    }
+    CHECK_FALSE(stream.complete());
+    CHECK(b.device.s.report.stats.forced_tokens > 15);
   }
 }
 

@@ -160,11 +160,19 @@ class HostileWorld {
     if (c.below(4) == 0) foe_.cancel(t);
   }
 
+  /// no_ax_grammar() with its quotation marks as forced tokens.
+  static std::vector<uint32_t> forcing_grammar() {
+    std::vector<uint32_t> words = no_ax_grammar(true);
+    words.insert(words.end(), {0, kQuote, 12, kQuote});
+    return words;
+  }
+  static constexpr uint32_t kQuote = 10 + '"';  // the token
+
   /// A grammar, whole or with changed bits.
   static std::vector<uint32_t> strike_grammar(Choices& c) {
     std::vector<uint32_t> words = c.below(2) == 0   ? nested_grammar()
                                   : c.below(2) == 0 ? text_grammar()
-                                                    : no_ax_grammar(true);
+                                                    : forcing_grammar();
     for (uint32_t i = c.below(3); i > 0; --i)
       words[c.below(static_cast<uint32_t>(words.size()))] ^= 1u << c.below(32);
     return words;

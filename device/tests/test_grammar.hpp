@@ -153,6 +153,78 @@ inline std::vector<uint32_t> bounded_text_grammar(uint32_t most) {
   return grammar_of(states);
 }
 
+/// The states of "[(x,x;" R "x(])" ( '"' | '\\' "[x;]x" ) ")];x", where R = ( 'a' | "x,(" )* ",;".
+inline std::vector<TestState> told_states() {
+  std::vector<TestState> states(1);
+  const auto say = [&](const std::string& text) {
+    for (const char c : text) {
+      const auto byte = static_cast<unsigned char>(c);
+      states.back().edges.push_back({byte, byte, static_cast<uint32_t>(states.size())});
+      states.emplace_back();
+    }
+    return static_cast<uint32_t>(states.size()) - 1;
+  };
+  const uint32_t call = say("[(x,x;");
+  const uint32_t back = static_cast<uint32_t>(states.size());
+  states.emplace_back();
+  const uint32_t either = say("x(])");
+  states.emplace_back();
+  const uint32_t join = say("[x;]x");
+  const uint32_t end = say(")];x");
+  states[end].is_final = true;
+  states[either].edges = {{'"', '"', join}, {'\\', '\\', either + 1}};
+  const uint32_t rule = end + 1;  // ( 'a' | "x,(" )* ",;"
+  states.push_back({{{',', ',', rule + 3}, {'a', 'a', rule}, {'x', 'x', rule + 1}}});
+  states.push_back({{{',', ',', rule + 2}}});
+  states.push_back({{{'(', '(', rule}}});
+  states.push_back({{{';', ';', rule + 4}}});
+  states.push_back({{}, true});
+  states[call].edges = {
+      {',', ',', rule + 3, back}, {'a', 'a', rule, back}, {'x', 'x', rule + 1, back}};
+  return states;
+}
+
+/// The tokens that these states force: of each text that they leave no choice of, as far as it goes
+/// without the stack beneath it, the longest of the vocabulary that it begins with.
+inline std::vector<uint32_t> forced_by(const std::vector<TestState>& states,
+                                       const std::vector<std::string>& tokens) {
+  std::vector<uint32_t> words;
+  for (uint32_t first = 0; first < states.size(); ++first) {
+    std::string text;
+    for (uint32_t s = first; states[s].edges.size() == 1 && !states[s].is_final;
+         s = states[s].edges[0].target)
+      text += static_cast<char>(states[s].edges[0].low);
+    uint32_t best = 0;  // has no bytes
+    for (uint32_t i = 0; i < tokens.size(); ++i)
+      if (tokens[i].size() > tokens[best].size() && text.starts_with(tokens[i])) best = i;
+    if (best != 0) words.insert(words.end(), {first, best});
+  }
+  return words;
+}
+
+inline std::vector<uint32_t> told_grammar(const std::vector<std::string>& tokens, bool forces) {
+  std::vector<uint32_t> words = grammar_of(told_states());
+  const std::vector<uint32_t> forced = forced_by(told_states(), tokens);
+  if (forces) words.insert(words.end(), forced.begin(), forced.end());
+  return words;
+}
+
+/// Whether a whole text is one of told_states().
+inline bool is_told(const std::string& text) {
+  std::string_view left = text;
+  const auto take = [&](std::string_view part) {
+    const bool has = left.starts_with(part);
+    if (has) left.remove_prefix(part.size());
+    return has;
+  };
+  if (!take("[(x,x;")) return false;
+  while (take("a") || take("x,(")) {
+  }
+  if (!take(",;") || !take("x(])")) return false;
+  if (!take("\"") && !take("\\[x;]x")) return false;
+  return left == ")];x";
+}
+
 /// Whether a whole text is one of nested_grammar().
 inline bool is_nested(const std::string& text) {
   size_t at = 0;

@@ -78,6 +78,9 @@ pub struct FrontendConfig {
     /// Special tokens that are written in a message of a conversation are text like any other, not
     /// these tokens. `--special-tokens-in-content escape`
     pub escape_special_tokens: bool,
+    /// Where a grammar leaves one text only, its tokens are appended without a draw.
+    /// `--disable-jump-forward` is `false`.
+    pub jump_forward: bool,
     /// Use the sampling defaults of generation_config.json. `--generation-config vllm` is `false`.
     pub generation_config: bool,
     /// The device's scheduling policy has classes; otherwise only priority 0 is accepted.
@@ -242,6 +245,7 @@ impl Default for FrontendConfig {
             require_tool_calls: false,
             reasoning_parser: ParserChoice::Auto,
             escape_special_tokens: false,
+            jump_forward: true,
             generation_config: true,
             priority_scheduling: false,
             max_num_queued_reqs: None,

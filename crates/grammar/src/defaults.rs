@@ -104,7 +104,7 @@ mod tests {
         fn each_byte_leads_where_it_did(states in proptest::collection::vec(state(), 3..9)) {
             let mut shared = states.clone();
             share_edges(&mut shared, &mut Fuel::new(1 << 20)).unwrap();
-            let Ok(automaton) = pack(&shared, 1 << 16) else { return Ok(()) };
+            let Ok(automaton) = pack(&shared, &[], 1 << 16) else { return Ok(()) };
             for (index, state) in states.iter().enumerate() {
                 for byte in 0..=255 {
                     let found = automaton.find(index as u32, byte);

@@ -13,6 +13,7 @@ mod classes;
 mod defaults;
 mod dfa;
 mod error;
+mod forced;
 mod fuel;
 mod json;
 mod minimize;
@@ -28,6 +29,7 @@ mod walk;
 mod words;
 
 pub use error::GrammarError;
+pub use forced::{TokenOrder, Writer};
 pub use vocabulary::Vocabulary;
 pub use walk::Walk;
 pub use words::{Automaton, MAX_STACK};
@@ -92,6 +94,19 @@ impl Default for Limits {
 /// # Errors
 /// Names what is not supported, wrong, or beyond a limit.
 pub fn compile(source: &Source, limits: &Limits) -> Result<Automaton, GrammarError> {
+    compile_for(source, limits, None)
+}
+
+/// Compiles a grammar for answers of one tokenizer, and names the tokens of which it leaves no
+/// choice: as many as the limits have steps and words for.
+///
+/// # Errors
+/// As [`compile`].
+pub fn compile_for(
+    source: &Source,
+    limits: &Limits,
+    writer: Option<&Writer<'_>>,
+) -> Result<Automaton, GrammarError> {
     if source.bytes() > limits.source_bytes {
         return Err(GrammarError::TooLarge {
             what: "the grammar's text in bytes",
@@ -107,7 +122,8 @@ pub fn compile(source: &Source, limits: &Limits) -> Result<Automaton, GrammarErr
     plain::find_plain(&mut states, &mut nfa.fuel)?;
     let mut states = minimize::minimize(states, &mut nfa.fuel)?;
     defaults::share_edges(&mut states, &mut nfa.fuel)?;
-    words::pack(&states, limits.words)
+    let forced = writer.map(|writer| forced::find_forced(&states, writer, &mut nfa.fuel));
+    words::pack(&states, &forced.unwrap_or_default(), limits.words)
 }
 
 /// The rules of what an answer must look like.

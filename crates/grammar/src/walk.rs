@@ -57,15 +57,28 @@ impl Walk {
     /// the stack has the room that this takes: 32 or more; n and no more; 0 if it is not known.
     #[must_use]
     pub fn plain_chars(&self, automaton: &Automaton) -> usize {
-        let mut at = self.clone();
-        // Only the next byte would leave a rule that is over.
-        while automaton.state(at.state) & FINAL != 0 && !automaton.goes_on(at.state) {
-            let Some(back) = at.stack.pop() else { break };
-            at.state = back;
-        }
+        let at = self.clone().out_of_rules(automaton);
         let has_room = at.stack.len() + PLAIN_PLACES as usize <= MAX_STACK;
         let plain = automaton.state(at.state) >> PLAIN_SHIFT & PLAIN_MASK;
         if has_room { plain as usize } else { 0 }
+    }
+
+    /// The same place without rules that are over: only the next byte would leave them.
+    fn out_of_rules(mut self, automaton: &Automaton) -> Walk {
+        while automaton.state(self.state) & FINAL != 0 && !automaton.goes_on(self.state) {
+            let Some(back) = self.stack.pop() else { break };
+            self.state = back;
+        }
+        self
+    }
+
+    /// The token that follows, if the automaton names one.
+    #[must_use]
+    pub fn forced(&self, automaton: &Automaton) -> Option<u32> {
+        let state = self.clone().out_of_rules(automaton).state;
+        let forced = automaton.forced();
+        let at = forced.binary_search_by_key(&state, |&[state, _]| state).ok()?;
+        Some(forced[at][1])
     }
 
     /// The answer may end here.

@@ -4,7 +4,8 @@
 //! - a word for each state and one more: bits 0-15 its first edge, 16-21 how much plain text may
 //!   follow, 22 final, 23 default, 24-31 need;
 //! - two words for each edge: `low | high << 8 | target << 16`, then the state that is pushed, or
-//!   [`NO_PUSH`]; behind those of a state with a default, `default << 16` and [`NO_PUSH`].
+//!   [`NO_PUSH`]; behind those of a state with a default, `default << 16` and [`NO_PUSH`];
+//! - two words for each forced token: its state, and the token.
 
 use std::sync::Arc;
 
@@ -53,6 +54,12 @@ impl Automaton {
         let at = 3 + self.num_states();
         self.words[at + 2 * begin..at + 2 * end].chunks_exact(2).map(|pair| (pair[0], pair[1]))
     }
+    /// The states that are followed by one token only, ascending, and these tokens.
+    #[must_use]
+    pub fn forced(&self) -> &[[u32; 2]] {
+        let num_edges = self.words[1] as usize;
+        self.words[3 + self.num_states() + 2 * num_edges..].as_chunks().0
+    }
     /// Whether any byte has an edge.
     pub(crate) fn goes_on(&self, state: u32) -> bool {
         self.entries(state).next().is_some()
@@ -70,8 +77,13 @@ impl Automaton {
     }
 }
 
-/// Packs states. At most `limit` words.
-pub(crate) fn pack(states: &[FlatState], limit: usize) -> Result<Automaton, GrammarError> {
+/// Packs states, and as many of the tokens that they force as there is room for. At most `limit`
+/// words.
+pub(crate) fn pack(
+    states: &[FlatState],
+    forced: &[(u32, u32)],
+    limit: usize,
+) -> Result<Automaton, GrammarError> {
     let num_entries = |state: &FlatState| state.edges.len() + usize::from(state.default.is_some());
     let num_edges: usize = states.iter().map(num_entries).sum();
     if states.len() == 1 && num_edges == 0 {
@@ -85,7 +97,8 @@ pub(crate) fn pack(states: &[FlatState], limit: usize) -> Result<Automaton, Gram
             limit: bytes,
         });
     }
-    let mut words = Vec::with_capacity(size);
+    let forced = &forced[..forced.len().min((limit - size) / 2)];
+    let mut words = Vec::with_capacity(size + 2 * forced.len());
     words.extend([states.len() as u32, num_edges as u32]);
     let mut first_edge = 0;
     for state in states {
@@ -103,5 +116,6 @@ pub(crate) fn pack(states: &[FlatState], limit: usize) -> Result<Automaton, Gram
         }
         words.extend(state.default.into_iter().flat_map(|default| [default << 16, NO_PUSH]));
     }
+    words.extend(forced.iter().flat_map(|&(state, token)| [state, token]));
     Ok(Automaton { words: words.into() })
 }

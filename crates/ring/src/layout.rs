@@ -13,7 +13,7 @@ pub const SAC_MAGIC: u64 = 0x3145_4441_4343_4153;
 /// Version of the header as a whole.
 pub const SAC_ABI_VERSION: u32 = 1;
 /// FNV-1a 64 of `abi/wire.layout.txt`.
-pub const SAC_LAYOUT_HASH: u64 = 0x1f56_7ef8_185f_43a7;
+pub const SAC_LAYOUT_HASH: u64 = 0x6e51_9874_4b7d_8c2d;
 
 /// One writer per line of this size.
 pub const SAC_LINE_BYTES: u32 = 128;
@@ -63,6 +63,8 @@ pub const SAC_GRAMMAR_DEFAULT: u32 = 1 << 23;
 pub const SAC_GRAMMAR_NEED_SHIFT: u32 = 24;
 /// An edge of a grammar that pushes no state.
 pub const SAC_GRAMMAR_NO_PUSH: u32 = 0xffff;
+/// Tokens behind a drawn one that a grammar may force.
+pub const SAC_MAX_FORCED_TOKENS: u32 = 16;
 
 /// The slot holds no request.
 pub const SAC_STATE_EMPTY: u32 = 0;
@@ -235,7 +237,8 @@ pub struct DeviceStats {
     pub host_blocks_used_max: u32,
     pub blocks_cached: u32,
     pub host_blocks_cached: u32,
-    pub _pad0: [u8; 32],
+    pub forced_tokens: u64,
+    pub _pad0: [u8; 24],
 }
 
 /// Kinds of `SAC_FETCH_REJECT_*`, in their order, for metrics; empty: there is none.

@@ -140,7 +140,7 @@ fn dump_from_rust() -> String {
         SAC_GRAMMAR_STACK SAC_GRAMMAR_PLAIN_BYTES SAC_GRAMMAR_PLAIN_PLACES
         SAC_MAX_GRAMMAR_WORDS SAC_GRAMMAR_EDGE_MASK SAC_GRAMMAR_PLAIN_SHIFT
         SAC_GRAMMAR_PLAIN_MASK SAC_GRAMMAR_FINAL SAC_GRAMMAR_DEFAULT SAC_GRAMMAR_NEED_SHIFT
-        SAC_GRAMMAR_NO_PUSH
+        SAC_GRAMMAR_NO_PUSH SAC_MAX_FORCED_TOKENS
         SAC_STATE_EMPTY SAC_STATE_PREFILL_PENDING SAC_STATE_PREFILL_PROCESSING
         SAC_STATE_DECODE_PROCESSING SAC_STATE_DECODE_PAUSED SAC_STATE_DECODE_COMPLETED
         SAC_STATE_FETCH_PENDING SAC_STATE_FETCH_PROCESSING
@@ -168,7 +168,7 @@ fn dump_from_rust() -> String {
         prefix_hit_tokens prefix_evictions num_running
         num_waiting num_paused blocks_used blocks_used_max last_step_tokens last_step_seqs
         num_rotated host_blocks_used host_blocks_used_max
-        blocks_cached host_blocks_cached _pad0);
+        blocks_cached host_blocks_cached forced_tokens _pad0);
     fields!(out: "sac_fetch_stats" FetchStats: lookups loads stores rejections troubles looked_up_tokens lookups_skipped lookups_given_up requests_loaded loads_refused loads_given_up stores_dropped stores_evicted fetched_tokens loaded_bytes stored_bytes commands_lost planes_joined planes_broken num_aside num_loading frames_used num_frames stores_waiting plane_epoch plane_alive breaker _pad0);
     fields!(out: "sac_frontend_ack" FrontendAck: epoch lost _pad0);
     fields!(out: "sac_status" Status: word num_computed_tokens num_cached_tokens);

@@ -7,6 +7,9 @@ use common::{Result, Server};
 use futures_util::future::join_all;
 use serde_json::{Value, json};
 
+/// Tokens that were not drawn.
+const FORCED: &str = "saccade:device_forced_tokens_total";
+
 /// Schemas whose answers end soon even where every token is as likely as any other.
 fn schemas() -> Vec<Value> {
     let tree = json!({"$ref": "#/$defs/node", "$defs": {"node": {
@@ -35,8 +38,12 @@ fn requests() -> Vec<Value> {
             let schema = &schemas[i % schemas.len()];
             let mut body = json!({
                 "model": "saccade-tiny", "prompt": "Answer in JSON: ", "max_tokens": 120,
-                "temperature": 1.5, "seed": i, "n": 1 + i % 3, "logprobs": i % 2,
+                "temperature": 1.5, "seed": i, "n": 1 + i % 3,
             });
+            // With logprobs every token is drawn.
+            if i % 5 < 2 {
+                body["logprobs"] = json!(i % 5);
+            }
             match i / schemas.len() % 4 {
                 0 => {
                     body["response_format"] = json!({"type": "json_schema",
@@ -105,6 +112,7 @@ async fn what_ends_by_itself_is_valid_in_any_company_and_under_preemption() -> R
     mixed
         .extend((0..8).map(|i| json!({"prompt": "In the beginning", "max_tokens": 60, "seed": i})));
     assert_eq!(together(&server, &mixed).await?[..bodies.len()], alone);
+    assert!(server.metric(FORCED).await? > 100.0, "every token was drawn");
     drop(server);
     let tight = ["--num-gpu-blocks-override", "48", "--block-size", "8", "--max-model-len", "256"];
     let server = Server::start(&tight).await?;
@@ -169,7 +177,24 @@ async fn regular_expressions_choices_and_any_object() -> Result<()> {
     Ok(())
 }
 
-/// Sums that nest.
+/// An answer of which a grammar leaves no choice is the same with and without forced tokens, in
+/// fewer steps with them.
+#[tokio::test]
+async fn a_text_without_choice_takes_fewer_steps() -> Result<()> {
+    let text = "{\"configuration\": {\"temperature\": 21, \"ventilation\": false}}";
+    let body = json!({"prompt": "x", "max_tokens": 100, "structured_outputs": {"choice": [text]}});
+    let mut steps = Vec::new();
+    for flags in [&[][..], &["--disable-jump-forward"][..]] {
+        let server = Server::start(flags).await?;
+        assert_eq!(answers(&server, &body).await?, [(text.to_owned(), "stop".to_owned())]);
+        let forced = server.metric(FORCED).await?;
+        assert_eq!(forced > 0.0, flags.is_empty(), "{forced} tokens forced with {flags:?}");
+        steps.push(server.metric("saccade:device_steps_total").await?);
+    }
+    assert!(2.0 * steps[0] < steps[1], "{steps:?} steps with and without");
+    Ok(())
+}
+
 /// A flag says how large a grammar may be, and the device holds all of one that is as large.
 #[tokio::test]
 async fn a_large_grammar_needs_room_in_the_seats() -> Result<()> {
@@ -188,6 +213,7 @@ async fn a_large_grammar_needs_room_in_the_seats() -> Result<()> {
     Ok(())
 }
 
+/// Sums that nest.
 #[tokio::test]
 async fn context_free_grammars_in_both_notations() -> Result<()> {
     const SUMS: [(&str, &str); 2] = [

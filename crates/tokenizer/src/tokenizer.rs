@@ -164,6 +164,14 @@ impl Tokenizer {
         self.push_suffix(add_special, ids);
     }
 
+    /// The ids of a text that follows other text: without what the post-processor puts around one,
+    /// or a space before it.
+    pub fn encode_continued(&self, text: &str) -> Vec<u32> {
+        let mut ids = Vec::with_capacity(likely_tokens(text.len()));
+        self.encode_at(text, Place::Continued, &mut ids);
+        ids
+    }
+
     /// As [`Tokenizer::encode`], with the tokens of long texts between added tokens from a cache,
     /// and very long texts in several threads, as [`Tokenizer::encode_parallel`].
     pub fn encode_with(&self, text: &str, options: Options<'_>) -> Vec<u32> {
@@ -246,7 +254,10 @@ impl Tokenizer {
     /// Appends the ids of `text[start..end]` as a part of `text`.
     pub(crate) fn encode_part_of(&self, text: &str, start: usize, end: usize, ids: &mut Vec<u32>) {
         let place = if start == 0 { Place::Start } else { Place::Continued };
-        let text = &text[start..end];
+        self.encode_at(&text[start..end], place, ids);
+    }
+
+    fn encode_at(&self, text: &str, place: Place, ids: &mut Vec<u32>) {
         self.with_room(|room| {
             self.raw.split(text, |part| match part {
                 Part::Token(id, ..) => ids.push(id),

@@ -116,6 +116,26 @@ fn all_ways_to_encode_agree() {
     }
 }
 
+/// A text that goes on behind another one has exactly its own bytes.
+#[test]
+fn no_space_comes_before_a_text_that_goes_on() {
+    const TEXTS: [&str; 6] = ["name", "birth_year\": ", " x", "}, {\"", "é\n", "\"a b\""];
+    let bytes = |tokenizer: &Tokenizer, ids: &[u32]| -> Vec<u8> {
+        ids.iter().flat_map(|&id| tokenizer.pieces().bytes(id)).copied().collect()
+    };
+    let fetched = ["llama3", "qwen2", "mistral", "mistral_v3", "gpt2"].map(common::fetched);
+    for path in fetched.into_iter().flatten().chain([common::bundled()]) {
+        let tokenizer = Tokenizer::from_file(&path).unwrap();
+        for text in TEXTS {
+            let ids = tokenizer.encode_continued(text);
+            assert_eq!(bytes(&tokenizer, &ids), text.as_bytes(), "{}", path.display());
+            let whole = tokenizer.encode(text, false);
+            let has_space = bytes(&tokenizer, &whole) != text.as_bytes();
+            assert!(has_space || ids == whole, "{}: {text:?}", path.display());
+        }
+    }
+}
+
 /// Every spelling of every expression, on the bundled vocabulary.
 #[test]
 fn every_expression() {

@@ -164,13 +164,16 @@ pub(super) fn raise(counter: &IntCounter, total: u64) {
 type Of = fn(&DeviceStats) -> u64;
 
 fn counters(b: &Builder) -> prometheus::Result<Vec<(IntCounter, Of)>> {
-    let rows: [(&str, &str, Of); 13] = [
+    let rows: [(&str, &str, Of); 14] = [
         ("saccade:device_ticks_total", "Ticks.", |s| s.ticks),
         ("saccade:device_steps_total", "Model steps.", |s| s.steps),
         ("saccade:device_prefill_tokens_total", "Prompt tokens computed.", |s| s.prefill_tokens),
         ("saccade:device_decode_tokens_total", "Decode rows computed.", |s| s.decode_tokens),
         ("saccade:device_recomputed_tokens_total", "Tokens computed again.", |s| {
             s.recomputed_tokens
+        }),
+        ("saccade:device_forced_tokens_total", "Not drawn: grammars left no choice.", |s| {
+            s.forced_tokens
         }),
         ("saccade:device_requests_accepted_total", "Taken.", |s| s.requests_accepted),
         ("saccade:device_requests_rejected_total", "Refused.", |s| s.requests_rejected),

@@ -8,29 +8,44 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Instant;
 
 use rustix::time::{ClockId, clock_gettime};
-use saccade_grammar::{Limits, Source, compile};
+use saccade_grammar::{Limits, Source, TokenOrder, Writer, compile_for};
 use saccade_ring::DeviceInfo;
 
 use super::Serving;
+use super::model::ModelAssets;
 use super::prepare::pool_error;
 use crate::api_error::ApiError;
 use crate::limits::{MAX_GRAMMAR_BYTES, MAX_KEPT_GRAMMARS};
 use crate::tenants::Tenant;
-use crate::text::vocab::Vocab;
 use crate::validate::AskedGrammar;
 
 /// Grammars that were compiled, the ones used last first, and what they rest on.
 pub struct Grammars {
-    vocab: Arc<Vocab>,
-    /// Hash of the tokens' bytes, with the size of the vocabulary that it is for.
-    hash: OnceLock<(u32, u64)>,
+    assets: Arc<ModelAssets>,
+    /// Tokens of which a grammar leaves no choice are named with it.
+    jump_forward: bool,
+    /// What this frontend writes tokens by.
+    tokens: OnceLock<Arc<Tokens>>,
     kept: Mutex<Vec<(Source, Arc<[u32]>)>>,
 }
 
+/// The bytes of all tokens of a vocabulary.
+struct Tokens {
+    order: TokenOrder,
+    hash: u64,
+}
+
+impl Tokens {
+    fn are_those_of(&self, vocab_size: u32, hash: u64) -> bool {
+        (self.order.vocabulary().len(), self.hash) == (vocab_size as usize, hash)
+    }
+}
+
 impl Grammars {
-    /// None yet; `vocab` is what this frontend writes tokens by.
-    pub fn new(vocab: Arc<Vocab>) -> Self {
-        Self { vocab, hash: OnceLock::new(), kept: Mutex::new(Vec::new()) }
+    /// None yet. `jump_forward`: not all tokens of an answer are drawn, see
+    /// [`FrontendConfig::jump_forward`](crate::FrontendConfig::jump_forward).
+    pub fn new(assets: Arc<ModelAssets>, jump_forward: bool) -> Self {
+        Self { assets, jump_forward, tokens: OnceLock::new(), kept: Mutex::new(Vec::new()) }
     }
 
     /// The automaton of what a request of `tenant` asks for.
@@ -50,8 +65,10 @@ impl Grammars {
             return Err(ApiError { message, ..ApiError::unsupported(asked.param) });
         }
         // A device that was replaced may mean other tokens.
-        let same = self.hash.get() == Some(&(device.vocab_size, device.vocab_hash));
-        if let Some(words) = self.find(&asked.source).filter(|_| same) {
+        let (vocab_size, told) = (device.vocab_size, device.vocab_hash);
+        let is_known =
+            self.tokens.get().is_some_and(|tokens| tokens.are_those_of(vocab_size, told));
+        if let Some(words) = self.find(&asked.source).filter(|_| is_known) {
             return Ok(words);
         }
         let limits = Limits {
@@ -60,18 +77,20 @@ impl Grammars {
             ..Limits::default()
         };
         let (grammars, source) = (serving.grammars.clone(), asked.source.clone());
-        let (vocab_size, told) = (device.vocab_size, device.vocab_hash);
         let ledger = tenant.ledger().clone();
         let lane = match ledger.compiles_in_spare_time(Instant::now()) {
             true => serving.lanes.spare(),
             false => serving.lanes.long(),
         };
         let job = move || {
-            if grammars.hash_for(vocab_size) != told {
+            let tokens = grammars.tokens_for(vocab_size);
+            if !tokens.are_those_of(vocab_size, told) {
                 return Err(None);
             }
             let before_us = cpu_us();
-            let compiled = compile(&source, &limits);
+            let encode = |text: &str| grammars.assets.tokenizer.encode_continued(text);
+            let writer = Writer { tokens: &tokens.order, encode: &encode };
+            let compiled = compile_for(&source, &limits, grammars.jump_forward.then_some(&writer));
             ledger.compiled_for(cpu_us() - before_us, Instant::now());
             Ok((source, compiled.map_err(Some)?))
         };
@@ -89,11 +108,15 @@ impl Grammars {
         }
     }
 
-    /// The hash of the tokens' bytes. The size does not change while a device is the same model's.
-    fn hash_for(&self, vocab_size: u32) -> u64 {
-        let of = |size| (size, self.vocab.token_bytes(size).hash());
-        let (size, hash) = *self.hash.get_or_init(|| of(vocab_size));
-        if size == vocab_size { hash } else { of(vocab_size).1 }
+    /// The size does not change while a device is the same model's.
+    fn tokens_for(&self, vocab_size: u32) -> Arc<Tokens> {
+        let of = |size| {
+            let vocabulary = self.assets.tokenizer.vocab().token_bytes(size);
+            Arc::new(Tokens { hash: vocabulary.hash(), order: TokenOrder::of(vocabulary) })
+        };
+        let tokens = self.tokens.get_or_init(|| of(vocab_size));
+        let same = tokens.order.vocabulary().len() == vocab_size as usize;
+        if same { tokens.clone() } else { of(vocab_size) }
     }
 
     fn find(&self, source: &Source) -> Option<Arc<[u32]>> {

@@ -134,6 +134,14 @@ impl TextTokenizer {
         }
     }
 
+    /// Ids of a text in the middle of an answer; none where the tokenizer cannot be asked for them.
+    pub fn encode_continued(&self, text: &str) -> Vec<u32> {
+        match &self.encoder {
+            Encoder::Own(own) => own.encode_continued(text),
+            Encoder::Hf(_) => Vec::new(),
+        }
+    }
+
     /// Where special tokens are written in `text`; none where that cannot be told, see
     /// [`can_tell_specials`](Self::can_tell_specials).
     pub fn specials_in(&self, text: &str) -> Vec<Range<usize>> {

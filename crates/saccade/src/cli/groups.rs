@@ -67,6 +67,10 @@ pub(crate) struct ModelArgs {
     /// in HF and vLLM) or escape (they are text)
     #[arg(long, value_enum, default_value_t = SpecialTokens::Allow, env = "SACCADE_SPECIAL_TOKENS_IN_CONTENT")]
     pub special_tokens_in_content: SpecialTokens,
+    /// Draw every token of an answer under a grammar. By default the tokens of a text that the
+    /// grammar leaves no choice of (names of members, say) are appended without a draw
+    #[arg(long, env = "SACCADE_DISABLE_JUMP_FORWARD")]
+    pub disable_jump_forward: bool,
     /// Sampling defaults: auto (the model's generation_config.json) or vllm (none of the model)
     #[arg(long, default_value = "auto", value_parser = ["auto", "vllm"], env = "SACCADE_GENERATION_CONFIG")]
     pub generation_config: String,
