@@ -5,15 +5,17 @@
 //! A token is named only if no longer one could stand in its place: one that holds the end of the
 //! forced text and the beginning of what follows is the model's to choose.
 
-use crate::assemble::FlatState;
+use crate::assemble::{FlatEdge, FlatState};
 use crate::error::GrammarError;
 use crate::fuel::Fuel;
 use crate::vocabulary::Vocabulary;
+use crate::words::MAX_STACK;
 
 /// Bytes of forced text that are looked at together.
 const MAX_TEXT: usize = 128;
-/// Steps of the compiler that a byte takes to encode.
-const ENCODE_STEPS: usize = 4;
+/// Steps of the compiler that a text takes to encode, and each byte of it.
+const TEXT_STEPS: usize = 60;
+const BYTE_STEPS: usize = 4;
 /// And a look at a token.
 const LOOK_STEPS: usize = 2;
 
@@ -86,11 +88,23 @@ struct Place {
     depth: usize,
 }
 
+/// The end of a rule in a text.
+#[derive(Clone, Copy)]
+struct Return {
+    /// Bytes before it.
+    at: usize,
+    /// Of the stack behind it.
+    depth: usize,
+    back: u32,
+}
+
 /// The one text that may follow a state.
 struct Forced {
     text: Vec<u8>,
     /// Before each byte.
     places: Vec<Place>,
+    /// Where it returns to what it has pushed itself.
+    returns: Vec<Return>,
     next: Next,
 }
 
@@ -104,39 +118,125 @@ fn only_edge(state: &FlatState) -> Option<(u8, u32, Option<u32>)> {
     }
 }
 
-/// The text that is forced behind a state, whatever the stack holds there.
-fn forced_from(states: &[FlatState], state: u32) -> Forced {
-    let (mut text, mut places) = (Vec::new(), Vec::new());
-    let mut stack = Vec::new();
-    let mut at = state;
-    while let Some((byte, target, push)) = only_edge(&states[at as usize]) {
-        if text.len() == MAX_TEXT {
-            return Forced { text, places, next: Next::Any };
-        }
-        text.push(byte);
-        places.push(Place { state: at, depth: stack.len() });
-        stack.extend(push);
-        at = target;
-        while states[at as usize].is_final && states[at as usize].edges.is_empty() {
-            let Some(back) = stack.pop() else { break };
-            at = back;
-        }
-    }
-    let next = next_bytes(states, &states[at as usize]);
-    Forced { text, places, next }
+/// What the rule of a state returns to.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Caller {
+    /// The state is not reached.
+    None,
+    /// The rule is the answer's.
+    Answer,
+    One(u32),
+    Several,
 }
 
-/// What may follow a state; any byte where its rule may be over.
-fn next_bytes(states: &[FlatState], state: &FlatState) -> Next {
-    if state.is_final {
-        return Next::Any;
+struct Graph<'a> {
+    states: &'a [FlatState],
+    callers: Vec<Caller>,
+}
+
+impl<'a> Graph<'a> {
+    fn of(states: &'a [FlatState], fuel: &mut Fuel) -> Result<Graph<'a>, GrammarError> {
+        let mut graph = Graph { states, callers: vec![Caller::None; states.len()] };
+        let mut open = vec![0];
+        graph.callers[0] = Caller::Answer;
+        while let Some(state) = open.pop() {
+            let caller = graph.callers[state as usize];
+            for edge in graph.edges(state) {
+                fuel.burn(1)?;
+                let back = edge.push.map(|back| (back, caller));
+                let inside = (edge.target, edge.push.map_or(caller, Caller::One));
+                for (reached, caller) in back.into_iter().chain([inside]) {
+                    let known = &mut graph.callers[reached as usize];
+                    let joined = match *known {
+                        Caller::None => caller,
+                        same if same == caller => continue,
+                        _ => Caller::Several,
+                    };
+                    if joined != *known {
+                        *known = joined;
+                        open.push(reached);
+                    }
+                }
+            }
+        }
+        Ok(graph)
     }
-    let mut bytes = [false; 256];
-    let default = state.default.map(|other| &states[other as usize]);
-    for edge in state.edges.iter().chain(default.iter().flat_map(|other| &other.edges)) {
-        bytes[usize::from(edge.low)..=usize::from(edge.high)].fill(true);
+
+    /// Those of its default too.
+    fn edges(&self, state: u32) -> impl Iterator<Item = &'a FlatEdge> + use<'a> {
+        let states = self.states;
+        let state = &states[state as usize];
+        let others = state.default.map(|other| &states[other as usize].edges);
+        state.edges.iter().chain(others.into_iter().flatten())
     }
-    Next::OneOf(bytes)
+
+    fn is_over(&self, state: u32) -> bool {
+        let state = &self.states[state as usize];
+        state.is_final && state.edges.is_empty()
+    }
+
+    /// The text that is forced behind a state, whatever the stack holds there.
+    fn forced_from(&self, state: u32) -> Forced {
+        let (mut text, mut places, mut returns) = (Vec::new(), Vec::new(), Vec::new());
+        let mut stack = Vec::new();
+        let (mut at, mut caller) = (state, self.callers[state as usize]);
+        while let Some((byte, target, push)) = only_edge(&self.states[at as usize]) {
+            if text.len() == MAX_TEXT {
+                return Forced { text, places, returns, next: Next::Any };
+            }
+            text.push(byte);
+            places.push(Place { state: at, depth: stack.len() });
+            stack.extend(push);
+            at = target;
+            while self.is_over(at) {
+                match (stack.pop(), caller) {
+                    (Some(back), _) => {
+                        returns.push(Return { at: text.len(), depth: stack.len(), back });
+                        at = back;
+                    }
+                    (None, Caller::One(back)) => {
+                        (at, caller) = (back, self.callers[back as usize]);
+                    }
+                    _ => break,
+                }
+            }
+        }
+        Forced { text, places, returns, next: self.next_bytes(at, stack, caller) }
+    }
+
+    /// What may follow a state above a stack in a rule of this caller.
+    fn next_bytes(&self, mut state: u32, mut stack: Vec<u32>, mut caller: Caller) -> Next {
+        let mut bytes = [false; 256];
+        // Each turn leaves a rule.
+        for _ in 0..MAX_STACK {
+            for edge in self.edges(state) {
+                bytes[usize::from(edge.low)..=usize::from(edge.high)].fill(true);
+            }
+            if !self.states[state as usize].is_final {
+                return Next::OneOf(bytes);
+            }
+            match (stack.pop(), caller) {
+                (Some(back), _) => state = back,
+                (None, Caller::One(back)) => (state, caller) = (back, self.callers[back as usize]),
+                (None, Caller::Answer) => return Next::OneOf(bytes),
+                (None, Caller::None | Caller::Several) => break,
+            }
+        }
+        Next::Any
+    }
+
+    /// Whether a token of a text follows its state whatever is on the stack there: it returns to
+    /// what the text has pushed before only where no other rule calls.
+    fn holds_anywhere(&self, forced: &Forced, begin: usize, end: usize) -> bool {
+        let Place { state, depth } = forced.places[begin];
+        let mut caller = self.callers[state as usize];
+        let inside = |r: &&Return| begin < r.at && r.at < end && r.depth < depth;
+        forced.returns.iter().filter(inside).all(|r| {
+            let sure = caller == Caller::One(r.back);
+            caller = self.callers[r.back as usize];
+            sure
+        })
+    }
 }
 
 /// States that may be come to by other bytes than forced ones.
@@ -162,12 +262,13 @@ pub(crate) fn find_forced(
     fuel: &mut Fuel,
 ) -> Vec<(u32, u32)> {
     let mut found = vec![None; states.len()];
+    let Ok(graph) = Graph::of(states, fuel) else { return Vec::new() };
     for (state, is_head) in heads(states).into_iter().enumerate() {
         if !is_head || found[state].is_some() || only_edge(&states[state]).is_none() {
             continue;
         }
-        let forced = forced_from(states, state as u32);
-        if name_tokens(&forced, writer, &mut found, fuel).is_err() {
+        let forced = graph.forced_from(state as u32);
+        if name_tokens(&graph, &forced, writer, &mut found, fuel).is_err() {
             break;
         }
     }
@@ -177,12 +278,13 @@ pub(crate) fn find_forced(
 
 /// Names the tokens of a forced text, each by the state before it.
 fn name_tokens(
+    graph: &Graph<'_>,
     forced: &Forced,
     writer: &Writer<'_>,
     found: &mut [Option<u32>],
     fuel: &mut Fuel,
 ) -> Result<(), GrammarError> {
-    fuel.burn(ENCODE_STEPS * forced.text.len())?;
+    fuel.burn(TEXT_STEPS + BYTE_STEPS * forced.text.len())?;
     let whole = forced.text.utf8_chunks().next().map_or("", |chunk| chunk.valid());
     let next = if whole.len() == forced.text.len() { &forced.next } else { &Next::Any };
     let tokens = (writer.encode)(whole);
@@ -197,10 +299,8 @@ fn name_tokens(
         if writer.tokens.has_longer(&whole.as_bytes()[begin..], next, fuel)? {
             return Ok(());
         }
-        // What the text itself pushed before this token is not on every stack at its state.
-        let places = &forced.places[begin..end];
-        if places.iter().all(|place| place.depth >= places[0].depth) {
-            found[places[0].state as usize].get_or_insert(id);
+        if graph.holds_anywhere(forced, begin, end) {
+            found[forced.places[begin].state as usize].get_or_insert(id);
         }
         begin = end;
     }
@@ -210,7 +310,6 @@ fn name_tokens(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::assemble::FlatEdge;
 
     fn to(byte: u8, target: u32, push: Option<u32>) -> FlatEdge {
         FlatEdge { low: byte, high: byte, target, push }
@@ -247,6 +346,12 @@ mod tests {
         let writer = Writer { tokens: &tokens, encode: &encode };
         let found = find_forced(&states, &writer, &mut Fuel::new(10_000));
         assert_eq!(found, [(1, 0), (2, 2), (3, 3), (5, 5), (6, 0), (7, 4)]);
+        // With one caller only, the token is the one.
+        let mut one = states.clone();
+        one[0].edges[1].target = 4;
+        let found = find_forced(&one, &writer, &mut Fuel::new(10_000));
+        assert_eq!(found.first(), Some(&(1, 0)));
+        assert!(found.contains(&(2, 1)), "{found:?}");
         assert_eq!(find_forced(&states, &writer, &mut Fuel::new(50)), []);
     }
 }
