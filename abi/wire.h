@@ -335,9 +335,10 @@ SAC_STATIC_ASSERT(sizeof(sac_descriptor) == 256, "descriptor is two lines");
  * of that many may follow, whatever is on the stack; a smaller n says that any of n characters may,
  * and none of more; 0 says nothing. A forced token says that the only text which may follow its
  * state begins with it: the device appends it without a draw, up to SAC_MAX_FORCED_TOKENS behind
- * one that was drawn, but none that ends the answer. A request with logprobs or logit biases, or
- * whose output ring holds fewer records than twice as many, is served as if it had none. The device
- * checks all but these claims: a false one harms its own request. */
+ * one that was drawn, but none that ends the answer. A request with SAC_REQ_LOGPROBS, records of
+ * several words or logit biases, or whose output ring holds fewer records than twice as many, is
+ * served as if it had none. The device checks all but these claims: a false one harms its own
+ * request. */
 #define SAC_MAX_FORCED_TOKENS 16u
 #define SAC_GRAMMAR_EDGE_MASK 0xffffu
 #define SAC_GRAMMAR_PLAIN_SHIFT 16u

@@ -80,11 +80,14 @@ SAC_HD inline uint32_t record_words(const Seats& seats, const sac_descriptor& d)
 }
 
 /// Words of its grammar that are forced tokens, if it may have any: one that asks for logprobs
-/// wants those of draws, and one that biases logits may prefer other tokens of the same text.
+/// wants those of draws, and one that biases logits may prefer other tokens of the same text. Their
+/// records have one word.
 SAC_HD inline uint32_t forced_words_of(const Seats& seats, uint32_t seat_index,
-                                       const sac_descriptor& d, uint32_t capacity) {
-  const bool draws_all = (d.flags & SAC_REQ_LOGPROBS) != 0 || d.num_logit_bias != 0;
-  if (d.grammar_words == 0 || draws_all || capacity < 2 * SAC_MAX_FORCED_TOKENS) return 0;
+                                       const sac_descriptor& d) {
+  const Seat& seat = seats[seat_index];
+  const bool draws_all =
+      (d.flags & SAC_REQ_LOGPROBS) != 0 || seat.stride != 1 || d.num_logit_bias != 0;
+  if (d.grammar_words == 0 || draws_all || seat.capacity < 2 * SAC_MAX_FORCED_TOKENS) return 0;
   return forced_words(seats.automaton(seat_index), d.grammar_words);
 }
 
@@ -109,7 +112,7 @@ SAC_HD inline void seat_request(const Admission& a, uint32_t slot, uint32_t seat
                 d.min_tokens,
                 d.num_stop_ids,
                 d.grammar_words,
-                forced_words_of(a.seats, seat_index, d, seat.capacity)};
+                forced_words_of(a.seats, seat_index, d)};
   if (d.grammar_words != 0) a.seats.places[seat_index] = GrammarPlace{};
   a.seats.params[seat_index] = seat_params(r);
   a.seats.wishes[seat_index] = wishes_of(a.waiting, r);

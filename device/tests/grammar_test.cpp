@@ -494,6 +494,10 @@ TEST_CASE("requests that want every draw, and rings without room, have no forced
   };
   CHECK(both([](Ask& ask) { ask.flags |= SAC_REQ_LOGPROBS; }) == 0);
   CHECK(both([](Ask& ask) { ask.logit_bias = {{7, 1.0f}}; }) == 0);
+  CHECK(both([](Ask& ask) {  // records of two words
+          ask.flags |= SAC_REQ_PROMPT_LOGPROBS;
+          ask.num_top_logprobs = 1;
+        }) == 0);
   CHECK(both([](Ask& ask) {  // three records fill the ring
           ask.flags |= SAC_REQ_PROMPT_LOGPROBS;
           ask.num_top_logprobs = 20;

@@ -1,5 +1,7 @@
 #include "tests/test_device.hpp"
 
+#include "grammar/forced.hpp"
+
 namespace saccade::test {
 
 FetchShape fetch_shape_of(const DeviceShape& shape) {
@@ -124,8 +126,9 @@ bool contains(const std::vector<uint32_t>& ids, uint32_t token) {
   return false;
 }
 
-void append_record(std::vector<uint64_t>& words, const Ask& ask, uint32_t token, uint32_t vocab) {
-  words.push_back(record_word(token, -1.0f));
+void append_record(std::vector<uint64_t>& words, const Ask& ask, uint32_t token, uint32_t vocab,
+                   float logprob = -1.0f) {
+  words.push_back(record_word(token, logprob));
   const uint32_t stride = sac_record_stride(ask.flags, ask.num_top_logprobs);
   for (uint32_t i = 0; i + 1 < stride; ++i)
     words.push_back(record_word((token + i) % vocab, -1.0f - static_cast<float>(i)));
@@ -166,6 +169,20 @@ class ObeyedGrammar {
     take_bytes(a, place_, v.bytes + v.offsets[token], v.length(token));
     return must_end(a, place_);
   }
+  /// The token that follows without a draw, or kNoToken.
+  uint32_t forced() const {
+    const auto words = static_cast<uint32_t>(ask_.grammar.size());
+    const bool draws_all = (ask_.flags & SAC_REQ_LOGPROBS) != 0 || !ask_.logit_bias.empty() ||
+                           sac_record_stride(ask_.flags, ask_.num_top_logprobs) != 1;
+    if (words == 0 || draws_all) return kNoToken;
+    const Automaton a = {ask_.grammar.data()};
+    GrammarPlace at = place_;
+    leave_rules(a, at);
+    const uint32_t size = forced_words(a.words, words);
+    const uint32_t token = find_forced(a.words + words - size, size, at.state);
+    const bool fits = token < shape_.vocab_size && is_legal(a, at, *tables_.grammars.vocab, token);
+    return fits && !NullStep{tables_, {}, shape_.vocab_size}.is_end(0, token) ? token : kNoToken;
+  }
 
  private:
   const Ask& ask_;
@@ -202,17 +219,23 @@ Expected expect(const Ask& ask, const DeviceShape& shape) {
   if ((ask.flags & SAC_REQ_PROMPT_LOGPROBS) != 0)
     for (size_t i = 1; i < tokens.size(); ++i)
       append_record(e.words, ask, tokens[i], shape.vocab_size);
+  uint32_t num_forced = 0;  // behind the last token that was drawn
   for (uint32_t produced = 1; e.finish == SAC_FINISH_NONE; ++produced) {
+    const bool may_force = produced > 1 && num_forced < SAC_MAX_FORCED_TOKENS;
+    const uint32_t forced = may_force ? grammar.forced() : kNoToken;
+    num_forced = forced == kNoToken ? 0 : num_forced + 1;
     const auto position = static_cast<uint32_t>(tokens.size()) - 1;
     const uint64_t seed = null_seed(ask.seed, ask.adapter);
     const uint32_t token =
-        grammar.obey(null_token(tokens.back(), position, seed, shape.vocab_size));
+        forced != kNoToken
+            ? forced
+            : grammar.obey(null_token(tokens.back(), position, seed, shape.vocab_size));
     if (token == kNothingLegal) {
       e.finish = SAC_FINISH_ERROR;
       break;
     }
     tokens.push_back(token);
-    append_record(e.words, ask, token, shape.vocab_size);
+    append_record(e.words, ask, token, shape.vocab_size, forced == kNoToken ? -1.0f : 0.0f);
     const bool eos = (ask.flags & SAC_REQ_IGNORE_EOS) == 0 && contains(shape.eos_ids, token);
     const bool stops = eos || contains(ask.stop_ids, token);
     if (ask.grammar.empty() ? produced > ask.min_tokens && stops : grammar.ends_with(token, stops))
