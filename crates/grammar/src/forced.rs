@@ -58,7 +58,7 @@ impl TokenOrder {
             fuel.burn(LOOK_STEPS)?;
             match token.strip_prefix(text) {
                 None => return Ok(false),
-                Some(rest) if rest.first().is_some_and(|&byte| next.has(byte)) => return Ok(true),
+                Some([byte, ..]) if next[usize::from(*byte)] => return Ok(true),
                 Some(_) => {}
             }
         }
@@ -67,19 +67,8 @@ impl TokenOrder {
 }
 
 /// The bytes that may follow a text.
-enum Next {
-    Any,
-    OneOf([bool; 256]),
-}
-
-impl Next {
-    fn has(&self, byte: u8) -> bool {
-        match self {
-            Next::Any => true,
-            Next::OneOf(bytes) => bytes[usize::from(byte)],
-        }
-    }
-}
+type Next = [bool; 256];
+const ANY: Next = [true; 256];
 
 /// The state and the depth of the stack before a byte, as far as the text itself has pushed.
 #[derive(Clone, Copy)]
@@ -182,7 +171,7 @@ impl<'a> Graph<'a> {
         let (mut at, mut caller) = (state, self.callers[state as usize]);
         while let Some((byte, target, push)) = only_edge(&self.states[at as usize]) {
             if text.len() == MAX_TEXT {
-                return Forced { text, places, returns, next: Next::Any };
+                return Forced { text, places, returns, next: ANY };
             }
             text.push(byte);
             places.push(Place { state: at, depth: stack.len() });
@@ -213,16 +202,16 @@ impl<'a> Graph<'a> {
                 bytes[usize::from(edge.low)..=usize::from(edge.high)].fill(true);
             }
             if !self.states[state as usize].is_final {
-                return Next::OneOf(bytes);
+                return bytes;
             }
             match (stack.pop(), caller) {
                 (Some(back), _) => state = back,
                 (None, Caller::One(back)) => (state, caller) = (back, self.callers[back as usize]),
-                (None, Caller::Answer) => return Next::OneOf(bytes),
+                (None, Caller::Answer) => return bytes,
                 (None, Caller::None | Caller::Several) => break,
             }
         }
-        Next::Any
+        ANY
     }
 
     /// Whether a token of a text follows its state whatever is on the stack there: it returns to
@@ -286,7 +275,7 @@ fn name_tokens(
 ) -> Result<(), GrammarError> {
     fuel.burn(TEXT_STEPS + BYTE_STEPS * forced.text.len())?;
     let whole = forced.text.utf8_chunks().next().map_or("", |chunk| chunk.valid());
-    let next = if whole.len() == forced.text.len() { &forced.next } else { &Next::Any };
+    let next = if whole.len() == forced.text.len() { &forced.next } else { &ANY };
     let tokens = (writer.encode)(whole);
     let vocabulary = writer.tokens.vocabulary();
     let written = tokens.iter().flat_map(|&id| vocabulary.token(id)).eq(whole.as_bytes());
