@@ -48,6 +48,7 @@
 #define SAC_GRAMMAR_PLAIN_BYTES 32u  /* of plain text that a state speaks of at most */
 #define SAC_GRAMMAR_PLAIN_PLACES 8u  /* of the stack that must be free for it */
 #define SAC_MAX_GRAMMAR_WORDS 65536u /* of one grammar; a device may have room for fewer */
+#define SAC_MAX_FORCED_TOKENS 16u    /* that a grammar appends behind one that was drawn */
 
 /* ---- slot states --------------------------------------------------------------------------- *
  * A slot is idle when its status is EMPTY or DECODE_COMPLETED and status.ticket == doorbell.ticket:
@@ -178,7 +179,7 @@ typedef struct sac_device_stats {
   uint32_t host_blocks_used_max;
   uint32_t blocks_cached; /* of the device: findable, used by no request; counted as free */
   uint32_t host_blocks_cached;
-  uint64_t forced_tokens; /* that grammars left no choice of, and no step drew; when they end */
+  uint64_t forced_tokens; /* appended without a draw, of requests that have ended */
   uint8_t _pad0[256 - 232];
 } sac_device_stats;
 SAC_STATIC_ASSERT(sizeof(sac_device_stats) == 256, "device statistics are two lines");
@@ -339,7 +340,6 @@ SAC_STATIC_ASSERT(sizeof(sac_descriptor) == 256, "descriptor is two lines");
  * several words or logit biases, or whose output ring holds fewer records than twice as many, is
  * served as if it had none. The device checks all but these claims: a false one harms its own
  * request. */
-#define SAC_MAX_FORCED_TOKENS 16u
 #define SAC_GRAMMAR_EDGE_MASK 0xffffu
 #define SAC_GRAMMAR_PLAIN_SHIFT 16u
 #define SAC_GRAMMAR_PLAIN_MASK 0x3fu

@@ -28,6 +28,6 @@ README = Document("crates/frontend/README.md", [
           "{accepted} accept an instance that they must not",
           {"schemas": counted("schemas"), "passing": counted("passing"),
            "accepted": counted("accepted an invalid instance")}),
-    Claim("The bundled model calls functions in {auto} (`auto`) and {required} (`required`) of the steps, with the same "
-          "answer in {same} of {all} cases; of the tokens of MaskBench's instances {share} % are forced", forced()),
+    Claim("The bundled model calls functions in {auto} (`auto`) and {required} (`required`) of the steps, with the "
+          "same answer in {same} of {all} cases; of the tokens of MaskBench's instances {share} % are forced", forced()),
 ])

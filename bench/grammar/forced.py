@@ -46,13 +46,10 @@ def asked(count, seed):
         yield messages[:at], tools, [call["function"] for call in messages[at]["tool_calls"]]
 
 
-def post(server, body):
+def timed(server, body):
     """The calls of an answer, its tokens and its seconds."""
-    request = urllib.request.Request(f"{server.url}/v1/chat/completions", json.dumps(body).encode(),
-                                     {"Content-Type": "application/json"})
     begin = time.perf_counter()
-    with urllib.request.urlopen(request, timeout=60) as reply:
-        answer = json.load(reply)
+    answer = server.post("/v1/chat/completions", body, timeout_s=60)
     took_s = time.perf_counter() - begin
     found = answer["choices"][0]["message"].get("tool_calls") or []
     return [call["function"] for call in found], answer["usage"]["completion_tokens"], took_s
@@ -86,7 +83,7 @@ def compare(servers, choice, args):
         body = {"messages": messages, "tools": tools, "tool_choice": choice, "temperature": 0, "max_tokens": 200}
         found, took_s = {}, {}
         for name in sorted(servers, reverse=number % 2 == 1):
-            found[name], count, took_s[name] = post(servers[name], body)
+            found[name], count, took_s[name] = timed(servers[name], body)
             tokens[name] += count
             right[name] += same(found[name], wanted)
         equal += found["forced"] == found["drawn"]

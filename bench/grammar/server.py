@@ -1,5 +1,6 @@
 """A server of ours for the scripts of this folder."""
 
+import json
 import signal
 import socket
 import subprocess
@@ -19,6 +20,12 @@ class Server:
         self.url = f"http://127.0.0.1:{port}"
         command = [binary, "serve", *map(str, flags), "--port", str(port), "--load-format", weights]
         self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+    def post(self, path, body, timeout_s):
+        request = urllib.request.Request(self.url + path, json.dumps(body).encode(),
+                                         {"Content-Type": "application/json"})
+        with urllib.request.urlopen(request, timeout=timeout_s) as reply:
+            return json.load(reply)
 
     def __enter__(self):
         deadline = time.monotonic() + READY_TIMEOUT_S

@@ -9,19 +9,17 @@ The binary must have symbols, as Cargo's release build has. OUT gets share.md.
 """
 
 import concurrent.futures
-import json
 import pathlib
 import re
 import signal
 import subprocess
 import tempfile
 import time
-import urllib.request
 
 from tpot import GRAMMARS, STREAMS, arguments, ends_by_itself, shape_server
 
 # Functions of device/grammar and device/sample/obey.hpp that are not inlined.
-OF_GRAMMARS = re.compile(r"::(obey_grammar|for_each_legal|fill_mask|apply_mask|take_bytes)\b")
+OF_GRAMMARS = re.compile(r"::(obey_grammar|for_each_legal|fill_mask|apply_mask|take_bytes|take_token)\b")
 ATTACH_S = 0.5
 
 
@@ -38,10 +36,7 @@ def answer(server, grammar, tokens, seed):
     body = {"model": "shape", "prompt": [1, 2, 3, 4, 10 + seed], "max_tokens": tokens, "seed": seed, "temperature": 1}
     body |= {"structured_outputs": grammar} if grammar else {}
     body["ignore_eos"] = not ends_by_itself(grammar)
-    request = urllib.request.Request(f"{server.url}/v1/completions", json.dumps(body).encode(),
-                                     {"Content-Type": "application/json"})
-    with urllib.request.urlopen(request, timeout=600) as reply:
-        got = json.load(reply)["usage"]["completion_tokens"]
+    got = server.post("/v1/completions", body, timeout_s=600)["usage"]["completion_tokens"]
     if got != tokens:
         raise SystemExit(f"an answer of {got} tokens, {tokens} asked for")
 

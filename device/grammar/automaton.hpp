@@ -20,6 +20,10 @@ struct Automaton {
 
   SAC_HD uint32_t num_states() const { return words[0]; }
   SAC_HD uint32_t num_edges() const { return words[1]; }
+  /// Words of states and edges; what is behind them is forced.hpp's.
+  SAC_HD uint64_t num_words() const {
+    return 3 + uint64_t{num_states()} + 2 * uint64_t{num_edges()};
+  }
   SAC_HD uint32_t state(uint32_t s) const { return words[2 + s]; }
   SAC_HD uint32_t first_edge(uint32_t s) const { return state(s) & SAC_GRAMMAR_EDGE_MASK; }
   SAC_HD bool is_final(uint32_t s) const { return (state(s) & SAC_GRAMMAR_FINAL) != 0; }
@@ -65,8 +69,7 @@ SAC_HD inline bool grammar_has_shape(const uint32_t* words, uint32_t count) {
   if (count < 4 || a.num_states() == 0 || a.num_states() > SAC_GRAMMAR_NO_PUSH ||
       a.num_edges() > SAC_GRAMMAR_EDGE_MASK)
     return false;
-  const uint64_t size = 3 + uint64_t{a.num_states()} + 2 * uint64_t{a.num_edges()};
-  if (count < size || (count - size) % 2 != 0) return false;
+  if (count < a.num_words() || (count - a.num_words()) % 2 != 0) return false;
   return a.first_edge(0) == 0 && a.first_edge(a.num_states()) == a.num_edges();
 }
 

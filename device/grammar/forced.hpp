@@ -1,7 +1,6 @@
 // Tokens that a grammar leaves no choice of: where only one text may follow, the frontend has named
 // the token that a tokenizer would begin it with (abi/wire.h, "forced").
 #pragma once
-#include "grammar/vocab.hpp"
 #include "grammar/walk.hpp"
 
 namespace saccade {
@@ -9,8 +8,7 @@ inline namespace SAC_ISA {
 
 /// Words of checked grammar words that are forced tokens: the last ones.
 SAC_HD inline uint32_t forced_words(const uint32_t* words, uint32_t count) {
-  const Automaton a = {words};
-  return count - (3 + a.num_states() + 2 * a.num_edges());
+  return count - static_cast<uint32_t>(Automaton{words}.num_words());
 }
 
 /// The token that a state is followed by, or kNoToken. words: [count], the forced ones.

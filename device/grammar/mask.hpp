@@ -85,8 +85,7 @@ SAC_HD inline uint32_t fill_mask(const Automaton& a, GrammarPlace at, const Toke
 /// Whether the answer may go on with one token.
 SAC_HD inline bool is_legal(const Automaton& a, GrammarPlace at, const TokenVocab& vocab,
                             uint32_t token) {
-  const uint32_t length = vocab.length(token);
-  return length != 0 && take_bytes(a, at, vocab.bytes + vocab.offsets[token], length);
+  return take_token(a, at, vocab, token);
 }
 
 }  // namespace SAC_ISA

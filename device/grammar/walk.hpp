@@ -4,6 +4,7 @@
 #pragma once
 #include "grammar/automaton.hpp"
 #include "grammar/place.hpp"
+#include "grammar/vocab.hpp"
 
 namespace saccade {
 inline namespace SAC_ISA {
@@ -41,6 +42,13 @@ SAC_HD inline bool take_bytes(const Automaton& a, GrammarPlace& at, const uint8_
   for (uint32_t i = 0; i < count; ++i)
     if (!take_byte(a, at, bytes[i], [](uint32_t) {})) return false;
   return true;
+}
+
+/// Moves by a token. False: it has no bytes, or no answer goes on like this.
+SAC_HD inline bool take_token(const Automaton& a, GrammarPlace& at, const TokenVocab& vocab,
+                              uint32_t token) {
+  const uint32_t length = vocab.length(token);
+  return length != 0 && take_bytes(a, at, vocab.bytes + vocab.offsets[token], length);
 }
 
 /// The same place without rules that are over: only the next byte would leave them.

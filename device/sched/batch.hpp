@@ -95,8 +95,8 @@ SAC_HD inline bool prompts_pending(const Seats& seats, const KvTiers& kv, uint64
     const Seat& seat = seats[seats.running[i]];
     if (seat.arrival >= arrival) return false;  // oldest first
     if (shares.is_over(seats.wishes[seats.running[i]].tenant)) continue;
-    const bool waits = seat.state == SAC_STATE_DECODE_PAUSED || goes_on(seat);
-    if (can_prefill(kv, seat) && !waits) return true;
+    if (can_prefill(kv, seat) && !goes_on(seat) && seat.state != SAC_STATE_DECODE_PAUSED)
+      return true;
   }
   return false;
 }

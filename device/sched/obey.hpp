@@ -8,10 +8,7 @@ namespace saccade {
 /// Moves a seat's place by a token that was drawn and does not end the answer. False: its grammar
 /// does not allow the token, or the step found none that it allows.
 SAC_HD inline bool follow_token(const Seats& seats, uint32_t seat_index, uint32_t token) {
-  const TokenVocab& vocab = *seats.vocab;
-  const uint32_t length = vocab.length(token);
-  return length != 0 && take_bytes({seats.automaton(seat_index)}, seats.places[seat_index],
-                                   vocab.bytes + vocab.offsets[token], length);
+  return take_token({seats.automaton(seat_index)}, seats.places[seat_index], *seats.vocab, token);
 }
 
 /// Takes the token that a seat's grammar leaves no choice of: its place moves with it. kNoToken:
@@ -21,15 +18,12 @@ SAC_HD inline uint32_t take_forced(const Seats& seats, uint32_t seat_index, cons
   const Asked& asked = seats[seat_index].asked;
   const Automaton a = {seats.automaton(seat_index)};
   const uint32_t* forced = a.words + (asked.grammar_words - asked.forced_words);
-  const TokenVocab& vocab = *seats.vocab;
   GrammarPlace at = seats.places[seat_index];
   leave_rules(a, at);
   const uint32_t token = find_forced(forced, asked.forced_words, at.state);
-  const uint32_t length = vocab.length(token);
+  if (token == kNoToken) return kNoToken;
   // An id that ends answers may only be drawn. A token that does not fit was claimed wrongly.
-  if (length == 0 || is_stop(token) ||
-      !take_bytes(a, at, vocab.bytes + vocab.offsets[token], length))
-    return kNoToken;
+  if (is_stop(token) || !take_token(a, at, *seats.vocab, token)) return kNoToken;
   seats.places[seat_index] = at;
   return token;
 }

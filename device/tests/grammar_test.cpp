@@ -48,8 +48,7 @@ GrammarPlace random_place(const Automaton& a, const TokenVocab& vocab, Random& r
   for (uint32_t i = random.in(0, 400); i > 0; --i) {
     const bool opens = random.in(0, 2) < opening;
     const uint32_t token = opens ? kFirstByte + '(' : random.in(0, vocab.num_tokens - 1);
-    if (is_legal(a, at, vocab, token))
-      take_bytes(a, at, vocab.bytes + vocab.offsets[token], vocab.length(token));
+    if (is_legal(a, at, vocab, token)) take_token(a, at, vocab, token);
   }
   return at;
 }
@@ -192,7 +191,7 @@ std::string sampled_text(const std::vector<uint32_t>& words, const TokenVocab& v
       return text;
     }
     REQUIRE(is_legal(a, at, vocab, token));
-    take_bytes(a, at, vocab.bytes + vocab.offsets[token], vocab.length(token));
+    take_token(a, at, vocab, token);
     text += tokens[token];
     history.push_back(token);
     if (must_end(a, at)) return text;
@@ -246,7 +245,7 @@ TEST_CASE("a mask that was kept is the one that would be found") {
       for (uint32_t i = 0; i < kVocab; ++i) {
         const uint32_t token = (first + i) % kVocab;
         if (token == kEos[0] || (mask[token / 32] >> token % 32 & 1) == 0) continue;
-        take_bytes(a, at, vocab.bytes + vocab.offsets[token], vocab.length(token));
+        take_token(a, at, vocab, token);
         break;
       }
     }
@@ -392,8 +391,8 @@ struct Told {
   uint64_t steps, forced, decoded;
 };
 
-Told told(const Ask& ask, const DeviceShape& shape, const RingShape& ring = {}) {
-  Bench b(shape, ring);
+Told told(const Ask& ask, const DeviceShape& shape) {
+  Bench b(shape);
   Ticket t = b.front.submit(ask);
   b.finish({&t}, 500);
   b.device.tick();

@@ -60,7 +60,7 @@ void time_case(const TokenVocab& vocab, const std::vector<uint32_t>& words,
     const uint32_t token = tokens[i];
     if (token >= vocab.num_tokens || (mask[token / 32] >> token % 32 & 1) == 0)
       fail("the mask lacks a token of the answer");
-    take_bytes(a, at, vocab.bytes + vocab.offsets[token], vocab.length(token));
+    take_token(a, at, vocab, token);
   }
   std::printf("]\n");
 }

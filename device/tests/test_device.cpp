@@ -164,9 +164,8 @@ class ObeyedGrammar {
   /// Whether an answer is over with this token; a place further otherwise.
   bool ends_with(uint32_t token, bool stops) {
     if (stops) return true;
-    const TokenVocab& v = *tables_.grammars.vocab;
     const Automaton a = {ask_.grammar.data()};
-    take_bytes(a, place_, v.bytes + v.offsets[token], v.length(token));
+    take_token(a, place_, *tables_.grammars.vocab, token);
     return must_end(a, place_);
   }
   /// The token that follows without a draw, or kNoToken.
@@ -180,7 +179,7 @@ class ObeyedGrammar {
     leave_rules(a, at);
     const uint32_t size = forced_words(a.words, words);
     const uint32_t token = find_forced(a.words + words - size, size, at.state);
-    const bool fits = token < shape_.vocab_size && is_legal(a, at, *tables_.grammars.vocab, token);
+    const bool fits = is_legal(a, at, *tables_.grammars.vocab, token);
     return fits && !NullStep{tables_, {}, shape_.vocab_size}.is_end(0, token) ? token : kNoToken;
   }
 
