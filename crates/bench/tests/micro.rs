@@ -127,7 +127,11 @@ fn one_late_rank_holds_up_all() {
     assert!(rows[0]["delayed_iteration_us"].is_null());
     assert_eq!(rows[0]["iteration_us"]["count"], 30);
     assert_eq!(rows[1]["delayed_iteration_us"]["count"], 10);
-    assert!(number(&rows[1]["delayed_iteration_us"]["p50"]) >= 40_000.0, "{}", rows[1]);
+    // A rank that sees the barrier open before another one sleeps a little outside its iteration,
+    // in the one before: together they are never shorter than the delay.
+    let sum_us = |of: &str| number(&rows[1][of]["count"]) * number(&rows[1][of]["mean"]);
+    let total_us = sum_us("iteration_us") + sum_us("delayed_iteration_us");
+    assert!(total_us >= 10.0 * 40_000.0, "{}", rows[1]);
     // What the others wait depends on the machine; its sum is tested on a scripted board.
     assert!(rows[1]["wait_per_delay"].is_number() && rows[0]["wait_per_delay"].is_null());
 }
