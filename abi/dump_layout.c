@@ -66,6 +66,8 @@ static void constants(void) {
   CONSTANT(SAC_REQ_PROMPT_LOGPROBS);
   CONSTANT(SAC_REQ_EMBED);
   CONSTANT(SAC_REQ_KNOWN_FLAGS);
+  CONSTANT(SAC_ROOF_ROWS);
+  CONSTANT(SAC_KERNELS_NAME_BYTES);
   CONSTANT(SAC_NUM_FETCH_RESULTS);
   CONSTANT(SAC_NUM_FETCH_DETAILS);
   CONSTANT(SAC_FRONTEND_HEARTBEAT_MS);
@@ -102,6 +104,7 @@ static void region_header(void) {
   FIELD(sac_region_header, arena_offset);
   FIELD(sac_region_header, arena_bytes);
   FIELD(sac_region_header, fetch_stats_offset);
+  FIELD(sac_region_header, roof_offset);
   FIELD(sac_region_header, _pad1);
 }
 
@@ -129,6 +132,17 @@ static void device_structs(void) {
   FIELD(sac_device_line, embedding_size);
   FIELD(sac_device_line, num_adapters);
   FIELD(sac_device_line, _pad0);
+  STRUCT(sac_device_roof);
+  FIELD(sac_device_roof, generation);
+  FIELD(sac_device_roof, num_threads);
+  FIELD(sac_device_roof, kernels);
+  FIELD(sac_device_roof, packed_bytes);
+  FIELD(sac_device_roof, huge_page_bytes);
+  FIELD(sac_device_roof, step_weight_bytes);
+  FIELD(sac_device_roof, row_flop);
+  FIELD(sac_device_roof, read_bytes_per_s);
+  FIELD(sac_device_roof, product_mflop_per_s);
+  FIELD(sac_device_roof, _pad0);
   STRUCT(sac_device_stats);
   FIELD(sac_device_stats, ticks);
   FIELD(sac_device_stats, steps);
@@ -214,6 +228,7 @@ static void frontend_structs(void) {
   FIELD(sac_frontend_line, waiting);
   FIELD(sac_frontend_line, heartbeat);
   FIELD(sac_frontend_line, prefix_generation);
+  FIELD(sac_frontend_line, roofs_asked);
   FIELD(sac_frontend_line, _pad0);
   STRUCT(sac_descriptor);
   FIELD(sac_descriptor, sequence);

@@ -27,7 +27,7 @@
 #define SAC_MAGIC UINT64_C(0x3145444143434153) /* "SACCADE1", little-endian */
 #define SAC_ABI_VERSION 1u
 /* FNV-1a 64 of wire.layout.txt; a test recomputes it. */
-#define SAC_LAYOUT_HASH UINT64_C(0x6e5198744b7d8c2d)
+#define SAC_LAYOUT_HASH UINT64_C(0x454692a75da24ec6)
 
 /* ---- bounds ------------------------------------------------------------------------------- */
 
@@ -110,7 +110,8 @@ typedef struct sac_region_header {
   uint64_t arena_offset;
   uint64_t arena_bytes;
   uint64_t fetch_stats_offset; /* sac_fetch_stats */
-  uint8_t _pad1[256 - 160];
+  uint64_t roof_offset;        /* sac_device_roof */
+  uint8_t _pad1[256 - 168];
 } sac_region_header;
 SAC_STATIC_ASSERT(sizeof(sac_region_header) == 256, "region header is 256 bytes");
 SAC_STATIC_ASSERT(offsetof(sac_region_header, device_offset) == 56, "header offsets");
@@ -142,6 +143,24 @@ typedef struct sac_device_line {
   uint8_t _pad0[128 - 108];
 } sac_device_line;
 SAC_STATIC_ASSERT(sizeof(sac_device_line) == 128, "device line is one line");
+
+/* ---- what memory and arithmetic allow the device's steps: writer = device; each word relaxed,
+ * then generation with release. A reader during a measurement may see words of two. -------- */
+#define SAC_ROOF_ROWS 9u /* 1, 2, 4 ... 256 rows */
+#define SAC_KERNELS_NAME_BYTES 16u
+typedef struct sac_device_roof {
+  SAC_ALIGNAS(128) uint32_t generation;    /* +1 per measurement; 0 = this device has none */
+  uint32_t num_threads;                    /* that run its steps */
+  uint8_t kernels[SAC_KERNELS_NAME_BYTES]; /* name of the kernel set, zeros behind it */
+  uint64_t packed_bytes;                   /* all weights, as the kernels read them */
+  uint64_t huge_page_bytes;                /* of those, in huge pages */
+  uint64_t step_weight_bytes;              /* that a step of one row reads */
+  uint64_t row_flop;         /* operations of a row with those weights, logits included */
+  uint64_t read_bytes_per_s; /* the packed weights, by the step's threads, without a product */
+  uint32_t product_mflop_per_s[SAC_ROOF_ROWS]; /* operands in caches; 0 = no step has these rows */
+  uint8_t _pad0[128 - 100];
+} sac_device_roof;
+SAC_STATIC_ASSERT(sizeof(sac_device_roof) == 128, "the device's roof is one line");
 
 /* ---- device statistics: writer = device; each word relaxed, refreshed once per tick ------- */
 typedef struct sac_device_stats {
@@ -241,7 +260,8 @@ typedef struct sac_frontend_line {
   uint64_t heartbeat;              /* moves at least every SAC_FRONTEND_HEARTBEAT_MS while alive */
   uint32_t prefix_generation;      /* +1: requests after it share no block with ones before; the
                                       count survives restarts, like the epoch */
-  uint8_t _pad0[108];
+  uint32_t roofs_asked;            /* +1: the idle device shall measure its roof again */
+  uint8_t _pad0[104];
 } sac_frontend_line;
 SAC_STATIC_ASSERT(sizeof(sac_frontend_line) == 128, "frontend line is one line");
 #define SAC_FRONTEND_HEARTBEAT_MS 100u

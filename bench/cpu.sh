@@ -128,6 +128,12 @@ cell() {
     --random-input-len "$5" --random-output-len "$6" --num-warmups $(($4 + 1)) --num-prompts "$requests" --seed "$3" \
     --client-priority nice:-10 --json - 2>"$out/cell.log" | python3 bench/cpu_table.py cell "$out" "$1" "$2" "$3" ||
     { cat "$out/cell.log" >&2; return 1; }
+  case $2 in saccade*) roof "$@" ;; esac
+}
+# What the machine allows that very process, right after a cell.
+roof() {
+  "$saccade" bench micro roof --base-url "http://127.0.0.1:$(port_of "$2")" --repeats 3 --json - |
+    python3 bench/cpu_table.py roof "$out" "$@"
 }
 # Cells of one seed have prompts that begin alike: a server that keeps prefixes would not compute them.
 check_nothing_cached() {

@@ -4,6 +4,7 @@
     cpu_table.py cell OUT SHAPE SERVER REPEAT     a document of `bench serve --json -` on standard input
     cpu_table.py wave OUT SHAPE WEIGHTS           lines of openvino_wave.py on standard input
     cpu_table.py limits OUT REPEAT                the object of SACCADE_BENCH_ROOFLINE on standard input
+    cpu_table.py roof OUT SHAPE SERVER REPEAT STREAMS INPUT    a document of `bench micro roof --json -` likewise
     cpu_table.py model OUT SHAPE FOLDER           what a model's weights weigh, from its safetensors header
     cpu_table.py tables OUT                       Markdown: every cell, then what is claimed of them
 """
@@ -54,6 +55,16 @@ def wave(out, shape, weights):
 
 def limits(out, repeat):
     append(out, "limits", {"repeat": int(repeat)} | json.load(sys.stdin))
+
+
+def roof(out, shape, server, repeat, streams, input_len, *_):
+    measured = json.load(sys.stdin)["roof"]["roofs"]
+    fastest = max(measured, key=lambda r: r["read_bytes_per_second"])
+    rates = {rows: max(r["product_flops_per_second"][rows] for r in measured)
+             for rows in fastest["product_flops_per_second"]}
+    append(out, "roofs", {
+        "shape": shape, "server": server, "repeat": int(repeat), "streams": int(streams), "input_len": int(input_len),
+    } | fastest | {"product_flops_per_second": rates})
 
 
 def model(out, shape, folder):
@@ -112,7 +123,24 @@ def serve_table(shape, records):
     ])
 
 
-def claims(shape, records, waves, machine, sizes):
+def shares_of_roof(cells, roofs, sizes):
+    """Of what each process of ours could do at most by its own measurement after the cell, medians over repeats."""
+    for (server, streams, prompt), measured in sorted(group(roofs, "server", "streams", "input_len").items()):
+        loads = [load for load in cells if load[0] == prompt and load[2:] == (streams, server)]
+        if streams != 1 or not loads:
+            continue
+        if prompt == 128:
+            steps = 1e3 / median(cells[loads[0]], "tpot_ms", "p50")
+            most = statistics.median(r["read_bytes_per_second"] / r["step_weight_bytes"] for r in measured)
+            yield f"one stream, {server}: {steps / most:.2f} of the {most:.1f} steps/s that reading its weights allows"
+        else:
+            rate = prompt / (median(cells[loads[0]], "ttft_ms", "p50") / 1e3)
+            flop_per_s = statistics.median(max(r["product_flops_per_second"].values()) for r in measured)
+            most = flop_per_s / (2 * sizes["layer_weights"])
+            yield f"prompt of {prompt}, {server}: {rate / most:.2f} of the {most:.0f} tokens/s that its products allow"
+
+
+def claims(shape, records, waves, machine, sizes, roofs):
     """How ours compares with the machine and the others, as lines."""
     cells = group(records, "input_len", "output_len", "streams", "server")
     loads = sorted(group(records, "input_len", "output_len", "streams"))
@@ -125,10 +153,11 @@ def claims(shape, records, waves, machine, sizes):
     one = next((load for load in decode if load[2] == 1), None)
     most = max(decode, key=lambda load: load[2], default=None)
     tpot = one and median(cells.get((*one, "saccade"), []), "tpot_ms", "p50")
-    if machine and sizes and tpot:
+    yield from shares_of_roof(cells, roofs, sizes)
+    if machine and sizes and tpot and not roofs:
         limit = median(machine, "read_gb_per_s") * 1e9 / sizes["step_bytes"]
         yield f"one stream, bf16: {1e3 / tpot / limit:.2f} of {limit:.1f} steps/s, the bandwidth limit"
-    if machine and sizes:
+    if machine and sizes and not roofs:
         for load in loads:
             ttft = median(cells.get((*load, "saccade"), []), "ttft_ms", "p50")
             if load[0] > 128 and load[2] == 1 and ttft:
@@ -202,7 +231,8 @@ def tables(out):
     sizes = {m["shape"]: m for m in read(out, "models")}
     for (shape,), records in group(read(out, "serve"), "shape").items():
         serve_table(shape, records)
-        lines = claims(shape, records, [w for w in waves if w["shape"] == shape], machine, sizes.get(shape))
+        of_shape = [[r for r in kind if r["shape"] == shape] for kind in (waves, read(out, "roofs"))]
+        lines = claims(shape, records, of_shape[0], machine, sizes.get(shape), of_shape[1])
         print("".join(f"- {line}\n" for line in lines))
     if waves:
         print("## OpenVINO's engine in process, one wave of 128-token prompts: tok/s; median TTFT ms; median TPOT ms\n")
@@ -215,7 +245,7 @@ def tables(out):
         beside_table(out, name)
 
 
-COMMANDS = {"cell": cell, "wave": wave, "limits": limits, "model": model, "tables": tables}
+COMMANDS = {"cell": cell, "wave": wave, "roof": roof, "limits": limits, "model": model, "tables": tables}
 
 if __name__ == "__main__":
     if len(sys.argv) < 3 or sys.argv[1] not in COMMANDS:

@@ -157,6 +157,16 @@ const char* sac_device_kernels(const sac_device* d) {
   return d == nullptr || d->cpu == nullptr ? "" : d->cpu->kernels_name();
 }
 
+int sac_device_measure_roof(sac_device* d) {
+  return guarded([&] {
+    if (d == nullptr) return fail(SAC_ERR_ARGUMENT, "device is null");
+    if (d->cpu == nullptr) return fail(SAC_ERR_STATE, "only the cpu device measures its roof");
+    if (!d->loaded || d->attached)
+      return fail(SAC_ERR_STATE, d->loaded ? "the device is attached" : "weights are not loaded");
+    return d->roof.measure(*d->cpu, d->config.num_threads), 0;
+  });
+}
+
 int sac_region_load_progress(void* region, uint64_t region_bytes, uint32_t phase,
                              uint64_t done_bytes, uint64_t total_bytes) {
   return guarded([&] {

@@ -276,6 +276,10 @@ int sac_device_open_fetch(sac_device* device, void* region, uint64_t region_byte
                           const uint8_t model_id[32], uint64_t instance_id);
 /* How the CPU device computes: the name of its kernel set. "" for the others. */
 const char* sac_device_kernels(const sac_device* device);
+/* Measures what memory and arithmetic allow the device's steps (cpu/roof.hpp), after finish_load;
+ * frontends read it once the device is attached, and may have it measured again. SAC_ERR_STATE for
+ * other devices than SAC_DEVICE_CPU. */
+int sac_device_measure_roof(sac_device* device);
 /* Starts serving: phase READY, then ticks until sac_device_stop. Blocks the calling thread. */
 int sac_device_run(sac_device* device);
 /* Async-signal-safe; run returns after the current tick. */

@@ -8,6 +8,7 @@ CpuStep::CpuStep(const sac_model_config& config, uint32_t max_num_seqs,
                  const StepOutputs& outputs, const Kernels* kernels, const AdapterLimits& adapters)
     : config_(config),
       kernels_(kernels != nullptr ? *kernels : best_kernels()),
+      max_rows_(max_num_batched_tokens),
       tables_(tables),
       outputs_(outputs),
       kv_(config, block_size, num_blocks),

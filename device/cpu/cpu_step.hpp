@@ -7,6 +7,7 @@
 #include <string>
 
 #include "cpu/forward.hpp"
+#include "cpu/roof.hpp"
 
 namespace saccade {
 
@@ -51,6 +52,11 @@ class CpuStep {
   /// Empty when a step can run, else the name of the first missing tensor.
   std::string missing_tensor() const { return weights_.missing_tensor(); }
 
+  /// What this process's memory and arithmetic allow a step, see roof.hpp. No step may be running.
+  Roof measure_roof() { return saccade::measure_roof(roof_context(), pool_); }
+  /// Its reading alone, bytes per second: once over the weights.
+  double measure_reading() { return saccade::measure_reading(roof_context(), pool_, 1); }
+
   /// Bytes of one KV block of such a model.
   static size_t kv_block_bytes(const sac_model_config& config, uint32_t block_size) {
     return KvPool::block_bytes(config, block_size);
@@ -71,8 +77,11 @@ class CpuStep {
   const char* kernels_name() const { return kernels_.name; }
 
  private:
+  RoofContext roof_context() { return {config_, kernels_, weights_, space_, max_rows_}; }
+
   const sac_model_config config_;
   const Kernels& kernels_;
+  const uint32_t max_rows_;
   const SeatTables tables_;
   const StepOutputs outputs_;
   KvPool kv_;

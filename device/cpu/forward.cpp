@@ -2,6 +2,7 @@
 
 #include "cpu/adapter_phases.hpp"
 #include "cpu/item_order.hpp"
+#include "cpu/row_blocks.hpp"
 
 namespace saccade {
 namespace {
@@ -20,13 +21,9 @@ struct Product {
   static constexpr uint32_t kNotAdapted = ~0u;
 };
 
-/// Bytes of activations of a block of rows: they stay in a core's L2 while panels stream past them.
-constexpr uint32_t kBlockBytes = 1u << 20;
 /// Bytes of weights that all blocks go past before the next weights: they come from memory once,
 /// and each block stays in L2 that long.
 constexpr uint32_t kSpanBytes = 4u << 20;
-/// Rows of items are multiples of this: what the matrix instructions take at once.
-constexpr uint32_t kRowUnit = 2 * kActivationRows;
 /// Most rows of an item where rows are computed one by one.
 constexpr uint32_t kRowsPerItem = 8;
 /// Items per worker below which panels are handed out one by one.
@@ -180,8 +177,7 @@ class Forward {
   ProductCut cut_products(const Activations& in, uint32_t rows, const Product* products,
                           uint32_t count) const {
     const Matrix& any = *products->matrix;
-    const uint32_t most_rows = rows_of_block(in, any.dtype) / kRowUnit * kRowUnit;
-    const uint32_t blocks = ceil_div(rows, most_rows);
+    const uint32_t blocks = ceil_div(rows, rows_of_block(k_, in, any.dtype));
     uint32_t panels = 0;
     for (uint32_t p = 0; p < count; ++p) panels += products[p].matrix->num_panels();
     const uint32_t per_item = choose_panels(panels, blocks, worker_.num_threads());
@@ -191,14 +187,6 @@ class Forward {
     const size_t group_bytes = per_item * any.panel_bytes() * (products->second == nullptr ? 1 : 2);
     const uint32_t span = max_u32(static_cast<uint32_t>(kSpanBytes / group_bytes), 1);
     return {products, per_item, {groups, blocks, span}};
-  }
-
-  /// Most rows of a block. Those of a large k would be so few that weights came from afar more
-  /// often than the products take: kernels that take such a k in chunks get more.
-  uint32_t rows_of_block(const Activations& in, uint32_t dtype) const {
-    const uint32_t fit = kBlockBytes / (in.k * (in.tiled ? 2u : 4u));
-    if (k_.chunks_bf16 && dtype == SAC_DTYPE_BF16 && fit < kTileRows / 2) return kTileRows;
-    return max_u32(min_u32(fit, kTileRows), kRowUnit);
   }
 
   /// Blocks of nearly equal height, in whole tiles of activations.

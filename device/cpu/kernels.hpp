@@ -254,6 +254,8 @@ struct Kernels {
   void (*pack_dummy)(uint64_t key, const PackArgs&);
   /// Row `row` of a packed matrix [n][k] as floats.
   void (*unpack_row)(const void* panels, uint32_t dtype, uint32_t k, uint32_t row, float* out);
+  /// Reads aligned memory, a multiple of 512 bytes, and does nothing with it.
+  void (*read)(const void* data, size_t bytes);
   /// n unaligned elements as floats.
   void (*widen)(const void* source, uint32_t dtype, uint32_t n, float* out);
   void (*sample)(const SampleRow&, float* logits, const SampleScratch&, uint64_t* record);

@@ -4,6 +4,7 @@
 #include "cpu/attention_impl.hpp"
 #include "cpu/matmul_impl.hpp"
 #include "cpu/pack_dispatch.hpp"
+#include "cpu/read_impl.hpp"
 #include "cpu/rows_impl.hpp"
 #include "sample/sampler.hpp"
 
@@ -70,6 +71,7 @@ constexpr Kernels make_kernels(const char* name) {
   k.pack = pack;
   k.pack_dummy = pack_dummy;
   k.unpack_row = unpack_row;
+  k.read = read;
   k.widen = widen;
   k.sample = sample_row;
   k.score = score_row;

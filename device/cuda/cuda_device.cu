@@ -47,6 +47,7 @@ std::string cuda_device_json() {
 RingView moved(const RingView& ring, ptrdiff_t offset) {
   RingView to = ring;
   to.device = shifted(ring.device, offset);
+  to.roof = shifted(ring.roof, offset);
   to.stats = shifted(ring.stats, offset);
   to.acks = shifted(ring.acks, offset);
   to.wake = shifted(ring.wake, offset);

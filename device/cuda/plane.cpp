@@ -152,6 +152,7 @@ std::string CudaPlane::attach(void* region, uint64_t region_bytes) {
   if (const char* wrong = open_ring(region, region_bytes, &view)) return wrong;
   region_ = std::make_unique<RegisteredMemory>(region, region_bytes);
   introduce(told(view), view.device);
+  publish_roof({}, view.roof);
   const bool host_ticks = config_.cuda_launch == SAC_CUDA_LAUNCH_HOST;
   machine_.attach(host_ticks ? view : moved(view, region_->offset()));
   return "";

@@ -187,6 +187,7 @@ std::string sac_device::attach(void* region, uint64_t region_bytes) {
   join_ring(scheduler, view, saccade::monotonic_ns());
   const sac_device_line told = saccade::told_of(kv_block_bytes, tokens.hash(), scheduler.limits);
   saccade::introduce(told, view.device);
+  roof.join(view);
   attached = true;
   return "";
 }
@@ -201,5 +202,15 @@ uint32_t sac_device::tick() {
 
 void sac_device::run() {
   while (!stop.load(std::memory_order_relaxed))
-    if (tick() == 0 && !scheduler.has_finished()) saccade::IdleWait::wait(scheduler);
+    if (tick() == 0 && !scheduler.has_finished()) {
+      answer_roof();
+      saccade::IdleWait::wait(scheduler);
+    }
+}
+
+void sac_device::answer_roof() {
+  saccade::Scheduler& s = scheduler;
+  if (cpu == nullptr || saccade::has_unfinished(s.waiting, s.seats, s.parking, s.fetch)) return;
+  if (!roof.is_asked(s.report.ring, saccade::monotonic_ns())) return;
+  roof.answer(s.report.ring, *cpu, config.num_threads);
 }

@@ -12,6 +12,7 @@
 #include "cpu/memory_region.hpp"
 #include "grammar/token_tables.hpp"
 #include "host/pages.hpp"
+#include "plane/roof_desk.hpp"
 #include "plane/timed_null_step.hpp"
 #include "sched/state.hpp"
 #include "sim/paced_device.hpp"
@@ -25,6 +26,7 @@ struct sac_device {
   std::unique_ptr<saccade::CpuStep> cpu;             // SAC_DEVICE_CPU
   std::unique_ptr<saccade::MemoryRegion> host_kv;    // the second tier, if there is one
   std::unique_ptr<saccade::CopyEngine> copy_engine;  // its threads end before what they copy goes
+  saccade::RoofDesk roof;                            // SAC_DEVICE_CPU
   saccade::TimedNullStep null;                       // SAC_DEVICE_NULL
   saccade::InstantCopies instant_copies;
   saccade::sim::PacedStep paced;  // SAC_DEVICE_SIM
@@ -50,4 +52,6 @@ struct sac_device {
   void open_fetch(void* region, const uint8_t (&model_id)[32], uint64_t instance_id);
   uint32_t tick();
   void run();
+  /// Measures the roof if a frontend wants it and no request would wait for it.
+  void answer_roof();
 };

@@ -30,6 +30,7 @@ const char* check_offsets(const sac_region_header& h) {
   const uint64_t all = h.region_bytes;
   const bool ok = fits(h.device_offset, 1, sizeof(sac_device_line), all) &&
                   fits(h.stats_offset, 1, sizeof(sac_device_stats), all) &&
+                  fits(h.roof_offset, 1, sizeof(sac_device_roof), all) &&
                   fits(h.fetch_stats_offset, 1, sizeof(sac_fetch_stats), all) &&
                   fits(h.acks_offset, h.num_frontends, sizeof(sac_frontend_ack), all) &&
                   fits(h.wake_offset, 1, sizeof(sac_wake), all) &&
@@ -68,6 +69,7 @@ const char* open_ring(void* region, uint64_t region_bytes, RingView* view) {
   view->arena_bytes = h.arena_bytes;
   view->device = reinterpret_cast<sac_device_line*>(base + h.device_offset);
   view->stats = reinterpret_cast<sac_device_stats*>(base + h.stats_offset);
+  view->roof = reinterpret_cast<sac_device_roof*>(base + h.roof_offset);
   view->fetch_stats = reinterpret_cast<sac_fetch_stats*>(base + h.fetch_stats_offset);
   view->acks = reinterpret_cast<sac_frontend_ack*>(base + h.acks_offset);
   view->wake = reinterpret_cast<sac_wake*>(base + h.wake_offset);

@@ -14,6 +14,7 @@ struct RingView {
   uint32_t out_ring_words;
   uint64_t arena_bytes;
   sac_device_line* device;
+  sac_device_roof* roof;
   sac_device_stats* stats;
   sac_fetch_stats* fetch_stats;
   sac_frontend_ack* acks;

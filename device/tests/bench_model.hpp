@@ -1,11 +1,9 @@
-// Shared by the benchmarks of the CPU step: model shapes, what a step must move and compute, and
-// memory bandwidth.
+// Shared by the benchmarks of the CPU step: model shapes, and what a step must move and compute.
 #pragma once
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <thread>
 
 #include "tests/step_harness.hpp"
 
@@ -68,32 +66,6 @@ inline double weight_bytes(const sac_model_config& c) {
   if (c.quantization == SAC_QUANTIZATION_NONE) return num_weights(c) * 2;
   const double head = double(c.vocab_size) * c.hidden_size;  // stays in bf16
   return (num_weights(c) - head) * kEightBits + head * 2;
-}
-
-/// Best of `runs` readings of `region` by all threads, bytes/s.
-inline double read_bandwidth(const MemoryRegion& region, uint32_t threads, int runs) {
-  const uint64_t* words = static_cast<const uint64_t*>(region.data());
-  const size_t per_thread = region.bytes() / 8 / threads;
-  double best_s = 1e9;
-  for (int run = 0; run < runs; ++run) {
-    std::vector<std::thread> team;
-    std::vector<uint64_t> sums(size_t{threads} * 16);
-    const double start_s = now_s();
-    for (uint32_t t = 0; t < threads; ++t) {
-      team.emplace_back([&, t] {
-        const uint64_t* at = words + t * per_thread;
-        uint64_t lanes[16] = {};
-        for (size_t i = 0; i + 16 <= per_thread; i += 16) {
-          for (size_t j = 0; j < 16; ++j) lanes[j] += at[i + j];
-        }
-        for (uint64_t lane : lanes) sums[t * 16] += lane;
-      });
-    }
-    for (std::thread& t : team) t.join();
-    best_s = std::min(best_s, now_s() - start_s);
-    if (sums[0] == 1) std::puts("");  // keeps the sums alive
-  }
-  return static_cast<double>(region.bytes()) / best_s;
 }
 
 /// The named kernel set, "best" for the widest. Ends the program if the set does not run here.

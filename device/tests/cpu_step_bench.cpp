@@ -114,9 +114,6 @@ int main(int argc, char** argv) {
   o.num_threads = threads;
   o.kernels = argc > 2 ? kernels_named(argv[2]) : nullptr;
   o.adapters = {kNumAdapters, kRank};
-  const MemoryRegion gigabyte(size_t{1} << 30, "the bandwidth test");
-  const double bandwidth = read_bandwidth(gigabyte, threads, 5);
-  std::printf("threads %u, read bandwidth %.1f GB/s\n", threads, bandwidth / 1e9);
 
   sac_model_config config = qwen3_06b();
   config.quantization = quantization;
@@ -128,8 +125,14 @@ int main(int argc, char** argv) {
   fill_rope(model, kMaxLen, 1e6);
   if (!h.step->set_rope(model.cos.data(), model.sin.data(), model.cos.size()).empty()) return 1;
   const double bytes = weight_bytes(config);
-  std::printf("kernels %s, weights %.2f GB, made in %.1f s, bandwidth allows %.1f steps/s\n",
-              h.step->kernels_name(), bytes / 1e9, now_s() - start_s, bandwidth / bytes);
+  const double made_s = now_s() - start_s;
+  const Roof roof = h.step->measure_roof();
+  const double bandwidth = roof.read_bytes_per_s;
+  std::printf("kernels %s, threads %u, weights %.2f GB, made in %.1f s\n", h.step->kernels_name(),
+              threads, bytes / 1e9, made_s);
+  std::printf("read at %.1f GB/s, which allows %.1f steps/s; products of 256 rows %.0f GFLOP/s\n",
+              bandwidth / 1e9, bandwidth / bytes,
+              roof.product_flop_per_s[Roof::kNumRows - 1] / 1e9);
   for (uint32_t i = 0; i < kNumAdapters; ++i)
     model.adapters.push_back(full_adapter(config, kRank, 3 + i));
   if (!load_adapters(model, *h.step).empty()) return 1;

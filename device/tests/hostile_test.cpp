@@ -71,7 +71,8 @@ TEST_CASE("a region full of noise is survived") {
       for (uint64_t i = 0; i < ring.shape.arena_bytes; ++i)
         ring.arena_mut()[i] = static_cast<unsigned char>(random.next());
       for (uint32_t f = 0; f < 2; ++f)
-        *ring.frontend_mut(f) = {random.in(0, 3), 1, random.next(), random.in(0, 3), {}};
+        *ring.frontend_mut(f) = {random.in(0, 3), 1, random.next(), random.in(0, 3),
+                                 random.in(0, 3), {}};
       device.tick();
     }
     CHECK(device.idle());  // none of it was a valid request

@@ -148,8 +148,13 @@ double onednn_flops([[maybe_unused]] uint32_t threads, [[maybe_unused]] Shape sh
 }  // namespace
 
 int main(int argc, char** argv) {
-  const uint32_t threads =
-      argc > 1 ? static_cast<uint32_t>(std::atoi(argv[1])) : std::thread::hardware_concurrency();
+  const int threads_given = argc > 1 ? std::atoi(argv[1]) : 1;
+  if (argc > 2 || threads_given < 1) {
+    std::fputs("usage: roofline [threads > 0]\n", stderr);
+    return 2;
+  }
+  const auto threads =
+      argc > 1 ? static_cast<uint32_t>(threads_given) : std::thread::hardware_concurrency();
   const double ours = our_flops(threads);
   const double theirs = onednn_flops(threads, {kRows, kDepth, kOutputs, 64});
   const double large = onednn_flops(threads, {2048 / threads, 2048, 2048, 4});

@@ -4,9 +4,9 @@
 //
 // SHAPE: qwen3-0.6b | llama-125m; kv: auto (bf16) | fp8.
 // Prints a JSON object a line for each point whose KV fits: {"kv", "streams", "context", "step_ms"
-// (median of steps), "read_gb_per_s" (measured right before), "weight_bytes", "kv_bytes",
-// "flop"}. Bytes and operations are the least that such a step needs; weights are random, the KV is
-// zero.
+// (median of steps), "read_gb_per_s", "product_gflop_per_s" (the roof of this process,
+// cpu/roof.hpp, measured right before), "weight_bytes", "kv_bytes", "flop"}. Bytes and operations
+// are the least that such a step needs; weights are random, the KV is zero.
 #include <cstdio>
 #include <cstdlib>
 
@@ -24,18 +24,33 @@ constexpr uint32_t kMaxStreams = 256, kMaxLen = 16384, kBlockSize = 16;
 constexpr uint32_t kLeastSteps = 3, kMostSteps = 15;
 constexpr double kPointS = 1.0;
 
-/// Median seconds of a step that gives each of `streams` a token at position context - 1.
-double step_s(StepHarness& h, uint32_t streams, uint32_t context) {
-  std::vector<double> times;
+struct Point {
+  double step_s;
+  double read_bytes_per_s;
+  double share;  // of what memory and arithmetic allow
+};
+
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
+}
+
+/// Steps that give each of `streams` a token at position context - 1, by turns with readings of the
+/// weights: memory may be read at another rate a second later. Medians; the share is that of each
+/// step among the readings before and after it.
+Point measure(StepHarness& h, uint32_t streams, uint32_t context, double bytes, double flop_s) {
+  std::vector<double> steps, readings = {h.step->measure_reading()}, shares;
   const double begin_s = now_s();
-  while (times.size() < kLeastSteps || (times.size() < kMostSteps && now_s() - begin_s < kPointS)) {
+  while (steps.size() < kLeastSteps || (steps.size() < kMostSteps && now_s() - begin_s < kPointS)) {
     for (uint32_t s = 0; s < streams; ++s) h.add(s, context - 1, 1, true);
     const double start_s = now_s();
     h.run();
-    times.push_back(now_s() - start_s);
+    steps.push_back(now_s() - start_s);
+    readings.push_back(h.step->measure_reading());
+    const double rate = (readings[readings.size() - 2] + readings.back()) / 2;
+    shares.push_back(std::max(bytes / rate, flop_s) / steps.back());
   }
-  std::sort(times.begin(), times.end());
-  return times[times.size() / 2];
+  return {median(steps), median(readings), median(shares)};
 }
 
 /// Multiplications and additions of attention: a query's head against K, and its weights against V.
@@ -79,22 +94,26 @@ int main(int argc, char** argv) {
     h.params[s] = greedy(1);
   }
 
-  const MemoryRegion quarter(size_t{1} << 28, "the bandwidth test");
   for (const uint32_t context : kContexts) {
     const uint32_t each = ceil_div(context, kBlockSize);
     for (const uint32_t streams : kStreams) {
       if (uint64_t{each} * streams > o.num_blocks) break;
       h.deal(streams, context);
-      const double read = read_bandwidth(quarter, o.num_threads, 8);
-      const double step = step_s(h, streams, context);
+      const Roof roof = h.step->measure_roof();
+      const double products = roof.product_flop_per_s[31 - __builtin_clz(streams)];
+      const double kv_bytes = block_bytes / kBlockSize * context * streams;
+      const double flop =
+          2 * num_weights(config) * streams + attention_flop(config, streams, context);
+      const Point p =
+          measure(h, streams, context, weight_bytes(config) + kv_bytes, flop / products);
       std::printf(
           "{\"shape\": \"%s\", \"kv\": \"%s\", \"kernels\": \"%s\", \"threads\": %u, \"streams\": "
-          "%u, \"context\": "
-          "%u, \"step_ms\": %.3f, \"read_gb_per_s\": %.2f, \"weight_bytes\": %.0f, \"kv_bytes\": "
-          "%.0f, \"flop\": %.0f}\n",
-          argv[1], kv, h.step->kernels_name(), o.num_threads, streams, context, step * 1e3,
-          read / 1e9, weight_bytes(config), block_bytes / kBlockSize * context * streams,
-          2 * num_weights(config) * streams + attention_flop(config, streams, context));
+          "%u, "
+          "\"context\": %u, \"step_ms\": %.3f, \"read_gb_per_s\": %.2f, \"product_gflop_per_s\": "
+          "%.1f, "
+          "\"share\": %.3f, \"weight_bytes\": %.0f, \"kv_bytes\": %.0f, \"flop\": %.0f}\n",
+          argv[1], kv, h.step->kernels_name(), o.num_threads, streams, context, p.step_s * 1e3,
+          p.read_bytes_per_s / 1e9, products / 1e9, p.share, weight_bytes(config), kv_bytes, flop);
       std::fflush(stdout);
     }
   }

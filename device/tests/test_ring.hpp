@@ -57,6 +57,7 @@ inline sac_region_header region_header(const RingShape& shape) {
   Offsets at;
   at.take(sizeof(h));
   h.device_offset = at.take(sizeof(sac_device_line));
+  h.roof_offset = at.take(sizeof(sac_device_roof));
   h.stats_offset = at.take(sizeof(sac_device_stats));
   h.fetch_stats_offset = at.take(sizeof(sac_fetch_stats));
   h.acks_offset = at.take(sizeof(sac_frontend_ack) * shape.num_frontends);

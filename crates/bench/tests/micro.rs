@@ -136,6 +136,54 @@ fn one_late_rank_holds_up_all() {
     assert!(rows[1]["wait_per_delay"].is_number() && rows[0]["wait_per_delay"].is_null());
 }
 
+/// Answers everything with this.
+fn canned_server(head: &'static str, payload: String) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            let mut line = String::new();
+            let mut reader = BufReader::new(stream.try_clone().unwrap());
+            while reader.read_line(&mut line).unwrap() > 2 {
+                line.clear();
+            }
+            let rest = format!("connection: close\r\ncontent-length: {}\r\n\r\n", payload.len());
+            let _ = write!(stream, "HTTP/1.1 {head}\r\n{rest}{payload}");
+        }
+    });
+    url
+}
+
+#[test]
+fn a_roof_becomes_times_of_steps() {
+    let roof = serde_json::json!({
+        "kernels": "fast", "num_threads": 2, "weight_bytes": 4u64 << 20, "huge_page_bytes": 1 << 20,
+        "step_weight_bytes": 2_000_000, "row_flops": 1_000_000,
+        "read_bytes_per_second": 1_000_000_000u64,
+        "product_flops_per_second": {"1": 1_000_000_000u64, "4": 1_000_000_000u64},
+    });
+    let url = canned_server("200 OK", roof.to_string());
+    let flags = ["roof", "--base-url", url.as_str(), "--repeats", "3"];
+    let found = document(&flags);
+    assert_eq!(found["roof"]["roofs"], Value::from(vec![roof; 3]));
+    let text = micro(&flags).output().unwrap();
+    let text = String::from_utf8_lossy(&text.stdout).into_owned();
+    // Memory binds one row, products bind four.
+    for row in ["fast 2 4 25 1.0 1.0 1.0", "1 1 2.00 1.00 500.0", "4 1 2.00 4.00 1,000.0"] {
+        let mut lines = text.lines().map(|l| l.split_whitespace().collect::<Vec<_>>().join(" "));
+        assert!(lines.any(|line| line == row), "{row} in {text}");
+    }
+}
+
+#[test]
+fn a_server_without_a_roof_is_quoted() {
+    let refusal = r#"{"error":{"message":"only --device cpu does"}}"#;
+    let url = canned_server("501 Not Implemented", refusal.into());
+    let words = failed(&micro(&["roof", "--base-url", &url]).output().unwrap());
+    assert!(words.contains("HTTP 501") && words.contains("only --device cpu does"), "{words}");
+}
+
 #[test]
 fn flags_out_of_bounds_are_refused_by_name() {
     let cases: [(&[&str], &str); 5] = [

@@ -604,6 +604,17 @@ impl Device {
         name.to_string_lossy().into_owned()
     }
 
+    /// Measures what memory and arithmetic allow the steps of the CPU device, once its weights are
+    /// there. Frontends read it in the ring; other devices have none.
+    pub fn measure_roof(&mut self) -> Result<()> {
+        if !std::ptr::eq(self.api(), &LINKED) {
+            return Err(error("measure the roof", "only the cpu device measures its roof".into()));
+        }
+        // SAFETY: the handle is valid and of the linked library.
+        let code = unsafe { sys::sac_device_measure_roof(self.raw()) };
+        self.api().check("measure the roof", code)
+    }
+
     /// Joins a ring region. The region is kept as long as the returned value.
     pub fn attach<R: RegionMemory>(self, region: R) -> Result<AttachedDevice<R>> {
         // SAFETY: RegionMemory promises base and len until the value is dropped, and AttachedDevice

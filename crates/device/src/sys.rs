@@ -188,6 +188,7 @@ unsafe extern "C" {
         instance_id: u64,
     ) -> c_int;
     pub fn sac_device_kernels(device: *const SacDevice) -> *const c_char;
+    pub fn sac_device_measure_roof(device: *mut SacDevice) -> c_int;
     pub fn sac_region_load_progress(
         region: *mut c_void,
         bytes: u64,

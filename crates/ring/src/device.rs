@@ -158,6 +158,76 @@ impl DeviceInfo {
     }
 }
 
+/// What memory and arithmetic allow the device's steps: a step takes at least the larger of the
+/// time in which its bytes are read and that of its products.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Roof {
+    /// Measurements of this life of the device.
+    pub generation: u32,
+    /// Name of its set of kernels.
+    pub kernels: String,
+    /// Threads that run its steps.
+    pub num_threads: u32,
+    /// Bytes of all weights, as the kernels read them.
+    pub packed_bytes: u64,
+    /// Of those, in huge pages.
+    pub huge_page_bytes: u64,
+    /// Bytes of weights that a step of one row reads.
+    pub step_weight_bytes: u64,
+    /// Multiplications and additions of a row with those weights, logits included.
+    pub row_flop: u64,
+    /// The packed weights, read by the threads of its steps without a product: bytes/s.
+    pub read_bytes_per_s: u64,
+    /// Rows and the rate of their products with operands in caches, FLOP/s.
+    pub product_flop_per_s: Vec<(u32, u64)>,
+}
+
+impl Roof {
+    /// Steps of `rows` rows that this allows in a second, KV and experts beyond those of one row
+    /// left out; infinite where nothing was measured.
+    #[must_use]
+    pub fn steps_per_s(&self, rows: u32) -> f64 {
+        let memory_s = self.step_weight_bytes as f64 / self.read_bytes_per_s as f64;
+        let rate = self.product_flop_per_s.iter().rev().find(|(of, _)| *of <= rows);
+        let products_s =
+            rate.map_or(0.0, |(_, rate)| self.row_flop as f64 * f64::from(rows) / *rate as f64);
+        1.0 / memory_s.max(products_s)
+    }
+
+    /// `None` if the device has not measured it.
+    pub(crate) fn read<T: Transport>(
+        t: &T,
+        layout: &RegionLayout,
+    ) -> Result<Option<Roof>, TransportError> {
+        // SYNC: acquire; pairs with the device's release of the generation. A measurement that ends
+        // meanwhile makes the words behind it a mixture of two, each of which was measured.
+        let generation = t.get_u32(layout.roof_at())?;
+        if generation == 0 {
+            return Ok(None);
+        }
+        let mut words = [0u64; size_of::<DeviceRoof>() / 8];
+        t.get_fields(layout.roof_at(), &mut words, ROOF_HALVES)?;
+        let line: DeviceRoof = bytemuck::cast(words);
+        let name = line.kernels.split(|byte| *byte == 0).next().unwrap_or_default();
+        let rates = line.product_mflop_per_s.iter().enumerate();
+        let measured = rates.filter(|(_, rate)| **rate != 0);
+        Ok(Some(Roof {
+            generation,
+            // Label and JSON string, from a peer that is not trusted.
+            kernels: name.escape_ascii().to_string(),
+            num_threads: line.num_threads,
+            packed_bytes: line.packed_bytes,
+            huge_page_bytes: line.huge_page_bytes.min(line.packed_bytes),
+            step_weight_bytes: line.step_weight_bytes,
+            row_flop: line.row_flop,
+            read_bytes_per_s: line.read_bytes_per_s,
+            product_flop_per_s: measured
+                .map(|(log, rate)| (1 << log, u64::from(*rate) * 1_000_000))
+                .collect(),
+        }))
+    }
+}
+
 /// Watches the device's heartbeat, from any number of threads, none of which waits for another.
 ///
 /// Only time that this process spent looking counts: one look adds at most a quarter of the limit,

@@ -13,7 +13,7 @@ pub const SAC_MAGIC: u64 = 0x3145_4441_4343_4153;
 /// Version of the header as a whole.
 pub const SAC_ABI_VERSION: u32 = 1;
 /// FNV-1a 64 of `abi/wire.layout.txt`.
-pub const SAC_LAYOUT_HASH: u64 = 0x6e51_9874_4b7d_8c2d;
+pub const SAC_LAYOUT_HASH: u64 = 0x4546_92a7_5da2_4ec6;
 
 /// One writer per line of this size.
 pub const SAC_LINE_BYTES: u32 = 128;
@@ -166,7 +166,8 @@ pub struct RegionHeader {
     pub arena_offset: u64,
     pub arena_bytes: u64,
     pub fetch_stats_offset: u64,
-    pub _pad1: [u8; 96],
+    pub roof_offset: u64,
+    pub _pad1: [u8; 88],
 }
 
 /// `sac_device_line`: writer = device.
@@ -196,6 +197,28 @@ pub struct DeviceLine {
     pub embedding_size: u32,
     pub num_adapters: u32,
     pub _pad0: [u8; 20],
+}
+
+/// Numbers of rows that a roof speaks of: 1, 2, 4 ... 256.
+pub const SAC_ROOF_ROWS: usize = 9;
+/// Room for the name of a kernel set.
+pub const SAC_KERNELS_NAME_BYTES: usize = 16;
+
+/// `sac_device_roof`: writer = device; each word relaxed, then `generation` with release.
+#[repr(C, align(128))]
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+#[allow(missing_docs)]
+pub struct DeviceRoof {
+    pub generation: u32,
+    pub num_threads: u32,
+    pub kernels: [u8; SAC_KERNELS_NAME_BYTES],
+    pub packed_bytes: u64,
+    pub huge_page_bytes: u64,
+    pub step_weight_bytes: u64,
+    pub row_flop: u64,
+    pub read_bytes_per_s: u64,
+    pub product_mflop_per_s: [u32; SAC_ROOF_ROWS],
+    pub _pad0: [u8; 28],
 }
 
 /// `sac_device_stats`: writer = device; each word relaxed.
@@ -334,7 +357,8 @@ pub struct FrontendLine {
     pub waiting: u32,
     pub heartbeat: u64,
     pub prefix_generation: u32,
-    pub _pad0: [u8; 108],
+    pub roofs_asked: u32,
+    pub _pad0: [u8; 104],
 }
 
 /// `sac_status`: writer = device; 16 bytes a slot.
@@ -402,6 +426,9 @@ pub(crate) const DEVICE_LINE_HALVES: Halves = {
     }
     Halves::Of(bits)
 };
+/// Those of its roof: all but what is between the first and the rates of products.
+pub(crate) const ROOF_HALVES: Halves =
+    Halves::Of(1 | !0 << (std::mem::offset_of!(DeviceRoof, product_mflop_per_s) / 8));
 /// Those of the device's statistics.
 pub(crate) const STATS_HALVES: Halves =
     Halves::From(std::mem::offset_of!(DeviceStats, num_running) / 8);
@@ -415,6 +442,7 @@ pub(crate) const DOORBELL_HALVES: Halves = Halves::From(0);
 
 const _: () = assert!(size_of::<RegionHeader>() == 256 && align_of::<RegionHeader>() == 128);
 const _: () = assert!(size_of::<DeviceLine>() == 128 && align_of::<DeviceLine>() == 128);
+const _: () = assert!(size_of::<DeviceRoof>() == 128 && align_of::<DeviceRoof>() == 128);
 const _: () = assert!(size_of::<DeviceStats>() == 256 && align_of::<DeviceStats>() == 128);
 const _: () = assert!(size_of::<FetchStats>() == 640 && align_of::<FetchStats>() == 128);
 const _: () = assert!(size_of::<FrontendAck>() == 16 && align_of::<FrontendAck>() == 8);

@@ -49,7 +49,7 @@ mod tracker;
 mod transport;
 mod wake;
 
-pub use device::{DeviceInfo, Phase};
+pub use device::{DeviceInfo, Phase, Roof};
 pub use inproc::InProcTransport;
 pub use join::{FrontendRing, JoinError, JoinOptions};
 pub use layout::{DeviceStats, FetchStats, REJECTION_KINDS, TROUBLE_KINDS};

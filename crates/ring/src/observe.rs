@@ -3,7 +3,7 @@
 
 use std::mem::offset_of;
 
-use crate::device::DeviceInfo;
+use crate::device::{DeviceInfo, Roof};
 use crate::layout::{DeviceLine, FrontendLine, SAC_PHASE_ABSENT};
 use crate::region::{RegionError, RegionLayout};
 use crate::transport::{Transport, TransportError};
@@ -40,6 +40,14 @@ impl<T: Transport> Observer<T> {
     /// The region cannot be reached.
     pub fn device(&self) -> Result<DeviceInfo, TransportError> {
         DeviceInfo::read(&self.transport, &self.layout)
+    }
+
+    /// The device's roof, if it has measured one.
+    ///
+    /// # Errors
+    /// The region cannot be reached.
+    pub fn roof(&self) -> Result<Option<Roof>, TransportError> {
+        Roof::read(&self.transport, &self.layout)
     }
 
     /// The line of a frontend now. `frontend` is below the region's number of frontends.

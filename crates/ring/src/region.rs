@@ -111,6 +111,7 @@ impl RegionLimits {
         header.num_frontends = self.num_frontends;
         header.out_ring_words = self.out_ring_words;
         header.device_offset = area(size_of::<DeviceLine>() as u64);
+        header.roof_offset = area(size_of::<DeviceRoof>() as u64);
         header.stats_offset = area(size_of::<DeviceStats>() as u64);
         header.fetch_stats_offset = area(size_of::<FetchStats>() as u64);
         header.acks_offset = area(size_of::<FrontendAck>() as u64 * frontends);
@@ -202,11 +203,12 @@ impl RegionLayout {
     }
 
     /// Every area: header field, start, bytes.
-    fn areas(&self) -> [(&'static str, u64, u64); 12] {
+    fn areas(&self) -> [(&'static str, u64, u64); 13] {
         let h = &self.header;
         let (slots, frontends) = (u64::from(h.num_slots), u64::from(h.num_frontends));
         [
             ("device_offset", h.device_offset, size_of::<DeviceLine>() as u64),
+            ("roof_offset", h.roof_offset, size_of::<DeviceRoof>() as u64),
             ("stats_offset", h.stats_offset, size_of::<DeviceStats>() as u64),
             ("fetch_stats_offset", h.fetch_stats_offset, size_of::<FetchStats>() as u64),
             ("acks_offset", h.acks_offset, size_of::<FrontendAck>() as u64 * frontends),
@@ -295,6 +297,10 @@ impl RegionLayout {
 
     pub(crate) fn device_at(&self, field: usize) -> u64 {
         self.header.device_offset + field as u64
+    }
+
+    pub(crate) fn roof_at(&self) -> u64 {
+        self.header.roof_offset
     }
 
     pub(crate) fn stats_at(&self) -> u64 {

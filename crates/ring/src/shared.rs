@@ -257,15 +257,26 @@ impl<T: Transport> Shared<T> {
 
     /// Raises this frontend's generation of prefixes, and sees it raised.
     pub(crate) fn reset_prefixes(&self) -> Result<(), TransportError> {
-        let at =
-            self.layout.frontend_at(self.frontend, offset_of!(FrontendLine, prefix_generation));
-        // Held, so that of two resets at once neither is lost.
+        self.count_up(offset_of!(FrontendLine, prefix_generation))
+    }
+
+    /// Raises the number of roofs that this frontend has asked for, and sees it raised.
+    pub(crate) fn ask_roof(&self) -> Result<(), TransportError> {
+        self.count_up(offset_of!(FrontendLine, roofs_asked))?;
+        self.kick_device()
+    }
+
+    /// Adds 1 to a count of this frontend's line, and sees it there.
+    fn count_up(&self, field: usize) -> Result<(), TransportError> {
+        let at = self.layout.frontend_at(self.frontend, field);
+        // Held, so that of two calls at once neither is lost.
         let _one_at_a_time = lock(&self.tracker);
         if !self.owns_frontend() {
             return Err(TransportError::Down("another process has joined in its place".into()));
         }
         let next = self.transport.get_u32(at)?.wrapping_add(1);
-        // SYNC: release; the device reads it after its acquire of a later doorbell.
+        // SYNC: release; the device reads a generation of prefixes after its acquire of a later
+        // doorbell. Nothing depends on when it sees that a roof is asked for.
         self.transport.put_u32(at, next)?;
         self.transport.fence();
         match self.transport.get_u32(at)? {

@@ -1,6 +1,6 @@
 //! The sending half of a joined frontend: submissions and cancels, from any thread.
 
-use crate::device::DeviceInfo;
+use crate::device::{DeviceInfo, Roof};
 use crate::gate::Cancel;
 use crate::layout::*;
 use crate::request::{Submission, SubmitError, Ticket};
@@ -186,6 +186,22 @@ impl<T: Transport> Submitter<T> {
     /// When the region cannot be reached, or is another process's by now; then nothing is certain.
     pub fn reset_prefixes(&self) -> Result<(), TransportError> {
         self.shared.reset_prefixes()
+    }
+
+    /// Asks the device to measure its roof again, once it has nothing else to do: the generation of
+    /// [`Submitter::roof`] then moves.
+    ///
+    /// # Errors
+    /// When the region cannot be reached, or is another process's by now; then nothing is certain.
+    pub fn ask_roof(&self) -> Result<(), TransportError> {
+        self.shared.ask_roof()
+    }
+
+    /// What memory and arithmetic allow the device's steps, as last measured. `None` while the
+    /// region cannot be reached, and for devices that do not measure it.
+    #[must_use]
+    pub fn roof(&self) -> Option<Roof> {
+        Roof::read(&self.shared.transport, &self.shared.layout).ok().flatten()
     }
 
     /// The device as it is now.

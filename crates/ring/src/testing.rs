@@ -42,6 +42,8 @@ pub struct FakeConfig {
     pub embedding_size: u32,
     /// Adapters that a request may name; each gives other tokens.
     pub num_adapters: u32,
+    /// Whether it measures a roof, which it invents.
+    pub measures_roof: bool,
 }
 
 impl Default for FakeConfig {
@@ -57,6 +59,7 @@ impl Default for FakeConfig {
             grammars: (0, 0),
             embedding_size: 0,
             num_adapters: 0,
+            measures_roof: false,
         }
     }
 }
@@ -130,6 +133,8 @@ pub struct FakeDevice<T: Transport> {
     num_running: u32,
     stats: DeviceStats,
     dirty: bool,
+    roof_generation: u32,
+    roofs_asked: u32,
 }
 
 impl<T: Transport> FakeDevice<T> {
@@ -163,6 +168,8 @@ impl<T: Transport> FakeDevice<T> {
             num_running: 0,
             stats: DeviceStats::zeroed(),
             dirty: false,
+            roof_generation: 0,
+            roofs_asked: 0,
             transport,
         };
         device.beat()?;
@@ -200,7 +207,35 @@ impl<T: Transport> FakeDevice<T> {
         self.put_line(offset_of!(DeviceLine, grammar_words), config.grammars.1)?;
         self.put_line(offset_of!(DeviceLine, embedding_size), config.embedding_size)?;
         self.put_line(offset_of!(DeviceLine, num_adapters), config.num_adapters)?;
+        if config.measures_roof {
+            self.measure_roof()?;
+        }
         self.put_phase(SAC_PHASE_READY)
+    }
+
+    /// Roofs asked for so far, all frontends together.
+    fn count_asked(&self) -> Result<u32, TransportError> {
+        let field = offset_of!(FrontendLine, roofs_asked);
+        let of = |f| self.transport.get_u32(self.layout.frontend_at(f, field));
+        (0..self.layout.num_frontends()).map(of).sum()
+    }
+
+    /// Each of its roofs reads a byte more per second.
+    fn measure_roof(&mut self) -> Result<(), TransportError> {
+        self.roofs_asked = self.count_asked()?;
+        self.roof_generation += 1;
+        let mut line = DeviceRoof::zeroed();
+        line.num_threads = 2;
+        line.kernels[..4].copy_from_slice(b"fake");
+        line.packed_bytes = 1000;
+        line.huge_page_bytes = 600;
+        line.step_weight_bytes = 800;
+        line.row_flop = 400;
+        line.read_bytes_per_s = 8000 + u64::from(self.roof_generation);
+        line.product_mflop_per_s[..2].copy_from_slice(&[1, 3]);
+        self.transport.put(self.layout.roof_at(), bytemuck::bytes_of(&line))?;
+        // SYNC: release; pairs with the frontends' acquire of the generation.
+        self.transport.put_u32(self.layout.roof_at(), self.roof_generation)
     }
 
     /// Writes a phase (`SAC_PHASE_*`), for example FAILED.
@@ -255,6 +290,10 @@ impl<T: Transport> FakeDevice<T> {
         }
         for slot in 0..self.layout.num_slots() {
             self.advance(slot)?;
+        }
+        let asked = self.config.measures_roof && self.count_asked()? != self.roofs_asked;
+        if asked && self.in_flight() == 0 {
+            self.measure_roof()?;
         }
         self.stats.ticks += 1;
         self.transport.put(self.layout.stats_at(), bytemuck::bytes_of(&self.stats))?;

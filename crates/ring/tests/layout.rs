@@ -149,6 +149,7 @@ fn dump_from_rust() -> String {
         SAC_PHASE_ABSENT SAC_PHASE_LOADING SAC_PHASE_READY SAC_PHASE_FAILED
         SAC_REQ_IGNORE_EOS SAC_REQ_LOGPROBS SAC_REQ_PROMPT_LOGPROBS SAC_REQ_EMBED
         SAC_REQ_KNOWN_FLAGS
+        SAC_ROOF_ROWS SAC_KERNELS_NAME_BYTES
         SAC_NUM_FETCH_RESULTS SAC_NUM_FETCH_DETAILS
         SAC_FRONTEND_HEARTBEAT_MS SAC_FRONTEND_LOST_MS SAC_DOORBELL_CANCEL SAC_TICKET_MASK
         SAC_STATUS_STATE_SHIFT SAC_STATUS_FINISH_SHIFT SAC_STATUS_TICKET_SHIFT);
@@ -156,11 +157,13 @@ fn dump_from_rust() -> String {
         region_bytes instance_id num_slots num_frontends out_ring_words _pad0 device_offset
         stats_offset acks_offset wake_offset frontends_offset doorbells_offset cursors_offset
         status_offset descriptors_offset out_ring_offset arena_offset arena_bytes
-        fetch_stats_offset _pad1);
+        fetch_stats_offset roof_offset _pad1);
     fields!(out: "sac_device_line" DeviceLine: epoch phase heartbeat publish_count sleeping
         load_done_bytes load_total_bytes vocab_size max_model_len block_size num_blocks
         max_num_seqs max_num_batched_tokens kv_block_bytes process_start_ticks pid
         num_host_blocks vocab_hash grammar_words embedding_size num_adapters _pad0);
+    fields!(out: "sac_device_roof" DeviceRoof: generation num_threads kernels packed_bytes
+        huge_page_bytes step_weight_bytes row_flop read_bytes_per_s product_mflop_per_s _pad0);
     fields!(out: "sac_device_stats" DeviceStats: ticks steps prefill_tokens decode_tokens
         preemptions recomputed_tokens requests_accepted requests_rejected requests_finished
         requests_reclaimed reader_stalls step_ns host_wait_ns reader_wait_ns copy_wait_ns
@@ -174,7 +177,7 @@ fn dump_from_rust() -> String {
     fields!(out: "sac_status" Status: word num_computed_tokens num_cached_tokens);
     fields!(out: "sac_wake" Wake: device_kick _pad0);
     fields!(out: "sac_frontend_line" FrontendLine: epoch waiting heartbeat
-        prefix_generation _pad0);
+        prefix_generation roofs_asked _pad0);
     fields!(out: "sac_descriptor" Descriptor: sequence arena_extent device_epoch flags prompt_len
         max_tokens min_tokens num_logit_bias num_stop_ids num_top_logprobs temperature top_p min_p
         top_k repetition_penalty presence_penalty frequency_penalty priority seed cache_salt

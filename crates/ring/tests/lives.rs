@@ -10,10 +10,10 @@ use common::{
     Ask, Breakable, DEVICE, End, Ledger, PATIENT, SMALL, frontend_side, small_ring, submit,
 };
 use saccade_ring::layout::{SAC_PHASE_FAILED, SAC_PHASE_LOADING};
-use saccade_ring::testing::{FakeDevice, FakeDeviceThread};
+use saccade_ring::testing::{FakeConfig, FakeDevice, FakeDeviceThread};
 use saccade_ring::{
     Finish, FrontendRing, InProcTransport, JoinError, JoinOptions, Observer, Phase, RegionLimits,
-    SubmitError,
+    Roof, SubmitError,
 };
 
 fn ask() -> Ask {
@@ -68,6 +68,39 @@ fn resets_of_prefixes_are_counted_across_lives() {
     assert!(refused.to_string().contains("another process"), "{refused}");
     next.split().0.reset_prefixes().expect("ours");
     assert_eq!(device.prefix_generation(0), Ok(3));
+}
+
+/// A device measures its roof again once it is asked to and idle.
+#[test]
+fn a_roof_is_measured_again_between_requests() {
+    let transport = InProcTransport::create(&SMALL).expect("in bounds");
+    let config = FakeConfig { measures_roof: true, max_num_seqs: 1, ..DEVICE };
+    let mut device = FakeDevice::join(transport.clone(), config).expect("in process");
+    let (submitter, _reader) =
+        FrontendRing::join(transport.clone(), 0).expect("our region").split();
+    assert_eq!(submitter.roof(), None);
+    device.ready().expect("in process");
+    let first = submitter.roof().expect("it is measured before READY");
+    assert_eq!((first.generation, first.kernels.as_str(), first.num_threads), (1, "fake", 2));
+    assert_eq!(first.product_flop_per_s, [(1, 1_000_000), (2, 3_000_000)]);
+    assert_eq!((first.packed_bytes, first.huge_page_bytes), (1000, 600));
+    assert_eq!(first.read_bytes_per_s, 8001);
+    // 800 bytes take a tenth of a second, and a row's 400 operations less.
+    assert!((first.steps_per_s(1) - 8001.0 / 800.0).abs() < 1e-9);
+    // Two rows at 3 MFLOP/s; there is no rate of four, and theirs is that of two.
+    let slow = Roof { row_flop: 3_000_000, ..first };
+    assert!((slow.steps_per_s(2) - 0.5).abs() < 1e-9 && (slow.steps_per_s(4) - 0.25).abs() < 1e-9);
+
+    let mut ledger = Ledger::default();
+    submit(&submitter, &mut ledger, &ask()).expect("ready");
+    device.tick().expect("in process");
+    submitter.ask_roof().expect("ours");
+    device.tick().expect("in process");
+    assert_eq!(submitter.roof().expect("measured").generation, 1, "a request is in flight");
+    ledger.lines.keys().for_each(|ticket| submitter.cancel(*ticket));
+    (0..3).for_each(|_| device.tick().expect("in process"));
+    let second = submitter.roof().expect("measured");
+    assert_eq!((second.generation, second.read_bytes_per_s), (2, 8002));
 }
 
 #[test]

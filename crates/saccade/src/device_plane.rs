@@ -218,6 +218,7 @@ fn cpu_device(
     adapters.load(&mut device)?;
     device.set_rope(&model.rope_tables(budget.max_model_len))?;
     device.finish_load()?;
+    device.measure_roof()?;
     kv_region::open(args, &mut device, |device| {
         let kv = kv_region::KvOf { dtype, kept: config.kv_dtype, scales: &config.kv_scales };
         kv_region::model_id(weights.as_ref(), args, model, &kv, &device.kernels())

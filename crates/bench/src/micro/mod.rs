@@ -1,5 +1,6 @@
 //! `saccade bench micro`: the parts of a serving engine that its host slows down, each measured
-//! alone: tokenization, the broadcast of every step, barriers of ranks that wait for a core.
+//! alone: tokenization, the broadcast of every step, barriers of ranks that wait for a core; and
+//! what the machine allows at most.
 //!
 //! Sources: "Characterizing CPU-Induced Slowdowns in Multi-GPU LLM Inference" (Chung et al., 2026),
 //! sections IV-A, V-A and V-B.
@@ -13,6 +14,7 @@ mod os;
 mod output;
 mod page;
 mod role;
+mod roof;
 mod stats;
 mod straggler;
 mod tokenize;
@@ -54,7 +56,14 @@ enum What {
         #[command(flatten)]
         output: output::Args,
     },
-    /// Run all three: tokenize with its flags, the others with their defaults
+    /// Ask a Saccade server what its memory and arithmetic allow its steps
+    Roof {
+        #[command(flatten)]
+        flags: roof::Args,
+        #[command(flatten)]
+        output: output::Args,
+    },
+    /// Run the first three: tokenize with its flags, the others with their defaults
     All {
         #[command(flatten)]
         flags: tokenize::Args,
@@ -71,6 +80,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let (What::Tokenize { output, .. }
     | What::Broadcast { output, .. }
     | What::Straggler { output, .. }
+    | What::Roof { output, .. }
     | What::All { output, .. }) = &args.what;
     output.check()?;
     let mut document = Document::new();
@@ -78,6 +88,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         What::Tokenize { flags, .. } => document.tokenize = Some(tokenize::measure(flags)?),
         What::Broadcast { flags, .. } => document.broadcast = Some(broadcast::measure(flags)?),
         What::Straggler { flags, .. } => document.straggler = Some(straggler::measure(flags)?),
+        What::Roof { flags, .. } => document.roof = Some(roof::measure(flags)?),
         What::All { flags, .. } => {
             document.tokenize = Some(tokenize::measure(flags)?);
             if cfg!(feature = "device") {

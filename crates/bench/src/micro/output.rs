@@ -7,7 +7,7 @@ use anyhow::Context;
 use saccade_host::CpuSet;
 use serde::{Deserialize, Serialize};
 
-use super::{broadcast, page, straggler, tokenize};
+use super::{broadcast, page, roof, straggler, tokenize};
 use crate::output::{check_writable, is_stdout, wrapped, write_json, write_page};
 
 /// Name and version of the document that is written, and all that are read. Fields may be added
@@ -78,6 +78,8 @@ pub(crate) struct Document {
     pub broadcast: Option<broadcast::Report>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub straggler: Option<straggler::Report>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub roof: Option<roof::Report>,
     /// What was asked for and not measured, and why.
     pub skipped: Vec<String>,
     /// Why the figures may not mean what they seem to.
@@ -97,6 +99,7 @@ impl Document {
             tokenize: None,
             broadcast: None,
             straggler: None,
+            roof: None,
             skipped: Vec::new(),
             warnings: cfg!(debug_assertions).then(|| DEBUG_BUILD.to_owned()).into_iter().collect(),
         }
@@ -118,6 +121,9 @@ impl Document {
         }
         if let Some(report) = &self.straggler {
             add(vec![report.table()], &report.notes);
+        }
+        if let Some(report) = &self.roof {
+            add(vec![report.memory_table(), report.steps_table()], &report.notes);
         }
         let told = |kind: &str, words: &String| wrapped(&format!("{kind}: {words}"), 2) + "\n";
         blocks.extend(self.skipped.iter().map(|why| told("skipped", why)));

@@ -3,7 +3,7 @@
 use saccade_report::{Axis, BarChart, Chart, Heatmap, Level, LineChart, Report, Section, Series};
 
 use super::output::Document;
-use super::{broadcast, straggler, tokenize};
+use super::{broadcast, roof, straggler, tokenize};
 use crate::micro::broadcast::Design;
 use crate::output::counted;
 
@@ -32,6 +32,9 @@ pub(crate) fn of(document: &Document) -> anyhow::Result<Report> {
     if let Some(result) = &document.straggler {
         report = report.section(straggler_section(result));
     }
+    if let Some(result) = &document.roof {
+        report = report.section(roof_section(result));
+    }
     for why in &document.skipped {
         report = report.section(Section::new("Skipped").paragraph(why.as_str()));
     }
@@ -40,6 +43,12 @@ pub(crate) fn of(document: &Document) -> anyhow::Result<Report> {
 
 fn with_notes(section: Section, notes: &[String]) -> Section {
     notes.iter().fold(section, |section, note| section.paragraph(note.as_str()))
+}
+
+fn roof_section(result: &roof::Report) -> Section {
+    let section = Section::new("What the machine allows");
+    let section = section.table(result.memory_table()).table(result.steps_table());
+    with_notes(section, &result.notes)
 }
 
 fn tokenize_section(result: &tokenize::Report) -> Section {

@@ -12,5 +12,6 @@ mod pieces;
 pub mod prefix;
 pub mod render;
 pub mod responses;
+pub mod roof;
 pub mod status;
 pub mod tokens;

@@ -10,10 +10,7 @@ use crate::http::app::App;
 /// No later request finds KV that was computed before; requests in flight go on. An empty answer,
 /// as vLLM's, also where prefixes are not kept: then there is nothing to find either.
 pub async fn reset(State(app): State<Arc<App>>) -> Result<&'static str, ApiError> {
-    let port = app.serving.port.clone();
-    // A region behind a network takes round trips, with a bound of their own.
-    let reset = tokio::task::spawn_blocking(move || port.reset_prefixes());
-    let done = reset.await.map_err(|e| ApiError::internal(e.to_string()))?;
+    let done = app.on_port(|port| port.reset_prefixes()).await?;
     done.map_err(|e| ApiError::not_ready(format!("the prefix cache was not reset: {e}")))?;
     tracing::info!("the prefix cache was reset");
     Ok("")

@@ -7,6 +7,7 @@ use axum::response::{IntoResponse, Response};
 use http::{HeaderValue, header};
 use serde::Serialize;
 
+use super::roof::DeviceRoof;
 use crate::api_error::ApiError;
 use crate::http::app::App;
 use crate::lifecycle::Stage;
@@ -67,9 +68,13 @@ pub async fn metrics(State(app): State<Arc<App>>) -> Result<Response, ApiError> 
 #[derive(Serialize)]
 struct Version {
     version: &'static str,
+    /// None while there is no device, and for devices that do not measure it.
+    device: Option<DeviceRoof>,
 }
 
-/// The build.
-pub async fn version() -> Response {
-    json(&Version { version: env!("CARGO_PKG_VERSION") })
+/// The build, and what the device's machine allows.
+pub async fn version(State(app): State<Arc<App>>) -> Result<Response, ApiError> {
+    let roof = app.on_port(|port| port.roof()).await?;
+    let version = env!("CARGO_PKG_VERSION");
+    Ok(json(&Version { version, device: roof.map(DeviceRoof::from) }))
 }

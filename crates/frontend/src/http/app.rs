@@ -14,7 +14,7 @@ use crate::api_error::ApiError;
 use crate::config::FrontendConfig;
 use crate::lifecycle::Lifecycle;
 use crate::metrics::Reading;
-use crate::ring::ReaderCounters;
+use crate::ring::{DevicePort, ReaderCounters};
 use crate::served::{NamedModel, ServedModels};
 use crate::serving::Serving;
 use crate::tenants::{Tenant, Tenants, Terms};
@@ -112,6 +112,20 @@ impl App {
         Err(error)
     }
 
+    /// Uses the ring off the reactor: a region behind a network takes round trips, with a bound of
+    /// their own.
+    ///
+    /// # Errors
+    /// 500 if `ask` panics.
+    pub async fn on_port<T: Send + 'static>(
+        &self,
+        ask: impl FnOnce(&dyn DevicePort) -> T + Send + 'static,
+    ) -> Result<T, ApiError> {
+        let port = self.serving.port.clone();
+        let answer = tokio::task::spawn_blocking(move || ask(&*port));
+        answer.await.map_err(|e| ApiError::internal(e.to_string()))
+    }
+
     /// A reading of everything that the metrics and the page mirror.
     pub fn reading(&self) -> Reading {
         use std::sync::atomic::Ordering::Relaxed;
@@ -120,6 +134,7 @@ impl App {
             device: port.device(),
             stats: port.stats(),
             fetch: port.fetch_stats(),
+            roof: port.roof(),
             slots: port.slot_states(),
             tokenizer_queue: self.serving.lanes.depth(),
             requests: self.lifecycle.in_flight(),

@@ -14,7 +14,7 @@ use super::layers;
 use crate::api_error::ApiError;
 use crate::endpoints::{
     adapters, chat, completions, embeddings, messages, models, page, prefix, render, responses,
-    status, tokens,
+    roof, status, tokens,
 };
 use crate::error::FrontendError;
 
@@ -47,6 +47,7 @@ pub fn router(app: &Arc<App>) -> Result<Router, FrontendError> {
         .route("/v1/load_lora_adapter", post(adapters::refuse))
         .route("/v1/unload_lora_adapter", post(adapters::refuse))
         .route("/reset_prefix_cache", post(prefix::reset))
+        .route("/measure_roof", post(roof::measure))
         .route("/tokenize", post(tokens::tokenize))
         .route("/detokenize", post(tokens::detokenize))
         .route_layer(from_fn_with_state(app.tenants.clone(), layers::authorize));

@@ -1,12 +1,14 @@
 //! Series that mirror what others count: the device's statistics, the ring's slots, the reader.
 
 mod fetch;
+mod roof;
 mod tiers;
 
 use prometheus::{Counter, Gauge, GaugeVec, IntCounter};
-use saccade_ring::{DeviceInfo, DeviceStats, FetchStats};
+use saccade_ring::{DeviceInfo, DeviceStats, FetchStats, Roof};
 
 use self::fetch::Fetches;
+use self::roof::RoofMetrics;
 use self::tiers::Tiers;
 use super::kv::KvBytes;
 use super::{Builder, raise_to};
@@ -31,6 +33,8 @@ pub struct Reading {
     pub stats: DeviceStats,
     /// Its counters of the traffic with the fetch plane.
     pub fetch: FetchStats,
+    /// What its memory and arithmetic allow its steps, if it has measured that.
+    pub roof: Option<Roof>,
     /// Slots by state.
     pub slots: Vec<usize>,
     /// Jobs that wait for a tokenizer thread.
@@ -73,6 +77,7 @@ pub struct DeviceMetrics {
     kv_bytes: KvBytes,
     tiers: Tiers,
     fetches: Fetches,
+    roof: RoofMetrics,
 }
 
 impl DeviceMetrics {
@@ -106,6 +111,7 @@ impl DeviceMetrics {
             kv_bytes: KvBytes::new(b)?,
             tiers: Tiers::new(b)?,
             fetches: Fetches::new(b)?,
+            roof: RoofMetrics::new(b)?,
         })
     }
 
@@ -145,6 +151,7 @@ impl DeviceMetrics {
         self.kv_bytes.set(&r.device, stats);
         self.tiers.set(&r.device, stats);
         self.fetches.set(&r.fetch);
+        self.roof.set(r.roof.as_ref());
     }
 }
 

@@ -2,8 +2,8 @@
 //! the transport.
 
 use saccade_ring::{
-    DeviceInfo, DeviceStats, FetchStats, Submission, SubmitError, Submitter, Ticket, Transport,
-    TransportError,
+    DeviceInfo, DeviceStats, FetchStats, Roof, Submission, SubmitError, Submitter, Ticket,
+    Transport, TransportError,
 };
 
 /// What the frontend asks of the ring from any thread.
@@ -19,6 +19,10 @@ pub trait DevicePort: Send + Sync {
     fn cancel(&self, ticket: Ticket);
     /// No request submitted after this finds KV of one before.
     fn reset_prefixes(&self) -> Result<(), TransportError>;
+    /// Asks the device to measure its roof again, once it is idle.
+    fn ask_roof(&self) -> Result<(), TransportError>;
+    /// What it last measured; `None` for devices that do not.
+    fn roof(&self) -> Option<Roof>;
     /// The device as it is now.
     fn device(&self) -> DeviceInfo;
     /// Moves this frontend's heartbeat.
@@ -54,6 +58,12 @@ impl<T: Transport + 'static> DevicePort for Submitter<T> {
     }
     fn reset_prefixes(&self) -> Result<(), TransportError> {
         Submitter::reset_prefixes(self)
+    }
+    fn ask_roof(&self) -> Result<(), TransportError> {
+        Submitter::ask_roof(self)
+    }
+    fn roof(&self) -> Option<Roof> {
+        Submitter::roof(self)
     }
     fn device(&self) -> DeviceInfo {
         Submitter::device(self)

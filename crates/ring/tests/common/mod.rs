@@ -30,6 +30,7 @@ pub const DEVICE: FakeConfig = FakeConfig {
     grammars: (0, 0),
     embedding_size: 0,
     num_adapters: 0,
+    measures_roof: false,
 };
 
 /// Joins without waiting, and declares the device lost only when told to.

@@ -4,7 +4,7 @@
 use std::time::Instant;
 
 use indicatif::{ProgressBar, ProgressStyle};
-use saccade_ring::{Observer, Phase, ShmTransport};
+use saccade_ring::{Observer, Phase, Roof, ShmTransport};
 
 use super::kept::Life;
 
@@ -66,8 +66,31 @@ impl Progress {
                     after = ?self.started.elapsed(),
                     "device ready"
                 );
+                if let Ok(Some(roof)) = self.ring.roof() {
+                    show_roof(&roof);
+                }
             }
             _ => {}
         }
     }
+}
+
+/// What no step of this device can be faster than.
+fn show_roof(roof: &Roof) {
+    let fastest = roof.product_flop_per_s.iter().map(|(_, rate)| *rate).max().unwrap_or(0);
+    tracing::info!(
+        kernels = roof.kernels,
+        threads = roof.num_threads,
+        weights_mib = roof.packed_bytes >> 20,
+        huge_pages_mib = roof.huge_page_bytes >> 20,
+        read_gb_per_s = rounded(roof.read_bytes_per_s as f64 * 1e-9),
+        product_gflop_per_s = rounded(fastest as f64 * 1e-9),
+        steps_per_s_at_most = rounded(roof.steps_per_s(1)),
+        "roof of this machine"
+    );
+}
+
+/// To one decimal.
+fn rounded(value: f64) -> f64 {
+    (value * 10.0).round() / 10.0
 }
