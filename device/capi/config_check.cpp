@@ -16,7 +16,6 @@ constexpr uint32_t kMaxVocab = 1u << 24;
 constexpr uint32_t kMaxLayers = 1024;
 constexpr uint32_t kMaxWidth = 1u << 20;
 constexpr uint32_t kMaxExperts = 1024;
-constexpr uint32_t kMaxHeadDim = 1024;
 constexpr uint32_t kMaxRotationBlocks = 16;
 constexpr uint64_t kDecisionLogWords = 1u << 20;
 
@@ -171,7 +170,7 @@ std::string check_model_config(const sac_model_config& m) {
   b.in("intermediate_size", m.intermediate_size, 1, kMaxWidth);
   b.in("num_heads", m.num_heads, 1, kMaxWidth);
   b.in("num_kv_heads", m.num_kv_heads, 1, m.num_heads);
-  b.in("head_dim", m.head_dim, 2, kMaxHeadDim);
+  b.in("head_dim", m.head_dim, 2, SAC_MAX_HEAD_DIM);
   b.in("vocab_size", m.vocab_size, 1, kMaxVocab);
   b.in("rotary_dim", m.rotary_dim, 2, m.head_dim);
   b.in("dtype", m.dtype, 0, SAC_DTYPE_F16);

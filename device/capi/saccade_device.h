@@ -21,6 +21,7 @@ extern "C" {
 #define SAC_DTYPE_INT8 3u /* weights in memory only */
 #define SAC_DTYPE_FP8 4u  /* e4m3, without infinities; weights, with scales, and KV in memory */
 
+#define SAC_MAX_HEAD_DIM 1024u
 #define SAC_SCALE_GROUP 128u /* inputs of a matrix that share an output's scale */
 
 #define SAC_QUANTIZATION_NONE 0u /* weights in memory have the model's dtype */

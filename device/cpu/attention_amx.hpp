@@ -8,7 +8,6 @@ inline namespace SAC_ISA {
 
 struct AmxTiles {
   static constexpr size_t kRowBytes = 64;  // of 16 words
-  static constexpr uint32_t kFewLanes = 0;
   static constexpr bool kValuesInPairs = true;
   static constexpr size_t kHalfResults = 256;  // of 16 rows
 

@@ -16,7 +16,6 @@
 #include <type_traits>
 
 #include "cpu/attention_impl.hpp"
-#include "cpu/kv_ahead.hpp"
 #include "cpu/pack_impl.hpp"
 
 namespace saccade {
@@ -144,7 +143,7 @@ struct RowsOf {
   size_t stride;           // bytes from row to row
   size_t step;             // elements from one step to the next
   const T* ahead[2] = {};  // halves that are read after these, if that is known; where they are in
-                           // memory, their rows are far apart: few lanes prefetch them
+                           // memory, their rows are far apart: one tile of queries prefetches them
 };
 using RowTiles = RowsOf<Bf16>;
 /// The right side: at each step [16 pairs of elements][16 lanes][2].
@@ -152,32 +151,11 @@ inline constexpr size_t kLaneStep = 512;
 /// Elements of a step of multiply_pairs(): [16 rows][32] on the left, as many on the right.
 inline constexpr size_t kPairStep = 512;
 
-/// Positions [begin, end) of V of one head, counted from the first of a range; both are multiples
-/// of kPanelStep.
-template <class Kv>
-struct ValueRows {
-  const Kv* rows[kAttentionRange];  // where no query sees one, any
-  uint32_t begin;
-  uint32_t end;
-  uint32_t first_seen;  // by any query
-  uint32_t end_seen;
-  uint32_t head_dim;
-
-  bool sees(uint32_t position) const { return position >= first_seen && position < end_seen; }
-};
-
 /// `Tiles` multiplies: open() and close() around a call, and
 ///   multiply<n>(a, b, steps, out)
 ///       out[i] = [32 rows][16 lanes], the sum over steps of a x b[i]
-/// Each element is one chain over ascending steps and pairs, whatever n and lanes are. Up to
-/// kFewLanes lanes, those of a decode, it has instead
-///   multiply_few(a, b, steps, lanes, ahead, out)
-///       the same, of rows as they are stored; only the first `lanes` matter
-///   accumulate_few(values, weights, lanes, ahead, out)
-///       out[dimension][16 lanes], the sum over positions of V, as it is stored, x weights
-///   few_calls(depth, lanes)
-///       the calls of ahead.fetch() that both make for 32 positions
-/// With kFewLanes = 0 it has none of these. With kValuesInPairs it has
+/// Each element is one chain over ascending steps and pairs, whatever n is. With kValuesInPairs it
+/// has
 ///   multiply_pairs(a, b, stride, steps, out)
 ///       out = [2][16 rows][16 lanes], the sums over steps of a x b and a x (b + stride): at each
 ///       step, kPairStep apart, a is [16 rows][32] and b [16 pairs][16 lanes][2]
@@ -251,10 +229,8 @@ class Bf16Attention {
         depth_(ceil_div(args.head_dim, kPanelStep) * kPanelStep),
         count_(args.num_rows * args.group),
         tiles_(ceil_div(count_, kQueries)),  // of one kv head
-        lanes_(min_u32(count_, kQueries)),
-        few_(count_ <= Tiles::kFewLanes),
         in_pairs_(Tiles::kValuesInPairs && tiles_ == 1),
-        in_place_((few_ || std::is_same<Kv, Bf16>::value) && tiles_ <= kInPlaceTiles &&
+        in_place_(std::is_same<Kv, Bf16>::value && tiles_ <= kInPlaceTiles &&
                   depth_ == args.head_dim && args.kv.block_size >= kSubtile) {
     scores_ = args.scratch + args.num_kv_heads * tiles_ * tile_floats(depth_);
     weights_ = reinterpret_cast<Bf16*>(scores_ + score_floats(depth_));
@@ -306,30 +282,19 @@ class Bf16Attention {
       const Rows next = base + length < end ? Rows{&a_.kv, base + length, later}
                                             : Rows{&a_.ahead, a_.ahead_begin,
                                                    min_u32(a_.ahead_begin + length, a_.ahead_end)};
-      if (few_) ahead_ = ahead_of(next, seen);
       for (uint32_t head = 0; head < a_.num_kv_heads; ++head) attend(head, base, seen, next);
     }
     if (a_.parts != nullptr) return;
     for_each_tile([this](uint32_t head, uint32_t i) { close(head, i); });
   }
 
-  /// Prefetches the next rows while all heads attend to those of `seen`.
-  KvAhead<Kv> ahead_of(const Rows& next, Seen seen) const {
-    if constexpr (Tiles::kFewLanes > 0) {
-      const uint32_t steps = ceil_div(seen.end, kPanelStep) - seen.begin / kPanelStep;
-      const uint32_t calls = steps * a_.num_kv_heads * Tiles::few_calls(depth_, lanes_);
-      return {*next.kv, next.begin, next.end, row_bytes(), calls};
-    }
-    return {};
-  }
-
   /// Runs all of a head's queries over the positions of some groups.
   void attend(uint32_t head, uint32_t base, Seen seen, const Rows& next) {
     const uint32_t parts = ceil_div(tiles_, kTogether);
-    if (!few_ && !in_pairs_) transpose_values(head, base, seen);
+    if (!in_pairs_) transpose_values(head, base, seen);
     if (!in_place_) copy_keys(head, base, seen);
     for (uint32_t p = 0; p < parts; ++p) {
-      if (!few_ && !in_pairs_) prefetch(next, head * parts + p, a_.num_kv_heads * parts);
+      if (!in_pairs_) prefetch(next, head * parts + p, a_.num_kv_heads * parts);
       for (uint32_t at = 0; at < seen.end; at += kGroup) {
         const uint32_t i = p * kTogether;
         if (i + 1 < tiles_) {
@@ -376,9 +341,7 @@ class Bf16Attention {
     }
     Merged parts[kTiles];
     for (uint32_t i = 0; i < kTiles; ++i) parts[i] = weigh(tiles[i], i, group, steps);
-    if (few_) {
-      accumulate_few(head, base, at, seen, steps);
-    } else if (in_pairs_) {
+    if (in_pairs_) {
       accumulate_pairs(head, base, at, seen, steps);
     } else {
       accumulate<kTiles>(values_ + at * depth_, steps);
@@ -558,22 +521,10 @@ class Bf16Attention {
   void score(const QueryTile* tiles, uint32_t head, uint32_t base, uint32_t at, uint32_t s,
              Seen seen) {
     const uint32_t t = at + s * kPanelStep;
-    if constexpr (Tiles::kFewLanes > 0) {
-      if (few_) {
-        if (!in_place_) return score_few(tiles[0], copied_keys(t), s);
-        return score_few(tiles[0], keys_in_place(head, base, t, seen), s);
-      }
-    }
     if constexpr (std::is_same<Kv, Bf16>::value) {
       if (in_place_) return score_rows<kTiles>(tiles, keys_in_place(head, base, t, seen), s);
     }
     score_rows<kTiles>(tiles, copied_keys(t), s);
-  }
-
-  template <class T>
-  void score_few(const QueryTile& tile, const RowsOf<T>& k, uint32_t s) {
-    float* out = scores(0) + s * 2 * kTileWords;
-    Tiles::multiply_few(k, tile.q, depth_ / kPanelStep, lanes_, ahead_, out);
   }
 
   template <uint32_t kTiles>
@@ -732,26 +683,6 @@ class Bf16Attention {
     }
   }
 
-  /// The same for few lanes, from the rows of V of the group at base + at.
-  void accumulate_few(uint32_t head, uint32_t base, uint32_t at, Seen seen, Seen steps) {
-    if constexpr (Tiles::kFewLanes > 0) {
-      ValueRows<Kv> v;
-      v.begin = steps.begin * kPanelStep;
-      v.end = steps.end * kPanelStep;
-      v.first_seen = max_u32(seen.begin, at) - at;
-      v.end_seen = max_u32(seen.end, at) - at;
-      v.head_dim = a_.head_dim;
-      const Kv* const any = value(head, base + seen.begin);
-      for (uint32_t p = v.begin; p < v.end; p += 2) {
-        // A block has both positions of a pair.
-        const bool has_pair = v.sees(p) || v.sees(p + 1);
-        v.rows[p] = has_pair ? value(head, base + at + p) : any;
-        v.rows[p + 1] = has_pair ? v.rows[p] + a_.kv.token_stride : any;
-      }
-      Tiles::accumulate_few(v, weights(0), lanes_, ahead_, results(0));
-    }
-  }
-
   /// Adds a range's results to those of the ranges before it.
   void merge(const QueryTile& t, Merged part, const float* results) const {
     Merged merged = {_mm512_loadu_ps(t.max), _mm512_loadu_ps(t.sum)};
@@ -815,8 +746,6 @@ class Bf16Attention {
   const uint32_t depth_;  // head_dim in whole steps
   const uint32_t count_;  // queries
   const uint32_t tiles_;
-  const uint32_t lanes_;  // of the fullest tile
-  const bool few_;        // K and V are read as they are stored, where that can be
   const bool in_pairs_;   // V goes into pairs, and is not transposed; K and V are prefetched row by
                           // row, just ahead
   const bool in_place_;   // K is read in place
@@ -825,7 +754,6 @@ class Bf16Attention {
   float* results_;        // [2][depth][16], of one range
   Bf16* values_;
   Bf16* keys_;
-  KvAhead<Kv> ahead_;             // of few queries
   const Kv* next_key_ = nullptr;  // where K goes on after V of this range
 };
 

@@ -13,6 +13,12 @@
 namespace saccade {
 inline namespace SAC_ISA {
 
+/// Names a type; attentions themselves are made for a call.
+template <class T>
+struct Named {
+  using Type = T;
+};
+
 /// Positions whose scores are folded into the running softmax at once.
 inline constexpr uint32_t kAttentionGroup = 16;
 static_assert(kAttentionRange % kAttentionGroup == 0);

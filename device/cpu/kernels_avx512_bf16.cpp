@@ -27,7 +27,7 @@ template <>
 struct Products<Bf16> : Bf16Products {};
 using Int8Products = VnniInt8Products;
 using Fp8Products = Bf16Fp8Products;
-using Fp8Bf16Attention = Bf16Attention<DotTiles, Fp8>;
+using Fp8Bf16Attention = DotAttention<Fp8>;
 }  // namespace SAC_ISA
 }  // namespace saccade
 //

@@ -11,12 +11,6 @@
 namespace saccade {
 inline namespace SAC_ISA {
 
-/// Names a type; attentions themselves are made for a call.
-template <class T>
-struct Named {
-  using Type = T;
-};
-
 /// f(Named<an attention>), by how KV is kept. Fp8Bf16Attention is what each set does with kFp8Bf16.
 template <class F>
 auto with_attention(KvType type, F&& f) {
