@@ -68,16 +68,12 @@ impl Server {
 
     /// Process ids of the planes of a kind (`device` or `frontend`).
     pub fn planes(&self, kind: &str) -> Vec<u32> {
-        let path = format!("/proc/{0}/task/{0}/children", self.pid());
-        let children = std::fs::read_to_string(path).unwrap_or_default();
-        children
-            .split_whitespace()
-            .filter_map(|pid| pid.parse().ok())
-            .filter(|pid| {
-                let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-                line.split(|b| *b == 0).nth(1) == Some(kind.as_bytes())
-            })
-            .collect()
+        let mut planes = children_of(self.pid());
+        planes.retain(|pid| {
+            let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+            line.split(|b| *b == 0).nth(1) == Some(kind.as_bytes())
+        });
+        planes
     }
 
     pub fn signal(&self, pid: u32, signal: i32) {
@@ -125,16 +121,38 @@ impl Drop for Server {
     fn drop(&mut self) {
         let Some(mut child) = self.child.take() else { return };
         self.signal(child.id(), libc::SIGTERM);
-        let start = Instant::now();
-        while start.elapsed() < Duration::from_secs(3) {
-            if matches!(child.try_wait(), Ok(Some(_))) {
-                return;
-            }
-            std::thread::sleep(Duration::from_millis(10));
+        if ends_within(&mut child, Duration::from_secs(3)) {
+            return;
         }
         child.kill().ok();
-        child.wait().ok();
+        if ends_within(&mut child, Duration::from_secs(5)) {
+            return;
+        }
+        // Seen on Linux 6.18, with all planes on one core of a busy machine: the supervisor reaps a
+        // plane and does not come out of the kernel, killed or not, until another plane has ended.
+        children_of(child.id()).iter().for_each(|plane| self.signal(*plane, libc::SIGKILL));
+        if !ends_within(&mut child, Duration::from_secs(30)) {
+            eprintln!("server {} was killed and has not ended", child.id());
+        }
     }
+}
+
+/// Process ids of the children of a process with one thread.
+fn children_of(pid: u32) -> Vec<u32> {
+    let path = format!("/proc/{pid}/task/{pid}/children");
+    let children = std::fs::read_to_string(path).unwrap_or_default();
+    children.split_whitespace().filter_map(|pid| pid.parse().ok()).collect()
+}
+
+fn ends_within(child: &mut Child, time: Duration) -> bool {
+    let start = Instant::now();
+    while start.elapsed() < time {
+        if matches!(child.try_wait(), Ok(Some(_))) {
+            return true;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    false
 }
 
 /// How a stream ended.
