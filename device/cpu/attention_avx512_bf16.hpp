@@ -76,7 +76,7 @@ struct DotAttention {
  private:
   static constexpr size_t most(size_t a, size_t b) { return a > b ? a : b; }
 
-  /// f(Named<the attention of so many queries>).
+  /// f(Named<the attention for that number of queries>).
   template <class F>
   static constexpr auto with_few(uint32_t queries, F&& f) {
     if (queries == 1) return f(Named<FewAttention<Kv, 1>>());

@@ -20,7 +20,7 @@ impl RoofMetrics {
         let info = b.opts("saccade:device_info", "Kernel set and threads of the cpu device.");
         let products = b.opts(
             "saccade:device_product_flops_per_second",
-            "Products of so many rows with operands in caches, as last measured.",
+            "Products by rows, with operands in caches, as last measured.",
         );
         Ok(Self {
             info: b.add(GaugeVec::new(info, &["kernels", "threads"]))?,
