@@ -22,13 +22,14 @@ void for_each_line(int file, F&& f) {
     if (got <= 0) return;
     used += static_cast<size_t>(got);
     char* at = buffer;
-    while (auto* end = static_cast<char*>(std::memchr(at, '\n', buffer + used - at))) {
+    const auto left = [&] { return used - static_cast<size_t>(at - buffer); };
+    while (auto* end = static_cast<char*>(std::memchr(at, '\n', left()))) {
       *end = '\0';
       if (!is_rest) f(at);
       is_rest = false;
       at = end + 1;
     }
-    used = static_cast<size_t>(buffer + used - at);
+    used = left();
     std::memmove(buffer, at, used);
     if (used < sizeof(buffer) - 1) continue;
     buffer[used] = '\0';
