@@ -9,7 +9,7 @@ namespace {
 /// What a worker reads at a time: about the panels of an item.
 constexpr size_t kPieceBytes = 256 << 10;
 /// Bounds of what a pass reads: fewer weights are read again, more not to their end.
-constexpr size_t kLeastPassBytes = 64 << 20, kMostPassBytes = size_t{4} << 30;
+constexpr size_t kLeastPassBytes = 64 << 20, kMostPassBytes = size_t{2} << 30;
 constexpr uint32_t kReadPasses = 3;
 /// Weights of a product that stay in a core's cache.
 constexpr size_t kCachedBytes = 256 << 10;

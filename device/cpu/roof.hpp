@@ -2,8 +2,8 @@
 // own workers, without a product; and products whose operands lie in the workers' caches.
 //
 // A step needs at least the larger of two times: its bytes at the first rate, and its operations at
-// the second. Both are of this process: another one's memory may lie where it is read at another
-// rate.
+// the second. Both are of this process and this moment: on virtual machines they move within
+// seconds.
 #pragma once
 #include "cpu/weights.hpp"
 #include "cpu/workspace.hpp"
@@ -31,7 +31,7 @@ struct RoofContext {
   uint32_t max_rows;  // of a step
 };
 
-/// Bytes per second of the fastest of `passes` over the weights, of at most 4 GiB each.
+/// Bytes per second of the fastest of `passes` over the weights, of at most 2 GiB each.
 double measure_reading(const RoofContext& context, WorkerPool& pool, uint32_t passes);
 
 /// No step may be running, here and above, and all weights must be there. Takes some tens of

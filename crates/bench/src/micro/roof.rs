@@ -1,8 +1,7 @@
 //! `saccade bench micro roof`: what memory and arithmetic allow the steps of a running server.
 //!
-//! The server measures it in its own process, with the threads and the weights of its steps: where
-//! a process's memory lies decides how fast it is read, so that another process's figure says
-//! little.
+//! The server measures it in its own process, with the threads and the weights of its steps, and at
+//! the moment at which it is asked: on virtual machines rates move within seconds.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -75,6 +75,7 @@ pub async fn measure(State(app): State<Arc<App>>) -> Result<Response, ApiError> 
     }
     let seconds = LONGEST_WAIT.as_secs();
     Err(ApiError::not_ready(format!(
-        "the roof is measured while no request is in flight, and for {seconds} s some were"
+        "the roof was not measured within {seconds} s: the device measures while no request is in \
+         flight, and rests after each measurement"
     )))
 }
