@@ -47,6 +47,7 @@ pub async fn metrics(State(app): State<Arc<App>>) -> Result<Response, ApiError> 
     let rendered = tokio::task::spawn_blocking(move || {
         let serving = &app.serving;
         serving.metrics.device.set(&app.reading());
+        serving.metrics.device.set_roof(serving.port.roof().as_ref());
         if let Some(log) = &app.access_log {
             serving.metrics.access_log_dropped(log.dropped());
         }

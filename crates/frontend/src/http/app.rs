@@ -134,7 +134,6 @@ impl App {
             device: port.device(),
             stats: port.stats(),
             fetch: port.fetch_stats(),
-            roof: port.roof(),
             slots: port.slot_states(),
             tokenizer_queue: self.serving.lanes.depth(),
             requests: self.lifecycle.in_flight(),

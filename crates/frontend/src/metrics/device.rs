@@ -33,8 +33,6 @@ pub struct Reading {
     pub stats: DeviceStats,
     /// Its counters of the traffic with the fetch plane.
     pub fetch: FetchStats,
-    /// What its memory and arithmetic allow its steps, if it has measured that.
-    pub roof: Option<Roof>,
     /// Slots by state.
     pub slots: Vec<usize>,
     /// Jobs that wait for a tokenizer thread.
@@ -151,7 +149,11 @@ impl DeviceMetrics {
         self.kv_bytes.set(&r.device, stats);
         self.tiers.set(&r.device, stats);
         self.fetches.set(&r.fetch);
-        self.roof.set(r.roof.as_ref());
+    }
+
+    /// What the device's memory and arithmetic allow its steps; the page does not show it.
+    pub fn set_roof(&self, roof: Option<&Roof>) {
+        self.roof.set(roof);
     }
 }
 
