@@ -9,9 +9,10 @@
 # server raised (ours by its flags, the others by nice). In both a scripted server that computes nothing has its turn:
 # beside it the neighbours run as alone, which is what their own loss beside the others is measured by.
 #   SACCADE_BENCH_SHAPES    folders of bench/models without "-shape" (qwen3-0.6b llama-125m), random weights
-#   SACCADE_BENCH_SERVERS   of saccade saccade-chunked saccade-int8 llama.cpp llama.cpp-q8 llama.cpp-q4 vllm openvino
-#                           openvino-int8 mistral.rs (all that are installed, but for saccade-chunked: ours with
-#                           --prefill-policy chunked); SACCADE_BENCH_BESIDE: those of neighbours and priority (the same)
+#   SACCADE_BENCH_SERVERS   of saccade saccade-int8 llama.cpp llama.cpp-q8 llama.cpp-q4 vllm openvino openvino-int8
+#                           mistral.rs (all that are installed); and, if named, saccade-chunked and saccade-inline (ours
+#                           with that --prefill-policy), and another's name with -huge: its malloc asks for huge pages
+#   SACCADE_BENCH_BESIDE    those of neighbours and priority (the same)
 #   SACCADE_BENCH_REPEATS (3); SACCADE_BENCH_FIRST_REPEAT (0): of serve, to go on with a run that was cut off
 #   SACCADE_BENCH_WAVES (3) and SACCADE_BENCH_LEAST (8): measured requests of a cell of serve, a stream and in all;
 #                           SACCADE_BENCH_PROMPT_WAVES (the same): a stream, in cells of long prompts
@@ -67,9 +68,9 @@ read -ra beside_servers <<<"${SACCADE_BENCH_BESIDE:-${servers[*]}}"
 
 model_of() { echo "$peers/models/$1-random"; }
 port_of() {
-  case $1 in
-    saccade) echo 18100 ;; saccade-chunked) echo 18120 ;; saccade-int8) echo 18110 ;; llama.cpp) echo 18101 ;; llama.cpp-q8) echo 18111 ;;
-    llama.cpp-q4) echo 18121 ;; idle) echo 18130 ;;
+  case ${1%-huge} in
+    saccade) echo 18100 ;; saccade-int8) echo 18110 ;; saccade-chunked) echo 18120 ;; saccade-inline) echo 18140 ;;
+    llama.cpp) echo 18101 ;; llama.cpp-q8) echo 18111 ;; llama.cpp-q4) echo 18121 ;; idle) echo 18130 ;;
     vllm) echo 18102 ;; openvino) echo 18104 ;; openvino-int8) echo 18114 ;; mistral.rs) echo 18105 ;;
     *) die "SACCADE_BENCH_SERVERS: no $1" ;;
   esac
@@ -83,8 +84,10 @@ command_of() {
   place="$2 $(port_of "$1") $slots"
   case $1 in
     saccade) echo "$ours" ;;
-    saccade-chunked) echo "$ours --prefill-policy chunked" ;;
+    saccade-chunked | saccade-inline) echo "$ours --prefill-policy ${1#saccade-}" ;;
     saccade-int8) echo "$ours --quantization int8" ;;
+    # glibc's malloc, and mmap of what is large, in pages of 2 MiB (what ours does by itself).
+    *-huge) echo "env GLIBC_TUNABLES=glibc.malloc.hugetlb=1 $(command_of "${1%-huge}" "$2")" ;;
     llama.cpp) echo "bench/peers/llama_cpp.sh run $place" ;;
     llama.cpp-q8) echo "env SACCADE_PEERS_GGUF_TYPE=q8_0 bench/peers/llama_cpp.sh run $place" ;;
     llama.cpp-q4) echo "env SACCADE_PEERS_GGUF_TYPE=q4_k_m bench/peers/llama_cpp.sh run $place" ;;
@@ -108,7 +111,7 @@ prepare() {
     python3 bench/cpu_table.py model "$out" "$shape" "$model"
     # Conversions are no part of a start.
     for server in "${servers[@]}"; do
-      case $server in
+      case ${server%-huge} in
         openvino) bench/peers/openvino.sh convert "$model" >/dev/null ;;
         openvino-int8) SACCADE_PEERS_OPENVINO_WEIGHTS=int8 bench/peers/openvino.sh convert "$model" >/dev/null ;;
       esac

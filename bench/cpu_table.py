@@ -175,13 +175,26 @@ def claims(shape, records, waves, machine, sizes, roofs):
             yield f"{most[2]} streams: {ratio:.2f} x OpenVINO fp16 in process"
     if one and rate(one, "saccade") and rate(one, "saccade-int8"):
         yield f"one stream: int8 is {rate(one, 'saccade-int8') / rate(one, 'saccade'):.2f} x bf16"
+    wide = [s for s in others if not s.removesuffix("-huge").endswith(NARROW)]
+    for server in dict.fromkeys(r["server"] for r in records if r["server"].startswith("saccade")):
+        for percentile in PERCENTILES:
+            yield first_tokens(cells, loads, server, others if server.endswith(NARROW) else wide, percentile)
+
+
+NARROW = ("-int8", "-q8", "-q4")  # servers whose weights have fewer than 16 bits
+
+
+def first_tokens(cells, loads, server, others, percentile):
+    """Where another's TTFT is lower; 16-bit weights are compared with such."""
+    lower = []
     for load in loads:
-        ours = median(cells.get((*load, "saccade"), []), "ttft_ms", "p99")
-        for server in others if ours else ():
-            theirs = median(cells.get((*load, server), []), "ttft_ms", "p99")
-            if theirs is not None and theirs <= ours:
-                where = f"{load[2]} x {load[0]}/{load[1]}"
-                yield f"TTFT p99 is not lower at {where}: {ours:.0f} ms, {server} {theirs:.0f} ms"
+        ours = median(cells.get((*load, server), []), "ttft_ms", percentile)
+        theirs = [(median(cells.get((*load, o), []), "ttft_ms", percentile), o) for o in others]
+        best = min((pair for pair in theirs if pair[0] is not None), default=None)
+        if ours is not None and best is not None and best[0] <= ours:
+            lower.append(f"{load[2]} x {load[0]}/{load[1]} ({number(ours)} ms, {best[1]} {number(best[0])})")
+    than = "all" if server.endswith(NARROW) else "all with 16-bit weights"
+    return f"TTFT {percentile} of {server} is below that of {than}" + (f" but at {', '.join(lower)}" if lower else "")
 
 
 def ratio(comparison, key):
