@@ -89,6 +89,19 @@ SAC_INLINE __m512i load_masked(const Fp8* at, __mmask32 mask) {
   return widen_fp8(_mm256_maskz_loadu_epi8(mask, at));
 }
 
+/// 32 dimensions, from d on, of one of the `count` query vectors of a kv head, as bf16: zero beyond
+/// the head's dimensions and for a query beyond the last.
+SAC_INLINE __m512i query_step(const AttentionArgs& a, uint32_t count, uint32_t head, uint32_t query,
+                              uint32_t d) {
+  if (query >= count) return _mm512_setzero_si512();
+  const float* q =
+      a.q + query / a.group * a.row_stride + (head * a.group + query % a.group) * a.head_dim + d;
+  const __mmask32 mask = step_mask(a.head_dim - d);
+  const __m512 low = _mm512_maskz_loadu_ps(static_cast<__mmask16>(mask), q);
+  const __m512 high = _mm512_maskz_loadu_ps(static_cast<__mmask16>(mask >> 16), q + 16);
+  return (__m512i)_mm512_cvtne2ps_pbh(high, low);
+}
+
 /// Softmaxes merged so far: their greatest score, in powers of two, and the sum of their weights.
 /// One query per lane.
 struct Merged {
@@ -375,7 +388,7 @@ class Bf16Attention {
     for (uint32_t d = 0; d < depth_; d += kPanelStep) {
       __m512i words[kQueries];
       for (uint32_t lane = 0; lane < kQueries; ++lane) {
-        words[lane] = query_step(head, index * kQueries + lane, d);
+        words[lane] = query_step(a_, count_, head, index * kQueries + lane, d);
       }
       transpose_words(words);
       for (uint32_t pair = 0; pair < kPanelStep / 2; ++pair) {
@@ -383,18 +396,6 @@ class Bf16Attention {
       }
     }
     for (uint32_t i = 0; i < depth_ * kQueries; ++i) t.total[i] = 0.0f;
-  }
-
-  /// 32 dimensions of a query as bf16, zero beyond the head and beyond the last query.
-  __m512i query_step(uint32_t head, uint32_t query, uint32_t d) const {
-    if (query >= count_) return _mm512_setzero_si512();
-    const float* q = a_.q + query / a_.group * a_.row_stride +
-                     (head * a_.group + query % a_.group) * a_.head_dim + d;
-    const uint32_t count = min_u32(kPanelStep, a_.head_dim - d);
-    const uint32_t mask = count == kPanelStep ? ~0u : (1u << count) - 1;
-    const __m512 low = _mm512_maskz_loadu_ps(static_cast<__mmask16>(mask), q);
-    const __m512 high = _mm512_maskz_loadu_ps(static_cast<__mmask16>(mask >> 16), q + 16);
-    return (__m512i)_mm512_cvtne2ps_pbh(high, low);
   }
 
   /// Prefetches one of several parts of the next rows, in memory order, so that memory and

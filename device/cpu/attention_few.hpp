@@ -284,24 +284,13 @@ class FewAttention {
   void open(const Head& h, uint32_t index) const {
     for (uint32_t i = 0; i < kQueries; ++i) {
       for (uint32_t d = 0; d < depth_; d += kPanelStep) {
-        _mm512_storeu_si512(h.q + i * depth_ + d, query_step(index, i, d));
+        _mm512_storeu_si512(h.q + i * depth_ + d, query_step(a_, count_, index, i, d));
         _mm512_storeu_ps(h.total + i * depth_ + d, _mm512_setzero_ps());
         _mm512_storeu_ps(h.total + i * depth_ + d + 16, _mm512_setzero_ps());
       }
       h.max[i] = -__builtin_inff();
       h.sum[i] = 0.0f;
     }
-  }
-
-  /// 32 dimensions of a query as bf16, zero beyond the head and beyond the last query.
-  __m512i query_step(uint32_t head, uint32_t query, uint32_t d) const {
-    if (query >= count_) return _mm512_setzero_si512();
-    const float* q = a_.q + query / a_.group * a_.row_stride +
-                     (head * a_.group + query % a_.group) * a_.head_dim + d;
-    const __mmask32 mask = step_mask(a_.head_dim - d);
-    const __m512 low = _mm512_maskz_loadu_ps(static_cast<__mmask16>(mask), q);
-    const __m512 high = _mm512_maskz_loadu_ps(static_cast<__mmask16>(mask >> 16), q + 16);
-    return (__m512i)_mm512_cvtne2ps_pbh(high, low);
   }
 
   /// Scores of one head at the positions of a block.

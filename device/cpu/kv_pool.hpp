@@ -18,7 +18,8 @@ constexpr KvType kv_type_of(const sac_model_config& c) {
 
 class KvPool {
  public:
-  KvPool(const sac_model_config& config, uint32_t block_size, uint32_t num_blocks)
+  KvPool(const sac_model_config& config, uint32_t block_size, uint32_t num_blocks,
+         uint32_t num_threads = 1)
       : head_dim_(config.head_dim),
         num_kv_heads_(config.num_kv_heads),
         type_(kv_type_of(config)),
@@ -26,7 +27,7 @@ class KvPool {
         plane_bytes_(plane_bytes(config, block_size)),
         block_bytes_(block_bytes(config, block_size)),
         scales_(size_t{2} * config.num_layers, 1.0f),
-        region_(block_bytes_ * num_blocks, "the KV pool") {
+        region_(block_bytes_ * num_blocks, "the KV pool", FirstTouch::kConstructor, num_threads) {
     if (config.kv_scales == nullptr) return;
     scales_.assign(config.kv_scales, config.kv_scales + scales_.size());
   }

@@ -1,6 +1,7 @@
 // Pages that the step owns for its whole life.
 #pragma once
 #include <cstddef>
+#include <cstdint>
 
 namespace saccade {
 
@@ -14,8 +15,9 @@ enum class FirstTouch {
 /// before the first step: nothing is paged in later, so no step pays for a fault.
 class MemoryRegion {
  public:
-  /// Throws std::runtime_error naming `purpose` and the size.
-  MemoryRegion(size_t bytes, const char* purpose, FirstTouch touch = FirstTouch::kConstructor);
+  /// Touched by up to num_threads threads. Throws std::runtime_error naming `purpose` and the size.
+  MemoryRegion(size_t bytes, const char* purpose, FirstTouch touch = FirstTouch::kConstructor,
+               uint32_t num_threads = 1);
   ~MemoryRegion();
   MemoryRegion(const MemoryRegion&) = delete;
   MemoryRegion& operator=(const MemoryRegion&) = delete;

@@ -139,8 +139,9 @@ void sac_device::create_cpu(const sac_model_config& model) {
   fetch_shape.head_dim = model.head_dim;
   fetch_shape.dtype = model.kv_dtype == SAC_KV_DTYPE_FP8 ? SAC_DTYPE_FP8 : model.dtype;
   if (c.num_host_blocks != 0)
-    host_kv = std::make_unique<saccade::MemoryRegion>(kv_block_bytes * c.num_host_blocks,
-                                                      "KV blocks in host memory");
+    host_kv = std::make_unique<saccade::MemoryRegion>(
+        kv_block_bytes * c.num_host_blocks, "KV blocks in host memory",
+        saccade::FirstTouch::kConstructor, c.num_threads);
   // Where frames are is known later: then its threads start.
   if (c.num_host_blocks != 0 && c.fetch.num_frames == 0) start_copies(nullptr);
 }

@@ -1,12 +1,16 @@
 // How the CPU step behaves over time: it allocates nothing after construction, returns at once from
 // a launch, and uses no CPU time when idle.
 #include <doctest/doctest.h>
+#include <sys/mman.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdlib>
 #include <ctime>
 #include <new>
+#include <vector>
 
+#include "cpu/memory_region.hpp"
 #include "tests/step_harness.hpp"
 
 namespace {
@@ -170,4 +174,15 @@ TEST_CASE("a failed allocation gives a sentence, not a crash") {
     what = e.what();
   }
   CHECK(what.find("bytes for the KV pool") != std::string::npos);
+}
+
+TEST_CASE("all of a region is resident before the first step, by however many threads") {
+  constexpr size_t kBytes = size_t{197} << 20;  // parts of unequal size
+  for (const uint32_t threads : {1u, 2u, 3u, 64u}) {
+    CAPTURE(threads);
+    const MemoryRegion region(kBytes, "the test", FirstTouch::kConstructor, threads);
+    std::vector<unsigned char> pages(region.bytes() / 4096);
+    REQUIRE(mincore(region.data(), region.bytes(), pages.data()) == 0);
+    CHECK(std::all_of(pages.begin(), pages.end(), [](auto page) { return (page & 1) != 0; }));
+  }
 }
