@@ -140,6 +140,11 @@ class FewAttention {
   static constexpr uint32_t kHalf = 16;                // positions of one vector of scores
   /// Bytes of K or V, all heads, that are read before the next are expected to be there.
   static constexpr size_t kBlockBytes = 64 << 10;
+  /// Rows of V that a head takes before the next head does: few, so that V is read nearly in the
+  /// order in which it lies there, for the processor's own prefetching from one level of cache to
+  /// the next. But results go through memory each time, and there are more of more queries.
+  static constexpr uint32_t kRowsOfValues = kQueries > 4 ? 8 : 4;
+  static_assert(kPanelStep % kRowsOfValues == 0, "blocks are whole steps");
   /// Queries with fewer sums than this in flight take two halves of K at a time.
   static constexpr uint32_t kHalves = kQueries > 4 ? 1 : 2;
   /// Steps of dimensions whose sums fit the registers.
@@ -405,38 +410,44 @@ class FewAttention {
     _mm256_storeu_ps(out, _mm512_castps512_ps256(_mm512_permutexvar_ps(even, sums)));
   }
 
-  /// results (+)= V^T weights at the positions of a block, of all heads.
+  /// results (+)= V^T weights at the positions of a block, of all heads, a few rows at a time.
   void accumulate(uint32_t base, Span block, bool is_first) {
-    alignas(64) static constexpr uint8_t kZeros[SAC_MAX_HEAD_DIM * sizeof(Kv)] = {};
-    const Kv* rows[kGroup];  // of the first head; null where no query sees one
-    for (uint32_t p = block.begin; p < block.end; ++p) {
-      const uint32_t position = base + p;
-      rows[p - block.begin] = position >= first_ && position < end_ ? value(position) : nullptr;
+    for (uint32_t p = block.begin; p < block.end; p += kRowsOfValues) {
+      const Kv* rows[kRowsOfValues];  // of the first head; null where no query sees one
+      for (uint32_t i = 0; i < kRowsOfValues; ++i) {
+        const uint32_t position = base + p + i;
+        rows[i] = position >= first_ && position < end_ ? value(position) : nullptr;
+      }
+      for (uint32_t h = 0; h < a_.num_kv_heads; ++h) {
+        accumulate_rows(rows, h, p, is_first && p == block.begin);
+      }
     }
-    for (uint32_t index = 0; index < a_.num_kv_heads; ++index) {
-      const Kv* of_head[kGroup];
-      const uint32_t count = block.end - block.begin;
-      for (uint32_t i = 0; i < count; ++i) {
-        of_head[i] = rows[i] == nullptr ? reinterpret_cast<const Kv*>(kZeros)
-                                        : rows[i] + index * a_.head_dim;
-      }
-      const Head h = head(index);
-      const Bf16* weights = h.weights + block.begin;
-      uint32_t d = 0;
-      for (; d + kSteps * kPanelStep <= a_.head_dim; d += kSteps * kPanelStep) {
-        accumulate_steps<kSteps, true>(of_head, count, weights, d, h.results, is_first);
-      }
-      for (; d < a_.head_dim; d += kPanelStep) {
-        accumulate_steps<1, false>(of_head, count, weights, d, h.results, is_first);
-      }
+  }
+
+  /// Of one head, at the positions from p on.
+  void accumulate_rows(const Kv* const* rows, uint32_t index, uint32_t p, bool is_first) {
+    alignas(64) static constexpr uint8_t kZeros[SAC_MAX_HEAD_DIM * sizeof(Kv)] = {};
+    const Kv* of_head[kRowsOfValues];
+    for (uint32_t i = 0; i < kRowsOfValues; ++i) {
+      of_head[i] =
+          rows[i] == nullptr ? reinterpret_cast<const Kv*>(kZeros) : rows[i] + index * a_.head_dim;
+    }
+    const Head h = head(index);
+    const Bf16* weights = h.weights + p;
+    uint32_t d = 0;
+    for (; d + kSteps * kPanelStep <= a_.head_dim; d += kSteps * kPanelStep) {
+      accumulate_steps<kSteps, true>(of_head, weights, d, h.results, is_first);
+    }
+    for (; d < a_.head_dim; d += kPanelStep) {
+      accumulate_steps<1, false>(of_head, weights, d, h.results, is_first);
     }
   }
 
   /// kWidth times 32 dimensions from d on, all of them there if kWhole. They are the lanes of two
   /// vectors: as unpacking leaves them, four of one and four of the other in turn.
   template <uint32_t kWidth, bool kWhole>
-  void accumulate_steps(const Kv* const* rows, uint32_t count, const Bf16* weights, uint32_t d,
-                        float* results, bool is_first) {
+  void accumulate_steps(const Kv* const* rows, const Bf16* weights, uint32_t d, float* results,
+                        bool is_first) {
     const __mmask32 mask = step_mask(kWhole ? kPanelStep : a_.head_dim - d);
     const auto load = [mask](const Kv* at) __attribute__((always_inline)) {
       return kWhole ? load_step(at) : load_masked(at, mask);
@@ -452,7 +463,7 @@ class FewAttention {
       });
     });
     KvAhead<Kv> ahead = ahead_;  // the stores might alias it
-    for (uint32_t p = 0; p < count; p += 2) {
+    for (uint32_t p = 0; p < kRowsOfValues; p += 2) {
       ahead.fetch();
       const Kv* const even_row = rows[p] + d;
       const Kv* const odd_row = rows[p + 1] + d;
