@@ -1,4 +1,5 @@
 """The documents whose figures are checked against raw data."""
+import build_claims
 import chunk_claims
 import cpu_claims
 import emulated_claims
@@ -25,5 +26,5 @@ PRODUCTS = Document("docs/adr/0006-cpu-products.md", parts_claims.ADR_PRODUCTS)
 INT8 = Document("docs/adr/0007-eight-bit-weights.md", parts_claims.ADR_INT8)
 
 DOCUMENTS = [README, gpu_claims.GPU, gpu_claims.ACCOUNT, gpu_claims.PRODUCTS, gpu_claims.LAUNCHING, CHANGELOG, PLAN,
-             DEFAULT_POLICY, POLICIES, ROTATION, PRODUCTS, INT8, chunk_claims.ADR, fetch_claims.PAGE,
-             grammar_claims.README]
+             DEFAULT_POLICY, POLICIES, ROTATION, PRODUCTS, INT8, build_claims.ADR, chunk_claims.ADR,
+             fetch_claims.PAGE, grammar_claims.README]

@@ -14,6 +14,7 @@ TABLES = {
     "-parts": ["bench/parts_table.py"],
     "-turns": ["bench/turns_table.py"],
     "-plan-simulated": ["bench/plan_table.py"],
+    "-build": ["bench/build_time.py", "table"],
 }
 
 
