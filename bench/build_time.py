@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """What a first build of `saccade` takes, by crate and by feature.
 
-    bench/build_time.py measure OUT [--timings FILE]   a release build into an empty folder with `--timings`, or the page
-                                                       that such a build has left; writes OUT/crates.jsonl, build.json
-                                                       and machine.txt
-    bench/build_time.py table OUT                      Markdown
+    bench/build_time.py measure OUT [--timings FILE]
+        a release build into an empty folder with `--timings`, or the page that such a build has left; writes
+        OUT/crates.jsonl, build.json and machine.txt
+    bench/build_time.py table OUT
+        Markdown
 
 A crate's time is that of its units as cargo measured them, one core each: its build script, what that compiles, and
 itself. Only with as many jobs as cores does their sum compare crates; what C and C++ compilers do in parallel within
