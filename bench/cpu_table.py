@@ -185,7 +185,7 @@ NARROW = ("-int8", "-q8", "-q4")  # servers whose weights have fewer than 16 bit
 
 
 def first_tokens(cells, loads, server, others, percentile):
-    """Where another's TTFT is lower; 16-bit weights are compared with such."""
+    """Where another's TTFT is lower; 8-bit weights of others are left out for our wider ones."""
     lower = []
     for load in loads:
         ours = median(cells.get((*load, server), []), "ttft_ms", percentile)
@@ -193,7 +193,7 @@ def first_tokens(cells, loads, server, others, percentile):
         best = min((pair for pair in theirs if pair[0] is not None), default=None)
         if ours is not None and best is not None and best[0] <= ours:
             lower.append(f"{load[2]} x {load[0]}/{load[1]} ({number(ours)} ms, {best[1]} {number(best[0])})")
-    than = "all" if server.endswith(NARROW) else "all with 16-bit weights"
+    than = "all" if server.endswith(NARROW) else "all with 16 bits or more a weight"
     return f"TTFT {percentile} of {server} is below that of {than}" + (f" but at {', '.join(lower)}" if lower else "")
 
 
