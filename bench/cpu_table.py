@@ -19,6 +19,7 @@ import sys
 from markdown_table import print_table
 
 PERCENTILES = ("p50", "p99")
+NARROW = ("-int8", "-q8", "-q4")  # servers whose weights have fewer than 16 bits
 
 
 def append(out, name, record):
@@ -179,9 +180,6 @@ def claims(shape, records, waves, machine, sizes, roofs):
     for server in dict.fromkeys(r["server"] for r in records if r["server"].startswith("saccade")):
         for percentile in PERCENTILES:
             yield first_tokens(cells, loads, server, others if server.endswith(NARROW) else wide, percentile)
-
-
-NARROW = ("-int8", "-q8", "-q4")  # servers whose weights have fewer than 16 bits
 
 
 def first_tokens(cells, loads, server, others, percentile):

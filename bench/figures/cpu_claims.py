@@ -6,9 +6,13 @@ from claims import Claim
 from raw import fixed, record, text
 from runs import CPU, CPU_AMX, CPU_NEIGHBOURS, CPU_RAISED
 
-# Those of other engines, some with huge pages for their malloc too.
-SIXTEEN_BITS = ("llama.cpp", "llama.cpp-huge", "vllm", "openvino", "openvino-huge")
+SIXTEEN_BITS = ("llama.cpp", "vllm", "openvino")
 WORDS = ("none", "one", "two", "three", "four", "five", "six", "seven", "eight")
+
+
+def servers(engine):
+    """As it comes, and with huge pages for its malloc, where a run has that."""
+    return engine, f"{engine}-huge"
 
 
 class Run:
@@ -33,7 +37,7 @@ class Run:
 
     def least(self, engine, streams, input_len, *path):
         """The lesser of an engine's figures with huge pages for its malloc and without."""
-        both = [self.measured(server, streams, input_len, *path) for server in (engine, f"{engine}-huge")]
+        both = [self.measured(server, streams, input_len, *path) for server in servers(engine)]
         return min((value for value in both if value is not None), default=None)
 
     def ttft_s(self, engine, streams, input_len):
@@ -42,7 +46,7 @@ class Run:
 
     def over_best(self, streams, ours="saccade"):
         """Our output tokens/s over those of the best other engine with 16-bit weights."""
-        others = [self.tokens_per_s(other, streams) for other in SIXTEEN_BITS]
+        others = [self.tokens_per_s(server, streams) for engine in SIXTEEN_BITS for server in servers(engine)]
         return self.tokens_per_s(ours, streams) / max(other for other in others if other is not None)
 
     def points(self):
