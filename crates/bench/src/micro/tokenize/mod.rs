@@ -22,7 +22,7 @@ pub(crate) use report::{Report, Row};
 use text::Prompts;
 
 /// The tokenizer of the bundled model.
-const BUNDLED: &[u8] = include_bytes!("../../../../../models/saccade-tiny/tokenizer.json");
+const BUNDLED: &str = include_str!("../../../../../models/saccade-tiny/tokenizer.json");
 const BUNDLED_NAME: &str = "saccade-tiny (bundled)";
 
 /// Flags of `saccade bench micro tokenize`.
@@ -107,9 +107,14 @@ impl Setup {
     }
 }
 
+/// `from_file` and `from_bytes` are generic: each crate that calls them compiles the parser again.
+fn parse(json: &str) -> anyhow::Result<Tokenizer> {
+    json.parse().map_err(|e: tokenizers::Error| anyhow::anyhow!(e))
+}
+
 /// The tokenizer that every build carries.
 fn bundled() -> anyhow::Result<Tokenizer> {
-    Tokenizer::from_bytes(BUNDLED).map_err(|e| anyhow::anyhow!("the bundled tokenizer: {e}"))
+    parse(BUNDLED).map_err(|e| anyhow::anyhow!("the bundled tokenizer: {e}"))
 }
 
 fn load(path: Option<&Path>) -> anyhow::Result<Tokenizer> {
@@ -117,7 +122,9 @@ fn load(path: Option<&Path>) -> anyhow::Result<Tokenizer> {
         None => bundled()?,
         Some(path) => {
             let file = if path.is_dir() { path.join("tokenizer.json") } else { path.into() };
-            Tokenizer::from_file(&file)
+            std::fs::read_to_string(&file)
+                .map_err(anyhow::Error::from)
+                .and_then(|text| parse(&text))
                 .map_err(|e| anyhow::anyhow!("--tokenizer {}: {e}", file.display()))?
         }
     };
