@@ -1,5 +1,5 @@
-//! Tokenizing a batch of prompts on threads of this process, as the frontend's pool does: one
-//! tokenizer for all, one prompt at a time on each thread.
+//! Tokenizing a batch of prompts on threads of this process: one HF tokenizer for all, one prompt
+//! at a time on each thread.
 
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicUsize, Ordering};

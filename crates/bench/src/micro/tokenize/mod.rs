@@ -128,13 +128,12 @@ fn load(path: Option<&Path>) -> anyhow::Result<Tokenizer> {
                 .map_err(|e| anyhow::anyhow!("--tokenizer {}: {e}", file.display()))?
         }
     };
-    // As the frontend does: prompts are neither cut nor padded.
+    // As in serving, prompts are neither cut nor padded.
     tokenizer.with_truncation(None).map_err(|e| anyhow::anyhow!("{e}"))?;
     tokenizer.with_padding(None);
     Ok(tokenizer)
 }
 
-/// Encodes as the frontend does.
 fn count_tokens(tokenizer: &Tokenizer, text: &str) -> anyhow::Result<usize> {
     let encoding = tokenizer.encode_fast(text, true).map_err(|e| anyhow::anyhow!("{e}"))?;
     Ok(encoding.get_ids().len())
