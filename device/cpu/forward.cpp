@@ -1,5 +1,7 @@
 #include "cpu/forward.hpp"
 
+#include <cstring>
+
 #include "cpu/adapter_phases.hpp"
 #include "cpu/item_order.hpp"
 #include "cpu/row_blocks.hpp"
@@ -26,6 +28,9 @@ struct Product {
 constexpr uint32_t kSpanBytes = 4u << 20;
 /// Most rows of an item where rows are computed one by one.
 constexpr uint32_t kRowsPerItem = 8;
+/// The last layer narrows to the rows that yield something where these are at most one in this
+/// many: moving them is one worker's item.
+constexpr uint32_t kNarrowingShare = 2;
 /// Items per worker below which panels are handed out one by one.
 constexpr uint32_t kItemsPerWorker = 8;
 
@@ -78,10 +83,13 @@ class Forward {
         worker_(worker),
         adapters_(context.adapters, c_, k_, scratch_.tiles, worker),
         num_rows_(context.plan.num_rows()),
-        num_items_(context.plan.num_items()),
-        num_cut_rows_(context.plan.num_cut_rows()),
+        num_yields_(context.plan.num_yields()),
         num_logits_(context.plan.num_logits()),
-        num_embeddings_(context.plan.num_embeddings()) {}
+        num_embeddings_(context.plan.num_embeddings()),
+        attention_(context.plan.attention()),
+        last_attention_(context.plan.last_attention()),
+        narrows_(num_yields_ <= num_rows_ / kNarrowingShare &&
+                 context.adapters.plan.num_blocks() == 0) {}
 
   void run() {
     embed();
@@ -90,7 +98,13 @@ class Forward {
       norm_rows(layer.vector(SAC_TENSOR_INPUT_NORM));
       project_qkv(l, layer);
       rotate_rows(l, layer);
-      attend(l, layer);
+      if (narrows_ && l + 1 == c_.num_layers) {
+        if (num_yields_ == 0) break;
+        attend(l, layer, last_attention_);
+        keep_yields();
+      } else {
+        attend(l, layer, attention_);
+      }
       project_out(l, layer);
       norm_rows(layer.vector(SAC_TENSOR_POST_NORM));
       if (layer.router.n > 0) {
@@ -106,7 +120,20 @@ class Forward {
   }
 
  private:
+  /// An attention plan and its sizes.
+  struct Attention {
+    explicit Attention(const AttentionPlan& p)
+        : plan(p), num_items(p.num_items()), num_cut_rows(p.num_cut_rows()) {}
+    const AttentionPlan& plan;
+    const uint32_t num_items;
+    const uint32_t num_cut_rows;
+  };
+
   float* x(uint32_t row) const { return s_.x + size_t{row} * c_.hidden_size; }
+  /// The residual stream of a row that yields something, after the last layer.
+  const float* yielded(uint32_t yield) const {
+    return x(narrows_ ? yield : plan_.yield_row(yield));
+  }
   float* qkv(uint32_t row) const { return s_.qkv + size_t{row} * s_.qkv_width; }
 
   /// One phase: f(row) for each row. Rows are short work: an item is several.
@@ -232,17 +259,17 @@ class Forward {
     });
   }
 
-  void attend(uint32_t l, const LayerWeights& layer) {
+  void attend(uint32_t l, const LayerWeights& layer, const Attention& of) {
     const uint32_t group = c_.num_heads / c_.num_kv_heads;
     const uint32_t group_width = group * c_.head_dim;
-    worker_.for_each(num_items_, [&](uint32_t i) {
-      const AttentionItem& item = plan_.item(i);
-      const PlanChunk& chunk = plan_.chunk(item.chunk);
+    worker_.for_each(of.num_items, [&](uint32_t i) {
+      const AttentionItem& item = of.plan.item(i);
+      const PlanChunk& chunk = of.plan.chunk(item.chunk);
       AttentionArgs a = {};
       a.q = qkv(chunk.first_row) + item.first_head * group_width;
       a.row_stride = s_.qkv_width;
       a.out = s_.mixed;
-      a.out_row = chunk.first_row;
+      a.out_row = chunk.out_row;
       a.out_column = item.first_head * group_width;
       a.num_rows = chunk.num_rows;
       a.first_position = chunk.first_position;
@@ -252,7 +279,7 @@ class Forward {
       a.window = layer.window;
       a.scale = 1.0f / __builtin_sqrtf(static_cast<float>(c_.head_dim));
       a.kv = kv_.view(l, item.first_head, tables_.block_table(chunk.seat));
-      if (item.part != StepPlan::kNotCut) {
+      if (item.part != AttentionPlan::kNotCut) {
         a.first_range = item.first_range;
         a.end_range = item.end_range;
         a.parts = s_.part(item.part, item.first_head * group);
@@ -260,17 +287,17 @@ class Forward {
       }
       a.scratch = scratch_.attention;
       const uint32_t next = i + worker_.num_threads();
-      if (next < num_items_) look_ahead(l, layer, plan_.item(next), a);
+      if (next < of.num_items) look_ahead(l, layer, of.plan, of.plan.item(next), a);
       k_.attention(a);
     });
-    merge_cut_rows(l, layer);
+    merge_cut_rows(l, layer, of);
   }
 
   /// Names the positions that the worker's next item will most likely begin with, if that is a
   /// single row's item, which reads KV that no other item reads.
-  void look_ahead(uint32_t l, const LayerWeights& layer, const AttentionItem& item,
-                  AttentionArgs& a) const {
-    const PlanChunk& chunk = plan_.chunk(item.chunk);
+  void look_ahead(uint32_t l, const LayerWeights& layer, const AttentionPlan& plan,
+                  const AttentionItem& item, AttentionArgs& a) const {
+    const PlanChunk& chunk = plan.chunk(item.chunk);
     if (chunk.num_rows > 1 || item.num_heads != a.num_kv_heads) return;
     const uint32_t end = min_u32(chunk.first_position + 1, item.end_range * kAttentionRange);
     const uint32_t seen = window_begin(layer, chunk);
@@ -285,10 +312,10 @@ class Forward {
     return layer.window != 0 && end > layer.window ? end - layer.window : 0;
   }
 
-  void merge_cut_rows(uint32_t l, const LayerWeights& layer) {
-    worker_.for_each(num_cut_rows_, [&](uint32_t i) {
-      const CutRow& row = plan_.cut_row(i);
-      const PlanChunk& chunk = plan_.chunk(row.chunk);
+  void merge_cut_rows(uint32_t l, const LayerWeights& layer, const Attention& of) {
+    worker_.for_each(of.num_cut_rows, [&](uint32_t i) {
+      const CutRow& row = of.plan.cut_row(i);
+      const PlanChunk& chunk = of.plan.chunk(row.chunk);
       MergeArgs a = {};
       a.parts = s_.part(row.part, 0);
       a.part_stride = s_.part_stride;
@@ -299,10 +326,22 @@ class Forward {
       a.kv_type = kv_.type();
       a.v_scale = kv_.v_scale(l);
       a.out = s_.mixed;
-      a.out_row = chunk.first_row;
+      a.out_row = chunk.out_row;
       a.scratch = scratch_.attention;
       k_.merge_attention(a);
     });
+  }
+
+  /// From here on there are only the rows that yield something, by their numbers. One item: each
+  /// row moves to where an earlier one was.
+  void keep_yields() {
+    worker_.for_each(1, [&](uint32_t) {
+      for (uint32_t i = 0; i < num_yields_; ++i) {
+        const uint32_t row = plan_.yield_row(i);
+        if (row != i) std::memcpy(x(i), x(row), c_.hidden_size * sizeof(float));
+      }
+    });
+    num_rows_ = num_yields_;
   }
 
   void project_out(uint32_t l, const LayerWeights& layer) {
@@ -382,8 +421,8 @@ class Forward {
   /// Final norm, logits and records of up to logit_rows rows.
   void finish_rows(uint32_t first, uint32_t count) {
     worker_.for_each(count, [&](uint32_t i) {
-      k_.rms_norm(x(plan_.logits(first + i).row), w_.final_norm(), c_.rms_norm_eps, s_.final_rows,
-                  i);
+      k_.rms_norm(yielded(plan_.logits(first + i).yield), w_.final_norm(), c_.rms_norm_eps,
+                  s_.final_rows, i);
     });
     const Product product = {&w_.lm_head(), nullptr, s_.logits, s_.logits_stride};
     multiply(s_.final_rows, count, Epilogue::kStore, &product, 1);
@@ -397,7 +436,7 @@ class Forward {
     worker_.for_each(num_embeddings_, [&](uint32_t i) {
       const PlanEmbedding& at = plan_.embedding(i);
       const Activations out = {at.values, c_.hidden_size, false};
-      k_.rms_norm(x(at.row), w_.final_norm(), c_.rms_norm_eps, out, 0);
+      k_.rms_norm(yielded(at.yield), w_.final_norm(), c_.rms_norm_eps, out, 0);
     });
   }
 
@@ -432,11 +471,13 @@ class Forward {
   WorkerScratch& scratch_;
   WorkerPool::Worker& worker_;
   AdapterPhases adapters_;
-  const uint32_t num_rows_;
-  const uint32_t num_items_;
-  const uint32_t num_cut_rows_;
+  uint32_t num_rows_;  // of the phases to come
+  const uint32_t num_yields_;
   const uint32_t num_logits_;
   const uint32_t num_embeddings_;
+  const Attention attention_;
+  const Attention last_attention_;
+  const bool narrows_;  // the last layer, to the rows that yield something
 };
 
 }  // namespace

@@ -140,11 +140,14 @@ int main(int argc, char** argv) {
     for (uint32_t i = 0; i < kMaxLen; ++i) h.tokens(s)[i] = (s * 977 + i * 31) % config.vocab_size;
     h.params[s] = greedy(128);
   }
-  // Only the last row is projected to logits.
+  // Only the last row goes on after K and V of the last layer, and is projected to logits.
   const double head = double(config.vocab_size) * config.hidden_size;
+  const double last_layer = double(config.hidden_size) *
+                            (config.num_heads * config.head_dim + 3 * config.intermediate_size);
   for (uint32_t rows : {16u, 128u, 512u, 2048u}) {
     const double s = prefill_s(h, rows);
-    const double flop = 2 * (num_weights(config) - head) * rows + 2 * head;
+    const double flop =
+        2 * (num_weights(config) - head - last_layer) * rows + 2 * (head + last_layer);
     std::printf("prefill %4u rows: %7.1f tokens/s, %5.0f GFLOP/s in products\n", rows, rows / s,
                 flop / s / 1e9);
   }

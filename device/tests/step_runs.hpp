@@ -180,8 +180,15 @@ struct Traveller {
   uint32_t adapter = 0;
   uint32_t computed = 0;  // positions done
   uint32_t steps = 0;     // tokens wanted
+  bool scored = true;     // records of the prompt are wanted too
   std::vector<uint64_t> records;
   uint32_t produced = 0;
+
+  /// Of what lone_run() returned for the same prompt, what this request wanted.
+  std::vector<uint64_t> wanted(std::vector<uint64_t> lone) const {
+    if (!scored) lone.erase(lone.begin(), lone.begin() + 6 * (prompt.size() - 1));
+    return lone;
+  }
 };
 
 /// All requests together, chunked at random into at most `most_rows`, decodes mixed with prefill,
@@ -208,7 +215,7 @@ inline void mixed_run(const TestModel& m, const HarnessOptions& o, std::vector<T
       if (t.produced == t.steps || rng() % 3 == 0) continue;
       const uint32_t left = t.computed < n ? n - t.computed : 1;
       const uint32_t rows = 1 + rng() % std::min(left, most_rows);
-      h.add(s, t.computed, rows, t.computed + rows >= n, true);
+      h.add(s, t.computed, rows, t.computed + rows >= n, t.scored);
       batch.push_back({s, rows});
     }
     if (batch.empty()) {
@@ -223,7 +230,7 @@ inline void mixed_run(const TestModel& m, const HarnessOptions& o, std::vector<T
       Traveller& t = all[batch[i].first];
       const uint32_t n = static_cast<uint32_t>(t.prompt.size());
       for (uint32_t r = 0; r < batch[i].second; ++r, ++row) {
-        if (++t.computed < n) {
+        if (++t.computed < n && t.scored) {
           t.records.insert(t.records.end(), h.prompt_record(row), h.prompt_record(row) + 6);
         }
       }
