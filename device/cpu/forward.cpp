@@ -28,9 +28,6 @@ struct Product {
 constexpr uint32_t kSpanBytes = 4u << 20;
 /// Most rows of an item where rows are computed one by one.
 constexpr uint32_t kRowsPerItem = 8;
-/// The last layer narrows to the rows that yield something where these are at most one in this
-/// many: moving them is one worker's item.
-constexpr uint32_t kNarrowingShare = 2;
 /// Items per worker below which panels are handed out one by one.
 constexpr uint32_t kItemsPerWorker = 8;
 
@@ -88,8 +85,7 @@ class Forward {
         num_embeddings_(context.plan.num_embeddings()),
         attention_(context.plan.attention()),
         last_attention_(context.plan.last_attention()),
-        narrows_(num_yields_ <= num_rows_ / kNarrowingShare &&
-                 context.adapters.plan.num_blocks() == 0) {}
+        narrows_(context.plan.may_narrow() && context.adapters.plan.num_blocks() == 0) {}
 
   void run() {
     embed();

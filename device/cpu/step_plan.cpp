@@ -19,7 +19,7 @@ void StepPlan::build(const StepBatch& batch, const SeatTables& tables, const Ste
   last_attention_.clear();
   for (uint32_t i = 0; i < batch.num_seqs; ++i) add_seq(batch.seqs[i], i, tables, outputs);
   attention_.cut();
-  last_attention_.cut();
+  if (may_narrow()) last_attention_.cut();
 }
 
 void StepPlan::add_seq(const StepSeq& seq, uint32_t index, const SeatTables& tables,

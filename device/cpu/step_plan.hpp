@@ -34,6 +34,10 @@ struct PlanEmbedding {
 /// are numbered: the last layer may compute what follows K and V for them alone.
 class StepPlan {
  public:
+  /// The last layer may narrow where at most one row in this many yields something: moving them is
+  /// one worker's item.
+  static constexpr uint32_t kNarrowingShare = 2;
+
   StepPlan(uint32_t max_num_seqs, uint32_t max_num_batched_tokens, const AttentionCut& cut);
 
   void build(const StepBatch& batch, const SeatTables& tables, const StepOutputs& outputs);
@@ -46,8 +50,10 @@ class StepPlan {
   uint32_t yield_row(uint32_t i) const { return yields_[i]; }
   const PlanLogits& logits(uint32_t i) const { return logits_[i]; }
   const PlanEmbedding& embedding(uint32_t i) const { return embeddings_[i]; }
-  /// Of all rows, and of those that yield something, whose results go to rows by their numbers.
+  bool may_narrow() const { return num_yields_ <= num_rows_ / kNarrowingShare; }
   const AttentionPlan& attention() const { return attention_; }
+  /// If the last layer may narrow: of the rows that yield something, whose results go to rows by
+  /// their numbers.
   const AttentionPlan& last_attention() const { return last_attention_; }
 
  private:
