@@ -3,7 +3,8 @@
 #   bench/turns.sh COMMIT          into bench/results/<date>-<machine>-<commit>-turns
 # On a virtual machine whose speed moves from second to second, runs one after the other compare nothing.
 #   SACCADE_TURNS_ROUNDS (25)                       steps of each kind
-#   SACCADE_TURNS_SHAPES (qwen3-0.6b llama-8b-layers)   the second: two layers of a model of 8 billion parameters
+#   SACCADE_TURNS_SHAPES (qwen3-0.6b llama-8b-layers)   the second: two layers of a model of 8 billion parameters; of
+#                                                   most rows of a prompt the last computes K and V alone
 #   SACCADE_BENCH_MACHINE, SACCADE_BENCH_OUT: name of the machine in the folder's name; the folder
 set -euo pipefail
 cd "$(dirname "$0")/.."
