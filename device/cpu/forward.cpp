@@ -116,7 +116,7 @@ class Forward {
   }
 
  private:
-  /// An attention plan and its sizes.
+  /// An attention plan, which only items read, and its sizes.
   struct Attention {
     explicit Attention(const AttentionPlan& p)
         : plan(p), num_items(p.num_items()), num_cut_rows(p.num_cut_rows()) {}

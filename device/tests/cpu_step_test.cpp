@@ -106,8 +106,8 @@ TEST_CASE("a request's records are byte-equal alone and in any batch, chunking a
       for (uint32_t s = 0; s < all.size(); ++s) {
         all[s].prompt = random_tokens(seed * 100 + s, 1 + rng() % 120, m.config.vocab_size);
         all[s].steps = 1 + rng() % 30;
-        all[s].scored =
-            seed % 2 != 0 && rng() % 2 != 0;  // of few rows, the last layer computes few
+        // Where few rows yield something, the last layer goes on with those alone.
+        all[s].scored = seed % 2 != 0 && rng() % 2 != 0;
       }
       HarnessOptions o = options_of(kernels, 1 + seed % 3);
       o.num_seats = 9;
