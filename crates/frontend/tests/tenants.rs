@@ -327,16 +327,18 @@ fn a_tenant_whose_grammars_take_long_has_them_compiled_in_spare_time() {
     // A thread's time is all that can be seen of it. Such a grammar takes ten times as much.
     let least_ns = 5_000_000;
     let budget = saccade_frontend::limits::GRAMMAR_US_PER_MINUTE as f64 / 1e6;
+    // Time flows in while they compile: what was taken may be beyond the budget a while before the
+    // tenant is.
     let mut turn = 0;
-    while seconds("batch") <= budget {
-        assert!(spare_time_ns() < least_ns, "after {turn} grammars");
-        assert!(turn < 10_000, "{}", seconds("batch"));
+    while spare_time_ns() < least_ns {
+        let taken = seconds("batch");
+        assert!(turn < 1_000, "{taken}");
         assert_eq!(post(&h, "batch-1", &bomb(turn)).status, 400);
+        assert!(spare_time_ns() < least_ns || taken > budget, "{taken} after {turn} grammars");
         turn += 1;
     }
+    let before_ns = spare_time_ns();
     assert_eq!(post(&h, "gold-1", &asking("guided_regex", json!("[a-z]"))).status, 200);
     assert!(seconds("gold") > 0.0 && seconds("gold") < budget);
-    assert!(spare_time_ns() < least_ns, "another tenant's grammar");
-    assert_eq!(post(&h, "batch-1", &bomb(turn)).status, 400);
-    assert!(spare_time_ns() > least_ns, "{}", spare_time_ns());
+    assert!(spare_time_ns() < before_ns + least_ns, "another tenant's grammar");
 }
