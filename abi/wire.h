@@ -27,7 +27,7 @@
 #define SAC_MAGIC UINT64_C(0x3145444143434153) /* "SACCADE1", little-endian */
 #define SAC_ABI_VERSION 1u
 /* FNV-1a 64 of wire.layout.txt; a test recomputes it. */
-#define SAC_LAYOUT_HASH UINT64_C(0x454692a75da24ec6)
+#define SAC_LAYOUT_HASH UINT64_C(0x7fb6d2e1f54ca445)
 
 /* ---- bounds ------------------------------------------------------------------------------- */
 
@@ -43,12 +43,12 @@
 #define SAC_MAX_ADAPTERS 256u
 #define SAC_MIN_OUT_RING_WORDS 64u /* per slot; holds 3 tokens with 20 alternatives */
 #define SAC_MAX_OUT_RING_WORDS 65536u
-#define SAC_ARENA_ALIGN_BYTES 64u    /* extents start at multiples of this */
-#define SAC_GRAMMAR_STACK 32u        /* places of a grammar's stack */
-#define SAC_GRAMMAR_PLAIN_BYTES 32u  /* of plain text that a state speaks of at most */
-#define SAC_GRAMMAR_PLAIN_PLACES 8u  /* of the stack that must be free for it */
-#define SAC_MAX_GRAMMAR_WORDS 65536u /* of one grammar; a device may have room for fewer */
-#define SAC_MAX_FORCED_TOKENS 16u    /* that a grammar appends behind one that was drawn */
+#define SAC_ARENA_ALIGN_BYTES 64u     /* extents start at multiples of this */
+#define SAC_GRAMMAR_STACK 32u         /* places of a grammar's stack */
+#define SAC_GRAMMAR_PLAIN_BYTES 32u   /* of plain text that a state speaks of at most */
+#define SAC_GRAMMAR_PLAIN_PLACES 8u   /* of the stack that must be free for it */
+#define SAC_MAX_GRAMMAR_WORDS 196608u /* 65535 states and as many edges; a device may hold less */
+#define SAC_MAX_FORCED_TOKENS 16u     /* that a grammar appends behind one that was drawn */
 
 /* ---- slot states --------------------------------------------------------------------------- *
  * A slot is idle when its status is EMPTY or DECODE_COMPLETED and status.ticket == doorbell.ticket:

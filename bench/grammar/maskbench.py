@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 """Holds the schema compiler against MaskBench's schemas and instances.
 
-    bench/grammar/maskbench.py DATA [--out FILE] [--tokenizer FILE]
+    bench/grammar/maskbench.py DATA [--out FILE] [--tokenizer FILE] [--steps N] [--kib N]
 
 DATA is the folder maskbench/data of github.com/guidance-ai/jsonschemabench. An instance is written as MaskBench writes
 it, and accepted if the automaton takes all of it and may end there. A schema passes if it compiles and each of its
 instances is judged as the data say. --out keeps a row for each schema that does not pass. With a tokenizer.json it also
 says how many tokens of the accepted instances, each behind the first, a grammar forces, and how many of these are those
-that the tokenizer writes.
+that the tokenizer writes. --steps and --kib are what `saccade serve` calls --max-grammar-steps and --max-grammar-kib.
 """
 
 import argparse
@@ -29,9 +29,9 @@ def lines(files):
         yield json.dumps({"name": file.name, "schema": schema, "texts": texts})
 
 
-def judged(files, tokenizer):
+def judged(files, tokenizer, bounds):
     command = ["cargo", "run", "-q", "--release", "-p", "saccade-grammar", "--example", "judge"]
-    command += ["--", tokenizer.resolve()] if tokenizer else []
+    command += ["--", *bounds, *([tokenizer.resolve()] if tokenizer else [])]
     run = subprocess.run(command, cwd=ROOT, input="\n".join(lines(files)), capture_output=True, text=True, check=True)
     return [json.loads(line) for line in run.stdout.splitlines()]
 
@@ -57,9 +57,12 @@ def main():
     parser.add_argument("data", type=pathlib.Path)
     parser.add_argument("--out", type=pathlib.Path)
     parser.add_argument("--tokenizer", type=pathlib.Path)
+    parser.add_argument("--steps", type=int)
+    parser.add_argument("--kib", type=int)
     args = parser.parse_args()
     files = sorted(args.data.glob("*.json"))
-    rows = judged(files, args.tokenizer)
+    bounds = [f"--{name}={value}" for name in ("steps", "kib") if (value := getattr(args, name))]
+    rows = judged(files, args.tokenizer, bounds)
     found = {}
     for file, row in zip(files, rows, strict=True):
         found[row["name"]] = failures(row, json.loads(file.read_text())["tests"])

@@ -81,6 +81,10 @@ pub struct FrontendConfig {
     /// Where a grammar leaves one text only, its tokens are appended without a draw.
     /// `--disable-jump-forward` is `false`.
     pub jump_forward: bool,
+    /// Steps that compiling a grammar may take. Those beyond
+    /// [`GRAMMAR_STEPS`](crate::limits::GRAMMAR_STEPS) are taken in spare time.
+    /// `--max-grammar-steps`
+    pub max_grammar_steps: u64,
     /// Use the sampling defaults of generation_config.json. `--generation-config vllm` is `false`.
     pub generation_config: bool,
     /// The device's scheduling policy has classes; otherwise only priority 0 is accepted.
@@ -246,6 +250,7 @@ impl Default for FrontendConfig {
             reasoning_parser: ParserChoice::Auto,
             escape_special_tokens: false,
             jump_forward: true,
+            max_grammar_steps: crate::limits::GRAMMAR_STEPS,
             generation_config: true,
             priority_scheduling: false,
             max_num_queued_reqs: None,

@@ -123,7 +123,7 @@ impl Frontend {
                 port,
                 registry,
                 thread: 0,
-                grammars: Arc::new(Grammars::new(assets.clone(), config.jump_forward)),
+                grammars: Arc::new(Grammars::new(assets.clone(), &config)),
                 assets,
                 lanes,
                 request_timeout: config.request_timeout,

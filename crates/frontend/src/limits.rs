@@ -43,7 +43,8 @@ pub const MAX_LOGIT_BIAS_BYTES: usize = 128 * 1024;
 pub const MAX_GRAMMAR_BYTES: usize = 256 * 1024;
 /// Texts of `structured_outputs.choice` or `guided_choice`.
 pub const MAX_GRAMMAR_CHOICES: usize = 4096;
-/// Compiled grammars that are kept for later requests; each takes at most 512 KiB.
+/// Compiled grammars that are kept for later requests. Each takes at most 1 MiB: its text, and what
+/// the device has room for.
 pub const MAX_KEPT_GRAMMARS: usize = 64;
 /// Alternatives per token (`SAC_MAX_TOP_LOGPROBS`).
 pub const MAX_TOP_LOGPROBS: i64 = 20;
@@ -81,10 +82,13 @@ pub const LONG_TEXT_BYTES: usize = 64 * 1024;
 pub const UNCHARGED_BYTES: usize = LONG_TEXT_BYTES;
 /// Nice value of the threads of that lane: a thread that has a token to deliver comes first.
 pub const LONG_TEXT_NICE: i32 = 10;
+/// Steps of the compiler that a grammar may take in that lane, about 0.1 s. Where more are allowed
+/// (`--max-grammar-steps`) a grammar that needs them is compiled in spare time.
+pub const GRAMMAR_STEPS: u64 = 6_000_000;
 /// Processor time, microseconds per minute, in which a tenant's grammars are compiled in that lane.
-/// Most grammars take some 1,500; none takes more than the compiler's steps, about 0.1 s.
+/// Most grammars take some 1,500.
 pub const GRAMMAR_US_PER_MINUTE: u64 = 250_000;
-/// Nice value of the thread that compiles the grammars of a tenant that took more than that.
+/// Nice value of the thread that compiles in spare time.
 pub const SPARE_TIME_NICE: i32 = 19;
 /// Bytes of a long prompt that are worth another thread.
 pub const BYTES_PER_HELPER: usize = 128 * 1024;

@@ -5,7 +5,7 @@
 
 mod common;
 
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use common::client::Answer;
 use common::{DeviceControl, Harness};
@@ -301,6 +301,14 @@ fn a_wrong_file_is_refused_by_name_at_the_start() {
     fails("tenants: {'a b': {keys: [s3cret]}}", &["a b", "letters"]);
 }
 
+/// A thread's time is all that can be seen of it. Most grammars take less than this.
+const LEAST_SPARE_NS: u64 = 5_000_000;
+
+/// Such a grammar takes ten times as much, and is refused for it.
+fn bomb(turn: usize) -> Value {
+    asking("guided_regex", json!(format!("{turn}(.*a.{{40}})+")))
+}
+
 /// Nanoseconds that the threads for spare time have run.
 fn spare_time_ns() -> u64 {
     let tasks = std::fs::read_dir("/proc/self/task").unwrap();
@@ -314,8 +322,22 @@ fn spare_time_ns() -> u64 {
     tasks.filter_map(|task| ran(task.ok()?)).sum()
 }
 
+/// For a test that looks at these threads: others wait, and those of the test before have ended.
+fn watch_spare_time() -> MutexGuard<'static, ()> {
+    static ONE_TEST: Mutex<()> = Mutex::new(());
+    let watched = ONE_TEST.lock().unwrap_or_else(PoisonError::into_inner);
+    for _ in 0..6_000 {
+        if spare_time_ns() < LEAST_SPARE_NS {
+            return watched;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    panic!("a thread for spare time did not end");
+}
+
 #[test]
 fn a_tenant_whose_grammars_take_long_has_them_compiled_in_spare_time() {
+    let _watched = watch_spare_time();
     let files = Files::new();
     let h = with_tenants(&files, common::takes_grammars());
     let seconds = |tenant: &str| {
@@ -323,22 +345,41 @@ fn a_tenant_whose_grammars_take_long_has_them_compiled_in_spare_time() {
             "saccade:tenant_grammar_seconds_total{{model_name=\"tiny\",tenant=\"{tenant}\"}}"
         ))
     };
-    let bomb = |turn: usize| asking("guided_regex", json!(format!("{turn}(.*a.{{40}})+")));
-    // A thread's time is all that can be seen of it. Such a grammar takes ten times as much.
-    let least_ns = 5_000_000;
     let budget = saccade_frontend::limits::GRAMMAR_US_PER_MINUTE as f64 / 1e6;
     // Time flows in while they compile: what was taken may be beyond the budget a while before the
     // tenant is.
     let mut turn = 0;
-    while spare_time_ns() < least_ns {
+    while spare_time_ns() < LEAST_SPARE_NS {
         let taken = seconds("batch");
         assert!(turn < 1_000, "{taken}");
         assert_eq!(post(&h, "batch-1", &bomb(turn)).status, 400);
-        assert!(spare_time_ns() < least_ns || taken > budget, "{taken} after {turn} grammars");
+        assert!(
+            spare_time_ns() < LEAST_SPARE_NS || taken > budget,
+            "{taken} after {turn} grammars"
+        );
         turn += 1;
     }
     let before_ns = spare_time_ns();
     assert_eq!(post(&h, "gold-1", &asking("guided_regex", json!("[a-z]"))).status, 200);
     assert!(seconds("gold") > 0.0 && seconds("gold") < budget);
-    assert!(spare_time_ns() < before_ns + least_ns, "another tenant's grammar");
+    assert!(spare_time_ns() < before_ns + LEAST_SPARE_NS, "another tenant's grammar");
+}
+
+#[test]
+fn more_steps_than_a_grammar_has_by_default_are_taken_in_spare_time() {
+    let _watched = watch_spare_time();
+    let default = saccade_frontend::limits::GRAMMAR_STEPS;
+    for (steps, in_spare_time) in [(default, false), (2 * default, true)] {
+        let change = |c: &mut FrontendConfig| {
+            c.max_grammar_steps = steps;
+            c.device_lost_after = LONG;
+        };
+        let h = Harness::with(change, common::takes_grammars());
+        assert_eq!(post(&h, "", &asking("guided_regex", json!("[a-z]"))).status, 200);
+        assert!(spare_time_ns() < LEAST_SPARE_NS, "for a small grammar");
+        let answer = post(&h, "", &bomb(0));
+        let bound = format!("must be at most {steps} (--max-grammar-steps)");
+        assert!(answer.status == 400 && answer.text().contains(&bound), "{}", answer.text());
+        assert_eq!(spare_time_ns() > LEAST_SPARE_NS, in_spare_time, "{steps} steps");
+    }
 }

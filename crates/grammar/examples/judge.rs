@@ -2,7 +2,8 @@
 //!
 //! Standard input: a JSON object per line, `{"name", "schema", "texts"}`, the schema and the texts
 //! as JSON text. Standard output, a line each: `{"name", "error", "compile_us", "words", "accepted"}`;
-//! with `--automata` also the automaton's words, as `"automaton"`. With a tokenizer.json as argument
+//! with `--automata` also the automaton's words, as `"automaton"`. `--steps=N` and `--kib=N` are
+//! bounds other than the default. With a tokenizer.json as argument
 //! also `"tokens"` of the accepted texts, how many of them were `"forced"`, and how many of those
 //! are the `"same"` as the tokenizer's.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
@@ -52,12 +53,12 @@ impl Tokens {
     }
 }
 
-fn judge(line: &Value, automata: bool, tokens: Option<&Tokens>) -> Value {
+fn judge(line: &Value, limits: &Limits, automata: bool, tokens: Option<&Tokens>) -> Value {
     let source = Source::JsonSchema(line["schema"].as_str().expect("a schema").to_owned());
     let encode = |text: &str| tokens.map_or(Vec::new(), |t| t.tokenizer.encode_continued(text));
     let writer = tokens.map(|tokens| Writer { tokens: &tokens.order, encode: &encode });
     let start = Instant::now();
-    let compiled = compile_for(&source, &Limits::default(), writer.as_ref());
+    let compiled = compile_for(&source, limits, writer.as_ref());
     let compile_us = start.elapsed().as_micros() as u64;
     let mut row = json!({"name": line["name"], "compile_us": compile_us});
     match compiled {
@@ -89,11 +90,18 @@ fn judge(line: &Value, automata: bool, tokens: Option<&Tokens>) -> Value {
 
 fn main() {
     let automata = std::env::args().any(|arg| arg == "--automata");
+    let number = |flag: &str| {
+        let value = std::env::args().find_map(|arg| Some(arg.strip_prefix(flag)?.to_owned()))?;
+        Some(value.parse::<u64>().expect("a number"))
+    };
+    let mut limits = Limits::default();
+    limits.fuel = number("--steps=").unwrap_or(limits.fuel);
+    limits.words = number("--kib=").map_or(limits.words, |kib| kib as usize * 256);
     let path = std::env::args().skip(1).find(|arg| !arg.starts_with("--"));
     let tokens = path.map(|path| Tokens::of(&path));
     let mut out = BufWriter::new(std::io::stdout().lock());
     for line in std::io::stdin().lock().lines() {
         let line: Value = serde_json::from_str(&line.unwrap()).expect("a line of JSON");
-        writeln!(out, "{}", judge(&line, automata, tokens.as_ref())).unwrap();
+        writeln!(out, "{}", judge(&line, &limits, automata, tokens.as_ref())).unwrap();
     }
 }

@@ -1,5 +1,7 @@
 //! Why a grammar was refused.
 
+use std::fmt;
+
 /// Why a grammar was refused. Each is the client's to mend.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum GrammarError {
@@ -20,10 +22,10 @@ pub enum GrammarError {
         path: String,
     },
     /// A bound was passed.
-    #[error("the grammar is too large: {what} must be at most {limit}")]
+    #[error("the grammar is too large: {bound} must be at most {limit}")]
     TooLarge {
         /// What is bounded.
-        what: &'static str,
+        bound: Bound,
         /// The bound.
         limit: u64,
     },
@@ -35,11 +37,37 @@ pub enum GrammarError {
     Empty,
 }
 
+/// What of a grammar is bounded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Bound {
+    /// Steps that compiling it takes ([`Limits::fuel`](crate::Limits::fuel)).
+    Steps,
+    /// Its automaton ([`Limits::words`](crate::Limits::words)), in bytes.
+    Automaton,
+    /// Something of its source.
+    Source(&'static str),
+}
+
+impl fmt::Display for Bound {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Bound::Steps => "steps of its compiler",
+            Bound::Automaton => "its automaton in bytes",
+            Bound::Source(what) => what,
+        })
+    }
+}
+
 fn at(path: &str) -> String {
     if path.is_empty() { String::new() } else { format!(" (at {path})") }
 }
 
 impl GrammarError {
+    /// Whether it says that this bound was passed.
+    #[must_use]
+    pub fn is_of(&self, passed: Bound) -> bool {
+        matches!(self, GrammarError::TooLarge { bound, .. } if *bound == passed)
+    }
     /// Unsupported, outside of a JSON Schema or at its root.
     pub(crate) fn unsupported(name: impl Into<String>, path: &str) -> GrammarError {
         GrammarError::Unsupported { name: name.into(), path: path.into() }

@@ -1,7 +1,7 @@
 //! The compiler's budget: steps, not time, so that a grammar is refused on every machine or on
 //! none.
 
-use crate::GrammarError;
+use crate::{Bound, GrammarError};
 
 /// Steps that are left.
 pub(crate) struct Fuel {
@@ -27,9 +27,7 @@ impl Fuel {
                 self.left = left;
                 Ok(())
             }
-            None => {
-                Err(GrammarError::TooLarge { what: "steps of its compiler", limit: self.limit })
-            }
+            None => Err(GrammarError::TooLarge { bound: Bound::Steps, limit: self.limit }),
         }
     }
 }

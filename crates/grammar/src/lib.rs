@@ -28,7 +28,7 @@ mod vocabulary;
 mod walk;
 mod words;
 
-pub use error::GrammarError;
+pub use error::{Bound, GrammarError};
 pub use forced::{TokenOrder, Writer};
 pub use vocabulary::Vocabulary;
 pub use walk::Walk;
@@ -109,7 +109,7 @@ pub fn compile_for(
 ) -> Result<Automaton, GrammarError> {
     if source.bytes() > limits.source_bytes {
         return Err(GrammarError::TooLarge {
-            what: "the grammar's text in bytes",
+            bound: Bound::Source("the grammar's text in bytes"),
             limit: limits.source_bytes as u64,
         });
     }

@@ -9,8 +9,8 @@
 
 use std::sync::Arc;
 
-use crate::GrammarError;
 use crate::assemble::FlatState;
+use crate::{Bound, GrammarError};
 
 /// Places of the stack (`SAC_GRAMMAR_STACK`).
 pub const MAX_STACK: usize = 32;
@@ -92,10 +92,7 @@ pub(crate) fn pack(
     let size = 3 + states.len() + 2 * num_edges;
     if size > limit || states.len() > MAX_STATES || num_edges > FIRST_EDGE_MASK as usize {
         let bytes = 4 * limit as u64;
-        return Err(GrammarError::TooLarge {
-            what: "its automaton in bytes (--max-grammar-kib)",
-            limit: bytes,
-        });
+        return Err(GrammarError::TooLarge { bound: Bound::Automaton, limit: bytes });
     }
     let forced = &forced[..forced.len().min((limit - size) / 2)];
     let mut words = Vec::with_capacity(size + 2 * forced.len());

@@ -13,7 +13,7 @@ pub const SAC_MAGIC: u64 = 0x3145_4441_4343_4153;
 /// Version of the header as a whole.
 pub const SAC_ABI_VERSION: u32 = 1;
 /// FNV-1a 64 of `abi/wire.layout.txt`.
-pub const SAC_LAYOUT_HASH: u64 = 0x4546_92a7_5da2_4ec6;
+pub const SAC_LAYOUT_HASH: u64 = 0x7fb6_d2e1_f54c_a445;
 
 /// One writer per line of this size.
 pub const SAC_LINE_BYTES: u32 = 128;
@@ -48,7 +48,7 @@ pub const SAC_GRAMMAR_PLAIN_BYTES: u32 = 32;
 /// Places of a grammar's stack that must be free for that text.
 pub const SAC_GRAMMAR_PLAIN_PLACES: u32 = 8;
 /// Words of one grammar; a device may have room for fewer.
-pub const SAC_MAX_GRAMMAR_WORDS: u32 = 65536;
+pub const SAC_MAX_GRAMMAR_WORDS: u32 = 196608;
 /// The first edge in a state of a grammar.
 pub const SAC_GRAMMAR_EDGE_MASK: u32 = 0xffff;
 /// Where a state of a grammar says how much plain text may follow.

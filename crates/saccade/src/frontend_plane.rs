@@ -116,6 +116,7 @@ fn config(args: &ServeArgs, scratch: &mut model_source::Scratch) -> anyhow::Resu
         reasoning_parser: model.reasoning_parser,
         escape_special_tokens: model.special_tokens_in_content == SpecialTokens::Escape,
         jump_forward: !model.disable_jump_forward,
+        max_grammar_steps: model.max_grammar_steps,
         generation_config: model.generation_config == "auto",
         priority_scheduling: args.device.policy.has_classes(),
         max_num_queued_reqs: http.max_num_queued_reqs,

@@ -199,21 +199,59 @@ async fn a_text_without_choice_takes_fewer_steps() -> Result<()> {
     Ok(())
 }
 
-/// A flag says how large a grammar may be, and the device holds all of one that is as large.
+/// Why a request was refused.
+async fn refusal(server: &Server, body: &Value) -> Result<String> {
+    let (status, answer) = server.post("/v1/completions", body).await?;
+    assert_eq!(status, 400, "{answer}");
+    Ok(answer["error"]["message"].as_str().unwrap_or_default().to_owned())
+}
+
+/// A flag says how large a grammar may be, and the device holds all of one that is nearly as large
+/// as any may be.
 #[tokio::test]
 async fn a_large_grammar_needs_room_in_the_seats() -> Result<()> {
     let word = |i: u64| format!("{:016x}", (i + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
-    let words: Vec<String> = (0..1000).map(word).collect();
-    let body = json!({"prompt": "x", "max_tokens": 40, "temperature": 1.5,
+    let words: Vec<String> = (0..4096).map(word).collect();
+    let body = json!({"prompt": "x", "max_tokens": 40, "temperature": 1.5, "n": 4,
                       "structured_outputs": {"choice": words}});
     let server = Server::start(&[]).await?;
-    let (status, answer) = server.post("/v1/completions", &body).await?;
-    let message = answer["error"]["message"].as_str().unwrap_or_default();
-    assert!(status == 400 && message.contains("--max-grammar-kib"), "{status}: {answer}");
-    let server = Server::start(&["--max-grammar-kib", "256"]).await?;
+    let message = refusal(&server, &body).await?;
+    assert!(message.ends_with("must be at most 131072 (--max-grammar-kib)"), "{message}");
+    let server = Server::start(&["--max-grammar-kib", "768"]).await?;
     for (text, reason) in answers(&server, &body).await? {
         assert!(reason == "stop" && words.contains(&text), "{text}: {reason}");
     }
+    Ok(())
+}
+
+/// Another says how much compiling one may take.
+#[tokio::test]
+async fn a_grammar_that_takes_many_steps_is_compiled_where_they_are_allowed() -> Result<()> {
+    let number = json!({"type": "number"});
+    let schema = json!({"type": "object", "required": ["shape"], "properties": {"shape": {
+    "type": "object",
+    "properties": {"base": number, "height": number, "length": number, "radius": number,
+                   "width": number},
+    "oneOf": [
+        {"properties": {"kind": {"const": "rectangle"}}, "required": ["length", "width"]},
+        {"properties": {"kind": {"const": "circle"}}, "required": ["radius"]},
+        {"properties": {"kind": {"const": "triangle"}}, "required": ["base", "height"]},
+    ]}}});
+    let body = json!({"prompt": "A circle: ", "max_tokens": 200, "temperature": 1.0, "n": 8,
+                      "seed": 1, "structured_outputs": {"json": schema}});
+    let server = Server::start(&[]).await?;
+    let message = refusal(&server, &body).await?;
+    assert!(message.ends_with("must be at most 6000000 (--max-grammar-steps)"), "{message}");
+    let server = Server::start(&["--max-grammar-steps", "20000000"]).await?;
+    let judge = jsonschema::validator_for(&schema)?;
+    let mut ended = 0;
+    for (text, reason) in answers(&server, &body).await? {
+        if reason == "stop" {
+            assert!(judge.is_valid(&serde_json::from_str(&text)?), "{text}");
+            ended += 1;
+        }
+    }
+    assert!(ended > 0, "no answer ended");
     Ok(())
 }
 

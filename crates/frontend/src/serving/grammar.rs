@@ -2,21 +2,26 @@
 //!
 //! On a full host even a thread of low priority gets a core at times, and then a step of the CPU
 //! device waits for it. So a tenant whose grammars took more than their part of the processors has
-//! the next ones compiled in the time that nothing else wants.
+//! the next ones compiled in the time that nothing else wants, and so has every tenant those that
+//! take more than [`GRAMMAR_STEPS`].
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Instant;
 
 use rustix::time::{ClockId, clock_gettime};
-use saccade_grammar::{Limits, Source, TokenOrder, Writer, compile_for};
+use saccade_grammar::{
+    Automaton, Bound, GrammarError, Limits, Source, TokenOrder, Writer, compile_for,
+};
 use saccade_ring::DeviceInfo;
 
 use super::Serving;
 use super::model::ModelAssets;
 use super::prepare::pool_error;
+use crate::FrontendConfig;
 use crate::api_error::ApiError;
-use crate::limits::{MAX_GRAMMAR_BYTES, MAX_KEPT_GRAMMARS};
-use crate::tenants::Tenant;
+use crate::limits::{GRAMMAR_STEPS, MAX_GRAMMAR_BYTES, MAX_KEPT_GRAMMARS};
+use crate::tenants::{Ledger, Tenant};
+use crate::text::pool::Lanes;
 use crate::validate::AskedGrammar;
 
 /// Grammars that were compiled, the ones used last first, and what they rest on.
@@ -24,9 +29,11 @@ pub struct Grammars {
     assets: Arc<ModelAssets>,
     /// Tokens of which a grammar leaves no choice are named with it.
     jump_forward: bool,
+    /// That compiling one may take.
+    max_steps: u64,
     /// What this frontend writes tokens by.
     tokens: OnceLock<Arc<Tokens>>,
-    kept: Mutex<Vec<(Source, Arc<[u32]>)>>,
+    kept: Mutex<Vec<(Arc<Source>, Automaton)>>,
 }
 
 /// The bytes of all tokens of a vocabulary.
@@ -42,10 +49,15 @@ impl Tokens {
 }
 
 impl Grammars {
-    /// None yet. `jump_forward`: not all tokens of an answer are drawn, see
-    /// [`FrontendConfig::jump_forward`](crate::FrontendConfig::jump_forward).
-    pub fn new(assets: Arc<ModelAssets>, jump_forward: bool) -> Self {
-        Self { assets, jump_forward, tokens: OnceLock::new(), kept: Mutex::new(Vec::new()) }
+    /// None yet.
+    pub fn new(assets: Arc<ModelAssets>, config: &FrontendConfig) -> Self {
+        Self {
+            assets,
+            jump_forward: config.jump_forward,
+            max_steps: config.max_grammar_steps,
+            tokens: OnceLock::new(),
+            kept: Mutex::new(Vec::new()),
+        }
     }
 
     /// The automaton of what a request of `tenant` asks for.
@@ -68,44 +80,48 @@ impl Grammars {
         let (vocab_size, told) = (device.vocab_size, device.vocab_hash);
         let is_known =
             self.tokens.get().is_some_and(|tokens| tokens.are_those_of(vocab_size, told));
-        if let Some(words) = self.find(&asked.source).filter(|_| is_known) {
-            return Ok(words);
+        if let Some(kept) = self.find(&asked.source).filter(|_| is_known) {
+            return Ok(kept.words().clone());
         }
-        let limits = Limits {
-            source_bytes: MAX_GRAMMAR_BYTES,
+        let work = Work {
+            grammars: serving.grammars.clone(),
+            ledger: tenant.ledger().clone(),
+            source: Arc::new(asked.source.clone()),
             words: device.grammar_words as usize,
-            ..Limits::default()
+            vocab: (vocab_size, told),
         };
-        let (grammars, source) = (serving.grammars.clone(), asked.source.clone());
-        let ledger = tenant.ledger().clone();
-        let lane = match ledger.compiles_in_spare_time(Instant::now()) {
-            true => serving.lanes.spare(),
-            false => serving.lanes.long(),
-        };
-        let job = move || {
-            let tokens = grammars.tokens_for(vocab_size);
-            if !tokens.are_those_of(vocab_size, told) {
-                return Err(None);
-            }
-            let before_us = cpu_us();
-            let encode = |text: &str| grammars.assets.tokenizer.encode_continued(text);
-            let writer = Writer { tokens: &tokens.order, encode: &encode };
-            let compiled = compile_for(&source, &limits, grammars.jump_forward.then_some(&writer));
-            ledger.compiled_for(cpu_us() - before_us, Instant::now());
-            Ok((source, compiled.map_err(Some)?))
-        };
-        match lane.run(job).await.map_err(pool_error)? {
-            Ok((source, automaton)) => {
-                // Here: a thread of low priority may not hold what others wait for.
-                self.keep(source, automaton.words());
-                Ok(automaton.words().clone())
-            }
-            Err(Some(error)) => Err(asked.refused(&error)),
-            Err(None) => {
+        let automaton = self.compiled(&serving.lanes, &work).await?.map_err(|why| match why {
+            Refused::Grammar(error) => asked.refused(&error),
+            Refused::OtherTokens => {
                 let reason = "the device has another tokenizer than this frontend";
-                Err(ApiError::invalid(asked.param, format!("`{}`: {reason}", asked.param)))
+                ApiError::invalid(asked.param, format!("`{}`: {reason}", asked.param))
+            }
+        })?;
+        // Here: a thread of low priority may not hold what others wait for.
+        self.keep(work.source, automaton.clone());
+        Ok(automaton.words().clone())
+    }
+
+    /// In spare time what takes many steps, or is a tenant's that has had its part of the
+    /// processors.
+    async fn compiled(
+        &self,
+        lanes: &Lanes,
+        work: &Work,
+    ) -> Result<Result<Automaton, Refused>, ApiError> {
+        if !work.ledger.compiles_in_spare_time(Instant::now()) {
+            let steps = self.max_steps.min(GRAMMAR_STEPS);
+            let first = work.clone();
+            let compiled = lanes.long().run(move || first.compile(steps)).await;
+            let compiled = compiled.map_err(pool_error)?;
+            let ran_out =
+                matches!(&compiled, Err(Refused::Grammar(error)) if error.is_of(Bound::Steps));
+            if !ran_out || steps == self.max_steps {
+                return Ok(compiled);
             }
         }
+        let (work, steps) = (work.clone(), self.max_steps);
+        lanes.spare().run(move || work.compile(steps)).await.map_err(pool_error)
     }
 
     /// The size does not change while a device is the same model's.
@@ -119,18 +135,56 @@ impl Grammars {
         if same { tokens.clone() } else { of(vocab_size) }
     }
 
-    fn find(&self, source: &Source) -> Option<Arc<[u32]>> {
+    fn find(&self, source: &Source) -> Option<Automaton> {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        let at = kept.iter().position(|entry| entry.0 == *source)?;
+        let at = kept.iter().position(|entry| *entry.0 == *source)?;
         kept[..=at].rotate_right(1);
         Some(kept[0].1.clone())
     }
 
-    fn keep(&self, source: Source, words: &Arc<[u32]>) {
+    fn keep(&self, source: Arc<Source>, automaton: Automaton) {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         kept.retain(|entry| entry.0 != source);
         kept.truncate(MAX_KEPT_GRAMMARS - 1);
-        kept.insert(0, (source, words.clone()));
+        kept.insert(0, (source, automaton));
+    }
+}
+
+/// What there is to compile.
+#[derive(Clone)]
+struct Work {
+    grammars: Arc<Grammars>,
+    ledger: Arc<Ledger>,
+    source: Arc<Source>,
+    /// That the device has room for.
+    words: usize,
+    /// Size and hash of the device's.
+    vocab: (u32, u64),
+}
+
+/// Why there is no automaton.
+enum Refused {
+    Grammar(GrammarError),
+    /// The device's are not this frontend's.
+    OtherTokens,
+}
+
+impl Work {
+    fn compile(&self, steps: u64) -> Result<Automaton, Refused> {
+        let (vocab_size, hash) = self.vocab;
+        let tokens = self.grammars.tokens_for(vocab_size);
+        if !tokens.are_those_of(vocab_size, hash) {
+            return Err(Refused::OtherTokens);
+        }
+        let before_us = cpu_us();
+        let tokenizer = &self.grammars.assets.tokenizer;
+        let encode = |text: &str| tokenizer.encode_continued(text);
+        let writer = Writer { tokens: &tokens.order, encode: &encode };
+        let writer = self.grammars.jump_forward.then_some(&writer);
+        let limits = Limits { source_bytes: MAX_GRAMMAR_BYTES, fuel: steps, words: self.words };
+        let compiled = compile_for(&self.source, &limits, writer);
+        self.ledger.compiled_for(cpu_us() - before_us, Instant::now());
+        compiled.map_err(Refused::Grammar)
     }
 }
 

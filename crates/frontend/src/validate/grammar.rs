@@ -1,7 +1,7 @@
 //! What an answer must obey: OpenAI's `response_format`, vLLM's `structured_outputs`, and the
 //! `guided_*` fields and `structural_tag` that came before it. One of them at most.
 
-use saccade_grammar::{GrammarError, Source};
+use saccade_grammar::{Bound, GrammarError, Source};
 
 use super::fields::{Fields, read_json, read_list};
 use crate::api_error::ApiError;
@@ -33,7 +33,12 @@ impl AskedGrammar {
         let is_of_calls =
             self.calls_at.is_some_and(|at| path.trim_start_matches('#').starts_with(at));
         let param = if is_of_calls { "tools" } else { self.param };
-        ApiError::invalid(param, format!("`{param}`: {error}"))
+        let flag = match error {
+            GrammarError::TooLarge { bound: Bound::Steps, .. } => " (--max-grammar-steps)",
+            GrammarError::TooLarge { bound: Bound::Automaton, .. } => " (--max-grammar-kib)",
+            _ => "",
+        };
+        ApiError::invalid(param, format!("`{param}`: {error}{flag}"))
     }
 }
 

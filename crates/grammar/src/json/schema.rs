@@ -8,10 +8,10 @@ use super::judge::Verdict;
 use super::keywords::{self, SPLITTING, implied, is_supported};
 use super::refs::Rebased;
 use super::types::Types;
-use crate::GrammarError;
 use crate::classes::Classes;
 use crate::nfa::{Nfa, RuleId, State};
 use crate::regex::Extent;
+use crate::{Bound, GrammarError};
 
 /// Schemas within schemas, and references behind references.
 pub(super) const MAX_DEPTH: usize = 96;
@@ -117,7 +117,10 @@ impl<'a> Compiler<'a> {
     ) -> Result<T, GrammarError> {
         if self.depth == MAX_DEPTH {
             let limit = MAX_DEPTH as u64;
-            return Err(GrammarError::TooLarge { what: "the depth of its schemas", limit });
+            return Err(GrammarError::TooLarge {
+                bound: Bound::Source("the depth of its schemas"),
+                limit,
+            });
         }
         self.depth += 1;
         let result = build(self);

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use crate::GrammarError;
+use crate::{Bound, GrammarError};
 
 /// An object, and where it is. A member that is `null` counts as absent.
 pub(super) struct Members<'a> {
@@ -94,7 +94,7 @@ pub(super) fn bounded(count: usize, of: &'static str) -> Result<(), GrammarError
         "end" => "the number of texts in its `end`",
         _ => "the number of its tags",
     };
-    Err(GrammarError::TooLarge { what, limit: MAX_LISTED as u64 })
+    Err(GrammarError::TooLarge { bound: Bound::Source(what), limit: MAX_LISTED as u64 })
 }
 
 /// The beginning of a client's text, for complaints.

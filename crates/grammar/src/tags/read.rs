@@ -6,8 +6,8 @@ use serde_json::Value;
 
 use super::format::{Format, Free, Separated, Tag, Triggered};
 use super::members::{Members, bounded, shown};
-use crate::GrammarError;
 use crate::cfg::Parsed;
+use crate::{Bound, GrammarError};
 
 /// Formats within formats.
 const MAX_DEPTH: usize = 32;
@@ -49,7 +49,10 @@ impl Reader {
     fn format<'a>(&mut self, value: &'a Value, at: String) -> Result<Format<'a>, GrammarError> {
         if self.depth == MAX_DEPTH {
             let limit = MAX_DEPTH as u64;
-            return Err(GrammarError::TooLarge { what: "the depth of its formats", limit });
+            return Err(GrammarError::TooLarge {
+                bound: Bound::Source("the depth of its formats"),
+                limit,
+            });
         }
         self.depth += 1;
         let members = Members::of(value, at)?;

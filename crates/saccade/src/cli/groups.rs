@@ -3,8 +3,10 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
+use saccade_frontend::limits::GRAMMAR_STEPS;
 use saccade_frontend::{ParserChoice, ReasoningFormat, ToolFormat};
 use saccade_host::CpuSet;
+use saccade_ring::layout::SAC_MAX_GRAMMAR_WORDS;
 use saccade_ring::remote::Way;
 
 use super::policy::PolicyArgs;
@@ -71,6 +73,10 @@ pub(crate) struct ModelArgs {
     /// grammar leaves no choice of (names of members, say) are appended without a draw
     #[arg(long, env = "SACCADE_DISABLE_JUMP_FORWARD")]
     pub disable_jump_forward: bool,
+    /// Steps that compiling a grammar may take, some ten nanoseconds and at most 32 bytes each; a
+    /// grammar that takes more than 6000000 is compiled in spare time
+    #[arg(long, value_name = "N", default_value_t = GRAMMAR_STEPS, value_parser = grammar_steps(), env = "SACCADE_MAX_GRAMMAR_STEPS")]
+    pub max_grammar_steps: u64,
     /// Sampling defaults: auto (the model's generation_config.json) or vllm (none of the model)
     #[arg(long, default_value = "auto", value_parser = ["auto", "vllm"], env = "SACCADE_GENERATION_CONFIG")]
     pub generation_config: String,
@@ -593,9 +599,14 @@ fn slo_ms() -> clap::builder::RangedI64ValueParser<u32> {
     clap::value_parser!(u32).range(1..=3_600_000)
 }
 
-/// What a seat may hold of a grammar (`SAC_MAX_GRAMMAR_WORDS`).
+/// What a seat may hold of a grammar.
 fn grammar_kib() -> clap::builder::RangedI64ValueParser<u32> {
-    clap::value_parser!(u32).range(1..=256)
+    clap::value_parser!(u32).range(1..=i64::from(SAC_MAX_GRAMMAR_WORDS / 256))
+}
+
+/// Up to a second of a processor, or a few.
+fn grammar_steps() -> clap::builder::RangedU64ValueParser {
+    clap::value_parser!(u64).range(10_000..=100_000_000)
 }
 
 /// A second to a day.
