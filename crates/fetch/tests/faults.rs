@@ -137,10 +137,10 @@ fn a_hung_store_makes_commands_late() {
     bench.shelf.set(Mood::Hung);
     // More loads than the buffers have room for values, and budgets that end out of order.
     for i in 0..12 {
-        let budget_us = if i % 2 == 0 { 400_000 } else { 100_000 };
+        let budget_us = if i % 2 == 0 { 1_200_000 } else { 600_000 };
         device.send(Command { budget_us, ..load(0, 0, i, i) });
     }
-    let short = Command { budget_us: 50_000, ..store(0, 0, 0, 12) };
+    let short = Command { budget_us: 500_000, ..store(0, 0, 0, 12) };
     device.send(short);
     while bench.shelf.calls.load(Ordering::SeqCst) < 3 {
         std::thread::yield_now();
@@ -153,13 +153,9 @@ fn a_hung_store_makes_commands_late() {
         seen.extend(device.poll());
         assert!(began.elapsed() < PATIENCE);
     }
-    assert!(
-        began.elapsed() < Duration::from_millis(80),
-        "behind hung calls: {:?}",
-        began.elapsed()
-    );
+    assert!(began.elapsed() < HANG / 5, "behind hung calls: {:?}", began.elapsed());
     seen.extend(device.take(14 - seen.len()));
-    assert!(began.elapsed() < Duration::from_millis(1500), "{:?}", began.elapsed());
+    assert!(began.elapsed() < 2 * HANG, "{:?}", began.elapsed());
     for completion in seen.iter().filter(|c| c.id != answer) {
         // Those that waited for room find the store well, and the chunk missing.
         let expected = [SAC_FETCH_LATE, SAC_FETCH_MISS, SAC_FETCH_DONE];
@@ -233,8 +229,7 @@ fn a_slow_store_is_slow_for_each_and_not_for_all() {
         bench.device.send(load(0, 0, chunk, chunk));
     }
     assert!(bench.device.take(16).iter().all(|c| c.result == SAC_FETCH_DONE));
-    // One after the other they would take 480 ms.
-    assert!(began.elapsed() < Duration::from_millis(240), "{:?}", began.elapsed());
+    assert!(began.elapsed() < 8 * SLOW, "one after the other: {:?}", began.elapsed());
 }
 
 #[test]
@@ -256,7 +251,7 @@ fn no_budget_exceeds_the_planes() {
     bench.shelf.set(Mood::Hung);
     let began = Instant::now();
     assert_eq!(bench.device.ask(load(0, 0, 0, 0)).result, SAC_FETCH_LATE);
-    assert!(began.elapsed() >= longest && began.elapsed() < 4 * longest, "{:?}", began.elapsed());
+    assert!(began.elapsed() >= longest && began.elapsed() < HANG / 2, "{:?}", began.elapsed());
 }
 
 #[test]
@@ -275,7 +270,7 @@ fn cancelled_commands_end_at_once() {
     device.send(cancel(ids[0])); // once more, and one that never was
     device.send(cancel(4711));
     let answers = device.take(3);
-    assert!(began.elapsed() < Duration::from_millis(200), "{:?}", began.elapsed());
+    assert!(began.elapsed() < HANG / 2, "{:?}", began.elapsed());
     for (answer, id) in answers.iter().zip(ids) {
         assert_eq!((answer.id, answer.result), (id, SAC_FETCH_CANCELLED));
     }

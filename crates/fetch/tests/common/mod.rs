@@ -23,7 +23,9 @@ use saccade_store::{BreakerState, Key, Put, Trouble};
 /// Nothing that works takes this long.
 pub const PATIENCE: Duration = Duration::from_secs(20);
 /// Deadline of a store that hangs.
-pub const HANG: Duration = Duration::from_millis(700);
+pub const HANG: Duration = Duration::from_secs(2);
+/// What calls take that are slow.
+pub const SLOW: Duration = Duration::from_millis(100);
 /// A budget that does not end in a test.
 pub const LONG_US: u32 = 15_000_000;
 
@@ -394,7 +396,7 @@ pub enum Mood {
     /// Calls take [`HANG`], and fail.
     Hung,
     Down,
-    /// Each call takes 30 ms.
+    /// Calls take [`SLOW`].
     Slow,
     /// Puts find no room.
     Full,
@@ -466,7 +468,7 @@ impl Shelf {
             }
             Mood::Down => Err(Trouble::Connect("down".into())),
             Mood::Slow => {
-                tokio::time::sleep(Duration::from_millis(30)).await;
+                tokio::time::sleep(SLOW).await;
                 Ok(())
             }
             Mood::Well | Mood::Full | Mood::Moody => Ok(()),
