@@ -131,7 +131,8 @@ impl Place {
     }
 }
 
-fn asked_way() -> Option<Way> {
+/// The way over a network that these tests are asked to use, if any.
+pub fn asked_way() -> Option<Way> {
     let ring = std::env::var("SACCADE_TEST_RING").ok();
     ring.map(|ring| Way::of_scheme(&ring).expect("SACCADE_TEST_RING is tcp or ucx"))
 }

@@ -16,12 +16,11 @@ use saccade_ring::DeviceInfo;
 
 use super::Serving;
 use super::model::ModelAssets;
-use super::prepare::pool_error;
 use crate::FrontendConfig;
 use crate::api_error::ApiError;
 use crate::limits::{GRAMMAR_STEPS, MAX_GRAMMAR_BYTES, MAX_KEPT_GRAMMARS};
 use crate::tenants::{Ledger, Tenant};
-use crate::text::pool::Lanes;
+use crate::text::pool::{Lanes, PoolError};
 use crate::validate::AskedGrammar;
 
 /// Grammars that were compiled, the ones used last first, and what they rest on.
@@ -113,7 +112,7 @@ impl Grammars {
             let steps = self.max_steps.min(GRAMMAR_STEPS);
             let first = work.clone();
             let compiled = lanes.long().run(move || first.compile(steps)).await;
-            let compiled = compiled.map_err(pool_error)?;
+            let compiled = compiled.map_err(not_compiled)?;
             let ran_out =
                 matches!(&compiled, Err(Refused::Grammar(error)) if error.is_of(Bound::Steps));
             if !ran_out || steps == self.max_steps {
@@ -121,7 +120,7 @@ impl Grammars {
             }
         }
         let (work, steps) = (work.clone(), self.max_steps);
-        lanes.spare().run(move || work.compile(steps)).await.map_err(pool_error)
+        lanes.spare().run(move || work.compile(steps)).await.map_err(not_compiled)
     }
 
     /// The size does not change while a device is the same model's.
@@ -185,6 +184,13 @@ impl Work {
         let compiled = compile_for(&self.source, &limits, writer);
         self.ledger.compiled_for(cpu_us() - before_us, Instant::now());
         compiled.map_err(Refused::Grammar)
+    }
+}
+
+fn not_compiled(error: PoolError) -> ApiError {
+    match error {
+        PoolError::Full => ApiError::overloaded("too many grammars wait to be compiled", 1),
+        PoolError::Failed => ApiError::internal("the compiler failed on this grammar"),
     }
 }
 
