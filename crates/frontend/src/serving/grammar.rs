@@ -111,7 +111,7 @@ impl Grammars {
         if !work.ledger.compiles_in_spare_time(Instant::now()) {
             let steps = self.max_steps.min(GRAMMAR_STEPS);
             let first = work.clone();
-            let compiled = lanes.long().run(move || first.compile(steps)).await;
+            let compiled = lanes.long().run(move || first.compile(steps, Lane::Shared)).await;
             let compiled = compiled.map_err(not_compiled)?;
             let ran_out =
                 matches!(&compiled, Err(Refused::Grammar(error)) if error.is_of(Bound::Steps));
@@ -120,7 +120,7 @@ impl Grammars {
             }
         }
         let (work, steps) = (work.clone(), self.max_steps);
-        lanes.spare().run(move || work.compile(steps)).await.map_err(not_compiled)
+        lanes.spare().run(move || work.compile(steps, Lane::Spare)).await.map_err(not_compiled)
     }
 
     /// The size does not change while a device is the same model's.
@@ -161,6 +161,14 @@ struct Work {
     vocab: (u32, u64),
 }
 
+/// Whose threads compile it.
+#[derive(PartialEq)]
+enum Lane {
+    /// Those of long texts, which other requests need too.
+    Shared,
+    Spare,
+}
+
 /// Why there is no automaton.
 enum Refused {
     Grammar(GrammarError),
@@ -169,7 +177,7 @@ enum Refused {
 }
 
 impl Work {
-    fn compile(&self, steps: u64) -> Result<Automaton, Refused> {
+    fn compile(&self, steps: u64, lane: Lane) -> Result<Automaton, Refused> {
         let (vocab_size, hash) = self.vocab;
         let tokens = self.grammars.tokens_for(vocab_size);
         if !tokens.are_those_of(vocab_size, hash) {
@@ -182,7 +190,11 @@ impl Work {
         let writer = self.grammars.jump_forward.then_some(&writer);
         let limits = Limits { source_bytes: MAX_GRAMMAR_BYTES, fuel: steps, words: self.words };
         let compiled = compile_for(&self.source, &limits, writer);
-        self.ledger.compiled_for(cpu_us() - before_us, Instant::now());
+        let us = cpu_us() - before_us;
+        self.ledger.compiled_for(us);
+        if lane == Lane::Shared {
+            self.ledger.charge_grammar(us, Instant::now());
+        }
         compiled.map_err(Refused::Grammar)
     }
 }

@@ -82,9 +82,13 @@ impl Ledger {
     }
 
     /// Compiling a grammar took `us` microseconds of a processor.
-    pub fn compiled_for(&self, us: u64, now: Instant) {
+    pub fn compiled_for(&self, us: u64) {
         // SYNC: as in `counts`.
         self.grammars_us.fetch_add(us, Ordering::Relaxed);
+    }
+
+    /// They were not spare time: they are part of what the tenant has of the processors.
+    pub fn charge_grammar(&self, us: u64, now: Instant) {
         self.grammars_meter.take(us, GRAMMAR_US_PER_MINUTE, self.now_ns(now));
     }
 
@@ -228,6 +232,17 @@ fn metered(
 mod tests {
     use super::super::Limits;
     use super::*;
+
+    #[test]
+    fn spare_time_is_counted_and_not_charged() {
+        let (ledger, now) = (Ledger::default(), Instant::now());
+        ledger.compiled_for(10 * GRAMMAR_US_PER_MINUTE);
+        assert_eq!(ledger.counts().grammars_us, 10 * GRAMMAR_US_PER_MINUTE);
+        ledger.charge_grammar(GRAMMAR_US_PER_MINUTE, now);
+        assert!(!ledger.compiles_in_spare_time(now));
+        ledger.charge_grammar(1, now);
+        assert!(ledger.compiles_in_spare_time(now));
+    }
 
     fn tenant(limits: Limits) -> Arc<Tenant> {
         Arc::new(Tenant { limits, ..Tenant::named("t") })
