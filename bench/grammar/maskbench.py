@@ -61,7 +61,7 @@ def main():
     parser.add_argument("--kib", type=int)
     args = parser.parse_args()
     files = sorted(args.data.glob("*.json"))
-    bounds = [f"--{name}={value}" for name in ("steps", "kib") if (value := getattr(args, name))]
+    bounds = [f"--{name}={value}" for name in ("steps", "kib") if (value := getattr(args, name)) is not None]
     rows = judged(files, args.tokenizer, bounds)
     found = {}
     for file, row in zip(files, rows, strict=True):

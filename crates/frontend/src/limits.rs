@@ -40,7 +40,7 @@ pub const MAX_LOGIT_BIAS: usize = 1024;
 /// Bytes of JSON text of `logit_bias`: more than [`MAX_LOGIT_BIAS`] pairs ever need.
 pub const MAX_LOGIT_BIAS_BYTES: usize = 128 * 1024;
 /// Bytes of a JSON Schema, a regular expression or a grammar that an answer must obey.
-pub const MAX_GRAMMAR_BYTES: usize = 256 * 1024;
+pub const MAX_GRAMMAR_BYTES: usize = saccade_grammar::Limits::DEFAULT.source_bytes;
 /// Texts of `structured_outputs.choice` or `guided_choice`.
 pub const MAX_GRAMMAR_CHOICES: usize = 4096;
 /// Compiled grammars that are kept for later requests. Each takes at most 1 MiB: its text, and what
@@ -84,7 +84,7 @@ pub const UNCHARGED_BYTES: usize = LONG_TEXT_BYTES;
 pub const LONG_TEXT_NICE: i32 = 10;
 /// Steps of the compiler that a grammar may take in that lane, about 0.1 s. Where more are allowed
 /// (`--max-grammar-steps`) a grammar that needs them is compiled in spare time.
-pub const GRAMMAR_STEPS: u64 = 6_000_000;
+pub const GRAMMAR_STEPS: u64 = saccade_grammar::Limits::DEFAULT.fuel;
 /// Processor time, microseconds per minute, in which a tenant's grammars are compiled in that lane.
 /// Most grammars take some 1,500.
 pub const GRAMMAR_US_PER_MINUTE: u64 = 250_000;

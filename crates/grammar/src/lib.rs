@@ -83,9 +83,15 @@ pub struct Limits {
     pub words: usize,
 }
 
+impl Limits {
+    /// Those of a server without flags.
+    pub const DEFAULT: Limits =
+        Limits { source_bytes: 256 * 1024, fuel: 6_000_000, words: 32 * 1024 };
+}
+
 impl Default for Limits {
     fn default() -> Limits {
-        Limits { source_bytes: 256 * 1024, fuel: 6_000_000, words: 32 * 1024 }
+        Limits::DEFAULT
     }
 }
 

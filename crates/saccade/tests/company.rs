@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{End, Result, Server, Streamed, stream};
+use common::{End, Result, Server, Streamed, crowd, stream};
 use serde_json::{Value, json};
 
 const PROMPTS: [&str; 8] = [
@@ -86,9 +86,7 @@ async fn same_bytes_alone_and_in_any_company() -> Result<()> {
     for (how, flags) in ways {
         let flags: Vec<&str> = flags.to_vec();
         let server = Server::start(&flags).await?;
-        // Its choices are there at once, however busy the host: they alone need more blocks than
-        // the device has where some are to be preempted.
-        let crowd = json!({"prompt": "x", "n": 8, "max_tokens": 200, "ignore_eos": true});
+        let crowd = crowd();
         let beside = server.post("/v1/completions", &crowd);
         let (got, crowded) = futures_util::future::join(together(&server), beside).await;
         assert_eq!(crowded?.0, 200, "{how}");

@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{Result, Server};
+use common::{Result, Server, crowd};
 use futures_util::future::join_all;
 use serde_json::{Value, json};
 
@@ -116,11 +116,8 @@ async fn what_ends_by_itself_is_valid_in_any_company_and_under_preemption() -> R
     drop(server);
     let tight = ["--num-gpu-blocks-override", "48", "--block-size", "8", "--max-model-len", "256"];
     let server = Server::start(&tight).await?;
-    // Choices of one request are there at once, however busy the host: these alone need more blocks
-    // than there are.
-    let mut crowd = bodies.clone();
-    crowd.push(json!({"prompt": "x", "n": 8, "max_tokens": 200, "ignore_eos": true}));
-    assert_eq!(together(&server, &crowd).await?[..bodies.len()], alone);
+    let crowded = [bodies.clone(), vec![crowd()]].concat();
+    assert_eq!(together(&server, &crowded).await?[..bodies.len()], alone);
     assert!(server.metric("vllm:num_preemptions_total").await? > 0.0, "nothing was preempted");
     Ok(())
 }
@@ -206,8 +203,8 @@ async fn refusal(server: &Server, body: &Value) -> Result<String> {
     Ok(answer["error"]["message"].as_str().unwrap_or_default().to_owned())
 }
 
-/// A flag says how large a grammar may be, and the device holds all of one that is nearly as large
-/// as any may be.
+/// A flag says how large a grammar may be, and the device holds all of one that takes most of the
+/// largest room.
 #[tokio::test]
 async fn a_large_grammar_needs_room_in_the_seats() -> Result<()> {
     let word = |i: u64| format!("{:016x}", (i + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));

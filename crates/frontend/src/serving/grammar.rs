@@ -89,13 +89,8 @@ impl Grammars {
             words: device.grammar_words as usize,
             vocab: (vocab_size, told),
         };
-        let automaton = self.compiled(&serving.lanes, &work).await?.map_err(|why| match why {
-            Refused::Grammar(error) => asked.refused(&error),
-            Refused::OtherTokens => {
-                let reason = "the device has another tokenizer than this frontend";
-                ApiError::invalid(asked.param, format!("`{}`: {reason}", asked.param))
-            }
-        })?;
+        let compiled = self.compiled(&serving.lanes, &work).await;
+        let automaton = compiled.map_err(|refused| refused.told(asked))?;
         // Here: a thread of low priority may not hold what others wait for.
         self.keep(work.source, automaton.clone());
         Ok(automaton.words().clone())
@@ -103,24 +98,20 @@ impl Grammars {
 
     /// In spare time what takes many steps, or is a tenant's that has had its part of the
     /// processors.
-    async fn compiled(
-        &self,
-        lanes: &Lanes,
-        work: &Work,
-    ) -> Result<Result<Automaton, Refused>, ApiError> {
+    async fn compiled(&self, lanes: &Lanes, work: &Work) -> Result<Automaton, Refused> {
         if !work.ledger.compiles_in_spare_time(Instant::now()) {
             let steps = self.max_steps.min(GRAMMAR_STEPS);
             let first = work.clone();
             let compiled = lanes.long().run(move || first.compile(steps, Lane::Shared)).await;
-            let compiled = compiled.map_err(not_compiled)?;
-            let ran_out =
-                matches!(&compiled, Err(Refused::Grammar(error)) if error.is_of(Bound::Steps));
-            if !ran_out || steps == self.max_steps {
-                return Ok(compiled);
+            match compiled.map_err(Refused::Pool)? {
+                Err(Refused::Grammar(error))
+                    if error.is_of(Bound::Steps) && steps < self.max_steps => {}
+                compiled => return compiled,
             }
         }
         let (work, steps) = (work.clone(), self.max_steps);
-        lanes.spare().run(move || work.compile(steps, Lane::Spare)).await.map_err(not_compiled)
+        let compiled = lanes.spare().run(move || work.compile(steps, Lane::Spare)).await;
+        compiled.map_err(Refused::Pool)?
     }
 
     /// The size does not change while a device is the same model's.
@@ -174,6 +165,25 @@ enum Refused {
     Grammar(GrammarError),
     /// The device's are not this frontend's.
     OtherTokens,
+    Pool(PoolError),
+}
+
+impl Refused {
+    fn told(self, asked: &AskedGrammar) -> ApiError {
+        match self {
+            Refused::Grammar(error) => asked.refused(&error),
+            Refused::OtherTokens => {
+                let reason = "the device has another tokenizer than this frontend";
+                ApiError::invalid(asked.param, format!("`{}`: {reason}", asked.param))
+            }
+            Refused::Pool(PoolError::Full) => {
+                ApiError::overloaded("too many grammars wait to be compiled", 1)
+            }
+            Refused::Pool(PoolError::Failed) => {
+                ApiError::internal("the compiler failed on this grammar")
+            }
+        }
+    }
 }
 
 impl Work {
@@ -196,13 +206,6 @@ impl Work {
             self.ledger.charge_grammar(us, Instant::now());
         }
         compiled.map_err(Refused::Grammar)
-    }
-}
-
-fn not_compiled(error: PoolError) -> ApiError {
-    match error {
-        PoolError::Full => ApiError::overloaded("too many grammars wait to be compiled", 1),
-        PoolError::Failed => ApiError::internal("the compiler failed on this grammar"),
     }
 }
 
